@@ -68,6 +68,9 @@ func (rt *Runtime) share(cfg *rest.Config) error {
 	if o.Logger == nil {
 		o.Logger = rt.log
 	}
+	if o.TracerProvider == nil {
+		o.TracerProvider = rt.opts.tracers
+	}
 	s := &sharing{}
 	told := o.OnChange
 	o.OnChange = func(c group.Change) {

@@ -20,7 +20,8 @@ type Sharding struct {
 
 	mu      sync.Mutex // before Source.mu, which is before scope.mu
 	set     shard.Set
-	turn    uint64 // how often it was set
+	turn    uint64         // how often it was set
+	lost    map[int]uint64 // by slot: the turn that took it away last
 	sources map[*Source]struct{}
 	further chan struct{} // closed, and replaced, when a source has come further
 }
@@ -41,7 +42,8 @@ type Sharded interface {
 // NewSharding makes one that was not set yet. Sets of other layouts are refused.
 func NewSharding(layout shard.Layout) *Sharding {
 	return &Sharding{
-		layout: layout, set: layout.Set(), sources: map[*Source]struct{}{}, further: make(chan struct{}),
+		layout: layout, set: layout.Set(), lost: map[int]uint64{}, sources: map[*Source]struct{}{},
+		further: make(chan struct{}),
 	}
 }
 
@@ -62,6 +64,19 @@ func (h *Sharding) state() (shard.Set, uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.set, h.turn
+}
+
+// since returns also which slots were taken away after a turn, whether or not they have come back.
+func (h *Sharding) since(before uint64) (set shard.Set, turn uint64, lost shard.Set) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	lost = h.layout.Set()
+	for slot, at := range h.lost {
+		if at > before {
+			lost = lost.Union(h.layout.Set(slot))
+		}
+	}
+	return h.set, h.turn, lost
 }
 
 // Set has all sources hold these slots from now on. It does not wait for them: see Wait and WaitLeft. The only error is
@@ -97,8 +112,11 @@ func (h *Sharding) change(fn func(held shard.Set) shard.Set) {
 		h.mu.Unlock()
 		return
 	}
-	h.set = set
 	h.turn++
+	for slot := range h.set.Minus(set).Slots() {
+		h.lost[slot] = h.turn
+	}
+	h.set = set
 	sources := make([]*Source, 0, len(h.sources))
 	for s := range h.sources {
 		sources = append(sources, s)

@@ -12,7 +12,8 @@ import (
 
 // Slots that change while a scope runs. What ends the watch is the change; then
 //
-//   - the sink forgets the slots that have left, before anything else;
+//   - the sink forgets the slots that have left, before anything else; also those that have come back since: another
+//     holder may have been at work meanwhile;
 //   - those that have come are listed, by a consistent list of them alone, or by the initial events of a watch where the
 //     server selects those too; that is not older than what their former holder wrote. They are added at once;
 //   - one watch of all that is held goes on from the version that it had come to. What it brings of the new slots from
@@ -49,23 +50,29 @@ func (s *scope) holdSlots(ctx context.Context) {
 	if h == nil {
 		return
 	}
-	set, turn := h.state()
+	set, turn, lost := h.since(s.turn)
 	if turn == s.turn {
 		return
 	}
 	had := *s.slots
-	s.log.InfoContext(ctx, "slots have changed", "slots", set.String(), "came", set.Minus(had).String(),
-		"left", had.Minus(set).String())
-	s.turn, s.unlisted = turn, set.Minus(had).Union(s.unlisted).Both(set)
+	stay := had.Both(set).Minus(lost)
+	s.log.InfoContext(ctx, "slots have changed", "slots", set.String(), "came", set.Minus(stay).String(),
+		"left", had.Minus(stay).String())
+	s.turn, s.unlisted = turn, set.Minus(stay).Union(s.unlisted).Both(set)
 	s.keepGains(func(g *gain) bool {
-		g.slots = g.slots.Both(set)
+		g.slots = g.slots.Both(stay)
 		return !g.slots.IsEmpty()
 	})
 	s.mu.Lock()
 	s.slots = &set
 	s.mu.Unlock()
-	s.sink.(Sharded).Hold(set)
-	if set.IsEmpty() {
+	sink := s.sink.(Sharded)
+	back := had.Both(set).Both(lost)
+	if !back.IsEmpty() {
+		sink.Hold(set.Minus(back))
+	}
+	sink.Hold(set)
+	if set.IsEmpty() || stay.IsEmpty() && !back.IsEmpty() {
 		s.startOver()
 	}
 	s.follow()

@@ -559,3 +559,50 @@ func TestSlotsNeedTheirSink(t *testing.T) {
 		t.Error("a source of all objects is given slots")
 	}
 }
+
+// TestASlotThatWasLostIsListedAgain has slots be lost and come back before the source has looked: another holder may
+// have been at work meanwhile, so they leave, and come by a list that is consistent.
+func TestASlotThatWasLostIsListedAgain(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason      string
+		held, stays []int
+		events      []string
+	}{
+		{"One of two.", []int{0, 1}, []int{0}, []string{
+			"ADDED 1/o0 initial", "ADDED 1/o1 initial", "ADDED 1/o2 initial", "LEFT 1/o0", "LEFT 1/o1", "LEFT 1/o2",
+		}},
+		{"All.", []int{1}, nil, []string{
+			"ADDED 1/o0 initial", "ADDED 1/o1 initial", "ADDED 1/o2 initial", "LEFT 1/o0", "LEFT 1/o1", "LEFT 1/o2",
+		}},
+	} {
+		for _, how := range selectings[:2] {
+			t.Run(tc.reason+" "+how.name, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					s := watchSlots(t, how, apiserver.Options{BookmarkInterval: time.Hour})
+					s.hold(tc.held...)
+					s.events()
+					watch := s.server.HoldEvents(apiserver.Match{Verb: "watch"}) // what is cached is behind
+					s.put(1, "o0", "changed by another holder")
+					if err := s.sharding.Set(fourSlots.Set(tc.stays...)); err != nil {
+						t.Fatal(err)
+					}
+					s.hold(tc.held...)
+					s.expect("events", s.events(), tc.events)
+					u, err := s.server.Object(configMaps, inSlot(1), "o0")
+					if err != nil {
+						t.Fatal(err)
+					}
+					if !slices.ContainsFunc(s.rec.Recording().Events, func(e fairleadtest.Event) bool {
+						return e.Key == inSlot(1)+"/o0" && e.Object.Version == u.GetResourceVersion()
+					}) {
+						t.Error("it was not listed as the other holder has left it")
+					}
+					watch.Release()
+					s.check()
+				})
+			})
+		}
+	}
+}

@@ -232,6 +232,9 @@ func (o *controllerOptions) open(log *slog.Logger) (*doors, error) {
 	if err := o.checkTargets(); err != nil {
 		return nil, err
 	}
+	if err := o.sharingOptions.check(); err != nil {
+		return nil, err
+	}
 	if o.leaderElect && o.shards != "" {
 		return nil, usageErrorf("--leader-elect and --shards exclude each other")
 	}

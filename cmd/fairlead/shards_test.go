@@ -114,6 +114,9 @@ func TestWatchesShareObjects(t *testing.T) {
 	if code := first.stop(); code != exitOK {
 		t.Errorf("exit code %d: %s", code, first.errs)
 	}
+	if left := first.shown(); len(left) > 0 {
+		t.Errorf("it has ended, and still shows %d objects: that they have left was not told", len(left))
+	}
 	second.holds(16)
 	second.showing(objects)
 	if code := second.stop(); code != exitOK {
@@ -143,6 +146,9 @@ func TestShardMistakes(t *testing.T) {
 		"ByWithoutGroup":    {watch("--shard-by", "uid"), exitUsage, "--shard-by needs --shard-group"},
 		"SlotsWithoutGroup": {watch("--shard-slots", "8"), exitUsage, "--shard-slots needs --shard-group"},
 		"GroupWithoutName":  {watch("--shard-group", "x"), exitUsage, `"x" is not namespace/name`},
+		"EmptyGroup":        {watch("--shard-group", ""), exitUsage, `"" is not namespace/name`},
+		"GroupWithDots":     {watch("--shard-group", "a/b.c"), exitUsage, "must not contain dots"},
+		"GroupTooLong":      {watch("--shard-group", "a/"+strings.Repeat("b", 64)), exitUsage, "63"},
 		"OddSlots":          {watch("--shard-group", "a/b", "--shard-slots", "12"), exitUsage, "power of two"},
 		"NoSlots":           {watch("--shard-group", "a/b", "--shard-slots", "0"), exitUsage, "power of two"},
 		"ByName":            {watch("--shard-group", "a/b", "--shard-by", "name"), exitUsage, "namespace or uid"},

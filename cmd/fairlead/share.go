@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -16,6 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/shard/group"
 	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
 )
 
 // shareOptions say whether a watch shares the objects with others.
@@ -41,7 +43,7 @@ func (o *shareOptions) check() (shard.Layout, error) {
 			return shard.Layout{}, usageErrorf("--%s needs --shard-group", flag)
 		}
 	}
-	if o.group == "" {
+	if !o.given("shard-group") {
 		return shard.Layout{}, nil
 	}
 	if _, _, err := groupName(o.group); err != nil {
@@ -61,22 +63,30 @@ func (o *shareOptions) check() (shard.Layout, error) {
 // groupName reads the name of a group.
 func groupName(s string) (namespace, name string, err error) {
 	namespace, name, ok := strings.Cut(s, "/")
-	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 {
 		return "", "", fmt.Errorf("%q is not namespace/name", s)
+	}
+	if wrong := validation.IsDNS1123Label(name); len(wrong) > 0 { // it is the value of a label, too
+		return "", "", fmt.Errorf("%q is not namespace/name: %s", s, wrong[0])
 	}
 	return namespace, name, nil
 }
 
 // share is the part of the objects that this process shows, as a member of a group; nil: it shows all. It is a
-// group.Participant.
+// group.Participant. No slot is let go before it was shown that its objects have left; see show.
 type share struct {
 	slots  *source.Sharding
 	group  *group.Group
 	member string
 	print  func(member string, held shard.Set)
+	asked  chan chan<- struct{} // closes what it is given when all was shown that there was
+	over   chan struct{}        // closed when nothing is shown any more
 
-	mu   sync.Mutex
-	held shard.Set
+	mu      sync.Mutex // guards the rest, and is held while something is shown
+	held    shard.Set  // as it was shown
+	lost    shard.Set  // not handed over
+	changed chan struct{}
+	elsewhere
 }
 
 // newShare makes a member, or nil without a group. print is called with what it holds, whenever that changes, one call
@@ -97,7 +107,8 @@ func newShare(
 	}
 	s := &share{
 		slots: source.NewSharding(layout), member: fmt.Sprintf("%s-%d", host, os.Getpid()), print: print,
-		held: layout.Set(),
+		asked: make(chan chan<- struct{}), over: make(chan struct{}),
+		held: layout.Set(), lost: layout.Set(), changed: make(chan struct{}),
 	}
 	s.group, err = group.New(cfg, group.Options{
 		Namespace: namespace, Name: name, Role: "watch", Layout: layout, Member: s.member, Logger: log,
@@ -111,23 +122,99 @@ func newShare(
 
 // Gain implements group.Participant.
 func (s *share) Gain(ctx context.Context, slots shard.Set) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.held = s.held.Union(slots)
-	s.print(s.member, s.held)
+	s.hold(slots, true, false)
 	return s.slots.Gain(ctx, slots)
 }
 
 // Lose implements group.Participant.
 func (s *share) Lose(ctx context.Context, slots shard.Set, quiet func(shard.Set)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.held.Both(slots).IsEmpty() {
+	if !s.hold(slots, false, ctx.Err() != nil) {
 		return
 	}
-	s.held = s.held.Minus(slots)
-	s.print(s.member, s.held)
 	s.slots.Lose(ctx, slots, quiet)
+	shown := make(chan struct{})
+	select {
+	case s.asked <- shown:
+	case <-s.over:
+		return
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-shown:
+	case <-ctx.Done():
+	}
+}
+
+// hold shows what is held from now on, if slots come or leave that did not before.
+func (s *share) hold(slots shard.Set, come, lost bool) (changed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := s.held.Minus(slots)
+	if come {
+		held = s.held.Union(slots)
+	}
+	if held == s.held {
+		return false
+	}
+	s.held = held
+	if s.lost = s.lost.Minus(slots); lost {
+		s.lost = s.lost.Union(slots)
+	}
+	close(s.changed)
+	s.changed = make(chan struct{})
+	s.print(s.member, held)
+	return true
+}
+
+// follow has the changes of a store shown until ctx ends or it is sated.
+func (s *share) follow(ctx context.Context, changes *store.Drainer, sated func() bool) error {
+	if s == nil {
+		return changes.Run(ctx)
+	}
+	defer close(s.over)
+	defer changes.Close()
+	for ctx.Err() == nil && !sated() {
+		if changes.Step() {
+			continue
+		}
+		select {
+		case <-changes.Woken():
+		case <-ctx.Done():
+		case shown := <-s.asked:
+			for ctx.Err() == nil && changes.Step() {
+				continue
+			}
+			close(shown)
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// show prints what is this process's of a batch. While it is not certain that what is held still is, nothing is shown:
+// a process that was paused for too long learns first what it has lost.
+func (s *share) show(ctx context.Context, batch []store.Event, print func([]store.Event) error) error {
+	if s == nil {
+		return print(batch)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !s.held.Minus(s.group.Held()).IsEmpty() {
+		changed := s.changed
+		s.mu.Unlock()
+		again := time.NewTimer(10 * time.Millisecond) // the lease may have been renewed at the last moment
+		select {
+		case <-changed:
+		case <-again.C:
+		case <-ctx.Done():
+		}
+		again.Stop()
+		s.mu.Lock()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return print(s.elsewhere.leave(s.held, s.lost, batch))
 }
 
 // sharding is that of the source; nil: it has none.

@@ -34,6 +34,7 @@ type sharingOptions struct {
 	shards string // [namespace/]name of the group; "": they do not
 	slots  int
 	member string // the name of this replica, for people; "": that of the host, with the process
+	given  func(flag string) bool
 }
 
 func (o *sharingOptions) sharingFlags(f *pflag.FlagSet) {
@@ -42,6 +43,19 @@ func (o *sharingOptions) sharingFlags(f *pflag.FlagSet) {
 	f.Lookup("shards").NoOptDefVal = groupDefault
 	f.IntVar(&o.slots, "shard-slots", shard.DefaultSlots,
 		"`N` slots that namespaces are divided into, a power of two; another one takes effect when all replicas have it")
+	o.given = f.Changed
+}
+
+// check says what is wrong with the flags, whatever the namespace. A name that is empty, as of a variable that is not set,
+// must not have replicas work beside each other.
+func (o *sharingOptions) check() error {
+	switch {
+	case o.given("shards") && o.shards == "":
+		return usageErrorf(`--shards "" is not namespace/name`)
+	case o.given("shard-slots") && o.shards == "":
+		return usageErrorf("--shard-slots needs --shards")
+	}
+	return nil
 }
 
 // group reads the flags. The Lease of --leader-elect, which the group holds while it has members, is in the system
@@ -85,7 +99,7 @@ func newSharing(c *controller, address string) (*sharing, error) {
 	}
 	g, err := group.New(c.config, group.Options{
 		Namespace: c.systemNamespace, Name: name, Role: groupRole, Layout: layout, Leader: leaseName, Logger: c.log,
-		Events: true, Address: address,
+		Events: true, Address: address, TracerProvider: c.spans.tracers(),
 		Member: cmp.Or(c.member, fmt.Sprintf("%s-%d", host, os.Getpid())), Drain: max(c.drain, time.Millisecond),
 	})
 	if err != nil {

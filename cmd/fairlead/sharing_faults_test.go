@@ -223,6 +223,8 @@ func TestSharedMistakes(t *testing.T) {
 		args []string
 		want string
 	}{
+		"Empty":     {[]string{"--shards="}, `"" is not namespace/name`},
+		"SlotsOnly": {[]string{"--shard-slots", "8"}, "needs --shards"},
 		"Both":      {[]string{"--shards", "--leader-elect"}, "exclude each other"},
 		"Namespace": {[]string{"--shards=elsewhere/group"}, "has to be in the system namespace"},
 		"Name":      {[]string{"--shards=A_B"}, "is not namespace/name"},

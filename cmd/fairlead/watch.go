@@ -190,6 +190,12 @@ func follow(ctx context.Context, s streams, o watchOptions, config *rest.Config,
 		LabelSelector: o.labels, FieldSelector: o.fields, Shard: part.name(), Logger: log,
 	})
 	defer st.Close()
+	life := ctx
+	if part != nil { // what it shows has left before it ends
+		life = context.WithoutCancel(ctx)
+	}
+	life, end := context.WithCancelCause(life)
+	defer end(nil)
 	src, err := source.New(source.Config{
 		Sharding: part.sharding(),
 		REST:     config, Resource: resource.gvr, Namespaces: o.namespaces, LabelSelector: o.labels, FieldSelector: o.fields,
@@ -218,13 +224,13 @@ func follow(ctx context.Context, s streams, o watchOptions, config *rest.Config,
 		SubscribeOptions: store.SubscribeOptions{Name: "watch", Resync: o.resync},
 		Batch:            watchBatch,
 		Consume: func(batch []store.Event) (more bool) {
-			err = p.print(batch)
+			err = part.show(life, batch, p.print)
 			return err == nil
 		},
 	})
 	var sourcing sync.WaitGroup
 	sourcing.Go(func() {
-		if err := src.Run(ctx); err != nil {
+		if err := src.Run(life); err != nil {
 			cancel(err)
 		}
 	})
@@ -232,8 +238,11 @@ func follow(ctx context.Context, s streams, o watchOptions, config *rest.Config,
 		if err := part.take(ctx); err != nil {
 			cancel(err)
 		}
+		if part != nil {
+			end(context.Cause(ctx))
+		}
 	})
-	if ended := changes.Run(ctx); err == nil {
+	if ended := part.follow(life, changes, func() bool { return err != nil }); err == nil {
 		err = ended
 	}
 	cancel(nil)

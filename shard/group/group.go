@@ -11,12 +11,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/util/validation"
 	typed "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	typedevents "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/internal/inherit"
+	"github.com/fairlead-io/fairlead/internal/tracing"
 	"github.com/fairlead-io/fairlead/shard"
 )
 
@@ -50,6 +52,9 @@ type Options struct {
 	Events bool
 	// OnChange is called for each change that is logged, by any goroutine. It must not block; it may ask the group.
 	OnChange func(Change)
+	// TracerProvider makes a span of a request about a Lease of the group that fails, or takes a second or longer; of all
+	// that go well there are none. Default: none are made.
+	TracerProvider trace.TracerProvider
 	// Logger gets a line for each change. Default: that of the fairlead runtime that runs Run, else none.
 	Logger *slog.Logger
 }
@@ -113,7 +118,11 @@ func New(cfg *rest.Config, o Options) (*Group, error) {
 	log, slot := inherit.Logger(o.Logger)
 	g := &Group{
 		opt: o, cfg: cfg, slot: slot, log: log.With("group", o.Namespace+"/"+o.Name, "member", o.Member),
-		leases: leases{c, o.Namespace, o.Renew / 3}, clock: clock{time.Now, time.After},
+		leases: leases{
+			client: c, namespace: o.Namespace, timeout: o.Renew / 3, member: o.Member,
+			tracer: tracing.Tracer(o.TracerProvider, "shard/group"),
+		},
+		clock:  clock{time.Now, time.After},
 		layout: shard.Layout{By: o.Layout.By, Slots: o.Layout.Len()}, woken: make(chan struct{}, 1),
 	}
 	g.view = newView(func() time.Time { return g.clock.now() })

@@ -1,16 +1,20 @@
 package group
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	typed "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/fairlead-io/fairlead/internal/tracing"
 )
 
 // Label is on the Leases of a group and of its members; its value is the name of the group.
@@ -33,12 +37,21 @@ type leases struct {
 	client    typed.CoordinationV1Interface
 	namespace string
 	timeout   time.Duration
+	tracer    trace.Tracer // nil: no spans are made
+	member    string
 }
 
+// verbs are those of the API, where a message has another word.
+var verbs = map[string]string{"read": "get", "write": "update"}
+
 func (l leases) within(ctx context.Context, verb, name string, send func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	begun := time.Now()
+	short, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	err := send(ctx)
+	err := send(short)
+	if !isExpected(err) && !errors.Is(ctx.Err(), context.Canceled) {
+		tracing.LeaseRequest(ctx, l.tracer, cmp.Or(verbs[verb], verb), l.namespace+"/"+name, l.member, begun, err)
+	}
 	switch {
 	case err == nil:
 		return nil
@@ -48,6 +61,11 @@ func (l leases) within(ctx context.Context, verb, name string, send func(context
 		err = fmt.Errorf("%w: %w", errConflict, err)
 	}
 	return fmt.Errorf("cannot %s the Lease %s/%s: %w", verb, l.namespace, name, err)
+}
+
+// isExpected says that a request has failed as it does where all is well: somebody else was faster.
+func isExpected(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
 
 func (l leases) get(ctx context.Context, name string) (got *lease, err error) {

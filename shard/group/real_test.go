@@ -165,7 +165,7 @@ func TestRealRenewal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := leases{client, env.Namespace(t), time.Minute}
+	l := leases{client: client, namespace: env.Namespace(t), timeout: time.Minute}
 	own, err := l.create(t.Context(), &lease{ObjectMeta: metav1.ObjectMeta{Name: "m"}})
 	if err != nil {
 		t.Fatal(err)

@@ -206,12 +206,12 @@ func Read(ctx context.Context, cfg *rest.Config, namespace, name string) (*Repor
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the group %s/%s: %w", namespace, name, err)
 	}
-	return leases{c, namespace, time.Minute}.report(ctx, name)
+	return leases{client: c, namespace: namespace, timeout: time.Minute}.report(ctx, name)
 }
 
 // Report is [Read] of the group itself.
 func (g *Group) Report(ctx context.Context) (*Report, error) {
-	return leases{g.leases.client, g.opt.Namespace, time.Minute}.report(ctx, g.opt.Name)
+	return leases{client: g.leases.client, namespace: g.opt.Namespace, timeout: time.Minute}.report(ctx, g.opt.Name)
 }
 
 func (l leases) report(ctx context.Context, name string) (*Report, error) {
