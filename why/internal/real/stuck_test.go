@@ -27,14 +27,9 @@ import (
 
 // creates runs a program that creates a Secret for each ConfigMap.
 func (w *world) creates() *fairlead.Runtime {
-	var rt *fairlead.Runtime
-	ready := make(chan struct{})
-	rt = w.program(fn(func(ctx context.Context, m *configMap) (reconcile.Result, error) {
-		<-ready
-		return reconcile.Retry(rt.Client().Create(ctx, secret(m.Namespace, m.Name)))
-	}))
-	close(ready)
-	return rt
+	return does(func(ctx context.Context, c *client.Client, m *configMap) error {
+		return c.Create(ctx, secret(m.Namespace, m.Name))
+	})(w)
 }
 
 func TestForbidden(t *testing.T) {
