@@ -89,7 +89,7 @@ func TestChildOfChild(t *testing.T) {
 		return reconcile.Retry(errors.New("no node is left"))
 	}), reconcile.Primary(reconcile.From(source.Namespaces(w.ns))), reconcile.WithoutEvents())
 	w.run(rt)
-	w.judge(rt, judge.Case{Want: why.Parked, Evidence: []string{"child=x"}, Then: []why.Type{why.BackOff}})
+	w.judge(rt, "x", judge.Case{Want: why.Parked, Evidence: []string{"child=x"}, Then: []why.Type{why.BackOff}})
 }
 
 // TestUnauthorized: the API server does not know the program any more, and answers all the same.

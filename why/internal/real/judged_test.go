@@ -26,11 +26,11 @@ type judged struct {
 	judge.Case
 }
 
-// judge waits until the answer about x is as it has to be.
-func (w *world) judge(rt *fairlead.Runtime, j judge.Case) why.Answer {
+// judge waits until the answer about a ConfigMap is as it has to be.
+func (w *world) judge(rt *fairlead.Runtime, name string, j judge.Case) why.Answer {
 	w.Helper()
-	return j.Await(w.T, w.Name(), 15*time.Second, func() (why.Answer, error) {
-		return rt.Why(w.Context(), why.Object{Kind: "ConfigMap", Namespace: w.ns, Name: "x"})
+	return j.Await(w.T, name, 15*time.Second, func() (why.Answer, error) {
+		return rt.Why(w.Context(), why.Object{Kind: "ConfigMap", Namespace: w.ns, Name: name})
 	})
 }
 
@@ -270,7 +270,7 @@ func TestJudged(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.put("x")
-			w.judge(j.run(w), j.Case)
+			w.judge(j.run(w), "x", j.Case)
 		})
 	}
 }
