@@ -447,7 +447,11 @@ func (e *Executor) whyWebhook(key store.Key) []why.Cause {
 			Advice: "Mend the field that the error names.",
 		})
 	}
-	all = append(all, e.whyWithheld(key, time.Time{})...)
+	var since time.Time
+	if valid != nil && valid.Reason == v1alpha1.ReasonNotReleased {
+		since = valid.LastTransitionTime.Time
+	}
+	all = append(all, e.whyWithheld(key, since)...)
 	at, known := e.webhooks.Target(key.Namespace, key.Name)
 	switch now := e.now(); {
 	case at.Circuit == webhook.HalfOpen, at.Circuit == webhook.Open && at.Until.After(now):
