@@ -43,8 +43,9 @@ func TestWhyOfOddities(t *testing.T) {
 			t.Errorf("%s: %+v", name, a)
 		}
 	}
+	args := []string{"-n", s.namespace, "-o", "json", "--url", "http://" + p.address, "--token"}
 	ask := func(token, object string) string {
-		code, out, errs := runWhy(t, object, "-n", s.namespace, "-o", "json", "--url", "http://"+p.address, "--token", token)
+		code, out, errs := runWhy(t, append(args, token, object)...)
 		if code != exitFailure {
 			t.Errorf("%s: exit code %d", object, code)
 		}
@@ -54,7 +55,7 @@ func TestWhyOfOddities(t *testing.T) {
 	if strings.ReplaceAll(there, "missing", "nothing") != nowhere || ask(token, "op/app/nothing") != nowhere {
 		t.Errorf("what is there can be told from what is not: %q, %q", there, nowhere)
 	}
-	_, out, _ := runWhy(t, "op/app/missing", "-n", s.namespace, "-o", "json", "--url", "http://"+p.address, "--token", token)
+	_, out, _ := runWhy(t, append(args, token, "op/app/missing")...)
 	var answer map[string]any
 	if err := json.Unmarshal([]byte(out), &answer); err != nil {
 		t.Fatal(err)

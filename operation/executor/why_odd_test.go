@@ -82,6 +82,7 @@ func TestWhyOdd(t *testing.T) {
 		return func(s *v1alpha1.WebhookSpec) { s.Auth = &a }
 	}
 	ref := v1alpha1.SecretReference{Name: "odd"}
+	secret := v1alpha1.SecretAuth{SecretRef: ref}
 	b.secret("odd", map[string]string{"tls.crt": "x", "tls.key": "y", "client_id": "a", "client_secret": "b"})
 	b.label(secretsResource, "odd", "true")
 	a := asking{bench: b}
@@ -95,10 +96,12 @@ func TestWhyOdd(t *testing.T) {
 			Reason: "a date that is over says nothing", Want: why.BackOff, Evidence: []string{"status=503"},
 		}},
 		"garbled": {hook: to("/garbled"), Case: judge.Case{
-			Reason: "a Retry-After that nobody can read says nothing", Want: why.BackOff, Evidence: []string{"status=429"},
+			Reason: "a Retry-After that nobody can read says nothing",
+			Want:   why.BackOff, Evidence: []string{"status=429"},
 		}},
 		"moved": {hook: to("/moved"), Case: judge.Case{
-			Reason: "redirects are not followed", Want: why.Ended, Evidence: []string{"reason=WebhookFailed", "error=302"},
+			Reason: "redirects are not followed",
+			Want:   why.Ended, Evidence: []string{"reason=WebhookFailed", "error=302"},
 			Advice: "redirect",
 		}},
 		"cut": {hook: to("/cut"), Case: judge.Case{
@@ -122,7 +125,8 @@ func TestWhyOdd(t *testing.T) {
 			Reason: "a poll that answers nonsense", Want: why.Parked, Evidence: []string{"waitsFor=poll", "answer="},
 		}},
 		"jobprivate": {hook: to("/taken", polled), ask: operation.Request{CorrelationID: "/private"}, Case: judge.Case{
-			Reason: "a poll that is refused", Want: why.BackOff, Evidence: []string{"status=403", "waitsFor=poll"}, Message: "poll",
+			Reason: "a poll that is refused",
+			Want:   why.BackOff, Evidence: []string{"status=403", "waitsFor=poll"}, Message: "poll",
 		}},
 		"joblate": {hook: to("/taken", polled), ask: operation.Request{CorrelationID: "/late"}, Case: judge.Case{
 			Reason: "a poll that says when to come back", Want: why.RetryAfter, Until: 2 * time.Hour,
@@ -133,29 +137,35 @@ func TestWhyOdd(t *testing.T) {
 			Evidence: []string{"waitsFor=poll", "status=200"},
 		}},
 		"far": {hook: to("/far", polled), Case: judge.Case{
-			Reason: "a URL to poll that must not be called", Want: why.Ended, Evidence: []string{"reason=TargetRefused"},
+			Reason: "a URL to poll that must not be called",
+			Want:   why.Ended, Evidence: []string{"reason=TargetRefused"},
 		}},
 		"ftp": {hook: to("ftp://127.0.0.1/"), Case: judge.Case{
 			Reason: "no http", Want: why.Ended, Evidence: []string{"reason=Invalid"},
 		}},
-		"body": {hook: to("/ok", func(s *v1alpha1.WebhookSpec) { s.Request.Body = new("{{.Operation.spec.size}}") }), Case: judge.Case{
-			Reason: "a template of what there is not", Want: why.Ended, Evidence: []string{"reason=Invalid", "error=spec"},
+		"body": {hook: to("/ok", func(s *v1alpha1.WebhookSpec) {
+			s.Request.Body = new("{{.Operation.spec.size}}")
+		}), Case: judge.Case{
+			Reason: "a template of what there is not",
+			Want:   why.Ended, Evidence: []string{"reason=Invalid", "error=spec"},
 		}},
 		"header": {hook: to("/ok", func(s *v1alpha1.WebhookSpec) {
 			s.Request.Headers = map[string]string{"X-Name": "{{ printf \"a\\nb\" }}"}
 		}), Case: judge.Case{
 			Reason: "a header of two lines", Want: why.Ended, Evidence: []string{"reason=Invalid"},
 		}},
-		"basic": {hook: to("/ok", auth(v1alpha1.WebhookAuth{Basic: &v1alpha1.SecretAuth{SecretRef: ref}})), Case: judge.Case{
-			Reason: "a Secret of something else", Want: why.BackOff, Evidence: []string{"error=username"}, Advice: "Secret",
+		"basic": {hook: to("/ok", auth(v1alpha1.WebhookAuth{Basic: &secret})), Case: judge.Case{
+			Reason: "a Secret of something else",
+			Want:   why.BackOff, Evidence: []string{"error=username"}, Advice: "Secret",
 		}},
-		"mtls": {hook: to("/ok", auth(v1alpha1.WebhookAuth{MTLS: &v1alpha1.SecretAuth{SecretRef: ref}})), Case: judge.Case{
+		"mtls": {hook: to("/ok", auth(v1alpha1.WebhookAuth{MTLS: &secret})), Case: judge.Case{
 			Reason: "a certificate that is none", Want: why.BackOff, Evidence: []string{"error=mtls"}, Advice: "Secret",
 		}},
 		"signing": {hook: to("/ok", func(s *v1alpha1.WebhookSpec) {
 			s.Signing = &v1alpha1.WebhookSigning{SecretRef: ref}
 		}), Case: judge.Case{
-			Reason: "a Secret without a key to sign with", Want: why.BackOff, Evidence: []string{"error=spec.signing"}, Advice: "Secret",
+			Reason: "a Secret without a key to sign with",
+			Want:   why.BackOff, Evidence: []string{"error=spec.signing"}, Advice: "Secret",
 		}},
 		"oauth": {hook: to("/ok", auth(v1alpha1.WebhookAuth{OAuth2: &v1alpha1.OAuth2Auth{
 			TokenURL: b.receiver.URL + "/private", SecretRef: ref,
@@ -175,10 +185,12 @@ func TestWhyOdd(t *testing.T) {
 		"long": {hook: to("/broken", func(s *v1alpha1.WebhookSpec) {
 			s.Response.Error = `"` + strings.Repeat("boring ", 500) + `"`
 		}), Case: judge.Case{
-			Reason: "a long story", Want: why.BackOff, Evidence: []string{"error=boring"}, Lacks: strings.Repeat("boring ", 400),
+			Reason: "a long story",
+			Want:   why.BackOff, Evidence: []string{"error=boring"}, Lacks: strings.Repeat("boring ", 400),
 		}},
 		"uncalled": {hook: to("/ok", callbackHook), Case: judge.Case{
-			Reason: "nobody takes callbacks", Want: why.Ended, Evidence: []string{"reason=Invalid", "error=the controller has none"},
+			Reason: "nobody takes callbacks",
+			Want:   why.Ended, Evidence: []string{"reason=Invalid", "error=the controller has none"},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -96,7 +96,8 @@ func TestWhyTogether(t *testing.T) {
 	for _, hook := range []string{"doomed", "poll"} {
 		b.deleteWebhook(hook)
 		a.judge(hook, judge.Case{
-			Reason: "the Webhook was deleted meanwhile", Want: why.WebhookMissing, Evidence: []string{"webhook=" + hook},
+			Reason: "the Webhook was deleted meanwhile",
+			Want:   why.WebhookMissing, Evidence: []string{"webhook=" + hook},
 		})
 	}
 	b.webhook("doomed", broken)
@@ -110,7 +111,8 @@ func TestWhyTogether(t *testing.T) {
 	})
 	failed := b.end(schedule("again", operation.Request{}, "wrong"))
 	a.judge("again", judge.Case{
-		Want: why.Ended, Evidence: []string{"webhook=wrong", "status=400", "attempts=1", "operation=" + failed.EffectiveID()},
+		Want:     why.Ended,
+		Evidence: []string{"webhook=wrong", "status=400", "attempts=1", "operation=" + failed.EffectiveID()},
 	})
 	schedule("three", operation.Request{Lock: []operation.Resource{app("again")}}, "nowhere")
 	a.judge("three", judge.Case{Want: why.WebhookMissing})
@@ -118,14 +120,16 @@ func TestWhyTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.judge("again", judge.Case{
-		Reason: "tried once more, and somebody locks it now", Want: why.LockHeld, Evidence: []string{"holder=app/three"},
+		Reason: "tried once more, and somebody locks it now",
+		Want:   why.LockHeld, Evidence: []string{"holder=app/three"},
 	})
 	kubectl := &v1alpha1.Operation{ObjectMeta: metav1.ObjectMeta{Name: nameOf(app("other")), Namespace: b.namespace}}
 	kubectl.Spec = failed.Spec
 	kubectl.Spec.OperationID = ""
 	b.create(v1alpha1.OperationsResource, v1alpha1.KindOperation, kubectl)
 	a.judge("other", judge.Case{
-		Reason: "made by hand, under another name", Want: why.Ended, Evidence: []string{"reason=Invalid", "error=metadata.name"},
+		Reason: "made by hand, under another name",
+		Want:   why.Ended, Evidence: []string{"reason=Invalid", "error=metadata.name"},
 	})
 	schedule("last", operation.Request{Lock: []operation.Resource{database}}, "next")
 	a.judge("last", judge.Case{Want: why.LockHeld, Then: types{why.LockHeld, why.BackOff}})
@@ -133,7 +137,8 @@ func TestWhyTogether(t *testing.T) {
 	a.judge("locked", judge.Case{Want: why.Ended, Evidence: []string{"reason=Canceled"}})
 	b.webhook("nowhere", nil)
 	a.judge("one", judge.Case{Reason: "what lacked is there, so that both end", Want: why.Ended})
-	a.judge("two", judge.Case{Reason: "there is no lock any more", Want: why.Ended, Evidence: []string{"reason=Succeeded"}})
+	a.judge("two", judge.Case{Reason: "there is no lock any more", Want: why.Ended,
+		Evidence: []string{"reason=Succeeded"}})
 	b.deleteWebhook("nowhere")
 
 	// Nobody runs any more. One that does not know more than the objects tells the same, and what nobody does.
@@ -146,7 +151,8 @@ func TestWhyTogether(t *testing.T) {
 	})
 	cancel("doomed")
 	a.judge("doomed", judge.Case{
-		Reason: "its cancellation was requested, which nobody sees", Want: why.Parked, Message: "cancellation was requested",
+		Reason: "its cancellation was requested, which nobody sees",
+		Want:   why.Parked, Message: "cancellation was requested",
 		Progress: true,
 	})
 	b.delete(nameOf(app("all")))

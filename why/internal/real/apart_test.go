@@ -77,7 +77,9 @@ func TestWaits(t *testing.T) {
 	w.put("x", waitsFor("y"))
 	w.put("y", waitsFor("x"))
 	rt := w.waiting()
-	parked := judge.Case{Want: why.Parked, Message: "waits for the end of ConfigMap", Then: []why.Type{why.Parked, why.Parked}}
+	parked := judge.Case{
+		Want: why.Parked, Message: "waits for the end of ConfigMap", Then: []why.Type{why.Parked, why.Parked},
+	}
 	got := w.judge(rt, "a", parked)
 	if last := got.Causes[len(got.Causes)-1]; last.About == nil || last.About.Kind != "Pod" || last.Depth != 2 {
 		t.Errorf("the end of the row is not told: %+v", got.Causes)
@@ -111,8 +113,9 @@ func TestKinds(t *testing.T) {
 	}
 	for kind, want := range map[string]string{
 		"clusterrole": "ClusterRole", "clusterroles.rbac.authorization.k8s.io": "ClusterRole",
-		"clusterroles.v1.rbac.authorization.k8s.io": "ClusterRole", "ClusterRole.rbac.authorization.k8s.io/v1": "ClusterRole",
-		"configmaps.apps": "", "v1": "", "configmaps.v7.nobody.example.com": "",
+		"clusterroles.v1.rbac.authorization.k8s.io": "ClusterRole",
+		"ClusterRole.rbac.authorization.k8s.io/v1":  "ClusterRole",
+		"configmaps.apps":                           "", "v1": "", "configmaps.v7.nobody.example.com": "",
 	} {
 		a, err := rt.Why(t.Context(), why.Object{Kind: kind, Namespace: w.ns, Name: "system:basic-user"})
 		if (err == nil) != (want != "") || a.Kind != want || want != "" && (a.Namespace != "" ||
@@ -145,7 +148,8 @@ func TestTwoGroups(t *testing.T) {
 	w.run(rt)
 	for i, gv := range groups {
 		name := string("xy"[i])
-		if _, err := api.Resource(gv.WithResource("widgets")).Namespace(w.ns).Create(t.Context(), &unstructured.Unstructured{
+		all := api.Resource(gv.WithResource("widgets")).Namespace(w.ns)
+		if _, err := all.Create(t.Context(), &unstructured.Unstructured{
 			Object: map[string]any{
 				"apiVersion": gv.String(), "kind": "Widget", "metadata": map[string]any{"name": name},
 			},
@@ -173,7 +177,9 @@ func widgets(gv schema.GroupVersion) *apiextensionsv1.CustomResourceDefinition {
 			},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 				Name: gv.Version, Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{
-					OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)},
+					OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+						Type: "object", XPreserveUnknownFields: new(true),
+					},
 				},
 			}},
 		},
@@ -190,7 +196,8 @@ func TestClusterScoped(t *testing.T) {
 		return reconcile.Retry(errors.New("no quota"))
 	}), reconcile.Primary(reconcile.From(source.Fields("metadata.name="+w.ns))), reconcile.WithoutEvents())
 	w.run(rt)
-	a := w.toldOf(rt, why.Object{Kind: "ns", Namespace: "default", Name: w.ns}, why.BackOff, map[string]string{"error": "no quota"})
+	asked := why.Object{Kind: "ns", Namespace: "default", Name: w.ns}
+	a := w.toldOf(rt, asked, why.BackOff, map[string]string{"error": "no quota"})
 	if a.Namespace != "" || a.Kind != "Namespace" {
 		t.Errorf("%+v", a)
 	}
@@ -223,7 +230,8 @@ func TestUnremovable(t *testing.T) {
 	rt := w.program(cleaner{fn: well})
 	w.remove("x")
 	w.judge(rt, "x", judge.Case{
-		Want: why.Forbidden, Evidence: []string{"verb=patch", "resource=configmaps", "finalizer=fairlead.io/maps"}, Advice: "rule",
+		Want:     why.Forbidden,
+		Evidence: []string{"verb=patch", "resource=configmaps", "finalizer=fairlead.io/maps"}, Advice: "rule",
 	})
 }
 
@@ -266,7 +274,8 @@ func TestAgain(t *testing.T) {
 	}), here(w), reconcile.WithoutEvents())
 	w.run(rt)
 	failed := judge.Case{
-		Want: why.BackOff, Evidence: []string{"error=no such size", "controller=maps", "class="}, Until: -1, Message: "until its spec",
+		Want:     why.BackOff,
+		Evidence: []string{"error=no such size", "controller=maps", "class="}, Until: -1, Message: "until its spec",
 	}
 	for _, mend := range []func(){
 		func() { w.change("x", func(m *configMap) { m.Data = nil }) },

@@ -40,7 +40,8 @@ func TestOdd(t *testing.T) {
 				return cm(ctx, c, m, func(own *configMap) { own.Data["a"] = "c" })
 			}),
 			Case: judge.Case{
-				Reason: "what cannot be changed is changed", Want: why.BackOff, Evidence: []string{"status=422", "error=immutable"},
+				Reason: "what cannot be changed is changed",
+				Want:   why.BackOff, Evidence: []string{"status=422", "error=immutable"},
 				Advice: "invalid",
 			},
 		},
@@ -49,13 +50,15 @@ func TestOdd(t *testing.T) {
 				return cm(ctx, c, m, func(own *configMap) { own.ResourceVersion = "1" })
 			}),
 			Case: judge.Case{
-				Reason: "a version from before is written", Want: why.Conflict, Evidence: []string{"status=409"}, Advice: "other writer",
+				Reason: "a version from before is written",
+				Want:   why.Conflict, Evidence: []string{"status=409"}, Advice: "other writer",
 			},
 		},
 		"leader": {
 			run: answers(http.StatusInternalServerError, "InternalError", "etcdserver: leader changed"),
 			Case: judge.Case{
-				Reason: "etcd elects", Want: why.BackOff, Evidence: []string{"status=500", "error=leader changed"}, Advice: "etcd",
+				Reason: "etcd elects",
+				Want:   why.BackOff, Evidence: []string{"status=500", "error=leader changed"}, Advice: "etcd",
 			},
 		},
 		"proxy": {
@@ -71,22 +74,25 @@ func TestOdd(t *testing.T) {
 			},
 		},
 		"terminating": {
-			run: answers(http.StatusForbidden, "Forbidden", `secrets "x" is forbidden: unable to create new content in namespace `+
-				"y because it is being terminated"),
+			run: answers(http.StatusForbidden, "Forbidden", `secrets "x" is forbidden: unable to create new `+
+				"content in namespace y because it is being terminated"),
 			Case: judge.Case{
-				Reason: "its namespace goes", Want: why.Forbidden, Evidence: []string{"refusedBy=namespace y"}, Advice: "Nothing can be made",
+				Reason: "its namespace goes",
+				Want:   why.Forbidden, Evidence: []string{"refusedBy=namespace y"}, Advice: "Nothing can be made",
 			},
 		},
 		"cel": {
-			run: answers(http.StatusUnprocessableEntity, "Invalid", "ValidatingAdmissionPolicy 'no-prod' with binding 'b' denied "+
-				"request: no secrets in prod"),
-			Case: judge.Case{Reason: "a policy", Want: why.Forbidden, Evidence: []string{"refusedBy=no-prod"}, Advice: "policy"},
+			run: answers(http.StatusUnprocessableEntity, "Invalid", "ValidatingAdmissionPolicy 'no-prod' with "+
+				"binding 'b' denied request: no secrets in prod"),
+			Case: judge.Case{Reason: "a policy", Want: why.Forbidden,
+				Evidence: []string{"refusedBy=no-prod"}, Advice: "policy"},
 		},
 		"slow webhook": {
-			run: answers(http.StatusInternalServerError, "InternalError", "Internal error occurred: failed calling webhook "+
-				"\"v.example.com\": failed to call webhook: Post \"https://v.ops.svc:443/v?timeout=10s\": context deadline exceeded"),
+			run: answers(http.StatusInternalServerError, "InternalError", "Internal error occurred: failed calling "+
+				"webhook \"v.example.com\": failed to call webhook: Post \"https://v.ops.svc:443/\": context deadline exceeded"),
 			Case: judge.Case{
-				Reason: "an admission webhook takes too long", Want: why.BackOff, Evidence: []string{"webhook=v.example.com"},
+				Reason: "an admission webhook takes too long",
+				Want:   why.BackOff, Evidence: []string{"webhook=v.example.com"},
 				Advice: "admission webhook",
 			},
 		},
@@ -111,10 +117,12 @@ func TestOdd(t *testing.T) {
 			},
 		},
 		"two causes": {
-			run: does(fails(why.Because(errors.New("no"), why.Cause{Type: why.RateLimited, Message: "the quota of the registry"},
+			run: does(fails(why.Because(errors.New("no"),
+				why.Cause{Type: why.RateLimited, Message: "the quota of the registry"},
 				why.Cause{Type: why.Forbidden, Message: "the token of the registry", Advice: "Renew it."}))),
 			Case: judge.Case{
-				Reason: "what is forbidden does not go by waiting", Want: why.Forbidden, Then: []why.Type{why.RateLimited},
+				Reason: "what is forbidden does not go by waiting",
+				Want:   why.Forbidden, Then: []why.Type{why.RateLimited},
 			},
 		},
 		"joined": {
@@ -122,7 +130,8 @@ func TestOdd(t *testing.T) {
 				return errors.Join(errors.New("the crm is away"), c.Create(ctx, secret("no-such-place", "s")))
 			}),
 			Case: judge.Case{
-				Reason: "two errors at once", Want: why.BackOff, Evidence: []string{"status=404", "error=the crm is away"},
+				Reason: "two errors at once",
+				Want:   why.BackOff, Evidence: []string{"status=404", "error=the crm is away"},
 				Advice: "does not exist",
 			},
 		},
@@ -134,7 +143,8 @@ func TestOdd(t *testing.T) {
 				return rt
 			},
 			Case: judge.Case{
-				Reason: "it may be reconciled once an hour", Want: why.RateLimited, Until: time.Hour, Message: "RateLimit", Advice: "RateLimit",
+				Reason: "it may be reconciled once an hour",
+				Want:   why.RateLimited, Until: time.Hour, Message: "RateLimit", Advice: "RateLimit",
 			},
 		},
 		"paced": {
@@ -145,7 +155,8 @@ func TestOdd(t *testing.T) {
 				return rt
 			},
 			Case: judge.Case{
-				Reason: "the controller may reconcile once an hour", Want: why.RateLimited, Message: "TotalRateLimit", Advice: "TotalRateLimit",
+				Reason: "the controller may reconcile once an hour",
+				Want:   why.RateLimited, Message: "TotalRateLimit", Advice: "TotalRateLimit",
 			},
 		},
 		"unsaid": {
@@ -167,16 +178,20 @@ func TestOdd(t *testing.T) {
 				return f.Fork([]flow.Child{kid.Child("a", f.Packet), kid.Child("b", f.Packet)})
 			})),
 			Case: judge.Case{
-				Reason: "the children of a step fail: that is why it waits", Want: why.BackOff, Evidence: []string{"error=no disk"},
+				Reason: "the children of a step fail: that is why it waits",
+				Want:   why.BackOff, Evidence: []string{"error=no disk"},
 				Then: []why.Type{why.Parked},
 			},
 		},
 		"missing object": {
 			run: steps(flow.Step("wait", func(_ context.Context, f fiberOf) flow.Next {
 				c, _ := flow.Use[*client.Client](f)
-				return f.Await(client.Condition[corev1.Pod](c, client.Key{Namespace: f.Packet.Namespace, Name: "web"}, "Ready"))
+				k := client.Key{Namespace: f.Packet.Namespace, Name: "web"}
+				return f.Await(client.Condition[corev1.Pod](c, k, "Ready"))
 			})),
-			Case: judge.Case{Reason: "what is waited for does not exist", Want: why.Parked, Message: "there is no Pod", Advice: "make"},
+			Case: judge.Case{
+				Reason: "what is waited for does not exist", Want: why.Parked, Message: "there is no Pod", Advice: "make",
+			},
 		},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {

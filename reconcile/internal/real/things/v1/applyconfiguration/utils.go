@@ -3,13 +3,12 @@
 package applyconfiguration
 
 import (
-	runtime "k8s.io/apimachinery/pkg/runtime"
-	schema "k8s.io/apimachinery/pkg/runtime/schema"
-	managedfields "k8s.io/apimachinery/pkg/util/managedfields"
-
 	v1 "github.com/fairlead-io/fairlead/reconcile/internal/real/things/v1"
 	internal "github.com/fairlead-io/fairlead/reconcile/internal/real/things/v1/applyconfiguration/internal"
 	thingsv1 "github.com/fairlead-io/fairlead/reconcile/internal/real/things/v1/applyconfiguration/things/v1"
+	runtime "k8s.io/apimachinery/pkg/runtime"
+	schema "k8s.io/apimachinery/pkg/runtime/schema"
+	managedfields "k8s.io/apimachinery/pkg/util/managedfields"
 )
 
 // ForKind returns an apply configuration type for the given GroupVersionKind, or nil if no

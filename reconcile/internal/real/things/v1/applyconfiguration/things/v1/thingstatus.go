@@ -3,10 +3,9 @@
 package v1
 
 import (
-	metav1 "k8s.io/client-go/applyconfigurations/meta/v1"
-
 	alloc "github.com/fairlead-io/fairlead/alloc"
 	flow "github.com/fairlead-io/fairlead/flow"
+	metav1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
 // ThingStatusApplyConfiguration represents a declarative configuration of the ThingStatus type for use
