@@ -392,9 +392,10 @@ func (c *Controller) behind(k Key, s *sight) []why.Cause {
 			continue
 		}
 		long = append(long, why.Cause{
-			Type: why.Parked, Since: b.at, Depth: 1, Message: fmt.Sprintf("a worker has been at %s since %s", b.key, clock(b.at)),
-			About:  &why.Object{Group: kind.Group, Kind: kind.Kind, Namespace: b.key.Namespace, Name: b.key.Name},
-			Advice: "Ask why that object does not move.",
+			Type: why.Parked, Since: b.at, Depth: 1,
+			Message: fmt.Sprintf("a worker has been at %s since %s", b.key, clock(b.at)),
+			About:   &why.Object{Group: kind.Group, Kind: kind.Kind, Namespace: b.key.Namespace, Name: b.key.Name},
+			Advice:  "Ask why that object does not move.",
 		})
 	}
 	least := ""

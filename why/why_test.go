@@ -117,8 +117,11 @@ func TestComplete(t *testing.T) {
 	long := strings.Repeat("é", 10_000)
 	evidence := map[string]string{"error": long, "status": "500"}
 	a := why.NewAnswer(shop, []why.Cause{
-		{Type: why.BackOff, Message: long, Evidence: evidence}, {Message: "waits"}, {Type: "NoMoney", Message: "paid?"},
-		{Type: why.Parked, Message: "at work", Progress: true}, {Type: why.Ended, Message: "done"},
+		{Type: why.BackOff, Message: long, Evidence: evidence},
+		{Message: "waits"},
+		{Type: "NoMoney", Message: "paid?"},
+		{Type: why.Parked, Message: "at work", Progress: true},
+		{Type: why.Ended, Message: "done"},
 	})
 	for _, c := range a.Causes {
 		usual := c.Type == why.BackOff || c.Message == "waits"

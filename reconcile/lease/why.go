@@ -41,9 +41,10 @@ func (l *Lease) Why(context.Context, why.Object) []why.Cause {
 		c.Message, c.Advice = "this process is about to lead", ""
 	default:
 		if quiet := l.lock.quiet(); quiet > 3*l.opt.Retry { // it renews each Retry
-			c.Message += fmt.Sprintf(", which has not renewed its Lease for %v, and seems to be dead", quiet.Round(time.Second))
 			c.Evidence["unrenewed"] = quiet.Round(time.Second).String()
-			c.Advice = fmt.Sprintf("It goes on by itself in the process that takes over, %v after the last renewal.", l.opt.Duration)
+			c.Message += fmt.Sprintf(", which has not renewed its Lease for %s, and seems to be dead", c.Evidence["unrenewed"])
+			c.Advice = fmt.Sprintf("It goes on by itself in the process that takes over, %v after the last renewal.",
+				l.opt.Duration)
 		}
 	}
 	return []why.Cause{c}
