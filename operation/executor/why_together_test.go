@@ -153,11 +153,10 @@ func TestWhyTogether(t *testing.T) {
 	a.judge("doomed", judge.Case{
 		Reason: "its cancellation was requested, which nobody sees",
 		Want:   why.Parked, Message: "cancellation was requested",
-		Progress: true,
 	})
 	b.delete(nameOf(app("all")))
 	a.judge("all", judge.Case{
-		Reason: "it was deleted, which nobody sees", Want: why.Parked, Message: "it was deleted", Progress: true,
+		Reason: "it was deleted, which nobody sees for a while", Want: why.Parked, Message: "it was deleted",
 	})
 	schedule("late", operation.Request{Timeout: time.Second}, "next")
 	a.judge("late", judge.Case{

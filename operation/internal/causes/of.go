@@ -141,9 +141,8 @@ func unended(op *v1alpha1.Operation, now time.Time) why.Cause {
 	}
 	if at := op.DeletionTimestamp; at != nil {
 		c.Message, c.Since = "it was deleted, and nobody has recorded its end", at.Time
-		c.Evidence = map[string]string{"deleted": stamp(at.Time)}
+		c.Evidence, c.Progress = map[string]string{"deleted": stamp(at.Time)}, now.Sub(at.Time) < soon
 	}
-	c.Progress = now.Sub(c.Since) < soon
 	return c
 }
 
