@@ -18,8 +18,8 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestWhyOfOddities asks a controller that comes up, by all kinds of names, as somebody who may not, of a Webhook that is
-// kept, and of operations whose definition is gone.
+// TestWhyOfOddities asks a controller that comes up, by all kinds of names, as somebody who may not, of a Webhook that
+// is kept, and of operations whose definition is gone.
 func TestWhyOfOddities(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Start(t, cluster.Options{})
@@ -37,7 +37,8 @@ func TestWhyOfOddities(t *testing.T) {
 	})
 	for _, name := range []string{
 		"op/app/missing", "Operations/app/missing", "operation.fairlead.io/app/missing",
-		"operations.v1alpha1.fairlead.io/app/missing", "operations.fairlead.io/" + v1alpha1.OperationName("app", "missing"),
+		"operations.v1alpha1.fairlead.io/app/missing",
+		"operations.fairlead.io/" + v1alpha1.OperationName("app", "missing"),
 	} {
 		if a := p.first(name, why.WebhookMissing); a.Kind != v1alpha1.KindOperation {
 			t.Errorf("%s: %+v", name, a)
@@ -90,7 +91,8 @@ func TestWhyOfOddities(t *testing.T) {
 	crds := api.Resource(schema.GroupVersionResource{
 		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
 	})
-	if err := crds.Delete(s.ctx, v1alpha1.OperationsResource.GroupResource().String(), metav1.DeleteOptions{}); err != nil {
+	definition := v1alpha1.OperationsResource.GroupResource().String()
+	if err := crds.Delete(s.ctx, definition, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	a := p.first("op/app/missing", why.SourceStale, "resource=operations.fairlead.io")

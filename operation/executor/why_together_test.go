@@ -137,8 +137,10 @@ func TestWhyTogether(t *testing.T) {
 	a.judge("locked", judge.Case{Want: why.Ended, Evidence: []string{"reason=Canceled"}})
 	b.webhook("nowhere", nil)
 	a.judge("one", judge.Case{Reason: "what lacked is there, so that both end", Want: why.Ended})
-	a.judge("two", judge.Case{Reason: "there is no lock any more", Want: why.Ended,
-		Evidence: []string{"reason=Succeeded"}})
+	a.judge("two", judge.Case{
+		Reason: "there is no lock any more", Want: why.Ended,
+		Evidence: []string{"reason=Succeeded"},
+	})
 	b.deleteWebhook("nowhere")
 
 	// Nobody runs any more. One that does not know more than the objects tells the same, and what nobody does.

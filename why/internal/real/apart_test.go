@@ -112,10 +112,13 @@ func TestKinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for kind, want := range map[string]string{
-		"clusterrole": "ClusterRole", "clusterroles.rbac.authorization.k8s.io": "ClusterRole",
+		"clusterrole":                               "ClusterRole",
+		"clusterroles.rbac.authorization.k8s.io":    "ClusterRole",
 		"clusterroles.v1.rbac.authorization.k8s.io": "ClusterRole",
 		"ClusterRole.rbac.authorization.k8s.io/v1":  "ClusterRole",
-		"configmaps.apps":                           "", "v1": "", "configmaps.v7.nobody.example.com": "",
+		"configmaps.apps":                           "",
+		"v1":                                        "",
+		"configmaps.v7.nobody.example.com":          "",
 	} {
 		a, err := rt.Why(t.Context(), why.Object{Kind: kind, Namespace: w.ns, Name: "system:basic-user"})
 		if (err == nil) != (want != "") || a.Kind != want || want != "" && (a.Namespace != "" ||

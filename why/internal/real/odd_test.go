@@ -84,12 +84,14 @@ func TestOdd(t *testing.T) {
 		"cel": {
 			run: answers(http.StatusUnprocessableEntity, "Invalid", "ValidatingAdmissionPolicy 'no-prod' with "+
 				"binding 'b' denied request: no secrets in prod"),
-			Case: judge.Case{Reason: "a policy", Want: why.Forbidden,
-				Evidence: []string{"refusedBy=no-prod"}, Advice: "policy"},
+			Case: judge.Case{
+				Reason: "a policy", Want: why.Forbidden,
+				Evidence: []string{"refusedBy=no-prod"}, Advice: "policy",
+			},
 		},
 		"slow webhook": {
 			run: answers(http.StatusInternalServerError, "InternalError", "Internal error occurred: failed calling "+
-				"webhook \"v.example.com\": failed to call webhook: Post \"https://v.ops.svc:443/\": context deadline exceeded"),
+				"webhook \"v.example.com\": failed to call webhook: Post \"https://v/\": context deadline exceeded"),
 			Case: judge.Case{
 				Reason: "an admission webhook takes too long",
 				Want:   why.BackOff, Evidence: []string{"webhook=v.example.com"},
@@ -190,7 +192,8 @@ func TestOdd(t *testing.T) {
 				return f.Await(client.Condition[corev1.Pod](c, k, "Ready"))
 			})),
 			Case: judge.Case{
-				Reason: "what is waited for does not exist", Want: why.Parked, Message: "there is no Pod", Advice: "make",
+				Reason: "what is waited for does not exist", Want: why.Parked,
+				Message: "there is no Pod", Advice: "make",
 			},
 		},
 	} {
