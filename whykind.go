@@ -2,12 +2,14 @@ package fairlead
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -19,23 +21,35 @@ type namedKind struct {
 }
 
 // kindNamed finds the kind that is meant by a name as kubectl takes it: "Deployment", "deploy", "deployments.apps",
-// "Deployment.apps", or as controllers are described: "Deployment.apps/v1", "ConfigMap.v1". What this program watches
-// comes first: it is known without a request, also while the server does not answer.
+// "deployments.v1.apps", "Deployment.apps", or as controllers are described: "Deployment.apps/v1", "ConfigMap.v1". What
+// this program watches comes first: it is known without a request, also while the server does not answer. Of several such
+// kinds it is the first that has the object.
 func (c *Cluster) kindNamed(of why.Object) (namedKind, error) {
 	name, group := of.Kind, of.Group
 	if first, rest, ok := strings.Cut(name, "."); ok && group == "" {
 		name = first
-		group, _, ok = strings.Cut(rest, "/")
-		if !ok && rest == "v1" { // of the core, whose group has no name
-			group = ""
+		group, _, _ = strings.Cut(rest, "/")
+		if v, of, _ := strings.Cut(group, "."); version.MatchString(v) {
+			group = of // empty is the core, whose group has no name
 		}
 	}
+	var watched []namedKind
 	for _, st := range c.stores() {
 		o := st.Options()
 		if (group == "" || o.Kind.Group == group) &&
 			(strings.EqualFold(o.Kind.Kind, name) || strings.EqualFold(o.Resource.Resource, name)) {
-			return namedKind{o.Kind, o.Resource, o.Namespaced}, nil
+			kind, k := namedKind{o.Kind, o.Resource, o.Namespaced}, store.Key{Namespace: of.Namespace, Name: of.Name}
+			if !o.Namespaced {
+				k.Namespace = ""
+			}
+			if _, has := st.Get(k); has {
+				return kind, nil
+			}
+			watched = append(watched, kind)
 		}
+	}
+	if len(watched) > 0 {
+		return watched[0], nil
 	}
 	m, err := c.mappingNamed(name, group)
 	switch {
@@ -46,6 +60,8 @@ func (c *Cluster) kindNamed(of why.Object) (namedKind, error) {
 	}
 	return namedKind{m.GroupVersionKind, m.Resource, m.Scope.Name() == meta.RESTScopeNameNamespace}, nil
 }
+
+var version = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
 
 func (c *Cluster) mappingNamed(name, group string) (*meta.RESTMapping, error) {
 	mapper := c.client.Mapper()

@@ -68,8 +68,8 @@ type exchange struct {
 func (c *Client) begin(r Request, p Policy) (*exchange, error) {
 	if c == nil || c.http == nil {
 		return nil, &Error{
-			Verb: r.Verb, Kind: orString(r.Kind, r.Resource.Resource), Namespace: r.Namespace, Name: r.Name,
-			errs: []error{ErrNotMade},
+			Verb: r.Verb, Group: r.Resource.Group, Kind: orString(r.Kind, r.Resource.Resource), Namespace: r.Namespace,
+			Name: r.Name, errs: []error{ErrNotMade},
 		}
 	}
 	x := &exchange{c: c, p: p.Resolved(), id: uuid.NewString(), begun: time.Now()}
@@ -91,8 +91,8 @@ func (x *exchange) set(r Request) error {
 	if err != nil {
 		x.r = r
 		return &Error{
-			Verb: r.Verb, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, Subresource: r.Subresource,
-			errs: []error{err},
+			Verb: r.Verb, Group: r.Resource.Group, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name,
+			Subresource: r.Subresource, errs: []error{err},
 		}
 	}
 	x.r, x.w = r, w
@@ -304,8 +304,9 @@ func (x *exchange) end(_ context.Context, why error) outcome {
 
 func (x *exchange) error(why error) *Error {
 	e := &Error{
-		Verb: x.r.Verb, Kind: x.r.Kind, Namespace: x.r.Namespace, Name: x.r.Name, Subresource: x.r.Subresource,
-		Tries: x.past[:len(x.past):len(x.past)], Elapsed: time.Since(x.begun), OutcomeUnknown: x.pr.inDoubt,
+		Verb: x.r.Verb, Group: x.r.Resource.Group, Kind: x.r.Kind, Namespace: x.r.Namespace, Name: x.r.Name,
+		Subresource: x.r.Subresource,
+		Tries:       x.past[:len(x.past):len(x.past)], Elapsed: time.Since(x.begun), OutcomeUnknown: x.pr.inDoubt,
 	}
 	if x.lastErr != nil {
 		e.errs = append(e.errs, x.lastErr)

@@ -55,8 +55,8 @@ type Failure struct {
 // It unwraps to the error of the last try first (an *apierrors.StatusError when the server answered), then to sentinels
 // of this package, the context's cause or the error of an OnConflict function, where they apply.
 type Error struct {
-	Verb                               Verb
-	Kind, Namespace, Name, Subresource string
+	Verb                                      Verb
+	Group, Kind, Namespace, Name, Subresource string
 
 	// Code, Reason, Message and Causes are the server's, of the last try that it answered with a status.
 	Code    int

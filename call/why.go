@@ -36,16 +36,13 @@ func Why(err error) (why.Cause, bool) {
 	c := why.Cause{Type: why.BackOff, Message: err.Error(), Evidence: map[string]string{"error": err.Error()}}
 	put(c.Evidence, "verb", string(e.Verb), "subresource", e.Subresource, "namespace", e.Namespace, "name", e.Name)
 	if e.Kind != "" {
-		c.About = &why.Object{Kind: e.Kind, Namespace: e.Namespace, Name: e.Name}
+		c.About = &why.Object{Group: e.Group, Kind: e.Kind, Namespace: e.Namespace, Name: e.Name}
 	}
 	if answered {
 		put(c.Evidence, "status", strconv.Itoa(int(s.Code)), "reason", string(s.Reason))
 	}
 	if d := s.Details; d != nil {
 		put(c.Evidence, "resource", strings.TrimSuffix(d.Kind+"."+d.Group, "."), "name", d.Name)
-		if c.About != nil {
-			c.About.Group = d.Group
-		}
 	}
 	if n := len(e.Tries); n > 1 {
 		c.Evidence["tries"] = strconv.Itoa(n)
@@ -96,6 +93,9 @@ func judge(c *why.Cause, e *Error, s *metav1.Status) {
 		c.Evidence["webhook"] = unconverted.FindStringSubmatch(s.Message)[1]
 		c.Advice = "The API server does not reach the conversion webhook of the kind: look at the program that serves it, " +
 			"and at spec.conversion of the definition."
+	case strings.Contains(s.Message, "etcdserver: leader changed"), strings.Contains(s.Message, "etcdserver: request timed out"),
+		strings.Contains(s.Message, "etcdserver: no leader"):
+		c.Advice = "etcd is slow, or elects a leader: if this lasts, look at its members, disks and network."
 	case strings.Contains(s.Message, "database space exceeded"):
 		c.Advice = "etcd has no space left and takes nothing more: compact and defragment it, or raise its quota, and take " +
 			"back its alarm NOSPACE."
@@ -109,6 +109,8 @@ func judge(c *why.Cause, e *Error, s *metav1.Status) {
 		c.Advice = "The API server does not know this program: look at its kubeconfig, or the token of its service account."
 	case s.Code == http.StatusUnprocessableEntity:
 		c.Advice = "The API server finds what is written invalid: mend it, or the schema."
+	case s.Code >= http.StatusInternalServerError:
+		c.Advice = "The API server has failed, or what is between here and it: look at its log, and at proxies."
 	case s.Code == 0:
 		c.Advice = "The API server has not answered: look whether it can be reached from here."
 	}

@@ -37,8 +37,11 @@ func (w *objectWait[T, PT]) Why() []why.Cause {
 		c.Evidence["condition"] = w.condition
 	}
 	seen := "there is no " + name
-	if obj != nil {
+	switch {
+	case obj != nil:
 		seen = w.seen(obj, c.Evidence)
+	case !w.gone:
+		c.Advice = "It does not exist: make it, or see who is to make it."
 	}
 	c.Evidence["seen"] = seen
 	c.Message += ": " + seen

@@ -17,5 +17,6 @@ func Why(op *v1alpha1.Operation, now time.Time) []why.Cause {
 	if len(all) == 0 {
 		all = append(all, causes.Next(op, now))
 	}
+	all = append(all, causes.Led(op)...)
 	return why.NewAnswer(*causes.OperationObject(op.Namespace, op.Name), all).Causes
 }

@@ -117,6 +117,7 @@ type sight struct {
 	workers, limit int
 	ready          int
 	before, own    int
+	came           time.Time // when it became ready
 	busy           []success // what the workers are at, and since when
 	paced          time.Time // when the rate of all objects allows the next start
 	last           time.Time // that it was reconciled
@@ -146,6 +147,7 @@ func (c *Controller) look(k Key) sight {
 			s.run, s.begun, s.attempt = r, r.begun, r.attempt
 		}
 	case ready:
+		s.came = it.came
 		s.before, s.own = c.q.before(it)
 		if free := c.total.free(); free.After(c.now()) {
 			s.paced = free

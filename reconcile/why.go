@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -231,17 +232,18 @@ func Causes(err error) []why.Cause {
 	if causes := why.Of(err); len(causes) > 0 {
 		return slices.Clone(causes)
 	}
-	cause := why.Cause{Type: why.BackOff, Message: err.Error(), Evidence: map[string]string{"error": err.Error()}}
+	text := cut(err.Error(), maxErrorShown)
+	cause := why.Cause{Type: why.BackOff, Message: text, Evidence: map[string]string{"error": text}}
 	if told, ok := call.Why(err); ok {
 		cause = told
 	}
-	_, unread := errors.AsType[*store.DecodeError](err)
+	bad, unread := errors.AsType[*store.DecodeError](err)
 	_, _, panicked := asPanic(err)
 	switch {
 	case panicked:
 		cause.Advice = "Mend the code: the log has the stack."
 	case unread:
-		cause.Type = why.Quarantined
+		cause.Type, cause.About = why.Quarantined, undecoded(bad)
 		cause.Advice = "Mend the object, or the Go type that it is read as."
 	case cause.Type != why.BackOff:
 	case errors.Is(err, ErrDeadline), errors.Is(err, flow.ErrTimeout):
@@ -253,6 +255,18 @@ func Causes(err error) []why.Cause {
 		cause.Evidence["retryAfter"] = retryAfter(err).String()
 	}
 	return []why.Cause{cause}
+}
+
+// undecoded names the object that cannot be read, if its type tells the kind.
+func undecoded(err *store.DecodeError) *why.Object {
+	kind := err.Type
+	for kind != nil && kind.Kind() == reflect.Pointer {
+		kind = kind.Elem()
+	}
+	if err.Key.Name == "" || kind == nil || kind.Name() == "Unstructured" || kind.Name() == "PartialObjectMetadata" {
+		return nil
+	}
+	return &why.Object{Kind: kind.Name(), Namespace: err.Key.Namespace, Name: err.Key.Name}
 }
 
 // queued says what the queue knows of an object.
@@ -268,16 +282,18 @@ func (c *Controller) queued(k Key, s *sight, rec *store.Record) (causes []why.Ca
 		}
 	case s.state == ready && !s.paced.IsZero():
 		causes = append(causes, why.Cause{
-			Type: why.RateLimited, Until: s.paced,
+			Type: why.RateLimited, Since: s.came, Until: s.paced,
+			Advice: "It goes on then. Raise TotalRateLimit of the controller if it may do more.",
 			Message: fmt.Sprintf("controller %s begins no more reconciliations at present: its TotalRateLimit is used up",
 				c.name),
 			Evidence: map[string]string{"before": strconv.Itoa(s.before), "ready": strconv.Itoa(s.ready)},
 		})
 	case s.state == ready:
-		causes = append(causes, c.behind(k, s))
+		causes = append(causes, c.behind(k, s)...)
 	case s.state == waiting && s.dueFor == "":
 		causes = append(causes, why.Cause{
-			Type: why.RateLimited, Until: s.due,
+			Type: why.RateLimited, Since: s.last, Until: s.due,
+			Advice: "It goes on then. Raise RateLimit of the controller if objects may be reconciled more often.",
 			Message: fmt.Sprintf("controller %s has reconciled it as often as its RateLimit allows, until %s", c.name,
 				clock(s.due)),
 		})
@@ -364,19 +380,30 @@ func retrying(w *call.Waiting) (causes []why.Cause) {
 	return causes
 }
 
-// behind says what is before an object that waits for a worker.
-func (c *Controller) behind(k Key, s *sight) why.Cause {
+// behind says what is before an object that waits for a worker, and which objects the workers have been at for long:
+// as causes of their own, since who may know of one need not know of the others.
+func (c *Controller) behind(k Key, s *sight) []why.Cause {
 	var busy []string
-	now := c.now()
+	var long []why.Cause
+	now, kind := c.now(), c.reconciled()
 	for _, b := range s.busy {
-		busy = append(busy, fmt.Sprintf("%s for %v", b.key, now.Sub(b.at).Round(time.Millisecond)))
+		took := now.Sub(b.at)
+		if busy = append(busy, took.Round(time.Millisecond).String()); took < longRun {
+			continue
+		}
+		long = append(long, why.Cause{
+			Type: why.Parked, Since: b.at, Depth: 1,
+			Message: fmt.Sprintf("a worker has been at %s since %s", b.key, clock(b.at)),
+			About:   &why.Object{Group: kind.Group, Kind: kind.Kind, Namespace: b.key.Namespace, Name: b.key.Name},
+			Advice:  "Ask why that object does not move.",
+		})
 	}
 	least := ""
 	if s.own == maxLooked {
 		least = "at least "
 	}
 	cause := why.Cause{
-		Type: why.QueuedBehind,
+		Type: why.QueuedBehind, Since: s.came,
 		Message: fmt.Sprintf(least+"%d others are before it, and %d of %d workers of controller %s are busy", s.before,
 			s.workers, s.limit,
 			c.name),
@@ -391,7 +418,7 @@ func (c *Controller) behind(k Key, s *sight) why.Cause {
 	if s.own > s.before/2 && s.own > 0 {
 		cause.Message += fmt.Sprintf("; %d of them are of its own namespace %s", s.own, k.Namespace)
 	}
-	return cause
+	return append([]why.Cause{cause}, long...)
 }
 
 // why says why the fiber of an object does not end, and whether there is one.

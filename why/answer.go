@@ -39,10 +39,12 @@ func Ask(ctx context.Context, of Object, explainers ...Explainer) Answer {
 
 // NewAnswer makes an answer of causes, by how direct they are: what is about the object itself before what is about
 // those that it waits for (Cause.Depth), what is closer to its next step first, and in the order given where that is
-// alike. A cause that is there already, by type and message, is left out.
+// alike. A cause that is there already, by type and message, is left out. One without a type is Parked, one that says not
+// what to do gets the advice that is usual for its type, and texts of more than 2 KiB are cut.
 func NewAnswer(of Object, causes []Cause) Answer {
 	a := Answer{Kind: of.Kind, Namespace: of.Namespace, Name: of.Name, Causes: []Cause{}}
 	for _, c := range causes {
+		c = c.complete()
 		if !slices.ContainsFunc(a.Causes, func(had Cause) bool { return had.Type == c.Type && had.Message == c.Message }) {
 			a.Causes = append(a.Causes, c)
 			a.Stuck = a.Stuck || c.Type != Ended && !c.Progress

@@ -1,6 +1,9 @@
 package why
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Type says what kind of cause it is. Programs may have types of their own.
 type Type string
@@ -71,6 +74,30 @@ type Cause struct {
 	// Depth is how far it is away: 0 for what holds up the object itself, 1 for what holds up the object that it waits for,
 	// and so on. What is further away comes later in an answer.
 	Depth int `json:"depth,omitempty"`
+}
+
+// MarshalJSON writes the fields of the contract always: null for a time that nobody knows, and evidence that is never null.
+func (c Cause) MarshalJSON() ([]byte, error) {
+	known := func(t time.Time) *time.Time {
+		if t.IsZero() {
+			return nil
+		}
+		return &t
+	}
+	if c.Evidence == nil {
+		c.Evidence = map[string]string{}
+	}
+	return json.Marshal(struct { // in the order of the contract
+		Type     Type              `json:"type"`
+		Message  string            `json:"message"`
+		Since    *time.Time        `json:"since"`
+		Until    *time.Time        `json:"until"`
+		Evidence map[string]string `json:"evidence"`
+		Advice   string            `json:"advice"`
+		About    *Object           `json:"about,omitempty"`
+		Progress bool              `json:"progress,omitempty"`
+		Depth    int               `json:"depth,omitempty"`
+	}{c.Type, c.Message, known(c.Since), known(c.Until), c.Evidence, c.Advice, c.About, c.Progress, c.Depth})
 }
 
 // Beneath returns the causes of an object that another one waits for, as causes of that one: a step deeper, and about

@@ -10,5 +10,5 @@
 //		Advice: "Ask for more, or wait.",
 //	})
 //
-// Read cause.go, answer.go, error.go.
+// Read cause.go, answer.go, advice.go, error.go.
 package why

@@ -1,14 +1,23 @@
 package why
 
-import "errors"
+import (
+	"cmp"
+	"errors"
+	"slices"
+)
 
 // ErrNotFound is matched when there is no such object, and nothing is known under its name either.
 var ErrNotFound = errors.New("no such object")
 
-// Because returns err with causes that say more about it; nil if err is nil. It wraps err.
+// Because returns err with causes that say more about it; nil if err is nil. It wraps err. A cause without a type is
+// BackOff.
 func Because(err error, causes ...Cause) error {
 	if err == nil {
 		return nil
+	}
+	causes = slices.Clone(causes)
+	for i := range causes {
+		causes[i].Type = cmp.Or(causes[i].Type, BackOff)
 	}
 	return &because{err, causes}
 }

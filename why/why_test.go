@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -61,10 +63,16 @@ func TestJSON(t *testing.T) {
 			Type: why.RetryAfter, Message: "m", Since: at, Until: at.Add(time.Minute), Evidence: map[string]string{"status": "429"},
 			Advice: "wait",
 		}},
+		`{"kind":"Operation","namespace":"prod","name":"shop","stuck":false,"causes":[{"type":"Ended","message":"m",` +
+			`"since":null,"until":null,"evidence":{},"advice":""}]}`: {{Type: why.Ended, Message: "m"}},
 	} {
 		got, err := json.Marshal(why.NewAnswer(shop, causes))
 		if diff := cmp.Diff(want, string(got)); err != nil || diff != "" {
 			t.Errorf("%v, -want +got:\n%s", err, diff)
+		}
+		var read why.Answer
+		if err := json.Unmarshal(got, &read); err != nil || len(read.Causes) != len(causes) {
+			t.Errorf("it cannot be read: %v", err)
 		}
 	}
 }
@@ -100,5 +108,29 @@ func TestDepth(t *testing.T) {
 	want := []string{"LockHeld 0 <nil>", "Quarantined 1 Webhook/a/crm", "DeadlinePassed 2 Operation/a/first"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestComplete: what nobody has said of a cause is said for it, and nothing is as long as somebody likes.
+func TestComplete(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("é", 10_000)
+	evidence := map[string]string{"error": long, "status": "500"}
+	a := why.NewAnswer(shop, []why.Cause{
+		{Type: why.BackOff, Message: long, Evidence: evidence},
+		{Message: "waits"},
+		{Type: "NoMoney", Message: "paid?"},
+		{Type: why.Parked, Message: "at work", Progress: true},
+		{Type: why.Ended, Message: "done"},
+	})
+	for _, c := range a.Causes {
+		usual := c.Type == why.BackOff || c.Message == "waits"
+		if c.Type == "" || usual != (c.Advice != "") || len(c.Message) > 3000 || len(c.Evidence["error"]) > 3000 ||
+			!utf8.ValidString(c.Message) {
+			t.Errorf("%+v", c)
+		}
+	}
+	if len(evidence["error"]) != len(long) {
+		t.Error("the evidence of somebody else was changed")
 	}
 }

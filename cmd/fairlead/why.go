@@ -74,11 +74,14 @@ func objectNamed(args []string) (of why.Object, err error) {
 		args = []string{kind, rest}
 	}
 	of.Kind, of.Name = args[0], args[1]
-	switch strings.ToLower(of.Kind) {
-	case "op", "operation", "operations", "operations.fairlead.io":
-		of.Kind = v1alpha1.KindOperation
-	case "wh", "webhook", "webhooks", "webhooks.fairlead.io":
-		of.Kind = v1alpha1.KindWebhook
+	kind, group, _ := strings.Cut(strings.ToLower(of.Kind), ".")
+	if group = strings.TrimPrefix(group, v1alpha1.GroupVersion.Version+"."); group == "" || group == v1alpha1.GroupVersion.Group {
+		switch kind {
+		case "op", "operation", "operations":
+			of.Kind = v1alpha1.KindOperation
+		case "wh", "webhook", "webhooks":
+			of.Kind = v1alpha1.KindWebhook
+		}
 	}
 	if of.Kind == v1alpha1.KindOperation && (len(args) == 3 || strings.Contains(of.Name, "/")) {
 		r, err := named(args[1:])

@@ -215,7 +215,7 @@ func TestWhyOfStuckOperations(t *testing.T) {
 		{"operation/app/of-fine", why.Ended, []string{"reason=Succeeded"}, false},
 		{"operation/app/of-wrong", why.Ended, []string{"reason=WebhookFailed", "phase=Failed"}, false},
 		{"operation/app/of-dead", why.CircuitOpen, []string{"state=Open", "webhook=dead"}, true},
-		{"operation/app/late", why.DeadlinePassed, []string{"reason=WebhookNotFound"}, true},
+		{"operation/app/late", why.BackOff, []string{"webhook=broken", "purpose=notify"}, true},
 		{"operation/app/kept", why.ForeignFinalizer, []string{"finalizer=example.com/keeper"}, true},
 		{"operation/app/going", why.BackOff, []string{"purpose=notify", "webhook=broken"}, true},
 		{"webhook/dead", why.CircuitOpen, []string{"state=Open"}, true},

@@ -121,23 +121,26 @@ func judge(op *v1alpha1.Operation, f *flight, result webhook.Result, now time.Ti
 		}
 		return v
 	}
+	next := func(delay time.Duration) { // what the receiver asks for may be too soon for us
+		v.Next, v.Asked = now.Add(delay), result.RetryAfter >= delay
+	}
 	switch result.Verdict {
 	case webhook.Succeeded:
 		v.State = v1alpha1.PhaseSuccess
 	case webhook.Accepted:
 		if v.PollURL = result.Location; v.PollURL != "" {
-			v.Next, v.Asked = now.Add(f.hook.NextPoll(result)), result.RetryAfter >= 0
+			next(f.hook.NextPoll(result))
 		} else if v.Message == "" {
 			v.Message = "waiting for the callback"
 		}
 	case webhook.Pending:
-		v.Next, v.Asked = now.Add(f.hook.NextPoll(result)), result.RetryAfter >= 0
+		next(f.hook.NextPoll(result))
 	case webhook.Retry:
 		delay, more := f.hook.NextTry(int(en.RetriesCount)+1, result, rand.Float64)
 		if !more {
 			return failed(v1alpha1.ReasonRetriesExhausted)
 		}
-		v.Next, v.Asked = now.Add(delay), result.RetryAfter >= 0
+		next(delay)
 	case webhook.Invalid:
 		return failed(v1alpha1.ReasonInvalid)
 	case webhook.Refused:

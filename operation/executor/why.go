@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -33,7 +34,7 @@ func (e *Executor) Why(ctx context.Context, of why.Object) []why.Cause {
 	var all []why.Cause
 	switch of.Kind {
 	case v1alpha1.KindOperation:
-		all = e.whyOperation(ctx, key)
+		all = e.whyOperation(ctx, key, chain)
 	case v1alpha1.KindWebhook:
 		all = e.whyWebhook(key)
 	}
@@ -66,7 +67,8 @@ type holder interface {
 	Why(namespace string, uid types.UID) []why.Cause
 }
 
-func (e *Executor) whyOperation(ctx context.Context, key store.Key) []why.Cause {
+// whyOperation follows at most links operations that wait for each other.
+func (e *Executor) whyOperation(ctx context.Context, key store.Key, links int) []why.Cause {
 	s := e.see(ctx, key)
 	op, err := e.newest(ctx, key, s)
 	switch {
@@ -76,12 +78,16 @@ func (e *Executor) whyOperation(ctx context.Context, key store.Key) []why.Cause 
 		return nil
 	}
 	now := e.now()
-	all := causes.Of(op, e.known(s), now)
+	known := e.known(s)
+	all := causes.Of(op, known, now)
 	if s.live && !op.PickedUp() {
 		all = without(all, why.Parked) // somebody has
 	}
 	if s.live {
 		all = e.withRun(ctx, all, op, s, now)
+	}
+	if !s.live || s.works {
+		all = e.beyond(ctx, all, links)
 	}
 	switch {
 	case op.Terminal() || s.behind != nil:
@@ -89,7 +95,7 @@ func (e *Executor) whyOperation(ctx context.Context, key store.Key) []why.Cause 
 		all = append(all, unknown(e.hookStore, op.Namespace, nil)...)
 	default:
 		all = without(all, why.WebhookMissing, why.NotReleased, why.Quarantined)
-		for _, t := range causes.Due(op) {
+		for _, t := range causes.Due(op, known) {
 			all = append(all, e.whyCall(op, t, s, now)...)
 		}
 	}
@@ -99,7 +105,7 @@ func (e *Executor) whyOperation(ctx context.Context, key store.Key) []why.Cause 
 	if len(all) == 0 {
 		all = append(all, causes.Next(op, now))
 	}
-	return all
+	return append(all, causes.Led(op)...)
 }
 
 // newest returns the newest state of an operation that there is without a request, if there can be one; nil if it does
@@ -231,7 +237,7 @@ func (e *Executor) whyTurn(ctx context.Context, op *v1alpha1.Operation, s sight,
 		all = append(all, held)
 		next := e.behind(*behind)
 		if next == nil {
-			for _, c := range why.Beneath(*held.About, e.whyOperation(ctx, *behind)) {
+			for _, c := range why.Beneath(*held.About, e.whyOperation(ctx, *behind, chain-depth)) {
 				c.Depth += depth
 				all = append(all, c)
 			}
@@ -240,6 +246,24 @@ func (e *Executor) whyTurn(ctx context.Context, op *v1alpha1.Operation, s sight,
 		op, behind = first, next
 	}
 	return all
+}
+
+// beyond adds to what the condition of an operation says of the one that goes first why that one does not end, and leaves
+// it out if that one has ended since.
+func (e *Executor) beyond(ctx context.Context, all []why.Cause, links int) []why.Cause {
+	i := slices.IndexFunc(all, func(c why.Cause) bool { return c.Type == why.LockHeld && c.About != nil })
+	if i < 0 || links == 0 {
+		return all
+	}
+	about := *all[i].About
+	key := store.Key{Namespace: about.Namespace, Name: about.Name}
+	switch first, err := e.newest(ctx, key, sight{}); {
+	case err != nil, first == nil && !e.store.HasSynced():
+		return all
+	case first == nil, first.Terminal(), first.EffectiveID() != all[i].Evidence["operation"]:
+		return without(all, why.LockHeld)
+	}
+	return append(all, why.Beneath(about, e.whyOperation(ctx, key, links-1))...)
 }
 
 // behind returns the operation that another one waits for; nil if there is none.
@@ -423,7 +447,11 @@ func (e *Executor) whyWebhook(key store.Key) []why.Cause {
 			Advice: "Mend the field that the error names.",
 		})
 	}
-	all = append(all, e.whyWithheld(key, time.Time{})...)
+	var since time.Time
+	if valid != nil && valid.Reason == v1alpha1.ReasonNotReleased {
+		since = valid.LastTransitionTime.Time
+	}
+	all = append(all, e.whyWithheld(key, since)...)
 	at, known := e.webhooks.Target(key.Namespace, key.Name)
 	switch now := e.now(); {
 	case at.Circuit == webhook.HalfOpen, at.Circuit == webhook.Open && at.Until.After(now):

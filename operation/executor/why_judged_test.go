@@ -1,7 +1,6 @@
 package executor_test
 
 import (
-	"encoding/json"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -12,86 +11,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/internal/judge"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// judged is what has to be told first of a situation, and what is said with it.
+// judged is what has to be told of an operation, by the id of its resource.
 type judged struct {
-	id       string // of the resource
-	want     why.Type
-	message  string   // a part of it
-	advice   string   // a part of it
-	evidence []string // "key=part"
-	then     []why.Type
-	until    time.Duration // about when from now; 0: no matter; negative: not told
-	progress bool
-}
-
-// faults says what of an answer is not as it has to be.
-func (j judged) faults(a why.Answer) (all []string) {
-	if len(a.Causes) == 0 {
-		return []string{"nothing is told"}
-	}
-	c := a.Causes[0]
-	if c.Type != j.want {
-		all = append(all, "it is not "+string(j.want))
-	}
-	if !strings.Contains(c.Message, j.message) {
-		all = append(all, "the message does not say "+j.message)
-	}
-	if !strings.Contains(c.Advice, j.advice) || c.Type != why.Ended && !c.Progress && c.Advice == "" {
-		all = append(all, "the advice does not say "+j.advice)
-	}
-	for _, pair := range j.evidence {
-		key, part, _ := strings.Cut(pair, "=")
-		if got := c.Evidence[key]; got == "" || !strings.Contains(got, part) {
-			all = append(all, "the evidence lacks "+pair)
-		}
-	}
-	for i, next := range j.then {
-		if len(a.Causes) < i+2 || a.Causes[i+1].Type != next {
-			all = append(all, "then "+string(next)+" is to be told")
-		}
-	}
-	switch left := time.Until(c.Until); {
-	case j.until > 0 && (left > j.until+10*time.Second || left < j.until*3/4-10*time.Second):
-		all = append(all, "until is not about in "+j.until.String())
-	case j.until < 0 && !c.Until.IsZero():
-		all = append(all, "there is an until")
-	}
-	if c.Type != why.Ended && c.Since.IsZero() {
-		all = append(all, "there is no since")
-	}
-	if a.Stuck != (c.Type != why.Ended && !j.progress) {
-		all = append(all, "stuck is wrong")
-	}
-	return all
+	id string
+	judge.Case
 }
 
 // judge waits until the answer about an operation is as it has to be.
-func (a asking) judge(j judged) {
+func (a asking) judge(id string, j judge.Case) why.Answer {
 	a.t.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	patience := time.NewTimer(5 * time.Second)
-	defer patience.Stop()
-	for {
-		of := a.object("Operation", nameOf(app(j.id)))
-		got := why.Ask(a.ctx, of, a.e)
-		faults := j.faults(got)
-		if len(faults) == 0 {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-patience.C:
-			text, err := json.MarshalIndent(got, "", "  ")
-			a.t.Errorf("%s: %s\n%s %v", j.id, strings.Join(faults, "; "), text, err)
-			return
-		}
-	}
+	return j.Await(a.t, id, 10*time.Second, func() (why.Answer, error) {
+		return why.Ask(a.ctx, a.object("Operation", nameOf(app(id))), a.e), nil
+	})
 }
 
 // TestWhyJudged makes situations that an operator meets, side by side, and asks for the first cause of each.
@@ -171,10 +108,11 @@ func TestWhyJudged(t *testing.T) {
 	b.webhook("nolocation", func(s *v1alpha1.WebhookSpec) {
 		s.Request.URL, s.Mode = b.receiver.URL+"/ok", v1alpha1.ModeAsync
 	})
-	b.webhook("async", func(s *v1alpha1.WebhookSpec) { s.Mode, s.Poll.Interval.Duration = v1alpha1.ModeAsync, time.Second })
-	b.webhook("asyncdown", func(s *v1alpha1.WebhookSpec) {
-		s.Mode, s.Poll.Interval.Duration = v1alpha1.ModeAsync, 200*time.Millisecond
-	})
+	polled := func(every time.Duration) func(s *v1alpha1.WebhookSpec) {
+		return func(s *v1alpha1.WebhookSpec) { s.Mode, s.Poll.Interval.Duration = v1alpha1.ModeAsync, every }
+	}
+	b.webhook("async", polled(time.Second))
+	b.webhook("asyncdown", polled(200*time.Millisecond))
 	b.webhook("dated", nil)
 	b.webhook("later", nil)
 	b.webhook("broken", rarely)
@@ -185,7 +123,8 @@ func TestWhyJudged(t *testing.T) {
 	})
 	b.webhook("once", func(s *v1alpha1.WebhookSpec) {
 		callbackHook(s)
-		s.Timeout, s.Breaker = metav1.Duration{Duration: 10 * time.Minute}, v1alpha1.WebhookBreaker{Failures: 1, OpenFor: hours(1)}
+		s.Timeout = metav1.Duration{Duration: 10 * time.Minute}
+		s.Breaker = v1alpha1.WebhookBreaker{Failures: 1, OpenFor: hours(1)}
 		s.Retry.MaxAttempts = 1
 	})
 	b.webhook("slowly", func(s *v1alpha1.WebhookSpec) {
@@ -203,7 +142,8 @@ func TestWhyJudged(t *testing.T) {
 	auth := func(secret string) func(s *v1alpha1.WebhookSpec) {
 		return func(s *v1alpha1.WebhookSpec) {
 			rarely(s)
-			s.Auth = &v1alpha1.WebhookAuth{Bearer: &v1alpha1.SecretAuth{SecretRef: v1alpha1.SecretReference{Name: secret}}}
+			ref := v1alpha1.SecretReference{Name: secret}
+			s.Auth = &v1alpha1.WebhookAuth{Bearer: &v1alpha1.SecretAuth{SecretRef: ref}}
 		}
 	}
 	b.webhook("nosecret", auth("nowhere"))
@@ -230,25 +170,26 @@ func TestWhyJudged(t *testing.T) {
 		b.schedule(r)
 	}
 	for _, hook := range []string{
-		"tls", "dns", "closed", "judged", "retries", "nolocation", "async", "asyncdown", "dated", "broken", "short", "expr",
-		"template", "nosecret", "wrongkey", "noaccount", "slowly", "ca",
+		"tls", "dns", "closed", "judged", "retries", "nolocation", "async", "asyncdown", "dated", "broken", "short",
+		"expr", "template", "nosecret", "wrongkey", "noaccount", "slowly", "ca",
 	} {
 		schedule(hook, operation.Request{Webhooks: []string{hook}})
 	}
 	lock := []operation.Resource{database}
 	schedule("first", operation.Request{Webhooks: []string{"nowhere"}, Lock: lock})
-	a.judge(judged{id: "first", want: why.WebhookMissing, evidence: []string{"webhook=nowhere"}})
-	schedule("second", operation.Request{Webhooks: []string{"next"}, Lock: append(lock, operation.Resource{Type: "db", ID: "8"})})
-	schedule("third", operation.Request{Webhooks: []string{"next"}, Lock: []operation.Resource{{Type: "db", ID: "8"}}})
+	a.judge("first", judge.Case{Want: why.WebhookMissing, Evidence: []string{"webhook=nowhere"}})
+	other := operation.Resource{Type: "db", ID: "8"}
+	schedule("second", operation.Request{Webhooks: []string{"next"}, Lock: append(lock, other)})
+	schedule("third", operation.Request{Webhooks: []string{"next"}, Lock: []operation.Resource{other}})
 	schedule("late", operation.Request{Webhooks: []string{"later"}, Timeout: 10 * time.Minute})
 	schedule("good", operation.Request{Webhooks: []string{"once"}, CorrelationID: "good"})
-	a.judge(judged{id: "good", want: why.Parked, evidence: []string{"waitsFor=callback"}, until: 10 * time.Minute})
+	a.judge("good", judge.Case{Want: why.Parked, Evidence: []string{"waitsFor=callback"}, Until: 10 * time.Minute})
 	schedule("ill", operation.Request{Webhooks: []string{"once"}})
-	a.judge(judged{id: "ill", want: why.Ended, evidence: []string{"reason=RetriesExhausted"}})
+	a.judge("ill", judge.Case{Want: why.Ended, Evidence: []string{"reason=RetriesExhausted"}})
 	schedule("shut", operation.Request{Webhooks: []string{"once"}})
-	a.judge(judged{id: "shut", want: why.CircuitOpen, evidence: []string{"state=Open"}, until: time.Hour})
+	a.judge("shut", judge.Case{Want: why.CircuitOpen, Evidence: []string{"state=Open"}, Until: time.Hour})
 	schedule("tired", operation.Request{Webhooks: []string{"tired"}})
-	a.judge(judged{id: "tired", want: why.Ended})
+	a.judge("tired", judge.Case{Want: why.Ended})
 	schedule("trial", operation.Request{Webhooks: []string{"tired"}, CorrelationID: "hold"})
 	b.received(asked)
 	schedule("half", operation.Request{Webhooks: []string{"tired"}})
@@ -258,46 +199,53 @@ func TestWhyJudged(t *testing.T) {
 	schedule("timed", operation.Request{Webhooks: []string{"nowhere"}, Timeout: time.Second})
 	schedule("flies", operation.Request{Webhooks: []string{"hold"}})
 	schedule("stopping", operation.Request{Webhooks: []string{"hold", "next"}})
-	a.judge(judged{id: "stopping", want: why.Parked, message: "it calls", progress: true})
+	a.judge("stopping", judge.Case{Want: why.Parked, Message: "it calls", Progress: true})
 	if _, err := b.scheduler.Cancel(b.ctx, app("stopping"), ""); err != nil {
 		t.Fatal(err)
 	}
 
+	type types = []why.Type
 	for _, j := range []judged{
-		{id: "second", want: why.LockHeld, evidence: []string{"holder=app/first"}, then: []why.Type{why.WebhookMissing}},
-		{id: "third", want: why.LockHeld, evidence: []string{"holder=app/second"}, then: []why.Type{why.LockHeld, why.WebhookMissing}},
-		{id: "tls", want: why.BackOff, evidence: []string{"error=certificate"}, advice: "spec.tls.caSecretRef"},
-		{id: "dns", want: why.BackOff, evidence: []string{"error=crm.invalid"}, advice: "name of the host"},
-		{id: "closed", want: why.BackOff, evidence: []string{"error=refused"}, advice: "listens"},
-		{id: "judged", want: why.Ended, evidence: []string{"reason=WebhookFailed", "error=no such plan"}},
-		{id: "retries", want: why.BackOff, evidence: []string{"status=200", "error=no such plan"}},
-		{id: "nolocation", want: why.Ended, evidence: []string{"reason=WebhookFailed", "error=URL to poll"}},
-		{id: "async", want: why.BackOff, evidence: []string{"waitsFor=poll", "status=404"}, message: "poll"},
-		{id: "asyncdown", want: why.CircuitOpen, evidence: []string{"error=503"}, then: []why.Type{why.BackOff}},
-		{id: "dated", want: why.RetryAfter, evidence: []string{"status=503"}, until: time.Hour},
-		{id: "late", want: why.RetryAfter, message: "is over before", until: 10 * time.Minute},
-		{id: "broken", want: why.BackOff, evidence: []string{"status=500"}},
-		{id: "short", want: why.BackOff, message: "is over before", until: 10 * time.Minute},
-		{id: "slowly", want: why.RetryAfter, until: 2 * time.Hour},
-		{id: "expr", want: why.Ended, evidence: []string{"reason=Invalid", "error=response.success"}},
-		{id: "template", want: why.Ended, evidence: []string{"reason=Invalid", "error=nothing"}},
-		{id: "nosecret", want: why.NotReleased, message: "secret nowhere"},
-		{id: "wrongkey", want: why.BackOff, evidence: []string{"error=it has no token"}, advice: "Secret"},
-		{id: "ca", want: why.BackOff, evidence: []string{"error=it has no ca.crt"}, advice: "Secret"},
-		{id: "noaccount", want: why.NotReleased, message: "service account nobody"},
-		{id: "good", want: why.Parked, evidence: []string{"waitsFor=callback"}, until: 10 * time.Minute},
-		{id: "half", want: why.CircuitOpen, evidence: []string{"state=HalfOpen"}},
-		{id: "undo", want: why.BackOff, evidence: []string{"purpose=compensate", "webhook=broken"}, message: "compensation"},
-		{id: "untold", want: why.WebhookMissing, evidence: []string{"webhook=nowhere"}},
-		{id: "two", want: why.WebhookMissing, evidence: []string{"webhook=nowhere"}, then: []why.Type{why.Parked}},
-		{id: "timed", want: why.Ended, evidence: []string{"reason=WebhookNotFound"}},
-		{id: "flies", want: why.Parked, evidence: []string{"webhook=hold"}, progress: true},
-		{id: "stopping", want: why.Ended, evidence: []string{"reason=Canceled"}}, // its call is cut off
+		{"second", judge.Case{
+			Want: why.LockHeld, Evidence: []string{"holder=app/first"}, Then: types{why.WebhookMissing},
+		}},
+		{"third", judge.Case{
+			Want: why.LockHeld, Evidence: []string{"holder=app/second"}, Then: types{why.LockHeld, why.WebhookMissing},
+		}},
+		{"tls", judge.Case{Want: why.BackOff, Evidence: []string{"error=certificate"}, Advice: "spec.tls.caSecretRef"}},
+		{"dns", judge.Case{Want: why.BackOff, Evidence: []string{"error=crm.invalid"}, Advice: "name of the host"}},
+		{"closed", judge.Case{Want: why.BackOff, Evidence: []string{"error=refused"}, Advice: "listens"}},
+		{"judged", judge.Case{Want: why.Ended, Evidence: []string{"reason=WebhookFailed", "error=no such plan"}}},
+		{"retries", judge.Case{Want: why.BackOff, Evidence: []string{"status=200", "error=no such plan"}}},
+		{"nolocation", judge.Case{Want: why.Ended, Evidence: []string{"reason=WebhookFailed", "error=URL to poll"}}},
+		{"async", judge.Case{Want: why.BackOff, Evidence: []string{"waitsFor=poll", "status=404"}, Message: "poll"}},
+		{"asyncdown", judge.Case{Want: why.CircuitOpen, Evidence: []string{"error=503"}, Then: types{why.BackOff}}},
+		{"dated", judge.Case{Want: why.RetryAfter, Evidence: []string{"status=503"}, Until: time.Hour}},
+		{"late", judge.Case{Want: why.RetryAfter, Message: "is over before", Until: 10 * time.Minute}},
+		{"broken", judge.Case{Want: why.BackOff, Evidence: []string{"status=500"}}},
+		{"short", judge.Case{Want: why.BackOff, Message: "is over before", Until: 10 * time.Minute}},
+		{"slowly", judge.Case{Want: why.RetryAfter, Until: 2 * time.Hour}},
+		{"expr", judge.Case{Want: why.Ended, Evidence: []string{"reason=Invalid", "error=response.success"}}},
+		{"template", judge.Case{Want: why.Ended, Evidence: []string{"reason=Invalid", "error=nothing"}}},
+		{"nosecret", judge.Case{Want: why.NotReleased, Message: "secret nowhere"}},
+		{"wrongkey", judge.Case{Want: why.BackOff, Evidence: []string{"error=it has no token"}, Advice: "Secret"}},
+		{"ca", judge.Case{Want: why.BackOff, Evidence: []string{"error=it has no ca.crt"}, Advice: "Secret"}},
+		{"noaccount", judge.Case{Want: why.NotReleased, Message: "service account nobody"}},
+		{"good", judge.Case{Want: why.Parked, Evidence: []string{"waitsFor=callback"}, Until: 10 * time.Minute}},
+		{"half", judge.Case{Want: why.CircuitOpen, Evidence: []string{"state=HalfOpen"}}},
+		{"undo", judge.Case{
+			Want: why.BackOff, Evidence: []string{"purpose=compensate", "webhook=broken"}, Message: "compensation",
+		}},
+		{"untold", judge.Case{Want: why.WebhookMissing, Evidence: []string{"webhook=nowhere"}}},
+		{"two", judge.Case{Want: why.WebhookMissing, Evidence: []string{"webhook=nowhere"}, Then: types{why.Parked}}},
+		{"timed", judge.Case{Want: why.Ended, Evidence: []string{"reason=WebhookNotFound"}}},
+		{"flies", judge.Case{Want: why.Parked, Evidence: []string{"webhook=hold"}, Progress: true}},
+		{"stopping", judge.Case{Want: why.Ended, Evidence: []string{"reason=Canceled"}}}, // its call is cut off
 	} {
-		a.judge(j)
+		a.judge(j.id, j.Case)
 	}
 	b.deleteWebhook("once")
-	a.judge(judged{id: "good", want: why.Parked, evidence: []string{"waitsFor=callback"}})
+	a.judge("good", judge.Case{Want: why.Parked, Evidence: []string{"waitsFor=callback"}})
 	b.delete(nameOf(app("flies")))
 	b.eventually("gone", func() bool { return len(a.e.Why(b.ctx, a.object("Operation", nameOf(app("flies"))))) == 0 })
 }

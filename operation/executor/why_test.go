@@ -480,8 +480,11 @@ func TestWhyDeadline(t *testing.T) {
 	var got why.Answer
 	a.eventually("notified", func() bool {
 		got = why.Ask(b.ctx, a.object("Operation", nameOf(shop)), a.e)
-		return len(got.Causes) == 2 && got.Causes[1].Type == why.BackOff && got.Causes[1].Evidence["webhook"] == "tell"
+		return len(got.Causes) == 2 && got.Causes[0].Type == why.BackOff && got.Causes[0].Evidence["webhook"] == "tell"
 	})
-	a.holds(got.Causes[0], "", "so it has failed", "reason="+v1alpha1.ReasonTimedOut)
-	a.holds(got.Causes[1], "", "webhook tell (notification)", "purpose=notify", "webhook=tell")
+	a.holds(got.Causes[0], "", "webhook tell (notification)", "purpose=notify", "webhook=tell")
+	a.holds(got.Causes[1], "", "so it has failed", "reason="+v1alpha1.ReasonTimedOut)
+	if c := got.Causes[1]; c.Type != why.DeadlinePassed || c.Depth != 1 {
+		t.Errorf("what has led to it is %+v", c)
+	}
 }

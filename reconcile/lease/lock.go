@@ -33,7 +33,9 @@ type lock struct {
 	holder  string // as the server said last
 	// when the holder has taken it, by its clock
 	acquired time.Time
-	failed   error // why the last request has not said who leads; nil if it did
+	renewal  time.Time // of the holder, by its clock
+	noticed  time.Time // by ours: when the holder, or its renewal, was another one last
+	failed   error     // why the last request has not said who leads; nil if it did
 }
 
 // Get implements resourcelock.Interface.
@@ -77,7 +79,10 @@ func (l *lock) learned(ctx context.Context, verb string, r resourcelock.LeaderEl
 		l.failed = fmt.Errorf("cannot %s the lease %s: %w", verb, l.Describe(), err)
 		return
 	}
-	l.failed, l.holder, l.acquired = nil, r.HolderIdentity, r.AcquireTime.Time
+	if r.HolderIdentity != l.holder || !r.RenewTime.Time.Equal(l.renewal) {
+		l.noticed = time.Now()
+	}
+	l.failed, l.holder, l.acquired, l.renewal = nil, r.HolderIdentity, r.AcquireTime.Time, r.RenewTime.Time
 }
 
 // begin notes that there will be requests.

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/fairlead-io/fairlead/why"
@@ -38,8 +39,22 @@ func (l *Lease) Why(context.Context, why.Object) []why.Cause {
 		c.Advice = ""
 	case leader == l.opt.Identity:
 		c.Message, c.Advice = "this process is about to lead", ""
+	default:
+		if quiet := l.lock.quiet(); quiet > 3*l.opt.Retry { // it renews each Retry
+			c.Evidence["unrenewed"] = quiet.Round(time.Second).String()
+			c.Message += fmt.Sprintf(", which has not renewed its Lease for %s, and seems to be dead", c.Evidence["unrenewed"])
+			c.Advice = fmt.Sprintf("It goes on by itself in the process that takes over, %v after the last renewal.",
+				l.opt.Duration)
+		}
 	}
 	return []why.Cause{c}
+}
+
+// quiet is how long nobody has been seen to renew, by our clock.
+func (l *lock) quiet() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Since(l.noticed)
 }
 
 // ledSince is since when the one leads who was seen last.

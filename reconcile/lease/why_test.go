@@ -1,12 +1,15 @@
 package lease_test
 
 import (
+	"bytes"
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/internal/testbed"
 	"github.com/fairlead-io/fairlead/reconcile/lease"
 	"github.com/fairlead-io/fairlead/why"
@@ -33,6 +36,17 @@ func TestWhy(t *testing.T) {
 			got[0].Evidence["lease"] != "a/gateways" || got[0].Since.Before(began.Add(-time.Second)) ||
 			got[0].Since.After(began.Add(4*time.Second)) {
 			e.t.Errorf("the other one says %+v", got)
+		}
+		if got[0].Evidence["unrenewed"] != "" {
+			e.t.Errorf("of one that renews: %+v", got)
+		}
+		silent := e.server.On(apiserver.Match{Resource: "leases", Func: func(r apiserver.Request) bool {
+			return r.Verb == "update" && bytes.Contains(r.Body, []byte("one"))
+		}}, apiserver.Drop())
+		testbed.Settle(12 * time.Second) // less than its Duration
+		got = two.lease.Why(e.t.Context(), why.Object{})
+		if silent.Off(); len(got) != 1 || got[0].Evidence["unrenewed"] == "" || !strings.Contains(got[0].Message, "seems to be dead") {
+			e.t.Errorf("of one that does not renew any more: %+v", got)
 		}
 		var none *lease.Lease
 		if none.Why(e.t.Context(), why.Object{}) != nil {

@@ -16,7 +16,7 @@ import (
 const OutdatedCRD why.Type = "OutdatedCRD"
 
 // awaited tells for whom an operation waits, as its condition says. The most direct is in the first place.
-func awaited(op *v1alpha1.Operation, now time.Time) (all []why.Cause) {
+func awaited(op *v1alpha1.Operation, known Known, now time.Time) (all []why.Cause) {
 	c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionReady)
 	if c == nil || c.Message == "" {
 		return nil
@@ -36,7 +36,7 @@ func awaited(op *v1alpha1.Operation, now time.Time) (all []why.Cause) {
 		return nil
 	}
 	words := strings.FieldsFunc(c.Message, func(r rune) bool { return strings.ContainsRune(" ,:;", r) })
-	for _, t := range Due(op) {
+	for _, t := range Due(op, known) {
 		if en := Entry(op, t); !slices.Contains(words, t.Webhook) || en != nil && en.AwaitsCallback() {
 			continue
 		}

@@ -1,6 +1,7 @@
 package causes
 
 import (
+	"cmp"
 	"maps"
 	"strconv"
 	"strings"
@@ -23,12 +24,13 @@ const (
 	Notify     = "notify"
 )
 
-// Due returns the calls that an operation is at: those that have not ended and wait for no other call.
-func Due(op *v1alpha1.Operation) (due []Target) {
-	if op.Terminal() || !op.PickedUp() {
+// Due returns the calls that an operation is at: those that have not ended and wait for no other call. One that is to
+// end before its outcome is decided is at none.
+func Due(op *v1alpha1.Operation, known Known) (due []Target) {
+	failed, decided := failure(op)
+	if op.Terminal() || !op.PickedUp() || !decided && isToEnd(op) {
 		return nil
 	}
-	failed, decided := failure(op)
 	if !decided && !succeeded(op) {
 		for _, id := range op.Spec.WebhookIDs {
 			if e := Entry(op, Target{Main, id}); e != nil && e.State.Terminal() {
@@ -41,9 +43,13 @@ func Due(op *v1alpha1.Operation) (due []Target) {
 		}
 		return due
 	}
-	for i := range op.Status.Webhooks { // what is under way comes home first
-		if e := &op.Status.Webhooks[i]; inFlight(e) {
-			due = append(due, Target{Main, e.WebhookID})
+	for i := range op.Status.Webhooks { // what is under way comes home first, unless it was cut off
+		e := &op.Status.Webhooks[i]
+		t := Target{Main, e.WebhookID}
+		cutOff := len(op.Status.Compensations) > 0 || op.Status.Notification != nil ||
+			known.Began != nil && known.Began(t).IsZero()
+		if inFlight(e) && !cutOff {
+			due = append(due, t)
 		}
 	}
 	if len(due) > 0 {
@@ -126,7 +132,7 @@ func Call(op *v1alpha1.Operation, t Target, known Known, now time.Time) (why.Cau
 	if e == nil || e.State.Terminal() || e.AttemptID == "" {
 		return why.Cause{}, false
 	}
-	c := why.Cause{Type: why.Parked, Evidence: evidence(e, t)}
+	c := why.Cause{Type: why.Parked, Evidence: evidence(op, e, t)}
 	if e.StartedAt != nil {
 		c.Since = e.StartedAt.Time
 	}
@@ -162,6 +168,9 @@ func Call(op *v1alpha1.Operation, t Target, known Known, now time.Time) (why.Cau
 			c.Type, c.Message = why.BackOff, "a poll of "+name+" has failed, and is made again at "+stamp(next)
 			c.Evidence["error"], c.Advice = e.Message, remedy(e)
 			delete(c.Evidence, "answer")
+			if e.RetryAfter {
+				c.Type, c.Message = why.RetryAfter, name+" has asked to be polled again at "+stamp(next)
+			}
 		}
 		c.Evidence["waitsFor"], c.Evidence["pollURL"] = "poll", e.WebhookPollURL
 		if e.LastPollTimestamp != nil {
@@ -212,14 +221,36 @@ var remedies = []struct{ part, advice string }{
 	{"connection refused", "Nothing listens at the address: see the URL of the Webhook, and whether the receiver runs."},
 	{"no route to host", "The address is not reached: see the URL of the Webhook, and the network policies."},
 	{"unreachable", "The address is not reached: see the URL of the Webhook, and the network policies."},
-	{"deadline exceeded", "See whether the receiver is reached, and whether it takes longer than requestTimeout of the Webhook."},
-	{"timeout", "See whether the receiver is reached, and whether it takes longer than requestTimeout of the Webhook."},
+	{"HTTP response to HTTPS", "The receiver speaks no TLS at that port: see the scheme and port of the URL of the Webhook."},
+	{"malformed HTTP", "What answers speaks no HTTP: see the scheme and port of the URL of the Webhook."},
+	{"EOF", "The receiver closes the connection without an answer: see what it logs, and the proxies before it."},
+	{"connection reset", "The receiver closes the connection without an answer: see what it logs, and the proxies before it."},
+	{"no answer within", slow},
+	{"deadline exceeded", slow},
+	{"timeout", slow},
+}
+
+const slow = "See whether the receiver is reached, and whether it takes longer than requestTimeout of the Webhook."
+
+// byStatus says what a status usually means; empty where that is in the answer.
+func byStatus(code int32) string {
+	switch {
+	case code == 401, code == 403, code == 407:
+		return "The receiver does not take who calls: see spec.auth and spec.signing of the Webhook, and what they name."
+	case code == 404, code == 405, code == 410:
+		return "The receiver does not know what is called: see the URL and the method of the Webhook."
+	case code >= 300 && code < 400:
+		return "A redirect is not followed: name in the Webhook the URL that it leads to."
+	case code == 413:
+		return "What is sent is too large for the receiver: see the body of the Webhook, and the proxies before the receiver."
+	}
+	return ""
 }
 
 // remedy says what can be done about a try that has failed.
 func remedy(e *v1alpha1.WebhookCallStatus) string {
 	if e.LastStatusCode != 0 { // then the message is the receiver's
-		return "See at the receiver why it does not answer as it should."
+		return cmp.Or(byStatus(e.LastStatusCode), "See at the receiver why it does not answer as it should.")
 	}
 	if field, _, ok := strings.Cut(e.Message, ": "); ok && strings.HasPrefix(field, "spec.") {
 		return "Nothing is sent without what " + field + " of the Webhook names: mend the Secret, or who gives the token."
@@ -235,13 +266,16 @@ func remedy(e *v1alpha1.WebhookCallStatus) string {
 // credentials is what messages begin with that tell of credentials, and hold no text of a receiver.
 const credentials = "spec.auth.serviceAccountToken: "
 
-func evidence(e *v1alpha1.WebhookCallStatus, t Target) map[string]string {
+func evidence(op *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus, t Target) map[string]string {
 	m := map[string]string{"webhook": t.Webhook, "attempts": strconv.Itoa(int(e.RetriesCount) + 1)}
 	if t.Purpose != Main {
 		m["purpose"] = t.Purpose
 	}
 	if e.LastStatusCode != 0 {
 		m["status"] = strconv.Itoa(int(e.LastStatusCode))
+	}
+	if reason, failed := failure(op); failed && t.Purpose != Main {
+		m["after"] = reason
 	}
 	if e.Message != "" {
 		m["error"] = e.Message

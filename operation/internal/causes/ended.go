@@ -36,6 +36,7 @@ func ended(op *v1alpha1.Operation) why.Cause {
 	}
 	if op.Status.Phase == v1alpha1.PhaseFailed {
 		c.Advice = mend[reason]
+		blame(&c, op, reason)
 	}
 	if message != "" {
 		c.Evidence["error"] = message
@@ -51,4 +52,26 @@ func ended(op *v1alpha1.Operation) why.Cause {
 		c.Evidence["deletedAfter"] = ttl.Duration.String()
 	}
 	return c
+}
+
+// blame names the call that has failed, and says what its last answer means.
+func blame(c *why.Cause, op *v1alpha1.Operation, reason string) {
+	for i := range op.Status.Webhooks {
+		e := &op.Status.Webhooks[i]
+		if e.State != v1alpha1.PhaseFailed {
+			continue
+		}
+		for key, value := range evidence(op, e, Target{Main, e.WebhookID}) {
+			if key != "answer" {
+				c.Evidence[key] = value
+			}
+		}
+		if reason != v1alpha1.ReasonWebhookFailed && reason != v1alpha1.ReasonRetriesExhausted {
+			return
+		}
+		if advice := remedy(e); e.LastStatusCode == 0 || byStatus(e.LastStatusCode) != "" {
+			c.Advice = advice + " Then retry the operation."
+		}
+		return
+	}
 }

@@ -40,8 +40,11 @@ func Of(op *v1alpha1.Operation, known Known, now time.Time) []why.Cause {
 	if !op.PickedUp() {
 		return append(all, waiting(op, now))
 	}
-	all = append(all, awaited(op, now)...)
-	for _, t := range Due(op) {
+	if _, decided := failure(op); !decided && isToEnd(op) {
+		return append(all, unended(op, now))
+	}
+	all = append(all, awaited(op, known, now)...)
+	for _, t := range Due(op, known) {
 		if c, ok := Call(op, t, known, now); ok {
 			all = append(all, c)
 		}
@@ -91,17 +94,22 @@ func deadline(op *v1alpha1.Operation, now time.Time) (why.Cause, bool) {
 		Message: "its time was over at " + stamp(at) + ", and nobody has recorded its end", Progress: now.Sub(at) < soon,
 		Advice: "See whether fairlead controller runs for its namespace, and may write the status of operations.",
 	}
+	_, decided := failure(op)
+	return c, !now.Before(at) && !decided && (!op.PickedUp() || !succeeded(op))
+}
+
+// Led tells of the deadline that has led to the calls that an operation is at: those come first.
+func Led(op *v1alpha1.Operation) []why.Cause {
 	failed, decided := failure(op)
-	switch {
-	case now.Before(at), !decided && op.PickedUp() && succeeded(op):
-		return why.Cause{}, false
-	case decided && failed != v1alpha1.ReasonTimedOut && failed != v1alpha1.ReasonWebhookNotFound:
-		return why.Cause{}, false
-	case decided:
-		c.Message = "its time was over at " + stamp(at) + ", so it has failed, and a call that follows has not ended"
-		c.Evidence["reason"], c.Advice, c.Progress = failed, "The call that follows is told below.", false
+	if op.Terminal() || !decided || failed != v1alpha1.ReasonTimedOut && failed != v1alpha1.ReasonWebhookNotFound {
+		return nil
 	}
-	return c, true
+	at := op.Deadline()
+	return []why.Cause{{
+		Type: why.DeadlinePassed, Since: at, Depth: 1, Progress: true,
+		Message:  "its time was over at " + stamp(at) + ", so it has failed, and a call that follows has not ended",
+		Evidence: map[string]string{"timeout": op.Timeout().String(), "reason": failed},
+	}}
 }
 
 // waiting is said of a request that nobody has picked up.
@@ -115,6 +123,25 @@ func waiting(op *v1alpha1.Operation, now time.Time) why.Cause {
 	if earlier := op.Status.OperationID; earlier != "" {
 		c.Message += "; its status still tells of the request before"
 		c.Evidence["earlier"] = earlier
+	}
+	return c
+}
+
+// isToEnd tells whether somebody has asked an operation to end that has not succeeded.
+func isToEnd(op *v1alpha1.Operation) bool {
+	return (op.Spec.CancelRequested || op.DeletionTimestamp != nil) && !succeeded(op)
+}
+
+// unended is said of an operation that is to end, which a controller does at once.
+func unended(op *v1alpha1.Operation, now time.Time) why.Cause {
+	c := why.Cause{
+		Type: why.Parked, Message: "its cancellation was requested, and nobody has recorded its end", Since: LastStep(op),
+		Evidence: map[string]string{"cancelRequested": "true"},
+		Advice:   "See whether fairlead controller runs for its namespace, and may write the status of operations.",
+	}
+	if at := op.DeletionTimestamp; at != nil {
+		c.Message, c.Since = "it was deleted, and nobody has recorded its end", at.Time
+		c.Evidence, c.Progress = map[string]string{"deleted": stamp(at.Time)}, now.Sub(at.Time) < soon
 	}
 	return c
 }

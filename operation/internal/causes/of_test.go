@@ -133,7 +133,7 @@ func TestOf(t *testing.T) {
 			},
 		},
 		"DeadlineDecided": {
-			reason: "After the deadline, a compensation goes on.",
+			reason: "After the deadline, a compensation goes on: Led tells of the deadline.",
 			op: running(func(op *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
 				op.Spec.Timeout.Duration, op.Spec.CompensateWebhookIDs = time.Minute, []string{"undo"}
 				op.Spec.WebhookIDs = []string{"cleanup", "next"}
@@ -144,7 +144,6 @@ func TestOf(t *testing.T) {
 				}}
 			}),
 			want: []why.Cause{
-				{Type: why.DeadlinePassed, Since: created.Add(time.Minute + time.Second), Evidence: map[string]string{"reason": "TimedOut"}},
 				{
 					Type: why.Parked, Since: now, Progress: true,
 					Evidence: map[string]string{"webhook": "undo", "purpose": "compensate"},

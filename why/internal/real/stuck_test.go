@@ -20,6 +20,7 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/disturb"
+	"github.com/fairlead-io/fairlead/internal/judge"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/why"
@@ -27,14 +28,9 @@ import (
 
 // creates runs a program that creates a Secret for each ConfigMap.
 func (w *world) creates() *fairlead.Runtime {
-	var rt *fairlead.Runtime
-	ready := make(chan struct{})
-	rt = w.program(fn(func(ctx context.Context, m *configMap) (reconcile.Result, error) {
-		<-ready
-		return reconcile.Retry(rt.Client().Create(ctx, secret(m.Namespace, m.Name)))
-	}))
-	close(ready)
-	return rt
+	return does(func(ctx context.Context, c *client.Client, m *configMap) error {
+		return c.Create(ctx, secret(m.Namespace, m.Name))
+	})(w)
 }
 
 func TestForbidden(t *testing.T) {
@@ -265,9 +261,14 @@ func TestQueue(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		w.put(name)
 	}
-	w.told(rt, "c", why.QueuedBehind, map[string]string{
-		"before": "2", "sameNamespace": "2", "workers": "1", "running": "1", "busy": w.ns + "/slow for",
+	a := w.judge(rt, "c", judge.Case{
+		Want: why.QueuedBehind, Then: []why.Type{why.Parked}, Lacks: "slow",
+		Evidence: []string{"before=2", "sameNamespace=2", "workers=1", "running=1", "busy=s"},
 	})
+	slow := why.Object{Kind: "ConfigMap", Namespace: w.ns, Name: "slow"}
+	if strings.Contains(a.Causes[0].Evidence["busy"], "slow") || a.Causes[1].About == nil || *a.Causes[1].About != slow {
+		t.Errorf("an object is named to who may not know of it: %+v", a)
+	}
 	w.told(rt, "slow", why.Parked, map[string]string{"running": "s", "controller": "maps"})
 }
 

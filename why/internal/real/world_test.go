@@ -1,9 +1,13 @@
 package real_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -11,11 +15,13 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/source"
@@ -206,4 +212,55 @@ func missing(c why.Cause, evidence map[string]string) string {
 // secret is what programs write.
 func secret(ns, name string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
+}
+
+// does runs a program that does something for each object.
+func does(
+	do func(ctx context.Context, c *client.Client, m *configMap) error, opts ...reconcile.Option,
+) func(*world) *fairlead.Runtime {
+	return func(w *world) *fairlead.Runtime {
+		var rt *fairlead.Runtime
+		ready := make(chan struct{})
+		rt = w.program(fn(func(ctx context.Context, m *configMap) (reconcile.Result, error) {
+			<-ready
+			return reconcile.Retry(do(ctx, rt.Client(), m))
+		}), opts...)
+		close(ready)
+		return rt
+	}
+}
+
+// fails does nothing but that.
+func fails(err error) func(context.Context, *client.Client, *configMap) error {
+	return func(context.Context, *client.Client, *configMap) error { return err }
+}
+
+// status is an answer of an API server that tells of a failure.
+func status(r *http.Request, code int, reason, message string) *http.Response {
+	body, _ := json.Marshal(metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+		Reason: metav1.StatusReason(reason), Code: int32(code), Message: message,
+	})
+	return &http.Response{
+		StatusCode: code, Request: r, Body: io.NopCloser(bytes.NewReader(body)), ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}},
+	}
+}
+
+// change changes a ConfigMap.
+func (w *world) change(name string, fn func(*configMap)) {
+	w.Helper()
+	for {
+		m, err := w.kube.CoreV1().ConfigMaps(w.ns).Get(w.Context(), name, metav1.GetOptions{})
+		if err == nil {
+			fn(m)
+			_, err = w.kube.CoreV1().ConfigMaps(w.ns).Update(w.Context(), m, metav1.UpdateOptions{})
+		}
+		if err == nil {
+			return
+		}
+		if !apierrors.IsConflict(err) {
+			w.Fatal(err)
+		}
+	}
 }

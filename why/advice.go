@@ -1,0 +1,53 @@
+package why
+
+import (
+	"maps"
+	"strings"
+)
+
+// general is what can be done about a cause of which nobody has said more.
+var general = map[Type]string{
+	Parked:         "See who is to bring what it waits for.",
+	LockHeld:       "Ask why the other one does not end.",
+	CircuitOpen:    "See why the endpoint fails: the first call after that decides whether the others go on.",
+	RateLimited:    "It goes on when it is its turn. Raise the bound if more can be taken.",
+	RetryAfter:     "Wait, or see why the other side takes no more.",
+	Forbidden:      "Give the right that lacks, or change what refuses.",
+	Conflict:       "Find the other writer: kubectl get -o yaml --show-managed-fields tells who has set what.",
+	BackOff:        "Mend what the error names: it is tried again by itself.",
+	Quarantined:    "Mend what the error names.",
+	SourceStale:    "Look whether the API server answers, and can be reached from here.",
+	NotSelected:    "Have the program select it, or change it so that it does.",
+	NotLeading:     "It goes on by itself in the process that leads, as soon as there is one.",
+	HeldBy:         "It goes on by itself in the replica that holds its slot, as soon as there is one.",
+	QueuedBehind:   "It goes on when it is its turn: see what those before it are at.",
+	DeadlinePassed: "See what took so long, and give it more time if that was right.",
+}
+
+// maxText bounds a text of a cause, in bytes: errors may hold as much as somebody likes to send.
+const maxText = 2 << 10
+
+// complete is a cause that has a type, bounded texts, and says what to do if somebody has to do something.
+func (c Cause) complete() Cause {
+	if c.Type == "" {
+		c.Type = Parked
+	}
+	if c.Advice == "" && !c.Progress {
+		c.Advice = general[c.Type]
+	}
+	c.Message, c.Advice = bounded(c.Message), bounded(c.Advice)
+	for key, value := range c.Evidence {
+		if len(value) > maxText {
+			c.Evidence = maps.Clone(c.Evidence)
+			c.Evidence[key] = bounded(value)
+		}
+	}
+	return c
+}
+
+func bounded(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxText], "") + "…"
+}
