@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/trace"
@@ -60,7 +61,12 @@ func TestSpans(t *testing.T) {
 			t.Fatal(err)
 		}
 		answer.Body.Close()
-		found, within := false, <-inside
+		found, within := false, trace.SpanContext{}
+		select {
+		case within = <-inside:
+		case <-time.After(time.Minute):
+			t.Fatalf("%s: the hook was not asked in the trace", name)
+		}
 		for _, s := range made.Named("hook validate.configmap.v1.core") {
 			if s.SpanContext().TraceID().String() != asked || spans.Value(s, "admission.result") != name {
 				continue

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,9 +34,9 @@ import (
 // call.ErrOutcomeUnknown.
 //
 // A schema may require what the Go type encodes although it is zero (fields that are not omitempty). An object in the
-// difference that the server lacks, such as the whole status at first, is sent with all of that; so is what the server
-// lacks in a part of the status that fn changes, where the cache, or FromLive, shows what it has. Nothing else is sent
-// that fn has not changed, and to set what is zero already changes nothing.
+// difference that the server lacks, such as the whole status at first, is sent with all of that. If the server refuses a
+// difference of a status since something required lacks in it, it is sent once more with all that the server lacks in the
+// parts that fn changes. Nothing else is sent that fn has not changed, and to set what is zero already changes nothing.
 //
 // Afterwards obj is what the server answered: it must be the caller's own, not one that [Get], [List] or an event hands
 // out, which is refused with ErrShared as long as it is the present one. If obj has a uid, only that incarnation is
@@ -77,6 +78,11 @@ type modification struct {
 	live bool // the cache is behind: read from the server
 	own  bool // the base is the caller's object, of which the server may know nothing
 	base original
+	// what the server has refused since something required lacks in it: it is completed
+	lacking struct {
+		patch []byte
+		err   error
+	}
 	last error
 }
 
@@ -180,7 +186,7 @@ func (m *modification) try(ctx context.Context, base Object, fn func(Object) err
 		}
 		return assign(m.obj, base)
 	}
-	if known, err := m.base.whole(d, before, after); err != nil {
+	if known, err := m.base.whole(d, before, after, m.lacking.err != nil); err != nil {
 		return m.w.fail(err)
 	} else if !known {
 		return m.tryLive(ctx, fn)
@@ -190,10 +196,18 @@ func (m *modification) try(ctx context.Context, base Object, fn func(Object) err
 	if err != nil {
 		return m.w.fail(err)
 	}
+	if m.lacking.err != nil && bytes.Equal(data, m.lacking.patch) {
+		return m.lacking.err
+	}
 	w := *m.w
 	w.version, w.sent = base.GetResourceVersion(), data
 	w.req.PatchType, w.req.Body = types.MergePatchType, data
-	if err := w.send(ctx); err != nil {
+	err = w.send(ctx)
+	if lacksRequired(err) && m.lacking.err == nil {
+		m.lacking.patch, m.lacking.err = data, err
+		return m.try(ctx, base, fn)
+	}
+	if err != nil {
 		return err
 	}
 	return m.taken(before, d)

@@ -1,9 +1,13 @@
 package client
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/internal/tree"
 	"github.com/fairlead-io/fairlead/store"
@@ -30,19 +34,19 @@ func originalOf(r *store.Record) original {
 }
 
 // whole adds to a difference what else its maps need, so that each can stand on the server: one that the server lacks
-// has all that the type encodes; one of the status, which nobody else writes, what the server lacks of that. It returns
+// has all that the type encodes; with complete, one of the status has what the server lacks of that, too. It returns
 // false where only the server knows what it lacks.
-func (s original) whole(patch, before, after map[string]any) (bool, error) {
+func (s original) whole(patch, before, after map[string]any, complete bool) (bool, error) {
 	var has map[string]any
 	for field, change := range patch {
 		change, isMap := change.(map[string]any)
 		to, ok := after[field].(map[string]any)
-		if !isMap || !ok {
+		if !isMap || !ok || field == "metadata" {
 			continue
 		}
 		if s.json == nil || slices.ContainsFunc(s.drop, func(path string) bool { return strings.HasPrefix(path, field) }) {
 			from, _ := before[field].(map[string]any)
-			if fillIn(change, to, told(from), false) {
+			if complete || fillIn(change, to, told(from), false) {
 				return false, nil
 			}
 			continue
@@ -54,7 +58,7 @@ func (s original) whole(patch, before, after map[string]any) (bool, error) {
 			}
 		}
 		from, _ := has[field].(map[string]any)
-		fillIn(change, to, from, field == "status")
+		fillIn(change, to, from, complete && field == "status")
 	}
 	return true, nil
 }
@@ -99,4 +103,15 @@ func told(m map[string]any) map[string]any {
 		return nil
 	}
 	return out
+}
+
+// lacksRequired says that the server has refused a write for what lacks in it.
+func lacksRequired(err error) bool {
+	var refused apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &refused) || refused.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(refused.Status().Details.Causes, func(c metav1.StatusCause) bool {
+		return c.Type == metav1.CauseTypeFieldValueRequired
+	})
 }

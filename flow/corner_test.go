@@ -137,6 +137,25 @@ func TestTheEndIsLogged(t *testing.T) {
 	}
 }
 
+// A step that fails is logged, too, where the fiber goes on: nobody else may tell of it.
+func TestWhatGoesOnIsLogged(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	bubble(t, EngineOptions{Workers: 1, Logger: slog.New(slog.NewTextHandler(&out, nil))}, func(t *testing.T, e *Engine) {
+		bad := func(_ context.Context, f *fib) Next { return f.Fail(errBad) }
+		start(t, e, New("f", Step("a", bad, Retry(Backoff{Base: time.Second, Attempts: 2}), OnError("b")), note("b")), &packet{},
+			StartOptions{Key: "ns/x"}).Wait(t.Context())
+	})
+	for _, part := range []string{
+		`msg="step failed, and is tried again" path=f/a key=ns/x error=bad attempts=1 wait=`,
+		`msg="step failed, and another one follows" path=f/a key=ns/x error="f/a: bad"`,
+	} {
+		if !strings.Contains(out.String(), "level=WARN "+part) {
+			t.Errorf("the log lacks %s:\n%s", part, &out)
+		}
+	}
+}
+
 func TestChainingNeedsTheCurrentFiber(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {

@@ -20,6 +20,16 @@ func (f *fiber) logEnd(status Status, err error) {
 		slog.String("trail", f.progress.trailOf(f.flow.def).String()))
 }
 
+// logGoesOn logs a failure that the fiber deals with itself.
+func (f *fiber) logGoesOn(text string, err error, more ...slog.Attr) {
+	if !f.e.log.Enabled(context.Background(), slog.LevelWarn) {
+		return
+	}
+	f.e.log.LogAttrs(context.Background(), slog.LevelWarn, text, append([]slog.Attr{
+		slog.String("path", f.path()), slog.String("key", f.Key()), slog.Any("error", err),
+	}, more...)...)
+}
+
 // logPanic tells of a panic that has no step to fail: of a callback, or of the stop function of a wait.
 func (f *fiber) logPanic(err error) {
 	var stack []byte

@@ -67,6 +67,9 @@ func (c *Controller) report(r *reconciliation, res Result, err error, failed *Fa
 		if panicked { // the reconciliation was stopped, and is tried again anyway
 			c.log.Error("a reconciliation that was stopped panicked", "key", r.key.String(), "error", err,
 				"stack", string(stack))
+		} else if f, ok := errors.AsType[*fiberError](err); ok { // the next one begins with a new fiber
+			c.log.Warn("a fiber failed, and its reconciliation was stopped", "key", r.key.String(), "error", err,
+				"trail", f.trail.String())
 		}
 		return
 	}

@@ -305,7 +305,12 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 	r.mu.Lock()
 	if f.handle, f.started = h, true; f.doomed { // the object has gone meanwhile
 		delete(r.live, k)
-		defer h.Cancel(errObjectGone)
+		ended := f.ended
+		defer func() {
+			if h.Cancel(errObjectGone); ended {
+				r.unsettled(k, f)
+			}
+		}()
 	}
 	defer r.mu.Unlock()
 	if err != nil {

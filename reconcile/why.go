@@ -39,7 +39,8 @@ func (c *Controller) Why(ctx context.Context, of why.Object) []why.Cause {
 	for i := range causes {
 		one := &causes[i]
 		one.Evidence = with(one.Evidence, "controller", c.name)
-		if a := one.About; a != nil && a.Kind == of.Kind && a.Namespace == of.Namespace && a.Name == of.Name {
+		if a := one.About; a != nil && a.Kind == of.Kind && (a.Group == "" || a.Group == c.reconciled().Group) &&
+			a.Namespace == of.Namespace && a.Name == of.Name {
 			one.About = nil
 		}
 	}

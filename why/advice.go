@@ -12,7 +12,7 @@ var general = map[Type]string{
 	CircuitOpen:    "See why the endpoint fails: the first call after that decides whether the others go on.",
 	RateLimited:    "It goes on when it is its turn. Raise the bound if more can be taken.",
 	RetryAfter:     "Wait, or see why the other side takes no more.",
-	Forbidden:      "Give the right that lacks, or change what refuses.",
+	Forbidden:      "Grant the missing right, or change what refuses.",
 	Conflict:       "Find the other writer: kubectl get -o yaml --show-managed-fields tells who has set what.",
 	BackOff:        "Mend what the error names: it is tried again by itself.",
 	Quarantined:    "Mend what the error names.",

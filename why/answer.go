@@ -39,20 +39,23 @@ func Ask(ctx context.Context, of Object, explainers ...Explainer) Answer {
 
 // NewAnswer makes an answer of causes, by how direct they are: what is about the object itself before what is about
 // those that it waits for (Cause.Depth), what is closer to its next step first, and in the order given where that is
-// alike. A cause that is there already, by type and message, is left out. One without a type is Parked, one that says not
-// what to do gets the advice that is usual for its type, and texts of more than 2 KiB are cut.
+// alike. Of causes with the same type and message the most direct one is told. One without a type is Parked, one that
+// does not say what to do gets the advice that is usual for its type, and texts of more than 2 KiB are cut.
 func NewAnswer(of Object, causes []Cause) Answer {
 	a := Answer{Kind: of.Kind, Namespace: of.Namespace, Name: of.Name, Causes: []Cause{}}
+	all := make([]Cause, 0, len(causes))
 	for _, c := range causes {
-		c = c.complete()
-		if !slices.ContainsFunc(a.Causes, func(had Cause) bool { return had.Type == c.Type && had.Message == c.Message }) {
-			a.Causes = append(a.Causes, c)
-			a.Stuck = a.Stuck || c.Type != Ended && !c.Progress
-		}
+		all = append(all, c.complete())
 	}
-	slices.SortStableFunc(a.Causes, func(x, y Cause) int {
+	slices.SortStableFunc(all, func(x, y Cause) int {
 		return cmp.Or(cmp.Compare(x.Depth, y.Depth), rank(x.Type)-rank(y.Type))
 	})
+	for _, c := range all {
+		a.Stuck = a.Stuck || c.Type != Ended && !c.Progress
+		if !slices.ContainsFunc(a.Causes, func(had Cause) bool { return had.Type == c.Type && had.Message == c.Message }) {
+			a.Causes = append(a.Causes, c)
+		}
+	}
 	return a
 }
 

@@ -40,6 +40,18 @@ func TestAsk(t *testing.T) {
 	}
 }
 
+// TestMostDirect: what is told twice is told once, as what it is for the object itself.
+func TestMostDirect(t *testing.T) {
+	held := why.Cause{Type: why.HeldBy, Message: "replica b has its slot"}
+	other := held
+	other.Depth, other.About, other.Progress = 1, &shop, true
+	lock := why.Cause{Type: why.LockHeld, Message: "waits"}
+	a := why.NewAnswer(shop, []why.Cause{lock, other, held})
+	if len(a.Causes) != 2 || a.Causes[0].Type != why.HeldBy || a.Causes[0].Depth != 0 || a.Causes[0].About != nil {
+		t.Errorf("%+v", a)
+	}
+}
+
 // TestNotStuck: what has ended is not stuck, nor is what nobody has a cause for, nor what goes on.
 func TestNotStuck(t *testing.T) {
 	called := why.Cause{Type: why.Parked, Message: "calls its webhook", Progress: true}

@@ -73,7 +73,7 @@ func groupName(s string) (namespace, name string, err error) {
 }
 
 // share is the part of the objects that this process shows, as a member of a group; nil: it shows all. It is a
-// group.Participant. No slot is let go before it was shown that its objects have left; see show.
+// group.Participant. Before a slot is let go it is shown that its objects have left, if the reader takes that in time.
 type share struct {
 	slots  *source.Sharding
 	group  *group.Group
@@ -122,13 +122,13 @@ func newShare(
 
 // Gain implements group.Participant.
 func (s *share) Gain(ctx context.Context, slots shard.Set) error {
-	s.hold(slots, true, false)
+	s.hold(ctx, slots, true)
 	return s.slots.Gain(ctx, slots)
 }
 
 // Lose implements group.Participant.
 func (s *share) Lose(ctx context.Context, slots shard.Set, quiet func(shard.Set)) {
-	if !s.hold(slots, false, ctx.Err() != nil) {
+	if !s.hold(ctx, slots, false) {
 		return
 	}
 	s.slots.Lose(ctx, slots, quiet)
@@ -146,8 +146,9 @@ func (s *share) Lose(ctx context.Context, slots shard.Set, quiet func(shard.Set)
 	}
 }
 
-// hold shows what is held from now on, if slots come or leave that did not before.
-func (s *share) hold(slots shard.Set, come, lost bool) (changed bool) {
+// hold shows what is held from now on, if slots come or leave that did not before. Those that leave when ctx is over are
+// lost.
+func (s *share) hold(ctx context.Context, slots shard.Set, come bool) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held := s.held.Minus(slots)
@@ -158,7 +159,7 @@ func (s *share) hold(slots shard.Set, come, lost bool) (changed bool) {
 		return false
 	}
 	s.held = held
-	if s.lost = s.lost.Minus(slots); lost {
+	if s.lost = s.lost.Minus(slots); !come && ctx.Err() != nil {
 		s.lost = s.lost.Union(slots)
 	}
 	close(s.changed)
@@ -174,7 +175,19 @@ func (s *share) follow(ctx context.Context, changes *store.Drainer, sated func()
 	}
 	defer close(s.over)
 	defer changes.Close()
+	show := func(shown chan<- struct{}) { // what comes meanwhile is not waited for
+		for left := changes.Lag(); left > 0 && ctx.Err() == nil && changes.Step(); left-- {
+			continue
+		}
+		close(shown)
+	}
 	for ctx.Err() == nil && !sated() {
+		select {
+		case shown := <-s.asked:
+			show(shown)
+			continue
+		default:
+		}
 		if changes.Step() {
 			continue
 		}
@@ -182,10 +195,7 @@ func (s *share) follow(ctx context.Context, changes *store.Drainer, sated func()
 		case <-changes.Woken():
 		case <-ctx.Done():
 		case shown := <-s.asked:
-			for ctx.Err() == nil && changes.Step() {
-				continue
-			}
-			close(shown)
+			show(shown)
 		}
 	}
 	return context.Cause(ctx)

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/operation/internal/causes"
@@ -24,8 +26,9 @@ import (
 // Why says why an Operation or a Webhook does not move on, the most direct cause first; nothing of other kinds, and of
 // what its stores do not have. It implements why.Explainer. An executor that works on the operation tells what it has in
 // memory, too; another one what the object and the Webhooks tell, which is the same but for what is not written
-// (operation.Why). It looks up by key, and waits a fifth of a second at most, if the operation is just being worked on;
-// only an operation of a slot that is not here is read from the API server. It is safe for concurrent use.
+// (operation.Why). It looks up by key, and waits a fifth of a second at most for each operation that it tells of, if that
+// is just being worked on; only operations of slots that are not here are read from the API server. It is safe for
+// concurrent use.
 func (e *Executor) Why(ctx context.Context, of why.Object) []why.Cause {
 	if of.Name == "" || of.Group != "" && of.Group != v1alpha1.GroupVersion.Group {
 		return nil
@@ -72,6 +75,8 @@ func (e *Executor) whyOperation(ctx context.Context, key store.Key, links int) [
 	s := e.see(ctx, key)
 	op, err := e.newest(ctx, key, s)
 	switch {
+	case errors.Is(err, errUntold), ctx.Err() != nil:
+		return nil
 	case err != nil:
 		return []why.Cause{unreadable(err)}
 	case op == nil:
@@ -84,7 +89,7 @@ func (e *Executor) whyOperation(ctx context.Context, key store.Key, links int) [
 		all = without(all, why.Parked) // somebody has
 	}
 	if s.live {
-		all = e.withRun(ctx, all, op, s, now)
+		all = e.withRun(ctx, all, op, s, now, links)
 	}
 	if !s.live || s.works {
 		all = e.beyond(ctx, all, links)
@@ -108,8 +113,11 @@ func (e *Executor) whyOperation(ctx context.Context, key store.Key, links int) [
 	return append(all, causes.Led(op)...)
 }
 
+// errUntold: the API server has not told what an operation is.
+var errUntold = errors.New("the API server does not tell")
+
 // newest returns the newest state of an operation that there is without a request, if there can be one; nil if it does
-// not exist, or nobody can tell. It fails for one that cannot be decoded.
+// not exist. It fails for one that cannot be decoded, and by errUntold where that cannot be known.
 func (e *Executor) newest(ctx context.Context, key store.Key, s sight) (*v1alpha1.Operation, error) {
 	if s.op != nil {
 		return s.op, nil
@@ -121,8 +129,11 @@ func (e *Executor) newest(ctx context.Context, key store.Key, s sight) (*v1alpha
 		return nil, nil
 	}
 	op := &v1alpha1.Operation{}
-	if err := e.anyone.Live().Get(ctx, key, op); err != nil {
-		return nil, nil //nolint:nilerr // who asks is told nothing of what cannot be had, nor is an unknown one told apart
+	switch err := e.anyone.Live().Get(ctx, key, op); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, errUntold
 	}
 	return op, nil
 }
@@ -170,7 +181,7 @@ func targetOf(t causes.Target) course.Target {
 
 // withRun adds to the causes of an operation what its run knows, which is newer than what its conditions say.
 func (e *Executor) withRun(
-	ctx context.Context, all []why.Cause, op *v1alpha1.Operation, s sight, now time.Time,
+	ctx context.Context, all []why.Cause, op *v1alpha1.Operation, s sight, now time.Time, links int,
 ) []why.Cause {
 	key := store.Key{Namespace: op.Namespace, Name: op.Name}
 	if s.trouble != nil {
@@ -207,7 +218,10 @@ func (e *Executor) withRun(
 	if s.short {
 		all = append(all, causes.Share(key.Namespace, shareWrites, causes.LastStep(op)))
 	}
-	return append(all, e.whyTurn(ctx, op, s, now)...)
+	if causes.IsToEnd(op) { // whoever's turn it is
+		return all
+	}
+	return append(all, e.whyTurn(ctx, op, s, now, links)...)
 }
 
 // chain bounds how many operations are told that wait for each other.
@@ -215,7 +229,9 @@ const chain = 8
 
 // whyTurn tells why it is not the turn of an operation that has made no call yet: who goes first, and before that one,
 // and why the first of all does not end.
-func (e *Executor) whyTurn(ctx context.Context, op *v1alpha1.Operation, s sight, now time.Time) (all []why.Cause) {
+func (e *Executor) whyTurn(
+	ctx context.Context, op *v1alpha1.Operation, s sight, now time.Time, links int,
+) (all []why.Cause) {
 	behind := s.behind
 	if behind == nil || *behind == stale {
 		if behind != nil || s.place != "" && !e.store.Covers(op.Namespace, s.place) {
@@ -227,7 +243,7 @@ func (e *Executor) whyTurn(ctx context.Context, op *v1alpha1.Operation, s sight,
 		}
 		return all
 	}
-	for depth := range chain {
+	for depth := range links {
 		first, err := store.Of[v1alpha1.Operation](e.store).Get(*behind)
 		if err != nil || first.Terminal() {
 			return all
@@ -237,7 +253,7 @@ func (e *Executor) whyTurn(ctx context.Context, op *v1alpha1.Operation, s sight,
 		all = append(all, held)
 		next := e.behind(*behind)
 		if next == nil {
-			for _, c := range why.Beneath(*held.About, e.whyOperation(ctx, *behind, chain-depth)) {
+			for _, c := range why.Beneath(*held.About, e.whyOperation(ctx, *behind, links-depth-1)) {
 				c.Depth += depth
 				all = append(all, c)
 			}

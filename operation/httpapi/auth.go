@@ -105,13 +105,13 @@ func MayRead(page Access, namespaces []string, may func(Access) error) error {
 
 // allows is what an Authorizer says of an access: of pages, one without the method May of [Kubernetes] knows nothing.
 func allows(ctx context.Context, a Authorizer, token string, access Access) error {
+	if access.Path == "" {
+		return a.Authorize(ctx, token, access.Verb, access.Namespace)
+	}
 	if decides, ok := a.(interface {
 		May(ctx context.Context, token string, a Access) error
 	}); ok {
 		return decides.May(ctx, token, access)
 	}
-	if access.Path != "" {
-		return &Problem{Status: http.StatusForbidden, Title: http.StatusText(http.StatusForbidden)}
-	}
-	return a.Authorize(ctx, token, access.Verb, access.Namespace)
+	return &Problem{Status: http.StatusForbidden, Title: http.StatusText(http.StatusForbidden)}
 }

@@ -34,6 +34,7 @@ type lock struct {
 	// when the holder has taken it, by its clock
 	acquired time.Time
 	renewal  time.Time // of the holder, by its clock
+	seen     time.Time // by ours: when the server has said so last
 	noticed  time.Time // by ours: when the holder, or its renewal, was another one last
 	failed   error     // why the last request has not said who leads; nil if it did
 }
@@ -82,6 +83,7 @@ func (l *lock) learned(ctx context.Context, verb string, r resourcelock.LeaderEl
 	if r.HolderIdentity != l.holder || !r.RenewTime.Time.Equal(l.renewal) {
 		l.noticed = time.Now()
 	}
+	l.seen = time.Now()
 	l.failed, l.holder, l.acquired, l.renewal = nil, r.HolderIdentity, r.AcquireTime.Time, r.RenewTime.Time
 }
 

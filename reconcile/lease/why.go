@@ -50,11 +50,11 @@ func (l *Lease) Why(context.Context, why.Object) []why.Cause {
 	return []why.Cause{c}
 }
 
-// quiet is how long nobody has been seen to renew, by our clock.
+// quiet is for how long the Lease was seen not to be renewed, by our clock. When nobody looks, nothing is seen.
 func (l *lock) quiet() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return time.Since(l.noticed)
+	return l.seen.Sub(l.noticed)
 }
 
 // ledSince is since when the one leads who was seen last.

@@ -252,7 +252,7 @@ func TestModifyOfWhatHasRequiredFields(t *testing.T) {
 
 			if tc.knows {
 				m = made("old", `{"spec":{},"status":{"phase":"old","secret":"s","another":"field"}}`)
-				status(m, later, func(s *MeterStatus) { s.Phase = "upgraded" })
+				status(m, later+1, func(s *MeterStatus) { s.Phase = "upgraded" }) // refused at first
 				server("old", "status",
 					`{"ready":0,"phase":"upgraded","queue":{"depth":0},"secret":"s","another":"field"}`)
 			}
@@ -261,7 +261,7 @@ func TestModifyOfWhatHasRequiredFields(t *testing.T) {
 				t.Fatal("what is dropped is shown")
 			}
 			if tc.watch { // what another reader's object says is not known to be all
-				status(m, tc.unsure, func(s *MeterStatus) { s.Phase = "p" })
+				status(m, tc.unsure+1, func(s *MeterStatus) { s.Phase = "p" }) // refused at first
 				server("hidden", "status", `{"ready":0,"phase":"p","queue":{"depth":0},"secret":"s"}`)
 			}
 

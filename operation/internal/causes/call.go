@@ -28,7 +28,7 @@ const (
 // end before its outcome is decided is at none.
 func Due(op *v1alpha1.Operation, known Known) (due []Target) {
 	failed, decided := failure(op)
-	if op.Terminal() || !op.PickedUp() || !decided && isToEnd(op) {
+	if op.Terminal() || !op.PickedUp() || IsToEnd(op) {
 		return nil
 	}
 	if !decided && !succeeded(op) {
@@ -236,9 +236,9 @@ const slow = "See whether the receiver is reached, and whether it takes longer t
 func byStatus(code int32) string {
 	switch {
 	case code == 401, code == 403, code == 407:
-		return "The receiver does not take who calls: see spec.auth and spec.signing of the Webhook, and what they name."
+		return "The receiver refuses the caller: see spec.auth and spec.signing of the Webhook, and what they name."
 	case code == 404, code == 405, code == 410:
-		return "The receiver does not know what is called: see the URL and the method of the Webhook."
+		return "The receiver has nothing at that URL, or not for that method: see the URL and the method of the Webhook."
 	case code >= 300 && code < 400:
 		return "A redirect is not followed: name in the Webhook the URL that it leads to."
 	case code == 413:
@@ -249,7 +249,10 @@ func byStatus(code int32) string {
 
 // remedy says what can be done about a try that has failed.
 func remedy(e *v1alpha1.WebhookCallStatus) string {
-	if e.LastStatusCode != 0 { // then the message is the receiver's
+	switch {
+	case e.WebhookPollURL != "" && (e.LastStatusCode == 404 || e.LastStatusCode == 410):
+		return "The receiver does not know the job any more whose address it has given: see what has become of it there."
+	case e.LastStatusCode != 0: // then the message is the receiver's
 		return cmp.Or(byStatus(e.LastStatusCode), "See at the receiver why it does not answer as it should.")
 	}
 	if field, _, ok := strings.Cut(e.Message, ": "); ok && strings.HasPrefix(field, "spec.") {

@@ -1,6 +1,8 @@
 package causes
 
 import (
+	"strings"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
@@ -36,7 +38,7 @@ func ended(op *v1alpha1.Operation) why.Cause {
 	}
 	if op.Status.Phase == v1alpha1.PhaseFailed {
 		c.Advice = mend[reason]
-		blame(&c, op, reason)
+		blame(&c, op, reason, message)
 	}
 	if message != "" {
 		c.Evidence["error"] = message
@@ -54,24 +56,38 @@ func ended(op *v1alpha1.Operation) why.Cause {
 	return c
 }
 
-// blame names the call that has failed, and says what its last answer means.
-func blame(c *why.Cause, op *v1alpha1.Operation, reason string) {
+// blame names the call that has failed, of which text tells, and says what its last answer means.
+func blame(c *why.Cause, op *v1alpha1.Operation, reason, text string) {
+	var e *v1alpha1.WebhookCallStatus
 	for i := range op.Status.Webhooks {
-		e := &op.Status.Webhooks[i]
-		if e.State != v1alpha1.PhaseFailed {
-			continue
+		it := &op.Status.Webhooks[i]
+		// those that fail with it are cut off by it, and say what they were at
+		if it.State == v1alpha1.PhaseFailed && (e == nil || goesBefore(it, e, text)) {
+			e = it
 		}
-		for key, value := range evidence(op, e, Target{Main, e.WebhookID}) {
-			if key != "answer" {
-				c.Evidence[key] = value
-			}
-		}
-		if reason != v1alpha1.ReasonWebhookFailed && reason != v1alpha1.ReasonRetriesExhausted {
-			return
-		}
-		if advice := remedy(e); e.LastStatusCode == 0 || byStatus(e.LastStatusCode) != "" {
-			c.Advice = advice + " Then retry the operation."
-		}
+	}
+	if e == nil {
 		return
 	}
+	for key, value := range evidence(op, e, Target{Main, e.WebhookID}) {
+		if key != "answer" {
+			c.Evidence[key] = value
+		}
+	}
+	if reason != v1alpha1.ReasonWebhookFailed && reason != v1alpha1.ReasonRetriesExhausted {
+		return
+	}
+	if advice := remedy(e); e.LastStatusCode == 0 || byStatus(e.LastStatusCode) != "" {
+		c.Advice = advice + " Then retry the operation."
+	}
+}
+
+// goesBefore says that a call has failed before another one or, with it, is the one of which the error of the operation
+// tells.
+func goesBefore(e, other *v1alpha1.WebhookCallStatus, text string) bool {
+	at, others := e.FinishedAt, other.FinishedAt
+	if at == nil || others == nil || at.Equal(others) {
+		return e.Message != "" && strings.Contains(text, e.Message)
+	}
+	return at.Before(others)
 }

@@ -40,7 +40,7 @@ func Of(op *v1alpha1.Operation, known Known, now time.Time) []why.Cause {
 	if !op.PickedUp() {
 		return append(all, waiting(op, now))
 	}
-	if _, decided := failure(op); !decided && isToEnd(op) {
+	if IsToEnd(op) {
 		return append(all, unended(op, now))
 	}
 	all = append(all, awaited(op, known, now)...)
@@ -127,9 +127,10 @@ func waiting(op *v1alpha1.Operation, now time.Time) why.Cause {
 	return c
 }
 
-// isToEnd tells whether somebody has asked an operation to end that has not succeeded.
-func isToEnd(op *v1alpha1.Operation) bool {
-	return (op.Spec.CancelRequested || op.DeletionTimestamp != nil) && !succeeded(op)
+// IsToEnd tells whether somebody has asked an operation to end whose outcome is not decided.
+func IsToEnd(op *v1alpha1.Operation) bool {
+	_, decided := failure(op)
+	return !decided && (op.Spec.CancelRequested || op.DeletionTimestamp != nil) && !succeeded(op)
 }
 
 // unended is said of an operation that is to end, which a controller does at once.

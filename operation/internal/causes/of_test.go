@@ -1,6 +1,7 @@
 package causes_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -364,5 +365,24 @@ func TestKnown(t *testing.T) {
 	got := causes.Of(op, causes.Known{Timeout: func(string) time.Duration { return 90 * time.Minute }}, now)
 	if len(got) != 1 || !got[0].Until.Equal(created.Add(90*time.Minute)) {
 		t.Errorf("the callback is waited for until the webhook's own time is over: %+v", got)
+	}
+}
+
+// TestBlamed: of the calls that have failed it is the first one that is named; the others were cut off by it.
+func TestBlamed(t *testing.T) {
+	t.Parallel()
+	for reason, first := range map[string]time.Time{"before": now.Add(-time.Second), "with it": now} {
+		op := running(func(op *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
+			op.Status.Phase = v1alpha1.PhaseFailed
+			failed(op, v1alpha1.ReasonWebhookFailed, "webhook shop: no such shop")
+			e.State, e.FinishedAt, e.Message = v1alpha1.PhaseFailed, at(now), "connection refused"
+			op.Status.Webhooks = append(op.Status.Webhooks, v1alpha1.WebhookCallStatus{
+				WebhookID: "shop", State: v1alpha1.PhaseFailed, FinishedAt: at(first), LastStatusCode: 403, Message: "no such shop",
+			})
+		})
+		got := causes.Of(op, causes.Known{}, now)[0]
+		if got.Evidence["webhook"] != "shop" || got.Evidence["status"] != "403" || !strings.Contains(got.Advice, "spec.auth") {
+			t.Errorf("%s: %+v", reason, got)
+		}
 	}
 }

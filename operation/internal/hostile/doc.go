@@ -24,5 +24,5 @@
 // controller, which is attacked. So the kernel is asked for how long the threads of the controller have run, and for
 // how long they have waited to. An operation may be slow as many times as that stretches what the controller does, up
 // to half of the time for which the victim waits. What an attack has the controller compute, or wait for, and whom it
-// serves last, stretches nothing: only others who use the machine do.
+// serves last, stretches nothing: only others who use the machine do, among them the API server and whoever attacks.
 package hostile
