@@ -33,8 +33,8 @@ const (
 type sharingOptions struct {
 	shards string // [namespace/]name of the group; "": they do not
 	slots  int
-	member string // the name of this replica, for people; "": that of the host, with the process
-	given  func(flag string) bool
+	member string                 // the name of this replica, for people; "": that of the host, with the process
+	given  func(flag string) bool // nil: of a command that has no such flags
 }
 
 func (o *sharingOptions) sharingFlags(f *pflag.FlagSet) {
@@ -50,6 +50,7 @@ func (o *sharingOptions) sharingFlags(f *pflag.FlagSet) {
 // must not have replicas work beside each other.
 func (o *sharingOptions) check() error {
 	switch {
+	case o.given == nil:
 	case o.given("shards") && o.shards == "":
 		return usageErrorf(`--shards "" is not namespace/name`)
 	case o.given("shard-slots") && o.shards == "":
