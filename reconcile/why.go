@@ -426,9 +426,9 @@ func (c *Controller) behind(k Key, s *sight) []why.Cause {
 func (r *flows[T, P, PT]) why(k Key) (causes []why.Cause, works bool) {
 	r.mu.Lock()
 	f := r.live[k]
-	if f == nil || f.ended || !f.started {
+	if works = f != nil && !f.ended; !works || !f.started {
 		r.mu.Unlock()
-		return nil, f != nil && !f.ended
+		return nil, works
 	}
 	h, waiting, undo := f.handle, f.waiting, f.undo
 	r.mu.Unlock()
