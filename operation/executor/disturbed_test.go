@@ -92,7 +92,7 @@ func TestDisturbed(t *testing.T) {
 		}
 		stop()
 		for _, e := range all {
-			problems := e.check(restarts)
+			problems := e.check(restarts, false)
 			if diff := cmp.Diff(e.called, b.receiver.counts(e.EffectiveID())); diff != "" {
 				problems = append(problems, "calls after the end: "+diff)
 			}
@@ -184,8 +184,9 @@ func (op ended) excludes(other ended) bool {
 	return false
 }
 
-// check says what is wrong with the end of a random request during which the executor was restarted so often.
-func (op ended) check(restarts int) (problems []string) {
+// check says what is wrong with the end of a random request during which the executor was restarted so often. Where
+// operations move, an attempt may be recorded and left to the next replica, which records its own.
+func (op ended) check(restarts int, moves bool) (problems []string) {
 	called, gone := maps.Clone(op.called), !op.Terminal()
 	check := func(purpose webhook.Purpose, id string, least, most int) {
 		key := strings.TrimPrefix(webhook.CallID("ns", op.EffectiveID(), id, purpose), "ns."+op.EffectiveID()+".")
@@ -220,7 +221,8 @@ func (op ended) check(restarts int) (problems []string) {
 			continue
 		}
 		succeeded++
-		if id == "flaky" && restarts == 0 && s[at].RetriesCount != int32(tries[id]-1) {
+		n, want := s[at].RetriesCount, int32(tries[id]-1)
+		if id == "flaky" && restarts == 0 && (n < want || n > want && !moves) {
 			problems = append(problems, fmt.Sprintf("%s has %d retries in the status", id, s[at].RetriesCount))
 		}
 	}

@@ -144,7 +144,7 @@ func (w *world) check(all []ended) {
 	for i, e := range all {
 		all[i].called = w.outside.counts(e.EffectiveID())
 		cuts := w.cuts[w.layout.SlotOf(e.Namespace, "")]
-		problems := ended{e.Operation, maps.Clone(all[i].called)}.check(cuts)
+		problems := ended{e.Operation, maps.Clone(all[i].called)}.check(cuts, true)
 		if n := w.told[e.EffectiveID()]; n > 1 {
 			problems = append(problems, fmt.Sprintf("its end was told %d times", n))
 		}
