@@ -143,8 +143,9 @@ func (w *world) check(all []ended) {
 	defer w.mu.Unlock()
 	for i, e := range all {
 		all[i].called = w.outside.counts(e.EffectiveID())
-		cuts := w.cuts[w.layout.SlotOf(e.Namespace, "")]
-		problems := ended{e.Operation, maps.Clone(all[i].called)}.check(cuts, true)
+		slot := w.layout.SlotOf(e.Namespace, "")
+		cuts := w.cuts[slot]
+		problems := ended{e.Operation, maps.Clone(all[i].called)}.check(cuts, w.grants[slot]-1)
 		if n := w.told[e.EffectiveID()]; n > 1 {
 			problems = append(problems, fmt.Sprintf("its end was told %d times", n))
 		}
@@ -337,6 +338,7 @@ func (w *world) grant(slots shard.Set, to *member) {
 			w.t.Errorf("slot %d is held by %s", slot, w.holders[slot].name)
 		}
 		w.holders[slot] = to
+		w.grants[slot]++
 		to.lost[slot] = false
 	}
 	w.mu.Unlock()

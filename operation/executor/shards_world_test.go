@@ -45,6 +45,7 @@ type world struct {
 	rnd     *rand.Rand
 	holders map[int]*member
 	cuts    map[int]int // by slot: how often its work was cut off
+	grants  map[int]int // by slot: how often somebody was given it
 	members []*member   // that are alive
 	ever    []*member   // that were
 	n       int
@@ -73,7 +74,7 @@ func newWorld(t *testing.T, seed uint64, rnd *rand.Rand) *world {
 	w := &world{
 		t: t, ctx: ctx, seed: seed, rnd: rnd, server: server, layout: shard.Layout{Slots: 4},
 		namespaces: []string{"payments", "orders", "billing", "search", "mail", "crm"},
-		holders:    make(map[int]*member), cuts: make(map[int]int), told: make(map[string]int),
+		holders:    make(map[int]*member), cuts: make(map[int]int), grants: make(map[int]int), told: make(map[string]int),
 	}
 	if w.calls, err = call.New(call.Options{Config: server.Config()}); err != nil {
 		t.Fatal(err)
