@@ -49,14 +49,20 @@ func serving(t *testing.T, s *apiserver.Server, name string, d *diary, opts ...f
 	return rt
 }
 
-// Every process serves, one works; the one that stops serves until its work has ended.
+// Every process serves, also before anybody leads; one works; the one that stops serves until its work has ended.
 func TestAddAlways(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
 		put(t, s, "x")
 		var d diary
+		nobody := s.On(leases, apiserver.Answer(apiserver.Failure(500)))
 		one := run(serving(t, s, "one", &d))
-		time.Sleep(time.Second)
+		time.Sleep(time.Minute)
+		if diff := cmp.Diff([]string{"one serves"}, d.all()); diff != "" {
+			t.Errorf("while nobody leads: -want +got:\n%s", diff)
+		}
+		nobody.Off()
+		time.Sleep(time.Minute)
 		two := run(serving(t, s, "two", &d))
 		time.Sleep(time.Minute)
 		readiness(t, one.Runtime, "of the leader", 200, "ready")
