@@ -25,18 +25,11 @@ type namedKind struct {
 // this program watches comes first: it is known without a request, also while the server does not answer. Of several such
 // kinds it is the first that has the object.
 func (c *Cluster) kindNamed(of why.Object) (namedKind, error) {
-	name, group := of.Kind, of.Group
-	if first, rest, ok := strings.Cut(name, "."); ok && group == "" {
-		name = first
-		group, _, _ = strings.Cut(rest, "/")
-		if v, of, _ := strings.Cut(group, "."); version.MatchString(v) {
-			group = of // empty is the core, whose group has no name
-		}
-	}
+	name, group, anyGroup := groupNamed(of)
 	var watched []namedKind
 	for _, st := range c.stores() {
 		o := st.Options()
-		if (group == "" || o.Kind.Group == group) &&
+		if (anyGroup || o.Kind.Group == group) &&
 			(strings.EqualFold(o.Kind.Kind, name) || strings.EqualFold(o.Resource.Resource, name)) {
 			kind, k := namedKind{o.Kind, o.Resource, o.Namespaced}, store.Key{Namespace: of.Namespace, Name: of.Name}
 			if !o.Namespaced {
@@ -51,7 +44,7 @@ func (c *Cluster) kindNamed(of why.Object) (namedKind, error) {
 	if len(watched) > 0 {
 		return watched[0], nil
 	}
-	m, err := c.mappingNamed(name, group)
+	m, err := c.mappingNamed(name, group, anyGroup)
 	switch {
 	case meta.IsNoMatchError(err):
 		return namedKind{}, fmt.Errorf("the API server has no kind %q", of.Kind)
@@ -63,18 +56,47 @@ func (c *Cluster) kindNamed(of why.Object) (namedKind, error) {
 
 var version = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
 
-func (c *Cluster) mappingNamed(name, group string) (*meta.RESTMapping, error) {
+// groupNamed takes the name of a kind apart. Who names a version, or a group, means that group; the core's has no name.
+func groupNamed(of why.Object) (name, group string, anyGroup bool) {
+	if of.Group != "" {
+		return of.Kind, of.Group, false
+	}
+	name, rest, ok := strings.Cut(of.Kind, ".")
+	if !ok {
+		return name, "", true
+	}
+	group, _, _ = strings.Cut(rest, "/")
+	if v, after, _ := strings.Cut(group, "."); version.MatchString(v) {
+		return name, after, false
+	}
+	return name, group, group == ""
+}
+
+func (c *Cluster) mappingNamed(name, group string, anyGroup bool) (*meta.RESTMapping, error) {
 	mapper := c.client.Mapper()
-	if group != "" {
+	if !anyGroup {
 		if m, err := mapper.RESTMapping(schema.GroupKind{Group: group, Kind: name}); err == nil {
 			return m, nil
 		}
 	}
-	kind, err := mapper.KindFor(schema.GroupVersionResource{Group: group, Resource: strings.ToLower(name)})
+	resource := schema.GroupVersionResource{Group: group, Resource: strings.ToLower(name)}
+	if anyGroup || group != "" {
+		kind, err := mapper.KindFor(resource)
+		if err != nil {
+			return nil, err
+		}
+		return mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	}
+	kinds, err := mapper.KindsFor(resource) // of every group: none is named
 	if err != nil {
 		return nil, err
 	}
-	return mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	for _, kind := range kinds {
+		if kind.Group == "" {
+			return mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		}
+	}
+	return nil, &meta.NoResourceMatchError{PartialResource: resource}
 }
 
 // ResourceOf returns the resource of the API server that an object belongs to, and the object with the real names of its

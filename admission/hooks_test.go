@@ -143,7 +143,9 @@ func TestHooksAreAsked(t *testing.T) {
 		if s.asked == "" {
 			want = nil
 		}
-		if diff := cmp.Diff(want, asked.take()); diff != "" {
+		// A delete that kube-apiserver has begun with an older version of the object is asked about once more.
+		got := slices.CompactFunc(asked.take(), func(a, b string) bool { return a == b && strings.HasPrefix(a, "DELETE") })
+		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: asked: %s", s.reason, diff)
 		}
 	}

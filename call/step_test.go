@@ -259,6 +259,7 @@ func TestStepOfAPreemptedFiberIsCancelledOnTheWire(t *testing.T) {
 		if err := second.Wait(t.Context()); err != nil {
 			t.Errorf("the second fiber ended with %v", err)
 		}
+		synctest.Wait() // the server has noticed who is gone
 		gate.Open()
 		synctest.Wait()
 		objs, err := s.Objects(configMaps)

@@ -174,7 +174,7 @@ func TestNoProviderNoCost(t *testing.T) {
 	inSpan, span := spans.New().Start(t.Context(), "caller")
 	defer span.End()
 	costs := func(ctx context.Context) float64 {
-		return testing.AllocsPerRun(200, func() {
+		return spans.Allocs(func() {
 			if _, err := call.Do(ctx, c, get(), call.Policy{}); err != nil {
 				t.Fatal(err)
 			}

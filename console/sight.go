@@ -60,7 +60,7 @@ func (s *sight) ask(ctx context.Context, of why.Object) (bool, error) {
 	if s.asked++; s.asked > maxAsked {
 		return false, nil
 	}
-	resource, real, err := s.c.Runtime.ResourceOf(of)
+	resource, real, err := s.c.Runtime.ResourceOf(exact(of))
 	if err != nil {
 		return false, nil //nolint:nilerr // a kind that is unknown now is nobody's to see
 	}

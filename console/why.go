@@ -21,7 +21,7 @@ func (c *console) explain(ctx context.Context, rd *reader, of why.Object) (why.A
 	if err != nil {
 		return why.Answer{}, err
 	}
-	answer, err := c.Runtime.Why(ctx, of)
+	answer, err := c.Runtime.Why(ctx, exact(of))
 	if errors.Is(err, why.ErrNotFound) {
 		return answer, errNothing
 	}
@@ -33,7 +33,7 @@ func (c *console) explain(ctx context.Context, rd *reader, of why.Object) (why.A
 	for _, cause := range answer.Causes {
 		hidden := cause.Depth > visible
 		if cause.About != nil && !hidden {
-			_, err := c.mayKnow(ctx, rd, *cause.About)
+			_, err := c.mayKnow(ctx, rd, c.meant(*cause.About))
 			if hidden = errors.Is(err, errNothing); err != nil && !hidden {
 				return answer, err
 			}
@@ -65,6 +65,24 @@ func (c *console) mayKnow(ctx context.Context, rd *reader, of why.Object) (why.O
 		return of, errNothing
 	}
 	return real, err
+}
+
+// exact names the kind of an object so that no kind of that name in another group is meant. One without a group is the
+// core's.
+func exact(of why.Object) why.Object {
+	if of.Group == "" && !strings.Contains(of.Kind, ".") {
+		of.Kind += ".v1"
+	}
+	return of
+}
+
+// meant is exact of what a program tells of, which may have left the group out.
+func (c *console) meant(of why.Object) why.Object {
+	core := exact(of)
+	if _, _, err := c.Runtime.ResourceOf(core); err != nil {
+		return of
+	}
+	return core
 }
 
 // asked reads what is asked for: kind, namespace and name. An operation may be named by its resource, as TYPE/ID.

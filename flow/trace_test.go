@@ -256,7 +256,7 @@ func TestNoTracerNoCost(t *testing.T) {
 	defer span.End()
 	opt := StartOptions{Trace: TraceOptions{Links: []trace.Link{{SpanContext: span.SpanContext()}}}}
 	costs := func(ctx context.Context, opt StartOptions) float64 {
-		return testing.AllocsPerRun(200, func() {
+		return spans.Allocs(func() {
 			h, err := fl.Start(ctx, e, &packet{}, opt)
 			if err != nil {
 				t.Fatal(err)

@@ -32,14 +32,14 @@ const longRun = 2 * time.Second
 // may be called at any time, by many at a time, and sends a request only about an object that the controller does not
 // know.
 func (c *Controller) Why(ctx context.Context, of why.Object) []why.Cause {
-	if k := c.reconciled(); k.Kind != of.Kind || of.Group != "" && k.Group != of.Group {
+	if k := c.reconciled(); k.Kind != of.Kind || k.Group != of.Group {
 		return nil
 	}
 	causes := c.causes(ctx, Key{Namespace: of.Namespace, Name: of.Name})
 	for i := range causes {
 		one := &causes[i]
 		one.Evidence = with(one.Evidence, "controller", c.name)
-		if a := one.About; a != nil && a.Kind == of.Kind && (a.Group == "" || a.Group == c.reconciled().Group) &&
+		if a := one.About; a != nil && a.Kind == of.Kind && (a.Group == "" || a.Group == of.Group) &&
 			a.Namespace == of.Namespace && a.Name == of.Name {
 			one.About = nil
 		}

@@ -32,7 +32,7 @@ const (
 	Hidden           Type = "Hidden"           // a cause about an object that the reader may not get
 )
 
-// Object names an object of the API server, or a kind of it where Name is empty.
+// Object names an object of the API server, or a kind of it where Name is empty. The core group has no name.
 type Object struct {
 	Group     string `json:"group,omitempty"`
 	Kind      string `json:"kind"`

@@ -69,13 +69,13 @@ func TestNoSpans(t *testing.T) {
 		run := newRun(r)
 		run.Log = discard
 		one := lease{Entry: Entry{ID: "1", Attempt: 1}}
-		return testing.AllocsPerRun(100, func() { run.deliver(t.Context(), one) })
+		return spans.Allocs(func() { run.deliver(t.Context(), one) })
 	}
 	without, with := deliver(false), deliver(true)
 	r := newRun(&Relay{Outbox: &Outbox{}, Deliver: func(context.Context, Entry) error { return nil }})
 	r.Log = discard
 	one := lease{Entry: Entry{ID: "1", Attempt: 1}}
-	bare := testing.AllocsPerRun(100, func() { r.attempt(t.Context(), one) })
+	bare := spans.Allocs(func() { r.attempt(t.Context(), one) })
 	if without > bare || with <= without {
 		t.Errorf("a delivery takes %v allocations, the attempt alone %v, and with spans %v", without, bare, with)
 	}

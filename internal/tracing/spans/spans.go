@@ -120,3 +120,13 @@ func Discard() trace.TracerProvider { return sdktrace.NewTracerProvider() }
 
 // Never has a recorder sample nothing.
 func Never() sdktrace.TracerProviderOption { return sdktrace.WithSampler(sdktrace.NeverSample()) }
+
+// Allocs is how many allocations a call of fn takes: the fewest of several rounds, since the race detector has pools
+// forget at random.
+func Allocs(fn func()) float64 {
+	fewest := testing.AllocsPerRun(100, fn)
+	for range 9 {
+		fewest = min(fewest, testing.AllocsPerRun(100, fn))
+	}
+	return fewest
+}

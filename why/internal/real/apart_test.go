@@ -3,6 +3,7 @@ package real_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -140,7 +141,7 @@ func TestTwoGroups(t *testing.T) {
 	var groups []schema.GroupVersion
 	for _, name := range []string{"a", "b"} {
 		gv := schema.GroupVersion{Group: name + "." + w.ns + ".example.com", Version: "v1"}
-		clustertest.InstallCRDs(t, w.cfg, clustertest.CRDObjects(widgets(gv)))
+		clustertest.InstallCRDs(t, w.cfg, clustertest.CRDObjects(definition(gv, "Widget")))
 		groups = append(groups, gv)
 		type widget = reconcile.Func[unstructured.Unstructured]
 		reconcile.New(rt, name, widget(func(context.Context, *unstructured.Unstructured) (reconcile.Result, error) {
@@ -169,14 +170,72 @@ func TestTwoGroups(t *testing.T) {
 	}
 }
 
-func widgets(gv schema.GroupVersion) *apiextensionsv1.CustomResourceDefinition {
+// TestCoreAndAnother: the core, whose group has no name, has a kind, and so has another group. Who asks for that of the
+// core is told of nothing else.
+func TestCoreAndAnother(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	api, err := dynamic.NewForConfig(w.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gv := schema.GroupVersion{Group: w.ns + ".example.com", Version: "v1"}
+	clustertest.InstallCRDs(t, w.cfg, clustertest.CRDObjects(definition(gv, "LimitRange")))
+	rt := fairlead.New(w.cfg)
+	type core = reconcile.Func[corev1.LimitRange]
+	reconcile.New(rt, "core", core(func(context.Context, *corev1.LimitRange) (reconcile.Result, error) {
+		return reconcile.Retry(errors.New("no core"))
+	}), reconcile.Primary(reconcile.From(source.Namespaces(w.ns))), reconcile.WithoutEvents())
+	type other = reconcile.Func[unstructured.Unstructured]
+	reconcile.New(rt, "other", other(func(context.Context, *unstructured.Unstructured) (reconcile.Result, error) {
+		return reconcile.Retry(errors.New("no other"))
+	}), reconcile.Primary(reconcile.Kind(gv.WithKind("LimitRange")), reconcile.From(source.Namespaces(w.ns))),
+		reconcile.WithoutEvents())
+	w.run(rt)
+	create := func(gv schema.GroupVersion) {
+		t.Helper()
+		all := api.Resource(gv.WithResource("limitranges")).Namespace(w.ns)
+		if _, err := all.Create(t.Context(), &unstructured.Unstructured{
+			Object: map[string]any{
+				"apiVersion": gv.String(), "kind": "LimitRange", "metadata": map[string]any{"name": "x"},
+			},
+		}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	named := func(kind string) why.Object { return why.Object{Kind: kind, Namespace: w.ns, Name: "x"} }
+	create(gv)
+	w.toldOf(rt, named("LimitRange"), why.BackOff, map[string]string{"error": "no other"})
+	for _, kind := range []string{"LimitRange.v1", "limitranges.v1", "limitrange.v1."} {
+		if a, err := rt.Why(t.Context(), named(kind)); !errors.Is(err, why.ErrNotFound) {
+			t.Errorf("%s, of which there is none: %+v, %v", kind, a, err)
+		}
+		if r, of, err := rt.ResourceOf(named(kind)); err != nil || r != corev1.SchemeGroupVersion.WithResource("limitranges") ||
+			of.Kind != "LimitRange" || of.Group != "" {
+			t.Errorf("%s is %v, %v, %v", kind, r, of, err)
+		}
+	}
+	create(corev1.SchemeGroupVersion)
+	for kind, controller := range map[string]string{
+		"LimitRange.v1": "core", "limitranges.v1": "core", "LimitRange." + gv.Group: "other",
+	} {
+		a := w.toldOf(rt, named(kind), why.BackOff, map[string]string{"error": "no " + controller})
+		if i := slices.IndexFunc(a.Causes, func(c why.Cause) bool { return c.Evidence["controller"] != controller }); i >= 0 {
+			t.Errorf("of %s another is told: %+v", kind, a.Causes[i])
+		}
+	}
+}
+
+// definition is that of a kind which takes everything.
+func definition(gv schema.GroupVersion, kind string) *apiextensionsv1.CustomResourceDefinition {
+	one := strings.ToLower(kind)
 	return &apiextensionsv1.CustomResourceDefinition{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"},
-		ObjectMeta: metav1.ObjectMeta{Name: "widgets." + gv.Group},
+		ObjectMeta: metav1.ObjectMeta{Name: one + "s." + gv.Group},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: gv.Group, Scope: apiextensionsv1.NamespaceScoped,
 			Names: apiextensionsv1.CustomResourceDefinitionNames{
-				Plural: "widgets", Singular: "widget", Kind: "Widget", ListKind: "WidgetList",
+				Plural: one + "s", Singular: one, Kind: kind, ListKind: kind + "List",
 			},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 				Name: gv.Version, Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{
