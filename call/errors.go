@@ -55,6 +55,7 @@ type Failure struct {
 // It unwraps to the error of the last try first (an *apierrors.StatusError when the server answered), then to sentinels
 // of this package, the context's cause or the error of an OnConflict function, where they apply.
 type Error struct {
+	// Verb and the names are those of the request; Group is empty for the core group; Kind may be the resource.
 	Verb                                      Verb
 	Group, Kind, Namespace, Name, Subresource string
 

@@ -56,7 +56,7 @@ func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 		wait := repeated.Delay(int(r.tries)-1, rand.Float64)
 		until = e.now().Add(wait)
 		e.suffers(r, err, until)
-		e.log.WarnContext(ctx, "operation has to wait", "operation", r.key, "error", err, "wait", wait)
+		e.log.WarnContext(ctx, "operation has to wait", "key", r.key, "error", err, "wait", wait)
 	}
 	if !until.Before(course.FarFuture) {
 		return f.Await(&r.news).Then(stepAdvance)

@@ -104,7 +104,7 @@ func (e *Executor) strip(ctx context.Context, r *run) error {
 		switch err := e.patch(ctx, r, patch); {
 		case err == nil:
 		case errors.Is(err, call.ErrTooLarge), apierrors.IsInvalid(err), apierrors.IsForbidden(err): // it may not give way
-			e.log.WarnContext(ctx, "cannot make the operation smaller, going on", "operation", r.key.String(), "error", err)
+			e.log.WarnContext(ctx, "cannot make the operation smaller, going on", "key", r.key.String(), "error", err)
 		default:
 			return fmt.Errorf("cannot make the operation smaller: %w", err)
 		}
