@@ -14,9 +14,10 @@ type quantities struct {
 	*quantityTable
 }
 
+// quantityTable has two places for each remainder of a hash: two quantities of one pod must not drive each other out.
 type quantityTable struct {
 	seed  maphash.Seed
-	slots [512]atomic.Pointer[quantity]
+	pairs [256][2]atomic.Pointer[quantity]
 }
 
 type quantity struct {
@@ -31,7 +32,7 @@ const maxQuantityText = 32
 func (k *quantities) has(data []byte) bool {
 	if len(data) > 0 && len(data) <= maxQuantityText {
 		k.once.Do(k.init)
-		if known := k.slot(data).Load(); known != nil && known.text == string(data) {
+		if known, _ := k.find(data); known != nil {
 			return true
 		}
 	}
@@ -40,8 +41,20 @@ func (k *quantities) has(data []byte) bool {
 
 func (k *quantities) init() { k.quantityTable = &quantityTable{seed: maphash.MakeSeed()} }
 
-func (k *quantities) slot(data []byte) *atomic.Pointer[quantity] {
-	return &k.slots[maphash.Bytes(k.seed, data)%uint64(len(k.slots))]
+// find returns the quantity if it is remembered, and else where it is to be.
+func (k *quantities) find(data []byte) (known *quantity, place *atomic.Pointer[quantity]) {
+	hash := maphash.Bytes(k.seed, data)
+	pair := &k.pairs[hash%uint64(len(k.pairs))]
+	for i := range pair {
+		known := pair[i].Load()
+		if known == nil {
+			return nil, &pair[i]
+		}
+		if known.text == string(data) {
+			return known, nil
+		}
+	}
+	return nil, &pair[hash>>63]
 }
 
 // decode is q.Unmarshal(data).
@@ -50,8 +63,8 @@ func (k *quantities) decode(data []byte, q *resource.Quantity) error {
 		return q.Unmarshal(data)
 	}
 	k.once.Do(k.init)
-	slot := k.slot(data)
-	if known := slot.Load(); known != nil && known.text == string(data) {
+	known, place := k.find(data)
+	if known != nil {
 		*q = known.value.DeepCopy()
 		return nil
 	}
@@ -61,6 +74,6 @@ func (k *quantities) decode(data []byte, q *resource.Quantity) error {
 	if err := q.Unmarshal(data); err != nil {
 		return err
 	}
-	slot.Store(&quantity{string(data), q.DeepCopy()})
+	place.Store(&quantity{string(data), q.DeepCopy()})
 	return nil
 }
