@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -137,12 +138,10 @@ const unconverted = "The API server does not reach the conversion webhook of the
 // Excludes says why the store would not hold an object of these labels, in a namespace that it may not watch: a cause
 // NotSelected; false if nothing that is known keeps it out. Selectors of fields count as unknown.
 func (s *Store) Excludes(namespace string, labels map[string]string) (c why.Cause, excluded bool) {
-	var watched []string
-	inside := false
-	for _, st := range s.Statuses() {
-		watched = append(watched, st.Namespace)
-		inside = inside || st.Namespace == "" || st.Namespace == namespace
-	}
+	statuses := s.Statuses()
+	inside := slices.ContainsFunc(statuses, func(st source.Status) bool {
+		return st.Namespace == "" || st.Namespace == namespace
+	})
 	sel := s.selected.Load()
 	c = why.Cause{Type: why.NotSelected, Evidence: map[string]string{
 		"resource": s.resource(),
@@ -155,10 +154,10 @@ func (s *Store) Excludes(namespace string, labels map[string]string) (c why.Caus
 		c.Evidence["fields"] = f
 	}
 	switch {
-	case !inside && len(watched) > 0:
-		c.Evidence["namespaces"] = strings.Join(watched, ", ")
-		c.Message = fmt.Sprintf("the program does not watch %s in namespace %s, only in %s", s.resource(), namespace,
-			c.Evidence["namespaces"])
+	case !inside && len(statuses) > 0: // their names are for those who may list namespaces
+		c.Evidence["namespaces"] = strconv.Itoa(len(statuses))
+		c.Message = fmt.Sprintf("the program does not watch %s in namespace %s, only in others (%d)", s.resource(), namespace,
+			len(statuses))
 		c.Advice = "Have the program watch the namespace (source.Namespaces), or move the object."
 	case !sel.labels.Matches(klabels.Set(labels)):
 		c.Message = fmt.Sprintf("its labels (%s) do not match the selector of the program: %s", c.Evidence["labels"],

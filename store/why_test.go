@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -110,21 +111,24 @@ func TestExcludes(t *testing.T) {
 	t.Parallel()
 	s := New(Options{LabelSelector: "app=web"})
 	defer s.Close()
-	s.Sink("a").Report(source.Status{Phase: source.Watching, Synced: true})
+	s.Sink("secret-a").Report(source.Status{Phase: source.Watching, Synced: true})
 	for _, tc := range []struct {
 		namespace string
 		labels    map[string]string
 		evidence  string
 		out       bool
 	}{
-		{"a", map[string]string{"app": "web"}, "", false},
-		{"a", map[string]string{"app": "db"}, "selector", true},
+		{"secret-a", map[string]string{"app": "web"}, "", false},
+		{"secret-a", map[string]string{"app": "db"}, "selector", true},
 		{"b", map[string]string{"app": "web"}, "namespaces", true},
 	} {
 		c, out := s.Excludes(tc.namespace, tc.labels)
 		if out != tc.out || out && (c.Type != why.NotSelected || c.Evidence[tc.evidence] == "" ||
 			c.Evidence["labels"] == "") {
 			t.Errorf("%v: %v, %+v", tc, out, c)
+		}
+		if text := fmt.Sprint(c); strings.Contains(text, "secret") {
+			t.Errorf("%v: the namespaces of others are told: %s", tc, text)
 		}
 	}
 }

@@ -53,7 +53,7 @@ func TestNotSelected(t *testing.T) {
 	w.told(rt, "y", why.Ended, nil)
 	other := at(t, w.cfg, env.Namespace(t))
 	other.put("x", labeled("app", "web"))
-	other.told(rt, "x", why.NotSelected, map[string]string{"namespaces": w.ns})
+	other.told(rt, "x", why.NotSelected, map[string]string{"namespaces": "1"})
 }
 
 // TestSelectedByAnother: what one controller does not select another one may.
