@@ -1,4 +1,4 @@
-package flow_test
+package flowtest_test
 
 import (
 	"context"
