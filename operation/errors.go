@@ -40,15 +40,19 @@ var (
 
 // InProgressError says which operation stands in the way.
 type InProgressError struct {
-	// Running is the operation that has not ended, as it was read. It belongs to the caller.
+	// Running is the operation that has not ended, or that has and is being deleted, as it was read. It belongs to the
+	// caller.
 	Running *v1alpha1.Operation
 }
 
 // Error names the resource and the running operation.
 func (e *InProgressError) Error() string {
-	s := e.Running.Spec
-	return fmt.Sprintf("operation %s (%s) of %s/%s is in progress", e.Running.EffectiveID(), s.OperationType,
-		s.ResourceType, s.ResourceID)
+	s, state := e.Running.Spec, "in progress"
+	if e.Running.Terminal() {
+		state = "being deleted"
+	}
+	return fmt.Sprintf("operation %s (%s) of %s/%s is %s", e.Running.EffectiveID(), s.OperationType, s.ResourceType,
+		s.ResourceID, state)
 }
 
 // Is matches ErrInProgress.

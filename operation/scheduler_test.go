@@ -329,3 +329,19 @@ func TestWaitForWhatIsDeleted(t *testing.T) {
 		}
 	}
 }
+
+// One that has ended stands in the way while it is being deleted, and says so.
+func TestInProgressErrorSaysWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	op := &v1alpha1.Operation{}
+	op.Spec.OperationID, op.Spec.OperationType = "1", v1alpha1.OperationCreate
+	op.Spec.ResourceType, op.Spec.ResourceID = "app", "shop"
+	err := &operation.InProgressError{Running: op}
+	if got := err.Error(); got != "operation 1 (Create) of app/shop is in progress" {
+		t.Error(got)
+	}
+	op.Status.OperationID, op.Status.Phase = "1", v1alpha1.PhaseSuccess
+	if got := err.Error(); got != "operation 1 (Create) of app/shop is being deleted" {
+		t.Error(got)
+	}
+}

@@ -241,9 +241,14 @@ func (x *exclusion) play(c *claimed, disturb func(*v1alpha1.Operation)) {
 	x.mu.Lock()
 	x.known[c.id] = c
 	x.mu.Unlock()
-	op, err := b.scheduler.Schedule(b.ctx, operation.Request{
+	request := operation.Request{
 		ID: c.id, Resource: c.about, Type: operation.Update, Webhooks: []string{"work"}, Lock: c.locks,
-	})
+	}
+	op, err := b.scheduler.Schedule(b.ctx, request)
+	for isDeleted(err) { // the one before has ended, and is not gone yet
+		<-time.After(10 * time.Millisecond)
+		op, err = b.scheduler.Schedule(b.ctx, request)
+	}
 	if err != nil {
 		b.t.Errorf("FAIRLEAD_SEED=%d: %v", x.seed, err)
 		return
@@ -257,6 +262,11 @@ func (x *exclusion) play(c *claimed, disturb func(*v1alpha1.Operation)) {
 	case v.Status != operation.Succeeded && !(c.abandoned && v.Reason == v1alpha1.ReasonCanceled):
 		b.t.Errorf("FAIRLEAD_SEED=%d: it became %+v", x.seed, v)
 	}
+}
+
+func isDeleted(err error) bool {
+	var busy *operation.InProgressError
+	return errors.As(err, &busy) && busy.Running.DeletionTimestamp != nil
 }
 
 // lateBody is an answer that comes late, piece by piece.
