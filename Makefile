@@ -15,8 +15,11 @@ OTHER_MODULES := $(filter-out .,$(MODULES))
 LINT := $(BIN)/golangci-lint
 CONTROLLER_GEN := $(BIN)/controller-gen
 
-# Arguments for one test run: make test TESTFLAGS='-run TestX ./cluster/...' tests only that, in the root module.
+# Arguments for go test: make test TESTFLAGS='-run TestX'; make test-all TESTFLAGS='-run TestX ./cluster/e2e' tests only
+# that package of the root module.
 TESTFLAGS ?=
+# A file that make test-all writes the time and peak memory of every package to.
+TABLE ?=
 # How long a soak plays random schedules, then hostile tenants, then how long it fuzzes, and then how long it repeats all tests.
 SOAK ?= 1h
 BENCHTIME ?= 1s
@@ -42,12 +45,17 @@ build: ## Build the programs into bin/
 	@$(GO) -C examples build -o "$(BIN)/" ./...
 
 .PHONY: test
-test: setup-tests build ## Run every test of every module, with a real control plane and the race detector
-	@echo "==> test: $(MODULES) (the first time, a control plane is built: about five minutes)"
+test: ## Run the tests that need nothing but Go: the library and the examples (a few minutes)
+	@./hack/test.sh $(TESTFLAGS)
+
+.PHONY: test-all
+test-all: setup-tests build ## Run every test of every module with the race detector, on a real control plane (about half an hour)
+	@echo "==> test-all: $(MODULES) (the first time, a control plane is built: about five minutes)"
 ifneq ($(TESTFLAGS),)
 	@$(BIN)/fairlead up --temporary -- $(GO) test -race -timeout 20m $(TESTFLAGS)
 else
-	@$(BIN)/fairlead up --temporary -- ./hack/test.sh $(MODULES)
+	@$(GO) build -o "$(BIN)/" ./hack/testall
+	@TESTALL=$(BIN)/testall TABLE=$(TABLE) $(BIN)/fairlead up --temporary -- ./hack/test-all.sh . $(OTHER_MODULES)
 endif
 
 .PHONY: lint
@@ -80,7 +88,7 @@ conformance: ## Run the suites of controller-runtime and of public operators, st
 soak: setup-tests build ## Play random fault schedules for an hour, then hostile tenants, then fuzz targets, then every test over and over (SOAK=1h each)
 	@echo "==> soak for $(SOAK)"
 	@FAIRLEAD_SOAK=$(SOAK) $(GO) test -race -v -count 1 -run '^TestRandom$$' -timeout 0 ./internal/scenario
-	@FAIRLEAD_SOAK=$(SOAK) $(GO) test -v -count 1 -run '^TestHostileTenants$$' -timeout 0 ./operation/internal/hostile
+	@FAIRLEAD_SOAK=$(SOAK) $(GO) test -v -count 1 -run '^TestHostileTenants$$' -timeout 0 ./operation/e2e/hostile
 	@./hack/fuzz.sh $(SOAK)
 	@$(BIN)/fairlead up --temporary -- ./hack/soak.sh $(SOAK)
 

@@ -184,5 +184,6 @@ func ExampleRuntime_Handle() {
 	// /debug/controllers
 	// /debug/greeting
 	// /debug/observers
+	// /debug/pprof/
 	// /debug/sources
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/fairlead-io/fairlead/internal/profile"
 	"github.com/fairlead-io/fairlead/internal/protect"
 	"github.com/fairlead-io/fairlead/internal/serve"
 	"github.com/fairlead-io/fairlead/observe"
@@ -34,13 +35,15 @@ const maxScrapes = 8
 //	/readyz            200 when, besides, all of it has been listed and every observer has handled its initial objects, or another
 //	                   process leads; else 503 with what is missing, and why. Of a process that serves in any case (AddAlways)
 //	                   it is about that: 200 when what is watched was listed once and is not stale, whoever leads; what the
-//	                   leader still lacks is told. What AddReady has asked has to be ready in any case
+//	                   leader still lacks is told. Kinds that the process itself converts (admission.Convert) need not be listed. What AddReady has asked has to be ready in any case
 //	/metrics           in the format of Prometheus
 //	/debug/            the pages that there are
 //	/debug/sources     what is watched, by observers, reconcilers or clients, and how it is doing
 //	/debug/controllers what controllers do, and the objects that fail: error, attempts, next try
 //	/debug/observers   who observes what, where it is declared, and how it is doing
 //	/debug/flows       live fibers, see Flows
+//	/debug/pprof/      profiles of the process, such as goroutine?debug=2, for go tool pprof; they slow it down and
+//	                   show what it executes, so that without GuardDebug they answer callers of the same machine only
 //
 // and those of Handle. The debug pages are text, or JSON with ?format=json; they answer everybody, unless GuardDebug says
 // else.
@@ -50,8 +53,25 @@ func (rt *Runtime) Handler() http.Handler {
 			(*guarded).ServeHTTP(w, r)
 			return
 		}
-		rt.mux.ServeHTTP(w, r)
+		rt.answer(w, r, false)
 	})
+}
+
+// answer answers with the page that the pattern names. Pages of Handle below profile.Root take precedence.
+func (rt *Runtime) answer(w http.ResponseWriter, r *http.Request, guarded bool) {
+	if !strings.HasPrefix(r.URL.Path, profile.Root) {
+		rt.mux.ServeHTTP(w, r)
+		return
+	}
+	switch _, pattern := rt.mux.Handler(r); {
+	case strings.Contains(pattern, profile.Root):
+		rt.mux.ServeHTTP(w, r)
+	case guarded || serve.IsLocal(r):
+		rt.profiles.ServeHTTP(w, r)
+	default:
+		text(w, http.StatusForbidden, "Profiles answer callers of the same machine, as through kubectl port-forward, or those "+
+			"that a guard lets pass: console.Options{GuardDebug: true}, or Runtime.GuardDebug.")
+	}
 }
 
 func isDebug(at string) bool { return at == "/debug" || strings.HasPrefix(at, "/debug/") }
@@ -64,7 +84,7 @@ func (rt *Runtime) GuardDebug(guard func(pages http.Handler) http.Handler) {
 		rt.mistake(errors.New("cannot guard the debug pages: the guard is nil"))
 		return
 	}
-	guarded := guard(rt.mux)
+	guarded := guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { rt.answer(w, r, true) }))
 	rt.guarded.Store(&guarded)
 }
 
@@ -87,7 +107,7 @@ func (rt *Runtime) ownPages() {
 	rt.Handle("GET /readyz", http.HandlerFunc(rt.readyz))
 	rt.Handle("GET /metrics", promhttp.HandlerFor(rt.opts.registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}))
 	rt.Handle("GET /debug/{$}", http.HandlerFunc(rt.index))
-	rt.pages = nil
+	rt.pages = []string{profile.Root}
 	rt.Handle("GET /debug/sources", page(func() fmt.Stringer { return rt.sources() }))
 	rt.Handle("GET /debug/controllers", reconcile.DebugHandler(rt.overseen))
 	rt.Handle("GET /debug/observers", page(func() fmt.Stringer { return rt.Describe() }))
@@ -199,7 +219,7 @@ func (rt *Runtime) unready() []string {
 // more, and is ready meanwhile.
 func (rt *Runtime) readyToServe(w http.ResponseWriter, stale []string, now phase) {
 	if !rt.heard.Load() {
-		unlisted := rt.unlisted()
+		unlisted := rt.unlisted((*Cluster).needsNoService)
 		rt.heard.Store(len(unlisted) == 0)
 		stale = append(stale, unlisted...)
 	}
@@ -220,7 +240,7 @@ func (rt *Runtime) lacking(now phase) (_ phase, problems []string) {
 		}
 		now = phase("standby: " + leader)
 	case phaseReady:
-		problems = append(rt.unlisted(), rt.blocked()...)
+		problems = append(rt.unlisted(nil), rt.blocked()...)
 	case phaseStarting:
 		problems = append(append(problems, string(now)), rt.blocked()...)
 		for _, c := range rt.members() {
@@ -280,13 +300,13 @@ func health(w http.ResponseWriter, problems []string, fine string) {
 
 // watched calls fn for everything that is watched, by observers, reconcilers or others. A process that does not lead
 // watches nothing, unless it serves.
-func (rt *Runtime) watched(fn func(name string, st *store.Store)) {
+func (rt *Runtime) watched(fn func(c *Cluster, name string, st *store.Store)) {
 	if now := rt.phase.Load().(phase); now == phaseNew || now == phaseStandby && !rt.serves() {
 		return
 	}
 	for _, c := range rt.members() {
 		for _, st := range c.stores() {
-			fn(strings.TrimSpace(c.name+" "+st.Options().Resource.GroupResource().String()), st)
+			fn(c, strings.TrimSpace(c.name+" "+st.Options().Resource.GroupResource().String()), st)
 		}
 	}
 }
@@ -311,7 +331,7 @@ func (rt *Runtime) stale() []string {
 	}
 	now := time.Now()
 	seen := rt.firstSeen(now)
-	rt.watched(func(name string, st *store.Store) {
+	rt.watched(func(_ *Cluster, name string, st *store.Store) {
 		first, ok := seen[st]
 		if !ok { // it has come since
 			return
@@ -334,7 +354,7 @@ func (rt *Runtime) firstSeen(now time.Time) map[*store.Store]time.Time {
 	before := rt.seen
 	rt.mu.Unlock()
 	seen := map[*store.Store]time.Time{}
-	rt.watched(func(_ string, st *store.Store) {
+	rt.watched(func(_ *Cluster, _ string, st *store.Store) {
 		seen[st] = now
 		if at, ok := before[st]; ok {
 			seen[st] = at
@@ -346,10 +366,13 @@ func (rt *Runtime) firstSeen(now time.Time) map[*store.Store]time.Time {
 	return seen
 }
 
-// unlisted names what was never listed completely, and why.
-func (rt *Runtime) unlisted() []string {
+// unlisted names what was never listed completely, and why, of the stores that only selects; nil: of all.
+func (rt *Runtime) unlisted(only func(*Cluster, *store.Store) bool) []string {
 	var problems []string
-	rt.watched(func(name string, st *store.Store) {
+	rt.watched(func(c *Cluster, name string, st *store.Store) {
+		if only != nil && !only(c, st) {
+			return
+		}
 		cluster := strings.TrimSuffix(name, st.Options().Resource.GroupResource().String())
 		for _, why := range st.Unlisted() {
 			problems = append(problems, cluster+why)
@@ -357,6 +380,12 @@ func (rt *Runtime) unlisted() []string {
 	})
 	slices.Sort(problems)
 	return problems
+}
+
+// needsNoService says whether a store can be listed before this process is ready. Objects that the process converts may
+// not be: the API server reaches the process by a Service, which leads to processes that are ready.
+func (c *Cluster) needsNoService(st *store.Store) bool {
+	return !c.cache.Holds(st.Options().Kind.GroupKind())
 }
 
 // listen serves the Handler until the context ends.

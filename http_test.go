@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
@@ -38,7 +39,7 @@ func TestPages(t *testing.T) {
 			code int
 			want []string
 		}{
-			{"/debug/", 200, []string{"/debug/flows\n/debug/observers\n/debug/own\n/debug/sources\n"}},
+			{"/debug/", 200, []string{"/debug/flows\n/debug/observers\n/debug/own\n/debug/pprof/\n/debug/sources\n"}},
 			{"/debug/observers", 200, []string{
 				"maps", "v1.ConfigMap", "runtime_test.go:", "1 objects, Watching", "<- mine",
 				"All, sync", "secrets", "not listed: nobody observes it",
@@ -75,6 +76,57 @@ func TestPages(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestProfiles: whoever can connect from elsewhere gets none, unless a guard lets them pass.
+func TestProfiles(t *testing.T) {
+	t.Parallel()
+	s, err := apiserver.New(apiserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	open := fairlead.New(s.Config())
+	guarded := fairlead.New(s.Config())
+	guarded.GuardDebug(func(pages http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") != "Bearer good" {
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			pages.ServeHTTP(w, r)
+		})
+	})
+	own := fairlead.New(s.Config())
+	own.Handle("GET /debug/pprof/", http.RedirectHandler("/", http.StatusTeapot))
+	const here, there = "127.0.0.1:5000", "10.0.0.7:5000"
+	for _, tc := range []struct {
+		reason            string
+		rt                *fairlead.Runtime
+		from, host, token string
+		path              string
+		code              int
+		want              string
+	}{
+		{"as the advice of why says", open, here, "127.0.0.1:8080", "", "goroutine?debug=2", 200, "TestProfiles"},
+		{"the list", open, here, "localhost:8080", "", "", 200, "/debug/pprof/heap\n"},
+		{"from elsewhere", open, there, "10.0.0.1:8080", "", "goroutine?debug=2", 403, "GuardDebug"},
+		{"by a page of others", open, here, "evil.example", "", "heap", 403, "GuardDebug"},
+		{"the guard refuses", guarded, here, "127.0.0.1:8080", "", "heap", 401, ""},
+		{"the guard lets pass", guarded, there, "10.0.0.1:8080", "good", "goroutine?debug=2", 200, "TestProfiles"},
+		{"a program that serves its own", own, there, "10.0.0.1:8080", "", "heap", http.StatusTeapot, ""},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/pprof/"+tc.path, nil)
+		r.RemoteAddr, r.Host = tc.from, tc.host
+		if tc.token != "" {
+			r.Header.Set("Authorization", "Bearer "+tc.token)
+		}
+		w := httptest.NewRecorder()
+		tc.rt.Handler().ServeHTTP(w, r)
+		if w.Code != tc.code || !strings.Contains(w.Body.String(), tc.want) {
+			t.Errorf("%s: %d %q", tc.reason, w.Code, w.Body.String()[:min(200, w.Body.Len())])
+		}
+	}
 }
 
 func TestListen(t *testing.T) {

@@ -240,6 +240,7 @@ func nothing(ctx context.Context) map[string]func() error {
 		"flow.Fork":        func() error { return started(flow.New("f", flow.Fork[int]("", nil)), nil) },
 		"flow.FromContext": func() error { h, _ := flow.FromContext(ctx); return ok(h.Info(), h.Err(), h.Status()) },
 		"flow.Fenced":      func() error { return ok(flow.Fenced(ctx)) },
+		"flow.FiberSpan":   func() error { flow.FiberSpan(ctx).End(); return nil },
 		"flow.Func":        func() error { return parked(ctx, flow.Func(nil, 0)) },
 		"flow.Group":       func() error { return started(flow.New("f", flow.Group[int]("")), nil) },
 		"flow.Inline": func() error {

@@ -19,6 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/inherit"
 	"github.com/fairlead-io/fairlead/internal/interrupt"
 	"github.com/fairlead-io/fairlead/internal/place"
+	"github.com/fairlead-io/fairlead/internal/profile"
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/reconcile/lease"
@@ -60,7 +61,8 @@ type Runtime struct {
 	seen        map[*store.Store]time.Time // when the health pages looked at it first
 	ran         bool
 
-	guarded atomic.Pointer[http.Handler] // the pages below /debug/ behind their guard; nil: there is none
+	guarded  atomic.Pointer[http.Handler] // the pages below /debug/ behind their guard; nil: there is none
+	profiles profile.Pages
 
 	leading atomic.Bool // of those of WithLeadership, this process works
 }

@@ -276,7 +276,7 @@ func TestStopDuringDiscovery(t *testing.T) {
 	if err := r.end(); err != nil {
 		t.Errorf("Run: %v", err)
 	}
-	if took := time.Since(begin); took > 5*time.Second {
+	if took := time.Since(begin); took >= fairlead.DefaultStopTimeout { // the clock is the real one, of a busy machine
 		t.Errorf("it took %v", took)
 	}
 }

@@ -234,6 +234,7 @@ func (q *question) causes(ctx context.Context) []why.Cause {
 	if !ended(own) { // what is done needs nobody any more
 		causes = append(append(causes, q.elsewhere(ctx)...), silent...)
 		causes = append(append(causes, q.stores()...), q.behind(ctx)...)
+		causes = append(append(causes, q.ailing(ctx)...), q.observers()...)
 		causes = append(causes, q.unwatched(len(controllers), causes)...)
 	}
 	causes = append(causes, q.deleted(causes)...)
@@ -280,6 +281,7 @@ func (q *question) known(ctx context.Context) []why.Cause {
 	controllers := slices.Clone(q.c.controllers)
 	q.c.rt.mu.Unlock()
 	causes := slices.DeleteFunc(q.controllers(ctx, controllers), isGeneral)
+	causes = append(causes, q.ailing(ctx)...)
 	causes = append(causes, q.deleted(causes)...)
 	return append(causes, q.beneath(ctx, causes)...)
 }

@@ -5,13 +5,17 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -86,4 +90,142 @@ func TestWhyOfNothing(t *testing.T) {
 	if err := bad.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "explainer is nil") {
 		t.Errorf("got %v, want the mistake", err)
 	}
+}
+
+// TestWhyQuotesConditions of kinds that it knows, of the object itself and of one that is waited for.
+func TestWhyQuotesConditions(t *testing.T) {
+	t.Parallel()
+	server, err := apiserver.New(apiserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	rt := fairlead.New(server.Config())
+	rt.Explain(why.Func(func(_ context.Context, of why.Object) []why.Cause {
+		if of.Kind != "ConfigMap" {
+			return nil
+		}
+		return []why.Cause{{
+			Type: why.Parked, Message: "waits for its pod", About: &why.Object{Kind: "Pod", Namespace: "prod", Name: of.Name},
+		}}
+	}))
+	long, now := metav1.NewTime(time.Now().Add(-time.Hour)), metav1.Now()
+	for name, tc := range map[string]struct {
+		reason     string
+		conditions []corev1.PodCondition
+		want       []string // "condition reason" of each cause, with "+" if it is progress
+	}{
+		"unscheduled": {
+			reason: "No node takes it: that is trouble from the first moment on.", want: []string{"PodScheduled Unschedulable"},
+			conditions: []corev1.PodCondition{
+				{Type: "PodScheduled", Status: "False", Reason: "Unschedulable", LastTransitionTime: now, Message: "0/1 nodes"},
+			},
+		},
+		"starting": {
+			reason: "Every pod is not ready at first.", want: []string{"Ready ContainersNotReady +"},
+			conditions: []corev1.PodCondition{
+				{Type: "PodScheduled", Status: "True", LastTransitionTime: now},
+				{Type: "Ready", Status: "False", Reason: "ContainersNotReady", LastTransitionTime: now},
+			},
+		},
+		"crashing": {
+			reason: "But not for an hour.", want: []string{"ContainersReady ContainersNotReady", "Ready ContainersNotReady"},
+			conditions: []corev1.PodCondition{
+				{Type: "Ready", Status: "False", Reason: "ContainersNotReady", LastTransitionTime: long},
+				{Type: "ContainersReady", Status: "False", Reason: "ContainersNotReady", LastTransitionTime: long},
+			},
+		},
+		"completed": {
+			reason: "A pod that has done its work is not ready either.",
+			conditions: []corev1.PodCondition{
+				{Type: "Ready", Status: "False", Reason: "PodCompleted", LastTransitionTime: long},
+			},
+		},
+		"well": {
+			reason:     "A condition of somebody else means what that one says.",
+			conditions: []corev1.PodCondition{{Type: "example.com/Bad", Status: "False", LastTransitionTime: long}},
+		},
+	} {
+		for _, object := range []runtime.Object{
+			&corev1.Pod{
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, Status: corev1.PodStatus{Conditions: tc.conditions},
+				ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name},
+			},
+			&corev1.ConfigMap{
+				TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+				ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name},
+			},
+		} {
+			if _, err := server.Put(object); err != nil {
+				t.Fatal(err)
+			}
+			kind := object.GetObjectKind().GroupVersionKind().Kind
+			a, err := rt.Why(t.Context(), why.Object{Kind: kind, Namespace: "prod", Name: name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, c := range a.Causes {
+				if c.Evidence["condition"] == "" {
+					continue
+				}
+				text := c.Evidence["condition"] + " " + c.Evidence["reason"]
+				if c.Progress {
+					text += " +"
+				}
+				if got = append(got, text); (c.Depth == 1) != (kind == "ConfigMap") {
+					t.Errorf("%s of %s: depth %d", text, kind, c.Depth)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s (%s) -want +got:\n%s", tc.reason, kind, diff)
+			}
+		}
+	}
+}
+
+// TestWhyObserverIsBehind: what an observer has not been told of yet is not well, and once it has been it is.
+func TestWhyObserverIsBehind(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		rt := fairlead.New(s.Config())
+		release := make(chan struct{})
+		observe.Source[corev1.ConfigMap](rt, Maps)
+		observe.On(rt, Maps, func(_ context.Context, e observe.Event[corev1.ConfigMap]) error {
+			if e.Key.Name == "slow" {
+				<-release
+			}
+			return nil
+		}, observe.Name("mine"))
+		r := run(rt)
+		synctest.Wait()
+		first := func() why.Cause {
+			t.Helper()
+			a, err := rt.Why(t.Context(), why.Object{Kind: "ConfigMap", Namespace: "a", Name: "other"})
+			if err != nil || len(a.Causes) == 0 {
+				t.Fatalf("%+v %v", a, err)
+			}
+			return a.Causes[0]
+		}
+		put(t, s, "slow")
+		synctest.Wait()
+		put(t, s, "other")
+		synctest.Wait()
+		if c := first(); c.Type != why.Ended {
+			t.Errorf("a moment is no cause: %+v", c)
+		}
+		time.Sleep(45 * time.Second)
+		if c := first(); c.Type != why.QueuedBehind || c.Evidence["observer"] != "mine" || c.Evidence["behind"] != "45s" ||
+			c.Evidence["lag"] != "1" {
+			t.Errorf("behind: %+v", c)
+		}
+		close(release)
+		synctest.Wait()
+		if c := first(); c.Type != why.Ended {
+			t.Errorf("all is handled: %+v", c)
+		}
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+	})
 }

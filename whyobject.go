@@ -104,6 +104,38 @@ func (q *question) behind(ctx context.Context) (causes []why.Cause) {
 	return causes
 }
 
+// longBehind is how long an observer has not handled an event before that is a cause.
+const longBehind = 5 * time.Second
+
+// observers says which observers of the kind are behind: they may not have been told yet of what the object is now.
+func (q *question) observers() (causes []why.Cause) {
+	if q.obj == nil {
+		return nil
+	}
+	for _, s := range q.c.observers.Describe().Sources {
+		if s.Kind.GroupKind() != q.kind.GroupKind() {
+			continue
+		}
+		for _, o := range s.Observers {
+			late := time.Since(o.BehindSince)
+			if o.BehindSince.IsZero() || late < longBehind {
+				continue
+			}
+			late = late.Round(time.Second)
+			causes = append(causes, why.Cause{
+				Type: why.QueuedBehind, Since: o.BehindSince,
+				Message: fmt.Sprintf("observer %s is %v behind, so that it may not know yet what the object is now", o.Name, late),
+				Evidence: map[string]string{
+					"observer": o.Name, "at": o.At, "behind": late.String(), "lag": fmt.Sprint(o.Stats.Lag),
+					"delivery": o.Delivery,
+				},
+				Advice: "See what it does for so long: /debug/pprof/goroutine?debug=2. observe.Async handles several objects at once.",
+			})
+		}
+	}
+	return causes
+}
+
 // unwatched says that nothing of the program works on the object, if nothing else is known.
 func (q *question) unwatched(controllers int, causes []why.Cause) []why.Cause {
 	if q.obj == nil || len(causes) > 0 {

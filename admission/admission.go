@@ -29,11 +29,13 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tracing"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/rights"
+	"github.com/fairlead-io/fairlead/store"
 )
 
 // Host runs the webhooks. The fairlead runtime is one, and so is each of its clusters.
 type Host interface {
 	Client() *client.Client
+	Cache() *store.Cache
 	Calls() *call.Client
 	Registry() *prometheus.Registry
 	Inherit() reconcile.Inherited
@@ -72,6 +74,10 @@ type Options struct {
 
 	Certificates Certificates
 
+	// ExitOnLostFields ends Run with ErrFieldsMayBeLost after a CustomResourceDefinition was repaired whose conversion
+	// strategy was None. Default: the program goes on.
+	ExitOnLostFields bool
+
 	// Linger is how long new requests are still taken at the end, until the API server knows that this replica is gone.
 	// Default: 3 s; negative: none are.
 	Linger time.Duration
@@ -106,6 +112,9 @@ var (
 	ErrName = errors.New("another hook has this name")
 	// ErrNotServed: the API server does not serve a type.
 	ErrNotServed = errors.New("the API server does not serve this type")
+	// ErrFieldsMayBeLost: the API server has stored objects of several versions without a conversion. See
+	// Options.ExitOnLostFields.
+	ErrFieldsMayBeLost = errors.New("stored objects may have lost fields")
 )
 
 // HookError is an error of one hook; it names it.
@@ -142,6 +151,7 @@ type Hooks struct {
 	// of requests to hooks, and of conversions: a hook may read what has to be converted
 	turns, conversions chan struct{}
 	since              map[string]time.Time // from when on each authority is in all configurations; of who looks
+	repaired           []string             // definitions whose strategy was None; of who looks
 	done               chan struct{}        // closed when the hooks serve and are configured
 
 	mu         sync.Mutex

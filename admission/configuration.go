@@ -316,6 +316,9 @@ func (t *target) write(
 		_, err = call.Do(ctx, calls, request, call.Policy{})
 		return true, err
 	}
+	if left, err := t.leave(ctx, calls, want, manager); left || err != nil {
+		return left, err
+	}
 	if t.version != "" {
 		want["metadata"].(map[string]any)["resourceVersion"] = t.version
 	}

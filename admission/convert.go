@@ -59,9 +59,21 @@ func (c *converter) check() error {
 // the other one, in an annotation for instance, or it is lost when the object is written.
 //
 // Of the metadata the API server lets labels and annotations change, and nothing else: the rest is carried over. If the
-// function leaves the name of its result empty, labels and annotations are carried over, too. There is no failure
-// policy: while nobody converts, objects of versions other than the stored one cannot be read. Leave spec.conversion out
-// of the manifest of the CustomResourceDefinition: until the program has put it right, nothing would be converted.
+// function leaves the name of its result empty, labels and annotations are carried over, too.
+//
+// There is no failure policy: without the program, objects of versions other than the stored one can neither be read
+// nor written. The manifest of a CustomResourceDefinition of more than one version has to say so from the start:
+//
+//	spec:
+//	  conversion:
+//	    strategy: Webhook
+//	    webhook:
+//	      clientConfig:
+//	        service: {namespace: webpages-system, name: webpages-webhook, path: /convert/webpage.example.com}
+//	      conversionReviewVersions: [v1]
+//
+// The path is /convert/, the kind in lower case, a dot and the group. The program fills in the caBundle, and sources of
+// the kind wait for that. See "Conversion" in the documentation of the package for what happens without this stanza.
 func Convert[S, H any](
 	h *Hooks, toHub func(context.Context, *S) (*H, error), fromHub func(context.Context, *H) (*S, error),
 ) {
@@ -110,6 +122,7 @@ func (h *Hooks) converterOf(at string, hub schema.GroupVersionKind) *converter {
 	}
 	c := &converter{place: at, kind: hub.GroupKind(), hub: hub.Version, spokes: map[string]*spoke{}}
 	h.converters = append(h.converters, c)
+	h.host.Cache().Hold(c.kind, h.done)
 	return c
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/admission"
+	"github.com/fairlead-io/fairlead/internal/testbed/hookbed"
 )
 
 // Mistakes are told by Run before anything is sent, all of them, with file and line and the name of the hook.
@@ -29,8 +30,8 @@ func TestMistakes(t *testing.T) {
 		return o
 	}
 	type hooks = *admission.Hooks
-	fine := func(h hooks) { admission.Validate(h, closed, allow) }
-	ruled := func(r admission.Rule) func(hooks) { return func(h hooks) { admission.Validate(h, r, allow) } }
+	fine := func(h hooks) { admission.Validate(h, closed, hookbed.Allow) }
+	ruled := func(r admission.Rule) func(hooks) { return func(h hooks) { admission.Validate(h, r, hookbed.Allow) } }
 	for _, tc := range []struct {
 		reason  string
 		options admission.Options
@@ -107,8 +108,8 @@ func TestMistakes(t *testing.T) {
 			admission.Validate(h, closed, func(context.Context, *admission.Request[string]) error { return nil })
 		}, admission.ErrInvalid, "string is no object"},
 		{"an unknown type", good, func(h hooks) {
-			admission.Validate(h, closed, func(context.Context, *admission.Request[page]) error { return nil })
-		}, admission.ErrInvalid, "admission_test.page"},
+			admission.Validate(h, closed, func(context.Context, *admission.Request[hookbed.Page]) error { return nil })
+		}, admission.ErrInvalid, "hookbed.Page"},
 		{"a changed deletion", good, func(h hooks) {
 			r := closed
 			r.Operations = []admission.Operation{admission.Delete}
@@ -122,7 +123,7 @@ func TestMistakes(t *testing.T) {
 			r := closed
 			r.Name = "one.example.com"
 			admission.Validate(h, r, pods)
-			admission.Mutate(h, r, allow)
+			admission.Mutate(h, r, hookbed.Allow)
 		}, admission.ErrName, "one.example.com"},
 		{
 			"two kinds", good, func(h hooks) { admission.Convert(h, podToMap, mapToPod) }, admission.ErrInvalid,
@@ -148,7 +149,7 @@ func TestTwoOfOneName(t *testing.T) {
 	rt := fairlead.New(&rest.Config{Host: "127.0.0.1:1"})
 	for range 2 {
 		h := admission.Serve(rt, admission.Options{Name: "pages", Namespace: "pages-system", Service: "hooks"})
-		admission.Validate(h, admission.Rule{OnFailure: admission.FailClosed}, allow)
+		admission.Validate(h, admission.Rule{OnFailure: admission.FailClosed}, hookbed.Allow)
 	}
 	if err := rt.Run(t.Context()); err == nil || !strings.Contains(err.Error(), `admission "pages"`) {
 		t.Errorf("Run: %v", err)
@@ -158,19 +159,19 @@ func TestTwoOfOneName(t *testing.T) {
 // A spoke needs one hub, and is declared once.
 func TestMistakesOfConversions(t *testing.T) {
 	t.Parallel()
-	scheme, _ := pages(t, "test.example.com")
+	scheme, _ := hookbed.Pages("test.example.com")
 	for _, tc := range []struct {
 		reason  string
 		declare func(*admission.Hooks)
 		is      error
 	}{
 		{"twice", func(h *admission.Hooks) {
-			admission.Convert(h, oldToPage, pageToOld)
-			admission.Convert(h, oldToPage, pageToOld)
+			admission.Convert(h, hookbed.OldToPage, hookbed.PageToOld)
+			admission.Convert(h, hookbed.OldToPage, hookbed.PageToOld)
 		}, admission.ErrName},
 		{"two hubs", func(h *admission.Hooks) {
-			admission.Convert(h, oldToPage, pageToOld)
-			admission.Convert(h, pageToMid, midToPage)
+			admission.Convert(h, hookbed.OldToPage, hookbed.PageToOld)
+			admission.Convert(h, hookbed.PageToMid, hookbed.MidToPage)
 		}, admission.ErrInvalid},
 	} {
 		rt := fairlead.New(&rest.Config{Host: "127.0.0.1:1"}, fairlead.WithScheme(scheme))

@@ -66,6 +66,28 @@
 // that is being deleted is let pass without asking a function: else who holds a finalizer of an object that was stored
 // before there was the hook could not let it go.
 //
+// # Conversion
+//
+// The manifest of a CustomResourceDefinition of more than one version says strategy Webhook, with Service and path, and
+// without a caBundle (see [Convert]). A definition of one version needs nothing. So the API server converts nothing
+// until the program has filled in the caBundle: objects of the stored version can be read, and every request that would
+// need a conversion is refused. The program fills in the caBundle before sources of the kind are opened, watches the
+// definition, and fills it in again when a new apply has taken it away.
+//
+// With strategy None, which the API server fills in where the manifest says nothing, a mere kubectl label through one
+// version drops the fields of the others. The program repairs such a definition of several versions at once, and reports
+// that objects may have lost fields:
+//
+//   - by the condition fairlead.io/FieldsMayBeLost of the definition, with the time. It stays True until an operator has
+//     compared the objects with a backup and sets it to False (kubectl edit crd NAME --subresource status);
+//   - by an Event (Warning, FieldsMayBeLost) in the namespace default, and in the log.
+//
+// The program goes on, unless [Options].ExitOnLostFields says otherwise. Sources that were open when the strategy became
+// None keep what they have read until the objects change; a restart lists them again.
+//
+// A process converts for its own sources, too: /readyz does not wait until kinds that it converts are listed, as the
+// Service leads to processes that are ready.
+//
 // # Certificates
 //
 // One authority, in a Secret that the first replica creates, signs a certificate for each replica, which no other one

@@ -1,89 +1,138 @@
 package admission_test
 
 import (
-	"context"
-	"crypto/tls"
-	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"net"
 	"net/http"
-	"strings"
 	"testing"
-	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 
-	"github.com/fairlead-io/fairlead/admission/admissiontest"
+	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/admission"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/testbed/hookbed"
 )
 
-// bench is what a test has against the API server.
-type bench struct {
-	t   *testing.T
-	ctx context.Context
-	api *kubernetes.Clientset
+// A runtime, and each of its clusters, hosts hooks.
+var (
+	_ admission.Host = (*fairlead.Runtime)(nil)
+	_ admission.Host = (*fairlead.Cluster)(nil)
+)
+
+// model starts a model of an API server that has webhook configurations and more resources.
+func model(t *testing.T, more ...apiserver.Resource) *rest.Config {
+	t.Helper()
+	return modelServer(t, more...).Config()
 }
 
-func setup(t *testing.T) *bench {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	t.Cleanup(cancel)
-	return &bench{t, ctx, kubernetes.NewForConfigOrDie(env.Config(t))}
-}
-
-// eventually waits until fn says nothing; the API server learns of changes a moment later.
-func (b *bench) eventually(what string, fn func() (lacks string)) {
-	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 30*time.Second)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		lacks := fn()
-		if lacks == "" {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			b.t.Fatalf("%s: %s", what, lacks)
-		}
+func modelServer(t *testing.T, more ...apiserver.Resource) *apiserver.Server {
+	t.Helper()
+	resources := append(apiserver.DefaultResources(), more...)
+	for resource, kind := range map[string]string{
+		"validatingwebhookconfigurations": "ValidatingWebhookConfiguration",
+		"mutatingwebhookconfigurations":   "MutatingWebhookConfiguration",
+	} {
+		resources = append(resources, apiserver.Resource{
+			Group: "admissionregistration.k8s.io", Version: "v1", Resource: resource, Kind: kind,
+		})
 	}
-}
-
-// bundle returns the caBundle by which the API server knows the first validating hook.
-func (b *bench) bundle(h *admissiontest.Hooks) []byte {
-	b.t.Helper()
-	c, err := b.api.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(b.ctx, h.Options.Name,
-		metav1.GetOptions{})
+	server, err := apiserver.New(apiserver.Options{Resources: resources})
 	if err != nil {
-		b.t.Fatal(err)
+		t.Fatal(err)
 	}
-	return c.Webhooks[0].ClientConfig.CABundle
+	t.Cleanup(server.Close)
+	return server
 }
 
-// caller is who knows the hooks as the API server does.
-func caller(bundle []byte) *http.Client {
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(bundle)
-	return &http.Client{
-		Timeout: 20 * time.Second,
-		Transport: &http.Transport{
-			TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true, ExpectContinueTimeout: 10 * time.Second,
-		},
-	}
+// served are hooks that run on a model of an API server. The model asks no hooks: a test asks them.
+type served struct {
+	*hookbed.Bench
+	runtime *fairlead.Runtime
+	url     string
+	client  *http.Client // trusts what the configuration says
 }
 
-func text(err error) string {
-	if err == nil {
-		return ""
+// serve declares hooks, of which one validates, and returns when they are served.
+func serve(t *testing.T, cfg *rest.Config, declare func(*admission.Hooks), opts ...fairlead.Option) *served {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
 	}
-	return err.Error()
+	s := &served{
+		Bench: hookbed.New(t, cfg), runtime: fairlead.New(cfg, opts...), url: "https://" + listener.Addr().String(),
+	}
+	h := admission.Serve(s.runtime, admission.Options{
+		Name: "test", Namespace: "test-system", Listener: listener, URL: s.url, Linger: -1,
+	})
+	declare(h)
+	hookbed.Run(t, s.runtime)
+	select {
+	case <-h.Ready():
+	case <-s.Ctx.Done():
+		t.Fatal("the hooks are not served")
+	}
+	s.client = hookbed.Caller(s.Bundle("test"))
+	return s
 }
 
-func configMap(name string, data ...string) *corev1.ConfigMap {
-	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{}}
-	for _, d := range data {
-		k, v, _ := strings.Cut(d, "=")
-		m.Data[k] = v
+// question is a question of an API server about a ConfigMap.
+type question struct {
+	operation   admissionv1.Operation
+	object, old *corev1.ConfigMap
+	dryRun      bool
+}
+
+// ask sends a review to a path, and returns the decision.
+func (s *served) ask(path string, q question) (*admissionv1.AdmissionResponse, error) {
+	s.T.Helper()
+	raw := func(m *corev1.ConfigMap) runtime.RawExtension {
+		if m == nil {
+			return runtime.RawExtension{}
+		}
+		m = m.DeepCopy()
+		m.APIVersion, m.Kind = "v1", "ConfigMap"
+		text, err := json.Marshal(m)
+		if err != nil {
+			s.T.Fatal(err)
+		}
+		return runtime.RawExtension{Raw: text}
 	}
-	return m
+	name := ""
+	for _, m := range []*corev1.ConfigMap{q.object, q.old} {
+		if m != nil {
+			name = m.Name
+		}
+	}
+	review := admissionv1.AdmissionReview{Request: &admissionv1.AdmissionRequest{
+		UID: "of-the-question", Operation: q.operation, Namespace: "prod", Name: name, DryRun: &q.dryRun,
+		Object: raw(q.object), OldObject: raw(q.old),
+	}}
+	review.APIVersion, review.Kind = "admission.k8s.io/v1", "AdmissionReview"
+	review.Request.UserInfo.Username = "jane"
+	body, err := json.Marshal(review)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	code, text, err := hookbed.TrySend(s.Ctx, s.client, http.MethodPost, s.url+path+"?timeout=2s", "application/json",
+		string(body))
+	if err != nil {
+		return nil, err
+	}
+	var answer admissionv1.AdmissionReview
+	if code != http.StatusOK {
+		return nil, fmt.Errorf("%d %s", code, text)
+	}
+	if err := json.Unmarshal([]byte(text), &answer); err != nil {
+		return nil, err
+	}
+	if answer.Response == nil || answer.Response.UID != "of-the-question" {
+		s.T.Errorf("the answer is %s", text)
+	}
+	return answer.Response, nil
 }

@@ -1,245 +1,124 @@
 package admission_test
 
 import (
-	"context"
-	"errors"
-	"fmt"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/admission"
-	"github.com/fairlead-io/fairlead/admission/admissiontest"
+	"github.com/fairlead-io/fairlead/internal/testbed/hookbed"
 	"github.com/fairlead-io/fairlead/internal/testlog"
 )
 
-type maps = admission.Request[corev1.ConfigMap]
+const (
+	validatePath = "/validate/validate.configmap.v1.core"
+	mutatePath   = "/mutate/mutate.configmap.v1.core"
+)
 
-// diary has what hooks were asked.
-type diary struct {
-	mu  sync.Mutex
-	all []string
-}
-
-func (d *diary) note(r *maps) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	version := func(m *corev1.ConfigMap) string {
-		if m == nil {
-			return "none"
-		}
-		return m.Data["v"]
-	}
-	line := fmt.Sprintf("%s %s %s->%s", r.Operation, r.Name, version(r.Old), version(r.Object))
-	if r.DryRun {
-		line += " dry"
-	}
-	d.all = append(d.all, line)
-}
-
-func (d *diary) take() []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	defer func() { d.all = nil }()
-	return slices.Clone(d.all)
-}
-
-// warnings are those that a client was shown.
-type warnings struct {
-	mu  sync.Mutex
-	all []string
-}
-
-func (w *warnings) HandleWarningHeader(_ int, _, text string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.all = append(w.all, text)
-}
-
-func TestHooksAreAsked(t *testing.T) {
+// TestQuestions asks a hook about each operation. One review is one question.
+func TestQuestions(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	var asked diary
-	h := admissiontest.Start(t, env.Config(t), func(h *admission.Hooks) {
+	var asked hookbed.Diary
+	s := serve(t, model(t), func(h *admission.Hooks) {
 		admission.Validate(h, admission.Rule{
 			OnFailure:  admission.FailClosed,
 			Operations: []admission.Operation{admission.Create, admission.Update, admission.Delete},
-		}, func(_ context.Context, r *maps) error {
-			asked.note(r)
-			if r.User.Username == "" || r.UID == "" || r.Namespace == "" {
-				return fmt.Errorf("user %q, uid %q, namespace %q", r.User.Username, r.UID, r.Namespace)
-			}
-			if r.Operation == admission.Delete && r.Old.Data["keep"] == "yes" {
-				return errors.New("it is kept")
-			}
-			if r.Old != nil && r.Object != nil && r.Old.Data["v"] > r.Object.Data["v"] {
-				return errors.New("versions go up")
-			}
-			return nil
-		})
+		}, asked.Validate)
 	})
-	var seen warnings
-	cfg := env.Config(t)
-	cfg.WarningHandler = &seen
-	cms := kubernetes.NewForConfigOrDie(cfg).CoreV1().ConfigMaps(h.Namespace)
-	steps := []struct {
+	first, second := hookbed.ConfigMap("a", "v=1"), hookbed.ConfigMap("a", "v=2", "keep=yes")
+	for _, tc := range []struct {
 		reason string
-		do     func() error
+		q      question
 		says   string
 		asked  string
 	}{
-		{"create", func() error {
-			_, err := cms.Create(b.ctx, configMap("a", "v=1"), metav1.CreateOptions{})
-			return err
-		}, "", "CREATE a none->1"},
-		{"dry run", func() error {
-			_, err := cms.Create(b.ctx, configMap("b", "v=1"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			return err
-		}, "", "CREATE b none->1 dry"},
-		{"update", func() error {
-			_, err := cms.Update(b.ctx, configMap("a", "v=2", "keep=yes"), metav1.UpdateOptions{})
-			return err
-		}, "", "UPDATE a 1->2"},
-		{"refused update", func() error {
-			_, err := cms.Patch(b.ctx, "a", types.MergePatchType, []byte(`{"data":{"v":"1"}}`), metav1.PatchOptions{})
-			return err
-		}, "versions go up", "UPDATE a 2->1"},
-		{
-			"refused delete", func() error { return cms.Delete(b.ctx, "a", metav1.DeleteOptions{}) }, "it is kept",
-			"DELETE a 2->none",
-		},
-		{"release", func() error {
-			_, err := cms.Patch(b.ctx, "a", types.MergePatchType, []byte(`{"data":{"keep":null}}`), metav1.PatchOptions{})
-			return err
-		}, "", "UPDATE a 2->2"},
-		{"delete", func() error { return cms.Delete(b.ctx, "a", metav1.DeleteOptions{}) }, "", "DELETE a 2->none"},
-		{"the program's own namespace", func() error {
-			_, err := b.api.CoreV1().ConfigMaps(h.System).Create(b.ctx, configMap("a", "v=1"), metav1.CreateOptions{})
-			return err
-		}, "", ""},
-	}
-	for _, s := range steps {
-		asked.take()
-		err := s.do()
-		if (err == nil) != (s.says == "") || !strings.Contains(text(err), s.says) {
-			t.Errorf("%s: got %v", s.reason, err)
+		{"create", question{operation: admissionv1.Create, object: first}, "", "CREATE a none->1"},
+		{"dry run", question{operation: admissionv1.Create, object: first, dryRun: true}, "", "CREATE a none->1 dry"},
+		{"update", question{operation: admissionv1.Update, object: second, old: first}, "", "UPDATE a 1->2"},
+		{"refused update", question{operation: admissionv1.Update, object: first, old: second}, "versions go up", "UPDATE a 2->1"},
+		{"refused delete", question{operation: admissionv1.Delete, old: second}, "it is kept", "DELETE a 2->none"},
+		{"delete", question{operation: admissionv1.Delete, old: first}, "", "DELETE a 1->none"},
+	} {
+		got, err := s.ask(validatePath, tc.q)
+		if err != nil {
+			t.Fatalf("%s: %v", tc.reason, err)
 		}
-		want := []string{s.asked}
-		if s.asked == "" {
-			want = nil
+		if got.Allowed != (tc.says == "") || !got.Allowed && (got.Result.Message != tc.says || got.Result.Code != 403) {
+			t.Errorf("%s: got %+v", tc.reason, got)
 		}
-		// A delete that kube-apiserver has begun with an older version of the object is asked about once more.
-		got := slices.CompactFunc(asked.take(), func(a, b string) bool { return a == b && strings.HasPrefix(a, "DELETE") })
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: asked: %s", s.reason, diff)
+		if diff := cmp.Diff([]string{tc.asked}, asked.Take()); diff != "" {
+			t.Errorf("%s: asked: %s", tc.reason, diff)
 		}
-	}
-	if len(seen.all) > 0 {
-		t.Errorf("warnings: %v", seen.all)
 	}
 }
 
-// What a function says is what the client is told.
+// TestAnswers compares the result of a hook with the decision that is sent, the log and the metrics.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
 	var log testlog.Book
-	h := admissiontest.Start(t, env.Config(t), func(h *admission.Hooks) {
-		rule := admission.Rule{OnFailure: admission.FailClosed, Timeout: time.Second}
-		admission.Validate(h, rule, func(ctx context.Context, r *maps) error {
-			data := field.NewPath("data")
-			switch r.Object.Data["do"] {
-			case "forbid":
-				return errors.New("not today")
-			case "api":
-				return apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, r.Name, errors.New("taken"))
-			case "fields":
-				return field.ErrorList{
-					field.Required(data.Key("x"), "say it"), field.Invalid(data.Key("y"), "2", "too large"),
-				}.ToAggregate()
-			case "joined":
-				return errors.Join(field.Required(data.Key("x"), "say it"), errors.New("and more"))
-			case "warn":
-				r.Warn("old: %s", r.Object.Data["do"])
-				return nil
-			case "warn and forbid":
-				r.Warn("look out")
-				return errors.New("no")
-			case "panic":
-				panic("broken function")
-			case "exit":
-				runtime.Goexit()
-			case "undecided":
-				return admission.Undecided(errors.New("the oracle is silent"))
-			case "late":
-				<-ctx.Done()
-				return fmt.Errorf("waited: %w", ctx.Err())
-			}
-			r.Object.Data["lost"] = "yes"
-			return nil
-		})
+	s := serve(t, model(t), func(h *admission.Hooks) {
+		admission.Validate(h, admission.Rule{OnFailure: admission.FailClosed, Timeout: 2 * time.Second}, hookbed.Answer)
 	}, fairlead.WithLogger(log.Logger()))
-	var seen warnings
-	cfg := env.Config(t)
-	cfg.WarningHandler = &seen
-	cms := kubernetes.NewForConfigOrDie(cfg).CoreV1().ConfigMaps(h.Namespace)
 	for _, tc := range []struct {
 		do     string
-		code   int32
+		code   int32 // of the decision; 0: allowed, -1: there is none
 		says   string
 		causes int
-		warns  string
+		warns  []string
 	}{
-		{"nothing", 0, "", 0, ""},
-		{"forbid", 403, "denied the request: not today", 0, ""},
-		{"api", 409, "taken", 0, ""},
-		{"fields", 422, "too large", 2, ""},
-		{"joined", 422, "and more", 1, ""},
-		{"warn", 0, "", 0, "old: warn"},
-		{"warn and forbid", 403, "no", 0, "look out"},
-		{"panic", 500, "could not decide", 0, ""},
-		{"undecided", 500, "could not decide", 0, ""},
-		{"exit", 500, "failed calling webhook", 0, ""},
-		{"late", 500, "failed calling webhook", 0, ""},
+		{"nothing", 0, "", 0, nil},
+		{"forbid", 403, "not today", 0, nil},
+		{"api", 409, "taken", 0, nil},
+		{"fields", 422, "too large", 2, nil},
+		{"joined", 422, "and more", 1, nil},
+		{"warn", 0, "", 0, []string{"old: warn"}},
+		{"warn and forbid", 403, "no", 0, []string{"look out"}},
+		{"panic", -1, "could not decide", 0, nil},
+		{"undecided", -1, "could not decide", 0, nil},
+		{"exit", -1, "", 0, nil},
+		{"late", -1, "", 0, nil},
 	} {
-		seen.all = nil
-		_, err := cms.Create(b.ctx, configMap("x", "do="+tc.do), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		var code int32
-		causes := 0
-		if status := apierrors.APIStatus(nil); errors.As(err, &status) {
-			code = status.Status().Code
-			if d := status.Status().Details; d != nil && code == 422 {
-				causes = len(d.Causes)
+		got, err := s.ask(validatePath, question{operation: admissionv1.Create, object: hookbed.ConfigMap("x", "do="+tc.do)})
+		if tc.code < 0 {
+			if err == nil || !strings.Contains(err.Error(), tc.says) || strings.Contains(err.Error(), "silent") ||
+				strings.Contains(err.Error(), "broken function") {
+				t.Errorf("%s: decided %+v, %v", tc.do, got, err)
 			}
+			continue
 		}
-		if code != tc.code || !strings.Contains(text(err), tc.says) || causes != tc.causes {
-			t.Errorf("%s: %d causes, %v", tc.do, causes, err)
+		if err != nil {
+			t.Errorf("%s: %v", tc.do, err)
+			continue
 		}
-		if tc.warns != strings.Join(seen.all, "; ") {
-			t.Errorf("%s: warnings %q", tc.do, seen.all)
+		if got.Allowed != (tc.code == 0) || !slices.Equal(got.Warnings, tc.warns) {
+			t.Errorf("%s: got %+v", tc.do, got)
+		}
+		if tc.code == 0 {
+			continue
+		}
+		causes := 0
+		if d := got.Result.Details; d != nil {
+			causes = len(d.Causes)
+		}
+		if got.Result.Code != tc.code || !strings.Contains(got.Result.Message, tc.says) || causes != tc.causes {
+			t.Errorf("%s: %d causes, %+v", tc.do, causes, got.Result)
 		}
 	}
 	for _, want := range []string{
-		"panicked: broken function", "the oracle is silent", "ended its goroutine",
-		"a hook refused",
+		"panicked: broken function", "the oracle is silent", "ended its goroutine", "a hook refused",
 	} {
 		if !strings.Contains(log.String(), want) {
-			t.Errorf("the log does not tell of %q:\n%s", want, log.String())
+			t.Errorf("the log lacks %q:\n%s", want, log.String())
 		}
 	}
 	for _, want := range []string{
@@ -247,9 +126,9 @@ func TestAnswers(t *testing.T) {
 		`result="denied"} 5`,
 		`fairlead_admission_request_duration_seconds_count{`, `fairlead_admission_certificate_expiry_timestamp_seconds{`,
 	} {
-		b.eventually("metrics", func() string { // who was late is counted after the API server has gone
+		s.Eventually("metrics", func() string { // a late answer is counted after its connection has ended
 			answer := httptest.NewRecorder()
-			h.Runtime.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+			s.runtime.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 			if !strings.Contains(answer.Body.String(), want) {
 				return "they lack " + want
 			}
@@ -258,69 +137,43 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestMutate applies the patch of a decision to the object of the question.
 func TestMutate(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	h := admissiontest.Start(t, env.Config(t), func(h *admission.Hooks) {
-		admission.Mutate(h, admission.Rule{OnFailure: admission.FailClosed}, func(_ context.Context, r *maps) error {
-			if r.Object.Data["v"] == "" {
-				return errors.New("no version")
-			}
-			if r.Object.Labels == nil {
-				r.Object.Labels = map[string]string{}
-			}
-			r.Object.Labels["team/name"] = "a"
-			r.Object.Data["v"] += "!"
-			delete(r.Object.Data, "drop")
-			r.Warn("changed")
-			return nil
-		})
+	s := serve(t, model(t), func(h *admission.Hooks) {
+		admission.Validate(h, admission.Rule{OnFailure: admission.FailClosed}, hookbed.Allow)
+		admission.Mutate(h, admission.Rule{OnFailure: admission.FailClosed}, hookbed.Change)
 	})
-	cms := b.api.CoreV1().ConfigMaps(h.Namespace)
-	got, err := cms.Create(b.ctx, configMap("x", "v=1", "drop=it", "stays=so"), metav1.CreateOptions{})
+	object := hookbed.ConfigMap("x", "v=1", "drop=it", "stays=so")
+	got, err := s.ask(mutatePath, question{operation: admissionv1.Create, object: object})
+	if err != nil || !got.Allowed || got.PatchType == nil || *got.PatchType != admissionv1.PatchTypeJSONPatch {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	if !slices.Equal(got.Warnings, []string{"changed"}) {
+		t.Errorf("warnings: %q", got.Warnings)
+	}
+	patch, err := jsonpatch.DecodePatch(got.Patch)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]string{"v": "1!", "stays": "so"}, got.Data); diff != "" ||
-		got.Labels["team/name"] != "a" {
-		t.Errorf("got %v, %s", got.Labels, diff)
+	before, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err = cms.Create(b.ctx, configMap("y"), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("got %v", err)
+	after, err := patch.Apply(before)
+	if err != nil {
+		t.Fatalf("cannot apply %s: %v", got.Patch, err)
 	}
-}
-
-// While nobody serves, the policy decides.
-func TestDown(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	h := admissiontest.Start(t, env.Config(t), func(h *admission.Hooks) {
-		for name, policy := range map[string]admission.FailurePolicy{
-			"closed.example.com": admission.FailClosed, "open.example.com": admission.FailOpen,
-		} {
-			admission.Validate(h, admission.Rule{
-				Name: name, OnFailure: policy,
-				Objects: &metav1.LabelSelector{MatchLabels: map[string]string{"hook": string(policy)}},
-			}, func(context.Context, *maps) error { return errors.New("refused") })
-		}
-	})
-	create := func(policy admission.FailurePolicy) error {
-		m := configMap("x")
-		m.Labels = map[string]string{"hook": string(policy)}
-		_, err := b.api.CoreV1().ConfigMaps(h.Namespace).Create(b.ctx, m, metav1.CreateOptions{})
-		return err
+	var changed corev1.ConfigMap
+	if err := json.Unmarshal(after, &changed); err != nil {
+		t.Fatal(err)
 	}
-	for _, policy := range []admission.FailurePolicy{admission.FailClosed, admission.FailOpen} {
-		if err := create(policy); !strings.Contains(text(err), "denied the request: refused") {
-			t.Errorf("%s, up: %v", policy, err)
-		}
+	if diff := cmp.Diff(map[string]string{"v": "1!", "stays": "so"}, changed.Data); diff != "" ||
+		changed.Labels["team/name"] != "a" {
+		t.Errorf("got %v, %s", changed.Labels, diff)
 	}
-	h.Stop()
-	if err := create(admission.FailClosed); !apierrors.IsInternalError(err) || !strings.Contains(text(err),
-		"closed.example.com") {
-		t.Errorf("closed, down: %v", err)
-	}
-	if err := create(admission.FailOpen); err != nil {
-		t.Errorf("open, down: %v", err)
+	got, err = s.ask(mutatePath, question{operation: admissionv1.Create, object: hookbed.ConfigMap("y")})
+	if err != nil || got.Allowed || got.Result.Code != 403 || got.Patch != nil {
+		t.Errorf("got %+v, %v", got, err)
 	}
 }

@@ -89,7 +89,15 @@ func (h *Hooks) keep(ctx context.Context, t *target, bundle []byte, first bool) 
 			return false, fmt.Errorf("cannot convert: there is no %s", t)
 		}
 	}
-	if t.settled(want) && (!first || want == nil) {
+	dropsFields := t.dropsFields()
+	switch {
+	case dropsFields:
+		if h.reportCondition(ctx, t) {
+			return true, nil
+		}
+	case t.isNone(): // there is one version only
+		return false, nil
+	case t.settled(want) && (!first || want == nil):
 		return false, nil
 	}
 	changed, err := t.write(ctx, h.host.Calls(), want, h.manager())
@@ -103,6 +111,9 @@ func (h *Hooks) keep(ctx context.Context, t *target, bundle []byte, first bool) 
 	}
 	h.metrics.writes.WithLabelValues(t.kind).Inc()
 	h.log.InfoContext(ctx, "webhook configuration written", "object", t.String(), "removed", want == nil)
+	if dropsFields {
+		h.reportRepair(ctx, t)
+	}
 	return true, nil
 }
 

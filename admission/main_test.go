@@ -4,10 +4,6 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
-
-	"github.com/fairlead-io/fairlead/cluster/clustertest"
 )
 
-var env clustertest.Env
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(env.Main(m)) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -31,10 +31,12 @@ func (h *Hooks) Rights() []rights.Right {
 	}
 	for _, c := range h.converters {
 		if mapping, err := h.host.Client().Mapper().RESTMapping(c.kind, c.hub); err == nil {
-			all = append(all, rights.Right{
+			own := rights.Right{
 				Kind:  apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"),
-				Verbs: []string{"get", "patch"}, Names: []string{mapping.Resource.GroupResource().String()},
-			})
+				Verbs: []string{"get", "list", "patch", "watch"}, Names: []string{mapping.Resource.GroupResource().String()},
+			}
+			status := rights.Right{Kind: own.Kind, Subresource: "status", Verbs: []string{"patch"}, Names: own.Names}
+			all = append(all, own, status, rights.Events())
 		}
 	}
 	return all

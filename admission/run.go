@@ -14,6 +14,9 @@ import (
 	"github.com/fairlead-io/fairlead/internal/serve"
 )
 
+// spacing bounds how often two programs that want different things write over each other.
+const spacing = time.Second
+
 // run listens, has everything be as it should, serves, and goes on looking until the context ends.
 func (h *Hooks) run(ctx context.Context, degraded bool) error {
 	listener := h.o.Listener
@@ -27,10 +30,20 @@ func (h *Hooks) run(ctx context.Context, degraded bool) error {
 	if err := h.begin(ctx, degraded); err != nil {
 		return err
 	}
-	var both sync.WaitGroup
-	defer both.Wait()
 	stopping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
+	changed := make(chan struct{}, 1)
+	unfollow, err := h.followDefinitions(func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer unfollow()
+	var both sync.WaitGroup
 	both.Go(func() {
 		defer stop()
 		select {
@@ -42,12 +55,20 @@ func (h *Hooks) run(ctx context.Context, degraded bool) error {
 			_ = backoff.Pause(stopping, h.o.Linger)
 		}
 	})
-	both.Go(func() { h.goOn(stopping) })
+	var failed error
+	both.Go(func() {
+		if failed = h.goOn(stopping, changed); failed != nil {
+			stop()
+		}
+	})
 	h.log.InfoContext(ctx, "serving webhooks", "address", listener.Addr().String(), "hooks", len(h.hooks),
 		"conversions", len(h.converters))
 	h.set(nil)
 	close(h.done)
-	return h.server().Run(stopping, listener)
+	err = h.server().Run(stopping, listener)
+	stop()
+	both.Wait()
+	return errors.Join(failed, err)
 }
 
 func (h *Hooks) server() *serve.Server {
@@ -67,7 +88,10 @@ func (h *Hooks) begin(ctx context.Context, degraded bool) error {
 		err := h.look(ctx, true)
 		switch {
 		case err == nil:
-			return nil
+			if err := h.afterRepairs(); err != nil {
+				return err
+			}
+			return h.awaitRepairs(ctx)
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case errors.Is(err, ErrNotServed) && !degraded:
@@ -81,15 +105,37 @@ func (h *Hooks) begin(ctx context.Context, degraded bool) error {
 	}
 }
 
-// goOn looks every so often.
-func (h *Hooks) goOn(ctx context.Context) {
+// goOn looks every so often, and when a definition has changed. It returns an error if the program is to exit.
+func (h *Hooks) goOn(ctx context.Context, changed <-chan struct{}) error {
 	every := h.o.Certificates.Look
+	policy := backoff.Policy{Base: 500 * time.Millisecond, Cap: every}
+	failures := 0
 	for {
-		if err := backoff.Pause(ctx, every*3/4+rand.N(every/2)); err != nil {
-			return
+		pause := every*3/4 + rand.N(every/2)
+		if failures > 0 {
+			pause = min(pause, policy.Delay(failures-1, rand.Float64))
 		}
-		if err := h.look(ctx, false); err != nil && ctx.Err() == nil {
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-changed:
+			timer.Stop()
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		}
+		err := h.look(ctx, false)
+		if failures++; err == nil {
+			failures = 0
+		} else if ctx.Err() == nil {
 			h.log.ErrorContext(ctx, "cannot look after webhooks", "error", err, "expires", h.leaf().NotAfter)
+		}
+		if err := h.afterRepairs(); err != nil {
+			return err
+		}
+		h.repaired = nil
+		if err := backoff.Pause(ctx, min(spacing, every)); err != nil {
+			return nil //nolint:nilerr // the end of the context is no failure
 		}
 	}
 }

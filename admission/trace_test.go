@@ -13,19 +13,18 @@ import (
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/admission"
-	"github.com/fairlead-io/fairlead/admission/admissiontest"
+	"github.com/fairlead-io/fairlead/internal/testbed/hookbed"
 	"github.com/fairlead-io/fairlead/internal/tracing/spans"
 )
 
 // TestSpans: each question has one, below that of who asks, in which the hook is called.
 func TestSpans(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
 	made := spans.New()
 	const asked = "0102030405060708090a0b0c0d0e0f10" // the trace of our questions: the API server asks, too
 	inside := make(chan trace.SpanContext, 1)
-	h := admissiontest.Start(t, env.Config(t), func(h *admission.Hooks) {
-		admission.Validate(h, admission.Rule{OnFailure: admission.FailOpen}, func(ctx context.Context, r *maps) error {
+	s := serve(t, model(t), func(h *admission.Hooks) {
+		admission.Validate(h, admission.Rule{OnFailure: admission.FailOpen}, func(ctx context.Context, r *hookbed.Maps) error {
 			span := trace.SpanContextFromContext(ctx)
 			if span.TraceID().String() != asked {
 				return nil
@@ -40,7 +39,6 @@ func TestSpans(t *testing.T) {
 			return nil
 		})
 	}, fairlead.WithTracerProvider(made))
-	client := caller(b.bundle(h))
 	type told struct{ Operation, Namespace, Result, Status, Parent string }
 	for name, want := range map[string]told{
 		"allowed": {"create", "prod", "allowed", "Unset", "0102030405060708"},
@@ -48,7 +46,7 @@ func TestSpans(t *testing.T) {
 		"failed":  {"create", "prod", "failed", "Error", "0102030405060708"},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
-			h.Options.URL+"/validate/validate.configmap.v1.core",
+			s.url+validatePath,
 			strings.NewReader(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1",`+
 				`"request":{"uid":"1","namespace":"prod","operation":"CREATE","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"`+name+`"}}}}`))
 		if err != nil {
@@ -56,7 +54,7 @@ func TestSpans(t *testing.T) {
 		}
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Traceparent", "00-"+asked+"-0102030405060708-01")
-		answer, err := client.Do(r)
+		answer, err := s.client.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}

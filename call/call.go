@@ -108,7 +108,7 @@ type Policy struct {
 	Retries   int           // tries after the first; 5; negative: none
 	Base, Cap time.Duration // back-off: doubles from Base to Cap, with full jitter; 400 ms and 10 s
 	Conflicts int           // runs of OnConflict; 5; negative: none
-	PageSize  int64         // objects per page of a list; SmallPage; negative: no paging
+	PageSize  int64         // objects per page of Pages, List and Step; SmallPage; negative: no paging
 
 	// Budget replaces the client's retry budget for this call.
 	Budget *Budget

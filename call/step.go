@@ -19,8 +19,9 @@ type StepSpec[P any] struct {
 	// with.
 	Request func(ctx context.Context, packet *P) (Request, error)
 
-	// OnSuccess gets the answer; the default goes on with the next step. The answer is nil where the request says that
-	// absence is fine, the object is absent and there is no OnNotFound.
+	// OnSuccess gets the answer; the default goes on with the next step. The answer to a list has the items of all
+	// pages. The answer is nil where the request says that absence is fine, the object is absent and there is no
+	// OnNotFound.
 	OnSuccess func(ctx context.Context, f *flow.Fiber[P], a *Answer) flow.Next
 
 	// OnNotFound makes the absence of the object no failure.
@@ -42,6 +43,10 @@ type StepSpec[P any] struct {
 //	call.Step("create-service", c, call.StepSpec[Domain]{
 //		Request: func(ctx context.Context, d *Domain) (call.Request, error) { return d.serviceRequest(), nil },
 //	})
+//
+// A list is fetched page after page (Policy.PageSize, which replaces a limit in the query). Each page is a call of its
+// own under the policy. A list whose continue token has expired starts again, once, from scratch. To look at a few
+// objects only, use [Pages] within a step.
 //
 // A process that crashes while the request is on the wire leaves no trace of it, and what comes back sends it again.
 // That does no harm to a write which may be repeated: an apply, an update or patch with a resourceVersion, a delete by
@@ -67,6 +72,7 @@ type stepper[P any] struct {
 
 type stepCall struct {
 	x       *exchange
+	list    *collector // of the pages of a list; nil for other requests
 	last    outcome
 	refused *Conflict // OnConflict has run: make a new request first
 	doubt   error     // the call has ended with it, in doubt; nothing else is set
@@ -87,6 +93,9 @@ func (s *stepper[P]) run(ctx context.Context, f *flow.Fiber[P]) flow.Next {
 	if call.refused != nil {
 		call.refused = nil
 		r, err := s.request(ctx, f)
+		if call.list = newCollector(r, s.spec.Policy); call.list != nil {
+			r = call.list.next()
+		}
 		if err == nil {
 			err = call.x.set(r)
 		}
@@ -128,9 +137,11 @@ func (s *stepper[P]) start(ctx context.Context, f *flow.Fiber[P], last *stepCall
 	if err != nil {
 		return nil, err
 	}
-	p := s.spec.Policy
-	p.Reported = true
-	x, err := s.c.begin(r, p)
+	list := newCollector(r, s.spec.Policy)
+	if list != nil {
+		r = list.next()
+	}
+	x, err := s.begin(r)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +150,28 @@ func (s *stepper[P]) start(ctx context.Context, f *flow.Fiber[P], last *stepCall
 	if last != nil && !repeatable(&x.r, x.w.body) {
 		return nil, last.doubt
 	}
-	return &stepCall{x: x}, nil
+	return &stepCall{x: x, list: list}, nil
+}
+
+func (s *stepper[P]) begin(r Request) (*exchange, error) {
+	p := s.spec.Policy
+	p.Reported = true
+	return s.c.begin(r, p)
+}
+
+// send makes one try, and as many more as there are pages that are answered at once.
+func (s *stepper[P]) send(ctx context.Context, call *stepCall) (o outcome) {
+	for {
+		o = call.x.try(ctx)
+		if call.list == nil || !call.list.take(&o) {
+			return o
+		}
+		x, err := s.begin(call.list.next())
+		if err != nil {
+			return outcome{action: fail, err: err}
+		}
+		call.x = x
+	}
 }
 
 func (s *stepper[P]) request(ctx context.Context, f *flow.Fiber[P]) (Request, error) {
@@ -160,7 +192,7 @@ func (s *stepper[P]) request(ctx context.Context, f *flow.Fiber[P]) (Request, er
 func (s *stepper[P]) try(ctx context.Context, f *flow.Fiber[P], key weak.Pointer[flow.Fiber[P]],
 	call *stepCall,
 ) flow.Next {
-	call.last = call.x.try(ctx)
+	call.last = s.send(ctx, call)
 	switch o := call.last; o.action {
 	case done:
 		s.calls.Delete(key)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,26 +14,31 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// real is a client of a real kube-apiserver, with a cache of the ConfigMaps and Pods of one namespace, or without.
-type real struct {
+// dry is a client with a cache of the ConfigMaps and Pods of one namespace, or without a cache.
+type dry struct {
 	ctx       context.Context
 	namespace string
 	client    *client.Client
 	cache     *store.Cache
-	user      kubernetes.Interface // somebody else
+	user      kubernetes.Interface // another client
 }
 
-func startReal(t *testing.T, watched bool) *real {
+func startDry(t *testing.T, watched bool) *dry {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	cfg := env.Config(t)
-	r := &real{ctx: ctx, namespace: env.Namespace(t), user: kubernetes.NewForConfigOrDie(cfg)}
+	server, err := apiserver.New(apiserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := server.Config()
+	r := &dry{ctx: ctx, namespace: "a", user: kubernetes.NewForConfigOrDie(cfg)}
 	var wg sync.WaitGroup
-	t.Cleanup(func() { cancel(); wg.Wait() })
+	t.Cleanup(func() { cancel(); wg.Wait(); server.Close() })
 	mapper, err := client.NewMapper(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -67,21 +71,21 @@ func startReal(t *testing.T, watched bool) *real {
 	return r
 }
 
-func (r *real) configMap(name string) *corev1.ConfigMap {
+func (r *dry) configMap(name string) *corev1.ConfigMap {
 	cm := configMap(name, "k", "v")
 	cm.Namespace = r.namespace
 	return cm
 }
 
 // boundPod is a pod that stays for its grace period: it is said to be on a node.
-func (r *real) boundPod() *corev1.Pod {
+func (r *dry) boundPod() *corev1.Pod {
 	p := pod("web")
 	p.Namespace, p.Spec.NodeName = r.namespace, "nowhere"
 	return p
 }
 
 // arrived waits until the cache shows a version that the server has answered a write of this kind with.
-func (r *real) arrived(t *testing.T, gvr schema.GroupVersionResource, version string) {
+func (r *dry) arrived(t *testing.T, gvr schema.GroupVersionResource, version string) {
 	t.Helper()
 	for _, st := range r.cache.Stores(gvr) {
 		if err := st.WaitForNamespace(r.ctx, r.namespace, version); err != nil {
@@ -104,20 +108,20 @@ func TestDryRunsLeaveNoTrace(t *testing.T) {
 		return cm
 	}
 	del := func(of func(*corev1.ConfigMap) *corev1.ConfigMap, opts ...client.WriteOption) func(
-		*real, *corev1.ConfigMap,
+		*dry, *corev1.ConfigMap,
 	) error {
-		return func(r *real, cm *corev1.ConfigMap) error {
+		return func(r *dry, cm *corev1.ConfigMap) error {
 			return r.client.Delete(r.ctx, of(cm), append(opts, client.DryRun())...)
 		}
 	}
-	patch := func(t types.PatchType, data string) func(*real, *corev1.ConfigMap) error {
-		return func(r *real, cm *corev1.ConfigMap) error {
+	patch := func(t types.PatchType, data string) func(*dry, *corev1.ConfigMap) error {
+		return func(r *dry, cm *corev1.ConfigMap) error {
 			return r.client.Patch(r.ctx, cm, client.RawPatch(t, []byte(data)), client.DryRun())
 		}
 	}
 	for _, tc := range []struct {
 		reason string
-		write  func(*real, *corev1.ConfigMap) error
+		write  func(*dry, *corev1.ConfigMap) error
 	}{
 		{"a delete by name", del(bare)},
 		{"a delete of what is known by its uid", del(uid)},
@@ -127,37 +131,37 @@ func TestDryRunsLeaveNoTrace(t *testing.T) {
 		{"a delete with dependents first", del(uid, client.Propagation(metav1.DeletePropagationForeground))},
 		{"a delete without dependents", del(bare, client.Propagation(metav1.DeletePropagationOrphan))},
 		{"a delete at once", del(uid, client.Grace(0), client.IgnoreNotFound())},
-		{"a delete of all", func(r *real, cm *corev1.ConfigMap) error {
+		{"a delete of all", func(r *dry, cm *corev1.ConfigMap) error {
 			return r.client.DeleteCollection(r.ctx, cm, client.Selection{Namespace: r.namespace}, client.DryRun(),
 				client.Grace(0))
 		}},
-		{"an update", func(r *real, cm *corev1.ConfigMap) error {
+		{"an update", func(r *dry, cm *corev1.ConfigMap) error {
 			cm.Data["k"] = "dry"
 			return r.client.Update(r.ctx, cm, client.DryRun())
 		}},
-		{"an update of one version", func(r *real, cm *corev1.ConfigMap) error {
+		{"an update of one version", func(r *dry, cm *corev1.ConfigMap) error {
 			cm.Labels = map[string]string{"dry": "run"}
 			return r.client.Update(r.ctx, cm, client.DryRun(), client.SameVersion())
 		}},
 		{"a merge patch", patch(types.MergePatchType, `{"data":{"k":"dry"}}`)},
 		{"a strategic patch", patch(types.StrategicMergePatchType, `{"data":{"k":"dry"}}`)},
 		{"a json patch", patch(types.JSONPatchType, `[{"op":"replace","path":"/data/k","value":"dry"}]`)},
-		{"an apply", func(r *real, _ *corev1.ConfigMap) error {
-			dry := r.configMap("web")
-			dry.Data["k"] = "dry"
-			return r.client.Apply(r.ctx, dry, client.DryRun(), client.Force())
+		{"an apply", func(r *dry, _ *corev1.ConfigMap) error {
+			want := r.configMap("web")
+			want.Data["k"] = "dry"
+			return r.client.Apply(r.ctx, want, client.DryRun(), client.Force())
 		}},
-		{"an apply of what is not there", func(r *real, _ *corev1.ConfigMap) error {
+		{"an apply of what is not there", func(r *dry, _ *corev1.ConfigMap) error {
 			return r.client.Apply(r.ctx, r.configMap("other"), client.DryRun())
 		}},
-		{"a modification", func(r *real, cm *corev1.ConfigMap) error {
+		{"a modification", func(r *dry, cm *corev1.ConfigMap) error {
 			return client.Modify(r.ctx, r.client, cm, func(cm *corev1.ConfigMap) error { cm.Data["k"] = "dry"; return nil },
 				client.DryRun())
 		}},
-		{"a create", func(r *real, _ *corev1.ConfigMap) error {
+		{"a create", func(r *dry, _ *corev1.ConfigMap) error {
 			return r.client.Create(r.ctx, r.configMap("other"), client.DryRun())
 		}},
-		{"a create with a generated name", func(r *real, _ *corev1.ConfigMap) error {
+		{"a create with a generated name", func(r *dry, _ *corev1.ConfigMap) error {
 			cm := r.configMap("")
 			cm.GenerateName = "other-"
 			return r.client.Create(r.ctx, cm, client.DryRun())
@@ -166,7 +170,7 @@ func TestDryRunsLeaveNoTrace(t *testing.T) {
 		for name, watched := range map[string]bool{"watched": true, "not watched": false} {
 			t.Run(tc.reason+", "+name, func(t *testing.T) {
 				t.Parallel()
-				r := startReal(t, watched)
+				r := startDry(t, watched)
 				cm := r.configMap("web")
 				if err := r.client.Create(r.ctx, cm); err != nil {
 					t.Fatal(err)
@@ -184,7 +188,7 @@ func TestDryRunsLeaveNoTrace(t *testing.T) {
 
 // unchanged checks that a ConfigMap is the only one, and as it was, on the server and for readers; and that whoever
 // watches it is told of the next change.
-func (r *real) unchanged(t *testing.T, before *corev1.ConfigMap) {
+func (r *dry) unchanged(t *testing.T, before *corev1.ConfigMap) {
 	t.Helper()
 	live, err := r.user.CoreV1().ConfigMaps(r.namespace).List(r.ctx, metav1.ListOptions{})
 	if err != nil {
@@ -234,7 +238,7 @@ func TestDryRunThenForReal(t *testing.T) {
 	for name, watched := range map[string]bool{"watched": true, "not watched": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := startReal(t, watched)
+			r := startDry(t, watched)
 			cm := r.configMap("web")
 			if err := r.client.Create(r.ctx, cm); err != nil {
 				t.Fatal(err)
@@ -289,7 +293,7 @@ func TestDryRunThenForReal(t *testing.T) {
 // last state.
 func TestDryRunOfTheLastFinalizer(t *testing.T) {
 	t.Parallel()
-	r := startReal(t, true)
+	r := startDry(t, true)
 	cm := r.configMap("web")
 	cm.Finalizers = []string{"test.fairlead.io/kept"}
 	if err := r.client.Create(r.ctx, cm); err != nil {
@@ -310,33 +314,30 @@ func TestDryRunOfTheLastFinalizer(t *testing.T) {
 	r.unchanged(t, deleted)
 }
 
-// What a status, an eviction or a modification of the status would do is not done either.
+// TestDryRunsOfSubresources makes dry runs of writes to the status, and of a delete with a grace period. client/e2e adds
+// an eviction.
 func TestDryRunsOfSubresources(t *testing.T) {
 	t.Parallel()
-	for name, write := range map[string]func(*real, *corev1.Pod) error{
-		"status": func(r *real, p *corev1.Pod) error {
+	for name, write := range map[string]func(*dry, *corev1.Pod) error{
+		"status": func(r *dry, p *corev1.Pod) error {
 			p.Status.Phase = corev1.PodRunning
 			return r.client.Status().Update(r.ctx, p, client.DryRun())
 		},
-		"modified status": func(r *real, p *corev1.Pod) error {
+		"modified status": func(r *dry, p *corev1.Pod) error {
 			return client.ModifyStatus(r.ctx, r.client, p,
 				func(p *corev1.Pod) error { p.Status.Phase = corev1.PodRunning; return nil }, client.DryRun())
 		},
-		"patched status": func(r *real, p *corev1.Pod) error {
+		"patched status": func(r *dry, p *corev1.Pod) error {
 			return r.client.Status().Patch(r.ctx, p,
 				client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Running"}}`)), client.DryRun())
 		},
-		"eviction": func(r *real, p *corev1.Pod) error {
-			eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
-			return r.client.SubResource("eviction").Create(r.ctx, p, client.Body(eviction), client.DryRun())
-		},
-		"delete with a grace period": func(r *real, p *corev1.Pod) error {
+		"delete with a grace period": func(r *dry, p *corev1.Pod) error {
 			return r.client.Delete(r.ctx, p, client.DryRun(), client.Grace(5))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := startReal(t, true)
+			r := startDry(t, true)
 			p := r.boundPod()
 			if err := r.client.Create(r.ctx, p); err != nil {
 				t.Fatal(err)
@@ -368,7 +369,7 @@ func TestDeleteOptionsHold(t *testing.T) {
 		for how, bare := range map[string]bool{"by name": true, "by uid": false} {
 			t.Run(name+", "+how, func(t *testing.T) {
 				t.Parallel()
-				r := startReal(t, watched)
+				r := startDry(t, watched)
 				meta := func(m metav1.ObjectMeta) metav1.ObjectMeta {
 					if bare {
 						return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}
@@ -430,7 +431,7 @@ func TestDeleteOptionsHold(t *testing.T) {
 // Options and a Body exclude each other in a delete: the one would be dropped without a word.
 func TestDeleteWithBody(t *testing.T) {
 	t.Parallel()
-	r := startReal(t, false)
+	r := startDry(t, false)
 	cm := r.configMap("web")
 	if err := r.client.Create(r.ctx, cm); err != nil {
 		t.Fatal(err)

@@ -17,15 +17,12 @@ import (
 
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
-	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
 
-var env clustertest.Env
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(env.Main(m)) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type tester interface {
 	Helper()

@@ -92,7 +92,7 @@ func (w *disturbedWriter) run(t *testing.T, steps int, cms configMapsOf) {
 			got, err = cms.Apply(ctx, corev1ac.ConfigMap(name, "a").WithData(obj.Data),
 				metav1.ApplyOptions{FieldManager: w.name, Force: true})
 		case "finalize":
-			text := [...]string{`null`, `["` + finalizer + `"]`}[choose.IntN(2)]
+			text := [...]string{`null`, `["test.fairlead.io/hold"]`}[choose.IntN(2)]
 			got, err = merge(name, `{"metadata":{"finalizers":`+text+`}}`)
 		case "delete":
 			err = cms.Delete(ctx, name, metav1.DeleteOptions{})

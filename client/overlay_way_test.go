@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -274,15 +275,14 @@ func TestOverlayOwnEchoes(t *testing.T) {
 				if _, err = cms.Update(ours, cm, metav1.UpdateOptions{}); err != nil {
 					t.Fatal(err)
 				}
-				typ, data := mergePatch(`{"data":{"k":"3"}}`)
-				if _, err = cms.Patch(ours, "web", typ, data, metav1.PatchOptions{}); err != nil {
+				third, fourth := []byte(`{"data":{"k":"3"}}`), []byte(`{"data":{"k":"4"}}`)
+				if _, err = cms.Patch(ours, "web", types.MergePatchType, third, metav1.PatchOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff([]string(nil), events()); diff != "" {
 					t.Errorf("own writes came back (-want +got):\n%s", diff)
 				}
-				typ, data = mergePatch(`{"data":{"k":"4"}}`)
-				if _, err = cms.Patch(c.ctx, "web", typ, data, metav1.PatchOptions{}); err != nil {
+				if _, err = cms.Patch(c.ctx, "web", types.MergePatchType, fourth, metav1.PatchOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				if err := cms.Delete(ours, "web", metav1.DeleteOptions{}); err != nil {

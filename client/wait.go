@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/condition"
 	"github.com/fairlead-io/fairlead/source"
 )
 
@@ -30,35 +30,22 @@ func When[T any, PT ObjectOf[T]](c *Client, key Key, cond func(*T) (bool, error)
 
 // Condition waits until a condition of status.conditions of an object is True, as in Condition[corev1.Pod](c, key,
 // "Ready").
-func Condition[T any, PT ObjectOf[T]](c *Client, key Key, condition string) flow.Backstopped {
-	return &objectWait[T, PT]{c: c, key: key, condition: condition, cond: func(obj *T) (bool, error) {
+func Condition[T any, PT ObjectOf[T]](c *Client, key Key, name string) flow.Backstopped {
+	return &objectWait[T, PT]{c: c, key: key, condition: name, cond: func(obj *T) (bool, error) {
 		if obj == nil {
 			return false, nil
 		}
-		all, err := conditionsOf(obj)
+		all, err := condition.Of(obj)
 		if err != nil {
 			return false, err
 		}
 		for _, have := range all {
-			if have.Type == condition {
+			if have.Type == name {
 				return have.Status == metav1.ConditionTrue, nil
 			}
 		}
 		return false, nil
 	}}
-}
-
-// conditionsOf returns those of the status.
-func conditionsOf(obj any) ([]metav1.Condition, error) {
-	raw, err := json.Marshal(obj)
-	if err != nil {
-		return nil, err
-	}
-	var head struct {
-		Status struct{ Conditions []metav1.Condition }
-	}
-	err = json.Unmarshal(raw, &head)
-	return head.Status.Conditions, err
 }
 
 // Gone waits until an object does not exist.

@@ -3,11 +3,13 @@ package client_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
@@ -37,6 +39,58 @@ func await(t *testing.T, c *cluster, w flow.Wait, timeout time.Duration, meanwhi
 		t.Error(err)
 	}
 	return took, err
+}
+
+// TestAWaitQuotesConditions: what controllers say of the object that is waited for is why it is not as it should be.
+func TestAWaitQuotesConditions(t *testing.T) {
+	t.Parallel()
+	pod := func(name string) *corev1.Pod {
+		return &corev1.Pod{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name},
+			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+				{Type: "Initialized", Status: "True"},
+				{Type: "PodScheduled", Status: "False", Reason: "Unschedulable", Message: "0/1 nodes are available"},
+			}},
+		}
+	}
+	const quote = "PodScheduled is False (Unschedulable): 0/1 nodes are available"
+	for _, watch := range [][]string{nil, {"Pod"}} {
+		for _, tc := range []struct {
+			reason  string
+			wait    func(*client.Client) flow.Backstopped
+			message string
+			seen    string
+		}{
+			{"a function of the pod", func(c *client.Client) flow.Backstopped {
+				return client.When(c, key("web"), func(p *corev1.Pod) (bool, error) { return p == nil, nil })
+			}, "; " + quote + "; Initialized is True", "the condition does not hold at version "},
+			{"a condition that it does not have yet", func(c *client.Client) flow.Backstopped {
+				return client.Condition[corev1.Pod](c, key("web"), "Ready")
+			}, "Ready of Pod a/web: it has no such condition; " + quote, "it has no such condition"},
+			{"one that it has", func(c *client.Client) flow.Backstopped {
+				return client.Condition[corev1.Pod](c, key("web"), "PodScheduled")
+			}, ": False, Unschedulable, 0/1 nodes are available; Initialized is True", "False, Unschedulable, 0/1 nodes"},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				c := start(t.Context(), t, setup{watch: watch})
+				defer c.close()
+				u := c.put(pod("web"))
+				if watch != nil {
+					c.seen(pods, u)
+				}
+				w := tc.wait(c.client)
+				if ok, err := w.Check(c.ctx, false); ok || err != nil {
+					t.Fatalf("%s: %v %v", tc.reason, ok, err)
+				}
+				told := w.(flow.Explained).Why()
+				if len(told) != 1 || !strings.Contains(told[0].Message, tc.message) ||
+					!strings.HasPrefix(told[0].Evidence["seen"], tc.seen) {
+					t.Errorf("%s, watched %v: %+v", tc.reason, watch, told)
+				}
+			})
+		}
+	}
 }
 
 func TestWaits(t *testing.T) {

@@ -2,8 +2,12 @@ package client
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead/internal/condition"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -45,32 +49,38 @@ func (w *objectWait[T, PT]) Why() []why.Cause {
 	}
 	c.Evidence["seen"] = seen
 	c.Message += ": " + seen
+	if others := c.Evidence["conditions"]; others != "" {
+		c.Message += "; " + others
+	}
 	return []why.Cause{c}
 }
 
-// seen says what is of interest of an object.
+// seen says what is of interest of an object, its conditions among it: they are what its controllers say of it.
 func (w *objectWait[T, PT]) seen(obj PT, evidence map[string]string) string {
-	evidence["version"] = obj.GetResourceVersion()
+	version := obj.GetResourceVersion()
+	evidence["version"] = version
+	all, err := condition.Of(obj)
+	if err != nil {
+		all = nil
+	}
+	text := "the condition does not hold at version " + version
 	if at := obj.GetDeletionTimestamp(); at != nil {
-		text := "it is being deleted"
+		text = "it is being deleted"
 		if f := obj.GetFinalizers(); len(f) > 0 {
 			evidence["finalizers"] = strings.Join(f, ", ")
 			text += ", and kept by " + evidence["finalizers"]
 		}
-		return text
-	}
-	if w.gone {
+	} else if w.gone {
 		return "it is there, and not deleted"
-	}
-	all, err := conditionsOf(obj)
-	if err != nil || w.condition == "" {
-		return "it is not so at version " + obj.GetResourceVersion()
-	}
-	for _, have := range all {
-		if have.Type == w.condition {
-			says := []string{string(have.Status), have.Reason, have.Message}
-			return strings.Join(says, ", ")
+	} else if w.condition != "" {
+		text = "it has no such condition"
+		if i := slices.IndexFunc(all, func(c metav1.Condition) bool { return c.Type == w.condition }); i >= 0 {
+			text = strings.Join([]string{string(all[i].Status), all[i].Reason, all[i].Message}, ", ")
+			all = slices.Delete(all, i, i+1)
 		}
 	}
-	return "it has no such condition"
+	if told := condition.Told(all); told != "" {
+		evidence["conditions"] = told
+	}
+	return text
 }

@@ -28,5 +28,4 @@ func ExampleStart() {
 		return
 	}
 	fmt.Println(ns.Name, ns.Status.Phase)
-	// Output: default Active
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead-io/fairlead/internal/serve"
 	"github.com/fairlead-io/fairlead/operation/httpapi"
 	"github.com/fairlead-io/fairlead/why"
 )
@@ -27,7 +28,11 @@ type reader struct {
 
 // may returns nil, a *httpapi.Problem, or another error where it cannot be decided.
 func (r *reader) may(ctx context.Context, a httpapi.Access) error {
-	return r.c.Authorizer.May(ctx, r.token, a)
+	err := r.c.Authorizer.May(ctx, r.token, a)
+	if err == nil {
+		serve.Known(ctx)
+	}
+	return err
 }
 
 // refused tells whether an error says no, rather than that nobody could be asked.

@@ -18,7 +18,7 @@ import (
 func BenchmarkOperations100k(b *testing.B) {
 	const n = 100_000
 	c := &console{live: newLive(), shown: newCache(), now: time.Now}
-	x := newIndex(store.New(store.Options{}))
+	x := newIndex(store.New(store.Options{}), nil)
 	begun := time.Now()
 	for i := range n {
 		r := &row{

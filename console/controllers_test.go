@@ -3,6 +3,7 @@ package console_test
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -14,36 +15,38 @@ import (
 // try, to who may get those objects; others are told that there are some. Who follows a link is told why.
 func TestWork(t *testing.T) {
 	t.Parallel()
-	begun, hold := make(chan string, 8), make(chan struct{})
-	p := newProgram(t, func(rt *fairlead.Runtime) {
-		maps(rt, func(m *corev1.ConfigMap) (reconcile.Result, error) {
-			if m.Name == "fails" {
-				return reconcile.Retry(errors.New("the quota is used up"))
-			}
-			begun <- m.Name
-			<-hold
-			return reconcile.Done, nil
-		}, reconcile.Workers(1))
-	})
-	p.put("team", "fails")
-	p.run()
-	t.Cleanup(func() { close(hold) })
-	p.eventually("all", "/console/controllers", "the quota is used up")
-	p.put("team", "bad")
-	if name := <-begun; name != "bad" {
-		t.Fatal(name)
-	}
-	p.put("elsewhere", "waits")
-	p.eventually("all", "/console/controllers", "elsewhere/waits")
-	p.shown("/console/controllers", map[string]sight{
-		"all": {[]string{
-			`>elsewhere/waits</a> since <time`, `>team/bad</a>`, `>team/fails</a>`, "the quota is used up",
-			"/console/why?kind=ConfigMap&amp;name=bad&amp;namespace=team",
-		}, []string{"Hidden"}},
-		"team":     {[]string{"team/bad", "team/fails", "the quota is used up", "Hidden"}, []string{"elsewhere"}},
-		"stranger": {[]string{"Hidden"}, []string{"team/bad", "team/fails", "elsewhere", "the quota"}},
-	})
-	p.shown("/console/why?kind=ConfigMap&name=fails&namespace=team", map[string]sight{
-		"all": {[]string{"the quota is used up"}, nil}, // who follows the link is told why
+	synctest.Test(t, func(t *testing.T) {
+		begun, hold := make(chan string, 8), make(chan struct{})
+		p := newProgram(t, func(rt *fairlead.Runtime) {
+			maps(rt, func(m *corev1.ConfigMap) (reconcile.Result, error) {
+				if m.Name == "fails" {
+					return reconcile.Retry(errors.New("the quota is used up"))
+				}
+				begun <- m.Name
+				<-hold
+				return reconcile.Done, nil
+			}, reconcile.Workers(1))
+		})
+		p.put("team", "fails")
+		p.run()
+		t.Cleanup(func() { close(hold) })
+		p.eventually("all", "/console/controllers", "the quota is used up")
+		p.put("team", "bad")
+		if name := <-begun; name != "bad" {
+			t.Fatal(name)
+		}
+		p.put("elsewhere", "waits")
+		p.eventually("all", "/console/controllers", "elsewhere/waits")
+		p.shown("/console/controllers", map[string]sight{
+			"all": {[]string{
+				`>elsewhere/waits</a> since <time`, `>team/bad</a>`, `>team/fails</a>`, "the quota is used up",
+				"/console/why?kind=ConfigMap&amp;name=bad&amp;namespace=team",
+			}, []string{"Hidden"}},
+			"team":     {[]string{"team/bad", "team/fails", "the quota is used up", "Hidden"}, []string{"elsewhere"}},
+			"stranger": {[]string{"Hidden"}, []string{"team/bad", "team/fails", "elsewhere", "the quota"}},
+		})
+		p.shown("/console/why?kind=ConfigMap&name=fails&namespace=team", map[string]sight{
+			"all": {[]string{"the quota is used up"}, nil}, // who follows the link is told why
+		})
 	})
 }

@@ -51,7 +51,7 @@ func New(o Options) (http.Handler, error) {
 		return nil, err
 	}
 	if o.Operations != nil {
-		c.index = newIndex(o.Operations.Operations)
+		c.index = newIndex(o.Operations.Operations, o.Operations.Executor.Stuck)
 		o.Runtime.AddAlways("console index", c.index.run)
 	}
 	c.rates = newRates(c.sample)
@@ -136,6 +136,9 @@ func (c *console) routes() http.Handler {
 		c.serve(mux, "/console/"+v.name, v)
 	}
 	if c.Operations != nil {
+		c.serve(mux, "/console/webhooks/{namespace}/{name}", view{
+			name: "webhook", title: "Webhook", allow: c.mayGetWebhook, data: c.webhook,
+		})
 		c.serve(mux, "/console/operations/{namespace}/{name}", view{
 			name: "operation", title: "Operation", allow: c.mayGet, data: c.operation, state: c.changes,
 		})

@@ -1,45 +1,61 @@
 package console
 
 import (
+	"cmp"
 	"context"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unique"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/why"
 )
 
 // row is what the lists show of an operation. It does not change: another one takes its place.
 type row struct {
-	key                         store.Key
-	id, correlation             string
-	words                       string
-	opType                      v1alpha1.OperationType
-	category                    string
-	resource                    operation.Resource
-	status                      operation.Status
-	waiting, reason             string
-	tries                       int32 // beyond the first ones
-	done, total                 int
-	created, finished, deadline time.Time
-	canceled, refused           bool
+	key                  store.Key
+	id, correlation      string
+	words                string
+	opType               v1alpha1.OperationType
+	category             string
+	resource             operation.Resource
+	status               operation.Status
+	waiting, reason, err string // err: of the operation if it has failed, else of the last try
+	tries                int32  // beyond the first ones
+	done, total          int
+	created, finished    time.Time
+	canceled             bool
+	troubles             []operation.Trouble
+	hooks                []string // the Webhooks that it calls
 }
 
-// stuck tells whether something keeps an operation from going on by itself.
-func (r *row) stuck(now time.Time) bool {
-	return r.status == operation.InProgress &&
-		(r.waiting != "" || r.tries > 0 || r.refused || !r.deadline.IsZero() && now.After(r.deadline))
+// stuckBy returns the first cause by which the operation is stuck; empty if it is not. The operations that the executor
+// knows to be stuck, which can tell more than their objects do, are in live.
+func (r *row) stuckBy(live map[store.Key]why.Type, now time.Time) why.Type {
+	if r.status != operation.InProgress {
+		return ""
+	}
+	if cause := live[r.key]; cause != "" {
+		return cause
+	}
+	for _, trouble := range r.troubles {
+		if !now.Before(trouble.From) {
+			return trouble.Cause
+		}
+	}
+	return ""
 }
 
 // index follows the operations in a store while somebody looks at lists of them.
 type index struct {
 	store  *store.Store
-	wanted chan struct{} // has one place: somebody looks
+	live   func() map[store.Key]why.Type // what the executor knows to be stuck; nil: there is none
+	wanted chan struct{}                 // has one place: somebody looks
 	state  atomic.Uint64
 
 	mu     sync.RWMutex
@@ -53,8 +69,8 @@ type index struct {
 // idle is how long nobody has to have looked for the index to be dropped.
 const idle = 10 * time.Minute
 
-func newIndex(st *store.Store) *index {
-	return &index{store: st, wanted: make(chan struct{}, 1), ready: make(chan struct{})}
+func newIndex(st *store.Store, live func() map[store.Key]why.Type) *index {
+	return &index{store: st, live: live, wanted: make(chan struct{}, 1), ready: make(chan struct{})}
 }
 
 // changes is a number that changes with what is shown.
@@ -202,8 +218,11 @@ func rowOf(k store.Key, op *v1alpha1.Operation) *row {
 	r := &row{
 		key: k, id: v.OperationID, correlation: v.CorrelationID, opType: v.OperationType, category: v.OperationCategory,
 		resource: operation.Resource{Type: v.ResourceType, ID: v.ResourceID}, status: v.Status, waiting: v.Waiting,
-		reason: v.Reason, done: v.Progress.Completed, total: v.Progress.Total, created: v.CreatedAt,
-		deadline: op.Deadline(), canceled: op.Spec.CancelRequested,
+		reason: v.Reason, err: cmp.Or(v.Error, v.LastError), done: v.Progress.Completed, total: v.Progress.Total,
+		created: v.CreatedAt, canceled: op.Spec.CancelRequested, troubles: operation.Troubles(op, time.Now()),
+	}
+	for _, hook := range op.Spec.WebhookIDs {
+		r.hooks = append(r.hooks, unique.Make(hook).Value()) // of which all operations share one
 	}
 	if v.FinishedAt != nil {
 		r.finished = *v.FinishedAt
@@ -212,9 +231,6 @@ func rowOf(k store.Key, op *v1alpha1.Operation) *row {
 	for _, w := range v.Webhooks {
 		if w.State == v1alpha1.PhaseInProgress {
 			r.tries += w.RetriesCount
-			if w.LastStatusCode >= http.StatusBadRequest || w.RetriesCount > 0 {
-				r.refused, r.reason = true, w.Message
-			}
 		}
 	}
 	return r
@@ -255,15 +271,20 @@ type filter struct {
 	opType       string
 	category     string
 	resourceType string
+	webhook      string // that it calls
+	cause        string // by which it is stuck, of why.Type
 	text         string // in lower case
 	youngest     time.Time
 	oldest       time.Time
 }
 
-func (f *filter) has(r *row, now time.Time) bool {
+// has tells whether a row is wanted, whose operation is stuck by a cause, or is not if that is empty.
+func (f *filter) has(r *row, cause why.Type) bool {
 	switch {
 	case f.namespace != "" && r.key.Namespace != f.namespace,
-		f.status == statusStuck && !r.stuck(now),
+		f.status == statusStuck && cause == "",
+		f.cause != "" && string(cause) != f.cause,
+		f.webhook != "" && !slices.Contains(r.hooks, f.webhook),
 		f.status != "" && f.status != statusStuck && string(r.status) != f.status,
 		f.opType != "" && string(r.opType) != f.opType,
 		f.category != "" && r.category != f.category,
@@ -284,6 +305,8 @@ type part struct {
 	total   int // that the filter wants
 	all     int
 	counts  map[string]int // by status, of all in the namespace
+	causes  map[*row]why.Type
+	stuck   map[why.Type]int // of all in the namespace
 	more    bool
 	newer   bool
 	skipped int
@@ -291,19 +314,25 @@ type part struct {
 
 // rowsOf returns the rows from a place on.
 func (x *index) page(f filter, from, limit int, now time.Time) part {
+	var live map[store.Key]why.Type
+	if x.live != nil {
+		live = x.live()
+	}
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	p := part{counts: map[string]int{}, skipped: from}
+	p := part{counts: map[string]int{}, causes: map[*row]why.Type{}, stuck: map[why.Type]int{}, skipped: from}
 	inProgress, succeeded, failed, stuck := 0, 0, 0, 0
 	for i := len(x.sorted) - 1; i >= 0; i-- {
 		r := x.sorted[i]
+		cause := r.stuckBy(live, now)
 		if f.namespace == "" || r.key.Namespace == f.namespace {
 			p.all++
 			switch r.status {
 			case operation.InProgress:
 				inProgress++
-				if r.stuck(now) {
+				if cause != "" {
 					stuck++
+					p.stuck[cause]++
 				}
 			case operation.Succeeded:
 				succeeded++
@@ -311,11 +340,11 @@ func (x *index) page(f filter, from, limit int, now time.Time) part {
 				failed++
 			}
 		}
-		if !f.has(r, now) {
+		if !f.has(r, cause) {
 			continue
 		}
 		if p.total >= from && len(p.rows) < limit {
-			p.rows = append(p.rows, r)
+			p.rows, p.causes[r] = append(p.rows, r), cause
 		}
 		p.total++
 	}
@@ -323,4 +352,46 @@ func (x *index) page(f filter, from, limit int, now time.Time) part {
 	p.counts[string(operation.Failed)], p.counts[statusStuck] = failed, stuck
 	p.more, p.newer = p.total > from+len(p.rows), from > 0
 	return p
+}
+
+// outcomes are what became of the operations that call a Webhook.
+type outcomes struct{ InProgress, Stuck, Succeeded, Failed int }
+
+// Ended is how many have ended, and Rate the part of them that has succeeded.
+func (o outcomes) Ended() int    { return o.Succeeded + o.Failed }
+func (o outcomes) Rate() float64 { return float64(o.Succeeded) / float64(max(1, o.Ended())) }
+
+// outcomes returns those of the Webhooks of a namespace, or of all if it is empty.
+func (x *index) outcomes(namespace string, now time.Time) map[store.Key]*outcomes {
+	var live map[store.Key]why.Type
+	if x.live != nil {
+		live = x.live()
+	}
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	all := map[store.Key]*outcomes{}
+	for _, r := range x.sorted {
+		if namespace != "" && r.key.Namespace != namespace {
+			continue
+		}
+		for _, hook := range r.hooks {
+			k := store.Key{Namespace: r.key.Namespace, Name: hook}
+			o := all[k]
+			if o == nil {
+				o = &outcomes{}
+				all[k] = o
+			}
+			switch r.status {
+			case operation.Succeeded:
+				o.Succeeded++
+			case operation.Failed:
+				o.Failed++
+			default:
+				if o.InProgress++; r.stuckBy(live, now) != "" {
+					o.Stuck++
+				}
+			}
+		}
+	}
+	return all
 }

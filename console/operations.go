@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/why"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 // operationsData is the list of operations.
 type operationsData struct {
 	Query      url.Values
-	Rows       []*row
+	Rows       []shownRow
 	Total, All int
 	From, To   int
 	Older      string
@@ -98,14 +99,14 @@ func (c *console) operations(ctx context.Context, _ *reader, r *http.Request) (a
 	}
 	now := c.now()
 	q := url.Values{}
-	for _, name := range []string{"namespace", "status", "type", "category", "resource", "q", "age"} {
+	for _, name := range []string{"namespace", "status", "type", "category", "resource", "webhook", "cause", "q", "age"} {
 		if v := strings.TrimSpace(r.URL.Query().Get(name)); v != "" && len(v) <= maxQuery {
 			q.Set(name, v)
 		}
 	}
 	f := filter{
 		namespace: q.Get("namespace"), status: q.Get("status"), opType: q.Get("type"), category: q.Get("category"),
-		resourceType: q.Get("resource"), text: strings.ToLower(q.Get("q")),
+		resourceType: q.Get("resource"), webhook: q.Get("webhook"), cause: q.Get("cause"), text: strings.ToLower(q.Get("q")),
 	}
 	if age, err := time.ParseDuration(q.Get("age")); err == nil && age > 0 {
 		f.oldest = now.Add(-age)
@@ -120,7 +121,7 @@ func (c *console) operations(ctx context.Context, _ *reader, r *http.Request) (a
 		p = c.index.page(f, from, pageSize, now)
 	}
 	d := operationsData{
-		Query: q, Rows: p.rows, Total: p.total, All: p.all, From: min(p.total, from+1), To: from + len(p.rows),
+		Query: q, Rows: p.shown(), Total: p.total, All: p.all, From: min(p.total, from+1), To: from + len(p.rows),
 		Partly: c.partly(),
 	}
 	at := func(change ...string) string {
@@ -153,7 +154,7 @@ func (c *console) operations(ctx context.Context, _ *reader, r *http.Request) (a
 		{Title: "Failed", Path: string(operation.Failed), Count: p.counts[string(operation.Failed)]},
 		{Title: "Succeeded", Path: string(operation.Succeeded), Count: p.counts[string(operation.Succeeded)]},
 	} {
-		t.Here, t.Path = t.Path == f.status, at("status", t.Path)
+		t.Here, t.Path = t.Path == f.status, at("status", t.Path, "cause", "")
 		d.Tabs = append(d.Tabs, t)
 	}
 	for _, a := range ages {
@@ -192,6 +193,25 @@ func (r *row) Tries() int32        { return r.tries }
 func (r *row) Canceled() bool      { return r.canceled && r.status == operation.InProgress }
 func (r *row) Done() int           { return r.done }
 func (r *row) Total() int          { return r.total }
-func (r *row) Stuck() bool         { return r.stuck(time.Now()) }
 func (r *row) Took() string        { return human(r.finished.Sub(r.created)) }
-func (r *row) Note() string        { return cmp.Or(r.waiting, r.reason) }
+
+// Note is what the operation waits for, or its error with the reason of a failure.
+func (r *row) Note() string {
+	if r.reason != "" && r.err != "" && r.err != r.reason {
+		return r.reason + ": " + r.err
+	}
+	return cmp.Or(r.waiting, r.err, r.reason)
+}
+
+// shownRow is a row with the first cause by which its operation is stuck; empty if it is not.
+type shownRow struct {
+	*row
+	Cause why.Type
+}
+
+func (p *part) shown() (all []shownRow) {
+	for _, r := range p.rows {
+		all = append(all, shownRow{r, p.causes[r]})
+	}
+	return all
+}

@@ -1,10 +1,13 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"html/template"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/why"
 )
 
 // status is what the runtime is doing, as all pages of this moment show it.
@@ -24,7 +28,7 @@ type overviewData struct {
 	Healthy     bool
 	Status      fairlead.Status
 	Operations  *operationCounts // nil: there are none, or the reader may not list them
-	Stuck       []*row
+	Stuck       []stuckGroup
 	Sources     int
 	Stalest     time.Duration
 	Queued      int
@@ -33,6 +37,13 @@ type overviewData struct {
 	Fibers      int
 	Plots       []plot
 	Controllers int
+	Blocked     []blockedRow
+}
+
+// blockedRow is a controller whose workers do not return.
+type blockedRow struct {
+	Name  string
+	Since time.Time
 }
 
 type operationCounts struct{ InProgress, Stuck, Failed, Succeeded int }
@@ -57,6 +68,10 @@ func (c *console) overview(ctx context.Context, rd *reader, _ *http.Request) (an
 	}
 	for _, ctl := range s.Controllers {
 		d.Queued, d.Running, d.Failing = d.Queued+ctl.Ready, d.Running+ctl.Running, d.Failing+ctl.Failed
+		if ctl.BlockedSince != nil {
+			d.Blocked = append(d.Blocked, blockedRow{strings.TrimSpace(ctl.Cluster + " " + ctl.Name), *ctl.BlockedSince})
+			d.Healthy = false
+		}
 	}
 	d.Fibers = c.fibers().total
 	if c.Operations != nil {
@@ -68,12 +83,12 @@ func (c *console) overview(ctx context.Context, rd *reader, _ *http.Request) (an
 			if err := c.index.look(ctx); err != nil {
 				return nil, err
 			}
-			p := c.index.page(filter{status: statusStuck}, 0, 5, c.now())
+			p := c.index.page(filter{}, 0, 0, c.now())
 			d.Operations = &operationCounts{
 				p.counts[string(operation.InProgress)], p.counts[statusStuck], p.counts[string(operation.Failed)],
 				p.counts[string(operation.Succeeded)],
 			}
-			d.Stuck = p.rows
+			d.Stuck = groupsOf(p.stuck)
 		}
 		d.Plots = append(d.Plots,
 			plotOf("Operations that ended", "per second", c.rates.perSecond(finished)),
@@ -88,6 +103,45 @@ func (c *console) overview(ctx context.Context, rd *reader, _ *http.Request) (an
 		plotOf("Requests to the API server", "per second", c.rates.perSecond(requests)),
 		plotOf("Time of a request", "seconds, mean", c.rates.ratio(requestSeconds, requestCount)))
 	return d, nil
+}
+
+// stuckGroup is how many operations are stuck by one cause.
+type stuckGroup struct {
+	Cause why.Type
+	Count int
+}
+
+// groupsOf returns the groups, the largest first.
+func groupsOf(counts map[why.Type]int) (all []stuckGroup) {
+	for cause, n := range counts {
+		all = append(all, stuckGroup{cause, n})
+	}
+	slices.SortFunc(all, func(a, b stuckGroup) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Cause, b.Cause))
+	})
+	return all
+}
+
+// Path is the list of the operations of the group.
+func (g stuckGroup) Path() string {
+	return "/console/operations?" + url.Values{"status": {statusStuck}, "cause": {string(g.Cause)}}.Encode()
+}
+
+// Text says what the operations of the group have in common.
+func (g stuckGroup) Text() string {
+	wait := "operations wait "
+	if g.Count == 1 {
+		wait = "operation waits "
+	}
+	object := map[why.Type]string{
+		why.LockHeld: "for the end of another operation, because of a lock", why.WebhookMissing: "for Webhook missing",
+		why.NotReleased: "for credentials that are not released", why.Quarantined: "for a Webhook that is quarantined",
+		why.CircuitOpen: "for a circuit that is open", why.RateLimited: "for a limit on calls or writes",
+		why.RetryAfter: "for longer than the receiver has asked for", why.Forbidden: "for a missing right",
+		why.Conflict: "behind conflicting writes", why.BackOff: "to try again after an error",
+		why.SourceStale: "for the watch to catch up", why.DeadlinePassed: "for their end, past the deadline",
+	}[g.Cause]
+	return wait + cmp.Or(object, "for longer than declared")
 }
 
 // The counters that are plotted.

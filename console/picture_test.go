@@ -35,11 +35,11 @@ func TestOneMoment(t *testing.T) {
 	questions := &asked{}
 	var st *store.Store
 	w := newWorld(t, func(o *console.Options) { o.Authorizer, st = questions, o.Operations.Operations })
-	w.tokens["anybody"] = "any"
-	w.webhook("job")
+	w.Tokens["anybody"] = "any"
+	w.Webhook("job")
 	var end func()
 	var told atomic.Pointer[func()] // asked beside the executor, after it
-	w.rt.Explain(why.Func(func(context.Context, why.Object) []why.Cause {
+	w.Runtime.Explain(why.Func(func(context.Context, why.Object) []why.Cause {
 		if end := told.Swap(nil); end != nil {
 			(*end)()
 		}
@@ -65,22 +65,22 @@ func TestOneMoment(t *testing.T) {
 		"after it was asked what it does": func() { told.Store(&end) },
 		"later":                           func() {},
 	} {
-		op := w.schedule(strings.ReplaceAll(name, " ", "-"), "job")
+		op := w.Schedule(strings.ReplaceAll(name, " ", "-"), "job")
 		k := store.Key{Namespace: op.Namespace, Name: op.Name}
-		w.eventually("a call", func() bool { return strings.Contains(w.get("anybody", w.path(op)).body, "In Progress") })
+		w.Eventually("a call", func() bool { return strings.Contains(w.Get("anybody", w.Path(op)).Body, "In Progress") })
 		end = func() {
 			resource := operation.Resource{Type: op.Spec.ResourceType, ID: op.Spec.ResourceID}
-			if _, err := w.scheduler.Cancel(w.ctx, resource, op.EffectiveID()); err != nil {
+			if _, err := w.Scheduler.Cancel(w.Ctx, resource, op.EffectiveID()); err != nil {
 				t.Error(err)
 			}
-			w.eventually("the end", func() bool {
+			w.Eventually("the end", func() bool {
 				now, err := store.Of[v1alpha1.Operation](st).Get(k)
 				return err == nil && now.Terminal()
 			})
 		}
 		questions.n.Store(0)
 		when()
-		body := w.get("anybody", w.path(op)).body
+		body := w.Get("anybody", w.Path(op)).Body
 		questions.at.Store(nil)
 		_, head, _ := strings.Cut(body, "<h1>")
 		head, _, _ = strings.Cut(head, "</h1>")

@@ -3,6 +3,8 @@ package console
 import (
 	"net/http"
 	"strings"
+
+	"github.com/fairlead-io/fairlead/internal/serve"
 )
 
 // policy lets a page load what comes from here, and nothing else.
@@ -28,7 +30,7 @@ func (c *console) secured(next http.Handler) http.Handler {
 		if !strings.HasPrefix(r.URL.Path, staticPath) {
 			h.Set("Cache-Control", "no-store")
 		}
-		if c.InsecureNoAuth && !isLocal(r.Host) {
+		if c.InsecureNoAuth && !serve.IsLocalHost(r.Host) {
 			refuse(w, "without authentication the host must be localhost or a loopback address")
 			return
 		}

@@ -11,11 +11,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"time"
+
+	"github.com/fairlead-io/fairlead/internal/serve"
 )
 
 // session is what the cookie holds, sealed.
@@ -138,23 +138,5 @@ func endOf(token string) (time.Time, bool) {
 // private tells whether nobody else can read what is sent over the connection of a request: it is encrypted, or does not
 // leave this machine.
 func private(r *http.Request) bool {
-	if r.TLS != nil {
-		return true
-	}
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return false
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Unmap().IsLoopback() && isLocal(r.Host)
-}
-
-// isLocal tells whether a host, with or without a port, is this machine.
-func isLocal(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	host = strings.ToLower(strings.Trim(host, "[]"))
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
+	return r.TLS != nil || serve.IsLocal(r)
 }

@@ -6,11 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,7 +49,8 @@ var whoReads = readers{
 	"stranger": func(httpapi.Access) bool { return false },
 }
 
-// program is a program without operations on a server of the test, with the pages that it shows to readers.
+// program is a program without operations, with a server of its own and the pages that readers see. All of it runs in the
+// bubble of a synctest.
 type program struct {
 	t      *testing.T
 	server *apiserver.Server
@@ -60,7 +64,7 @@ func newProgram(t *testing.T, declare func(*fairlead.Runtime)) *program {
 
 func newProgramFor(t *testing.T, who readers, declare func(*fairlead.Runtime)) *program {
 	t.Helper()
-	server, err := apiserver.New(apiserver.Options{})
+	server, err := apiserver.New(apiserver.Options{Pipe: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,91 +167,115 @@ var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmap
 // are some, and neither how many nor which.
 func TestSetAside(t *testing.T) {
 	t.Parallel()
-	p := newProgram(t, func(rt *fairlead.Runtime) {
-		maps(rt, func(*corev1.ConfigMap) (reconcile.Result, error) { return reconcile.Done, nil })
-	})
-	for _, name := range []string{"fine", "bad"} {
-		p.put("team", name)
-	}
-	for _, name := range []string{"secret-one", "secret-two"} {
-		p.put("elsewhere", name)
-	}
-	for key, damage := range map[[2]string][2]string{
-		{"team", "bad"}:             {`"data":{"k":"v"}`, `"data":"poison"`},  // it can be kept, and not decoded
-		{"elsewhere", "secret-one"}: {`"name":"secret-one"`, `"name":17`},     // nor kept
-		{"elsewhere", "secret-two"}: {`"data":{"k":"v"}`, `"data":["a","b"]`}, // it can be kept
-	} {
-		if err := p.server.Poison(configMaps, key[0], key[1], func(raw []byte) []byte {
-			return bytes.Replace(raw, []byte(damage[0]), []byte(damage[1]), 1)
-		}); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgram(t, func(rt *fairlead.Runtime) {
+			maps(rt, func(*corev1.ConfigMap) (reconcile.Result, error) { return reconcile.Done, nil })
+		})
+		for _, name := range []string{"fine", "bad"} {
+			p.put("team", name)
+		}
+		for _, name := range []string{"secret-one", "secret-two"} {
+			p.put("elsewhere", name)
+		}
+		for key, damage := range map[[2]string][2]string{
+			{"team", "bad"}:             {`"data":{"k":"v"}`, `"data":"poison"`},  // it can be kept, and not decoded
+			{"elsewhere", "secret-one"}: {`"name":"secret-one"`, `"name":17`},     // nor kept
+			{"elsewhere", "secret-two"}: {`"data":{"k":"v"}`, `"data":["a","b"]`}, // it can be kept
+		} {
+			if err := p.server.Poison(configMaps, key[0], key[1], func(raw []byte) []byte {
+				return bytes.Replace(raw, []byte(damage[0]), []byte(damage[1]), 1)
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.run()
+		p.eventually("all", "/console/sources", "secret-two")
+		p.eventually("all", "/console/sources", "team/bad")
+		p.shown("/console/sources", map[string]sight{
+			"all": {
+				[]string{"team/bad", "elsewhere/secret-two", "since <time", "cannot decode", "Memory"},
+				[]string{"Hidden", "team/fine"},
+			},
+			"team": {[]string{"team/bad", "Hidden"}, []string{"elsewhere", "secret"}},
+			"one":  {[]string{"team/bad", "Hidden"}, []string{"elsewhere", "secret"}},
+			"stranger": {
+				[]string{"Hidden"}, []string{"team/bad", "elsewhere", "secret", "could not be read", "cannot decode"},
+			},
+		})
+		families, err := p.rt.Registry().Gather()
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	p.run()
-	p.eventually("all", "/console/sources", "secret-two")
-	p.eventually("all", "/console/sources", "team/bad")
-	p.shown("/console/sources", map[string]sight{
-		"all": {
-			[]string{"team/bad", "elsewhere/secret-two", "since <time", "cannot decode", "Memory"},
-			[]string{"Hidden", "team/fine"},
-		},
-		"team": {[]string{"team/bad", "Hidden"}, []string{"elsewhere", "secret"}},
-		"one":  {[]string{"team/bad", "Hidden"}, []string{"elsewhere", "secret"}},
-		"stranger": {
-			[]string{"Hidden"}, []string{"team/bad", "elsewhere", "secret", "could not be read", "cannot decode"},
-		},
-	})
-	families, err := p.rt.Registry().Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	counted := 0.0
-	for _, f := range families {
-		if f.GetName() == "fairlead_store_quarantined_total" {
-			counted = f.GetMetric()[0].GetCounter().GetValue()
+		counted := 0.0
+		for _, f := range families {
+			if f.GetName() == "fairlead_store_quarantined_total" {
+				counted = f.GetMetric()[0].GetCounter().GetValue()
+			}
 		}
-	}
-	if counted != 3 {
-		t.Errorf("the metrics count %v of them", counted)
-	}
-	body := p.page("stranger", "/console/sources")
-	if strings.Contains(body, "2 objects") || strings.Count(body, "Hidden") != 2 {
-		t.Errorf("a stranger can count them: %s", body)
-	}
+		if counted != 3 {
+			t.Errorf("the metrics count %v of them", counted)
+		}
+		body := p.page("stranger", "/console/sources")
+		if strings.Contains(body, "2 objects") || strings.Count(body, "Hidden") != 2 {
+			t.Errorf("a stranger can count them: %s", body)
+		}
+	})
 }
+
+// piped is a response whose body is read while it is written.
+type piped struct {
+	*io.PipeWriter
+	header http.Header
+}
+
+func (p *piped) Header() http.Header { return p.header }
+
+func (p *piped) WriteHeader(int) {}
+
+// Flush implements http.Flusher: a pipe keeps nothing back.
+func (p *piped) Flush() {}
+
+// SetWriteDeadline is for http.ResponseController. The reader of a pipe is never late.
+func (p *piped) SetWriteDeadline(time.Time) error { return nil }
 
 // TestRefusedOnce: a page that is kept up to date does not ask again and again for what its reader may not see.
 func TestRefusedOnce(t *testing.T) {
 	t.Parallel()
-	var questions atomic.Int32
-	whoAsks := readers{"stranger": func(httpapi.Access) bool { questions.Add(1); return false }}
-	p := newProgramFor(t, whoAsks, func(rt *fairlead.Runtime) {
-		maps(rt, func(*corev1.ConfigMap) (reconcile.Result, error) { return reconcile.Retry(errors.New("no luck")) },
-			reconcile.MaxInterval(-1))
-	})
-	p.put("team", "fails")
-	p.run()
-	server := httptest.NewServer(p.rt.Handler())
-	t.Cleanup(server.Close)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/console/live/controllers", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer stranger")
-	resp, err := server.Client().Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	lines := bufio.NewScanner(resp.Body)
-	lines.Buffer(nil, 1<<20)
-	for shown := 0; shown < 3 && lines.Scan(); {
-		if strings.HasPrefix(lines.Text(), "data: ") && strings.Contains(lines.Text(), "Hidden") {
-			shown++
-			p.put("team", fmt.Sprint("fails-too-", shown)) // so that there is something new to be shown
+	synctest.Test(t, func(t *testing.T) {
+		var questions atomic.Int32
+		whoAsks := readers{"stranger": func(httpapi.Access) bool { questions.Add(1); return false }}
+		p := newProgramFor(t, whoAsks, func(rt *fairlead.Runtime) {
+			maps(rt, func(*corev1.ConfigMap) (reconcile.Result, error) { return reconcile.Retry(errors.New("no luck")) },
+				reconcile.MaxInterval(-1))
+		})
+		p.put("team", "fails")
+		p.run()
+		ctx, leave := context.WithCancel(t.Context())
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/console/live/controllers", nil)
+		r.Header.Set("Authorization", "Bearer stranger")
+		read, write := io.Pipe()
+		var serving sync.WaitGroup
+		serving.Go(func() {
+			p.rt.Handler().ServeHTTP(&piped{header: http.Header{}, PipeWriter: write}, r)
+			_ = write.Close()
+		})
+		defer serving.Wait()
+		defer read.Close()
+		defer leave()
+		lines := bufio.NewScanner(read)
+		lines.Buffer(nil, 1<<20)
+		shown := 0
+		for shown < 3 && lines.Scan() {
+			if strings.HasPrefix(lines.Text(), "data: ") && strings.Contains(lines.Text(), "Hidden") {
+				shown++
+				p.put("team", fmt.Sprint("fails-too-", shown)) // so that there is something new to be shown
+			}
 		}
-	}
-	if n := questions.Load(); n == 0 || n > 2+4 { // about the kind, its namespace, and each object that there may be
-		t.Errorf("%d questions: %v", n, lines.Err())
-	}
+		if shown < 3 {
+			t.Errorf("the stream ended after %d pages: %v", shown, lines.Err())
+		}
+		if n := questions.Load(); n == 0 || n > 2+4 { // about the kind, its namespace, and each object that there may be
+			t.Errorf("%d questions", n)
+		}
+	})
 }

@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -32,6 +33,21 @@ type webhookRow struct {
 	Failing         bool
 	Created         time.Time
 	State           *webhook.TargetState // of its calls by this process; nil: there were none
+	Outcomes        *outcomes            // of the operations that call it; nil: there are none, or the reader may not list them
+}
+
+// Path is the page of the Webhook.
+func (r webhookRow) Path() string {
+	return "/console/webhooks/" + url.PathEscape(r.Namespace) + "/" + url.PathEscape(r.Name)
+}
+
+// Operations is the list of the operations that call it, in a state; all of them if that is empty.
+func (r webhookRow) Operations(status string) string {
+	q := url.Values{"namespace": {r.Namespace}, "webhook": {r.Name}}
+	if status != "" {
+		q.Set("status", status)
+	}
+	return "/console/operations?" + q.Encode()
 }
 
 // maxWebhooks bounds what one page shows.
@@ -61,11 +77,15 @@ func (c *console) mayListWebhooks(ctx context.Context, rd *reader, r *http.Reque
 	return nil
 }
 
-func (c *console) webhooks(_ context.Context, _ *reader, r *http.Request) (any, error) {
+func (c *console) webhooks(ctx context.Context, rd *reader, r *http.Request) (any, error) {
 	d := webhooksData{Namespace: r.URL.Query().Get("namespace")}
 	states := map[store.Key]*webhook.TargetState{}
 	for _, s := range c.Operations.Executor.Targets(d.Namespace, "") {
 		states[store.Key{Namespace: s.Namespace, Name: s.Webhook}] = &s
+	}
+	ended, err := c.outcomes(ctx, rd, d.Namespace)
+	if err != nil {
+		return nil, err
 	}
 	view := store.Of[v1alpha1.Webhook](c.Operations.Webhooks)
 	all := view.All()
@@ -74,13 +94,8 @@ func (c *console) webhooks(_ context.Context, _ *reader, r *http.Request) (any, 
 	}
 	for k, w := range all {
 		d.Total++
-		row := webhookRow{
-			Namespace: k.Namespace, Name: k.Name, Mode: string(w.Spec.Mode), Target: w.Spec.Request.URL,
-			Concurrency: w.Spec.Concurrency, Rate: w.Spec.RatePerSecond, Conditions: w.Status.Conditions,
-			Created: w.CreationTimestamp.Time, State: states[k],
-		}
-		row.Failing = slices.ContainsFunc(row.Conditions, func(c metav1.Condition) bool { return c.Status != metav1.ConditionTrue }) ||
-			row.State != nil && row.State.Circuit != webhook.Closed
+		row := webhookRowOf(k, w, states[k])
+		row.Outcomes = ended[k]
 		d.Rows = append(d.Rows, row)
 	}
 	slices.SortFunc(d.Rows, func(a, b webhookRow) int {
@@ -94,4 +109,35 @@ func (c *console) webhooks(_ context.Context, _ *reader, r *http.Request) (any, 
 	})
 	d.Rows = d.Rows[:min(len(d.Rows), maxWebhooks)]
 	return d, nil
+}
+
+func webhookRowOf(k store.Key, w *v1alpha1.Webhook, state *webhook.TargetState) webhookRow {
+	row := webhookRow{
+		Namespace: k.Namespace, Name: k.Name, Mode: string(w.Spec.Mode), Target: w.Spec.Request.URL,
+		Concurrency: w.Spec.Concurrency, Rate: w.Spec.RatePerSecond, Conditions: w.Status.Conditions,
+		Created: w.CreationTimestamp.Time, State: state,
+	}
+	row.Failing = slices.ContainsFunc(row.Conditions, func(c metav1.Condition) bool { return c.Status != metav1.ConditionTrue }) ||
+		row.State != nil && row.State.Circuit != webhook.Closed
+	return row
+}
+
+// outcomes returns what became of the operations of a namespace, or of all if it is empty, by the Webhooks that they
+// call; nothing if the reader may not list them.
+func (c *console) outcomes(ctx context.Context, rd *reader, namespace string) (map[store.Key]*outcomes, error) {
+	namespaces := c.served()
+	if namespace != "" {
+		namespaces = []string{namespace}
+	}
+	for _, namespace := range namespaces {
+		if err := c.listable(ctx, rd, namespace); refused(err) && !unknown(err) {
+			return nil, nil
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	if err := c.index.look(ctx); err != nil {
+		return nil, err
+	}
+	return c.index.outcomes(namespace, c.now()), nil
 }

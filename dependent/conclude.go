@@ -17,7 +17,7 @@ func (r *round) conclude() {
 }
 
 func (s *state) conclude(r *round) NodeStatus {
-	st := NodeStatus{Name: s.name, Children: s.present, Err: s.err}
+	st := NodeStatus{Name: s.name, Children: s.present, Err: s.err, Unknown: s.wanted && s.unknown(r)}
 	var why []string
 	for _, w := range s.wants {
 		switch {
@@ -39,7 +39,7 @@ func (s *state) conclude(r *round) NodeStatus {
 		st.State, st.Message = StateRemoving, "its children are being deleted"
 	case s.decided && !s.wanted:
 		st.State = StateAbsent
-	case !s.decided || len(s.blocked) > 0 && s.present == 0:
+	case !s.decided || s.hidden || len(s.blocked) > 0 && s.present == 0:
 		st.State, st.Message = StateWaiting, waitsFor(s.blocked)
 	case len(why) > 0:
 		st.State, st.Message = StateProgressing, strings.Join(why, "; ")

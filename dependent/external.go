@@ -38,8 +38,9 @@ const DefaultInterval = 10 * time.Minute
 // external is an External without its types.
 type external struct {
 	interval time.Duration
-	keep     func(ctx context.Context, c *client.Client, obj any) (is any, err error)
-	release  func(ctx context.Context, c *client.Client, obj any) error
+	// keep returns how it is after that. With an error, gone reports that it does not exist any more.
+	keep    func(ctx context.Context, c *client.Client, obj any) (is any, gone bool, err error)
+	release func(ctx context.Context, c *client.Client, obj any) error
 }
 
 // AddExternal adds a node for something outside of the cluster. The options are those of [Add] that are not about
@@ -61,9 +62,9 @@ func AddExternal[T, V any, PT client.ObjectOf[T]](
 	}
 	n.external = &external{
 		interval: e.Interval,
-		keep: func(ctx context.Context, c *client.Client, obj any) (any, error) {
-			is, err := keep[T, V, PT](ctx, c, PT(obj.(*T)), name, e)
-			return is, err
+		keep: func(ctx context.Context, c *client.Client, obj any) (any, bool, error) {
+			is, gone, err := keep[T, V, PT](ctx, c, PT(obj.(*T)), name, e)
+			return is, gone, err
 		},
 		release: func(ctx context.Context, c *client.Client, obj any) error {
 			return alloc.Release(ctx, c, PT(obj.(*T)), name, func(ctx context.Context, key, id string) error {
@@ -81,42 +82,43 @@ func AddExternal[T, V any, PT client.ObjectOf[T]](
 // errGone has what is gone created once more.
 var errGone = errors.New("it is gone")
 
-// keep creates what there is not, and brings what there is to what is desired.
+// keep creates what there is not, and brings what there is to what is desired. With an error, gone reports that it was
+// found to be gone.
 func keep[T, V any, PT client.ObjectOf[T]](
 	ctx context.Context, c *client.Client, obj PT, slot string, e External[T, V],
-) (*V, error) {
-	for again := false; ; again = true {
+) (is *V, gone bool, err error) {
+	for range 2 {
 		id, err := alloc.Once(ctx, c, obj, slot, func(ctx context.Context, key string) (string, error) {
 			return e.Create(ctx, (*T)(obj), key)
 		})
-		if errors.Is(err, alloc.ErrReleasing) && !again {
-			if err := giveUp(ctx, c, obj, slot, e); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		is, err := e.Read(ctx, (*T)(obj), id)
 		switch {
-		case err != nil:
-			return nil, err
-		case is == nil && again:
-			return nil, fmt.Errorf("%w right after it was created (%s)", errGone, id)
-		case is == nil: // somebody has deleted it
-			if err := giveUp(ctx, c, obj, slot, e); err != nil {
-				return nil, err
+		case err == nil:
+			is, err = e.bring(ctx, (*T)(obj), id)
+			if is != nil || err != nil {
+				return is, false, err
 			}
-			continue
-		case e.Differs == nil || !e.Differs((*T)(obj), is):
-			return is, nil
+			gone = true
+		case !errors.Is(err, alloc.ErrReleasing):
+			return nil, gone, err
 		}
-		if err := e.Update(ctx, (*T)(obj), id, is); err != nil {
-			return nil, err
+		// It was deleted by others, or an earlier release has not ended: its slot is free after that.
+		if err := giveUp(ctx, c, obj, slot, e); err != nil {
+			return nil, gone, err
 		}
-		return e.Read(ctx, (*T)(obj), id)
 	}
+	return nil, true, fmt.Errorf("%w right after it was created", errGone)
+}
+
+// bring reads it, updates it if it differs, and returns how it is then; nil if it is gone.
+func (e External[T, V]) bring(ctx context.Context, obj *T, id string) (*V, error) {
+	is, err := e.Read(ctx, obj, id)
+	if err != nil || is == nil || e.Differs == nil || !e.Differs(obj, is) {
+		return is, err
+	}
+	if err := e.Update(ctx, obj, id, is); err != nil {
+		return nil, err
+	}
+	return e.Read(ctx, obj, id)
 }
 
 func giveUp[T, V any, PT client.ObjectOf[T]](
@@ -127,11 +129,13 @@ func giveUp[T, V any, PT client.ObjectOf[T]](
 	})
 }
 
-// outside is what is remembered of something external.
+// outside is what is remembered of something external, as it was read last. There is none before the first read of this
+// process.
 type outside struct {
-	is         any
+	is         any // nil: it is gone
 	read       time.Time
 	generation int64 // of the primary that it was read for
+	failed     bool  // a later attempt to read or change it has failed: how it is now is unknown
 }
 
 // lookOutside says whether something external is to be looked at, or given back.
@@ -146,7 +150,7 @@ func (r *round) lookOutside(s *state) []*op {
 		}
 		return []*op{o}
 	}
-	if s.asked && !done && (known == nil || known.generation != r.primary.GetGeneration() || r.poked ||
+	if s.asked && !done && (known == nil || known.failed || known.is == nil || known.generation != r.primary.GetGeneration() || r.poked ||
 		!r.now.Before(known.read.Add(s.external.interval))) {
 		return []*op{o}
 	}
@@ -158,7 +162,7 @@ func (r *round) judgeOutside(s *state, failed error) {
 	known := r.outside(s)
 	s.err = failed
 	s.status = NodeStatus{State: StateProgressing}
-	if failed != nil || known == nil {
+	if failed != nil || known == nil || known.is == nil {
 		return
 	}
 	s.until = known.read.Add(s.external.interval)
@@ -177,8 +181,8 @@ func (o *op) runOutside(ctx context.Context) error {
 	if o.verb == verbRelease {
 		return r.fail("give back", o.state, client.Key{}, e.release(ctx, r.c, obj))
 	}
-	is, err := e.keep(ctx, r.c, obj)
-	if err != nil {
+	is, gone, err := e.keep(ctx, r.c, obj)
+	if o.gone = gone; err != nil {
 		return r.fail("keep", o.state, client.Key{}, err)
 	}
 	o.outside = is
@@ -190,7 +194,11 @@ func (o *op) doneOutside() {
 	switch {
 	case o.err != nil:
 		o.state.err = o.err
-		r.forgetOutside(o.state)
+		if known := r.outside(o.state); o.gone {
+			r.known.outsides[o.state.index] = &outside{failed: true} // another one may exist
+		} else if known != nil {
+			known.failed = true
+		}
 	case o.verb == verbRelease:
 		r.forgetOutside(o.state)
 	default:

@@ -17,12 +17,13 @@ import (
 
 // cloud is what is outside: databases by id.
 type cloud struct {
-	mu        sync.Mutex // of the test and of the operator
-	databases map[string]*database
-	keys      map[string]string
-	made      int
-	reads     int
-	broken    error
+	mu         sync.Mutex // of the test and of the operator
+	databases  map[string]*database
+	keys       map[string]string
+	made       int
+	reads      int
+	broken     error // of Create
+	unreadable error // of Read
 }
 
 type database struct {
@@ -52,6 +53,9 @@ func (c *cloud) external() dependent.External[gateway, database] {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.reads++
+			if c.unreadable != nil {
+				return nil, c.unreadable
+			}
 			if d := c.databases[id]; d != nil {
 				seen := *d
 				return &seen, nil

@@ -59,13 +59,22 @@ func bubbleOf(t *testing.T, resources []apiserver.Resource, fn func(b *bench)) {
 // run starts a process with a graph, with one gateway named web.
 func (b *bench) run(g *dependent.Graph[gateway], opts ...reconcile.Option) {
 	b.t.Helper()
+	b.runWith(g, func(*gateway, *dependent.Report) {}, opts...)
+}
+
+// runWith is run with a function for the status, which is called beside the one that writes the conditions.
+func (b *bench) runWith(g *dependent.Graph[gateway], status func(*gateway, *dependent.Report), opts ...reconcile.Option) {
+	b.t.Helper()
 	if b.object(testbed.Gateways, web.Name) == nil {
 		testbed.Put(b.t, b.server, testbed.New("a", "web"))
 	}
 	b.stop()
 	b.host = testbed.NewHost(b.t, b.server.Config(), testbed.Mapper(testbed.Resources()))
 	b.engine = newEngine()
-	b.c = g.Engine(b.engine).Status(func(gw *gateway, r *dependent.Report) { r.Into(&gw.Status.Conditions) }).
+	b.c = g.Engine(b.engine).Status(func(gw *gateway, r *dependent.Report) {
+		r.Into(&gw.Status.Conditions)
+		status(gw, r)
+	}).
 		Controller(b.host, "gateways", append([]reconcile.Option{reconcile.MaxInterval(-1)}, opts...)...)
 	b.host.Start(b.t.Context())
 	b.settle()

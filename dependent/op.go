@@ -41,6 +41,7 @@ type op struct {
 	answer   []byte // of the API server, to an apply
 	replaced bool   // the child was deleted, to be created anew
 	outside  any    // what there is
+	gone     bool   // something external was found to be gone
 }
 
 // name is that of the fiber.

@@ -29,6 +29,9 @@ type NodeStatus struct {
 	Children int    // that exist
 	Ready    int    // of those that are wanted
 	Err      error  // a *ChildError, or several; nil unless Failed
+	// Unknown reports that the state of the children is not known: something external was not read yet, or an error
+	// hides them. [Node.In] returns what was read last, or nil. Nodes behind an unknown one keep their children.
+	Unknown bool
 }
 
 // Report tells how the children of one primary are, at the end of a round.
@@ -86,8 +89,8 @@ func (r *Report) in(states ...State) (all []string) {
 	return all
 }
 
-// In returns the child of a node as a report knows it, for the function of [Graph.Status]: nil while it does not exist.
-// It is READ-ONLY.
+// In returns the child of a node as a report knows it, for the function of [Graph.Status]. It is nil while the child
+// does not exist, and may be nil while it is unknown ([NodeStatus].Unknown). It is READ-ONLY.
 func (n *Node[C]) In(r *Report) *C {
 	for _, c := range n.AllIn(r) {
 		return c

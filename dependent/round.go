@@ -46,6 +46,7 @@ type state struct {
 	ours    []client.Object // of its kind, of the primary
 	present int             // of them, those that are its own and not deleted
 	blocked []string        // the nodes that it waits for
+	hidden  bool            // what its children are to be depends on a node that is unknown
 	status  NodeStatus
 	until   time.Time // when to look again
 }
@@ -59,6 +60,7 @@ type want struct {
 	is     client.Object // as it is; nil: it is not there
 	ready  bool
 	why    string // it is not ready
+	unread bool   // the cache cannot tell how it is
 	err    error
 	until  time.Time
 }
@@ -100,7 +102,7 @@ func (r *round) state(n *node) *state { return r.states[n.index] }
 // ask finds out whether a node is wanted, whether it has to wait, and what is desired.
 func (r *round) ask(ctx context.Context, s *state) {
 	s.until = time.Time{}
-	s.blocked = nil
+	s.blocked, s.hidden = nil, false
 	if s.external == nil {
 		s.ours, s.present = nil, 0
 		if err := r.list(ctx, s); err != nil {
@@ -119,16 +121,18 @@ func (r *round) ask(ctx context.Context, s *state) {
 		return
 	}
 	for _, a := range s.after {
-		if !r.state(a).allReady() {
+		before := r.state(a)
+		if !before.allReady() {
 			s.blocked = append(s.blocked, a.name)
 		}
+		s.hidden = s.hidden || before.unknown(r)
 	}
 	if s.external != nil {
 		s.asked = len(s.blocked) == 0
 		return
 	}
-	if !s.decided || len(s.blocked) > 0 && s.present == 0 {
-		return // what is desired may depend on what they will be
+	if !s.decided || s.hidden || len(s.blocked) > 0 && s.present == 0 {
+		return // what is desired may depend on what they are, or will be
 	}
 	s.err = r.desire(ctx, s)
 	s.asked = s.err == nil && len(s.blocked) == 0
@@ -237,13 +241,13 @@ func (r *round) isDeleted(s *state, obj client.Object) bool {
 // compare looks at one child and says what is to be done about it, nil if nothing is.
 func (r *round) compare(ctx context.Context, s *state, w *want) *op {
 	at := childKey{s.index, w.key}
-	w.ready, w.why, w.until = false, "", time.Time{}
+	w.ready, w.why, w.unread, w.until = false, "", false, time.Time{}
 	obj, err := s.get(ctx, r.c, w.key)
 	switch {
 	case apierrors.IsNotFound(err):
 		w.is = nil
 	case err != nil:
-		w.err = r.fail("read", s, w.key, err)
+		w.err, w.unread = r.fail("read", s, w.key, err), true
 		return nil
 	default:
 		w.is = obj
@@ -450,6 +454,15 @@ func (r *round) mayGo(s *state) bool {
 		other := r.state(n)
 		return !other.wanted && (other.present > 0 || other.held(r))
 	})
+}
+
+// unknown reports whether this round does not know how the children of a node are. They may exist.
+func (s *state) unknown(r *round) bool {
+	if s.external != nil {
+		known := r.outside(s)
+		return known == nil || known.failed
+	}
+	return s.err != nil || s.hidden || slices.ContainsFunc(s.wants, func(w *want) bool { return w.unread })
 }
 
 // allReady says whether nodes that come after one may begin.

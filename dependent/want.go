@@ -96,8 +96,9 @@ func within(ctx context.Context, r *round) context.Context {
 	return context.WithValue(ctx, roundKey{}, r)
 }
 
-// Child returns the child of a node as this round knows it, for functions of nodes that come after it: nil while it
-// does not exist. It is READ-ONLY. Of a set it is the first one; see [Node.Children].
+// Child returns the child of a node as this round knows it, for functions of nodes that come after it. It is nil while
+// the child does not exist. Functions of nodes that come after an unknown child are not called. It is READ-ONLY. Of a
+// set it is the first one; see [Node.Children].
 func (n *Node[C]) Child(ctx context.Context) *C {
 	for _, c := range n.Children(ctx) {
 		return c
@@ -117,8 +118,10 @@ func childrenOf[C any](r *round, n *Node[C]) (all []*C) {
 	}
 	s := r.state(n.node)
 	if s.external != nil {
-		if o := r.outside(s); o != nil && o.is.(*C) != nil {
-			all = append(all, o.is.(*C))
+		if o := r.outside(s); o != nil {
+			if is, ok := o.is.(*C); ok && is != nil {
+				all = append(all, is)
+			}
 		}
 		return all
 	}

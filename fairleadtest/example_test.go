@@ -41,7 +41,7 @@ func Example() {
 	}
 	defer watched.Stop()
 	recorder := watched.Record("mine")
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	given := func(n int) {
 		if err := recorder.Wait(ctx, func(r fairleadtest.Recording) bool { return len(r.Events) >= n }); err != nil {

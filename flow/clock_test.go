@@ -110,8 +110,12 @@ func TestNoMoreRunThanThereAreWorkers(t *testing.T) {
 	bubble(t, EngineOptions{Workers: workers}, func(t *testing.T, e *Engine) {
 		var inside, most atomic.Int32
 		work := func(ctx context.Context, f *fib) Next {
-			most.Store(max(most.Load(), inside.Add(1)))
 			defer inside.Add(-1)
+			for n := inside.Add(1); ; {
+				if m := most.Load(); n <= m || most.CompareAndSwap(m, n) {
+					break
+				}
+			}
 			time.Sleep(time.Second)
 			return f.Delay(time.Minute)
 		}

@@ -145,6 +145,7 @@ func ExampleFenced() {
 // A durable fiber goes on after a restart where it was; what was done before is not done again.
 func ExamplePositions() {
 	var store flow.Memory // of the status of an object, elsewhere
+	var ready flow.Signal
 	provision := flow.New("provision",
 		flow.Step("reserve", func(ctx context.Context, f *flow.Fiber[int]) flow.Next {
 			fmt.Println("reserve")
@@ -152,7 +153,7 @@ func ExamplePositions() {
 		}, flow.Save()),
 		flow.Step("wait", func(ctx context.Context, f *flow.Fiber[int]) flow.Next {
 			fmt.Println("wait")
-			return f.Await(flow.Until(f.Entered().Add(50*time.Millisecond)), flow.Timeout(time.Minute))
+			return f.Await(&ready, flow.Timeout(time.Hour)) // of which a restart leaves the rest
 		}))
 	opt := flow.StartOptions{Key: "prod/orders", Positions: &store}
 
@@ -162,6 +163,7 @@ func ExamplePositions() {
 		time.Sleep(time.Millisecond)
 	}
 	before.Close(context.Background())
+	ready.Set()
 
 	after := flow.NewEngine(flow.EngineOptions{})
 	defer after.Close(context.Background())

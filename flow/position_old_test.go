@@ -30,6 +30,26 @@ func TestPositionsOfOlderVersions(t *testing.T) {
 			`{"flow":"f","step":"b","reason":"delay","wake":"2000-01-01T00:00:20Z",` + rest, "b c", 20 * time.Second,
 		},
 		{
+			"a delay that was over before the step was entered, whose deadline counts from there",
+			`{"flow":"f","step":"b","reason":"delay","wake":"1999-12-31T23:59:50Z",` +
+				`"begun":"1999-12-31T23:59:00Z","started":"1999-12-31T23:59:58Z","token":"t"}`, "b c", 0,
+		},
+		{
+			"a delay by a clock that begins with the zero time says nothing about the deadline",
+			`{"flow":"f","step":"b","reason":"delay","wake":"0001-01-01T00:00:20Z",` +
+				`"begun":"0001-01-01T00:00:01Z","started":"0001-01-01T00:00:20Z","token":"t"}`, "b c", 0,
+		},
+		{
+			"nor does a retry by such a clock",
+			`{"flow":"f","step":"b","reason":"retry","attempt":2,"wake":"0001-01-01T00:00:20Z",` +
+				`"begun":"0001-01-01T00:00:01Z","started":"0001-01-01T00:00:10Z","token":"t"}`, "b c", 0,
+		},
+		{
+			"nor an await, whose step and deadline are of such a clock",
+			`{"flow":"f","step":"b","reason":"await","deadline":"0001-01-01T00:00:20Z",` +
+				`"begun":"0001-01-01T00:00:01Z","started":"0001-01-01T00:00:10Z","token":"t"}`, "b c", 0,
+		},
+		{
 			"a delay that was over before the restart",
 			`{"flow":"f","step":"c","reason":"delay","wake":"1999-12-31T23:59:50Z",` + rest, "c", 0,
 		},
@@ -43,21 +63,23 @@ func TestPositionsOfOlderVersions(t *testing.T) {
 			7 * time.Second,
 		},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			var saved Position
-			if err := json.Unmarshal([]byte(c.saved), &saved); err != nil {
-				t.Fatal(err)
-			}
-			var store Memory
-			if err := store.Save(t.Context(), "k", saved); err != nil {
-				t.Fatal(err)
-			}
-			e, p, began := NewEngine(EngineOptions{}), &packet{}, time.Now()
-			defer e.Close(context.Background())
-			err := start(t, e, fl, p, StartOptions{Key: "k", Positions: &store}).Wait(t.Context())
-			if got := strings.Join(p.log, " "); err != nil || got != c.log || time.Since(began) != c.took {
-				t.Errorf("%s: ran %q after %v, %v; want %q after %v", c.reason, got, time.Since(began), err, c.log, c.took)
-			}
+		t.Run(c.reason, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var saved Position
+				if err := json.Unmarshal([]byte(c.saved), &saved); err != nil {
+					t.Fatal(err)
+				}
+				var store Memory
+				if err := store.Save(t.Context(), "k", saved); err != nil {
+					t.Fatal(err)
+				}
+				e, p, began := NewEngine(EngineOptions{}), &packet{}, time.Now()
+				defer e.Close(context.Background())
+				err := start(t, e, fl, p, StartOptions{Key: "k", Positions: &store}).Wait(t.Context())
+				if got := strings.Join(p.log, " "); err != nil || got != c.log || time.Since(began) != c.took {
+					t.Errorf("ran %q after %v, %v; want %q after %v", got, time.Since(began), err, c.log, c.took)
+				}
+			})
 		})
 	}
 }

@@ -100,7 +100,11 @@ func (s saver) goOn(i int32, pos Position, now int64) (move, reason, bool) {
 	}
 	m := move{kind: moveRepeat, to: here.pc, attempt: here.attempt, entered: here.entered}
 	if !delayed && pos.Reason == whyDelay.String() {
-		m.entered = s.past(pos.Wake, now) // of a version that did not save what was left: the step is entered after the delay
+		// Without Left, started may be that of the step before. The step is entered after the delay, or later.
+		m.entered = max(s.pastOr(pos.Wake, now, 0), s.pastOr(pos.Started, now, 0))
+		if m.entered == 0 {
+			m.entered = now
+		}
 	}
 	orElse, leads := def.index[pos.Else]
 	if !leads {
@@ -109,8 +113,8 @@ func (s saver) goOn(i int32, pos Position, now int64) (move, reason, bool) {
 	switch {
 	case pos.Reason == Moved.String(): // it has yet to run
 		return m, whyNone, true
-	case pos.Wake.IsZero():
-		if s.cut = (cutWait{pc: here.pc, orElse: orElse}); !pos.Deadline.IsZero() {
+	case !hasTime(pos.Wake):
+		if s.cut = (cutWait{pc: here.pc, orElse: orElse}); hasTime(pos.Deadline) {
 			s.cut.deadline = f.e.since(pos.Deadline)
 		}
 		return m, whyNone, true
@@ -156,10 +160,16 @@ func (s saver) back(p Place, now int64) (back, bool) {
 	return back{pc: i, attempt: int32(min(max(p.Attempt, 0), 1<<30)), entered: s.past(p.Started, now)}, known
 }
 
-// past is a time that was saved, which an absent or a future one cannot be.
-func (s saver) past(t time.Time, now int64) int64 {
-	if at := s.f.e.since(t); !t.IsZero() && at < now {
+// past is a time that was saved; now if that is absent or in the future.
+func (s saver) past(t time.Time, now int64) int64 { return s.pastOr(t, now, now) }
+
+func (s saver) pastOr(t time.Time, now, otherwise int64) int64 {
+	if at := s.f.e.since(t); hasTime(t) && at < now {
 		return at
 	}
-	return now
+	return otherwise
 }
+
+// hasTime reports whether a position has a time. One of the first year is that of a fake clock which began with the zero
+// time: it says nothing about ours.
+func hasTime(t time.Time) bool { return t.UTC().Year() > 1 }

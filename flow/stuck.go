@@ -38,6 +38,26 @@ func (e *Engine) overdue(f *fiber, now int64) {
 	})
 }
 
+// slowest returns the fiber that has run at one step for longest, of those that a fiber of the group waits for; nil if
+// none runs. Under mu.
+func (e *Engine) slowest(g *group) (slowest *fiber) {
+	bounded := e.opt.PerGroup > 0 && int(g.running) >= e.opt.PerGroup
+	var since int64
+	for _, w := range e.workers {
+		f := w.fiber
+		if f == nil || f.state != Running || bounded && f.part.group != g {
+			continue
+		}
+		f.progress.mu.Lock()
+		at := f.progress.since
+		f.progress.mu.Unlock()
+		if slowest == nil || at < since {
+			slowest, since = f, at
+		}
+	}
+	return slowest
+}
+
 // goroutines collects the workers that run f or its children. Under mu.
 func (e *Engine) goroutines(f *fiber, to *[]goroutine.ID) {
 	if f.worker > 0 {

@@ -119,14 +119,15 @@ func (t *traced) close(e *Engine) (end func()) {
 	}
 }
 
-// endTrace ends the span of the fiber with its outcome; one that is to have another one after it has status Parked.
+// endTrace ends the span of the fiber with its outcome; one that is to have another one after it has status Parked. Only
+// a failure is an error: a fiber is also cancelled when its process stops.
 func (f *fiber) endTrace(status Status, err error) {
 	t := f.tracing()
 	if t == nil || t.span == nil {
 		return
 	}
 	t.span.SetAttributes(attribute.String("flow.status", status.String()))
-	if err != nil {
+	if status == Failed && err != nil {
 		t.span.SetStatus(codes.Error, brief(err.Error()))
 	}
 	f.e.spanClosed(f)
@@ -190,6 +191,18 @@ func (f *fiber) endStep(n Next) {
 	}
 	t.step.End()
 	t.step = nil
+}
+
+// FiberSpan returns the span of the fiber whose step was given ctx, or a context made from it, so that the step can
+// describe the whole fiber: its outcome as the user sees it, say. The span of the step itself is that of ctx. It returns
+// a span that records nothing where there is no tracer, or ctx is not of a step. It is for the goroutine of the step.
+func FiberSpan(ctx context.Context) trace.Span {
+	if h, ok := FromContext(ctx); ok {
+		if t := h.f.tracing(); t != nil && t.span != nil {
+			return t.span
+		}
+	}
+	return trace.SpanFromContext(context.Background())
 }
 
 // Retrace has the fiber whose step was given ctx, or a context made from it, go on in another trace, from within the

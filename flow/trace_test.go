@@ -230,6 +230,59 @@ func TestAnEngineInheritsItsTracer(t *testing.T) {
 	}
 }
 
+// TestTheStatusOfAFiberSpan: a failure is an error, a cancellation is none, and a step may say more of its fiber.
+func TestTheStatusOfAFiberSpan(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		reason string
+		step   func(ctx context.Context, f *fib) Next
+		want   codes.Code
+		said   string // attribute "outcome"
+	}{
+		"Failed": {
+			reason: "the flow has failed", want: codes.Error,
+			step: func(_ context.Context, f *fib) Next { return f.Fail(errors.New("no")) },
+		},
+		"Cancelled": {
+			reason: "the engine was closed", want: codes.Unset,
+			step: func(_ context.Context, f *fib) Next { return f.Delay(time.Hour) },
+		},
+		"SaidByTheStep": {
+			reason: "the flow is well, and its object is not", want: codes.Error, said: "lost",
+			step: func(ctx context.Context, f *fib) Next {
+				span := FiberSpan(ctx)
+				span.SetAttributes(attribute.String("outcome", "lost"))
+				span.SetStatus(codes.Error, "lost")
+				return f.Delay(30 * time.Second) // not a long wait: the span goes on
+			},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			made := spans.New()
+			bubble(t, EngineOptions{Tracer: made.Tracer("test")}, func(t *testing.T, e *Engine) {
+				h := start(t, e, New("f", Step("a", tt.step)), &packet{}, StartOptions{})
+				time.Sleep(time.Minute)
+				if err := e.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				h.Wait(t.Context())
+			})
+			s := made.Named("f")[0]
+			if s.Status().Code != tt.want || spans.Value(s, "outcome") != tt.said {
+				t.Errorf("%s: status %v, attributes %v", tt.reason, s.Status(), s.Attributes())
+			}
+			if step := made.Named("a")[0]; spans.Value(step, "outcome") != "" {
+				t.Errorf("%s: the span of the step has what is said of the fiber", tt.reason)
+			}
+		})
+	}
+	if FiberSpan(t.Context()).IsRecording() {
+		t.Error("outside of a step there is no span of a fiber")
+	}
+}
+
 // TestALongErrorIsCut: a status is no place for it.
 func TestALongErrorIsCut(t *testing.T) {
 	t.Parallel()

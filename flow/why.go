@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fairlead-io/fairlead/internal/goroutine"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -127,10 +128,11 @@ type sight struct {
 	failedAt time.Time // first, since it came to the step
 	late     time.Time // when its time, or that of its step, is over
 	waits    []Wait
-	behind   []*fiber // what it waits for: its children, or the one before it
-	holder   Info     // at the gate
-	ready    int      // fibers that wait for a worker
-	running  int      // fibers of its group that have one
+	behind   []*fiber       // what it waits for: its children, or the one before it
+	holder   Info           // at the gate
+	ready    int            // fibers that wait for a worker
+	running  int            // fibers of its group that have one
+	workers  []goroutine.ID // whose code is in its way: its own, that of the holder, or that has a worker for longest
 }
 
 // sight takes a picture; false if the fiber is over.
@@ -150,6 +152,14 @@ func (f *fiber) sight() (s sight, ok bool) {
 		s.notes.causes = slices.Clone(s.notes.causes)
 		s.failedAt = e.wall(s.notes.since)
 	}
+	switch f.state {
+	case Running:
+		e.goroutines(f, &s.workers)
+	case Ready:
+		if slowest := e.slowest(f.part.group); slowest != nil {
+			e.goroutines(slowest, &s.workers)
+		}
+	}
 	if f.state != Parked {
 		return s, true
 	}
@@ -165,6 +175,7 @@ func (f *fiber) sight() (s sight, ok bool) {
 				p = p.pred()
 			}
 			s.behind, s.holder = []*fiber{p}, e.info(p)
+			e.goroutines(p, &s.workers)
 		}
 	case whyAwait:
 		for _, w := range f.park.waits {

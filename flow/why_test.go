@@ -234,6 +234,11 @@ func TestWhyOfWorkers(t *testing.T) {
 			got[1].Evidence["waiting"] != "1" {
 			t.Errorf("got %+v", got)
 		}
+		for _, c := range got {
+			if !strings.Contains(c.Evidence["stack"], "TestWhyOfWorkers") || !strings.Contains(c.Advice, "stack") {
+				t.Errorf("the stack of the slow step is not told: %+v", c)
+			}
+		}
 		close(done)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead-io/fairlead/internal/goroutine"
 	"github.com/fairlead-io/fairlead/internal/protect"
 	"github.com/fairlead-io/fairlead/why"
 )
@@ -74,7 +75,7 @@ func (s *sight) waiting() []why.Cause {
 		c.Since = s.Since
 		c.Message = fmt.Sprintf("step %s has been running since %s", s.Path, clock(s.Since))
 		c.Evidence["running"] = s.For.Round(time.Millisecond).String()
-		c.Advice = "/debug/pprof/goroutine?debug=2 shows where its code is; what waits for long is to Await."
+		s.quote(&c, "The stack shows where its code is; what waits for long is to Await.")
 	case s.Status == Ready && s.For < longRun:
 		return nil
 	case s.Status == Ready:
@@ -82,10 +83,18 @@ func (s *sight) waiting() []why.Cause {
 		c.Message = fmt.Sprintf("step %s waits for a worker: %d fibers do", s.Path, s.ready)
 		c.Evidence["waiting"], c.Evidence["running"] = strconv.Itoa(s.ready), strconv.Itoa(s.running)
 		c.Evidence["group"] = s.Group
+		s.quote(&c, "The stack is of the worker that has been at one step for longest; what waits for long is to Await.")
 	default:
 		return s.parked(c)
 	}
 	return []why.Cause{s.placed(c)}
+}
+
+// quote adds the stack of the code that is at work, with the advice about it, if there is such code.
+func (s *sight) quote(c *why.Cause, advice string) {
+	if stack := goroutine.Stacks(s.workers...); stack != "" {
+		c.Evidence["stack"], c.Advice = stack, advice
+	}
 }
 
 func (s *sight) parked(c why.Cause) []why.Cause {
@@ -125,7 +134,7 @@ func (s *sight) gated(c why.Cause) why.Cause {
 	c.Evidence["holderEpoch"] = strconv.FormatUint(h.Epoch, 10)
 	if h.Stopping {
 		c.Message += "; it was cancelled, and its code does not return"
-		c.Advice = "Code of a step has to return when its context ends. /debug/pprof/goroutine?debug=2 shows where it is."
+		s.quote(&c, "Code of a step has to return when its context ends. The stack shows where it is.")
 	}
 	c = s.placed(c)
 	c.Until = time.Time{} // of the report about it

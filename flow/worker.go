@@ -6,6 +6,7 @@ import "github.com/fairlead-io/fairlead/internal/goroutine"
 type worker struct {
 	index     int32
 	goroutine goroutine.ID // as stack traces name it
+	fiber     *fiber       // that it runs; guarded by Engine.mu
 }
 
 // makeReady queues f for a worker. Under mu; f is new, parked or yielding.
@@ -59,6 +60,7 @@ func (e *Engine) work(w *worker) {
 			return
 		}
 		e.mu.Lock()
+		w.fiber = nil
 		e.release(g)
 		e.mu.Unlock()
 		e.wg.Go(func() { e.work(w) })
@@ -79,9 +81,11 @@ func (e *Engine) work(w *worker) {
 		g = f.part.group
 		why, poke := f.why, f.poke
 		f.state, f.why, f.poke, f.worker = Running, whyNone, 0, w.index+1
+		w.fiber = f
 		e.mu.Unlock()
 		e.slice(f, why, poke)
 		e.mu.Lock()
+		w.fiber = nil
 		e.release(g)
 	}
 	e.mu.Unlock()

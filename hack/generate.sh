@@ -16,7 +16,7 @@ if [[ -d $api ]]; then
 fi
 
 # The API of users that tests have. Apply configurations are written beside the types, wherever output is to go.
-things=reconcile/internal/real/things/v1
+things=internal/testbed/things/v1
 "$CONTROLLER_GEN" object paths="./$things" output:dir="$out/$things"
 if [[ $out == . ]]; then
 	"$CONTROLLER_GEN" applyconfiguration paths="./$things"

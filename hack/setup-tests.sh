@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 # axe-core comes from npm's registry, at the version and the sum of the lock file, into the user's cache.
 axe() {
-	local lock=console/consoletest/axe cache=${XDG_CACHE_HOME:-$HOME/.cache}/fairlead/axe
+	local lock=console/e2e/axe cache=${XDG_CACHE_HOME:-$HOME/.cache}/fairlead/axe
 	cmp -s "$lock/package-lock.json" "$cache/package-lock.json" && [[ -f $cache/node_modules/axe-core/axe.min.js ]] && return
 	echo "==> install axe-core for the tests"
 	mkdir -p "$cache"

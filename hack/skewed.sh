@@ -1,13 +1,11 @@
 #!/usr/bin/env bash
-# Builds the tests of a package with a standard library whose wall clock can be set ahead for a single process, by as many
-# seconds as TIME_SKEW in its environment says, and runs them: what two machines with different clocks are, on one machine.
+# Runs the end-to-end tests of fairlead as on machines with different clocks. They build fairlead with a standard library
+# whose wall clock is ahead in a single process, by as many seconds as TIME_SKEW in its environment says.
 #
-#	hack/skewed.sh ./cmd/fairlead -test.run 'TestShared$|TestSharedFaults$'    # every other replica is a minute ahead
+#	hack/skewed.sh -run 'TestShared$|TestSharedFaults$'    # every other replica is a minute ahead
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-package=$1
-shift
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
@@ -29,7 +27,5 @@ func readSkew() (seconds int64) {
 EOF
 grep -q '"syscall"' "$dir/time.go" || sed -i '0,/^import (/s//import (\n\t"syscall"/' "$dir/time.go"
 printf '{"Replace": {"%s": "%s"}}\n' "$time" "$dir/time.go" >"$dir/overlay.json"
-echo "==> build the standard library and the tests with a clock that can be set" >&2
-go test -overlay "$dir/overlay.json" -c -o "$dir/test" "$package"
-cd "$package"
-FAIRLEAD_PROCESS_SKEW=${FAIRLEAD_PROCESS_SKEW:-60} "$dir/test" -test.v "$@"
+FAIRLEAD_PROCESS_OVERLAY=$dir/overlay.json FAIRLEAD_PROCESS_SKEW=${FAIRLEAD_PROCESS_SKEW:-60} \
+	go test -v -count 1 ./cmd/fairlead/e2e "$@"

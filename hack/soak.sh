@@ -14,6 +14,9 @@ end=$((SECONDS + seconds)) round=0
 while ((SECONDS < end)); do
 	round=$((round + 1))
 	echo "==> soak round $round, $((end - SECONDS))s left"
+	FAIRLEAD_SEED_BASE=soak-$RANDOM$RANDOM
+	echo "==> seeds follow from FAIRLEAD_SEED_BASE=$FAIRLEAD_SEED_BASE"
+	export FAIRLEAD_SEED_BASE
 	go test -race -count 1 -shuffle on -timeout 30m ./...
 done
 echo "==> $round rounds passed"

@@ -33,6 +33,7 @@ type delivery struct {
 	closed  atomic.Bool
 	over    latch // with it: ends the pauses between retries
 
+	behind  behind
 	working atomic.Int32 // calls that have not returned
 }
 
@@ -85,15 +86,28 @@ func (d *delivery) lag() int {
 	return lag
 }
 
+// behindSince is when an event was there that has not been handled; zero if there is none.
+func (d *delivery) behindSince() time.Time {
+	if d.closed.Load() {
+		return time.Time{}
+	}
+	return d.behind.since()
+}
+
 func (d *delivery) ended() bool { return d.closed.Load() || d.ctx.Err() != nil }
 
 // Consume implements store.Consumer: it hands a batch on, and says whether to go on.
 func (d *delivery) Consume(events []store.Event) (more bool) {
+	d.behind.mark(len(events) + d.drain.Lag())
 	for i := range events {
 		if d.ended() {
 			return false
 		}
 		d.dispatch(&events[i])
+		d.behind.handled()
+	}
+	if d.drain.Lag() == 0 {
+		d.behind.clear()
 	}
 	return !d.ended()
 }

@@ -103,6 +103,9 @@ type ObserverDescription struct {
 	// Stopped is why the observer was stopped by its policy.
 	Stopped string `json:"stopped,omitempty"`
 	Stats   Stats  `json:"stats"`
+	// BehindSince is a time at which an event was there that the observer has not handled; zero if it has handled all.
+	// An Async observer has handled an event here once a call for it has begun, or another one of its key is under way.
+	BehindSince time.Time `json:"behindSince,omitzero"`
 }
 
 // Describe returns what is declared and how it is doing now.
@@ -239,7 +242,7 @@ func (o *Observer) description() ObserverDescription {
 		d.Delivery = fmt.Sprintf("async, %d at once", o.opts.limit)
 	}
 	if o.delivery != nil {
-		d.Stats.Lag = o.delivery.lag()
+		d.Stats.Lag, d.BehindSince = o.delivery.lag(), o.delivery.behindSince()
 	}
 	if o.failure != nil {
 		d.Stopped = o.failure.Error()

@@ -230,7 +230,7 @@ func (d *disturber) errorf(format string, args ...any) {
 func (d *disturber) scheduler() *operation.Scheduler {
 	d.t.Helper()
 	s, err := operation.NewScheduler(operation.Options{
-		Config: disturb.Config(env.Config(d.t), d.roundTrip), Namespace: d.Namespace(),
+		Config: disturb.Config(d.config, d.roundTrip), Namespace: d.Namespace(),
 		Policy: call.Policy{
 			Retries: 2, Base: time.Millisecond, Cap: 2 * time.Millisecond,
 			Budget: &call.Budget{PerSecond: 1000},

@@ -17,7 +17,7 @@ import (
 func (b *bench) lossy(method string, others func()) *operation.Scheduler {
 	b.t.Helper()
 	var first sync.Once
-	config := disturb.Config(env.Config(b.t), func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+	config := disturb.Config(b.config, func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		answer, err := next.RoundTrip(r)
 		if r.Method == method && err == nil {
 			first.Do(func() {
@@ -97,7 +97,7 @@ func TestBusy(t *testing.T) {
 	b := setup(t)
 	busy := func() *operation.Scheduler {
 		left := 12
-		config := disturb.Config(env.Config(t), func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		config := disturb.Config(b.config, func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 			if left > 0 && (r.Method == http.MethodPut || r.Method == http.MethodPatch) {
 				left--
 				(&disturber{bench: b}).touch(shop)
@@ -130,7 +130,7 @@ func TestBusy(t *testing.T) {
 func TestScheduleOfWhatIsDeleted(t *testing.T) {
 	b := setup(t)
 	var lost, removed sync.Once
-	config := disturb.Config(env.Config(t), func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+	config := disturb.Config(b.config, func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		if r.Method == http.MethodGet {
 			removed.Do(func() { (&disturber{bench: b}).remove(shop) })
 		}

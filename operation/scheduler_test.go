@@ -3,28 +3,29 @@ package operation_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
 	"github.com/fairlead-io/fairlead/operation"
-	"github.com/fairlead-io/fairlead/operation/install"
 )
 
 var shop = operation.Resource{Type: "Application", ID: "shop"}
 
-// bench is a namespace of the real control plane, without an executor: tests end operations themselves.
+// bench is a namespace of an API server, without an executor: tests end operations themselves.
 type bench struct {
-	t     *testing.T
-	ctx   context.Context
-	calls *call.Client
+	t      *testing.T
+	ctx    context.Context
+	config *rest.Config
+	calls  *call.Client
 	*operation.Scheduler
 }
 
@@ -33,21 +34,18 @@ func setup(t *testing.T) *bench {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
-	config := env.Config(t)
+	config := operationbed.Server(t).Config()
 	calls, err := call.New(call.Options{Config: config})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(calls.Close)
-	if err := install.CRDs(ctx, calls); err != nil {
-		t.Fatal(err)
-	}
-	s, err := operation.NewScheduler(operation.Options{Config: config, Calls: calls, Namespace: env.Namespace(t)})
+	s, err := operation.NewScheduler(operation.Options{Config: config, Calls: calls, Namespace: "tenant"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	return &bench{t, ctx, calls, s}
+	return &bench{t, ctx, config, calls, s}
 }
 
 // finish ends the operation of a resource as an executor would.
@@ -77,38 +75,6 @@ func setEnd(op *v1alpha1.Operation, phase v1alpha1.Phase) {
 	now.Time = time.Now()
 	op.Status.Phase, op.Status.OperationID, op.Status.OperationType, op.Status.FinishedAt = phase, op.EffectiveID(),
 		op.Spec.OperationType, &now
-}
-
-// TestRace has many schedulers ask for the same resource, when there is no operation and when one has ended.
-func TestRace(t *testing.T) {
-	b := setup(t)
-	for round := range 4 {
-		const n = 8
-		var won []string
-		var mu sync.Mutex
-		var all sync.WaitGroup
-		for i := range n {
-			all.Go(func() {
-				id := fmt.Sprintf("r%d-%d", round, i)
-				op, err := b.Schedule(b.ctx, operation.Request{ID: id, Type: operation.Update, Resource: shop})
-				var running *operation.InProgressError
-				switch {
-				case err == nil:
-					mu.Lock()
-					won = append(won, op.EffectiveID())
-					mu.Unlock()
-				case !errors.As(err, &running) || !errors.Is(err, operation.ErrInProgress) ||
-					!strings.HasPrefix(running.Running.EffectiveID(), fmt.Sprintf("r%d-", round)):
-					t.Errorf("loser: %v", err)
-				}
-			})
-		}
-		all.Wait()
-		if len(won) != 1 {
-			t.Fatalf("round %d: winners %v", round, won)
-		}
-		b.finish(shop, v1alpha1.PhaseSuccess)
-	}
 }
 
 func TestIdempotency(t *testing.T) {
@@ -248,7 +214,7 @@ func TestCancelAndRetry(t *testing.T) {
 		t.Errorf("cancel after the end: %v", err)
 	}
 	// Somebody else retries first, and that one has ended too when our write comes.
-	config := env.Config(t)
+	config := rest.CopyConfig(b.config)
 	var faster sync.Once
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {

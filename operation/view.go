@@ -1,11 +1,13 @@
 package operation
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation/internal/causes"
 )
 
 // Status is the state of an operation in the words of the HTTP API.
@@ -30,7 +32,10 @@ type View struct {
 	Status            Status                     `json:"status"`
 	// for what no call is made: an operation that excludes this one by a lock, a Webhook that does not exist, credentials
 	// that are not released, a CustomResourceDefinition that is too old
-	Waiting    string                       `json:"waiting,omitempty"`
+	Waiting string `json:"waiting,omitempty"`
+	// of the last try or poll of a call that has not ended, also while the next one is under way, after the name of its
+	// Webhook
+	LastError  string                       `json:"lastError,omitempty"`
 	Reason     string                       `json:"reason,omitempty"`
 	Error      string                       `json:"error,omitempty"`
 	Progress   Progress                     `json:"progress"`
@@ -78,7 +83,7 @@ func ViewOf(op *v1alpha1.Operation) View {
 	case v1alpha1.PhaseFailed:
 		v.Status = Failed
 	default:
-		v.Waiting = waiting(op)
+		v.Waiting, v.LastError = waiting(op), lastError(op)
 		return v
 	}
 	if c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError); c != nil && v.Status == Failed {
@@ -105,6 +110,20 @@ func waiting(op *v1alpha1.Operation) string {
 		v1alpha1.ReasonWaitingForShare,
 		v1alpha1.ReasonOutdatedCRD:
 		return c.Message
+	}
+	return ""
+}
+
+// lastError returns the error of the last try of the first call that has failed and is to be made again.
+func lastError(op *v1alpha1.Operation) string {
+	calls := slices.Concat(op.Status.Webhooks, op.Status.Compensations)
+	if op.Status.Notification != nil {
+		calls = append(calls, *op.Status.Notification)
+	}
+	for i := range calls {
+		if text := causes.LastError(&calls[i]); text != "" {
+			return "webhook " + calls[i].WebhookID + ": " + text
+		}
 	}
 	return ""
 }

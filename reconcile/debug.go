@@ -83,6 +83,10 @@ func textOf(shown []Description) string {
 	}
 	_ = tab.Flush()
 	for _, d := range shown {
+		if d.BlockedSince != nil {
+			_, _ = fmt.Fprintf(&b, "\n%s, blocked: all workers have been at the same objects since %s\n", d.title(),
+				clock(*d.BlockedSince))
+		}
 		for _, why := range append(slices.DeleteFunc([]string{d.Error}, func(s string) bool { return s == "" }),
 			d.WaitsFor...) {
 			_, _ = fmt.Fprintf(&b, "\n%s, %s: %s\n", d.title(), d.State, flat(why))

@@ -40,6 +40,9 @@ type Description struct {
 	Waiting  int      `json:"waiting"`
 	Running  int      `json:"running"`
 	Failed   int      `json:"failed"`
+	// BlockedSince is when the last of the workers began what it is at, if that is more than a minute ago and none is free;
+	// else nil. Nothing else is reconciled until one returns.
+	BlockedSince *time.Time `json:"blockedSince,omitempty"`
 	// Oldest has been waiting for a worker for longest; nil: nothing does. It is no part of /debug/controllers.
 	Oldest *WorkDescription `json:"-"`
 	// Working are the reconciliations under way, those that began first first, 100 at most; Running counts all. They are no
@@ -75,6 +78,9 @@ type WorkDescription struct {
 	// Waits is the error for which it tries a request again, if it does.
 	Waits string `json:"waits,omitempty"`
 }
+
+// blockedAfter is how long all workers are at the same objects before the controller counts as blocked.
+const blockedAfter = time.Minute
 
 // maxWorking bounds the reconciliations under way that are described.
 const maxWorking = 100
@@ -127,6 +133,9 @@ func (c *Controller) describe(limit int, pick func(Key, Class) bool) Description
 	}
 	if oldest != nil {
 		d.Oldest = &WorkDescription{Key: oldest.key.String(), Since: oldest.came}
+	}
+	if last := c.runs.last; last != nil && c.q.running >= c.set.workers && c.now().Sub(last.begun) > blockedAfter {
+		d.BlockedSince = &last.begun
 	}
 	for r := c.runs.first; r != nil && len(d.Working) < maxWorking; r = r.next {
 		d.Working = append(d.Working, r.describe())

@@ -2,6 +2,8 @@ package reconcile_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -225,6 +227,59 @@ func TestOwnEchoes(t *testing.T) {
 				return <-errs
 			},
 			want: 1,
+		},
+		{
+			reason: "eight parallel patches without a lock are echoes",
+			first: func(ctx context.Context, b *bench, g *gateway) error {
+				errs := make(chan error, 8)
+				for i := range cap(errs) {
+					patch := fmt.Appendf(nil, `{"status":{"note":{"n%d":"1"}}}`, i)
+					go func() {
+						errs <- b.client().Status().Patch(ctx, g.DeepCopyObject().(*gateway), client.RawPatch(types.MergePatchType, patch))
+					}()
+				}
+				var all []error
+				for range cap(errs) {
+					all = append(all, <-errs)
+				}
+				return errors.Join(all...)
+			},
+			want: 1,
+		},
+		{
+			reason: "patches without a lock, one after the other from the same state, are echoes",
+			first: func(ctx context.Context, b *bench, g *gateway) error {
+				for i := range 3 {
+					patch := fmt.Appendf(nil, `{"status":{"note":{"n%d":"1"}}}`, i)
+					err := b.client().Status().Patch(ctx, g.DeepCopyObject().(*gateway), client.RawPatch(types.MergePatchType, patch))
+					if err != nil {
+						return err
+					}
+				}
+				return nil
+			},
+			want: 1,
+		},
+		{
+			reason: "a foreign write among parallel patches is reconciled",
+			first: func(ctx context.Context, b *bench, g *gateway) error {
+				errs := make(chan error, 8)
+				for i := range cap(errs) {
+					patch := fmt.Appendf(nil, `{"status":{"note":{"n%d":"1"}}}`, i)
+					go func() {
+						errs <- b.client().Status().Patch(ctx, g.DeepCopyObject().(*gateway), client.RawPatch(types.MergePatchType, patch))
+					}()
+				}
+				b.change(size(2))
+				var all []error
+				for range cap(errs) {
+					all = append(all, <-errs)
+				}
+				return errors.Join(all...)
+			},
+			want:  2,
+			more:  1, // for answers that contain the foreign change
+			check: func(t *testing.T, b *bench) { wantSize(t, b, 2) },
 		},
 		{
 			reason: "a write that fails releases the events that were held because of it",

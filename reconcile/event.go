@@ -13,6 +13,8 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/call"
@@ -80,12 +82,16 @@ func (r *Recorder) Event(ctx context.Context, obj client.Object, kind, reason, n
 			Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
 		},
 	}
+	written, err := r.encodable(e)
+	if err != nil {
+		return err
+	}
 	// What happened may be told although the context has ended.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	once := client.WithPolicy(call.Policy{Retries: -1, Timeout: 2 * time.Second})
 	if n == 1 {
-		if err = r.c.Create(ctx, e, once); !apierrors.IsAlreadyExists(err) {
+		if err = r.c.Create(ctx, written, once); !apierrors.IsAlreadyExists(err) {
 			return err
 		}
 		r.count(ns+"/"+name, 1) // of an earlier life of this process
@@ -95,12 +101,27 @@ func (r *Recorder) Event(ctx context.Context, obj client.Object, kind, reason, n
 	if err != nil {
 		return err
 	}
-	err = r.c.Patch(ctx, e, client.RawPatch(types.MergePatchType, patch), once, client.Always())
+	err = r.c.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch), once, client.Always())
 	if apierrors.IsNotFound(err) { // expired meanwhile
-		e.ResourceVersion = ""
-		return r.c.Create(ctx, e, once)
+		written.SetResourceVersion("")
+		return r.c.Create(ctx, written, once)
 	}
 	return err
+}
+
+// encodable returns an Event in a form that the client can write, also where the scheme does not know Events.
+func (r *Recorder) encodable(e *eventsv1.Event) (client.Object, error) {
+	kind := eventsv1.SchemeGroupVersion.WithKind("Event")
+	if r.c.Scheme().Recognizes(kind) {
+		return e, nil
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(e)
+	if err != nil {
+		return nil, err
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u.SetGroupVersionKind(kind)
+	return u, nil
 }
 
 // Dropped returns how many events were not written because there were too many.

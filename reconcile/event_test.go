@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/client"
@@ -127,6 +128,37 @@ func TestOwnRefuses(t *testing.T) {
 		away.Namespace = "b"
 		if err := reconcile.Own(b.client(), g, away); err == nil {
 			t.Error("an owner in another namespace")
+		}
+	})
+}
+
+// A program whose scheme does not know Events writes them all the same.
+func TestRecorderWithoutEventsInTheScheme(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.start()
+		c, err := client.New(client.Options{
+			Config: b.server.Config(), Scheme: runtime.NewScheme(), Mapper: b.client().Mapper(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		obj := &metav1.PartialObjectMetadata{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+			ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "uid-1"},
+		}
+		r := reconcile.NewRecorder(c, "gateways")
+		for range 2 {
+			if err := r.Event(b.ctx, obj, corev1.EventTypeWarning, "Slow", "it is slow"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all, err := b.server.Objects(events)
+		if err != nil || len(all) != 1 {
+			t.Fatalf("%d events, %v, want 1", len(all), err)
+		}
+		if n, _, _ := unstructured.NestedInt64(all[0].Object, "series", "count"); n != 2 {
+			t.Errorf("the count is %d, want 2", n)
 		}
 	})
 }

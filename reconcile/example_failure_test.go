@@ -49,7 +49,7 @@ func ExampleSetCondition() {
 	if _, err := server.Put(testbed.New("team-a", "web")); err != nil {
 		panic(err)
 	}
-	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	rt := fairlead.New(server.Config(), fairlead.WithScheme(testbed.Scheme()))
 	attempts := 0

@@ -67,7 +67,7 @@ func ExampleFlow_failure() {
 		OnEnd:    func(_ *testbed.Gateway, r flow.Result) { ended <- r.Status },
 	})
 
-	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	go func() {
 		defer stop()

@@ -54,7 +54,7 @@ func ExampleFlow() {
 		OnEnd:    func(_ *testbed.Gateway, r flow.Result) { ended <- r },
 	}, reconcile.Finalizer("example.com/gateways"))
 
-	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	go func() {
 		defer stop()

@@ -59,7 +59,7 @@ func ExampleFollow() {
 	if _, err := server.Put(gw); err != nil {
 		panic(err)
 	}
-	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	rt := fairlead.New(server.Config(), fairlead.WithScheme(testbed.Scheme()))
 	r := &Accounts{Client: rt.Client(), Ready: stop, Missing: func() {

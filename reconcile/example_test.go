@@ -67,7 +67,7 @@ func Example() {
 	r := &Gateways{Client: rt.Client(), Ready: make(chan string, 1)}
 	reconcile.New[testbed.Gateway](rt, "gateways", r, reconcile.Finalizer("example.com/gateways"))
 
-	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	go func() {
 		fmt.Println("ready:", <-r.Ready)
@@ -96,7 +96,7 @@ func ExampleWatches() {
 			panic(err)
 		}
 	}
-	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	rt := fairlead.New(server.Config(), fairlead.WithScheme(scheme.Scheme))
 	reconcile.New(rt, "settings",

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/goroutine"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -111,6 +112,8 @@ type reconciliation struct {
 	last    error
 	span    trace.Span   // nil: none
 	waiting call.Waiting // the request that is being tried again
+
+	goroutine goroutine.ID // that runs it
 
 	prev, next *reconciliation // those that run; guarded by Controller.mu
 }

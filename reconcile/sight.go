@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-io/fairlead/internal/goroutine"
 )
 
 // runs are the reconciliations that are under way, in the order in which they began. The zero value is empty. It is
@@ -118,9 +120,15 @@ type sight struct {
 	ready          int
 	before, own    int
 	came           time.Time // when it became ready
-	busy           []success // what the workers are at, and since when
+	busy           []busyWorker
 	paced          time.Time // when the rate of all objects allows the next start
 	last           time.Time // that it was reconciled
+}
+
+// busyWorker is what a worker is at, since when, and in which goroutine.
+type busyWorker struct {
+	success
+	goroutine goroutine.ID
 }
 
 // maxBusy is how many of the reconciliations under way are named.
@@ -153,7 +161,7 @@ func (c *Controller) look(k Key) sight {
 			s.paced = free
 		}
 		for r := c.runs.first; r != nil && len(s.busy) < maxBusy; r = r.next {
-			s.busy = append(s.busy, success{key: r.key, at: r.begun})
+			s.busy = append(s.busy, busyWorker{success{key: r.key, at: r.begun}, r.goroutine})
 		}
 	default:
 		s.last = c.done.of(k)

@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/goroutine"
 	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/why"
 )
@@ -359,9 +360,10 @@ func (c *Controller) atWork(s *sight) (causes []why.Cause) {
 	}
 	return []why.Cause{{
 		Type: why.Parked, Since: s.begun,
-		Message:  fmt.Sprintf("controller %s has been reconciling it since %s", c.name, clock(s.begun)),
-		Evidence: map[string]string{"running": took, "attempt": strconv.Itoa(s.attempt)},
-		Advice:   "Its code does not return: /debug/pprof/goroutine?debug=2 shows where it is; Deadline bounds it.",
+		Message: fmt.Sprintf("controller %s has been reconciling it since %s", c.name, clock(s.begun)),
+		Evidence: with(nil, "running", took, "attempt", strconv.Itoa(s.attempt), "stack",
+			goroutine.Stacks(s.run.goroutine)),
+		Advice: "Its code does not return: the stack shows where it is; Deadline bounds it.",
 	}}
 }
 
@@ -387,6 +389,7 @@ func (c *Controller) behind(k Key, s *sight) []why.Cause {
 	var busy []string
 	var long []why.Cause
 	now, kind := c.now(), c.reconciled()
+	var blocked []goroutine.ID
 	for _, b := range s.busy {
 		took := now.Sub(b.at)
 		if busy = append(busy, took.Round(time.Millisecond).String()); took < longRun {
@@ -398,6 +401,7 @@ func (c *Controller) behind(k Key, s *sight) []why.Cause {
 			About:   &why.Object{Group: kind.Group, Kind: kind.Kind, Namespace: b.key.Namespace, Name: b.key.Name},
 			Advice:  "Ask why that object does not move.",
 		})
+		blocked = append(blocked, b.goroutine)
 	}
 	least := ""
 	if s.own == maxLooked {
@@ -412,6 +416,10 @@ func (c *Controller) behind(k Key, s *sight) []why.Cause {
 			strconv.Itoa(s.workers),
 			"workers", strconv.Itoa(s.limit), "busy", strings.Join(busy, "; ")),
 		Advice: "More Workers, or reconciliations that wait less (reconcile.Flow holds no worker while it waits).",
+	}
+	if len(blocked) > 0 {
+		cause.Evidence = with(cause.Evidence, "stack", goroutine.Stacks(blocked[0]))
+		cause.Advice = "See where the worker is that has been at work for longest: the stack shows it. " + cause.Advice
 	}
 	if k.Namespace != "" {
 		cause.Evidence["namespace"], cause.Evidence["sameNamespace"] = k.Namespace, strconv.Itoa(s.own)

@@ -22,13 +22,14 @@ func (c *Controller) work() {
 			c.mu.Unlock()
 		}
 	}()
-	for c.next() {
+	id := goroutine.Current()
+	for c.next(id) {
 	}
 	returned = true
 }
 
-// next reconciles one object; false if there is none, and the worker is to end.
-func (c *Controller) next() bool {
+// next reconciles one object in the goroutine of that ID; false if there is none, and the worker is to end.
+func (c *Controller) next(id goroutine.ID) bool {
 	c.mu.Lock()
 	var it *item
 	if c.term != nil && c.term.Err() == nil && !c.held() {
@@ -42,7 +43,10 @@ func (c *Controller) next() bool {
 	c.total.take(c.now())
 	term := c.term
 	ctx, cancel := context.WithCancelCause(term)
-	r := &reconciliation{key: it.key, slot: it.slot, term: term, why: it.reasons, begun: c.now(), cancel: cancel, attempt: 1}
+	r := &reconciliation{
+		key: it.key, slot: it.slot, term: term, why: it.reasons, begun: c.now(), cancel: cancel, attempt: 1,
+		goroutine: id,
+	}
 	it.reasons, it.seen, it.left, it.current = reasons{}, nil, false, r
 	c.runs.add(r)
 	if f := it.fail; f != nil {

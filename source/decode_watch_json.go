@@ -109,7 +109,7 @@ func (d *jsonWatch) scan(b []byte, e *event) (end int, err error) {
 	if e.obj.Raw == nil {
 		e.obj.Raw = b[:c.i:c.i]
 		if kind == "Status" {
-			e.kind, e.err = evError, inStreamError(&e.obj)
+			e.kind, e.err = evError, inStreamError(&e.obj, kind)
 			return c.i, nil
 		}
 		if kind != "" {

@@ -78,6 +78,7 @@ func (d *protoWatch) scan(b []byte, e *event) error {
 	}
 	e.obj.Raw = raw
 	if string(kind) == "Status" {
+		e.obj.Header.APIVersion, e.obj.Header.Kind = apiVersion, kind
 		return e.finishEvent(eventType) // its metadata is a ListMeta, which is no concern of the scan
 	}
 	h := &e.obj.Header

@@ -3,6 +3,7 @@ package source
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -105,7 +106,7 @@ func (e *event) finishEvent(eventType string) error {
 		return nil
 	case "ERROR":
 		e.kind = evError
-		e.err = inStreamError(&e.obj)
+		e.err = inStreamError(&e.obj, string(e.obj.Header.Kind))
 		return nil
 	default:
 		e.kind, e.err = evGarbage, errEventType
@@ -144,12 +145,16 @@ func endsInitialEvents(o *Object) bool {
 	return json.Unmarshal(o.Raw, &only) == nil && only.Metadata.Annotations[initialEventsEnd] == "true"
 }
 
-func inStreamError(o *Object) error {
+// inStreamError is the error of a status within a watch. The object is another one where a proxy or a server is broken.
+func inStreamError(o *Object, kind string) error {
 	var s metav1.Status
 	var err error
-	if o.Encoding == Protobuf {
+	switch {
+	case kind != "Status" && kind != "":
+		return &ProtocolError{What: kind + " instead of a status in an error event", Excerpt: excerpt(o.Raw)}
+	case o.Encoding == Protobuf:
 		err = s.Unmarshal(o.Raw)
-	} else {
+	default:
 		err = json.Unmarshal(o.Raw, &s)
 	}
 	if err != nil {
@@ -162,12 +167,17 @@ func inStreamError(o *Object) error {
 	return err
 }
 
-// refusalOf is the error of a status that came where a list or a change was expected.
+// refusalOf is the error of a status that came where a list or a change was expected. A status that has neither a code
+// nor a known reason says nothing, and one of success is no answer to a list or a watch.
 func refusalOf(s metav1.Status) error {
-	if s.Status == metav1.StatusSuccess {
+	e := newAPIError(int(s.Code), s)
+	switch {
+	case s.Status == metav1.StatusSuccess:
 		return &ProtocolError{What: "status of a success", Excerpt: s.Message}
+	case e.Code < http.StatusBadRequest:
+		return &ProtocolError{What: fmt.Sprintf("status with code %d and reason %q", e.Code, s.Reason), Excerpt: s.Message}
 	}
-	return newAPIError(int(s.Code), s)
+	return e
 }
 
 func newAPIError(code int, s metav1.Status) *APIError {

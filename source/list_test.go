@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -236,31 +235,29 @@ func TestWatchListFallsBack(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRecorder(t)
-			s := serve(t, []reply{list(5, object("a", 1))}, []reply{c.first, watch(bookmark(9))})
-			s.run(r, func(cfg *source.Config) { cfg.NoWatchList, cfg.ListProgressTimeout = false, 3*time.Second })
-			r.wait("the bookmark", func() bool { return r.version == "9" })
-			if got := r.snapshot(); len(got) != 1 || got["ns/a"].version != "1" {
-				t.Errorf("%s: objects %v, want a alone", c.reason, got)
-			}
-			want := []string{
-				"WATCH resourceVersionMatch=NotOlderThan sendInitialEvents=true", "LIST limit=1", "LIST limit=500",
-				"WATCH resourceVersion=5",
-			}
-			if !c.probe {
-				want = slices.Delete(want, 1, 2)
-			}
-			if diff := cmp.Diff(want, s.seen()); diff != "" {
-				t.Errorf("%s: requests (-want +got):\n%s", c.reason, diff)
-			}
+			lists, watches := []reply{list(5, object("a", 1))}, []reply{c.first, watch(bookmark(9))}
+			serveInBubble(t, lists, watches, func(s *script, r *recorder) {
+				s.run(r, func(cfg *source.Config) { cfg.NoWatchList = false })
+				r.wait("the bookmark", func() bool { return r.version == "9" })
+				if got := r.snapshot(); len(got) != 1 || got["ns/a"].version != "1" {
+					s.t.Errorf("%s: objects %v, want a alone", c.reason, got)
+				}
+				want := []string{
+					"WATCH resourceVersionMatch=NotOlderThan sendInitialEvents=true", "LIST limit=1", "LIST limit=500",
+					"WATCH resourceVersion=5",
+				}
+				if !c.probe {
+					want = slices.Delete(want, 1, 2)
+				}
+				if diff := cmp.Diff(want, s.seen()); diff != "" {
+					s.t.Errorf("%s: requests (-want +got):\n%s", c.reason, diff)
+				}
+			})
 		})
 	}
 }
 
 func TestStalledListIsTriedOnANewConnection(t *testing.T) {
-	t.Parallel()
-	r := newRecorder(t)
 	var first, second string
 	stuck := func(w http.ResponseWriter, q *http.Request) {
 		first = q.RemoteAddr
@@ -272,16 +269,16 @@ func TestStalledListIsTriedOnANewConnection(t *testing.T) {
 		second = q.RemoteAddr
 		list(5, object("a", 1))(w, q)
 	}
-	s := serve(t, []reply{stuck, good}, []reply{watch()})
-	s.run(r, func(cfg *source.Config) { cfg.ListProgressTimeout = 50 * time.Millisecond })
-	r.wait("Stalled", func() bool {
-		st := r.status()
-		return st.Phase == source.Degraded && st.Reason == source.ReasonStalled && errors.Is(st.Err, source.ErrStalled)
+	serveInBubble(t, []reply{stuck, good}, []reply{watch()}, func(s *script, r *recorder) {
+		s.run(r)
+		r.wait("Watching", func() bool { return r.status().Phase == source.Watching })
+		if !r.reported(source.Degraded, source.ReasonStalled, source.ErrStalled) {
+			s.t.Errorf("no condition Stalled: %q", r.lines())
+		}
+		if first == "" || first == second {
+			s.t.Errorf("the retry used the stuck connection, %q", first)
+		}
 	})
-	r.wait("Watching", func() bool { return r.status().Phase == source.Watching })
-	if first == second {
-		t.Error("the retry used the stuck connection")
-	}
 }
 
 func TestPoisonObjectIsQuarantined(t *testing.T) {
@@ -342,24 +339,19 @@ func TestRollbackIsBelievedTwice(t *testing.T) {
 	}
 	for name, c := range detect {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRecorder(t)
-			r.version, r.objects = "100", map[string]held{"ns/a": {"u-a", "90", ""}, "ns/b": {"u-b", "95", ""}}
-			s := serve(t, append(c.lists, list(50, object("a", 40))), append(c.watches, watch(event("ADDED", object("c", 51)))))
-			s.run(r, func(cfg *source.Config) { cfg.SilenceBudget = 100 * time.Millisecond })
-			r.wait("the new history", func() bool { return r.version == "51" })
-			epochs := 0
-			for _, line := range r.lines() {
-				if strings.HasPrefix(line, "EPOCH") {
-					epochs++
+			lists := append(c.lists, list(50, object("a", 40)))
+			watches := append(c.watches, watch(event("ADDED", object("c", 51))))
+			serveInBubble(t, lists, watches, func(s *script, r *recorder) {
+				r.version, r.objects = "100", map[string]held{"ns/a": {"u-a", "90", ""}, "ns/b": {"u-b", "95", ""}}
+				s.run(r)
+				r.wait("the new history", func() bool { return r.version == "51" })
+				if n := counted(r.lines(), "EPOCH"); n != 1 {
+					s.t.Errorf("%s: %d epochs, want 1: %q", c.reason, n, r.lines())
 				}
-			}
-			if epochs != 1 {
-				t.Errorf("%s: %d epochs, want 1: %q", c.reason, epochs, r.lines())
-			}
-			if got := r.snapshot(); len(got) != 2 || got["ns/a"].version != "40" {
-				t.Errorf("%s: objects %v", c.reason, got)
-			}
+				if got := r.snapshot(); len(got) != 2 || got["ns/a"].version != "40" {
+					s.t.Errorf("%s: objects %v", c.reason, got)
+				}
+			})
 		})
 	}
 }

@@ -34,11 +34,14 @@ type script struct {
 	watches  []reply
 	requests []url.Values
 	server   *httptest.Server
+	pipes    *pipes       // in place of server, in a bubble
+	http     *http.Server // of either
 }
 
 func serve(t *testing.T, lists, watches []reply) *script {
 	s := &script{t: t, lists: lists, watches: watches}
 	s.server = httptest.NewServer(s)
+	s.http = s.server.Config
 	t.Cleanup(s.server.Close)
 	return s
 }
@@ -91,7 +94,7 @@ func (s *script) seen() []string {
 func (s *script) run(r *recorder, change ...func(*source.Config)) *source.Source {
 	s.t.Helper()
 	cfg := source.Config{
-		REST: &rest.Config{Host: s.server.URL}, Resource: configMaps,
+		REST: s.config(), Resource: configMaps,
 		BackoffBase: 2 * time.Millisecond, BackoffCap: 20 * time.Millisecond, NoWatchList: true,
 	}
 	for _, f := range change {
@@ -116,6 +119,14 @@ func (s *script) run(r *recorder, change ...func(*source.Config)) *source.Source
 		}
 	})
 	return src
+}
+
+// config is how a client connects.
+func (s *script) config() *rest.Config {
+	if s.pipes != nil {
+		return &rest.Config{Host: "http://pipe", Dial: s.pipes.dial}
+	}
+	return &rest.Config{Host: s.server.URL}
 }
 
 func object(name string, version int) string {

@@ -1,8 +1,10 @@
 package source_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -28,10 +30,11 @@ type recorder struct {
 	changed     chan struct{}
 	refuse      func(o *source.Object) error
 	odd         bool // versions are not comparable
+	patience    time.Duration
 }
 
 func newRecorder(t *testing.T) *recorder {
-	return &recorder{t: t, objects: map[string]held{}, changed: make(chan struct{})}
+	return &recorder{t: t, objects: map[string]held{}, changed: make(chan struct{}), patience: time.Minute}
 }
 
 func (r *recorder) sink(string) source.Sink { return r }
@@ -45,7 +48,7 @@ func (r *recorder) note(format string, args ...any) {
 // wait blocks until cond holds for what has been recorded.
 func (r *recorder) wait(what string, cond func() bool) {
 	r.t.Helper()
-	deadline := time.NewTimer(time.Minute)
+	deadline := time.NewTimer(r.patience)
 	defer deadline.Stop()
 	for {
 		r.mu.Lock()
@@ -81,6 +84,13 @@ func (r *recorder) status() source.Status {
 		return source.Status{}
 	}
 	return r.statuses[len(r.statuses)-1]
+}
+
+// reported says whether a status was reported since the start. The next status replaces the last one at any time.
+func (r *recorder) reported(phase source.Phase, reason source.Reason, is error) bool {
+	return slices.ContainsFunc(r.statuses, func(st source.Status) bool {
+		return st.Phase == phase && st.Reason == reason && errors.Is(st.Err, is)
+	})
 }
 
 func keyOf(h *source.Header) string { return string(h.Namespace) + "/" + string(h.Name) }

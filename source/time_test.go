@@ -14,7 +14,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/source"
@@ -24,7 +23,18 @@ import (
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
+	dialed atomic.Int32
 }
+
+func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), closed: make(chan struct{})} }
+
+// numbered is a connection whose number is its remote address.
+type numbered struct {
+	net.Conn
+	number int32
+}
+
+func (c numbered) RemoteAddr() net.Addr { return &net.UnixAddr{Name: fmt.Sprint("pipe ", c.number)} }
 
 func (p *pipes) Accept() (net.Conn, error) {
 	select {
@@ -40,13 +50,32 @@ func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	client, server := net.Pipe()
 	select {
-	case p.conns <- server:
+	case p.conns <- numbered{server, p.dialed.Add(1)}:
 		return client, nil
 	case <-p.closed:
 		return nil, errors.New("connection refused")
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// serveInBubble runs a test on the clock of a bubble, against a script.
+func serveInBubble(t *testing.T, lists, watches []reply, test func(s *script, r *recorder)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{t: t, lists: lists, watches: watches, pipes: newPipes()}
+		s.http = &http.Server{Handler: s}
+		served := make(chan struct{})
+		go func() { defer close(served); s.http.Serve(s.pipes) }()
+		t.Cleanup(func() { // after the source has ended
+			s.http.Close()
+			<-served
+		})
+		r := newRecorder(t)
+		r.patience = time.Hour
+		test(s, r)
+	})
 }
 
 // inBubble runs a source with its default timings against the script for a time, then calls check.
@@ -56,17 +85,9 @@ func inBubble(
 	),
 ) {
 	t.Helper()
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := &script{t: t, lists: lists, watches: watches}
-		p := &pipes{make(chan net.Conn), make(chan struct{})}
-		server := &http.Server{Handler: s}
-		served := make(chan struct{})
-		go func() { defer close(served); server.Serve(p) }()
-		r := newRecorder(t)
-		src, err := source.New(source.Config{
-			REST: &rest.Config{Host: "http://pipe", Dial: p.dial}, Resource: configMaps, NoWatchList: true,
-		}, r.sink)
+	serveInBubble(t, lists, watches, func(s *script, r *recorder) {
+		t := s.t
+		src, err := source.New(source.Config{REST: s.config(), Resource: configMaps, NoWatchList: true}, r.sink)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,8 +106,6 @@ func inBubble(
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		server.Close()
-		<-served
 	})
 }
 

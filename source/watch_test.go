@@ -1,7 +1,6 @@
 package source_test
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -258,15 +257,15 @@ func TestRepair(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRecorder(t)
-			s := serve(t, append([]reply{list(5, object("a", 1))}, c.lists...), c.watches)
-			s.run(r)
-			r.wait("the last version", func() bool { return r.version == c.until })
-			r.wait("Watching", func() bool { return r.status().Phase == source.Watching })
-			if diff := cmp.Diff(c.want, s.short()); diff != "" {
-				t.Errorf("%s: requests (-want +got):\n%s", c.reason, diff)
-			}
+			lists := append([]reply{list(5, object("a", 1))}, c.lists...)
+			serveInBubble(t, lists, c.watches, func(s *script, r *recorder) {
+				s.run(r)
+				r.wait("the last version", func() bool { return r.version == c.until })
+				r.wait("Watching", func() bool { return r.status().Phase == source.Watching })
+				if diff := cmp.Diff(c.want, s.short()); diff != "" {
+					s.t.Errorf("%s: requests (-want +got):\n%s", c.reason, diff)
+				}
+			})
 		})
 	}
 }
@@ -462,81 +461,77 @@ func TestNoServer(t *testing.T) {
 }
 
 func TestRetryAfterIsHonoured(t *testing.T) {
-	t.Parallel()
-	r := newRecorder(t)
 	var refused, came time.Time
-	s := serve(t, []reply{func(w http.ResponseWriter, q *http.Request) {
+	lists := []reply{func(w http.ResponseWriter, q *http.Request) {
 		refused = time.Now()
-		w.Header().Set("Retry-After", "1")
+		w.Header().Set("Retry-After", "7")
 		w.WriteHeader(429)
 	}, func(w http.ResponseWriter, q *http.Request) {
 		came = time.Now()
 		list(5)(w, q)
-	}}, []reply{watch(bookmark(9))})
-	s.run(r)
-	r.wait("recovery", func() bool { return r.version == "9" })
-	if d := came.Sub(refused); d < time.Second {
-		t.Errorf("came again after %v", d)
-	}
+	}}
+	serveInBubble(t, lists, []reply{watch(bookmark(9))}, func(s *script, r *recorder) {
+		s.run(r)
+		r.wait("recovery", func() bool { return r.version == "9" })
+		if d := came.Sub(refused); d < 7*time.Second {
+			s.t.Errorf("came again after %v", d)
+		}
+	})
 }
 
+// TestSilentWatch runs with the default silence budget: the requests are those of silence, and not of a slow machine.
 func TestSilentWatch(t *testing.T) {
-	t.Parallel()
-	short := func(c *source.Config) { c.SilenceBudget = 80 * time.Millisecond }
 	t.Run("idle", func(t *testing.T) {
-		t.Parallel()
-		r := newRecorder(t)
-		s := serve(t, []reply{list(5, object("a", 1))}, []reply{watch()})
-		src := s.run(r, short)
-		eventually(t, "three probes", func() bool { return src.Status()[0].Counters.Probes >= 3 })
-		for _, req := range s.short()[2:] {
-			if req != "LIST limit=1" {
-				t.Errorf("an idle watch made a request %q", req)
-			}
-		}
-		if r.commits != 1 {
-			t.Errorf("%d commits", r.commits)
-		}
+		inBubble(t, []reply{list(5, object("a", 1))}, []reply{watch()}, 3*source.DefaultSilenceBudget+time.Minute,
+			func(t *testing.T, s *script, r *recorder, src *source.Source) {
+				if n := src.Status()[0].Counters.Probes; n < 3 {
+					t.Errorf("%d probes, want three", n)
+				}
+				for _, req := range s.short()[2:] {
+					if req != "LIST limit=1" {
+						t.Errorf("an idle watch made a request %q", req)
+					}
+				}
+				if r.commits != 1 {
+					t.Errorf("%d commits", r.commits)
+				}
+			})
 	})
 	t.Run("resume helps", func(t *testing.T) {
-		t.Parallel()
-		r := newRecorder(t)
-		s := serve(t, []reply{list(5, object("a", 1)), list(9)}, []reply{watch(), watch(event("MODIFIED", object("a", 9)))})
-		s.run(r, func(c *source.Config) { c.SilenceBudget = time.Second }) // the event has as long to come after the resume
-		r.wait("the change", func() bool { return r.version == "9" })
-		if diff := cmp.Diff([]string{"LIST", "WATCH 5", "LIST limit=1", "WATCH 5"}, s.short()[:4]); diff != "" {
-			t.Errorf("requests (-want +got):\n%s", diff)
-		}
+		lists := []reply{list(5, object("a", 1)), list(9)}
+		serveInBubble(t, lists, []reply{watch(), watch(event("MODIFIED", object("a", 9)))}, func(s *script, r *recorder) {
+			s.run(r)
+			r.wait("the change", func() bool { return r.version == "9" })
+			if diff := cmp.Diff([]string{"LIST", "WATCH 5", "LIST limit=1", "WATCH 5"}, s.short()); diff != "" {
+				s.t.Errorf("requests (-want +got):\n%s", diff)
+			}
+		})
 	})
 	t.Run("dead", func(t *testing.T) {
-		t.Parallel()
-		r := newRecorder(t)
-		s := serve(t, []reply{list(5, object("a", 1)), list(9), list(9, object("a", 9))}, []reply{watch()})
-		s.run(r, short)
-		r.wait("the list", func() bool { return r.version == "9" })
-		if diff := cmp.Diff([]string{"LIST", "WATCH 5", "LIST limit=1", "WATCH 5", "LIST 5 NotOlderThan"},
-			s.short()[:5]); diff != "" {
-			t.Errorf("requests (-want +got):\n%s", diff)
-		}
-		silent := false
-		for _, st := range r.statuses {
-			silent = silent || st.Reason == source.ReasonSilent && errors.Is(st.Err, source.ErrSilent)
-		}
-		if !silent {
-			t.Errorf("no condition Silent: %q", r.lines())
-		}
+		lists := []reply{list(5, object("a", 1)), list(9), list(9, object("a", 9))}
+		serveInBubble(t, lists, []reply{watch()}, func(s *script, r *recorder) {
+			s.run(r)
+			r.wait("the list", func() bool { return r.version == "9" })
+			if diff := cmp.Diff([]string{"LIST", "WATCH 5", "LIST limit=1", "WATCH 5", "LIST 5 NotOlderThan"},
+				s.short()[:5]); diff != "" {
+				s.t.Errorf("requests (-want +got):\n%s", diff)
+			}
+			if !r.reported(source.Degraded, source.ReasonSilent, source.ErrSilent) {
+				s.t.Errorf("no condition Silent: %q", r.lines())
+			}
+		})
 	})
 }
 
 func TestMaxWatch(t *testing.T) {
-	t.Parallel()
-	r := newRecorder(t)
-	s := serve(t, []reply{list(5, object("a", 1))}, []reply{watch(bookmark(8)), watch(bookmark(9))})
-	s.run(r, func(c *source.Config) { c.MaxWatch = 100 * time.Millisecond })
-	r.wait("the second watch", func() bool { return r.version == "9" })
-	if diff := cmp.Diff([]string{"LIST", "WATCH 5", "WATCH 8"}, s.short()[:3]); diff != "" {
-		t.Errorf("requests (-want +got):\n%s", diff)
-	}
+	lists, watches := []reply{list(5, object("a", 1))}, []reply{watch(bookmark(8)), watch(bookmark(9))}
+	serveInBubble(t, lists, watches, func(s *script, r *recorder) {
+		s.run(r, func(c *source.Config) { c.MaxWatch = time.Minute })
+		r.wait("the second watch", func() bool { return r.version == "9" })
+		if diff := cmp.Diff([]string{"LIST", "WATCH 5", "WATCH 8"}, s.short()); diff != "" {
+			s.t.Errorf("requests (-want +got):\n%s", diff)
+		}
+	})
 }
 
 func TestResumesFromWhatIsKnown(t *testing.T) {

@@ -60,6 +60,7 @@ const defaultLinger = 30 * time.Second
 type Cache struct {
 	opt    CacheOptions
 	client *source.Client
+	holds  holds
 
 	identity string                 // of the cluster, for what is saved
 	files    map[string]*cacheEntry // who saves where, until it has saved last; guarded by mu
@@ -218,6 +219,7 @@ func (c *Cache) watch(ctx context.Context, e *cacheEntry) {
 			endSaving = c.saveNowAndThen(ctx, e)
 		}
 	}
+	c.holds.wait(ctx, e.store.opt.Kind.GroupKind())
 	err := e.source.Run(ctx)
 	endSaving(err == nil) // what a panic has left half done is not to be gone on from
 	if err != nil {

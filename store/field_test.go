@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// What a field selector makes of an own write, where that can be told. What kube-apiserver makes of it is compared in
-// client/internal/real.
+// TestFieldsOfOwnWrites covers the field selectors that the store can evaluate on an own write. client/e2e compares the
+// results with those of kube-apiserver.
 func TestFieldsOfOwnWrites(t *testing.T) {
 	t.Parallel()
 	widget := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}

@@ -17,7 +17,8 @@ import (
 //   - it is a modification, or the addition of an object that this write created; a deletion never is an echo, and
 //     what is held before one is given with it;
 //   - the state before it, as delivered, is the base of that write, or another own version;
-//   - the answer differs from the base only in what was written (see pure);
+//   - the answer differs from the base only in what was written, by this write or by others of the same owner and
+//     primary since the base (see pure);
 //   - it did not come by a list, whose changes may span several, and was not folded with others.
 //
 // Changes held together of which any is no echo are given as one modification from the oldest to the newest. An
@@ -50,6 +51,7 @@ type ownWrite struct {
 	ver     version
 	base    version
 	created bool
+	sent    []byte // the body, if the write was not locked
 	applied uint64 // the change log was at least here when the base had the write; 0: not yet
 }
 
@@ -119,12 +121,44 @@ func (l *ledger) record(w *WriteContext, rec *Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	win := l.window(rec.Key())
-	o := ownWrite{owner: w.Owner, primary: w.Primary, ver: rec.ver, created: w.Create}
+	o := ownWrite{owner: w.Owner, primary: w.Primary, ver: rec.ver, created: w.Create, sent: w.Sent}
 	if w.Base != nil {
 		o.base = w.Base.ver
 	}
 	win.own = append(win.own, o)
 }
+
+// beside returns the bodies of the other writes without a lock, of the same owner and primary, that the answer to a write
+// may contain: those in flight, and those that were recorded since its base.
+// With more than maxBeside of them it returns none: what they have changed together is too dear to find out.
+func (l *ledger) beside(k Key, w *WriteContext) (bodies [][]byte) {
+	if w.Owner == "" || w.Locked || w.Base == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	win := l.windows[k]
+	if win == nil {
+		return nil
+	}
+	for _, other := range win.sent {
+		if other != w && other.Owner == w.Owner && other.Primary == w.Primary && len(other.Sent) > 0 {
+			bodies = append(bodies, other.Sent)
+		}
+	}
+	for _, o := range win.own {
+		if o.owner == w.Owner && o.primary == w.Primary && len(o.sent) > 0 && !w.Base.ver.atLeast(o.ver) {
+			bodies = append(bodies, o.sent)
+		}
+	}
+	if len(bodies) > maxBeside {
+		return nil
+	}
+	return bodies
+}
+
+// maxBeside bounds how many other writes the answer to one is compared with.
+const maxBeside = 64
 
 // inFlight says whether a write of that owner to that key is not answered yet.
 func (l *ledger) inFlight(k Key, owner string) bool {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -426,6 +427,10 @@ func TestSlotsOfACache(t *testing.T) {
 // TestWaitForSlots ends when the slots were listed, in whatever order they come.
 func TestWaitForSlots(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, waitForSlots)
+}
+
+func waitForSlots(t *testing.T) {
 	s := newSharded(t)
 	wait := func(slots ...int) <-chan error {
 		done := make(chan error, 1)
@@ -438,6 +443,7 @@ func TestWaitForSlots(t *testing.T) {
 	both, first := wait(0, 1), wait(0)
 	s.hold(0, 1)
 	s.gain(1, 5, at(there, "u1", 5))
+	synctest.Wait() // both wait by now
 	select {
 	case err := <-both:
 		t.Errorf("slots that are not listed were waited for: %v", err)

@@ -61,7 +61,7 @@ func TestWhy(t *testing.T) {
 			reason: "the server is away", want: why.SourceStale, says: "is as old as", advice: "API server answers",
 			status: source.Status{
 				Phase: source.Degraded, Reason: source.ReasonDisconnected, Synced: true, LastContact: ago(time.Hour),
-				Next: time.Now().Add(time.Minute), Since: ago(time.Minute),
+				Next: time.Now().Add(time.Hour), Since: ago(time.Minute),
 			},
 		},
 		"NoSlots": {

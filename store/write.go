@@ -52,7 +52,7 @@ func (w *Write) Done(enc source.Encoding, answer []byte) (result PutResult, err 
 			return
 		}
 		var record func()
-		if w.ctx.Owner != "" && !rec.ver.isZero() && pure(&w.ctx, rec) {
+		if w.ctx.Owner != "" && !rec.ver.isZero() && pure(&w.ctx, rec, w.s.ledger.beside(w.key, &w.ctx)) {
 			record = func() { w.s.ledger.record(&w.ctx, rec) }
 		}
 		result = w.s.put(rec, putting{w: w, record: record, fields: has})
@@ -180,9 +180,9 @@ func parseDeletion(answer []byte) (gone bool, uid types.UID, err error) {
 	return o.UID != "" && len(o.Finalizers) == 0 && (grace == nil || *grace == 0), o.UID, nil
 }
 
-// pure says whether the answer differs from the base only in what was written, so that a change from the base to the
-// answer contains nothing foreign.
-func pure(w *WriteContext, answer *Record) bool {
+// pure says whether the answer differs from the base only in what was written, by this write or by those beside it, so
+// that a change from the base to the answer contains nothing foreign.
+func pure(w *WriteContext, answer *Record, beside [][]byte) bool {
 	base := w.Base
 	switch {
 	case w.Create:
@@ -213,9 +213,13 @@ func pure(w *WriteContext, answer *Record) bool {
 	if err != nil {
 		return false
 	}
-	sent, err := base.codec.decoders.untyped.Unmarshal(w.Sent)
-	if err != nil {
-		return false
+	var sent []any
+	for _, raw := range append([][]byte{w.Sent}, beside...) {
+		patch, err := base.codec.decoders.untyped.Unmarshal(raw)
+		if err != nil {
+			return false
+		}
+		sent = append(sent, patch)
 	}
 	for _, o := range []map[string]any{before, after} {
 		if meta, ok := o["metadata"].(map[string]any); ok {
@@ -226,7 +230,7 @@ func pure(w *WriteContext, answer *Record) bool {
 		delete(o, "kind")
 		delete(o, "apiVersion")
 	}
-	return tree.Accounts(before, after, sent)
+	return tree.AccountsForAll(before, after, sent)
 }
 
 // parse reads a record that came as JSON.

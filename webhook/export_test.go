@@ -17,6 +17,16 @@ func (c *Client) ExpireTokens() {
 	}
 }
 
+// LongAnswers is how many long answers of a namespace have a place in memory.
+func (c *Client) LongAnswers(namespace string) int {
+	c.long.mu.Lock()
+	defer c.long.mu.Unlock()
+	if g := c.long.guests[namespace]; g != nil {
+		return g.seated.Len()
+	}
+	return 0
+}
+
 // Rendered is a request as it would be sent, without what the protocol adds.
 type Rendered struct {
 	Method, URL, Body string

@@ -180,7 +180,7 @@ func TestBreaker(t *testing.T) {
 		}
 		changes = append(changes, s.State)
 	}})
-	const openFor = 400 * time.Millisecond
+	const openFor = 100 * time.Millisecond
 	hook := limited(t, func(d *webhook.Definition) {
 		d.Request.URL = server.URL
 		d.Breaker = webhook.Breaker{Failures: 3, OpenFor: openFor}
@@ -214,12 +214,15 @@ func TestBreaker(t *testing.T) {
 	try(404, webhook.Closed) // an answer of a healthy endpoint
 	try(500, webhook.Closed)
 	try(500, webhook.Closed)
+	before := time.Now()
 	try(500, webhook.Open)
+	after := time.Now()
 	if got := client.Breakers(); got[webhook.Open] != 1 || got[webhook.Closed]+got[webhook.HalfOpen] != 0 || len(got) != 3 {
 		t.Errorf("the breakers are %v", got)
 	}
-	if got := client.Breaker("ns", "hook"); got.Until.Before(time.Now()) || got.Failures != 3 {
-		t.Errorf("%+v", got)
+	if got := client.Breaker("ns", "hook"); got.Until.Before(before.Add(openFor)) ||
+		got.Until.After(after.Add(openFor)) || got.Failures != 3 {
+		t.Errorf("%+v, which failed between %v and %v", got, before, after)
 	}
 	probe := untilHalfOpen()
 	if got := client.Breaker("ns", "hook"); got.State != webhook.HalfOpen {

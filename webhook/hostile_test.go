@@ -57,11 +57,11 @@ func TestHostileReceivers(t *testing.T) {
 		message string // part of it
 		check   func(*testing.T, webhook.Result)
 	}{
-		{reason: "hangs", serve: untilClosed, verdict: webhook.Retry, message: "no answer within 300ms"},
+		{reason: "hangs", serve: untilClosed, verdict: webhook.Retry, message: "no answer within 100ms"},
 		{reason: "hangs in the body", serve: func(c net.Conn) {
 			fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")
 			untilClosed(c)
-		}, verdict: webhook.Retry, message: "no answer within 300ms"},
+		}, verdict: webhook.Retry, message: "no answer within 100ms"},
 		{reason: "drips a byte at a time", serve: func(c net.Conn) {
 			fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
 			for range 1000 {
@@ -71,7 +71,7 @@ func TestHostileReceivers(t *testing.T) {
 				c.SetReadDeadline(time.Now().Add(5 * time.Millisecond))
 				c.Read(make([]byte, 1))
 			}
-		}, verdict: webhook.Retry, message: "no answer within 300ms"},
+		}, verdict: webhook.Retry, message: "no answer within 100ms"},
 		{reason: "drips headers", serve: func(c net.Conn) {
 			fmt.Fprint(c, "HTTP/1.1 200 OK\r\n")
 			for i := range 1000 {
@@ -81,7 +81,7 @@ func TestHostileReceivers(t *testing.T) {
 				c.SetReadDeadline(time.Now().Add(5 * time.Millisecond))
 				c.Read(make([]byte, 1))
 			}
-		}, verdict: webhook.Retry, message: "no answer within 300ms"},
+		}, verdict: webhook.Retry, message: "no answer within 100ms"},
 		{reason: "resets", serve: func(c net.Conn) {
 			c.(*net.TCPConn).SetLinger(0)
 		}, verdict: webhook.Retry, message: "no answer: "},
@@ -159,8 +159,8 @@ func TestHostileReceivers(t *testing.T) {
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			timeout := soon
-			if strings.Contains(tc.message, "300ms") {
-				timeout = 300 * time.Millisecond
+			if strings.Contains(tc.message, "100ms") {
+				timeout = 100 * time.Millisecond
 			}
 			hook := compile(t, webhook.Definition{RequestTimeout: timeout, Request: webhook.Request{URL: raw(t, tc.serve)}})
 			client := newClient(t, webhook.Options{})

@@ -76,6 +76,9 @@ type Cause struct {
 	Depth int `json:"depth,omitempty"`
 }
 
+// Failed reports whether the object has ended without success: an Ended cause whose evidence names the phase Failed.
+func (c Cause) Failed() bool { return c.Type == Ended && c.Evidence["phase"] == "Failed" }
+
 // MarshalJSON writes the fields of the contract always: null for a time that nobody knows, and evidence that is never null.
 func (c Cause) MarshalJSON() ([]byte, error) {
 	known := func(t time.Time) *time.Time {

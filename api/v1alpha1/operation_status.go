@@ -208,7 +208,8 @@ type WebhookCallStatus struct {
 	// +optional
 	LastStatusCode int32 `json:"lastStatusCode,omitempty"`
 
-	// message says in words what happened last.
+	// message says in words what happened last. The error of a try stays while the next one is under way, beginning with
+	// the status that was answered.
 	// +optional
 	Message string `json:"message,omitempty"`
 }

@@ -1,8 +1,6 @@
 package clustertest
 
 import (
-	"errors"
-	"os"
 	"strings"
 	"testing"
 
@@ -15,53 +13,11 @@ type tests func() int
 
 func (f tests) Run() int { return f() }
 
-func TestEnvStartsItsOwnAndStopsIt(t *testing.T) {
-	t.Setenv(EnvVar, "")
-	var env Env
-	var dir string
-	code := env.Main(tests(func() int {
-		first, second := env.Config(t), env.Config(t)
-		if first == second || first.Host != second.Host {
-			t.Error("two calls give the same configuration to change, or two control planes")
-		}
-		dir = env.own.Dir()
-		env.Namespace(t)
-		return 3
-	})).Run()
-	if code != 3 {
-		t.Errorf("exit code %d, want that of the tests", code)
-	}
-	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("directory after the tests: got %v, want none", err)
-	}
-}
-
 func TestEnvStartsNothingThatNobodyAsksFor(t *testing.T) {
 	t.Parallel()
 	var env Env
 	if code := env.Main(tests(func() int { return 0 })).Run(); code != 0 || env.own != nil {
 		t.Errorf("code %d, control plane %v, want none", code, env.own)
-	}
-}
-
-func TestEnvJoinsTheSharedOne(t *testing.T) {
-	shared := Start(t, cluster.Options{})
-	t.Setenv(EnvVar, shared.Dir())
-	var env Env
-	env.Main(tests(func() int {
-		if got := env.Config(t).Host; got != shared.Config().Host {
-			t.Errorf("host %s, want the shared control plane's %s", got, shared.Config().Host)
-		}
-		env.Namespace(t)
-		return 0
-	})).Run()
-	if err := shared.Err(); err != nil {
-		t.Error(err)
-	}
-	select {
-	case <-shared.Done():
-		t.Error("the shared control plane was stopped by one that joined it")
-	default:
 	}
 }
 

@@ -290,7 +290,7 @@ func TestBlackboxList(t *testing.T) {
 		},
 		"Slow": {
 			reason: "A list that makes progress has all the time.",
-			flags:  []string{"--no-watch-list", "--list-progress-timeout", "250ms"},
+			flags:  []string{"--no-watch-list", "--list-progress-timeout", "5s"},
 			take: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(1, list, func(w http.ResponseWriter, _ *http.Request) {
 					text := fmt.Sprintf(
@@ -300,7 +300,7 @@ func TestBlackboxList(t *testing.T) {
 					for i := 0; i < len(text); i += 40 {
 						_, _ = fmt.Fprint(w, text[i:min(len(text), i+40)])
 						w.(http.Flusher).Flush()
-						pause(s, 50*time.Millisecond)
+						pause(s, 400*time.Millisecond) // much less than the timeout, and more in all
 					}
 				})
 			},

@@ -211,6 +211,39 @@ func TestBlackboxScopes(t *testing.T) {
 	}
 }
 
+// printedAs runs a watch in a format over two objects, of which the second comes later, and returns what it prints. A
+// watch that shows objects ends when it has shown the second one, any other after a time.
+func printedAs(t *testing.T, format string, shows bool, wait time.Duration) (out, errs *testlog.Book) {
+	t.Helper()
+	s := newWire(t)
+	s.put("a/one", "first")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	out, errs = &testlog.Book{}, &testlog.Book{}
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, []string{"watch", watchConfigMaps, "-A", "--stats", "--server", s.url, "-o", format}, nil, out, errs)
+	}()
+	until := func(book *testlog.Book, text string) {
+		for !strings.Contains(book.String(), text) && ctx.Err() == nil {
+			pause(s, 5*time.Millisecond)
+		}
+	}
+	until(errs, "Watching")
+	s.put("a/one", "second")
+	s.put("a/two", "first")
+	if shows {
+		until(out, "two")
+	} else {
+		pause(s, wait)
+	}
+	cancel()
+	if code := <-ended; code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	return out, errs
+}
+
 // TestBlackboxFormats prints in the other formats.
 func TestBlackboxFormats(t *testing.T) {
 	t.Parallel()
@@ -229,28 +262,13 @@ func TestBlackboxFormats(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newWire(t)
-			s.put("a/one", "first")
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-			defer cancel()
-			var out, errs testlog.Book
-			ended := make(chan int, 1)
-			go func() {
-				ended <- run(ctx, []string{"watch", watchConfigMaps, "-A", "--stats", "--server", s.url, "-o", tc.format}, nil,
-					&out, &errs)
-			}()
-			for !strings.Contains(errs.String(), "Watching") {
-				pause(s, 5*time.Millisecond)
-			}
-			s.put("a/one", "second")
-			s.put("a/two", "first")
-			for tc.out != nil && !strings.Contains(out.String(), "two") {
-				pause(s, 5*time.Millisecond)
-			}
-			pause(s, 50*time.Millisecond)
-			cancel()
-			if code := <-ended; code != exitOK {
-				t.Errorf("exit code %d", code)
+			var out, errs *testlog.Book
+			for wait := 50 * time.Millisecond; ; wait *= 2 {
+				out, errs = printedAs(t, tc.format, tc.out != nil, wait)
+				// A watch that prints nothing does not tell when it has seen the second object.
+				if tc.out != nil || strings.Contains(errs.String(), "2 objects") || wait > 5*time.Second {
+					break
+				}
 			}
 			for _, want := range tc.out {
 				if !strings.Contains(out.String(), want) {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	testprogram "github.com/fairlead-io/fairlead/internal/testbed/program"
 )
 
 // hanging is a server that begins no answer; arrived tells of each request.
@@ -58,7 +60,7 @@ func TestInterrupted(t *testing.T) {
 		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
 			t.Parallel()
 			url, arrived := hanging(t)
-			args := append(tc.args, "--kubeconfig", writeKubeconfig(t, &rest.Config{Host: url}, ""))
+			args := append(tc.args, "--kubeconfig", testprogram.Kubeconfig(t, &rest.Config{Host: url}, ""))
 			if tc.args[0] == "flows" {
 				args = append(tc.args, "--url", url+"/debug/flows")
 			}
@@ -85,7 +87,7 @@ func TestInterrupted(t *testing.T) {
 func TestWaitTimeout(t *testing.T) {
 	t.Parallel()
 	url, _ := hanging(t)
-	config := writeKubeconfig(t, &rest.Config{Host: url}, "")
+	config := testprogram.Kubeconfig(t, &rest.Config{Host: url}, "")
 	var out, errs bytes.Buffer
 	begin := time.Now()
 	code := run(t.Context(), []string{"op", "wait", "A/b", "--timeout", "100ms", "--kubeconfig", config}, nil, &out, &errs)

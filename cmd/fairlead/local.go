@@ -2,11 +2,10 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
-	"strings"
+
+	"github.com/fairlead-io/fairlead/internal/serve"
 )
 
 // localOnly answers programs of this machine, and not the pages of others that a browser on it shows: those can send
@@ -28,22 +27,10 @@ func localOnly(next http.Handler, publicURL string) (http.Handler, error) {
 	}))
 	same := origin.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if host := hostname(r.Host); !isLocal(host) && host != hostname(public.Host) {
+		if !serve.IsLocalHost(r.Host) && serve.Hostname(r.Host) != serve.Hostname(public.Host) {
 			refuse(w, "with --insecure-no-auth the host must be localhost, a loopback address or that of --public-url")
 			return
 		}
 		same.ServeHTTP(w, r)
 	}), nil
-}
-
-func hostname(host string) string {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	return strings.ToLower(strings.Trim(host, "[]"))
-}
-
-func isLocal(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }

@@ -1,24 +1,49 @@
 package main
 
 import (
+	"flag"
+	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
+	"go.uber.org/goleak"
 
-	"github.com/fairlead-io/fairlead/cluster/clustertest"
+	"github.com/fairlead-io/fairlead/internal/testbed/command"
 )
 
-var env clustertest.Env
+// atOnce is how many tests run in parallel, unless the command line says another number. They wait for time nearly always:
+// a watch that has failed rests for a second, for example.
+const atOnce = "16"
 
+// TestMain has the test binary be the program, too, where it is called by that name.
 func TestMain(m *testing.M) {
-	testscript.Main(env.Main(m), map[string]func(){"fairlead": main, "kubectl-fairlead": main})
+	if err := flag.Set("test.parallel", atOnce); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	testscript.Main(leakChecked{m}, map[string]func(){"fairlead": main})
 }
 
-// TestExamples wants an example in the help of every command that does something.
+// leakChecked fails where tests leave goroutines behind.
+type leakChecked struct{ m *testing.M }
+
+// Run implements testscript.TestingM.
+func (l leakChecked) Run() int {
+	code := l.m.Run()
+	if code != 0 {
+		return code
+	}
+	if err := goleak.Find(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// TestExamples asserts that the help of every command that does something has an example.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	var look func(cmd *cobra.Command)
@@ -35,30 +60,8 @@ func TestExamples(t *testing.T) {
 
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	goCommand, err := exec.LookPath("go")
-	if err != nil {
-		t.Fatal(err)
-	}
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata",
-		Setup: func(env *testscript.Env) error {
-			// Scripts have a home of their own, and must share what is expensive to build.
-			for _, name := range []string{"HOME", "XDG_CACHE_HOME"} {
-				env.Setenv(name, os.Getenv(name))
-			}
-			for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GOFLAGS", "GOSUMDB"} {
-				value, err := exec.Command(goCommand, "env", name).Output()
-				if err != nil {
-					return err
-				}
-				env.Setenv(name, string(value[:len(value)-1]))
-			}
-			return nil
-		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"waitfile": waitFile,
-			"waitlog":  waitLog,
-			"exits":    exits,
-		},
+		Dir:  "testdata",
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": command.Exits},
 	})
 }

@@ -60,7 +60,7 @@ names another one.`,
 	kindFlags(cmd, &o.Group, &o.Version, &o.Kind)
 	flags.StringVar(&o.Library, "library", "",
 		"`directory` with the source of Fairlead to use (default: that of this program)")
-	cmd.AddCommand(newNewKindCommand(s))
+	cmd.AddCommand(newNewKindCommand(s), newNewConversionCommand(s))
 	return cmd
 }
 
@@ -93,6 +93,38 @@ What follows from the code, such as the rights in deploy/rbac.yaml, is written b
 	}
 	kindFlags(cmd, &o.Group, &o.Version, &o.Kind)
 	cmd.Flags().StringVar(&o.Dir, "dir", ".", "`directory` of the project")
+	return cmd
+}
+
+func newNewConversionCommand(s streams) *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "conversion",
+		Short: "Complete the definitions of a project that have several versions",
+		Long: `Conversion adds spec.conversion to each definition in deploy/crds that has more than one version and says nothing of
+its conversion: strategy Webhook, with the Service NAME-webhook of the project and the path of package admission, and
+without a caBundle. The program fills in the caBundle. Until then the API server refuses what it would have to convert,
+so that no object loses fields.
+
+make manifests of a project runs it after controller-gen, which writes no conversion.`,
+		Example: `  fairlead new conversion
+  fairlead new conversion --dir ../shop`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageErrorf("unexpected argument %q", args[0])
+			}
+			made, err := project.Convert(dir)
+			if err != nil {
+				return newError(err)
+			}
+			for _, name := range made.Files {
+				say(s.err, "%s", name)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", ".", "`directory` of the project")
 	return cmd
 }
 

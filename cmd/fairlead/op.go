@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -238,11 +239,12 @@ func (so *scheduleOptions) complete(cmd *cobra.Command) error {
 
 func newOpListCommand(s streams, o *opOptions) *cobra.Command {
 	var q operation.Query
-	var status, related string
+	var status, phase, kind, related string
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Args: cobra.NoArgs,
 		Short: "List operations",
 		Example: `  fairlead op list --status failed
+  fairlead op list --type Delete --category unregisterApplication
   fairlead op list --resource-type Application -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			want := operation.Status(strings.ToUpper(status))
@@ -250,6 +252,17 @@ func newOpListCommand(s streams, o *opOptions) *cobra.Command {
 			case "", operation.InProgress, operation.Succeeded, operation.Failed:
 			default:
 				return usageErrorf("unknown status %q: use IN_PROGRESS, SUCCEEDED or FAILED", status)
+			}
+			if phase != "" {
+				var known bool
+				if q.Phase, known = operation.ParsePhase(phase); !known {
+					return usageErrorf("unknown phase %q: use \"In Progress\", Success or Failed", phase)
+				}
+			}
+			switch q.Type = v1alpha1.OperationType(kind); q.Type {
+			case "", operation.Create, operation.Update, operation.Delete:
+			default:
+				return usageErrorf("unknown type %q: use Create, Update or Delete", kind)
 			}
 			if related != "" {
 				var err error
@@ -279,6 +292,10 @@ func newOpListCommand(s streams, o *opOptions) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&status, "status", "", "`status`: only operations that are IN_PROGRESS, SUCCEEDED or FAILED")
+	cmd.Flags().StringVar(&phase, "phase", "", "`phase`: only operations that are \"In Progress\", Success or Failed")
+	cmd.Flags().StringVar(&kind, "type", "", "only operations of this `type`: Create, Update or Delete")
+	cmd.Flags().StringVar(&q.Category, "category", "", "only operations of this `category`")
+	cmd.Flags().StringVar(&q.CorrelationID, "correlation-id", "", "only operations with this correlation `id`")
 	cmd.Flags().StringVar(&q.ResourceType, "resource-type", "", "only operations of resources of this `type`")
 	cmd.Flags().StringVar(&related, "related", "", "only operations that touch this resource too, `TYPE/ID`")
 	return cmd
@@ -367,9 +384,7 @@ func showTable(w io.Writer, views []operation.View) error {
 		if v.Error != "" && v.Error != v.Reason {
 			reason += ": " + v.Error
 		}
-		if reason == "" {
-			reason = v.Waiting
-		}
+		reason = cmp.Or(reason, v.Waiting, v.LastError)
 		age := "-"
 		if !v.CreatedAt.IsZero() {
 			age = duration.HumanDuration(time.Since(v.CreatedAt))

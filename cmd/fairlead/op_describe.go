@@ -46,6 +46,7 @@ func describeOperation(w io.Writer, op *v1alpha1.Operation) error {
 	line("Object", op.Namespace+"/"+op.Name)
 	line("Status", string(v.Status))
 	line("Waiting", strings.TrimPrefix(v.Waiting, "waiting "))
+	line("Last error", v.LastError)
 	line("Reason", v.Reason)
 	line("Error", v.Error)
 	line("Scheduled", stamp(v.CreatedAt))

@@ -189,6 +189,9 @@ func (o *serveOptions) checkMetrics(loopback bool) error {
 // answerTime bounds a request of the HTTP API from its header to the end of the answer, event streams aside.
 const answerTime = time.Minute
 
+// strangerTime bounds how long a connection waits on which no caller has shown a right.
+const strangerTime = 10 * time.Second
+
 // maxMetricsConnections bounds who may look at metrics at a time: probes and some scrapers.
 const maxMetricsConnections = 128
 
@@ -203,6 +206,7 @@ func (c *controller) serve(d *doors, ready func(net.Addr)) error {
 		}
 		authorizer = reviews
 	}
+	c.rt.GuardDebug(func(pages http.Handler) http.Handler { return httpapi.Protect(pages, authorizer, c.namespaces...) })
 	if d.metrics != nil {
 		pages, err := c.onlyLocal(c.ownPages(authorizer))
 		if err != nil {
@@ -224,7 +228,7 @@ func (c *controller) serve(d *doors, ready func(net.Addr)) error {
 	if err != nil {
 		return err
 	}
-	o := serve.Options{WriteTimeout: answerTime, Logger: c.log}
+	o := serve.Options{WriteTimeout: answerTime, StrangerTime: strangerTime, Logger: c.log}
 	if d.certificate != nil {
 		if o.TLS = d.certificate.Config(); d.proxy != nil {
 			o.TLS = d.proxy.TLS(o.TLS)
@@ -287,7 +291,7 @@ func (c *controller) handler(authorizer authorizer, stop <-chan struct{}, d *doo
 		}
 		mux.Handle("/metrics", metrics)
 		mux.Handle("/debug/flows", c.flows(authorizer))
-		mux.Handle("/debug/", httpapi.Protect(c.rt.Handler(), authorizer, c.namespaces...))
+		mux.Handle("/debug/", c.rt.Handler())
 	}
 	return c.onlyLocal(d.proxy.Handler(mux))
 }
@@ -322,7 +326,7 @@ func (c *controller) ownPages(authorizer httpapi.Authorizer) http.Handler {
 	c.health(mux)
 	mux.Handle("/metrics", c.rt.Handler())
 	mux.Handle("/debug/flows", c.flows(authorizer))
-	mux.Handle("/debug/", httpapi.Protect(c.rt.Handler(), authorizer, c.namespaces...))
+	mux.Handle("/debug/", c.rt.Handler())
 	return mux
 }
 

@@ -47,6 +47,9 @@ expands nothing: --with "'/my tools/receiver' --fail 2".
 The first time on a machine it builds them, which takes some minutes and needs Go. Everything is kept in one directory,
 so that the next up continues with the same objects, credentials and, if it is free, port.
 
+A definition of --crds whose conversion names a Service is applied with the URL https://127.0.0.1:9443 and the path of
+the Service instead, where a program on this machine listens; package admission writes the URL of the program there.
+
 With a command, up runs only the control plane and that command, with KUBECONFIG set (and ` + clustertest.EnvVar +
 			`, for tests that use package
 clustertest), stops when the command ends, and exits with its code:

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"io"
 	"path/filepath"
 	"slices"
@@ -16,108 +15,27 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/testbed/command"
+	"github.com/fairlead-io/fairlead/internal/testlog"
 )
 
-// line is one line of fairlead watch -o json.
-type line struct {
-	Type, Key, UID, Namespace, Phase, Reason, Error string
-	ResourceVersion, PreviousResourceVersion        string
-	Initial, Inferred                               bool
-	Count                                           int
-	Object                                          map[string]any
-	Member                                          string
-	Slots                                           []int
-	Of                                              int
-}
-
-// watching is a running fairlead watch -o json against a server of the test.
-type watching struct {
-	t     *testing.T
-	ctx   context.Context
-	lines chan line
-	all   []line
-	stop  func() int
-	errs  *bytes.Buffer
-}
-
-func startWatch(t *testing.T, s *apiserver.Server, args ...string) *watching {
-	t.Helper()
-	return startWatching(t, append([]string{
-		"--server", s.URL(), "--backoff-base", "10ms", "--backoff-cap", "50ms",
-	}, args...)...)
-}
-
-// startWatching is startWatch against a server that the arguments name.
-func startWatching(t *testing.T, args ...string) *watching {
+// startWatch runs fairlead watch -o json against a server of the test.
+func startWatch(t *testing.T, s *apiserver.Server, args ...string) *command.Watching {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
+	args = append([]string{
+		"watch", "-o", "json", "--server", s.URL(), "--backoff-base", "10ms", "--backoff-cap", "50ms",
+	}, args...)
 	reader, writer := io.Pipe()
-	w := &watching{t: t, ctx: ctx, lines: make(chan line, 1024), errs: &bytes.Buffer{}}
 	interrupt, stop := context.WithCancel(ctx)
-	code := make(chan int, 1)
+	t.Cleanup(stop)
+	errs, code := &testlog.Book{}, make(chan int, 1)
 	go func() {
-		args := append([]string{"watch", "-o", "json"}, args...)
-		code <- run(interrupt, args, strings.NewReader(""), writer, w.errs)
+		code <- run(interrupt, args, strings.NewReader(""), writer, errs)
 		_ = writer.Close() // a pipe does not fail
 	}()
-	go func() {
-		defer close(w.lines)
-		d := json.NewDecoder(reader)
-		for {
-			var l line
-			if err := d.Decode(&l); err != nil {
-				if err != io.EOF {
-					t.Errorf("output is not JSON: %v", err)
-				}
-				return
-			}
-			w.lines <- l
-		}
-	}()
-	w.stop = func() int {
-		stop()
-		for l := range w.lines {
-			w.all = append(w.all, l)
-		}
-		return <-code
-	}
-	t.Cleanup(stop)
-	return w
-}
-
-// await reads lines until one is as wanted.
-func (w *watching) await(what string, ok func(line) bool) line {
-	w.t.Helper()
-	for {
-		select {
-		case l, more := <-w.lines:
-			if !more {
-				w.t.Fatalf("ended before %s; stderr: %s", what, w.errs)
-			}
-			w.all = append(w.all, l)
-			if ok(l) {
-				return l
-			}
-		case <-w.ctx.Done():
-			w.t.Fatalf("no %s; got %+v", what, w.all)
-		}
-	}
-}
-
-func (w *watching) event(kind, key string) line {
-	w.t.Helper()
-	return w.await(kind+" "+key, func(l line) bool { return l.Type == kind && l.Key == key })
-}
-
-func (w *watching) synced() line {
-	w.t.Helper()
-	return w.await("SYNCED", func(l line) bool { return l.Type == "SYNCED" })
-}
-
-func (w *watching) status(reason string) line {
-	w.t.Helper()
-	return w.await("STATUS "+reason, func(l line) bool { return l.Type == "STATUS" && l.Reason == reason })
+	return command.NewWatching(ctx, t, reader, errs, func() int { stop(); return <-code })
 }
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
@@ -164,31 +82,31 @@ func TestWatchEvents(t *testing.T) {
 	s := newServer(t, configMap("a", "one", "1"))
 	w := startWatch(t, s, watchConfigMaps, "-A", "--stats")
 
-	added := w.event("ADDED", "a/one")
+	added := w.Event("ADDED", "a/one")
 	if !added.Initial || added.UID == "" || added.Object["data"].(map[string]any)["value"] != "1" {
 		t.Errorf("initial object: %+v", added)
 	}
-	if l := w.synced(); l.Count != 1 || l.ResourceVersion == "" {
+	if l := w.Synced(); l.Count != 1 || l.ResourceVersion == "" {
 		t.Errorf("synced: %+v", l)
 	}
 	put(t, s, configMap("a", "one", "2"))
-	if l := w.event("MODIFIED", "a/one"); l.PreviousResourceVersion != added.ResourceVersion ||
+	if l := w.Event("MODIFIED", "a/one"); l.PreviousResourceVersion != added.ResourceVersion ||
 		l.Object["data"].(map[string]any)["value"] != "2" {
 		t.Errorf("modified: %+v", l)
 	}
 	put(t, s, configMap("b", "two", "1"))
-	if l := w.event("ADDED", "b/two"); l.Initial {
+	if l := w.Event("ADDED", "b/two"); l.Initial {
 		t.Errorf("added later: %+v", l)
 	}
 	remove(t, s, "a", "one")
-	if l := w.event("DELETED", "a/one"); l.Inferred || l.Object["data"].(map[string]any)["value"] != "2" {
+	if l := w.Event("DELETED", "a/one"); l.Inferred || l.Object["data"].(map[string]any)["value"] != "2" {
 		t.Errorf("deleted: %+v", l)
 	}
-	if code := w.stop(); code != exitOK {
-		t.Errorf("exit code %d, want 0; stderr: %s", code, w.errs)
+	if code := w.Stop(); code != exitOK {
+		t.Errorf("exit code %d, want 0; stderr: %s", code, w.Errs)
 	}
 	stats := 0
-	for _, l := range w.all {
+	for _, l := range w.All {
 		if l.Type == "STATS" {
 			stats++
 		}
@@ -202,9 +120,11 @@ func TestWatchExpires(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, configMap("a", "one", "1"), configMap("a", "two", "1"), configMap("a", "three", "1"))
 	w := startWatch(t, s, watchConfigMaps, "-A")
-	w.synced()
+	w.Synced()
 	// While the watch is away everything happens, and history is compacted.
-	if err := s.WaitFor(w.ctx, func(l apiserver.Log) bool {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := s.WaitFor(ctx, func(l apiserver.Log) bool {
 		return l.Open(apiserver.Match{Verb: "watch"}) == 1
 	}); err != nil {
 		t.Fatal(err)
@@ -222,7 +142,7 @@ func TestWatchExpires(t *testing.T) {
 	seen := map[string]bool{}
 	want := []string{"DELETED a/one", "MODIFIED a/two", "DELETED a/three", "ADDED a/three", "ADDED a/four"}
 	for len(seen) < len(want) {
-		l := w.await("the difference", func(l line) bool { return l.Key != "" })
+		l := w.Await("the difference", func(l command.Line) bool { return l.Key != "" })
 		seen[l.Type+" "+l.Key] = true
 		if l.Type == "DELETED" && !l.Inferred {
 			t.Errorf("a deletion that nobody reported must be marked as inferred: %+v", l)
@@ -233,8 +153,8 @@ func TestWatchExpires(t *testing.T) {
 			t.Errorf("no %s in %v", e, seen)
 		}
 	}
-	w.status("Watching")
-	if code := w.stop(); code != exitOK {
+	w.Status("Watching")
+	if code := w.Stop(); code != exitOK {
 		t.Errorf("exit code %d, want 0", code)
 	}
 }
@@ -244,26 +164,26 @@ func TestWatchForbidden(t *testing.T) {
 	s := newServer(t, configMap("a", "one", "1"), configMap("b", "two", "1"))
 	refused := s.On(apiserver.Match{Resource: "configmaps", Namespace: "b"}, apiserver.Answer(apiserver.Failure(403)))
 	w := startWatch(t, s, watchConfigMaps, "-n", "a", "-n", "b")
-	if l := w.synced(); l.Count != 1 {
+	if l := w.Synced(); l.Count != 1 {
 		t.Errorf("SYNCED comes once for all scopes that can be listed: %+v", l)
 	}
-	for _, l := range append([]line{{}}, w.all...) {
+	for _, l := range append([]command.Line{{}}, w.All...) {
 		if l.Key == "b/two" {
 			t.Errorf("an object of a namespace that is refused: %+v", l)
 		}
 	}
-	forbids := func(l line) bool { return l.Type == "STATUS" && l.Namespace == "b" && l.Reason == "Forbidden" }
-	if !slices.ContainsFunc(w.all, forbids) { // it is told of the state, not of each change
-		w.await("b is refused", forbids)
+	forbids := func(l command.Line) bool { return l.Type == "STATUS" && l.Namespace == "b" && l.Reason == "Forbidden" }
+	if !slices.ContainsFunc(w.All, forbids) { // it is told of the state, not of each change
+		w.Await("b is refused", forbids)
 	}
 	refused.Off()
-	w.event("ADDED", "b/two")
-	w.await("recovery of b", func(l line) bool {
+	w.Event("ADDED", "b/two")
+	w.Await("recovery of b", func(l command.Line) bool {
 		return l.Type == "STATUS" && l.Namespace == "b" && l.Reason == "Watching"
 	})
-	w.stop()
+	w.Stop()
 	synced := 0
-	for _, l := range w.all {
+	for _, l := range w.All {
 		if l.Type == "SYNCED" {
 			synced++
 		}
@@ -281,16 +201,16 @@ func TestWatchQuarantine(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := startWatch(t, s, watchConfigMaps, "-A")
-	w.await("QUARANTINED", func(l line) bool { return l.Type == "QUARANTINED" && l.Error != "" })
+	w.Await("QUARANTINED", func(l command.Line) bool { return l.Type == "QUARANTINED" && l.Error != "" })
 	put(t, s, configMap("a", "next", "1"))
-	w.event("ADDED", "a/next")
-	w.stop()
-	for _, l := range w.all {
+	w.Event("ADDED", "a/next")
+	w.Stop()
+	for _, l := range w.All {
 		if l.Type == "ADDED" && l.Key == "a/good" {
 			return
 		}
 	}
-	t.Errorf("one bad object kept the good one away: %+v", w.all)
+	t.Errorf("one bad object kept the good one away: %+v", w.All)
 }
 
 func TestWatchRollback(t *testing.T) {
@@ -301,24 +221,24 @@ func TestWatchRollback(t *testing.T) {
 		put(t, s, configMap("a", "later", strings.Repeat("x", i+1)))
 	}
 	w := startWatch(t, s, watchConfigMaps, "-A", "--silence-budget", "200ms")
-	w.synced()
+	w.Synced()
 	if err := s.Rollback(before); err != nil {
 		t.Fatal(err)
 	}
 	s.DropConnections()
-	w.await("EPOCH", func(l line) bool { return l.Type == "EPOCH" && l.Reason != "" })
-	w.event("DELETED", "a/later")
+	w.Await("EPOCH", func(l command.Line) bool { return l.Type == "EPOCH" && l.Reason != "" })
+	w.Event("DELETED", "a/later")
 	put(t, s, configMap("a", "one", "after"))
-	w.event("MODIFIED", "a/one")
-	w.stop()
+	w.Event("MODIFIED", "a/one")
+	w.Stop()
 }
 
 func TestWatchResync(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, configMap("a", "one", "1"))
 	w := startWatch(t, s, watchConfigMaps, "-A", "--resync", "100ms")
-	w.event("SYNC", "a/one")
-	w.stop()
+	w.Event("SYNC", "a/one")
+	w.Stop()
 }
 
 func TestWatchNotServed(t *testing.T) {
@@ -327,16 +247,16 @@ func TestWatchNotServed(t *testing.T) {
 	widgets := apiserver.Widgets()
 	s.Withdraw(schema.GroupVersionResource{Group: widgets.Group, Version: widgets.Version, Resource: widgets.Resource})
 	w := startWatch(t, s, widgets.Resource+"."+widgets.Version+"."+widgets.Group, "-A")
-	w.status("NotFound")
+	w.Status("NotFound")
 	s.Register(widgets)
 	// Events and statuses come from two streams, so either may be first.
 	synced, watching := false, false
-	w.await("SYNCED and STATUS Watching", func(l line) bool {
+	w.Await("SYNCED and STATUS Watching", func(l command.Line) bool {
 		synced = synced || l.Type == "SYNCED"
 		watching = watching || l.Type == "STATUS" && l.Reason == "Watching"
 		return synced && watching
 	})
-	w.stop()
+	w.Stop()
 }
 
 func TestWatchMistakes(t *testing.T) {

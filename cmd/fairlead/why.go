@@ -141,7 +141,7 @@ func (o *whyOptions) ask(ctx context.Context, base *url.URL, of why.Object) (ans
 		if ctx.Err() != nil {
 			return answer, fmt.Errorf("cannot ask why: %w", context.Cause(ctx))
 		}
-		return answer, fmt.Errorf("cannot ask why: %w (is the program running there?)", err)
+		return answer, fmt.Errorf("cannot ask why: %w (is the program running there? %s)", err, howConsole)
 	}
 	defer done()
 	defer response.Body.Close()
@@ -153,19 +153,35 @@ func (o *whyOptions) ask(ctx context.Context, base *url.URL, of why.Object) (ans
 			return answer, fmt.Errorf("cannot ask why: %s does not look like /api/why: %w", base, err)
 		}
 		return answer, nil
-	case code == http.StatusUnauthorized, code == http.StatusForbidden,
-		code == http.StatusNotFound && kind == "application/problem+json":
-		return answer, fmt.Errorf("%s %s/%s: %w", of.Kind, of.Namespace, of.Name, errNoSuchObject)
-	case code == http.StatusNotFound, code == http.StatusOK:
-		return answer, fmt.Errorf("cannot ask why: %s has no /api/why; a program of your own needs WithConsole", base)
+	case code == http.StatusOK:
+		return answer, errNoConsole(base)
 	}
 	said, _ := io.ReadAll(io.LimitReader(body, 512))
 	var problem struct{ Detail string }
+	isProblem := kind == "application/problem+json"
 	if json.Unmarshal(said, &problem) == nil && problem.Detail != "" {
 		said = []byte(problem.Detail)
 	}
+	switch code := response.StatusCode; {
+	case code == http.StatusNotFound && (!isProblem || strings.HasPrefix(problem.Detail, noSuchPath)):
+		return answer, errNoConsole(base)
+	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusNotFound:
+		return answer, fmt.Errorf("%s %s/%s: %w", of.Kind, of.Namespace, of.Name, errNoSuchObject)
+	}
 	return answer, fmt.Errorf("cannot ask why: %s answers %s: %s", base, response.Status,
 		plain(strings.TrimSpace(string(said))))
+}
+
+// noSuchPath is how the HTTP API of package httpapi answers, where a program serves that and no console.
+const noSuchPath = "no such path"
+
+// howConsole says how a program gets what answers.
+const howConsole = "A program of your own needs fairlead.WithListen and fairlead.WithConsole(console.Options{}); " +
+	"fairlead controller answers at the address of --listen"
+
+// errNoConsole is said of a program that answers something else.
+func errNoConsole(base *url.URL) error {
+	return fmt.Errorf("cannot ask why: the program at %s has no console (/api/why). %s", base, howConsole)
 }
 
 // askHolder asks the replica that has the object, by the address that another one has told. The token is not sent in

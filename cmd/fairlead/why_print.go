@@ -21,6 +21,7 @@ const (
 	maxText     = 2000 // bytes of one text
 	maxEvidence = 40   // of one cause
 	maxCauses   = 100
+	maxLines    = 40 // of one text
 )
 
 // harmlessText is a text on one line, of a bounded length, that does nothing to a terminal.
@@ -59,9 +60,12 @@ func printWhy(w io.Writer, a why.Answer) error {
 }
 
 func printCause(text *strings.Builder, n int, c why.Cause) {
-	if c.Type == why.Ended {
+	switch {
+	case c.Failed():
+		fmt.Fprintf(text, "Failed: %s\n", harmlessText(c.Message))
+	case c.Type == why.Ended:
 		fmt.Fprintf(text, "Nothing is wrong: %s\n", harmlessText(c.Message))
-	} else {
+	default:
 		fmt.Fprintf(text, "%d. %s%s\n   %s\n", n, harmlessText(string(c.Type)), times(c, time.Now()), harmlessText(c.Message))
 	}
 	for i, key := range slices.Sorted(maps.Keys(c.Evidence)) {
@@ -69,13 +73,29 @@ func printCause(text *strings.Builder, n int, c why.Cause) {
 			fmt.Fprintf(text, "     … and %d more\n", len(c.Evidence)-i)
 			break
 		}
-		fmt.Fprintf(text, "     %s: %s\n", harmlessText(key), harmlessText(c.Evidence[key]))
+		printEvidence(text, key, c.Evidence[key])
 	}
 	if c.About != nil {
 		fmt.Fprintf(text, "   about %s\n", harmlessText(c.About.String()))
 	}
 	if c.Advice != "" {
 		fmt.Fprintf(text, "   → %s\n", harmlessText(c.Advice))
+	}
+}
+
+// printEvidence writes what has several lines, such as a stack, below its name.
+func printEvidence(text *strings.Builder, key, value string) {
+	lines := strings.Split(strings.TrimSpace(value), "\n")
+	if len(lines) == 1 {
+		fmt.Fprintf(text, "     %s: %s\n", harmlessText(key), harmlessText(value))
+		return
+	}
+	fmt.Fprintf(text, "     %s:\n", harmlessText(key))
+	for _, line := range lines[:min(len(lines), maxLines)] {
+		fmt.Fprintf(text, "       %s\n", harmlessText(strings.ReplaceAll(line, "\t", "  ")))
+	}
+	if len(lines) > maxLines {
+		fmt.Fprintf(text, "       … and %d more lines\n", len(lines)-maxLines)
 	}
 }
 

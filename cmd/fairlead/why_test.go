@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/why"
 )
@@ -102,6 +104,8 @@ func TestWhyText(t *testing.T) {
 		switch of.Name {
 		case "done":
 			return about(of, why.Cause{Type: why.Ended, Message: "it ended", Evidence: map[string]string{"reason": "Succeeded"}})
+		case "failed":
+			return about(of, why.Cause{Type: why.Ended, Message: "it ended", Evidence: map[string]string{"phase": "Failed"}})
 		case "calls":
 			return about(of, why.Cause{Type: why.Parked, Message: "it calls", Progress: true})
 		}
@@ -116,8 +120,9 @@ func TestWhyText(t *testing.T) {
 			"thing stuck in namespace prod does not move on:\n1. LockHeld since 3m10s (until ", ", in 120m)\n   another goes first\n" +
 				"     holder: app/1\n     resource: db/7\n   about Operation/prod/other\n   → Wait.\n2. Parked\n   it waits\n",
 		},
-		"done":  {"thing done in namespace prod\nNothing is wrong: it ended\n     reason: Succeeded\n"},
-		"calls": {"thing calls in namespace prod is on its way:\n1. Parked\n   it calls\n"},
+		"done":   {"thing done in namespace prod\nNothing is wrong: it ended\n     reason: Succeeded\n"},
+		"failed": {"thing failed in namespace prod\nFailed: it ended\n     phase: Failed\n"},
+		"calls":  {"thing calls in namespace prod is on its way:\n1. Parked\n   it calls\n"},
 	} {
 		code, out, errs := runWhy(t, "thing/"+name, "-n", "prod", "--url", o.URL+"/", "--token", oracleToken)
 		for _, want := range want {
@@ -153,15 +158,28 @@ func TestWhyRefused(t *testing.T) {
 	defer other.Close()
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }))
 	defer elsewhere.Close()
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write([]byte(`{"title":"Not Found","status":404,"detail":"no such path: see /operations"}`))
+	}))
+	defer api.Close()
+	rt := fairlead.New(&rest.Config{Host: "http://127.0.0.1:1"})
+	own := httptest.NewServer(rt.Handler())
+	defer own.Close()
 	same := map[string]bool{}
 	for _, tc := range []struct{ name, token, url, want string }{
 		{"forbidden", oracleToken, o.URL, errNoSuchObject.Error()},
 		{"unknown", oracleToken, o.URL, errNoSuchObject.Error()},
 		{"nobody", "wrong", o.URL, errNoSuchObject.Error()},
 		{"broken", oracleToken, o.URL, "answers 503 Service Unavailable: no\uFFFD[31m API server"},
-		{"x", oracleToken, other.URL, "has no /api/why"},
-		{"x", oracleToken, elsewhere.URL, "has no /api/why"},
+		{"x", oracleToken, own.URL, "the program at " + own.URL + " has no console"},
+		{"x", oracleToken, own.URL, "fairlead.WithConsole(console.Options{})"},
+		{"x", oracleToken, other.URL, "has no console"},
+		{"x", oracleToken, elsewhere.URL, "has no console"},
+		{"x", oracleToken, api.URL, "has no console"},
 		{"x", oracleToken, "http://127.0.0.1:1", "is the program running there?"},
+		{"x", oracleToken, "http://127.0.0.1:1", "fairlead.WithConsole(console.Options{})"},
 	} {
 		code, out, errs := runWhy(t, "thing/"+tc.name, "-n", "prod", "--url", tc.url, "--token", tc.token)
 		if code != exitFailure || out != "" || !strings.Contains(errs, tc.want) || strings.Count(errs, "\n") != 1 ||

@@ -79,12 +79,14 @@ func (r *gateways) Cleanup(ctx context.Context, g *Gateway) (reconcile.Result, e
 }
 
 // newOperator declares the operator; its Run works until the context ends.
-func newOperator(cfg *rest.Config, cloud *cloudClient, namespace string) (*fairlead.Runtime, error) {
+func newOperator(
+	cfg *rest.Config, cloud *cloudClient, namespace string, opts ...fairlead.Option,
+) (*fairlead.Runtime, error) {
 	s, err := newScheme()
 	if err != nil {
 		return nil, err
 	}
-	rt := fairlead.New(cfg, fairlead.WithScheme(s), fairlead.WithFieldOwner("gateways"))
+	rt := fairlead.New(cfg, append(opts, fairlead.WithScheme(s), fairlead.WithFieldOwner("gateways"))...)
 	reconcile.New[Gateway](rt, "gateways", &gateways{rt.Client(), cloud},
 		reconcile.Primary(reconcile.From(source.Namespaces(namespace))),
 		reconcile.WithBackoff(reconcile.Backoff{Base: 20 * time.Millisecond, Cap: time.Second}))

@@ -170,7 +170,7 @@ func (s *story) life(
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
 	rt, err := newOperator(cfg, &cloudClient{s.url, &http.Client{Transport: m.Wrap(transport), Timeout: 5 * time.Second}},
-		s.namespace)
+		s.namespace, fairlead.WithDrain(time.Millisecond)) // a process that is killed finishes nothing
 	if err != nil {
 		return false, err
 	}

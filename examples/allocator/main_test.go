@@ -2,50 +2,48 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
-	"github.com/fairlead-io/fairlead/cluster/clustertest"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/seed"
 )
 
-var env clustertest.Env
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(env.Main(m)) }
+// newServer starts an API server in this process, which serves gateways.
+func newServer(t *testing.T) *apiserver.Server {
+	t.Helper()
+	server, err := apiserver.New(apiserver.Options{Resources: append(apiserver.DefaultResources(), apiserver.Resource{
+		Group: kind.Group, Version: kind.Version, Resource: "gateways", Kind: kind.Kind, Namespaced: true,
+		Subresources: []string{"status"},
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	return server
+}
 
 // The story, with random crashes and lost answers: the books have one address for each gateway, and none at the end.
 func TestNothingIsAllocatedTwice(t *testing.T) {
 	t.Parallel()
-	seeds := []uint64{rand.Uint64(), rand.Uint64(), rand.Uint64()}
-	if text := os.Getenv("ALLOCATOR_SEED"); text != "" {
-		seed, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatal(err)
+	seed.Play(t, 1, func(t *testing.T, seed uint64) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var out strings.Builder
+		if err := run(ctx, newServer(t).Config(), config{
+			gateways: 6, crashes: 6, lose: 0.3, seed: seed, namespace: "allocator",
+		}, &out); err != nil {
+			t.Fatalf("%v\n%s", err, &out)
 		}
-		seeds = []uint64{seed}
-	}
-	for _, seed := range seeds {
-		t.Run(fmt.Sprintf("ALLOCATOR_SEED=%d", seed), func(t *testing.T) {
-			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			var out strings.Builder
-			if err := run(ctx, env.Config(t), config{
-				gateways: 6, crashes: 6, lose: 0.3, seed: seed, namespace: env.Namespace(t),
-			}, &out); err != nil {
-				t.Fatalf("%v\n%s", err, &out)
-			}
-			if !strings.Contains(out.String(), "6 gateways, 6 addresses") || !strings.Contains(out.String(), "is killed") {
-				t.Errorf("got %s", &out)
-			}
-		})
-	}
+		if !strings.Contains(out.String(), "6 gateways, 6 addresses") || !strings.Contains(out.String(), "is killed") {
+			t.Errorf("got %s", &out)
+		}
+	})
 }
 
 // A cloud that is asked twice with one key is what the example relies on.

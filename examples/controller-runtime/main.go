@@ -11,7 +11,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -25,7 +24,6 @@ import (
 type settings struct {
 	metrics, probes string
 	elect           bool
-	again           bool // more managers than one run in this process, one after the other
 }
 
 func main() {
@@ -58,7 +56,6 @@ func run(ctx context.Context, cfg *rest.Config, s settings) error {
 		HealthProbeBindAddress: s.probes,
 		LeaderElection:         s.elect,
 		LeaderElectionID:       "squads.example.com",
-		Controller:             config.Controller{SkipNameValidation: &s.again},
 	})
 	if err != nil {
 		return err

@@ -19,14 +19,8 @@ import (
 func TestADay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		jobs := apiserver.Resource{
-			Group: "batch", Version: "v1", Resource: "jobs", Kind: "Job", Namespaced: true, Subresources: []string{"status"},
-		}
-		server, err := apiserver.New(apiserver.Options{Pipe: true, Resources: append(apiserver.DefaultResources(), jobs,
-			apiserver.Resource{
-				Group: kind.Group, Version: kind.Version, Resource: "cronjobs", Kind: kind.Kind, Namespaced: true,
-				Subresources: []string{"status"},
-			})})
+		jobs := batchv1.SchemeGroupVersion.WithResource("jobs")
+		server, err := newServer(apiserver.Options{Pipe: true})
 		must := func(err error) {
 			t.Helper()
 			if err != nil {
@@ -65,7 +59,7 @@ func TestADay(t *testing.T) {
 			if got := sent() - before; got != 2 {
 				t.Fatalf("at %s there were %d requests, not one for a job and one for the status", at, got)
 			}
-			all, err := server.Objects(jobs.GVR())
+			all, err := server.Objects(jobs)
 			must(err)
 			last := &batchv1.Job{}
 			for _, each := range all {
@@ -78,7 +72,7 @@ func TestADay(t *testing.T) {
 			if !due(last).Equal(at) {
 				t.Fatalf("at %s the last job is %s", at, last.Name)
 			}
-			_, err = server.Change(jobs.GVR(), "team-a", last.Name, func(u *unstructured.Unstructured) {
+			_, err = server.Change(jobs, "team-a", last.Name, func(u *unstructured.Unstructured) {
 				u.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Complete", "status": "True"}}}
 			})
 			must(err)

@@ -2,14 +2,11 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 )
 
 const (
@@ -157,33 +154,6 @@ func TestKilledAtEachWrite(t *testing.T) {
 					t.Error("it was not killed")
 				}
 			})
-		}
-	}
-}
-
-func TestValidation(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, CronJobSpec{})
-	raw, err := os.ReadFile("sample.yaml")
-	w.must(err)
-	var sample CronJob
-	w.must(yaml.UnmarshalStrict(raw, &sample))
-	sample.Namespace = w.namespace
-	w.must(w.users.Create(t.Context(), &sample))
-	for reason, change := range map[string]func(*CronJob){
-		"no schedule":       func(c *CronJob) { c.Spec.Schedule = "" },
-		"a policy unheard":  func(c *CronJob) { c.Spec.ConcurrencyPolicy = "Perhaps" },
-		"a limit below 0":   func(c *CronJob) { c.Spec.FailedJobsHistoryLimit = new(int32(-1)) },
-		"a deadline before": func(c *CronJob) { c.Spec.StartingDeadlineSeconds = new(int64(-1)) },
-		"a name too long":   func(c *CronJob) { c.Name = fmt.Sprintf("report-%046d", 0) },
-	} {
-		cj := &CronJob{
-			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "other"},
-			Spec:       CronJobSpec{Schedule: "@hourly", JobTemplate: jobTemplate()},
-		}
-		change(cj)
-		if err := w.users.Create(t.Context(), cj); !apierrors.IsInvalid(err) {
-			t.Errorf("%s: got %v", reason, err)
 		}
 	}
 }

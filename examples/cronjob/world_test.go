@@ -15,21 +15,41 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/client"
-	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/examples/internal/mortal"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-var env clustertest.Env
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(env.Main(m)) }
+// newServer starts an API server in this process, which serves CronJobs and refuses a Job that may restart its pods
+// always, as a real one does.
+func newServer(o apiserver.Options) (*apiserver.Server, error) {
+	for _, r := range apiserver.DefaultResources() {
+		if r.Kind == "Job" {
+			r.Validate = func(_ context.Context, job, _ *unstructured.Unstructured) error {
+				policy, _, _ := unstructured.NestedString(job.Object, "spec", "template", "spec", "restartPolicy")
+				if policy != "OnFailure" && policy != "Never" {
+					return fmt.Errorf("restartPolicy %q", policy)
+				}
+				return nil
+			}
+		}
+		o.Resources = append(o.Resources, r)
+	}
+	o.Resources = append(o.Resources, apiserver.Resource{
+		Group: kind.Group, Version: kind.Version, Resource: "cronjobs", Kind: kind.Kind, Namespaced: true,
+		Subresources: []string{"status"},
+	})
+	return apiserver.New(o)
+}
 
-// world is a namespace of a real control plane with one CronJob, whose time is set by the test, which also does what the
-// Job controller would.
+// world is an API server with one CronJob. The test sets its time, and does what the Job controller would.
 type world struct {
 	t         *testing.T
 	cfg       *rest.Config
@@ -52,9 +72,12 @@ type operator struct {
 
 func newWorld(t *testing.T, spec CronJobSpec) *world {
 	t.Helper()
-	env.InstallCRDs(t, clustertest.CRDFiles("cronjobs.yaml"))
-	w := &world{t: t, cfg: env.Config(t), namespace: env.Namespace(t)}
-	w.cfg.QPS = -1 // no limit of its own
+	server, err := newServer(apiserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	w := &world{t: t, cfg: server.Config(), namespace: "team-a"}
 	s, err := newScheme()
 	if err == nil {
 		w.users, err = client.New(client.Options{Config: w.cfg, Scheme: s})

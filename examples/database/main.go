@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/examples/database/server"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/source"
 )
@@ -53,7 +54,9 @@ func run(log *slog.Logger, url string, poll time.Duration) error {
 		return err
 	}
 	if listener != nil {
-		rt.AddAlways("server", func(ctx context.Context) error { return fairlead.Serve(ctx, listener, newServer().handler()) })
+		rt.AddAlways("server", func(ctx context.Context) error {
+			return fairlead.Serve(ctx, listener, server.New().Handler())
+		})
 	}
 	return rt.Run(context.Background())
 }

@@ -7,8 +7,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,35 +20,41 @@ import (
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/client"
-	"github.com/fairlead-io/fairlead/cluster/clustertest"
+	"github.com/fairlead-io/fairlead/examples/database/server"
 	"github.com/fairlead-io/fairlead/examples/internal/mortal"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/source"
 )
 
-var env clustertest.Env
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(env.Main(m)) }
-
-// world is a namespace of a real control plane and a server of databases.
+// world is an API server in this process and a server of databases.
 type world struct {
 	t         *testing.T
 	cfg       *rest.Config
 	namespace string
 	users     *client.Client // without a cache: it sees what the server has
-	server    *server
+	server    *server.Server
 	url       string
 	changed   chan struct{} // a token while an object has changed since it was looked last
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	env.InstallCRDs(t, clustertest.CRDFiles("databases.yaml"))
-	w := &world{
-		t: t, cfg: env.Config(t), namespace: env.Namespace(t), server: newServer(), changed: make(chan struct{}, 1),
+	api, err := apiserver.New(apiserver.Options{Resources: append(apiserver.DefaultResources(), apiserver.Resource{
+		Group: kind.Group, Version: kind.Version, Resource: "databases", Kind: kind.Kind, Namespaced: true,
+		Subresources: []string{"status"},
+	})})
+	if err != nil {
+		t.Fatal(err)
 	}
-	w.cfg.QPS = -1 // no limit of its own
-	served := httptest.NewServer(w.server.handler())
+	t.Cleanup(api.Close)
+	w := &world{
+		t: t, cfg: api.Config(), namespace: "team-a", server: server.New(), changed: make(chan struct{}, 1),
+	}
+	served := httptest.NewServer(w.server.Handler())
 	t.Cleanup(served.Close)
 	w.url = served.URL
 	s, err := newScheme()
@@ -122,7 +126,7 @@ func (w *world) until(what string, died <-chan struct{}, ok func() bool) bool {
 	for !ok() {
 		select {
 		case <-w.changed:
-		case <-w.server.changed:
+		case <-w.server.Changed():
 		case <-died:
 			return false
 		case <-ctx.Done():
@@ -174,9 +178,9 @@ func (w *world) works(name string) bool {
 	if secret == nil {
 		return false
 	}
-	for _, is := range w.server.list() {
+	for _, is := range w.server.List() {
 		if is.ID == string(secret.Data["database"]) {
-			return is.Password == digest(string(secret.Data["password"])) && is.SizeGi == db.Spec.SizeGi &&
+			return is.Password == server.Digest(string(secret.Data["password"])) && is.SizeGi == db.Spec.SizeGi &&
 				is.ID == db.Status.Database
 		}
 	}
@@ -187,51 +191,40 @@ func (w *world) works(name string) bool {
 // the end there is one database for each object, and none when they are gone.
 func TestOneEach(t *testing.T) {
 	t.Parallel()
-	seeds := []uint64{rand.Uint64(), rand.Uint64(), rand.Uint64()}
-	if text := os.Getenv("DATABASE_SEED"); text != "" {
-		seed, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatal(err)
+	seed.Play(t, 1, func(t *testing.T, seed uint64) {
+		w, rnd := newWorld(t), rand.New(rand.NewPCG(seed, 0))
+		const n = 5
+		name := func(i int) string { return fmt.Sprintf("db-%d", i) }
+		for i := range n {
+			w.create(name(i))
 		}
-		seeds = []uint64{seed}
-	}
-	for _, seed := range seeds {
-		t.Run(fmt.Sprintf("DATABASE_SEED=%d", seed), func(t *testing.T) {
-			t.Parallel()
-			w, rnd := newWorld(t), rand.New(rand.NewPCG(seed, 0))
-			const n = 5
-			name := func(i int) string { return fmt.Sprintf("db-%d", i) }
+		killed := w.survive(rnd, "each has its database", func() bool {
 			for i := range n {
-				w.create(name(i))
-			}
-			killed := w.survive(rnd, "each has its database", func() bool {
-				for i := range n {
-					if !w.works(name(i)) {
-						return false
-					}
+				if !w.works(name(i)) {
+					return false
 				}
-				return true
-			})
-			if got := w.server.list(); len(got) != n || w.server.made != n {
-				t.Errorf("for %d objects %d databases were made, of which there are %v", n, w.server.made, got)
 			}
-			for i := range n {
-				db, _ := w.get(name(i))
-				w.must(w.users.Delete(t.Context(), db))
-			}
-			killed += w.survive(rnd, "all are gone", func() bool {
-				for i := range n {
-					if db, _ := w.get(name(i)); db != nil {
-						return false
-					}
-				}
-				return true
-			})
-			if got := w.server.list(); len(got) != 0 || killed == 0 {
-				t.Errorf("after %d deaths, and without objects, there is %v", killed, got)
-			}
+			return true
 		})
-	}
+		if got := w.server.List(); len(got) != n || w.server.Made() != n {
+			t.Errorf("for %d objects %d databases were made, of which there are %v", n, w.server.Made(), got)
+		}
+		for i := range n {
+			db, _ := w.get(name(i))
+			w.must(w.users.Delete(t.Context(), db))
+		}
+		killed += w.survive(rnd, "all are gone", func() bool {
+			for i := range n {
+				if db, _ := w.get(name(i)); db != nil {
+					return false
+				}
+			}
+			return true
+		})
+		if got := w.server.List(); len(got) != 0 || killed == 0 {
+			t.Errorf("after %d deaths, and without objects, there is %v", killed, got)
+		}
+	})
 }
 
 // survive runs one operator after the other until ok is true; all but the last are killed, unless they are done before.
@@ -265,10 +258,10 @@ func TestDrift(t *testing.T) {
 	})
 	w.until("it works", nil, func() bool { return w.works("orders") && w.ready("orders", "True", "AsAskedFor")() })
 	before := requests.Load()
-	is := w.server.list()[0]
-	w.server.put(state{ID: is.ID, Note: is.Note, SizeGi: 100, Password: is.Password})
+	is := w.server.List()[0]
+	w.server.Put(server.State{ID: is.ID, Note: is.Note, SizeGi: 100, Password: is.Password})
 	w.until("the size is as it was", nil, func() bool { return w.works("orders") })
-	w.server.put(state{ID: is.ID, Note: is.Note, SizeGi: 1, Password: digest("guessed")})
+	w.server.Put(server.State{ID: is.ID, Note: is.Note, SizeGi: 1, Password: server.Digest("guessed")})
 	w.until("the password is as it was", nil, func() bool { return w.works("orders") })
 	if n := requests.Load() - before; n != 0 {
 		t.Errorf("the API server was asked %d times about what it has no part in", n)
@@ -299,15 +292,15 @@ func TestLost(t *testing.T) {
 	db := w.create("orders")
 	w.operate(immortal())
 	w.until("it works", nil, func() bool { return w.works("orders") })
-	is := w.server.list()[0]
-	w.server.remove(is.ID)
+	is := w.server.List()[0]
+	w.server.Remove(is.ID)
 	w.until("it is told", nil, w.ready("orders", "False", "Lost"))
-	if got := w.server.list(); len(got) != 0 {
+	if got := w.server.List(); len(got) != 0 {
 		t.Errorf("there is another one: %v", got)
 	}
-	w.server.put(is) // it was restored
+	w.server.Put(is) // it was restored
 	w.until("all is well", nil, w.ready("orders", "True", "AsAskedFor"))
-	w.server.remove(is.ID)
+	w.server.Remove(is.ID)
 	w.must(w.users.Delete(t.Context(), db))
 	w.until("what is lost can be deleted", nil, func() bool { db, _ := w.get("orders"); return db == nil })
 }
@@ -333,8 +326,7 @@ func TestTaken(t *testing.T) {
 // What the operator relies on: the server finds what was made with a note, and makes two if it is asked twice.
 func TestServer(t *testing.T) {
 	t.Parallel()
-	s := newServer()
-	served := httptest.NewServer(s.handler())
+	served := httptest.NewServer(server.New().Handler())
 	defer served.Close()
 	p := &provider{served.URL, served.Client()}
 	var ids []string

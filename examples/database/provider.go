@@ -3,14 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+
+	"github.com/fairlead-io/fairlead/examples/database/server"
 )
 
 // errGone is matched when the server does not have what is asked for.
@@ -24,14 +24,14 @@ type provider struct {
 
 // create makes a database; for alloc.Once, which has asked find before.
 func (p *provider) create(ctx context.Context, key string) (id string, err error) {
-	var made state
-	err = p.do(ctx, http.MethodPost, "/databases", state{Note: key}, &made)
+	var made server.State
+	err = p.do(ctx, http.MethodPost, "/databases", server.State{Note: key}, &made)
 	return made.ID, err
 }
 
 // find looks for the database that was made with a key; for alloc.Find.
 func (p *provider) find(ctx context.Context, key string) (id string, found bool, err error) {
-	var all []state
+	var all []server.State
 	if err := p.do(ctx, http.MethodGet, "/databases?note="+url.QueryEscape(key), nil, &all); err != nil || len(all) == 0 {
 		return "", false, err
 	}
@@ -57,21 +57,15 @@ func (p *provider) release(ctx context.Context, key, id string) error {
 
 // settle makes a database as it should be, and says whether that needed a change.
 func (p *provider) settle(ctx context.Context, id string, sizeGi int, password string) (changed bool, err error) {
-	var is state
+	var is server.State
 	path := "/databases/" + url.PathEscape(id)
 	if err := p.do(ctx, http.MethodGet, path, nil, &is); err != nil {
 		return false, err
 	}
-	if is.SizeGi == sizeGi && is.Password == digest(password) {
+	if is.SizeGi == sizeGi && is.Password == server.Digest(password) {
 		return false, nil
 	}
-	return true, p.do(ctx, http.MethodPut, path, state{SizeGi: sizeGi, Password: password}, nil)
-}
-
-// digest is what the server shows of a password.
-func digest(password string) string {
-	sum := sha256.Sum256([]byte(password))
-	return hex.EncodeToString(sum[:])
+	return true, p.do(ctx, http.MethodPut, path, server.State{SizeGi: sizeGi, Password: password}, nil)
 }
 
 func (p *provider) do(ctx context.Context, method, path string, in, out any) error {

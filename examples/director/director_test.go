@@ -1,241 +1,63 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/call"
-	"github.com/fairlead-io/fairlead/cluster/clustertest"
-	"github.com/fairlead-io/fairlead/operation"
-	"github.com/fairlead-io/fairlead/operation/executor"
-	"github.com/fairlead-io/fairlead/operation/install"
-	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-var env clustertest.Env
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(env.Main(m)) }
-
-// director is one with a controller and a receiver, on a real control plane.
-type director struct {
-	t        *testing.T
-	ctx      context.Context
-	url      string
-	receiver *httptest.Server
-
-	mu    sync.Mutex
-	calls map[string]int // by path
-}
-
-func setup(t *testing.T) *director {
+// start runs a director until the test ends, on an API server in this process, and returns its URL.
+func start(t *testing.T) string {
 	t.Helper()
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	d := &director{t: t, ctx: ctx, calls: map[string]int{}}
-	config, namespace := env.Config(t), env.Namespace(t)
-	calls, err := call.New(call.Options{Config: config})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer calls.Close()
-	if err := install.CRDs(ctx, calls); err != nil {
-		t.Fatal(err)
-	}
-	d.receiver = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // only the number of calls matters
-		d.mu.Lock()
-		d.calls[r.URL.Path]++
-		d.mu.Unlock()
-		if r.URL.Path == "/refuse" {
-			w.WriteHeader(http.StatusBadRequest)
-		}
-	}))
-	t.Cleanup(d.receiver.Close)
-
-	types := runtime.NewScheme()
-	if err := errors.Join(v1alpha1.AddToScheme(types), corev1.AddToScheme(types)); err != nil {
-		t.Fatal(err)
-	}
-	rt := fairlead.New(config, fairlead.WithScheme(types))
-	o := executor.Options{Calls: rt.Calls(), AllowTargets: []string{"127.0.0.1"}}
-	for _, kind := range []string{"Operation", "Webhook", "Secret"} {
-		gvk := v1alpha1.GroupVersion.WithKind(kind)
-		if kind == "Secret" {
-			gvk = corev1.SchemeGroupVersion.WithKind(kind)
-		}
-		h, err := rt.Cache().Acquire(gvk, source.Namespaces(namespace))
-		if err != nil {
-			t.Fatal(err)
-		}
-		switch kind {
-		case "Operation":
-			o.Operations = h.Store
-		case "Webhook":
-			o.Webhooks = h.Store
-		default:
-			o.Secrets = h.Store
-		}
-	}
-	e, err := executor.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rt.Add("executor", e.Run)
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := rt.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	listening := make(chan net.Addr, 1)
-	running.Go(func() {
-		c := settings(t, namespace)
-		if err := run(ctx, config, c, slog.New(slog.DiscardHandler), func(at net.Addr) { listening <- at }); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(func() { cancel(); running.Wait() })
-	select {
-	case at := <-listening:
-		d.url = "http://" + at.String()
-	case <-ctx.Done():
-		t.Fatal("the director does not listen")
-	}
-	return d
-}
-
-func settings(t *testing.T, namespace string) config {
-	return config{listen: "127.0.0.1:0", database: filepath.Join(t.TempDir(), "director.db"), namespace: namespace}
-}
-
-func (d *director) do(method, path, body string, headers ...string) (*http.Response, string) {
-	d.t.Helper()
-	req, err := http.NewRequestWithContext(d.ctx, method, d.url+path, bytes.NewBufferString(body))
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	for i := 0; i < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	transport := &http.Transport{DisableKeepAlives: true}
-	resp, err := transport.RoundTrip(req)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	return resp, string(text)
-}
-
-// register registers an application whose webhook is at a path of the receiver.
-func (d *director) register(path string) (id string) {
-	d.t.Helper()
-	resp, body := d.do("POST", "/applications", `{"name":"shop","webhook":{"url":"`+d.receiver.URL+path+`"}}`)
-	var app Application
-	if err := json.Unmarshal([]byte(body), &app); err != nil || resp.StatusCode != http.StatusCreated || !app.Ready {
-		d.t.Fatalf("register: %d %s", resp.StatusCode, body)
-	}
-	return app.ID
-}
-
-func (d *director) called(path string) int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.calls[path]
-}
-
-func TestUnregisterAsync(t *testing.T) {
-	d := setup(t)
-	id := d.register("/cleanup")
-	resp, body := d.do("DELETE", "/applications/"+id, "", "Prefer", "respond-async")
-	if resp.StatusCode != http.StatusAccepted || resp.Header.Get("Preference-Applied") != "respond-async" {
-		t.Fatalf("%d %s", resp.StatusCode, body)
-	}
-	at := resp.Header.Get("Location")
-	var v operation.View
-	for v.Status != operation.Succeeded { // good from the first moment
-		resp, body := d.do("GET", at, "")
-		if err := json.Unmarshal([]byte(body), &v); err != nil || resp.StatusCode != http.StatusOK ||
-			v.Status == operation.Failed {
-			t.Fatalf("%s: %d %s", at, resp.StatusCode, body)
-		}
-	}
-	if resp, body := d.do("GET", "/applications/"+id, ""); resp.StatusCode != http.StatusNotFound {
-		t.Errorf("who has seen the end sees what it did: %d %s", resp.StatusCode, body)
-	}
-	if n := d.called("/cleanup"); n != 1 {
-		t.Errorf("%d calls", n)
-	}
-}
-
-func TestUnregisterAndWait(t *testing.T) {
-	d := setup(t)
-	resp, body := d.do("DELETE", "/applications/"+d.register("/cleanup"), "")
-	if resp.StatusCode != http.StatusOK || resp.Header.Get("Operation-Status") != "SUCCEEDED" {
-		t.Errorf("%d %s", resp.StatusCode, body)
-	}
-}
-
-func TestUnregisterFails(t *testing.T) {
-	d := setup(t)
-	id := d.register("/refuse")
-	resp, body := d.do("DELETE", "/applications/"+id, "", "Prefer", "wait=30")
-	if resp.StatusCode != http.StatusOK || resp.Header.Get("Operation-Status") != "FAILED" {
-		t.Fatalf("%d %s", resp.StatusCode, body)
-	}
-	_, body = d.do("GET", "/applications/"+id, "")
-	var app Application
-	if err := json.Unmarshal([]byte(body), &app); err != nil || !app.Ready || app.Error == "" {
-		t.Errorf("marked with the error: %s", body)
-	}
-}
-
-func TestConcurrentUnregistrations(t *testing.T) {
-	d := setup(t)
-	id := d.register("/cleanup")
-	var callers sync.WaitGroup
-	codes := make(chan int, 8)
-	for range 8 {
-		callers.Go(func() {
-			resp, _ := d.do("DELETE", "/applications/"+id, "", "Prefer", "respond-async")
-			codes <- resp.StatusCode
+	resources := apiserver.DefaultResources()
+	for _, crd := range v1alpha1.CRDs() {
+		resources = append(resources, apiserver.Resource{
+			Group: crd.Spec.Group, Version: v1alpha1.GroupVersion.Version, Resource: crd.Spec.Names.Plural,
+			Kind: crd.Spec.Names.Kind, Namespaced: true, Subresources: []string{"status"},
 		})
 	}
-	callers.Wait()
-	close(codes)
-	counts := map[int]int{}
-	for code := range codes {
-		counts[code]++
+	server, err := apiserver.New(apiserver.Options{Resources: resources})
+	if err != nil {
+		t.Fatal(err)
 	}
-	// One that comes after the end finds nothing.
-	if counts[http.StatusAccepted] != 1 || counts[http.StatusConflict]+counts[http.StatusNotFound] != 7 {
-		t.Errorf("answers %v", counts)
+	t.Cleanup(server.Close)
+	c := config{listen: "127.0.0.1:0", database: filepath.Join(t.TempDir(), "director.db"), namespace: "team-a"}
+	ctx, stop := context.WithCancel(context.Background())
+	listening, ended := make(chan net.Addr, 1), make(chan error, 1)
+	go func() {
+		ended <- run(ctx, server.Config(), c, slog.New(slog.DiscardHandler), func(at net.Addr) { listening <- at })
+	}()
+	select {
+	case at := <-listening:
+		t.Cleanup(func() {
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+		return "http://" + at.String()
+	case err := <-ended:
+		stop()
+		t.Fatalf("the director does not listen: %v", err)
+		return ""
 	}
 }
 
 func TestBadRequests(t *testing.T) {
-	d := setup(t)
+	t.Parallel()
+	url := start(t)
 	for _, tc := range []struct {
 		method, path, body string
 		status             int
@@ -249,8 +71,20 @@ func TestBadRequests(t *testing.T) {
 		{"DELETE", "/applications/none", "", 404, "there is no application none"},
 		{"GET", "/operations/Application/none", "", 404, "not found"},
 	} {
-		if resp, body := d.do(tc.method, tc.path, tc.body); resp.StatusCode != tc.status ||
-			!strings.Contains(body, tc.want) ||
+		r, err := http.NewRequestWithContext(t.Context(), tc.method, url+tc.path, strings.NewReader(tc.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != tc.status || !strings.Contains(string(body), tc.want) ||
 			resp.Header.Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s %s: %d %s", tc.method, tc.path, resp.StatusCode, body)
 		}

@@ -7,13 +7,12 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -25,17 +24,16 @@ import (
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/client"
-	"github.com/fairlead-io/fairlead/cluster/clustertest"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/source"
 )
 
-var env clustertest.Env
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(env.Main(m)) }
-
-// stage is a control plane with a kubelet and an audience in some namespaces of its own, and records what happens to
-// pods.
+// stage is an API server in this process, with a kubelet and an audience. It records what happens to pods. All of it
+// works by the fake clock of testing/synctest.
 type stage struct {
 	t      *testing.T
 	cfg    *rest.Config
@@ -47,21 +45,25 @@ type stage struct {
 
 func setUp(t *testing.T, namespaces int, delay time.Duration) *stage {
 	t.Helper()
-	s := &stage{t: t, cfg: env.Config(t), prefix: env.Namespace(t)}
+	server, err := apiserver.New(apiserver.Options{Pipe: true, Resources: append(apiserver.DefaultResources(), apiserver.Resource{
+		Group: group.Group, Version: group.Version, Resource: "domains", Kind: "Domain", Namespaced: true,
+		Subresources: []string{"status"},
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	s := &stage{t: t, cfg: server.Config(), prefix: "domains"}
 	var names []string
 	for i := range namespaces {
 		names = append(names, namespaceName(s.prefix, i))
 	}
 	s.watch = source.Namespaces(names...)
-	var err error
 	if s.a, err = newAudience(s.cfg, s.watch); err != nil {
 		t.Fatal(err)
 	}
 	bounded, stop := context.WithTimeout(t.Context(), 30*time.Second)
 	defer stop()
-	if err := install(bounded, s.a.rt.Client()); err != nil {
-		t.Fatal(err)
-	}
 	s.record = newRecord(t, s.cfg, s.prefix)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -279,29 +281,12 @@ func (t roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 func (t roundTripper) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// seeds returns the seeds of a random test: that of DOMAINS_SEED, or n new ones.
-func seeds(t *testing.T, n int) []uint64 {
-	if text := os.Getenv("DOMAINS_SEED"); text != "" {
-		seed, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return []uint64{seed}
-	}
-	all := make([]uint64, n)
-	for i := range all {
-		all[i] = rand.Uint64()
-	}
-	return all
-}
-
 // The operator is killed again and again at random steps, before or after their effect, while domains come up and while
 // they roll. The next one goes on where the last position was saved, and no server is started twice.
 func TestKilledInMidFlow(t *testing.T) {
 	t.Parallel()
-	for _, seed := range seeds(t, 3) {
-		t.Run(fmt.Sprintf("DOMAINS_SEED=%d", seed), func(t *testing.T) {
-			t.Parallel()
+	seed.Play(t, 1, func(t *testing.T, seed uint64) {
+		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 0))
 			s := setUp(t, 2, 40*time.Millisecond)
 			keys, err := s.a.create(t.Context(), s.prefix, 2, 2, DomainSpec{Servers: 2, Image: "server:1"})
@@ -313,7 +298,7 @@ func TestKilledInMidFlow(t *testing.T) {
 			s.untilDone(rnd, keys, 4)
 			s.record.check(t, len(keys)*6)
 		})
-	}
+	})
 }
 
 // untilDone runs operators, of which the first ones are killed, until all domains are as they should be.
@@ -379,131 +364,117 @@ func (s *stage) untilDone(rnd *rand.Rand, keys []client.Key, kills int) {
 // A change of the spec preempts the fiber that works on the former one, whatever it is doing, and never runs beside it.
 func TestPreemptedByTheSpec(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, 1, time.Second) // long enough for all to be under way together
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	var one oneAtATime
-	var mu sync.Mutex
-	preempted := 0
-	_, wait := s.run(ctx, s.cfg, operatorOptions{
-		engine: flow.EngineOptions{Hook: one.hook},
-		onEnd: func(_ *Domain, r flow.Result) {
-			mu.Lock()
-			defer mu.Unlock()
-			if errors.Is(r.Err, flow.ErrPreempted) {
-				preempted++
-			} else if r.Status == flow.Failed {
-				t.Error(r.Err)
-			}
-		},
-	})
-	defer func() { cancel(); wait() }()
-	keys, err := s.a.create(ctx, s.prefix, 1, 4, DomainSpec{Servers: 3, Image: "server:1"})
-	s.must(err)
-	defer func() { s.must(s.a.remove(context.Background(), keys)) }()
-	s.must(s.a.await(ctx, func(domains map[client.Key]*Domain, _ map[client.Key]*corev1.Pod) bool {
-		return !slices.ContainsFunc(keys, func(k client.Key) bool {
-			d := domains[k]
-			return d == nil || atRest(d) // not parked yet
+	synctest.Test(t, func(t *testing.T) {
+		s := setUp(t, 1, time.Second) // long enough for all to be under way together
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var one oneAtATime
+		var mu sync.Mutex
+		preempted := 0
+		_, wait := s.run(ctx, s.cfg, operatorOptions{
+			engine: flow.EngineOptions{Hook: one.hook},
+			onEnd: func(_ *Domain, r flow.Result) {
+				mu.Lock()
+				defer mu.Unlock()
+				if errors.Is(r.Err, flow.ErrPreempted) {
+					preempted++
+				} else if r.Status == flow.Failed {
+					t.Error(r.Err)
+				}
+			},
 		})
-	}))
-	for n := range 5 { // in quick succession
-		s.must(s.a.change(ctx, keys, func(d *DomainSpec) { d.Image = fmt.Sprintf("server:%d", n+2) }))
-	}
-	s.must(s.a.awaitAvailable(ctx, keys, len(keys)))
-	mu.Lock()
-	defer mu.Unlock()
-	if preempted < len(keys) {
-		t.Errorf("%d fibers were preempted, want one of each domain at least", preempted)
-	}
-	one.mu.Lock()
-	defer one.mu.Unlock()
-	for _, p := range one.problems {
-		t.Error(p)
-	}
-	for pod, err := range client.List[corev1.Pod](ctx, s.a.rt.Client(), client.Labels(domainLabel),
-		client.InNamespace(keys[0].Namespace)) {
+		defer func() { cancel(); wait() }()
+		keys, err := s.a.create(ctx, s.prefix, 1, 4, DomainSpec{Servers: 3, Image: "server:1"})
 		s.must(err)
-		if pod.Spec.Containers[0].Image != "server:6" || !podReady(pod) {
-			t.Errorf("%s runs %s, ready %v", pod.Name, pod.Spec.Containers[0].Image, podReady(pod))
+		defer func() { s.must(s.a.remove(context.Background(), keys)) }()
+		s.must(s.a.await(ctx, func(domains map[client.Key]*Domain, _ map[client.Key]*corev1.Pod) bool {
+			return !slices.ContainsFunc(keys, func(k client.Key) bool {
+				d := domains[k]
+				return d == nil || atRest(d) // not parked yet
+			})
+		}))
+		for n := range 5 { // in quick succession
+			s.must(s.a.change(ctx, keys, func(d *DomainSpec) { d.Image = fmt.Sprintf("server:%d", n+2) }))
 		}
-	}
+		s.must(s.a.awaitAvailable(ctx, keys, len(keys)))
+		mu.Lock()
+		defer mu.Unlock()
+		if preempted < len(keys) {
+			t.Errorf("%d fibers were preempted, want one of each domain at least", preempted)
+		}
+		one.mu.Lock()
+		defer one.mu.Unlock()
+		for _, p := range one.problems {
+			t.Error(p)
+		}
+		for pod, err := range client.List[corev1.Pod](ctx, s.a.rt.Client(), client.Labels(domainLabel),
+			client.InNamespace(keys[0].Namespace)) {
+			s.must(err)
+			if pod.Spec.Containers[0].Image != "server:6" || !podReady(pod) {
+				t.Errorf("%s runs %s, ready %v", pod.Name, pod.Spec.Containers[0].Image, podReady(pod))
+			}
+		}
+	})
 }
 
 func TestALostServerIsStartedAgain(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, 1, 10*time.Millisecond)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	_, wait := s.run(ctx, s.cfg, operatorOptions{})
-	defer func() { cancel(); wait() }()
-	keys, err := s.a.create(ctx, s.prefix, 1, 1, DomainSpec{Servers: 2, Image: "server:1"})
-	s.must(err)
-	defer func() { s.must(s.a.remove(context.Background(), keys)) }()
-	s.must(s.a.awaitAvailable(ctx, keys, 1))
-	lost := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: keys[0].Namespace, Name: keys[0].Name + "-managed-2"}}
-	before, err := client.Get[corev1.Pod](ctx, s.a.rt.Client(), client.KeyOf(lost))
-	s.must(err)
-	s.must(s.a.rt.Client().Delete(ctx, lost))
-	s.must(s.a.await(ctx, func(_ map[client.Key]*Domain, pods map[client.Key]*corev1.Pod) bool {
-		pod := pods[client.KeyOf(lost)]
-		return pod != nil && pod.UID != before.UID && podReady(pod)
-	}))
-	s.must(s.a.awaitAvailable(ctx, keys, 1))
+	synctest.Test(t, func(t *testing.T) {
+		s := setUp(t, 1, 10*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, wait := s.run(ctx, s.cfg, operatorOptions{})
+		defer func() { cancel(); wait() }()
+		keys, err := s.a.create(ctx, s.prefix, 1, 1, DomainSpec{Servers: 2, Image: "server:1"})
+		s.must(err)
+		defer func() { s.must(s.a.remove(context.Background(), keys)) }()
+		s.must(s.a.awaitAvailable(ctx, keys, 1))
+		lost := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: keys[0].Namespace, Name: keys[0].Name + "-managed-2"}}
+		before, err := client.Get[corev1.Pod](ctx, s.a.rt.Client(), client.KeyOf(lost))
+		s.must(err)
+		s.must(s.a.rt.Client().Delete(ctx, lost))
+		s.must(s.a.await(ctx, func(_ map[client.Key]*Domain, pods map[client.Key]*corev1.Pod) bool {
+			pod := pods[client.KeyOf(lost)]
+			return pod != nil && pod.UID != before.UID && podReady(pod)
+		}))
+		s.must(s.a.awaitAvailable(ctx, keys, 1))
+	})
 }
 
 func TestDebugPageShowsParkedFibers(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, 1, time.Hour) // no pod is ever ready
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	o, wait := s.run(ctx, s.cfg, operatorOptions{})
-	defer func() { cancel(); wait() }()
-	keys, err := s.a.create(ctx, s.prefix, 1, 2, DomainSpec{Servers: 1, Image: "server:1"})
-	s.must(err)
-	defer func() { s.must(s.a.remove(context.Background(), keys)) }()
-	s.must(s.a.await(ctx, func(domains map[client.Key]*Domain, _ map[client.Key]*corev1.Pod) bool {
-		for _, key := range keys {
-			if d := domains[key]; d == nil || d.Status.Flow == nil || d.Status.Flow.Step != "admin-server/wait-ready" {
-				return false
+	synctest.Test(t, func(t *testing.T) {
+		s := setUp(t, 1, time.Hour) // no pod is ever ready
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		o, wait := s.run(ctx, s.cfg, operatorOptions{})
+		defer func() { cancel(); wait() }()
+		keys, err := s.a.create(ctx, s.prefix, 1, 2, DomainSpec{Servers: 1, Image: "server:1"})
+		s.must(err)
+		defer func() { s.must(s.a.remove(context.Background(), keys)) }()
+		s.must(s.a.await(ctx, func(domains map[client.Key]*Domain, _ map[client.Key]*corev1.Pod) bool {
+			for _, key := range keys {
+				if d := domains[key]; d == nil || d.Status.Flow == nil || d.Status.Flow.Step != "admin-server/wait-ready" {
+					return false
+				}
+			}
+			return true
+		}))
+		wants := []string{
+			fiberKey(keys[0]), fiberKey(keys[1]), "bring-up/admin-server/wait-ready", "parked (await)",
+			"admin-server/start:next",
+		}
+		for { // a position is saved just before its fiber parks
+			page := get(t, o.Handler(), "/debug/flows")
+			missing := slices.DeleteFunc(slices.Clone(wants), func(want string) bool { return strings.Contains(page, want) })
+			if len(missing) == 0 && !strings.Contains(page, "running") {
+				return
+			}
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-ctx.Done():
+				t.Fatalf("the page lacks %q:\n%s", missing, page)
 			}
 		}
-		return true
-	}))
-	wants := []string{
-		fiberKey(keys[0]), fiberKey(keys[1]), "bring-up/admin-server/wait-ready", "parked (await)",
-		"admin-server/start:next",
-	}
-	for { // a position is saved just before its fiber parks
-		page := get(t, o.Handler(), "/debug/flows")
-		missing := slices.DeleteFunc(slices.Clone(wants), func(want string) bool { return strings.Contains(page, want) })
-		if len(missing) == 0 && !strings.Contains(page, "running") {
-			return
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			t.Fatalf("the page lacks %q:\n%s", missing, page)
-		}
-	}
-}
-
-// The story of the README, shorter.
-func TestStory(t *testing.T) {
-	t.Parallel()
-	cfg := env.Config(t)
-	var out strings.Builder
-	if err := run(t.Context(), cfg, config{
-		namespaces: 2, each: 4, servers: 2, delay: 100 * time.Millisecond, listen: "127.0.0.1:0", prefix: env.Namespace(t),
-	}, &out); err != nil {
-		t.Fatalf("%v\n%s", err, &out)
-	}
-	for _, want := range []string{
-		"8 domains in 2 namespaces are up", "managed-servers:cancel", "the operator stops",
-		"another one starts: all 8 are done",
-	} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("it lacks %q:\n%s", want, &out)
-		}
-	}
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/observe"
@@ -20,21 +21,25 @@ func main() {
 	log := slog.New(slog.NewTextHandler(os.Stdout, nil))
 	cfg, err := fairlead.Config("")
 	if err == nil {
-		rt := fairlead.New(cfg, fairlead.WithLogger(log), fairlead.WithSignals(),
-			fairlead.WithListen(cmp.Or(os.Getenv("METRICS"), "127.0.0.1:9090")))
-		observe.Source[corev1.ConfigMap](rt, configMaps, source.Fields("metadata.name!=kube-root-ca.crt"))
-		observe.On(rt, configMaps, func(ctx context.Context, e observe.Event[corev1.ConfigMap]) error {
-			if e.Type == observe.Modified {
-				log.InfoContext(ctx, "changed", "key", e.Key, "old", e.Prior().Data, "new", e.Object().Data)
-			} else {
-				log.InfoContext(ctx, e.Type.String(), "key", e.Key, "initial", e.Initial)
-			}
-			return nil
-		})
-		err = rt.Run(context.Background())
+		listen := cmp.Or(os.Getenv("METRICS"), "127.0.0.1:9090")
+		err = newObserver(cfg, log, fairlead.WithSignals(), fairlead.WithListen(listen)).Run(context.Background())
 	}
 	if err != nil {
 		log.Error("cannot observe", "error", err)
 		os.Exit(1)
 	}
+}
+
+func newObserver(cfg *rest.Config, log *slog.Logger, opts ...fairlead.Option) *fairlead.Runtime {
+	rt := fairlead.New(cfg, append(opts, fairlead.WithLogger(log))...)
+	observe.Source[corev1.ConfigMap](rt, configMaps, source.Fields("metadata.name!=kube-root-ca.crt"))
+	observe.On(rt, configMaps, func(ctx context.Context, e observe.Event[corev1.ConfigMap]) error {
+		if e.Type == observe.Modified {
+			log.InfoContext(ctx, "changed", "key", e.Key, "old", e.Prior().Data, "new", e.Object().Data)
+		} else {
+			log.InfoContext(ctx, e.Type.String(), "key", e.Key, "initial", e.Initial)
+		}
+		return nil
+	})
+	return rt
 }

@@ -1,203 +1,42 @@
 package main
 
 import (
-	"context"
-	"crypto/rand"
-	"database/sql"
-	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/fairlead-io/fairlead/examples/outbox/internal/outboxtest"
 	"github.com/fairlead-io/fairlead/operation/outbox"
 )
 
-// server is what TestMain starts for all tests; set before the first one runs.
-var server *postgres
-
 func TestMain(m *testing.M) {
-	if os.Getenv(dsnOfChild) != "" {
-		os.Exit(child())
+	if outboxtest.IsChild() {
+		os.Exit(outboxtest.Child())
 	}
-	os.Exit(withPostgres(m))
+	goleak.VerifyTestMain(m)
 }
 
-func withPostgres(m *testing.M) int {
-	var err error
-	if server, err = startPostgres(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	code := m.Run()
-	if err := server.stop(); err != nil {
-		fmt.Fprintln(os.Stderr, "cannot stop PostgreSQL:", err)
-		code = 1
-	}
-	if err := goleak.Find(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	return code
-}
-
-// bench is an outbox for one test.
-type bench struct {
-	*outbox.Outbox
-	db      *sql.DB
-	dialect outbox.Dialect
-	driver  string
-	dsn     string
-	table   string
-	clock   *clock
-}
-
-// clock is the time of a test: that of the machine plus what the test has let pass.
-type clock struct {
-	mu    sync.Mutex
-	ahead time.Duration
-}
-
-func (c *clock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return time.Now().Add(c.ahead)
-}
-
-func (c *clock) pass(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ahead += d
-}
-
-// each runs a test on each kind of database, with a table of its own.
-func each(t *testing.T, test func(*testing.T, *bench)) {
-	t.Helper()
-	for _, dialect := range []outbox.Dialect{outbox.PostgreSQL, outbox.SQLite} {
-		t.Run(string(dialect), func(t *testing.T) {
-			t.Parallel()
-			test(t, newBench(t, dialect))
-		})
-	}
-}
-
-func newBench(t *testing.T, dialect outbox.Dialect) *bench {
-	t.Helper()
-	b := &bench{dialect: dialect, clock: &clock{}, driver: "pgx", dsn: server.dsn()}
-	b.table = "t_" + strings.ToLower(rand.Text()) // also apart from other runs of the same test
-	if dialect == outbox.SQLite {
-		b.driver, b.dsn = "sqlite", "file:"+filepath.Join(t.TempDir(), "db")+
-			"?_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)&_txlock=immediate"
-	}
-	var err error
-	if b.db, err = sql.Open(b.driver, b.dsn); err != nil {
+// The program, on SQLite in memory.
+func TestExample(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	if err := run(t.Context(), "", &out); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := b.db.Close(); err != nil {
-			t.Error(err)
+	outboxtest.CheckExample(t, out.String())
+}
+
+// Package operation/outbox, on SQLite.
+func TestOutbox(t *testing.T) {
+	t.Parallel()
+	outboxtest.Run(t, func(t *testing.T) outboxtest.Database {
+		return outboxtest.Database{
+			Dialect: outbox.SQLite, Driver: "sqlite",
+			DSN: "file:" + filepath.Join(t.TempDir(), "db") +
+				"?_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)&_txlock=immediate",
 		}
 	})
-	if b.Outbox, err = outbox.Open(b.db, dialect, outbox.Options{Table: b.table, Now: b.clock.now}); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.EnsureSchema(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-// begin starts a transaction that the end of the test rolls back, if nothing else has ended it.
-func (b *bench) begin(t *testing.T) *sql.Tx {
-	t.Helper()
-	tx, err := b.db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = tx.Rollback() })
-	return tx
-}
-
-// put enqueues entries in a transaction of their own, and commits it.
-func (b *bench) put(t *testing.T, entries ...outbox.Entry) {
-	t.Helper()
-	tx := b.begin(t)
-	for _, e := range entries {
-		if err := b.Enqueue(t.Context(), tx, e); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	b.Notify()
-}
-
-func entry(id, key string) outbox.Entry {
-	return outbox.Entry{ID: id, Key: key, Payload: json.RawMessage(`{"id":"` + id + `"}`)}
-}
-
-// relay has short waits, for tests that wait for it.
-func (b *bench) relay(deliver outbox.Deliver) *outbox.Relay {
-	return &outbox.Relay{
-		Outbox: b.Outbox, Deliver: deliver, Poll: 20 * time.Millisecond, InitialBackoff: time.Millisecond,
-		MaxBackoff: 10 * time.Millisecond,
-	}
-}
-
-// start runs r until the returned function, or the end of the test, stops it and waits.
-func start(t *testing.T, r *outbox.Relay) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- r.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("relay ended with %v", err)
-		}
-	})
-	t.Cleanup(stop)
-	return stop
-}
-
-// take waits for a value.
-func take[T any](t *testing.T, from <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-from:
-		return v
-	case <-time.After(30 * time.Second):
-		t.Fatal("nothing happened for 30s")
-		panic("unreachable")
-	}
-}
-
-// until asks again and again until ok.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	ticker := time.NewTicker(5 * time.Millisecond)
-	defer ticker.Stop()
-	end := time.After(30 * time.Second)
-	for !ok() {
-		select {
-		case <-ticker.C:
-		case <-end:
-			t.Fatalf("not within 30s: %s", what)
-		}
-	}
-}
-
-func (b *bench) stats(t *testing.T) outbox.Stats {
-	t.Helper()
-	s, err := b.Stats(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
 }

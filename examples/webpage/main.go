@@ -3,9 +3,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"log"
 	"log/slog"
+	"os"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -79,7 +81,8 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	rt, err := newOperator(cfg, fairlead.WithSignals(), fairlead.WithLogger(slog.Default()), fairlead.WithListen(":9090"))
+	rt, err := newOperator(cfg, fairlead.WithSignals(), fairlead.WithLogger(slog.Default()),
+		fairlead.WithListen(cmp.Or(os.Getenv("METRICS"), ":9090")))
 	if err != nil {
 		log.Fatal(err)
 	}

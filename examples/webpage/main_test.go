@@ -16,50 +16,58 @@ import (
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/client"
-	"github.com/fairlead-io/fairlead/cluster/clustertest"
-	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-var env clustertest.Env
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(env.Main(m)) }
-
-// world is a namespace with one operator.
+// world is an API server in this process, with a user and one operator.
 type world struct {
 	t    *testing.T
 	ctx  context.Context
 	user *client.Client
-	ns   string
 }
 
 func start(t *testing.T, operator func(*rest.Config, ...fairlead.Option) (*fairlead.Runtime, error)) *world {
 	t.Helper()
-	env.InstallCRDs(t, clustertest.CRDFiles("webpages.yaml"))
-	w := &world{t: t, ns: env.Namespace(t)}
-	var cancel context.CancelFunc
-	w.ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+	server, err := apiserver.New(apiserver.Options{Resources: append(apiserver.DefaultResources(),
+		apiserver.Resource{
+			Group: kind.Group, Version: kind.Version, Resource: "webpages", Kind: kind.Kind, Namespaced: true,
+			Subresources: []string{"status"},
+		},
+		apiserver.Resource{
+			Group: "networking.k8s.io", Version: "v1", Resource: "ingresses", Kind: "Ingress", Namespaced: true,
+		},
+	)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
 	scheme, err := newScheme()
 	if err != nil {
 		t.Fatal(err)
 	}
-	users := fairlead.New(env.Config(t), fairlead.WithScheme(scheme))
-	w.user = users.Client()
-	rt, err := operator(env.Config(t), fairlead.WithSource(source.Namespaces(w.ns)))
+	user, err := client.New(client.Options{Config: server.Config(), Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(user.Close)
+	rt, err := operator(server.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	running, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
-	ctx, stop := context.WithCancel(w.ctx)
-	go func() { done <- rt.Run(ctx) }()
+	go func() { done <- rt.Run(running) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		w.user.Close()
 		cancel()
 	})
-	return w
+	return &world{t, ctx, user}
 }
 
 // await reads an object until ok is true of it; ok is given false if there is none.
@@ -67,7 +75,7 @@ func await[T any, PT client.ObjectOf[T]](w *world, name string, ok func(obj PT, 
 	w.t.Helper()
 	for {
 		obj := PT(new(T))
-		err := w.user.Get(w.ctx, client.Key{Namespace: w.ns, Name: name}, obj)
+		err := w.user.Get(w.ctx, client.Key{Namespace: "team-a", Name: name}, obj)
 		if err != nil && !apierrors.IsNotFound(err) {
 			w.t.Fatalf("cannot read %T %s: %v; it is %v", obj, name, err, obj)
 		}
@@ -92,14 +100,17 @@ func says(status metav1.ConditionStatus, url string) func(p *WebPage, exists boo
 	}
 }
 
+// A page gets its children, one after the other, and its status tells how far they are.
 func TestAPage(t *testing.T) {
+	t.Parallel()
 	for name, operator := range map[string]func(*rest.Config, ...fairlead.Option) (*fairlead.Runtime, error){
 		"declared": newOperator, "by hand": newOperatorByHand,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := start(t, operator)
 			page := &WebPage{
-				ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "hello"}, Spec: WebPageSpec{HTML: "<h1>Hello</h1>"},
+				ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "hello"}, Spec: WebPageSpec{HTML: "<h1>Hello</h1>"},
 			}
 			if err := w.user.Create(w.ctx, page); err != nil {
 				t.Fatal(err)
@@ -109,7 +120,7 @@ func TestAPage(t *testing.T) {
 			if svc := (&corev1.Service{}); w.user.Get(w.ctx, client.KeyOf(page), svc) == nil {
 				t.Error("there is a service before the server is ready")
 			}
-			server.Status = appsv1.DeploymentStatus{ // nobody else does on a control plane without controllers
+			server.Status = appsv1.DeploymentStatus{ // as the Deployment controller does, which is not there
 				ObservedGeneration: server.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1,
 			}
 			if err := w.user.Status().Update(w.ctx, server); err != nil {
@@ -125,7 +136,7 @@ func TestAPage(t *testing.T) {
 			}
 			expose(true)
 			await[networkingv1.Ingress](w, "hello", exists)
-			await[WebPage](w, "hello", says("True", "http://hello."+w.ns+".example.com"))
+			await[WebPage](w, "hello", says("True", "http://hello.team-a.example.com"))
 			expose(false)
 			await[networkingv1.Ingress](w, "hello", gone)
 			await[WebPage](w, "hello", says("True", ""))

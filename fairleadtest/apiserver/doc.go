@@ -45,9 +45,9 @@
 // its objects, until somebody takes the finalizer out of its spec. There is no admission besides Resource.Validate, and
 // no conversion: each group, version and resource is a store of its own. What Put and Preload store is not checked.
 //
-// Every kind of request is sent to a real kube-apiserver too, in the tests of this package, and the answers are
-// compared: status code, reason, kind, details, causes, the object, warnings, and the events of watches. Texts for
-// people are not. Else all is the same but this:
+// The tests in directory e2e send every kind of request to a real kube-apiserver too, and compare the answers: status
+// code, reason, kind, details, causes, the object, warnings, and the events of watches. They do not compare texts for
+// people. All else is the same but this:
 //
 //   - Namespaces: none need exist, so that tests need not make any; one that is there and is being deleted takes
 //     nothing new.

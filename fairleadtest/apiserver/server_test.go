@@ -10,13 +10,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-var env clustertest.Env
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(env.Main(m)) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func start(t *testing.T, opts apiserver.Options) *apiserver.Server {
 	t.Helper()

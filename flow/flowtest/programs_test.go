@@ -17,11 +17,7 @@ import (
 func TestRandomProgramsSurviveCrashes(t *testing.T) {
 	t.Parallel()
 	all, with := outcomes(), variants()
-	n := 100
-	if testing.Short() {
-		n = 30
-	}
-	seed.Play(t, n, func(t *testing.T, s uint64) {
+	seed.Play(t, 100, func(t *testing.T, s uint64) {
 		t.Parallel()
 		r := seed.Rand(s, "program")
 		fl, opt, text := program(r, all, with)
@@ -29,7 +25,7 @@ func TestRandomProgramsSurviveCrashes(t *testing.T) {
 		if r.IntN(8) == 0 {
 			crashes = 2
 		}
-		play(t, text, fl, opt, crashes)
+		apart(t, func(t *testing.T) { play(t, text, fl, opt, crashes) })
 	})
 }
 

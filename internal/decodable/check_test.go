@@ -20,6 +20,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/fairlead-io/fairlead/internal/corpus"
+	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/internal/untyped"
 )
 
@@ -181,19 +182,19 @@ func TestTypesThatHaveToBeTried(t *testing.T) {
 // TestEveryKind makes objects of all built-in types, and damages them.
 func TestEveryKind(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
 	var c Checker
-	for _, typ := range scheme.Scheme.AllKnownTypes() {
-		takes := c.Type(typ)
-		for range 20 {
-			data := generate(rnd, typ, 0)
-			honest(t, typ, takes, data)
-			honest(t, untypedType, Object(), data)
-			honest(t, typ, takes, damage(rnd, data))
+	seed.Play(t, 4, func(t *testing.T, s uint64) {
+		t.Parallel()
+		for kind, typ := range scheme.Scheme.AllKnownTypes() {
+			rnd, takes := seed.Rand(s, kind), c.Type(typ)
+			for range 5 {
+				data := generate(rnd, typ, 0)
+				honest(t, typ, takes, data)
+				honest(t, untypedType, Object(), data)
+				honest(t, typ, takes, damage(rnd, data))
+			}
 		}
-	}
+	})
 }
 
 // generate makes JSON that mostly fits a type.

@@ -1,14 +1,14 @@
 package protobuf
 
 import (
-	"math/rand/v2"
 	"reflect"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fairlead-io/fairlead/internal/seed"
 )
 
 // alike decodes data beside another message of the type, which has to give the same as without it and to leave that
@@ -45,12 +45,11 @@ func alike(t testing.TB, d *Decoder, o Message, data, other []byte) {
 // but a part, damaged, and one on top of the other.
 func TestLikeEveryKind(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
-	d := &Decoder{}
-	for _, o := range kinds() {
-		for range 4 {
+	all, d := kinds(), &Decoder{}
+	seed.Play(t, 4, func(t *testing.T, s uint64) {
+		t.Parallel()
+		rnd := seed.Rand(s)
+		for _, o := range all {
 			a, b := encodeRandom(t, rnd, o), encodeRandom(t, rnd, o)
 			changed := reflect.New(reflect.TypeOf(o).Elem())
 			if err := changed.Interface().(Message).Unmarshal(a); err != nil {
@@ -79,7 +78,7 @@ func TestLikeEveryKind(t *testing.T) {
 				alike(t, d, o, pair[0], pair[1])
 			}
 		}
-	}
+	})
 }
 
 func FuzzLike(f *testing.F) {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/fairlead-io/fairlead/internal/corpus"
+	"github.com/fairlead-io/fairlead/internal/seed"
 )
 
 // full is what generated types implement.
@@ -72,16 +73,14 @@ func both(t testing.TB, d *Decoder, like Message, data []byte) {
 // TestEveryKind fills every field of every built-in type with random values, then damages what is encoded.
 func TestEveryKind(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
-	all := kinds()
+	all, d := kinds(), &Decoder{}
 	if len(all) < 300 {
 		t.Fatalf("only %d kinds in the scheme", len(all))
 	}
-	d := &Decoder{}
-	for _, o := range all {
-		for range 6 {
+	seed.Play(t, 6, func(t *testing.T, s uint64) {
+		t.Parallel()
+		rnd := seed.Rand(s)
+		for _, o := range all {
 			a, b := encodeRandom(t, rnd, o), encodeRandom(t, rnd, o)
 			both(t, d, o, a)
 			both(t, d, o, slices.Concat(a, b)) // one on top of the other
@@ -89,7 +88,7 @@ func TestEveryKind(t *testing.T) {
 				both(t, d, o, damage(rnd, a))
 			}
 		}
-	}
+	})
 }
 
 func encodeRandom(t testing.TB, rnd *rand.Rand, like full) []byte {

@@ -4,16 +4,17 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/scenario"
+	"github.com/fairlead-io/fairlead/internal/seed"
 )
 
 const (
-	seeds = 300 // in one run of the tests
+	fixed = 12  // seeds that every run of the tests plays
+	drawn = 300 // more of them, see seed.Play
 	steps = 60
 	// soakReport is how often a soak says how far it is.
 	soakReport = 10 * time.Second
@@ -23,14 +24,6 @@ const (
 // happened; FAIRLEAD_SOAK=1h goes on with new ones for so long.
 func TestRandom(t *testing.T) {
 	t.Parallel()
-	if s := os.Getenv("FAIRLEAD_SEED"); s != "" {
-		seed, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		play(t, seed, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})))
-		return
-	}
 	if s := os.Getenv("FAIRLEAD_SOAK"); s != "" {
 		d, err := time.ParseDuration(s)
 		if err != nil {
@@ -40,24 +33,33 @@ func TestRandom(t *testing.T) {
 		first := uint64(begin.UnixNano())
 		told := begin
 		t.Logf("schedules from FAIRLEAD_SEED=%d on, for %s", first, d)
-		seed := first
-		for ; time.Since(begin) < d && !t.Failed(); seed++ {
-			play(t, seed, nil)
+		next := first
+		for ; time.Since(begin) < d && !t.Failed(); next++ {
+			play(t, next, nil)
 			if time.Since(told) >= soakReport {
 				told = time.Now()
 				t.Logf("%s of %s: %d schedules, the last one FAIRLEAD_SEED=%d", time.Since(begin).Round(time.Second), d,
-					seed-first+1, seed)
+					next-first+1, next)
 			}
 		}
-		t.Logf("%d schedules in %s", seed-first, time.Since(begin).Round(time.Second))
+		t.Logf("%d schedules in %s", next-first, time.Since(begin).Round(time.Second))
 		return
 	}
-	for seed := range uint64(seeds) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			t.Parallel()
-			play(t, seed, nil)
-		})
+	var logger *slog.Logger
+	if os.Getenv("FAIRLEAD_SEED") != "" {
+		logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	} else {
+		for s := range uint64(fixed) {
+			t.Run(fmt.Sprint("seed ", s), func(t *testing.T) {
+				t.Parallel()
+				play(t, s, nil)
+			})
+		}
 	}
+	seed.Play(t, drawn, func(t *testing.T, s uint64) {
+		t.Parallel()
+		play(t, s, logger)
+	})
 }
 
 // play plays one seed, and fails with everything that is needed to replay it. With a logger it says what happened.

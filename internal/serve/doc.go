@@ -2,8 +2,9 @@
 //
 // A [Server] bounds how many connections there are at a time, and shares them between clients when there are no more:
 // those that wait for a request are closed first, of the client that has the most connections. Who sends nothing, or
-// sends and reads slowly, is given up after a time. TLS handshakes take half of the processors, in turns by client. A
-// [Certificate] is read from files again when they have changed.
+// sends and reads slowly, is given up after a time; a client that has not shown who it is ([Known]) after a short one,
+// if the options say so. TLS handshakes take half of the processors, in turns by client. A [Certificate] is read from
+// files again when they have changed.
 //
 // A client is an IPv4 address, or the first 64 bits of an IPv6 address, which is what one machine is usually given.
 package serve

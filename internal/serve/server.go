@@ -43,6 +43,11 @@ type Options struct {
 	MaxConnections int
 	// TLS is how connections are secured. Default: not at all.
 	TLS *tls.Config
+	// StrangerTime is how long a connection waits for the whole header of its next request, and a request for its body
+	// unless the handler sets a deadline of its own, as long as no request on the connection was Known. Of one client an
+	// eighth of MaxConnections wait so. Default: there are no strangers; ten seconds for a header, thirty for a body, and
+	// two minutes between requests.
+	StrangerTime time.Duration
 	// WriteTimeout bounds a request from the end of its header to the end of the answer, unless the handler sets a
 	// deadline of its own (http.ResponseController). Default: none.
 	WriteTimeout time.Duration
@@ -71,7 +76,7 @@ func New(handler http.Handler, o Options) *Server {
 		o.Drain = defaultDrain
 	}
 	return &Server{
-		Options: o, handler: handler, table: newTable(o.MaxConnections),
+		Options: o, handler: handler, table: newTable(o.MaxConnections, o.StrangerTime),
 		requests: newRequests(maxRequests * o.MaxConnections),
 	}
 }
@@ -82,6 +87,9 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 		Handler: s, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, WriteTimeout: s.WriteTimeout,
 		MaxHeaderBytes: maxHeader,
 		ConnState:      s.table.changed,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, visitKey{}, func() { s.table.know(plain(c)) })
+		},
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: streamWindow,
 			MaxReceiveBufferPerConnection: connectionWindow,
@@ -122,6 +130,17 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	return <-stopped
 }
 
+// visitKey is that of a function in the context of a request, for Known.
+type visitKey struct{}
+
+// Known says that the caller of a request has shown who it is, so that its connection may wait as long as any. ctx is
+// that of the request, or made from it; of another one it does nothing.
+func Known(ctx context.Context) {
+	if know, ok := ctx.Value(visitKey{}).(func()); ok {
+		know()
+	}
+}
+
 // ServeHTTP answers one request. A panic of the handler ends its connection.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.Logger != nil {
@@ -136,7 +155,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.requests.end(client)
 	if r.ContentLength != 0 { // the server goes on to read what the handler leaves of a body
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // only some test servers cannot
+		patience := bodyTime
+		if s.StrangerTime > 0 {
+			patience = min(patience, s.StrangerTime)
+		}
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(patience)) // only some test servers cannot
 	}
 	s.handler.ServeHTTP(w, r)
 	if r.ProtoMajor > 1 {

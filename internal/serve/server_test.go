@@ -154,6 +154,107 @@ func TestSlowCallers(t *testing.T) {
 	})
 }
 
+// TestStrangers plays callers that have not shown who they are, in fake time, beside one that has.
+func TestStrangers(t *testing.T) {
+	t.Parallel()
+	const patience = 10 * time.Second
+	cert, key := servetest.Certificate(t, "one", time.Time{}, time.Time{})
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "" {
+			Known(r.Context())
+		}
+		if r.URL.Path == "/stream" {
+			for range 12 {
+				_, _ = io.WriteString(w, "event ")
+				_ = http.NewResponseController(w).Flush()
+				time.Sleep(5 * time.Second)
+			}
+		}
+		_, _ = io.WriteString(w, "here")
+	})
+	const ask, known = "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "GET / HTTP/1.1\r\nHost: x\r\nAuthorization: x\r\n\r\n"
+	for name, tc := range map[string]struct {
+		reason, send  string
+		secure        bool
+		trickle       string // sent byte by byte, one a second, until the connection is closed
+		atLeast, most time.Duration
+		says          string
+	}{
+		"Nothing": {reason: "A client that says nothing is closed.", most: patience},
+		"Idle":    {reason: "So is one that has had an answer, soon.", send: ask, most: patience, says: "here"},
+		"Known":   {reason: "A caller that is known may wait.", send: known, atLeast: idleTime, most: idleTime, says: "here"},
+		"KnownBefore": {
+			reason: "It is known for all of the connection.", send: known + ask, atLeast: idleTime, most: idleTime, says: "here",
+		},
+		"Trickle": {
+			reason: "A header has to be whole by then.", trickle: "GET / HTTP/1.1\r\nHost: x\r\nX-Long: ", most: patience,
+		},
+		"TrickleAgain": {
+			reason: "Also that of the next request.", send: ask, trickle: "GET / HTTP/1.1\r\nHost: x\r\n", most: patience,
+			says: "here",
+		},
+		"Body": {
+			reason: "A body that nobody wants is not waited for.", most: patience, says: "here",
+			send: "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n", trickle: strings.Repeat("x", 400),
+		},
+		"Stream": {
+			reason: "An answer that goes on is no wait.", send: "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n",
+			atLeast: time.Minute, most: time.Minute + patience, says: "here",
+		},
+		"HTTP2": {
+			reason: "A connection of HTTP/2 without a request is closed.", secure: true, most: patience,
+			send: http2.ClientPreface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00",
+		},
+		"HTTP2Header": {
+			reason: "And one whose header never ends.", secure: true, most: patience,
+			send:    http2.ClientPreface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x01\x00\x01\x04\x00\x00\x00\x01",
+			trickle: strings.Repeat("\x00", 200),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				h, o := newHall(), Options{StrangerTime: patience}
+				if tc.secure {
+					o.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+				}
+				s := New(answer, o)
+				ctx, end := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- s.Run(ctx, h) }()
+				began := time.Now()
+				near, far := net.Pipe()
+				h.comers <- far
+				if tc.secure {
+					near = tls.Client(near, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+				}
+				var sending sync.WaitGroup
+				defer sending.Wait()
+				sending.Go(func() {
+					_, err := io.WriteString(near, tc.send)
+					for i := 0; err == nil && i < len(tc.trickle); i++ {
+						time.Sleep(time.Second)
+						_, err = io.WriteString(near, tc.trickle[i:i+1])
+					}
+				})
+				_, said := lasts(near)
+				took := time.Since(began)
+				if took < tc.atLeast || took > tc.most+time.Second || !strings.Contains(said, tc.says) {
+					t.Errorf("%s It took %v, and said %q", tc.reason, took, said)
+				}
+				end()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
 // TestIdleConnectionsKeepNobodyOut opens many more connections than there may be.
 func TestIdleConnectionsKeepNobodyOut(t *testing.T) {
 	t.Parallel()

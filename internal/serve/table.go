@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -38,9 +39,15 @@ func (g *gate) Accept() (net.Conn, error) {
 //
 // Else there is no place. So no client can keep others out, however many connections it opens and whatever it does on
 // them.
+//
+// A connection is a stranger's until a handler says [Known] of a request on it. The table bounds how long a stranger's
+// connection waits, and how many of one client do: what a waiting connection costs, 20 to 35 KiB, is of little use to a
+// client that has not shown who it is.
 type table struct {
-	most   int
-	closed *prometheus.CounterVec
+	most      int
+	strangers int           // of one client that wait; 0: any number
+	patience  time.Duration // for a stranger to send the whole header of its next request; 0: no bound of the table
+	closed    *prometheus.CounterVec
 
 	mu      sync.Mutex
 	open    map[net.Conn]*visit
@@ -49,7 +56,10 @@ type table struct {
 }
 
 // client has the connections of one client, the longest in their state first.
-type client struct{ waiting, active list.List }
+type client struct {
+	waiting, active list.List
+	strangers       int // among waiting
+}
 
 func (c *client) count() int { return c.waiting.Len() + c.active.Len() }
 
@@ -58,15 +68,27 @@ type visit struct {
 	conn   net.Conn
 	client string
 	active bool
+	known  bool
 	at     *list.Element
+	timer  *time.Timer // closes a stranger that waits; nil before the first one
+	waits  int         // how often it has begun to wait, so that a timer that was stopped too late is told from the next
 }
 
-func newTable(most int) *table {
+func (v *visit) strange() bool { return !v.active && !v.known }
+
+// newTable returns a table for so many connections, with the bounds of strangers if their patience is above 0.
+func newTable(most int, patience time.Duration) *table {
+	strangers := 0
+	if patience > 0 {
+		strangers = max(1, most/8)
+	}
 	return &table{
-		most: most, open: make(map[net.Conn]*visit), clients: make(map[string]*client),
+		most: most, strangers: strangers, patience: patience,
+		open: make(map[net.Conn]*visit), clients: make(map[string]*client),
 		closed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_http_connections_closed_total",
-			Help: "Connections closed because there were too many, by what they were: waiting for a request, active, or new.",
+			Help: "Connections closed because there were too many, by what they were: waiting for a request, active, or new; " +
+				"or strangers, that have waited too long, or were too many of one client.",
 		}, []string{"state"}),
 	}
 }
@@ -86,10 +108,79 @@ func (t *table) admit(c net.Conn) bool {
 		t.clients[name] = of
 	}
 	v := &visit{conn: c, client: name}
-	v.at = of.waiting.PushBack(v)
 	t.open[c] = v
-	t.waiting++
+	t.wait(v, of)
 	return true
+}
+
+// wait has a connection wait for a request.
+func (t *table) wait(v *visit, of *client) {
+	v.at = of.waiting.PushBack(v)
+	t.waiting++
+	if v.known {
+		return
+	}
+	of.strangers++
+	if t.patience <= 0 {
+		return
+	}
+	v.waits++
+	nth := v.waits
+	v.timer = time.AfterFunc(t.patience, func() { t.expire(v, nth) })
+	if of.strangers > t.strangers {
+		for at := of.waiting.Front(); at != nil; at = at.Next() {
+			if oldest := at.Value.(*visit); oldest.strange() {
+				t.turnAway(oldest)
+				return
+			}
+		}
+	}
+}
+
+// unwait is the reverse of wait.
+func (t *table) unwait(v *visit, of *client) {
+	of.waiting.Remove(v.at)
+	t.waiting--
+	if v.known {
+		return
+	}
+	of.strangers--
+	if v.timer != nil {
+		v.timer.Stop()
+	}
+}
+
+// expire closes a stranger that has not stopped waiting since.
+func (t *table) expire(v *visit, nth int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.open[v.conn] == v && v.strange() && v.waits == nth {
+		t.turnAway(v)
+	}
+}
+
+func (t *table) turnAway(v *visit) {
+	t.closed.WithLabelValues("stranger").Inc()
+	t.remove(v)
+	v.conn.Close()
+}
+
+// know notes that the client of a connection has shown who it is. That is said while a request is answered; with HTTP/2
+// others may have ended by then, so that it waits.
+func (t *table) know(c net.Conn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v := t.open[c]
+	if v == nil || v.known {
+		return
+	}
+	if v.strange() {
+		t.clients[v.client].strangers--
+		if v.timer != nil {
+			v.timer.Stop()
+		}
+	}
+	v.known = true
 }
 
 // makePlace closes a connection for one of the client.
@@ -153,15 +244,14 @@ func (t *table) move(v *visit, active bool) {
 		return
 	}
 	of := t.clients[v.client]
-	if v.active = active; active {
-		of.waiting.Remove(v.at)
-		v.at = of.active.PushBack(v)
-		t.waiting--
-	} else {
-		of.active.Remove(v.at)
-		v.at = of.waiting.PushBack(v)
-		t.waiting++
+	if active {
+		t.unwait(v, of)
+		v.active, v.at = true, of.active.PushBack(v)
+		return
 	}
+	of.active.Remove(v.at)
+	v.active = false
+	t.wait(v, of)
 }
 
 func (t *table) remove(v *visit) {
@@ -169,8 +259,7 @@ func (t *table) remove(v *visit) {
 	if v.active {
 		of.active.Remove(v.at)
 	} else {
-		of.waiting.Remove(v.at)
-		t.waiting--
+		t.unwait(v, of)
 	}
 	if of.count() == 0 {
 		delete(t.clients, v.client)

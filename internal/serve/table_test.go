@@ -1,12 +1,16 @@
 package serve
 
 import (
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 // line is a connection from an address that has a name.
@@ -26,7 +30,7 @@ type crowd struct {
 	lines map[string]*line
 }
 
-func newCrowd(most int) *crowd { return &crowd{newTable(most), map[string]*line{}} }
+func newCrowd(most int) *crowd { return &crowd{newTable(most, 0), map[string]*line{}} }
 
 func (c *crowd) come(name string) bool {
 	l := &line{name: name, from: &net.TCPAddr{IP: net.IPv4(10, 0, 0, name[0]), Port: 1}}
@@ -146,5 +150,35 @@ func TestClient(t *testing.T) {
 		if got := Client(remote); got != want {
 			t.Errorf("%s is %s, want %s", remote, got, want)
 		}
+	}
+}
+
+// TestFewStrangersWait: a client that shows nothing cannot have its connections fill the memory, nor cost others
+// theirs.
+func TestFewStrangersWait(t *testing.T) {
+	t.Parallel()
+	c := &crowd{newTable(32, time.Hour), map[string]*line{}} // four of one client
+	for _, name := range []string{"a1", "a2", "b1", "a3", "a4"} {
+		c.come(name)
+	}
+	c.become(http.StateActive, "a1", "a2")
+	c.table.know(c.lines["a1"])
+	c.become(http.StateIdle, "a1", "a2") // of a1 the caller is known, a2 waits again
+	for _, name := range []string{"a5", "a6", "a7"} {
+		c.come(name)
+	}
+	c.table.know(c.lines["a5"])
+	c.come("a8")
+	got := c.closed()
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"a3", "a4"}, got); diff != "" {
+		t.Errorf("closed (-want +got):\n%s", diff)
+	}
+	if n := testutil.ToFloat64(c.table.closed.WithLabelValues("stranger")); n != 2 {
+		t.Errorf("%v are counted", n)
+	}
+	c.become(http.StateClosed, slices.Collect(maps.Keys(c.lines))...)
+	if waiting, active := c.table.count(); waiting+active > 0 || len(c.table.clients) > 0 {
+		t.Errorf("%d and %d are left, of %v", waiting, active, c.table.clients)
 	}
 }

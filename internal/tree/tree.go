@@ -253,3 +253,46 @@ func Accounts(before, after, asked any) bool {
 	}
 	return true
 }
+
+// AccountsForAll says whether every difference between before and after is one that one of several merge patches asks
+// for. Their order is unknown, so any of them may have been the last to change a value.
+func AccountsForAll(before, after any, asked []any) bool {
+	if len(asked) == 1 {
+		return Accounts(before, after, asked[0])
+	}
+	if Same(before, after) {
+		return true
+	}
+	b, isB := before.(map[string]any)
+	a, isA := after.(map[string]any)
+	if !isA || !isB && before != nil {
+		return slices.ContainsFunc(asked, func(patch any) bool { return Same(after, patch) })
+	}
+	for name, v := range a {
+		if old, had := b[name]; had && Same(old, v) {
+			continue
+		}
+		wants := part(asked, name)
+		if len(wants) == 0 || !AccountsForAll(b[name], v, wants) {
+			return false
+		}
+	}
+	for name := range b {
+		if _, still := a[name]; !still && !slices.Contains(part(asked, name), any(nil)) {
+			return false
+		}
+	}
+	return true
+}
+
+// part returns what patches ask for a member.
+func part(asked []any, name string) (parts []any) {
+	for _, patch := range asked {
+		if m, ok := patch.(map[string]any); ok {
+			if want, ok := m[name]; ok {
+				parts = append(parts, want)
+			}
+		}
+	}
+	return parts
+}

@@ -193,6 +193,33 @@ func TestAccounts(t *testing.T) {
 	}
 }
 
+func TestAccountsForAll(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason, before, after string
+		asked                 []string
+		want                  bool
+	}{
+		{"changes of two patches", `{"a":{"x":1}}`, `{"a":{"x":2,"y":3}}`, []string{`{"a":{"x":2}}`, `{"a":{"y":3}}`}, true},
+		{"a change of neither", `{"a":{"x":1}}`, `{"a":{"x":2,"y":3,"z":4}}`, []string{`{"a":{"x":2}}`, `{"a":{"y":3}}`}, false},
+		{"the one of two values that won", `{"a":1}`, `{"a":2}`, []string{`{"a":2}`, `{"a":3}`}, true},
+		{"a value that neither asks for", `{"a":1}`, `{"a":4}`, []string{`{"a":2}`, `{"a":3}`}, false},
+		{"a removal by one of them", `{"a":1,"b":2}`, `{"b":3}`, []string{`{"a":null}`, `{"b":3}`}, true},
+		{"a removal by none", `{"a":1,"b":2}`, `{"b":3}`, []string{`{"a":5}`, `{"b":3}`}, false},
+		{"a new map of two patches", `{}`, `{"a":{"x":1,"y":2}}`, []string{`{"a":{"x":1}}`, `{"a":{"y":2}}`}, true},
+		{"no change at all", `{"a":1}`, `{"a":1}`, []string{`{"a":2}`, `{"a":3}`}, true},
+		{"no patch", `{"a":1}`, `{"a":2}`, nil, false},
+	} {
+		var asked []any
+		for _, raw := range tc.asked {
+			asked = append(asked, parse(t, raw))
+		}
+		if got := tree.AccountsForAll(parse(t, tc.before), parse(t, tc.after), asked); got != tc.want {
+			t.Errorf("%s: %v", tc.reason, got)
+		}
+	}
+}
+
 func parse(t *testing.T, raw string) (m map[string]any) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(raw), &m); err != nil {

@@ -2,16 +2,15 @@ package untyped
 
 import (
 	"encoding/json"
-	"math/rand/v2"
 	"reflect"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/fairlead-io/fairlead/internal/corpus"
+	"github.com/fairlead-io/fairlead/internal/seed"
 )
 
 // alike decodes data beside another object, which has to give the same as without it and to leave that one alone.
@@ -71,9 +70,7 @@ func TestLike(t *testing.T) {
 // TestLikeRandomly decodes random objects beside others that differ in one member, whole and damaged.
 func TestLikeRandomly(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := seed.New(t)
 	d := &Decoder{}
 	encode := func(o any) []byte {
 		data, err := json.Marshal(o)

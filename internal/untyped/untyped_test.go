@@ -7,12 +7,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/fairlead-io/fairlead/internal/corpus"
+	"github.com/fairlead-io/fairlead/internal/seed"
 )
 
 // both decodes data with both decoders, which have to give the same.
@@ -98,9 +98,7 @@ func TestUnmarshal(t *testing.T) {
 // TestRandomly decodes random objects, whole and damaged.
 func TestRandomly(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := seed.New(t)
 	d := &Decoder{}
 	for range 3000 {
 		data, err := json.Marshal(map[string]any{"o": random(rnd, 0)})

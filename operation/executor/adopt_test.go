@@ -50,12 +50,12 @@ func TestOvertaken(t *testing.T) {
 		for write := int32(1); write <= 11; write++ {
 			t.Run(fmt.Sprint(name, write), func(t *testing.T) {
 				b := setup(t)
-				b.receiver.answer = answerByName
+				b.Receiver.Answer = answerByName
 				for _, id := range []string{"flaky", "bad", "undo", "tell"} {
-					b.webhook(id, nil)
+					b.Webhook(id, nil)
 				}
 				var writes atomic.Int32
-				calls := b.tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+				calls := b.Tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 					if strings.HasSuffix(r.URL.Path, "/status") && strings.Contains(r.URL.Path, "/operations/") &&
 						writes.Add(1) == write {
 						b.changeStatus(change)
@@ -63,12 +63,12 @@ func TestOvertaken(t *testing.T) {
 					return next.RoundTrip(r)
 				})
 				log := &syncBuffer{}
-				r := b.prepare(b.config, func(o *executor.Options) { o.Calls, o.Logger = calls, log.logger() })
-				r.run()
-				op := b.end(b.schedule(operation.Request{
+				r := b.Prepare(b.Config, func(o *executor.Options) { o.Calls, o.Logger = calls, log.logger() })
+				r.Begin()
+				op := b.End(b.Schedule(operation.Request{
 					Webhooks: []string{"flaky", "bad"}, Compensate: []string{"undo"}, Notify: "tell",
 				}))
-				if err := r.Flows().Drain(b.ctx); err != nil {
+				if err := r.Flows().Drain(b.Ctx); err != nil {
 					t.Fatal(err)
 				}
 				if strings.Contains(log.String(), "flow failed") || strings.Contains(log.String(), "panic") {
@@ -84,17 +84,17 @@ func TestOvertaken(t *testing.T) {
 
 // changeStatus changes the status of the usual operation, as somebody else would.
 func (b *bench) changeStatus(change func(*v1alpha1.Operation)) {
-	op, err := b.scheduler.Get(b.ctx, shop)
+	op, err := b.Scheduler.Get(b.Ctx, shop)
 	if err == nil {
 		change(op)
-		_, err = call.Do(b.ctx, b.calls, call.Request{
+		_, err = call.Do(b.Ctx, b.Calls, call.Request{
 			Verb: call.VerbUpdate, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Namespace: op.Namespace,
 			Name:        op.Name,
 			Subresource: "status", Object: op,
 		}, call.Policy{})
 	}
 	if err != nil {
-		b.t.Errorf("cannot change the status: %v", err)
+		b.T.Errorf("cannot change the status: %v", err)
 	}
 }
 
@@ -102,11 +102,11 @@ func (b *bench) changeStatus(change func(*v1alpha1.Operation)) {
 // the webhook begins with the attempt that is recorded, and it is called.
 func TestNoAttemptThatWasNotMade(t *testing.T) {
 	b := setup(t)
-	b.webhook("first", nil)
+	b.Webhook("first", nil)
 	const timeout = 3 * time.Second
-	b.webhook("second", func(s *v1alpha1.WebhookSpec) { s.Timeout = metav1.Duration{Duration: timeout} })
+	b.Webhook("second", func(s *v1alpha1.WebhookSpec) { s.Timeout = metav1.Duration{Duration: timeout} })
 	var since atomic.Pointer[time.Time]
-	calls := b.tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+	calls := b.Tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		if strings.HasSuffix(r.URL.Path, "/status") && r.Method == http.MethodPut {
 			body, err := io.ReadAll(r.Body)
 			if err != nil {
@@ -122,12 +122,12 @@ func TestNoAttemptThatWasNotMade(t *testing.T) {
 		}
 		return next.RoundTrip(r)
 	})
-	b.start(func(o *executor.Options) { o.Calls, o.Policy = calls, call.Policy{Retries: -1} })
-	op := b.end(b.schedule(operation.Request{Webhooks: []string{"first", "second"}}))
+	b.Start(func(o *executor.Options) { o.Calls, o.Policy = calls, call.Policy{Retries: -1} })
+	op := b.End(b.Schedule(operation.Request{Webhooks: []string{"first", "second"}}))
 	if op.Status.Phase != v1alpha1.PhaseSuccess {
 		t.Errorf("it became %+v", op.Status)
 	}
-	if diff := cmp.Diff(map[string]int{"first": 1, "second": 1}, b.receiver.counts(op.EffectiveID())); diff != "" {
+	if diff := cmp.Diff(map[string]int{"first": 1, "second": 1}, b.Receiver.Counts(op.EffectiveID())); diff != "" {
 		t.Errorf("calls, -want +got:\n%s", diff)
 	}
 }

@@ -32,6 +32,7 @@ func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 	}
 	until, err := e.step(ctx, r)
 	if errors.Is(err, errShort) {
+		e.standsInTrouble(r, true)
 		err = nil
 	} else if r.short || r.paid.Count > 0 { // whoever writes nothing now does not keep others from it
 		e.unpay(r)
@@ -56,6 +57,7 @@ func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 		wait := repeated.Delay(int(r.tries)-1, rand.Float64)
 		until = e.now().Add(wait)
 		e.suffers(r, err, until)
+		e.standsInTrouble(r, false)
 		e.log.WarnContext(ctx, "operation has to wait", "key", r.key, "error", err, "wait", wait)
 	}
 	if !until.Before(course.FarFuture) {
@@ -174,6 +176,7 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 // park writes what is not written, before the flow is parked until something happens, at the latest until the time that
 // it returns.
 func (e *Executor) park(ctx context.Context, r *run, now, until time.Time) (time.Time, error) {
+	e.stands(r)
 	if due := r.recordDue(now); !due.IsZero() {
 		if due.Before(until) {
 			until = due
@@ -197,6 +200,8 @@ func (e *Executor) park(ctx context.Context, r *run, now, until time.Time) (time
 // rest is what is left of an operation that has ended: its finalizer is taken away, and it is deleted when its time to
 // live has passed.
 func (e *Executor) rest(ctx context.Context, r *run, now time.Time) (until time.Time, err error) {
+	e.showOutcome(ctx, r.op)
+	e.stands(r)
 	if err := e.release(ctx, r); err != nil {
 		return until, err
 	}
@@ -236,7 +241,15 @@ func (e *Executor) note(r *run) {
 	running, names := !r.op.Terminal(), e.stirs.of(r.op)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r.running, r.near, r.names = running, near, names
+	if e.live[r.key.Namespace][r.key.Name] == r { // else it counts no more
+		e.uncount(r)
+		if r.running, r.near = running, near; running {
+			e.progress.enter(near)
+		} else {
+			e.leaveLine(r)
+		}
+	}
+	r.names = names
 	if r.recorded {
 		r.accepted = nil // it stands in the status
 	}

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 	"github.com/fairlead-io/fairlead/store"
@@ -23,7 +24,7 @@ import (
 func TestAttempts(t *testing.T) {
 	b := setup(t)
 	asked, answer := make(chan string, 1), make(chan struct{})
-	b.receiver.answer = func(w http.ResponseWriter, r *http.Request, path string, n int) {
+	b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, path string, n int) {
 		switch {
 		case path == "/fine":
 		case path == "/job" && n == 1:
@@ -34,7 +35,7 @@ func TestAttempts(t *testing.T) {
 			case asked <- path:
 			case <-answer:
 			}
-			pause(r, answer)
+			operationbed.Pause(r, answer)
 			_, _ = w.Write([]byte(`{"status":"SUCCEEDED"}`))
 		case n < 3:
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -45,16 +46,16 @@ func TestAttempts(t *testing.T) {
 		s.Retry.MaxInterval = metav1.Duration{Duration: 100 * time.Millisecond}
 	}
 	for _, name := range []string{"fine", "again"} {
-		b.webhook(name, quick)
+		b.Webhook(name, quick)
 	}
-	b.webhook("job", func(s *v1alpha1.WebhookSpec) {
+	b.Webhook("job", func(s *v1alpha1.WebhookSpec) {
 		s.Mode, s.Poll.Interval = v1alpha1.ModeAsync, metav1.Duration{Duration: 100 * time.Millisecond}
 	})
 	begun := time.Now()
-	r := b.prepare(b.config, nil)
-	r.run()
+	r := b.Prepare(b.Config, nil)
+	r.Begin()
 	of := func(op *v1alpha1.Operation) (all []string) {
-		a := r.Attempts(b.ctx, store.Key{Namespace: op.Namespace, Name: op.Name}, op.EffectiveID())
+		a := r.Attempts(b.Ctx, store.Key{Namespace: op.Namespace, Name: op.Name}, op.EffectiveID())
 		last := begun
 		for _, one := range a.Last {
 			what := "try"
@@ -72,30 +73,30 @@ func TestAttempts(t *testing.T) {
 		}
 		return all
 	}
-	op := b.schedule(operation.Request{Webhooks: []string{"again"}, Resource: app("again")})
-	b.end(op)
+	op := b.Schedule(operation.Request{Webhooks: []string{"again"}, Resource: app("again")})
+	b.End(op)
 	want := []string{"again try 503 Retry false", "again try 503 Retry false", "again try 200 Succeeded false"}
 	if diff := cmp.Diff(want, of(op)); diff != "" {
 		t.Errorf("of one that succeeds later, -want +got:\n%s", diff)
 	}
-	if fine := b.schedule(operation.Request{Webhooks: []string{"fine"}, Resource: app("fine")}); of(b.end(fine)) != nil {
+	if fine := b.Schedule(operation.Request{Webhooks: []string{"fine"}, Resource: app("fine")}); of(b.End(fine)) != nil {
 		t.Errorf("of one that succeeds at once: %q", of(fine))
 	}
-	job := b.schedule(operation.Request{Webhooks: []string{"job"}, Resource: app("job")})
-	b.received(asked)
-	b.eventually("the poll is seen", func() bool {
+	job := b.Schedule(operation.Request{Webhooks: []string{"job"}, Resource: app("job")})
+	b.Received(asked)
+	b.Eventually("the poll is seen", func() bool {
 		return cmp.Equal([]string{"job try 202 Accepted false", "job poll 0 None true"}, of(job))
 	})
-	r.stop()
-	next := b.prepare(b.config, nil)
+	r.Stop()
+	next := b.Prepare(b.Config, nil)
 	r.Executor = next.Executor
-	next.run()
-	b.received(asked)
+	next.Begin()
+	b.Received(asked)
 	if got := of(job); got != nil {
 		t.Errorf("of another process: %q", got)
 	}
 	close(answer)
-	b.end(job)
+	b.End(job)
 }
 
 // TestAttemptsAreBounded: whatever happens, those that are remembered take no more than there is for them, of each

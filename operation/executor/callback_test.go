@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 )
@@ -18,67 +19,54 @@ import (
 // callbacks makes an executor that listens for callbacks, and its taker.
 func (b *bench) callbacks() *executor.Taker {
 	var e *executor.Executor
-	b.startWith(func(o *executor.Options) {
+	b.StartWith(func(o *executor.Options) {
 		o.PublicURL, o.CallbackKey = "http://fairlead.example", []byte("0123456789abcdef0123456789abcdef")
 	}, func(got *executor.Executor) { e = got })
 	return e.Taker()
 }
 
-func token(callbackURL string) string { return callbackURL[strings.LastIndex(callbackURL, "/")+1:] }
-
-func callbackHook(s *v1alpha1.WebhookSpec) {
-	s.Mode = v1alpha1.ModeAsyncCallback
-	s.Request.Body = new(`{"callback": "{{.CallbackURL}}"}`)
-}
-
-func callbackIn(r *http.Request) string {
-	var body struct{ Callback string }
-	_ = json.NewDecoder(r.Body).Decode(&body)
-	return body.Callback
-}
-
 func TestCallback(t *testing.T) {
 	b := setup(t)
 	asked := make(chan string, 4)
-	b.receiver.answer = func(w http.ResponseWriter, r *http.Request, _ string, _ int) {
-		asked <- callbackIn(r)
+	b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, _ string, _ int) {
+		asked <- operationbed.CallbackIn(r)
 		w.WriteHeader(http.StatusAccepted)
 	}
-	b.webhook("slow", callbackHook)
+	b.Webhook("slow", operationbed.CallbackHook)
 	taker := b.callbacks()
-	op := b.schedule(operation.Request{Webhooks: []string{"slow"}})
-	tok := token(b.received(asked))
-	b.eventually("taken by the receiver", func() bool {
-		w := b.get().Status.Webhooks
+	op := b.Schedule(operation.Request{Webhooks: []string{"slow"}})
+	tok := operationbed.Token(b.Received(asked))
+	b.Eventually("taken by the receiver", func() bool {
+		w := b.Get().Status.Webhooks
 		return len(w) == 1 && w[0].LastStatusCode == http.StatusAccepted
 	})
-	if raw, _ := json.Marshal(b.get()); strings.Contains(string(raw), tok) {
+	if raw, _ := json.Marshal(b.Get()); strings.Contains(string(raw), tok) {
 		t.Error("the token is in the object")
 	}
-	if err := taker.Take(b.ctx, tok+"x", true, ""); !errors.Is(err, operation.ErrUnknownCallback) {
+	if err := taker.Take(b.Ctx, tok+"x", true, ""); !errors.Is(err, operation.ErrUnknownCallback) {
 		t.Errorf("a forged token: %v", err)
 	}
-	if err := taker.Take(b.ctx, tok, false, "no\nroom"); err != nil {
+	if err := taker.Take(b.Ctx, tok, false, "no\nroom"); err != nil {
 		t.Fatal(err)
 	}
-	ended := b.end(op)
+	ended := b.End(op)
 	if v := operation.ViewOf(ended); v.Status != operation.Failed || v.Reason != v1alpha1.ReasonWebhookFailed ||
 		v.Error != "no room" {
 		t.Errorf("outcome: %+v", v)
 	}
-	if err := taker.Take(b.ctx, tok, true, ""); !errors.Is(err, operation.ErrCallbackUsed) {
+	if err := taker.Take(b.Ctx, tok, true, ""); !errors.Is(err, operation.ErrCallbackUsed) {
 		t.Errorf("a token used twice: %v", err)
 	}
 	// A callback of the operation before means nothing for the next one.
-	next := b.schedule(operation.Request{Webhooks: []string{"slow"}})
-	fresh := token(b.received(asked))
-	if err := taker.Take(b.ctx, tok, true, ""); !errors.Is(err, operation.ErrCallbackUsed) {
+	next := b.Schedule(operation.Request{Webhooks: []string{"slow"}})
+	fresh := operationbed.Token(b.Received(asked))
+	if err := taker.Take(b.Ctx, tok, true, ""); !errors.Is(err, operation.ErrCallbackUsed) {
 		t.Errorf("a token of the operation before: %v", err)
 	}
-	if err := taker.Take(b.ctx, fresh, true, ""); err != nil {
+	if err := taker.Take(b.Ctx, fresh, true, ""); err != nil {
 		t.Fatal(err)
 	}
-	if v := operation.ViewOf(b.end(next)); v.Status != operation.Succeeded {
+	if v := operation.ViewOf(b.End(next)); v.Status != operation.Succeeded {
 		t.Errorf("next outcome: %+v", v)
 	}
 }
@@ -86,23 +74,23 @@ func TestCallback(t *testing.T) {
 func TestCallbackBeforeTheAnswer(t *testing.T) {
 	b := setup(t)
 	asked, answer := make(chan string, 1), make(chan struct{})
-	b.receiver.answer = func(w http.ResponseWriter, r *http.Request, path string, _ int) {
+	b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, path string, _ int) {
 		if path == "/next" {
 			return
 		}
-		asked <- callbackIn(r)
-		pause(r, answer)
+		asked <- operationbed.CallbackIn(r)
+		operationbed.Pause(r, answer)
 		w.WriteHeader(http.StatusAccepted)
 	}
-	b.webhook("slow", callbackHook)
-	b.webhook("next", nil)
+	b.Webhook("slow", operationbed.CallbackHook)
+	b.Webhook("next", nil)
 	taker := b.callbacks()
-	op := b.schedule(operation.Request{Webhooks: []string{"slow", "next"}})
-	if err := taker.Take(b.ctx, token(b.received(asked)), true, ""); err != nil {
+	op := b.Schedule(operation.Request{Webhooks: []string{"slow", "next"}})
+	if err := taker.Take(b.Ctx, operationbed.Token(b.Received(asked)), true, ""); err != nil {
 		t.Fatal(err)
 	}
 	close(answer)
-	if v := operation.ViewOf(b.end(op)); v.Status != operation.Succeeded || v.Progress.Completed != 2 {
+	if v := operation.ViewOf(b.End(op)); v.Status != operation.Succeeded || v.Progress.Completed != 2 {
 		t.Errorf("outcome: %+v", v)
 	}
 }
@@ -112,29 +100,29 @@ func TestCallbackBeforeTheAnswer(t *testing.T) {
 func TestCallbacksArePaidFor(t *testing.T) {
 	b := setup(t)
 	asked := make(chan string, 4)
-	b.receiver.answer = func(w http.ResponseWriter, r *http.Request, _ string, _ int) {
-		asked <- callbackIn(r)
+	b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, _ string, _ int) {
+		asked <- operationbed.CallbackIn(r)
 		w.WriteHeader(http.StatusAccepted)
 	}
-	b.webhook("slow", callbackHook)
+	b.Webhook("slow", operationbed.CallbackHook)
 	var e *executor.Executor
 	registry := prometheus.NewRegistry()
-	b.startWith(func(o *executor.Options) {
+	b.StartWith(func(o *executor.Options) {
 		o.PublicURL, o.CallbackKey, o.Registerer = "http://fairlead.example", []byte("0123456789abcdef0123456789abcdef"),
 			registry
 	}, func(got *executor.Executor) { e = got })
-	op := b.schedule(operation.Request{Webhooks: []string{"slow"}})
-	tok := token(b.received(asked))
-	b.eventually("recorded", func() bool {
-		w := b.get().Status.Webhooks
-		return len(w) == 1 && w[0].LastStatusCode == http.StatusAccepted && len(b.get().Finalizers) > 0
+	op := b.Schedule(operation.Request{Webhooks: []string{"slow"}})
+	tok := operationbed.Token(b.Received(asked))
+	b.Eventually("recorded", func() bool {
+		w := b.Get().Status.Webhooks
+		return len(w) == 1 && w[0].LastStatusCode == http.StatusAccepted && len(b.Get().Finalizers) > 0
 	})
 	const much = 1e9
-	e.Spend(b.namespace, much)
+	e.Spend(b.Namespace, much)
 	take := func(ctx context.Context) chan error {
 		taken := make(chan error, 1)
 		go func() { taken <- e.Taker().Take(ctx, tok, true, "") }()
-		b.eventually("waiting", func() bool {
+		b.Eventually("waiting", func() bool {
 			if len(taken) > 0 {
 				t.Fatal("it does not wait")
 			}
@@ -142,18 +130,18 @@ func TestCallbacksArePaidFor(t *testing.T) {
 		})
 		return taken
 	}
-	impatient, cancel := context.WithCancelCause(b.ctx)
+	impatient, cancel := context.WithCancelCause(b.Ctx)
 	why := errors.New("the receiver has gone")
 	taken := take(impatient)
 	if cancel(why); !errors.Is(<-taken, why) {
 		t.Error("who is gone is waited for")
 	}
-	taken = take(b.ctx)
-	e.Spend(b.namespace, -much)
+	taken = take(b.Ctx)
+	e.Spend(b.Namespace, -much)
 	if err := <-taken; err != nil {
 		t.Fatal(err)
 	}
-	if v := operation.ViewOf(b.end(op)); v.Status != operation.Succeeded {
+	if v := operation.ViewOf(b.End(op)); v.Status != operation.Succeeded {
 		t.Errorf("outcome %+v", v)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 )
@@ -22,7 +23,7 @@ func TestWrites(t *testing.T) {
 	b := setup(t)
 	var mu sync.Mutex
 	requests := make(map[string][]string) // by operation; empty: others
-	calls := b.tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+	calls := b.Tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		_, path, _ := strings.Cut(r.URL.Path, "/operations")
 		name, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 		mu.Lock()
@@ -30,17 +31,17 @@ func TestWrites(t *testing.T) {
 		mu.Unlock()
 		return next.RoundTrip(r)
 	})
-	scheduler, err := operation.NewScheduler(operation.Options{Config: b.config, Calls: calls, Namespace: b.namespace})
+	scheduler, err := operation.NewScheduler(operation.Options{Config: b.Config, Calls: calls, Namespace: b.Namespace})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(scheduler.Close)
-	b.webhook("cleanup", nil)
-	b.start(func(o *executor.Options) { o.Calls = calls })
-	b.eventually("status of the webhook written", func() bool { return b.hook("cleanup").Status.ObservedGeneration > 0 })
+	b.Webhook("cleanup", nil)
+	b.Start(func(o *executor.Options) { o.Calls = calls })
+	b.Eventually("status of the webhook written", func() bool { return b.Hook("cleanup").Status.ObservedGeneration > 0 })
 	b.proves()
-	b.eventually("status of the other webhook written",
-		func() bool { return b.hook("peek").Status.ObservedGeneration > 0 })
+	b.Eventually("status of the other webhook written",
+		func() bool { return b.Hook("peek").Status.ObservedGeneration > 0 })
 	tests := []struct {
 		kind   string
 		writes int // by the executor
@@ -63,12 +64,12 @@ func TestWrites(t *testing.T) {
 				Resource: operation.Resource{Type: tc.kind, ID: fmt.Sprint(i)},
 			}
 			tc.change(&request)
-			op, err := scheduler.Schedule(b.ctx, request)
+			op, err := scheduler.Schedule(b.Ctx, request)
 			if err != nil {
 				t.Fatal(err)
 			}
-			ended := b.end(op) // reads through other connections
-			if got := b.receiver.counts(op.EffectiveID())["cleanup"]; got != 1 {
+			ended := b.End(op) // reads through other connections
+			if got := b.Receiver.Counts(op.EffectiveID())["cleanup"]; got != 1 {
 				t.Errorf("%s: %d calls", tc.kind, got)
 			}
 			writes := tc.writes
@@ -98,16 +99,19 @@ func TestWrites(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	b := setup(t)
 	asked, answer := make(chan string, 1), make(chan struct{})
-	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, _ string, _ int) { asked <- ""; pause(r, answer) }
-	b.webhook("cleanup", nil)
+	b.Receiver.Answer = func(_ http.ResponseWriter, r *http.Request, _ string, _ int) {
+		asked <- ""
+		operationbed.Pause(r, answer)
+	}
+	b.Webhook("cleanup", nil)
 	registry := prometheus.NewPedanticRegistry()
 	now := atomic.Int64{}
-	b.start(func(o *executor.Options) {
+	b.Start(func(o *executor.Options) {
 		o.Registerer = registry
 		o.Now = func() time.Time { return time.Now().Add(time.Duration(now.Load())) }
 	})
-	op := b.schedule(operation.Request{Webhooks: []string{"cleanup"}, Category: "unregister"})
-	b.received(asked)
+	op := b.Schedule(operation.Request{Webhooks: []string{"cleanup"}, Category: "unregister"})
+	b.Received(asked)
 	value := func(name string) float64 {
 		families, err := registry.Gather()
 		if err != nil {
@@ -136,8 +140,8 @@ func TestMetrics(t *testing.T) {
 	expect("near its timeout", map[string]float64{"fairlead_operations_near_timeout": 1})
 	now.Store(0)
 	close(answer)
-	b.end(op)
-	b.eventually("counted", func() bool { return value("fairlead_operations_in_progress") == 0 })
+	b.End(op)
+	b.Eventually("counted", func() bool { return value("fairlead_operations_in_progress") == 0 })
 	expect("at the end", map[string]float64{
 		"fairlead_operations_near_timeout": 0, "fairlead_operations_finished_total": 1,
 		"fairlead_operation_duration_seconds": 1, "fairlead_webhook_tries_total": 1, "fairlead_webhook_calls_queued": 0,

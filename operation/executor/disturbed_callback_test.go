@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/disturb"
 	"github.com/fairlead-io/fairlead/internal/seed"
+	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 	"github.com/fairlead-io/fairlead/source"
@@ -28,9 +29,9 @@ func TestDisturbedCallbacks(t *testing.T) {
 	seed.Play(t, 3, func(t *testing.T, play uint64) {
 		b := setup(t)
 		var options executor.Options
-		b.webhook("slow", callbackHook)
-		b.webhook("next", nil)
-		b.start(func(o *executor.Options) {
+		b.Webhook("slow", operationbed.CallbackHook)
+		b.Webhook("next", nil)
+		b.Start(func(o *executor.Options) {
 			o.PublicURL, o.CallbackKey = "http://fairlead.example", []byte("0123456789abcdef0123456789abcdef")
 			options = *o
 		})
@@ -38,7 +39,7 @@ func TestDisturbedCallbacks(t *testing.T) {
 		var takers []*executor.Taker
 		for range 2 {
 			o := options
-			o.Calls = b.tapped(d.roundTrip)
+			o.Calls = b.Tapped(d.roundTrip)
 			o.Policy = call.Policy{
 				Retries: 1, Base: time.Millisecond, Cap: 5 * time.Millisecond,
 				Budget: &call.Budget{PerSecond: 1000},
@@ -51,15 +52,15 @@ func TestDisturbedCallbacks(t *testing.T) {
 		}
 		var senders sync.WaitGroup
 		reports := &reports{of: make(map[string][]report)}
-		b.receiver.answer = func(w http.ResponseWriter, r *http.Request, path string, _ int) {
+		b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, path string, _ int) {
 			if path != "/slow" {
 				return
 			}
-			id, tok := r.Header.Get("Idempotency-Key"), token(callbackIn(r))
+			id, tok := r.Header.Get("Idempotency-Key"), operationbed.Token(operationbed.CallbackIn(r))
 			rnd := seed.Rand(play, id)
 			var early sync.WaitGroup
 			for i := range 1 + rnd.IntN(3) {
-				begin, ctx := senders.Go, b.ctx
+				begin, ctx := senders.Go, b.Ctx
 				if rnd.IntN(3) == 0 {
 					begin, ctx = early.Go, context.WithValue(ctx, earlyKey{}, true)
 				}
@@ -70,13 +71,13 @@ func TestDisturbedCallbacks(t *testing.T) {
 		}
 		const n = 12
 		for i := range n {
-			op := b.schedule(operation.Request{
+			op := b.Schedule(operation.Request{
 				ID:       fmt.Sprint("op", i),
 				Resource: operation.Resource{Type: "Application", ID: fmt.Sprint("app", i)}, Webhooks: []string{"slow", "next"},
 			})
-			ended := b.end(op)
+			ended := b.End(op)
 			senders.Wait()
-			if problem := reports.check(ended, b.receiver.counts(op.EffectiveID())); problem != "" {
+			if problem := reports.check(ended, b.Receiver.Counts(op.EffectiveID())); problem != "" {
 				t.Errorf("%s: %s\n%s", op.Name, problem, strings.Join(d.of(op.Name), "\n"))
 			}
 		}
@@ -169,15 +170,15 @@ func (d *callbackDisturber) roundTrip(r *http.Request, next http.RoundTripper) (
 	}))
 	if errors.Is(err, disturb.ErrLost) && written != "" && r.Context().Value(earlyKey{}) == nil {
 		_, name, _ := strings.Cut(strings.TrimSuffix(r.URL.Path, "/status"), "/operations/")
-		d.b.eventually("went on", func() bool { return d.b.version(name) != written })
+		d.b.Eventually("went on", func() bool { return d.b.version(name) != written })
 	}
 	return answer, err
 }
 
 // version returns that of an Operation.
 func (b *bench) version(name string) string {
-	answer, err := call.Do(b.ctx, b.calls, call.Request{
-		Verb: call.VerbGet, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Namespace: b.namespace,
+	answer, err := call.Do(b.Ctx, b.Calls, call.Request{
+		Verb: call.VerbGet, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Namespace: b.Namespace,
 		Name: name,
 	}, call.Policy{})
 	op := &v1alpha1.Operation{}
@@ -185,7 +186,7 @@ func (b *bench) version(name string) string {
 		err = answer.Into(op)
 	}
 	if err != nil {
-		b.t.Error(err)
+		b.T.Error(err)
 	}
 	return op.ResourceVersion
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/disturb"
 	"github.com/fairlead-io/fairlead/internal/seed"
+	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 	"github.com/fairlead-io/fairlead/webhook"
@@ -34,19 +35,19 @@ func TestDisturbed(t *testing.T) {
 		restarts := int(seed % 2 * 2)
 		b := setup(t)
 		d := &disturber{b: b, seed: seed, sent: make(map[string]int)}
-		calls := b.tapped(d.roundTrip)
-		b.receiver.answer = answerByName
+		calls := b.Tapped(d.roundTrip)
+		b.Receiver.Answer = answerByName
 		for name := range tries {
-			b.webhook(name, func(s *v1alpha1.WebhookSpec) {
+			b.Webhook(name, func(s *v1alpha1.WebhookSpec) {
 				s.Breaker.Failures, s.Concurrency = 1000, 2 // a minute's pause proves nothing
 				if name == "slow" {
 					s.Mode, s.Poll.Interval = v1alpha1.ModeAsync, metav1.Duration{Duration: webhook.MinInterval}
 				}
 			})
 		}
-		recorder := &warnings{}
+		recorder := &operationbed.Warnings{}
 		start := func() (stop func()) {
-			return b.start(func(o *executor.Options) {
+			return b.Start(func(o *executor.Options) {
 				o.Calls, o.Recorder, o.MaxCalls = calls, recorder, 3
 				o.Policy = call.Policy{
 					Retries: 1, Base: time.Millisecond, Cap: 5 * time.Millisecond,
@@ -58,42 +59,42 @@ func TestDisturbed(t *testing.T) {
 		const n = 40
 		ops, rnd := make([]*v1alpha1.Operation, n), rand.New(rand.NewPCG(seed, 0))
 		for i := range ops {
-			ops[i] = b.schedule(randomRequest(rnd, fmt.Sprint("app", i)))
+			ops[i] = b.Schedule(randomRequest(rnd, fmt.Sprint("app", i)))
 		}
 		var all []ended
 		for i, op := range ops {
 			switch {
 			case i%4 == 0:
-				if _, err := b.scheduler.Cancel(b.ctx, resourceOf(op), op.EffectiveID()); err != nil &&
+				if _, err := b.Scheduler.Cancel(b.Ctx, operationbed.ResourceOf(op), op.EffectiveID()); err != nil &&
 					!errors.Is(err, operation.ErrEnded) {
 					t.Error(err)
 				}
 			case i%8 == 1:
-				b.delete(op.Name)
+				b.Delete(op.Name)
 			}
 			if i < restarts {
 				stop()
 				stop = start()
 			}
 			if i%8 == 1 { // it is not told how it has ended
-				b.eventually("gone", func() bool {
-					_, err := b.scheduler.Get(b.ctx, resourceOf(op))
+				b.Eventually("gone", func() bool {
+					_, err := b.Scheduler.Get(b.Ctx, operationbed.ResourceOf(op))
 					return errors.Is(err, operation.ErrNotFound)
 				})
 			} else {
-				op = b.end(op)
+				op = b.End(op)
 			}
-			all = append(all, ended{op, b.receiver.counts(op.EffectiveID())})
+			all = append(all, ended{op, b.Receiver.Counts(op.EffectiveID())})
 			if i%8 == 2 { // another one of the same resource follows at once
 				request := randomRequest(rnd, op.Spec.ResourceID)
-				op = b.end(b.schedule(request))
-				all = append(all, ended{op, b.receiver.counts(op.EffectiveID())})
+				op = b.End(b.Schedule(request))
+				all = append(all, ended{op, b.Receiver.Counts(op.EffectiveID())})
 			}
 		}
 		stop()
 		for _, e := range all {
 			problems := e.check(restarts, 0)
-			if diff := cmp.Diff(e.called, b.receiver.counts(e.EffectiveID())); diff != "" {
+			if diff := cmp.Diff(e.called, b.Receiver.Counts(e.EffectiveID())); diff != "" {
 				problems = append(problems, "calls after the end: "+diff)
 			}
 			if len(problems) > 0 {
@@ -103,13 +104,13 @@ func TestDisturbed(t *testing.T) {
 		}
 		for _, e := range all {
 			for _, other := range all {
-				began, its := b.receiver.firstCall(e.EffectiveID()), b.receiver.firstCall(other.EffectiveID())
+				began, its := b.Receiver.FirstCall(e.EffectiveID()), b.Receiver.FirstCall(other.EffectiveID())
 				if !began.IsZero() && e.excludes(other) && its.After(began) && its.Before(e.Status.FinishedAt.Time) {
 					t.Errorf("FAIRLEAD_SEED=%d: %s began before %s, which has the same lock, had ended", seed, other.Name, e.Name)
 				}
 			}
 		}
-		told := recorder.told()
+		told := recorder.Told()
 		slices.Sort(told)
 		if once := slices.Compact(slices.Clone(told)); len(once) != len(told) {
 			t.Errorf("FAIRLEAD_SEED=%d: some failures were told more than once: %q", seed, told)
@@ -135,10 +136,6 @@ func answerByName(w http.ResponseWriter, _ *http.Request, path string, call int)
 	case call < tries[path[1:]]:
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-}
-
-func resourceOf(op *v1alpha1.Operation) operation.Resource {
-	return operation.Resource{Type: op.Spec.ResourceType, ID: op.Spec.ResourceID}
 }
 
 func randomRequest(rnd *rand.Rand, id string) operation.Request {
@@ -278,7 +275,7 @@ func (d *disturber) roundTrip(r *http.Request, next http.RoundTripper) (*http.Re
 	d.mu.Unlock()
 	return fault.RoundTrip(r, next, func() {
 		if r.Method != http.MethodGet {
-			d.b.touch(name)
+			d.b.Touch(name)
 		}
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/seed"
+	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 	"github.com/fairlead-io/fairlead/webhook"
@@ -28,35 +29,35 @@ import (
 func TestDrain(t *testing.T) {
 	b := setup(t)
 	asked, answer := make(chan string, 4), make(chan struct{})
-	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, path string, _ int) {
+	b.Receiver.Answer = func(_ http.ResponseWriter, r *http.Request, path string, _ int) {
 		asked <- path
-		pause(r, answer)
+		operationbed.Pause(r, answer)
 	}
-	b.webhook("first", nil)
-	b.webhook("second", nil)
-	r := b.prepare(b.config, nil)
-	r.run()
-	op := b.schedule(operation.Request{Webhooks: []string{"first", "second"}})
-	b.received(asked)
-	ended, cancel := context.WithCancelCause(b.ctx)
+	b.Webhook("first", nil)
+	b.Webhook("second", nil)
+	r := b.Prepare(b.Config, nil)
+	r.Begin()
+	op := b.Schedule(operation.Request{Webhooks: []string{"first", "second"}})
+	b.Received(asked)
+	ended, cancel := context.WithCancelCause(b.Ctx)
 	cancel(errors.New("no time left"))
 	if err := r.Drain(ended); err == nil || !strings.Contains(err.Error(), "the calls of 1 operations: no time left") {
 		t.Errorf("while the call is under way: %v", err)
 	}
 	drained := make(chan error, 1)
-	go func() { drained <- r.Drain(b.ctx) }()
+	go func() { drained <- r.Drain(b.Ctx) }()
 	close(answer)
 	if err := <-drained; err != nil {
 		t.Fatal(err)
 	}
-	if got := b.get().Status.Webhooks; len(got) != 1 || got[0].State != v1alpha1.PhaseSuccess {
+	if got := b.Get().Status.Webhooks; len(got) != 1 || got[0].State != v1alpha1.PhaseSuccess {
 		t.Errorf("recorded is %+v", got)
 	}
-	r.stop()
-	if diff := cmp.Diff(map[string]int{"first": 1}, b.receiver.counts(op.EffectiveID())); diff != "" {
+	r.Stop()
+	if diff := cmp.Diff(map[string]int{"first": 1}, b.Receiver.Counts(op.EffectiveID())); diff != "" {
 		t.Errorf("calls, -want +got:\n%s", diff)
 	}
-	if err := r.Drain(b.ctx); err != nil {
+	if err := r.Drain(b.Ctx); err != nil {
 		t.Errorf("after the end: %v", err)
 	}
 }
@@ -65,19 +66,19 @@ func TestDrain(t *testing.T) {
 func TestDrainEndsWithRun(t *testing.T) {
 	b := setup(t)
 	asked := make(chan string, 4)
-	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, path string, _ int) {
+	b.Receiver.Answer = func(_ http.ResponseWriter, r *http.Request, path string, _ int) {
 		asked <- path
 		<-r.Context().Done()
 	}
-	b.webhook("hang", nil)
-	r := b.prepare(b.config, nil)
-	r.run()
-	b.schedule(operation.Request{Webhooks: []string{"hang"}})
-	b.received(asked)
+	b.Webhook("hang", nil)
+	r := b.Prepare(b.Config, nil)
+	r.Begin()
+	b.Schedule(operation.Request{Webhooks: []string{"hang"}})
+	b.Received(asked)
 	drained := make(chan error, 1)
-	go func() { drained <- r.Drain(b.ctx) }()
-	r.stop()
-	for i, err := range []error{<-drained, r.Drain(b.ctx)} {
+	go func() { drained <- r.Drain(b.Ctx) }()
+	r.Stop()
+	for i, err := range []error{<-drained, r.Drain(b.Ctx)} {
 		if err == nil || !strings.Contains(err.Error(), "the executor has ended") {
 			t.Errorf("drain %d: %v", i+1, err)
 		}
@@ -94,7 +95,7 @@ func TestHandedOver(t *testing.T) {
 		made, cut := map[string]int{}, 0
 		var taker atomic.Pointer[executor.Taker]
 		var receivers sync.WaitGroup
-		b.receiver.answer = func(w http.ResponseWriter, r *http.Request, path string, call int) {
+		b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, path string, call int) {
 			key := r.Header.Get("Idempotency-Key")
 			rnd := seed.Rand(play, key, call)
 			if strings.HasPrefix(path, "/jobs/") {
@@ -115,11 +116,11 @@ func TestHandedOver(t *testing.T) {
 				w.Header().Set("Location", "/jobs/"+key)
 				w.WriteHeader(http.StatusAccepted)
 			case "/back":
-				tok := token(callbackIn(r))
+				tok := operationbed.Token(operationbed.CallbackIn(r))
 				receivers.Go(func() { // before the answer, or after it
 					for {
-						err := taker.Load().Take(b.ctx, tok, true, "")
-						if err == nil || errors.Is(err, operation.ErrCallbackUsed) || b.ctx.Err() != nil {
+						err := taker.Load().Take(b.Ctx, tok, true, "")
+						if err == nil || errors.Is(err, operation.ErrCallbackUsed) || b.Ctx.Err() != nil {
 							return
 						}
 					}
@@ -132,13 +133,13 @@ func TestHandedOver(t *testing.T) {
 				mu.Unlock()
 			}
 		}
-		b.webhook("plain", nil)
-		b.webhook("poll", polled(50*time.Millisecond))
-		b.webhook("back", callbackHook)
+		b.Webhook("plain", nil)
+		b.Webhook("poll", polled(50*time.Millisecond))
+		b.Webhook("back", operationbed.CallbackHook)
 		d := &disturber{b: b, seed: play, sent: make(map[string]int)}
-		calls := b.tapped(d.roundTrip)
-		start := func() replica {
-			r := b.prepare(b.config, func(o *executor.Options) {
+		calls := b.Tapped(d.roundTrip)
+		start := func() operationbed.Replica {
+			r := b.Prepare(b.Config, func(o *executor.Options) {
 				o.Calls = calls
 				o.Policy = call.Policy{
 					Retries: 1, Base: time.Millisecond, Cap: 5 * time.Millisecond,
@@ -147,7 +148,7 @@ func TestHandedOver(t *testing.T) {
 				o.PublicURL, o.CallbackKey = "http://fairlead.example", []byte("0123456789abcdef0123456789abcdef")
 			})
 			taker.Store(r.Taker())
-			r.run()
+			r.Begin()
 			return r
 		}
 		rnd := rand.New(rand.NewPCG(play, 1))
@@ -161,25 +162,25 @@ func TestHandedOver(t *testing.T) {
 			if i%3 == 0 {
 				request.Execution = operation.Parallel
 			}
-			ops[i] = b.schedule(request)
+			ops[i] = b.Schedule(request)
 			if i%(n/handovers) == 1 {
-				if err := now.Drain(b.ctx); err != nil {
+				if err := now.Drain(b.Ctx); err != nil {
 					t.Fatal(err)
 				}
-				now.stop()
+				now.Stop()
 				now = start()
 			}
 		}
 		want := map[string]int{}
 		for _, op := range ops {
-			if ended := b.end(op); ended.Status.Phase != v1alpha1.PhaseSuccess {
+			if ended := b.End(op); ended.Status.Phase != v1alpha1.PhaseSuccess {
 				t.Errorf("FAIRLEAD_SEED=%d: it became %+v", play, ended.Status)
 			}
 			for _, id := range op.Spec.WebhookIDs {
-				want[webhook.CallID(b.namespace, op.EffectiveID(), id, webhook.Main)] = 1
+				want[webhook.CallID(b.Namespace, op.EffectiveID(), id, webhook.Main)] = 1
 			}
 		}
-		now.stop()
+		now.Stop()
 		receivers.Wait()
 		mu.Lock()
 		defer mu.Unlock()

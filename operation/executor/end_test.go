@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 	"github.com/fairlead-io/fairlead/webhook"
@@ -18,7 +19,7 @@ import (
 func TestCancel(t *testing.T) {
 	b := setup(t)
 	asked, aborted := make(chan string, 1), make(chan string, 1)
-	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, path string, _ int) {
+	b.Receiver.Answer = func(_ http.ResponseWriter, r *http.Request, path string, _ int) {
 		if path == "/hang" {
 			asked <- path
 			<-r.Context().Done()
@@ -26,21 +27,21 @@ func TestCancel(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"first", "hang", "never", "undo"} {
-		b.webhook(name, nil)
+		b.Webhook(name, nil)
 	}
-	b.start(nil)
-	op := b.schedule(operation.Request{Webhooks: []string{"first", "hang", "never"}, Compensate: []string{"undo"}})
-	b.received(asked)
-	if _, err := b.scheduler.Cancel(b.ctx, shop, op.EffectiveID()); err != nil {
+	b.Start(nil)
+	op := b.Schedule(operation.Request{Webhooks: []string{"first", "hang", "never"}, Compensate: []string{"undo"}})
+	b.Received(asked)
+	if _, err := b.Scheduler.Cancel(b.Ctx, shop, op.EffectiveID()); err != nil {
 		t.Fatal(err)
 	}
-	b.received(aborted)
-	ended := b.end(op)
-	if got := b.reason(ended); got != v1alpha1.ReasonCanceled {
+	b.Received(aborted)
+	ended := b.End(op)
+	if got := b.Reason(ended); got != v1alpha1.ReasonCanceled {
 		t.Errorf("reason %s", got)
 	}
 	want := map[string]int{"first": 1, "hang": 1, "undo.compensate": 1}
-	if diff := cmp.Diff(want, b.receiver.counts(op.EffectiveID())); diff != "" {
+	if diff := cmp.Diff(want, b.Receiver.Counts(op.EffectiveID())); diff != "" {
 		t.Errorf("no new call starts and compensation runs: -want +got:\n%s", diff)
 	}
 	for _, w := range ended.Status.Webhooks {
@@ -85,7 +86,7 @@ func TestCancelInEveryState(t *testing.T) {
 			calls: map[string]int{"work": 1},
 		},
 		"Callback": {
-			reason: "Nor for the callback.", hook: callbackHook, want: v1alpha1.ReasonCanceled,
+			reason: "Nor for the callback.", hook: operationbed.CallbackHook, want: v1alpha1.ReasonCanceled,
 			request: operation.Request{Webhooks: []string{"work"}},
 			at: func(op *v1alpha1.Operation) bool {
 				return len(op.Status.Webhooks) == 1 && op.Status.Webhooks[0].LastStatusCode != 0
@@ -110,7 +111,7 @@ func TestCancelInEveryState(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := setup(t)
 			open := make(chan struct{})
-			b.receiver.answer = func(w http.ResponseWriter, r *http.Request, path string, _ int) {
+			b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, path string, _ int) {
 				switch path {
 				case "/work":
 					w.Header().Set("Location", "/job")
@@ -118,40 +119,40 @@ func TestCancelInEveryState(t *testing.T) {
 				case "/fails":
 					w.WriteHeader(http.StatusBadRequest)
 				case "/gate":
-					pause(r, open)
+					operationbed.Pause(r, open)
 				}
 			}
 			if tc.hook != nil {
-				b.webhook("work", tc.hook)
+				b.Webhook("work", tc.hook)
 			}
 			for _, other := range []string{"fails", "gate", "tell", "undo"} {
-				b.webhook(other, nil)
+				b.Webhook(other, nil)
 			}
 			start := func() {
-				b.start(func(o *executor.Options) {
+				b.Start(func(o *executor.Options) {
 					o.PublicURL, o.CallbackKey = "http://fairlead.example", []byte("0123456789abcdef0123456789abcdef")
 				})
 			}
-			op := b.schedule(tc.request)
+			op := b.Schedule(tc.request)
 			if tc.at != nil {
 				start()
-				b.eventually("in the state to be cancelled in", func() bool { return tc.at(b.get()) })
+				b.Eventually("in the state to be cancelled in", func() bool { return tc.at(b.Get()) })
 			}
-			if _, err := b.scheduler.Cancel(b.ctx, shop, op.EffectiveID()); err != nil {
+			if _, err := b.Scheduler.Cancel(b.Ctx, shop, op.EffectiveID()); err != nil {
 				t.Fatal(err)
 			}
 			if tc.at == nil {
 				start()
 			}
 			close(open)
-			ended := b.end(op)
-			if got := b.reason(ended); got != tc.want {
+			ended := b.End(op)
+			if got := b.Reason(ended); got != tc.want {
 				t.Errorf("%s: %s", tc.reason, got)
 			}
-			if diff := cmp.Diff(tc.calls, b.receiver.counts(op.EffectiveID())); diff != "" {
+			if diff := cmp.Diff(tc.calls, b.Receiver.Counts(op.EffectiveID())); diff != "" {
 				t.Errorf("%s: calls, -want +got:\n%s", tc.reason, diff)
 			}
-			if _, err := b.scheduler.Cancel(b.ctx, shop, op.EffectiveID()); !errors.Is(err, operation.ErrEnded) {
+			if _, err := b.Scheduler.Cancel(b.Ctx, shop, op.EffectiveID()); !errors.Is(err, operation.ErrEnded) {
 				t.Errorf("after the end: %v", err)
 			}
 		})
@@ -160,34 +161,37 @@ func TestCancelInEveryState(t *testing.T) {
 
 func TestDeletedWhileItWaits(t *testing.T) {
 	b := setup(t)
-	b.receiver.answer = func(w http.ResponseWriter, _ *http.Request, path string, _ int) {
+	b.Receiver.Answer = func(w http.ResponseWriter, _ *http.Request, path string, _ int) {
 		if path == "/busy" {
 			w.Header().Set("Retry-After", "3600")
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}
-	b.webhook("busy", nil)
-	b.webhook("tell", nil)
-	b.start(nil)
-	op := b.schedule(operation.Request{Webhooks: []string{"busy"}, Notify: "tell"})
-	b.eventually("held by the finalizer", func() bool { return len(b.get().Finalizers) == 1 })
-	b.delete(op.Name)
-	b.eventually("gone",
-		func() bool { _, err := b.scheduler.Get(b.ctx, shop); return errors.Is(err, operation.ErrNotFound) })
-	if diff := cmp.Diff(map[string]int{"busy": 1, "tell.notify": 1}, b.receiver.counts(op.EffectiveID())); diff != "" {
+	b.Webhook("busy", nil)
+	b.Webhook("tell", nil)
+	b.Start(nil)
+	op := b.Schedule(operation.Request{Webhooks: []string{"busy"}, Notify: "tell"})
+	b.Eventually("held by the finalizer", func() bool { return len(b.Get().Finalizers) == 1 })
+	b.Delete(op.Name)
+	b.Eventually("gone",
+		func() bool {
+			_, err := b.Scheduler.Get(b.Ctx, shop)
+			return errors.Is(err, operation.ErrNotFound)
+		})
+	if diff := cmp.Diff(map[string]int{"busy": 1, "tell.notify": 1}, b.Receiver.Counts(op.EffectiveID())); diff != "" {
 		t.Errorf("a deleted operation is cancelled, and that is told: -want +got:\n%s", diff)
 	}
 }
 
 func TestTTLAndHistory(t *testing.T) {
 	b := setup(t)
-	b.start(nil)
+	b.Start(nil)
 	var want, got []string // the newest first, without the present one
 	for range v1alpha1.MaxHistory + 2 {
-		op := b.end(b.schedule(operation.Request{Type: operation.Update}))
+		op := b.End(b.Schedule(operation.Request{Type: operation.Update}))
 		want = append([]string{op.EffectiveID()}, want...)
 	}
-	op := b.get()
+	op := b.Get()
 	for _, h := range op.Status.History {
 		got = append(got, h.OperationID)
 	}
@@ -197,34 +201,34 @@ func TestTTLAndHistory(t *testing.T) {
 	if len(op.Finalizers) != 0 {
 		t.Errorf("finalizers %v on an operation that never waited", op.Finalizers)
 	}
-	b.schedule(operation.Request{TTLAfterFinished: new(50 * time.Millisecond)})
-	b.eventually("deleted after its time to live", func() bool {
-		_, err := b.scheduler.Get(b.ctx, shop)
+	b.Schedule(operation.Request{TTLAfterFinished: new(50 * time.Millisecond)})
+	b.Eventually("deleted after its time to live", func() bool {
+		_, err := b.Scheduler.Get(b.Ctx, shop)
 		return errors.Is(err, operation.ErrNotFound)
 	})
 }
 
 func TestTimedOutWhileNobodyRan(t *testing.T) {
 	b := setup(t)
-	b.webhook("cleanup", nil)
-	op := b.schedule(operation.Request{Webhooks: []string{"cleanup"}, Timeout: time.Nanosecond})
-	b.start(nil)
-	if got := b.reason(b.end(op)); got != v1alpha1.ReasonTimedOut {
+	b.Webhook("cleanup", nil)
+	op := b.Schedule(operation.Request{Webhooks: []string{"cleanup"}, Timeout: time.Nanosecond})
+	b.Start(nil)
+	if got := b.Reason(b.End(op)); got != v1alpha1.ReasonTimedOut {
 		t.Errorf("reason %s", got)
 	}
-	if n := len(b.receiver.counts(op.EffectiveID())); n != 0 {
+	if n := len(b.Receiver.Counts(op.EffectiveID())); n != 0 {
 		t.Errorf("%d calls after the deadline", n)
 	}
 }
 
 func TestDeadlineCutsTheCall(t *testing.T) {
 	b := setup(t)
-	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, _ string, _ int) { <-r.Context().Done() }
-	b.webhook("hang", nil)
-	b.start(nil)
+	b.Receiver.Answer = func(_ http.ResponseWriter, r *http.Request, _ string, _ int) { <-r.Context().Done() }
+	b.Webhook("hang", nil)
+	b.Start(nil)
 	began := time.Now()
-	op := b.end(b.schedule(operation.Request{Webhooks: []string{"hang"}, Timeout: time.Second}))
-	if got := b.reason(op); got != v1alpha1.ReasonTimedOut {
+	op := b.End(b.Schedule(operation.Request{Webhooks: []string{"hang"}, Timeout: time.Second}))
+	if got := b.Reason(op); got != v1alpha1.ReasonTimedOut {
 		t.Errorf("reason %s", got)
 	}
 	if took := time.Since(began); took > 15*time.Second {
@@ -234,15 +238,15 @@ func TestDeadlineCutsTheCall(t *testing.T) {
 
 func TestWebhookTimeout(t *testing.T) {
 	b := setup(t)
-	b.receiver.answer = func(w http.ResponseWriter, _ *http.Request, _ string, _ int) {
+	b.Receiver.Answer = func(w http.ResponseWriter, _ *http.Request, _ string, _ int) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	b.webhook("busy", func(s *v1alpha1.WebhookSpec) {
+	b.Webhook("busy", func(s *v1alpha1.WebhookSpec) {
 		s.Timeout = metav1.Duration{Duration: 300 * time.Millisecond}
 		s.Retry.MaxAttempts = webhook.MaxAttempts
 	})
-	b.start(nil)
-	if got := b.reason(b.end(b.schedule(operation.Request{Webhooks: []string{"busy"}}))); got != v1alpha1.ReasonTimedOut {
+	b.Start(nil)
+	if got := b.Reason(b.End(b.Schedule(operation.Request{Webhooks: []string{"busy"}}))); got != v1alpha1.ReasonTimedOut {
 		t.Errorf("reason %s", got)
 	}
 }

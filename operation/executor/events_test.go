@@ -33,21 +33,21 @@ func recorded(namespace string, i int, phase v1alpha1.Phase) *v1alpha1.Operation
 
 // events makes a recorder, and returns what tells of each result how often there was.
 func (b *bench) events(config *rest.Config) (*executor.Events, func() map[string]int) {
-	b.t.Helper()
+	b.T.Helper()
 	e, err := executor.NewEvents(config)
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	closed := sync.OnceFunc(e.Close)
-	b.t.Cleanup(closed)
+	b.T.Cleanup(closed)
 	registry := prometheus.NewPedanticRegistry()
 	if err := registry.Register(e); err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	return e, func() map[string]int {
 		families, err := registry.Gather()
 		if err != nil {
-			b.t.Fatal(err)
+			b.T.Fatal(err)
 		}
 		out := map[string]int{}
 		for _, f := range families {
@@ -66,7 +66,7 @@ func TestEventsUnderLoad(t *testing.T) {
 	open := make(chan struct{})
 	var mu sync.Mutex
 	var order []string
-	config := disturb.Config(b.config, func(r *http.Request, _ http.RoundTripper) (*http.Response, error) {
+	config := disturb.Config(b.Config, func(r *http.Request, _ http.RoundTripper) (*http.Response, error) {
 		select {
 		case <-open:
 		case <-r.Context().Done():
@@ -99,7 +99,7 @@ func TestEventsUnderLoad(t *testing.T) {
 		e.Operation(recorded("ns", 0, v1alpha1.PhaseSuccess), false, "Succeeded", "succeeded") // one with the first
 	}
 	close(open)
-	b.eventually("written", func() bool { r := results(); return r["written"]+r["dropped"] >= 2*n })
+	b.Eventually("written", func() bool { r := results(); return r["written"]+r["dropped"] >= 2*n })
 	got := results()
 	if want := 4096 + 1024; got["written"] < want || got["written"] > want+4 || got["written"]+got["dropped"] != 2*n ||
 		got["failed"] != 0 {
@@ -121,14 +121,14 @@ func TestEventsUnderLoad(t *testing.T) {
 // TestEqualEvents: what is told again is the same Event, with a new time.
 func TestEqualEvents(t *testing.T) {
 	b := setup(t)
-	e, results := b.events(b.config)
-	long := recorded(b.namespace, 0, v1alpha1.PhaseFailed)
+	e, results := b.events(b.Config)
+	long := recorded(b.Namespace, 0, v1alpha1.PhaseFailed)
 	long.Name = strings.Repeat("x", 199) + "-" + strings.Repeat("y", 40)
 	for i := range 3 {
 		e.Operation(long, true, "TimedOut", "not finished")
-		b.eventually("written", func() bool { return results()["written"] == i+1 })
+		b.Eventually("written", func() bool { return results()["written"] == i+1 })
 	}
-	list, err := kubernetes.NewForConfigOrDie(b.config).CoreV1().Events(b.namespace).List(b.ctx, metav1.ListOptions{})
+	list, err := kubernetes.NewForConfigOrDie(b.Config).CoreV1().Events(b.Namespace).List(b.Ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,16 +143,16 @@ func TestEqualEvents(t *testing.T) {
 // TestLastEvents: what was recorded just before the end is written.
 func TestLastEvents(t *testing.T) {
 	b := setup(t)
-	e, results := b.events(b.config)
-	stop := b.start(func(o *executor.Options) { o.Recorder = e })
+	e, results := b.events(b.Config)
+	stop := b.Start(func(o *executor.Options) { o.Recorder = e })
 	const n = 20
 	for i := range n {
-		b.run(operation.Request{Resource: operation.Resource{Type: "app", ID: fmt.Sprint(i)}})
+		b.Run(operation.Request{Resource: operation.Resource{Type: "app", ID: fmt.Sprint(i)}})
 	}
 	stop()
-	e.Operation(recorded(b.namespace, 1, v1alpha1.PhaseSuccess), false, "Succeeded", "at the last moment")
+	e.Operation(recorded(b.Namespace, 1, v1alpha1.PhaseSuccess), false, "Succeeded", "at the last moment")
 	e.Close()
-	list, err := kubernetes.NewForConfigOrDie(b.config).CoreV1().Events(b.namespace).List(b.ctx, metav1.ListOptions{})
+	list, err := kubernetes.NewForConfigOrDie(b.Config).CoreV1().Events(b.Namespace).List(b.Ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestLastEvents(t *testing.T) {
 	if said["Succeeded"] < n || results()["failed"] > 0 {
 		t.Errorf("written: %v of %v", said, results())
 	}
-	e.Operation(recorded(b.namespace, 2, v1alpha1.PhaseSuccess), false, "Succeeded", "too late")
+	e.Operation(recorded(b.Namespace, 2, v1alpha1.PhaseSuccess), false, "Succeeded", "too late")
 	if results()["dropped"] != 1 {
 		t.Errorf("after the end: %v", results())
 	}

@@ -123,6 +123,7 @@ type Executor struct {
 	tried     *tried
 	attempts  *attempts
 	metrics   *metrics
+	stuck     *tally
 	witness   Witness
 	condemned map[string]Condemned // by revision
 	recorder  Recorder
@@ -148,7 +149,9 @@ type Executor struct {
 	tenures map[int]*tenure // by slot
 	drain   drain
 	live    map[string]map[string]*run // by namespace and name
-	lines   map[store.Key]*line        // runs that wait for the end of another operation, by its key
+	// progress counts the operations of live
+	progress progress
+	lines    map[store.Key]*line // runs that wait for the end of another operation, by its key
 
 	troubles map[*run]*trouble      // of runs whose requests to the API server fail
 	asking   map[*run]chan struct{} // closed when a run that somebody wants to look at can be looked at

@@ -87,6 +87,7 @@ func (e *Executor) SpanAllocs(ctx context.Context, op *v1alpha1.Operation) float
 		e.another(from, r)
 		e.keepTrace(from, r)
 		e.passOn(from, op)
+		e.showOutcome(from, op)
 	})
 }
 

@@ -65,29 +65,29 @@ func TestFenced(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			b := setup(t)
 			l, log := &leave{left: n}, &syncBuffer{}
-			b.receiver.answer = func(w http.ResponseWriter, r *http.Request, path string, n int) {
+			b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, path string, n int) {
 				l.count()
 				answerByName(w, r, path, n)
 			}
 			for _, id := range []string{"flaky", "slow", "bad", "undo", "tell"} {
-				b.webhook(id, func(s *v1alpha1.WebhookSpec) {
+				b.Webhook(id, func(s *v1alpha1.WebhookSpec) {
 					if s.Breaker.Failures = 1000; id == "slow" {
 						polled(webhook.MinInterval)(s)
 					}
 				})
 			}
-			calls := b.tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+			calls := b.Tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 				l.count()
 				return next.RoundTrip(r)
 			})
-			b.start(func(o *executor.Options) {
+			b.Start(func(o *executor.Options) {
 				o.Calls, o.Fence, o.Logger, o.Policy = calls, l.ask, log.logger(), call.Policy{Base: time.Millisecond}
 			})
-			op := b.schedule(operation.Request{
+			op := b.Schedule(operation.Request{
 				Webhooks: []string{"flaky", "slow", "bad"}, Compensate: []string{"undo"},
 				Notify: "tell",
 			})
-			b.eventually("without leave", func() bool {
+			b.Eventually("without leave", func() bool {
 				_, _, closed := l.state()
 				return closed && strings.Contains(log.String(), "somebody else leads") &&
 					strings.Contains(log.String(), "operation has to wait")
@@ -96,11 +96,11 @@ func TestFenced(t *testing.T) {
 				t.Errorf("%d requests were sent, with leave for %d of %d", sent, passed, n)
 			}
 			l.open()
-			if got := b.end(op); b.reason(got) != v1alpha1.ReasonWebhookFailed {
+			if got := b.End(op); b.Reason(got) != v1alpha1.ReasonWebhookFailed {
 				t.Errorf("it became %+v", got.Status)
 			}
 			want := map[string]int{"flaky": 3, "slow": 4, "bad": 1, "undo.compensate": 1, "tell.notify": 2}
-			if diff := cmp.Diff(want, b.receiver.counts(op.EffectiveID())); diff != "" {
+			if diff := cmp.Diff(want, b.Receiver.Counts(op.EffectiveID())); diff != "" {
 				t.Errorf("calls, -want +got:\n%s", diff)
 			}
 		})

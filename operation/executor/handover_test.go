@@ -12,23 +12,23 @@ import (
 func TestHandover(t *testing.T) {
 	b := setup(t)
 	asked := make(chan string, 4)
-	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, _ string, n int) {
+	b.Receiver.Answer = func(_ http.ResponseWriter, r *http.Request, _ string, n int) {
 		asked <- r.Header.Get("Idempotency-Key")
 		if n == 1 {
 			<-r.Context().Done()
 		}
 	}
-	b.webhook("cleanup", nil)
-	stop := b.start(nil)
-	op := b.schedule(operation.Request{Webhooks: []string{"cleanup"}})
-	first := b.received(asked)
-	attempt := b.get().Status.Webhooks[0].AttemptID
+	b.Webhook("cleanup", nil)
+	stop := b.Start(nil)
+	op := b.Schedule(operation.Request{Webhooks: []string{"cleanup"}})
+	first := b.Received(asked)
+	attempt := b.Get().Status.Webhooks[0].AttemptID
 	stop()
-	b.start(nil)
-	if second := b.received(asked); second != first {
+	b.Start(nil)
+	if second := b.Received(asked); second != first {
 		t.Errorf("key %s, then %s", first, second)
 	}
-	ended := b.end(op)
+	ended := b.End(op)
 	if got := ended.Status.Webhooks[0]; got.AttemptID != attempt || got.RetriesCount != 0 ||
 		got.State != v1alpha1.PhaseSuccess {
 		t.Errorf("attempt %s became %+v", attempt, got)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 )
@@ -21,49 +22,49 @@ import (
 func TestParallelIsIndependent(t *testing.T) {
 	b := setup(t)
 	hang, thrice := make(chan struct{}), make(chan string, 1)
-	b.receiver.answer = func(w http.ResponseWriter, r *http.Request, path string, n int) {
+	b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, path string, n int) {
 		switch {
 		case path == "/slow":
-			pause(r, hang)
+			operationbed.Pause(r, hang)
 		case n < 4:
 			w.WriteHeader(http.StatusServiceUnavailable)
 		default:
 			thrice <- path
 		}
 	}
-	b.webhook("slow", nil)
-	b.webhook("flaky", nil)
-	b.start(nil)
-	op := b.schedule(operation.Request{Webhooks: []string{"slow", "flaky"}, Execution: operation.Parallel})
-	b.received(thrice)
+	b.Webhook("slow", nil)
+	b.Webhook("flaky", nil)
+	b.Start(nil)
+	op := b.Schedule(operation.Request{Webhooks: []string{"slow", "flaky"}, Execution: operation.Parallel})
+	b.Received(thrice)
 	close(hang)
-	if v := operation.ViewOf(b.end(op)); v.Status != operation.Succeeded {
+	if v := operation.ViewOf(b.End(op)); v.Status != operation.Succeeded {
 		t.Errorf("outcome %+v", v)
 	}
 }
 
 func TestHungTenantDelaysNobody(t *testing.T) {
 	b := setup(t)
-	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, path string, _ int) {
+	b.Receiver.Answer = func(_ http.ResponseWriter, r *http.Request, path string, _ int) {
 		if path == "/hang" {
 			<-r.Context().Done()
 		}
 	}
-	b.webhook("hang", nil)
-	b.webhook("quick", nil)
-	b.start(func(o *executor.Options) { o.MaxCalls = 4 })
+	b.Webhook("hang", nil)
+	b.Webhook("quick", nil)
+	b.Start(func(o *executor.Options) { o.MaxCalls = 4 })
 	for i := range 10 {
-		b.schedule(operation.Request{
+		b.Schedule(operation.Request{
 			Webhooks: []string{"hang"}, TenantID: "flood",
 			Resource: operation.Resource{Type: "app", ID: fmt.Sprint(i)},
 		})
 	}
 	for i := range 3 {
-		op := b.schedule(operation.Request{
+		op := b.Schedule(operation.Request{
 			Webhooks: []string{"quick"}, TenantID: "other",
 			Resource: operation.Resource{Type: "app", ID: fmt.Sprint("q", i)},
 		})
-		if v := operation.ViewOf(b.end(op)); v.Status != operation.Succeeded {
+		if v := operation.ViewOf(b.End(op)); v.Status != operation.Succeeded {
 			t.Errorf("outcome %+v", v)
 		}
 	}
@@ -112,17 +113,17 @@ func TestHostileReceivers(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := setup(t)
-			b.receiver.answer = func(w http.ResponseWriter, r *http.Request, _ string, _ int) { tc.answer(w, r) }
-			b.webhook("hostile", func(s *v1alpha1.WebhookSpec) {
+			b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, _ string, _ int) { tc.answer(w, r) }
+			b.Webhook("hostile", func(s *v1alpha1.WebhookSpec) {
 				if name == "Hang" { // others answer, on a machine that is busy perhaps
 					s.RequestTimeout = metav1.Duration{Duration: 300 * time.Millisecond}
 				}
 				s.Retry.MaxAttempts = 2
 				s.Response.Error = "string(response.body)"
 			})
-			b.start(nil)
-			op := b.end(b.schedule(operation.Request{Webhooks: []string{"hostile"}}))
-			if got := b.reason(op); got != tc.want {
+			b.Start(nil)
+			op := b.End(b.Schedule(operation.Request{Webhooks: []string{"hostile"}}))
+			if got := b.Reason(op); got != tc.want {
 				t.Errorf("%s reason %s, want %s", tc.reason, got, tc.want)
 			}
 			if raw, _ := json.Marshal(op.Status); len(raw) > 8<<10 {
@@ -155,40 +156,40 @@ func TestSlotsAreGivenBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := setup(t)
 			asked, answer := make(chan string, 1), make(chan struct{})
-			b.receiver.answer = func(w http.ResponseWriter, r *http.Request, path string, _ int) {
+			b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, path string, _ int) {
 				switch path {
 				case "/bad":
 					asked <- path
-					pause(r, answer)
+					operationbed.Pause(r, answer)
 					w.WriteHeader(http.StatusBadRequest)
 				case "/good":
 					asked <- path
-					pause(r, answer)
+					operationbed.Pause(r, answer)
 				}
 			}
 			for _, id := range []string{"good", "bad", "other", "tell", "next"} {
-				b.webhook(id, nil)
+				b.Webhook(id, nil)
 			}
-			b.start(func(o *executor.Options) { o.MaxCalls = 1 })
+			b.Start(func(o *executor.Options) { o.MaxCalls = 1 })
 			for _, id := range tc.request.Webhooks { // the first of those that are compiled gets the only place
-				b.eventually("compiled: "+id, func() bool { return b.hook(id).Status.ObservedGeneration > 0 })
+				b.Eventually("compiled: "+id, func() bool { return b.Hook(id).Status.ObservedGeneration > 0 })
 			}
-			op := b.schedule(tc.request)
-			b.received(asked)
+			op := b.Schedule(tc.request)
+			b.Received(asked)
 			if tc.missing != "" {
-				b.deleteWebhook(tc.missing)
-				b.says("waiting for webhook " + tc.missing + ", which does not exist in namespace " + b.namespace)
+				b.DeleteWebhook(tc.missing)
+				b.says("waiting for webhook " + tc.missing + ", which does not exist in namespace " + b.Namespace)
 			}
 			close(answer)
-			next := b.schedule(operation.Request{Webhooks: []string{"next"}, Resource: app("next")})
-			if v := operation.ViewOf(b.end(next)); v.Status != operation.Succeeded {
+			next := b.Schedule(operation.Request{Webhooks: []string{"next"}, Resource: app("next")})
+			if v := operation.ViewOf(b.End(next)); v.Status != operation.Succeeded {
 				t.Errorf("%s The next one: %+v", tc.reason, v)
 			}
 			if tc.missing != "" {
-				b.webhook(tc.missing, nil)
+				b.Webhook(tc.missing, nil)
 			}
-			b.end(op)
-			if diff := cmp.Diff(tc.want, b.receiver.counts(op.EffectiveID())); diff != "" {
+			b.End(op)
+			if diff := cmp.Diff(tc.want, b.Receiver.Counts(op.EffectiveID())); diff != "" {
 				t.Errorf("%s Calls, -want +got:\n%s", tc.reason, diff)
 			}
 		})

@@ -45,7 +45,7 @@ func New(o Options) (*Executor, error) {
 		live: make(map[string]map[string]*run), stirs: newStirs(), lines: make(map[store.Key]*line),
 		troubles: make(map[*run]*trouble), asking: make(map[*run]chan struct{}), fresh: newFreshness(layout),
 		traced: o.TracerProvider != nil, tried: &tried{}, attempts: &attempts{}, stopped: make(chan struct{}),
-		drain: drain{busy: make(map[*run]struct{})},
+		drain: drain{busy: make(map[*run]struct{})}, stuck: newTally(),
 	}
 	e.callbacks.former = o.FormerKey
 	if e.witness = o.Witness; e.witness != nil {
@@ -106,7 +106,7 @@ func New(o Options) (*Executor, error) {
 		Tracer: tracing.Tracer(o.TracerProvider, "operation/executor"),
 	})
 	e.metrics = newMetrics(e.census, func() int { return e.slots.Usage().Waiting })
-	e.metrics.states = append(e.metrics.states, shares{e}, breakers{e.webhooks})
+	e.metrics.states = append(e.metrics.states, shares{e}, breakers{e.webhooks}, e.stuck)
 	if o.Registerer != nil {
 		if err := errors.Join(o.Registerer.Register(e.metrics), o.Registerer.Register(e.engine.Collector())); err != nil {
 			return nil, fmt.Errorf("cannot make an executor: cannot register metrics: %w", err)

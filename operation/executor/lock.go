@@ -218,6 +218,7 @@ func (e *Executor) queue(r *run, behind store.Key) {
 	}
 	l.runs[r] = struct{}{}
 	r.line = l
+	e.progress.locked++
 }
 
 // isBehind tells whether the operation that a run was put behind is still to be waited for. If not, the run is behind
@@ -245,6 +246,7 @@ func (e *Executor) leaveLine(r *run) {
 	if r.line == nil {
 		return
 	}
+	e.progress.locked--
 	delete(r.line.runs, r)
 	if len(r.line.runs) == 0 {
 		delete(e.lines, r.line.key)

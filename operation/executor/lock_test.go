@@ -13,22 +13,21 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 )
 
 var database = operation.Resource{Type: "db", ID: "7"}
 
-func app(id any) operation.Resource { return operation.Resource{Type: "app", ID: fmt.Sprint(id)} }
-
 // waitingFor waits until the operation of a resource says that it waits for another one, and returns what it says.
 func (b *bench) waitingFor(r operation.Resource, other *v1alpha1.Operation) string {
-	b.t.Helper()
+	b.T.Helper()
 	said := ""
-	b.eventually("waiting for "+other.Name, func() bool {
-		op, err := b.scheduler.Get(b.ctx, r)
+	b.Eventually("waiting for "+other.Name, func() bool {
+		op, err := b.Scheduler.Get(b.Ctx, r)
 		if err != nil {
-			b.t.Fatal(err)
+			b.T.Fatal(err)
 		}
 		c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionReady)
 		if c == nil || c.Reason != v1alpha1.ReasonWaitingForLock || !strings.Contains(c.Message, other.EffectiveID()) {
@@ -58,10 +57,10 @@ func gauge(t *testing.T, from prometheus.Gatherer, name string) float64 {
 // gate is a receiver that holds back the answers to calls of one path.
 func (b *bench) gate(path string) (asked chan string, open func()) {
 	asked, answer := make(chan string, 16), make(chan struct{})
-	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, at string, _ int) {
+	b.Receiver.Answer = func(_ http.ResponseWriter, r *http.Request, at string, _ int) {
 		if at == path {
 			asked <- at
-			pause(r, answer)
+			operationbed.Pause(r, answer)
 		}
 	}
 	return asked, sync.OnceFunc(func() { close(answer) })
@@ -97,24 +96,24 @@ func TestLock(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := setup(t)
-			b.webhook("hold", nil)
-			b.webhook("next", nil)
+			b.Webhook("hold", nil)
+			b.Webhook("next", nil)
 			asked, open := b.gate("/hold")
-			b.start(nil)
-			first := b.schedule(tc.first)
-			b.received(asked)
-			second := b.schedule(tc.second)
+			b.Start(nil)
+			first := b.Schedule(tc.first)
+			b.Received(asked)
+			second := b.Schedule(tc.second)
 			if tc.waits {
 				said := b.waitingFor(tc.second.Resource, first)
 				if !strings.Contains(said, "db/7") || !strings.Contains(said, tc.first.Resource.String()) {
 					t.Errorf("%s It says: %s", tc.reason, said)
 				}
-				if n := len(b.receiver.counts(second.EffectiveID())); n != 0 {
+				if n := len(b.Receiver.Counts(second.EffectiveID())); n != 0 {
 					t.Errorf("%s It has made %d calls.", tc.reason, n)
 				}
 				open()
 			}
-			ended := b.end(second)
+			ended := b.End(second)
 			open()
 			if v := operation.ViewOf(ended); v.Status != operation.Succeeded {
 				t.Errorf("%s outcome %+v", tc.reason, v)
@@ -123,7 +122,7 @@ func TestLock(t *testing.T) {
 				v1alpha1.ConditionError); c.Reason != v1alpha1.ReasonSucceeded || c.Message != "" {
 				t.Errorf("%s At the end it says %+v", tc.reason, c)
 			}
-			b.end(first)
+			b.End(first)
 		})
 	}
 }
@@ -144,8 +143,8 @@ func TestLockOfAWaitingOperation(t *testing.T) {
 		"Cancel": {
 			reason: "It is cancelled at once.", want: v1alpha1.ReasonCanceled,
 			do: func(b *bench, waiting *v1alpha1.Operation) {
-				if _, err := b.scheduler.Cancel(b.ctx, app("other"), waiting.EffectiveID()); err != nil {
-					b.t.Fatal(err)
+				if _, err := b.Scheduler.Cancel(b.Ctx, app("other"), waiting.EffectiveID()); err != nil {
+					b.T.Fatal(err)
 				}
 			},
 		},
@@ -153,35 +152,35 @@ func TestLockOfAWaitingOperation(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := setup(t)
-			b.webhook("hold", nil)
-			b.webhook("tell", nil)
+			b.Webhook("hold", nil)
+			b.Webhook("tell", nil)
 			asked, open := b.gate("/hold")
-			b.start(nil)
-			first := b.schedule(operation.Request{
+			b.Start(nil)
+			first := b.Schedule(operation.Request{
 				Resource: app("holder"), Webhooks: []string{"hold"}, Lock: []operation.Resource{database},
 			})
-			b.received(asked)
-			second := b.schedule(operation.Request{
+			b.Received(asked)
+			second := b.Schedule(operation.Request{
 				Resource: app("other"), Webhooks: []string{"hold"}, Notify: "tell", Timeout: tc.timeout,
 				Lock: []operation.Resource{database},
 			})
-			third := b.schedule(operation.Request{Resource: database, Webhooks: []string{"hold"}})
+			third := b.Schedule(operation.Request{Resource: database, Webhooks: []string{"hold"}})
 			b.waitingFor(app("other"), first)
 			b.waitingFor(database, second) // the one right before it
 			if tc.do != nil {
 				tc.do(b, second)
 			}
-			v := operation.ViewOf(b.end(second))
+			v := operation.ViewOf(b.End(second))
 			if v.Reason != tc.want || !strings.Contains(v.Error, tc.says) {
 				t.Errorf("%s outcome %s: %s", tc.reason, v.Reason, v.Error)
 			}
-			if diff := cmp.Diff(map[string]int{"tell.notify": 1}, b.receiver.counts(second.EffectiveID())); diff != "" {
+			if diff := cmp.Diff(map[string]int{"tell.notify": 1}, b.Receiver.Counts(second.EffectiveID())); diff != "" {
 				t.Errorf("calls without the lock (-want +got):\n%s", diff)
 			}
 			b.waitingFor(database, first) // who was before the one that is gone
 			open()
-			b.end(first)
-			if v := operation.ViewOf(b.end(third)); v.Status != operation.Succeeded {
+			b.End(first)
+			if v := operation.ViewOf(b.End(third)); v.Status != operation.Succeeded {
 				t.Errorf("outcome %+v", v)
 			}
 		})
@@ -192,23 +191,23 @@ func TestLockOfAWaitingOperation(t *testing.T) {
 // exist.
 func TestLockOfADeletedOperation(t *testing.T) {
 	b := setup(t)
-	b.webhook("hold", nil)
-	b.webhook("next", nil)
+	b.Webhook("hold", nil)
+	b.Webhook("next", nil)
 	asked, _ := b.gate("/hold")
-	b.start(nil)
+	b.Start(nil)
 	lock := []operation.Resource{database}
-	first := b.schedule(operation.Request{Resource: app(1), Webhooks: []string{"hold"}, Lock: lock})
-	b.received(asked)
-	second := b.schedule(operation.Request{Resource: app(2), Webhooks: []string{"next"}, Lock: lock})
-	third := b.schedule(operation.Request{Resource: app(3), Webhooks: []string{"next"}, Lock: lock})
+	first := b.Schedule(operation.Request{Resource: app(1), Webhooks: []string{"hold"}, Lock: lock})
+	b.Received(asked)
+	second := b.Schedule(operation.Request{Resource: app(2), Webhooks: []string{"next"}, Lock: lock})
+	third := b.Schedule(operation.Request{Resource: app(3), Webhooks: []string{"next"}, Lock: lock})
 	b.waitingFor(app(3), second)
-	b.delete(second.Name)
+	b.Delete(second.Name)
 	b.waitingFor(app(3), first)
-	b.delete(first.Name)
-	if v := operation.ViewOf(b.end(third)); v.Status != operation.Succeeded {
+	b.Delete(first.Name)
+	if v := operation.ViewOf(b.End(third)); v.Status != operation.Succeeded {
 		t.Errorf("outcome %+v", v)
 	}
-	if n := len(b.receiver.counts(second.EffectiveID())); n != 0 {
+	if n := len(b.Receiver.Counts(second.EffectiveID())); n != 0 {
 		t.Errorf("an operation that was deleted while it waited has made %d calls", n)
 	}
 }
@@ -217,29 +216,29 @@ func TestLockOfADeletedOperation(t *testing.T) {
 // on in the same order.
 func TestLockAfterACrash(t *testing.T) {
 	b := setup(t)
-	b.webhook("hold", nil)
+	b.Webhook("hold", nil)
 	asked, open := b.gate("/hold")
 	registry := prometheus.NewPedanticRegistry()
-	stop := b.start(func(o *executor.Options) { o.Registerer = registry })
+	stop := b.Start(func(o *executor.Options) { o.Registerer = registry })
 	lock := []operation.Resource{database}
-	first := b.schedule(operation.Request{Resource: app(1), Webhooks: []string{"hold"}, Lock: lock})
-	b.received(asked)
-	second := b.schedule(operation.Request{Resource: app(2), Webhooks: []string{"hold"}, Lock: lock})
+	first := b.Schedule(operation.Request{Resource: app(1), Webhooks: []string{"hold"}, Lock: lock})
+	b.Received(asked)
+	second := b.Schedule(operation.Request{Resource: app(2), Webhooks: []string{"hold"}, Lock: lock})
 	b.waitingFor(app(2), first)
 	if n := gauge(t, registry, "fairlead_operations_waiting_for_lock"); n != 1 {
 		t.Errorf("%v operations wait for a lock, want 1", n)
 	}
 	stop()
-	third := b.schedule(operation.Request{Resource: database, Webhooks: []string{"hold"}})
-	b.start(nil)
-	b.received(asked)
+	third := b.Schedule(operation.Request{Resource: database, Webhooks: []string{"hold"}})
+	b.Start(nil)
+	b.Received(asked)
 	b.waitingFor(database, second)
-	if n := len(b.receiver.counts(second.EffectiveID())); n != 0 {
+	if n := len(b.Receiver.Counts(second.EffectiveID())); n != 0 {
 		t.Errorf("the one that waited has made %d calls", n)
 	}
 	open()
 	for _, op := range []*v1alpha1.Operation{first, second, third} {
-		if v := operation.ViewOf(b.end(op)); v.Status != operation.Succeeded {
+		if v := operation.ViewOf(b.End(op)); v.Status != operation.Succeeded {
 			t.Errorf("outcome %+v", v)
 		}
 	}
@@ -249,28 +248,28 @@ func TestLockAfterACrash(t *testing.T) {
 // first. So the second was accepted first.
 func TestLockOrder(t *testing.T) {
 	b := setup(t)
-	b.webhook("hold", nil)
-	b.webhook("undo", nil)
+	b.Webhook("hold", nil)
+	b.Webhook("undo", nil)
 	asked, open := b.gate("/hold")
 	lock := []operation.Resource{database}
 	// Compensation means a finalizer, another write that moves an operation back.
-	first := b.schedule(operation.Request{
+	first := b.Schedule(operation.Request{
 		Resource: app(1), Webhooks: []string{"hold"}, Compensate: []string{"undo"},
 		Lock: lock,
 	})
-	second := b.schedule(operation.Request{Resource: app(2), Webhooks: []string{"hold"}, Lock: lock})
-	b.touch(first.Name)
-	b.start(nil)
-	b.received(asked)
+	second := b.Schedule(operation.Request{Resource: app(2), Webhooks: []string{"hold"}, Lock: lock})
+	b.Touch(first.Name)
+	b.Start(nil)
+	b.Received(asked)
 	b.waitingFor(app(1), second)
-	if n := b.receiver.counts(second.EffectiveID())["hold"]; n != 1 {
+	if n := b.Receiver.Counts(second.EffectiveID())["hold"]; n != 1 {
 		t.Errorf("the second one was called %d times", n)
 	}
-	third := b.schedule(operation.Request{Resource: database, Webhooks: []string{"hold"}, Compensate: []string{"undo"}})
+	third := b.Schedule(operation.Request{Resource: database, Webhooks: []string{"hold"}, Compensate: []string{"undo"}})
 	b.waitingFor(database, first)
 	open()
 	for _, op := range []*v1alpha1.Operation{second, first, third} {
-		if v := operation.ViewOf(b.end(op)); v.Status != operation.Succeeded {
+		if v := operation.ViewOf(b.End(op)); v.Status != operation.Succeeded {
 			t.Errorf("outcome %+v", v)
 		}
 	}
@@ -285,12 +284,12 @@ func TestLockRace(t *testing.T) {
 		t: t, claims: make(map[string][]string), busy: make(map[string]string),
 		done: make(map[string]chan struct{}),
 	}
-	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, _ string, _ int) {
+	b.Receiver.Answer = func(_ http.ResponseWriter, r *http.Request, _ string, _ int) {
 		hands.work(strings.Split(r.Header.Get("Idempotency-Key"), ".")[1])
 	}
-	b.webhook("work", nil)
-	b.start(nil)
-	b.start(nil)
+	b.Webhook("work", nil)
+	b.Start(nil)
+	b.Start(nil)
 	var all sync.WaitGroup
 	for i := range operations {
 		r := operation.Request{ID: fmt.Sprint("op-", i), Resource: app(i), Type: operation.Update, Webhooks: []string{"work"}}
@@ -305,11 +304,11 @@ func TestLockRace(t *testing.T) {
 		hands.claims[r.ID] = claim
 		hands.mu.Unlock()
 		all.Go(func() {
-			if _, err := b.scheduler.Schedule(b.ctx, r); err != nil {
+			if _, err := b.Scheduler.Schedule(b.Ctx, r); err != nil {
 				t.Error(err)
 				return
 			}
-			if v, err := b.scheduler.Wait(b.ctx, r.Resource, r.ID, nil); err != nil || v.Status != operation.Succeeded {
+			if v, err := b.Scheduler.Wait(b.Ctx, r.Resource, r.ID, nil); err != nil || v.Status != operation.Succeeded {
 				t.Errorf("outcome %+v, %v", v, err)
 			}
 		})

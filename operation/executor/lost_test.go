@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 )
@@ -23,30 +24,30 @@ func TestCancelledBehindALostAnswer(t *testing.T) {
 	b := setup(t)
 	answer := make(chan struct{})
 	defer close(answer)
-	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, _ string, _ int) { pause(r, answer) }
-	b.webhook("cleanup", func(s *v1alpha1.WebhookSpec) { // who notices only when the call has come back notices too late
+	b.Receiver.Answer = func(_ http.ResponseWriter, r *http.Request, _ string, _ int) { operationbed.Pause(r, answer) }
+	b.Webhook("cleanup", func(s *v1alpha1.WebhookSpec) { // who notices only when the call has come back notices too late
 		s.RequestTimeout = metav1.Duration{Duration: 10 * time.Minute}
 	})
 	var lost atomic.Bool
-	calls := b.tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+	calls := b.Tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		resp, err := next.RoundTrip(r)
 		if err != nil || r.Method != http.MethodPut || !strings.Contains(r.URL.Path, "/operations/") ||
 			!lost.CompareAndSwap(false, true) {
 			return resp, err
 		}
 		resp.Body.Close()
-		if _, err := b.scheduler.Cancel(b.ctx, shop, ""); err != nil {
+		if _, err := b.Scheduler.Cancel(b.Ctx, shop, ""); err != nil {
 			t.Error(err)
 		}
 		return nil, errors.New("the answer is lost")
 	})
-	b.start(func(o *executor.Options) { o.Calls = calls })
+	b.Start(func(o *executor.Options) { o.Calls = calls })
 	// It locks something, so that its attempt is recorded before the call.
-	op := b.schedule(operation.Request{
+	op := b.Schedule(operation.Request{
 		Resource: shop, Webhooks: []string{"cleanup"},
 		Lock: []operation.Resource{{Type: "db", ID: "7"}},
 	})
-	got := b.end(op)
+	got := b.End(op)
 	if c := meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionError); c == nil ||
 		c.Reason != v1alpha1.ReasonCanceled {
 		t.Errorf("it became %+v", got.Status)
@@ -60,23 +61,23 @@ func TestCancelledBehindALostAnswer(t *testing.T) {
 // operation before the executor knows that it was written. It tells of the end of the first one, and not of the other.
 func TestFollowedBehindALostAnswer(t *testing.T) {
 	b := setup(t)
-	b.webhook("cleanup", nil)
+	b.Webhook("cleanup", nil)
 	var lost atomic.Bool
-	calls := b.tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+	calls := b.Tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		resp, err := next.RoundTrip(r)
-		if err != nil || r.Method != http.MethodPut || lost.Load() || b.get().EffectiveID() != "first" ||
-			!b.get().Terminal() || !lost.CompareAndSwap(false, true) {
+		if err != nil || r.Method != http.MethodPut || lost.Load() || b.Get().EffectiveID() != "first" ||
+			!b.Get().Terminal() || !lost.CompareAndSwap(false, true) {
 			return resp, err
 		}
 		resp.Body.Close()
-		b.schedule(operation.Request{ID: "second", Resource: shop, Webhooks: []string{"missing"}})
+		b.Schedule(operation.Request{ID: "second", Resource: shop, Webhooks: []string{"missing"}})
 		return nil, errors.New("the answer is lost")
 	})
 	told := &messages{some: make(chan string, 64)}
-	b.start(func(o *executor.Options) { o.Calls, o.Recorder = calls, told })
-	b.schedule(operation.Request{ID: "first", Resource: shop, Webhooks: []string{"cleanup"}})
+	b.Start(func(o *executor.Options) { o.Calls, o.Recorder = calls, told })
+	b.Schedule(operation.Request{ID: "first", Resource: shop, Webhooks: []string{"cleanup"}})
 	for _, want := range []string{"operation first started", "operation first succeeded", "operation second started"} {
-		if got := b.received(told.some); got != want {
+		if got := b.Received(told.some); got != want {
 			t.Errorf("it tells that %s, want: %s", got, want)
 		}
 	}

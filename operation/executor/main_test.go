@@ -1,13 +1,16 @@
 package executor_test
 
 import (
+	"flag"
 	"testing"
 
 	"go.uber.org/goleak"
-
-	"github.com/fairlead-io/fairlead/cluster/clustertest"
 )
 
-var env clustertest.Env
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(env.Main(m)) }
+func TestMain(m *testing.M) {
+	// Most of the tests wait for a receiver or a timer, and so many of them share a processor.
+	if err := flag.Set("test.parallel", "12"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -13,34 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 )
 
-// warnings is a Recorder that keeps those.
-type warnings struct {
-	mu  sync.Mutex
-	all []string
-}
-
-func (w *warnings) Operation(_ *v1alpha1.Operation, warning bool, reason, message string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if warning {
-		w.all = append(w.all, reason+": "+message)
-	}
-}
-
-func (w *warnings) told() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.all)
-}
-
 // says waits until the view of the usual operation says for what it waits.
 func (b *bench) says(want string) {
-	b.t.Helper()
-	b.eventually(fmt.Sprintf("saying %q", want), func() bool { return operation.ViewOf(b.get()).Waiting == want })
+	b.T.Helper()
+	b.Eventually(fmt.Sprintf("saying %q", want), func() bool { return operation.ViewOf(b.Get()).Waiting == want })
 }
 
 func TestMissingWebhook(t *testing.T) {
@@ -86,30 +66,30 @@ func TestMissingWebhook(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := setup(t)
-			b.receiver.answer = func(w http.ResponseWriter, _ *http.Request, path string, _ int) {
+			b.Receiver.Answer = func(w http.ResponseWriter, _ *http.Request, path string, _ int) {
 				if path == "/bad" {
 					w.WriteHeader(http.StatusBadRequest)
 				}
 			}
 			for _, id := range tc.exist {
-				b.webhook(id, nil)
+				b.Webhook(id, nil)
 			}
-			recorder := &warnings{}
-			b.start(func(o *executor.Options) { o.Recorder = recorder })
-			op := b.schedule(tc.request)
+			recorder := &operationbed.Warnings{}
+			b.Start(func(o *executor.Options) { o.Recorder = recorder })
+			op := b.Schedule(tc.request)
 			for i, id := range tc.missing {
-				b.says(tc.says[i] + " in namespace " + b.namespace)
-				b.webhook(id, nil)
+				b.says(tc.says[i] + " in namespace " + b.Namespace)
+				b.Webhook(id, nil)
 			}
-			ended := b.end(op)
-			b.eventually("told", func() bool { return len(recorder.told()) >= tc.told }) // the end is written first
+			ended := b.End(op)
+			b.Eventually("told", func() bool { return len(recorder.Told()) >= tc.told }) // the end is written first
 			v := operation.ViewOf(ended)
 			ready := meta.FindStatusCondition(ended.Status.Conditions, v1alpha1.ConditionReady)
 			if v.Status != tc.outcome || v.Waiting != "" || strings.Contains(ready.Message, "waiting") ||
 				ready.Reason == v1alpha1.ReasonWaitingForWebhook {
 				t.Errorf("%s outcome %+v, %+v", tc.reason, v, ready)
 			}
-			told := recorder.told()
+			told := recorder.Told()
 			if len(told) != tc.told || !strings.HasPrefix(told[0], v1alpha1.ReasonWebhookNotFound+": "+tc.says[0]) &&
 				tc.outcome == operation.Succeeded {
 				t.Errorf("%s events %q", tc.reason, told)
@@ -122,29 +102,29 @@ func TestMissingWebhook(t *testing.T) {
 // however often it looks, and across a restart.
 func TestMissingWebhookCostsNothing(t *testing.T) {
 	b := setup(t)
-	op := b.schedule(operation.Request{Webhooks: []string{"late"}})
+	op := b.Schedule(operation.Request{Webhooks: []string{"late"}})
 	var writes atomic.Int64
-	calls := b.tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+	calls := b.Tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/operations/"+op.Name+"/status") {
 			writes.Add(1)
 		}
 		return next.RoundTrip(r)
 	})
-	recorder := &warnings{}
+	recorder := &operationbed.Warnings{}
 	start := func() (stop func()) {
-		return b.start(func(o *executor.Options) { o.Calls, o.Recorder = calls, recorder })
+		return b.Start(func(o *executor.Options) { o.Calls, o.Recorder = calls, recorder })
 	}
 	look := func(id string) { // a change of the object wakes it; another operation that ends shows that it was
-		b.touch(op.Name)
-		b.webhook(id, nil)
+		b.Touch(op.Name)
+		b.Webhook(id, nil)
 		if v := operation.ViewOf(
-			b.end(b.schedule(operation.Request{Webhooks: []string{id}, Resource: app(id)})),
+			b.End(b.Schedule(operation.Request{Webhooks: []string{id}, Resource: app(id)})),
 		); v.Status != operation.Succeeded {
 			t.Errorf("outcome %+v", v)
 		}
 	}
 	stop := start()
-	says := "waiting for webhook late, which does not exist in namespace " + b.namespace
+	says := "waiting for webhook late, which does not exist in namespace " + b.Namespace
 	b.says(says)
 	look("one")
 	look("two")
@@ -154,13 +134,13 @@ func TestMissingWebhookCostsNothing(t *testing.T) {
 	if n := writes.Load(); n != 1 {
 		t.Errorf("%d writes while it waits, want the one that picks it up", n)
 	}
-	b.webhook("late", nil)
-	b.end(op)
+	b.Webhook("late", nil)
+	b.End(op)
 	if n := writes.Load(); n < 2 || n > 3 {
 		t.Errorf("%d writes in all, want 2 or 3: picked up, attempt if that is not needless, end", n)
 	}
 	// The others may be told of, too: a Webhook is watched apart from the operations, and may be seen a moment later.
-	told := slices.DeleteFunc(recorder.told(), func(e string) bool { return !strings.Contains(e, "webhook late,") })
+	told := slices.DeleteFunc(recorder.Told(), func(e string) bool { return !strings.Contains(e, "webhook late,") })
 	if diff := cmp.Diff([]string{v1alpha1.ReasonWebhookNotFound + ": " + says}, told); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}

@@ -29,30 +29,30 @@ func TestParkedRunIsSmall(t *testing.T) {
 func TestWaitingOperations(t *testing.T) {
 	const n = 3
 	b := setup(t)
-	b.receiver.answer = func(w http.ResponseWriter, _ *http.Request, path string, _ int) {
+	b.Receiver.Answer = func(w http.ResponseWriter, _ *http.Request, path string, _ int) {
 		w.Header().Set("Location", path)
 		w.WriteHeader(http.StatusAccepted)
 	}
-	b.webhook("slow", func(s *v1alpha1.WebhookSpec) {
+	b.Webhook("slow", func(s *v1alpha1.WebhookSpec) {
 		s.Mode, s.Poll.Interval = v1alpha1.ModeAsync, metav1.Duration{Duration: time.Hour}
 	})
 	registry := prometheus.NewRegistry()
-	r := b.prepare(b.config, func(o *executor.Options) {
+	r := b.Prepare(b.Config, func(o *executor.Options) {
 		o.Budget, o.Registerer = executor.Budget{Writes: 2}, registry // twenty after a rest
 	})
-	r.run()
+	r.Begin()
 	for i := range n {
-		b.schedule(operation.Request{Webhooks: []string{"slow"}, Resource: app(fmt.Sprint(i))})
+		b.Schedule(operation.Request{Webhooks: []string{"slow"}, Resource: app(fmt.Sprint(i))})
 	}
 	for i := range n {
-		b.eventually("waiting", func() bool {
-			op, err := b.scheduler.Get(b.ctx, app(fmt.Sprint(i)))
+		b.Eventually("waiting", func() bool {
+			op, err := b.Scheduler.Get(b.Ctx, app(fmt.Sprint(i)))
 			return err == nil && slices.Contains(op.Finalizers, v1alpha1.Finalizer)
 		})
 	}
-	b.eventually("at rest", func() bool {
+	b.Eventually("at rest", func() bool {
 		runs, working := r.Runs()
-		return runs == n && working == 0 && r.operations.OverlayStats().Entries == 0
+		return runs == n && working == 0 && r.Operations.OverlayStats().Entries == 0
 	})
 	if waits := share(t, registry, "fairlead_share_waits_total", "writes"); waits != 0 {
 		t.Errorf("%v writes had to wait for the share of their namespace", waits)

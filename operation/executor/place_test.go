@@ -16,26 +16,26 @@ import (
 func TestNoPlaceWhileBehind(t *testing.T) {
 	b := setup(t)
 	for _, name := range []string{"one", "two", "other"} {
-		b.webhook(name, nil)
+		b.Webhook(name, nil)
 	}
 	lock := []operation.Resource{{Type: "db", ID: "7"}}
 	var done atomic.Bool
-	calls := b.tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+	calls := b.Tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		name := v1alpha1.OperationName(shop.Type, shop.ID)
 		if strings.HasSuffix(r.URL.Path, "/operations/"+name+"/status") && done.CompareAndSwap(false, true) {
 			other := operation.Resource{Type: "app", ID: "other"}
-			b.schedule(operation.Request{Resource: other, Webhooks: []string{"other"}, Lock: lock})
-			b.eventually("behind the first one", func() bool {
-				op, err := b.scheduler.Get(b.ctx, other)
+			b.Schedule(operation.Request{Resource: other, Webhooks: []string{"other"}, Lock: lock})
+			b.Eventually("behind the first one", func() bool {
+				op, err := b.Scheduler.Get(b.Ctx, other)
 				return err == nil && operation.ViewOf(op).Waiting != ""
 			})
-			b.touch(name)
+			b.Touch(name)
 		}
 		return next.RoundTrip(r)
 	})
-	b.start(func(o *executor.Options) { o.Calls, o.MaxCalls = calls, 1 })
-	op := b.schedule(operation.Request{Webhooks: []string{"one", "two"}, Lock: lock, Execution: operation.Parallel})
-	if got := b.end(op); got.Status.Phase != v1alpha1.PhaseSuccess {
+	b.Start(func(o *executor.Options) { o.Calls, o.MaxCalls = calls, 1 })
+	op := b.Schedule(operation.Request{Webhooks: []string{"one", "two"}, Lock: lock, Execution: operation.Parallel})
+	if got := b.End(op); got.Status.Phase != v1alpha1.PhaseSuccess {
 		t.Errorf("it became %+v", got.Status)
 	}
 }

@@ -104,12 +104,12 @@ func TestMortal(t *testing.T) {
 		CAFile: m.TLS.CAFile, CertFile: m.TLS.CertFile, KeyFile: m.TLS.KeyFile, CAData: m.TLS.CAData,
 		CertData: m.TLS.CertData, KeyData: m.TLS.KeyData,
 	}}, m.Namespace)
-	b.start(func(o *executor.Options) {
+	b.Start(func(o *executor.Options) {
 		if o.Witness = (deadly{crashes, m}); m.Frozen {
 			o.Now = newStopwatch().now
 		}
 	})
-	<-b.ctx.Done() // it is killed, or has died
+	<-b.Ctx.Done() // it is killed, or has died
 }
 
 // live runs a process until it dies, or ctx ends and it is killed. It returns how it has ended.
@@ -126,10 +126,10 @@ func (m mortal) live(ctx context.Context, t *testing.T) error {
 }
 
 func (b *bench) mortal(phase webhook.Phase, death string) mortal {
-	c := b.config
+	c := b.Config
 	return mortal{
 		Host: c.Host, Token: c.BearerToken, TLS: tlsFiles{c.CAFile, c.CertFile, c.KeyFile, c.CAData, c.CertData, c.KeyData},
-		Namespace: b.namespace, Dir: filepath.Join(b.t.TempDir(), "crashes"), Phase: phase, Death: death,
+		Namespace: b.Namespace, Dir: filepath.Join(b.T.TempDir(), "crashes"), Phase: phase, Death: death,
 	}
 }
 
@@ -144,48 +144,48 @@ func TestQuarantine(t *testing.T) {
 	for _, phase := range []webhook.Phase{webhook.Compiling, webhook.Rendering, webhook.Judging} {
 		t.Run(string(phase), func(t *testing.T) {
 			b := setup(t)
-			b.webhook("bomb", nil)
-			b.webhook("good", nil)
-			bomb := b.schedule(operation.Request{Webhooks: []string{"bomb"}})
+			b.Webhook("bomb", nil)
+			b.Webhook("good", nil)
+			bomb := b.Schedule(operation.Request{Webhooks: []string{"bomb"}})
 			m := b.mortal(phase, "stack")
 			for i := range 3 {
-				if quarantine(b.hook("bomb")) {
+				if quarantine(b.Hook("bomb")) {
 					t.Errorf("it is in quarantine after %d deaths", i)
 				}
 				var exit *exec.ExitError
-				if err := m.live(b.ctx, t); !errors.As(err, &exit) || exit.ExitCode() != 2 {
+				if err := m.live(b.Ctx, t); !errors.As(err, &exit) || exit.ExitCode() != 2 {
 					t.Fatalf("process %d: %v", i, err)
 				}
 			}
-			ctx, kill := context.WithCancel(b.ctx)
+			ctx, kill := context.WithCancel(b.Ctx)
 			var running sync.WaitGroup
 			running.Go(func() {
 				if err := m.live(ctx, t); ctx.Err() == nil {
 					t.Errorf("the fourth process: %v", err)
 				}
 			})
-			good := b.end(b.schedule(operation.Request{
+			good := b.End(b.Schedule(operation.Request{
 				Webhooks: []string{"good"}, Resource: operation.Resource{Type: "app", ID: "good"},
 			}))
 			if good.Status.Phase != v1alpha1.PhaseSuccess {
 				t.Errorf("another one became %+v", good.Status)
 			}
-			b.eventually("in quarantine", func() bool { return quarantine(b.hook("bomb")) })
-			b.eventually("said", func() bool { return strings.Contains(operation.ViewOf(b.get()).Waiting, "quarantined") })
-			if c := meta.FindStatusCondition(b.hook("bomb").Status.Conditions,
+			b.Eventually("in quarantine", func() bool { return quarantine(b.Hook("bomb")) })
+			b.Eventually("said", func() bool { return strings.Contains(operation.ViewOf(b.Get()).Waiting, "quarantined") })
+			if c := meta.FindStatusCondition(b.Hook("bomb").Status.Conditions,
 				v1alpha1.ConditionQuarantined); c.Reason != v1alpha1.ReasonCrashed ||
 				time.Since(c.LastTransitionTime.Time) > time.Hour || !strings.Contains(c.Message, string(phase)) {
 				t.Errorf("the condition is %+v", c)
 			}
 			kill()
 			running.Wait()
-			b.start(nil) // a process without the crash log knows it by the status
-			b.eventually("waiting", func() bool { return strings.Contains(operation.ViewOf(b.get()).Waiting, "quarantined") })
+			b.Start(nil) // a process without the crash log knows it by the status
+			b.Eventually("waiting", func() bool { return strings.Contains(operation.ViewOf(b.Get()).Waiting, "quarantined") })
 			b.changeHook("bomb", func(w *v1alpha1.Webhook) { w.Spec.CorrelationHeader = "X-Changed" })
-			if got := b.end(bomb); got.Status.Phase != v1alpha1.PhaseSuccess {
+			if got := b.End(bomb); got.Status.Phase != v1alpha1.PhaseSuccess {
 				t.Errorf("the changed one became %+v", got.Status)
 			}
-			b.eventually("forgiven", func() bool { return !quarantine(b.hook("bomb")) })
+			b.Eventually("forgiven", func() bool { return !quarantine(b.Hook("bomb")) })
 		})
 	}
 }
@@ -195,22 +195,22 @@ func TestNoQuarantine(t *testing.T) {
 	for _, death := range []string{"kill", "quit", "elsewhere"} {
 		t.Run(death, func(t *testing.T) {
 			b := setup(t)
-			b.webhook("bomb", nil)
-			op := b.schedule(operation.Request{Webhooks: []string{"bomb"}})
+			b.Webhook("bomb", nil)
+			op := b.Schedule(operation.Request{Webhooks: []string{"bomb"}})
 			m := b.mortal(webhook.Rendering, death)
 			for range 4 {
-				if err := m.live(b.ctx, t); err == nil {
+				if err := m.live(b.Ctx, t); err == nil {
 					t.Fatal("it has not died")
 				}
 			}
 			m.Death = "" // it lives on
-			ctx, kill := context.WithCancel(b.ctx)
+			ctx, kill := context.WithCancel(b.Ctx)
 			var running sync.WaitGroup
 			running.Go(func() { _ = m.live(ctx, t) }) // until it is killed
-			if got := b.end(op); got.Status.Phase != v1alpha1.PhaseSuccess {
+			if got := b.End(op); got.Status.Phase != v1alpha1.PhaseSuccess {
 				t.Errorf("it became %+v", got.Status)
 			}
-			if quarantine(b.hook("bomb")) {
+			if quarantine(b.Hook("bomb")) {
 				t.Error("it is in quarantine")
 			}
 			kill()
@@ -221,12 +221,12 @@ func TestNoQuarantine(t *testing.T) {
 
 // changeHook changes a Webhook.
 func (b *bench) changeHook(name string, change func(*v1alpha1.Webhook)) {
-	b.t.Helper()
-	b.eventually("changed", func() bool {
-		w := b.hook(name)
+	b.T.Helper()
+	b.Eventually("changed", func() bool {
+		w := b.Hook(name)
 		change(w)
-		_, err := call.Do(b.ctx, b.calls, call.Request{
-			Verb: call.VerbUpdate, Resource: v1alpha1.WebhooksResource, Kind: v1alpha1.KindWebhook, Namespace: b.namespace,
+		_, err := call.Do(b.Ctx, b.Calls, call.Request{
+			Verb: call.VerbUpdate, Resource: v1alpha1.WebhooksResource, Kind: v1alpha1.KindWebhook, Namespace: b.Namespace,
 			Name: name, Object: w,
 		}, call.Policy{})
 		return err == nil

@@ -13,13 +13,14 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 )
 
 // TestEndIsRecorded disturbs the write that records the end of an operation: it is made again, and nothing else is.
 func TestEndIsRecorded(t *testing.T) {
-	touch := func(b *bench, name string) error { b.touch(name); return nil }
+	touch := func(b *bench, name string) error { b.Touch(name); return nil }
 	tests := map[string]struct {
 		reason  string
 		times   int64 // that it is disturbed
@@ -34,22 +35,22 @@ func TestEndIsRecorded(t *testing.T) {
 		},
 		"Deleted": {
 			reason: "It is deleted, and held by its finalizer.", times: 1, gone: true,
-			disturb: func(b *bench, name string) error { b.delete(name); return nil },
+			disturb: func(b *bench, name string) error { b.Delete(name); return nil },
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := setup(t)
-			b.receiver.answer = func(w http.ResponseWriter, _ *http.Request, path string, _ int) {
+			b.Receiver.Answer = func(w http.ResponseWriter, _ *http.Request, path string, _ int) {
 				if path == "/bad" {
 					w.WriteHeader(http.StatusBadRequest)
 				}
 			}
 			for _, id := range []string{"work", "bad", "undo", "tell"} {
-				b.webhook(id, nil)
+				b.Webhook(id, nil)
 			}
 			var ends atomic.Int64
-			calls := b.tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+			calls := b.Tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 				name, status := strings.CutSuffix(r.URL.Path[strings.LastIndex(r.URL.Path, "/operations/")+len("/operations/"):],
 					"/status")
 				if r.Method != http.MethodPut || !status {
@@ -67,23 +68,23 @@ func TestEndIsRecorded(t *testing.T) {
 				}
 				return next.RoundTrip(r)
 			})
-			recorder := &warnings{}
-			b.start(func(o *executor.Options) { o.Calls, o.Policy, o.Recorder = calls, call.Policy{Retries: -1}, recorder })
-			op := b.schedule(operation.Request{Webhooks: []string{"work", "bad"}, Compensate: []string{"undo"}, Notify: "tell"})
-			b.eventually("told of the end", func() bool { return len(recorder.told()) > 0 })
-			b.eventually("let go", func() bool {
-				now, err := b.scheduler.Get(b.ctx, shop)
+			recorder := &operationbed.Warnings{}
+			b.Start(func(o *executor.Options) { o.Calls, o.Policy, o.Recorder = calls, call.Policy{Retries: -1}, recorder })
+			op := b.Schedule(operation.Request{Webhooks: []string{"work", "bad"}, Compensate: []string{"undo"}, Notify: "tell"})
+			b.Eventually("told of the end", func() bool { return len(recorder.Told()) > 0 })
+			b.Eventually("let go", func() bool {
+				now, err := b.Scheduler.Get(b.Ctx, shop)
 				return errors.Is(err, operation.ErrNotFound) || err == nil && len(now.Finalizers) == 0
 			})
-			if now, err := b.scheduler.Get(b.ctx, shop); tc.gone != errors.Is(err, operation.ErrNotFound) ||
+			if now, err := b.Scheduler.Get(b.Ctx, shop); tc.gone != errors.Is(err, operation.ErrNotFound) ||
 				!tc.gone && now.Status.Phase != v1alpha1.PhaseFailed {
 				t.Errorf("%s It became %+v (%v)", tc.reason, now, err)
 			}
 			want := map[string]int{"work": 1, "bad": 1, "undo.compensate": 1, "tell.notify": 1}
-			if diff := cmp.Diff(want, b.receiver.counts(op.EffectiveID())); diff != "" {
+			if diff := cmp.Diff(want, b.Receiver.Counts(op.EffectiveID())); diff != "" {
 				t.Errorf("%s Calls, -want +got:\n%s", tc.reason, diff)
 			}
-			if told := recorder.told(); len(told) != 1 || ends.Load() != tc.times+1 {
+			if told := recorder.Told(); len(told) != 1 || ends.Load() != tc.times+1 {
 				t.Errorf("%s The end was written %d times, and told %q", tc.reason, ends.Load(), told)
 			}
 		})

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 )
@@ -29,43 +31,43 @@ var (
 
 // secret makes a Secret that nobody has released.
 func (b *bench) secret(name string, data map[string]string) {
-	b.t.Helper()
-	b.create(secretsResource, "Secret", &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: b.namespace}, StringData: data,
+	b.T.Helper()
+	b.Create(secretsResource, "Secret", &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: b.Namespace}, StringData: data,
 	})
 }
 
 // label and annotate change the metadata of an object; nil takes it away.
 func (b *bench) label(of schema.GroupVersionResource, name string, value any) {
-	b.t.Helper()
+	b.T.Helper()
 	b.mark(of, name, "labels", v1alpha1.LabelWebhookCredentials, value)
 }
 
 func (b *bench) annotate(of schema.GroupVersionResource, name string, value any) {
-	b.t.Helper()
+	b.T.Helper()
 	b.mark(of, name, "annotations", v1alpha1.AnnotationWebhookAudiences, value)
 }
 
 func (b *bench) mark(of schema.GroupVersionResource, name, field, key string, value any) {
-	b.t.Helper()
+	b.T.Helper()
 	text := "null"
 	if value != nil {
 		text = fmt.Sprintf("%q", value)
 	}
-	if _, err := call.Do(b.ctx, b.calls, call.Request{
-		Verb: call.VerbPatch, Resource: of, Namespace: b.namespace, Name: name, PatchType: types.MergePatchType,
+	if _, err := call.Do(b.Ctx, b.Calls, call.Request{
+		Verb: call.VerbPatch, Resource: of, Namespace: b.Namespace, Name: name, PatchType: types.MergePatchType,
 		Body: fmt.Appendf(nil, `{"metadata":{%q:{%q:%s}}}`, field, key, text),
 	}, call.Policy{}); err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 }
 
 // valid waits until the condition Valid of a Webhook has that reason, and returns it.
 func (b *bench) valid(name, reason string) metav1.Condition {
-	b.t.Helper()
+	b.T.Helper()
 	var valid *metav1.Condition
-	b.eventually("webhook "+name+" "+reason, func() bool {
-		valid = meta.FindStatusCondition(b.hook(name).Status.Conditions, v1alpha1.ConditionValid)
+	b.Eventually("webhook "+name+" "+reason, func() bool {
+		valid = meta.FindStatusCondition(b.Hook(name).Status.Conditions, v1alpha1.ConditionValid)
 		return valid != nil && valid.Reason == reason
 	})
 	return *valid
@@ -73,17 +75,17 @@ func (b *bench) valid(name, reason string) metav1.Condition {
 
 // waitsFor waits until the usual operation says that it waits for credentials, and which.
 func (b *bench) waitsFor(what ...string) {
-	b.t.Helper()
-	b.eventually("waiting", func() bool { return operation.ViewOf(b.get()).Waiting != "" })
-	said := operation.ViewOf(b.get()).Waiting
+	b.T.Helper()
+	b.Eventually("waiting", func() bool { return operation.ViewOf(b.Get()).Waiting != "" })
+	said := operation.ViewOf(b.Get()).Waiting
 	for _, text := range what {
 		if !strings.Contains(said, text) {
-			b.t.Errorf("it says %q, and not %q", said, text)
+			b.T.Errorf("it says %q, and not %q", said, text)
 		}
 	}
-	if ready := meta.FindStatusCondition(b.get().Status.Conditions,
+	if ready := meta.FindStatusCondition(b.Get().Status.Conditions,
 		v1alpha1.ConditionReady); ready.Reason != v1alpha1.ReasonNotReleased {
-		b.t.Errorf("condition %+v", ready)
+		b.T.Errorf("condition %+v", ready)
 	}
 }
 
@@ -119,7 +121,7 @@ func TestNotReleased(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := setup(t)
-			b.receiver.answer = func(w http.ResponseWriter, _ *http.Request, path string, _ int) {
+			b.Receiver.Answer = func(w http.ResponseWriter, _ *http.Request, path string, _ int) {
 				if path == "/token" {
 					w.Header().Set("Content-Type", "application/json")
 					_, _ = io.WriteString(w, `{"access_token":"t-o-k","token_type":"Bearer","expires_in":3600}`)
@@ -131,24 +133,24 @@ func TestNotReleased(t *testing.T) {
 				tc.data = map[string]string{
 					"ca.crt": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: tls.Certificate().Raw})),
 				}
-				b.receiver.URL = tls.URL
+				b.Receiver.URL = tls.URL
 			}
 			b.secret("login", tc.data)
-			b.webhook("pay", tc.change)
-			recorder := &warnings{}
-			b.start(func(o *executor.Options) { o.Recorder = recorder })
-			op := b.schedule(operation.Request{Webhooks: []string{"pay"}})
+			b.Webhook("pay", tc.change)
+			recorder := &operationbed.Warnings{}
+			b.Start(func(o *executor.Options) { o.Recorder = recorder })
+			op := b.Schedule(operation.Request{Webhooks: []string{"pay"}})
 			b.waitsFor("webhook pay", "secret login", v1alpha1.LabelWebhookCredentials+"=true")
 			if valid := b.valid("pay", v1alpha1.ReasonNotReleased); valid.Status != metav1.ConditionFalse ||
 				!strings.Contains(valid.Message, v1alpha1.LabelWebhookCredentials) {
 				t.Errorf("condition %+v", valid)
 			}
-			if got := b.get().Status.Webhooks; len(got) > 0 {
+			if got := b.Get().Status.Webhooks; len(got) > 0 {
 				t.Errorf("it was tried: %+v", got)
 			}
 			b.label(secretsResource, "login", "yes") // near enough is not enough
 			b.label(secretsResource, "login", "true")
-			ended := b.end(op)
+			ended := b.End(op)
 			if v := operation.ViewOf(ended); v.Status != operation.Succeeded || ended.Status.Webhooks[0].RetriesCount != 0 {
 				t.Errorf("outcome %+v", v)
 			}
@@ -156,7 +158,7 @@ func TestNotReleased(t *testing.T) {
 				strings.Contains(valid.Message, "released") {
 				t.Errorf("condition %+v", valid)
 			}
-			if told := recorder.told(); len(told) != 1 || !strings.HasPrefix(told[0], v1alpha1.ReasonNotReleased+": ") {
+			if told := recorder.Told(); len(told) != 1 || !strings.HasPrefix(told[0], v1alpha1.ReasonNotReleased+": ") {
 				t.Errorf("events %q", told)
 			}
 		})
@@ -167,37 +169,37 @@ func TestNotReleased(t *testing.T) {
 func TestReleasedFor(t *testing.T) {
 	b := setup(t)
 	sent := make(chan string, 4)
-	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, _ string, _ int) {
+	b.Receiver.Answer = func(_ http.ResponseWriter, r *http.Request, _ string, _ int) {
 		sent <- r.Header.Get("Authorization")
 	}
-	b.webhook("pay", func(s *v1alpha1.WebhookSpec) {
+	b.Webhook("pay", func(s *v1alpha1.WebhookSpec) {
 		s.Auth = &v1alpha1.WebhookAuth{ServiceAccountToken: &v1alpha1.ServiceAccountTokenAuth{
 			Audience: "crm", ServiceAccountName: "caller",
 		}}
 	})
-	b.start(nil)
-	op := b.schedule(operation.Request{Webhooks: []string{"pay"}})
+	b.Start(nil)
+	op := b.Schedule(operation.Request{Webhooks: []string{"pay"}})
 	b.waitsFor("service account caller", v1alpha1.AnnotationWebhookAudiences)
-	b.create(accountsResource, "ServiceAccount", &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
-		Name: "caller", Namespace: b.namespace,
+	b.Create(accountsResource, "ServiceAccount", &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Name: "caller", Namespace: b.Namespace,
 		Annotations: map[string]string{v1alpha1.AnnotationWebhookAudiences: "erp, crm2,xcrm"},
 	}})
 	b.valid("pay", v1alpha1.ReasonNotReleased)
 	b.annotate(accountsResource, "caller", "erp , crm,")
-	if v := operation.ViewOf(b.end(op)); v.Status != operation.Succeeded {
+	if v := operation.ViewOf(b.End(op)); v.Status != operation.Succeeded {
 		t.Fatalf("outcome %+v", v)
 	}
-	if got := b.received(sent); !strings.HasPrefix(got, "Bearer ey") {
+	if got := b.Received(sent); !strings.HasPrefix(got, "Bearer "+b.Namespace+"/caller/") {
 		t.Errorf("authorization %.10q", got)
 	}
 	b.valid("pay", v1alpha1.ReasonCompiled)
 	// The token is known and good, and yet not sent when it is not to be any more.
 	b.annotate(accountsResource, "caller", nil)
 	b.valid("pay", v1alpha1.ReasonNotReleased)
-	op = b.schedule(operation.Request{Webhooks: []string{"pay"}})
+	op = b.Schedule(operation.Request{Webhooks: []string{"pay"}})
 	b.waitsFor("audience crm")
 	b.annotate(accountsResource, "caller", "crm")
-	if v := operation.ViewOf(b.end(op)); v.Status != operation.Succeeded || len(sent) != 1 {
+	if v := operation.ViewOf(b.End(op)); v.Status != operation.Succeeded || len(sent) != 1 {
 		t.Errorf("outcome %+v, %d calls", v, len(sent))
 	}
 }
@@ -208,37 +210,33 @@ func TestReleaseTakenBack(t *testing.T) {
 	b := setup(t)
 	b.secret("login", map[string]string{"token": "t-o-k"})
 	b.label(secretsResource, "login", "true")
-	var done bool
-	b.receiver.answer = func(w http.ResponseWriter, r *http.Request, path string, _ int) {
-		b.receiver.mu.Lock()
-		defer b.receiver.mu.Unlock()
+	var done atomic.Bool
+	b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, path string, _ int) {
 		switch {
 		case r.Header.Get("Authorization") != "Bearer t-o-k":
-			b.t.Errorf("%s without a token", path)
+			b.T.Errorf("%s without a token", path)
 		case path == "/pay":
 			w.Header().Set("Location", "/jobs/1")
 			w.WriteHeader(http.StatusAccepted)
-		case done:
+		case done.Load():
 			_, _ = io.WriteString(w, `{"status":"SUCCEEDED"}`)
 		default:
 			_, _ = io.WriteString(w, `{"status":"IN_PROGRESS"}`)
 		}
 	}
-	b.webhook("pay", func(s *v1alpha1.WebhookSpec) {
+	b.Webhook("pay", func(s *v1alpha1.WebhookSpec) {
 		bearer(s)
 		s.Mode, s.Poll.Interval = v1alpha1.ModeAsync, metav1.Duration{Duration: 50 * time.Millisecond}
 	})
-	b.start(nil)
-	op := b.schedule(operation.Request{Webhooks: []string{"pay"}})
-	b.eventually("polled",
-		func() bool { w := b.get().Status.Webhooks; return len(w) == 1 && w[0].LastPollTimestamp != nil })
+	b.Start(nil)
+	op := b.Schedule(operation.Request{Webhooks: []string{"pay"}})
+	b.Eventually("polled",
+		func() bool { w := b.Get().Status.Webhooks; return len(w) == 1 && w[0].LastPollTimestamp != nil })
 	b.label(secretsResource, "login", nil)
 	b.waitsFor("secret login")
-	b.receiver.mu.Lock()
-	done = true
-	b.receiver.mu.Unlock()
+	done.Store(true)
 	b.label(secretsResource, "login", "true")
-	if v := operation.ViewOf(b.end(op)); v.Status != operation.Succeeded {
+	if v := operation.ViewOf(b.End(op)); v.Status != operation.Succeeded {
 		t.Errorf("outcome %+v", v)
 	}
 }
@@ -248,10 +246,10 @@ func TestReleaseTakenBack(t *testing.T) {
 func TestNeverReleased(t *testing.T) {
 	b := setup(t)
 	b.secret("login", map[string]string{"token": "t-o-k"})
-	b.webhook("good", nil)
-	b.webhook("pay", bearer)
-	b.start(nil)
-	ended := b.end(b.schedule(operation.Request{
+	b.Webhook("good", nil)
+	b.Webhook("pay", bearer)
+	b.Start(nil)
+	ended := b.End(b.Schedule(operation.Request{
 		Webhooks: []string{"good", "pay"}, Compensate: []string{"pay", "good"}, Notify: "pay", Timeout: 2 * time.Second,
 	}))
 	v := operation.ViewOf(ended)
@@ -270,17 +268,17 @@ func TestNeverReleased(t *testing.T) {
 func TestAnyCredentials(t *testing.T) {
 	b := setup(t)
 	b.secret("login", map[string]string{"token": "t-o-k"})
-	b.create(accountsResource, "ServiceAccount",
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "caller", Namespace: b.namespace}})
-	b.webhook("pay", bearer)
-	b.webhook("tell", func(s *v1alpha1.WebhookSpec) {
+	b.Create(accountsResource, "ServiceAccount",
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "caller", Namespace: b.Namespace}})
+	b.Webhook("pay", bearer)
+	b.Webhook("tell", func(s *v1alpha1.WebhookSpec) {
 		s.Auth = &v1alpha1.WebhookAuth{ServiceAccountToken: &v1alpha1.ServiceAccountTokenAuth{
 			Audience: "crm", ServiceAccountName: "caller",
 		}}
 	})
-	b.start(func(o *executor.Options) { o.AnyCredentials, o.ServiceAccounts = true, nil })
+	b.Start(func(o *executor.Options) { o.AnyCredentials, o.ServiceAccounts = true, nil })
 	if v := operation.ViewOf(
-		b.end(b.schedule(operation.Request{Webhooks: []string{"pay", "tell"}})),
+		b.End(b.Schedule(operation.Request{Webhooks: []string{"pay", "tell"}})),
 	); v.Status != operation.Succeeded {
 		t.Errorf("outcome %+v", v)
 	}

@@ -80,6 +80,7 @@ func (e *Executor) ended(ctx context.Context, op *v1alpha1.Operation) {
 	if c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError); failed && c != nil {
 		reason, message = c.Reason, "operation "+op.EffectiveID()+" failed: "+c.Message
 	}
+	e.showOutcome(ctx, op)
 	e.attempts.end(store.Key{Namespace: op.Namespace, Name: op.Name})
 	e.metrics.end(op, reason)
 	e.recorder.Operation(op, failed, reason, message)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
 	"github.com/fairlead-io/fairlead/operation"
 )
 
@@ -23,7 +24,7 @@ func TestRequestThatNoSchedulerMade(t *testing.T) {
 			"The schema cannot measure the request object.",
 			func(op *v1alpha1.Operation) {
 				op.Spec.RequestObject = &v1alpha1.RequestObject{
-					Resource: rawJSON(`"` + strings.Repeat("x", v1alpha1.MaxRequestObjectBytes) + `"`),
+					Resource: operationbed.RawJSON(`"` + strings.Repeat("x", v1alpha1.MaxRequestObjectBytes) + `"`),
 				}
 			}, "spec.requestObject",
 		},
@@ -31,20 +32,20 @@ func TestRequestThatNoSchedulerMade(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := setup(t)
-			b.start(nil)
+			b.Start(nil)
 			op := &v1alpha1.Operation{Spec: v1alpha1.OperationSpec{
 				OperationType: operation.Delete, ResourceReference: v1alpha1.ResourceReference{
 					ResourceType: "app", ResourceID: "1",
 				},
 			}}
-			op.Name, op.Namespace = "app-1", b.namespace
+			op.Name, op.Namespace = "app-1", b.Namespace
 			tc.change(op)
 			op.Default()
-			b.create(v1alpha1.OperationsResource, v1alpha1.KindOperation, op)
-			b.eventually("ended", func() bool {
-				answer, err := call.Do(b.ctx, b.calls, call.Request{
+			b.Create(v1alpha1.OperationsResource, v1alpha1.KindOperation, op)
+			b.Eventually("ended", func() bool {
+				answer, err := call.Do(b.Ctx, b.Calls, call.Request{
 					Verb: call.VerbGet, Resource: v1alpha1.OperationsResource,
-					Kind: v1alpha1.KindOperation, Namespace: b.namespace, Name: op.Name,
+					Kind: v1alpha1.KindOperation, Namespace: b.Namespace, Name: op.Name,
 				}, call.Policy{})
 				if err != nil {
 					t.Fatal(err)

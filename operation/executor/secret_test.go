@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
 	"github.com/fairlead-io/fairlead/internal/testlog"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
@@ -24,59 +25,59 @@ import (
 func TestSecretsStayHidden(t *testing.T) {
 	b := setup(t)
 	const secret = "correct-horse-battery"
-	b.create(corev1.SchemeGroupVersion.WithResource("secrets"), "Secret", &corev1.Secret{
+	b.Create(corev1.SchemeGroupVersion.WithResource("secrets"), "Secret", &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "login", Namespace: b.namespace,
+			Name: "login", Namespace: b.Namespace,
 			Labels: map[string]string{v1alpha1.LabelWebhookCredentials: "true"},
 		},
 		Data: map[string][]byte{"token": []byte(secret + "\n")}, // as from a file
 	})
 	asked := make(chan string, 1)
-	b.receiver.answer = func(w http.ResponseWriter, r *http.Request, path string, _ int) {
+	b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, path string, _ int) {
 		switch path {
 		case "/echo":
 			w.WriteHeader(http.StatusBadRequest)
 			_, _ = io.WriteString(w, "bad token "+r.Header.Get("Authorization")+" at "+url.QueryEscape(secret))
 		case "/back":
-			asked <- callbackIn(r)
+			asked <- operationbed.CallbackIn(r)
 		}
 	}
 	auth := &v1alpha1.WebhookAuth{Bearer: &v1alpha1.SecretAuth{SecretRef: v1alpha1.SecretReference{Name: "login"}}}
-	b.webhook("echo", func(s *v1alpha1.WebhookSpec) { s.Auth, s.Response.Error = auth, "string(response.body)" })
-	b.webhook("back", func(s *v1alpha1.WebhookSpec) { callbackHook(s); s.Auth = auth })
+	b.Webhook("echo", func(s *v1alpha1.WebhookSpec) { s.Auth, s.Response.Error = auth, "string(response.body)" })
+	b.Webhook("back", func(s *v1alpha1.WebhookSpec) { operationbed.CallbackHook(s); s.Auth = auth })
 	log := &syncBuffer{}
 	var e *executor.Executor
-	events, err := executor.NewEvents(b.config)
+	events, err := executor.NewEvents(b.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(events.Close)
-	b.startWith(func(o *executor.Options) {
+	b.StartWith(func(o *executor.Options) {
 		o.Logger, o.Recorder = log.logger(), events
 		o.PublicURL, o.CallbackKey = "http://fairlead.example", []byte("0123456789abcdef0123456789abcdef")
 	}, func(got *executor.Executor) { e = got })
 	var told []string
 	for _, name := range []string{"echo", "back"} {
-		op := b.schedule(operation.Request{Webhooks: []string{name}, Resource: operation.Resource{Type: "app", ID: name}})
+		op := b.Schedule(operation.Request{Webhooks: []string{name}, Resource: operation.Resource{Type: "app", ID: name}})
 		if name == "back" {
-			tok := token(b.received(asked))
+			tok := operationbed.Token(b.Received(asked))
 			told = append(told, tok)
-			if err := e.Taker().Take(b.ctx, tok, false,
+			if err := e.Taker().Take(b.Ctx, tok, false,
 				"bad token "+secret+" for http://fairlead.example/callbacks/"+tok); err != nil {
 				t.Fatal(err)
 			}
 		}
-		ended := b.end(op)
+		ended := b.End(op)
 		if v := operation.ViewOf(ended); v.Reason != v1alpha1.ReasonWebhookFailed || !strings.Contains(v.Error, "masked") {
 			t.Errorf("outcome %+v", v)
 		}
 		raw, _ := json.Marshal(ended)
 		b.hidden("status", string(raw), secret, told...)
 	}
-	b.end(b.schedule(operation.Request{}))
-	clients := kubernetes.NewForConfigOrDie(b.config)
-	b.eventually("events of start, failure and end written", func() bool {
-		list, err := clients.CoreV1().Events(b.namespace).List(b.ctx, metav1.ListOptions{})
+	b.End(b.Schedule(operation.Request{}))
+	clients := kubernetes.NewForConfigOrDie(b.Config)
+	b.Eventually("events of start, failure and end written", func() bool {
+		list, err := clients.CoreV1().Events(b.Namespace).List(b.Ctx, metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,10 +93,10 @@ func TestSecretsStayHidden(t *testing.T) {
 }
 
 func (b *bench) hidden(where, text, secret string, others ...string) {
-	b.t.Helper()
+	b.T.Helper()
 	for _, s := range append(others, secret) {
 		if s != "" && strings.Contains(text, s) {
-			b.t.Errorf("a secret is in the %s:\n%s", where, text)
+			b.T.Errorf("a secret is in the %s:\n%s", where, text)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/internal/seed"
+	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/store"
@@ -85,7 +86,7 @@ func sharedDisturbed(t *testing.T, s uint64) {
 		}
 		if rnd.IntN(4) == 0 {
 			op := ops[rnd.IntN(len(ops))]
-			if _, err := schedulers[op.Namespace].Cancel(w.ctx, resourceOf(op), op.EffectiveID()); err != nil &&
+			if _, err := schedulers[op.Namespace].Cancel(w.ctx, operationbed.ResourceOf(op), op.EffectiveID()); err != nil &&
 				!errors.Is(err, operation.ErrEnded) {
 				t.Fatal(err)
 			}
@@ -100,7 +101,7 @@ func sharedDisturbed(t *testing.T, s uint64) {
 		var got *v1alpha1.Operation
 		for got == nil || !got.Terminal() {
 			var err error
-			if got, err = schedulers[op.Namespace].Get(patience, resourceOf(op)); err != nil {
+			if got, err = schedulers[op.Namespace].Get(patience, operationbed.ResourceOf(op)); err != nil {
 				t.Fatalf("FAIRLEAD_SEED=%d: %s/%s does not end: %v\n%s", s, op.Namespace, op.Name, err, w.describe(op))
 			}
 			pauseOf(patience, 20*time.Millisecond)

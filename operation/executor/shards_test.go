@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 	"github.com/fairlead-io/fairlead/shard"
@@ -24,13 +25,13 @@ func (allShards) Fence(int) error        { return nil }
 func TestShardsByNamespaceOnly(t *testing.T) {
 	b := setup(t)
 	_, err := executor.New(executor.Options{
-		Calls: b.calls, Operations: b.prepare(b.config, nil).operations, Webhooks: b.prepare(b.config, nil).operations,
-		Secrets: b.prepare(b.config, nil).operations, Shards: allShards{shard.Layout{By: shard.UID}},
+		Calls: b.Calls, Operations: b.Prepare(b.Config, nil).Operations, Webhooks: b.Prepare(b.Config, nil).Operations,
+		Secrets: b.Prepare(b.Config, nil).Operations, Shards: allShards{shard.Layout{By: shard.UID}},
 	})
 	if err == nil || !strings.Contains(err.Error(), "operations are shared by namespace") {
 		t.Errorf("it was made: %v", err)
 	}
-	if err := b.prepare(b.config, nil).Gain(b.ctx, shard.Layout{}.All()); err == nil {
+	if err := b.Prepare(b.Config, nil).Gain(b.Ctx, shard.Layout{}.All()); err == nil {
 		t.Error("an executor without Shards works on some slots")
 	}
 }
@@ -40,27 +41,27 @@ func TestShardsByNamespaceOnly(t *testing.T) {
 func TestLose(t *testing.T) {
 	b := setup(t)
 	asked, answer := make(chan string, 4), make(chan struct{})
-	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, path string, _ int) {
+	b.Receiver.Answer = func(_ http.ResponseWriter, r *http.Request, path string, _ int) {
 		asked <- path
-		pause(r, answer)
+		operationbed.Pause(r, answer)
 	}
-	b.webhook("first", nil)
-	b.webhook("second", nil)
+	b.Webhook("first", nil)
+	b.Webhook("second", nil)
 	all := shard.Layout{}.All()
-	r := b.prepare(b.config, func(o *executor.Options) { o.Shards = allShards{} })
-	r.run()
-	if err := r.Gain(b.ctx, all); err != nil {
+	r := b.Prepare(b.Config, func(o *executor.Options) { o.Shards = allShards{} })
+	r.Begin()
+	if err := r.Gain(b.Ctx, all); err != nil {
 		t.Fatal(err)
 	}
-	op := b.schedule(operation.Request{Webhooks: []string{"first", "second"}})
-	b.received(asked)
+	op := b.Schedule(operation.Request{Webhooks: []string{"first", "second"}})
+	b.Received(asked)
 	quiet := shard.Layout{}.Set()
 	var busy bool
 	lost := make(chan struct{})
 	go func() {
 		defer close(lost)
-		r.Lose(b.ctx, all, func(slots shard.Set) {
-			if quiet = quiet.Union(slots); quiet.Holds(shard.Layout{}.SlotOf(b.namespace, "")) {
+		r.Lose(b.Ctx, all, func(slots shard.Set) {
+			if quiet = quiet.Union(slots); quiet.Holds(shard.Layout{}.SlotOf(b.Namespace, "")) {
 				select {
 				case <-answer:
 				default:
@@ -76,19 +77,19 @@ func TestLose(t *testing.T) {
 	if busy || quiet != all {
 		t.Errorf("quiet are %s, that of the call before its end: %t", quiet, busy)
 	}
-	if got := b.get().Status.Webhooks; len(got) != 1 || got[0].State != v1alpha1.PhaseSuccess {
+	if got := b.Get().Status.Webhooks; len(got) != 1 || got[0].State != v1alpha1.PhaseSuccess {
 		t.Errorf("recorded is %+v", got)
 	}
 	if runs, _ := r.Runs(); runs != 0 {
 		t.Errorf("%d operations run that are not here", runs)
 	}
-	if err := r.Gain(b.ctx, all); err != nil {
+	if err := r.Gain(b.Ctx, all); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.end(op); got.Status.Phase != v1alpha1.PhaseSuccess {
+	if got := b.End(op); got.Status.Phase != v1alpha1.PhaseSuccess {
 		t.Errorf("it became %+v", got.Status)
 	}
-	if diff := cmp.Diff(map[string]int{"first": 1, "second": 1}, b.receiver.counts(op.EffectiveID())); diff != "" {
+	if diff := cmp.Diff(map[string]int{"first": 1, "second": 1}, b.Receiver.Counts(op.EffectiveID())); diff != "" {
 		t.Errorf("calls, -want +got:\n%s", diff)
 	}
 }
@@ -98,40 +99,40 @@ func TestLose(t *testing.T) {
 func TestLoseAtOnce(t *testing.T) {
 	b := setup(t)
 	asked := make(chan string, 4)
-	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, path string, call int) {
+	b.Receiver.Answer = func(_ http.ResponseWriter, r *http.Request, path string, call int) {
 		asked <- path
 		if path == "/hang" && call == 1 {
 			<-r.Context().Done()
 		}
 	}
 	for _, name := range []string{"good", "hang", "undo", "tell"} {
-		b.webhook(name, nil)
+		b.Webhook(name, nil)
 	}
 	all := shard.Layout{}.All()
-	r := b.prepare(b.config, func(o *executor.Options) { o.Shards = allShards{} })
-	r.run()
-	if err := r.Gain(b.ctx, all); err != nil {
+	r := b.Prepare(b.Config, func(o *executor.Options) { o.Shards = allShards{} })
+	r.Begin()
+	if err := r.Gain(b.Ctx, all); err != nil {
 		t.Fatal(err)
 	}
-	op := b.schedule(operation.Request{
+	op := b.Schedule(operation.Request{
 		Webhooks: []string{"good", "hang"}, Compensate: []string{"undo"}, Notify: "tell",
 	})
-	for b.received(asked) != "/hang" {
+	for b.Received(asked) != "/hang" {
 	}
-	ctx, cancel := context.WithCancelCause(b.ctx)
+	ctx, cancel := context.WithCancelCause(b.Ctx)
 	cancel(errors.New("the slots were lost"))
 	r.Lose(ctx, all, func(shard.Set) {})
-	if got := b.get().Status; got.Phase != v1alpha1.PhaseInProgress || len(got.Compensations) > 0 {
+	if got := b.Get().Status; got.Phase != v1alpha1.PhaseInProgress || len(got.Compensations) > 0 {
 		t.Errorf("it became %+v", got)
 	}
-	if err := r.Gain(b.ctx, all); err != nil {
+	if err := r.Gain(b.Ctx, all); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.end(op); got.Status.Phase != v1alpha1.PhaseSuccess {
+	if got := b.End(op); got.Status.Phase != v1alpha1.PhaseSuccess {
 		t.Errorf("it became %+v", got.Status)
 	}
 	want := map[string]int{"good": 1, "hang": 2, "tell.notify": 1}
-	if diff := cmp.Diff(want, b.receiver.counts(op.EffectiveID())); diff != "" {
+	if diff := cmp.Diff(want, b.Receiver.Counts(op.EffectiveID())); diff != "" {
 		t.Errorf("calls, -want +got:\n%s", diff)
 	}
 }

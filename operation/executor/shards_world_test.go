@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -56,26 +58,15 @@ func newWorld(t *testing.T, seed uint64, rnd *rand.Rand) *world {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
-	resource := func(group, plural, kind string, sub ...string) apiserver.Resource {
-		return apiserver.Resource{
-			Group: group, Version: "v1alpha1", Resource: plural, Kind: kind, Namespaced: true, Subresources: sub,
-		}
-	}
-	server, err := apiserver.New(apiserver.Options{
+	server := operationbed.ServerWith(t, apiserver.Options{
 		ShardedListAndWatch: seed%2 == 0, BookmarkInterval: 200 * time.Millisecond,
-		Resources: append(apiserver.DefaultResources(),
-			resource("fairlead.io", "operations", v1alpha1.KindOperation, "status"),
-			resource("fairlead.io", "webhooks", v1alpha1.KindWebhook, "status")),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
 	w := &world{
 		t: t, ctx: ctx, seed: seed, rnd: rnd, server: server, layout: shard.Layout{Slots: 4},
 		namespaces: []string{"payments", "orders", "billing", "search", "mail", "crm"},
 		holders:    make(map[int]*member), cuts: make(map[int]int), grants: make(map[int]int), told: make(map[string]int),
 	}
+	var err error
 	if w.calls, err = call.New(call.Options{Config: server.Config()}); err != nil {
 		t.Fatal(err)
 	}

@@ -15,26 +15,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
 // neighbour returns a bench of another namespace, which the executors of b serve too.
-func (b *bench) neighbour() *bench {
-	b.t.Helper()
-	n := *b
-	n.namespace = env.Namespace(b.t)
-	var err error
-	if n.scheduler, err = operation.NewScheduler(
-		operation.Options{Config: b.config, Calls: b.calls, Namespace: n.namespace},
-	); err != nil {
-		b.t.Fatal(err)
-	}
-	b.t.Cleanup(n.scheduler.Close)
-	b.others = append(b.others, n.namespace)
-	return &n
-}
+func (b *bench) neighbour() *bench { return &bench{b.Neighbour("neighbour")} }
 
 // share returns the value of a metric of what namespaces share.
 func share(t *testing.T, registry *prometheus.Registry, name, of string) float64 {
@@ -63,31 +51,31 @@ func TestTenantsOfOneNamespace(t *testing.T) {
 	victim := b.neighbour()
 	open := make(chan struct{})
 	hanging := make(chan string, 100)
-	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, path string, _ int) {
+	b.Receiver.Answer = func(_ http.ResponseWriter, r *http.Request, path string, _ int) {
 		if path == "/hang" {
 			hanging <- path
-			pause(r, open)
+			operationbed.Pause(r, open)
 		}
 	}
-	b.webhook("hang", nil)
-	victim.webhook("quick", nil)
+	b.Webhook("hang", nil)
+	victim.Webhook("quick", nil)
 	registry := prometheus.NewRegistry()
-	b.start(func(o *executor.Options) { o.MaxCalls, o.Registerer = 8, registry })
+	b.Start(func(o *executor.Options) { o.MaxCalls, o.Registerer = 8, registry })
 	request := func(i int) operation.Request {
 		return operation.Request{Webhooks: []string{"hang"}, TenantID: fmt.Sprint("t", i), Resource: app(fmt.Sprint(i))}
 	}
 	for i := range 12 {
-		b.schedule(request(i))
+		b.Schedule(request(i))
 	}
 	for range 4 {
-		b.received(hanging)
+		b.Received(hanging)
 	}
-	says := "waiting for the share of namespace " + b.namespace + " of calls under way"
+	says := "waiting for the share of namespace " + b.Namespace + " of calls under way"
 	waits := 0
-	b.eventually("saying why the others wait", func() bool {
+	b.Eventually("saying why the others wait", func() bool {
 		waits = 0
 		for i := range 12 {
-			op, err := b.scheduler.Get(b.ctx, request(i).Resource)
+			op, err := b.Scheduler.Get(b.Ctx, request(i).Resource)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -101,7 +89,7 @@ func TestTenantsOfOneNamespace(t *testing.T) {
 		t.Errorf("%v wait", got)
 	}
 	for i := range 3 {
-		if v := victim.run(operation.Request{
+		if v := victim.Run(operation.Request{
 			Webhooks: []string{"quick"},
 			Resource: app(fmt.Sprint(i)),
 		}); v.Status != operation.Succeeded {
@@ -110,7 +98,7 @@ func TestTenantsOfOneNamespace(t *testing.T) {
 	}
 	close(open)
 	for i := range 12 {
-		if _, err := b.scheduler.Wait(b.ctx, request(i).Resource, "", nil); err != nil {
+		if _, err := b.Scheduler.Wait(b.Ctx, request(i).Resource, "", nil); err != nil {
 			t.Error(err)
 		}
 	}
@@ -121,7 +109,7 @@ type writesOf struct{ number, bytes atomic.Int64 }
 
 func (b *bench) counted(w *writesOf) func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 	return func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
-		if r.Method != http.MethodGet && strings.Contains(r.URL.Path, "/namespaces/"+b.namespace+"/operations/") {
+		if r.Method != http.MethodGet && strings.Contains(r.URL.Path, "/namespaces/"+b.Namespace+"/operations/") {
 			w.number.Add(1)
 			w.bytes.Add(r.ContentLength)
 		}
@@ -160,48 +148,48 @@ func TestWritesOfOneNamespace(t *testing.T) {
 			b := setup(t)
 			victim := b.neighbour()
 			var failed sync.Map
-			b.receiver.answer = func(w http.ResponseWriter, r *http.Request, path string, _ int) {
+			b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, path string, _ int) {
 				if path == "/busy" {
 					failed.Store(r.Header.Get("Idempotency-Key"), true)
 					w.WriteHeader(http.StatusServiceUnavailable)
 				}
 			}
-			b.webhook("busy", func(s *v1alpha1.WebhookSpec) {
+			b.Webhook("busy", func(s *v1alpha1.WebhookSpec) {
 				s.Retry.MaxAttempts, s.Retry.MaxInterval = 100_000, metav1.Duration{Duration: webhook.MinInterval}
 				s.Breaker.Failures = 1_000_000
 			})
-			victim.webhook("quick", nil)
+			victim.Webhook("quick", nil)
 			var w writesOf
-			calls := b.tapped(b.counted(&w))
+			calls := b.Tapped(b.counted(&w))
 			registry := prometheus.NewRegistry()
-			b.start(func(o *executor.Options) { o.Calls, o.Budget, o.Registerer = calls, tc.budget, registry })
+			b.Start(func(o *executor.Options) { o.Calls, o.Budget, o.Registerer = calls, tc.budget, registry })
 			begun := time.Now()
 			for i := range n {
-				b.schedule(operation.Request{
+				b.Schedule(operation.Request{
 					Webhooks: []string{"busy"}, Resource: app(fmt.Sprint(i)), TenantID: fmt.Sprint(i % 2),
 					Object: map[string]any{"x": tc.object},
 				})
 			}
-			b.eventually("waiting", func() bool { return share(t, registry, "fairlead_share_waits_total", "writes") > 2*n })
-			says := "waiting for the share of namespace " + b.namespace + " of writes to the API server"
-			b.eventually("saying so", func() bool {
+			b.Eventually("waiting", func() bool { return share(t, registry, "fairlead_share_waits_total", "writes") > 2*n })
+			says := "waiting for the share of namespace " + b.Namespace + " of writes to the API server"
+			b.Eventually("saying so", func() bool {
 				for i := range n {
-					if op, err := b.scheduler.Get(b.ctx, app(fmt.Sprint(i))); err == nil && operation.ViewOf(op).Waiting == says {
+					if op, err := b.Scheduler.Get(b.Ctx, app(fmt.Sprint(i))); err == nil && operation.ViewOf(op).Waiting == says {
 						return true
 					}
 				}
 				return false
 			})
-			if v := victim.run(operation.Request{Webhooks: []string{"quick"}}); v.Status != operation.Succeeded {
+			if v := victim.Run(operation.Request{Webhooks: []string{"quick"}}); v.Status != operation.Succeeded {
 				t.Errorf("outcome of the other namespace %+v", v)
 			}
 			for i := range n {
-				if _, err := b.scheduler.Cancel(b.ctx, app(fmt.Sprint(i)), ""); err != nil {
+				if _, err := b.Scheduler.Cancel(b.Ctx, app(fmt.Sprint(i)), ""); err != nil {
 					t.Fatal(err)
 				}
 			}
 			for i := range n {
-				if v, err := b.scheduler.Wait(b.ctx, app(fmt.Sprint(i)), "", nil); err != nil ||
+				if v, err := b.Scheduler.Wait(b.Ctx, app(fmt.Sprint(i)), "", nil); err != nil ||
 					v.Reason != v1alpha1.ReasonCanceled {
 					t.Errorf("%+v, %v", v, err)
 				}
@@ -222,7 +210,7 @@ func TestCallsOfOneNamespace(t *testing.T) {
 	b := setup(t)
 	victim := b.neighbour()
 	var polls atomic.Int64
-	b.receiver.answer = func(w http.ResponseWriter, r *http.Request, path string, _ int) {
+	b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, path string, _ int) {
 		switch {
 		case path == "/slow":
 			w.Header().Set("Location", "/jobs/1")
@@ -232,18 +220,18 @@ func TestCallsOfOneNamespace(t *testing.T) {
 			_, _ = w.Write([]byte(`{"status":"IN_PROGRESS"}`))
 		}
 	}
-	b.webhook("slow", func(s *v1alpha1.WebhookSpec) {
+	b.Webhook("slow", func(s *v1alpha1.WebhookSpec) {
 		s.Mode, s.Poll.Interval = v1alpha1.ModeAsync, metav1.Duration{Duration: webhook.MinInterval}
 	})
-	victim.webhook("quick", nil)
+	victim.Webhook("quick", nil)
 	registry := prometheus.NewRegistry()
 	begun := time.Now()
-	b.start(func(o *executor.Options) { o.Budget, o.Registerer = executor.Budget{Calls: 5}, registry })
+	b.Start(func(o *executor.Options) { o.Budget, o.Registerer = executor.Budget{Calls: 5}, registry })
 	for i := range 4 {
-		b.schedule(operation.Request{Webhooks: []string{"slow"}, Resource: app(fmt.Sprint(i))})
+		b.Schedule(operation.Request{Webhooks: []string{"slow"}, Resource: app(fmt.Sprint(i))})
 	}
-	b.eventually("waiting", func() bool { return share(t, registry, "fairlead_share_waits_total", "calls") > 20 })
-	if v := victim.run(operation.Request{Webhooks: []string{"quick"}}); v.Status != operation.Succeeded {
+	b.Eventually("waiting", func() bool { return share(t, registry, "fairlead_share_waits_total", "calls") > 20 })
+	if v := victim.Run(operation.Request{Webhooks: []string{"quick"}}); v.Status != operation.Succeeded {
 		t.Errorf("outcome of the other namespace %+v", v)
 	}
 	got, most := polls.Load(), 5*(4+time.Since(begun).Seconds())+1
@@ -257,7 +245,7 @@ func TestPollsThatChangeNothing(t *testing.T) {
 	b := setup(t)
 	const polls = 60
 	many := make(chan string, 1)
-	b.receiver.answer = func(w http.ResponseWriter, r *http.Request, path string, n int) {
+	b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, path string, n int) {
 		switch {
 		case path == "/slow":
 			w.Header().Set("Location", "/jobs/1")
@@ -272,16 +260,16 @@ func TestPollsThatChangeNothing(t *testing.T) {
 			_, _ = w.Write([]byte(`{"status":"SUCCEEDED"}`))
 		}
 	}
-	b.webhook("slow", func(s *v1alpha1.WebhookSpec) {
+	b.Webhook("slow", func(s *v1alpha1.WebhookSpec) {
 		s.Mode, s.Poll.Interval = v1alpha1.ModeAsync, metav1.Duration{Duration: webhook.MinInterval}
 	})
 	var w writesOf
-	calls := b.tapped(b.counted(&w))
-	b.start(func(o *executor.Options) { o.Calls = calls })
+	calls := b.Tapped(b.counted(&w))
+	b.Start(func(o *executor.Options) { o.Calls = calls })
 	begun := time.Now()
-	op := b.schedule(operation.Request{Webhooks: []string{"slow"}})
-	b.received(many)
-	if v := operation.ViewOf(b.end(op)); v.Status != operation.Succeeded {
+	op := b.Schedule(operation.Request{Webhooks: []string{"slow"}})
+	b.Received(many)
+	if v := operation.ViewOf(b.End(op)); v.Status != operation.Succeeded {
 		t.Errorf("outcome %+v", v)
 	}
 	// Attempt, answer, finalizer, the first poll, the end, the finalizer again; and one for each five seconds.
@@ -295,29 +283,29 @@ func TestPollsThatChangeNothing(t *testing.T) {
 func TestEditedAllTheTime(t *testing.T) {
 	b := setup(t)
 	victim := b.neighbour()
-	b.webhook("edited", nil)
-	b.start(nil)
+	b.Webhook("edited", nil)
+	b.Start(nil)
 	for i := range 50 {
-		b.schedule(operation.Request{Webhooks: []string{"missing"}, Resource: app(fmt.Sprint(i))})
+		b.Schedule(operation.Request{Webhooks: []string{"missing"}, Resource: app(fmt.Sprint(i))})
 	}
-	ctx, cancel := context.WithCancel(b.ctx)
+	ctx, cancel := context.WithCancel(b.Ctx)
 	var editing sync.WaitGroup
 	editing.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
-			b.edit("edited", fmt.Sprintf(`{"spec":{"request":{"body":%q}}}`, fmt.Sprint(i)))
+			b.Edit("edited", fmt.Sprintf(`{"spec":{"request":{"body":%q}}}`, fmt.Sprint(i)))
 		}
 	})
 	defer editing.Wait()
 	defer cancel()
-	late := victim.schedule(operation.Request{Webhooks: []string{"late"}})
-	victim.says("waiting for webhook late, which does not exist in namespace " + victim.namespace)
-	victim.webhook("late", nil)
-	if v := operation.ViewOf(victim.end(late)); v.Status != operation.Succeeded {
+	late := victim.Schedule(operation.Request{Webhooks: []string{"late"}})
+	victim.says("waiting for webhook late, which does not exist in namespace " + victim.Namespace)
+	victim.Webhook("late", nil)
+	if v := operation.ViewOf(victim.End(late)); v.Status != operation.Succeeded {
 		t.Errorf("outcome %+v", v)
 	}
-	b.webhook("missing", nil)
+	b.Webhook("missing", nil)
 	for i := range 50 {
-		if _, err := b.scheduler.Wait(b.ctx, app(fmt.Sprint(i)), "", nil); err != nil {
+		if _, err := b.Scheduler.Wait(b.Ctx, app(fmt.Sprint(i)), "", nil); err != nil {
 			t.Error(err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/internal/disturb"
+	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/webhook"
@@ -26,21 +27,21 @@ import (
 func TestWithoutBarrier(t *testing.T) {
 	b := setup(t)
 	asked := make(chan string, 4)
-	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, _ string, n int) {
+	b.Receiver.Answer = func(_ http.ResponseWriter, r *http.Request, _ string, n int) {
 		asked <- r.Header.Get("Idempotency-Key")
 		if n == 1 {
 			<-r.Context().Done()
 		}
 	}
-	b.webhook("cleanup", nil)
-	stop := b.start(nil)
-	op := b.schedule(operation.Request{Webhooks: []string{"cleanup"}})
-	b.received(asked)
+	b.Webhook("cleanup", nil)
+	stop := b.Start(nil)
+	op := b.Schedule(operation.Request{Webhooks: []string{"cleanup"}})
+	b.Received(asked)
 	stop()
-	b.probe = func(ctx context.Context) (string, error) { return "9999999999999", nil } // no watch gets there
-	b.start(nil)
-	b.received(asked)
-	if got := b.end(op); got.Status.Phase != v1alpha1.PhaseSuccess || got.Status.Webhooks[0].RetriesCount != 0 {
+	b.Probe = func(ctx context.Context) (string, error) { return "9999999999999", nil } // no watch gets there
+	b.Start(nil)
+	b.Received(asked)
+	if got := b.End(op); got.Status.Phase != v1alpha1.PhaseSuccess || got.Status.Webhooks[0].RetriesCount != 0 {
 		t.Errorf("it became %+v", got.Status)
 	}
 }
@@ -75,7 +76,7 @@ func TestStaleSuccessor(t *testing.T) {
 			b := setup(t)
 			held, answer := make(chan string, 1), make(chan struct{})
 			var made atomic.Int32 // calls that are no polls
-			b.receiver.answer = func(w http.ResponseWriter, r *http.Request, path string, call int) {
+			b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, path string, call int) {
 				if path == "/work" {
 					made.Add(1)
 				}
@@ -84,7 +85,7 @@ func TestStaleSuccessor(t *testing.T) {
 					case held <- path:
 					default:
 					}
-					pause(r, answer)
+					operationbed.Pause(r, answer)
 				}
 				switch {
 				case path == "/work" && tc.hook != nil:
@@ -96,34 +97,34 @@ func TestStaleSuccessor(t *testing.T) {
 					_, _ = io.WriteString(w, `{"status":"SUCCEEDED"}`)
 				}
 			}
-			b.webhook("work", tc.hook)
-			b.webhook("next", nil)
-			first := b.prepare(b.config, nil)
-			first.run()
+			b.Webhook("work", tc.hook)
+			b.Webhook("next", nil)
+			first := b.Prepare(b.Config, nil)
+			first.Begin()
 			ice := &freezer{}
-			second := b.prepare(disturb.Config(b.config, ice.roundTrip), nil)
-			op := b.schedule(operation.Request{Webhooks: []string{"work", "next"}})
-			b.received(held)
-			b.eventually("seen by the successor", func() bool {
-				known, err := store.Of[v1alpha1.Operation](second.operations).Get(store.Key{Namespace: b.namespace, Name: op.Name})
+			second := b.Prepare(disturb.Config(b.Config, ice.roundTrip), nil)
+			op := b.Schedule(operation.Request{Webhooks: []string{"work", "next"}})
+			b.Received(held)
+			b.Eventually("seen by the successor", func() bool {
+				known, err := store.Of[v1alpha1.Operation](second.Operations).Get(store.Key{Namespace: b.Namespace, Name: op.Name})
 				return err == nil && len(known.Status.Webhooks) == 1 && tc.seen(known.Status.Webhooks[0])
 			})
 			ice.freeze()
 			close(answer)
-			if err := first.Drain(b.ctx); err != nil {
+			if err := first.Drain(b.Ctx); err != nil {
 				t.Fatal(err)
 			}
-			first.stop()
-			if known, err := store.Of[v1alpha1.Operation](second.operations).Get(
-				store.Key{Namespace: b.namespace, Name: op.Name},
-			); err != nil || known.ResourceVersion == b.get().ResourceVersion {
+			first.Stop()
+			if known, err := store.Of[v1alpha1.Operation](second.Operations).Get(
+				store.Key{Namespace: b.Namespace, Name: op.Name},
+			); err != nil || known.ResourceVersion == b.Get().ResourceVersion {
 				t.Fatalf("the successor's cache is not stale: %v", err)
 			}
-			second.run()
-			if got := b.end(op); got.Status.Phase != v1alpha1.PhaseSuccess {
+			second.Begin()
+			if got := b.End(op); got.Status.Phase != v1alpha1.PhaseSuccess {
 				t.Errorf("%s It became %+v", tc.reason, got.Status)
 			}
-			if diff := cmp.Diff(tc.want, b.receiver.counts(op.EffectiveID())); diff != "" {
+			if diff := cmp.Diff(tc.want, b.Receiver.Counts(op.EffectiveID())); diff != "" {
 				t.Errorf("%s Calls, -want +got:\n%s", tc.reason, diff)
 			}
 			if n := made.Load(); n != 1 {

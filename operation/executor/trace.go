@@ -4,7 +4,9 @@ import (
 	"context"
 
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/flow"
@@ -74,6 +76,25 @@ func (e *Executor) another(ctx context.Context, r *run) context.Context {
 	}
 	parent, opt := e.follow(context.WithoutCancel(ctx), r.op)
 	return flow.Retrace(ctx, parent, opt)
+}
+
+// showOutcome sets the phase of a terminal operation on the span of its flow, and for a failed one the reason and the
+// status. The message is not part of it, since a receiver may have written it.
+func (e *Executor) showOutcome(ctx context.Context, op *v1alpha1.Operation) {
+	if !e.traced || !op.Terminal() {
+		return
+	}
+	span := flow.FiberSpan(ctx)
+	span.SetAttributes(attribute.String("operation.phase", string(op.Status.Phase)))
+	if op.Status.Phase != v1alpha1.PhaseFailed {
+		return
+	}
+	reason := ""
+	if c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError); c != nil {
+		reason = c.Reason
+	}
+	span.SetAttributes(attribute.String("operation.reason", reason), attribute.String("error.type", reason))
+	span.SetStatus(codes.Error, reason)
 }
 
 // keepTrace has the status tell of the span in which it is written, unless there is hardly room for it.

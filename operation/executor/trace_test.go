@@ -5,13 +5,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
 	"github.com/fairlead-io/fairlead/internal/tracing/spans"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
@@ -20,34 +23,35 @@ import (
 
 // in schedules in a span of that name, which ends with it.
 func (b *bench) in(made *spans.Recorder, name string, r operation.Request) *v1alpha1.Operation {
-	b.t.Helper()
-	ctx, span := made.Start(b.ctx, name)
+	b.T.Helper()
+	ctx, span := made.Start(b.Ctx, name)
 	defer span.End()
-	caller := *b
-	caller.ctx = ctx
-	return caller.schedule(r)
+	caller := *b.Bench
+	caller.Ctx = ctx
+	return caller.Schedule(r)
 }
 
 // traced has an executor make spans, also of its requests to the API server.
 func (b *bench) traced(made *spans.Recorder) func(*executor.Options) {
-	b.t.Helper()
-	calls, err := call.New(call.Options{Config: b.config, TracerProvider: made})
+	b.T.Helper()
+	calls, err := call.New(call.Options{Config: b.Config, TracerProvider: made})
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
-	b.t.Cleanup(calls.Close)
+	b.T.Cleanup(calls.Close)
 	return func(o *executor.Options) { o.TracerProvider, o.Calls = made, calls }
 }
 
 // heard are the headers that the receiver is told of spans with, call by call. A 503 of it asks to wait, unless that is
 // empty, for so many seconds.
 func (b *bench) heard(retryAfter string, answer func(n int) int) func() []http.Header {
-	b.t.Helper()
+	b.T.Helper()
+	var mu sync.Mutex
 	var all []http.Header
-	b.receiver.answer = func(w http.ResponseWriter, r *http.Request, _ string, n int) {
-		b.receiver.mu.Lock()
+	b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, _ string, n int) {
+		mu.Lock()
 		all = append(all, r.Header.Clone())
-		b.receiver.mu.Unlock()
+		mu.Unlock()
 		status := answer(n)
 		if status == http.StatusServiceUnavailable && retryAfter != "" {
 			w.Header().Set("Retry-After", retryAfter)
@@ -55,8 +59,8 @@ func (b *bench) heard(retryAfter string, answer func(n int) int) func() []http.H
 		w.WriteHeader(status)
 	}
 	return func() []http.Header {
-		b.receiver.mu.Lock()
-		defer b.receiver.mu.Unlock()
+		mu.Lock()
+		defer mu.Unlock()
 		return slices.Clone(all)
 	}
 }
@@ -84,13 +88,13 @@ func under(made *spans.Recorder, s, above spans.Span) bool {
 func TestTheTraceOfAnOperation(t *testing.T) {
 	b := setup(t)
 	heard := b.heard("", func(n int) int { return map[bool]int{true: 503, false: 200}[n == 1] })
-	b.webhook("cleanup", nil)
+	b.Webhook("cleanup", nil)
 	made := spans.New()
-	stop := b.start(b.traced(made))
+	stop := b.Start(b.traced(made))
 	op := b.in(made, "caller", operation.Request{
 		Webhooks: []string{"cleanup"}, CorrelationID: "corr-1", Object: map[string]string{"secret": "hidden"},
 	})
-	got := b.end(op)
+	got := b.End(op)
 	made.Await(t, "operation", 1) // it may be written before the flow has ended
 	stop()
 	caller, whole, calls := made.Named("caller")[0], made.Named("operation"), made.Named("call cleanup")
@@ -113,7 +117,7 @@ func TestTheTraceOfAnOperation(t *testing.T) {
 	}
 	for key, want := range map[string]string{
 		"operation.id": op.EffectiveID(), "operation.name": op.Name, "operation.type": "Delete",
-		"k8s.namespace.name": b.namespace, "operation.resource.type": shop.Type, "operation.resource.id": shop.ID,
+		"k8s.namespace.name": b.Namespace, "operation.resource.type": shop.Type, "operation.resource.id": shop.ID,
 		"operation.correlation_id": "corr-1", "flow.status": "completed",
 	} {
 		if v := spans.Value(whole[0], key); v != want {
@@ -132,25 +136,82 @@ func TestTheTraceOfAnOperation(t *testing.T) {
 	}
 }
 
+// TestTheSpanOfAnOperationHasItsOutcome: a failed one can be found by its status, without the words of the receiver.
+func TestTheSpanOfAnOperationHasItsOutcome(t *testing.T) {
+	tests := map[string]struct {
+		reason string
+		answer int
+		ttl    time.Duration // the run waits for it after the end
+		want   map[string]string
+		status codes.Code
+	}{
+		"Failed": {
+			reason: "A refusal fails the operation.", answer: http.StatusBadRequest, status: codes.Error,
+			want: map[string]string{
+				"operation.phase": "Failed", "operation.reason": v1alpha1.ReasonWebhookFailed,
+				"error.type": v1alpha1.ReasonWebhookFailed,
+			},
+		},
+		"FailedAndKept": {
+			reason: "The run outlives the outcome.", answer: http.StatusBadRequest, ttl: time.Hour, status: codes.Error,
+			want: map[string]string{"operation.phase": "Failed", "operation.reason": v1alpha1.ReasonWebhookFailed},
+		},
+		"Succeeded": {
+			reason: "A success has a phase only.", answer: http.StatusOK, status: codes.Unset,
+			want: map[string]string{"operation.phase": "Success", "operation.reason": "", "error.type": ""},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := setup(t)
+			b.Receiver.Answer = func(w http.ResponseWriter, _ *http.Request, _ string, _ int) {
+				w.WriteHeader(tt.answer)
+				_, _ = w.Write([]byte(`{"message":"words of the receiver"}`))
+			}
+			b.Webhook("cleanup", nil)
+			made := spans.New()
+			stop := b.Start(b.traced(made))
+			r := operation.Request{Webhooks: []string{"cleanup"}}
+			if tt.ttl > 0 {
+				r.TTLAfterFinished = &tt.ttl
+			}
+			b.End(b.Schedule(r))
+			if tt.ttl == 0 {
+				made.Await(t, "operation", 1)
+			}
+			stop()
+			whole := made.Await(t, "operation", 1)[0]
+			for key, want := range tt.want {
+				if got := spans.Value(whole, key); got != want {
+					t.Errorf("%s: %s is %q, want %q", tt.reason, key, got, want)
+				}
+			}
+			if s := whole.Status(); s.Code != tt.status || s.Description != tt.want["operation.reason"] {
+				t.Errorf("%s: the status is %v %q, want %v", tt.reason, s.Code, s.Description, tt.status)
+			}
+		})
+	}
+}
+
 // TestTheTraceOverARestart: what a new process does is a trace of its own that links to the last one.
 func TestTheTraceOverARestart(t *testing.T) {
 	b := setup(t)
 	heard := b.heard("5", func(n int) int { return map[bool]int{true: 503, false: 200}[n == 1] })
-	b.webhook("cleanup", nil)
+	b.Webhook("cleanup", nil)
 	made := spans.New()
-	stop := b.start(b.traced(made))
+	stop := b.Start(b.traced(made))
 	op := b.in(made, "caller", operation.Request{Webhooks: []string{"cleanup"}})
-	b.eventually("the next try is recorded", func() bool {
-		w := b.get().Status.Webhooks
+	b.Eventually("the next try is recorded", func() bool {
+		w := b.Get().Status.Webhooks
 		return len(w) == 1 && w[0].NextAttemptAt != nil
 	})
 	stop()
-	before, kept := made.Named("operation"), b.get().Status.TraceParent
+	before, kept := made.Named("operation"), b.Get().Status.TraceParent
 	if len(before) != 1 {
 		t.Fatalf("%v", made.Names())
 	}
-	stop = b.start(b.traced(made))
-	b.end(op)
+	stop = b.Start(b.traced(made))
+	b.End(op)
 	stop()
 	all := made.Named("operation")
 	if len(all) != 2 || all[1].Parent().IsValid() || len(all[1].Links()) != 1 {
@@ -170,15 +231,15 @@ func TestTheTraceOverARestart(t *testing.T) {
 // TestAnOperationThatIsPickedUpLateLinks to who has scheduled it, which was more than a minute ago.
 func TestAnOperationThatIsPickedUpLateLinks(t *testing.T) {
 	b := setup(t)
-	b.webhook("cleanup", nil)
+	b.Webhook("cleanup", nil)
 	made := spans.New()
 	op := b.in(made, "caller", operation.Request{Webhooks: []string{"cleanup"}})
 	traced := b.traced(made)
-	stop := b.start(func(o *executor.Options) {
+	stop := b.Start(func(o *executor.Options) {
 		traced(o)
 		o.Now = func() time.Time { return time.Now().Add(2 * time.Minute) }
 	})
-	b.end(op)
+	b.End(op)
 	stop()
 	if whole := made.Named("operation"); len(whole) != 1 || !spans.Links(whole[0], made.Named("caller")[0]) {
 		t.Errorf("%v", made.Names())
@@ -189,13 +250,13 @@ func TestAnOperationThatIsPickedUpLateLinks(t *testing.T) {
 func TestTheNextRequestHasATraceOfItsOwn(t *testing.T) {
 	b := setup(t)
 	heard := b.heard("", func(int) int { return 200 })
-	b.webhook("cleanup", nil)
+	b.Webhook("cleanup", nil)
 	made := spans.New()
-	stop := b.start(b.traced(made))
+	stop := b.Start(b.traced(made))
 	ttl := time.Hour // so that the run waits for that
 	names := []string{"first", "second"}
 	for _, name := range names {
-		b.end(b.in(made, name, operation.Request{Webhooks: []string{"cleanup"}, TTLAfterFinished: &ttl}))
+		b.End(b.in(made, name, operation.Request{Webhooks: []string{"cleanup"}, TTLAfterFinished: &ttl}))
 	}
 	stop()
 	whole := made.Named("operation")
@@ -228,7 +289,7 @@ func TestWithoutAProvider(t *testing.T) {
 		t.Run(tt.reason, func(t *testing.T) {
 			b := setup(t)
 			heard := b.heard("", func(int) int { return 200 })
-			b.webhook("cleanup", nil)
+			b.Webhook("cleanup", nil)
 			state, err := trace.ParseTraceState("vendor=1")
 			if err != nil {
 				t.Fatal(err)
@@ -236,18 +297,18 @@ func TestWithoutAProvider(t *testing.T) {
 			sc := trace.NewSpanContext(trace.SpanContextConfig{
 				TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled, TraceState: state,
 			})
-			caller := *b
-			caller.ctx = trace.ContextWithSpanContext(b.ctx, sc)
-			op := caller.schedule(operation.Request{Webhooks: []string{"cleanup"}})
+			caller := *b.Bench
+			caller.Ctx = trace.ContextWithSpanContext(b.Ctx, sc)
+			op := caller.Schedule(operation.Request{Webhooks: []string{"cleanup"}})
 			if tt.change != nil {
 				annotations := map[string]any{}
 				tt.change(annotations)
-				if err := b.merge(map[string]any{"annotations": annotations}); err != nil {
+				if err := b.Merge(map[string]any{"annotations": annotations}); err != nil {
 					t.Fatal(err)
 				}
 			}
-			b.start(func(o *executor.Options) { o.Now = func() time.Time { return time.Now().Add(tt.late) } })
-			got := b.end(op)
+			b.Start(func(o *executor.Options) { o.Now = func() time.Time { return time.Now().Add(tt.late) } })
+			got := b.End(op)
 			h := heard()[0]
 			const parent = "00-01000000000000000000000000000000-0200000000000000-01"
 			got1, got2 := h.Get("Traceparent"), h.Get("Tracestate")
@@ -265,16 +326,16 @@ func TestWithoutAProvider(t *testing.T) {
 func TestWhatTheOperationKeepsOfItsCaller(t *testing.T) {
 	b := setup(t)
 	made := spans.New()
-	b.start(nil)
+	b.Start(nil)
 	for i, traced := range []bool{true, true, false} {
 		var op *v1alpha1.Operation
 		r := operation.Request{ID: strconv.Itoa(i)}
 		if traced {
 			op = b.in(made, strconv.Itoa(i), r)
 		} else {
-			op = b.schedule(r)
+			op = b.Schedule(r)
 		}
-		got := b.end(op).Annotations[v1alpha1.AnnotationTraceParent]
+		got := b.End(op).Annotations[v1alpha1.AnnotationTraceParent]
 		id := ""
 		if traced {
 			id = made.Named(strconv.Itoa(i))[0].SpanContext().SpanID().String()
@@ -289,30 +350,30 @@ func TestWhatTheOperationKeepsOfItsCaller(t *testing.T) {
 func TestACallbackLinksToItsOperation(t *testing.T) {
 	b := setup(t)
 	asked := make(chan string, 4)
-	b.receiver.answer = func(w http.ResponseWriter, r *http.Request, _ string, _ int) {
-		asked <- callbackIn(r)
+	b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, _ string, _ int) {
+		asked <- operationbed.CallbackIn(r)
 		w.WriteHeader(http.StatusAccepted)
 	}
-	b.webhook("slow", callbackHook)
+	b.Webhook("slow", operationbed.CallbackHook)
 	made := spans.New()
 	traced := b.traced(made)
 	var e *executor.Executor
-	stop := b.startWith(func(o *executor.Options) {
+	stop := b.StartWith(func(o *executor.Options) {
 		traced(o)
 		o.PublicURL, o.CallbackKey = "http://fairlead.example", []byte("0123456789abcdef0123456789abcdef")
 	}, func(got *executor.Executor) { e = got })
 	op := b.in(made, "caller", operation.Request{Webhooks: []string{"slow"}})
-	tok := token(b.received(asked))
-	b.eventually("taken by the receiver", func() bool {
-		w := b.get().Status.Webhooks
+	tok := operationbed.Token(b.Received(asked))
+	b.Eventually("taken by the receiver", func() bool {
+		w := b.Get().Status.Webhooks
 		return len(w) == 1 && w[0].LastStatusCode == http.StatusAccepted
 	})
-	ctx, span := made.Start(b.ctx, "callback")
+	ctx, span := made.Start(b.Ctx, "callback")
 	if err := e.Taker().Take(ctx, tok, true, ""); err != nil {
 		t.Fatal(err)
 	}
 	span.End()
-	b.end(op)
+	b.End(op)
 	stop()
 	if s := made.Named("callback")[0]; len(s.Links()) != 1 ||
 		s.Links()[0].SpanContext.TraceID() != made.Named("caller")[0].SpanContext().TraceID() {
@@ -324,10 +385,10 @@ func TestACallbackLinksToItsOperation(t *testing.T) {
 // could look at.
 func TestNothingIsKeptOfAnOperationThatIsNotSampled(t *testing.T) {
 	b := setup(t)
-	b.webhook("cleanup", nil)
+	b.Webhook("cleanup", nil)
 	made := spans.New(spans.Never())
-	stop := b.start(b.traced(made))
-	got := b.end(b.schedule(operation.Request{Webhooks: []string{"cleanup"}}))
+	stop := b.Start(b.traced(made))
+	got := b.End(b.Schedule(operation.Request{Webhooks: []string{"cleanup"}}))
 	stop()
 	if got.Status.TraceParent != "" || len(made.Ended()) != 0 {
 		t.Errorf("kept is %q, made were %v", got.Status.TraceParent, made.Names())
@@ -337,7 +398,7 @@ func TestNothingIsKeptOfAnOperationThatIsNotSampled(t *testing.T) {
 // TestAPollLinksToTheCallThatItAsksAbout, or to the poll before.
 func TestAPollLinksToTheCallThatItAsksAbout(t *testing.T) {
 	b := setup(t)
-	b.receiver.answer = func(w http.ResponseWriter, _ *http.Request, path string, n int) {
+	b.Receiver.Answer = func(w http.ResponseWriter, _ *http.Request, path string, n int) {
 		switch {
 		case path == "/work":
 			w.Header().Set("Location", "/jobs/1")
@@ -348,10 +409,10 @@ func TestAPollLinksToTheCallThatItAsksAbout(t *testing.T) {
 			_, _ = w.Write([]byte(`{"status":"SUCCEEDED"}`))
 		}
 	}
-	b.webhook("work", polled(webhook.MinInterval))
+	b.Webhook("work", polled(webhook.MinInterval))
 	made := spans.New()
-	stop := b.start(b.traced(made))
-	b.end(b.in(made, "caller", operation.Request{Webhooks: []string{"work"}}))
+	stop := b.Start(b.traced(made))
+	b.End(b.in(made, "caller", operation.Request{Webhooks: []string{"work"}}))
 	stop()
 	calls, polls := made.Named("call work"), made.Named("poll work")
 	if len(calls) != 1 || len(polls) != 2 {
@@ -368,6 +429,7 @@ func TestAPollLinksToTheCallThatItAsksAbout(t *testing.T) {
 func TestNoProviderNoCost(t *testing.T) {
 	op := &v1alpha1.Operation{}
 	op.Name, op.Namespace = "app-1", "ns"
+	op.Status.Phase = v1alpha1.PhaseFailed
 	if n := new(executor.Executor).SpanAllocs(t.Context(), op); n != 0 {
 		t.Errorf("%v allocations for no span", n)
 	}

@@ -30,23 +30,23 @@ func TestDisturbedLocks(t *testing.T) {
 			b: b, seed: s, known: make(map[string]*claimed), sent: make(map[string]int),
 			targets: make(chan operation.Resource),
 		}
-		b.receiver.answer = hands.answer
-		b.webhook("work", nil)
-		late := disturb.Config(b.config, func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		b.Receiver.Answer = hands.answer
+		b.Webhook("work", nil)
+		late := disturb.Config(b.Config, func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 			answer, err := next.RoundTrip(r)
 			if err == nil && r.URL.Query().Get("watch") != "" && strings.HasSuffix(r.URL.Path, "/operations") {
 				answer.Body = &lateBody{answer.Body, seed.Rand(s, "late", time.Now())}
 			}
 			return answer, err
 		})
-		calls := b.tapped(hands.disturb)
+		calls := b.Tapped(hands.disturb)
 		start := func() (stop func()) {
-			r := b.prepare(late, func(o *executor.Options) {
+			r := b.Prepare(late, func(o *executor.Options) {
 				o.Calls = calls
 				o.Policy = call.Policy{Base: time.Millisecond, Cap: 5 * time.Millisecond, Budget: &call.Budget{PerSecond: 1000}}
 			})
-			r.run()
-			return r.stop
+			r.Begin()
+			return r.Stop
 		}
 		stop := start()
 		var actors sync.WaitGroup
@@ -102,7 +102,7 @@ func (x *exclusion) disturb(r *http.Request, next http.RoundTripper) (*http.Resp
 	}
 	return fault.RoundTrip(r, next, func() {
 		if r.Method != http.MethodGet {
-			x.b.touch(name)
+			x.b.Touch(name)
 		}
 	})
 }
@@ -152,21 +152,21 @@ func (x *exclusion) answer(w http.ResponseWriter, r *http.Request, _ string, n i
 	}
 	x.mu.Unlock()
 	for _, other := range others {
-		op, err := x.b.scheduler.Get(x.b.ctx, other.about)
-		if err != nil && x.b.ctx.Err() == nil && !errors.Is(err, operation.ErrNotFound) {
-			x.b.t.Error(err)
+		op, err := x.b.Scheduler.Get(x.b.Ctx, other.about)
+		if err != nil && x.b.Ctx.Err() == nil && !errors.Is(err, operation.ErrNotFound) {
+			x.b.T.Error(err)
 		}
 		if err == nil && op.EffectiveID() == other.id && !op.Terminal() {
 			x.mu.Lock()
 			abandoned := x.known[other.id].abandoned
 			x.mu.Unlock()
 			if !abandoned {
-				x.b.t.Errorf("FAIRLEAD_SEED=%d: call %d of %s, locks %v, is made while %s, locks %v, has not ended: %+v",
+				x.b.T.Errorf("FAIRLEAD_SEED=%d: call %d of %s, locks %v, is made while %s, locks %v, has not ended: %+v",
 					x.seed, n, own.about, own.locks, other.about, other.locks, op.Status)
 			}
 		}
 	}
-	if op, err := x.b.scheduler.Get(x.b.ctx, own.about); err == nil && op.EffectiveID() == id && !op.PickedUp() {
+	if op, err := x.b.Scheduler.Get(x.b.Ctx, own.about); err == nil && op.EffectiveID() == id && !op.PickedUp() {
 		x.mu.Lock()
 		x.unrecorded++
 		x.mu.Unlock()
@@ -182,7 +182,7 @@ func (x *exclusion) answer(w http.ResponseWriter, r *http.Request, _ string, n i
 	}
 	<-time.After(work) // also when nobody waits for the answer any more
 	if rnd.IntN(2) == 0 {
-		x.b.touch(v1alpha1.OperationName(own.about.Type, own.about.ID))
+		x.b.Touch(v1alpha1.OperationName(own.about.Type, own.about.ID))
 	}
 	<-time.After(work)
 	if seed.Rand(x.seed, "again", id, n).IntN(6) == 0 {
@@ -213,17 +213,17 @@ func (x *exclusion) act(actor int) {
 		x.play(c, func(op *v1alpha1.Operation) {
 			for range rnd.IntN(3) {
 				<-time.After(time.Duration(rnd.IntN(20)) * time.Millisecond)
-				b.touch(op.Name)
+				b.Touch(op.Name)
 			}
 			switch rnd.IntN(12) {
 			case 0:
 				x.abandon(c)
-				if _, err := b.scheduler.Cancel(b.ctx, c.about, c.id); err != nil && !errors.Is(err, operation.ErrEnded) {
-					b.t.Errorf("FAIRLEAD_SEED=%d: %v", x.seed, err)
+				if _, err := b.Scheduler.Cancel(b.Ctx, c.about, c.id); err != nil && !errors.Is(err, operation.ErrEnded) {
+					b.T.Errorf("FAIRLEAD_SEED=%d: %v", x.seed, err)
 				}
 			case 1:
 				x.abandon(c)
-				b.delete(op.Name)
+				b.Delete(op.Name)
 			}
 		})
 	}
@@ -244,23 +244,23 @@ func (x *exclusion) play(c *claimed, disturb func(*v1alpha1.Operation)) {
 	request := operation.Request{
 		ID: c.id, Resource: c.about, Type: operation.Update, Webhooks: []string{"work"}, Lock: c.locks,
 	}
-	op, err := b.scheduler.Schedule(b.ctx, request)
+	op, err := b.Scheduler.Schedule(b.Ctx, request)
 	for isDeleted(err) { // the one before has ended, and is not gone yet
 		<-time.After(10 * time.Millisecond)
-		op, err = b.scheduler.Schedule(b.ctx, request)
+		op, err = b.Scheduler.Schedule(b.Ctx, request)
 	}
 	if err != nil {
-		b.t.Errorf("FAIRLEAD_SEED=%d: %v", x.seed, err)
+		b.T.Errorf("FAIRLEAD_SEED=%d: %v", x.seed, err)
 		return
 	}
 	disturb(op)
-	v, err := b.scheduler.WaitFor(b.ctx, op, nil)
+	v, err := b.Scheduler.WaitFor(b.Ctx, op, nil)
 	switch {
 	case c.abandoned && errors.Is(err, operation.ErrNotFound):
 	case err != nil:
-		b.t.Errorf("FAIRLEAD_SEED=%d: %s: %v", x.seed, c.id, err)
+		b.T.Errorf("FAIRLEAD_SEED=%d: %s: %v", x.seed, c.id, err)
 	case v.Status != operation.Succeeded && !(c.abandoned && v.Reason == v1alpha1.ReasonCanceled):
-		b.t.Errorf("FAIRLEAD_SEED=%d: it became %+v", x.seed, v)
+		b.T.Errorf("FAIRLEAD_SEED=%d: it became %+v", x.seed, v)
 	}
 }
 

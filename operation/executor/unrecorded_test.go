@@ -17,6 +17,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 )
@@ -46,7 +47,7 @@ type tally struct {
 func (b *bench) tally() (*tally, *call.Client) {
 	t := &tally{written: make(map[string]int), flying: make(map[string]int)}
 	t.landed = sync.NewCond(&t.mu)
-	return t, b.tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+	return t, b.Tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		_, name, _ := strings.Cut(r.URL.Path, "/operations/")
 		name, status := strings.CutSuffix(name, "/status")
 		if !status || r.Method != http.MethodPut {
@@ -100,39 +101,39 @@ func (t *tally) failures() int {
 
 // recordedFirst runs an operation and tells whether its call was recorded before it was made.
 func (b *bench) recordedFirst(resource operation.Resource) bool {
-	b.t.Helper()
+	b.T.Helper()
 	picked := make(chan bool, 8)
-	b.receiver.peek(func() {
-		op, err := b.scheduler.Get(b.ctx, resource)
-		if err != nil && b.ctx.Err() == nil {
-			b.t.Error(err)
+	b.Receiver.Peek(func() {
+		op, err := b.Scheduler.Get(b.Ctx, resource)
+		if err != nil && b.Ctx.Err() == nil {
+			b.T.Error(err)
 			return
 		}
 		picked <- op.PickedUp()
 	})
-	op := b.end(b.schedule(operation.Request{Resource: resource, Webhooks: []string{"peek"}}))
+	op := b.End(b.Schedule(operation.Request{Resource: resource, Webhooks: []string{"peek"}}))
 	if v := operation.ViewOf(op); v.Status != operation.Succeeded {
-		b.t.Errorf("outcome %+v", v)
+		b.T.Errorf("outcome %+v", v)
 	}
 	return <-picked
 }
 
 // proves runs operations until the executor has found that calls need not be recorded first.
 func (b *bench) proves() {
-	b.t.Helper()
-	b.webhook("peek", nil)
+	b.T.Helper()
+	b.Webhook("peek", nil)
 	for i := 0; b.recordedFirst(operation.Resource{Type: "proof", ID: fmt.Sprint(i)}); i++ {
-		if b.ctx.Err() != nil {
-			b.t.Fatal("every call is recorded first")
+		if b.Ctx.Err() != nil {
+			b.T.Fatal("every call is recorded first")
 		}
 	}
 }
 
 // notRecorded holds the usual operation, of which a call is under way, to not being recorded.
 func (b *bench) notRecorded() {
-	b.t.Helper()
-	if op := b.get(); op.PickedUp() {
-		b.t.Fatalf("the call was recorded first: %+v", op.Status)
+	b.T.Helper()
+	if op := b.Get(); op.PickedUp() {
+		b.T.Fatalf("the call was recorded first: %+v", op.Status)
 	}
 }
 
@@ -140,16 +141,16 @@ func (b *bench) notRecorded() {
 // everything.
 func TestUnrecordedCall(t *testing.T) {
 	b := setup(t)
-	b.webhook("work", nil)
+	b.Webhook("work", nil)
 	asked, open := b.gate("/work")
 	counts, calls := b.tally()
-	b.start(func(o *executor.Options) { o.Calls, o.Now = calls, newStopwatch().now })
+	b.Start(func(o *executor.Options) { o.Calls, o.Now = calls, newStopwatch().now })
 	b.proves()
-	op := b.schedule(operation.Request{Webhooks: []string{"work"}})
-	b.received(asked)
+	op := b.Schedule(operation.Request{Webhooks: []string{"work"}})
+	b.Received(asked)
 	b.notRecorded()
 	open()
-	got := b.end(op)
+	got := b.End(op)
 	if n := counts.of(op); n != 1 {
 		t.Errorf("its status was written %d times", n)
 	}
@@ -158,7 +159,7 @@ func TestUnrecordedCall(t *testing.T) {
 		w.StartedAt == nil || w.FinishedAt == nil {
 		t.Errorf("it became %+v", got.Status)
 	}
-	if want := b.namespace + "." + op.EffectiveID() + ".work"; w.IdempotencyKey != want ||
+	if want := b.Namespace + "." + op.EffectiveID() + ".work"; w.IdempotencyKey != want ||
 		w.AttemptID != executor.FirstAttempt(op) {
 		t.Errorf("the call was %+v", w)
 	}
@@ -171,27 +172,27 @@ func TestUnrecordedCall(t *testing.T) {
 // creation.
 func TestLongCallIsRecorded(t *testing.T) {
 	b := setup(t)
-	b.webhook("work", nil)
+	b.Webhook("work", nil)
 	asked, open := b.gate("/work")
 	counts, calls := b.tally()
 	watch := newStopwatch()
-	b.start(func(o *executor.Options) { o.Calls, o.Now = calls, watch.now })
+	b.Start(func(o *executor.Options) { o.Calls, o.Now = calls, watch.now })
 	b.proves()
-	op := b.schedule(operation.Request{Webhooks: []string{"work"}})
-	b.received(asked)
+	op := b.Schedule(operation.Request{Webhooks: []string{"work"}})
+	b.Received(asked)
 	watch.pass(499 * time.Millisecond)
-	b.touch(op.Name)
+	b.Touch(op.Name)
 	b.notRecorded()
 	watch.pass(time.Millisecond)
-	b.eventually("recorded", func() bool { return len(b.get().Status.Webhooks) == 1 })
-	got := b.get().Status
+	b.Eventually("recorded", func() bool { return len(b.Get().Status.Webhooks) == 1 })
+	got := b.Get().Status
 	attempt := executor.FirstAttempt(op)
 	if w := got.Webhooks[0]; got.AcceptedVersion != op.ResourceVersion || w.AttemptID != attempt ||
 		w.State != v1alpha1.PhaseInProgress {
 		t.Errorf("recorded is %+v", got)
 	}
 	open()
-	got = b.end(op).Status
+	got = b.End(op).Status
 	if w := got.Webhooks[0]; got.Phase != v1alpha1.PhaseSuccess || w.RetriesCount != 0 || w.AttemptID != attempt {
 		t.Errorf("it became %+v", got)
 	}
@@ -205,18 +206,18 @@ func TestLongCallIsRecorded(t *testing.T) {
 // with it.
 func TestLockDuringUnrecordedCall(t *testing.T) {
 	type disturbances []func(b *bench, name string)
-	label := func(b *bench, name string) { b.touch(name) }
+	label := func(b *bench, name string) { b.Touch(name) }
 	merge := func(body string) func(*bench, string) {
 		return func(b *bench, _ string) {
-			if err := b.do(call.Request{Verb: call.VerbPatch, PatchType: types.MergePatchType, Body: []byte(body)}); err != nil {
-				b.t.Error(err)
+			if err := b.Do(call.Request{Verb: call.VerbPatch, PatchType: types.MergePatchType, Body: []byte(body)}); err != nil {
+				b.T.Error(err)
 			}
 		}
 	}
 	locked := []operation.Resource{shop}
 	cancel := merge(`{"spec":{"cancelRequested":true}}`)
 	hold, remove := merge(`{"metadata":{"finalizers":["example.com/hold"]}}`), func(b *bench, name string) {
-		b.delete(name)
+		b.Delete(name)
 	}
 	tests := map[string]struct {
 		reason string
@@ -258,30 +259,30 @@ func TestLockDuringUnrecordedCall(t *testing.T) {
 		for _, when := range []string{"LockFirst", "LockLast"} {
 			t.Run(name+when, func(t *testing.T) {
 				b := setup(t)
-				b.webhook("work", nil)
-				b.webhook("next", nil)
+				b.Webhook("work", nil)
+				b.Webhook("next", nil)
 				asked, answer := make(chan string, 4), make(chan struct{})
 				var opened atomic.Bool
-				b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, path string, _ int) {
+				b.Receiver.Answer = func(_ http.ResponseWriter, r *http.Request, path string, _ int) {
 					switch {
 					case path == "/work":
 						asked <- path
-						pause(r, answer)
+						operationbed.Pause(r, answer)
 					case tc.want == v1alpha1.ReasonSucceeded && !opened.Load():
 						t.Errorf("%s A call is made under the lock while the other one is under way", tc.reason)
 					}
 				}
-				stop := b.start(func(o *executor.Options) { o.Now = newStopwatch().now })
+				stop := b.Start(func(o *executor.Options) { o.Now = newStopwatch().now })
 				b.proves()
-				op := b.schedule(operation.Request{Webhooks: []string{"work"}})
-				b.received(asked)
+				op := b.Schedule(operation.Request{Webhooks: []string{"work"}})
+				b.Received(asked)
 				b.notRecorded()
 				if tc.crash {
 					stop()
 				}
 				var locking *v1alpha1.Operation
 				lock := func() {
-					locking = b.schedule(operation.Request{Resource: app("other"), Webhooks: []string{"next"}, Lock: locked})
+					locking = b.Schedule(operation.Request{Resource: app("other"), Webhooks: []string{"next"}, Lock: locked})
 				}
 				if when == "LockFirst" {
 					lock()
@@ -293,33 +294,33 @@ func TestLockDuringUnrecordedCall(t *testing.T) {
 					lock()
 				}
 				if tc.crash {
-					b.start(func(o *executor.Options) { o.Now = newStopwatch().now })
+					b.Start(func(o *executor.Options) { o.Now = newStopwatch().now })
 				}
 				if tc.want == v1alpha1.ReasonSucceeded {
 					if tc.crash {
-						b.received(asked)
+						b.Received(asked)
 					}
 					b.waitingFor(app("other"), op)
-					last := b.schedule(operation.Request{Resource: app("last"), Webhooks: []string{"next"}, Lock: locked})
+					last := b.Schedule(operation.Request{Resource: app("last"), Webhooks: []string{"next"}, Lock: locked})
 					b.waitingFor(app("last"), locking) // so all that has happened before is known
 					opened.Store(true)
 					close(answer)
-					defer b.end(last)
+					defer b.End(last)
 				}
-				if v := operation.ViewOf(b.end(locking)); v.Status != operation.Succeeded {
+				if v := operation.ViewOf(b.End(locking)); v.Status != operation.Succeeded {
 					t.Errorf("%s The lock became %+v", tc.reason, v)
 				}
 				most := 1
 				if tc.crash {
 					most = 2
 				}
-				if n := b.receiver.counts(op.EffectiveID())["work"]; n > most {
+				if n := b.Receiver.Counts(op.EffectiveID())["work"]; n > most {
 					t.Errorf("%s %d calls", tc.reason, n)
 				}
 				if tc.gone {
 					return
 				}
-				ended := b.end(op)
+				ended := b.End(op)
 				c := meta.FindStatusCondition(ended.Status.Conditions, v1alpha1.ConditionError)
 				if v := operation.ViewOf(ended); c.Reason != tc.want || !v.Terminal() {
 					t.Errorf("%s It became %+v", tc.reason, v)
@@ -334,24 +335,24 @@ func TestLockDuringUnrecordedCall(t *testing.T) {
 // who comes finds out that it comes after the lock, although it might have been called.
 func TestAcceptedAfterALock(t *testing.T) {
 	b := setup(t)
-	b.webhook("hold", nil)
+	b.Webhook("hold", nil)
 	asked, open := b.gate("/hold")
-	stop := b.start(nil)
+	stop := b.Start(nil)
 	lock := []operation.Resource{shop}
-	first := b.schedule(operation.Request{Resource: app(1), Webhooks: []string{"hold"}, Lock: lock})
-	b.received(asked)
-	second := b.schedule(operation.Request{Resource: app(2), Webhooks: []string{"hold"}, Lock: lock})
+	first := b.Schedule(operation.Request{Resource: app(1), Webhooks: []string{"hold"}, Lock: lock})
+	b.Received(asked)
+	second := b.Schedule(operation.Request{Resource: app(2), Webhooks: []string{"hold"}, Lock: lock})
 	b.waitingFor(app(2), first)
 	stop()
-	third := b.schedule(operation.Request{Webhooks: []string{"hold"}})
-	b.touch(third.Name)
-	b.start(nil)
-	b.received(asked)
+	third := b.Schedule(operation.Request{Webhooks: []string{"hold"}})
+	b.Touch(third.Name)
+	b.Start(nil)
+	b.Received(asked)
 	b.waitingFor(shop, second)
 	open()
 	var ends []time.Time
 	for _, op := range []*v1alpha1.Operation{first, second, third} {
-		if got := b.end(op); got.Status.Phase != v1alpha1.PhaseSuccess {
+		if got := b.End(op); got.Status.Phase != v1alpha1.PhaseSuccess {
 			t.Errorf("%s became %+v", op.Name, got.Status)
 		} else {
 			ends = append(ends, got.Status.FinishedAt.Time)
@@ -366,9 +367,9 @@ func TestAcceptedAfterALock(t *testing.T) {
 // with the same key, and there is one outcome.
 func TestKilledDuringUnrecordedCall(t *testing.T) {
 	b := setup(t)
-	b.webhook("work", nil)
+	b.Webhook("work", nil)
 	asked := make(chan string, 4)
-	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, _ string, n int) {
+	b.Receiver.Answer = func(_ http.ResponseWriter, r *http.Request, _ string, n int) {
 		asked <- r.Header.Get("Idempotency-Key")
 		if n == 1 {
 			<-r.Context().Done()
@@ -376,7 +377,7 @@ func TestKilledDuringUnrecordedCall(t *testing.T) {
 	}
 	m := b.mortal("", "")
 	m.Frozen = true
-	ctx, kill := context.WithCancel(b.ctx)
+	ctx, kill := context.WithCancel(b.Ctx)
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := m.live(ctx, t); ctx.Err() == nil {
@@ -386,19 +387,19 @@ func TestKilledDuringUnrecordedCall(t *testing.T) {
 	defer running.Wait()
 	defer kill()
 	b.proves()
-	op := b.schedule(operation.Request{Webhooks: []string{"work"}})
-	first := b.received(asked)
+	op := b.Schedule(operation.Request{Webhooks: []string{"work"}})
+	first := b.Received(asked)
 	b.notRecorded()
 	kill()
 	running.Wait()
 	b.notRecorded()
-	b.touch(op.Name)
+	b.Touch(op.Name)
 	counts, calls := b.tally()
-	b.start(func(o *executor.Options) { o.Calls = calls })
-	if second := b.received(asked); second != first {
+	b.Start(func(o *executor.Options) { o.Calls = calls })
+	if second := b.Received(asked); second != first {
 		t.Errorf("the key was %s, and is %s", first, second)
 	}
-	got := b.end(op).Status
+	got := b.End(op).Status
 	w := got.Webhooks[0]
 	if got.Phase != v1alpha1.PhaseSuccess || w.AttemptID != executor.FirstAttempt(op) || w.RetriesCount != 0 ||
 		w.IdempotencyKey != first {
@@ -413,18 +414,18 @@ func TestKilledDuringUnrecordedCall(t *testing.T) {
 // and those of others are not.
 func TestRecordedFirstAfterAFailure(t *testing.T) {
 	b := setup(t)
-	other := setupOn(t, b.config, env.Namespace(t))
-	b.others = []string{other.namespace}
-	b.webhook("work", nil)
+	other := setupOn(t, b.Config, "other")
+	b.Others = []string{other.Namespace}
+	b.Webhook("work", nil)
 	counts, calls := b.tally()
-	b.start(func(o *executor.Options) {
+	b.Start(func(o *executor.Options) {
 		o.Calls, o.Policy, o.Now = calls, call.Policy{Retries: -1}, newStopwatch().now
 	})
 	b.proves()
 	other.proves()
 	counts.fail(v1alpha1.OperationName(shop.Type, shop.ID))
-	op := b.schedule(operation.Request{Webhooks: []string{"work"}})
-	b.eventually("not written", func() bool { return counts.failures() > 0 })
+	op := b.Schedule(operation.Request{Webhooks: []string{"work"}})
+	b.Eventually("not written", func() bool { return counts.failures() > 0 })
 	if other.recordedFirst(app(1)) {
 		t.Error("another namespace is affected")
 	}
@@ -432,8 +433,8 @@ func TestRecordedFirstAfterAFailure(t *testing.T) {
 		t.Error("a call was made although it is not known whether it can be recorded")
 	}
 	counts.fail("")
-	if got := b.end(op); got.Status.Phase != v1alpha1.PhaseSuccess || b.receiver.counts(op.EffectiveID())["work"] != 1 {
-		t.Errorf("it became %+v after %v", got.Status, b.receiver.counts(op.EffectiveID()))
+	if got := b.End(op); got.Status.Phase != v1alpha1.PhaseSuccess || b.Receiver.Counts(op.EffectiveID())["work"] != 1 {
+		t.Errorf("it became %+v after %v", got.Status, b.Receiver.Counts(op.EffectiveID()))
 	}
 	if b.recordedFirst(app(2)) {
 		t.Error("a call is recorded first although statuses are written again")
@@ -444,29 +445,29 @@ func TestRecordedFirstAfterAFailure(t *testing.T) {
 // of what can be recorded of others.
 func TestNotRecordedFirstAfterADeletion(t *testing.T) {
 	b := setup(t)
-	b.webhook("work", nil)
+	b.Webhook("work", nil)
 	gone := v1alpha1.OperationName(shop.Type, shop.ID)
 	refused := make(chan int, 8)
-	calls := b.tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+	calls := b.Tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		if r.Method != http.MethodPut || !strings.HasSuffix(r.URL.Path, "/"+gone+"/status") {
 			return next.RoundTrip(r)
 		}
-		b.delete(gone)
+		b.Delete(gone)
 		answer, err := next.RoundTrip(r.Clone(context.WithoutCancel(r.Context()))) // the deletion cancels it
 		if err == nil {
 			refused <- answer.StatusCode
 		}
 		return answer, err
 	})
-	b.start(func(o *executor.Options) { o.Calls, o.Now = calls, newStopwatch().now })
+	b.Start(func(o *executor.Options) { o.Calls, o.Now = calls, newStopwatch().now })
 	b.proves()
-	b.schedule(operation.Request{Webhooks: []string{"work"}})
+	b.Schedule(operation.Request{Webhooks: []string{"work"}})
 	select {
 	case code := <-refused:
 		if code != http.StatusNotFound {
 			t.Fatalf("the write was answered %d", code)
 		}
-	case <-b.ctx.Done():
+	case <-b.Ctx.Done():
 		t.Fatal("no status was written")
 	}
 	if b.recordedFirst(app(1)) {
@@ -478,29 +479,29 @@ func TestNotRecordedFirstAfterADeletion(t *testing.T) {
 func TestCallbackOfUnrecordedCall(t *testing.T) {
 	b := setup(t)
 	asked, answer := make(chan string, 1), make(chan struct{})
-	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, _ string, _ int) {
-		asked <- callbackIn(r)
-		pause(r, answer)
+	b.Receiver.Answer = func(_ http.ResponseWriter, r *http.Request, _ string, _ int) {
+		asked <- operationbed.CallbackIn(r)
+		operationbed.Pause(r, answer)
 	}
-	b.webhook("work", func(s *v1alpha1.WebhookSpec) { s.Request.Body = new(`{"callback": "{{.CallbackURL}}"}`) })
+	b.Webhook("work", func(s *v1alpha1.WebhookSpec) { s.Request.Body = new(`{"callback": "{{.CallbackURL}}"}`) })
 	var e *executor.Executor
-	b.startWith(func(o *executor.Options) {
+	b.StartWith(func(o *executor.Options) {
 		o.PublicURL, o.CallbackKey = "http://fairlead.example", []byte("0123456789abcdef0123456789abcdef")
 		o.Now = newStopwatch().now
 	}, func(got *executor.Executor) { e = got })
 	b.proves()
-	op := b.schedule(operation.Request{Webhooks: []string{"work"}})
-	tok := token(b.received(asked))
+	op := b.Schedule(operation.Request{Webhooks: []string{"work"}})
+	tok := operationbed.Token(b.Received(asked))
 	b.notRecorded()
 	taker := e.Taker()
-	if err := taker.Take(b.ctx, tok, false, "no room"); err != nil {
+	if err := taker.Take(b.Ctx, tok, false, "no room"); err != nil {
 		t.Fatal(err)
 	}
-	if err := taker.Take(b.ctx, tok, true, ""); !errors.Is(err, operation.ErrCallbackUsed) {
+	if err := taker.Take(b.Ctx, tok, true, ""); !errors.Is(err, operation.ErrCallbackUsed) {
 		t.Errorf("a token used twice: %v", err)
 	}
 	close(answer)
-	got := b.end(op)
+	got := b.End(op)
 	if v := operation.ViewOf(got); v.Status != operation.Failed || v.Error != "no room" ||
 		got.Status.Webhooks[0].AttemptID != executor.FirstAttempt(op) {
 		t.Errorf("it became %+v", got.Status)

@@ -145,7 +145,11 @@ func (e *Executor) forget(r *run) (missed bool) {
 	e.leave(r)
 	e.seen(r)
 	delete(e.troubles, r)
-	if e.live[r.key.Namespace][r.key.Name] != r {
+	now := e.live[r.key.Namespace][r.key.Name]
+	if now == nil || now == r { // else that one tells how its operation stands
+		e.stuck.set(r.key, "")
+	}
+	if now != r {
 		return false
 	}
 	e.dead(r.key)
@@ -155,31 +159,28 @@ func (e *Executor) forget(r *run) (missed bool) {
 // dead forgets a live run; the caller holds mu.
 func (e *Executor) dead(key store.Key) {
 	space := e.live[key.Namespace]
+	if r := space[key.Name]; r != nil {
+		e.uncount(r)
+	}
 	if delete(space, key.Name); len(space) == 0 {
 		delete(e.live, key.Namespace)
 	}
 }
 
-// census counts the operations that have not ended, and those of them that have used up nine tenths of their timeout.
-func (e *Executor) census() (c census) {
-	now := e.now().Unix()
+// uncount takes the operation of a run out of those in progress; the caller holds mu.
+func (e *Executor) uncount(r *run) {
+	if r.running {
+		e.progress.leave(r.near)
+		r.running = false
+	}
+}
+
+// census counts the operations that have not ended, and those of them that have used up nine tenths of their timeout or
+// wait for another one's lock.
+func (e *Executor) census() census {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, space := range e.live {
-		for _, r := range space {
-			if !r.running {
-				continue
-			}
-			c.running++
-			if now >= r.near {
-				c.near++
-			}
-			if r.line != nil {
-				c.locked++
-			}
-		}
-	}
-	return c
+	return e.progress.look(e.now().Unix())
 }
 
 // gone ends the run of an operation that does not exist any more.

@@ -167,6 +167,10 @@ func (e *Executor) known(s sight) causes.Known {
 			times, _ := e.hooks.Times(store.Key{Namespace: s.namespace, Name: hook})
 			return times.Timeout
 		},
+		Try: func(hook string) time.Duration {
+			times, _ := e.hooks.Times(store.Key{Namespace: s.namespace, Name: hook})
+			return times.Try
+		},
 		Next: func(t causes.Target) time.Time { return s.later[targetOf(t)] },
 	}
 	if s.live && !s.works {
@@ -193,12 +197,19 @@ func (e *Executor) withRun(
 	}
 	if fiber, ok := e.engine.Find(key.String()); ok {
 		if i := fiber.Info(); i.Status == flow.Ready {
-			all = append(all, why.Cause{
+			c := why.Cause{
 				Type: why.QueuedBehind, Message: "other operations are before it: all workers of its namespace are busy", Since: i.Since,
 				Evidence: map[string]string{"namespace": key.Namespace, "fibers": itoa(e.engine.Live())},
 				Advice:   "It goes on when it is its turn; if that takes long, see how fast the API server answers.",
 				Progress: i.For < time.Second,
-			})
+			}
+			for _, told := range fiber.Why(nil) {
+				if stack := told.Evidence["stack"]; stack != "" {
+					c.Evidence["stack"] = stack
+					c.Advice = "The stack is of the worker that has been at one operation for longest. " + c.Advice
+				}
+			}
+			all = append(all, c)
 		}
 	}
 	if s.draining && !op.Terminal() {
@@ -411,7 +422,9 @@ func (e *Executor) whyRefused(
 	if live {
 		return nil
 	}
-	return e.circuitOf(w, now) // what another replica has found
+	return slices.DeleteFunc(circuitOf(w), func(c why.Cause) bool { // what another replica has found
+		return !c.Until.After(now)
+	})
 }
 
 func busy(at webhook.TargetState, bound string, most int, r refusal) why.Cause {
@@ -433,13 +446,27 @@ func circuit(at webhook.TargetState) why.Cause {
 	return causes.CircuitOpen(at.Namespace, at.Webhook, c)
 }
 
-// circuitOf is circuit by what the status of a Webhook says.
-func (e *Executor) circuitOf(w *v1alpha1.Webhook, now time.Time) []why.Cause {
+// circuitOf is circuit by what the status of a Webhook says: nothing where its circuit is closed.
+func circuitOf(w *v1alpha1.Webhook) []why.Cause {
 	b := w.Status.Breaker
-	if b == nil || b.State != v1alpha1.BreakerOpen || b.Until == nil || !b.Until.After(now) {
+	if b == nil || b.State != v1alpha1.BreakerOpen && b.State != v1alpha1.BreakerHalfOpen {
 		return nil
 	}
-	return []why.Cause{causes.CircuitOpen(w.Namespace, w.Name, causes.Circuit{State: string(b.State), Until: b.Until.Time})}
+	c := causes.Circuit{State: string(b.State)}
+	if b.Until != nil {
+		c.Until = b.Until.Time
+	}
+	return []why.Cause{causes.CircuitOpen(w.Namespace, w.Name, c)}
+}
+
+// untried words the cause that a circuit is open for one whose time has passed: it stays open until the next call.
+func untried(c why.Cause, now time.Time) why.Cause {
+	if c.Until.IsZero() || c.Until.After(now) {
+		return c
+	}
+	c.Message = "webhook " + c.Evidence["webhook"] + " has failed so often that its next call decides whether others are made"
+	c.Until = time.Time{}
+	return c
 }
 
 // whyWebhook tells why a Webhook is not called.
@@ -469,11 +496,15 @@ func (e *Executor) whyWebhook(key store.Key) []why.Cause {
 	}
 	all = append(all, e.whyWithheld(key, since)...)
 	at, known := e.webhooks.Target(key.Namespace, key.Name)
-	switch now := e.now(); {
-	case at.Circuit == webhook.HalfOpen, at.Circuit == webhook.Open && at.Until.After(now):
-		all = append(all, circuit(at))
+	var open []why.Cause
+	switch {
 	case !known:
-		all = append(all, e.circuitOf(w, now)...)
+		open = circuitOf(w)
+	case at.Circuit != webhook.Closed:
+		open = []why.Cause{circuit(at)}
+	}
+	for _, c := range open {
+		all = append(all, untried(c, e.now()))
 	}
 	if at.Waiting > 0 {
 		bound, most := string(webhook.WaitConcurrency), at.Concurrency

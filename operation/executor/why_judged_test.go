@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/internal/judge"
+	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 	"github.com/fairlead-io/fairlead/why"
@@ -25,9 +26,9 @@ type judged struct {
 
 // judge waits until the answer about an operation is as it has to be.
 func (a asking) judge(id string, j judge.Case) why.Answer {
-	a.t.Helper()
-	return j.Await(a.t, id, 10*time.Second, func() (why.Answer, error) {
-		return why.Ask(a.ctx, a.object("Operation", nameOf(app(id))), a.e), nil
+	a.T.Helper()
+	return j.Await(a.T, id, 10*time.Second, func() (why.Answer, error) {
+		return why.Ask(a.Ctx, a.object("Operation", nameOf(app(id))), a.e), nil
 	})
 }
 
@@ -36,9 +37,9 @@ func TestWhyJudged(t *testing.T) {
 	b := setup(t)
 	asked, open := b.gate("/hold")
 	defer open()
-	hold := b.receiver.answer
+	hold := b.Receiver.Answer
 	hour := metav1.Duration{Duration: time.Hour}
-	b.receiver.answer = func(w http.ResponseWriter, r *http.Request, path string, n int) {
+	b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, path string, n int) {
 		switch path {
 		case "/ok":
 			w.Header().Set("Content-Type", "application/json")
@@ -93,52 +94,52 @@ func TestWhyJudged(t *testing.T) {
 		return func(s *v1alpha1.WebhookSpec) { rarely(s); s.Request.URL = url }
 	}
 	hold1 := func(s *v1alpha1.WebhookSpec) { s.RequestTimeout = metav1.Duration{Duration: time.Minute} }
-	b.webhook("hold", hold1)
-	b.webhook("next", nil)
-	b.webhook("tls", at(tls.URL))
-	b.webhook("dns", at("http://crm.invalid/"))
-	b.webhook("closed", at(refuses))
-	b.webhook("judged", func(s *v1alpha1.WebhookSpec) {
-		s.Request.URL, s.Response.Success = b.receiver.URL+"/ok", `response.body.state == "done"`
+	b.Webhook("hold", hold1)
+	b.Webhook("next", nil)
+	b.Webhook("tls", at(tls.URL))
+	b.Webhook("dns", at("http://crm.invalid/"))
+	b.Webhook("closed", at(refuses))
+	b.Webhook("judged", func(s *v1alpha1.WebhookSpec) {
+		s.Request.URL, s.Response.Success = b.Receiver.URL+"/ok", `response.body.state == "done"`
 	})
-	b.webhook("retries", func(s *v1alpha1.WebhookSpec) {
+	b.Webhook("retries", func(s *v1alpha1.WebhookSpec) {
 		rarely(s)
-		s.Request.URL, s.Response.Retry = b.receiver.URL+"/ok", `response.body.state == "refused"`
+		s.Request.URL, s.Response.Retry = b.Receiver.URL+"/ok", `response.body.state == "refused"`
 	})
-	b.webhook("nolocation", func(s *v1alpha1.WebhookSpec) {
-		s.Request.URL, s.Mode = b.receiver.URL+"/ok", v1alpha1.ModeAsync
+	b.Webhook("nolocation", func(s *v1alpha1.WebhookSpec) {
+		s.Request.URL, s.Mode = b.Receiver.URL+"/ok", v1alpha1.ModeAsync
 	})
 	polled := func(every time.Duration) func(s *v1alpha1.WebhookSpec) {
 		return func(s *v1alpha1.WebhookSpec) { s.Mode, s.Poll.Interval.Duration = v1alpha1.ModeAsync, every }
 	}
-	b.webhook("async", polled(time.Second))
-	b.webhook("asyncdown", polled(200*time.Millisecond))
-	b.webhook("dated", nil)
-	b.webhook("later", nil)
-	b.webhook("broken", rarely)
-	b.webhook("short", func(s *v1alpha1.WebhookSpec) {
-		s.Request.URL = b.receiver.URL + "/broken"
+	b.Webhook("async", polled(time.Second))
+	b.Webhook("asyncdown", polled(200*time.Millisecond))
+	b.Webhook("dated", nil)
+	b.Webhook("later", nil)
+	b.Webhook("broken", rarely)
+	b.Webhook("short", func(s *v1alpha1.WebhookSpec) {
+		s.Request.URL = b.Receiver.URL + "/broken"
 		s.Retry.InitialInterval, s.Retry.MaxInterval = hours(300), hours(300)
 		s.Timeout = metav1.Duration{Duration: 10 * time.Minute}
 	})
-	b.webhook("once", func(s *v1alpha1.WebhookSpec) {
-		callbackHook(s)
+	b.Webhook("once", func(s *v1alpha1.WebhookSpec) {
+		operationbed.CallbackHook(s)
 		s.Timeout = metav1.Duration{Duration: 10 * time.Minute}
 		s.Breaker = v1alpha1.WebhookBreaker{Failures: 1, OpenFor: hours(1)}
 		s.Retry.MaxAttempts = 1
 	})
-	b.webhook("slowly", func(s *v1alpha1.WebhookSpec) {
-		s.Request.URL = b.receiver.URL + "/later"
+	b.Webhook("slowly", func(s *v1alpha1.WebhookSpec) {
+		s.Request.URL = b.Receiver.URL + "/later"
 		s.Breaker = v1alpha1.WebhookBreaker{Failures: 1, OpenFor: metav1.Duration{Duration: time.Minute}}
 	})
-	b.webhook("tired", func(s *v1alpha1.WebhookSpec) {
+	b.Webhook("tired", func(s *v1alpha1.WebhookSpec) {
 		hold1(s)
 		s.Retry.MaxAttempts = 1
 		s.Breaker = v1alpha1.WebhookBreaker{Failures: 1, OpenFor: metav1.Duration{Duration: 100 * time.Millisecond}}
 	})
-	b.webhook("bad", nil)
-	b.webhook("expr", func(s *v1alpha1.WebhookSpec) { s.Response.Success = "response.(" })
-	b.webhook("template", func(s *v1alpha1.WebhookSpec) { s.Request.Body = new(`{"x":"{{.Resource.nothing}}"}`) })
+	b.Webhook("bad", nil)
+	b.Webhook("expr", func(s *v1alpha1.WebhookSpec) { s.Response.Success = "response.(" })
+	b.Webhook("template", func(s *v1alpha1.WebhookSpec) { s.Request.Body = new(`{"x":"{{.Resource.nothing}}"}`) })
 	auth := func(secret string) func(s *v1alpha1.WebhookSpec) {
 		return func(s *v1alpha1.WebhookSpec) {
 			rarely(s)
@@ -146,28 +147,28 @@ func TestWhyJudged(t *testing.T) {
 			s.Auth = &v1alpha1.WebhookAuth{Bearer: &v1alpha1.SecretAuth{SecretRef: ref}}
 		}
 	}
-	b.webhook("nosecret", auth("nowhere"))
-	b.webhook("wrongkey", auth("wrong"))
+	b.Webhook("nosecret", auth("nowhere"))
+	b.Webhook("wrongkey", auth("wrong"))
 	b.secret("wrong", map[string]string{"password": "x"})
 	b.label(secretsResource, "wrong", "true")
-	b.webhook("noaccount", func(s *v1alpha1.WebhookSpec) {
+	b.Webhook("noaccount", func(s *v1alpha1.WebhookSpec) {
 		s.Auth = &v1alpha1.WebhookAuth{ServiceAccountToken: &v1alpha1.ServiceAccountTokenAuth{
 			Audience: "crm", ServiceAccountName: "nobody",
 		}}
 	})
-	b.webhook("ca", func(s *v1alpha1.WebhookSpec) {
+	b.Webhook("ca", func(s *v1alpha1.WebhookSpec) {
 		s.Request.URL, s.TLS = tls.URL, &v1alpha1.WebhookTLS{CASecretRef: &v1alpha1.SecretReference{Name: "wrong"}}
 		rarely(s)
 	})
 
 	a := asking{bench: b}
-	b.startWith(func(o *executor.Options) {
+	b.StartWith(func(o *executor.Options) {
 		o.PublicURL, o.CallbackKey = "http://fairlead.example", []byte("0123456789abcdef0123456789abcdef")
 	}, func(e *executor.Executor) { a.e = e })
 	schedule := func(id string, r operation.Request) {
 		t.Helper()
 		r.Resource = app(id)
-		b.schedule(r)
+		b.Schedule(r)
 	}
 	for _, hook := range []string{
 		"tls", "dns", "closed", "judged", "retries", "nolocation", "async", "asyncdown", "dated", "broken", "short",
@@ -183,7 +184,9 @@ func TestWhyJudged(t *testing.T) {
 	schedule("third", operation.Request{Webhooks: []string{"next"}, Lock: []operation.Resource{other}})
 	schedule("late", operation.Request{Webhooks: []string{"later"}, Timeout: 10 * time.Minute})
 	schedule("good", operation.Request{Webhooks: []string{"once"}, CorrelationID: "good"})
-	a.judge("good", judge.Case{Want: why.Parked, Evidence: []string{"waitsFor=callback"}, Until: 10 * time.Minute})
+	a.judge("good", judge.Case{
+		Want: why.Parked, Evidence: []string{"waitsFor=callback"}, Until: 10 * time.Minute, Progress: true,
+	})
 	schedule("ill", operation.Request{Webhooks: []string{"once"}})
 	a.judge("ill", judge.Case{Want: why.Ended, Evidence: []string{"reason=RetriesExhausted"}})
 	schedule("shut", operation.Request{Webhooks: []string{"once"}})
@@ -191,7 +194,7 @@ func TestWhyJudged(t *testing.T) {
 	schedule("tired", operation.Request{Webhooks: []string{"tired"}})
 	a.judge("tired", judge.Case{Want: why.Ended})
 	schedule("trial", operation.Request{Webhooks: []string{"tired"}, CorrelationID: "hold"})
-	b.received(asked)
+	b.Received(asked)
 	schedule("half", operation.Request{Webhooks: []string{"tired"}})
 	schedule("undo", operation.Request{Webhooks: []string{"next", "bad"}, Compensate: []string{"broken"}})
 	schedule("untold", operation.Request{Webhooks: []string{"next"}, Notify: "nowhere"})
@@ -200,7 +203,7 @@ func TestWhyJudged(t *testing.T) {
 	schedule("flies", operation.Request{Webhooks: []string{"hold"}})
 	schedule("stopping", operation.Request{Webhooks: []string{"hold", "next"}})
 	a.judge("stopping", judge.Case{Want: why.Parked, Message: "it calls", Progress: true})
-	if _, err := b.scheduler.Cancel(b.ctx, app("stopping"), ""); err != nil {
+	if _, err := b.Scheduler.Cancel(b.Ctx, app("stopping"), ""); err != nil {
 		t.Fatal(err)
 	}
 
@@ -220,18 +223,20 @@ func TestWhyJudged(t *testing.T) {
 		{"nolocation", judge.Case{Want: why.Ended, Evidence: []string{"reason=WebhookFailed", "error=URL to poll"}}},
 		{"async", judge.Case{Want: why.BackOff, Evidence: []string{"waitsFor=poll", "status=404"}, Message: "poll"}},
 		{"asyncdown", judge.Case{Want: why.CircuitOpen, Evidence: []string{"error=503"}, Then: types{why.BackOff}}},
-		{"dated", judge.Case{Want: why.RetryAfter, Evidence: []string{"status=503"}, Until: time.Hour}},
-		{"late", judge.Case{Want: why.RetryAfter, Message: "is over before", Until: 10 * time.Minute}},
+		{"dated", judge.Case{Want: why.RetryAfter, Evidence: []string{"status=503"}, Until: time.Hour, Progress: true}},
+		{"late", judge.Case{Want: why.RetryAfter, Message: "is over before", Until: 10 * time.Minute, Progress: true}},
 		{"broken", judge.Case{Want: why.BackOff, Evidence: []string{"status=500"}}},
 		{"short", judge.Case{Want: why.BackOff, Message: "is over before", Until: 10 * time.Minute}},
-		{"slowly", judge.Case{Want: why.RetryAfter, Until: 2 * time.Hour}},
+		{"slowly", judge.Case{Want: why.RetryAfter, Until: 2 * time.Hour, Progress: true}},
 		{"expr", judge.Case{Want: why.Ended, Evidence: []string{"reason=Invalid", "error=response.success"}}},
 		{"template", judge.Case{Want: why.Ended, Evidence: []string{"reason=Invalid", "error=nothing"}}},
 		{"nosecret", judge.Case{Want: why.NotReleased, Message: "secret nowhere"}},
 		{"wrongkey", judge.Case{Want: why.BackOff, Evidence: []string{"error=it has no token"}, Advice: "Secret"}},
 		{"ca", judge.Case{Want: why.BackOff, Evidence: []string{"error=it has no ca.crt"}, Advice: "Secret"}},
 		{"noaccount", judge.Case{Want: why.NotReleased, Message: "service account nobody"}},
-		{"good", judge.Case{Want: why.Parked, Evidence: []string{"waitsFor=callback"}, Until: 10 * time.Minute}},
+		{"good", judge.Case{
+			Want: why.Parked, Evidence: []string{"waitsFor=callback"}, Until: 10 * time.Minute, Progress: true,
+		}},
 		{"half", judge.Case{Want: why.CircuitOpen, Evidence: []string{"state=HalfOpen"}}},
 		{"undo", judge.Case{
 			Want: why.BackOff, Evidence: []string{"purpose=compensate", "webhook=broken"}, Message: "compensation",
@@ -244,8 +249,8 @@ func TestWhyJudged(t *testing.T) {
 	} {
 		a.judge(j.id, j.Case)
 	}
-	b.deleteWebhook("once")
-	a.judge("good", judge.Case{Want: why.Parked, Evidence: []string{"waitsFor=callback"}})
-	b.delete(nameOf(app("flies")))
-	b.eventually("gone", func() bool { return len(a.e.Why(b.ctx, a.object("Operation", nameOf(app("flies"))))) == 0 })
+	b.DeleteWebhook("once")
+	a.judge("good", judge.Case{Want: why.Parked, Evidence: []string{"waitsFor=callback"}, Progress: true})
+	b.Delete(nameOf(app("flies")))
+	b.Eventually("gone", func() bool { return len(a.e.Why(b.Ctx, a.object("Operation", nameOf(app("flies"))))) == 0 })
 }

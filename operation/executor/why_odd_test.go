@@ -9,8 +9,10 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/internal/judge"
+	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
+	"github.com/fairlead-io/fairlead/webhook"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -61,7 +63,7 @@ func odd(w http.ResponseWriter, r *http.Request, path string, _ int) {
 // TestWhyOdd makes situations of receivers, credentials and requests that are wrong in some way.
 func TestWhyOdd(t *testing.T) {
 	b := setup(t)
-	b.receiver.answer = odd
+	b.Receiver.Answer = odd
 	plain := httptest.NewServer(http.NotFoundHandler())
 	defer plain.Close()
 	rarely := func(s *v1alpha1.WebhookSpec) { s.Retry.InitialInterval, s.Retry.MaxInterval = hours(300), hours(300) }
@@ -69,14 +71,16 @@ func TestWhyOdd(t *testing.T) {
 		return func(s *v1alpha1.WebhookSpec) {
 			rarely(s)
 			if s.Request.URL = path; strings.HasPrefix(path, "/") {
-				s.Request.URL = b.receiver.URL + path
+				s.Request.URL = b.Receiver.URL + path
 			}
 			for _, fn := range change {
 				fn(s)
 			}
 		}
 	}
-	polled := func(s *v1alpha1.WebhookSpec) { s.Mode, s.Poll.Interval.Duration = v1alpha1.ModeAsync, time.Second }
+	polled := func(s *v1alpha1.WebhookSpec) {
+		s.Mode, s.Poll.Interval.Duration = v1alpha1.ModeAsync, webhook.MinInterval
+	}
 	second := func(s *v1alpha1.WebhookSpec) { s.RequestTimeout.Duration = time.Second }
 	auth := func(a v1alpha1.WebhookAuth) func(s *v1alpha1.WebhookSpec) {
 		return func(s *v1alpha1.WebhookSpec) { s.Auth = &a }
@@ -86,7 +90,7 @@ func TestWhyOdd(t *testing.T) {
 	b.secret("odd", map[string]string{"tls.crt": "x", "tls.key": "y", "client_id": "a", "client_secret": "b"})
 	b.label(secretsResource, "odd", "true")
 	a := asking{bench: b}
-	b.startWith(nil, func(e *executor.Executor) { a.e = e })
+	b.StartWith(nil, func(e *executor.Executor) { a.e = e })
 	for name, tc := range map[string]struct {
 		hook func(*v1alpha1.WebhookSpec)
 		ask  operation.Request
@@ -122,19 +126,20 @@ func TestWhyOdd(t *testing.T) {
 			Advice: "scheme",
 		}},
 		"html": {hook: to("/taken", polled), ask: operation.Request{CorrelationID: "/html"}, Case: judge.Case{
-			Reason: "a poll that answers nonsense", Want: why.Parked, Evidence: []string{"waitsFor=poll", "answer="},
+			Reason: "a poll that answers nonsense",
+			Want:   why.Parked, Evidence: []string{"waitsFor=poll", "answer="}, Progress: true,
 		}},
 		"jobprivate": {hook: to("/taken", polled), ask: operation.Request{CorrelationID: "/private"}, Case: judge.Case{
 			Reason: "a poll that is refused",
 			Want:   why.BackOff, Evidence: []string{"status=403", "waitsFor=poll"}, Message: "poll",
 		}},
 		"joblate": {hook: to("/taken", polled), ask: operation.Request{CorrelationID: "/late"}, Case: judge.Case{
-			Reason: "a poll that says when to come back", Want: why.RetryAfter, Until: 2 * time.Hour,
+			Reason: "a poll that says when to come back", Want: why.RetryAfter, Until: 2 * time.Hour, Progress: true,
 			Evidence: []string{"status=503", "waitsFor=poll"}, Message: "poll",
 		}},
 		"jobbusy": {hook: to("/taken", polled), ask: operation.Request{CorrelationID: "/busy"}, Case: judge.Case{
 			Reason: "work that goes on, and is asked about in two hours", Want: why.Parked, Until: 2 * time.Hour,
-			Evidence: []string{"waitsFor=poll", "status=200"},
+			Evidence: []string{"waitsFor=poll", "status=200"}, Progress: true,
 		}},
 		"far": {hook: to("/far", polled), Case: judge.Case{
 			Reason: "a URL to poll that must not be called",
@@ -168,7 +173,7 @@ func TestWhyOdd(t *testing.T) {
 			Want:   why.BackOff, Evidence: []string{"error=spec.signing"}, Advice: "Secret",
 		}},
 		"oauth": {hook: to("/ok", auth(v1alpha1.WebhookAuth{OAuth2: &v1alpha1.OAuth2Auth{
-			TokenURL: b.receiver.URL + "/private", SecretRef: ref,
+			TokenURL: b.Receiver.URL + "/private", SecretRef: ref,
 		}})), Case: judge.Case{
 			Reason: "who gives tokens refuses", Want: why.Ended, Evidence: []string{"error=401"}, Advice: "token",
 		}},
@@ -188,17 +193,17 @@ func TestWhyOdd(t *testing.T) {
 			Reason: "a long story",
 			Want:   why.BackOff, Evidence: []string{"error=boring"}, Lacks: strings.Repeat("boring ", 400),
 		}},
-		"uncalled": {hook: to("/ok", callbackHook), Case: judge.Case{
+		"uncalled": {hook: to("/ok", operationbed.CallbackHook), Case: judge.Case{
 			Reason: "nobody takes callbacks",
 			Want:   why.Ended, Evidence: []string{"reason=Invalid", "error=the controller has none"},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.ask.Resource, tc.ask.Webhooks = app(name), []string{name}
-			b.webhook(name, tc.hook)
-			b.schedule(tc.ask)
+			b.Webhook(name, tc.hook)
+			b.Schedule(tc.ask)
 			asks := a
-			asks.t = t
+			asks.T = t
 			asks.judge(name, tc.Case)
 		})
 	}

@@ -19,8 +19,8 @@ func TestWhyTogether(t *testing.T) {
 	b := setup(t)
 	asked, open := b.gate("/hold")
 	defer open()
-	hold := b.receiver.answer
-	b.receiver.answer = func(w http.ResponseWriter, r *http.Request, path string, n int) {
+	hold := b.Receiver.Answer
+	b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, path string, n int) {
 		switch path {
 		case "/later":
 			w.Header().Set("Retry-After", "7200")
@@ -36,26 +36,26 @@ func TestWhyTogether(t *testing.T) {
 			odd(w, r, path, n)
 		}
 	}
-	b.webhook("next", nil)
-	b.webhook("wrong", nil)
-	b.webhook("poll", func(s *v1alpha1.WebhookSpec) { s.Mode, s.Poll.Interval = v1alpha1.ModeAsync, hours(1) })
-	b.webhook("hold", func(s *v1alpha1.WebhookSpec) { s.RequestTimeout.Duration = time.Minute })
-	b.webhook("later", nil)
+	b.Webhook("next", nil)
+	b.Webhook("wrong", nil)
+	b.Webhook("poll", func(s *v1alpha1.WebhookSpec) { s.Mode, s.Poll.Interval = v1alpha1.ModeAsync, hours(1) })
+	b.Webhook("hold", func(s *v1alpha1.WebhookSpec) { s.RequestTimeout.Duration = time.Minute })
+	b.Webhook("later", nil)
 	broken := func(s *v1alpha1.WebhookSpec) {
-		s.Request.URL, s.Retry.InitialInterval, s.Retry.MaxInterval = b.receiver.URL+"/broken", hours(300), hours(300)
+		s.Request.URL, s.Retry.InitialInterval, s.Retry.MaxInterval = b.Receiver.URL+"/broken", hours(300), hours(300)
 	}
-	b.webhook("broken", broken)
-	b.webhook("doomed", broken)
+	b.Webhook("broken", broken)
+	b.Webhook("doomed", broken)
 	a := asking{bench: b}
-	stop := b.startWith(nil, func(e *executor.Executor) { a.e = e })
+	stop := b.StartWith(nil, func(e *executor.Executor) { a.e = e })
 	schedule := func(id string, r operation.Request, hooks ...string) *v1alpha1.Operation {
 		t.Helper()
 		r.Resource, r.Webhooks = app(id), hooks
-		return b.schedule(r)
+		return b.Schedule(r)
 	}
 	cancel := func(id string) {
 		t.Helper()
-		if _, err := b.scheduler.Cancel(b.ctx, app(id), ""); err != nil {
+		if _, err := b.Scheduler.Cancel(b.Ctx, app(id), ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -66,7 +66,7 @@ func TestWhyTogether(t *testing.T) {
 	}
 
 	schedule("canceled", undone, "next", "hold")
-	b.received(asked)
+	b.Received(asked)
 	cancel("canceled")
 	undoing.Reason = "what was canceled is being undone, which fails: who is to be notified comes later"
 	a.judge("canceled", undoing)
@@ -76,7 +76,7 @@ func TestWhyTogether(t *testing.T) {
 		Evidence: []string{"holder=app/canceled"}, Then: types{why.BackOff},
 	})
 	b.patchFinalizers(nameOf(app("canceled")), `["example.com/keeper", "`+v1alpha1.Finalizer+`"]`)
-	b.delete(nameOf(app("canceled")))
+	b.Delete(nameOf(app("canceled")))
 	undoing.Reason = "it was deleted since, and somebody else keeps it, too: that is not waited for yet"
 	a.judge("canceled", undoing)
 
@@ -87,20 +87,20 @@ func TestWhyTogether(t *testing.T) {
 	schedule("told", operation.Request{Notify: "later"}, "next")
 	a.judge("told", judge.Case{
 		Reason: "its work is done, and who is to be notified takes nothing", Want: why.RetryAfter, Until: 2 * time.Hour,
-		Evidence: []string{"purpose=notify"}, Message: "notification",
+		Evidence: []string{"purpose=notify"}, Message: "notification", Progress: true,
 	})
 	schedule("doomed", operation.Request{}, "doomed")
 	a.judge("doomed", judge.Case{Want: why.BackOff, Evidence: []string{"status=500"}})
 	schedule("poll", operation.Request{}, "poll")
-	a.judge("poll", judge.Case{Want: why.Parked, Evidence: []string{"waitsFor=poll"}})
+	a.judge("poll", judge.Case{Want: why.Parked, Evidence: []string{"waitsFor=poll"}, Progress: true})
 	for _, hook := range []string{"doomed", "poll"} {
-		b.deleteWebhook(hook)
+		b.DeleteWebhook(hook)
 		a.judge(hook, judge.Case{
 			Reason: "the Webhook was deleted meanwhile",
 			Want:   why.WebhookMissing, Evidence: []string{"webhook=" + hook},
 		})
 	}
-	b.webhook("doomed", broken)
+	b.Webhook("doomed", broken)
 	a.judge("doomed", judge.Case{Reason: "there is one again", Want: why.BackOff, Evidence: []string{"status=500"}})
 
 	schedule("one", operation.Request{Lock: []operation.Resource{app("two")}}, "nowhere")
@@ -109,24 +109,24 @@ func TestWhyTogether(t *testing.T) {
 		Reason: "each locks the other one: the first goes first", Want: why.LockHeld,
 		Evidence: []string{"holder=app/one", "resource=app/"}, Then: types{why.WebhookMissing},
 	})
-	failed := b.end(schedule("again", operation.Request{}, "wrong"))
+	failed := b.End(schedule("again", operation.Request{}, "wrong"))
 	a.judge("again", judge.Case{
 		Want:     why.Ended,
 		Evidence: []string{"webhook=wrong", "status=400", "attempts=1", "operation=" + failed.EffectiveID()},
 	})
 	schedule("three", operation.Request{Lock: []operation.Resource{app("again")}}, "nowhere")
 	a.judge("three", judge.Case{Want: why.WebhookMissing})
-	if _, err := b.scheduler.Retry(b.ctx, app("again")); err != nil {
+	if _, err := b.Scheduler.Retry(b.Ctx, app("again")); err != nil {
 		t.Fatal(err)
 	}
 	a.judge("again", judge.Case{
 		Reason: "tried once more, and somebody locks it now",
 		Want:   why.LockHeld, Evidence: []string{"holder=app/three"},
 	})
-	kubectl := &v1alpha1.Operation{ObjectMeta: metav1.ObjectMeta{Name: nameOf(app("other")), Namespace: b.namespace}}
+	kubectl := &v1alpha1.Operation{ObjectMeta: metav1.ObjectMeta{Name: nameOf(app("other")), Namespace: b.Namespace}}
 	kubectl.Spec = failed.Spec
 	kubectl.Spec.OperationID = ""
-	b.create(v1alpha1.OperationsResource, v1alpha1.KindOperation, kubectl)
+	b.Create(v1alpha1.OperationsResource, v1alpha1.KindOperation, kubectl)
 	a.judge("other", judge.Case{
 		Reason: "made by hand, under another name",
 		Want:   why.Ended, Evidence: []string{"reason=Invalid", "error=metadata.name"},
@@ -135,18 +135,18 @@ func TestWhyTogether(t *testing.T) {
 	a.judge("last", judge.Case{Want: why.LockHeld, Then: types{why.LockHeld, why.BackOff}})
 	cancel("locked")
 	a.judge("locked", judge.Case{Want: why.Ended, Evidence: []string{"reason=Canceled"}})
-	b.webhook("nowhere", nil)
+	b.Webhook("nowhere", nil)
 	a.judge("one", judge.Case{Reason: "what lacked is there, so that both end", Want: why.Ended})
 	a.judge("two", judge.Case{
 		Reason: "there is no lock any more", Want: why.Ended,
 		Evidence: []string{"reason=Succeeded"},
 	})
-	b.deleteWebhook("nowhere")
+	b.DeleteWebhook("nowhere")
 
 	// Nobody runs any more. One that does not know more than the objects tells the same, and what nobody does.
 	schedule("four", operation.Request{Lock: []operation.Resource{{Type: "db", ID: "9"}}}, "doomed", "nowhere")
 	stop()
-	a.e = b.prepare(b.config, nil).Executor
+	a.e = b.Prepare(b.Config, nil).Executor
 	a.judge("last", judge.Case{
 		Reason: "the chain is followed by the objects", Want: why.LockHeld, Evidence: []string{"holder=app/canceled"},
 		Then: types{why.BackOff},
@@ -156,11 +156,11 @@ func TestWhyTogether(t *testing.T) {
 		Reason: "its cancellation was requested, which nobody sees",
 		Want:   why.Parked, Message: "cancellation was requested",
 	})
-	b.delete(nameOf(app("all")))
+	schedule("late", operation.Request{Timeout: time.Second}, "next")
+	b.Delete(nameOf(app("all")))
 	a.judge("all", judge.Case{
 		Reason: "it was deleted, which nobody sees for a while", Want: why.Parked, Message: "it was deleted",
 	})
-	schedule("late", operation.Request{Timeout: time.Second}, "next")
 	a.judge("late", judge.Case{
 		Reason: "nobody has picked it up in its time", Want: why.DeadlinePassed, Then: types{why.Parked},
 	})

@@ -13,87 +13,74 @@ import (
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/httpapi"
-	"github.com/fairlead-io/fairlead/operation/install"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
 )
 
-// api is the HTTP API of a namespace of its own on the real control plane. Nothing executes operations; tests end them.
+// api is the HTTP API of a namespace. Nothing executes operations; tests end them.
 type api struct {
-	t                     *testing.T
-	ctx                   context.Context
-	namespace, other, url string
-	calls                 *call.Client
-	callbacks             *sink
-	tokens                map[string]string // by user: all may do everything, reader may read, nobody nothing
-	clients               *kubernetes.Clientset
-	handler               http.Handler
+	t              *testing.T
+	ctx            context.Context
+	namespace, url string
+	config         *rest.Config
+	calls          *call.Client
+	callbacks      *sink
+	tokens         map[string]string // by user: all may do everything, reader may read, nobody nothing
+	users          *users
+	handler        http.Handler
 }
 
 func setup(t *testing.T, change func(*httpapi.Options)) *api {
 	t.Helper()
+	return setupWith(t, func(_ *api, o *httpapi.Options) {
+		if change != nil {
+			change(o)
+		}
+	})
+}
+
+// setupWith is setup for a change that uses the server.
+func setupWith(t *testing.T, change func(*api, *httpapi.Options)) *api {
+	t.Helper()
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
-	config := env.Config(t)
-	calls, err := call.New(call.Options{Config: config})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(calls.Close)
-	if err := install.CRDs(ctx, calls); err != nil {
-		t.Fatal(err)
-	}
 	a := &api{
-		t: t, ctx: ctx, namespace: env.Namespace(t), other: env.Namespace(t), calls: calls, callbacks: &sink{},
+		t: t, ctx: ctx, namespace: "team-a", callbacks: &sink{}, users: &users{},
 		tokens: map[string]string{"": "", "forged": "abc.def.ghi"},
 	}
-	a.clients = kubernetes.NewForConfigOrDie(config)
+	a.config = operationbed.ServerWith(t, apiserver.Options{
+		Authenticate: a.users.authenticate, Authorize: a.users.authorize,
+	}).Config()
+	config := a.config
+	var err error
+	if a.calls, err = call.New(call.Options{Config: config}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.calls.Close)
 	for user, verbs := range map[string][]string{
 		"all": {"get", "list", "create", "update"}, "reader": {"get", "list"}, "nobody": nil,
 	} {
 		a.user(user, verbs)
 	}
-	scheduler, err := operation.NewScheduler(operation.Options{Config: config, Calls: calls, Namespace: a.namespace})
+	scheduler, err := operation.NewScheduler(operation.Options{Config: config, Calls: a.calls, Namespace: a.namespace})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(scheduler.Close)
-	st := store.New(store.Options{
-		Resource: v1alpha1.OperationsResource, Kind: v1alpha1.GroupVersion.WithKind("Operation"),
-		Namespaced: true,
-	})
-	src, err := source.New(source.Config{
-		REST: config, Resource: v1alpha1.OperationsResource,
-		Namespaces: []string{a.namespace},
-	}, st.Sink)
-	if err != nil {
-		t.Fatal(err)
-	}
-	watching, stop := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	running.Go(func() {
-		defer st.Close()
-		_ = src.Run(watching) // it ends with the context
-	})
-	t.Cleanup(func() { stop(); running.Wait() })
+	st := operationbed.Follow(ctx, t, config, v1alpha1.OperationsResource, v1alpha1.KindOperation, a.namespace)
 	o := httpapi.Options{
-		Scheduler: scheduler, Operations: st, Authorizer: httpapi.NewKubernetes(calls),
+		Scheduler: scheduler, Operations: st, Authorizer: httpapi.NewKubernetes(a.calls),
 		Callbacks: a.callbacks,
 	}
-	if change != nil {
-		change(&o)
-	}
+	change(a, &o)
 	if a.handler, err = httpapi.New(o); err != nil {
 		t.Fatal(err)
 	}
@@ -106,40 +93,8 @@ func setup(t *testing.T, change func(*httpapi.Options)) *api {
 	return a
 }
 
-// user makes a service account with rights on operations, in the namespace that is served and in one that is not.
-func (a *api) user(name string, verbs []string) {
-	a.t.Helper()
-	clients := a.clients
-	_, err := clients.CoreV1().ServiceAccounts(a.namespace).Create(a.ctx,
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	for _, ns := range []string{a.namespace, a.other} {
-		if len(verbs) == 0 || err != nil {
-			break
-		}
-		_, err = clients.RbacV1().Roles(ns).Create(a.ctx, &rbacv1.Role{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Rules: []rbacv1.PolicyRule{
-				{APIGroups: []string{"fairlead.io"}, Resources: []string{"operations"}, Verbs: verbs},
-			},
-		}, metav1.CreateOptions{})
-		if err == nil {
-			_, err = clients.RbacV1().RoleBindings(ns).Create(a.ctx, &rbacv1.RoleBinding{
-				ObjectMeta: metav1.ObjectMeta{Name: name},
-				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-				Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: a.namespace, Name: name}},
-			}, metav1.CreateOptions{})
-		}
-	}
-	var token *authenticationv1.TokenRequest
-	if err == nil {
-		token, err = clients.CoreV1().ServiceAccounts(a.namespace).CreateToken(a.ctx, name, &authenticationv1.TokenRequest{},
-			metav1.CreateOptions{})
-	}
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	a.tokens[name] = token.Status.Token
-}
+// user makes a user with rights on operations.
+func (a *api) user(name string, verbs []string) { a.tokens[name] = a.users.add(name, verbs) }
 
 // sink knows one callback token, and others that it holds until it is told to go on.
 type sink struct {

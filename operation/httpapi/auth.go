@@ -83,6 +83,7 @@ func Protect(page http.Handler, a Authorizer, namespaces ...string) http.Handler
 			answerProblem(w, err)
 			return
 		}
+		serve.Known(ctx)
 		page.ServeHTTP(w, r)
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead-io/fairlead/internal/serve"
 	"github.com/fairlead-io/fairlead/operation"
 )
 
@@ -47,6 +48,7 @@ func (h *handler) callback(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return unknown
 	}
+	serve.Known(r.Context())
 	if err := h.spent.get(token); err != nil {
 		return callbackProblem(err, unknown)
 	}

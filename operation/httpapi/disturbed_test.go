@@ -30,7 +30,7 @@ import (
 func TestDisturbed(t *testing.T) {
 	seed.Play(t, 2, func(t *testing.T, play uint64) {
 		d := &disturber{seed: play, begun: make(map[string]int), accepted: make(map[string]bool)}
-		d.api = setup(t, func(o *httpapi.Options) { anonymous(o); d.replace(t, o) })
+		d.api = setupWith(t, func(a *api, o *httpapi.Options) { anonymous(o); d.replace(a, o) })
 		var all sync.WaitGroup
 		for r := range 6 {
 			for c := range 2 {
@@ -73,9 +73,10 @@ type disturber struct {
 }
 
 // replace has the server work through a scheduler whose requests are disturbed.
-func (d *disturber) replace(t *testing.T, o *httpapi.Options) {
+func (d *disturber) replace(a *api, o *httpapi.Options) {
+	t := a.t
 	scheduler, err := operation.NewScheduler(operation.Options{
-		Config: disturb.Config(env.Config(t), d.roundTrip), Namespace: o.Scheduler.Namespace(),
+		Config: disturb.Config(a.config, d.roundTrip), Namespace: o.Scheduler.Namespace(),
 		Policy: call.Policy{
 			Retries: 1, Base: time.Millisecond, Cap: 2 * time.Millisecond,
 			Budget: &call.Budget{PerSecond: 1000},

@@ -1,14 +1,15 @@
 // Package httpapi shows operations over HTTP, with the conventions for long-running requests.
 //
 //	GET  /operations/{resourceType}/{resourceID}         the operation of a resource; Retry-After while it runs
-//	GET  /operations?status=&resourceType=&limit=&continue=   a page
+//	GET  /operations                                     a page; filters: status, phase, type, category, correlationID,
+//	                                                     resourceType, related; limit and continue
 //	GET  /operations/{resourceType}/{resourceID}/events  server-sent events until the end
 //	POST /operations                                     schedule; 202 with Location
 //	POST /operations/{resourceType}/{resourceID}:cancel  ask for cancellation; 202
 //	POST /callbacks/{token}                              outcome of an AsyncCallback webhook
 //	GET  /openapi.json                                   all of this, as OpenAPI 3.1
 //
-// The namespace is the query parameter namespace. Errors are application/problem+json (RFC 9457) and say what to
+// The namespace is the query parameter namespace. A query parameter that is unknown or repeated is refused. Errors are application/problem+json (RFC 9457) and say what to
 // change: all that is wrong with fields, headers and query parameters at once, in fields. Callers prove who they are
 // with a bearer token that Kubernetes knows, and need rights on operations.fairlead.io in the namespace; see
 // [Authorizer]. A caller without the right gets 403 whether or not the operation exists.

@@ -13,15 +13,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/operation/httpapi"
 )
 
-// reviewer is the real API server behind a wire that counts questions, and holds those about tokens of strangers until
+// reviewer is an API server behind a wire that counts questions, and holds those about tokens of strangers until
 // it is released.
 type reviewer struct {
 	release       chan struct{}
@@ -54,17 +52,17 @@ func (v *reviewer) wrap(next http.RoundTripper) http.RoundTripper {
 }
 
 // reviewed is setup with an authorizer that asks by way of the reviewer.
-func reviewed(t *testing.T, v *reviewer, audiences ...string) (*api, *httpapi.Kubernetes) {
+func reviewed(t *testing.T, v *reviewer) (*api, *httpapi.Kubernetes) {
 	var k *httpapi.Kubernetes
-	a := setup(t, func(o *httpapi.Options) {
-		config := rest.CopyConfig(env.Config(t))
+	a := setupWith(t, func(a *api, o *httpapi.Options) {
+		config := rest.CopyConfig(a.config)
 		config.Wrap(v.wrap)
 		calls, err := call.New(call.Options{Config: config})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(calls.Close)
-		k = httpapi.NewKubernetes(calls, audiences...)
+		k = httpapi.NewKubernetes(calls)
 		o.Authorizer, o.All = k, true
 	})
 	return a, k
@@ -141,7 +139,9 @@ func TestJunkTokensDelayNobody(t *testing.T) {
 // TestQuestionsAreAskedOnce has one caller want to know the same many times, and what cannot be.
 func TestQuestionsAreAskedOnce(t *testing.T) {
 	v := &reviewer{}
-	a, _ := reviewed(t, v)
+	a, k := reviewed(t, v)
+	now := time.Now()
+	k.SetClock(func() time.Time { return now }) // answers are kept for some seconds only
 	var callers sync.WaitGroup
 	for range 100 {
 		callers.Go(func() {
@@ -178,54 +178,5 @@ func TestLateQuestionIsNotAsked(t *testing.T) {
 	}
 	if n := v.tokens.Load(); n != 1 {
 		t.Errorf("the token was asked about %d times", n)
-	}
-}
-
-// TestAudiences: a token is good for whom it was made.
-func TestAudiences(t *testing.T) {
-	for name, tc := range map[string]struct {
-		reason    string
-		audiences []string
-		want      map[string]int
-	}{
-		"None": {
-			"Without audiences those of the API server are meant.", nil,
-			map[string]int{"api": 200, "fairlead": 401, "other": 401},
-		},
-		"Own": {
-			"With one of its own only those are good.",
-			[]string{"fairlead"},
-			map[string]int{"api": 401, "fairlead": 200, "other": 401},
-		},
-		"Both": {
-			"Both may be, as while callers change.",
-			[]string{"fairlead", ""},
-			map[string]int{"api": 200, "fairlead": 200, "other": 401},
-		},
-		"Replaced": {
-			"And one may follow another.",
-			[]string{"fairlead", "other"},
-			map[string]int{"api": 401, "fairlead": 200, "other": 200},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			a, _ := reviewed(t, &reviewer{}, tc.audiences...)
-			got := map[string]int{}
-			for audience := range tc.want {
-				request := &authenticationv1.TokenRequest{}
-				if audience != "api" {
-					request.Spec.Audiences = []string{audience}
-				}
-				token, err := a.clients.CoreV1().ServiceAccounts(a.namespace).CreateToken(a.ctx, "reader", request,
-					metav1.CreateOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				got[audience] = a.from("10.0.0.1", token.Status.Token, "/operations").Code
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
-			}
-		})
 	}
 }

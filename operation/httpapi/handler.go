@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/internal/serve"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -115,7 +116,7 @@ func New(o Options) (http.Handler, error) {
 	h.shared = o.All || slices.ContainsFunc(o.Namespaces, func(namespace string) bool { return !own(namespace) })
 	h.PublicURL = strings.TrimRight(h.PublicURL, "/")
 	mux := http.NewServeMux()
-	mux.Handle("GET /operations", h.limited("list", h.list))
+	mux.Handle("GET /operations", h.limited("list", h.list, listParameters...))
 	mux.Handle("POST /operations", h.limited("create", h.schedule))
 	mux.Handle("GET /operations/{type}/{id}", h.limited("get", h.get))
 	mux.Handle("GET /operations/{type}/{id}/events", h.plain(h.events))
@@ -187,9 +188,12 @@ func loggable(u *url.URL) string {
 	return u.Path
 }
 
-// admit finds the namespace of a request and checks the caller's right. What else is wrong is in the admission.
-func (h *handler) admit(r *http.Request, verb string) (a admission, err error) {
-	a.namespace, a.token = r.URL.Query().Get("namespace"), bearer(r)
+// admit finds the namespace of a request and checks the caller's right. What else is wrong, such as a query parameter
+// that is neither the namespace nor one of these, is in the admission.
+func (h *handler) admit(r *http.Request, verb string, parameters ...string) (a admission, err error) {
+	a.query, err = url.ParseQuery(r.URL.RawQuery)
+	malformed := err != nil
+	a.namespace, a.token = a.query.Get("namespace"), bearer(r)
 	if a.namespace == "" {
 		a.namespace = h.Scheduler.Namespace()
 	}
@@ -199,6 +203,7 @@ func (h *handler) admit(r *http.Request, verb string) (a admission, err error) {
 		if err := h.Authorizer.Authorize(r.Context(), a.token, verb, a.namespace); err != nil {
 			return a, err
 		}
+		serve.Known(r.Context())
 	}
 	if !served && !(valid && h.All) {
 		a.wrong.add(http.StatusNotFound, "Namespace not served", operation.FieldError{
@@ -206,6 +211,10 @@ func (h *handler) admit(r *http.Request, verb string) (a admission, err error) {
 				", whose operations this server does not serve",
 		})
 	}
+	if malformed {
+		a.wrong.parameter("string", "is malformed: escape % and ;")
+	}
+	a.wrong.parameters(a.query, append([]string{"namespace"}, parameters...))
 	if !valid {
 		return a, a.wrong.problem()
 	}

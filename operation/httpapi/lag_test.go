@@ -22,16 +22,16 @@ import (
 )
 
 // setupBehind is setup with a store that knows nothing until watch is called.
-func setupBehind(t *testing.T, change func(*httpapi.Options)) (a *api, watch func()) {
+func setupBehind(t *testing.T, change func(*api, *httpapi.Options)) (a *api, watch func()) {
 	st := store.New(store.Options{
 		Resource: v1alpha1.OperationsResource, Kind: v1alpha1.GroupVersion.WithKind("Operation"),
 		Namespaced: true,
 	})
 	t.Cleanup(st.Close)
-	a = setup(t, func(o *httpapi.Options) { o.Operations = st; change(o) })
+	a = setupWith(t, func(a *api, o *httpapi.Options) { o.Operations = st; change(a, o) })
 	return a, func() {
 		src, err := source.New(source.Config{
-			REST: env.Config(t), Resource: v1alpha1.OperationsResource,
+			REST: a.config, Resource: v1alpha1.OperationsResource,
 			Namespaces: []string{a.namespace},
 		}, st.Sink)
 		if err != nil {
@@ -45,7 +45,7 @@ func setupBehind(t *testing.T, change func(*httpapi.Options)) (a *api, watch fun
 }
 
 func TestPageBeforeAnythingIsKnown(t *testing.T) {
-	a, watch := setupBehind(t, func(o *httpapi.Options) { anonymous(o); o.Timeout = 2 * time.Second })
+	a, watch := setupBehind(t, func(_ *api, o *httpapi.Options) { anonymous(o); o.Timeout = 2 * time.Second })
 	a.eventually(func() bool { return a.do("", "POST", "/operations", deletion).status == http.StatusAccepted })
 	if got := a.do("", "GET", "/operations", ""); got.status != http.StatusGatewayTimeout {
 		t.Errorf("a page of what is not known: %+v", got)
@@ -56,7 +56,7 @@ func TestPageBeforeAnythingIsKnown(t *testing.T) {
 
 // TestEventsOfOneOperation has another operation follow before the stream has seen the end of the one that it is about.
 func TestEventsOfOneOperation(t *testing.T) {
-	a, watch := setupBehind(t, anonymous)
+	a, watch := setupBehind(t, func(_ *api, o *httpapi.Options) { anonymous(o) })
 	a.do("", "POST", "/operations", deletion, "Idempotency-Key", "one")
 	// it would wait for the end
 	if got := a.do("", "HEAD", "/operations/app/1/events", ""); got.header.Get("Content-Type") != "text/event-stream" {
@@ -121,10 +121,10 @@ func TestEventsOfADeletedOperation(t *testing.T) {
 			}
 		}
 	}
-	a, watch = setupBehind(t, func(o *httpapi.Options) {
+	a, watch = setupBehind(t, func(a *api, o *httpapi.Options) {
 		anonymous(o)
 		known = o.Operations
-		config := disturb.Config(env.Config(t), func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		config := disturb.Config(a.config, func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 			answer, err := next.RoundTrip(r)
 			if err == nil && answer.StatusCode == http.StatusOK && r.Method == http.MethodGet &&
 				strings.HasSuffix(r.URL.Path, "/operations/app-1") {
@@ -245,23 +245,5 @@ func TestBodyThatNeverComes(t *testing.T) {
 	callers.Wait()
 	if got := a.do("", "GET", "/operations", ""); got.status != http.StatusOK {
 		t.Errorf("after those: %+v", got)
-	}
-}
-
-func TestEveryNamespace(t *testing.T) {
-	a := setup(t, func(o *httpapi.Options) { anonymous(o); o.All = true })
-	tests := map[string]struct {
-		reason, namespace string
-		want              int
-	}{
-		"Other":   {"Every namespace is served.", a.other, http.StatusAccepted},
-		"Missing": {"One that does not exist is not the API server's fault.", "no-such", http.StatusNotFound},
-		"Path":    {"A name is no path.", "..", http.StatusNotFound},
-		"Deep":    {"Neither is this one.", "a%2F..%2Fb", http.StatusNotFound},
-	}
-	for name, tc := range tests {
-		if got := a.do("", "POST", "/operations?namespace="+tc.namespace, deletion); got.status != tc.want {
-			t.Errorf("%s: %s %+v", name, tc.reason, got)
-		}
 	}
 }

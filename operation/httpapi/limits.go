@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"runtime"
 	"time"
 
@@ -95,20 +96,21 @@ type endpoint func(w http.ResponseWriter, r *http.Request) error
 // admission is a request whose caller has the right that it needs first.
 type admission struct {
 	namespace, token string
+	query            url.Values
 	visitor
 	wrong faults // what is wrong with it all the same
 }
 
 // limited is an endpoint for callers who have the right of the verb. It bounds its time, and how many there are at a
-// time. Nothing is read or looked up for others.
+// time. Nothing is read or looked up for others. It refuses query parameters other than the namespace and these.
 func (h *handler) limited(
-	verb string, next func(w http.ResponseWriter, r *http.Request, a admission) error,
+	verb string, next func(w http.ResponseWriter, r *http.Request, a admission) error, parameters ...string,
 ) http.Handler {
 	return h.plain(func(w http.ResponseWriter, r *http.Request) error {
 		ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
 		defer cancel()
 		r = r.WithContext(ctx)
-		a, err := h.admit(r, verb)
+		a, err := h.admit(r, verb, parameters...)
 		if err != nil {
 			return err
 		}

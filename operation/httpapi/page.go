@@ -25,12 +25,26 @@ type Page struct {
 }
 
 func (h *handler) list(w http.ResponseWriter, r *http.Request, a admission) (err error) {
-	q, wrong := r.URL.Query(), &a.wrong
-	status := operation.Status(strings.ToUpper(q.Get("status")))
-	switch status {
+	q, wrong := a.query, &a.wrong
+	wanted := selection{status: operation.Status(strings.ToUpper(q.Get("status"))), Query: operation.Query{
+		ResourceType: q.Get("resourceType"), Category: q.Get("category"), CorrelationID: q.Get("correlationID"),
+		Type: v1alpha1.OperationType(q.Get("type")),
+	}}
+	switch wanted.status {
 	case "", operation.InProgress, operation.Succeeded, operation.Failed:
 	default:
 		wrong.parameter("status", "must be IN_PROGRESS, SUCCEEDED or FAILED")
+	}
+	if text := q.Get("phase"); text != "" {
+		var known bool
+		if wanted.Phase, known = operation.ParsePhase(text); !known {
+			wrong.parameter("phase", "must be In Progress, Success or Failed")
+		}
+	}
+	switch wanted.Type {
+	case "", operation.Create, operation.Update, operation.Delete:
+	default:
+		wrong.parameter("type", "must be Create, Update or Delete")
 	}
 	limit := defaultPage
 	if text := q.Get("limit"); text != "" {
@@ -42,10 +56,9 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request, a admission) (err
 	if err != nil {
 		wrong.parameter("continue", "must be the one of the page before, or none")
 	}
-	wanted := selection{status: status, resourceType: q.Get("resourceType")}
 	if text := q.Get("related"); text != "" {
-		wanted.related.ResourceType, wanted.related.ResourceID, _ = strings.Cut(text, "/")
-		if wanted.related.ResourceType == "" || wanted.related.ResourceID == "" {
+		wanted.Related.Type, wanted.Related.ID, _ = strings.Cut(text, "/")
+		if wanted.Related.Type == "" || wanted.Related.ID == "" {
 			wrong.parameter("related", "must be TYPE/ID")
 		}
 	}
@@ -90,17 +103,19 @@ type encodedPage struct {
 	Continue string            `json:"continue,omitempty"`
 }
 
-// selection says which operations are wanted; what is empty restricts nothing.
+// listParameters are the query parameters of a list, besides the namespace.
+var listParameters = []string{
+	"category", "continue", "correlationID", "limit", "phase", "related", "resourceType", "status", "type",
+}
+
+// selection selects operations. Empty fields restrict nothing.
 type selection struct {
-	status       operation.Status
-	resourceType string
-	related      v1alpha1.ResourceReference
+	operation.Query
+	status operation.Status
 }
 
 func (s selection) has(op *v1alpha1.Operation) bool {
-	return (s.resourceType == "" || op.Spec.ResourceType == s.resourceType) &&
-		(s.related == v1alpha1.ResourceReference{} || op.Touches(s.related)) &&
-		(s.status == "" || operation.ViewOf(op).Status == s.status)
+	return s.Matches(op) && (s.status == "" || operation.ViewOf(op).Status == s.status)
 }
 
 // page collects the operations behind the name after. Names are compared first, so that objects of earlier pages are

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -97,6 +100,19 @@ func (f *faults) add(status int, title string, fields ...operation.FieldError) {
 // parameter adds what is wrong with a query parameter.
 func (f *faults) parameter(name, problem string) {
 	f.add(http.StatusBadRequest, "Bad query", operation.FieldError{Field: "query " + name, Problem: problem})
+}
+
+// parameters adds the query parameters that are unknown or repeated. An unknown one is refused, since a filter that is
+// misspelled would else select everything.
+func (f *faults) parameters(query url.Values, known []string) {
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		switch {
+		case !slices.Contains(known, name):
+			f.parameter(strconv.Quote(short(name, maxName)), "is unknown; known are "+strings.Join(known, ", "))
+		case len(query[name]) > 1:
+			f.parameter(name, "is given more than once")
+		}
+	}
 }
 
 // problem returns all of it, nil if nothing is wrong.

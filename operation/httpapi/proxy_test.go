@@ -16,43 +16,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/internal/serve"
 	"github.com/fairlead-io/fairlead/internal/serve/servetest"
 	"github.com/fairlead-io/fairlead/operation/httpapi"
 )
-
-// bind gives users and groups a role of the tests.
-func (a *api) bind(name, role string, subjects ...rbacv1.Subject) {
-	a.t.Helper()
-	if _, err := a.clients.RbacV1().RoleBindings(a.namespace).Create(a.ctx, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role}, Subjects: subjects,
-	}, metav1.CreateOptions{}); err != nil {
-		a.t.Fatal(err)
-	}
-}
-
-// mayDebug makes a user who may get the paths below /debug/, and nothing else.
-func (a *api) mayDebug(name string) {
-	a.t.Helper()
-	a.user(name, nil)
-	meta := metav1.ObjectMeta{Name: a.namespace + "-" + name}
-	_, err := a.clients.RbacV1().ClusterRoles().Create(a.ctx, &rbacv1.ClusterRole{
-		ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: []string{"/debug/*"}}},
-	}, metav1.CreateOptions{})
-	if err == nil {
-		_, err = a.clients.RbacV1().ClusterRoleBindings().Create(a.ctx, &rbacv1.ClusterRoleBinding{
-			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
-			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: a.namespace, Name: name}},
-		}, metav1.CreateOptions{})
-	}
-	if err != nil {
-		a.t.Fatal(err)
-	}
-}
 
 // serveTLS serves pages by TLS as the controller does, and returns where.
 func serveTLS(t *testing.T, pages http.Handler, config *tls.Config) string {
@@ -96,8 +64,7 @@ func (a *api) asked(client *http.Client, url string, headers http.Header) (int, 
 // everywhere else it is as if it was not there.
 func TestProxy(t *testing.T) {
 	a := setup(t, nil)
-	a.bind("named", "reader", rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: "User", Name: "Alice"},
-		rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: "Group", Name: "operators"})
+	a.users.bind("reader", "Alice", ":operators")
 	ca, other := servetest.NewAuthority(t, "front"), servetest.NewAuthority(t, "front")
 	proxy, err := httpapi.NewProxy(httpapi.ProxyOptions{
 		CAFile: ca.File, Names: []string{"front-proxy"}, GroupHeader: "X-Remote-Group",
@@ -177,7 +144,7 @@ func TestProxy(t *testing.T) {
 // TestProxyPlain: without TLS nobody can have shown a certificate.
 func TestProxyPlain(t *testing.T) {
 	a := setup(t, nil)
-	a.bind("named", "reader", rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: "User", Name: "alice"})
+	a.users.bind("reader", "alice")
 	proxy, err := httpapi.NewProxy(httpapi.ProxyOptions{CAFile: servetest.NewAuthority(t, "front").File})
 	if err != nil {
 		t.Fatal(err)

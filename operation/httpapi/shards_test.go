@@ -30,7 +30,7 @@ func setupShared(t *testing.T) (a *api, hold func(all bool)) {
 	})
 	a = setup(t, func(o *httpapi.Options) { anonymous(o); o.Operations = st })
 	src, err := source.New(source.Config{
-		REST: env.Config(t), Resource: v1alpha1.OperationsResource, Namespaces: []string{a.namespace}, Sharding: slots,
+		REST: a.config, Resource: v1alpha1.OperationsResource, Namespaces: []string{a.namespace}, Sharding: slots,
 	}, st.Sink)
 	if err != nil {
 		t.Fatal(err)

@@ -26,9 +26,9 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // TestThrottled has an API server refuse the requests of the HTTP API as its priority and fairness does: without a
 // Status.
 func TestThrottled(t *testing.T) {
-	a := setup(t, func(o *httpapi.Options) {
+	a := setupWith(t, func(a *api, o *httpapi.Options) {
 		anonymous(o)
-		config := rest.CopyConfig(env.Config(t))
+		config := rest.CopyConfig(a.config)
 		config.Wrap(func(http.RoundTripper) http.RoundTripper {
 			return roundTripper(func(r *http.Request) (*http.Response, error) {
 				return &http.Response{

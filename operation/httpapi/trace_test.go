@@ -21,7 +21,7 @@ const callerTrace = "00-0102030405060708090a0b0c0d0e0f10-0102030405060708-01"
 func (a *api) kept() (parent, state string) {
 	a.t.Helper()
 	scheduler, err := operation.NewScheduler(operation.Options{
-		Config: env.Config(a.t), Calls: a.calls, Namespace: a.namespace,
+		Config: a.config, Calls: a.calls, Namespace: a.namespace,
 	})
 	if err != nil {
 		a.t.Fatal(err)

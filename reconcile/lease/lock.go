@@ -107,6 +107,8 @@ func (l *lock) status() (holder string, err error) {
 	return l.holder, nil
 }
 
+var errHeldByAnother = errors.New("another process holds it")
+
 var errNotAsked = errors.New("nobody takes part in the election: Lease.Run is not running")
 
 // Create implements resourcelock.Interface.
@@ -125,6 +127,11 @@ func (l *lock) write(ctx context.Context, verb string, r resourcelock.LeaderElec
 		l.lose()
 		if err := l.leave(); err != nil {
 			return err
+		}
+		// The elector reads the lease before it gives it back, and does not look at the holder. After a stop of the process
+		// that may be another one, whose lease it would free.
+		if holder, _ := l.status(); holder != l.Identity() {
+			return fmt.Errorf("cannot give back the lease %s: %w", l.Describe(), errHeldByAnother)
 		}
 	}
 	begun := time.Now()

@@ -63,26 +63,48 @@ func TestTaken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			terms, taken, term := 0, 0, true
-			l := &lock{
-				Interface: &tc.found, renew: 10 * time.Second, keep: time.Hour, renewed: time.Now().Add(-tc.age),
-				won: func() {
-					if !term {
-						terms, term = terms+1, true
-					}
-				},
-				taken: func() { taken, term = taken+1, false }, leave: func() error { return errors.New("not to be given back") },
-			}
-			if _, _, err := l.Get(t.Context()); err != nil && !apierrors.IsNotFound(err) {
-				t.Fatal(err)
-			}
-			if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}); err != nil {
-				t.Fatal(err)
-			}
-			if want := map[bool]int{true: 1}[tc.want]; taken != want || terms != want {
-				t.Errorf("%s: it was found taken %d times, and %d terms began", tc.reason, taken, terms)
-			}
+			synctest.Test(t, func(t *testing.T) { // whose clock does not go on while the machine is busy
+				terms, taken, term := 0, 0, true
+				l := &lock{
+					Interface: &tc.found, renew: 10 * time.Second, keep: time.Hour, renewed: time.Now().Add(-tc.age),
+					won: func() {
+						if !term {
+							terms, term = terms+1, true
+						}
+					},
+					taken: func() { taken, term = taken+1, false }, leave: func() error { return errors.New("not to be given back") },
+				}
+				if _, _, err := l.Get(t.Context()); err != nil && !apierrors.IsNotFound(err) {
+					t.Fatal(err)
+				}
+				if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}); err != nil {
+					t.Fatal(err)
+				}
+				if want := map[bool]int{true: 1}[tc.want]; taken != want || terms != want {
+					t.Errorf("%s: it was found taken %d times, and %d terms began", tc.reason, taken, terms)
+				}
+			})
 		})
+	}
+}
+
+// TestGivenBackByItsHolderOnly: a process that was stopped for long reads the lease and gives it back, as its elector
+// does. That must not free the lease of a successor.
+func TestGivenBackByItsHolderOnly(t *testing.T) {
+	t.Parallel()
+	for holder, want := range map[string]string{"me": "", "other": "other"} {
+		server := &record{holder: holder}
+		l := &lock{
+			Interface: server, renew: 10 * time.Second, keep: time.Hour, renewed: time.Now().Add(-time.Minute), asked: true,
+			taken: func() {}, leave: func() error { return nil },
+		}
+		if _, _, err := l.Get(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{})
+		if server.holder != want || (err == nil) != (holder == "me") {
+			t.Errorf("held by %s and given back: it is held by %q, %v", holder, server.holder, err)
+		}
 	}
 }
 
@@ -125,6 +147,7 @@ func TestALateAnswerBeginsNoTerm(t *testing.T) {
 }
 
 // TestATermThatExpiresAsItBegins: a term that expires before its beginning was told ends after that.
+// The clock is the real one: that of a bubble stands still while the end waits for a lock.
 func TestATermThatExpiresAsItBegins(t *testing.T) {
 	t.Parallel()
 	taken := make(chan struct{})

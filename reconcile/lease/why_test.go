@@ -43,8 +43,14 @@ func TestWhy(t *testing.T) {
 		silent := e.server.On(apiserver.Match{Resource: "leases", Func: func(r apiserver.Request) bool {
 			return r.Verb == "update" && bytes.Contains(r.Body, []byte("one"))
 		}}, apiserver.Drop())
-		testbed.Settle(12 * time.Second) // less than its Duration
-		got = two.lease.Why(e.t.Context(), why.Object{})
+		// It looks every two to four seconds and a half, and takes over after 15 in which it has seen no renewal.
+		for range 200 {
+			testbed.Settle(100 * time.Millisecond)
+			got = two.lease.Why(e.t.Context(), why.Object{})
+			if len(got) != 1 || got[0].Evidence["unrenewed"] != "" {
+				break
+			}
+		}
 		if silent.Off(); len(got) != 1 || got[0].Evidence["unrenewed"] == "" || !strings.Contains(got[0].Message, "seems to be dead") {
 			e.t.Errorf("of one that does not renew any more: %+v", got)
 		}

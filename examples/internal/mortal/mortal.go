@@ -3,13 +3,18 @@
 package mortal
 
 import (
-	"errors"
 	"net/http"
 	"sync/atomic"
 )
 
-// ErrDead is the error of all requests of a dead operator.
-var ErrDead = errors.New("the operator is dead")
+// refusal answers a request of a dead operator. No client repeats a request after it, so that a dead operator soon gives
+// up.
+func refusal(r *http.Request) *http.Response {
+	return &http.Response{
+		Status: "403 the operator is dead", StatusCode: http.StatusForbidden, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{}, Body: http.NoBody, Request: r,
+	}
+}
 
 // Life is one of an operator, which ends at a request; all its transports go through Wrap. Safe for concurrent use.
 type Life struct {
@@ -43,13 +48,13 @@ func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	l := t.life
 	if l.dead.Load() {
-		return nil, ErrDead
+		return refusal(r), nil
 	}
 	last := r.Method != http.MethodGet && l.count.Add(1) == l.at
 	if last && !l.after {
 		l.dead.Store(true)
 		l.died(r)
-		return nil, ErrDead
+		return refusal(r), nil
 	}
 	response, err := t.next.RoundTrip(r)
 	if last {
@@ -58,7 +63,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if err == nil && l.dead.Load() {
 		response.Body.Close()
-		return nil, ErrDead
+		return refusal(r), nil
 	}
 	return response, err
 }

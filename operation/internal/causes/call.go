@@ -125,14 +125,14 @@ func DueSince(op *v1alpha1.Operation, t Target, now time.Time) time.Time {
 	return e.StartedAt.Time
 }
 
-// Call says what one call of an operation waits for, as far as its record tells. It is false for one that has not begun,
+// call says what one call of an operation waits for, as far as its record tells. It is false for one that has not begun,
 // or has ended.
-func Call(op *v1alpha1.Operation, t Target, known Known, now time.Time) (why.Cause, bool) {
+func call(op *v1alpha1.Operation, t Target, known Known, now time.Time) (told, bool) {
 	e := Entry(op, t)
 	if e == nil || e.State.Terminal() || e.AttemptID == "" {
-		return why.Cause{}, false
+		return told{}, false
 	}
-	c := why.Cause{Type: why.Parked, Evidence: evidence(op, e, t)}
+	c := told{Cause: why.Cause{Type: why.Parked, Evidence: evidence(op, e, t)}, wait: wait{failed: hasFailed(e)}}
 	if e.StartedAt != nil {
 		c.Since = e.StartedAt.Time
 	}
@@ -152,30 +152,27 @@ func Call(op *v1alpha1.Operation, t Target, known Known, now time.Time) (why.Cau
 	}
 	switch {
 	case !began.IsZero():
-		c.Message, c.Since, c.Progress = "it calls "+name, began, now.Sub(began) < longest
-		if e.WebhookPollURL != "" {
-			c.Message = "it polls " + name
-		}
+		underWay(&c, e, name, began, known.try(t.Webhook))
 	case e.AwaitsCallback():
 		c.Message, c.Until = "it waits for the callback of "+name, expiry(op, t, e, known)
 		c.Advice = "See at the receiver what has become of it: it reports the end to the callback URL that it was sent."
 		c.Evidence["waitsFor"] = "callback"
+		if c.bound = c.Until; c.bound.IsZero() {
+			c.bound = c.Since.Add(v1alpha1.DefaultWebhookTimeout)
+		}
+		c.bound = c.bound.Add(soon)
 		return c, true
 	case e.WebhookPollURL != "":
 		c.Message, c.Until = "it waits for "+name+", which says that it is in progress, and is polled again", next
 		c.Advice = "See at the receiver what has become of it."
-		if pollFailed(e) {
+		if c.failed {
 			c.Type, c.Message = why.BackOff, "a poll of "+name+" has failed, and is made again at "+stamp(next)
-			c.Evidence["error"], c.Advice = e.Message, remedy(e)
-			delete(c.Evidence, "answer")
+			c.Advice = remedy(e)
 			if e.RetryAfter {
 				c.Type, c.Message = why.RetryAfter, name+" has asked to be polled again at "+stamp(next)
 			}
 		}
-		c.Evidence["waitsFor"], c.Evidence["pollURL"] = "poll", e.WebhookPollURL
-		if e.LastPollTimestamp != nil {
-			c.Evidence["lastPoll"] = stamp(e.LastPollTimestamp.Time)
-		}
+		c.Evidence["waitsFor"] = "poll"
 	case e.NextAttemptAt != nil && e.RetryAfter:
 		c.Type, c.Until = why.RetryAfter, next
 		c.Message = name + " has asked to be called again at " + stamp(next)
@@ -187,23 +184,79 @@ func Call(op *v1alpha1.Operation, t Target, known Known, now time.Time) (why.Cau
 		if f, ok := ForbiddenText(e.Message); ok && strings.HasPrefix(e.Message, credentials) {
 			maps.Copy(f.Evidence, c.Evidence)
 			f.Since, f.Until = c.Since, c.Until
-			return f, true
+			return told{f, c.wait}, true
 		}
 	case known.Began != nil:
 		c.Message, c.Since = "its call of "+name+" is due", DueSince(op, t, now)
-		c.Progress = now.Sub(c.Since) < soon
+		c.bound = c.Since.Add(soon)
 	default:
-		c.Message = "it calls " + name
-		if c.Progress = e.RetriesCount > 0 || now.Sub(c.Since) < longest; !c.Progress {
-			c.Advice = "Nothing is known of the call any more: see whether fairlead controller runs for its namespace."
+		underWay(&c, e, name, c.Since, known.try(t.Webhook))
+	}
+	if e.WebhookPollURL != "" {
+		c.Evidence["pollURL"] = e.WebhookPollURL
+		if e.LastPollTimestamp != nil {
+			c.Evidence["lastPoll"] = stamp(e.LastPollTimestamp.Time)
 		}
 	}
-	if end := expiry(op, t, e, known); !c.Until.IsZero() && !end.IsZero() && end.Before(c.Until) {
+	end := expiry(op, t, e, known)
+	if !c.Until.IsZero() && !end.IsZero() && end.Before(c.Until) {
 		c.Message += "; its time is over before, at " + stamp(end)
 		c.Until = end
 		c.Advice += " Give the Webhook or the operation more timeout if that is right."
 	}
+	if c.bound.IsZero() { // a declared wait, and a moment to begin what follows on it
+		c.bound = c.Until.Add(soon)
+		c.failed = c.failed && !e.RetryAfter
+	}
+	if last := end.Add(soon); !end.IsZero() && last.Before(c.bound) {
+		c.bound = last
+	}
 	return c, true
+}
+
+// underWay is said of a try or poll that has begun and has not come back.
+func underWay(c *told, e *v1alpha1.WebhookCallStatus, name string, began time.Time, most time.Duration) {
+	c.bound = began.Add(most + soon)
+	switch {
+	case e.WebhookPollURL != "" && c.failed:
+		c.Type, c.Message, c.Advice = why.BackOff, "it polls "+name+" again: the poll before has failed", remedy(e)
+	case e.WebhookPollURL != "":
+		c.Message, c.Since = "it polls "+name, began
+	case c.failed:
+		c.Type, c.Message, c.Advice = why.BackOff, "it calls "+name+" again: the try before has failed", remedy(e)
+	default:
+		c.Message, c.Since = "it calls "+name, began
+	}
+}
+
+// try returns how long a try of a Webhook may last.
+func (k Known) try(hook string) time.Duration {
+	if k.Try != nil {
+		if most := k.Try(hook); most > 0 {
+			return most
+		}
+	}
+	return longest
+}
+
+// LastError returns the error of the last try or poll of a call that has not ended, also while the next one is under
+// way; empty if there was none, or if the call has come further since.
+func LastError(e *v1alpha1.WebhookCallStatus) string {
+	if !hasFailed(e) {
+		return ""
+	}
+	return e.Message
+}
+
+// hasFailed tells whether the last try or poll of a call that has not ended has failed.
+func hasFailed(e *v1alpha1.WebhookCallStatus) bool {
+	switch {
+	case e.State.Terminal(), e.AwaitsCallback():
+		return false
+	case e.WebhookPollURL != "":
+		return pollFailed(e)
+	}
+	return e.Message != "" || e.NextAttemptAt != nil || e.RetriesCount > 0
 }
 
 // pollFailed tells whether the last poll has brought no word of how far the receiver is.
@@ -280,12 +333,12 @@ func evidence(op *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus, t Target) m
 	if reason, failed := failure(op); failed && t.Purpose != Main {
 		m["after"] = reason
 	}
-	if e.Message != "" {
+	switch {
+	case e.Message == "":
+	case !e.State.Terminal() && !hasFailed(e):
+		m["answer"] = e.Message
+	default:
 		m["error"] = e.Message
-		if e.WebhookPollURL != "" || e.AwaitsCallback() {
-			m["answer"] = e.Message
-			delete(m, "error")
-		}
 	}
 	return m
 }

@@ -16,6 +16,8 @@ type Known struct {
 	Began func(Target) time.Time
 	// Timeout is that of a Webhook; zero: not known. Nil: nobody knows.
 	Timeout func(webhook string) time.Duration
+	// Try is how long one try or poll of a Webhook may last; zero: not known. Nil: nobody knows.
+	Try func(webhook string) time.Duration
 	// Next is when a call is made again, where that is later than its record says; zero: then. Nil: nobody knows.
 	Next func(Target) time.Time
 }
@@ -23,7 +25,7 @@ type Known struct {
 const (
 	// soon is within what time something usually begins, so that it is no trouble that it has not.
 	soon = 5 * time.Second
-	// longest is how long a try takes at most.
+	// longest is how long a try lasts at most: the API server takes no longer requestTimeout.
 	longest = 10 * time.Minute
 )
 
@@ -34,18 +36,28 @@ func Of(op *v1alpha1.Operation, known Known, now time.Time) []why.Cause {
 		return over(op)
 	}
 	var all []why.Cause
-	if c, passed := deadline(op, now); passed {
-		all = append(all, c)
+	for _, t := range inProgress(op, known, now) {
+		all = append(all, t.at(now))
+	}
+	return all
+}
+
+// inProgress is Of for an operation that has not ended.
+func inProgress(op *v1alpha1.Operation, known Known, now time.Time) (all []told) {
+	if late, counts := deadline(op); counts && !now.Before(late.Since) {
+		all = append(all, late)
 	}
 	if !op.PickedUp() {
-		return append(all, waiting(op, now))
+		return append(all, waiting(op))
 	}
 	if IsToEnd(op) {
-		return append(all, unended(op, now))
+		return append(all, unended(op))
 	}
-	all = append(all, awaited(op, known, now)...)
+	for _, c := range awaited(op, known, now) { // nothing bounds these
+		all = append(all, told{Cause: c})
+	}
 	for _, t := range Due(op, known) {
-		if c, ok := Call(op, t, known, now); ok {
+		if c, ok := call(op, t, known, now); ok {
 			all = append(all, c)
 		}
 	}
@@ -53,12 +65,14 @@ func Of(op *v1alpha1.Operation, known Known, now time.Time) []why.Cause {
 }
 
 // Next is said of an operation that has not ended where there is nothing else to say.
-func Next(op *v1alpha1.Operation, now time.Time) why.Cause {
+func Next(op *v1alpha1.Operation, now time.Time) why.Cause { return next(op).at(now) }
+
+func next(op *v1alpha1.Operation) told {
 	since := LastStep(op)
-	return why.Cause{
-		Type: why.Parked, Message: "its next step is due", Since: since, Progress: now.Sub(since) < soon,
+	return told{why.Cause{
+		Type: why.Parked, Message: "its next step is due", Since: since,
 		Advice: "If it stays so, see whether fairlead controller runs for its namespace, and what it logs.",
-	}
+	}, wait{bound: since.Add(soon)}}
 }
 
 // over is what there is to say of an operation that has ended.
@@ -86,16 +100,16 @@ func over(op *v1alpha1.Operation) []why.Cause {
 	return foreign
 }
 
-// deadline tells of an operation whose time is over although it has not ended.
-func deadline(op *v1alpha1.Operation, now time.Time) (why.Cause, bool) {
+// deadline tells of an operation whose time is over although it has not ended, which it is from Since on. It is false
+// where the deadline has no effect any more.
+func deadline(op *v1alpha1.Operation) (told, bool) {
 	at := op.Deadline()
-	c := why.Cause{
-		Type: why.DeadlinePassed, Since: at, Evidence: map[string]string{"timeout": op.Timeout().String()},
-		Message: "its time was over at " + stamp(at) + ", and nobody has recorded its end", Progress: now.Sub(at) < soon,
-		Advice: "See whether fairlead controller runs for its namespace, and may write the status of operations.",
-	}
 	_, decided := failure(op)
-	return c, !now.Before(at) && !decided && (!op.PickedUp() || !succeeded(op))
+	return told{why.Cause{
+		Type: why.DeadlinePassed, Since: at, Evidence: map[string]string{"timeout": op.Timeout().String()},
+		Message: "its time was over at " + stamp(at) + ", and no controller has recorded its end",
+		Advice:  "See whether fairlead controller runs for its namespace, and may write the status of operations.",
+	}, wait{bound: at.Add(soon)}}, !decided && (!op.PickedUp() || !succeeded(op))
 }
 
 // Led tells of the deadline that has led to the calls that an operation is at: those come first.
@@ -113,13 +127,13 @@ func Led(op *v1alpha1.Operation) []why.Cause {
 }
 
 // waiting is said of a request that nobody has picked up.
-func waiting(op *v1alpha1.Operation, now time.Time) why.Cause {
+func waiting(op *v1alpha1.Operation) told {
 	since := op.ScheduledAt()
-	c := why.Cause{
+	c := told{why.Cause{
 		Type: why.Parked, Message: "no controller has picked it up", Since: since, Until: op.Deadline(),
-		Progress: now.Sub(since) < soon, Evidence: map[string]string{"operation": op.EffectiveID()},
-		Advice: "See whether fairlead controller runs for its namespace, and leads or holds its slot.",
-	}
+		Evidence: map[string]string{"operation": op.EffectiveID()},
+		Advice:   "See whether fairlead controller runs for its namespace, and leads or holds its slot.",
+	}, wait{bound: since.Add(soon)}}
 	if earlier := op.Status.OperationID; earlier != "" {
 		c.Message += "; its status still tells of the request before"
 		c.Evidence["earlier"] = earlier
@@ -134,15 +148,15 @@ func IsToEnd(op *v1alpha1.Operation) bool {
 }
 
 // unended is said of an operation that is to end, which a controller does at once.
-func unended(op *v1alpha1.Operation, now time.Time) why.Cause {
-	c := why.Cause{
-		Type: why.Parked, Message: "its cancellation was requested, and nobody has recorded its end", Since: LastStep(op),
+func unended(op *v1alpha1.Operation) told {
+	c := told{Cause: why.Cause{
+		Type: why.Parked, Message: "its cancellation was requested, and no controller has recorded its end", Since: LastStep(op),
 		Evidence: map[string]string{"cancelRequested": "true"},
 		Advice:   "See whether fairlead controller runs for its namespace, and may write the status of operations.",
-	}
+	}}
 	if at := op.DeletionTimestamp; at != nil {
-		c.Message, c.Since = "it was deleted, and nobody has recorded its end", at.Time
-		c.Evidence, c.Progress = map[string]string{"deleted": stamp(at.Time)}, now.Sub(at.Time) < soon
+		c.Message, c.Since = "it was deleted, and no controller has recorded its end", at.Time
+		c.Evidence, c.bound = map[string]string{"deleted": stamp(at.Time)}, at.Add(soon)
 	}
 	return c
 }

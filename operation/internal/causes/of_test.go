@@ -184,14 +184,16 @@ func TestOf(t *testing.T) {
 			op: running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
 				e.NextAttemptAt, e.RetryAfter, e.LastStatusCode = at(later), true, 429
 			}),
-			want: []why.Cause{{Type: why.RetryAfter, Since: created, Until: later, Evidence: map[string]string{"status": "429"}}},
+			want: []why.Cause{{
+				Type: why.RetryAfter, Since: created, Until: later, Progress: true, Evidence: map[string]string{"status": "429"},
+			}},
 		},
 		"Poll": {
 			reason: "It is polled.",
 			op: running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
 				e.NextAttemptAt, e.WebhookPollURL, e.LastStatusCode, e.LastPollTimestamp = at(later), "http://x/1", 202, at(created)
 			}),
-			want: []why.Cause{{Type: why.Parked, Since: created, Until: later, Evidence: map[string]string{
+			want: []why.Cause{{Type: why.Parked, Since: created, Until: later, Progress: true, Evidence: map[string]string{
 				"waitsFor": "poll", "pollURL": "http://x/1", "lastPoll": created.Format(time.RFC3339),
 			}}},
 		},
@@ -201,7 +203,7 @@ func TestOf(t *testing.T) {
 				e.LastStatusCode, e.Message = 202, "waiting for the callback"
 			}),
 			want: []why.Cause{{
-				Type: why.Parked, Since: created, Until: limit,
+				Type: why.Parked, Since: created, Until: limit, Progress: true,
 				Evidence: map[string]string{"waitsFor": "callback", "status": "202"},
 			}},
 		},
@@ -347,9 +349,11 @@ func TestKnown(t *testing.T) {
 	t.Parallel()
 	op := running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) { e.RetriesCount = 3 })
 	began := now.Add(-time.Second)
-	for want, known := range map[string]time.Time{"it calls webhook cleanup": began, "its call of webhook cleanup is due": {}} {
+	for want, known := range map[string]time.Time{
+		"it calls webhook cleanup again: the try before has failed": began, "its call of webhook cleanup is due": {},
+	} {
 		got := causes.Of(op, causes.Known{Began: func(causes.Target) time.Time { return known }}, now)
-		if len(got) != 1 || got[0].Message != want || got[0].Progress != !known.IsZero() {
+		if len(got) != 1 || got[0].Message != want || got[0].Progress {
 			t.Errorf("%s: %+v", want, got)
 		}
 	}

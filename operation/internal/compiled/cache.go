@@ -46,6 +46,7 @@ type Cache struct {
 // Times are how long a Webhook takes, and how far its tries and polls are apart.
 type Times struct {
 	Timeout time.Duration // of the Webhook as a whole
+	Try     time.Duration // of one try or poll
 	// What is waited where the receiver has not asked for anything.
 	Retry backoff.Policy
 	Poll  time.Duration
@@ -172,6 +173,7 @@ func timesOf(s *v1alpha1.WebhookSpec) Times {
 	}
 	return Times{
 		Timeout: min(or(s.Timeout.Duration, v1alpha1.DefaultWebhookTimeout), webhook.MaxTimeout),
+		Try:     min(or(s.RequestTimeout.Duration, v1alpha1.DefaultRequestTimeout), webhook.MaxRequestTimeout),
 		Retry: backoff.Policy{
 			Base: or(s.Retry.InitialInterval.Duration, v1alpha1.DefaultInitialInterval),
 			Cap:  or(s.Retry.MaxInterval.Duration, v1alpha1.DefaultMaxInterval),

@@ -1,6 +1,7 @@
 package course
 
 import (
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -95,7 +96,17 @@ func Attempt(op *v1alpha1.Operation, t Target, id string, now time.Time) Change 
 		if !keyless(e) {
 			e.IdempotencyKey = webhook.CallID(op.Namespace, operation, t.ID, t.Purpose)
 		}
-		e.AttemptID, e.NextAttemptAt, e.RetryAfter, e.LastStatusCode, e.Message = id, nil, false, 0, ""
+		keepError(e)
+		e.AttemptID, e.NextAttemptAt, e.RetryAfter, e.LastStatusCode = id, nil, false, 0
+	}
+}
+
+// keepError has the message of a call name the status of the last answer too: the message stays while the call is tried
+// again, but the status code does not, since one without a next try says that the receiver has taken the call.
+func keepError(e *v1alpha1.WebhookCallStatus) {
+	answered := "answered " + strconv.Itoa(int(e.LastStatusCode))
+	if e.LastStatusCode != 0 && !strings.HasPrefix(e.Message, answered) {
+		e.Message = Tidy(strings.TrimSuffix(answered+": "+e.Message, ": "))
 	}
 }
 

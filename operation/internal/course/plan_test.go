@@ -3,6 +3,7 @@ package course
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -406,5 +407,45 @@ func TestFinishDecidedAnew(t *testing.T) {
 	}
 	if finish(op); op.Status.Phase != v1alpha1.PhaseFailed {
 		t.Errorf("it did not end: %+v", op.Status)
+	}
+}
+
+// TestLastErrorStays: the error of a try stays while the next one is under way, with the status that was answered.
+func TestLastErrorStays(t *testing.T) {
+	t.Parallel()
+	hook := Target{webhook.Main, "cleanup"}
+	for name, tc := range map[string]struct {
+		reason  string
+		code    int
+		message string
+		want    string
+	}{
+		"Silent":   {"No answer has no status.", 0, "no answer within 10m0s", "no answer within 10m0s"},
+		"Answered": {"The message has the status.", 503, "answered 503: busy", "answered 503: busy"},
+		"Own":      {"The Webhook words the message itself.", 503, "no such plan", "answered 503: no such plan"},
+		"Long": {
+			"It is no longer than any message.", 503, strings.Repeat("x", webhook.MaxMessage),
+			"answered 503: " + strings.Repeat("x", webhook.MaxMessage-len("answered 503: …")) + "…",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := time.Now()
+			op := &v1alpha1.Operation{Spec: v1alpha1.OperationSpec{OperationID: "one", WebhookIDs: []string{hook.ID}}}
+			Begin(now, func(*v1alpha1.Operation) string { return "" })(op)
+			Attempt(op, hook, "first", now)(op)
+			Judged(op, hook, Verdict{
+				State: v1alpha1.PhaseInProgress, Code: tc.code, Message: tc.message, Next: now.Add(time.Second),
+			}, now)(op)
+			Attempt(op, hook, "second", now)(op)
+			e := Entry(&op.Status, hook)
+			if e.Message != tc.want || e.RetriesCount != 1 || e.AwaitsCallback() {
+				t.Errorf("%s The record is %+v, want message %q.", tc.reason, e, tc.want)
+			}
+			Judged(op, hook, Verdict{State: v1alpha1.PhaseSuccess, Code: 200}, now)(op)
+			if e.Message != "" {
+				t.Errorf("After a success the record has the message %q.", e.Message)
+			}
+		})
 	}
 }

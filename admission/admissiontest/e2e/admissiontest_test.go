@@ -1,0 +1,61 @@
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/fairlead-io/fairlead/admission"
+	"github.com/fairlead-io/fairlead/admission/admissiontest"
+)
+
+// Hooks are asked from when Start has returned until the test ends, about the namespace of the test and no other.
+func TestStart(t *testing.T) {
+	t.Parallel()
+	api := kubernetes.NewForConfigOrDie(env.Config(t))
+	var name string
+	var foreign int
+	create := func(t *testing.T, namespace string) error {
+		t.Helper()
+		_, err := api.CoreV1().ConfigMaps(namespace).Create(t.Context(), &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"},
+		}, metav1.CreateOptions{})
+		return err
+	}
+	other := env.Namespace(t)
+	var tested string
+	t.Run("while it runs", func(t *testing.T) {
+		h := admissiontest.Start(t, env.Config(t), func(h *admission.Hooks) {
+			admission.Validate(h, admission.Rule{OnFailure: admission.FailClosed},
+				func(_ context.Context, r *admission.Request[corev1.ConfigMap]) error {
+					if r.Namespace != tested && tested != "" {
+						foreign++
+					}
+					return errors.New("no maps here")
+				})
+		})
+		name, tested = h.Options.Name, h.Namespace
+		if err := create(t, h.Namespace); err == nil || !strings.Contains(err.Error(), "no maps here") {
+			t.Errorf("in the namespace of the test: %v", err)
+		}
+		for _, namespace := range []string{h.System, other} {
+			if err := create(t, namespace); err != nil {
+				t.Errorf("in %s: %v", namespace, err)
+			}
+		}
+	})
+	if foreign > 0 {
+		t.Errorf("the hook was asked about other namespaces %d times", foreign)
+	}
+	left, err := api.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(t.Context(), metav1.ListOptions{
+		FieldSelector: "metadata.name=" + name,
+	})
+	if err != nil || len(left.Items) > 0 {
+		t.Errorf("left behind: %d configurations, %v", len(left.Items), err)
+	}
+}

@@ -1,0 +1,15 @@
+// Package e2e_test tests source, store and client together on a real control plane, where a bookmark comes once a minute
+// and writes to other resources move the resource version.
+package e2e_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/fairlead-io/fairlead/cluster/clustertest"
+)
+
+var env clustertest.Env
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(env.Main(m)) }

@@ -1,0 +1,44 @@
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// eventually asks until the condition holds. For conditions of other processes, which send no signal.
+func eventually(t *testing.T, limit time.Duration, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(limit)
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("not within %s: %s", limit, what)
+		}
+	}
+}
+
+// running reports whether a process exists and is more than an exit status that nobody has collected: in a container
+// there may be nobody to do so.
+func running(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return !os.IsNotExist(err) || !hasProc()
+	}
+	_, state, _ := strings.Cut(string(b), ") ") // the command's name may have spaces, but ends with the last bracket
+	return !strings.HasPrefix(state, "Z")
+}
+
+func hasProc() bool {
+	_, err := os.Stat("/proc/self")
+	return err == nil
+}

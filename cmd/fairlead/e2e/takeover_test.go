@@ -1,0 +1,101 @@
+package e2e_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation"
+)
+
+// goesOn is how long a new leader may take for its first operation on a machine that does much else. It is some
+// milliseconds else, and used to be up to a minute, until a bookmark came.
+const goesOn = 10 * time.Second
+
+// TestTakeover takes the leader away, by SIGKILL or SIGSTOP, while it has fifty operations in progress and nothing else
+// happens in the cluster that would tell the other replica how new its cache is. That one takes the Lease when it has
+// expired, and then goes on at once.
+func TestTakeover(t *testing.T) {
+	t.Parallel()
+	for name, signal := range map[string]syscall.Signal{"Killed": syscall.SIGKILL, "Stopped": syscall.SIGSTOP} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, env.Config(t))
+			const n = 50
+			var mu sync.Mutex
+			calls, gone := map[string]int{}, false
+			var first time.Time // that a call was repeated
+			s.receiver.Config.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				mu.Lock()
+				calls[r.Header.Get("Idempotency-Key")]++
+				repeated := gone
+				if repeated && first.IsZero() {
+					first = time.Now()
+				}
+				mu.Unlock()
+				if !repeated {
+					<-r.Context().Done()
+				}
+			})
+			s.webhook("hang", "/", func(w *v1alpha1.WebhookSpec) { // each replica makes one attempt of each call
+				w.RequestTimeout = metav1.Duration{Duration: 5 * time.Minute}
+			})
+			replicas := map[int]*process{}
+			for range 2 {
+				p := s.controller(s.kubeconfig, "--insecure-no-auth", "--leader-elect")
+				replicas[p.Process.Pid] = p
+				<-p.address
+			}
+			ids := s.scheduleMany(n, operation.Request{Webhooks: []string{"hang"}})
+			s.eventually("in progress", func() bool { mu.Lock(); defer mu.Unlock(); return len(calls) == n })
+			leader := s.leader(replicas)
+			mu.Lock()
+			gone = true
+			mu.Unlock()
+			at := time.Now()
+			if err := leader.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			for i, id := range ids {
+				v, err := s.scheduler.Wait(s.ctx, operation.Resource{Type: "app", ID: fmt.Sprint(i)}, id, nil)
+				if err != nil || v.Status != operation.Succeeded {
+					t.Fatalf("operation %d: %+v (%v)", i, v, err)
+				}
+			}
+			if signal == syscall.SIGSTOP { // it finds out, and does nothing more
+				if err := leader.Process.Signal(syscall.SIGCONT); err != nil {
+					t.Fatal(err)
+				}
+				if err := leader.end(s.ctx, t); err == nil || !strings.Contains(leader.log.String(), "lost the Lease") ||
+					strings.Contains(leader.log.String(), "panic") {
+					t.Errorf("the deposed leader: %v\n%s", err, leader.log)
+				}
+			}
+			if s.leader(replicas) == leader {
+				t.Error("the deposed leader leads")
+			}
+			lease := s.lease()
+			mu.Lock()
+			defer mu.Unlock()
+			t.Logf("the Lease was taken after %v, and the first operation moved %v later", lease.Spec.AcquireTime.Sub(at),
+				first.Sub(lease.Spec.AcquireTime.Time))
+			if took := first.Sub(lease.Spec.AcquireTime.Time); took > goesOn {
+				t.Errorf("the first operation moved %v after the Lease was taken", took)
+			}
+			for key, made := range calls {
+				if made != 2 {
+					t.Errorf("the call %s was made %d times: once by each", key, made)
+				}
+			}
+		})
+	}
+}

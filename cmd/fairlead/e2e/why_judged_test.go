@@ -1,0 +1,241 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/cluster"
+	"github.com/fairlead-io/fairlead/cluster/clustertest"
+	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/shard"
+	"github.com/fairlead-io/fairlead/shard/group"
+	"github.com/fairlead-io/fairlead/why"
+)
+
+// TestWhyOfProcesses asks those that cannot move an operation: one that does not lead, one that does not serve its
+// namespace, and one of which the leader is stopped.
+func TestWhyOfProcesses(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, env.Config(t))
+	s.webhook("fine", "/fine", nil)
+	token := s.reader("sees", "operations", "webhooks")
+	leader := s.controller(s.kubeconfig, "--leader-elect")
+	first := patient{s, <-leader.address, token}
+	s.asks("done", operation.Request{Webhooks: []string{"fine"}})
+	first.first("operation/app/done", why.Ended)
+	standby := patient{s, <-s.controller(s.kubeconfig, "--leader-elect").address, token}
+	s.asks("missing", operation.Request{Webhooks: []string{"nowhere"}})
+	s.eventually("told what the object tells, by one that does not lead", func() bool {
+		a := standby.first("operation/app/missing", why.NotLeading, "lease="+s.namespace)
+		c := a.Causes[0]
+		return c.Evidence["leader"] != "" && c.Advice != "" && len(a.Causes) > 1 && a.Causes[1].Type == why.WebhookMissing
+	})
+	standby.first("operation/app/done", why.Ended)
+
+	other := s.in(clustertest.Namespace(t, s.config))
+	other.asks("far", operation.Request{Webhooks: []string{"nowhere"}})
+	clients := kubernetes.NewForConfigOrDie(s.config)
+	rules := []rbacv1.PolicyRule{{APIGroups: []string{"fairlead.io"}, Resources: []string{"operations"}, Verbs: []string{"get"}}}
+	_, err := clients.RbacV1().Roles(other.namespace).Create(s.ctx,
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "sees"}, Rules: rules}, metav1.CreateOptions{})
+	if err == nil {
+		_, err = clients.RbacV1().RoleBindings(other.namespace).Create(s.ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "sees"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "sees"},
+			Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: s.namespace, Name: "sees"}},
+		}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.review(true, "get operations elsewhere", authorizationv1.SubjectAccessReviewSpec{
+		User:               "system:serviceaccount:" + s.namespace + ":sees",
+		ResourceAttributes: reviewed(other.namespace, "get", "fairlead.io", "operations"),
+	})
+	away := patient{other, first.address, token}
+	if a := away.first("operation/app/far", why.NotSelected, "namespaces=1"); !a.Stuck || a.Causes[0].Advice == "" {
+		t.Errorf("one that does not serve the namespace tells %+v", a)
+	}
+
+	if err := leader.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if a := standby.first("operation/app/missing", why.WebhookMissing); !a.Stuck { // it leads by now
+		t.Errorf("one that has taken over tells %+v", a)
+	}
+	if err := leader.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestWhyWithoutServer asks a controller whose API server does not answer.
+func TestWhyWithoutServer(t *testing.T) {
+	t.Parallel()
+	c := clustertest.Start(t, cluster.Options{})
+	s := newSite(t, c.Config())
+	s.receiver.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+	})
+	hour := metav1.Duration{Duration: time.Hour}
+	s.webhook("broken", "/broken", func(w *v1alpha1.WebhookSpec) { w.Retry.InitialInterval, w.Retry.MaxInterval = hour, hour })
+	p := patient{s, <-s.controller(s.kubeconfig, "--insecure-no-auth").address, ""}
+	s.asks("broken", operation.Request{Webhooks: []string{"broken"}})
+	p.first("operation/app/broken", why.BackOff, "status=500")
+	if err := c.PauseAPIServer(s.ctx); err != nil {
+		t.Fatal(err)
+	}
+	a := p.first("operation/app/broken", why.SourceStale)
+	if len(a.Causes) < 2 || !strings.Contains(a.Causes[0].Message, "does not answer") {
+		t.Errorf("%+v", a)
+	}
+	if err := c.ResumeAPIServer(context.WithoutCancel(s.ctx)); err != nil {
+		t.Fatal(err)
+	}
+	p.first("operation/app/broken", why.BackOff, "status=500")
+}
+
+// TestWhyOfRefusedStatus: the admission of somebody else refuses what the controller has to record.
+func TestWhyOfRefusedStatus(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, env.Config(t))
+	s.webhook("fine", "/fine", nil)
+	clients := kubernetes.NewForConfigOrDie(s.config)
+	s.refuses(clients, "operations/status", "no changes on Fridays")
+	p := patient{s, <-s.controller(s.kubeconfig).address, s.reader("sees", "operations", "webhooks")}
+	mute := ""
+	s.eventually("refused", func() bool { // the policy is heeded some time after it was made
+		if mute == "" || s.over(mute) {
+			mute = fmt.Sprint("mute", time.Now().UnixNano())
+			s.asks(mute, operation.Request{Webhooks: []string{"fine"}})
+		}
+		a, code := p.why("operation/app/" + mute)
+		return code == 0 && len(a.Causes) > 0 && a.Causes[0].Type == why.Forbidden
+	})
+	a := p.first("operation/app/"+mute, why.Forbidden, "refusedBy=ValidatingAdmissionPolicy", "error=no changes on Fridays")
+	if c := a.Causes[0]; c.Since.IsZero() || !strings.Contains(c.Advice, "policy") {
+		t.Errorf("%+v", a)
+	}
+}
+
+// over tells whether an operation has ended.
+func (s *site) over(id string) bool {
+	op, err := s.scheduler.Get(s.ctx, operation.Resource{Type: "app", ID: id})
+	return err == nil && op.Terminal()
+}
+
+// refuses has the API server refuse to update something in the namespace.
+func (s *site) refuses(clients kubernetes.Interface, resource, words string) {
+	s.t.Helper()
+	api, name, fail := clients.AdmissionregistrationV1(), "no-"+s.namespace, admissionv1.Fail
+	_, err := api.ValidatingAdmissionPolicies().Create(s.ctx, &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			FailurePolicy: &fail,
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionv1.RuleWithOperations{
+					Operations: []admissionv1.OperationType{admissionv1.Update},
+					Rule: admissionv1.Rule{
+						APIGroups: []string{"fairlead.io"}, APIVersions: []string{"*"}, Resources: []string{resource},
+					},
+				},
+			}}},
+			Validations: []admissionv1.Validation{{Expression: "false", Message: words}},
+		},
+	}, metav1.CreateOptions{})
+	if err == nil {
+		_, err = api.ValidatingAdmissionPolicyBindings().Create(s.ctx, &admissionv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+				MatchResources: &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
+					MatchLabels: map[string]string{"kubernetes.io/metadata.name": s.namespace},
+				}},
+			},
+		}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		ctx := context.WithoutCancel(s.t.Context())
+		_ = api.ValidatingAdmissionPolicyBindings().Delete(ctx, name, metav1.DeleteOptions{}) // the test is over
+		_ = api.ValidatingAdmissionPolicies().Delete(ctx, name, metav1.DeleteOptions{})       // likewise
+	})
+}
+
+// TestWhyOfPausedReplica: of two replicas one stands still. The other one says who has the object as long as it has, and that
+// it does not answer; then it has the object itself, and says what that waits for.
+func TestWhyOfPausedReplica(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, env.Config(t))
+	token := s.reader("sees", "operations", "webhooks")
+	replicas := map[string]*process{}
+	for range 2 {
+		p := s.controller(s.kubeconfig, "--shards")
+		replicas[<-p.address] = p
+	}
+	s.asks("waits", operation.Request{Webhooks: []string{"nowhere"}})
+	var holder string // whose slot it is, so that the other one names it
+	ask := func(at string) (a why.Answer, said string) {
+		code, out, errs := fairlead(t, "why", "operation/app/waits", "-n", s.namespace, "-o", "json", "--url", "http://"+at, "--token", token)
+		if code == 0 {
+			if err := json.Unmarshal([]byte(out), &a); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+		}
+		return a, errs
+	}
+	s.eventually("shared", func() bool {
+		report, err := group.Read(s.ctx, s.config, s.namespace, groupDefault)
+		if err != nil || len(report.Members) != 2 || len(report.Moving) > 0 {
+			return false
+		}
+		for _, m := range report.Members {
+			for at, p := range replicas {
+				if slices.Contains(m.Slots, (shard.Layout{}).SlotOf(s.namespace, "")) &&
+					strings.HasSuffix(m.Name, fmt.Sprint("-", p.Process.Pid)) {
+					holder = at
+				}
+			}
+		}
+		return holder != ""
+	})
+	other := ""
+	for at := range replicas {
+		if at != holder {
+			other = at
+		}
+	}
+	s.eventually("told by the one that has it", func() bool {
+		a, said := ask(other)
+		return said == "" && len(a.Causes) > 0 && a.Causes[0].Type == why.WebhookMissing
+	})
+	paused := replicas[holder]
+	if err := paused.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = paused.Process.Signal(syscall.SIGCONT) }()
+	a, said := ask(other)
+	if len(a.Causes) == 0 || a.Causes[0].Type != why.HeldBy || a.Causes[0].Evidence["member"] == "" ||
+		!strings.Contains(said, "cannot be asked") {
+		t.Errorf("while it is paused: %+v, %s", a, said)
+	}
+	s.eventually("told by the one that has taken it over", func() bool {
+		a, said := ask(other)
+		return said == "" && len(a.Causes) > 0 && a.Causes[0].Type == why.WebhookMissing
+	})
+}

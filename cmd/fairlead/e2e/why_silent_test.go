@@ -1,0 +1,103 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/why"
+)
+
+// TestWhyOfSilentReceiver: a receiver accepts connections and never answers. The first try is on its way for as long as
+// it may last. The error of each try stays known while the next one is under way, in the status, op list and why.
+func TestWhyOfSilentReceiver(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, env.Config(t))
+	calls, release := make(chan struct{}, 100), make(chan struct{})
+	defer close(release)
+	s.receiver.Config.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		calls <- struct{}{}
+		select {
+		case <-release:
+		case <-r.Context().Done():
+		}
+	})
+	s.webhook("silent", "/", func(w *v1alpha1.WebhookSpec) {
+		w.RequestTimeout = metav1.Duration{Duration: 3 * time.Second}
+		w.Retry.InitialInterval = metav1.Duration{Duration: 50 * time.Millisecond}
+		w.Retry.MaxInterval = w.Retry.InitialInterval
+	})
+	p := patient{s, <-s.controller(s.kubeconfig).address, s.reader("sees", "operations", "webhooks")}
+	s.asks("shop", operation.Request{Webhooks: []string{"silent"}})
+	<-calls
+	s.eventually("on its way in its first try", func() bool {
+		a, code := p.why("operation/app/shop")
+		return code == 0 && len(a.Causes) > 0 && !a.Stuck && strings.HasPrefix(a.Causes[0].Message, "it calls webhook silent")
+	})
+	<-calls
+	const silence = "no answer within 3s"
+	a := p.first("operation/app/shop", why.BackOff, "error="+silence, "webhook=silent", "attempts=2")
+	if !a.Stuck || a.Causes[0].Progress || !strings.Contains(a.Causes[0].Advice, "requestTimeout") {
+		t.Errorf("during its second try: %+v", a)
+	}
+	s.eventually("known during a later try", func() bool {
+		op, err := s.scheduler.Get(s.ctx, operation.Resource{Type: "app", ID: "shop"})
+		if err != nil || len(op.Status.Webhooks) == 0 {
+			return false
+		}
+		e := op.Status.Webhooks[0]
+		if e.RetriesCount == 0 || e.NextAttemptAt != nil { // no try is under way
+			return false
+		}
+		if !strings.Contains(e.Message, silence) {
+			t.Fatalf("the status has forgotten the error of the try before: %+v", e)
+		}
+		return true
+	})
+	args := []string{"op", "list", "-n", s.namespace, "--kubeconfig", s.kubeconfig}
+	if code, out, errs := fairlead(t, args...); code != 0 || !strings.Contains(out, "webhook silent: "+silence) {
+		t.Errorf("op list: exit code %d: %s%s", code, out, errs)
+	}
+	var listed struct{ Items []operation.View }
+	_, out, _ := fairlead(t, append(args, "-o", "json")...)
+	if err := json.Unmarshal([]byte(out), &listed); err != nil || len(listed.Items) != 1 ||
+		!strings.Contains(listed.Items[0].LastError, silence) {
+		t.Errorf("op list -o json: %v: %s", err, out)
+	}
+}
+
+// TestWhyOfOpenCircuit: the circuit of a Webhook stays open after its time has passed, until a call succeeds, so why
+// does not say that nothing is wrong. An operation that has failed is told to have failed.
+func TestWhyOfOpenCircuit(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, env.Config(t))
+	s.receiver.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+	})
+	s.webhook("dead", "/", func(w *v1alpha1.WebhookSpec) {
+		w.Breaker = v1alpha1.WebhookBreaker{Failures: 1, OpenFor: metav1.Duration{Duration: 50 * time.Millisecond}}
+		w.Retry.MaxAttempts = 1
+	})
+	token := s.reader("sees", "operations", "webhooks")
+	p := patient{s, <-s.controller(s.kubeconfig).address, token}
+	s.asks("shop", operation.Request{Webhooks: []string{"dead"}})
+	p.first("operation/app/shop", why.Ended, "phase=Failed", "reason=RetriesExhausted")
+	var a why.Answer
+	s.eventually("open after its time", func() bool {
+		a = p.first("webhook/dead", why.CircuitOpen, "state=Open", "error=500")
+		return strings.Contains(a.Causes[0].Message, "its next call decides")
+	})
+	if !a.Stuck || a.Causes[0].Advice == "" || !a.Causes[0].Until.IsZero() {
+		t.Errorf("the open circuit: %+v", a)
+	}
+	code, out, errs := fairlead(t, "why", "operation/app/shop", "-n", s.namespace, "--url", "http://"+p.address, "--token", token)
+	if code != 0 || strings.Contains(out, "Nothing is wrong") || !strings.Contains(out, "\nFailed: it ended at ") {
+		t.Errorf("of an operation that has failed: exit code %d: %s%s", code, out, errs)
+	}
+}

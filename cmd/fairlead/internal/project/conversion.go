@@ -1,0 +1,85 @@
+package project
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// Convert completes the definitions of a project: each one of more than one version, that says nothing of its
+// conversion, names the Service of the program, without a caBundle. So the API server converts nothing before the
+// program does. dir is the directory of the project; the present one by default.
+func Convert(dir string) (*Made, error) {
+	dir, err := filepath.Abs(cmp.Or(dir, "."))
+	if err != nil {
+		return nil, fmt.Errorf("cannot use directory %q: %w: %w", dir, ErrWrite, err)
+	}
+	p := existing{dir: dir}
+	mod, err := p.read("go.mod")
+	if err != nil {
+		return nil, err
+	}
+	module := moduleLine.FindSubmatch(mod)
+	if module == nil {
+		return nil, p.no(errors.New("go.mod names no module"))
+	}
+	found, err := filepath.Glob(p.at("deploy/crds/*.yaml"))
+	if err != nil {
+		return nil, p.no(err)
+	}
+	content := files{}
+	for _, at := range found {
+		name := "deploy/crds/" + filepath.Base(at)
+		text, err := os.ReadFile(at)
+		if err != nil {
+			return nil, p.no(err)
+		}
+		completed, err := withConversion(text, nameOf(string(module[1])))
+		if err != nil {
+			return nil, p.no(fmt.Errorf("%s: %w", name, err))
+		}
+		if completed != nil {
+			content[name] = completed
+		}
+	}
+	if err := content.replace(dir); err != nil {
+		return nil, fmt.Errorf("cannot complete the definitions in %s: %w: %w", dir, ErrWrite, err)
+	}
+	return &Made{Dir: dir, Files: content.names()}, nil
+}
+
+// withConversion returns a definition with the conversion that it lacks; nil: it lacks none.
+func withConversion(text []byte, program string) ([]byte, error) {
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := yaml.Unmarshal(text, &crd); err != nil {
+		return nil, err
+	}
+	if crd.Kind != "CustomResourceDefinition" || len(crd.Spec.Versions) < 2 || crd.Spec.Conversion != nil {
+		return nil, nil
+	}
+	const begin = "\nspec:\n"
+	at := bytes.Index(text, []byte(begin))
+	if at < 0 {
+		return nil, fmt.Errorf("there is no line %q", strings.TrimSpace(begin))
+	}
+	at += len(begin)
+	stanza := fmt.Sprintf(`  conversion:
+    strategy: Webhook
+    webhook:
+      clientConfig:
+        service:
+          name: %s-webhook
+          namespace: %[1]s-system
+          path: /convert/%s.%s
+      conversionReviewVersions:
+      - v1
+`, program, strings.ToLower(crd.Spec.Names.Kind), crd.Spec.Group)
+	return bytes.Join([][]byte{text[:at], []byte(stanza), text[at:]}, nil), nil
+}

@@ -1,0 +1,65 @@
+package console
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/reconcile"
+)
+
+// TestBlockedWorkers: a controller all of whose workers have been at the same objects for minutes is shown as blocked,
+// and the program as not healthy.
+func TestBlockedWorkers(t *testing.T) {
+	t.Parallel()
+	pages, err := parsePages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	since := time.Now().Add(-7 * time.Minute)
+	for name, tc := range map[string]struct {
+		reason      string
+		blocked     *time.Time
+		has, hasNot []string
+	}{
+		"overview": {
+			reason: "Its workers do not return.", blocked: &since, hasNot: []string{"✓"},
+			has: []string{"not healthy", "controller east maps is blocked"},
+		},
+		"controllers": {reason: "Its state alone would say ✓.", blocked: &since, has: []string{"✕", "blocked"}, hasNot: []string{"✓"}},
+	} {
+		for _, at := range []*time.Time{tc.blocked, nil} {
+			status := fairlead.Status{Controllers: []reconcile.Description{
+				{Cluster: "east", Name: "maps", State: reconcile.StateRunning, Running: 1, BlockedSince: at},
+			}}
+			later := time.Now().Add(time.Hour)
+			c := &console{rates: newRates(nil), shown: &cache{entries: map[string]*cached{
+				"status": {at: later, value: status}, "fibers": {at: later, value: fiberCounts{}},
+			}}}
+			var data any
+			if name == "overview" {
+				data, err = c.overview(t.Context(), nil, nil)
+			} else {
+				data, err = c.controllers(t.Context(), &reader{c: c}, nil)
+			}
+			var page strings.Builder
+			if err == nil {
+				err = pages[name].ExecuteTemplate(&page, "content", struct{ Data any }{data})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, has := range tc.has {
+				if strings.Contains(page.String(), has) != (at != nil) {
+					t.Errorf("%s, blocked %v: %s Is %q there?\n%s", name, at, tc.reason, has, page.String())
+				}
+			}
+			for _, not := range tc.hasNot {
+				if strings.Contains(page.String(), not) != (at == nil) {
+					t.Errorf("%s, blocked %v: %s Is %q there?\n%s", name, at, tc.reason, not, page.String())
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,271 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/cdproto/target"
+	"github.com/chromedp/chromedp"
+)
+
+// browser is a Chromium of the test, which ends with it, and all of its processes.
+func browser(t *testing.T) context.Context {
+	t.Helper()
+	var group int
+	ended := make(chan struct{})
+	opts := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun,
+		chromedp.UserDataDir(t.TempDir()), chromedp.Env("TMPDIR="+t.TempDir()), chromedp.WSURLReadTimeout(time.Minute),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
+		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
+		chromedp.Flag("disable-dev-shm-usage", true),
+		chromedp.ModifyCmdFunc(func(cmd *exec.Cmd) {
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+		}))
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), opts...)
+	ctx, quit := chromedp.NewContext(allocator)
+	t.Cleanup(func() {
+		quit()
+		stop()
+		if group > 0 {
+			_ = syscall.Kill(-group, syscall.SIGKILL) // what is left of it, if anything is
+		}
+		close(ended)
+	})
+	if err := chromedp.Run(ctx); err != nil {
+		t.Fatalf("cannot start Chromium: %v", err)
+	}
+	group = chromedp.FromContext(ctx).Browser.Process().Pid
+	return ctx
+}
+
+// tab is a page in a profile of its own, with what went wrong on it.
+type tab struct {
+	context.Context
+	t       *testing.T
+	browser context.Context // that the tab is of
+	profile cdp.BrowserContextID
+	base    string // of the console: scheme and host
+
+	mu       sync.Mutex
+	problems []string
+	sent     []string // requests, by URL
+	expected []string // parts of problems that are none
+}
+
+// window is how a page is looked at.
+type window struct {
+	wide, high int64
+	dark       bool
+}
+
+var desk = window{1600, 1000, false}
+
+// open opens a tab; who looks for trouble finds it at the end of the test.
+func open(browser context.Context, t *testing.T, base string, w window) *tab {
+	t.Helper()
+	var profile cdp.BrowserContextID
+	var id target.ID
+	if err := chromedp.Run(browser, chromedp.ActionFunc(func(ctx context.Context) (err error) {
+		ctx = cdp.WithExecutor(ctx, chromedp.FromContext(ctx).Browser)
+		if profile, err = target.CreateBrowserContext().Do(ctx); err != nil {
+			return err
+		}
+		id, err = target.CreateTarget("about:blank").WithBrowserContextID(profile).WithNewWindow(true).Do(ctx)
+		return err
+	})); err != nil {
+		t.Fatalf("cannot open a tab: %v", err)
+	}
+	ctx, closeTab := chromedp.NewContext(browser, chromedp.WithTargetID(id))
+	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
+	b := &tab{Context: ctx, t: t, browser: browser, profile: profile, base: base}
+	t.Cleanup(func() {
+		if t.Failed() {
+			b.shoot(filepath.Join(t.ArtifactDir(), "failed.png"))
+		}
+		b.check()
+		cancel()
+		closeTab()
+	})
+	chromedp.ListenTarget(ctx, b.listen)
+	b.run(network.Enable(), log.Enable(), runtime.Enable(), b.as(w))
+	return b
+}
+
+// as looks at the page in another way.
+func (b *tab) as(w window) chromedp.Action {
+	scheme := "light"
+	if w.dark {
+		scheme = "dark"
+	}
+	return chromedp.Tasks{
+		emulation.SetDeviceMetricsOverride(w.wide, w.high, 1, w.wide < 500),
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
+		}),
+	}
+}
+
+// listen notes errors of scripts, what the policy of contents has forbidden, and requests to other hosts.
+func (b *tab) listen(event any) {
+	switch e := event.(type) {
+	case *runtime.EventExceptionThrown:
+		b.problem("exception: " + e.ExceptionDetails.Error())
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.APITypeError || e.Type == runtime.APITypeWarning {
+			said, _ := json.Marshal(e.Args)
+			b.problem("console: " + string(said))
+		}
+	case *log.EventEntryAdded:
+		if e.Entry.Level == log.LevelError || e.Entry.Level == log.LevelWarning {
+			b.problem(fmt.Sprintf("%s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL))
+		}
+	case *network.EventRequestWillBeSent:
+		b.mu.Lock()
+		b.sent = append(b.sent, e.Request.URL)
+		b.mu.Unlock()
+		if u, err := url.Parse(e.Request.URL); err == nil && u.Scheme != "data" && u.Scheme+"://"+u.Host != b.base {
+			b.problem("a request to another host: " + e.Request.URL)
+		}
+	case *page.EventJavascriptDialogOpening:
+		b.problem("a dialog: " + e.Message)
+	}
+}
+
+func (b *tab) problem(text string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.problems = append(b.problems, text)
+}
+
+// requests are those that the page has sent, by URL.
+func (b *tab) requests() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.sent)
+}
+
+// expect has problems with such a text be none, as where an answer is an error on purpose.
+func (b *tab) expect(text string) { b.expected = append(b.expected, text) }
+
+func (b *tab) check() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+next:
+	for _, p := range b.problems {
+		for _, e := range b.expected {
+			if strings.Contains(p, e) {
+				continue next
+			}
+		}
+		b.t.Error(p)
+	}
+}
+
+func (b *tab) run(actions ...chromedp.Action) {
+	b.t.Helper()
+	if err := chromedp.Run(b, actions...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// visit goes to a path of the console.
+func (b *tab) visit(path string) {
+	b.t.Helper()
+	b.run(chromedp.Navigate(b.base+path), chromedp.WaitReady("main"))
+}
+
+// eval is the value of an expression on the page.
+func eval[T any](b *tab, expr string) (v T) {
+	b.t.Helper()
+	b.run(chromedp.Evaluate(expr, &v, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	return v
+}
+
+// until waits until an expression on the page is true, over navigations.
+func (b *tab) until(what, expr string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b, 45*time.Second)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var is bool
+		err := chromedp.Run(ctx, chromedp.Evaluate("Boolean("+expr+")", &is))
+		if err == nil && is {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			b.t.Fatalf("never %s (%v); the page says: %.600s", what, err, b.text())
+		}
+	}
+}
+
+func (b *tab) text() string { return eval[string](b, "document.body.innerText") }
+
+// shoot takes a picture of the whole page.
+func (b *tab) shoot(file string) {
+	var picture []byte
+	if err := chromedp.Run(b, chromedp.FullScreenshot(&picture, 100)); err != nil {
+		b.t.Logf("no screenshot: %v", err)
+		return
+	}
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, picture, 0o644)); err != nil {
+		b.t.Error(err)
+	}
+}
+
+// axe fails the test with each violation that axe-core finds.
+func (b *tab) axe(what string) {
+	b.t.Helper()
+	b.run(chromedp.Evaluate(axeSource(b.t), nil))
+	eval[bool](b, `new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => // painted as it is looked at
+		Promise.all(document.getAnimations().map(a => a.finished)).then(() => done(true)))))`)
+	type violation struct {
+		ID, Help string
+		Nodes    []struct {
+			HTML           string
+			FailureSummary string
+		}
+	}
+	for _, v := range eval[[]violation](b, `axe.run(document, {resultTypes: ["violations"]}).then(r => r.violations)`) {
+		for _, n := range v.Nodes[:min(len(v.Nodes), 3)] {
+			b.t.Errorf("%s: %s: %s\n%.300s\n%s", what, v.ID, v.Help, n.HTML, n.FailureSummary)
+		}
+	}
+}
+
+// axeSource is axe-core as hack/setup-tests.sh has installed it.
+func axeSource(t *testing.T) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := os.ReadFile(filepath.Join(cache, "fairlead", "axe", "node_modules", "axe-core", "axe.min.js"))
+	if err != nil {
+		t.Fatalf("axe-core is missing: make setup-tests: %v", err)
+	}
+	return string(script) + "\n;undefined"
+}

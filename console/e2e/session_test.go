@@ -1,0 +1,126 @@
+package e2e_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// brief is a token of a service account that the API server takes for so long: it makes none for less than ten minutes
+// itself, so the test signs with the cluster's key.
+func (w *world) brief(name string, life time.Duration) string {
+	w.t.Helper()
+	account, err := w.clients.CoreV1().ServiceAccounts(w.namespace).Get(w.ctx, name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	raw, err := os.ReadFile(filepath.Join(w.dir, "pki", "service-account.key"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	block, _ := pem.Decode(raw)
+	key, err := x509.ParseECPrivateKey(block.Bytes)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	part := func(v any) string {
+		text, err := json.Marshal(v)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return base64.RawURLEncoding.EncodeToString(text)
+	}
+	now := time.Now()
+	signed := part(map[string]string{"alg": "ES256", "typ": "JWT"}) + "." + part(map[string]any{
+		"iss": "https://kubernetes.default.svc", "aud": []string{"fairlead"}, "iat": now.Unix(), "nbf": now.Unix(),
+		"exp": now.Add(life).Unix(), "sub": "system:serviceaccount:" + w.namespace + ":" + name,
+		"kubernetes.io": map[string]any{
+			"namespace": w.namespace, "serviceaccount": map[string]string{"name": name, "uid": string(account.UID)},
+		},
+	})
+	sum := sha256.Sum256([]byte(signed))
+	r, s, err := ecdsa.Sign(rand.Reader, key, sum[:])
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	signature := make([]byte, 64)
+	r.FillBytes(signature[:32])
+	s.FillBytes(signature[32:])
+	return signed + "." + base64.RawURLEncoding.EncodeToString(signature)
+}
+
+const sessionOver = `document.querySelector('main > .notice[role="alert"] a[href^="/console/login?over=1"]')`
+
+// sessions: a page whose session ends while it is looked at says so and leads to the login, and asks for nothing more.
+func sessions(chromium context.Context, t *testing.T, w *world, path string) {
+	live := func(t *testing.T, token, path string) *tab {
+		b := open(chromium, t, w.base, desk)
+		b.expect("401")
+		b.logIn(token)
+		b.visit(path)
+		b.until("is it live", `document.getElementById("live-state").innerText === "Kept up to date."`)
+		return b
+	}
+	over := func(b *tab) {
+		b.t.Helper()
+		b.until("is it told that the session has ended", sessionOver)
+		sent := b.requests()
+		// Longer than a browser waits before it connects again, twice.
+		eval[bool](b, "new Promise(done => setTimeout(() => done(true), 11000))")
+		if more := b.requests()[len(sent):]; len(more) > 0 {
+			b.t.Errorf("after the end of the session it asks for %q", more)
+		}
+		if text := b.text(); !strings.Contains(text, "Not kept up to date any more.") {
+			b.t.Errorf("it does not say that it is old: %s", text)
+		}
+		b.axe("a session that has ended")
+		b.run(chromedp.Click(`main > .notice a`), chromedp.WaitVisible("#token"))
+		if text := b.text(); !strings.Contains(text, "The session has ended.") {
+			b.t.Errorf("the login does not say why: %s", text)
+		}
+	}
+	t.Run("Revoked", func(t *testing.T) {
+		for _, path := range []string{"/console/overview", "/console/operations?q=app"} {
+			name := "revoked" + fmt.Sprint(len(path))
+			b := live(t, w.account(name, "cluster-admin", time.Hour), path)
+			if err := w.clients.CoreV1().ServiceAccounts(w.namespace).Delete(w.ctx, name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			over(b)
+			b.run(chromedp.SetValue("#token", w.admin), chromedp.Submit("#token"), chromedp.WaitVisible(`form[action="/console/logout"]`))
+			if at := eval[string](b, "location.pathname + location.search"); at != path {
+				t.Errorf("after the login it goes on at %s, not %s", at, path)
+			}
+		}
+	})
+	t.Run("Expired", func(t *testing.T) {
+		w.account("brief", "cluster-admin", time.Hour)
+		over(live(t, w.brief("brief", 20*time.Second), path))
+	})
+	t.Run("EndedWhileHidden", func(t *testing.T) {
+		b := live(t, w.admin, "/console/flows")
+		hide := func(hidden bool) {
+			b.run(chromedp.Evaluate(fmt.Sprintf(`Object.defineProperty(document, "hidden", {value: %v, configurable: true});
+				document.dispatchEvent(new Event("visibilitychange"))`, hidden), nil))
+		}
+		hide(true)
+		b.run(network.ClearBrowserCookies())
+		hide(false)
+		over(b)
+	})
+}

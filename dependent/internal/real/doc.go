@@ -1,2 +1,0 @@
-// Package real tests package dependent against a real kube-apiserver.
-package real

@@ -1,0 +1,155 @@
+// Package kubetest has a user of an API server, for the tests in the directories e2e of the examples. These tests cannot
+// import the Go types of a program, so that the user's objects are unstructured.
+package kubetest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-io/fairlead/client"
+)
+
+// User works in one namespace. Each of its methods fails the test at an error.
+type User struct {
+	t         testing.TB
+	client    *client.Client // without a cache
+	namespace string
+}
+
+// New returns a user who works until the test ends.
+func New(t testing.TB, cfg *rest.Config, namespace string) *User {
+	t.Helper()
+	c, err := client.New(client.Options{Config: cfg, Scheme: scheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return &User{t, c, namespace}
+}
+
+// Namespace returns the namespace of the user.
+func (u *User) Namespace() string { return u.namespace }
+
+// Object returns an object without content, in the namespace of the user.
+func (u *User) Object(apiVersion, kind, name string) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{}
+	obj.SetAPIVersion(apiVersion)
+	obj.SetKind(kind)
+	obj.SetNamespace(u.namespace)
+	obj.SetName(name)
+	return obj
+}
+
+// Create creates an object. An API server that refuses it is an error of the test: see TryCreate.
+func (u *User) Create(obj *unstructured.Unstructured) {
+	u.t.Helper()
+	u.must(u.TryCreate(obj))
+}
+
+// TryCreate creates an object, and returns the error of the API server.
+func (u *User) TryCreate(obj *unstructured.Unstructured) error {
+	return u.client.Create(u.context(), obj)
+}
+
+// Modify reads an object, has fn change it, and writes it.
+func (u *User) Modify(obj *unstructured.Unstructured, fn func(content map[string]any)) {
+	u.t.Helper()
+	u.must(client.Modify(u.context(), u.client, obj, func(o *unstructured.Unstructured) error {
+		fn(o.Object)
+		return nil
+	}))
+}
+
+// ModifyStatus is Modify for the status.
+func (u *User) ModifyStatus(obj *unstructured.Unstructured, fn func(content map[string]any)) {
+	u.t.Helper()
+	u.must(client.ModifyStatus(u.context(), u.client, obj, func(o *unstructured.Unstructured) error {
+		fn(o.Object)
+		return nil
+	}))
+}
+
+// Delete deletes an object, if it exists.
+func (u *User) Delete(obj *unstructured.Unstructured) {
+	u.t.Helper()
+	u.must(u.client.Delete(u.context(), obj, client.IgnoreNotFound()))
+}
+
+// Exists reads an object, and reports whether there is one.
+func (u *User) Exists(obj *unstructured.Unstructured) bool {
+	u.t.Helper()
+	err := u.client.Get(u.context(), client.KeyOf(obj), obj)
+	if !apierrors.IsNotFound(err) {
+		u.must(err)
+	}
+	return err == nil
+}
+
+// Await reads an object until it exists and fulfils a condition. The test fails if it does not within a minute.
+func (u *User) Await(what string, obj *unstructured.Unstructured, ok func(content map[string]any) bool) {
+	u.t.Helper()
+	u.Until(what, func() bool { return u.Exists(obj) && ok(obj.Object) })
+}
+
+// AwaitGone reads an object until it does not exist.
+func (u *User) AwaitGone(obj *unstructured.Unstructured) {
+	u.t.Helper()
+	u.Until(obj.GetKind()+" "+obj.GetName()+" is gone", func() bool { return !u.Exists(obj) })
+}
+
+// Until returns when ok is true. The test fails if it is not within a minute.
+func (u *User) Until(what string, ok func() bool) {
+	u.t.Helper()
+	ctx, cancel := context.WithTimeout(u.context(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			u.t.Fatalf("in vain: %s", what)
+		}
+	}
+}
+
+// List returns the objects of a kind.
+func (u *User) List(apiVersion, kind string) []unstructured.Unstructured {
+	u.t.Helper()
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion(apiVersion)
+	list.SetKind(kind + "List")
+	u.must(u.client.List(u.context(), list, client.InNamespace(u.namespace)))
+	return list.Items
+}
+
+// context is good in a clean-up, too, which comes after the end of the context of the test.
+func (u *User) context() context.Context { return context.WithoutCancel(u.t.Context()) }
+
+func (u *User) must(err error) {
+	u.t.Helper()
+	if err != nil {
+		u.t.Fatal(err)
+	}
+}
+
+// HasCondition reports whether the status of an object has a condition with a status and a reason, computed for the
+// present generation. An empty reason means any.
+func HasCondition(content map[string]any, kind, status, reason string) bool {
+	obj := unstructured.Unstructured{Object: content}
+	all, _, _ := unstructured.NestedSlice(content, "status", "conditions")
+	for _, each := range all {
+		c, _ := each.(map[string]any)
+		if c["type"] == kind {
+			return c["status"] == status && (reason == "" || c["reason"] == reason) &&
+				c["observedGeneration"] == obj.GetGeneration()
+		}
+	}
+	return false
+}

@@ -1,0 +1,162 @@
+// Package outboxtest has the tests of package operation/outbox that need a database. Its drivers are no dependency of the
+// library, so that these tests are among the examples: on SQLite in ../.., on PostgreSQL in ../../e2e.
+package outboxtest
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairlead-io/fairlead/operation/outbox"
+)
+
+// bench is an outbox for one test.
+type bench struct {
+	*outbox.Outbox
+	Database
+	db    *sql.DB
+	table string
+	clock *clock
+}
+
+// clock is the time of a test: that of the machine plus what the test has let pass.
+type clock struct {
+	mu    sync.Mutex
+	ahead time.Duration
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Add(c.ahead)
+}
+
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ahead += d
+}
+
+// Database is a database that the tests can use. Several processes and tests use it at once, each with its own table.
+type Database struct {
+	Dialect outbox.Dialect
+	Driver  string // as it is registered at database/sql
+	DSN     string
+}
+
+func newBench(t *testing.T, on Database) *bench {
+	t.Helper()
+	b := &bench{Database: on, clock: &clock{}}
+	b.table = "t_" + strings.ToLower(rand.Text()) // also apart from other runs of the same test
+	var err error
+	if b.db, err = sql.Open(b.Driver, b.DSN); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if b.Outbox, err = outbox.Open(b.db, b.Dialect, outbox.Options{Table: b.table, Now: b.clock.now}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.EnsureSchema(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// begin starts a transaction that the end of the test rolls back, if nothing else has ended it.
+func (b *bench) begin(t *testing.T) *sql.Tx {
+	t.Helper()
+	tx, err := b.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback() })
+	return tx
+}
+
+// put enqueues entries in a transaction of their own, and commits it.
+func (b *bench) put(t *testing.T, entries ...outbox.Entry) {
+	t.Helper()
+	tx := b.begin(t)
+	for _, e := range entries {
+		if err := b.Enqueue(t.Context(), tx, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	b.Notify()
+}
+
+func entry(id, key string) outbox.Entry {
+	return outbox.Entry{ID: id, Key: key, Payload: json.RawMessage(`{"id":"` + id + `"}`)}
+}
+
+// relay has short waits, for tests that wait for it.
+func (b *bench) relay(deliver outbox.Deliver) *outbox.Relay {
+	return &outbox.Relay{
+		Outbox: b.Outbox, Deliver: deliver, Poll: 20 * time.Millisecond, InitialBackoff: time.Millisecond,
+		MaxBackoff: 10 * time.Millisecond,
+	}
+}
+
+// start runs r until the returned function, or the end of the test, stops it and waits.
+func start(t *testing.T, r *outbox.Relay) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("relay ended with %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// take waits for a value.
+func take[T any](t *testing.T, from <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-time.After(30 * time.Second):
+		t.Fatal("nothing happened for 30s")
+		panic("unreachable")
+	}
+}
+
+// until asks again and again until ok.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	end := time.After(30 * time.Second)
+	for !ok() {
+		select {
+		case <-ticker.C:
+		case <-end:
+			t.Fatalf("not within 30s: %s", what)
+		}
+	}
+}
+
+func (b *bench) stats(t *testing.T) outbox.Stats {
+	t.Helper()
+	s, err := b.Stats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}

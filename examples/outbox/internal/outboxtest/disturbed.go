@@ -1,0 +1,201 @@
+package outboxtest
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fairlead-io/fairlead/internal/seed"
+	"github.com/fairlead-io/fairlead/operation/outbox"
+)
+
+// Statements and commits are lost on either way, deliveries too, and relays stop at any point, two at a time: each
+// entry whose transaction was committed is one operation, those of a key in the order of their commits, and none is one
+// whose transaction was rolled back.
+func testDisturbed(t *testing.T, b *bench) {
+	seed.Play(t, 1, func(t *testing.T, seed uint64) {
+		b := newBench(t, b.Database)
+		lossy := &lossyDriver{to: b.db.Driver(), dsn: b.DSN, dice: dice{rnd: rand.New(rand.NewPCG(seed, 0))}}
+		db := sql.OpenDB(lossy)
+		t.Cleanup(func() { _ = db.Close() })
+		box, err := outbox.Open(db, b.Dialect, outbox.Options{Table: b.table, Now: b.clock.now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		api := &operations{begun: map[string][]string{}}
+		var work sync.WaitGroup
+		for range 2 {
+			work.Go(func() {
+				for !api.closed() {
+					ctx, stop := context.WithTimeout(t.Context(), time.Duration(10+lossy.roll(100))*time.Millisecond)
+					r := b.relay(func(_ context.Context, e outbox.Entry) error { return api.schedule(lossy, e) })
+					r.Outbox = box
+					if err := r.Run(ctx); err != nil {
+						t.Error(err)
+					}
+					stop()
+					b.clock.pass(30 * time.Second) // leases of those that were lost run out some time
+				}
+			})
+		}
+		const keys, perKey = 4, 15
+		want := map[string][]string{}
+		for k := range keys {
+			key := fmt.Sprint("key", k)
+			for i := range perKey {
+				id := fmt.Sprint(key, "-", i)
+				if i%5 == 4 { // rolled back
+					if err := put(t, db, box, entry(id, key), false); err == nil {
+						continue
+					}
+				}
+				for put(t, db, box, entry(id, key), true) != nil { // its answer may be lost: the same once more
+				}
+				want[key] = append(want[key], id)
+			}
+		}
+		until(t, fmt.Sprintf("FAIRLEAD_SEED=%d: everything is delivered", seed),
+			func() bool { return b.stats(t).Pending == 0 })
+		api.close()
+		work.Wait()
+		if diff := cmp.Diff(want, api.begun); diff != "" {
+			t.Errorf("FAIRLEAD_SEED=%d: committed (-) and begun (+):\n%s", seed, diff)
+		}
+		if n := b.stats(t).Rejected; n != 0 {
+			t.Errorf("FAIRLEAD_SEED=%d: %d rejected", seed, n)
+		}
+	})
+}
+
+// put enqueues one entry, and commits it or rolls it back.
+func put(t *testing.T, db *sql.DB, box *outbox.Outbox, e outbox.Entry, commit bool) error {
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		return err
+	}
+	if err := box.Enqueue(t.Context(), tx, e); err != nil {
+		if errors.Is(err, outbox.ErrConflict) {
+			t.Error(err)
+		}
+		return errors.Join(err, tx.Rollback())
+	}
+	if !commit {
+		return tx.Rollback()
+	}
+	return tx.Commit()
+}
+
+// operations is where entries are delivered: like a scheduler it takes an id once.
+type operations struct {
+	mu    sync.Mutex
+	begun map[string][]string // ids by key
+	done  bool
+}
+
+func (o *operations) schedule(lossy *lossyDriver, e outbox.Entry) error {
+	if lossy.roll(6) == 0 {
+		return errLost
+	}
+	o.mu.Lock()
+	if !slices.Contains(o.begun[e.Key], e.ID) {
+		o.begun[e.Key] = append(o.begun[e.Key], e.ID)
+	}
+	o.mu.Unlock()
+	if lossy.roll(6) == 0 {
+		return errLost
+	}
+	return nil
+}
+
+func (o *operations) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.done = true
+}
+
+func (o *operations) closed() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.done
+}
+
+var errLost = errors.New("lost")
+
+type dice struct {
+	mu  sync.Mutex
+	rnd *rand.Rand
+}
+
+func (d *dice) roll(sides int) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.rnd.IntN(sides)
+}
+
+// lossyDriver connects to a database on a bad line.
+type lossyDriver struct {
+	dice
+	to  driver.Driver
+	dsn string
+}
+
+func (l *lossyDriver) Connect(context.Context) (driver.Conn, error) {
+	conn, err := l.to.Open(l.dsn)
+	if err != nil {
+		return nil, err
+	}
+	return &lossyConn{conn, l}, nil
+}
+
+func (l *lossyDriver) Driver() driver.Driver { return l.to }
+
+type lossyConn struct {
+	driver.Conn
+	line *lossyDriver
+}
+
+func (c *lossyConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
+	tx, err := c.Conn.(driver.ConnBeginTx).BeginTx(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return &lossyTx{tx, c.line}, nil
+}
+
+func (c *lossyConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if c.line.roll(12) == 0 {
+		return nil, errLost
+	}
+	return c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
+}
+
+func (c *lossyConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if c.line.roll(12) == 0 {
+		return nil, errLost
+	}
+	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
+}
+
+type lossyTx struct {
+	driver.Tx
+	line *lossyDriver
+}
+
+func (tx *lossyTx) Commit() error {
+	switch tx.line.roll(9) {
+	case 0:
+		return errors.Join(errLost, tx.Rollback())
+	case 1:
+		return errors.Join(errLost, tx.Tx.Commit())
+	}
+	return tx.Tx.Commit()
+}

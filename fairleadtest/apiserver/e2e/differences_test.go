@@ -1,0 +1,69 @@
+package e2e_test
+
+// difference is something that this server does in another way than the real one, and why. The documentation of the
+// package says the same, word for word.
+type difference struct {
+	name, reason string
+	steps        []string // scenario/step
+}
+
+var differences = []difference{
+	{
+		name:   "Namespaces",
+		reason: "none need exist, so that tests need not make any; one that is there and is being deleted takes nothing new.",
+		steps: []string{
+			"namespaces/in one that is not there",
+			"namespaces/thing in one that is not there",
+		},
+	},
+	{
+		name: "Content of built-in kinds",
+		reason: "no defaults are set, and a spec is not checked, since that would be the half of Kubernetes: what a test needs " +
+			"it gives. Names, metadata, and the data of ConfigMaps, Secrets and Leases are checked.",
+		steps: []string{
+			"pods/minimal",
+			"pods/no containers",
+			"status of a pod/immutable",
+			"deployments/minimal",
+		},
+	},
+	{
+		name: "Subresources",
+		reason: "there are none but status, the finalize of namespaces and the token of service accounts; for others there is " +
+			"Respond.",
+		steps: []string{
+			"pods/eviction",
+			"pods/evicted",
+			"deployments/scale",
+			"deployments/scaled",
+		},
+	},
+	{
+		name:   "Tables and YAML",
+		reason: "nothing is answered in these forms, which are for people; Table answers with a table nobody asked for.",
+		steps: []string{
+			"accept/table",
+			"accept/table of things",
+			"accept/table or JSON",
+			"accept/yaml",
+			"accept/watch as a table",
+		},
+	},
+	{
+		name:   "Order at version 0",
+		reason: "a watch that begins with any state sends it last name first, since the real server promises no order there.",
+		steps: []string{
+			"bookmarks/both",
+		},
+	},
+	{
+		name: "Owner references",
+		reason: "a refusal names the field as the version of Kubernetes does that this module is built with, which may be newer " +
+			"than the server.",
+		steps: []string{
+			"create with metadata/owner without uid",
+			"create with metadata/owner with empty uid",
+			"create with metadata/owner is an event",
+		},
+	},
+}

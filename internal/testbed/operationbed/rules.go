@@ -1,0 +1,119 @@
+package operationbed
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"cel.dev/cel-go/cel"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/operation"
+)
+
+// rule is one of the rules in the custom resource that say how an Operation may change.
+type rule struct {
+	program cel.Program
+	path    string
+	message string
+}
+
+var operationRules = sync.OnceValues(func() (rules []rule, err error) {
+	env, err := cel.NewEnv(cel.Variable("self", cel.DynType), cel.Variable("oldSelf", cel.DynType))
+	if err != nil {
+		return nil, err
+	}
+	for _, crd := range v1alpha1.CRDs() {
+		if crd.Spec.Names.Kind != v1alpha1.KindOperation {
+			continue
+		}
+		for _, v := range crd.Spec.Versions[0].Schema.OpenAPIV3Schema.XValidations {
+			ast, issues := env.Compile(v.Rule)
+			if issues.Err() != nil {
+				return nil, fmt.Errorf("cannot compile %q: %w", v.Message, issues.Err())
+			}
+			program, err := env.Program(ast)
+			if err != nil {
+				return nil, err
+			}
+			rules = append(rules, rule{program, v.FieldPath, v.Message})
+		}
+	}
+	if len(rules) == 0 {
+		return nil, fmt.Errorf("the custom resource of Operations has no rules")
+	}
+	return rules, nil
+})
+
+// validateChange refuses a change that the rules of the custom resource refuse. It is the Validate of an
+// apiserver.Resource.
+func validateChange(_ context.Context, obj, old *unstructured.Unstructured) error {
+	if old == nil {
+		return nil
+	}
+	rules, err := operationRules()
+	if err != nil {
+		return err
+	}
+	var refused field.ErrorList
+	for _, r := range rules {
+		out, _, err := r.program.Eval(map[string]any{"self": obj.Object, "oldSelf": old.Object})
+		if err != nil {
+			return fmt.Errorf("cannot evaluate %q: %w", r.message, err)
+		}
+		if out.Value() != true {
+			refused = append(refused, field.Forbidden(field.NewPath(r.path), r.message))
+		}
+	}
+	if len(refused) == 0 {
+		return nil
+	}
+	return apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind(v1alpha1.KindOperation).GroupKind(), obj.GetName(), refused)
+}
+
+// PlayRules has the server of a bench refuse changes of an Operation, and accept others, by the rules of the custom
+// resource.
+func PlayRules(b *Bench) {
+	b.T.Helper()
+	op, err := b.Scheduler.Schedule(b.Ctx, operation.Request{ID: "one", Type: operation.Delete, Resource: Shop})
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	patch := func(subresource, body string) error {
+		_, err := call.Do(b.Ctx, b.Calls, call.Request{
+			Verb: call.VerbPatch, PatchType: types.MergePatchType, Resource: v1alpha1.OperationsResource,
+			Kind: "Operation", Namespace: op.Namespace, Name: op.Name, Subresource: subresource, Body: []byte(body),
+		}, call.Policy{})
+		return err
+	}
+	refused := func(reason, subresource, body, want string) {
+		b.T.Helper()
+		if err := patch(subresource, body); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), want) {
+			b.T.Errorf("%s: %v, want %q", reason, err, want)
+		}
+	}
+	accepted := func(reason, subresource, body string) {
+		b.T.Helper()
+		if err := patch(subresource, body); err != nil {
+			b.T.Errorf("%s: %v", reason, err)
+		}
+	}
+	const locked = "spec cannot change until the operation that it asks for has ended"
+	refused("not picked up: nobody replaces it", "", `{"spec":{"operationID":"two"}}`, locked)
+	accepted("picked up", "status", `{"status":{"phase":"In Progress","operationID":"one"}}`)
+	refused("in progress: nobody replaces it", "", `{"spec":{"operationID":"two"}}`, locked)
+	refused("in progress: nobody changes it", "", `{"spec":{"timeout":"9h"}}`, locked)
+	accepted("it may be cancelled", "", `{"spec":{"cancelRequested":true}}`)
+	refused("and not be uncancelled", "", `{"spec":{"cancelRequested":false}}`, locked)
+	accepted("ended", "status", `{"status":{"phase":"Failed"}}`)
+	refused("an outcome stays", "status", `{"status":{"phase":"Success"}}`, "one outcome")
+	refused("it is about one resource", "", `{"spec":{"resourceID":"other"}}`, "cannot change")
+	accepted("a new request follows", "", `{"spec":{"operationID":"two","cancelRequested":false}}`)
+	refused("which nobody replaces before it was picked up", "", `{"spec":{"operationID":"three"}}`, locked)
+}

@@ -1,0 +1,71 @@
+// Package operationbed is what the tests of operations work on: an API server that serves Operations and Webhooks, a
+// receiver of calls, and executors.
+package operationbed
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// Server starts a server of the default resources, Operations and Webhooks, and closes it when the test ends. It holds
+// Operations to the rules of the custom resource about changes. Unlike a real server it does not check the fields by
+// the schemas, and sets no defaults.
+func Server(t *testing.T) *apiserver.Server {
+	t.Helper()
+	return ServerWith(t, apiserver.Options{})
+}
+
+// ServerWith is Server with other options. It serves Operations and Webhooks in addition to their resources.
+func ServerWith(t *testing.T, o apiserver.Options) *apiserver.Server {
+	t.Helper()
+	if o.Resources == nil {
+		o.Resources = apiserver.DefaultResources()
+	}
+	custom := func(plural, kind string) apiserver.Resource {
+		return apiserver.Resource{
+			Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: plural, Kind: kind,
+			Namespaced: true, Subresources: []string{"status"},
+		}
+	}
+	operations := custom("operations", v1alpha1.KindOperation)
+	operations.Validate = validateChange
+	o.Resources = append(o.Resources, operations, custom("webhooks", v1alpha1.KindWebhook))
+	s, err := apiserver.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// Follow returns a store that follows the objects of some namespaces until ctx or the test ends.
+func Follow(
+	ctx context.Context, t *testing.T, config *rest.Config, gvr schema.GroupVersionResource, kind string,
+	namespaces ...string,
+) *store.Store {
+	t.Helper()
+	st := store.New(store.Options{Resource: gvr, Kind: gvr.GroupVersion().WithKind(kind), Namespaced: true})
+	src, err := source.New(source.Config{REST: config, Resource: gvr, Namespaces: namespaces}, st.Sink)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() {
+		defer st.Close()
+		if err := src.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { stop(); running.Wait() })
+	return st
+}

@@ -1,0 +1,14 @@
+// Package e2e_test schedules operations on a real control plane. Package hostile, below, attacks the controller.
+package e2e_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/fairlead-io/fairlead/cluster/clustertest"
+)
+
+var env clustertest.Env
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(env.Main(m)) }

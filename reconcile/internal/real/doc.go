@@ -1,2 +1,0 @@
-// Package real holds tests of package reconcile against a real control plane.
-package real
