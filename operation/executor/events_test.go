@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -64,9 +65,11 @@ func (b *bench) events(config *rest.Config) (*executor.Events, func() map[string
 func TestEventsUnderLoad(t *testing.T) {
 	b := setup(t)
 	open := make(chan struct{})
+	var arrived atomic.Int32
 	var mu sync.Mutex
 	var order []string
 	config := disturb.Config(b.Config, func(r *http.Request, _ http.RoundTripper) (*http.Response, error) {
+		arrived.Add(1)
 		select {
 		case <-open:
 		case <-r.Context().Done():
@@ -94,6 +97,8 @@ func TestEventsUnderLoad(t *testing.T) {
 	for i := range n {
 		e.Operation(recorded("ns", i, v1alpha1.PhaseInProgress), false, "Started", "started")
 	}
+	// An end that a writer takes at once is no longer there for the next one to be counted in.
+	b.Eventually("held by the API server", func() bool { return arrived.Load() == 4 })
 	for i := range n {
 		e.Operation(recorded("ns", i, v1alpha1.PhaseSuccess), false, "Succeeded", "succeeded")
 		e.Operation(recorded("ns", 0, v1alpha1.PhaseSuccess), false, "Succeeded", "succeeded") // one with the first
