@@ -177,7 +177,11 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 // it returns.
 func (e *Executor) park(ctx context.Context, r *run, now, until time.Time) (time.Time, error) {
 	e.stands(r)
-	if due := r.recordDue(now); !due.IsZero() {
+	due := r.recordDue(now)
+	if due.IsZero() && !e.draining(r.key.Namespace) {
+		due = r.repeatsDue(now)
+	}
+	if !due.IsZero() {
 		if due.Before(until) {
 			until = due
 		}

@@ -77,7 +77,7 @@ func (e *Executor) land(ctx context.Context, r *run, back []landing, now time.Ti
 			continue
 		}
 		delete(r.later, f.target)
-		r.apply(course.Judged(r.op, f.target, v, now))
+		r.change(unsavedChange{course.Judged(r.op, f.target, v, now), r.repeatsSoon(en, v, now)})
 		r.owes = true
 	}
 }

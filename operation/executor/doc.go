@@ -39,7 +39,8 @@
 // operation that is the object that the API server has accepted; what is ordinary, and on what conditions, stands in
 // unrecorded.go. Every other call is recorded in the status first, which then names the attempt. The status is written
 // before the flow parks, too, unless its only news is an unrecorded call of less than half a second, and at the end;
-// what happened in between is part of the next write. An operation with one synchronous webhook costs one write here,
+// what happened in between is part of the next write. Tries that fail again at once are written once a second
+// (repeated.go). An operation with one synchronous webhook costs one write here,
 // and its creation is the second. It costs another one where the call is recorded first.
 //
 // # Locks

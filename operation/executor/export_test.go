@@ -51,7 +51,7 @@ func Kept(unsaved bool) (what string) {
 		work:  &work{flying: map[course.Target]*flight{}, refused: map[course.Target]refusal{}},
 	}
 	if unsaved {
-		r.unsaved = []course.Change{func(*v1alpha1.Operation) {}}
+		r.unsaved = []unsavedChange{{Change: func(*v1alpha1.Operation) {}}}
 	}
 	e.settle(r)
 	if r.later != nil {

@@ -60,9 +60,10 @@ type work struct {
 	// way, since the store has it too.
 	op *v1alpha1.Operation
 	// unsaved are the changes of the status that are not written yet, to be made again on a newer state after a conflict.
-	unsaved []course.Change
+	unsaved []unsavedChange
 	// unrecorded is when a call was begun that is not recorded yet; zero if there is none (unrecorded.go).
 	unrecorded time.Time
+	written    time.Time // when the status was written last
 	flying     map[course.Target]*flight
 	refused    map[course.Target]refusal
 	refusal    error       // what was refused as too large, without anything left that could give way
@@ -140,9 +141,17 @@ func (n *news) Check(context.Context, bool) (bool, error) {
 // Backstop implements flow.Backstopped: memory misses no event.
 func (n *news) Backstop() time.Duration { return 0 }
 
+// unsavedChange is a change of the status that is not written yet.
+type unsavedChange struct {
+	course.Change
+	repeated bool // it may wait: it is part of a repeated try (repeated.go)
+}
+
 // apply makes a change now and remembers it until it is written.
-func (r *run) apply(c course.Change) {
-	c(r.op)
+func (r *run) apply(c course.Change) { r.change(unsavedChange{Change: c}) }
+
+func (r *run) change(c unsavedChange) {
+	c.Change(r.op)
 	r.unsaved = append(r.unsaved, c)
 }
 
@@ -163,7 +172,7 @@ func (r *run) adopt(op *v1alpha1.Operation) {
 	r.op, r.version, r.recorded = op, op.ResourceVersion, op.PickedUp()
 	r.entered = course.Entered(op) || !r.unrecorded.IsZero()
 	for _, c := range r.unsaved {
-		c(r.op)
+		c.Change(r.op)
 	}
 }
 

@@ -45,8 +45,9 @@ func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now tim
 		return nil // what is due is not compiled yet, or was judged without a call
 	}
 	unrecorded := e.needsNoRecord(r, d.Due, hooks)
-	records := func(t course.Target) bool { return !isBegun(t) }
-	if (len(r.unsaved) > 0 || slices.ContainsFunc(d.Due, records)) && !e.pay(r) {
+	repeats := func(t course.Target) bool { return r.repeats(course.Entry(&r.op.Status, t), now) }
+	records := func(t course.Target) bool { return !isBegun(t) && !repeats(t) }
+	if (!r.onlyRepeats() || slices.ContainsFunc(d.Due, records)) && !e.pay(r) {
 		e.withdraw(r, allOf) // a place that is kept for it others can use
 		return errShort
 	}
@@ -73,12 +74,16 @@ func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now tim
 			continue
 		}
 		f := &flight{target: t, hook: hook, permit: permit}
-		if en := course.Entry(&r.op.Status, t); begun(en) {
+		switch en := course.Entry(&r.op.Status, t); {
+		case begun(en):
 			f.attempt = en.AttemptID
 			if course.Unkeyed(en) {
 				r.apply(course.Key(r.op, t))
 			}
-		} else {
+		case repeats(t):
+			f.attempt = en.AttemptID
+			r.change(unsavedChange{course.Again(r.op, t), true})
+		default:
 			f.attempt = course.NewAttempt(r.op, t)
 			r.apply(course.Attempt(r.op, t, f.attempt, now))
 		}
@@ -95,8 +100,10 @@ func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now tim
 		e.launch(ctx, r, ready[0])
 		return nil
 	}
-	if err := e.save(ctx, r); err != nil {
-		return err
+	if !r.onlyRepeats() {
+		if err := e.save(ctx, r); err != nil {
+			return err
+		}
 	}
 	for _, f := range ready {
 		if course.Unkeyed(course.Entry(&r.op.Status, f.target)) {

@@ -136,7 +136,7 @@ func (e *Executor) write(ctx context.Context, r *run) error {
 		}
 		return fmt.Errorf("cannot record the status: %w", err)
 	}
-	r.unsaved, r.unrecorded = nil, time.Time{}
+	r.unsaved, r.unrecorded, r.written = nil, time.Time{}, e.now()
 	e.trust.written(r.key.Namespace, n, kept || course.Keys(&r.op.Status) == n)
 	e.wrote(r, r.op)
 	return nil

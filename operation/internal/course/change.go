@@ -101,6 +101,22 @@ func Attempt(op *v1alpha1.Operation, t Target, id string, now time.Time) Change 
 	}
 }
 
+// Again notes that the recorded attempt of a call is about to be repeated.
+func Again(op *v1alpha1.Operation, t Target) Change {
+	operation, attempt, count := op.EffectiveID(), "", int32(0)
+	if e := Entry(&op.Status, t); e != nil {
+		attempt, count = e.AttemptID, e.RetriesCount+1
+	}
+	return func(op *v1alpha1.Operation) {
+		e := Entry(&op.Status, t)
+		if !concerns(op, operation) || e == nil || e.State.Terminal() || e.AttemptID != attempt || e.RetriesCount > count {
+			return
+		}
+		keepError(e)
+		e.RetriesCount, e.NextAttemptAt, e.RetryAfter, e.LastStatusCode = count, nil, false, 0
+	}
+}
+
 // keepError has the message of a call name the status of the last answer too: the message stays while the call is tried
 // again, but the status code does not, since one without a next try says that the receiver has taken the call.
 func keepError(e *v1alpha1.WebhookCallStatus) {
