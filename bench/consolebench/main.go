@@ -253,7 +253,7 @@ func (b *bench) paths() []string {
 		fmt.Sprintf("/console/operations?from=%d", b.operations-100), "/console/operations/default/" + one,
 		"/console/webhooks", "/console/sources", "/console/controllers", "/console/flows", "/console/flows/operation",
 		"/console/why?kind=Operation&namespace=default&name=App/app-0",
-		"/api/why?kind=Operation&namespace=default&name=App/app-0",
+		"/api/why?kind=Operation&namespace=default&name=App/app-0", "/metrics",
 	}
 }
 
