@@ -63,7 +63,7 @@ func TestProject(t *testing.T) {
 	}
 	want := map[string]int{
 		"Namespace": 1, "CustomResourceDefinition": 2, "ServiceAccount": 1, "ClusterRole": 1, "ClusterRoleBinding": 1, "Role": 1,
-		"RoleBinding": 1, "Deployment": 1,
+		"RoleBinding": 1, "Service": 1, "Deployment": 1,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("resources (-want +got):\n%s", diff)
