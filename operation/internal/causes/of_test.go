@@ -188,6 +188,67 @@ func TestOf(t *testing.T) {
 				Type: why.RetryAfter, Since: created, Until: later, Progress: true, Evidence: map[string]string{"status": "429"},
 			}},
 		},
+		"PollUnjudged": {
+			reason: "An answer to a poll that says nothing is no progress.",
+			op: running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
+				e.NextAttemptAt, e.WebhookPollURL, e.LastStatusCode, e.LastPollTimestamp = at(later), "http://x/1", 200, at(created)
+				e.Message = "neither poll.succeeded nor poll.failed holds: answered 200 (text/html): <html>"
+			}),
+			want: []why.Cause{{
+				Type: why.BackOff, Since: created, Until: later,
+				Message: "webhook cleanup is polled again at " + later.Format(time.RFC3339) +
+					": neither poll.succeeded nor poll.failed holds: answered 200 (text/html): <html>",
+			}},
+		},
+		"PollMisfit": {
+			reason: "An expression that does not fit the answer is named.",
+			op: running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
+				e.NextAttemptAt, e.WebhookPollURL, e.LastStatusCode, e.LastPollTimestamp = at(later), "http://x/1", 200, at(created)
+				e.Message = "spec.poll.succeeded: cannot evaluate expression on this answer: no such key: done"
+			}),
+			want: []why.Cause{{
+				Type: why.BackOff, Since: created, Until: later, Evidence: map[string]string{"field": "spec.poll.succeeded"},
+				Message: "spec.poll.succeeded of webhook cleanup cannot be evaluated on the answer to the last poll; " +
+					"the next one is at " + later.Format(time.RFC3339),
+			}},
+		},
+		"Compensation": {
+			reason: "The call that failed first is named before the compensation that fails.",
+			op: running(func(op *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
+				op.Spec.WebhookIDs, op.Spec.CompensateWebhookIDs = []string{"cleanup", "shop"}, []string{"undo"}
+				e.State, e.FinishedAt = v1alpha1.PhaseSuccess, at(created)
+				op.Status.Webhooks = append(op.Status.Webhooks, v1alpha1.WebhookCallStatus{
+					WebhookID: "shop", State: v1alpha1.PhaseFailed, FinishedAt: at(created), Message: "no such plan",
+				})
+				failed(op, v1alpha1.ReasonWebhookFailed, "no such plan")
+				op.Status.Compensations = []v1alpha1.WebhookCallStatus{{
+					WebhookID: "undo", State: v1alpha1.PhaseInProgress, AttemptID: "a", StartedAt: at(created), NextAttemptAt: at(later),
+					LastStatusCode: 500, Message: "answered 500",
+				}}
+			}),
+			want: []why.Cause{{
+				Type: why.BackOff, Since: created, Until: later,
+				Message: "webhook shop failed first: no such plan; then webhook undo (compensation) has failed and is called again at " +
+					later.Format(time.RFC3339),
+			}},
+		},
+		"Uncompensated": {
+			reason: "So it is when both have failed.",
+			op: running(func(op *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
+				op.Status.Phase, op.Status.FinishedAt = v1alpha1.PhaseFailed, at(now)
+				failed(op, v1alpha1.ReasonWebhookFailed, "no such plan")
+				e.State, e.FinishedAt, e.Message = v1alpha1.PhaseFailed, at(created), "no such plan"
+				op.Status.Compensations = []v1alpha1.WebhookCallStatus{{
+					WebhookID: "undo", State: v1alpha1.PhaseFailed, Message: "answered 500",
+				}}
+			}),
+			want: []why.Cause{{
+				Type: why.Ended, Since: now,
+				Evidence: map[string]string{"webhook": "cleanup", "error": "no such plan", "compensation": "undo"},
+				Message: "it ended at " + now.Format(time.RFC3339) + " with reason WebhookFailed; webhook cleanup failed first: " +
+					"no such plan; then webhook undo (compensation) failed: answered 500",
+			}},
+		},
 		"Poll": {
 			reason: "It is polled.",
 			op: running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
