@@ -55,6 +55,7 @@ func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now tim
 		if err != nil {
 			for _, f := range ready {
 				f.permit.Release()
+				e.holders.leave(f, r.key.Namespace)
 				e.home(r, f.hook)
 			}
 		}
@@ -73,6 +74,7 @@ func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now tim
 			continue
 		}
 		f := &flight{target: t, hook: hook, permit: permit}
+		e.holders.enter(f, r.key, now)
 		if en := course.Entry(&r.op.Status, t); begun(en) {
 			f.attempt = en.AttemptID
 			if course.Unkeyed(en) {
