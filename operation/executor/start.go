@@ -82,7 +82,7 @@ func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now tim
 			}
 		} else {
 			f.attempt = course.NewAttempt(r.op, t)
-			r.apply(course.Attempt(r.op, t, f.attempt, now))
+			r.apply(course.Attempt(r.op, t, f.attempt, compiled.Generation(hook), now))
 		}
 		ready = append(ready, f)
 	}

@@ -171,6 +171,13 @@ func (e *Executor) known(s sight) causes.Known {
 			times, _ := e.hooks.Times(store.Key{Namespace: s.namespace, Name: hook})
 			return times.Try
 		},
+		Generation: func(hook string) int64 {
+			w, ok := e.hookStore.Get(store.Key{Namespace: s.namespace, Name: hook})
+			if !ok {
+				return 0
+			}
+			return w.Generation()
+		},
 		Next: func(t causes.Target) time.Time { return s.later[targetOf(t)] },
 	}
 	if s.live && !s.works {

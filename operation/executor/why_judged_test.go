@@ -276,6 +276,15 @@ func TestWhyJudged(t *testing.T) {
 	} {
 		a.judge(j.id, j.Case)
 	}
+	b.Edit("html", `{"spec":{"correlationHeader":"X-Other"}}`)
+	a.judge("html", judge.Case{
+		Want: why.BackOff, Evidence: []string{"generation=1", "newGeneration=2"}, Message: "the recorded poll URL stays",
+	})
+	b.Edit("hold", `{"spec":{"correlationHeader":"X-Other"}}`)
+	a.judge("flies", judge.Case{
+		Want: why.Parked, Evidence: []string{"generation=1", "newGeneration=2"}, Message: "the present try uses the old generation",
+		Progress: true,
+	})
 	b.DeleteWebhook("once")
 	a.judge("good", judge.Case{Want: why.Parked, Evidence: []string{"waitsFor=callback"}, Progress: true})
 	b.Delete(nameOf(app("flies")))

@@ -211,6 +211,7 @@ func call(op *v1alpha1.Operation, t Target, known Known, now time.Time) (told, b
 	if c.failed && t.Purpose == Compensate {
 		c.Message = firstFailure(op) + "; then " + c.Message
 	}
+	edited(&c.Cause, e, known)
 	end := expiry(op, t, e, known)
 	if !c.Until.IsZero() && !end.IsZero() && end.Before(c.Until) {
 		c.Message += "; its time is over before, at " + stamp(end)
@@ -225,6 +226,28 @@ func call(op *v1alpha1.Operation, t Target, known Known, now time.Time) (told, b
 		c.bound = last
 	}
 	return c, true
+}
+
+// edited adds to a cause that the Webhook was edited after the try that it tells of.
+func edited(c *why.Cause, e *v1alpha1.WebhookCallStatus, known Known) {
+	if known.Generation == nil || e.WebhookGeneration == 0 {
+		return
+	}
+	now := known.Generation(e.WebhookID)
+	if now == 0 || now == e.WebhookGeneration {
+		return
+	}
+	was, is := strconv.FormatInt(e.WebhookGeneration, 10), strconv.FormatInt(now, 10)
+	c.Evidence["generation"], c.Evidence["newGeneration"] = was, is
+	c.Message += "; the Webhook was edited since (generation " + was + " is " + is + " now): "
+	switch {
+	case e.WebhookPollURL != "":
+		c.Message += "the recorded poll URL stays, and polls use the rest of the new generation"
+	case e.NextAttemptAt != nil:
+		c.Message += "the next try uses the new generation"
+	default:
+		c.Message += "the present try uses the old generation, and the next one uses the new one"
+	}
 }
 
 // underWay is said of a try or poll that has begun and has not come back.
@@ -345,6 +368,9 @@ func remedy(e *v1alpha1.WebhookCallStatus) string {
 		return "The receiver does not know the job any more whose address it has given: see what has become of it there."
 	case e.LastStatusCode != 0: // then the message is the receiver's
 		return cmp.Or(byStatus(e.LastStatusCode), "See at the receiver why it does not answer as it should.")
+	}
+	if strings.Contains(e.Message, "because it is being terminated") {
+		return "The namespace is being deleted, and nothing can be made in it any more: cancel the operation, or wait for the end."
 	}
 	if field, _, ok := strings.Cut(e.Message, ": "); ok && strings.HasPrefix(field, "spec.") {
 		return "Nothing is sent without what " + field + " of the Webhook names: mend the Secret, or who gives the token."

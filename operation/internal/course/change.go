@@ -75,8 +75,8 @@ func Await(operation, reason, message string, now time.Time) Change {
 	}
 }
 
-// Attempt records that a call is about to be made (O2).
-func Attempt(op *v1alpha1.Operation, t Target, id string, now time.Time) Change {
+// Attempt records that a call is about to be made (O2), with which generation of its Webhook; 0: that is not known.
+func Attempt(op *v1alpha1.Operation, t Target, id string, generation int64, now time.Time) Change {
 	operation := op.EffectiveID()
 	return func(op *v1alpha1.Operation) {
 		if !concerns(op, operation) {
@@ -98,6 +98,7 @@ func Attempt(op *v1alpha1.Operation, t Target, id string, now time.Time) Change 
 		}
 		keepError(e)
 		e.AttemptID, e.NextAttemptAt, e.RetryAfter, e.LastStatusCode = id, nil, false, 0
+		e.WebhookGeneration = generation
 	}
 }
 
