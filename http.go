@@ -264,6 +264,9 @@ func (rt *Runtime) leader() (string, error) {
 	if err == nil && leader == "" {
 		err = errors.New("nobody leads, or it is not known yet who does")
 	}
+	if at, ok := rt.opts.leadership.(interface{ Address() string }); ok && err == nil && at.Address() != "" {
+		leader += ", at " + at.Address()
+	}
 	return "another process leads: " + leader, err
 }
 

@@ -147,6 +147,9 @@ func missing(c *why.Cause, right []string) {
 	c.Advice = fmt.Sprintf("Add the rule %s to %s that is bound to %s.", rule, role, user)
 }
 
+// ResourceQuota begins the evidence "refusedBy" of a refusal by a quota; its name follows after a space.
+const ResourceQuota = "ResourceQuota"
+
 // refusals is how admission words that it refuses, and who it is then.
 var refusals = []struct {
 	words  *regexp.Regexp
@@ -162,11 +165,15 @@ var refusals = []struct {
 		"Change what is written so that the policy takes it, or ask its owner.",
 	},
 	{
-		regexp.MustCompile(`exceeded quota: ([^,\s]*)`), "ResourceQuota %s",
+		regexp.MustCompile(`exceeded quota: ([^,\s]*)`), ResourceQuota + " %s",
 		"Delete what is not needed in the namespace, or raise the quota.",
 	},
 	{
-		regexp.MustCompile(`failed quota: ([^:,\s]*)`), "ResourceQuota %s",
+		regexp.MustCompile(`status unknown for quota: ([^,\s]*)`), ResourceQuota + " %s",
+		"The controller manager has not counted what the quota limits yet: wait, or see whether it runs.",
+	},
+	{
+		regexp.MustCompile(`failed quota: ([^:,\s]*)`), ResourceQuota + " %s",
 		"The quota wants requests or limits to be set: set them, or have a LimitRange set them.",
 	},
 	{

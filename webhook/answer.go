@@ -10,6 +10,9 @@ import (
 	"time"
 )
 
+// maxStart and maxKind bound, in bytes, what a message shows of an answer and of its content type.
+const maxStart, maxKind = 200, 64
+
 // answer is what came back. Status 0 stands for no answer.
 type answer struct {
 	status    int
@@ -22,6 +25,7 @@ type answer struct {
 	// What open makes of it, masked.
 	headers map[string]string // lower-case names
 	body    any               // parsed JSON, else a string
+	start   string            // the first characters of the body
 	large   bool              // JSON, of so many values that it is not parsed
 }
 
@@ -84,7 +88,7 @@ func (a *answer) open(m *mask) {
 		a.headers[strings.ToLower(name)] = m.apply(strings.Join(values, ", "))
 	}
 	text := m.apply(string(a.raw))
-	a.body = text
+	a.body, a.start = text, text[:min(len(text), maxStart)]
 	if a.truncated || text == "" {
 		return
 	}
@@ -96,7 +100,7 @@ func (a *answer) open(m *mask) {
 	}
 }
 
-func (a *answer) close() { a.headers, a.body = nil, "" }
+func (a *answer) close() { a.headers, a.body, a.start = nil, "", "" }
 
 // valuesIn is of how many values and names JSON is at most.
 func valuesIn(text string) int {

@@ -3,6 +3,7 @@ package webhook
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 )
@@ -103,7 +104,7 @@ func (w *Compiled) judgePoll(a *answer) Result {
 	case errFailed != nil:
 		res.Message = errFailed.Error()
 	default:
-		res.Message = a.progress()
+		res.Message = w.progress(a)
 	}
 	return res
 }
@@ -192,7 +193,7 @@ func (a *answer) describe(errText string) string {
 func (a *answer) complaint() string {
 	switch body := a.body.(type) {
 	case string:
-		if strings.Contains(a.headers["content-type"], "html") {
+		if a.isHTML() {
 			return ""
 		}
 		return body[:min(len(body), MaxMessage)]
@@ -213,18 +214,38 @@ func (a *answer) complaint() string {
 	return ""
 }
 
-// progress shows the state that the receiver reports.
-func (a *answer) progress() string {
-	if status := get(a.body, "status"); status != nil {
+// progress is the message of a poll for which neither rule holds. It begins with "in progress" only if the answer says
+// so: by a status in its body, by 202, or by a body for which poll.succeeded was written.
+func (w *Compiled) progress(a *answer) string {
+	status := get(a.body, "status")
+	_, isText := a.body.(string)
+	switch {
+	case !a.is2xx():
+		return a.describe("")
+	case status != nil:
 		if data, err := json.Marshal(status); err == nil {
 			return "in progress: status " + string(data)
 		}
-	}
-	if a.is2xx() {
-		if _, ok := a.body.(map[string]any); !ok {
-			return fmt.Sprintf("answered %d without a status: %s", a.status, a.complaint())
-		}
+	case a.status == http.StatusAccepted && a.start == "":
+		return "in progress: answered 202"
+	case w.pollSucceeded != nil && a.start != "" && (!isText || !a.isHTML()):
 		return "in progress"
 	}
-	return a.describe("")
+	return "neither poll.succeeded nor poll.failed holds: " + a.excerpt()
+}
+
+func (a *answer) isHTML() bool {
+	return strings.Contains(strings.ToLower(a.headers["content-type"]), "html")
+}
+
+// excerpt shows an answer with which no rule can do anything: status, content type and the first characters.
+func (a *answer) excerpt() string {
+	text := fmt.Sprintf("answered %d", a.status)
+	if kind := a.headers["content-type"]; kind != "" {
+		text += " (" + kind[:min(len(kind), maxKind)] + ")"
+	}
+	if a.start == "" {
+		return text + " without a body"
+	}
+	return text + ": " + a.start
 }

@@ -17,6 +17,7 @@ func TestJudgePoll(t *testing.T) {
 		poll    webhook.Poll
 		status  int
 		after   string
+		kind    string
 		body    string
 		verdict webhook.Verdict
 		message string
@@ -40,12 +41,36 @@ func TestJudgePoll(t *testing.T) {
 			reason: "a status that is no text", status: 200, body: `{"status":{"code":1}}`, verdict: webhook.Pending,
 			message: `in progress: status {"code":1}`,
 		},
-		{reason: "no status", status: 200, body: `{}`, verdict: webhook.Pending, message: "in progress"},
 		{
-			reason: "garbage", status: 200, body: "<<<", verdict: webhook.Pending,
-			message: "answered 200 without a status: <<<",
+			reason: "no status", status: 200, kind: "application/json", body: `{"id":1}`, verdict: webhook.Pending,
+			message: `neither poll.succeeded nor poll.failed holds: answered 200 (application/json): {"id":1}`,
 		},
-		{reason: "nothing", status: 204, verdict: webhook.Pending, message: "answered 204 without a status: "},
+		{
+			reason: "HTML, as of a login page", status: 200, kind: "text/html", body: "<html>\n<b>Sign in</b>", verdict: webhook.Pending,
+			message: "neither poll.succeeded nor poll.failed holds: answered 200 (text/html): <html> <b>Sign in</b>",
+		},
+		{
+			reason: "HTML for which own rules were not written", status: 200, kind: "text/html", body: "<html>", verdict: webhook.Pending,
+			poll:    webhook.Poll{Succeeded: "response.status == 201"},
+			message: "neither poll.succeeded nor poll.failed holds: answered 200 (text/html): <html>",
+		},
+		{
+			reason: "only the first characters", status: 200, kind: "text/plain", body: strings.Repeat("x", 999), verdict: webhook.Pending,
+			message: "neither poll.succeeded nor poll.failed holds: answered 200 (text/plain): " + strings.Repeat("x", 200),
+		},
+		{
+			reason: "a body for which own rules were written", status: 200, kind: "text/plain", body: "running",
+			poll: webhook.Poll{Succeeded: `response.body == "done"`}, verdict: webhook.Pending, message: "in progress",
+		},
+		{
+			reason: "a bare 200", status: 200, verdict: webhook.Pending,
+			message: "neither poll.succeeded nor poll.failed holds: answered 200 without a body",
+		},
+		{reason: "a bare 202", status: 202, verdict: webhook.Pending, message: "in progress: answered 202"},
+		{
+			reason: "an error that has a status", status: 404, body: `{"status":404,"title":"no such job"}`, verdict: webhook.Pending,
+			message: "answered 404: no such job",
+		},
 		{
 			reason: "5xx, whatever it says", status: 503, body: `{"status":"FAILED"}`, verdict: webhook.Pending,
 			message: `answered 503: status "FAILED"`,
@@ -104,6 +129,11 @@ func TestJudgePoll(t *testing.T) {
 				}
 				if tc.after != "" {
 					w.Header().Set("Retry-After", tc.after)
+				}
+				if tc.kind != "" {
+					w.Header().Set("Content-Type", tc.kind)
+				} else {
+					w.Header()["Content-Type"] = nil
 				}
 				w.WriteHeader(tc.status)
 				fmt.Fprint(w, tc.body)

@@ -189,6 +189,11 @@ type WebhookCallStatus struct {
 	// +optional
 	IdempotencyKey string `json:"idempotencyKey,omitempty"`
 
+	// webhookGeneration is the metadata.generation of the Webhook with which the present or last try is made. A poll of
+	// webhookPollURL uses the newest one, and leaves this as it is.
+	// +optional
+	WebhookGeneration int64 `json:"webhookGeneration,omitempty"`
+
 	// startedAt is when the first try began.
 	// +optional
 	StartedAt *metav1.MicroTime `json:"startedAt,omitempty"`

@@ -183,7 +183,7 @@ func runController(
 		}
 	}
 	if o.leaderElect {
-		if c.election, err = newElection(c); err != nil {
+		if c.election, err = newElection(c, addressOf(o.scheme(), doors.api)); err != nil {
 			return err
 		}
 		opts = append(opts, fairlead.WithLeadership(c.election))
@@ -283,6 +283,7 @@ type controller struct {
 	executor                      *executor.Executor
 	crashes                       *executor.CrashLog // nil: there is none
 	election                      *election          // nil without --leader-elect
+	address                       string             // where others reach this one; empty: that is not known
 	sharing                       *sharing           // nil without --shards
 }
 

@@ -33,7 +33,9 @@ type reign struct {
 	fence func() error    // says why nothing may be sent any more
 }
 
-func newElection(c *controller) (*election, error) {
+// newElection returns the election of a controller that others reach at an address; empty: that is not known.
+func newElection(c *controller, address string) (*election, error) {
+	c.address = address
 	l, err := c.candidate(c.systemNamespace)
 	return &election{c: c, system: l}, err
 }
@@ -46,7 +48,7 @@ func (c *controller) candidate(namespace string) (*lease.Lease, error) {
 	}
 	l, err := lease.New(c.config, lease.Options{
 		Namespace: namespace, Name: leaseName, Identity: fmt.Sprintf("%s_%d_%s", host, os.Getpid(), uuid.NewString()),
-		TracerProvider: c.spans.tracers(), Logger: c.log,
+		Address: c.address, TracerProvider: c.spans.tracers(), Logger: c.log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot elect a leader: %w", err)
@@ -59,6 +61,9 @@ func (e *election) Run(ctx context.Context) error { return e.system.Run(ctx) }
 
 // Status returns who leads.
 func (e *election) Status() (leader string, err error) { return e.system.Status() }
+
+// Address returns where the one that leads is asked.
+func (e *election) Address() string { return e.system.Address() }
 
 // Why says who leads in place of this process, and since when.
 func (e *election) Why(ctx context.Context, of why.Object) []why.Cause { return e.system.Why(ctx, of) }

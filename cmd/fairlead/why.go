@@ -111,14 +111,21 @@ func sayWhy(ctx context.Context, s streams, o whyOptions, of why.Object) error {
 		return err
 	}
 	for _, c := range answer.Causes {
-		if at := c.Evidence["address"]; c.Type == why.HeldBy && at != "" && c.Depth == 0 {
-			if there, err := o.askHolder(ctx, u, at, of); err == nil {
-				answer = there
-			} else {
-				say(s.err, "the replica at %s, which has it, cannot be asked: %s", plain(at), plain(oneLine(err)))
-			}
-			break
+		if c.Type != why.HeldBy && c.Type != why.NotLeading || c.Depth != 0 {
+			continue
 		}
+		if at := c.Evidence["address"]; at != "" {
+			there, err := o.askHolder(ctx, u, at, of)
+			if err == nil {
+				answer = there
+				break
+			}
+			say(s.err, "the replica at %s, which has it, cannot be asked: %s", plain(at), plain(oneLine(err)))
+		}
+		if c.Type == why.NotLeading {
+			sayForward(s, u, c)
+		}
+		break
 	}
 	switch o.output {
 	case "json":
@@ -127,6 +134,24 @@ func sayWhy(ctx context.Context, s streams, o whyOptions, of why.Object) error {
 		return encode(s.out, "yaml", harmless(answer))
 	}
 	return printWhy(s.out, answer)
+}
+
+// sayForward names the commands that ask the replica that leads, where its address is not known or not reached from here.
+func sayForward(s streams, base *url.URL, c why.Cause) {
+	namespace, _, _ := strings.Cut(c.Evidence["lease"], "/")
+	host := c.Evidence["host"]
+	if host == "" || namespace == "" {
+		return
+	}
+	port := base.Port()
+	if u, err := url.Parse(c.Evidence["address"]); err == nil && u.Port() != "" {
+		port = u.Port()
+	}
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[base.Scheme]
+	}
+	say(s.err, "replica %s leads. Ask it: kubectl port-forward -n %s pod/%s 18081:%s, and here with --url %s://127.0.0.1:18081",
+		plain(host), plain(namespace), plain(host), port, base.Scheme)
 }
 
 // maxAnswer bounds what is read of an answer.

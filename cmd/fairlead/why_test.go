@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -258,6 +259,40 @@ func TestWhyHolder(t *testing.T) {
 		if code != 0 || !strings.Contains(out, "replica b has it") || !strings.Contains(errs, "cannot be asked") ||
 			strings.Contains(errs, "\x1b") || strings.Count(errs, "\n") != 1 {
 			t.Errorf("exit code %d: %s%s", code, out, errs)
+		}
+	}
+}
+
+// TestWhyStandby: a standby names the leader, which is asked, or else how to ask it.
+func TestWhyStandby(t *testing.T) {
+	leader := newOracle(t, func(of why.Object) (int, any) {
+		return about(of, why.Cause{Type: why.BackOff, Message: "it failed"})
+	})
+	standby := newOracle(t, func(of why.Object) (int, any) {
+		evidence := map[string]string{"leader": "web-1_7_x", "lease": "operators/web", "host": "web-1", "address": leader.URL}
+		switch of.Name {
+		case "unknown":
+			delete(evidence, "address")
+		case "far":
+			evidence["address"] = "http://127.0.0.1:1"
+		case "nobody":
+			evidence = map[string]string{"lease": "operators/web"}
+		}
+		return about(of, why.Cause{Type: why.NotLeading, Message: "another process leads", Evidence: evidence, Advice: "Ask it."})
+	})
+	at, err := url.Parse(standby.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]struct{ out, errs string }{
+		"x":       {"it failed", ""},
+		"unknown": {"another process leads", "kubectl port-forward -n operators pod/web-1 18081:" + at.Port()},
+		"far":     {"another process leads", "kubectl port-forward -n operators pod/web-1 18081:1"},
+		"nobody":  {"another process leads", ""},
+	} {
+		code, out, errs := runWhy(t, "thing/"+name, "--url", standby.URL, "--token", oracleToken)
+		if code != 0 || !strings.Contains(out, want.out) || !strings.Contains(errs, want.errs) || want.errs == "" && errs != "" {
+			t.Errorf("%s: exit code %d: %s%s", name, code, out, errs)
 		}
 	}
 }

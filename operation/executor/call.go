@@ -41,6 +41,7 @@ func (e *Executor) launch(ctx context.Context, r *run, f *flight) {
 		} else {
 			l.result = f.permit.Call(ctx, c)
 		}
+		e.holders.leave(f, r.key.Namespace)
 		e.tried.note(c.ID, l.result)
 		e.attempts.note(r.key, f, pollURL != "", e.now(), l.result)
 		e.mu.Lock()

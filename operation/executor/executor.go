@@ -131,6 +131,7 @@ type Executor struct {
 	slot      inherit.Slot // of log
 	now       func() time.Time
 
+	holders  holders // of places of Webhooks
 	slots    *share.Slots
 	writes   *share.Budget // of status writes
 	outside  *share.Budget // of calls

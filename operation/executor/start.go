@@ -56,6 +56,7 @@ func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now tim
 		if err != nil {
 			for _, f := range ready {
 				f.permit.Release()
+				e.holders.leave(f, r.key.Namespace)
 				e.home(r, f.hook)
 			}
 		}
@@ -74,6 +75,7 @@ func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now tim
 			continue
 		}
 		f := &flight{target: t, hook: hook, permit: permit}
+		e.holders.enter(f, r.key, now)
 		switch en := course.Entry(&r.op.Status, t); {
 		case begun(en):
 			f.attempt = en.AttemptID
@@ -82,10 +84,10 @@ func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now tim
 			}
 		case repeats(t):
 			f.attempt = en.AttemptID
-			r.change(unsavedChange{course.Again(r.op, t), true})
+			r.change(unsavedChange{course.Again(r.op, t, compiled.Generation(hook)), true})
 		default:
 			f.attempt = course.NewAttempt(r.op, t)
-			r.apply(course.Attempt(r.op, t, f.attempt, now))
+			r.apply(course.Attempt(r.op, t, f.attempt, compiled.Generation(hook), now))
 		}
 		ready = append(ready, f)
 	}

@@ -79,7 +79,7 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 		of := course.Target{Purpose: cb.Purpose, ID: cb.WebhookID}
 		if !op.PickedUp() { // the token says that the call was begun
 			course.Begin(now, t.placeOf)(op)
-			course.Attempt(op, of, course.FirstAttempt(op), now)(op)
+			course.Attempt(op, of, course.FirstAttempt(op), 0, now)(op)
 		}
 		v := course.Verdict{State: v1alpha1.PhaseSuccess}
 		if !succeeded {

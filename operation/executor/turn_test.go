@@ -205,7 +205,7 @@ func TestNoTwoInOneResource(t *testing.T) {
 			}
 			course.Begin(w.clock(), r.placeOf)(op)
 			if current.entered {
-				course.Attempt(op, course.Target{ID: "a"}, course.FirstAttempt(op), w.clock())(op)
+				course.Attempt(op, course.Target{ID: "a"}, course.FirstAttempt(op), 0, w.clock())(op)
 				switch rapid.IntRange(0, 2).Draw(t, "over") {
 				case 0:
 					course.Finish(op, v1alpha1.PhaseSuccess, w.clock())(op)
@@ -240,7 +240,7 @@ func TestNoTwoInOneResource(t *testing.T) {
 				current.unrecorded, called[op.EffectiveID()] = w.clock(), true
 				holders()
 			default:
-				course.Attempt(op, course.Target{ID: "a"}, course.FirstAttempt(op), w.clock())(op)
+				course.Attempt(op, course.Target{ID: "a"}, course.FirstAttempt(op), 0, w.clock())(op)
 				write()
 				holders()
 			}
@@ -323,7 +323,7 @@ func TestTurn(t *testing.T) {
 	t.Parallel()
 	started := func(op *v1alpha1.Operation) *v1alpha1.Operation {
 		course.Begin(epoch, coursetest.Version)(op)
-		course.Attempt(op, course.Target{ID: "a"}, "try", epoch)(op)
+		course.Attempt(op, course.Target{ID: "a"}, "try", 0, epoch)(op)
 		return op
 	}
 	ended := func(op *v1alpha1.Operation) *v1alpha1.Operation {

@@ -171,6 +171,13 @@ func (e *Executor) known(s sight) causes.Known {
 			times, _ := e.hooks.Times(store.Key{Namespace: s.namespace, Name: hook})
 			return times.Try
 		},
+		Generation: func(hook string) int64 {
+			w, ok := e.hookStore.Get(store.Key{Namespace: s.namespace, Name: hook})
+			if !ok {
+				return 0
+			}
+			return w.Generation()
+		},
 		Next: func(t causes.Target) time.Time { return s.later[targetOf(t)] },
 	}
 	if s.live && !s.works {
@@ -415,7 +422,7 @@ func (e *Executor) whyRefused(
 	case r.reason == webhook.WaitRate:
 		return []why.Cause{busy(at, string(r.reason), int(at.RatePerSecond), r)}
 	case r.reason == webhook.WaitConcurrency:
-		return []why.Cause{busy(at, string(r.reason), at.Concurrency, r)}
+		return append([]why.Cause{busy(at, string(r.reason), at.Concurrency, r)}, e.whyHeld(op.Namespace, t.Webhook)...)
 	case r.reason == webhook.WaitBreaker && at.Circuit != webhook.Closed, at.Circuit == webhook.Open && at.Until.After(now):
 		return []why.Cause{circuit(at)}
 	}
@@ -425,6 +432,19 @@ func (e *Executor) whyRefused(
 	return slices.DeleteFunc(circuitOf(w), func(c why.Cause) bool { // what another replica has found
 		return !c.Until.After(now)
 	})
+}
+
+// holdersTold is how many operations are named that hold places of a Webhook.
+const holdersTold = 3
+
+// whyHeld tells which operations hold the places of a Webhook: each is about its operation, so that readers without the
+// right to get that one are not told its name.
+func (e *Executor) whyHeld(namespace, hook string) (all []why.Cause) {
+	holders := e.holders.list(store.Key{Namespace: namespace, Name: hook})
+	for _, h := range holders[:min(len(holders), holdersTold)] {
+		all = append(all, causes.Held(namespace, hook, h.operation.Name, h.since, len(holders)))
+	}
+	return all
 }
 
 func busy(at webhook.TargetState, bound string, most int, r refusal) why.Cause {
@@ -512,6 +532,9 @@ func (e *Executor) whyWebhook(key store.Key) []why.Cause {
 			bound, most = string(webhook.WaitRate), int(at.RatePerSecond)
 		}
 		all = append(all, busy(at, bound, most, refusal{}))
+		if bound == string(webhook.WaitConcurrency) {
+			all = append(all, e.whyHeld(key.Namespace, key.Name)...)
+		}
 	}
 	for i := range all {
 		if all[i].About != nil && all[i].About.Kind == v1alpha1.KindWebhook {

@@ -54,7 +54,13 @@ func TestWhyJudged(t *testing.T) {
 			w.WriteHeader(http.StatusInternalServerError)
 		case "/bad":
 			w.WriteHeader(http.StatusBadRequest)
-		case "/async", "/asyncdown":
+		case "/jobs/html":
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = w.Write([]byte("<html>Sign in"))
+		case "/jobs/misfit":
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"state":"running"}`))
+		case "/async", "/asyncdown", "/html", "/misfit":
 			w.Header().Set("Location", "/jobs"+path)
 			w.WriteHeader(http.StatusAccepted)
 		case "/jobs/async":
@@ -113,6 +119,14 @@ func TestWhyJudged(t *testing.T) {
 		return func(s *v1alpha1.WebhookSpec) { s.Mode, s.Poll.Interval.Duration = v1alpha1.ModeAsync, every }
 	}
 	b.Webhook("async", polled(time.Second))
+	b.Webhook("html", polled(time.Second))
+	b.Webhook("misfit", func(s *v1alpha1.WebhookSpec) {
+		polled(time.Second)(s)
+		s.Poll.Succeeded = "response.body.done"
+	})
+	b.Webhook("wrongfield", func(s *v1alpha1.WebhookSpec) {
+		s.Request.URL, s.Response.Success = b.Receiver.URL+"/ok", "response.body.done"
+	})
 	b.Webhook("asyncdown", polled(200*time.Millisecond))
 	b.Webhook("dated", nil)
 	b.Webhook("later", nil)
@@ -171,7 +185,7 @@ func TestWhyJudged(t *testing.T) {
 		b.Schedule(r)
 	}
 	for _, hook := range []string{
-		"tls", "dns", "closed", "judged", "retries", "nolocation", "async", "asyncdown", "dated", "broken", "short",
+		"tls", "dns", "closed", "judged", "retries", "nolocation", "async", "html", "misfit", "wrongfield", "asyncdown", "dated", "broken", "short",
 		"expr", "template", "nosecret", "wrongkey", "noaccount", "slowly", "ca",
 	} {
 		schedule(hook, operation.Request{Webhooks: []string{hook}})
@@ -222,6 +236,18 @@ func TestWhyJudged(t *testing.T) {
 		{"retries", judge.Case{Want: why.BackOff, Evidence: []string{"status=200", "error=no such plan"}}},
 		{"nolocation", judge.Case{Want: why.Ended, Evidence: []string{"reason=WebhookFailed", "error=URL to poll"}}},
 		{"async", judge.Case{Want: why.BackOff, Evidence: []string{"waitsFor=poll", "status=404"}, Message: "poll"}},
+		{"html", judge.Case{
+			Want: why.BackOff, Evidence: []string{"waitsFor=poll", "status=200", "error=text/html"},
+			Message: "neither poll.succeeded nor poll.failed holds: answered 200 (text/html): <html>Sign in", Advice: "spec.poll.failed",
+		}},
+		{"misfit", judge.Case{
+			Want: why.BackOff, Evidence: []string{"field=spec.poll.succeeded", "error=no such key: done"},
+			Message: "cannot be evaluated on the answer", Advice: "Correct spec.poll.succeeded of Webhook misfit",
+		}},
+		{"wrongfield", judge.Case{
+			Want: why.Ended, Evidence: []string{"field=spec.response.success", "error=no such key: done"},
+			Advice: "Correct spec.response.success of Webhook wrongfield",
+		}},
 		{"asyncdown", judge.Case{Want: why.CircuitOpen, Evidence: []string{"error=503"}, Then: types{why.BackOff}}},
 		{"dated", judge.Case{Want: why.RetryAfter, Evidence: []string{"status=503"}, Until: time.Hour, Progress: true}},
 		{"late", judge.Case{Want: why.RetryAfter, Message: "is over before", Until: 10 * time.Minute, Progress: true}},
@@ -239,7 +265,8 @@ func TestWhyJudged(t *testing.T) {
 		}},
 		{"half", judge.Case{Want: why.CircuitOpen, Evidence: []string{"state=HalfOpen"}}},
 		{"undo", judge.Case{
-			Want: why.BackOff, Evidence: []string{"purpose=compensate", "webhook=broken"}, Message: "compensation",
+			Want: why.BackOff, Evidence: []string{"purpose=compensate", "webhook=broken"},
+			Message: "webhook bad failed first: answered 400; then webhook broken (compensation)",
 		}},
 		{"untold", judge.Case{Want: why.WebhookMissing, Evidence: []string{"webhook=nowhere"}}},
 		{"two", judge.Case{Want: why.WebhookMissing, Evidence: []string{"webhook=nowhere"}, Then: types{why.Parked}}},
@@ -249,6 +276,15 @@ func TestWhyJudged(t *testing.T) {
 	} {
 		a.judge(j.id, j.Case)
 	}
+	b.Edit("html", `{"spec":{"correlationHeader":"X-Other"}}`)
+	a.judge("html", judge.Case{
+		Want: why.BackOff, Evidence: []string{"generation=1", "newGeneration=2"}, Message: "the recorded poll URL stays",
+	})
+	b.Edit("hold", `{"spec":{"correlationHeader":"X-Other"}}`)
+	a.judge("flies", judge.Case{
+		Want: why.Parked, Evidence: []string{"generation=1", "newGeneration=2"}, Message: "the present try uses the old generation",
+		Progress: true,
+	})
 	b.DeleteWebhook("once")
 	a.judge("good", judge.Case{Want: why.Parked, Evidence: []string{"waitsFor=callback"}, Progress: true})
 	b.Delete(nameOf(app("flies")))

@@ -127,7 +127,7 @@ func TestWhyOdd(t *testing.T) {
 		}},
 		"html": {hook: to("/taken", polled), ask: operation.Request{CorrelationID: "/html"}, Case: judge.Case{
 			Reason: "a poll that answers nonsense",
-			Want:   why.Parked, Evidence: []string{"waitsFor=poll", "answer="}, Progress: true,
+			Want:   why.BackOff, Evidence: []string{"waitsFor=poll", "error=text/html"}, Message: "neither poll.succeeded",
 		}},
 		"jobprivate": {hook: to("/taken", polled), ask: operation.Request{CorrelationID: "/private"}, Case: judge.Case{
 			Reason: "a poll that is refused",

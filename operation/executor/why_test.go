@@ -72,6 +72,7 @@ func (a asking) holds(c why.Cause, about string, message string, evidence ...str
 	}
 	for _, pair := range evidence {
 		key, want, _ := strings.Cut(pair, "=")
+		want = strings.ReplaceAll(want, "NS", a.Namespace)
 		if got := c.Evidence[key]; !strings.Contains(got, want) || want == "" && got == "" {
 			a.T.Errorf("%s: %s is %q, not %q: %v", c.Type, key, got, want, c.Evidence)
 		}
@@ -165,7 +166,7 @@ func TestWhy(t *testing.T) {
 	a.holds(got.Causes[0], "", "failed and is called again", "status=500", "webhook=broken")
 	schedule("poll", "poll")
 	got = a.toldThat(app("poll"), "waitsFor", "poll")
-	a.holds(got.Causes[0], "", "polled again", "pollURL="+b.Receiver.URL+"/jobs/1", "status=202")
+	a.holds(got.Causes[0], "", "has taken the call", "pollURL="+b.Receiver.URL+"/jobs/1", "status=202")
 	schedule("back", "back")
 	got = a.toldThat(app("back"), "waitsFor", "callback")
 	a.holds(got.Causes[0], "", "waits for the callback", "webhook=back")
@@ -193,7 +194,14 @@ func TestWhy(t *testing.T) {
 	b.Received(asked)
 	got = a.told(schedule("one1", "one"), why.RateLimited)
 	a.holds(got.Causes[0], "Webhook/NS/one", "calls at a time", "bound=concurrency", "most=1", "waiting=1")
-	a.holds(a.toldOf(a.object("Webhook", "one"), why.RateLimited).Causes[0], "", "webhook one", "bound=concurrency")
+	a.holds(got.Causes[1], "Operation/NS/"+nameOf(app("one0")), "NS/"+nameOf(app("one0"))+" has held a place of webhook one",
+		"holder=NS/"+nameOf(app("one0")), "held=1")
+	if c := got.Causes[1]; c.Since.IsZero() || c.Depth != 1 {
+		t.Errorf("since when it is held: %+v", c)
+	}
+	got = a.toldOf(a.object("Webhook", "one"), why.RateLimited)
+	a.holds(got.Causes[0], "", "webhook one", "bound=concurrency")
+	a.holds(got.Causes[1], "Operation/NS/"+nameOf(app("one0")), "has held a place")
 	for i := range 20 {
 		schedule(fmt.Sprint("rare", i), "rare")
 	}

@@ -20,6 +20,10 @@
 //	create  POST /operations
 //	update  cancellation; and POST /operations where it replaces an operation that has ended
 //
+// A request that the caller has the right to, and that the API server refuses, gets 403 with a cause: QuotaExceeded for a
+// ResourceQuota, NamespaceTerminating, AdmissionDenied for another admission, ServerLacksRight. It gets no Retry-After: a
+// quota is free again when operations are deleted, which their time to live decides.
+//
 // Before the right is known nothing is read and no place is taken; a callback is known by its token alone. Requests,
 // event streams and callbacks at a time are bounded, and shared between namespaces and callers (see [Options]), so that
 // one of them keeps no others out: who has too many gets 429, everybody gets 503 when there is no place at all, both

@@ -22,6 +22,8 @@ type Problem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail,omitempty"`
+	// Cause says for programs why the API server refuses what the caller has the right to; see the constants.
+	Cause string `json:"cause,omitempty"`
 	// OperationID is the operation that stands in the way.
 	OperationID string `json:"operationID,omitempty"`
 	// Running is where that operation is shown.
@@ -197,10 +199,7 @@ func problemOf(err error) *Problem {
 			Detail: "try again later; the same Idempotency-Key runs nothing twice",
 		}
 	case apierrors.IsForbidden(err):
-		return &Problem{
-			Status: http.StatusForbidden, Title: "Forbidden",
-			Detail: "the server itself lacks the right: " + err.Error(),
-		}
+		return refused(err)
 	case errors.Is(err, context.DeadlineExceeded), apierrors.IsTimeout(err):
 		return &Problem{
 			Status: http.StatusGatewayTimeout, Title: "Took too long",

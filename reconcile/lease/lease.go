@@ -56,6 +56,9 @@ type Options struct {
 	Namespace, Name string
 	// Identity of this process, unique among the candidates; the host's name and a random part by default.
 	Identity string
+	// Address is where others reach this process, such as "http://10.0.0.7:8081": the Lease has it while this process leads,
+	// and those that do not lead tell it (Why). Default: none is told.
+	Address string
 	// Duration is for how long others respect a lease that is not renewed: 15 s. Renew is for how long the leader tries to
 	// renew it before it gives up: two thirds of it. Retry is the time between tries: 2 s, or less for a short Renew.
 	Duration, Renew, Retry time.Duration
@@ -71,6 +74,7 @@ type Options struct {
 // Lease is one candidate. It is safe for concurrent use.
 type Lease struct {
 	opt  Options
+	at   *addressed
 	lock *lock
 	log  *slog.Logger
 	slot inherit.Slot // of log
@@ -130,8 +134,9 @@ func New(cfg *rest.Config, o Options) (*Lease, error) {
 		begins: make(chan struct{}), ends: make(chan struct{}), idle: make(chan struct{}),
 	}
 	close(l.idle)
+	l.at = &addressed{LeasesGetter: c, identity: o.Identity, address: o.Address}
 	l.lock = &lock{tracer: tracing.Tracer(o.TracerProvider, "reconcile/lease"), renew: o.Renew, keep: (o.Renew + o.Duration) / 2, Interface: &resourcelock.LeaseLock{
-		LeaseMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}, Client: c,
+		LeaseMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}, Client: l.at,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
 	}}
 	if _, err := l.elector(); err != nil {
@@ -318,6 +323,12 @@ func (l *Lease) Fence(term context.Context) error {
 // be known, or why this process cannot take the lease, since the last request to the server: that it is forbidden, for
 // instance, or that Run is not running.
 func (l *Lease) Status() (leader string, err error) { return l.lock.status() }
+
+// Address returns where the one that leads is asked; empty if that is not known.
+func (l *Lease) Address() string {
+	leader, _ := l.lock.status()
+	return l.at.holder(leader)
+}
 
 // Leading says whether this process leads.
 func (l *Lease) Leading() bool {

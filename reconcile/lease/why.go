@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/fairlead-io/fairlead/why"
@@ -40,6 +41,7 @@ func (l *Lease) Why(context.Context, why.Object) []why.Cause {
 	case leader == l.opt.Identity:
 		c.Message, c.Advice = "this process is about to lead", ""
 	default:
+		l.tellLeader(&c, leader)
 		if quiet := l.lock.quiet(); quiet > 3*l.opt.Retry { // it renews each Retry
 			c.Evidence["unrenewed"] = quiet.Round(time.Second).String()
 			c.Message += fmt.Sprintf(", which has not renewed its Lease for %s, and seems to be dead", c.Evidence["unrenewed"])
@@ -48,6 +50,20 @@ func (l *Lease) Why(context.Context, why.Object) []why.Cause {
 		}
 	}
 	return []why.Cause{c}
+}
+
+// tellLeader says where to ask the one that leads.
+func (l *Lease) tellLeader(c *why.Cause, leader string) {
+	host, _, _ := strings.Cut(leader, "_") // as identities are made
+	c.Evidence["host"] = host
+	if address := l.at.holder(leader); address != "" {
+		c.Evidence["address"] = address
+		c.Message += ", at " + address
+		c.Advice = "Ask the one that leads, at " + address + "."
+		return
+	}
+	c.Advice = fmt.Sprintf("Ask the one that leads. If its host is a pod of this namespace: kubectl port-forward -n %s pod/%s, "+
+		"with the port at which the program listens.", l.opt.Namespace, host)
 }
 
 // quiet is for how long the Lease was seen not to be renewed, by our clock. When nobody looks, nothing is seen.

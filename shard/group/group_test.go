@@ -18,6 +18,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/shard"
+	"github.com/fairlead-io/fairlead/why"
 )
 
 func bubble(t *testing.T, fn func(t *testing.T, w *world)) {
@@ -116,16 +117,27 @@ func TestPausedInFlight(t *testing.T) {
 // TestForbidden: without rights nobody works, one line says why, and with them all goes on.
 func TestForbidden(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		for _, verb := range []string{"get", "create", "update", "list"} {
+		for _, verb := range []string{"get", "create", "update", "list", ""} {
 			rule := w.server.On(apiserver.Match{Resource: "leases", Verb: verb},
 				apiserver.Answer(apiserver.Failure(http.StatusForbidden)))
 			p := w.start("one", random(), Options{})
 			w.play(time.Minute)
 			if err := p.g.Status().Err; !errors.Is(err, ErrForbidden) || !p.g.Held().IsEmpty() {
-				t.Errorf("%s: it holds %q with %v", verb, p.g.Held(), err)
+				t.Errorf("%q: it holds %q with %v", verb, p.g.Held(), err)
 			}
-			if n := strings.Count(w.logs.String(), "no rights on Leases"); n < 1 || n > 8 {
-				t.Errorf("%s: %d lines: %s", verb, n, w.logs.String())
+			const needs = `no rights on Leases in namespace a, which need the rule {apiGroups: ["coordination.k8s.io"], ` +
+				`resources: ["leases"], verbs: ["get", "list", "watch", "create", "update", "delete"]}`
+			if err := p.g.Status().Err; err == nil || !strings.Contains(err.Error(), needs) {
+				t.Errorf("%q: the rule is not told: %v", verb, err)
+			}
+			logged := w.logs.String()
+			if strings.Count(logged, "no rights on Leases") != 1 || strings.Count(logged, "level=WARN msg=lost") != 0 {
+				t.Errorf("%q: it is not told once: %s", verb, logged)
+			}
+			told := p.g.Why("n", "")
+			if len(told) != 1 || told[0].Type != why.Forbidden || told[0].Evidence["namespace"] != "a" ||
+				!strings.Contains(told[0].Advice, told[0].Evidence["rule"]) {
+				t.Errorf("%q: why says %+v", verb, told)
 			}
 			rule.Off()
 			w.within(15*time.Second, 8, "rights")

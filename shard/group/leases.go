@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -55,12 +57,20 @@ func (l leases) within(ctx context.Context, verb, name string, send func(context
 	switch {
 	case err == nil:
 		return nil
-	case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
+	case lacksRight(err):
+		err = fmt.Errorf("%w in namespace %s, which need the rule %s: %w", ErrForbidden, l.namespace, leaseRule(), err)
+	case apierrors.IsUnauthorized(err):
 		err = fmt.Errorf("%w: %w", ErrForbidden, err)
 	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err):
 		err = fmt.Errorf("%w: %w", errConflict, err)
 	}
 	return fmt.Errorf("cannot %s the Lease %s/%s: %w", verb, l.namespace, name, err)
+}
+
+// lacksRight tells a missing right from a refusal by a quota, or by a namespace that is being terminated.
+func lacksRight(err error) bool {
+	return apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) &&
+		!strings.Contains(err.Error(), "exceeded quota")
 }
 
 // isExpected says that a request has failed as it does where all is well: somebody else was faster.

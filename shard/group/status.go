@@ -92,10 +92,11 @@ func (g *Group) publish(fn func(*state)) {
 	fn(&g.state)
 }
 
-// trouble notes, and logs when it is new, why something that is tried again does not work; nil: it does.
+// trouble notes, and logs when it is new, why something that is tried again does not work; nil: it does. A missing right
+// is logged once, whatever is refused because of it.
 func (g *Group) trouble(what string, err error) {
 	g.mu.Lock()
-	before := g.state.errs[what]
+	before, known := g.state.errs[what], g.forbiddenLocked() != nil
 	errs := maps.Clone(g.state.errs)
 	if errs == nil {
 		errs = map[string]error{}
@@ -107,7 +108,7 @@ func (g *Group) trouble(what string, err error) {
 	g.state.errs = errs
 	g.mu.Unlock()
 	switch {
-	case errors.Is(err, ErrForbidden) && errors.Is(before, ErrForbidden): // of another name, perhaps
+	case errors.Is(err, ErrForbidden) && known:
 	case err != nil && (before == nil || before.Error() != err.Error()):
 		g.log.Error("cannot "+what+" now", "error", err)
 	case err == nil && before != nil:
@@ -115,9 +116,22 @@ func (g *Group) trouble(what string, err error) {
 	}
 }
 
-// note tells of a change.
+// forbiddenLocked returns the error that the right to Leases is missing, nil if it is not; the caller holds mu.
+func (g *Group) forbiddenLocked() error {
+	for _, what := range slices.Sorted(maps.Keys(g.state.errs)) {
+		if err := g.state.errs[what]; errors.Is(err, ErrForbidden) {
+			return err
+		}
+	}
+	return nil
+}
+
+// note tells of a change. A member that has no slot and loses its Lease since it lacks the right to renew it is told by
+// trouble.
 func (g *Group) note(c Change) {
+	quiet := false
 	g.publish(func(s *state) {
+		quiet = c.Kind == Lost && c.Slots.IsEmpty() && g.forbiddenLocked() != nil
 		switch c.Kind {
 		case Gained:
 			s.gained += c.Slots.Len()
@@ -138,8 +152,10 @@ func (g *Group) note(c Change) {
 	if c.Err != nil {
 		level, attrs = slog.LevelWarn, append(attrs, slog.Any("error", c.Err))
 	}
-	g.log.LogAttrs(context.Background(), level, string(c.Kind), attrs...)
-	g.events.tell(c)
+	if !quiet {
+		g.log.LogAttrs(context.Background(), level, string(c.Kind), attrs...)
+		g.events.tell(c)
+	}
 	if g.opt.OnChange != nil {
 		g.opt.OnChange(c)
 	}

@@ -2,9 +2,13 @@ package group
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/why"
@@ -22,7 +26,7 @@ func (g *Group) Why(namespace string, uid types.UID) []why.Cause {
 		return nil
 	}
 	g.mu.Lock()
-	r, own, errs := g.state.record, g.state.id, g.state.errs
+	r, own, errs, forbidden := g.state.record, g.state.id, g.state.errs, g.forbiddenLocked()
 	g.mu.Unlock()
 	c := why.Cause{
 		Type:     why.HeldBy,
@@ -45,11 +49,30 @@ func (g *Group) Why(namespace string, uid types.UID) []why.Cause {
 	default:
 		c.Message = fmt.Sprintf("slot %d of the object is nobody's, as far as this replica knows", slot)
 	}
-	for what, err := range errs {
-		c.Evidence["error"] = fmt.Sprintf("cannot %s: %v", what, err)
+	switch {
+	case forbidden != nil && c.Evidence["member"] == "":
+		return []why.Cause{g.forbidden(forbidden)} // it cannot know more
+	case forbidden != nil:
+		return []why.Cause{c, g.forbidden(forbidden)}
+	}
+	for _, what := range slices.Sorted(maps.Keys(errs)) {
+		c.Evidence["error"] = fmt.Sprintf("cannot %s: %v", what, errs[what])
 		c.Advice = "This replica cannot take its part: " + c.Evidence["error"]
 	}
 	return []why.Cause{c}
+}
+
+// forbidden tells which rule is missing.
+func (g *Group) forbidden(err error) why.Cause {
+	return why.Cause{
+		Type:    why.Forbidden,
+		Message: "this replica may not " + strings.Join(leaseVerbs, ", ") + " leases in namespace " + g.opt.Namespace,
+		Evidence: map[string]string{
+			"error": err.Error(), "rule": leaseRule(), "resource": "leases." + coordinationv1.GroupName,
+			"verbs": strings.Join(leaseVerbs, ","), "namespace": g.opt.Namespace, "group": g.opt.Namespace + "/" + g.opt.Name,
+		},
+		Advice: "Add the rule " + leaseRule() + " to a Role in namespace " + g.opt.Namespace + " that is bound to this program.",
+	}
 }
 
 // losing is since when a slot that is held is being let go; zero if it is not.

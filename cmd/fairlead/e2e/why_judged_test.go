@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"syscall"
@@ -39,11 +40,13 @@ func TestWhyOfProcesses(t *testing.T) {
 	first.first("operation/app/done", why.Ended)
 	standby := patient{s, <-s.controller(s.kubeconfig, "--leader-elect").address, token}
 	s.asks("missing", operation.Request{Webhooks: []string{"nowhere"}})
-	s.eventually("told what the object tells, by one that does not lead", func() bool {
-		a := standby.first("operation/app/missing", why.NotLeading, "lease="+s.namespace)
-		c := a.Causes[0]
-		return c.Evidence["leader"] != "" && c.Advice != "" && len(a.Causes) > 1 && a.Causes[1].Type == why.WebhookMissing
+	s.eventually("told where the leader is, and what the object tells, by one that does not lead", func() bool {
+		a := standby.itself("missing")
+		return len(a.Causes) > 1 && a.Causes[0].Type == why.NotLeading && a.Causes[0].Evidence["leader"] != "" &&
+			strings.HasPrefix(a.Causes[0].Evidence["lease"], s.namespace) && a.Causes[1].Type == why.WebhookMissing &&
+			a.Causes[0].Evidence["address"] == "http://"+first.address
 	})
+	standby.first("operation/app/missing", why.WebhookMissing) // the leader was asked
 	standby.first("operation/app/done", why.Ended)
 
 	other := s.in(clustertest.Namespace(t, s.config))
@@ -74,12 +77,38 @@ func TestWhyOfProcesses(t *testing.T) {
 	if err := leader.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	if a := standby.first("operation/app/missing", why.WebhookMissing); !a.Stuck { // it leads by now
-		t.Errorf("one that has taken over tells %+v", a)
-	}
+	s.eventually("answered by one that has taken over", func() bool {
+		a := standby.itself("missing")
+		return a.Stuck && len(a.Causes) > 0 && a.Causes[0].Type == why.WebhookMissing
+	})
 	if err := leader.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// itself returns what a program answers about an operation, without asking the one that has it.
+func (p patient) itself(id string) (a why.Answer) {
+	p.t.Helper()
+	of := url.Values{
+		"kind": {v1alpha1.KindOperation}, "namespace": {p.namespace}, "name": {v1alpha1.OperationName("app", id)},
+	}
+	q, err := http.NewRequestWithContext(p.ctx, http.MethodGet, "http://"+p.address+"/api/why?"+of.Encode(), nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	q.Header.Set("Authorization", "Bearer "+p.token)
+	answer, err := http.DefaultClient.Do(q)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode == http.StatusOK {
+		err = json.NewDecoder(answer.Body).Decode(&a)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return a
 }
 
 // TestWhyWithoutServer asks a controller whose API server does not answer.

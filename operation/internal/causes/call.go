@@ -3,6 +3,7 @@ package causes
 import (
 	"cmp"
 	"maps"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -163,11 +164,20 @@ func call(op *v1alpha1.Operation, t Target, known Known, now time.Time) (told, b
 		c.bound = c.bound.Add(soon)
 		return c, true
 	case e.WebhookPollURL != "":
-		c.Message, c.Until = "it waits for "+name+", which says that it is in progress, and is polled again", next
+		c.Message, c.Until = "it waits for "+name+", which has taken the call, and polls it", next
 		c.Advice = "See at the receiver what has become of it."
+		if strings.HasPrefix(e.Message, goesOn) {
+			c.Message = "it waits for " + name + ", which says that it is in progress, and is polled again"
+		}
 		if c.failed {
 			c.Type, c.Message = why.BackOff, "a poll of "+name+" has failed, and is made again at "+stamp(next)
 			c.Advice = remedy(e)
+			switch field := misfitting(e); {
+			case field != "":
+				c.Message = field + " of " + name + " cannot be evaluated on the answer to the last poll; the next one is at " + stamp(next)
+			case strings.HasPrefix(e.Message, unjudged):
+				c.Message = name + " is polled again at " + stamp(next) + ": " + e.Message
+			}
 			if e.RetryAfter {
 				c.Type, c.Message = why.RetryAfter, name+" has asked to be polled again at "+stamp(next)
 			}
@@ -198,6 +208,10 @@ func call(op *v1alpha1.Operation, t Target, known Known, now time.Time) (told, b
 			c.Evidence["lastPoll"] = stamp(e.LastPollTimestamp.Time)
 		}
 	}
+	if c.failed && t.Purpose == Compensate {
+		c.Message = firstFailure(op) + "; then " + c.Message
+	}
+	edited(&c.Cause, e, known)
 	end := expiry(op, t, e, known)
 	if !c.Until.IsZero() && !end.IsZero() && end.Before(c.Until) {
 		c.Message += "; its time is over before, at " + stamp(end)
@@ -212,6 +226,28 @@ func call(op *v1alpha1.Operation, t Target, known Known, now time.Time) (told, b
 		c.bound = last
 	}
 	return c, true
+}
+
+// edited adds to a cause that the Webhook was edited after the try that it tells of.
+func edited(c *why.Cause, e *v1alpha1.WebhookCallStatus, known Known) {
+	if known.Generation == nil || e.WebhookGeneration == 0 {
+		return
+	}
+	now := known.Generation(e.WebhookID)
+	if now == 0 || now == e.WebhookGeneration {
+		return
+	}
+	was, is := strconv.FormatInt(e.WebhookGeneration, 10), strconv.FormatInt(now, 10)
+	c.Evidence["generation"], c.Evidence["newGeneration"] = was, is
+	c.Message += "; the Webhook was edited since (generation " + was + " is " + is + " now): "
+	switch {
+	case e.WebhookPollURL != "":
+		c.Message += "the recorded poll URL stays, and polls use the rest of the new generation"
+	case e.NextAttemptAt != nil:
+		c.Message += "the next try uses the new generation"
+	default:
+		c.Message += "the present try uses the old generation, and the next one uses the new one"
+	}
 }
 
 // underWay is said of a try or poll that has begun and has not come back.
@@ -261,8 +297,26 @@ func hasFailed(e *v1alpha1.WebhookCallStatus) bool {
 
 // pollFailed tells whether the last poll has brought no word of how far the receiver is.
 func pollFailed(e *v1alpha1.WebhookCallStatus) bool {
-	said := e.LastStatusCode != 0 && e.LastStatusCode < 400 || strings.HasPrefix(e.Message, "in progress")
-	return e.LastPollTimestamp != nil && !said && e.Message != ""
+	return e.LastPollTimestamp != nil && e.Message != "" && !strings.HasPrefix(e.Message, goesOn)
+}
+
+// The beginnings of the messages of package webhook about polls: of an answer that says that the work goes on, and of one
+// that says nothing.
+const (
+	goesOn   = "in progress"
+	unjudged = "neither poll.succeeded nor poll.failed holds"
+)
+
+// misfit is the message of package webhook about an expression that cannot be evaluated on an answer.
+var misfit = regexp.MustCompile(`^(?:answered \d+: )?(spec\.[\w.]+): cannot evaluate expression on this answer: `)
+
+// misfitting returns the field of the Webhook whose expression could not be evaluated on the last answer; empty if there
+// is none.
+func misfitting(e *v1alpha1.WebhookCallStatus) string {
+	if said := misfit.FindStringSubmatch(e.Message); said != nil {
+		return said[1]
+	}
+	return ""
 }
 
 // remedies say what can be done where no answer has come, by a part of the error.
@@ -302,11 +356,21 @@ func byStatus(code int32) string {
 
 // remedy says what can be done about a try that has failed.
 func remedy(e *v1alpha1.WebhookCallStatus) string {
+	field := misfitting(e)
 	switch {
+	case field != "":
+		return "Correct " + field + " of Webhook " + e.WebhookID + ": it does not fit what the receiver answers. Test with has() " +
+			"whether a field is there."
+	case strings.HasPrefix(e.Message, unjudged):
+		return "See what answers at the poll URL. If the receiver means this answer, correct spec.poll.succeeded and " +
+			"spec.poll.failed of Webhook " + e.WebhookID + "."
 	case e.WebhookPollURL != "" && (e.LastStatusCode == 404 || e.LastStatusCode == 410):
 		return "The receiver does not know the job any more whose address it has given: see what has become of it there."
 	case e.LastStatusCode != 0: // then the message is the receiver's
 		return cmp.Or(byStatus(e.LastStatusCode), "See at the receiver why it does not answer as it should.")
+	}
+	if strings.Contains(e.Message, "because it is being terminated") {
+		return "The namespace is being deleted, and nothing can be made in it any more: cancel the operation, or wait for the end."
 	}
 	if field, _, ok := strings.Cut(e.Message, ": "); ok && strings.HasPrefix(field, "spec.") {
 		return "Nothing is sent without what " + field + " of the Webhook names: mend the Secret, or who gives the token."
@@ -339,6 +403,9 @@ func evidence(op *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus, t Target) m
 		m["answer"] = e.Message
 	default:
 		m["error"] = e.Message
+	}
+	if field := misfitting(e); field != "" {
+		m["field"] = field
 	}
 	return m
 }

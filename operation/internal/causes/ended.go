@@ -1,6 +1,7 @@
 package causes
 
 import (
+	"cmp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -44,11 +45,16 @@ func ended(op *v1alpha1.Operation) why.Cause {
 		c.Evidence["error"] = message
 	}
 	at := op.Status.FinishedAt
+	if at != nil {
+		c.Since = at.Time
+		c.Message = "it ended at " + stamp(at.Time) + " with reason " + reason
+	}
+	if op.Status.Phase == v1alpha1.PhaseFailed {
+		uncompensated(&c, op)
+	}
 	if at == nil {
 		return c
 	}
-	c.Since = at.Time
-	c.Message = "it ended at " + stamp(at.Time) + " with reason " + reason
 	if ttl := op.Spec.TTLAfterFinished; ttl != nil { // then it is deleted
 		c.Until = at.Add(ttl.Duration)
 		c.Evidence["deletedAfter"] = ttl.Duration.String()
@@ -58,14 +64,7 @@ func ended(op *v1alpha1.Operation) why.Cause {
 
 // blame names the call that has failed, of which text tells, and says what its last answer means.
 func blame(c *why.Cause, op *v1alpha1.Operation, reason, text string) {
-	var e *v1alpha1.WebhookCallStatus
-	for i := range op.Status.Webhooks {
-		it := &op.Status.Webhooks[i]
-		// those that fail with it are cut off by it, and say what they were at
-		if it.State == v1alpha1.PhaseFailed && (e == nil || goesBefore(it, e, text)) {
-			e = it
-		}
-	}
+	e := failedFirst(op, text)
 	if e == nil {
 		return
 	}
@@ -77,8 +76,49 @@ func blame(c *why.Cause, op *v1alpha1.Operation, reason, text string) {
 	if reason != v1alpha1.ReasonWebhookFailed && reason != v1alpha1.ReasonRetriesExhausted {
 		return
 	}
-	if advice := remedy(e); e.LastStatusCode == 0 || byStatus(e.LastStatusCode) != "" {
+	if advice := remedy(e); e.LastStatusCode == 0 || byStatus(e.LastStatusCode) != "" || misfitting(e) != "" {
 		c.Advice = advice + " Then retry the operation."
+	}
+}
+
+// failedFirst returns the main call that has failed first, of which text tells; nil if there is none.
+func failedFirst(op *v1alpha1.Operation, text string) (e *v1alpha1.WebhookCallStatus) {
+	for i := range op.Status.Webhooks {
+		it := &op.Status.Webhooks[i]
+		// those that fail with it are cut off by it, and say what they were at
+		if it.State == v1alpha1.PhaseFailed && (e == nil || goesBefore(it, e, text)) {
+			e = it
+		}
+	}
+	return e
+}
+
+// firstFailure says what has failed before the compensations of an operation began.
+func firstFailure(op *v1alpha1.Operation) string {
+	c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError)
+	if c == nil {
+		return "the operation failed first"
+	}
+	if e := failedFirst(op, c.Message); e != nil {
+		return title(Target{Main, e.WebhookID}) + " failed first: " + cmp.Or(e.Message, c.Message)
+	}
+	return "the operation failed first with reason " + c.Reason + ": " + c.Message
+}
+
+// uncompensated adds to the cause of an operation that has failed which of its compensations have failed, too.
+func uncompensated(c *why.Cause, op *v1alpha1.Operation) {
+	for i := range op.Status.Compensations {
+		e := &op.Status.Compensations[i]
+		if e.State != v1alpha1.PhaseFailed {
+			continue
+		}
+		name := title(Target{Compensate, e.WebhookID})
+		if c.Evidence["compensation"] == "" {
+			c.Message += "; " + firstFailure(op)
+			c.Evidence["compensation"], c.Evidence["compensationError"] = e.WebhookID, e.Message
+			c.Advice += " What had succeeded before is not undone: see at the receiver of " + name + "."
+		}
+		c.Message += "; then " + name + " failed: " + e.Message
 	}
 }
 

@@ -96,6 +96,18 @@ func Busy(namespace, hook, bound string, most, waiting int, since, until time.Ti
 	}
 }
 
+// Held says which operation holds one of the places of a Webhook, of which so many are held.
+func Held(namespace, hook, operation string, since time.Time, held int) why.Cause {
+	return why.Cause{
+		Type: why.QueuedBehind, Depth: 1, Since: since, About: OperationObject(namespace, operation),
+		Message: "operation " + namespace + "/" + operation + " has held a place of webhook " + hook + " since " + stamp(since),
+		Evidence: map[string]string{
+			"webhook": hook, "bound": "concurrency", "holder": namespace + "/" + operation, "held": strconv.Itoa(held),
+		},
+		Advice: "Ask why its call takes so long. It gives the place back when the call ends, at the latest after requestTimeout.",
+	}
+}
+
 // Share says that the namespace of an operation has used up its share of something.
 func Share(namespace, of string, since time.Time) why.Cause {
 	return rateLimited(namespace, "namespace "+namespace+" has used up its share of "+of, of, since)

@@ -18,6 +18,8 @@ type Known struct {
 	Timeout func(webhook string) time.Duration
 	// Try is how long one try or poll of a Webhook may last; zero: not known. Nil: nobody knows.
 	Try func(webhook string) time.Duration
+	// Generation is that of a Webhook; zero: not known. Nil: nobody knows.
+	Generation func(webhook string) int64
 	// Next is when a call is made again, where that is later than its record says; zero: then. Nil: nobody knows.
 	Next func(Target) time.Time
 }

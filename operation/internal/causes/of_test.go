@@ -57,6 +57,9 @@ func failed(op *v1alpha1.Operation, reason, message string) {
 	}
 }
 
+// edited knows a generation of the Webhooks.
+var edited = causes.Known{Generation: func(string) int64 { return 3 }}
+
 // TestOf: what the object tells.
 func TestOf(t *testing.T) {
 	t.Parallel()
@@ -64,6 +67,8 @@ func TestOf(t *testing.T) {
 	tests := map[string]struct {
 		reason string
 		op     *v1alpha1.Operation
+		known  causes.Known
+		advice string      // that of the first cause begins so
 		want   []why.Cause // type, times, evidence by the keys given here, about, progress; of the message what is given
 	}{
 		"Succeeded": {
@@ -186,6 +191,125 @@ func TestOf(t *testing.T) {
 			}),
 			want: []why.Cause{{
 				Type: why.RetryAfter, Since: created, Until: later, Progress: true, Evidence: map[string]string{"status": "429"},
+			}},
+		},
+		"PollUnjudged": {
+			reason: "An answer to a poll that says nothing is no progress.",
+			op: running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
+				e.NextAttemptAt, e.WebhookPollURL, e.LastStatusCode, e.LastPollTimestamp = at(later), "http://x/1", 200, at(created)
+				e.Message = "neither poll.succeeded nor poll.failed holds: answered 200 (text/html): <html>"
+			}),
+			want: []why.Cause{{
+				Type: why.BackOff, Since: created, Until: later,
+				Message: "webhook cleanup is polled again at " + later.Format(time.RFC3339) +
+					": neither poll.succeeded nor poll.failed holds: answered 200 (text/html): <html>",
+			}},
+		},
+		"PollMisfit": {
+			reason: "An expression that does not fit the answer is named.",
+			op: running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
+				e.NextAttemptAt, e.WebhookPollURL, e.LastStatusCode, e.LastPollTimestamp = at(later), "http://x/1", 200, at(created)
+				e.Message = "spec.poll.succeeded: cannot evaluate expression on this answer: no such key: done"
+			}),
+			want: []why.Cause{{
+				Type: why.BackOff, Since: created, Until: later, Evidence: map[string]string{"field": "spec.poll.succeeded"},
+				Message: "spec.poll.succeeded of webhook cleanup cannot be evaluated on the answer to the last poll; " +
+					"the next one is at " + later.Format(time.RFC3339),
+			}},
+		},
+		"Edited": {
+			reason: "The error of a try with an older generation of the Webhook says nothing of the present one.",
+			op: running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
+				e.NextAttemptAt, e.WebhookGeneration, e.LastStatusCode, e.Message = at(later), 2, 404, "answered 404"
+			}),
+			known: edited,
+			want: []why.Cause{{
+				Type: why.BackOff, Since: created, Until: later,
+				Evidence: map[string]string{"generation": "2", "newGeneration": "3"},
+				Message: "webhook cleanup has failed and is called again at " + later.Format(time.RFC3339) +
+					"; the Webhook was edited since (generation 2 is 3 now): the next try uses the new generation",
+			}},
+		},
+		"EditedUnderWay": {
+			reason: "A try that is under way goes on as it was begun.",
+			op:     running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) { e.WebhookGeneration = 2 }), known: edited,
+			want: []why.Cause{{
+				Type: why.Parked, Since: created, Evidence: map[string]string{"generation": "2"},
+				Message: "it calls webhook cleanup; the Webhook was edited since (generation 2 is 3 now): the present try uses the old " +
+					"generation, and the next one uses the new one",
+			}},
+		},
+		"EditedWhilePolled": {
+			reason: "A poll URL stays.",
+			op: running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
+				e.NextAttemptAt, e.WebhookPollURL, e.LastStatusCode, e.WebhookGeneration = at(later), "http://x/1", 202, 2
+			}),
+			known: edited,
+			want: []why.Cause{{
+				Type: why.Parked, Since: created, Until: later, Progress: true, Evidence: map[string]string{"newGeneration": "3"},
+				Message: "it waits for webhook cleanup, which has taken the call, and polls it; the Webhook was edited since " +
+					"(generation 2 is 3 now): the recorded poll URL stays, and polls use the rest of the new generation",
+			}},
+		},
+		"Terminating": {
+			reason: "A token that is not made since the namespace is being deleted is no fault of the account.",
+			op: running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
+				e.NextAttemptAt = at(later)
+				e.Message = `spec.auth.serviceAccountToken: serviceaccounts "robot" is forbidden: unable to create new content in ` +
+					`namespace prod because it is being terminated`
+			}),
+			advice: "The namespace is being deleted",
+			want: []why.Cause{{
+				Type: why.BackOff, Since: created, Until: later,
+				Message: "webhook cleanup has failed and is called again at " + later.Format(time.RFC3339),
+			}},
+		},
+		"NotEdited": {
+			reason: "The same generation is not worth a word.",
+			op: running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
+				e.NextAttemptAt, e.WebhookGeneration, e.LastStatusCode, e.Message = at(later), 3, 404, "answered 404"
+			}),
+			known: edited,
+			want: []why.Cause{{
+				Type: why.BackOff, Since: created, Until: later,
+				Message: "webhook cleanup has failed and is called again at " + later.Format(time.RFC3339),
+			}},
+		},
+		"Compensation": {
+			reason: "The call that failed first is named before the compensation that fails.",
+			op: running(func(op *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
+				op.Spec.WebhookIDs, op.Spec.CompensateWebhookIDs = []string{"cleanup", "shop"}, []string{"undo"}
+				e.State, e.FinishedAt = v1alpha1.PhaseSuccess, at(created)
+				op.Status.Webhooks = append(op.Status.Webhooks, v1alpha1.WebhookCallStatus{
+					WebhookID: "shop", State: v1alpha1.PhaseFailed, FinishedAt: at(created), Message: "no such plan",
+				})
+				failed(op, v1alpha1.ReasonWebhookFailed, "no such plan")
+				op.Status.Compensations = []v1alpha1.WebhookCallStatus{{
+					WebhookID: "undo", State: v1alpha1.PhaseInProgress, AttemptID: "a", StartedAt: at(created), NextAttemptAt: at(later),
+					LastStatusCode: 500, Message: "answered 500",
+				}}
+			}),
+			want: []why.Cause{{
+				Type: why.BackOff, Since: created, Until: later,
+				Message: "webhook shop failed first: no such plan; then webhook undo (compensation) has failed and is called again at " +
+					later.Format(time.RFC3339),
+			}},
+		},
+		"Uncompensated": {
+			reason: "So it is when both have failed.",
+			op: running(func(op *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
+				op.Status.Phase, op.Status.FinishedAt = v1alpha1.PhaseFailed, at(now)
+				failed(op, v1alpha1.ReasonWebhookFailed, "no such plan")
+				e.State, e.FinishedAt, e.Message = v1alpha1.PhaseFailed, at(created), "no such plan"
+				op.Status.Compensations = []v1alpha1.WebhookCallStatus{{
+					WebhookID: "undo", State: v1alpha1.PhaseFailed, Message: "answered 500",
+				}}
+			}),
+			want: []why.Cause{{
+				Type: why.Ended, Since: now,
+				Evidence: map[string]string{"webhook": "cleanup", "error": "no such plan", "compensation": "undo"},
+				Message: "it ended at " + now.Format(time.RFC3339) + " with reason WebhookFailed; webhook cleanup failed first: " +
+					"no such plan; then webhook undo (compensation) failed: answered 500",
 			}},
 		},
 		"Poll": {
@@ -313,7 +437,10 @@ func TestOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			before := tc.op.DeepCopy()
-			got := causes.Of(tc.op, causes.Known{}, now)
+			got := causes.Of(tc.op, tc.known, now)
+			if len(got) > 0 && !strings.HasPrefix(got[0].Advice, tc.advice) {
+				t.Errorf("%s It advises %+v.", tc.reason, got)
+			}
 			for i := range got {
 				if got[i].Message == "" || got[i].Type != why.Ended && !got[i].Progress && got[i].Advice == "" {
 					t.Errorf("%s: it does not say what it is, or what to do: %+v", tc.reason, got[i])

@@ -2,6 +2,8 @@ package compiled
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/webhook"
@@ -9,6 +11,16 @@ import (
 
 // Revision names a version of a Webhook.
 func Revision(w *v1alpha1.Webhook) string { return fmt.Sprint(w.UID, "/", w.Generation) }
+
+// Generation returns that of the Webhook that was compiled; 0 if it is not known.
+func Generation(hook *webhook.Compiled) int64 {
+	revision := hook.Definition().Revision
+	n, err := strconv.ParseInt(revision[strings.LastIndexByte(revision, '/')+1:], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
 
 // definition translates the resource. Fields that are not set have the defaults of package webhook, which are the same.
 func definition(w *v1alpha1.Webhook) webhook.Definition {

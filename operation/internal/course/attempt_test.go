@@ -15,9 +15,9 @@ func TestARetryHasTheKeyOfTheFirstTry(t *testing.T) {
 	keys := func(op *v1alpha1.Operation) (first, second, attempt string) {
 		Begin(epoch, coursetest.Version)(op)
 		attempt = NewAttempt(op, of)
-		Attempt(op, of, attempt, epoch)(op)
+		Attempt(op, of, attempt, 0, epoch)(op)
 		first = Entry(&op.Status, of).IdempotencyKey
-		Attempt(op, of, NewAttempt(op, of), epoch)(op)
+		Attempt(op, of, NewAttempt(op, of), 0, epoch)(op)
 		return first, Entry(&op.Status, of).IdempotencyKey, attempt
 	}
 	request := func(id string) *v1alpha1.Operation {

@@ -75,8 +75,8 @@ func Await(operation, reason, message string, now time.Time) Change {
 	}
 }
 
-// Attempt records that a call is about to be made (O2).
-func Attempt(op *v1alpha1.Operation, t Target, id string, now time.Time) Change {
+// Attempt records that a call is about to be made (O2), with which generation of its Webhook; 0: that is not known.
+func Attempt(op *v1alpha1.Operation, t Target, id string, generation int64, now time.Time) Change {
 	operation := op.EffectiveID()
 	return func(op *v1alpha1.Operation) {
 		if !concerns(op, operation) {
@@ -98,11 +98,12 @@ func Attempt(op *v1alpha1.Operation, t Target, id string, now time.Time) Change 
 		}
 		keepError(e)
 		e.AttemptID, e.NextAttemptAt, e.RetryAfter, e.LastStatusCode = id, nil, false, 0
+		e.WebhookGeneration = generation
 	}
 }
 
 // Again notes that the recorded attempt of a call is about to be repeated.
-func Again(op *v1alpha1.Operation, t Target) Change {
+func Again(op *v1alpha1.Operation, t Target, generation int64) Change {
 	operation, attempt, count := op.EffectiveID(), "", int32(0)
 	if e := Entry(&op.Status, t); e != nil {
 		attempt, count = e.AttemptID, e.RetriesCount+1
@@ -114,6 +115,7 @@ func Again(op *v1alpha1.Operation, t Target) Change {
 		}
 		keepError(e)
 		e.RetriesCount, e.NextAttemptAt, e.RetryAfter, e.LastStatusCode = count, nil, false, 0
+		e.WebhookGeneration = generation
 	}
 }
 

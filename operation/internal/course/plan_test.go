@@ -51,7 +51,7 @@ func TestPlan(t *testing.T) {
 	}
 	judge := func(id string, v Verdict) func(*v1alpha1.Operation) {
 		return func(op *v1alpha1.Operation) {
-			Attempt(op, mainly(id), "try", epoch)(op)
+			Attempt(op, mainly(id), "try", 0, epoch)(op)
 			Judged(op, mainly(id), v, epoch)(op)
 		}
 	}
@@ -126,7 +126,7 @@ func TestPlan(t *testing.T) {
 		},
 		"recorded without an answer": {
 			reason: "after a crash the same attempt is made again", exist: []string{"a"}, want: ActCall,
-			edit: both(hooks("a"), func(op *v1alpha1.Operation) { Attempt(op, mainly("a"), "try", epoch)(op) }),
+			edit: both(hooks("a"), func(op *v1alpha1.Operation) { Attempt(op, mainly("a"), "try", 0, epoch)(op) }),
 		},
 		"name": {
 			reason: "a request that no Scheduler made, under a name of its own",
@@ -177,7 +177,7 @@ func TestNextOfAnotherClock(t *testing.T) {
 				op.Spec.WebhookIDs = []v1alpha1.WebhookID{of.ID}
 				Begin(epoch, coursetest.Version)(op)
 				for i := range c.tries + 1 {
-					Attempt(op, of, fmt.Sprint("try ", i), epoch)(op)
+					Attempt(op, of, fmt.Sprint("try ", i), 0, epoch)(op)
 				}
 				v := Verdict{State: v1alpha1.PhaseInProgress, Next: epoch.Add(c.ahead + c.next), Asked: c.asked}
 				if c.poll {
@@ -290,10 +290,10 @@ func TestAnyCourseEnds(t *testing.T) {
 							t.Fatalf("the first attempt was %s, and is %s", first, id)
 						}
 						first, unrecorded = id, Ordinary(op) && rapid.Bool().Draw(t, "unrecorded")
-						do(Attempt(op, of, id, now))
+						do(Attempt(op, of, id, 0, now))
 					case e == nil || e.NextAttemptAt != nil:
 						tries++
-						do(Attempt(op, of, fmt.Sprint("try", tries), now))
+						do(Attempt(op, of, fmt.Sprint("try", tries), 0, now))
 					}
 					if e = Entry(&op.Status, of); e == nil || e.AttemptID == "" {
 						t.Fatalf("%v is called without a record", of)
@@ -433,11 +433,11 @@ func TestLastErrorStays(t *testing.T) {
 			now := time.Now()
 			op := &v1alpha1.Operation{Spec: v1alpha1.OperationSpec{OperationID: "one", WebhookIDs: []string{hook.ID}}}
 			Begin(now, func(*v1alpha1.Operation) string { return "" })(op)
-			Attempt(op, hook, "first", now)(op)
+			Attempt(op, hook, "first", 0, now)(op)
 			Judged(op, hook, Verdict{
 				State: v1alpha1.PhaseInProgress, Code: tc.code, Message: tc.message, Next: now.Add(time.Second),
 			}, now)(op)
-			Attempt(op, hook, "second", now)(op)
+			Attempt(op, hook, "second", 0, now)(op)
 			e := Entry(&op.Status, hook)
 			if e.Message != tc.want || e.RetriesCount != 1 || e.AwaitsCallback() {
 				t.Errorf("%s The record is %+v, want message %q.", tc.reason, e, tc.want)

@@ -1,0 +1,44 @@
+package httpapi
+
+import (
+	"net/http"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fairlead-io/fairlead/call"
+)
+
+// The values of Problem.Cause: why the API server refuses a request that the caller has the right to.
+const (
+	// CauseQuotaExceeded says that a ResourceQuota of the namespace is used up.
+	CauseQuotaExceeded = "QuotaExceeded"
+	// CauseNamespaceTerminating says that the namespace is being deleted.
+	CauseNamespaceTerminating = "NamespaceTerminating"
+	// CauseAdmissionDenied says that another admission of the API server refuses the request.
+	CauseAdmissionDenied = "AdmissionDenied"
+	// CauseServerLacksRight says that the server of the HTTP API has no right to the request.
+	CauseServerLacksRight = "ServerLacksRight"
+)
+
+// refused tells the refusals of admission, which the API server answers with 403 too, from a missing right.
+func refused(err error) *Problem {
+	told, _ := call.Why(err)
+	p := &Problem{Status: http.StatusForbidden, Title: "Forbidden", Detail: "the API server refuses: " + err.Error()}
+	by := told.Evidence["refusedBy"]
+	switch {
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		p.Title, p.Cause = "The namespace is being terminated", CauseNamespaceTerminating
+	case strings.HasPrefix(by, call.ResourceQuota+" "):
+		p.Title, p.Cause = "Quota exceeded", CauseQuotaExceeded
+	case by != "":
+		p.Title, p.Cause = "Refused by admission", CauseAdmissionDenied
+	case told.Evidence["rule"] != "":
+		p.Cause, p.Detail = CauseServerLacksRight, "the server itself lacks the right: "+err.Error()
+	}
+	if by != "" {
+		p.Detail = told.Message + ". " + told.Advice
+	}
+	return p
+}
