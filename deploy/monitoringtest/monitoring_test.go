@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"regexp"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -23,7 +22,6 @@ import (
 var update = flag.Bool("update", false, "write the PrometheusRules of the files of rules")
 
 func TestMain(m *testing.M) {
-	debug.SetGCPercent(400) // much is made, and little kept
 	goleak.VerifyTestMain(m)
 }
 
