@@ -14,8 +14,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation/httpapi"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 //go:embed static templates
@@ -71,6 +71,8 @@ type view struct {
 	data  func(ctx context.Context, rd *reader, r *http.Request) (any, error)
 	// state is a number that changes with what is shown; nil: it is made to be compared.
 	state func() uint64
+	// shows tells of which kinds; nil: of none.
+	shows shows
 }
 
 // page is what a template is given.
@@ -82,8 +84,9 @@ type page struct {
 	CSRF        string
 	Nav         []link
 	At          time.Time
-	Stale       string // how old what is shown is, where that is too old
-	Live        string // the path of the stream that keeps it up to date
+	Health      *health
+	Refused     []string // resources of this page that the API server refuses
+	Live        string   // the path of the stream that keeps it up to date
 	Data        any
 }
 
@@ -98,13 +101,16 @@ func (c *console) views() []view {
 		all = append(all,
 			view{
 				name: "operations", title: "Operations", allow: c.mayList, data: c.operations,
-				state: c.changes,
+				state: c.changes, shows: showsKind(v1alpha1.KindOperation),
 			},
-			view{name: "webhooks", title: "Webhooks", allow: c.mayListWebhooks, data: c.webhooks})
+			view{
+				name: "webhooks", title: "Webhooks", allow: c.mayListWebhooks, data: c.webhooks,
+				shows: showsKind(v1alpha1.KindWebhook),
+			})
 	}
 	all = append(all,
-		view{name: "sources", title: "Sources", data: c.sources},
-		view{name: "controllers", title: "Controllers", data: c.controllers},
+		view{name: "sources", title: "Sources", data: c.sources, shows: showsAll},
+		view{name: "controllers", title: "Controllers", data: c.controllers, shows: showsControlled},
 		view{name: "flows", title: "Flows", data: c.flows})
 	if c.Shards != nil {
 		all = append(all, view{name: "shards", title: "Shards", data: c.shards})
@@ -138,9 +144,11 @@ func (c *console) routes() http.Handler {
 	if c.Operations != nil {
 		c.serve(mux, "/console/webhooks/{namespace}/{name}", view{
 			name: "webhook", title: "Webhook", allow: c.mayGetWebhook, data: c.webhook,
+			shows: showsKind(v1alpha1.KindWebhook),
 		})
 		c.serve(mux, "/console/operations/{namespace}/{name}", view{
 			name: "operation", title: "Operation", allow: c.mayGet, data: c.operation, state: c.changes,
+			shows: showsKind(v1alpha1.KindOperation),
 		})
 		mux.HandleFunc("POST /console/operations/{namespace}/{name}/{verb}", c.act)
 	}
@@ -165,7 +173,7 @@ func (c *console) serve(mux *http.ServeMux, pattern string, v view) {
 			return
 		}
 		p := c.page(rd, v, r.URL)
-		p.Data = data
+		p.Data, p.Refused = data, p.Health.of(c, v, r)
 		c.render(w, http.StatusOK, p)
 	})
 	mux.HandleFunc("GET /console/live"+pattern[len("/console"):], func(w http.ResponseWriter, r *http.Request) {
@@ -204,10 +212,11 @@ func (c *console) enter(w http.ResponseWriter, r *http.Request) (*reader, bool) 
 }
 
 func (c *console) page(rd *reader, v view, at *url.URL) *page {
-	p := &page{Title: v.title, Name: v.name, At: c.now()}
+	p := &page{Title: v.title, Name: v.name, At: c.now(), Health: &health{}}
 	if rd == nil {
 		return p
 	}
+	p.Health = c.health()
 	p.Reader, p.Open, p.Named, p.CSRF = rd.name, rd.open, rd.named, rd.csrf
 	for _, v := range c.views() {
 		p.Nav = append(p.Nav, link{v.name, v.title, "/console/" + v.name, v.name == p.Name})
@@ -218,29 +227,8 @@ func (c *console) page(rd *reader, v view, at *url.URL) *page {
 			p.Live += "?" + at.RawQuery
 		}
 	}
-	p.Stale = c.stale()
 	return p
 }
-
-// stale says how old what is shown is, if the API server has not confirmed it lately.
-func (c *console) stale() string {
-	var oldest time.Duration
-	var why string
-	for _, s := range c.status().Sources {
-		for _, st := range s.Status {
-			if s.Running && st.Staleness > oldest && (st.Staleness > staleAfter || st.Phase == source.Degraded) {
-				oldest, why = st.Staleness, string(st.Reason)
-			}
-		}
-	}
-	if oldest == 0 {
-		return ""
-	}
-	return "The API server has not confirmed what is shown here for " + human(oldest.Round(time.Second)) + " (" + why + ")."
-}
-
-// staleAfter is from when on a page says how old it is: where all is well a quiet source is confirmed every minute.
-const staleAfter = 2 * time.Minute
 
 // render answers with a page as a whole, or with an error instead.
 func (c *console) render(w http.ResponseWriter, status int, p *page) {

@@ -190,7 +190,7 @@ func (c *console) fragment(ctx context.Context, rd *reader, v view, r *http.Requ
 		return nil, err
 	}
 	p := c.page(rd, v, nil)
-	p.Data = data
+	p.Data, p.Refused = data, p.Health.of(c, v, r)
 	var b bytes.Buffer
 	err = c.pages[v.name].ExecuteTemplate(&b, "main", p)
 	return b.Bytes(), err

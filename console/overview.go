@@ -25,7 +25,6 @@ func (c *console) status() fairlead.Status {
 
 // overviewData is what the first page shows.
 type overviewData struct {
-	Healthy     bool
 	Status      fairlead.Status
 	Operations  *operationCounts // nil: there are none, or the reader may not list them
 	Stuck       []stuckGroup
@@ -37,13 +36,6 @@ type overviewData struct {
 	Fibers      int
 	Plots       []plot
 	Controllers int
-	Blocked     []blockedRow
-}
-
-// blockedRow is a controller whose workers do not return.
-type blockedRow struct {
-	Name  string
-	Since time.Time
 }
 
 type operationCounts struct{ InProgress, Stuck, Failed, Succeeded int }
@@ -58,7 +50,7 @@ type plot struct {
 
 func (c *console) overview(ctx context.Context, rd *reader, _ *http.Request) (any, error) {
 	s := c.status()
-	d := overviewData{Status: s, Healthy: len(s.Problems) == 0, Sources: len(s.Sources), Controllers: len(s.Controllers)}
+	d := overviewData{Status: s, Sources: len(s.Sources), Controllers: len(s.Controllers)}
 	for _, src := range s.Sources {
 		for _, st := range src.Status {
 			if src.Running {
@@ -68,10 +60,6 @@ func (c *console) overview(ctx context.Context, rd *reader, _ *http.Request) (an
 	}
 	for _, ctl := range s.Controllers {
 		d.Queued, d.Running, d.Failing = d.Queued+ctl.Ready, d.Running+ctl.Running, d.Failing+ctl.Failed
-		if ctl.BlockedSince != nil {
-			d.Blocked = append(d.Blocked, blockedRow{strings.TrimSpace(ctl.Cluster + " " + ctl.Name), *ctl.BlockedSince})
-			d.Healthy = false
-		}
 	}
 	d.Fibers = c.fibers().total
 	if c.Operations != nil {
