@@ -25,11 +25,13 @@ var files embed.FS
 type console struct {
 	Options
 	seals *seals
-	pages map[string]*template.Template
-	index *index // nil: there are no operations
-	live  *live
-	rates *rates
-	shown *cache
+	// logouts are the sessions that were ended.
+	logouts *logouts
+	pages   map[string]*template.Template
+	index   *index // nil: there are no operations
+	live    *live
+	rates   *rates
+	shown   *cache
 	// defined are the flows that were seen.
 	defined definitions
 	log     *slog.Logger
@@ -47,6 +49,7 @@ func New(o Options) (http.Handler, error) {
 	if c.seals, err = newSeals(o.SessionKey); err != nil {
 		return nil, err
 	}
+	c.logouts = newLogouts(&c.Options)
 	if c.pages, err = parsePages(); err != nil {
 		return nil, err
 	}
@@ -191,9 +194,10 @@ func (c *console) show(ctx context.Context, rd *reader, v view, r *http.Request)
 
 // maySee wants the right to a page, of somebody whose session has not ended since.
 func (c *console) maySee(ctx context.Context, rd *reader, v view, r *http.Request) error {
+	if err := rd.stays(ctx); err != nil {
+		return err
+	}
 	switch {
-	case !rd.until.IsZero() && !c.now().Before(rd.until):
-		return errOver
 	case v.allow != nil:
 		return v.allow(ctx, rd, r)
 	default:
@@ -208,6 +212,7 @@ func (c *console) enter(w http.ResponseWriter, r *http.Request) (*reader, bool) 
 		c.toLogin(w, r, err)
 		return nil, false
 	}
+	rd.renew(w, r)
 	return rd, true
 }
 
@@ -251,7 +256,7 @@ var errNothing = errors.New("there is nothing here, or nothing that you may see"
 // fail answers with what an error means.
 func (c *console) fail(w http.ResponseWriter, r *http.Request, rd *reader, err error) {
 	switch {
-	case unknown(err) && (rd == nil || !rd.named): // else there is nowhere to log in
+	case errors.Is(err, errOver), unknown(err) && (rd == nil || !rd.named): // else there is nowhere to log in
 		c.toLogin(w, r, errOver)
 	case errors.Is(err, errWhich):
 		p := c.page(rd, view{name: "namespace", title: "Which namespace?"}, nil)

@@ -20,6 +20,10 @@ const maxForm = 16 << 10
 
 // toLogin sends a person to the login page, and tells a program that it has to say who it is.
 func (c *console) toLogin(w http.ResponseWriter, r *http.Request, why error) {
+	if !nobody(why) {
+		c.message(w, nil, http.StatusServiceUnavailable, "This cannot be shown now", why.Error())
+		return
+	}
 	if !byPerson(r) {
 		http.Error(w, why.Error(), http.StatusUnauthorized)
 		return
@@ -120,9 +124,21 @@ func (c *console) logout(w http.ResponseWriter, r *http.Request) {
 	if !c.fromHere(w, r, rd) {
 		return
 	}
+	var err error
+	if rd.session != nil {
+		err = c.logouts.end(r.Context(), rd.session)
+	}
 	gone := cookie(r.TLS != nil)
 	gone.MaxAge = -1
+	w.Header().Del("Set-Cookie") // of the renewal
 	http.SetCookie(w, gone)
+	if err != nil {
+		c.log.WarnContext(r.Context(), "cannot tell other replicas that a session of the console has ended", "user", rd.name,
+			"error", err)
+		c.message(w, nil, http.StatusServiceUnavailable, "Logged out here only",
+			"This browser is logged out. Other replicas cannot be told now, and take a copy of the session until it ends: "+err.Error())
+		return
+	}
 	http.Redirect(w, r, "/console/login", http.StatusSeeOther)
 }
 

@@ -101,6 +101,10 @@ func asked(r *http.Request) (of why.Object) {
 // whyAPI answers GET /api/why.
 func (c *console) whyAPI(w http.ResponseWriter, r *http.Request) {
 	rd, err := c.read(r)
+	if err != nil && !nobody(err) {
+		problem(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
 	if err != nil {
 		problem(w, http.StatusUnauthorized, "send the header Authorization: Bearer with a token of this cluster")
 		return
