@@ -19,7 +19,7 @@ var funcs = template.FuncMap{
 	"when": when, "human": human, "count": count, "text": harmless, "bytes": sizeOf, "short": shorten, "lines": lines,
 	"static": staticURL, "path": url.PathEscape, "join": strings.Join, "attempts": func(retries int32) int32 { return retries + 1 },
 	"percent":    func(part float64) string { return strconv.Itoa(int(part*100+0.5)) + " %" },
-	"objectPath": objectPath,
+	"objectPath": objectPath, "command": whyCommand,
 	// What is copied is what is seen: nothing else is offered.
 	"plain": func(text string) bool { return text != "" && harmless(text) == text },
 	"nodes": func(flow string, nodes []*graphNode) map[string]any {

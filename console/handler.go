@@ -10,7 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
-	"net/url"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -71,7 +71,9 @@ type view struct {
 	title string
 	// allow says who may see it; nil: whoever may see what is about the whole program.
 	allow func(ctx context.Context, rd *reader, r *http.Request) error
-	data  func(ctx context.Context, rd *reader, r *http.Request) (any, error)
+	// access is what it takes to see the part of a namespace; nil: the page has no such parts.
+	access func(namespace string) httpapi.Access
+	data   func(ctx context.Context, rd *reader, r *http.Request) (any, error)
 	// state is a number that changes with what is shown; nil: it is made to be compared.
 	state func() uint64
 	// shows tells of which kinds; nil: of none.
@@ -88,6 +90,7 @@ type page struct {
 	Nav         []link
 	At          time.Time
 	Health      *health
+	URL         string   // where the reader has reached the console
 	Refused     []string // resources of this page that the API server refuses
 	Live        string   // the path of the stream that keeps it up to date
 	Data        any
@@ -103,11 +106,11 @@ func (c *console) views() []view {
 	if c.Operations != nil {
 		all = append(all,
 			view{
-				name: "operations", title: "Operations", allow: c.mayList, data: c.operations,
-				state: c.changes, shows: showsKind(v1alpha1.KindOperation),
+				name: "operations", title: "Operations", allow: c.mayIn(listOperations), access: listOperations,
+				data: c.operations, state: c.changes, shows: showsKind(v1alpha1.KindOperation),
 			},
 			view{
-				name: "webhooks", title: "Webhooks", allow: c.mayListWebhooks, data: c.webhooks,
+				name: "webhooks", title: "Webhooks", allow: c.mayIn(listWebhooks), access: listWebhooks, data: c.webhooks,
 				shows: showsKind(v1alpha1.KindWebhook),
 			})
 	}
@@ -135,9 +138,7 @@ func anybody(context.Context, *reader, *http.Request) error { return nil }
 func (c *console) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET "+staticPath, serveStatic())
-	mux.HandleFunc("GET /console/{$}", func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, "/console/overview", http.StatusSeeOther)
-	})
+	mux.HandleFunc("GET /console/{$}", c.land)
 	mux.HandleFunc("GET /console/login", c.loginPage)
 	mux.HandleFunc("POST /console/login", c.login)
 	mux.HandleFunc("POST /console/logout", c.logout)
@@ -171,12 +172,19 @@ func (c *console) serve(mux *http.ServeMux, pattern string, v view) {
 		}
 		ctx := httpapi.WithClient(r.Context(), r)
 		data, err := c.show(ctx, rd, v, r)
+		if errors.Is(err, errWhich) {
+			c.choose(w, r, rd, v)
+			return
+		}
 		if err != nil {
 			c.fail(w, r, rd, err)
 			return
 		}
-		p := c.page(rd, v, r.URL)
-		p.Data, p.Refused = data, p.Health.of(c, v, r)
+		p := c.page(r, rd, v, data)
+		p.Live = "/console/live" + r.URL.EscapedPath()[len("/console"):]
+		if r.URL.RawQuery != "" {
+			p.Live += "?" + r.URL.RawQuery
+		}
 		c.render(w, http.StatusOK, p)
 	})
 	mux.HandleFunc("GET /console/live"+pattern[len("/console"):], func(w http.ResponseWriter, r *http.Request) {
@@ -216,23 +224,42 @@ func (c *console) enter(w http.ResponseWriter, r *http.Request) (*reader, bool) 
 	return rd, true
 }
 
-func (c *console) page(rd *reader, v view, at *url.URL) *page {
-	p := &page{Title: v.title, Name: v.name, At: c.now(), Health: &health{}}
-	if rd == nil {
-		return p
+// contents returns a page without what is around its main element. Without a reader it is about nobody's rights.
+func (c *console) contents(r *http.Request, rd *reader, v view, data any) *page {
+	p := &page{Title: v.title, Name: v.name, At: c.now(), Health: &health{}, Data: data, URL: urlOf(r)}
+	if rd != nil {
+		p.Reader, p.Open, p.Named, p.CSRF = rd.name, rd.open, rd.named, rd.csrf
+		p.Health = c.health()
+		p.Refused = p.Health.of(c, v, r)
 	}
-	p.Health = c.health()
-	p.Reader, p.Open, p.Named, p.CSRF = rd.name, rd.open, rd.named, rd.csrf
-	for _, v := range c.views() {
-		p.Nav = append(p.Nav, link{v.name, v.title, "/console/" + v.name, v.name == p.Name})
-	}
-	if at != nil {
-		p.Live = "/console/live" + at.EscapedPath()[len("/console"):]
-		if at.RawQuery != "" {
-			p.Live += "?" + at.RawQuery
+	return p
+}
+
+// page returns a page as a whole.
+func (c *console) page(r *http.Request, rd *reader, v view, data any) *page {
+	p := c.contents(r, rd, v, data)
+	if rd != nil {
+		p.Nav = c.menu(httpapi.WithClient(r.Context(), r), rd, r.URL)
+		for i := range p.Nav {
+			p.Nav[i].Here = p.Nav[i].Name == p.Name
 		}
 	}
 	return p
+}
+
+// plainHost is the host of a URL that a shell takes as it is.
+var plainHost = regexp.MustCompile(`^[A-Za-z0-9.:\[\]-]+$`)
+
+// urlOf is where a reader has reached the console: scheme and host; empty if the host is none.
+func urlOf(r *http.Request) string {
+	if !plainHost.MatchString(r.Host) {
+		return ""
+	}
+	scheme := "http"
+	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" { // it is shown to the sender only
+		scheme = "https"
+	}
+	return scheme + "://" + r.Host
 }
 
 // render answers with a page as a whole, or with an error instead.
@@ -258,10 +285,6 @@ func (c *console) fail(w http.ResponseWriter, r *http.Request, rd *reader, err e
 	switch {
 	case errors.Is(err, errOver), unknown(err) && (rd == nil || !rd.named): // else there is nowhere to log in
 		c.toLogin(w, r, errOver)
-	case errors.Is(err, errWhich):
-		p := c.page(rd, view{name: "namespace", title: "Which namespace?"}, nil)
-		p.Data = r.URL.Path
-		c.render(w, http.StatusForbidden, p)
 	case errors.Is(err, errNothing), refused(err):
 		c.nothing(w, r, rd)
 	default:
@@ -269,7 +292,7 @@ func (c *console) fail(w http.ResponseWriter, r *http.Request, rd *reader, err e
 		if p, ok := errors.AsType[*httpapi.Problem](err); ok {
 			status, text = p.Status, p.Error()
 		}
-		c.message(w, rd, status, "This cannot be shown now", text)
+		c.message(w, r, rd, status, "This cannot be shown now", text)
 	}
 }
 
@@ -281,14 +304,12 @@ func (c *console) nothing(w http.ResponseWriter, r *http.Request, rd *reader) {
 			return
 		}
 	}
-	c.message(w, rd, http.StatusNotFound, "Nothing here", errNothing.Error()+".")
+	c.message(w, r, rd, http.StatusNotFound, "Nothing here", errNothing.Error()+".")
 }
 
 // message shows a page that says one thing.
-func (c *console) message(w http.ResponseWriter, rd *reader, status int, title, text string) {
-	p := c.page(rd, view{name: "message", title: title}, nil)
-	p.Data = text
-	c.render(w, status, p)
+func (c *console) message(w http.ResponseWriter, r *http.Request, rd *reader, status int, title, text string) {
+	c.render(w, status, c.page(r, rd, view{name: "message", title: title}, text))
 }
 
 // parsePages makes a template of each page, with the layout around it.

@@ -204,10 +204,8 @@ func (c *console) fragment(ctx context.Context, rd *reader, v view, r *http.Requ
 	if err != nil {
 		return nil, err
 	}
-	p := c.page(rd, v, nil)
-	p.Data, p.Refused = data, p.Health.of(c, v, r)
 	var b bytes.Buffer
-	err = c.pages[v.name].ExecuteTemplate(&b, "main", p)
+	err = c.pages[v.name].ExecuteTemplate(&b, "main", c.contents(r, rd, v, data))
 	return b.Bytes(), err
 }
 

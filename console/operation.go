@@ -195,6 +195,6 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, errNothing):
 		c.nothing(w, r, rd)
 	default:
-		c.message(w, rd, http.StatusConflict, "That was not done", err.Error())
+		c.message(w, r, rd, http.StatusConflict, "That was not done", err.Error())
 	}
 }

@@ -60,28 +60,30 @@ var ages = []choice{
 	{Value: "-24h", Title: "over a day"},
 }
 
-// listable checks the right to see the operations of a namespace; an empty one is all that are served.
-func (c *console) listable(ctx context.Context, rd *reader, namespace string) error {
-	return rd.may(ctx, httpapi.OperationAccess("list", namespace))
+func listOperations(namespace string) httpapi.Access {
+	return httpapi.OperationAccess("list", namespace)
 }
 
-// mayList is the right to a list of operations: in the namespace that is asked for, or in all that are served.
-func (c *console) mayList(ctx context.Context, rd *reader, r *http.Request) error {
-	if namespace := r.URL.Query().Get("namespace"); namespace != "" {
-		if !c.serves(namespace) {
-			return errNothing
-		}
-		return c.listable(ctx, rd, namespace)
-	}
-	for _, namespace := range c.served() {
-		if err := c.listable(ctx, rd, namespace); err != nil {
-			if refused(err) && !unknown(err) {
-				return errWhich
+// listable checks the right to see the operations of a namespace; an empty one is all that are served.
+func (c *console) listable(ctx context.Context, rd *reader, namespace string) error {
+	return rd.may(ctx, listOperations(namespace))
+}
+
+// mayIn is the right to a list: in the namespace that is asked for, or in all that are served.
+func (c *console) mayIn(access func(namespace string) httpapi.Access) func(context.Context, *reader, *http.Request) error {
+	return func(ctx context.Context, rd *reader, r *http.Request) error {
+		if namespace := r.URL.Query().Get("namespace"); namespace != "" {
+			if !c.serves(namespace) {
+				return errNothing
 			}
-			return err
+			return rd.may(ctx, access(namespace))
 		}
+		err := c.everywhere(ctx, rd, access)
+		if refused(err) && !unknown(err) {
+			return errWhich
+		}
+		return err
 	}
-	return nil
 }
 
 // errWhich is for who may not see all namespaces.

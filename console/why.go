@@ -182,6 +182,15 @@ func whyPath(kind string, of why.Object) string {
 	return "/console/why?" + q.Encode()
 }
 
+// whyCommand is the command that asks the console at a URL the same.
+func whyCommand(kind, namespace, name, url string) string {
+	text := "fairlead why " + kind + "/" + name + " -n " + namespace
+	if url != "" {
+		text += " --url " + url
+	}
+	return text
+}
+
 // splitKey reads namespace/name.
 func splitKey(key string) why.Object {
 	if namespace, name, ok := strings.Cut(key, "/"); ok {
