@@ -30,6 +30,7 @@ type console struct {
 	pages   map[string]*template.Template
 	index   *index // nil: there are no operations
 	live    *live
+	bulks   *bulks
 	rates   *rates
 	shown   *cache
 	// defined are the flows that were seen.
@@ -44,7 +45,7 @@ func New(o Options) (http.Handler, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	c := &console{Options: o, log: o.Logger, now: time.Now, live: newLive(), shown: newCache()}
+	c := &console{Options: o, log: o.Logger, now: time.Now, live: newLive(), bulks: newBulks(), shown: newCache()}
 	var err error
 	if c.seals, err = newSeals(o.SessionKey); err != nil {
 		return nil, err
@@ -155,6 +156,8 @@ func (c *console) routes() http.Handler {
 			shows: showsKind(v1alpha1.KindOperation),
 		})
 		mux.HandleFunc("POST /console/operations/{namespace}/{name}/{verb}", c.act)
+		c.serve(mux, "/console/bulk", c.bulkView())
+		mux.HandleFunc("POST /console/bulk", c.bulk)
 	}
 	c.serve(mux, "/console/flows/{flow...}", view{name: "flow", title: "Flow", data: c.flow})
 	c.serve(mux, "/console/fibers/{id}", view{name: "fiber", title: "Fiber", data: c.fiber})
