@@ -37,7 +37,7 @@ const maxScrapes = 8
 //	/readyz            200 when, besides, all of it has been listed and every observer has handled its initial objects, or another
 //	                   process leads; else 503 with what is missing, and why. Of a process that serves in any case (AddAlways)
 //	                   it is about that: 200 when what is watched was listed once and is not stale, whoever leads; what the
-//	                   leader still lacks is told. Kinds that the process itself converts (admission.Convert) need not be listed. What AddReady has asked has to be ready in any case
+//	                   leader still lacks is told, and what the API server has refused since. Kinds that the process itself converts (admission.Convert) need not be listed. What AddReady has asked has to be ready in any case
 //	/metrics           in the format of Prometheus
 //	/debug/            the pages that there are
 //	/debug/sources     what is watched, by observers, reconcilers or clients, and how it is doing
