@@ -37,8 +37,8 @@ func (r *reader) may(ctx context.Context, a httpapi.Access) error {
 	return err
 }
 
-// stays returns nil while the session of a reader lasts, if there is one, and errOver when it has ended. Another error says
-// that this cannot be found out.
+// stays returns nil while the session of a reader lasts, if there is one, and errOver when it has ended. Another error
+// says that this cannot be found out.
 func (r *reader) stays(ctx context.Context) (err error) {
 	if r.session != nil {
 		r.until, err = r.c.logouts.check(ctx, r.session)
