@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
@@ -182,8 +183,8 @@ func TestHealthOfReconcilers(t *testing.T) {
 			t.Errorf("ready although nothing was listed: %d %s", code, body)
 		}
 		time.Sleep(6 * time.Minute)
-		if code, body := get(rt, "/healthz"); code != 503 {
-			t.Errorf("healthy after six minutes of 403: %d %s", code, body)
+		if code, body := get(rt, "/healthz"); code != 200 || !strings.Contains(body, "configmaps: Forbidden") {
+			t.Errorf("six minutes of 403, which no restart ends: %d %s", code, body)
 		}
 		if _, body := get(rt, "/metrics"); !strings.Contains(body,
 			`fairlead_store_staleness_seconds{cluster="",group="",namespace="",resource="configmaps"`) {
@@ -215,4 +216,83 @@ func TestLeaderElectionWithoutName(t *testing.T) {
 			}
 		})
 	}
+}
+
+// No restart makes the API server serve a resource or permit it: it is told, and the process stays alive. What follows a
+// refusal counts from then on.
+func TestRefusalIsNoReasonToRestart(t *testing.T) {
+	t.Parallel()
+	kinds := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	for says, refuse := range map[string]func(*apiserver.Server){
+		"NotFound": func(s *apiserver.Server) { s.Withdraw(kinds) },
+		"Forbidden": func(s *apiserver.Server) {
+			s.On(apiserver.Match{Resource: kinds.Resource}, apiserver.Answer(apiserver.Failure(403)))
+			s.DropConnections()
+		},
+	} {
+		t.Run(says, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *apiserver.Server) {
+				rt := fairlead.New(s.Config())
+				observeMaps(rt, &diary{})
+				r := run(rt)
+				synctest.Wait()
+				if code, body := get(rt, "/readyz"); code != 200 || len(rt.Status(0).Conditions) > 0 {
+					t.Fatalf("at first: %d %s", code, body)
+				}
+				refuse(s)
+				for range 60 {
+					time.Sleep(time.Minute)
+					if code, body := get(rt, "/healthz"); code != 200 {
+						t.Fatalf("healthz is %d: %s", code, body)
+					}
+				}
+				want := "configmaps: " + says
+				if _, body := get(rt, "/healthz"); !strings.Contains(body, want) {
+					t.Errorf("healthz does not tell: %s", body)
+				}
+				if status := rt.Status(0); len(status.Conditions) != 1 || !strings.HasPrefix(status.Conditions[0], want) ||
+					len(status.Problems) > 0 {
+					t.Errorf("status: %q, problems %q", status.Conditions, status.Problems)
+				}
+				if scope := rt.Status(0).Sources[0].Status[0]; !scope.Refused || scope.Silence > time.Minute || scope.Staleness < time.Hour {
+					t.Errorf("the source: %+v", scope)
+				}
+				if code, body := get(rt, "/readyz"); code != 503 || !strings.Contains(body, want) {
+					t.Errorf("readyz is %d: %s", code, body)
+				}
+				s.Down()
+				time.Sleep(4 * time.Minute)
+				if code, body := get(rt, "/healthz"); code != 200 {
+					t.Errorf("a short outage behind a long refusal: %d %s", code, body)
+				}
+				time.Sleep(2 * time.Minute)
+				if code, body := get(rt, "/healthz"); code != 503 {
+					t.Errorf("a long outage behind a refusal: %d %s", code, body)
+				}
+				if err := r.end(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// A process that serves stays ready for its callers while a resource is refused, and tells it.
+func TestRefusalLeavesServersReady(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		rt := fairlead.New(s.Config())
+		observeMaps(rt, &diary{})
+		rt.AddAlways("server", func(ctx context.Context) error { <-ctx.Done(); return nil })
+		r := run(rt)
+		synctest.Wait()
+		s.Withdraw(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"})
+		time.Sleep(10 * time.Minute)
+		if code, body := get(rt, "/readyz"); code != 200 || !strings.Contains(body, "configmaps: NotFound") {
+			t.Errorf("readyz is %d: %s", code, body)
+		}
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+	})
 }

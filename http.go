@@ -31,11 +31,13 @@ const maxScrapes = 8
 
 // Handler serves the runtime's own pages:
 //
-//	/healthz           200 while nothing that is watched is staler than the bound, else 503 with what is
+//	/healthz           200 while the API server has confirmed, within the bound, all that is watched, else 503 with what is
+//	                   stale. Resources that the API server does not serve, or forbids, are told and do not count: a restart
+//	                   changes nothing about them
 //	/readyz            200 when, besides, all of it has been listed and every observer has handled its initial objects, or another
 //	                   process leads; else 503 with what is missing, and why. Of a process that serves in any case (AddAlways)
 //	                   it is about that: 200 when what is watched was listed once and is not stale, whoever leads; what the
-//	                   leader still lacks is told. Kinds that the process itself converts (admission.Convert) need not be listed. What AddReady has asked has to be ready in any case
+//	                   leader still lacks is told, and what the API server has refused since. Kinds that the process itself converts (admission.Convert) need not be listed. What AddReady has asked has to be ready in any case
 //	/metrics           in the format of Prometheus
 //	/debug/            the pages that there are
 //	/debug/sources     what is watched, by observers, reconcilers or clients, and how it is doing
@@ -176,7 +178,7 @@ func (rt *Runtime) index(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (rt *Runtime) healthz(w http.ResponseWriter, _ *http.Request) {
-	health(w, rt.stale(), "ok")
+	health(w, rt.stale(), strings.Join(append([]string{"ok"}, rt.refused(0)...), "\n"))
 }
 
 func (rt *Runtime) readyz(w http.ResponseWriter, _ *http.Request) {
@@ -187,7 +189,7 @@ func (rt *Runtime) readyz(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	now, lacking := rt.lacking(now)
-	health(w, append(problems, lacking...), string(now))
+	health(w, slices.Concat(problems, rt.refused(rt.opts.staleness), lacking), string(now))
 }
 
 // part is something that says whether it is ready.
@@ -224,7 +226,7 @@ func (rt *Runtime) readyToServe(w http.ResponseWriter, stale []string, now phase
 		stale = append(stale, unlisted...)
 	}
 	now, lacking := rt.lacking(now)
-	health(w, stale, strings.Join(append([]string{string(now)}, lacking...), "\n"))
+	health(w, stale, strings.Join(slices.Concat([]string{string(now)}, lacking, rt.refused(0)), "\n"))
 }
 
 // lacking says what keeps a process from doing all that is its part, or from taking it over, and in what phase it is.
@@ -314,8 +316,9 @@ func (rt *Runtime) watched(fn func(c *Cluster, name string, st *store.Store)) {
 	}
 }
 
-// stale names the scopes whose state is older than the bound. What was never heard of is as old as the source, as its
-// observers know it, or else as the first look at it here.
+// stale names the scopes of which the server has said nothing for longer than the bound. What was never heard of is as old
+// as the source, as its observers know it, or else as the first look at it here. A resource that the server refuses is not
+// among them: a restart does not change that.
 func (rt *Runtime) stale() []string {
 	var problems []string
 	check := func(name, namespace string, age time.Duration, reason source.Reason, message string) {
@@ -328,7 +331,7 @@ func (rt *Runtime) stale() []string {
 		name := strings.Join(append([]string{s.Cluster}, s.Selector...), " ")
 		for _, st := range s.Status {
 			if !st.Synced {
-				check(name, st.Namespace, st.Staleness, st.Reason, st.Message)
+				check(name, st.Namespace, st.Silence, st.Reason, st.Message)
 			}
 		}
 	}
@@ -340,8 +343,8 @@ func (rt *Runtime) stale() []string {
 			return
 		}
 		for _, s := range st.Statuses() {
-			age := s.Staleness(now)
-			if s.LastContact.IsZero() {
+			age := s.Silence(now)
+			if s.LastContact.IsZero() && !s.Refused() {
 				age = now.Sub(first)
 			}
 			check(name, s.Namespace, age, s.Reason, s.Message)
@@ -349,6 +352,21 @@ func (rt *Runtime) stale() []string {
 	})
 	slices.Sort(problems)
 	return slices.Compact(problems)
+}
+
+// refused names the scopes that the server refuses, and whose state is older than so much.
+func (rt *Runtime) refused(older time.Duration) []string {
+	var conditions []string
+	now := time.Now()
+	rt.watched(func(_ *Cluster, name string, st *store.Store) {
+		for _, s := range st.Statuses() {
+			if s.Refused() && s.Staleness(now) >= older {
+				conditions = append(conditions, strings.TrimSpace(name+" "+s.Namespace)+": "+string(s.Reason)+": "+s.Message)
+			}
+		}
+	})
+	slices.Sort(conditions)
+	return slices.Compact(conditions)
 }
 
 // firstSeen returns when each store that there is was looked at first.

@@ -14,7 +14,10 @@ type Status struct {
 	Phase string `json:"phase"`
 	// Problems are why /healthz fails; Lacking is what keeps the process from doing all that is its part.
 	Problems []string `json:"problems"`
-	Lacking  []string `json:"lacking"`
+	// Conditions are the resources that the API server does not serve, or forbids to this program. No restart changes
+	// that: /healthz tells them and stays 200.
+	Conditions []string `json:"conditions"`
+	Lacking    []string `json:"lacking"`
 	// Sources are what is watched, by observers, reconcilers and clients.
 	Sources     []observe.SourceDescription `json:"sources"`
 	Controllers []reconcile.Description     `json:"controllers"`
@@ -25,7 +28,7 @@ type Status struct {
 func (rt *Runtime) Status(failures int) Status {
 	now, lacking := rt.lacking(rt.phase.Load().(phase))
 	s := Status{
-		Phase: string(now), Problems: rt.stale(), Lacking: append(lacking, rt.unready()...), Sources: rt.sources(),
+		Phase: string(now), Problems: rt.stale(), Conditions: rt.refused(0), Lacking: append(lacking, rt.unready()...), Sources: rt.sources(),
 		Controllers: []reconcile.Description{},
 	}
 	for _, c := range rt.overseen() {

@@ -16,11 +16,13 @@ import (
 type reader struct {
 	c     *console
 	token string
-	name  string    // for people; empty where nobody has to say who they are
-	until time.Time // when the session ends; zero: there is none
-	csrf  string    // what a form of this reader has to send
-	open  bool      // nobody has to log in
-	named bool      // by a proxy, which is where they log in and out
+	name  string // for people; empty where nobody has to say who they are
+	// session is that of the cookie; nil: there is none. It lasts until until, if it is not renewed.
+	session *session
+	until   time.Time
+	csrf    string // what a form of this reader has to send
+	open    bool   // nobody has to log in
+	named   bool   // by a proxy, which is where they log in and out
 	// refused are objects that this reader may not get, and until when that is not asked again (sight.go). One page at a
 	// time is made for a reader.
 	refused map[why.Object]time.Time
@@ -34,6 +36,32 @@ func (r *reader) may(ctx context.Context, a httpapi.Access) error {
 	}
 	return err
 }
+
+// stays returns nil while the session of a reader lasts, if there is one, and errOver when it has ended. Another error
+// says that this cannot be found out.
+func (r *reader) stays(ctx context.Context) (err error) {
+	if r.session != nil {
+		r.until, err = r.c.logouts.check(ctx, r.session)
+	}
+	return err
+}
+
+// renew has a session that is used last longer, where it would end before its time.
+func (r *reader) renew(w http.ResponseWriter, req *http.Request) {
+	now := r.c.now()
+	if r.session == nil || !r.until.Before(r.session.Until) || now.Sub(r.session.Issued) < renewAfter {
+		return
+	}
+	kept, err := r.c.seals.seal(*r.session, req.TLS != nil, now)
+	if err != nil {
+		r.c.log.ErrorContext(req.Context(), "cannot renew a session of the console", "error", err)
+		return
+	}
+	http.SetCookie(w, kept)
+}
+
+// nobody tells whether an error says that no session lasts, rather than that this cannot be found out.
+func nobody(err error) bool { return errors.Is(err, errNoSession) || errors.Is(err, errOver) }
 
 // refused tells whether an error says no, rather than that nobody could be asked.
 func refused(err error) bool {
@@ -95,7 +123,10 @@ func (c *console) read(r *http.Request) (*reader, error) {
 		if err != nil {
 			return nil, err
 		}
-		rd.token, rd.until, rd.csrf = s.Token, s.Until, c.seals.mark(s.ID)
+		rd.token, rd.session, rd.csrf = s.Token, &s, c.seals.mark(s.ID)
+		if err := rd.stays(r.Context()); err != nil {
+			return nil, err
+		}
 	}
 	rd.name = c.Authorizer.Caller(rd.token)
 	return rd, nil

@@ -43,21 +43,21 @@ func TestBlockedWorkers(t *testing.T) {
 			} else {
 				data, err = c.controllers(t.Context(), &reader{c: c}, nil)
 			}
-			var page strings.Builder
+			var shown strings.Builder
 			if err == nil {
-				err = pages[name].ExecuteTemplate(&page, "content", struct{ Data any }{data})
+				err = pages[name].ExecuteTemplate(&shown, "content", page{Data: data, Health: c.health()})
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, has := range tc.has {
-				if strings.Contains(page.String(), has) != (at != nil) {
-					t.Errorf("%s, blocked %v: %s Is %q there?\n%s", name, at, tc.reason, has, page.String())
+				if strings.Contains(shown.String(), has) != (at != nil) {
+					t.Errorf("%s, blocked %v: %s Is %q there?\n%s", name, at, tc.reason, has, shown.String())
 				}
 			}
 			for _, not := range tc.hasNot {
-				if strings.Contains(page.String(), not) != (at == nil) {
-					t.Errorf("%s, blocked %v: %s Is %q there?\n%s", name, at, tc.reason, not, page.String())
+				if strings.Contains(shown.String(), not) != (at == nil) {
+					t.Errorf("%s, blocked %v: %s Is %q there?\n%s", name, at, tc.reason, not, shown.String())
 				}
 			}
 		}

@@ -16,7 +16,8 @@
 // not be seen answer alike.
 //
 // The login page puts the token, sealed with Options.SessionKey, into a cookie that scripts cannot read, for eight hours
-// or as long as the token lives; it is refused where the connection would show it to others. Requests that change
+// or as long as the token lives; it is refused where the connection would show it to others. A session that was ended is
+// refused by all replicas (logout.go); where they cannot tell each other, a session lasts 15 minutes after its last use. Requests that change
 // something need the verb's right, and a token of the page that they come from.
 //
 // # What it costs
@@ -25,6 +26,6 @@
 // looked at and is dropped ten minutes after. All pages that are open together, however many, take a tenth of a core at
 // most to be kept up to date: they are late rather than dear.
 //
-// Read options.go, handler.go, access.go, session.go; live.go keeps pages up to date, index.go is behind the lists, and
+// Read options.go, handler.go, access.go, session.go, logout.go; live.go keeps pages up to date, index.go is behind the lists, and
 // each page has a file of its own.
 package console

@@ -16,15 +16,16 @@ import (
 
 // funcs are what templates call.
 var funcs = template.FuncMap{
-	"when": when, "human": human, "count": count, "text": harmless, "bytes": sizeOf, "short": shorten, "lines": lines,
+	"when": when, "human": human, "count": count, "text": harmless, "bytes": sizeOf, "short": shorten, "middle": middle, "lines": lines,
 	"static": staticURL, "path": url.PathEscape, "join": strings.Join, "attempts": func(retries int32) int32 { return retries + 1 },
 	"percent":    func(part float64) string { return strconv.Itoa(int(part*100+0.5)) + " %" },
-	"objectPath": objectPath,
+	"objectPath": objectPath, "command": whyCommand,
 	// What is copied is what is seen: nothing else is offered.
 	"plain": func(text string) bool { return text != "" && harmless(text) == text },
 	"nodes": func(flow string, nodes []*graphNode) map[string]any {
 		return map[string]any{"Flow": flow, "Nodes": nodes}
 	},
+	"number": number,
 	"stored": func(m store.MemoryStats) int64 { return m.Live + m.Unpacked },
 
 	// The picture of a timeline: names stand left of it, labels below.
@@ -32,6 +33,10 @@ var funcs = template.FuncMap{
 	"timelineHigh": func(high int) int { return high + tickText + laneHigh/2 },
 	"barY":         func(y int) int { return y + barInset }, "markY": func(y int) int { return y + laneHigh/2 },
 	"laneText": func(y int) int { return y + barInset + 1 },
+	// On a phone names stand above it.
+	"phoneX": func(x float64) float64 { return phoneInset + x*phoneWide/timeWide }, "phoneY": func(i int) int { return i * phoneLane },
+	"phoneWide": func(wide float64) float64 { return max(wide*phoneWide/timeWide, leastShown) },
+	"add":       func(a, b int) int { return a + b }, "even": func(i int) bool { return i%2 == 0 },
 }
 
 // The measures around the lanes of a timeline.
@@ -39,6 +44,10 @@ const (
 	timelineLeft = 220.0
 	tickText     = 18
 	barInset     = 4
+
+	phoneLane  = 36
+	phoneInset = 6.0
+	phoneWide  = 308.0 // of 320, as wide as the page on a phone
 )
 
 // when shows a moment: how long ago it is, brought up to date by the script, and the exact one beside the pointer.
@@ -111,6 +120,16 @@ func lines(text string) string {
 		parts[i] = shorten(len(line), line)
 	}
 	return strings.Join(parts, "\n")
+}
+
+// middle is harmless without what is in the middle of a text that is too long: ids differ at their beginning and end.
+func middle(most int, v any) string {
+	text := []rune(harmless(v))
+	if len(text) <= most {
+		return string(text)
+	}
+	head := most / 2
+	return string(text[:head]) + "…" + string(text[len(text)-(most-head-1):])
 }
 
 func shorten(most int, v any) string {

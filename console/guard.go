@@ -16,6 +16,7 @@ func (c *console) guard(pages http.Handler) http.Handler {
 		}
 		switch {
 		case err == nil:
+			rd.renew(w, r)
 			w.Header().Del("Content-Security-Policy") // their scripts and styles are their own
 			pages.ServeHTTP(w, r)
 		case !byPerson(r):

@@ -10,12 +10,12 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
-	"net/url"
+	"regexp"
 	"strconv"
 	"time"
 
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation/httpapi"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 //go:embed static templates
@@ -25,11 +25,14 @@ var files embed.FS
 type console struct {
 	Options
 	seals *seals
-	pages map[string]*template.Template
-	index *index // nil: there are no operations
-	live  *live
-	rates *rates
-	shown *cache
+	// logouts are the sessions that were ended.
+	logouts *logouts
+	pages   map[string]*template.Template
+	index   *index // nil: there are no operations
+	live    *live
+	bulks   *bulks
+	rates   *rates
+	shown   *cache
 	// defined are the flows that were seen.
 	defined definitions
 	log     *slog.Logger
@@ -42,11 +45,12 @@ func New(o Options) (http.Handler, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	c := &console{Options: o, log: o.Logger, now: time.Now, live: newLive(), shown: newCache()}
+	c := &console{Options: o, log: o.Logger, now: time.Now, live: newLive(), bulks: newBulks(), shown: newCache()}
 	var err error
 	if c.seals, err = newSeals(o.SessionKey); err != nil {
 		return nil, err
 	}
+	c.logouts = newLogouts(&c.Options)
 	if c.pages, err = parsePages(); err != nil {
 		return nil, err
 	}
@@ -68,9 +72,13 @@ type view struct {
 	title string
 	// allow says who may see it; nil: whoever may see what is about the whole program.
 	allow func(ctx context.Context, rd *reader, r *http.Request) error
-	data  func(ctx context.Context, rd *reader, r *http.Request) (any, error)
+	// access is what it takes to see the part of a namespace; nil: the page has no such parts.
+	access func(namespace string) httpapi.Access
+	data   func(ctx context.Context, rd *reader, r *http.Request) (any, error)
 	// state is a number that changes with what is shown; nil: it is made to be compared.
 	state func() uint64
+	// shows tells of which kinds; nil: of none.
+	shows shows
 }
 
 // page is what a template is given.
@@ -82,8 +90,10 @@ type page struct {
 	CSRF        string
 	Nav         []link
 	At          time.Time
-	Stale       string // how old what is shown is, where that is too old
-	Live        string // the path of the stream that keeps it up to date
+	Health      *health
+	URL         string   // where the reader has reached the console
+	Refused     []string // resources of this page that the API server refuses
+	Live        string   // the path of the stream that keeps it up to date
 	Data        any
 }
 
@@ -97,14 +107,17 @@ func (c *console) views() []view {
 	if c.Operations != nil {
 		all = append(all,
 			view{
-				name: "operations", title: "Operations", allow: c.mayList, data: c.operations,
-				state: c.changes,
+				name: "operations", title: "Operations", allow: c.mayIn(listOperations), access: listOperations,
+				data: c.operations, state: c.changes, shows: showsKind(v1alpha1.KindOperation),
 			},
-			view{name: "webhooks", title: "Webhooks", allow: c.mayListWebhooks, data: c.webhooks})
+			view{
+				name: "webhooks", title: "Webhooks", allow: c.mayIn(listWebhooks), access: listWebhooks, data: c.webhooks,
+				shows: showsKind(v1alpha1.KindWebhook),
+			})
 	}
 	all = append(all,
-		view{name: "sources", title: "Sources", data: c.sources},
-		view{name: "controllers", title: "Controllers", data: c.controllers},
+		view{name: "sources", title: "Sources", data: c.sources, shows: showsAll},
+		view{name: "controllers", title: "Controllers", data: c.controllers, shows: showsControlled},
 		view{name: "flows", title: "Flows", data: c.flows})
 	if c.Shards != nil {
 		all = append(all, view{name: "shards", title: "Shards", data: c.shards})
@@ -126,9 +139,7 @@ func anybody(context.Context, *reader, *http.Request) error { return nil }
 func (c *console) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET "+staticPath, serveStatic())
-	mux.HandleFunc("GET /console/{$}", func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, "/console/overview", http.StatusSeeOther)
-	})
+	mux.HandleFunc("GET /console/{$}", c.land)
 	mux.HandleFunc("GET /console/login", c.loginPage)
 	mux.HandleFunc("POST /console/login", c.login)
 	mux.HandleFunc("POST /console/logout", c.logout)
@@ -138,11 +149,15 @@ func (c *console) routes() http.Handler {
 	if c.Operations != nil {
 		c.serve(mux, "/console/webhooks/{namespace}/{name}", view{
 			name: "webhook", title: "Webhook", allow: c.mayGetWebhook, data: c.webhook,
+			shows: showsKind(v1alpha1.KindWebhook),
 		})
 		c.serve(mux, "/console/operations/{namespace}/{name}", view{
 			name: "operation", title: "Operation", allow: c.mayGet, data: c.operation, state: c.changes,
+			shows: showsKind(v1alpha1.KindOperation),
 		})
 		mux.HandleFunc("POST /console/operations/{namespace}/{name}/{verb}", c.act)
+		c.serve(mux, "/console/bulk", c.bulkView())
+		mux.HandleFunc("POST /console/bulk", c.bulk)
 	}
 	c.serve(mux, "/console/flows/{flow...}", view{name: "flow", title: "Flow", data: c.flow})
 	c.serve(mux, "/console/fibers/{id}", view{name: "fiber", title: "Fiber", data: c.fiber})
@@ -160,12 +175,19 @@ func (c *console) serve(mux *http.ServeMux, pattern string, v view) {
 		}
 		ctx := httpapi.WithClient(r.Context(), r)
 		data, err := c.show(ctx, rd, v, r)
+		if errors.Is(err, errWhich) {
+			c.choose(w, r, rd, v)
+			return
+		}
 		if err != nil {
 			c.fail(w, r, rd, err)
 			return
 		}
-		p := c.page(rd, v, r.URL)
-		p.Data = data
+		p := c.page(r, rd, v, data)
+		p.Live = "/console/live" + r.URL.EscapedPath()[len("/console"):]
+		if r.URL.RawQuery != "" {
+			p.Live += "?" + r.URL.RawQuery
+		}
 		c.render(w, http.StatusOK, p)
 	})
 	mux.HandleFunc("GET /console/live"+pattern[len("/console"):], func(w http.ResponseWriter, r *http.Request) {
@@ -183,9 +205,10 @@ func (c *console) show(ctx context.Context, rd *reader, v view, r *http.Request)
 
 // maySee wants the right to a page, of somebody whose session has not ended since.
 func (c *console) maySee(ctx context.Context, rd *reader, v view, r *http.Request) error {
+	if err := rd.stays(ctx); err != nil {
+		return err
+	}
 	switch {
-	case !rd.until.IsZero() && !c.now().Before(rd.until):
-		return errOver
 	case v.allow != nil:
 		return v.allow(ctx, rd, r)
 	default:
@@ -200,47 +223,47 @@ func (c *console) enter(w http.ResponseWriter, r *http.Request) (*reader, bool) 
 		c.toLogin(w, r, err)
 		return nil, false
 	}
+	rd.renew(w, r)
 	return rd, true
 }
 
-func (c *console) page(rd *reader, v view, at *url.URL) *page {
-	p := &page{Title: v.title, Name: v.name, At: c.now()}
-	if rd == nil {
-		return p
+// contents returns a page without what is around its main element. Without a reader it is about nobody's rights.
+func (c *console) contents(r *http.Request, rd *reader, v view, data any) *page {
+	p := &page{Title: v.title, Name: v.name, At: c.now(), Health: &health{}, Data: data, URL: urlOf(r)}
+	if rd != nil {
+		p.Reader, p.Open, p.Named, p.CSRF = rd.name, rd.open, rd.named, rd.csrf
+		p.Health = c.health()
+		p.Refused = p.Health.of(c, v, r)
 	}
-	p.Reader, p.Open, p.Named, p.CSRF = rd.name, rd.open, rd.named, rd.csrf
-	for _, v := range c.views() {
-		p.Nav = append(p.Nav, link{v.name, v.title, "/console/" + v.name, v.name == p.Name})
-	}
-	if at != nil {
-		p.Live = "/console/live" + at.EscapedPath()[len("/console"):]
-		if at.RawQuery != "" {
-			p.Live += "?" + at.RawQuery
-		}
-	}
-	p.Stale = c.stale()
 	return p
 }
 
-// stale says how old what is shown is, if the API server has not confirmed it lately.
-func (c *console) stale() string {
-	var oldest time.Duration
-	var why string
-	for _, s := range c.status().Sources {
-		for _, st := range s.Status {
-			if s.Running && st.Staleness > oldest && (st.Staleness > staleAfter || st.Phase == source.Degraded) {
-				oldest, why = st.Staleness, string(st.Reason)
-			}
+// page returns a page as a whole.
+func (c *console) page(r *http.Request, rd *reader, v view, data any) *page {
+	p := c.contents(r, rd, v, data)
+	if rd != nil {
+		p.Nav = c.menu(httpapi.WithClient(r.Context(), r), rd, r.URL)
+		for i := range p.Nav {
+			p.Nav[i].Here = p.Nav[i].Name == p.Name
 		}
 	}
-	if oldest == 0 {
-		return ""
-	}
-	return "The API server has not confirmed what is shown here for " + human(oldest.Round(time.Second)) + " (" + why + ")."
+	return p
 }
 
-// staleAfter is from when on a page says how old it is: where all is well a quiet source is confirmed every minute.
-const staleAfter = 2 * time.Minute
+// plainHost is the host of a URL that a shell takes as it is.
+var plainHost = regexp.MustCompile(`^[A-Za-z0-9.:\[\]-]+$`)
+
+// urlOf is where a reader has reached the console: scheme and host; empty if the host is none.
+func urlOf(r *http.Request) string {
+	if !plainHost.MatchString(r.Host) {
+		return ""
+	}
+	scheme := "http"
+	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" { // it is shown to the sender only
+		scheme = "https"
+	}
+	return scheme + "://" + r.Host
+}
 
 // render answers with a page as a whole, or with an error instead.
 func (c *console) render(w http.ResponseWriter, status int, p *page) {
@@ -263,12 +286,8 @@ var errNothing = errors.New("there is nothing here, or nothing that you may see"
 // fail answers with what an error means.
 func (c *console) fail(w http.ResponseWriter, r *http.Request, rd *reader, err error) {
 	switch {
-	case unknown(err) && (rd == nil || !rd.named): // else there is nowhere to log in
+	case errors.Is(err, errOver), unknown(err) && (rd == nil || !rd.named): // else there is nowhere to log in
 		c.toLogin(w, r, errOver)
-	case errors.Is(err, errWhich):
-		p := c.page(rd, view{name: "namespace", title: "Which namespace?"}, nil)
-		p.Data = r.URL.Path
-		c.render(w, http.StatusForbidden, p)
 	case errors.Is(err, errNothing), refused(err):
 		c.nothing(w, r, rd)
 	default:
@@ -276,7 +295,7 @@ func (c *console) fail(w http.ResponseWriter, r *http.Request, rd *reader, err e
 		if p, ok := errors.AsType[*httpapi.Problem](err); ok {
 			status, text = p.Status, p.Error()
 		}
-		c.message(w, rd, status, "This cannot be shown now", text)
+		c.message(w, r, rd, status, "This cannot be shown now", text)
 	}
 }
 
@@ -288,14 +307,12 @@ func (c *console) nothing(w http.ResponseWriter, r *http.Request, rd *reader) {
 			return
 		}
 	}
-	c.message(w, rd, http.StatusNotFound, "Nothing here", errNothing.Error()+".")
+	c.message(w, r, rd, http.StatusNotFound, "Nothing here", errNothing.Error()+".")
 }
 
 // message shows a page that says one thing.
-func (c *console) message(w http.ResponseWriter, rd *reader, status int, title, text string) {
-	p := c.page(rd, view{name: "message", title: title}, nil)
-	p.Data = text
-	c.render(w, status, p)
+func (c *console) message(w http.ResponseWriter, r *http.Request, rd *reader, status int, title, text string) {
+	c.render(w, status, c.page(r, rd, view{name: "message", title: title}, text))
 }
 
 // parsePages makes a template of each page, with the layout around it.

@@ -307,6 +307,7 @@ type part struct {
 	counts  map[string]int // by status, of all in the namespace
 	causes  map[*row]why.Type
 	stuck   map[why.Type]int // of all in the namespace
+	open    map[string]int   // by verb, the operations that the filter wants and that it can be done to
 	more    bool
 	newer   bool
 	skipped int
@@ -320,7 +321,7 @@ func (x *index) page(f filter, from, limit int, now time.Time) part {
 	}
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	p := part{counts: map[string]int{}, causes: map[*row]why.Type{}, stuck: map[why.Type]int{}, skipped: from}
+	p := part{counts: map[string]int{}, causes: map[*row]why.Type{}, stuck: map[why.Type]int{}, skipped: from, open: map[string]int{}}
 	inProgress, succeeded, failed, stuck := 0, 0, 0, 0
 	for i := len(x.sorted) - 1; i >= 0; i-- {
 		r := x.sorted[i]
@@ -347,11 +348,41 @@ func (x *index) page(f filter, from, limit int, now time.Time) part {
 			p.rows, p.causes[r] = append(p.rows, r), cause
 		}
 		p.total++
+		if verb := r.verb(); verb != "" {
+			p.open[verb]++
+		}
 	}
 	p.counts[string(operation.InProgress)], p.counts[string(operation.Succeeded)] = inProgress, succeeded
 	p.counts[string(operation.Failed)], p.counts[statusStuck] = failed, stuck
 	p.more, p.newer = p.total > from+len(p.rows), from > 0
 	return p
+}
+
+// verb is what a reader can have done to the operation: retry, cancel, or nothing.
+func (r *row) verb() string {
+	switch {
+	case r.status == operation.Failed:
+		return verbRetry
+	case r.status == operation.InProgress && !r.canceled:
+		return verbCancel
+	}
+	return ""
+}
+
+// all returns the rows that a filter wants and that a verb can be applied to, the oldest first.
+func (x *index) all(f filter, verb string, now time.Time) (rows []*row) {
+	var live map[store.Key]why.Type
+	if x.live != nil {
+		live = x.live()
+	}
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	for _, r := range x.sorted {
+		if r.verb() == verb && f.has(r, r.stuckBy(live, now)) {
+			rows = append(rows, r)
+		}
+	}
+	return rows
 }
 
 // outcomes are what became of the operations that call a Webhook.

@@ -97,9 +97,14 @@ func pause(ctx context.Context, d time.Duration) error {
 func (c *console) stream(w http.ResponseWriter, r *http.Request, v view) {
 	rd, err := c.read(r)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusUnauthorized)
+		status := http.StatusUnauthorized
+		if !nobody(err) {
+			status = http.StatusServiceUnavailable
+		}
+		http.Error(w, err.Error(), status)
 		return
 	}
+	rd.renew(w, r)
 	if !c.live.enter() {
 		w.Header().Set("Retry-After", "60")
 		http.Error(w, "too many pages are open", http.StatusServiceUnavailable)
@@ -109,7 +114,11 @@ func (c *console) stream(w http.ResponseWriter, r *http.Request, v view) {
 	out := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no")
-	ctx, cancel := context.WithTimeout(httpapi.WithClient(r.Context(), r), liveFor)
+	lasts := liveFor
+	if rd.session != nil && rd.until.Before(rd.session.Until) {
+		lasts = renewAfter // so that the next stream renews the session
+	}
+	ctx, cancel := context.WithTimeout(httpapi.WithClient(r.Context(), r), lasts)
 	defer cancel()
 	send := func(text string) error {
 		if err := out.SetWriteDeadline(time.Now().Add(keepAlive)); err != nil {
@@ -138,6 +147,12 @@ func (c *console) stream(w http.ResponseWriter, r *http.Request, v view) {
 	for {
 		if c.index != nil {
 			c.index.touch()
+		}
+		if err := rd.stays(ctx); err != nil {
+			if ctx.Err() == nil {
+				ended(err)
+			}
+			return
 		}
 		if v.state == nil || first || v.state() != seen {
 			if v.state != nil {
@@ -189,10 +204,8 @@ func (c *console) fragment(ctx context.Context, rd *reader, v view, r *http.Requ
 	if err != nil {
 		return nil, err
 	}
-	p := c.page(rd, v, nil)
-	p.Data = data
 	var b bytes.Buffer
-	err = c.pages[v.name].ExecuteTemplate(&b, "main", p)
+	err = c.pages[v.name].ExecuteTemplate(&b, "main", c.contents(r, rd, v, data))
 	return b.Bytes(), err
 }
 

@@ -15,11 +15,18 @@ type loginData struct {
 	Private   bool
 }
 
+// startPath leads to the first page that the reader may see.
+const startPath = "/console/"
+
 // maxForm bounds what a form sends.
 const maxForm = 16 << 10
 
 // toLogin sends a person to the login page, and tells a program that it has to say who it is.
 func (c *console) toLogin(w http.ResponseWriter, r *http.Request, why error) {
+	if !nobody(why) {
+		c.message(w, r, nil, http.StatusServiceUnavailable, "This cannot be shown now", why.Error())
+		return
+	}
 	if !byPerson(r) {
 		http.Error(w, why.Error(), http.StatusUnauthorized)
 		return
@@ -42,21 +49,21 @@ func nextPath(text string) string {
 	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil ||
 		!strings.HasPrefix(u.Path, "/console/") && !strings.HasPrefix(u.Path, "/debug/") ||
 		strings.ContainsAny(text, "\\\r\n") {
-		return "/console/overview"
+		return startPath
 	}
 	return u.RequestURI()
 }
 
 func (c *console) loginPage(w http.ResponseWriter, r *http.Request) {
 	if c.known(r) {
-		http.Redirect(w, r, "/console/overview", http.StatusSeeOther)
+		http.Redirect(w, r, startPath, http.StatusSeeOther)
 		return
 	}
 	d := loginData{Next: nextPath(r.URL.Query().Get("next")), Private: private(r)}
 	if r.URL.Query().Has("over") {
 		d.Why = "The session has ended."
 	}
-	c.showLogin(w, http.StatusOK, d)
+	c.showLogin(w, r, http.StatusOK, d)
 }
 
 // known tells whether there is nothing to log in for.
@@ -65,21 +72,19 @@ func (c *console) known(r *http.Request) bool {
 	return named || c.InsecureNoAuth
 }
 
-func (c *console) showLogin(w http.ResponseWriter, status int, d loginData) {
-	p := c.page(nil, view{name: "login", title: "Log in"}, nil)
-	p.Data = d
-	c.render(w, status, p)
+func (c *console) showLogin(w http.ResponseWriter, r *http.Request, status int, d loginData) {
+	c.render(w, status, c.page(r, nil, view{name: "login", title: "Log in"}, d))
 }
 
 func (c *console) login(w http.ResponseWriter, r *http.Request) {
 	if c.known(r) {
-		http.Redirect(w, r, "/console/overview", http.StatusSeeOther)
+		http.Redirect(w, r, startPath, http.StatusSeeOther)
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	d := loginData{Next: nextPath(r.PostFormValue("next")), Private: private(r)}
 	if !d.Private {
-		c.showLogin(w, http.StatusForbidden, d)
+		c.showLogin(w, r, http.StatusForbidden, d)
 		return
 	}
 	token := strings.TrimSpace(r.PostFormValue("token"))
@@ -99,7 +104,7 @@ func (c *console) login(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if d.Why != "" {
-		c.showLogin(w, http.StatusUnauthorized, d)
+		c.showLogin(w, r, http.StatusUnauthorized, d)
 		return
 	}
 	kept, err := c.seals.begin(token, r.TLS != nil, c.now())
@@ -120,9 +125,21 @@ func (c *console) logout(w http.ResponseWriter, r *http.Request) {
 	if !c.fromHere(w, r, rd) {
 		return
 	}
+	var err error
+	if rd.session != nil {
+		err = c.logouts.end(r.Context(), rd.session)
+	}
 	gone := cookie(r.TLS != nil)
 	gone.MaxAge = -1
+	w.Header().Del("Set-Cookie") // of the renewal
 	http.SetCookie(w, gone)
+	if err != nil {
+		c.log.WarnContext(r.Context(), "cannot tell other replicas that a session of the console has ended", "user", rd.name,
+			"error", err)
+		c.message(w, r, nil, http.StatusServiceUnavailable, "Logged out here only",
+			"This browser is logged out. Other replicas cannot be told now, and take a copy of the session until it ends: "+err.Error())
+		return
+	}
 	http.Redirect(w, r, "/console/login", http.StatusSeeOther)
 }
 

@@ -154,47 +154,73 @@ func traceOf(op *v1alpha1.Operation) string {
 	return parts[1]
 }
 
+// The verbs of act.
+const (
+	verbCancel = "cancel"
+	verbRetry  = "retry"
+)
+
+func updateOperations(namespace string) httpapi.Access {
+	return httpapi.OperationAccess("update", namespace)
+}
+
 // act cancels an operation, or schedules it again.
 func (c *console) act(w http.ResponseWriter, r *http.Request) {
 	rd, ok := c.enter(w, r)
 	if !ok || !c.fromHere(w, r, rd) {
 		return
 	}
-	ctx := httpapi.WithClient(r.Context(), r)
-	err := c.mayGet(ctx, rd, r)
 	k := operationOf(r)
-	if err == nil {
-		update := httpapi.OperationAccess("update", k.Namespace)
-		update.Name = k.Name
-		err = rd.may(ctx, update)
-	}
-	if err != nil {
+	err := c.do(httpapi.WithClient(r.Context(), r), rd, r.PathValue("verb"), k, r.PostFormValue("id"))
+	refusal := (*notDone)(nil)
+	switch {
+	case err == nil:
+		http.Redirect(w, r, (&row{key: k}).Path(), http.StatusSeeOther)
+	case errors.As(err, &refusal):
+		c.message(w, r, rd, http.StatusConflict, "That was not done", err.Error())
+	default:
 		c.fail(w, r, rd, err)
-		return
+	}
+}
+
+// notDone is why an operation was not cancelled, or not scheduled again, by who may do so.
+type notDone struct{ error }
+
+func (e *notDone) Unwrap() error { return e.error }
+
+var errFollowed = &notDone{errors.New("another operation has taken its place")}
+
+// do cancels an operation, or schedules it again, if the reader may do so. An id that is not empty restricts it to that
+// operation.
+func (c *console) do(ctx context.Context, rd *reader, verb string, k store.Key, id string) error {
+	if !c.serves(k.Namespace) || len(validation.IsDNS1123Subdomain(k.Name)) > 0 {
+		return errNothing
+	}
+	for _, a := range []httpapi.Access{httpapi.OperationAccess("get", k.Namespace), updateOperations(k.Namespace)} {
+		a.Name = k.Name
+		if err := rd.may(ctx, a); err != nil {
+			return err
+		}
 	}
 	op, err := c.find(ctx, k)
 	if err != nil {
-		c.fail(w, r, rd, err)
-		return
+		return err
 	}
 	scheduler := c.Operations.Scheduler.In(k.Namespace)
 	resource := operation.Resource{Type: op.Spec.ResourceType, ID: op.Spec.ResourceID}
-	switch verb := r.PathValue("verb"); verb {
-	case "cancel":
-		_, err = scheduler.Cancel(ctx, resource, r.PostFormValue("id"))
-	case "retry":
-		_, err = scheduler.Retry(ctx, resource)
-	default:
-		err = errNothing
-	}
 	switch {
-	case err == nil:
-		c.log.InfoContext(ctx, "an operation was changed on the console", "verb", r.PathValue("verb"), "operation", k.String(),
-			"user", rd.name)
-		http.Redirect(w, r, (&row{key: k}).Path(), http.StatusSeeOther)
-	case errors.Is(err, errNothing):
-		c.nothing(w, r, rd)
+	case verb == verbCancel:
+		_, err = scheduler.Cancel(ctx, resource, id)
+	case verb != verbRetry:
+		return errNothing
+	case id != "" && op.EffectiveID() != id:
+		return errFollowed
 	default:
-		c.message(w, rd, http.StatusConflict, "That was not done", err.Error())
+		_, err = scheduler.Retry(ctx, resource)
 	}
+	if err != nil {
+		return &notDone{err}
+	}
+	c.log.InfoContext(ctx, "an operation was changed on the console", "verb", verb, "operation", k.String(), "user", rd.name)
+	return nil
 }

@@ -35,6 +35,7 @@ type operationsData struct {
 	Namespaces []string
 	Partly     string // what of them is shown, if not all
 	Ages       []choice
+	Bulks      []bulkLink
 }
 
 type tab struct {
@@ -60,28 +61,30 @@ var ages = []choice{
 	{Value: "-24h", Title: "over a day"},
 }
 
-// listable checks the right to see the operations of a namespace; an empty one is all that are served.
-func (c *console) listable(ctx context.Context, rd *reader, namespace string) error {
-	return rd.may(ctx, httpapi.OperationAccess("list", namespace))
+func listOperations(namespace string) httpapi.Access {
+	return httpapi.OperationAccess("list", namespace)
 }
 
-// mayList is the right to a list of operations: in the namespace that is asked for, or in all that are served.
-func (c *console) mayList(ctx context.Context, rd *reader, r *http.Request) error {
-	if namespace := r.URL.Query().Get("namespace"); namespace != "" {
-		if !c.serves(namespace) {
-			return errNothing
-		}
-		return c.listable(ctx, rd, namespace)
-	}
-	for _, namespace := range c.served() {
-		if err := c.listable(ctx, rd, namespace); err != nil {
-			if refused(err) && !unknown(err) {
-				return errWhich
+// listable checks the right to see the operations of a namespace; an empty one is all that are served.
+func (c *console) listable(ctx context.Context, rd *reader, namespace string) error {
+	return rd.may(ctx, listOperations(namespace))
+}
+
+// mayIn is the right to a list: in the namespace that is asked for, or in all that are served.
+func (c *console) mayIn(access func(namespace string) httpapi.Access) func(context.Context, *reader, *http.Request) error {
+	return func(ctx context.Context, rd *reader, r *http.Request) error {
+		if namespace := r.URL.Query().Get("namespace"); namespace != "" {
+			if !c.serves(namespace) {
+				return errNothing
 			}
-			return err
+			return rd.may(ctx, access(namespace))
 		}
+		err := c.everywhere(ctx, rd, access)
+		if refused(err) && !unknown(err) {
+			return errWhich
+		}
+		return err
 	}
-	return nil
 }
 
 // errWhich is for who may not see all namespaces.
@@ -93,11 +96,8 @@ func (c *console) serves(namespace string) bool {
 		(len(c.Operations.Namespaces) == 0 || slices.Contains(c.Operations.Namespaces, namespace))
 }
 
-func (c *console) operations(ctx context.Context, _ *reader, r *http.Request) (any, error) {
-	if err := c.index.look(ctx); err != nil {
-		return nil, err
-	}
-	now := c.now()
+// filterOf reads the filter of a request, and returns the parameters that it is made of.
+func filterOf(r *http.Request, now time.Time) (filter, url.Values) {
 	q := url.Values{}
 	for _, name := range []string{"namespace", "status", "type", "category", "resource", "webhook", "cause", "q", "age"} {
 		if v := strings.TrimSpace(r.URL.Query().Get(name)); v != "" && len(v) <= maxQuery {
@@ -113,6 +113,15 @@ func (c *console) operations(ctx context.Context, _ *reader, r *http.Request) (a
 	} else if err == nil && age < 0 {
 		f.youngest = now.Add(age)
 	}
+	return f, q
+}
+
+func (c *console) operations(ctx context.Context, rd *reader, r *http.Request) (any, error) {
+	if err := c.index.look(ctx); err != nil {
+		return nil, err
+	}
+	now := c.now()
+	f, q := filterOf(r, now)
 	from, _ := strconv.Atoi(r.URL.Query().Get("from"))
 	from = max(0, from)
 	p := c.index.page(f, from, pageSize, now)
@@ -123,6 +132,15 @@ func (c *console) operations(ctx context.Context, _ *reader, r *http.Request) (a
 	d := operationsData{
 		Query: q, Rows: p.shown(), Total: p.total, All: p.all, From: min(p.total, from+1), To: from + len(p.rows),
 		Partly: c.partly(),
+	}
+	mayUpdate := c.everywhere(ctx, rd, updateOperations)
+	if f.namespace != "" {
+		mayUpdate = rd.may(ctx, updateOperations(f.namespace))
+	}
+	for _, verb := range bulkVerbs {
+		if n := p.open[verb]; n > 0 && allowed(mayUpdate) {
+			d.Bulks = append(d.Bulks, bulkLink{verb, n, bulkPath(verb, q)})
+		}
 	}
 	at := func(change ...string) string {
 		to := url.Values{}

@@ -47,6 +47,10 @@ type Options struct {
 	// SessionKey seals what the cookie holds; replicas behind one address share it. At least 32 bytes; default: random,
 	// so that a restart of the program ends all sessions.
 	SessionKey []byte
+	// SessionNamespace is where replicas that share a SessionKey have the ConfigMap fairlead-console-sessions, by which they
+	// know of sessions that people have ended: each replica refuses such a session within five seconds. Without it, or
+	// without the rights to get, create and update the ConfigMap, a session lasts 15 minutes after its last use.
+	SessionNamespace string
 	// TraceURL is where traces are shown, with {trace} where the id of one belongs: the pages of operations link to theirs.
 	// Default: the id alone is shown.
 	TraceURL string

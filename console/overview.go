@@ -3,8 +3,6 @@ package console
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
@@ -25,7 +23,6 @@ func (c *console) status() fairlead.Status {
 
 // overviewData is what the first page shows.
 type overviewData struct {
-	Healthy     bool
 	Status      fairlead.Status
 	Operations  *operationCounts // nil: there are none, or the reader may not list them
 	Stuck       []stuckGroup
@@ -37,28 +34,13 @@ type overviewData struct {
 	Fibers      int
 	Plots       []plot
 	Controllers int
-	Blocked     []blockedRow
-}
-
-// blockedRow is a controller whose workers do not return.
-type blockedRow struct {
-	Name  string
-	Since time.Time
 }
 
 type operationCounts struct{ InProgress, Stuck, Failed, Succeeded int }
 
-// plot is a curve of the last hour.
-type plot struct {
-	Title, Unit, Last, Most string
-	Line                    template.HTMLAttr
-	Empty                   bool
-	Table                   []point
-}
-
 func (c *console) overview(ctx context.Context, rd *reader, _ *http.Request) (any, error) {
 	s := c.status()
-	d := overviewData{Status: s, Healthy: len(s.Problems) == 0, Sources: len(s.Sources), Controllers: len(s.Controllers)}
+	d := overviewData{Status: s, Sources: len(s.Sources), Controllers: len(s.Controllers)}
 	for _, src := range s.Sources {
 		for _, st := range src.Status {
 			if src.Running {
@@ -68,10 +50,6 @@ func (c *console) overview(ctx context.Context, rd *reader, _ *http.Request) (an
 	}
 	for _, ctl := range s.Controllers {
 		d.Queued, d.Running, d.Failing = d.Queued+ctl.Ready, d.Running+ctl.Running, d.Failing+ctl.Failed
-		if ctl.BlockedSince != nil {
-			d.Blocked = append(d.Blocked, blockedRow{strings.TrimSpace(ctl.Cluster + " " + ctl.Name), *ctl.BlockedSince})
-			d.Healthy = false
-		}
 	}
 	d.Fibers = c.fibers().total
 	if c.Operations != nil {
@@ -183,46 +161,4 @@ func (c *console) sample() map[string]float64 {
 		}
 	}
 	return counts
-}
-
-// The size of a plot, in its own units.
-const plotWide, plotHigh = 240, 48
-
-// plotOf draws a curve over the last hour.
-func plotOf(title, unit string, points []point) plot {
-	p := plot{Title: title, Unit: unit, Empty: len(points) == 0}
-	if p.Empty {
-		return p
-	}
-	most := 0.0
-	for _, pt := range points {
-		most = max(most, pt.Value)
-	}
-	end := points[len(points)-1]
-	var line strings.Builder
-	for _, pt := range points {
-		x := plotWide - plotWide*float64(end.At.Sub(pt.At))/float64(rateFor)
-		y := float64(plotHigh)
-		if most > 0 {
-			y -= plotHigh * pt.Value / most
-		}
-		fmt.Fprintf(&line, "%.1f,%.1f ", x, y)
-	}
-	p.Line = template.HTMLAttr(`points="` + strings.TrimSpace(line.String()) + `"`) //nolint:gosec // numbers
-	p.Last, p.Most = number(end.Value), number(most)
-	p.Table = points[max(0, len(points)-10):]
-	return p
-}
-
-func number(v float64) string {
-	switch {
-	case v == 0:
-		return "0"
-	case v < 0.01:
-		return fmt.Sprintf("%.4f", v)
-	case v < 10:
-		return fmt.Sprintf("%.2f", v)
-	default:
-		return fmt.Sprintf("%.0f", v)
-	}
 }

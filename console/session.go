@@ -20,9 +20,10 @@ import (
 
 // session is what the cookie holds, sealed.
 type session struct {
-	ID    string    `json:"i"`
-	Token string    `json:"t"`
-	Until time.Time `json:"u"`
+	ID     string    `json:"i"`
+	Token  string    `json:"t"`
+	Until  time.Time `json:"u"`
+	Issued time.Time `json:"b"` // when it began, or was renewed
 }
 
 const (
@@ -85,6 +86,12 @@ func (s *seals) begin(token string, secure bool, now time.Time) (*http.Cookie, e
 	if ends, ok := endOf(token); ok && ends.Before(of.Until) {
 		of.Until = ends
 	}
+	return s.seal(of, secure, now)
+}
+
+// seal returns the cookie of a session that begins now, or is renewed.
+func (s *seals) seal(of session, secure bool, now time.Time) (*http.Cookie, error) {
+	of.Issued = now
 	raw, err := json.Marshal(of)
 	if err != nil {
 		return nil, err

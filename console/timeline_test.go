@@ -2,6 +2,8 @@ package console
 
 import (
 	"net/http"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation/executor"
 	"github.com/fairlead-io/fairlead/webhook"
+	"github.com/fairlead-io/fairlead/why"
 )
 
 // TestTimeline: the tries that are remembered stand on the time axis where they were made, each with its status; of those
@@ -75,6 +78,39 @@ func TestTimeline(t *testing.T) {
 		got := bars[i+1]
 		if got.X, got.Wide = float64(int(got.X+.5)), float64(int(got.Wide+.5)); got != want {
 			t.Errorf("try %d is drawn as %+v, want %+v", i, got, want)
+		}
+	}
+}
+
+// TestTimelineOnAPhone: there is a picture as wide as a phone, with the names above their bars, and each part within it.
+func TestTimelineOnAPhone(t *testing.T) {
+	t.Parallel()
+	pages, err := parsePages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("long-name-", 10)
+	line := &timeline{High: 2 * laneHigh, Ticks: []tick{{0, "+0s"}, {200, "+1s"}, {400, "+2s"}, {1000, "+5s"}}, Lanes: []lane{
+		{Title: "before the first call", Bars: []bar{{X: 0, Wide: 10, Class: "wait"}}},
+		{Title: long, Bars: []bar{{X: 10, Wide: 990, Class: "bad"}}, Marks: []mark{{1000, "next", "next try or poll"}}},
+	}}
+	var text strings.Builder
+	if err := pages["operation"].ExecuteTemplate(&text, "content", page{Data: operationData{
+		Op: &v1alpha1.Operation{}, Timeline: line, Why: why.Answer{},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	_, picture, found := strings.Cut(text.String(), `<svg class="phone" viewBox="0 0 320 `)
+	picture, _, _ = strings.Cut(strings.ReplaceAll(picture, "&#43;", "+"), "</svg>")
+	if !found || !strings.Contains(picture, ">before the first call</text>") || strings.Contains(picture, ">"+long) ||
+		!strings.Contains(picture, ">+0s</text>") || strings.Contains(picture, ">+1s</text>") {
+		t.Errorf("the picture: %s", picture)
+	}
+	for _, rect := range regexp.MustCompile(` x="([0-9.]+)" y="[0-9]+" width="([0-9.]+)"`).FindAllStringSubmatch(picture, -1) {
+		x, _ := strconv.ParseFloat(rect[1], 64)
+		wide, _ := strconv.ParseFloat(rect[2], 64)
+		if x+wide > 320 {
+			t.Errorf("a bar ends at %v", x+wide)
 		}
 	}
 }

@@ -101,6 +101,10 @@ func asked(r *http.Request) (of why.Object) {
 // whyAPI answers GET /api/why.
 func (c *console) whyAPI(w http.ResponseWriter, r *http.Request) {
 	rd, err := c.read(r)
+	if err != nil && !nobody(err) {
+		problem(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
 	if err != nil {
 		problem(w, http.StatusUnauthorized, "send the header Authorization: Bearer with a token of this cluster")
 		return
@@ -176,6 +180,15 @@ func whyPath(kind string, of why.Object) string {
 		q.Set("group", of.Group)
 	}
 	return "/console/why?" + q.Encode()
+}
+
+// whyCommand is the command that asks the console at a URL the same.
+func whyCommand(kind, namespace, name, url string) string {
+	text := "fairlead why " + kind + "/" + name + " -n " + namespace
+	if url != "" {
+		text += " --url " + url
+	}
+	return text
 }
 
 // splitKey reads namespace/name.

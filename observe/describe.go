@@ -85,8 +85,12 @@ type StatusDescription struct {
 	Synced    bool          `json:"synced"`
 	// Staleness is for how long nothing has confirmed what is known, in nanoseconds; since it was started, if nothing
 	// ever has.
-	Staleness time.Duration   `json:"staleness"`
-	Counters  source.Counters `json:"counters"`
+	Staleness time.Duration `json:"staleness"`
+	// Silence is for how long the server has neither confirmed nor refused what is known, in nanoseconds.
+	Silence time.Duration `json:"silence"`
+	// Refused is set while the server does not serve the resource, or forbids it.
+	Refused  bool            `json:"refused,omitempty"`
+	Counters source.Counters `json:"counters"`
 }
 
 // ObserverDescription is one observer.
@@ -162,20 +166,23 @@ func (o *Origin) description(now time.Time) SourceDescription {
 	}
 	d.Kind = o.feed.store.Options().Kind
 	for _, st := range o.feed.store.Statuses() {
-		s := statusOf(st, now)
-		if st.LastContact.IsZero() {
-			s.Staleness = now.Sub(o.since)
-		}
-		d.Status = append(d.Status, s)
+		d.Status = append(d.Status, statusOf(st, o.since, now))
 	}
 	return d
 }
 
-func statusOf(st source.Status, now time.Time) StatusDescription {
-	return StatusDescription{
+// statusOf describes a scope. What nothing has ever confirmed is as old as began, unless that is zero.
+func statusOf(st source.Status, began, now time.Time) StatusDescription {
+	d := StatusDescription{
 		Namespace: st.Namespace, Phase: st.Phase, Reason: st.Reason, Message: st.Message, Since: st.Since, Synced: st.Synced,
-		Staleness: st.Staleness(now), Counters: st.Counters,
+		Staleness: st.Staleness(now), Silence: st.Silence(now), Refused: st.Refused(), Counters: st.Counters,
 	}
+	if st.LastContact.IsZero() && !began.IsZero() {
+		if d.Staleness = now.Sub(began); !d.Refused {
+			d.Silence = d.Staleness
+		}
+	}
+	return d
 }
 
 // DescribeOthers describes stores that are filled for somebody else than the sources of the registry, such as
@@ -208,11 +215,7 @@ func (r *Registry) DescribeOthers(stores []*store.Store) []SourceDescription {
 		}
 		d.holds(st)
 		for _, s := range st.Statuses() {
-			status := statusOf(s, now)
-			if s.LastContact.IsZero() && !s.Since.IsZero() {
-				status.Staleness = now.Sub(s.Since)
-			}
-			d.Status = append(d.Status, status)
+			d.Status = append(d.Status, statusOf(s, s.Since, now))
 		}
 		out = append(out, d)
 	}

@@ -256,6 +256,9 @@ func (s *scope) report(phase Phase, reason Reason, err error) {
 		s.status.Phase, s.status.Reason, s.status.Since = phase, reason, time.Now()
 	}
 	s.status.Err, s.status.Message = err, message(err)
+	if phase == Degraded && (reason == ReasonNotFound || reason == ReasonForbidden) {
+		s.status.LastRefusal = time.Now()
+	}
 	if err == nil && phase == Watching {
 		s.status.Message = s.unreadMessage()
 	}

@@ -47,6 +47,9 @@ type Status struct {
 	Err         error     // what is wrong, or made it list again; nil when all is well
 	Since       time.Time // of this phase and reason
 	LastContact time.Time // when the server last said something that this scope could use; zero: never
+	// LastRefusal is when the server last answered that it does not serve the resource, or that the caller has no right
+	// to it; zero: never.
+	LastRefusal time.Time
 	Next        time.Time // when it is tried again; zero or before now: nothing is waited for
 	Version     string    // last version seen
 	// A complete list has been applied, or one of an earlier run has been caught up with, or there was nothing to be
@@ -81,4 +84,17 @@ func (s Status) Staleness(now time.Time) time.Duration {
 		return 0
 	}
 	return max(0, now.Sub(s.LastContact))
+}
+
+// Refused reports whether the server has refused the resource since it last confirmed what is cached: it does not serve the
+// resource, or the caller has no right to it. A new connection or a restart does not change that.
+func (s Status) Refused() bool { return s.LastRefusal.After(s.LastContact) }
+
+// Silence is for how long the server has neither confirmed what is cached nor refused it. It is zero while the server has
+// done neither.
+func (s Status) Silence(now time.Time) time.Duration {
+	if s.Refused() {
+		return max(0, now.Sub(s.LastRefusal))
+	}
+	return s.Staleness(now)
 }

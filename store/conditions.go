@@ -23,7 +23,8 @@ func (s *Store) Statuses() []source.Status {
 		st := sc.status
 		st.Namespace = ns
 		if now, ok := live[ns]; ok {
-			st.LastContact, st.Next, st.Version, st.Counters = now.LastContact, now.Next, now.Version, now.Counters
+			st.LastContact, st.LastRefusal, st.Next = now.LastContact, now.LastRefusal, now.Next
+			st.Version, st.Counters = now.Version, now.Counters
 		}
 		out = append(out, st)
 	}

@@ -305,7 +305,8 @@ type authorizer interface {
 // console has the pages for people. Their sessions are sealed with what all replicas share, the key of callbacks.
 func (c *controller) console(authorizer authorizer) (http.Handler, error) {
 	o := console.Options{
-		Runtime: c.rt, InsecureNoAuth: c.noAuth, SessionKey: c.key, TraceURL: c.traceURL, Logger: c.log,
+		Runtime: c.rt, InsecureNoAuth: c.noAuth, SessionKey: c.key, SessionNamespace: c.systemNamespace,
+		TraceURL: c.traceURL, Logger: c.log,
 		Operations: &console.Operations{
 			Operations: c.operations.Store, Webhooks: c.webhooks.Store, Scheduler: c.scheduler, Executor: c.executor,
 			Namespaces: c.namespaces,

@@ -145,9 +145,9 @@ func TestLogin(t *testing.T) {
 		t.Errorf("after the logout the answer is %d", got.Status)
 	}
 	for next, want := range map[string]string{
-		"https://attacker.example/": "/console/overview", "//attacker.example/console/": "/console/overview",
-		"/\\attacker.example": "/console/overview", "/console/operations?q=1": "/console/operations?q=1",
-		"javascript:alert(1)": "/console/overview", "/operations": "/console/overview",
+		"https://attacker.example/": "/console/", "//attacker.example/console/": "/console/",
+		"/\\attacker.example": "/console/", "/console/operations?q=1": "/console/operations?q=1",
+		"javascript:alert(1)": "/console/", "/operations": "/console/",
 	} {
 		got := w.Send(nil, "", http.MethodPost, "/console/login", url.Values{"token": {w.Tokens["admin"]}, "next": {next}})
 		if got.Header.Get("Location") != want {

@@ -80,6 +80,20 @@ func TestConsole(t *testing.T) {
 			}
 		}
 	})
+	t.Run("Timeline", func(t *testing.T) {
+		b := open(chromium, t, w.base, window{360, 740, false})
+		b.logIn(w.admin)
+		b.visit(path(slow))
+		// The one picture that is shown fits, and its text can be read.
+		if seen := eval[[]string](b, `[...document.querySelectorAll(".timeline svg")].filter(s => s.getClientRects().length > 0).map(s => {
+			const box = s.getBoundingClientRect();
+			const parts = [...s.querySelectorAll("text, rect, circle")].map(e => e.getBoundingClientRect());
+			return box.right <= innerWidth && parts.every(p => p.left >= 0 && p.right <= innerWidth + 1) &&
+				[...s.querySelectorAll("text")].every(e => e.getBoundingClientRect().height >= 10) ? "fits" : s.outerHTML;
+		})`); len(seen) != 1 || seen[0] != "fits" {
+			t.Errorf("the timeline on a phone: %q", seen)
+		}
+	})
 	t.Run("Hostile", func(t *testing.T) {
 		b := open(chromium, t, w.base, desk)
 		b.logIn(w.admin)

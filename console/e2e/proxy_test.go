@@ -91,8 +91,8 @@ func TestProxy(t *testing.T) {
 		want                 int
 		location             string
 	}{
-		{"There is nothing to log in for.", http.MethodGet, "/console/login", nil, jane, http.StatusSeeOther, "/console/overview"},
-		{"... nor with a token.", http.MethodPost, "/console/login", url.Values{"token": {"x"}}, jane, http.StatusSeeOther, "/console/overview"},
+		{"There is nothing to log in for.", http.MethodGet, "/console/login", nil, jane, http.StatusSeeOther, "/console/"},
+		{"... nor with a token.", http.MethodPost, "/console/login", url.Values{"token": {"x"}}, jane, http.StatusSeeOther, "/console/"},
 		{"Why is told.", http.MethodGet, "/api/why?kind=Operation&name=" + op.Name + "&namespace=" + w.Namespace, nil, jane, http.StatusOK, ""},
 		{"What she may not is not there.", http.MethodGet, "/console/sources", nil, jane[:2], http.StatusNotFound, ""},
 		{"Who is in no group sees nothing.", http.MethodGet, w.Path(op), nil, jane[:2], http.StatusNotFound, ""},

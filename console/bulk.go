@@ -1,0 +1,250 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/fairlead-io/fairlead/operation/httpapi"
+)
+
+const (
+	// bulkEvery is the time between two operations that are changed in bulk, by all readers of this process together.
+	bulkEvery = 20 * time.Millisecond
+	// maxBulks bounds how many readers do so at a time.
+	maxBulks = 8
+	// bulkTells is how often a page tells how far it has come.
+	bulkTells = time.Second
+	// maxBulkFailed bounds the operations that a page names because they failed.
+	maxBulkFailed = 1000
+)
+
+// bulkVerbs are the verbs that can be applied to the result of a filter.
+var bulkVerbs = []string{verbRetry, verbCancel}
+
+// bulks is the turn of readers that change many operations. It is safe for concurrent use.
+type bulks struct {
+	places chan struct{}
+
+	mu   sync.Mutex
+	next time.Time
+}
+
+func newBulks() *bulks { return &bulks{places: make(chan struct{}, maxBulks)} }
+
+// wait waits for the next turn.
+func (b *bulks) wait(ctx context.Context) error {
+	b.mu.Lock()
+	at := time.Now()
+	if b.next.After(at) {
+		at = b.next
+	}
+	b.next = at.Add(bulkEvery)
+	b.mu.Unlock()
+	return pause(ctx, time.Until(at))
+}
+
+// bulkLink leads to the confirmation of a change of many operations.
+type bulkLink struct {
+	Verb  string
+	Count int
+	Path  string
+}
+
+func bulkPath(verb string, q url.Values) string {
+	to := url.Values{"verb": {verb}}
+	for name, values := range q {
+		to[name] = values
+	}
+	return "/console/bulk?" + to.Encode()
+}
+
+// bulkData asks for the confirmation of a change of many operations, or tells what came of it.
+type bulkData struct {
+	bulkLink
+	Confirmed int // the number that was confirmed before, when there were fewer; 0: none
+	Filter    url.Values
+	List      string // the path of the list
+	Partly    string
+	// Begun is set when it is being done. Gap stands for the progress and the result.
+	Begun bool
+	Gap   template.HTML
+}
+
+// bulkView is the page that asks for the confirmation.
+func (c *console) bulkView() view {
+	return view{
+		name: "bulk", title: "Many operations", allow: c.mayIn(listOperations), access: listOperations, state: c.changes,
+		data: func(ctx context.Context, _ *reader, r *http.Request) (any, error) {
+			d, _, err := c.bulkOf(ctx, r)
+			return d, err
+		},
+	}
+}
+
+// bulkOf returns what a request is about, and the operations.
+func (c *console) bulkOf(ctx context.Context, r *http.Request) (d bulkData, rows []*row, err error) {
+	verb := r.URL.Query().Get("verb")
+	if verb != verbRetry && verb != verbCancel {
+		return d, nil, errNothing
+	}
+	if err := c.index.look(ctx); err != nil {
+		return d, nil, err
+	}
+	f, q := filterOf(r, c.now())
+	rows = c.index.all(f, verb, c.now())
+	d = bulkData{bulkLink: bulkLink{verb, len(rows), bulkPath(verb, q)}, Filter: q, Partly: c.partly(), List: "/console/operations"}
+	if len(q) > 0 {
+		d.List += "?" + q.Encode()
+	}
+	return d, rows, nil
+}
+
+// bulk cancels, or schedules again, all operations that a filter wants. The answer tells the progress while it is being
+// done: it needs no memory between requests, so that any replica can be asked, and it ends with the page. Whoever asks
+// again goes on with what is left.
+func (c *console) bulk(w http.ResponseWriter, r *http.Request) {
+	rd, ok := c.enter(w, r)
+	if !ok || !c.fromHere(w, r, rd) {
+		return
+	}
+	ctx := httpapi.WithClient(r.Context(), r)
+	v := c.bulkView()
+	err := c.maySee(ctx, rd, v, r)
+	if errors.Is(err, errWhich) {
+		c.choose(w, r, rd, v)
+		return
+	}
+	var d bulkData
+	var rows []*row
+	if err == nil {
+		d, rows, err = c.bulkOf(ctx, r)
+	}
+	if err != nil {
+		c.fail(w, r, rd, err)
+		return
+	}
+	if confirmed, _ := strconv.Atoi(r.PostFormValue("count")); len(rows) > confirmed {
+		d.Confirmed = confirmed
+		c.render(w, http.StatusConflict, c.page(r, rd, v, d))
+		return
+	}
+	select {
+	case c.bulks.places <- struct{}{}:
+		defer func() { <-c.bulks.places }()
+	default:
+		w.Header().Set("Retry-After", "60")
+		c.message(w, r, rd, http.StatusServiceUnavailable, "This cannot be done now",
+			"Too many readers are changing operations in bulk. Try again in a minute.")
+		return
+	}
+	d.Begun, d.Gap = true, bulkGap
+	var whole bytes.Buffer
+	if err := c.pages[v.name].ExecuteTemplate(&whole, "layout", c.page(r, rd, v, d)); err != nil {
+		c.fail(w, r, rd, err)
+		return
+	}
+	head, tail, _ := bytes.Cut(whole.Bytes(), []byte(bulkGap))
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("X-Accel-Buffering", "no")
+	out := http.NewResponseController(w)
+	send := func(text []byte) error {
+		if err := out.SetWriteDeadline(time.Now().Add(keepAlive)); err != nil {
+			return err
+		}
+		if _, err := w.Write(text); err != nil {
+			return err
+		}
+		return out.Flush()
+	}
+	if send(head) != nil {
+		return
+	}
+	work := &bulkWork{c: c, rd: rd, verb: d.Verb, Total: len(rows)}
+	c.log.InfoContext(ctx, "many operations are being changed on the console", "verb", d.Verb, "operations", len(rows), "user", rd.name)
+	work.run(ctx, rows, func() error { return send(work.part("bulkProgress")) })
+	c.log.InfoContext(ctx, "many operations were changed on the console", "verb", d.Verb, "done", work.Done, "failed", work.Failed,
+		"left", work.Left(), "user", rd.name)
+	_ = send(append(work.part("bulkResult"), tail...)) // the reader is gone if this fails
+}
+
+// bulkGap is where the progress stands in the page.
+const bulkGap = "<!-- the progress -->"
+
+// bulkWork is a change of many operations while it is being made.
+type bulkWork struct {
+	c    *console
+	rd   *reader
+	verb string
+
+	Total, Done, Failed int
+	Failures            []bulkFailure
+	Stopped             string // why it has ended before all was done
+}
+
+// bulkFailure is an operation that was not changed.
+type bulkFailure struct {
+	*row
+	Error string
+}
+
+// Verb is what is done.
+func (b *bulkWork) Verb() string { return b.verb }
+
+// Tried is how many operations it has come to, and Left how many it has not.
+func (b *bulkWork) Tried() int { return b.Done + b.Failed }
+func (b *bulkWork) Left() int  { return b.Total - b.Tried() }
+
+// run changes the operations one by one, until the reader or the session is gone.
+func (b *bulkWork) run(ctx context.Context, rows []*row, tell func() error) {
+	told := time.Time{}
+	for _, r := range rows {
+		if time.Since(told) >= bulkTells {
+			if told = time.Now(); tell() != nil {
+				b.Stopped = "The page was closed."
+				return
+			}
+		}
+		err := b.c.bulks.wait(ctx)
+		if err == nil {
+			err = b.rd.stays(ctx)
+		}
+		if err != nil {
+			b.Stopped = err.Error()
+			return
+		}
+		switch err := b.c.do(ctx, b.rd, b.verb, r.key, r.id); {
+		case err == nil:
+			b.Done++
+		case ctx.Err() != nil, unknown(err):
+			b.Stopped = err.Error()
+			return
+		default:
+			if b.Failed++; len(b.Failures) < maxBulkFailed {
+				text := err.Error()
+				if refused(err) {
+					text = errNothing.Error()
+				}
+				b.Failures = append(b.Failures, bulkFailure{r, text})
+			}
+		}
+	}
+}
+
+// part returns a part of the page.
+func (b *bulkWork) part(name string) []byte {
+	var text bytes.Buffer
+	if err := b.c.pages["bulk"].ExecuteTemplate(&text, name, b); err != nil {
+		b.c.log.Error("cannot make a part of a page of the console", "part", name, "error", err)
+		return []byte(fmt.Sprintf("<p>%d of %d</p>", b.Tried(), b.Total))
+	}
+	return text.Bytes()
+}

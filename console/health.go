@@ -1,0 +1,135 @@
+package console
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/source"
+)
+
+// staleAfter is the age at which all pages say how old their content is. A quiet source is confirmed every minute.
+const staleAfter = 2 * time.Minute
+
+// health is the state of the program. The banner of all pages and the card of the overview show the same one.
+type health struct {
+	Stale      string // how long the API server has confirmed nothing; empty if that is not too long
+	Problems   []string
+	Blocked    []blockedRow
+	Conditions []condition
+}
+
+// OK reports whether nothing is wrong; Limited whether nothing is but resources that the API server refuses.
+func (h *health) OK() bool { return h.Limited() && len(h.Conditions) == 0 }
+
+// Limited is OK but for resources that the API server refuses.
+func (h *health) Limited() bool { return h.Stale == "" && len(h.Problems) == 0 && len(h.Blocked) == 0 }
+
+// blockedRow is a controller whose workers do not return.
+type blockedRow struct {
+	Name  string
+	Since time.Time
+}
+
+// condition is a resource that the API server does not serve, or forbids to the program.
+type condition struct {
+	Cluster, Namespace string
+	Kind               schema.GroupKind
+	Reason             source.Reason
+	Since              time.Time
+}
+
+// Text is for all readers of a page of the kind. The words of the server, with the name of the program's account, are on
+// the page of the sources.
+func (c condition) Text() string {
+	kind := c.Kind.String()
+	if c.Cluster != "" {
+		kind += " of cluster " + c.Cluster
+	}
+	if c.Namespace != "" {
+		kind += " in namespace " + c.Namespace
+	}
+	if c.Reason == source.ReasonForbidden {
+		return "This program may not list or watch " + kind + "."
+	}
+	return "The API server does not serve " + kind + "."
+}
+
+// health returns the state of the program. A page asks once, so that all of its parts say the same.
+func (c *console) health() *health { return healthOf(c.status()) }
+
+func healthOf(s fairlead.Status) *health {
+	h := &health{Problems: s.Problems}
+	var oldest time.Duration
+	for _, src := range s.Sources {
+		if !src.Running {
+			continue
+		}
+		for _, st := range src.Status {
+			if st.Refused && st.Phase == source.Degraded && st.Silence <= staleAfter {
+				h.Conditions = append(h.Conditions, condition{
+					src.Cluster, st.Namespace, src.Kind.GroupKind(), st.Reason, st.Since,
+				})
+				continue
+			}
+			if st.Silence > oldest && (st.Silence > staleAfter || st.Phase == source.Degraded) {
+				oldest = st.Silence
+				h.Stale = "The API server has not confirmed what is shown here for " + human(oldest.Round(time.Second)) +
+					" (" + string(st.Reason) + ")."
+			}
+		}
+	}
+	slices.SortFunc(h.Conditions, func(a, b condition) int {
+		return strings.Compare(a.Text()+string(a.Reason), b.Text()+string(b.Reason))
+	})
+	h.Conditions = slices.CompactFunc(h.Conditions, func(a, b condition) bool { return a.Text() == b.Text() })
+	for _, ctl := range s.Controllers {
+		if ctl.BlockedSince != nil {
+			h.Blocked = append(h.Blocked, blockedRow{strings.TrimSpace(ctl.Cluster + " " + ctl.Name), *ctl.BlockedSince})
+		}
+	}
+	return h
+}
+
+// shows tells which kinds a page shows; nil: none.
+type shows func(c *console, kind schema.GroupKind) bool
+
+func showsAll(*console, schema.GroupKind) bool { return true }
+
+func showsKind(name string) shows {
+	return func(_ *console, kind schema.GroupKind) bool {
+		return kind == schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: name}
+	}
+}
+
+// showsControlled shows the kinds of the controllers.
+func showsControlled(c *console, kind schema.GroupKind) bool {
+	for _, ctl := range c.status().Controllers {
+		if ctl.Of.Group == kind.Group && ctl.Of.Kind == kind.Kind {
+			return true
+		}
+	}
+	return false
+}
+
+// of returns the conditions that concern a page: those of its kinds, in its namespace if it has one.
+func (h *health) of(c *console, v view, r *http.Request) (texts []string) {
+	if v.shows == nil {
+		return nil
+	}
+	namespace := r.PathValue("namespace")
+	if namespace == "" {
+		namespace = r.URL.Query().Get("namespace")
+	}
+	for _, of := range h.Conditions {
+		if v.shows(c, of.Kind) && (namespace == "" || of.Namespace == "" || of.Namespace == namespace) {
+			texts = append(texts, of.Text()+" What is shown of it is as it was before.")
+		}
+	}
+	return texts
+}
