@@ -48,8 +48,12 @@ func TestLongAnswersTakeTurns(t *testing.T) {
 	for range most {
 		<-begun
 	}
-	for client.LongAnswers("hostile") < most {
-		<-time.After(time.Millisecond)
+	for late := time.After(soon); client.LongAnswers("hostile") < most; {
+		select {
+		case <-time.After(time.Millisecond):
+		case <-late:
+			t.Fatalf("%d answers have a place, want %d", client.LongAnswers("hostile"), most)
+		}
 	}
 	// All places are taken, so one more answer of the same namespace waits until its try times out.
 	if res := permit(t, client, hook("hostile", "/long", 100*time.Millisecond)).Call(t.Context(),

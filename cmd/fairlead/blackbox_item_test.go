@@ -189,9 +189,7 @@ func TestBlackboxTwins(t *testing.T) {
 				check()
 				lists := s.relists()
 				expire.Store(true) // and listed again over what is known
-				for s.relists() == lists {
-					pause(s, 5e6)
-				}
+				p.until("listed again", func() bool { return s.relists() > lists })
 				s.put("z/marker", "first")
 				p.event("ADDED", "z/marker")
 				check()

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // TestBlackboxObjects sends objects of unusual form, in a list, as initial events and as changes, and expects them back
@@ -256,9 +255,7 @@ func TestBlackboxPoisonKnown(t *testing.T) {
 	expire.Store(true)
 	s.put("a/two", "second")
 	p.event("MODIFIED", "a/two")
-	for s.relists() < 1 {
-		pause(s, 10*time.Millisecond)
-	}
+	p.until("listed again", func() bool { return s.relists() > 0 })
 	s.put("a/one", "well")
 	p.event("MODIFIED", "a/one")
 	p.agrees(s)

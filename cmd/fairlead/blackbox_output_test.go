@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -290,29 +291,49 @@ func TestBlackboxFormats(t *testing.T) {
 // TestBlackboxUnreachable waits for a server that is not there yet.
 func TestBlackboxUnreachable(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address, listen := reserve(t)
 	p := startProgram(t, "http://"+address)
 	if l := p.status("Disconnected"); l.text("message") == "" || l.text("phase") != "Degraded" {
 		t.Errorf("%v", l)
 	}
 	s := newWire(t)
 	s.put("a/one", "first")
-	if listener, err = net.Listen("tcp", address); err != nil {
-		t.Fatal(err)
-	}
-	server := &http.Server{Handler: s}
+	server, listener := &http.Server{Handler: s}, listen()
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
 	p.synced()
 	p.watches()
 	p.finish()
+}
+
+// reserve takes a port that refuses connections until listen is called. No other process can take it meanwhile.
+func reserve(t *testing.T) (address string, listen func() net.Listener) {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	syscall.CloseOnExec(fd)
+	file := os.NewFile(uintptr(fd), "listener")
+	t.Cleanup(func() { _ = file.Close() }) // the listener has a descriptor of its own
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	bound, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint("127.0.0.1:", bound.(*syscall.SockaddrInet4).Port), func() net.Listener {
+		t.Helper()
+		if err := syscall.Listen(fd, 128); err != nil {
+			t.Fatal(err)
+		}
+		listener, err := net.FileListener(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return listener
+	}
 }
 
 // TestBlackboxToken replaces the token in its file.

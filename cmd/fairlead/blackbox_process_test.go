@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -59,14 +60,14 @@ func TestBlackboxSignals(t *testing.T) {
 					break
 				}
 			}
-			for s.count((*wireRequest).watch) == 0 {
-				pause(s, 10*time.Millisecond)
-			}
+			limit, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			until(limit, t, "watched", func() bool { return s.count((*wireRequest).watch) > 0 })
 			pause(s, 200*time.Millisecond)
 			if err := cmd.Process.Signal(tc.signal); err != nil {
 				t.Fatal(err)
 			}
-			late := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
+			late := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
 			defer late.Stop()
 			if !tc.stuck {
 				_, _ = io.Copy(io.Discard, lines) // until it ends
@@ -102,14 +103,14 @@ func TestBlackboxBrokenPipe(t *testing.T) {
 		defer close(ended)
 		_ = cmd.Wait() // killed by SIGPIPE, or with a line about it
 	}()
+	over := time.After(time.Minute)
 	for i := 0; ; i++ {
 		select {
 		case <-ended:
 			return
 		case <-time.After(20 * time.Millisecond):
 			s.put("a/one", fmt.Sprint(i))
-		}
-		if i > 500 {
+		case <-over:
 			_ = cmd.Process.Kill()
 			t.Fatal("it goes on although nobody reads")
 		}

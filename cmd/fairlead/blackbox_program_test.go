@@ -190,6 +190,25 @@ func (p *program) synced() printed {
 	return p.await("SYNCED", func(l printed) bool { return l.kind == "SYNCED" })
 }
 
+// until polls until something holds of what only the server knows.
+func (p *program) until(what string, holds func() bool) {
+	p.t.Helper()
+	until(p.limit, p.t, what, holds)
+}
+
+func until(ctx context.Context, t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("never %s", what)
+		}
+	}
+}
+
 // watches reads until the last STATUS of the scope is Watching.
 func (p *program) watches() {
 	p.t.Helper()

@@ -294,11 +294,7 @@ func TestBlackboxTimeout(t *testing.T) {
 	s.put("a/one", "first")
 	p := startProgram(t, s.url, "--max-watch", "3s")
 	p.synced()
-	for begin := time.Now(); s.count((*wireRequest).watch) < 6; pause(s, 20*time.Millisecond) {
-		if time.Since(begin) > time.Minute {
-			t.Fatalf("%d watches in a minute", s.count((*wireRequest).watch))
-		}
-	}
+	p.until("watched six times", func() bool { return s.count((*wireRequest).watch) >= 6 })
 	s.put("a/one", "second")
 	p.agrees(s)
 	p.finish()
@@ -323,9 +319,7 @@ func TestBlackboxMaxWatch(t *testing.T) {
 	}
 	p := startProgram(t, s.url, "--max-watch", "200ms")
 	p.synced()
-	for s.count((*wireRequest).watch) < 5 {
-		pause(s, 10*time.Millisecond)
-	}
+	p.until("watched five times", func() bool { return s.count((*wireRequest).watch) >= 5 })
 	s.put("a/one", "second")
 	p.agrees(s)
 	p.finish()
@@ -349,9 +343,7 @@ func TestBlackboxBookmark(t *testing.T) {
 	}
 	p := startProgram(t, s.url)
 	p.synced()
-	for s.count((*wireRequest).resume) == 0 {
-		pause(s, 5*time.Millisecond)
-	}
+	p.until("resumed", func() bool { return s.count((*wireRequest).resume) > 0 })
 	p.finish()
 	if got := s.requests[1].query.Get("resourceVersion"); got != fmt.Sprint(s.version+100) {
 		t.Errorf("resumed at %s, want the bookmark's version", got)

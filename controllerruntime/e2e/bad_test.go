@@ -166,7 +166,7 @@ func TestHandlerThatPanics(t *testing.T) {
 	}
 	peer.Alike(t, func(t *testing.T, p peer.Peer) {
 		env.Config(t)
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHandlerThatPanics$", "-test.timeout=60s")
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHandlerThatPanics$", "-test.timeout=5m")
 		cmd.Env = append(os.Environ(), crashes+"="+p.Name)
 		out, err := cmd.CombinedOutput()
 		if err == nil || !strings.Contains(string(out), "panic: the handler says no") {

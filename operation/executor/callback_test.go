@@ -117,6 +117,8 @@ func TestCallbacksArePaidFor(t *testing.T) {
 		w := b.Get().Status.Webhooks
 		return len(w) == 1 && w[0].LastStatusCode == http.StatusAccepted && len(b.Get().Finalizers) > 0
 	})
+	// The status of the Webhook is paid for by the same share, and would wait beside the callback.
+	b.Eventually("status of the webhook written", func() bool { return b.Hook("slow").Status.ObservedGeneration > 0 })
 	const much = 1e9
 	e.Spend(b.Namespace, much)
 	take := func(ctx context.Context) chan error {

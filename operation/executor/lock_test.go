@@ -59,7 +59,10 @@ func (b *bench) gate(path string) (asked chan string, open func()) {
 	asked, answer := make(chan string, 16), make(chan struct{})
 	b.Receiver.Answer = func(_ http.ResponseWriter, r *http.Request, at string, _ int) {
 		if at == path {
-			asked <- at
+			select {
+			case asked <- at:
+			case <-r.Context().Done(): // the test reads as many as it needs
+			}
 			operationbed.Pause(r, answer)
 		}
 	}
@@ -130,19 +133,22 @@ func TestLock(t *testing.T) {
 // TestLockOfAWaitingOperation ends the wait in every way but the end of the operation that is waited for.
 func TestLockOfAWaitingOperation(t *testing.T) {
 	tests := map[string]struct {
-		reason  string
-		timeout time.Duration
-		do      func(b *bench, waiting *v1alpha1.Operation)
-		want    string
-		says    string
+		reason string
+		do     func(b *bench, waiting *v1alpha1.Operation, clock *stopwatch)
+		want   string
+		says   string
 	}{
 		"Timeout": {
-			reason: "It is given up at its own timeout, and says whom it was waiting for.", timeout: 2 * time.Second,
-			want: v1alpha1.ReasonTimedOut, says: "it was waiting for the end of operation",
+			reason: "It is given up at its own timeout, and says whom it was waiting for.",
+			want:   v1alpha1.ReasonTimedOut, says: "it was waiting for the end of operation",
+			do: func(b *bench, waiting *v1alpha1.Operation, clock *stopwatch) {
+				clock.pass(10 * time.Minute)
+				b.Touch(waiting.Name) // it looks at the clock
+			},
 		},
 		"Cancel": {
 			reason: "It is cancelled at once.", want: v1alpha1.ReasonCanceled,
-			do: func(b *bench, waiting *v1alpha1.Operation) {
+			do: func(b *bench, waiting *v1alpha1.Operation, _ *stopwatch) {
 				if _, err := b.Scheduler.Cancel(b.Ctx, app("other"), waiting.EffectiveID()); err != nil {
 					b.T.Fatal(err)
 				}
@@ -155,21 +161,20 @@ func TestLockOfAWaitingOperation(t *testing.T) {
 			b.Webhook("hold", nil)
 			b.Webhook("tell", nil)
 			asked, open := b.gate("/hold")
-			b.Start(nil)
+			clock := newStopwatch()
+			b.Start(func(o *executor.Options) { o.Now = clock.now })
 			first := b.Schedule(operation.Request{
 				Resource: app("holder"), Webhooks: []string{"hold"}, Lock: []operation.Resource{database},
 			})
 			b.Received(asked)
 			second := b.Schedule(operation.Request{
-				Resource: app("other"), Webhooks: []string{"hold"}, Notify: "tell", Timeout: tc.timeout,
+				Resource: app("other"), Webhooks: []string{"hold"}, Notify: "tell", Timeout: 5 * time.Minute,
 				Lock: []operation.Resource{database},
 			})
 			third := b.Schedule(operation.Request{Resource: database, Webhooks: []string{"hold"}})
 			b.waitingFor(app("other"), first)
 			b.waitingFor(database, second) // the one right before it
-			if tc.do != nil {
-				tc.do(b, second)
-			}
+			tc.do(b, second, clock)
 			v := operation.ViewOf(b.End(second))
 			if v.Reason != tc.want || !strings.Contains(v.Error, tc.says) {
 				t.Errorf("%s outcome %s: %s", tc.reason, v.Reason, v.Error)

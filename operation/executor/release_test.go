@@ -248,10 +248,15 @@ func TestNeverReleased(t *testing.T) {
 	b.secret("login", map[string]string{"token": "t-o-k"})
 	b.Webhook("good", nil)
 	b.Webhook("pay", bearer)
-	b.Start(nil)
-	ended := b.End(b.Schedule(operation.Request{
-		Webhooks: []string{"good", "pay"}, Compensate: []string{"pay", "good"}, Notify: "pay", Timeout: 2 * time.Second,
-	}))
+	watch := newStopwatch()
+	b.Start(func(o *executor.Options) { o.Now = watch.now })
+	op := b.Schedule(operation.Request{
+		Webhooks: []string{"good", "pay"}, Compensate: []string{"pay", "good"}, Notify: "pay", Timeout: time.Hour,
+	})
+	b.waitsFor("secret login")
+	watch.pass(2 * time.Hour)
+	b.Touch(op.Name) // it looks at the clock
+	ended := b.End(op)
 	v := operation.ViewOf(ended)
 	if v.Reason != v1alpha1.ReasonTimedOut || !strings.Contains(v.Error, v1alpha1.LabelWebhookCredentials) {
 		t.Errorf("outcome %+v", v)

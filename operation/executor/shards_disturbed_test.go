@@ -95,7 +95,8 @@ func sharedDisturbed(t *testing.T, s uint64) {
 	}
 	w.settle()
 	all := make([]ended, len(ops))
-	patience, cancel := context.WithTimeout(w.ctx, 30*time.Second) // the replicas go on, to be looked at
+	deadline, _ := w.ctx.Deadline()
+	patience, cancel := context.WithDeadline(w.ctx, deadline.Add(-10*time.Second)) // the replicas go on, to be looked at
 	defer cancel()
 	for i, op := range ops {
 		var got *v1alpha1.Operation

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -36,7 +35,7 @@ func TestStuckOperationsAreCounted(t *testing.T) {
 			hold(w, r, path, n)
 		}
 	}
-	b.Webhook("hold", func(s *v1alpha1.WebhookSpec) { s.RequestTimeout.Duration = time.Minute })
+	b.Webhook("hold", nil)
 	b.Webhook("next", nil)
 	b.Webhook("later", nil)
 	b.Webhook("poll", func(s *v1alpha1.WebhookSpec) { s.Mode, s.Poll.Interval = v1alpha1.ModeAsync, hours(1) })

@@ -196,7 +196,7 @@ func TestTheSpanOfAnOperationHasItsOutcome(t *testing.T) {
 // TestTheTraceOverARestart: what a new process does is a trace of its own that links to the last one.
 func TestTheTraceOverARestart(t *testing.T) {
 	b := setup(t)
-	heard := b.heard("5", func(n int) int { return map[bool]int{true: 503, false: 200}[n == 1] })
+	heard := b.heard("60", func(n int) int { return map[bool]int{true: 503, false: 200}[n == 1] })
 	b.Webhook("cleanup", nil)
 	made := spans.New()
 	stop := b.Start(b.traced(made))
@@ -210,7 +210,11 @@ func TestTheTraceOverARestart(t *testing.T) {
 	if len(before) != 1 {
 		t.Fatalf("%v", made.Names())
 	}
-	stop = b.Start(b.traced(made))
+	traced := b.traced(made)
+	stop = b.Start(func(o *executor.Options) { // when the next try is due
+		traced(o)
+		o.Now = func() time.Time { return time.Now().Add(time.Minute) }
+	})
 	b.End(op)
 	stop()
 	all := made.Named("operation")

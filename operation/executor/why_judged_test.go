@@ -1,7 +1,6 @@
 package executor_test
 
 import (
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -27,7 +26,8 @@ type judged struct {
 // judge waits until the answer about an operation is as it has to be.
 func (a asking) judge(id string, j judge.Case) why.Answer {
 	a.T.Helper()
-	return j.Await(a.T, id, 10*time.Second, func() (why.Answer, error) {
+	deadline, _ := a.Ctx.Deadline()
+	return j.Await(a.T, id, time.Until(deadline), func() (why.Answer, error) {
 		return why.Ask(a.Ctx, a.object("Operation", nameOf(app(id))), a.e), nil
 	})
 }
@@ -87,24 +87,15 @@ func TestWhyJudged(t *testing.T) {
 	}
 	tls := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer tls.Close()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	refuses := "http://" + closed.Addr().String()
-	if err := closed.Close(); err != nil {
-		t.Fatal(err)
-	}
 	rarely := func(s *v1alpha1.WebhookSpec) { s.Retry.InitialInterval, s.Retry.MaxInterval = hour, hour }
 	at := func(url string) func(s *v1alpha1.WebhookSpec) {
 		return func(s *v1alpha1.WebhookSpec) { rarely(s); s.Request.URL = url }
 	}
-	hold1 := func(s *v1alpha1.WebhookSpec) { s.RequestTimeout = metav1.Duration{Duration: time.Minute} }
-	b.Webhook("hold", hold1)
+	b.Webhook("hold", nil)
 	b.Webhook("next", nil)
 	b.Webhook("tls", at(tls.URL))
 	b.Webhook("dns", at("http://crm.invalid/"))
-	b.Webhook("closed", at(refuses))
+	b.Webhook("closed", at("http://127.0.0.1:1"))
 	b.Webhook("judged", func(s *v1alpha1.WebhookSpec) {
 		s.Request.URL, s.Response.Success = b.Receiver.URL+"/ok", `response.body.state == "done"`
 	})
@@ -147,7 +138,6 @@ func TestWhyJudged(t *testing.T) {
 		s.Breaker = v1alpha1.WebhookBreaker{Failures: 1, OpenFor: metav1.Duration{Duration: time.Minute}}
 	})
 	b.Webhook("tired", func(s *v1alpha1.WebhookSpec) {
-		hold1(s)
 		s.Retry.MaxAttempts = 1
 		s.Breaker = v1alpha1.WebhookBreaker{Failures: 1, OpenFor: metav1.Duration{Duration: 100 * time.Millisecond}}
 	})

@@ -1,7 +1,6 @@
 package executor_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -106,7 +105,7 @@ func TestWhy(t *testing.T) {
 			hold(w, r, path, n)
 		}
 	}
-	b.Webhook("hold", func(s *v1alpha1.WebhookSpec) { s.RequestTimeout = metav1.Duration{Duration: time.Minute} })
+	b.Webhook("hold", nil)
 	b.Webhook("next", nil)
 	b.Webhook("one", func(s *v1alpha1.WebhookSpec) { s.Request.URL, s.Concurrency = b.Receiver.URL+"/hold", 1 })
 	b.Webhook("rare", func(s *v1alpha1.WebhookSpec) { s.Request.URL, s.RatePerSecond = b.Receiver.URL+"/hold", 1 })
@@ -321,9 +320,7 @@ func TestWhyEnding(t *testing.T) {
 	a.holds(a.told(app("kept"), why.ForeignFinalizer).Causes[0], "", "example.com/keeper", "finalizer=example.com/keeper")
 	b.patchFinalizers(nameOf(app("kept")), `null`)
 
-	ctx, cancel := context.WithTimeout(b.Ctx, 10*time.Second)
-	defer cancel()
-	if err := a.e.Drain(ctx); err != nil {
+	if err := a.e.Drain(b.Ctx); err != nil {
 		t.Fatal(err)
 	}
 	b.Schedule(operation.Request{Webhooks: []string{"next"}})

@@ -39,7 +39,7 @@ func TestWhyTogether(t *testing.T) {
 	b.Webhook("next", nil)
 	b.Webhook("wrong", nil)
 	b.Webhook("poll", func(s *v1alpha1.WebhookSpec) { s.Mode, s.Poll.Interval = v1alpha1.ModeAsync, hours(1) })
-	b.Webhook("hold", func(s *v1alpha1.WebhookSpec) { s.RequestTimeout.Duration = time.Minute })
+	b.Webhook("hold", nil)
 	b.Webhook("later", nil)
 	broken := func(s *v1alpha1.WebhookSpec) {
 		s.Request.URL, s.Retry.InitialInterval, s.Retry.MaxInterval = b.Receiver.URL+"/broken", hours(300), hours(300)

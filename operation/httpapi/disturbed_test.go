@@ -134,7 +134,7 @@ func (d *disturber) roundTrip(r *http.Request, next http.RoundTripper) (*http.Re
 // schedule asks for an operation until there is an answer, and ends what is in the way.
 func (d *disturber) schedule(rnd *rand.Rand, id, key string) {
 	body := fmt.Sprintf(`{"operationType":"Update","resourceType":"app","resourceID":%q}`, id)
-	for again := 0; ; {
+	for again := 0; d.ctx.Err() == nil; {
 		status, shown := d.post(rnd, body, key)
 		switch {
 		case status == http.StatusAccepted && shown != key:
@@ -159,6 +159,7 @@ func (d *disturber) schedule(rnd *rand.Rand, id, key string) {
 			return
 		}
 	}
+	d.t.Errorf("FAIRLEAD_SEED=%d: %s is never answered", d.seed, key)
 }
 
 func (d *disturber) count(key string) int {

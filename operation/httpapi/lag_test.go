@@ -243,7 +243,6 @@ func TestBodyThatNeverComes(t *testing.T) {
 		})
 	}
 	callers.Wait()
-	if got := a.do("", "GET", "/operations", ""); got.status != http.StatusOK {
-		t.Errorf("after those: %+v", got)
-	}
+	// The places are free again. A request may time out on a busy machine.
+	a.eventually(func() bool { return a.do("", "GET", "/operations", "").status == http.StatusOK })
 }

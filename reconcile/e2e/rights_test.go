@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -76,14 +75,12 @@ func (l *limited) page(path string) (int, string) {
 func (l *limited) ready(code int, says ...string) {
 	l.t.Helper()
 	got, body := 0, ""
-	ctx, cancel := context.WithTimeout(l.ctx, 90*time.Second)
-	defer cancel()
 	defer func() {
 		if l.t.Failed() {
 			l.t.Logf("readyz is %d: %s", got, body)
 		}
 	}()
-	await(ctx, l.t, func() bool {
+	await(l.ctx, l.t, func() bool {
 		got, body = l.page("/readyz")
 		for _, want := range says {
 			if !strings.Contains(body, want) {

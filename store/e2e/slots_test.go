@@ -149,7 +149,7 @@ func (s *realSlots) remove(i int) {
 // hold changes the slots, and waits until what is held is here.
 func (s *realSlots) hold(slots ...int) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Minute)
 	defer cancel()
 	if err := s.share.Set(s.share.Layout().Set(slots...)); err != nil {
 		s.t.Fatal(err)
@@ -202,7 +202,7 @@ func (s *realSlots) same(ctx context.Context) {
 func (s *realSlots) counters() source.Counters { return s.watched.Source.Status()[0].Counters }
 
 func (s *realSlots) play() {
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Minute)
 	defer cancel()
 	s.hold(0, 1, 2, 3, 4, 5, 6, 7)
 	listed := s.counters()

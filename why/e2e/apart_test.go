@@ -35,8 +35,10 @@ func TestFromTheStart(t *testing.T) {
 	}), here(w), reconcile.WithoutEvents())
 	x := why.Object{Kind: "ConfigMap", Namespace: w.ns, Name: "x"}
 	ran := false
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
 	for {
-		a, err := rt.Why(t.Context(), x)
+		a, err := rt.Why(ctx, x)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,6 +51,9 @@ func TestFromTheStart(t *testing.T) {
 		if !ran {
 			w.run(rt)
 			ran = true
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("it never fails: %+v", a)
 		}
 	}
 }

@@ -124,12 +124,14 @@ func TestHeldBy(t *testing.T) {
 		replicas = append(replicas, w.run(rt))
 	}
 	slot := replicas[0].Shards().Layout().SlotOf(w.ns, "")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for replicas[0].Shards().Held().Len() != 32 || replicas[1].Shards().Held().Len() != 32 {
 		select {
 		case <-tick.C:
-		case <-t.Context().Done():
+		case <-ctx.Done():
 			t.Fatal("the replicas do not share")
 		}
 	}

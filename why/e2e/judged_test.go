@@ -29,7 +29,7 @@ type judged struct {
 // judge waits until the answer about a ConfigMap is as it has to be.
 func (w *world) judge(rt *fairlead.Runtime, name string, j judge.Case) why.Answer {
 	w.Helper()
-	return j.Await(w.T, name, 60*time.Second, func() (why.Answer, error) {
+	return j.Await(w.T, name, patience, func() (why.Answer, error) {
 		return rt.Why(w.Context(), why.Object{Kind: "ConfigMap", Namespace: w.ns, Name: name})
 	})
 }

@@ -68,24 +68,34 @@ func TestForbiddenWatch(t *testing.T) {
 	w.cfg = admin
 }
 
+// TestConflictStorm has somebody else write each time what a reconciler is about to. That is a Secret: a ConfigMap has no
+// generation, so each change of it is a new spec, with which a failure is over.
 func TestConflictStorm(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.put("x")
+	secrets := w.kube.CoreV1().Secrets(w.ns)
+	if _, err := secrets.Create(t.Context(), secret(w.ns, "shared"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	other := func(ctx context.Context) error {
-		_, err := w.kube.CoreV1().ConfigMaps(w.ns).Patch(ctx, "x", types.MergePatchType,
-			[]byte(`{"data":{"at":"`+time.Now().String()+`"}}`), metav1.PatchOptions{})
+		_, err := secrets.Patch(ctx, "shared", types.MergePatchType,
+			[]byte(`{"stringData":{"at":"`+time.Now().String()+`"}}`), metav1.PatchOptions{})
 		return err
 	}
 	var rt *fairlead.Runtime
 	ready := make(chan struct{})
 	rt = w.program(fn(func(ctx context.Context, m *configMap) (reconcile.Result, error) {
 		<-ready
+		shared := secret(m.Namespace, "shared")
+		if err := rt.Client().Live().Get(ctx, client.KeyOf(shared), shared); err != nil {
+			return reconcile.Retry(err)
+		}
 		if err := other(ctx); err != nil {
 			return reconcile.Retry(err)
 		}
-		m.Data = map[string]string{"mine": "1"}
-		return reconcile.Retry(rt.Client().Update(ctx, m, client.SameVersion()))
+		shared.StringData = map[string]string{"mine": "1"}
+		return reconcile.Retry(rt.Client().Update(ctx, shared, client.SameVersion()))
 	}))
 	close(ready)
 	w.told(rt, "x", why.Conflict, map[string]string{"status": "409", "conflicts": "", "verb": "update", "attempts": ""})

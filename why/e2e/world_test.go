@@ -54,6 +54,9 @@ func at(t *testing.T, cfg *rest.Config, ns string) *world {
 	return &world{T: t, ns: ns, cfg: cfg, kube: kube}
 }
 
+// patience bounds each wait. A machine that is busy with other tests may take minutes.
+const patience = 5 * time.Minute
+
 // run runs a program until the test ends.
 func (w *world) run(rt *fairlead.Runtime) *fairlead.Runtime {
 	w.Helper()
@@ -142,7 +145,7 @@ func (w *world) told(rt *fairlead.Runtime, name string, first why.Type, evidence
 
 func (w *world) toldOf(rt *fairlead.Runtime, of why.Object, first why.Type, evidence map[string]string) why.Answer {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -174,7 +177,7 @@ func (w *world) toldOf(rt *fairlead.Runtime, of why.Object, first why.Type, evid
 // has waits until one of the causes is of a type.
 func (w *world) has(rt *fairlead.Runtime, name string, want why.Type) why.Cause {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

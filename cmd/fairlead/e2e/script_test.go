@@ -67,7 +67,7 @@ func waitLog(ts *testscript.TestScript, neg bool, args []string) {
 func await(ts *testscript.TestScript, failure string, done func() bool) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(time.Minute)
+	deadline := time.After(5 * time.Minute)
 	for !done() {
 		select {
 		case <-tick.C:

@@ -99,6 +99,7 @@ func (s *site) webhook(name, path string, change func(*v1alpha1.WebhookSpec)) {
 	w := &v1alpha1.Webhook{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.namespace}}
 	w.Spec.Request.URL = s.receiver.URL + path
 	w.Spec.Retry.InitialInterval = metav1.Duration{Duration: 50 * time.Millisecond}
+	w.Spec.RequestTimeout = metav1.Duration{Duration: 10 * time.Minute} // a slow machine causes no second try
 	if change != nil {
 		change(&w.Spec)
 	}

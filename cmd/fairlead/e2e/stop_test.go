@@ -141,7 +141,9 @@ func (m *modes) callBack(to string) {
 // process starts a controller that callbacks reach.
 func (m *modes) process(args ...string) *process {
 	m.t.Helper()
-	p := m.controller(m.kubeconfig, append([]string{"--insecure-no-auth", "--public-url", m.front.URL}, args...)...)
+	p := m.controller(m.kubeconfig, append([]string{
+		"--insecure-no-auth", "--public-url", m.front.URL, "--drain", "1m", // a busy machine cuts nothing off
+	}, args...)...)
 	select {
 	case at := <-p.address:
 		m.serving.Store(&at)

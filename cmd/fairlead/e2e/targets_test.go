@@ -17,11 +17,11 @@ import (
 	"github.com/fairlead-io/fairlead/operation"
 )
 
-// to makes a Webhook that goes elsewhere than to the receiver, and is given up soon.
-func (s *site) to(name, target string) {
+// to makes a Webhook that goes elsewhere than to the receiver, in one try of at most patience.
+func (s *site) to(name, target string, patience time.Duration) {
 	s.t.Helper()
 	s.webhook(name, "/", func(w *v1alpha1.WebhookSpec) {
-		w.Request.URL, w.Retry.MaxAttempts, w.RequestTimeout = target, 1, metav1.Duration{Duration: time.Second}
+		w.Request.URL, w.Retry.MaxAttempts, w.RequestTimeout = target, 1, metav1.Duration{Duration: patience}
 	})
 }
 
@@ -82,12 +82,12 @@ func TestTargets(t *testing.T) {
 		"denied": "http://127.0.0.3:" + receiver.Port() + "/",
 	}
 	for name, target := range refused {
-		s.to(name, target)
+		s.to(name, target, time.Minute)
 	}
-	s.to("good", s.receiver.URL+"/")
-	s.to("named", "http://localhost:"+receiver.Port()+"/")
-	s.to("later", "http://35.190.1.9/")
-	s.to("allowed", "http://34.118.239.255:1/")
+	s.to("good", s.receiver.URL+"/", time.Minute)
+	s.to("named", "http://localhost:"+receiver.Port()+"/", time.Minute)
+	s.to("later", "http://35.190.1.9/", time.Second) // nothing answers there
+	s.to("allowed", "http://34.118.239.255:1/", time.Second)
 	p := s.controller(s.kubeconfig, "--insecure-no-auth", "--allow-target", "127.0.0.0/8", "--allow-target", "0.0.0.0",
 		"--allow-target", "localhost",
 		"--allow-target", "34.118.239.255", "--deny-target", "127.0.0.3")

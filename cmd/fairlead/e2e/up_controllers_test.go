@@ -53,7 +53,7 @@ func (u *upLines) await(pattern string) []string {
 // any of them answers for every operation, and all end with up.
 func TestUpControllers(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	dir := filepath.Join(t.TempDir(), "up")
 	cmd := exec.CommandContext(ctx, "fairlead", "up", "--dir", dir, "--controllers", "3", "--listen", "127.0.0.1:0")

@@ -228,19 +228,23 @@ func TestWhyOfPausedReplica(t *testing.T) {
 		}
 		return a, errs
 	}
+	held := func(report *group.Report) (at string) {
+		for _, m := range report.Members {
+			for address, p := range replicas {
+				if slices.Contains(m.Slots, (shard.Layout{}).SlotOf(s.namespace, "")) &&
+					strings.HasSuffix(m.Name, fmt.Sprint("-", p.Process.Pid)) {
+					at = address
+				}
+			}
+		}
+		return at
+	}
 	s.eventually("shared", func() bool {
 		report, err := group.Read(s.ctx, s.config, s.namespace, groupDefault)
 		if err != nil || len(report.Members) != 2 || len(report.Moving) > 0 {
 			return false
 		}
-		for _, m := range report.Members {
-			for at, p := range replicas {
-				if slices.Contains(m.Slots, (shard.Layout{}).SlotOf(s.namespace, "")) &&
-					strings.HasSuffix(m.Name, fmt.Sprint("-", p.Process.Pid)) {
-					holder = at
-				}
-			}
-		}
+		holder = held(report)
 		return holder != ""
 	})
 	other := ""
@@ -259,9 +263,13 @@ func TestWhyOfPausedReplica(t *testing.T) {
 	}
 	defer func() { _ = paused.Process.Signal(syscall.SIGCONT) }()
 	a, said := ask(other)
-	if len(a.Causes) == 0 || a.Causes[0].Type != why.HeldBy || a.Causes[0].Evidence["member"] == "" ||
-		!strings.Contains(said, "cannot be asked") {
-		t.Errorf("while it is paused: %+v, %s", a, said)
+	report, err := group.Read(s.ctx, s.config, s.namespace, groupDefault)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if held(report) == holder && (len(a.Causes) == 0 || a.Causes[0].Type != why.HeldBy ||
+		a.Causes[0].Evidence["member"] == "" || !strings.Contains(said, "cannot be asked")) {
+		t.Errorf("while it is paused, and its Lease has not run out: %+v, %s", a, said)
 	}
 	s.eventually("told by the one that has taken it over", func() bool {
 		a, said := ask(other)

@@ -160,7 +160,7 @@ func (s *stage) play(t *testing.T, seeded uint64, id string, game []attack, pace
 	took, problems := s.victim.live(attacking, pace.interval, patience)
 	playing.Wait()
 	stretch := s.controller.processor().stretch(processor)
-	ending, ended := context.WithTimeout(s.ctx, 15*time.Second)
+	ending, ended := context.WithTimeout(s.ctx, patience)
 	defer ended()
 	for i, a := range tenants {
 		for _, problem := range a.judge(ending) {
