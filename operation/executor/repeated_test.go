@@ -1,6 +1,7 @@
 package executor_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -69,8 +70,8 @@ func TestRepeatedTriesAreWrittenEachSecond(t *testing.T) {
 	}
 }
 
-// TestRepeatedTriesSurviveTheEndOfTheProcess ends an executor while a try is under way that is not written. The next
-// one goes on with the same key.
+// TestRepeatedTriesSurviveTheEndOfTheProcess ends an executor while a try is under way that is not written, and lets it
+// write nothing at its end, as a process that is killed. The next one goes on with the same key.
 func TestRepeatedTriesSurviveTheEndOfTheProcess(t *testing.T) {
 	b := setup(t)
 	called := make(chan string, 1)
@@ -88,11 +89,19 @@ func TestRepeatedTriesSurviveTheEndOfTheProcess(t *testing.T) {
 		}
 	}
 	b.Webhook("hook", quick)
-	stop := b.Start(nil)
+	var killed atomic.Bool
+	calls := b.Tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		if killed.Load() && r.Method != http.MethodGet {
+			return nil, errors.New("the process was killed")
+		}
+		return next.RoundTrip(r)
+	})
+	stop := b.Start(func(o *executor.Options) { o.Calls = calls })
 	op := b.Schedule(operation.Request{Webhooks: []string{"hook"}, Resource: app("quick")})
 	if key := b.Received(called); !b.recordedCall(key) {
 		t.Errorf("the call with key %s is not recorded", key)
 	}
+	killed.Store(true)
 	stop()
 	close(hold)
 	b.Start(nil)
