@@ -2,12 +2,14 @@ package admission_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
@@ -160,5 +162,79 @@ func TestDefinitionIsCompleted(t *testing.T) {
 				t.Errorf("reported: %t, want %t; the conditions are %v", reported, tc.reported, crd.Status.Conditions)
 			}
 		})
+	}
+}
+
+// The program completes a definition again as soon as a new apply has changed it.
+func TestDefinitionIsCompletedAgain(t *testing.T) {
+	t.Parallel()
+	server, scheme, definitions, name := modelOfPages(t, none)
+	b := hookbed.New(t, server.Config())
+	rt := fairlead.New(server.Config(), fairlead.WithScheme(scheme))
+	h := admission.Serve(rt, admission.Options{
+		Name: "test", Namespace: "test-system", Service: "hooks", Listen: "127.0.0.1:0", Linger: -1,
+		Certificates: admission.Certificates{Look: 5 * time.Minute}, // later than the test waits
+	})
+	admission.Convert(h, hookbed.OldToPage, hookbed.PageToOld)
+	hookbed.Run(t, rt)
+	select {
+	case <-h.Ready():
+	case <-b.Ctx.Done():
+		t.Fatal("the hooks are not served")
+	}
+	for _, tc := range []struct {
+		reason string
+		apply  func(*apiextensionsv1.CustomResourceDefinition)
+	}{
+		{"without a caBundle", func(crd *apiextensionsv1.CustomResourceDefinition) {
+			crd.Spec.Conversion.Webhook.ClientConfig.CABundle = nil
+		}},
+		{"with None", none},
+	} {
+		b.Eventually(tc.reason, func() string {
+			crd, err := definitions.Get(b.Ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err.Error()
+			}
+			tc.apply(crd)
+			if _, err := definitions.Update(b.Ctx, crd, metav1.UpdateOptions{}); err != nil {
+				return err.Error() // the program was faster
+			}
+			return ""
+		})
+		b.Eventually(tc.reason+", completed", func() string {
+			crd, err := definitions.Get(b.Ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err.Error()
+			}
+			if c := crd.Spec.Conversion; c.Strategy != apiextensionsv1.WebhookConverter || len(c.Webhook.ClientConfig.CABundle) == 0 {
+				return fmt.Sprintf("the conversion is %+v", c)
+			}
+			return ""
+		})
+	}
+}
+
+// A program that is to exit repairs the definition first.
+func TestExitOnLostFieldsRepairsFirst(t *testing.T) {
+	t.Parallel()
+	server, scheme, definitions, name := modelOfPages(t, none)
+	rt := fairlead.New(server.Config(), fairlead.WithScheme(scheme))
+	h := admission.Serve(rt, admission.Options{
+		Name: "test", Namespace: "test-system", Service: "hooks", Listen: "127.0.0.1:0", Linger: -1,
+		ExitOnLostFields: true,
+	})
+	admission.Convert(h, hookbed.OldToPage, hookbed.PageToOld)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := rt.Run(ctx); !errors.Is(err, admission.ErrFieldsMayBeLost) || !strings.Contains(err.Error(), name) {
+		t.Errorf("Run: %v", err)
+	}
+	crd, err := definitions.Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if crd.Spec.Conversion.Strategy != apiextensionsv1.WebhookConverter {
+		t.Errorf("the conversion is %+v", crd.Spec.Conversion)
 	}
 }

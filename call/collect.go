@@ -2,6 +2,7 @@ package call
 
 import (
 	"encoding/json"
+	"maps"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -22,10 +23,20 @@ type collector struct {
 // newCollector returns a collector for a request; nil if the request is no list, or one of a form that has no pages of
 // items, such as a Table.
 func newCollector(r Request, p Policy) *collector {
-	if r.Verb != VerbList || strings.Contains(r.Accept, "as=Table") {
+	if r.Verb != VerbList || isTable(r) {
 		return nil
 	}
 	return &collector{request: r, policy: p.Resolved()}
+}
+
+// isTable reports whether a request asks for a Table, whose pages a collector cannot merge.
+func isTable(r Request) bool { return strings.Contains(r.Accept, "as=Table") }
+
+// unlimited returns the request without a limit, so that the answer is the whole list.
+func unlimited(r Request) Request {
+	r.Query = maps.Clone(r.Query)
+	r.Query.Del("limit")
+	return r
 }
 
 // next returns the request for the next page.

@@ -45,8 +45,8 @@ type StepSpec[P any] struct {
 //	})
 //
 // A list is fetched page after page (Policy.PageSize, which replaces a limit in the query). Each page is a call of its
-// own under the policy. A list whose continue token has expired starts again, once, from scratch. To look at a few
-// objects only, use [Pages] within a step.
+// own under the policy. A list whose continue token has expired starts again, once, from scratch. A Table is fetched at
+// once, without a limit. To look at a few objects only, use [Pages] within a step.
 //
 // A process that crashes while the request is on the wire leaves no trace of it, and what comes back sends it again.
 // That does no harm to a write which may be repeated: an apply, an update or patch with a resourceVersion, a delete by
@@ -179,6 +179,9 @@ func (s *stepper[P]) request(ctx context.Context, f *flow.Fiber[P]) (Request, er
 		return Request{}, errNoRequest
 	}
 	r, err := s.spec.Request(ctx, f.Packet)
+	if r.Verb == VerbList && isTable(r) {
+		r = unlimited(r)
+	}
 	if s.spec.OnNotFound != nil {
 		r.NotFoundOK = true
 	}

@@ -94,9 +94,9 @@ func TestStepLists(t *testing.T) {
 			nil, func(err error) bool { return errors.Is(err, call.ErrProtocol) },
 		},
 		{
-			"a Table has no pages of items",
+			"a Table has no pages of items, and is fetched without a limit",
 			call.Request{
-				Verb: call.VerbList, Resource: configMaps,
+				Verb: call.VerbList, Resource: configMaps, Query: url.Values{"limit": {"50"}},
 				Accept: "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
 			},
 			two,

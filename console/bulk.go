@@ -98,7 +98,10 @@ func (c *console) bulkOf(ctx context.Context, r *http.Request) (d bulkData, rows
 	if err := c.index.look(ctx); err != nil {
 		return d, nil, err
 	}
-	f, q := filterOf(r, c.now())
+	f, q, err := filterOf(r, c.now(), "verb")
+	if err != nil {
+		return d, nil, err
+	}
 	rows = c.index.all(f, verb, c.now())
 	d = bulkData{bulkLink: bulkLink{verb, len(rows), bulkPath(verb, q)}, Filter: q, Partly: c.partly(), List: "/console/operations"}
 	if len(q) > 0 {

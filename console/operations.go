@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -20,7 +22,8 @@ import (
 
 const (
 	pageSize = 50
-	maxQuery = 200
+	// maxQuery bounds a parameter of a filter, in bytes. No part of an Operation that a filter compares is longer.
+	maxQuery = 512
 )
 
 // operationsData is the list of operations.
@@ -96,11 +99,30 @@ func (c *console) serves(namespace string) bool {
 		(len(c.Operations.Namespaces) == 0 || slices.Contains(c.Operations.Namespaces, namespace))
 }
 
-// filterOf reads the filter of a request, and returns the parameters that it is made of.
-func filterOf(r *http.Request, now time.Time) (filter, url.Values) {
+// filterParameters are the query parameters of a filter.
+var filterParameters = []string{"namespace", "status", "type", "category", "resource", "webhook", "cause", "q", "age"}
+
+// filterOf reads the filter of a request, and returns the parameters that it is made of. It refuses a parameter that it
+// cannot use, and one that neither it nor the page knows. Such a filter would select more operations than the reader
+// wants, and a page can cancel all of them.
+func filterOf(r *http.Request, now time.Time, ofPage ...string) (filter, url.Values, error) {
+	asked, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return filter{}, nil, badFilter("the query string is malformed")
+	}
 	q := url.Values{}
-	for _, name := range []string{"namespace", "status", "type", "category", "resource", "webhook", "cause", "q", "age"} {
-		if v := strings.TrimSpace(r.URL.Query().Get(name)); v != "" && len(v) <= maxQuery {
+	for _, name := range slices.Sorted(maps.Keys(asked)) {
+		v := strings.TrimSpace(asked.Get(name))
+		switch {
+		case slices.Contains(ofPage, name):
+			continue
+		case !slices.Contains(filterParameters, name):
+			return filter{}, nil, badFilter(fmt.Sprintf("%.60q is unknown; known are %s", name, strings.Join(filterParameters, ", ")))
+		case len(asked[name]) > 1:
+			return filter{}, nil, badFilter(name + " is given more than once")
+		case len(v) > maxQuery:
+			return filter{}, nil, badFilter(fmt.Sprintf("%s is longer than %d bytes", name, maxQuery))
+		case v != "":
 			q.Set(name, v)
 		}
 	}
@@ -108,12 +130,21 @@ func filterOf(r *http.Request, now time.Time) (filter, url.Values) {
 		namespace: q.Get("namespace"), status: q.Get("status"), opType: q.Get("type"), category: q.Get("category"),
 		resourceType: q.Get("resource"), webhook: q.Get("webhook"), cause: q.Get("cause"), text: strings.ToLower(q.Get("q")),
 	}
-	if age, err := time.ParseDuration(q.Get("age")); err == nil && age > 0 {
-		f.oldest = now.Add(-age)
-	} else if err == nil && age < 0 {
-		f.youngest = now.Add(age)
+	if text := q.Get("age"); text != "" {
+		switch age, err := time.ParseDuration(text); {
+		case err != nil:
+			return filter{}, nil, badFilter("age must be a duration, such as 15m or -1h")
+		case age > 0:
+			f.oldest = now.Add(-age)
+		case age < 0:
+			f.youngest = now.Add(age)
+		}
 	}
-	return f, q
+	return f, q, nil
+}
+
+func badFilter(detail string) error {
+	return &httpapi.Problem{Status: http.StatusBadRequest, Title: "Bad filter", Detail: detail}
 }
 
 func (c *console) operations(ctx context.Context, rd *reader, r *http.Request) (any, error) {
@@ -121,7 +152,10 @@ func (c *console) operations(ctx context.Context, rd *reader, r *http.Request) (
 		return nil, err
 	}
 	now := c.now()
-	f, q := filterOf(r, now)
+	f, q, err := filterOf(r, now, "from")
+	if err != nil {
+		return nil, err
+	}
 	from, _ := strconv.Atoi(r.URL.Query().Get("from"))
 	from = max(0, from)
 	p := c.index.page(f, from, pageSize, now)

@@ -21,8 +21,11 @@ func TestWrongAnswers(t *testing.T) {
 		dec  decoder
 		body []byte
 	}{
-		"an error event with a ConfigMap":          {&jsonWatch{}, jsonEvent(small)},
-		"an error event with a Pod":                {&jsonWatch{}, jsonEvent(`{"kind":"Pod","apiVersion":"v1","status":{"phase":"Failed"}}`)},
+		"an error event with a ConfigMap": {&jsonWatch{}, jsonEvent(small)},
+		"an error event with a Pod":       {&jsonWatch{}, jsonEvent(`{"kind":"Pod","apiVersion":"v1","status":{"phase":"Failed"}}`)},
+		"an error event with another kind that has the fields of a status": {
+			&jsonWatch{}, jsonEvent(`{"kind":"Refusal","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`),
+		},
 		"an error event with an empty object":      {&jsonWatch{}, jsonEvent(`{}`)},
 		"an error event with an empty status":      {&jsonWatch{}, jsonEvent(`{"kind":"Status","apiVersion":"v1"}`)},
 		"an error event with a status of success":  {&jsonWatch{}, jsonEvent(`{"kind":"Status","status":"Success","code":200}`)},

@@ -178,7 +178,7 @@ type WebhookCallStatus struct {
 	LastPollTimestamp *metav1.MicroTime `json:"lastPollTimestamp,omitempty"`
 
 	// attemptID is the id of the present or last try. It is stored before the call is made, or that of a first try is
-	// derived from the object, so after a crash the same try is repeated. Tries that follow the stored one within a second
+	// derived from the object, so after a crash the same try is repeated. Tries that follow the stored one soon
 	// repeat it.
 	// +optional
 	AttemptID string `json:"attemptID,omitempty"`

@@ -179,7 +179,7 @@ func (e *Executor) park(ctx context.Context, r *run, now, until time.Time) (time
 	e.stands(r)
 	due := r.recordDue(now)
 	if due.IsZero() && !e.draining(r.key.Namespace) {
-		due = r.repeatsDue(now)
+		due = e.repeatsDue(r, now)
 	}
 	if !due.IsZero() {
 		if due.Before(until) {

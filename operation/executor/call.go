@@ -70,7 +70,7 @@ func (e *Executor) land(ctx context.Context, r *run, back []landing, now time.Ti
 		e.log.InfoContext(ctx, "webhook called", "operation", r.op.EffectiveID(), "key", r.key, "webhook", f.target.ID,
 			"purpose", f.target.Purpose, "verdict", l.result.Verdict, "status", l.result.StatusCode,
 			"took", l.result.Duration, "message", v.Message)
-		if changesNothing(en, v, now) {
+		if changesNothing(en, v, now) || e.pollWaits(r, en, v, now) {
 			if r.later == nil {
 				r.later = make(map[course.Target]time.Time)
 			}
@@ -80,7 +80,8 @@ func (e *Executor) land(ctx context.Context, r *run, back []landing, now time.Ti
 		delete(r.later, f.target)
 		judged := unsavedChange{Change: course.Judged(r.op, f.target, v, now)}
 		if repeatsSoon(en, v, now) {
-			judged.repeated = now
+			r.foldRepeats(f.target)
+			judged.repeated, judged.target = now, f.target
 		}
 		r.change(judged)
 		r.owes = true
@@ -99,6 +100,12 @@ func changesNothing(en *v1alpha1.WebhookCallStatus, v course.Verdict, now time.T
 	again := en.LastPollTimestamp.Add(pollsWritten)
 	same := int32(v.Code) == en.LastStatusCode && course.Tidy(v.Message) == en.Message
 	return now.Before(again) && (same || v.Next.Before(again))
+}
+
+// pollWaits tells whether what a frequent poll has brought is left to a later one, since the tenant makes enough writes.
+func (e *Executor) pollWaits(r *run, en *v1alpha1.WebhookCallStatus, v course.Verdict, now time.Time) bool {
+	return v.Polled && !v.State.Terminal() && !v.Next.IsZero() && en.LastPollTimestamp != nil &&
+		v.Next.Before(now.Add(pollsWritten)) && !e.paces.take(r.party(), now)
 }
 
 // comeBackLater keeps what the calls brought for the next look.

@@ -134,6 +134,7 @@ type Executor struct {
 	holders  holders // of places of Webhooks
 	slots    *share.Slots
 	writes   *share.Budget // of status writes
+	paces    paces         // of status writes that only repeat
 	outside  *share.Budget // of calls
 	stirs    *stirs
 	status   *hookStatus

@@ -1,8 +1,11 @@
 package executor_test
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -67,8 +70,8 @@ func TestRepeatedTriesAreWrittenEachSecond(t *testing.T) {
 	}
 }
 
-// TestRepeatedTriesSurviveTheEndOfTheProcess ends an executor while a try is under way that is not written. The next
-// one goes on with the same key.
+// TestRepeatedTriesSurviveTheEndOfTheProcess ends an executor while a try is under way that is not written, and lets it
+// write nothing at its end, as a process that is killed. The next one goes on with the same key.
 func TestRepeatedTriesSurviveTheEndOfTheProcess(t *testing.T) {
 	b := setup(t)
 	called := make(chan string, 1)
@@ -86,11 +89,19 @@ func TestRepeatedTriesSurviveTheEndOfTheProcess(t *testing.T) {
 		}
 	}
 	b.Webhook("hook", quick)
-	stop := b.Start(nil)
+	var killed atomic.Bool
+	calls := b.Tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		if killed.Load() && r.Method != http.MethodGet {
+			return nil, errors.New("the process was killed")
+		}
+		return next.RoundTrip(r)
+	})
+	stop := b.Start(func(o *executor.Options) { o.Calls = calls })
 	op := b.Schedule(operation.Request{Webhooks: []string{"hook"}, Resource: app("quick")})
 	if key := b.Received(called); !b.recordedCall(key) {
 		t.Errorf("the call with key %s is not recorded", key)
 	}
+	killed.Store(true)
 	stop()
 	close(hold)
 	b.Start(nil)
@@ -128,5 +139,87 @@ func TestDrainWritesRepeatedTries(t *testing.T) {
 	}
 	if got := int(op.Status.Webhooks[0].RetriesCount); got != calls-1 || op.Status.Webhooks[0].NextAttemptAt == nil {
 		t.Errorf("after %d calls the status says %+v", calls, op.Status.Webhooks[0])
+	}
+}
+
+// TestRepeatsOfATenant: the tries and polls of many operations of one tenant at the shortest intervals make at most ten
+// writes of the status a second.
+func TestRepeatsOfATenant(t *testing.T) {
+	const tried, polled, window = 16, 8, 3 * time.Second
+	b := setup(t)
+	var (
+		mu       sync.Mutex
+		answered = map[string]int{} // by path and key, or job
+		began    time.Time          // when all calls had been repeated
+		counted  int
+		over     = make(chan struct{})
+	)
+	b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, path string, _ int) {
+		mu.Lock()
+		defer mu.Unlock()
+		now := time.Now()
+		switch {
+		case path == "/poll":
+			w.Header().Set("Location", "/jobs/"+r.Header.Get("Idempotency-Key"))
+			w.WriteHeader(http.StatusAccepted)
+			return
+		case r.Method == http.MethodGet:
+			answered[path]++
+			_, _ = fmt.Fprintf(w, `{"status":"IN_PROGRESS","message":"%d"}`, answered[path])
+		default:
+			answered[path+r.Header.Get("Idempotency-Key")]++
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		switch {
+		case counted < 0:
+		case !began.IsZero():
+			if now.Sub(began) >= window {
+				counted = -1
+				close(over)
+			}
+		case len(answered) == tried+polled:
+			for _, n := range answered {
+				if n < 4 {
+					return
+				}
+			}
+			began = now
+		}
+	}
+	b.Webhook("hook", quick)
+	b.Webhook("poll", func(s *v1alpha1.WebhookSpec) {
+		s.Mode, s.Poll.Interval = v1alpha1.ModeAsync, metav1.Duration{Duration: 50 * time.Millisecond}
+	})
+	var writes int
+	calls := b.Tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		if r.Method != http.MethodGet && strings.HasSuffix(r.URL.Path, "/status") &&
+			strings.Contains(r.URL.Path, "/operations/") {
+			mu.Lock()
+			if !began.IsZero() && counted >= 0 {
+				writes++
+			}
+			mu.Unlock()
+		}
+		return next.RoundTrip(r)
+	})
+	b.Start(func(o *executor.Options) { o.Calls = calls })
+	for i := range tried + polled {
+		name := "hook"
+		if i >= tried {
+			name = "poll"
+		}
+		b.Schedule(operation.Request{Webhooks: []string{name}, Resource: app(fmt.Sprint(i))})
+	}
+	select {
+	case <-over:
+	case <-b.Ctx.Done():
+		t.Fatal("the calls were not repeated")
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if most := int(window/(100*time.Millisecond)) + 2; writes > most {
+		t.Errorf("%d writes of the status in %v, want at most %d", writes, window, most)
+	} else if writes < 5 {
+		t.Errorf("%d writes of the status in %v: the tries are not recorded", writes, window)
 	}
 }

@@ -144,7 +144,8 @@ func (n *news) Backstop() time.Duration { return 0 }
 // unsavedChange is a change of the status that is not written yet.
 type unsavedChange struct {
 	course.Change
-	repeated time.Time // when a repeated try made it, which may wait (repeated.go); zero: it has to be written
+	repeated time.Time     // when a repeated try made it, which may wait (repeated.go); zero: it has to be written
+	target   course.Target // of a repeated try
 }
 
 // apply makes a change now and remembers it until it is written.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
@@ -45,7 +46,8 @@ func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now tim
 		return nil // what is due is not compiled yet, or was judged without a call
 	}
 	unrecorded := e.needsNoRecord(r, d.Due, hooks)
-	repeats := func(t course.Target) bool { return r.repeats(course.Entry(&r.op.Status, t), now) }
+	repeatsNow := sync.OnceValue(func() bool { return e.repeatsNow(r, now) })
+	repeats := func(t course.Target) bool { return r.mayRepeat(course.Entry(&r.op.Status, t)) && repeatsNow() }
 	records := func(t course.Target) bool { return !isBegun(t) && !repeats(t) }
 	if (!r.onlyRepeats() || slices.ContainsFunc(d.Due, records)) && !e.pay(r) {
 		e.withdraw(r, allOf) // a place that is kept for it others can use
@@ -84,7 +86,7 @@ func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now tim
 			}
 		case repeats(t):
 			f.attempt = en.AttemptID
-			r.change(unsavedChange{course.Again(r.op, t, compiled.Generation(hook)), now})
+			r.change(unsavedChange{course.Again(r.op, t, compiled.Generation(hook)), now, t})
 		default:
 			f.attempt = course.NewAttempt(r.op, t)
 			r.apply(course.Attempt(r.op, t, f.attempt, compiled.Generation(hook), now))
