@@ -49,9 +49,10 @@ func (g *Group) Why(namespace string, uid types.UID) []why.Cause {
 	default:
 		c.Message = fmt.Sprintf("slot %d of the object has no holder, as far as this replica knows", slot)
 	}
-	switch {
-	case forbidden != nil && c.Evidence["member"] == "":
-		return []why.Cause{g.forbidden(forbidden)} // it cannot know more
+	switch known := c.Evidence["member"] != "" && c.Evidence["dead"] == ""; {
+	case forbidden != nil && !known:
+		// Without the right it does not see Leases change: a holder that seems to be dead may be alive, or another one.
+		return []why.Cause{g.forbidden(forbidden)}
 	case forbidden != nil:
 		return []why.Cause{c, g.forbidden(forbidden)}
 	}
