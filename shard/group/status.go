@@ -130,11 +130,10 @@ func isFinding(err error) bool {
 	return false
 }
 
-// untold returns the attributes of a log line for an error; none if the right that it lacks is known to be missing.
-func (g *Group) untold(err error) []any {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if errors.Is(err, ErrForbidden) && g.forbiddenLocked() != nil {
+// leftBehind returns the attributes of a log line about a Lease that could not be deleted; none for a missing right,
+// which trouble logs.
+func leftBehind(err error) []any {
+	if errors.Is(err, ErrForbidden) {
 		return nil
 	}
 	return []any{"error", err}
