@@ -264,7 +264,7 @@ func (rt *Runtime) leader() (string, error) {
 	}
 	leader, err := knows.Status()
 	if err == nil && leader == "" {
-		err = errors.New("nobody leads, or it is not known yet who does")
+		err = errors.New("there is no leader, or it is not known yet")
 	}
 	if at, ok := rt.opts.leadership.(interface{ Address() string }); ok && err == nil && at.Address() != "" {
 		leader += ", at " + at.Address()

@@ -184,14 +184,36 @@ func TestWhyQuotesConditions(t *testing.T) {
 	}
 }
 
-// TestWhyObserverIsBehind: what an observer has not been told of yet is not well, and once it has been it is.
+// TestWhyObserverIsBehind: what an observer has not been told of yet is not well, and once it has been it is. So it is
+// with an observer of what is filtered or joined from a source.
 func TestWhyObserverIsBehind(t *testing.T) {
 	t.Parallel()
+	some := observe.Selector("some maps")
+	for name, tc := range map[string]struct {
+		declare func(rt *fairlead.Runtime)
+		from    observe.Selector
+	}{
+		"source": {func(*fairlead.Runtime) {}, Maps},
+		"filter": {func(rt *fairlead.Runtime) {
+			observe.Filter(rt, some, Maps, func(m *corev1.ConfigMap) bool { return m.Namespace == "a" })
+		}, some},
+		"join": {func(rt *fairlead.Runtime) { observe.Join[corev1.ConfigMap](rt, some, Maps) }, some},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			whileBehind(t, tc.declare, tc.from)
+		})
+	}
+}
+
+func whileBehind(t *testing.T, declare func(rt *fairlead.Runtime), from observe.Selector) {
+	t.Helper()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
 		rt := fairlead.New(s.Config())
 		release := make(chan struct{})
 		observe.Source[corev1.ConfigMap](rt, Maps)
-		observe.On(rt, Maps, func(_ context.Context, e observe.Event[corev1.ConfigMap]) error {
+		declare(rt)
+		observe.On(rt, from, func(_ context.Context, e observe.Event[corev1.ConfigMap]) error {
 			if e.Key.Name == "slow" {
 				<-release
 			}

@@ -7,8 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
+	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -112,8 +115,10 @@ func (q *question) observers() (causes []why.Cause) {
 	if q.obj == nil {
 		return nil
 	}
-	for _, s := range q.c.observers.Describe().Sources {
-		if s.Kind.GroupKind() != q.kind.GroupKind() {
+	sources := q.c.observers.Describe().Sources
+	shows := selectorsOf(q.kind.GroupKind(), sources)
+	for _, s := range sources {
+		if !shows[selectorText(s.Selector)] {
 			continue
 		}
 		for _, o := range s.Observers {
@@ -135,6 +140,26 @@ func (q *question) observers() (causes []why.Cause) {
 	}
 	return causes
 }
+
+// selectorsOf returns the selectors of the sources that show objects of a kind: those that watch it, and those that a
+// filter or a join makes of them.
+func selectorsOf(kind schema.GroupKind, sources []observe.SourceDescription) map[string]bool {
+	found := map[string]bool{}
+	for more := true; more; {
+		more = false
+		for _, s := range sources {
+			name := selectorText(s.Selector)
+			if found[name] || s.Kind.GroupKind() != kind && !slices.ContainsFunc(s.From, func(of string) bool { return found[of] }) {
+				continue
+			}
+			found[name], more = true, true
+		}
+	}
+	return found
+}
+
+// selectorText is the text of a selector of these names, as SourceDescription.From has it.
+func selectorText(names []string) string { return strings.Join(names, " + ") }
 
 // unwatched says that nothing of the program works on the object, if nothing else is known.
 func (q *question) unwatched(controllers int, causes []why.Cause) []why.Cause {

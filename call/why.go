@@ -74,8 +74,8 @@ func judge(c *why.Cause, e *Error, s *metav1.Status) {
 			orString(e.operation(), "write"), strings.TrimSpace(e.Kind+" "+e.object()), s.Message)
 	case s.Code == http.StatusConflict:
 		c.Type = why.Conflict
-		c.Message = fmt.Sprintf("somebody else writes %s: %s", strings.TrimSpace(e.Kind+" "+e.object()), s.Message)
-		c.Advice = "Find the other writer: kubectl get -o yaml --show-managed-fields tells who has set what, and when."
+		c.Message = fmt.Sprintf("another writer changes %s: %s", strings.TrimSpace(e.Kind+" "+e.object()), s.Message)
+		c.Advice = "Find the other writer: kubectl get -o yaml --show-managed-fields shows which manager has set which field, and when."
 		if s.Reason == metav1.StatusReasonAlreadyExists {
 			c.Advice = "It is there already: adopt it, choose another name, or delete it."
 		}
@@ -102,7 +102,7 @@ func judge(c *why.Cause, e *Error, s *metav1.Status) {
 	case s.Code == http.StatusRequestEntityTooLarge, strings.Contains(s.Message, "request is too large"):
 		c.Advice = "What is written is too large to be stored: make it smaller, or make several objects of it."
 	case s.Reason == metav1.StatusReasonNotFound && s.Details != nil && s.Details.Name != "":
-		c.Advice = fmt.Sprintf("%s %s does not exist: make it, or mend who names it.", s.Details.Kind, s.Details.Name)
+		c.Advice = fmt.Sprintf("%s %s does not exist: make it, or correct the reference to it.", s.Details.Kind, s.Details.Name)
 	case s.Code == http.StatusNotFound:
 		c.Advice = "The API server does not serve this kind: install its definition."
 	case s.Code == http.StatusUnauthorized:

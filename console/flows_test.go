@@ -54,7 +54,7 @@ func TestFlowGraph(t *testing.T) {
 			}
 			rest = after
 		}
-		if body := p.page("all", "/console/flows/bring-up?step=bring-up/servers/check"); strings.Contains(body, ">a/x<") || !strings.Contains(body, "Nobody is there") {
+		if body := p.page("all", "/console/flows/bring-up?step=bring-up/servers/check"); strings.Contains(body, ">a/x<") || !strings.Contains(body, "No fiber is at this step") {
 			t.Errorf("at a step where nobody is: %s", body)
 		}
 		if body := p.page("all", "/console/flows/bring-up?step=bring-up/servers/managed"); !strings.Contains(body, ">a/x<") {
@@ -63,10 +63,10 @@ func TestFlowGraph(t *testing.T) {
 		p.eventually("all", "/console/flows/server", "<b>2</b> live, <b>2</b> parked") // the children are counted together
 		h.Cancel(context.Canceled)
 		<-h.Done()
-		body = p.eventually("all", "/console/flows/bring-up", "Nobody is in this flow now")
+		body = p.eventually("all", "/console/flows/bring-up", "No fiber is in this flow now")
 		if !strings.Contains(body, `id="step-bring-up/servers/check"`) {
 			t.Errorf("the steps are gone with the fiber: %s", body)
 		}
-		p.eventually("all", "/console/flows", `Nobody is in</h2><ul><li><a href="/console/flows/bring-up">`)
+		p.eventually("all", "/console/flows", `Flows without fibers</h2><ul><li><a href="/console/flows/bring-up">`)
 	})
 }

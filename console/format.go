@@ -19,13 +19,14 @@ var funcs = template.FuncMap{
 	"when": when, "human": human, "count": count, "text": harmless, "bytes": sizeOf, "short": shorten, "middle": middle, "lines": lines,
 	"static": staticURL, "path": url.PathEscape, "join": strings.Join, "attempts": func(retries int32) int32 { return retries + 1 },
 	"percent":    func(part float64) string { return strconv.Itoa(int(part*100+0.5)) + " %" },
-	"objectPath": objectPath, "command": whyCommand,
+	"objectPath": objectPath, "command": whyCommand, "elsewhere": elsewhere,
 	// What is copied is what is seen: nothing else is offered.
 	"plain": func(text string) bool { return text != "" && harmless(text) == text },
 	"nodes": func(flow string, nodes []*graphNode) map[string]any {
 		return map[string]any{"Flow": flow, "Nodes": nodes}
 	},
 	"number": number,
+	"late":   func(since, now time.Time) bool { return !since.IsZero() && now.Sub(since) >= behindAfter },
 	"stored": func(m store.MemoryStats) int64 { return m.Live + m.Unpacked },
 
 	// The picture of a timeline: names stand left of it, labels below.

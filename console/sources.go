@@ -49,6 +49,9 @@ func (r *sourceRow) Says() string {
 	return strings.TrimSpace(r.Status.Message + " " + r.Error)
 }
 
+// behindAfter is how long an observer has not handled an event before the page says so, as why does.
+const behindAfter = 5 * time.Second
+
 // fine are the phases of a source that need no look.
 var fine = map[source.Phase]bool{source.Watching: true, source.Stopped: true}
 

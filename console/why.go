@@ -182,6 +182,27 @@ func whyPath(kind string, of why.Object) string {
 	return "/console/why?" + q.Encode()
 }
 
+// elsewhere returns the page of the replica that works on an object, by an answer of another replica; empty if the answer
+// names no address of it.
+func elsewhere(a why.Answer) string {
+	for _, c := range a.Causes {
+		if c.Type != why.HeldBy && c.Type != why.NotLeading || c.Depth != 0 {
+			continue
+		}
+		at := c.Evidence["address"]
+		if !strings.Contains(at, "://") {
+			at = "//" + at // by the scheme of this page
+		}
+		u, err := url.Parse(at)
+		if err != nil || u.Host == "" || u.User != nil || u.Scheme != "" && u.Scheme != "http" && u.Scheme != "https" {
+			return ""
+		}
+		return (&url.URL{Scheme: u.Scheme, Host: u.Host}).String() +
+			whyPath(a.Kind, why.Object{Namespace: a.Namespace, Name: a.Name})
+	}
+	return ""
+}
+
 // whyCommand is the command that asks the console at a URL the same.
 func whyCommand(kind, namespace, name, url string) string {
 	text := "fairlead why " + kind + "/" + name + " -n " + namespace

@@ -145,7 +145,7 @@ func failure(err error) []why.Cause {
 			c.Advice = "Give the child another name, delete that object, or take it over with dependent.Adopt."
 		case errors.Is(err, ErrContended):
 			c.Type, c.Message = why.Conflict, err.Error()
-			c.Advice = "Find the other writer: kubectl get -o yaml --show-managed-fields tells who has set what, and when."
+			c.Advice = "Find the other writer: kubectl get -o yaml --show-managed-fields shows which manager has set which field, and when."
 		case errors.Is(err, ErrImmutable):
 			c.Message, c.Advice = err.Error(), "dependent.Recreate has the child deleted and created anew."
 		case errors.Is(err, ErrNotReady):

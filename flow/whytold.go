@@ -112,7 +112,7 @@ func (s *sight) parked(c why.Cause) []why.Cause {
 		c.Evidence["attempts"] = strconv.Itoa(s.Attempt + 1)
 	case whySuspend.String():
 		c.Message = fmt.Sprintf("step %s waits for its token to be resumed", s.Path)
-		c.Advice = "Look at who was given the token: an answer is missing."
+		c.Advice = "See the receiver of the token: its answer is missing."
 	case whyFork.String():
 		c.Message = fmt.Sprintf("step %s waits for %d children", s.Path, s.Children)
 		c.Evidence["children"] = strconv.Itoa(s.Children)

@@ -168,7 +168,7 @@ func (c *Controller) idles(ctx context.Context, state State, problem error) (cau
 			Advice: "Ask the one that leads.",
 		}
 		if err != nil || leader == "" {
-			cause.Message, cause.Advice = "this process does not lead, and it is not known who does", ""
+			cause.Message, cause.Advice = "this process does not lead, and the leader is not known", ""
 			if err != nil {
 				cause.Evidence["error"] = err.Error()
 			}

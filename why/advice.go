@@ -7,15 +7,15 @@ import (
 
 // general is what can be done about a cause of which nobody has said more.
 var general = map[Type]string{
-	Parked:         "See who is to bring what it waits for.",
+	Parked:         "See which program or person provides what it waits for.",
 	LockHeld:       "Ask why the other one does not end.",
 	CircuitOpen:    "See why the endpoint fails: the first call after that decides whether the others go on.",
 	RateLimited:    "It goes on when it is its turn. Raise the bound if more can be taken.",
 	RetryAfter:     "Wait, or see why the other side takes no more.",
 	Forbidden:      "Grant the missing right, or change what refuses.",
-	Conflict:       "Find the other writer: kubectl get -o yaml --show-managed-fields tells who has set what.",
-	BackOff:        "Mend what the error names: it is tried again by itself.",
-	Quarantined:    "Mend what the error names.",
+	Conflict:       "Find the other writer: kubectl get -o yaml --show-managed-fields shows which manager has set which field.",
+	BackOff:        "Correct what the error names: it is tried again by itself.",
+	Quarantined:    "Correct what the error names.",
 	SourceStale:    "Look whether the API server answers, and can be reached from here.",
 	NotSelected:    "Have the program select it, or change it so that it does.",
 	NotLeading:     "It goes on by itself in the process that leads, as soon as there is one.",

@@ -113,7 +113,7 @@ func (t *trouble) causes() (all []why.Cause) {
 
 func conflictCause(err error, t *trouble) why.Cause {
 	return why.Cause{
-		Type: why.Conflict, Message: "somebody else writes the operation again and again, before the controller can", Since: t.since,
+		Type: why.Conflict, Message: "another writer changes the operation again and again, before the controller can", Since: t.since,
 		Evidence: map[string]string{"conflicts": itoa(t.conflicts), "error": err.Error()},
 		Advice:   "See in its managedFields who writes it, and have that stop.",
 	}

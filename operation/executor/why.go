@@ -142,7 +142,7 @@ func unreadable(err error) why.Cause {
 	return why.Cause{
 		Type: why.Quarantined, Message: "it cannot be read, so nothing is done with it",
 		Evidence: map[string]string{"error": err.Error()},
-		Advice:   "Mend the object, or delete it.",
+		Advice:   "Correct the object, or delete it.",
 	}
 }
 
@@ -507,7 +507,7 @@ func (e *Executor) whyWebhook(key store.Key) []why.Cause {
 		all = append(all, why.Cause{
 			Type: why.Quarantined, Message: "it cannot be used as it is: operations that call it fail as Invalid",
 			Since: valid.LastTransitionTime.Time, Evidence: map[string]string{"error": valid.Message},
-			Advice: "Mend the field that the error names.",
+			Advice: "Correct the field that the error names.",
 		})
 	}
 	var since time.Time

@@ -300,7 +300,7 @@ func TestWhyConflict(t *testing.T) {
 	a := asking{bench: b}
 	b.StartWith(func(o *executor.Options) { o.Calls = busy }, func(e *executor.Executor) { a.e = e })
 	op := b.Schedule(operation.Request{Webhooks: []string{"next"}})
-	a.holds(a.told(shop, why.Conflict).Causes[0], "", "writes the operation again and again", "conflicts", "error")
+	a.holds(a.told(shop, why.Conflict).Causes[0], "", "changes the operation again and again", "conflicts", "error")
 	over.Store(true)
 	b.End(op)
 	if got := a.told(shop, why.Ended); got.Stuck {

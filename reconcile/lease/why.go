@@ -36,7 +36,7 @@ func (l *Lease) Why(context.Context, why.Object) []why.Cause {
 		c.Evidence["error"] = err.Error()
 		c.Advice = "It works when it can take the Lease: look at its rights, and whether it reaches the API server."
 	case leader == "":
-		c.Message = "nobody leads, or it is not known yet who does"
+		c.Message = "there is no leader, or it is not known yet"
 		c.Advice = ""
 	case leader == l.opt.Identity:
 		c.Message, c.Advice = "this process is about to lead", ""

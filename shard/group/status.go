@@ -93,10 +93,14 @@ func (g *Group) publish(fn func(*state)) {
 }
 
 // trouble notes, and logs when it is new, why something that is tried again does not work; nil: it does. A missing right
-// is logged once, whatever is refused because of it.
+// is logged once, whatever is refused because of it. It stays known while tries get no answer, as they do at the end of a
+// term.
 func (g *Group) trouble(what string, err error) {
 	g.mu.Lock()
 	before, known := g.state.errs[what], g.forbiddenLocked() != nil
+	if errors.Is(before, ErrForbidden) && err != nil && !isFinding(err) {
+		err = before
+	}
 	errs := maps.Clone(g.state.errs)
 	if errs == nil {
 		errs = map[string]error{}
@@ -114,6 +118,25 @@ func (g *Group) trouble(what string, err error) {
 	case err == nil && before != nil:
 		g.log.Info("can " + what + " again")
 	}
+}
+
+// isFinding reports whether an error tells of the group as the API server has shown it.
+func isFinding(err error) bool {
+	for _, finding := range []error{ErrForbidden, ErrRecord, ErrLayout, ErrLeader, errBefore} {
+		if errors.Is(err, finding) {
+			return true
+		}
+	}
+	return false
+}
+
+// leftBehind returns the attributes of a log line about a Lease that could not be deleted; none for a missing right,
+// which trouble logs.
+func leftBehind(err error) []any {
+	if errors.Is(err, ErrForbidden) {
+		return nil
+	}
+	return []any{"error", err}
 }
 
 // forbiddenLocked returns the error that the right to Leases is missing, nil if it is not; the caller holds mu.

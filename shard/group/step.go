@@ -105,7 +105,7 @@ func (m *mind) live(ctx context.Context, t *term) error {
 		}
 		m.judge(err)
 		if leaving && m.g.clock.now().After(m.until) && t.held().IsEmpty() {
-			m.g.log.WarnContext(ctx, "cannot leave the group: others wait for the lease", "error", err)
+			m.g.log.WarnContext(ctx, "cannot leave the group: others wait for the lease", leftBehind(err)...)
 			return nil
 		}
 		m.rest(ctx, leaving)

@@ -44,14 +44,15 @@ func (g *Group) Why(namespace string, uid types.UID) []why.Cause {
 	case at.holder != nil:
 		c.Message = fmt.Sprintf("this replica has slot %d of the object, and cannot work on it: %v", slot, fenced)
 	case at.next != nil:
-		c.Message = fmt.Sprintf("slot %d of the object is nobody's now, and is to be that of %s", slot, at.next.Name)
+		c.Message = fmt.Sprintf("slot %d of the object has no holder now, and goes to %s next", slot, at.next.Name)
 		c.Evidence["next"] = at.next.Name
 	default:
-		c.Message = fmt.Sprintf("slot %d of the object is nobody's, as far as this replica knows", slot)
+		c.Message = fmt.Sprintf("slot %d of the object has no holder, as far as this replica knows", slot)
 	}
-	switch {
-	case forbidden != nil && c.Evidence["member"] == "":
-		return []why.Cause{g.forbidden(forbidden)} // it cannot know more
+	switch known := c.Evidence["member"] != "" && c.Evidence["dead"] == ""; {
+	case forbidden != nil && !known:
+		// Without the right it does not see Leases change: a holder that seems to be dead may be alive, or another one.
+		return []why.Cause{g.forbidden(forbidden)}
 	case forbidden != nil:
 		return []why.Cause{c, g.forbidden(forbidden)}
 	}

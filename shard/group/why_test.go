@@ -2,12 +2,14 @@ package group
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/why"
 )
@@ -77,5 +79,26 @@ func TestWhyMoving(t *testing.T) {
 		}
 		w.play(20 * time.Second)
 		<-one.ended
+	})
+}
+
+// TestWhyForbidden: members that have lost the right to Leases know no more than that, whoever has held the slot before.
+func TestWhyForbidden(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		members := []*process{w.start("one", random(), Options{}), w.start("two", random(), Options{})}
+		w.play(3 * time.Second)
+		w.within(0, 8, "the start")
+		rule := w.server.On(apiserver.Match{Resource: "leases"}, apiserver.Answer(apiserver.Failure(http.StatusForbidden)))
+		w.play(time.Minute)
+		for i := range 20 {
+			for _, m := range members {
+				told := m.g.Why(fmt.Sprint("n", i), "")
+				if len(told) != 1 || told[0].Type != why.Forbidden || told[0].Evidence["rule"] != leaseRule() {
+					t.Fatalf("n%d: %+v", i, told)
+				}
+			}
+		}
+		rule.Off()
+		w.within(15*time.Second, 8, "rights")
 	})
 }

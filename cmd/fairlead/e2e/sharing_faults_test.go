@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/fairlead-io/fairlead/internal/testbed/program"
+	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/shard/group"
 )
 
@@ -188,11 +189,20 @@ func TestSharedWithoutRights(t *testing.T) {
 		t.Errorf("%d calls were begun by replicas that hold nothing", after-before)
 	}
 	f.allLive()
+	const rule = `{apiGroups: ["coordination.k8s.io"], resources: ["leases"], ` +
+		`verbs: ["get", "list", "watch", "create", "update", "delete"]}`
+	f.asks("waits", operation.Request{Webhooks: []string{"nowhere"}})
+	for _, at := range f.serving {
+		p := patient{f.site, at, ""}
+		want := p.of("waits", "The replica may not write Leases.")
+		want.first = []string{"Forbidden", rule, f.namespace}
+		p.shows(want)
+	}
 	for _, p := range replicas {
 		p.mu.Lock()
 		said := strings.Count(p.log.String(), "no rights on Leases")
 		p.mu.Unlock()
-		if said == 0 || said > 10 {
+		if said != 1 {
 			t.Errorf("said %d times in the log", said)
 		}
 	}

@@ -47,6 +47,11 @@ func TestWhyOfProcesses(t *testing.T) {
 			a.Causes[0].Evidence["address"] == "http://"+first.address
 	})
 	standby.first("operation/app/missing", why.WebhookMissing) // the leader was asked
+	page := standby.visit(standby.of("missing", "").page)
+	if a := pageAnswer(page); !strings.Contains(a.first, "NotLeading") || !strings.Contains(a.later, "WebhookMissing") ||
+		!strings.Contains(page, `href="http://`+first.address+`/console/why?`) {
+		t.Errorf("the page of the standby does not lead to the leader: %s", plainText(page))
+	}
 	standby.first("operation/app/done", why.Ended)
 
 	other := s.in(clustertest.Namespace(t, s.config))

@@ -321,8 +321,8 @@ func misfitting(e *v1alpha1.WebhookCallStatus) string {
 
 // remedies say what can be done where no answer has come, by a part of the error.
 var remedies = []struct{ part, advice string }{
-	{"x509:", "The certificate of the receiver is not trusted: name who has signed it with spec.tls.caSecretRef of the " +
-		"Webhook, and its name with spec.tls.serverName, or renew it there."},
+	{"x509:", "The certificate of the receiver is not trusted. Give its CA with spec.tls.caSecretRef of the Webhook, and its " +
+		"name with spec.tls.serverName, or renew it."},
 	{"tls:", "No TLS connection can be made: see the scheme and port of the URL, and spec.tls and spec.auth.mtls of the Webhook."},
 	{"lookup ", "The name of the host is not found: see the URL of the Webhook, and the DNS of the controller."},
 	{"connection refused", "Nothing listens at the address: see the URL of the Webhook, and whether the receiver runs."},
@@ -373,7 +373,7 @@ func remedy(e *v1alpha1.WebhookCallStatus) string {
 		return "The namespace is being deleted, and nothing can be made in it any more: cancel the operation, or wait for the end."
 	}
 	if field, _, ok := strings.Cut(e.Message, ": "); ok && strings.HasPrefix(field, "spec.") {
-		return "Nothing is sent without what " + field + " of the Webhook names: mend the Secret, or who gives the token."
+		return "The call needs the credentials that " + field + " of the Webhook names: correct the Secret, or the server of the token."
 	}
 	for _, r := range remedies {
 		if strings.Contains(e.Message, r.part) {

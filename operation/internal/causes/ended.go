@@ -12,14 +12,14 @@ import (
 
 // mend says what can be done after a failure, by its reason.
 var mend = map[string]string{
-	v1alpha1.ReasonTargetRefused: "Have whoever runs the controller allow the target with --allow-target, if it is meant to be " +
-		"called, and retry the operation.",
-	v1alpha1.ReasonWebhookFailed:    "See what the receiver has answered, mend it there, and retry the operation.",
+	v1alpha1.ReasonTargetRefused: "If the target is meant to be called, allow it with --allow-target of the controller, and retry the " +
+		"operation.",
+	v1alpha1.ReasonWebhookFailed:    "See the answer of the receiver, correct the cause there, and retry the operation.",
 	v1alpha1.ReasonRetriesExhausted: "See why the receiver did not answer as it should, and retry the operation.",
 	v1alpha1.ReasonTimedOut:         "See what took so long, give it more time with timeout if that was right, and retry it.",
-	v1alpha1.ReasonCanceled:         "It was asked to end. Retry it if it is wanted after all.",
-	v1alpha1.ReasonInvalid:          "Mend the field that the error names, and retry the operation.",
-	v1alpha1.ReasonWebhookNotFound:  "Make the Webhook, or leave it out of the request, and retry the operation.",
+	v1alpha1.ReasonCanceled:         "Its cancellation was requested. Retry it if it is needed after all.",
+	v1alpha1.ReasonInvalid:          "Correct the field that the error names, and retry the operation.",
+	v1alpha1.ReasonWebhookNotFound:  "Create the Webhook, or leave it out of the request, and retry the operation.",
 	v1alpha1.ReasonTooLarge:         "Make the request object smaller, and schedule it again.",
 	v1alpha1.ReasonNotReleased:      "Release what the error names, and retry the operation.",
 }

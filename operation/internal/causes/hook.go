@@ -34,7 +34,7 @@ func NotReleased(namespace, hook, lacks string, since time.Time) why.Cause {
 	return why.Cause{
 		Type: why.NotReleased, Message: lacks, Since: since, Evidence: map[string]string{"webhook": hook},
 		About: WebhookObject(namespace, hook),
-		Advice: "Have who owns it release it: a Secret by the label " + v1alpha1.LabelWebhookCredentials +
+		Advice: "Its owner has to release it: a Secret by the label " + v1alpha1.LabelWebhookCredentials +
 			"=true, a service account by its annotation " + v1alpha1.AnnotationWebhookAudiences + ".",
 	}
 }

@@ -1,0 +1,80 @@
+package console
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/observe"
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/why"
+)
+
+// TestElsewhere: an answer of a replica that does not work on an object links to the replica that does, and to no other
+// place.
+func TestElsewhere(t *testing.T) {
+	t.Parallel()
+	pages, err := parsePages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const page = "/console/why?kind=Operation&amp;name=app-1&amp;namespace=prod"
+	for name, tc := range map[string]struct {
+		cause why.Cause
+		href  string // empty: there is no link
+	}{
+		"leader":         {why.Cause{Type: why.NotLeading, Evidence: map[string]string{"address": "https://10.0.0.7:8443"}}, "https://10.0.0.7:8443" + page},
+		"holder":         {why.Cause{Type: why.HeldBy, Evidence: map[string]string{"address": "10.0.0.7:8443"}}, "//10.0.0.7:8443" + page},
+		"no address":     {why.Cause{Type: why.NotLeading}, ""},
+		"script":         {why.Cause{Type: why.NotLeading, Evidence: map[string]string{"address": "javascript://x/%0aalert(1)"}}, ""},
+		"user":           {why.Cause{Type: why.HeldBy, Evidence: map[string]string{"address": "https://a@example.com"}}, ""},
+		"path":           {why.Cause{Type: why.HeldBy, Evidence: map[string]string{"address": "https://a/x?y"}}, "https://a" + page},
+		"another cause":  {why.Cause{Type: why.BackOff, Evidence: map[string]string{"address": "https://a"}}, ""},
+		"one further on": {why.Cause{Type: why.HeldBy, Depth: 1, Evidence: map[string]string{"address": "https://a"}}, ""},
+	} {
+		var shown strings.Builder
+		a := why.Answer{Kind: "Operation", Namespace: "prod", Name: "app-1", Stuck: true, Causes: []why.Cause{tc.cause}}
+		if err := pages["why"].ExecuteTemplate(&shown, "answer", a); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if _, rest, ok := strings.Cut(shown.String(), `<p class="notice">This replica does not work on it. <a href="`); ok {
+			got, _, _ = strings.Cut(rest, `"`)
+		}
+		if got != tc.href {
+			t.Errorf("%s: the link is %q, want %q:\n%s", name, got, tc.href, shown.String())
+		}
+	}
+}
+
+// TestObserverBehind: the page of the sources names an observer that is behind.
+func TestObserverBehind(t *testing.T) {
+	t.Parallel()
+	pages, err := parsePages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for behind, want := range map[time.Duration]bool{0: false, time.Second: false, 45 * time.Second: true} {
+		o := observe.ObserverDescription{Name: "mine"}
+		if behind > 0 {
+			o.BehindSince = time.Now().Add(-behind)
+		}
+		status := fairlead.Status{Sources: []observe.SourceDescription{{
+			Selector: []string{"maps"}, Running: true, Observers: []observe.ObserverDescription{o},
+			Status: []observe.StatusDescription{{Phase: source.Watching, Synced: true}},
+		}}}
+		c := &console{shown: &cache{entries: map[string]*cached{"status": {at: time.Now().Add(time.Hour), value: status}}}}
+		data, err := c.sources(t.Context(), &reader{c: c}, nil)
+		var shown strings.Builder
+		if err == nil {
+			err = pages["sources"].ExecuteTemplate(&shown, "content", page{Data: data, At: time.Now()})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(shown.String(), "behind since <time"); got != want {
+			t.Errorf("%v behind, is it shown: %v, want %v:\n%s", behind, got, want, shown.String())
+		}
+	}
+}
