@@ -78,7 +78,11 @@ func (e *Executor) land(ctx context.Context, r *run, back []landing, now time.Ti
 			continue
 		}
 		delete(r.later, f.target)
-		r.change(unsavedChange{course.Judged(r.op, f.target, v, now), r.repeatsSoon(en, v, now)})
+		judged := unsavedChange{Change: course.Judged(r.op, f.target, v, now)}
+		if repeatsSoon(en, v, now) {
+			judged.repeated = now
+		}
+		r.change(judged)
 		r.owes = true
 	}
 }

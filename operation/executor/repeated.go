@@ -19,14 +19,14 @@ import (
 const (
 	// repeatsWritten is how long after a write of the status tries repeat the recorded attempt.
 	repeatsWritten = time.Second
-	// repeatsWait is how long after that the outcome of such a try waits for the next attempt.
+	// repeatsWait is how soon the next try has to be due for an outcome to wait for it.
 	repeatsWait = 500 * time.Millisecond
 )
 
 // repeatsSoon reports whether a call has failed again, and its outcome may be written with the next attempt.
-func (r *run) repeatsSoon(en *v1alpha1.WebhookCallStatus, v course.Verdict, now time.Time) bool {
+func repeatsSoon(en *v1alpha1.WebhookCallStatus, v course.Verdict, now time.Time) bool {
 	return en.RetriesCount > 0 && !v.Polled && v.PollURL == "" && !v.State.Terminal() && !v.Next.IsZero() &&
-		now.Before(r.written.Add(repeatsWritten)) && v.Next.Before(now.Add(repeatsWait))
+		v.Next.Before(now.Add(repeatsWait))
 }
 
 // repeats reports whether the next try of a call repeats the recorded attempt.
@@ -38,14 +38,16 @@ func (r *run) repeats(en *v1alpha1.WebhookCallStatus, now time.Time) bool {
 // repeatsDue returns when the changes that are not written have to be. It returns the zero time if that is now, or if
 // there are none.
 func (r *run) repeatsDue(now time.Time) time.Time {
-	due := r.written.Add(repeatsWritten + repeatsWait)
-	if len(r.unsaved) == 0 || !r.onlyRepeats() || !now.Before(due) {
+	if len(r.unsaved) == 0 || !r.onlyRepeats() {
 		return time.Time{}
 	}
-	return due
+	if due := r.unsaved[0].repeated.Add(repeatsWritten + repeatsWait); now.Before(due) {
+		return due
+	}
+	return time.Time{}
 }
 
 // onlyRepeats reports whether all changes that are not written are parts of repeated tries.
 func (r *run) onlyRepeats() bool {
-	return !slices.ContainsFunc(r.unsaved, func(c unsavedChange) bool { return !c.repeated })
+	return !slices.ContainsFunc(r.unsaved, func(c unsavedChange) bool { return c.repeated.IsZero() })
 }

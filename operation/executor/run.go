@@ -144,7 +144,7 @@ func (n *news) Backstop() time.Duration { return 0 }
 // unsavedChange is a change of the status that is not written yet.
 type unsavedChange struct {
 	course.Change
-	repeated bool // it may wait: it is part of a repeated try (repeated.go)
+	repeated time.Time // when a repeated try made it, which may wait (repeated.go); zero: it has to be written
 }
 
 // apply makes a change now and remembers it until it is written.

@@ -84,7 +84,7 @@ func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now tim
 			}
 		case repeats(t):
 			f.attempt = en.AttemptID
-			r.change(unsavedChange{course.Again(r.op, t, compiled.Generation(hook)), true})
+			r.change(unsavedChange{course.Again(r.op, t, compiled.Generation(hook)), now})
 		default:
 			f.attempt = course.NewAttempt(r.op, t)
 			r.apply(course.Attempt(r.op, t, f.attempt, compiled.Generation(hook), now))
