@@ -40,27 +40,32 @@ func TestOneDecision(t *testing.T) {
 	}{
 		"quiet": {
 			"a quiet watch is confirmed every minute",
-			observe.StatusDescription{Phase: source.Watching, Staleness: time.Minute, Silence: time.Minute}, "healthy", false,
+			observe.StatusDescription{Phase: source.Watching, Staleness: time.Minute, Silence: time.Minute},
+			"healthy", false,
 		},
 		"late": {
 			"/healthz fails from five minutes on, and the page is old before",
-			observe.StatusDescription{Phase: source.Watching, Staleness: 3 * time.Minute, Silence: 3 * time.Minute}, "not healthy", true,
+			observe.StatusDescription{Phase: source.Watching, Staleness: 3 * time.Minute, Silence: 3 * time.Minute},
+			"not healthy", true,
 		},
 		"degraded": {
 			"the server refuses to answer",
-			observe.StatusDescription{Phase: source.Degraded, Staleness: time.Second, Silence: time.Second}, "not healthy", true,
+			observe.StatusDescription{Phase: source.Degraded, Staleness: time.Second, Silence: time.Second},
+			"not healthy", true,
 		},
 		"not served": {
 			"other pages are as good as ever",
 			observe.StatusDescription{
 				Phase: source.Degraded, Reason: source.ReasonNotFound, Refused: true, Staleness: time.Hour, Silence: time.Second,
-			}, "limited", false,
+			},
+			"limited", false,
 		},
 		"not served, and then silence": {
 			"the last answer is old",
 			observe.StatusDescription{
 				Phase: source.Degraded, Reason: source.ReasonDisconnected, Refused: true, Staleness: time.Hour, Silence: 3 * time.Minute,
-			}, "not healthy", true,
+			},
+			"not healthy", true,
 		},
 	} {
 		c := &console{shown: newCache(), rates: newRates(nil)}
