@@ -7,6 +7,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation/internal/course"
+	"github.com/fairlead-io/fairlead/operation/internal/record"
 	"github.com/fairlead-io/fairlead/operation/internal/share"
 	"github.com/fairlead-io/fairlead/webhook"
 )
@@ -17,12 +18,12 @@ const askForMemory = time.Second
 // callKey is what a call that waits for its share is known by.
 type callKey struct {
 	run    *run
-	target course.Target
+	target record.Target
 }
 
 // admit asks for the call's share of the calls that its namespace may make, for a place among all calls under way, and
 // for a permit of the endpoint. It returns nil if the call has to wait; then the run is woken.
-func (e *Executor) admit(r *run, t course.Target, hook *webhook.Compiled, now time.Time) *webhook.Permit {
+func (e *Executor) admit(r *run, t record.Target, hook *webhook.Compiled, now time.Time) *webhook.Permit {
 	key, call := callKey{r, t}, course.CallID(r.op, t)
 	if !e.hooks.Pin(hook) {
 		r.refuse(t, refusal{until: now.Add(askForMemory), share: shareMemory, since: now})
@@ -58,7 +59,7 @@ func (e *Executor) home(r *run, hook *webhook.Compiled) {
 }
 
 // withdraw gives up the places that the run waits for, those of the calls that unwanted says.
-func (e *Executor) withdraw(r *run, unwanted func(course.Target) bool) {
+func (e *Executor) withdraw(r *run, unwanted func(record.Target) bool) {
 	for t, refusal := range r.refused {
 		if !unwanted(t) {
 			continue
@@ -77,13 +78,13 @@ func (e *Executor) withdraw(r *run, unwanted func(course.Target) bool) {
 
 // unwanted tells of the calls of an operation that are not to be made, or not now: a place that is kept for one is lost
 // to all others.
-func unwanted(op *v1alpha1.Operation, find course.Lookup) func(course.Target) bool {
+func unwanted(op *v1alpha1.Operation, find course.Lookup) func(record.Target) bool {
 	decided := meta.IsStatusConditionTrue(op.Status.Conditions, v1alpha1.ConditionError)
-	return func(t course.Target) bool {
+	return func(t record.Target) bool {
 		_, exists := find(t.ID)
-		en := course.Entry(&op.Status, t)
-		return !exists || decided && t.Purpose == webhook.Main || en != nil && en.State.Terminal()
+		en := record.Entry(&op.Status, t)
+		return !exists || decided && t.Purpose == record.Main || en != nil && en.State.Terminal()
 	}
 }
 
-func allOf(course.Target) bool { return true }
+func allOf(record.Target) bool { return true }

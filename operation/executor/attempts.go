@@ -8,7 +8,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/fairlead-io/fairlead/operation/internal/course"
+	"github.com/fairlead-io/fairlead/operation/internal/record"
 	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/webhook"
 )
@@ -58,9 +58,9 @@ func (e *Executor) Attempts(ctx context.Context, key store.Key, operationID stri
 	}
 	n := len(a.Last)
 	for t, since := range s.began {
-		en := course.Entry(&s.op.Status, t)
+		en := record.Entry(&s.op.Status, t)
 		a.Last = append(a.Last, Attempt{
-			Purpose: t.Purpose, Webhook: t.ID, Began: since, Poll: en != nil && en.WebhookPollURL != "",
+			Purpose: webhook.Purpose(t.Purpose), Webhook: t.ID, Began: since, Poll: en != nil && en.WebhookPollURL != "",
 		})
 	}
 	slices.SortFunc(a.Last[n:], func(a, b Attempt) int { return a.Began.Compare(b.Began) })
@@ -92,7 +92,7 @@ type attempted struct {
 
 // attempt is an Attempt, smaller.
 type attempt struct {
-	course.Target
+	record.Target
 	began   int64 // Unix, in ns
 	took    time.Duration
 	status  int16
@@ -233,7 +233,7 @@ func (a *attempts) of(key store.Key, operation string) Attempts {
 	for _, one := range t.last {
 		began := time.Unix(0, one.began)
 		out.Last = append(out.Last, Attempt{
-			Purpose: one.Purpose, Webhook: one.ID, Poll: one.poll, Began: began, Ended: began.Add(one.took),
+			Purpose: webhook.Purpose(one.Purpose), Webhook: one.ID, Poll: one.poll, Began: began, Ended: began.Add(one.took),
 			Status: int(one.status), Verdict: webhook.Verdict(one.verdict),
 		})
 	}

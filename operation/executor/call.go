@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation/internal/course"
+	"github.com/fairlead-io/fairlead/operation/internal/record"
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
@@ -19,14 +20,14 @@ import (
 func (e *Executor) launch(ctx context.Context, r *run, f *flight) {
 	c := e.describe(r.op, f.target)
 	c.After = e.tried.last(c.ID)
-	en := course.Entry(&r.op.Status, f.target)
+	en := record.Entry(&r.op.Status, f.target)
 	pollURL := en.WebhookPollURL
 	deadline := en.StartedAt.Add(f.hook.Definition().Timeout)
-	if end := r.op.Deadline(); f.target.Purpose == webhook.Main && end.Before(deadline) {
+	if end := r.op.Deadline(); f.target.Purpose == record.Main && end.Before(deadline) {
 		deadline = end
 	}
 	if r.flying == nil {
-		r.flying = make(map[course.Target]*flight)
+		r.flying = make(map[record.Target]*flight)
 	}
 	r.flying[f.target], f.since, f.operation = f, e.now(), r.op.EffectiveID()
 	ctx, f.cancel = context.WithCancelCause(context.WithoutCancel(e.passOn(ctx, r.op))) // the flow parks meanwhile
@@ -58,7 +59,7 @@ func (e *Executor) land(ctx context.Context, r *run, back []landing, now time.Ti
 		f := l.flight
 		f.cancel(nil)
 		delete(r.flying, f.target)
-		en := course.Entry(&r.op.Status, f.target)
+		en := record.Entry(&r.op.Status, f.target)
 		e.metrics.result(f.target, l.result)
 		switch {
 		case l.result.Verdict == webhook.Canceled:
@@ -72,7 +73,7 @@ func (e *Executor) land(ctx context.Context, r *run, back []landing, now time.Ti
 			"took", l.result.Duration, "message", v.Message)
 		if changesNothing(en, v, now) || e.pollWaits(r, en, v, now) {
 			if r.later == nil {
-				r.later = make(map[course.Target]time.Time)
+				r.later = make(map[record.Target]time.Time)
 			}
 			r.later[f.target] = v.Next
 			continue
@@ -117,7 +118,7 @@ func (e *Executor) comeBackLater(r *run, back []landing) {
 
 // judge says what a result means for the record of its call.
 func judge(op *v1alpha1.Operation, f *flight, result webhook.Result, now time.Time) course.Verdict {
-	en := course.Entry(&op.Status, f.target)
+	en := record.Entry(&op.Status, f.target)
 	v := course.Verdict{
 		State: v1alpha1.PhaseInProgress, Code: result.StatusCode, Message: result.Message,
 		Polled: en.WebhookPollURL != "",
@@ -164,7 +165,7 @@ func judge(op *v1alpha1.Operation, f *flight, result webhook.Result, now time.Ti
 }
 
 // describe returns what templates see of an operation, and the key of the call.
-func (e *Executor) describe(op *v1alpha1.Operation, t course.Target) webhook.Call {
+func (e *Executor) describe(op *v1alpha1.Operation, t record.Target) webhook.Call {
 	c := webhook.Call{ID: course.CallID(op, t), CorrelationID: op.Spec.CorrelationID}
 	id, spec := op.EffectiveID(), op.Spec // op changes while the call is under way
 	c.Data.Operation = func() webhook.Fields { return specFields(id, spec) }
@@ -174,8 +175,8 @@ func (e *Executor) describe(op *v1alpha1.Operation, t course.Target) webhook.Cal
 			c.Data.Resource = json.RawMessage(o.Resource.Raw)
 		}
 	}
-	c.Data.CallbackURL = e.callbacks.URL(op, t.ID, t.Purpose)
-	if t.Purpose == webhook.Main {
+	c.Data.CallbackURL = e.callbacks.URL(op, t.ID, webhook.Purpose(t.Purpose))
+	if t.Purpose == record.Main {
 		return c
 	}
 	c.Data.Outcome = &webhook.Outcome{Phase: string(v1alpha1.PhaseSuccess)}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation/internal/course"
+	"github.com/fairlead-io/fairlead/operation/internal/record"
 	"github.com/fairlead-io/fairlead/operation/internal/share"
 	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/webhook"
@@ -47,8 +48,8 @@ func (e *Executor) Runs() (all, working int) {
 func Kept(unsaved bool) (what string) {
 	e := &Executor{}
 	r := &run{
-		later: map[course.Target]time.Time{},
-		work:  &work{flying: map[course.Target]*flight{}, refused: map[course.Target]refusal{}},
+		later: map[record.Target]time.Time{},
+		work:  &work{flying: map[record.Target]*flight{}, refused: map[record.Target]refusal{}},
 	}
 	if unsaved {
 		r.unsaved = []unsavedChange{{Change: func(*v1alpha1.Operation) {}}}
@@ -102,7 +103,7 @@ const (
 
 // Note notes a try of an operation.
 func (m *Remembered) Note(key store.Key, operation, hook string, res webhook.Result) {
-	f := &flight{target: course.Target{ID: hook}, operation: operation, since: time.Unix(1, 0)}
+	f := &flight{target: record.Target{ID: hook}, operation: operation, since: time.Unix(1, 0)}
 	m.a.note(key, f, false, time.Unix(2, 0), res)
 }
 
@@ -135,7 +136,7 @@ func (m *Remembered) Held() (operations, counted, real int) {
 func FirstTryAllocs() float64 {
 	m := &Remembered{}
 	m.Note(store.Key{Name: "other"}, "o", "hook", webhook.Result{Verdict: webhook.Retry})
-	f := &flight{target: course.Target{ID: "hook"}, operation: "fine", since: time.Unix(1, 0)}
+	f := &flight{target: record.Target{ID: "hook"}, operation: "fine", since: time.Unix(1, 0)}
 	key, ended, res := store.Key{Namespace: "a", Name: "fine"}, time.Unix(2, 0), webhook.Result{Verdict: webhook.Succeeded}
 	return testing.AllocsPerRun(100, func() {
 		m.a.note(key, f, false, ended, res)

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/operation/internal/course"
+	"github.com/fairlead-io/fairlead/operation/internal/record"
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
@@ -118,7 +118,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (m *metrics) result(t course.Target, r webhook.Result) {
+func (m *metrics) result(t record.Target, r webhook.Result) {
 	purpose := string(t.Purpose)
 	if purpose == "" {
 		purpose = "main"

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation/internal/course"
+	"github.com/fairlead-io/fairlead/operation/internal/record"
 	"github.com/fairlead-io/fairlead/operation/internal/share"
 )
 
@@ -45,7 +46,7 @@ func TestPacesOfTenants(t *testing.T) {
 func TestRepeatsAreFolded(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
-	target := course.Target{ID: "w"}
+	target := record.Target{ID: "w"}
 	made := func() *v1alpha1.Operation {
 		op := &v1alpha1.Operation{}
 		op.Spec.OperationID, op.Status.OperationID = "o", "o"

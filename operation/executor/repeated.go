@@ -8,6 +8,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation/internal/course"
+	"github.com/fairlead-io/fairlead/operation/internal/record"
 	"github.com/fairlead-io/fairlead/operation/internal/share"
 )
 
@@ -71,7 +72,7 @@ func (r *run) onlyRepeats() bool {
 
 // foldRepeats drops the changes of earlier repeated tries of a call that the outcome of the latest one replaces. The
 // last of them stays: it counts the tries. So what is not written does not grow with the number of tries.
-func (r *run) foldRepeats(t course.Target) {
+func (r *run) foldRepeats(t record.Target) {
 	last := -1
 	for i, c := range r.unsaved {
 		if !c.repeated.IsZero() && c.target == t {

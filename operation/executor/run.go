@@ -9,6 +9,7 @@ import (
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/operation/internal/course"
+	"github.com/fairlead-io/fairlead/operation/internal/record"
 	"github.com/fairlead-io/fairlead/operation/internal/share"
 	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/webhook"
@@ -49,7 +50,7 @@ type run struct {
 	// about is a hash of the request that op is about; 0 before there was one.
 	about uint64
 	// later is when polls are due that the status says are due earlier, since the ones before changed nothing.
-	later map[course.Target]time.Time
+	later map[record.Target]time.Time
 	*work // nil while nothing is to be done; look and settle change that, under Executor.mu
 }
 
@@ -64,8 +65,8 @@ type work struct {
 	// unrecorded is when a call was begun that is not recorded yet; zero if there is none (unrecorded.go).
 	unrecorded time.Time
 	written    time.Time // when the status was written last
-	flying     map[course.Target]*flight
-	refused    map[course.Target]refusal
+	flying     map[record.Target]*flight
+	refused    map[record.Target]refusal
 	refusal    error       // what was refused as too large, without anything left that could give way
 	paid       share.Price // what was spent for the next write
 	place      string      // the one that it was found to be the turn of the operation for
@@ -145,7 +146,7 @@ func (n *news) Backstop() time.Duration { return 0 }
 type unsavedChange struct {
 	course.Change
 	repeated time.Time     // when a repeated try made it, which may wait (repeated.go); zero: it has to be written
-	target   course.Target // of a repeated try
+	target   record.Target // of a repeated try
 }
 
 // apply makes a change now and remembers it until it is written.
@@ -187,7 +188,7 @@ func (r *run) dropSince(n int) {
 // flight is one try or poll under way. It runs in a goroutine of its own, so that neither the other calls of its
 // operation nor other operations wait for it; the run is told when it has come back.
 type flight struct {
-	target    course.Target
+	target    record.Target
 	operation string // its id
 	attempt   string
 	since     time.Time
@@ -225,10 +226,10 @@ type refusal struct {
 }
 
 // isFlying tells whether a call is under way.
-func (r *run) isFlying(t course.Target) bool { return r.flying[t] != nil }
+func (r *run) isFlying(t record.Target) bool { return r.flying[t] != nil }
 
 // notBefore returns until when a call has to wait for something that its status does not tell.
-func (r *run) notBefore(t course.Target) time.Time {
+func (r *run) notBefore(t record.Target) time.Time {
 	turn, poll := r.refused[t].until, r.later[t]
 	if turn.After(poll) {
 		return turn
@@ -262,9 +263,9 @@ func (r *run) share() string {
 	return ""
 }
 
-func (r *run) refuse(t course.Target, why refusal) {
+func (r *run) refuse(t record.Target, why refusal) {
 	if r.refused == nil {
-		r.refused = make(map[course.Target]refusal)
+		r.refused = make(map[record.Target]refusal)
 	}
 	if was, again := r.refused[t]; again && was.share == why.share && was.reason == why.reason {
 		why.since = was.since

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/operation/internal/course"
+	"github.com/fairlead-io/fairlead/operation/internal/record"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -26,10 +26,10 @@ type sight struct {
 	trouble     *trouble
 	behind      *store.Key // the operation that it waits for, or stale
 	op          *v1alpha1.Operation
-	began       map[course.Target]time.Time // calls under way
-	refused     map[course.Target]refusal
+	began       map[record.Target]time.Time // calls under way
+	refused     map[record.Target]refusal
 	short       bool
-	later       map[course.Target]time.Time // polls that are due later than the status says
+	later       map[record.Target]time.Time // polls that are due later than the status says
 	place       string                      // that has to be known before its first call; empty: no matter
 }
 
@@ -98,7 +98,7 @@ func (e *Executor) see(ctx context.Context, key store.Key) sight {
 		s.place = r.place
 	}
 	s.short, s.refused = r.short, maps.Clone(r.refused)
-	s.began = make(map[course.Target]time.Time, len(r.flying))
+	s.began = make(map[record.Target]time.Time, len(r.flying))
 	for t, f := range r.flying {
 		s.began[t] = f.since
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation/internal/compiled"
 	"github.com/fairlead-io/fairlead/operation/internal/course"
+	"github.com/fairlead-io/fairlead/operation/internal/record"
 	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/webhook"
 )
@@ -28,11 +29,11 @@ func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now tim
 			return err
 		}
 	}
-	isBegun := func(t course.Target) bool { return begun(course.Entry(&r.op.Status, t)) }
+	isBegun := func(t record.Target) bool { return begun(record.Entry(&r.op.Status, t)) }
 	if !r.confirmed && slices.ContainsFunc(d.Due, isBegun) {
 		return e.reload(ctx, r) // a predecessor may have recorded what became of it
 	}
-	if d.Due[0].Purpose == webhook.Main && !r.entered && r.op.Status.AcceptedVersion != r.place {
+	if d.Due[0].Purpose == record.Main && !r.entered && r.op.Status.AcceptedVersion != r.place {
 		return nil // it has another place now, so its turn is to be found out again
 	}
 	defer func(unsaved int) {
@@ -47,8 +48,8 @@ func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now tim
 	}
 	unrecorded := e.needsNoRecord(r, d.Due, hooks)
 	repeatsNow := sync.OnceValue(func() bool { return e.repeatsNow(r, now) })
-	repeats := func(t course.Target) bool { return r.mayRepeat(course.Entry(&r.op.Status, t)) && repeatsNow() }
-	records := func(t course.Target) bool { return !isBegun(t) && !repeats(t) }
+	repeats := func(t record.Target) bool { return r.mayRepeat(record.Entry(&r.op.Status, t)) && repeatsNow() }
+	records := func(t record.Target) bool { return !isBegun(t) && !repeats(t) }
 	if (!r.onlyRepeats() || slices.ContainsFunc(d.Due, records)) && !e.pay(r) {
 		e.withdraw(r, allOf) // a place that is kept for it others can use
 		return errShort
@@ -78,7 +79,7 @@ func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now tim
 		}
 		f := &flight{target: t, hook: hook, permit: permit}
 		e.holders.enter(f, r.key, now)
-		switch en := course.Entry(&r.op.Status, t); {
+		switch en := record.Entry(&r.op.Status, t); {
 		case begun(en):
 			f.attempt = en.AttemptID
 			if course.Unkeyed(en) {
@@ -110,7 +111,7 @@ func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now tim
 		}
 	}
 	for _, f := range ready {
-		if course.Unkeyed(course.Entry(&r.op.Status, f.target)) {
+		if course.Unkeyed(record.Entry(&r.op.Status, f.target)) {
 			return e.outdated(ctx, r, now)
 		}
 	}
@@ -123,8 +124,8 @@ func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now tim
 
 // ready returns the Webhooks of the calls that are due and can be made. The others are judged here, or wait until their
 // Webhook is compiled.
-func (e *Executor) ready(r *run, due []course.Target, now time.Time) map[course.Target]*webhook.Compiled {
-	hooks := make(map[course.Target]*webhook.Compiled, len(due))
+func (e *Executor) ready(r *run, due []record.Target, now time.Time) map[record.Target]*webhook.Compiled {
+	hooks := make(map[record.Target]*webhook.Compiled, len(due))
 	for _, t := range due {
 		key := store.Key{Namespace: r.key.Namespace, Name: t.ID}
 		if times, ok := e.hooks.Times(key); ok {
@@ -157,8 +158,8 @@ func begun(en *v1alpha1.WebhookCallStatus) bool {
 }
 
 // expired returns the change that ends a webhook whose own timeout has passed, nil if it has not.
-func expired(op *v1alpha1.Operation, t course.Target, timeout time.Duration, now time.Time) course.Change {
-	en := course.Entry(&op.Status, t)
+func expired(op *v1alpha1.Operation, t record.Target, timeout time.Duration, now time.Time) course.Change {
+	en := record.Entry(&op.Status, t)
 	if en == nil || en.StartedAt == nil || now.Before(en.StartedAt.Add(timeout)) {
 		return nil
 	}
@@ -170,9 +171,9 @@ func expired(op *v1alpha1.Operation, t course.Target, timeout time.Duration, now
 
 // withheld returns the change that gives up a call that cannot change the outcome, since its credentials were not
 // released while the operation might have taken; nil if they are.
-func (e *Executor) withheld(op *v1alpha1.Operation, t course.Target, now time.Time) course.Change {
+func (e *Executor) withheld(op *v1alpha1.Operation, t record.Target, now time.Time) course.Change {
 	why, _ := e.releases.withheld(store.Key{Namespace: op.Namespace, Name: t.ID})
-	if why == nil || t.Purpose == webhook.Main || now.Before(op.Deadline()) {
+	if why == nil || t.Purpose == record.Main || now.Before(op.Deadline()) {
 		return nil
 	}
 	return course.Judged(op, t, course.Verdict{
@@ -181,7 +182,7 @@ func (e *Executor) withheld(op *v1alpha1.Operation, t course.Target, now time.Ti
 }
 
 // possible says why a call cannot be made at all.
-func (e *Executor) possible(t course.Target, hook *webhook.Compiled) error {
+func (e *Executor) possible(t record.Target, hook *webhook.Compiled) error {
 	if hook.Definition().Mode == webhook.AsyncCallback && !e.callbacks.Enabled() {
 		return fmt.Errorf(
 			"webhook %s: spec.mode: AsyncCallback needs an HTTP API that receivers can call: the controller has none", t.ID,

@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/internal/course"
+	"github.com/fairlead-io/fairlead/operation/internal/record"
 	"github.com/fairlead-io/fairlead/operation/internal/share"
 	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/webhook"
@@ -76,7 +77,7 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 		if round == 0 {
 			linkCallback(ctx, op)
 		}
-		of := course.Target{Purpose: cb.Purpose, ID: cb.WebhookID}
+		of := record.Target{Purpose: record.Purpose(cb.Purpose), ID: cb.WebhookID}
 		if !op.PickedUp() { // the token says that the call was begun
 			course.Begin(now, t.placeOf)(op)
 			course.Attempt(op, of, course.FirstAttempt(op), 0, now)(op)
@@ -89,7 +90,7 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 				v.Message = "the receiver reported a failure"
 			}
 		}
-		e := course.Entry(&op.Status, of)
+		e := record.Entry(&op.Status, of)
 		switch {
 		case round > 0 && e != nil && e.State == v.State && e.FinishedAt.Equal(course.Micro(now)):
 			return nil // the answer was lost, and the flow has gone on since

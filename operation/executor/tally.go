@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation/internal/causes"
+	"github.com/fairlead-io/fairlead/operation/internal/record"
 	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/webhook"
 	"github.com/fairlead-io/fairlead/why"
@@ -129,13 +130,13 @@ func (e *Executor) stuckBy(r *run) why.Type {
 	}
 	now := e.now()
 	known := causes.Known{
-		Began: func(t causes.Target) time.Time {
-			if f := r.flying[targetOf(t)]; f != nil {
+		Began: func(t record.Target) time.Time {
+			if f := r.flying[t]; f != nil {
 				return f.since
 			}
 			return time.Time{}
 		},
-		Next: func(t causes.Target) time.Time { return r.later[targetOf(t)] },
+		Next: func(t record.Target) time.Time { return r.later[t] },
 	}
 	all := without(causes.Of(r.op, known, now), why.LockHeld, why.RateLimited, causes.OutdatedCRD)
 	if r.short {
@@ -154,19 +155,19 @@ func (e *Executor) stuckBy(r *run) why.Type {
 }
 
 // heldBack returns the bound for which a call of a run waits that is to be made; empty if there is none.
-func (e *Executor) heldBack(r *run, t causes.Target, now time.Time) why.Type {
-	refused := r.refused[targetOf(t)]
+func (e *Executor) heldBack(r *run, t record.Target, now time.Time) why.Type {
+	refused := r.refused[t]
 	switch {
-	case r.isFlying(targetOf(t)), refused.share == shareCompile && now.Sub(refused.since) < compileSoon:
+	case r.isFlying(t), refused.share == shareCompile && now.Sub(refused.since) < compileSoon:
 		return ""
 	case refused.share != "", refused.reason == webhook.WaitRate, refused.reason == webhook.WaitConcurrency:
 		return why.RateLimited
 	}
-	en := causes.Entry(r.op, t)
+	en := record.Entry(&r.op.Status, t)
 	if refused.reason != webhook.WaitBreaker && en == nil || en != nil && en.AwaitsCallback() {
 		return ""
 	}
-	b := e.webhooks.Breaker(r.key.Namespace, t.Webhook)
+	b := e.webhooks.Breaker(r.key.Namespace, t.ID)
 	switch {
 	case refused.reason == webhook.WaitBreaker && b.State != webhook.Closed:
 		return why.CircuitOpen

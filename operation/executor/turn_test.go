@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
 	"github.com/fairlead-io/fairlead/operation/internal/course"
 	"github.com/fairlead-io/fairlead/operation/internal/course/coursetest"
+	"github.com/fairlead-io/fairlead/operation/internal/record"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
@@ -205,7 +206,7 @@ func TestNoTwoInOneResource(t *testing.T) {
 			}
 			course.Begin(w.clock(), r.placeOf)(op)
 			if current.entered {
-				course.Attempt(op, course.Target{ID: "a"}, course.FirstAttempt(op), 0, w.clock())(op)
+				course.Attempt(op, record.Target{ID: "a"}, course.FirstAttempt(op), 0, w.clock())(op)
 				switch rapid.IntRange(0, 2).Draw(t, "over") {
 				case 0:
 					course.Finish(op, v1alpha1.PhaseSuccess, w.clock())(op)
@@ -240,7 +241,7 @@ func TestNoTwoInOneResource(t *testing.T) {
 				current.unrecorded, called[op.EffectiveID()] = w.clock(), true
 				holders()
 			default:
-				course.Attempt(op, course.Target{ID: "a"}, course.FirstAttempt(op), 0, w.clock())(op)
+				course.Attempt(op, record.Target{ID: "a"}, course.FirstAttempt(op), 0, w.clock())(op)
 				write()
 				holders()
 			}
@@ -323,7 +324,7 @@ func TestTurn(t *testing.T) {
 	t.Parallel()
 	started := func(op *v1alpha1.Operation) *v1alpha1.Operation {
 		course.Begin(epoch, coursetest.Version)(op)
-		course.Attempt(op, course.Target{ID: "a"}, "try", 0, epoch)(op)
+		course.Attempt(op, record.Target{ID: "a"}, "try", 0, epoch)(op)
 		return op
 	}
 	ended := func(op *v1alpha1.Operation) *v1alpha1.Operation {

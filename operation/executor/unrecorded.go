@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/operation/internal/course"
+	"github.com/fairlead-io/fairlead/operation/internal/record"
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
@@ -33,7 +34,7 @@ import (
 const recordAfter = 500 * time.Millisecond
 
 // needsNoRecord tells whether the calls that are due may be made before they are recorded.
-func (e *Executor) needsNoRecord(r *run, due []course.Target, hooks map[course.Target]*webhook.Compiled) bool {
+func (e *Executor) needsNoRecord(r *run, due []record.Target, hooks map[record.Target]*webhook.Compiled) bool {
 	if len(due) != 1 || !r.alone || !r.confirmed || r.thin > course.Whole || r.op.Spec.OperationID == "" {
 		return false
 	}

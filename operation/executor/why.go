@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/operation/internal/causes"
-	"github.com/fairlead-io/fairlead/operation/internal/course"
+	"github.com/fairlead-io/fairlead/operation/internal/record"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/webhook"
@@ -178,16 +178,12 @@ func (e *Executor) known(s sight) causes.Known {
 			}
 			return w.Generation()
 		},
-		Next: func(t causes.Target) time.Time { return s.later[targetOf(t)] },
+		Next: func(t record.Target) time.Time { return s.later[t] },
 	}
 	if s.live && !s.works {
-		k.Began = func(t causes.Target) time.Time { return s.began[targetOf(t)] }
+		k.Began = func(t record.Target) time.Time { return s.began[t] }
 	}
 	return k
-}
-
-func targetOf(t causes.Target) course.Target {
-	return course.Target{Purpose: webhook.Purpose(t.Purpose), ID: t.Webhook}
 }
 
 // withRun adds to the causes of an operation what its run knows, which is newer than what its conditions say.
@@ -236,7 +232,7 @@ func (e *Executor) withRun(
 	if s.short {
 		all = append(all, causes.Share(key.Namespace, shareWrites, causes.LastStep(op)))
 	}
-	if causes.IsToEnd(op) { // whoever's turn it is
+	if op.Spec.CancelRequested || op.DeletionTimestamp != nil { // it ends without its turn
 		return all
 	}
 	return append(all, e.whyTurn(ctx, op, s, now, links)...)
@@ -311,25 +307,25 @@ func (e *Executor) behind(key store.Key) *store.Key {
 }
 
 // whyCall tells why a call that an operation is at is not made.
-func (e *Executor) whyCall(op *v1alpha1.Operation, t causes.Target, s sight, now time.Time) (all []why.Cause) {
-	if _, flies := s.began[targetOf(t)]; flies {
+func (e *Executor) whyCall(op *v1alpha1.Operation, t record.Target, s sight, now time.Time) (all []why.Cause) {
+	if _, flies := s.began[t]; flies {
 		return nil
 	}
-	en := causes.Entry(op, t)
+	en := record.Entry(&op.Status, t)
 	if en != nil && en.AwaitsCallback() {
 		return nil // which comes whatever becomes of the Webhook
 	}
-	key := store.Key{Namespace: op.Namespace, Name: t.Webhook}
+	key := store.Key{Namespace: op.Namespace, Name: t.ID}
 	w, err := store.Of[v1alpha1.Webhook](e.hookStore).Get(key)
 	since := causes.DueSince(op, t, now)
 	switch {
 	case err != nil:
 		if _, there := e.hookStore.Get(key); there {
 			c := unreadable(err)
-			c.Message, c.About = "webhook "+t.Webhook+" cannot be read", causes.WebhookObject(op.Namespace, t.Webhook)
+			c.Message, c.About = "webhook "+t.ID+" cannot be read", causes.WebhookObject(op.Namespace, t.ID)
 			return []why.Cause{c}
 		}
-		return []why.Cause{causes.Missing(op.Namespace, t.Webhook, since)}
+		return []why.Cause{causes.Missing(op.Namespace, t.ID, since)}
 	case e.quarantined(w):
 		return []why.Cause{e.whyQuarantined(w)}
 	}
@@ -338,7 +334,7 @@ func (e *Executor) whyCall(op *v1alpha1.Operation, t causes.Target, s sight, now
 			return withheld
 		}
 	}
-	for _, c := range e.whyRefused(op, t, w, s.refused[targetOf(t)], s.live, now) {
+	for _, c := range e.whyRefused(op, t, w, s.refused[t], s.live, now) {
 		if c.Type != why.CircuitOpen || en == nil || en.NextAttemptAt == nil || en.NextAttemptAt.Before(&metav1.MicroTime{Time: c.Until}) {
 			all = append(all, c) // else it is over before the call is due
 		}
@@ -406,14 +402,14 @@ func unknown(st *store.Store, namespace string, about *why.Object) (all []why.Ca
 
 // whyRefused tells for which bound a call waits.
 func (e *Executor) whyRefused(
-	op *v1alpha1.Operation, t causes.Target, w *v1alpha1.Webhook, r refusal, live bool, now time.Time,
+	op *v1alpha1.Operation, t record.Target, w *v1alpha1.Webhook, r refusal, live bool, now time.Time,
 ) []why.Cause {
-	at, _ := e.webhooks.Target(op.Namespace, t.Webhook)
+	at, _ := e.webhooks.Target(op.Namespace, t.ID)
 	switch {
 	case r.share == shareCompile:
 		return []why.Cause{{
-			Type: why.RateLimited, Message: "webhook " + t.Webhook + " is to be compiled when it is the turn of its namespace",
-			Since: r.since, Evidence: map[string]string{"webhook": t.Webhook, "share": r.share},
+			Type: why.RateLimited, Message: "webhook " + t.ID + " is to be compiled when it is the turn of its namespace",
+			Since: r.since, Evidence: map[string]string{"webhook": t.ID, "share": r.share},
 			Advice:   "It goes on by itself. Webhooks with long templates and expressions take longer.",
 			Progress: now.Sub(r.since) < compileSoon,
 		}}
@@ -422,7 +418,7 @@ func (e *Executor) whyRefused(
 	case r.reason == webhook.WaitRate:
 		return []why.Cause{busy(at, string(r.reason), int(at.RatePerSecond), r)}
 	case r.reason == webhook.WaitConcurrency:
-		return append([]why.Cause{busy(at, string(r.reason), at.Concurrency, r)}, e.whyHeld(op.Namespace, t.Webhook)...)
+		return append([]why.Cause{busy(at, string(r.reason), at.Concurrency, r)}, e.whyHeld(op.Namespace, t.ID)...)
 	case r.reason == webhook.WaitBreaker && at.Circuit != webhook.Closed, at.Circuit == webhook.Open && at.Until.After(now):
 		return []why.Cause{circuit(at)}
 	}

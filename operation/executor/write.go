@@ -16,9 +16,9 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
 	"github.com/fairlead-io/fairlead/operation/internal/course"
+	"github.com/fairlead-io/fairlead/operation/internal/record"
 	"github.com/fairlead-io/fairlead/operation/internal/share"
 	"github.com/fairlead-io/fairlead/store"
-	"github.com/fairlead-io/fairlead/webhook"
 )
 
 // What follows reads and writes the Operation of a run. A write holds only for the version that the run knows; its
@@ -284,16 +284,16 @@ func (e *Executor) unpay(r *run) {
 // else the calls that should follow have.
 func (e *Executor) outgrown(r *run, refusal error, now time.Time) {
 	message := "the operation has become too large to be stored: " + refusal.Error()
-	if course.Succeeded(r.op) < len(r.op.Spec.WebhookIDs) &&
+	if record.SucceededCalls(r.op) < len(r.op.Spec.WebhookIDs) &&
 		!meta.IsStatusConditionTrue(r.op.Status.Conditions, v1alpha1.ConditionError) {
 		r.apply(course.Fail(r.op.EffectiveID(), v1alpha1.ReasonTooLarge, message, now))
 		return
 	}
 	failed := course.Verdict{State: v1alpha1.PhaseFailed, Message: message}
 	for _, id := range r.op.Spec.CompensateWebhookIDs {
-		r.apply(course.Judged(r.op, course.Target{Purpose: webhook.Compensate, ID: id}, failed, now))
+		r.apply(course.Judged(r.op, record.Target{Purpose: record.Compensate, ID: id}, failed, now))
 	}
 	if id := r.op.Spec.NotifyWebhookID; id != "" {
-		r.apply(course.Judged(r.op, course.Target{Purpose: webhook.Notify, ID: id}, failed, now))
+		r.apply(course.Judged(r.op, record.Target{Purpose: record.Notify, ID: id}, failed, now))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation/internal/record"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -37,16 +38,16 @@ func awaited(op *v1alpha1.Operation, known Known, now time.Time) (all []why.Caus
 	}
 	words := strings.FieldsFunc(c.Message, func(r rune) bool { return strings.ContainsRune(" ,:;", r) })
 	for _, t := range Due(op, known) {
-		if en := Entry(op, t); !slices.Contains(words, t.Webhook) || en != nil && en.AwaitsCallback() {
+		if en := record.Entry(&op.Status, t); !slices.Contains(words, t.ID) || en != nil && en.AwaitsCallback() {
 			continue
 		}
 		switch since := DueSince(op, t, now); {
 		case c.Reason == v1alpha1.ReasonNotReleased:
-			all = append(all, NotReleased(op.Namespace, t.Webhook, c.Message, since))
+			all = append(all, NotReleased(op.Namespace, t.ID, c.Message, since))
 		case strings.Contains(c.Message, "quarantined"):
-			all = append(all, Quarantined(op.Namespace, t.Webhook, "", since))
+			all = append(all, Quarantined(op.Namespace, t.ID, "", since))
 		default:
-			all = append(all, Missing(op.Namespace, t.Webhook, since))
+			all = append(all, Missing(op.Namespace, t.ID, since))
 		}
 	}
 	return all

@@ -9,114 +9,23 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation/internal/record"
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// Target names one call of an operation.
-type Target struct {
-	Purpose string // as in idempotency keys: empty, compensate or notify
-	Webhook string
-}
-
-// The purposes.
-const (
-	Main       = ""
-	Compensate = "compensate"
-	Notify     = "notify"
-)
-
-// Due returns the calls that an operation is at: those that have not ended and wait for no other call. One that is to
-// end before its outcome is decided is at none.
-func Due(op *v1alpha1.Operation, known Known) (due []Target) {
-	failed, decided := failure(op)
-	if op.Terminal() || !op.PickedUp() || IsToEnd(op) {
-		return nil
-	}
-	if !decided && !succeeded(op) {
-		for _, id := range op.Spec.WebhookIDs {
-			if e := Entry(op, Target{Main, id}); e != nil && e.State.Terminal() {
-				continue
-			}
-			due = append(due, Target{Main, id})
-			if op.Spec.Execution != v1alpha1.ExecutionParallel {
-				break
-			}
+// Due returns the calls that an operation is at, as record.Due does.
+func Due(op *v1alpha1.Operation, known Known) []record.Target {
+	return record.Due(op, func(t record.Target) bool {
+		if known.Began != nil {
+			return !known.Began(t).IsZero()
 		}
-		return due
-	}
-	for i := range op.Status.Webhooks { // what is under way comes home first, unless it was cut off
-		e := &op.Status.Webhooks[i]
-		t := Target{Main, e.WebhookID}
-		cutOff := len(op.Status.Compensations) > 0 || op.Status.Notification != nil ||
-			known.Began != nil && known.Began(t).IsZero()
-		if inFlight(e) && !cutOff {
-			due = append(due, t)
-		}
-	}
-	if len(due) > 0 {
-		return due
-	}
-	if failed != "" && anySucceeded(op) {
-		for _, id := range op.Spec.CompensateWebhookIDs {
-			if t := (Target{Compensate, id}); open(op, t) {
-				return []Target{t}
-			}
-		}
-	}
-	if t := (Target{Notify, op.Spec.NotifyWebhookID}); t.Webhook != "" && open(op, t) {
-		return []Target{t}
-	}
-	return nil
-}
-
-// Entry returns the record of a call, nil if it has not been started. It points into the status.
-func Entry(op *v1alpha1.Operation, t Target) *v1alpha1.WebhookCallStatus {
-	list := op.Status.Webhooks
-	switch t.Purpose {
-	case Notify:
-		return op.Status.Notification
-	case Compensate:
-		list = op.Status.Compensations
-	}
-	for i := range list {
-		if list[i].WebhookID == t.Webhook {
-			return &list[i]
-		}
-	}
-	return nil
-}
-
-func open(op *v1alpha1.Operation, t Target) bool {
-	e := Entry(op, t)
-	return e == nil || !e.State.Terminal()
-}
-
-func succeeded(op *v1alpha1.Operation) bool {
-	for _, id := range op.Spec.WebhookIDs {
-		if e := Entry(op, Target{Main, id}); e == nil || e.State != v1alpha1.PhaseSuccess {
-			return false
-		}
-	}
-	return true
-}
-
-func anySucceeded(op *v1alpha1.Operation) bool {
-	for i := range op.Status.Webhooks {
-		if op.Status.Webhooks[i].State == v1alpha1.PhaseSuccess {
-			return true
-		}
-	}
-	return false
-}
-
-// inFlight tells whether a call was begun and nothing has come back.
-func inFlight(e *v1alpha1.WebhookCallStatus) bool {
-	return !e.State.Terminal() && e.AttemptID != "" && e.NextAttemptAt == nil && !e.AwaitsCallback()
+		return record.UnderWay(op, t)
+	})
 }
 
 // DueSince is since when a call waits to be made, or made again: that is not later than now.
-func DueSince(op *v1alpha1.Operation, t Target, now time.Time) time.Time {
-	e := Entry(op, t)
+func DueSince(op *v1alpha1.Operation, t record.Target, now time.Time) time.Time {
+	e := record.Entry(&op.Status, t)
 	switch {
 	case e == nil || e.StartedAt == nil:
 		return LastStep(op)
@@ -128,8 +37,8 @@ func DueSince(op *v1alpha1.Operation, t Target, now time.Time) time.Time {
 
 // call says what one call of an operation waits for, as far as its record tells. It is false for one that has not begun,
 // or has ended.
-func call(op *v1alpha1.Operation, t Target, known Known, now time.Time) (told, bool) {
-	e := Entry(op, t)
+func call(op *v1alpha1.Operation, t record.Target, known Known, now time.Time) (told, bool) {
+	e := record.Entry(&op.Status, t)
 	if e == nil || e.State.Terminal() || e.AttemptID == "" {
 		return told{}, false
 	}
@@ -153,7 +62,7 @@ func call(op *v1alpha1.Operation, t Target, known Known, now time.Time) (told, b
 	}
 	switch {
 	case !began.IsZero():
-		underWay(&c, e, name, began, known.try(t.Webhook))
+		underWay(&c, e, name, began, known.try(t.ID))
 	case e.AwaitsCallback():
 		c.Message, c.Until = "it waits for the callback of "+name, expiry(op, t, e, known)
 		c.Advice = "See at the receiver what has become of it: it reports the end to the callback URL that it was sent."
@@ -200,7 +109,7 @@ func call(op *v1alpha1.Operation, t Target, known Known, now time.Time) (told, b
 		c.Message, c.Since = "its call of "+name+" is due", DueSince(op, t, now)
 		c.bound = c.Since.Add(soon)
 	default:
-		underWay(&c, e, name, c.Since, known.try(t.Webhook))
+		underWay(&c, e, name, c.Since, known.try(t.ID))
 	}
 	if e.WebhookPollURL != "" {
 		c.Evidence["pollURL"] = e.WebhookPollURL
@@ -208,7 +117,7 @@ func call(op *v1alpha1.Operation, t Target, known Known, now time.Time) (told, b
 			c.Evidence["lastPoll"] = stamp(e.LastPollTimestamp.Time)
 		}
 	}
-	if c.failed && t.Purpose == Compensate {
+	if c.failed && t.Purpose == record.Compensate {
 		c.Message = firstFailure(op) + "; then " + c.Message
 	}
 	edited(&c.Cause, e, known)
@@ -386,15 +295,15 @@ func remedy(e *v1alpha1.WebhookCallStatus) string {
 // credentials is what messages begin with that tell of credentials, and hold no text of a receiver.
 const credentials = "spec.auth.serviceAccountToken: "
 
-func evidence(op *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus, t Target) map[string]string {
-	m := map[string]string{"webhook": t.Webhook, "attempts": strconv.Itoa(int(e.RetriesCount) + 1)}
-	if t.Purpose != Main {
-		m["purpose"] = t.Purpose
+func evidence(op *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus, t record.Target) map[string]string {
+	m := map[string]string{"webhook": t.ID, "attempts": strconv.Itoa(int(e.RetriesCount) + 1)}
+	if t.Purpose != record.Main {
+		m["purpose"] = string(t.Purpose)
 	}
 	if e.LastStatusCode != 0 {
 		m["status"] = strconv.Itoa(int(e.LastStatusCode))
 	}
-	if reason, failed := failure(op); failed && t.Purpose != Main {
+	if reason, failed := record.Failure(op); failed && t.Purpose != record.Main {
 		m["after"] = reason
 	}
 	switch {
@@ -411,25 +320,25 @@ func evidence(op *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus, t Target) m
 }
 
 // title names a call in a sentence.
-func title(t Target) string {
+func title(t record.Target) string {
 	switch t.Purpose {
-	case Compensate:
-		return "webhook " + t.Webhook + " (compensation)"
-	case Notify:
-		return "webhook " + t.Webhook + " (notification)"
+	case record.Compensate:
+		return "webhook " + t.ID + " (compensation)"
+	case record.Notify:
+		return "webhook " + t.ID + " (notification)"
 	}
-	return "webhook " + t.Webhook
+	return "webhook " + t.ID
 }
 
 // expiry is when a call is given up.
-func expiry(op *v1alpha1.Operation, t Target, e *v1alpha1.WebhookCallStatus, known Known) time.Time {
+func expiry(op *v1alpha1.Operation, t record.Target, e *v1alpha1.WebhookCallStatus, known Known) time.Time {
 	var at time.Time
 	if known.Timeout != nil && e.StartedAt != nil {
-		if timeout := known.Timeout(t.Webhook); timeout > 0 {
+		if timeout := known.Timeout(t.ID); timeout > 0 {
 			at = e.StartedAt.Add(timeout)
 		}
 	}
-	if deadline := op.Deadline(); t.Purpose == Main && (at.IsZero() || deadline.Before(at)) {
+	if deadline := op.Deadline(); t.Purpose == record.Main && (at.IsZero() || deadline.Before(at)) {
 		return deadline
 	}
 	return at

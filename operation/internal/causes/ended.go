@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation/internal/record"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -68,7 +69,7 @@ func blame(c *why.Cause, op *v1alpha1.Operation, reason, text string) {
 	if e == nil {
 		return
 	}
-	for key, value := range evidence(op, e, Target{Main, e.WebhookID}) {
+	for key, value := range evidence(op, e, record.Target{Purpose: record.Main, ID: e.WebhookID}) {
 		if key != "answer" {
 			c.Evidence[key] = value
 		}
@@ -100,7 +101,7 @@ func firstFailure(op *v1alpha1.Operation) string {
 		return "the operation failed first"
 	}
 	if e := failedFirst(op, c.Message); e != nil {
-		return title(Target{Main, e.WebhookID}) + " failed first: " + cmp.Or(e.Message, c.Message)
+		return title(record.Target{Purpose: record.Main, ID: e.WebhookID}) + " failed first: " + cmp.Or(e.Message, c.Message)
 	}
 	return "the operation failed first with reason " + c.Reason + ": " + c.Message
 }
@@ -112,7 +113,7 @@ func uncompensated(c *why.Cause, op *v1alpha1.Operation) {
 		if e.State != v1alpha1.PhaseFailed {
 			continue
 		}
-		name := title(Target{Compensate, e.WebhookID})
+		name := title(record.Target{Purpose: record.Compensate, ID: e.WebhookID})
 		if c.Evidence["compensation"] == "" {
 			c.Message += "; " + firstFailure(op)
 			c.Evidence["compensation"], c.Evidence["compensationError"] = e.WebhookID, e.Message

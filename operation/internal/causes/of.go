@@ -4,16 +4,15 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation/internal/record"
 	"github.com/fairlead-io/fairlead/why"
 )
 
 // Known is what somebody knows of the calls of an operation besides the object. The zero value: nothing.
 type Known struct {
 	// Began is when a call that is under way was begun; zero if it is not under way. Nil: nobody knows.
-	Began func(Target) time.Time
+	Began func(record.Target) time.Time
 	// Timeout is that of a Webhook; zero: not known. Nil: nobody knows.
 	Timeout func(webhook string) time.Duration
 	// Try is how long one try or poll of a Webhook may last; zero: not known. Nil: nobody knows.
@@ -21,7 +20,7 @@ type Known struct {
 	// Generation is that of a Webhook; zero: not known. Nil: nobody knows.
 	Generation func(webhook string) int64
 	// Next is when a call is made again, where that is later than its record says; zero: then. Nil: nobody knows.
-	Next func(Target) time.Time
+	Next func(record.Target) time.Time
 }
 
 const (
@@ -52,7 +51,7 @@ func inProgress(op *v1alpha1.Operation, known Known, now time.Time) (all []told)
 	if !op.PickedUp() {
 		return append(all, waiting(op))
 	}
-	if IsToEnd(op) {
+	if record.StageOf(op) == record.Stopping {
 		return append(all, unended(op))
 	}
 	for _, c := range awaited(op, known, now) { // nothing bounds these
@@ -105,18 +104,17 @@ func over(op *v1alpha1.Operation) []why.Cause {
 // deadline tells of an operation whose time is over although it has not ended, which it is from Since on. It is false
 // where the deadline has no effect any more.
 func deadline(op *v1alpha1.Operation) (told, bool) {
-	at := op.Deadline()
-	_, decided := failure(op)
+	at, stage := op.Deadline(), record.StageOf(op)
 	return told{why.Cause{
 		Type: why.DeadlinePassed, Since: at, Evidence: map[string]string{"timeout": op.Timeout().String()},
 		Message: "its time was over at " + stamp(at) + ", and no controller has recorded its end",
 		Advice:  "See whether fairlead controller runs for its namespace, and may write the status of operations.",
-	}, wait{bound: at.Add(soon)}}, !decided && (!op.PickedUp() || !succeeded(op))
+	}, wait{bound: at.Add(soon)}}, stage == record.Requested || stage == record.Calling || stage == record.Stopping
 }
 
 // Led tells of the deadline that has led to the calls that an operation is at: those come first.
 func Led(op *v1alpha1.Operation) []why.Cause {
-	failed, decided := failure(op)
+	failed, decided := record.Failure(op)
 	if op.Terminal() || !decided || failed != v1alpha1.ReasonTimedOut && failed != v1alpha1.ReasonWebhookNotFound {
 		return nil
 	}
@@ -143,12 +141,6 @@ func waiting(op *v1alpha1.Operation) told {
 	return c
 }
 
-// IsToEnd tells whether somebody has asked an operation to end whose outcome is not decided.
-func IsToEnd(op *v1alpha1.Operation) bool {
-	_, decided := failure(op)
-	return !decided && (op.Spec.CancelRequested || op.DeletionTimestamp != nil) && !succeeded(op)
-}
-
 // unended is said of an operation that is to end, which a controller does at once.
 func unended(op *v1alpha1.Operation) told {
 	c := told{Cause: why.Cause{
@@ -161,17 +153,6 @@ func unended(op *v1alpha1.Operation) told {
 		c.Evidence, c.bound = map[string]string{"deleted": stamp(at.Time)}, at.Add(soon)
 	}
 	return c
-}
-
-// failure returns the reason for which the outcome of an operation is failure, and whether its outcome is decided.
-func failure(op *v1alpha1.Operation) (reason string, decided bool) {
-	if !op.PickedUp() {
-		return "", false
-	}
-	if c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError); c != nil && c.Status == "True" {
-		return c.Reason, true
-	}
-	return "", false
 }
 
 // LastStep is when an operation moved last, as far as its status tells: it was picked up, or a call of it has ended.

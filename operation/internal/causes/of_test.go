@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation/internal/causes"
+	"github.com/fairlead-io/fairlead/operation/internal/record"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -479,7 +480,7 @@ func TestKnown(t *testing.T) {
 	for want, known := range map[string]time.Time{
 		"it calls webhook cleanup again: the try before has failed": began, "its call of webhook cleanup is due": {},
 	} {
-		got := causes.Of(op, causes.Known{Began: func(causes.Target) time.Time { return known }}, now)
+		got := causes.Of(op, causes.Known{Began: func(record.Target) time.Time { return known }}, now)
 		if len(got) != 1 || got[0].Message != want || got[0].Progress {
 			t.Errorf("%s: %+v", want, got)
 		}
@@ -488,7 +489,7 @@ func TestKnown(t *testing.T) {
 	polled := running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
 		e.WebhookPollURL, e.NextAttemptAt = "http://crm/jobs/1", &metav1.MicroTime{Time: now.Add(-time.Second)}
 	})
-	next := causes.Of(polled, causes.Known{Next: func(causes.Target) time.Time { return later }}, now)
+	next := causes.Of(polled, causes.Known{Next: func(record.Target) time.Time { return later }}, now)
 	if len(next) != 1 || !next[0].Until.Equal(later) {
 		t.Errorf("a poll that is due later than is written: %+v", next)
 	}

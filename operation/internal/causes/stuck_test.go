@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation/internal/causes"
+	"github.com/fairlead-io/fairlead/operation/internal/record"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -195,8 +196,8 @@ func first(all []causes.Trouble, now time.Time) why.Type {
 
 func of(d time.Duration) func(string) time.Duration { return func(string) time.Duration { return d } }
 
-func beganAt(began time.Time) func(causes.Target) time.Time {
-	return func(causes.Target) time.Time { return began }
+func beganAt(began time.Time) func(record.Target) time.Time {
+	return func(record.Target) time.Time { return began }
 }
 
 // TestLastError: the error of a try stays known until something better comes of the call.

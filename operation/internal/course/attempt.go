@@ -4,7 +4,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/webhook"
+	"github.com/fairlead-io/fairlead/operation/internal/record"
 )
 
 // mostUnrecorded bounds the operation whose first call may be unrecorded, in bytes of what its owners have put into it:
@@ -20,9 +20,9 @@ func FirstAttempt(op *v1alpha1.Operation) string {
 }
 
 // FirstTry tells whether a call is the first try of the first webhook of an operation, and not begun.
-func FirstTry(op *v1alpha1.Operation, t Target) bool {
+func FirstTry(op *v1alpha1.Operation, t record.Target) bool {
 	ids := op.Spec.WebhookIDs
-	return t.Purpose == webhook.Main && len(ids) > 0 && t.ID == ids[0] && Entry(&op.Status, t) == nil
+	return t.Purpose == record.Main && len(ids) > 0 && t.ID == ids[0] && record.Entry(&op.Status, t) == nil
 }
 
 // Light tells whether the owners of an operation have left enough room in it for an outcome.

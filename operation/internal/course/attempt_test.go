@@ -5,20 +5,20 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation/internal/course/coursetest"
-	"github.com/fairlead-io/fairlead/webhook"
+	"github.com/fairlead-io/fairlead/operation/internal/record"
 )
 
 // TestARetryHasTheKeyOfTheFirstTry, and whoever makes the first attempt gives it the same id.
 func TestARetryHasTheKeyOfTheFirstTry(t *testing.T) {
 	t.Parallel()
-	of := Target{webhook.Main, "w"}
+	of := record.Target{Purpose: record.Main, ID: "w"}
 	keys := func(op *v1alpha1.Operation) (first, second, attempt string) {
 		Begin(epoch, coursetest.Version)(op)
 		attempt = NewAttempt(op, of)
 		Attempt(op, of, attempt, 0, epoch)(op)
-		first = Entry(&op.Status, of).IdempotencyKey
+		first = record.Entry(&op.Status, of).IdempotencyKey
 		Attempt(op, of, NewAttempt(op, of), 0, epoch)(op)
-		return first, Entry(&op.Status, of).IdempotencyKey, attempt
+		return first, record.Entry(&op.Status, of).IdempotencyKey, attempt
 	}
 	request := func(id string) *v1alpha1.Operation {
 		return coursetest.Requested(func(op *v1alpha1.Operation) {

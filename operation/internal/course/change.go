@@ -11,14 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation/internal/record"
 	"github.com/fairlead-io/fairlead/webhook"
 )
-
-// Target names one call of an operation.
-type Target struct {
-	Purpose webhook.Purpose
-	ID      string // the name of the Webhook
-}
 
 // Change is one change of the status. It decides itself whether it still applies.
 type Change func(op *v1alpha1.Operation)
@@ -76,13 +71,13 @@ func Await(operation, reason, message string, now time.Time) Change {
 }
 
 // Attempt records that a call is about to be made (O2), with which generation of its Webhook; 0: that is not known.
-func Attempt(op *v1alpha1.Operation, t Target, id string, generation int64, now time.Time) Change {
+func Attempt(op *v1alpha1.Operation, t record.Target, id string, generation int64, now time.Time) Change {
 	operation := op.EffectiveID()
 	return func(op *v1alpha1.Operation) {
 		if !concerns(op, operation) {
 			return
 		}
-		e := Entry(&op.Status, t)
+		e := record.Entry(&op.Status, t)
 		if e == nil {
 			e = insert(op, t)
 		} else if e.State.Terminal() || e.AttemptID == id { // the latter when the answer to the write was lost
@@ -94,7 +89,7 @@ func Attempt(op *v1alpha1.Operation, t Target, id string, generation int64, now 
 			e.StartedAt = Micro(now)
 		}
 		if !keyless(e) {
-			e.IdempotencyKey = webhook.CallID(op.Namespace, operation, t.ID, t.Purpose)
+			e.IdempotencyKey = webhook.CallID(op.Namespace, operation, t.ID, webhook.Purpose(t.Purpose))
 		}
 		keepError(e)
 		e.AttemptID, e.NextAttemptAt, e.RetryAfter, e.LastStatusCode = id, nil, false, 0
@@ -103,13 +98,13 @@ func Attempt(op *v1alpha1.Operation, t Target, id string, generation int64, now 
 }
 
 // Again notes that the recorded attempt of a call is about to be repeated.
-func Again(op *v1alpha1.Operation, t Target, generation int64) Change {
+func Again(op *v1alpha1.Operation, t record.Target, generation int64) Change {
 	operation, attempt, count := op.EffectiveID(), "", int32(0)
-	if e := Entry(&op.Status, t); e != nil {
+	if e := record.Entry(&op.Status, t); e != nil {
 		attempt, count = e.AttemptID, e.RetriesCount+1
 	}
 	return func(op *v1alpha1.Operation) {
-		e := Entry(&op.Status, t)
+		e := record.Entry(&op.Status, t)
 		if !concerns(op, operation) || e == nil || e.State.Terminal() || e.AttemptID != attempt || e.RetriesCount > count {
 			return
 		}
@@ -142,17 +137,17 @@ type Verdict struct {
 
 // Judged records what a call has brought. It applies only while the status still names the attempt (fencing). A failed
 // webhook decides the outcome of the operation.
-func Judged(op *v1alpha1.Operation, t Target, v Verdict, now time.Time) Change {
+func Judged(op *v1alpha1.Operation, t record.Target, v Verdict, now time.Time) Change {
 	operation := op.EffectiveID()
 	var attempt string
-	if e := Entry(&op.Status, t); e != nil {
+	if e := record.Entry(&op.Status, t); e != nil {
 		attempt = e.AttemptID
 	}
 	return func(op *v1alpha1.Operation) {
 		if !concerns(op, operation) {
 			return
 		}
-		e := Entry(&op.Status, t)
+		e := record.Entry(&op.Status, t)
 		if e == nil {
 			e = insert(op, t)
 		} else if e.State.Terminal() || e.AttemptID != attempt {
@@ -173,7 +168,7 @@ func Judged(op *v1alpha1.Operation, t Target, v Verdict, now time.Time) Change {
 			return
 		}
 		e.FinishedAt = Micro(now)
-		if v.State == v1alpha1.PhaseFailed && t.Purpose == webhook.Main {
+		if v.State == v1alpha1.PhaseFailed && t.Purpose == record.Main {
 			Fail(operation, v.Reason, v.Message, now)(op)
 		}
 	}
@@ -191,11 +186,11 @@ func Fail(operation, reason, message string, now time.Time) Change {
 // Finish records the end that was decided of a state. Webhooks that were not finished by then have failed. Nothing is
 // recorded on a state of which something else would be decided.
 func Finish(decided *v1alpha1.Operation, phase v1alpha1.Phase, now time.Time) Change {
-	operation, succeeded := decided.EffectiveID(), Succeeded(decided)
+	operation, succeeded := decided.EffectiveID(), record.SucceededCalls(decided)
 	return func(op *v1alpha1.Operation) {
 		failed := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError)
 		// somebody has taken the reason away, or a callback has come, so that there may be something to compensate
-		anew := failed == nil || Succeeded(op) != succeeded
+		anew := failed == nil || record.SucceededCalls(op) != succeeded
 		if !concerns(op, operation) || phase == v1alpha1.PhaseFailed && anew {
 			return
 		}
@@ -225,24 +220,24 @@ func concerns(op *v1alpha1.Operation, operation string) bool {
 }
 
 // insert adds the record of a call, in the order of the spec.
-func insert(op *v1alpha1.Operation, t Target) *v1alpha1.WebhookCallStatus {
+func insert(op *v1alpha1.Operation, t record.Target) *v1alpha1.WebhookCallStatus {
 	e := v1alpha1.WebhookCallStatus{WebhookID: t.ID, State: v1alpha1.PhaseInProgress}
 	switch t.Purpose {
-	case webhook.Notify:
+	case record.Notify:
 		op.Status.Notification = &e
-	case webhook.Compensate:
+	case record.Compensate:
 		op.Status.Compensations = append(op.Status.Compensations, e)
 	default:
 		op.Status.Webhooks = append(op.Status.Webhooks, e)
 		ordered := make([]v1alpha1.WebhookCallStatus, 0, len(op.Status.Webhooks))
 		for _, id := range op.Spec.WebhookIDs {
-			if e := Entry(&op.Status, Target{webhook.Main, id}); e != nil {
+			if e := record.Entry(&op.Status, record.Target{Purpose: record.Main, ID: id}); e != nil {
 				ordered = append(ordered, *e)
 			}
 		}
 		op.Status.Webhooks = ordered
 	}
-	return Entry(&op.Status, t)
+	return record.Entry(&op.Status, t)
 }
 
 // Tidy makes a message fit for a status: one line of valid text of a bounded length.
@@ -281,11 +276,11 @@ func Micro(t time.Time) *metav1.MicroTime {
 }
 
 // Key records the key of a call that is begun.
-func Key(op *v1alpha1.Operation, t Target) Change {
+func Key(op *v1alpha1.Operation, t record.Target) Change {
 	operation := op.EffectiveID()
 	return func(op *v1alpha1.Operation) {
-		if e := Entry(&op.Status, t); concerns(op, operation) && Unkeyed(e) {
-			e.IdempotencyKey = webhook.CallID(op.Namespace, operation, t.ID, t.Purpose)
+		if e := record.Entry(&op.Status, t); concerns(op, operation) && Unkeyed(e) {
+			e.IdempotencyKey = webhook.CallID(op.Namespace, operation, t.ID, webhook.Purpose(t.Purpose))
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation/internal/record"
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
@@ -16,11 +17,11 @@ import (
 // whole statuses for callbacks, are known for what they are during a rolling update.
 
 // NewAttempt returns the id of another try of a call.
-func NewAttempt(op *v1alpha1.Operation, t Target) string {
+func NewAttempt(op *v1alpha1.Operation, t record.Target) string {
 	switch {
 	case FirstTry(op, t):
 		return FirstAttempt(op)
-	case keyless(Entry(&op.Status, t)):
+	case keyless(record.Entry(&op.Status, t)):
 		return uuid.NewString()
 	}
 	return uuid.Must(uuid.NewV7()).String()
@@ -37,12 +38,12 @@ func keyless(e *v1alpha1.WebhookCallStatus) bool {
 
 // CallID returns the idempotency key of a call: the same on every try. What is recorded says of which kind it is, and
 // not what it is: who may write a status must not choose the key of somebody else's call.
-func CallID(op *v1alpha1.Operation, t Target) string {
-	if !keyless(Entry(&op.Status, t)) {
-		return webhook.CallID(op.Namespace, op.EffectiveID(), t.ID, t.Purpose)
+func CallID(op *v1alpha1.Operation, t record.Target) string {
+	if !keyless(record.Entry(&op.Status, t)) {
+		return webhook.CallID(op.Namespace, op.EffectiveID(), t.ID, webhook.Purpose(t.Purpose))
 	}
 	id := op.EffectiveID() + "." + t.ID
-	if t.Purpose != webhook.Main {
+	if t.Purpose != record.Main {
 		id += "." + string(t.Purpose)
 	}
 	return id

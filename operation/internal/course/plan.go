@@ -4,11 +4,11 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operation/internal/record"
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
@@ -34,7 +34,7 @@ const (
 // Decision is the answer of Plan.
 type Decision struct {
 	Act     Act
-	Due     []Target
+	Due     []record.Target
 	Until   time.Time
 	Phase   v1alpha1.Phase
 	Reason  string
@@ -74,40 +74,38 @@ type Surroundings struct {
 	// Turn tells whether the operation may make its first call. Nil: it may.
 	Turn func(*v1alpha1.Operation) Turn
 	// Flying tells whether a call is under way.
-	Flying func(Target) bool
+	Flying func(record.Target) bool
 	// NotBefore is until when a call has to wait for something that its status does not tell: for its turn, or for a poll
 	// whose status was not written since the last one. The zero time: for nothing.
-	NotBefore func(Target) time.Time
+	NotBefore func(record.Target) time.Time
 }
 
 // Plan decides what is due for an operation. It depends on its arguments only.
 func Plan(op *v1alpha1.Operation, s Surroundings, now time.Time) Decision {
-	switch {
-	case !op.PickedUp():
+	stage := record.StageOf(op)
+	switch stage {
+	case record.Requested:
 		if op.DeletionTimestamp != nil && len(op.Finalizers) == 0 {
 			return Decision{Act: ActNothing}
 		}
 		return Decision{Act: ActBegin}
-	case op.Status.Phase.Terminal():
+	case record.Ended:
 		return Decision{Act: ActNothing}
-	}
-	failed := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError)
-	switch {
-	case failed != nil && failed.Status == metav1.ConditionTrue:
+	case record.Failed:
 		return conclude(op, v1alpha1.PhaseFailed, s, now)
 	}
 	if problem := invalid(op); problem != "" {
 		return Decision{Act: ActFail, Reason: v1alpha1.ReasonInvalid, Message: problem}
 	}
-	if e := firstFailed(op); e != nil { // the condition was taken away by somebody else
+	if e := firstFailed(op); e != nil { // another client removed the condition
 		return Decision{Act: ActFail, Reason: v1alpha1.ReasonWebhookFailed, Message: e.Message}
 	}
 	switch {
-	case Succeeded(op) == len(op.Spec.WebhookIDs):
+	case stage == record.Succeeded:
 		return conclude(op, v1alpha1.PhaseSuccess, s, now)
-	case op.Spec.CancelRequested:
+	case stage == record.Stopping && op.Spec.CancelRequested:
 		return Decision{Act: ActFail, Reason: v1alpha1.ReasonCanceled, Message: "cancellation was requested"}
-	case op.DeletionTimestamp != nil:
+	case stage == record.Stopping:
 		return Decision{Act: ActFail, Reason: v1alpha1.ReasonCanceled, Message: "the operation was deleted"}
 	}
 	d := attend(op, s, now)
@@ -140,7 +138,7 @@ const (
 // attend pursues the webhooks once it is the turn of the operation.
 func attend(op *v1alpha1.Operation, s Surroundings, now time.Time) Decision {
 	if s.Turn == nil {
-		return pursue(op, webhooksDue(op), s, now)
+		return pursue(op, record.Due(op, s.Flying), s, now)
 	}
 	switch t := s.Turn(op); {
 	case t.Unknown, t.Doubt != nil:
@@ -148,7 +146,7 @@ func attend(op *v1alpha1.Operation, s Surroundings, now time.Time) Decision {
 	case t.Still, t.Behind != nil:
 		return Decision{Act: ActWait, Until: now.Add(lookBehind), Turn: t}
 	}
-	return pursue(op, webhooksDue(op), s, now)
+	return pursue(op, record.Due(op, s.Flying), s, now)
 }
 
 // excuse says what an operation that was not finished in time was waiting for, if that is another operation or the
@@ -176,37 +174,28 @@ func invalid(op *v1alpha1.Operation) string {
 	return ""
 }
 
-// conclude runs what follows the decision on the outcome: compensation, notification, the end. The calls under way come
-// home first, so that what they did is compensated too, and nothing happens after the end.
+// conclude decides what follows a decided outcome: compensation, notification, the end. The calls under way return first,
+// so that their effects are compensated too, and nothing happens after the end.
 func conclude(op *v1alpha1.Operation, phase v1alpha1.Phase, s Surroundings, now time.Time) Decision {
-	for _, id := range op.Spec.WebhookIDs {
-		if s.Flying(Target{webhook.Main, id}) {
-			return Decision{Act: ActWait, Until: FarFuture, Phase: phase}
-		}
+	due := record.Due(op, s.Flying)
+	switch {
+	case len(due) == 0:
+		return Decision{Act: ActFinish, Phase: phase}
+	case due[0].Purpose == record.Main:
+		return Decision{Act: ActWait, Until: FarFuture, Phase: phase}
 	}
-	if phase == v1alpha1.PhaseFailed && Succeeded(op) > 0 {
-		for _, id := range op.Spec.CompensateWebhookIDs {
-			if e := Entry(&op.Status, Target{webhook.Compensate, id}); e == nil || !e.State.Terminal() {
-				return afterwards(op, Target{webhook.Compensate, id}, phase, s, now)
-			}
-		}
-	}
-	if id := op.Spec.NotifyWebhookID; id != "" &&
-		(op.Status.Notification == nil || !op.Status.Notification.State.Terminal()) {
-		return afterwards(op, Target{webhook.Notify, id}, phase, s, now)
-	}
-	return Decision{Act: ActFinish, Phase: phase}
+	return afterwards(op, due[0], phase, s, now)
 }
 
 // afterwards pursues a call that cannot change the outcome. A Webhook that is missing, or whose credentials are not
 // released, is waited for as long as the operation itself might have taken; then the call is due, and its maker finds
 // that it cannot be made.
-func afterwards(op *v1alpha1.Operation, t Target, phase v1alpha1.Phase, s Surroundings, now time.Time) Decision {
-	d := pursue(op, []Target{t}, s, now)
+func afterwards(op *v1alpha1.Operation, t record.Target, phase v1alpha1.Phase, s Surroundings, now time.Time) Decision {
+	d := pursue(op, []record.Target{t}, s, now)
 	d.Phase = phase
 	if len(d.Missing)+len(d.Withheld) > 0 {
 		if deadline := op.Deadline(); !now.Before(deadline) {
-			d.Act, d.Due, d.Missing, d.Withheld = ActCall, []Target{t}, nil, nil
+			d.Act, d.Due, d.Missing, d.Withheld = ActCall, []record.Target{t}, nil, nil
 		} else if deadline.Before(d.Until) {
 			d.Until = deadline
 		}
@@ -214,27 +203,11 @@ func afterwards(op *v1alpha1.Operation, t Target, phase v1alpha1.Phase, s Surrou
 	return d
 }
 
-// webhooksDue returns the webhooks that may be worked on now: the first that has not succeeded, or all of them.
-func webhooksDue(op *v1alpha1.Operation) []Target {
-	var open []Target
-	for _, id := range op.Spec.WebhookIDs {
-		t := Target{webhook.Main, id}
-		if e := Entry(&op.Status, t); e != nil && e.State.Terminal() {
-			continue
-		}
-		open = append(open, t)
-		if op.Spec.Execution != v1alpha1.ExecutionParallel {
-			break
-		}
-	}
-	return open
-}
-
 // FarFuture stands for "not before something happens".
 var FarFuture = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // pursue returns which of the targets are due, or else until when none is.
-func pursue(op *v1alpha1.Operation, targets []Target, s Surroundings, now time.Time) Decision {
+func pursue(op *v1alpha1.Operation, targets []record.Target, s Surroundings, now time.Time) Decision {
 	d := Decision{Act: ActWait, Until: FarFuture}
 	for _, t := range targets {
 		if s.Flying(t) {
@@ -245,7 +218,7 @@ func pursue(op *v1alpha1.Operation, targets []Target, s Surroundings, now time.T
 			d.Missing = append(d.Missing, t.ID)
 			facts.Timeout = v1alpha1.DefaultWebhookTimeout
 		}
-		e := Entry(&op.Status, t)
+		e := record.Entry(&op.Status, t)
 		due := dueAt(e, facts, now)
 		if at := s.NotBefore(t); at.After(due) {
 			due = at
@@ -308,34 +281,6 @@ func firstFailed(op *v1alpha1.Operation) *v1alpha1.WebhookCallStatus {
 	for i := range op.Status.Webhooks {
 		if op.Status.Webhooks[i].State == v1alpha1.PhaseFailed {
 			return &op.Status.Webhooks[i]
-		}
-	}
-	return nil
-}
-
-// Succeeded returns how many Webhooks of an operation have succeeded.
-func Succeeded(op *v1alpha1.Operation) int {
-	n := 0
-	for i := range op.Status.Webhooks {
-		if op.Status.Webhooks[i].State == v1alpha1.PhaseSuccess {
-			n++
-		}
-	}
-	return n
-}
-
-// Entry returns the record of a call, nil if it has not been started. It points into the status.
-func Entry(s *v1alpha1.OperationStatus, t Target) *v1alpha1.WebhookCallStatus {
-	list := s.Webhooks
-	switch t.Purpose {
-	case webhook.Notify:
-		return s.Notification
-	case webhook.Compensate:
-		list = s.Compensations
-	}
-	for i := range list {
-		if list[i].WebhookID == t.ID {
-			return &list[i]
 		}
 	}
 	return nil

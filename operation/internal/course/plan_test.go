@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/operation/internal/course/coursetest"
+	"github.com/fairlead-io/fairlead/operation/internal/record"
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
@@ -29,7 +30,7 @@ func known(names ...string) Surroundings {
 // alone is the surroundings in which no call is under way.
 func alone(find Lookup) Surroundings {
 	return Surroundings{
-		Find: find, Flying: func(Target) bool { return false }, NotBefore: func(Target) time.Time { return time.Time{} },
+		Find: find, Flying: func(record.Target) bool { return false }, NotBefore: func(record.Target) time.Time { return time.Time{} },
 	}
 }
 
@@ -41,7 +42,7 @@ func TestPlan(t *testing.T) {
 			Begin(epoch, coursetest.Version)(op)
 		}
 	}
-	mainly := func(id string) Target { return Target{webhook.Main, id} }
+	mainly := func(id string) record.Target { return record.Target{Purpose: record.Main, ID: id} }
 	both := func(edits ...func(*v1alpha1.Operation)) func(*v1alpha1.Operation) {
 		return func(op *v1alpha1.Operation) {
 			for _, edit := range edits {
@@ -117,12 +118,12 @@ func TestPlan(t *testing.T) {
 				op.Spec.CompensateWebhookIDs = []v1alpha1.WebhookID{"undo"}
 			},
 				judge("a", won), judge("b", lost)),
-			check: func(d Decision) bool { return d.Due[0] == Target{webhook.Compensate, "undo"} },
+			check: func(d Decision) bool { return d.Due[0] == record.Target{Purpose: record.Compensate, ID: "undo"} },
 		},
 		"notify": {
 			reason: "once the outcome is decided", exist: []string{"tell"}, want: ActCall,
 			edit:  both(hooks(), func(op *v1alpha1.Operation) { op.Spec.NotifyWebhookID = "tell" }),
-			check: func(d Decision) bool { return d.Due[0] == Target{webhook.Notify, "tell"} },
+			check: func(d Decision) bool { return d.Due[0] == record.Target{Purpose: record.Notify, ID: "tell"} },
 		},
 		"recorded without an answer": {
 			reason: "after a crash the same attempt is made again", exist: []string{"a"}, want: ActCall,
@@ -172,7 +173,7 @@ func TestNextOfAnotherClock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			of := Target{webhook.Main, "a"}
+			of := record.Target{Purpose: record.Main, ID: "a"}
 			op := coursetest.Requested(func(op *v1alpha1.Operation) {
 				op.Spec.WebhookIDs = []v1alpha1.WebhookID{of.ID}
 				Begin(epoch, coursetest.Version)(op)
@@ -268,7 +269,7 @@ func TestAnyCourseEnds(t *testing.T) {
 				now = d.Until
 			case ActCall:
 				for _, of := range d.Due {
-					e := Entry(&op.Status, of)
+					e := record.Entry(&op.Status, of)
 					if e != nil && e.State.Terminal() {
 						t.Fatalf("%v is called after its end", of)
 					}
@@ -295,7 +296,7 @@ func TestAnyCourseEnds(t *testing.T) {
 						tries++
 						do(Attempt(op, of, fmt.Sprint("try", tries), 0, now))
 					}
-					if e = Entry(&op.Status, of); e == nil || e.AttemptID == "" {
+					if e = record.Entry(&op.Status, of); e == nil || e.AttemptID == "" {
 						t.Fatalf("%v is called without a record", of)
 					}
 					answer := Verdict{Code: 200, State: v1alpha1.PhaseSuccess}
@@ -336,7 +337,7 @@ func checkEnd(t *rapid.T, op *v1alpha1.Operation, past []Change) {
 		(failed.Status != metav1.ConditionTrue || failed.Reason == "" || failed.Message == ""):
 		t.Fatalf("failed without a reason: %+v", failed)
 	case op.Status.Phase == v1alpha1.PhaseSuccess &&
-		(failed.Status == metav1.ConditionTrue || Succeeded(op) != len(op.Spec.WebhookIDs)):
+		(failed.Status == metav1.ConditionTrue || record.SucceededCalls(op) != len(op.Spec.WebhookIDs)):
 		t.Fatalf("a success that is none: %+v", op.Status)
 	}
 	for _, e := range op.Status.Webhooks {
@@ -413,7 +414,7 @@ func TestFinishDecidedAnew(t *testing.T) {
 // TestLastErrorStays: the error of a try stays while the next one is under way, with the status that was answered.
 func TestLastErrorStays(t *testing.T) {
 	t.Parallel()
-	hook := Target{webhook.Main, "cleanup"}
+	hook := record.Target{Purpose: record.Main, ID: "cleanup"}
 	for name, tc := range map[string]struct {
 		reason  string
 		code    int
@@ -438,7 +439,7 @@ func TestLastErrorStays(t *testing.T) {
 				State: v1alpha1.PhaseInProgress, Code: tc.code, Message: tc.message, Next: now.Add(time.Second),
 			}, now)(op)
 			Attempt(op, hook, "second", 0, now)(op)
-			e := Entry(&op.Status, hook)
+			e := record.Entry(&op.Status, hook)
 			if e.Message != tc.want || e.RetriesCount != 1 || e.AwaitsCallback() {
 				t.Errorf("%s The record is %+v, want message %q.", tc.reason, e, tc.want)
 			}
