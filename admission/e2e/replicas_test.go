@@ -24,6 +24,7 @@ import (
 	"github.com/fairlead-io/fairlead/admission"
 	"github.com/fairlead-io/fairlead/admission/admissiontest"
 	"github.com/fairlead-io/fairlead/internal/testbed/hookbed"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/internal/testlog"
 )
 
@@ -191,7 +192,7 @@ func TestReplicas(t *testing.T) {
 	var replicas [n]*admission.Hooks
 	var stops [n]func()
 	for i := range n {
-		rt := fairlead.New(env.Config(t), fairlead.WithStopTimeout(30*time.Second))
+		rt := fairlead.New(env.Config(t), fairlead.WithStopTimeout(testlimit.Wait))
 		replicas[i] = admission.Serve(rt, admission.Options{
 			Name: system, Namespace: system, URL: "https://" + lb.Addr().String(), Listener: lb.to[i], Only: only,
 			Linger: 200 * time.Millisecond,

@@ -25,6 +25,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
 func TestTemporary(t *testing.T) {
@@ -309,7 +310,7 @@ func TestServersDieWithTheirParent(t *testing.T) {
 	}
 	_ = parent.Wait()
 	for _, pid := range []int{etcd, apiServer} {
-		eventually(t, 30*time.Second, "process "+strconv.Itoa(pid)+" ends", func() bool { return !running(pid) })
+		eventually(t, testlimit.Wait, "process "+strconv.Itoa(pid)+" ends", func() bool { return !running(pid) })
 	}
 
 	c, err := cluster.Start(t.Context(), cluster.Options{Dir: filepath.Join(dir, "cluster"), UnsafeNoFsync: true})

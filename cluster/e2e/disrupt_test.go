@@ -16,6 +16,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
 // TestDisrupt breaks one control plane in one way after the other; each way repairs what it broke.
@@ -151,7 +152,7 @@ func testSnapshotAndRestore(t *testing.T, c *cluster.Cluster) {
 		t.Error("a second snapshot overwrites the first")
 	}
 	// The API server's connection to etcd broke; its writes succeed again when it has a new one.
-	eventually(t, 30*time.Second, "write after the snapshot", func() bool {
+	eventually(t, testlimit.Wait, "write after the snapshot", func() bool {
 		_, err := maps.Create(t.Context(), configMap("after"), metav1.CreateOptions{})
 		return err == nil || apierrors.IsAlreadyExists(err)
 	})
@@ -219,7 +220,7 @@ func testUnexpectedExit(t *testing.T, c *cluster.Cluster, servers recorded) {
 	}
 	select {
 	case <-c.Done():
-	case <-time.After(30 * time.Second):
+	case <-time.After(testlimit.Wait):
 		t.Fatal("Done is not closed after the end of kube-apiserver")
 	}
 	if err := c.Err(); !errors.Is(err, cluster.ErrServerExited) {

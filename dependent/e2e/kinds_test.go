@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,6 +22,7 @@ import (
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/dependent"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/source"
 )
@@ -75,7 +75,7 @@ func TestEveryKind(t *testing.T) {
 		APIServerFlags: []string{"--runtime-config=api/all=true", "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"},
 		FeatureGates:   map[string]bool{"AllAlpha": true, "AllBeta": true},
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	defer cancel()
 	user := fairlead.New(cp.Config()).Client()
 	defer user.Close()

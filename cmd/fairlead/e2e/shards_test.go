@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/internal/testbed/command"
 	"github.com/fairlead-io/fairlead/internal/testbed/program"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/internal/testlog"
 	"github.com/fairlead-io/fairlead/shard/group"
 )
@@ -32,7 +32,7 @@ type watching struct {
 
 func startWatching(t *testing.T, args ...string) *watching {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	t.Cleanup(cancel)
 	reader, writer := io.Pipe()
 	errs, ended := &testlog.Book{}, make(chan struct{})

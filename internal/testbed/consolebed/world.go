@@ -29,6 +29,7 @@ import (
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/console"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 	"github.com/fairlead-io/fairlead/source"
@@ -51,7 +52,7 @@ type World struct {
 // New starts a program that serves one namespace, and stops it when the test ends. Change may be nil.
 func New(t *testing.T, cfg *rest.Config, namespace string, change func(*console.Options)) *World {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	t.Cleanup(cancel)
 	w := &World{T: t, Ctx: ctx, Namespace: namespace, Tokens: map[string]string{}}
 	w.Clients = kubernetes.NewForConfigOrDie(cfg)
