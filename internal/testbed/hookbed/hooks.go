@@ -30,6 +30,9 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
+// Long is the longest time for which the API server waits for a hook. A busy machine answers within it.
+const Long = 30 * time.Second
+
 // Maps is a question about a ConfigMap.
 type Maps = admission.Request[corev1.ConfigMap]
 
