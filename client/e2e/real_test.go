@@ -267,8 +267,9 @@ func TestBarriersOnQuietWatches(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			// A barrier is served by a list that begins after it. On a busy machine, barriers begin over the time of many lists.
-			if n := b.wire.count() - lists; n < 1 || n > 100 {
+			// A barrier is served by a list that begins after it, so those that begin during a list share the next one. On a
+			// busy machine, barriers begin over the time of many lists.
+			if n := b.wire.count() - lists; n < 1 || n > 500 {
 				t.Errorf("%s: %d lists for 1001 waits", h.Options().Resource.Resource, n)
 			}
 		}
