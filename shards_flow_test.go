@@ -63,7 +63,7 @@ func (s *steps) brings() *flow.Flow[testbed.Gateway] {
 // nothing is undone.
 func TestFlowsMove(t *testing.T) {
 	t.Parallel()
-	seed.Play(t, 8, func(t *testing.T, sd uint64) {
+	seed.Play(t, 4, func(t *testing.T, sd uint64) {
 		synctest.Test(t, func(t *testing.T) {
 			server, err := apiserver.New(apiserver.Options{Pipe: true, Resources: testbed.Resources()})
 			if err != nil {

@@ -285,7 +285,7 @@ func TestReplicasShare(t *testing.T) {
 		for _, graceful := range []bool{true, false} {
 			t.Run(fmt.Sprintf("by %s, graceful %v", by, graceful), func(t *testing.T) {
 				t.Parallel()
-				seed.Play(t, 6, func(t *testing.T, s uint64) {
+				seed.Play(t, 3, func(t *testing.T, s uint64) {
 					bubble(t, func(t *testing.T, server *apiserver.Server) {
 						w := &outside{
 							t: t, server: server, layout: shard.Layout{By: by, Slots: 8}, graceful: graceful,

@@ -1,11 +1,13 @@
 package admission_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -86,6 +88,7 @@ type question struct {
 	operation   admissionv1.Operation
 	object, old *corev1.ConfigMap
 	dryRun      bool
+	timeout     time.Duration // default: hookbed.Long
 }
 
 // ask sends a review to a path, and returns the decision.
@@ -119,8 +122,8 @@ func (s *served) ask(path string, q question) (*admissionv1.AdmissionResponse, e
 	if err != nil {
 		s.T.Fatal(err)
 	}
-	code, text, err := hookbed.TrySend(s.Ctx, s.client, http.MethodPost, s.url+path+"?timeout=2s", "application/json",
-		string(body))
+	code, text, err := hookbed.TrySend(s.Ctx, s.client, http.MethodPost, fmt.Sprint(s.url, path, "?timeout=", cmp.Or(q.timeout, hookbed.Long)),
+		"application/json", string(body))
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/admission"
 	"github.com/fairlead-io/fairlead/internal/testbed/hookbed"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/internal/tracing/spans"
 )
 
@@ -62,7 +63,7 @@ func TestSpans(t *testing.T) {
 		found, within := false, trace.SpanContext{}
 		select {
 		case within = <-inside:
-		case <-time.After(time.Minute):
+		case <-time.After(testlimit.Wait):
 			t.Fatalf("%s: the hook was not asked in the trace", name)
 		}
 		for _, s := range made.Named("hook validate.configmap.v1.core") {

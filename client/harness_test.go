@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -95,7 +96,7 @@ func start(ctx context.Context, t tester, s setup) *cluster {
 		if !s.lazy {
 			select {
 			case <-h.Synced():
-			case <-time.After(time.Minute):
+			case <-time.After(testlimit.Wait):
 				t.Fatalf("%s is not synced: %+v", kind, h.Statuses())
 			}
 			for !h.Statuses()[0].Synced { // it is reported a moment later
@@ -143,7 +144,7 @@ func (c *cluster) put(obj runtime.Object) *unstructured.Unstructured {
 // seen waits until the cache shows a version of an object.
 func (c *cluster) seen(gvr schema.GroupVersionResource, u *unstructured.Unstructured) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(c.ctx, testlimit.Wait)
 	defer cancel()
 	for _, st := range c.cache.Stores(gvr) {
 		if err := st.WaitForNamespace(ctx, u.GetNamespace(), u.GetResourceVersion()); err != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/console"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/operation/httpapi"
 	"github.com/fairlead-io/fairlead/reconcile"
 )
@@ -118,7 +119,7 @@ func (p *program) page(reader, path string) string {
 // eventually waits until a page shows something to a reader.
 func (p *program) eventually(reader, path, want string) string {
 	p.t.Helper()
-	late := time.After(30 * time.Second)
+	late := time.After(testlimit.Wait)
 	for tick := time.NewTicker(20 * time.Millisecond); ; {
 		body := p.page(reader, path)
 		if strings.Contains(body, want) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/flow/flowtest"
+	"github.com/fairlead-io/fairlead/internal/seed"
 )
 
 // chaos is a world in which everything that can happen to fibers happens, in an order that a schedule decides.
@@ -202,7 +203,7 @@ func (c *chaos) start(name string, opt flow.StartOptions, chain bool) {
 func TestF1AndF2OnEverySchedule(t *testing.T) {
 	t.Parallel()
 	schedules := 2000
-	if testing.Short() {
+	if testing.Short() || seed.Race { // make test plays all of them
 		schedules = 300
 	}
 	flowtest.Explore(t, schedules, func(s *flowtest.Schedule) {

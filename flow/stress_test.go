@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/flow/flowtest"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
 // storm is what the fibers of the stress test share.
@@ -110,7 +111,7 @@ func TestManyAtOnce(t *testing.T) {
 		})
 	}
 	starters.Wait()
-	limited, cancel := context.WithTimeout(t.Context(), time.Minute)
+	limited, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	defer cancel()
 	if err := e.Drain(limited); err != nil {
 		t.Errorf("fibers are left: %v", err)

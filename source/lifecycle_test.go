@@ -19,6 +19,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/source"
 )
 
@@ -84,7 +85,7 @@ func TestStopInEveryState(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-			case <-time.After(time.Minute):
+			case <-time.After(testlimit.Wait):
 				t.Fatal("does not stop")
 			}
 			if r.open {

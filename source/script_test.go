@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/source"
 )
 
@@ -114,7 +115,7 @@ func (s *script) run(r *recorder, change ...func(*source.Config)) *source.Source
 			if err != nil {
 				s.t.Error(err)
 			}
-		case <-time.After(time.Minute):
+		case <-time.After(testlimit.Wait):
 			s.t.Error("source does not stop")
 		}
 	})

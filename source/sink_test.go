@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/source"
 )
 
@@ -34,7 +35,7 @@ type recorder struct {
 }
 
 func newRecorder(t *testing.T) *recorder {
-	return &recorder{t: t, objects: map[string]held{}, changed: make(chan struct{}), patience: time.Minute}
+	return &recorder{t: t, objects: map[string]held{}, changed: make(chan struct{}), patience: testlimit.Wait}
 }
 
 func (r *recorder) sink(string) source.Sink { return r }
@@ -237,7 +238,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.NewTimer(time.Minute)
+	deadline := time.NewTimer(testlimit.Wait)
 	defer deadline.Stop()
 	for !cond() {
 		select {

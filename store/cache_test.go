@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -57,7 +58,7 @@ func (c *cluster) note(r *http.Request, n int) {
 // watches waits until that many watches are open.
 func (c *cluster) watches(t *testing.T, want map[string]int) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(testlimit.Wait)
 	for {
 		c.mu.Lock()
 		ok := true

@@ -9,8 +9,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
-	"time"
 
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/webhook/guard"
 )
 
@@ -106,7 +106,7 @@ func TestConnectionsByNamespace(t *testing.T) {
 
 	// Idle ones make room.
 	rt, release := pools.get("idle", [32]byte{}, &tls.Config{}, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
 	if err != nil {

@@ -32,6 +32,7 @@ import (
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/admission"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
 // Hooks are webhooks that run in a test.
@@ -51,7 +52,7 @@ type Hooks struct {
 const label = "fairlead.io/admissiontest"
 
 // Start makes two namespaces, declares hooks, and returns when the API server asks them. The test fails when that is
-// not so within 30 seconds. They stop, and their configuration is removed, when the test ends. Of conversions the API
+// not so within five minutes. They stop, and their configuration is removed, when the test ends. Of conversions the API
 // server learns by itself: ask until one is made.
 func Start(
 	t testing.TB, config *rest.Config, declare func(*admission.Hooks), opts ...fairlead.Option,
@@ -87,7 +88,7 @@ func StartWith(
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	defer cancel()
 	ns, err := api.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: h.System + "-", Labels: map[string]string{label: h.System},
@@ -97,7 +98,7 @@ func StartWith(
 	}
 	h.Namespace = ns.Name
 	h.Options.Only = &metav1.LabelSelector{MatchLabels: map[string]string{label: h.System}}
-	h.Runtime = fairlead.New(config, append(opts, fairlead.WithStopTimeout(30*time.Second))...)
+	h.Runtime = fairlead.New(config, append(opts, fairlead.WithStopTimeout(testlimit.Wait))...)
 	h.Hooks = admission.Serve(h.Runtime, h.Options)
 	declare(h.Hooks)
 	h.stop = run(t, h.Runtime)
@@ -130,7 +131,7 @@ func await(ctx context.Context, t testing.TB, h *admission.Hooks) {
 	select {
 	case <-h.Ready():
 	case <-ctx.Done():
-		t.Fatal("the hooks were not served within 30 seconds")
+		t.Fatal("the hooks were not served within five minutes")
 	}
 }
 
@@ -141,7 +142,7 @@ func (h *Hooks) Stop() { h.stop() }
 // remove has the API server forget hooks.
 func remove(t testing.TB, api kubernetes.Interface, name string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), testlimit.Wait)
 	defer cancel()
 	names := metav1.ListOptions{FieldSelector: "metadata.name=" + name}
 	err := api.AdmissionregistrationV1().ValidatingWebhookConfigurations().DeleteCollection(ctx, metav1.DeleteOptions{},

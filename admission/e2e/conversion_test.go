@@ -25,6 +25,7 @@ import (
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/admission"
 	"github.com/fairlead-io/fairlead/internal/testbed/hookbed"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/observe"
 )
 
@@ -490,7 +491,7 @@ func TestExitOnLostFields(t *testing.T) {
 				if !errors.Is(err, admission.ErrFieldsMayBeLost) || !strings.Contains(err.Error(), b.crd.Name) {
 					t.Fatalf("Run: %v", err)
 				}
-			case <-time.After(time.Minute):
+			case <-time.After(testlimit.Wait):
 				t.Fatal("the program goes on")
 			}
 			if lacks := b.reported(); lacks != "" {

@@ -41,7 +41,7 @@ func TestConvert(t *testing.T) {
 	}
 	var definition atomic.Int64 // times that a hook was asked about the definition that it depends on
 	h := admissiontest.Start(t, cfg, func(h *admission.Hooks) {
-		admission.Validate(h, admission.Rule{OnFailure: admission.FailOpen},
+		admission.Validate(h, admission.Rule{OnFailure: admission.FailOpen, Timeout: hookbed.Long},
 			func(_ context.Context, r *admission.Request[apiextensionsv1.CustomResourceDefinition]) error {
 				if r.Name == crd.Name {
 					definition.Add(1)
@@ -50,7 +50,7 @@ func TestConvert(t *testing.T) {
 			})
 		admission.Convert(h, hookbed.OldToPage, hookbed.PageToOld)
 		admission.Convert(h, hookbed.MidToPage, hookbed.PageToMid)
-		admission.Validate(h, admission.Rule{OnFailure: admission.FailClosed},
+		admission.Validate(h, admission.Rule{OnFailure: admission.FailClosed, Timeout: hookbed.Long},
 			func(_ context.Context, r *admission.Request[hookbed.Page]) error {
 				if r.Object.Spec.Host == "bad" {
 					return errors.New("a bad host")

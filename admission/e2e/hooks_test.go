@@ -41,7 +41,7 @@ func TestHooksAreAsked(t *testing.T) {
 	var asked hookbed.Diary
 	h := admissiontest.Start(t, env.Config(t), func(h *admission.Hooks) {
 		admission.Validate(h, admission.Rule{
-			OnFailure:  admission.FailClosed,
+			OnFailure: admission.FailClosed, Timeout: hookbed.Long,
 			Operations: []admission.Operation{admission.Create, admission.Update, admission.Delete},
 		}, asked.Validate)
 	})
@@ -118,8 +118,16 @@ func TestAnswers(t *testing.T) {
 	t.Parallel()
 	b := hookbed.New(t, env.Config(t))
 	h := admissiontest.Start(t, env.Config(t), func(h *admission.Hooks) {
-		// The timeout bounds every question, so it is longer than a busy machine takes for one.
-		admission.Validate(h, admission.Rule{OnFailure: admission.FailClosed, Timeout: 5 * time.Second}, hookbed.Answer)
+		for late, timeout := range map[metav1.LabelSelectorOperator]time.Duration{
+			metav1.LabelSelectorOpDoesNotExist: hookbed.Long, metav1.LabelSelectorOpExists: time.Second,
+		} {
+			admission.Validate(h, admission.Rule{
+				Name: strings.ToLower(string(late)) + ".example.com", OnFailure: admission.FailClosed, Timeout: timeout,
+				Objects: &metav1.LabelSelector{
+					MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "late", Operator: late}},
+				},
+			}, hookbed.Answer)
+		}
 	})
 	var seen warnings
 	cfg := env.Config(t)
@@ -145,7 +153,11 @@ func TestAnswers(t *testing.T) {
 		{"late", 500, "failed calling webhook", 0, ""},
 	} {
 		seen.all = nil
-		_, err := cms.Create(b.Ctx, hookbed.ConfigMap("x", "do="+tc.do), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		object := hookbed.ConfigMap("x", "do="+tc.do)
+		if tc.do == "late" {
+			object.Labels = map[string]string{"late": ""}
+		}
+		_, err := cms.Create(b.Ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		var code int32
 		causes := 0
 		if status := apierrors.APIStatus(nil); errors.As(err, &status) {
@@ -167,7 +179,7 @@ func TestMutate(t *testing.T) {
 	t.Parallel()
 	b := hookbed.New(t, env.Config(t))
 	h := admissiontest.Start(t, env.Config(t), func(h *admission.Hooks) {
-		admission.Mutate(h, admission.Rule{OnFailure: admission.FailClosed}, hookbed.Change)
+		admission.Mutate(h, admission.Rule{OnFailure: admission.FailClosed, Timeout: hookbed.Long}, hookbed.Change)
 	})
 	cms := b.API.CoreV1().ConfigMaps(h.Namespace)
 	got, err := cms.Create(b.Ctx, hookbed.ConfigMap("x", "v=1", "drop=it", "stays=so"), metav1.CreateOptions{})
@@ -192,7 +204,7 @@ func TestDown(t *testing.T) {
 			"closed.example.com": admission.FailClosed, "open.example.com": admission.FailOpen,
 		} {
 			admission.Validate(h, admission.Rule{
-				Name: name, OnFailure: policy,
+				Name: name, OnFailure: policy, Timeout: hookbed.Long,
 				Objects: &metav1.LabelSelector{MatchLabels: map[string]string{"hook": string(policy)}},
 			}, func(context.Context, *hookbed.Maps) error { return errors.New("refused") })
 		}

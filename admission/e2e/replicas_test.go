@@ -1,9 +1,11 @@
 package e2e_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,29 +27,111 @@ import (
 	"github.com/fairlead-io/fairlead/admission"
 	"github.com/fairlead-io/fairlead/admission/admissiontest"
 	"github.com/fairlead-io/fairlead/internal/testbed/hookbed"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/internal/testlog"
 )
 
-// hasty are certificates that end within a test. Those of X.509 count whole seconds.
-var hasty = admission.Certificates{
-	Authority: 16 * time.Second, Leaf: 8 * time.Second, Overlap: 9 * time.Second, Settle: 2 * time.Second,
-	Look: 250 * time.Millisecond,
+// clock is a clock that a test advances. It is never more than authority.Backdate, five minutes, ahead of the clock by
+// which the API server checks certificates.
+type clock struct{ ahead atomic.Int64 }
+
+func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
+
+// hasty are certificates of which several follow each other before a clock is five minutes ahead.
+func hasty(c *clock) admission.Certificates {
+	return admission.Certificates{
+		Authority: 90 * time.Second, Leaf: 45 * time.Second, Overlap: time.Minute, Settle: 20 * time.Second,
+		Look: 100 * time.Millisecond, Now: c.now,
+	}
 }
 
-// A rotation loses no request: neither of the API server, nor of who knows the configuration of a moment ago and makes
-// a new connection each time, to one of two replicas.
+// informed is a hook that nobody serves, and by which a test sees what the API server knows.
+type informed struct {
+	b         *hookbed.Bench
+	namespace string
+	n         int
+}
+
+// wait returns when the API server knows of all configurations of hooks that were written before. It learns of them in
+// their order, so wait writes one more, and waits until that has an effect.
+func (i *informed) wait() error {
+	i.n++
+	name, url := fmt.Sprintf("probe-%d.example.com", i.n), "https://127.0.0.1:1"
+	fail, none := admissionregistrationv1.Fail, admissionregistrationv1.SideEffectClassNone
+	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: i.namespace},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: name, FailurePolicy: &fail, SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url},
+			NamespaceSelector: &metav1.LabelSelector{
+				MatchLabels: map[string]string{corev1.LabelMetadataName: i.namespace},
+			},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule: admissionregistrationv1.Rule{
+					APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"},
+				},
+			}},
+		}},
+	}
+	raw, err := json.Marshal(configuration)
+	if err != nil {
+		return err
+	}
+	raw = bytes.Replace(raw, []byte("{"), []byte(`{"apiVersion":"admissionregistration.k8s.io/v1",`+
+		`"kind":"ValidatingWebhookConfiguration",`), 1)
+	force := true
+	if _, err := i.b.API.AdmissionregistrationV1().ValidatingWebhookConfigurations().Patch(i.b.Ctx, i.namespace,
+		types.ApplyPatchType, raw, metav1.PatchOptions{FieldManager: "test", Force: &force}); err != nil {
+		return err
+	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		_, err := i.b.API.CoreV1().ConfigMaps(i.namespace).Create(i.b.Ctx, hookbed.ConfigMap("probe"),
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if strings.Contains(hookbed.Text(err), name) {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-i.b.Ctx.Done():
+			return fmt.Errorf("the API server does not know of %s: %w", name, err)
+		}
+	}
+}
+
+func newInformed(b *hookbed.Bench) *informed {
+	i := &informed{b: b, namespace: env.Namespace(b.T)}
+	b.T.Cleanup(func() {
+		if err := b.API.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(context.WithoutCancel(b.Ctx),
+			i.namespace, metav1.DeleteOptions{}); err != nil {
+			b.T.Error(err)
+		}
+	})
+	return i
+}
+
+// TestRotation has certificates and authorities follow each other, and loses no request: neither one of the API server,
+// nor one of a client that knows a configuration which is no older than Certificates.Settle and makes a new connection
+// each time, to one of two replicas. The clock of the certificates advances when the API server knows the configuration.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	b := hookbed.New(t, env.Config(t))
+	var clock clock
+	certificates := hasty(&clock)
 	var log testlog.Book
 	var asked atomic.Int64
 	declare := func(h *admission.Hooks) {
-		admission.Validate(h, admission.Rule{OnFailure: admission.FailClosed}, func(context.Context, *hookbed.Maps) error {
+		rule := admission.Rule{OnFailure: admission.FailClosed, Timeout: hookbed.Long}
+		admission.Validate(h, rule, func(context.Context, *hookbed.Maps) error {
 			asked.Add(1)
 			return nil
 		})
 	}
-	h := admissiontest.StartWith(t, env.Config(t), admission.Options{Certificates: hasty}, declare,
+	h := admissiontest.StartWith(t, env.Config(t), admission.Options{Certificates: certificates}, declare,
 		fairlead.WithLogger(log.Logger()))
 	second := h.Options
 	var err error
@@ -76,6 +161,19 @@ func TestRotation(t *testing.T) {
 			}
 		})
 	}
+	api := newInformed(b)
+	all.Go(func() { // the clock
+		pause := time.NewTicker(2 * certificates.Look) // in which the replicas look
+		defer pause.Stop()
+		for ctx.Err() == nil && clock.ahead.Load() < int64(4*time.Minute) {
+			if err := api.wait(); err != nil {
+				t.Error(err)
+				return
+			}
+			clock.advance(certificates.Settle / 4)
+			<-pause.C
+		}
+	})
 	leaves, authorities := map[string]bool{}, map[string]bool{}
 	all.Go(func() { // until there were enough rotations and requests
 		defer cancel()
@@ -85,22 +183,22 @@ func TestRotation(t *testing.T) {
 		}
 		var history []known
 		for n := 0; ctx.Err() == nil && (len(leaves) < 8 || len(authorities) < 3 || sent.Load() < 50); n++ {
-			history = append(history, known{time.Now(), b.Bundle(h.Options.Name)})
-			history = slices.DeleteFunc(history, func(k known) bool { return time.Since(k.at) > 1500*time.Millisecond })
+			history = append(history, known{clock.now(), b.Bundle(h.Options.Name)})
+			history = slices.DeleteFunc(history, func(k known) bool { return clock.now().Sub(k.at) > certificates.Settle*3/4 })
 			if len(history) == 0 { // it took too long to read
 				continue
 			}
 			roots := x509.NewCertPool()
 			roots.AppendCertsFromPEM(history[0].bundle)
 			conn, err := tls.Dial("tcp", addresses[n%2], &tls.Config{RootCAs: roots})
-			if time.Since(history[0].at) > hasty.Settle { // it took too long to connect
+			if clock.now().Sub(history[0].at) > certificates.Settle { // it took too long to connect
 				if err == nil {
 					conn.Close()
 				}
 				continue
 			}
 			if err != nil {
-				t.Errorf("who knows the configuration of a moment ago: %v", err)
+				t.Errorf("a client that knows the configuration of a moment ago: %v", err)
 				return
 			}
 			chain := conn.ConnectionState().VerifiedChains[0]
@@ -191,12 +289,13 @@ func TestReplicas(t *testing.T) {
 	var replicas [n]*admission.Hooks
 	var stops [n]func()
 	for i := range n {
-		rt := fairlead.New(env.Config(t), fairlead.WithStopTimeout(30*time.Second))
+		rt := fairlead.New(env.Config(t), fairlead.WithStopTimeout(testlimit.Wait))
 		replicas[i] = admission.Serve(rt, admission.Options{
 			Name: system, Namespace: system, URL: "https://" + lb.Addr().String(), Listener: lb.to[i], Only: only,
 			Linger: 200 * time.Millisecond,
 		})
-		admission.Validate(replicas[i], admission.Rule{OnFailure: admission.FailClosed}, func(context.Context, *hookbed.Maps) error {
+		rule := admission.Rule{OnFailure: admission.FailClosed, Timeout: hookbed.Long}
+		admission.Validate(replicas[i], rule, func(context.Context, *hookbed.Maps) error {
 			asked[i].Add(1)
 			return errors.New("refused")
 		})
@@ -258,21 +357,18 @@ func TestReplicas(t *testing.T) {
 	stops[n-1]()
 }
 
-// A Secret that is edited, or gone, is mended, and who is served meanwhile notices nothing.
+// TestBrokenSecret edits and deletes the Secret. It is mended, and no request fails meanwhile.
 func TestBrokenSecret(t *testing.T) {
 	t.Parallel()
 	b := hookbed.New(t, env.Config(t))
 	var log testlog.Book
-	certificates := admission.Certificates{Settle: time.Second, Look: 50 * time.Millisecond}
+	var clock clock
+	certificates := admission.Certificates{Settle: 20 * time.Second, Look: 50 * time.Millisecond, Now: clock.now}
 	h := admissiontest.StartWith(t, env.Config(t), admission.Options{Certificates: certificates},
 		func(h *admission.Hooks) {
-			admission.Validate(h, admission.Rule{OnFailure: admission.FailClosed}, func(context.Context,
-				*hookbed.Maps,
-			) error {
-				return nil
-			})
+			admission.Validate(h, admission.Rule{OnFailure: admission.FailClosed, Timeout: hookbed.Long}, hookbed.Allow)
 		}, fairlead.WithLogger(log.Logger()))
-	secrets := b.API.CoreV1().Secrets(h.System)
+	api, secrets := newInformed(b), b.API.CoreV1().Secrets(h.System)
 	name := h.System + "-webhook-ca"
 	ctx, cancel := context.WithCancel(b.Ctx)
 	defer cancel()
@@ -341,6 +437,10 @@ func TestBrokenSecret(t *testing.T) {
 			}
 			id := strings.TrimSuffix(strings.TrimPrefix(keys[0], "ca-"), ".key")
 			if !strings.Contains(log.String(), "authority="+id+" hosts") {
+				if err := api.wait(); err != nil {
+					return err.Error()
+				}
+				clock.advance(certificates.Settle / 4)
 				return "the new authority does not sign: " + log.String()
 			}
 			return ""

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/shard"
 )
 
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 func TestSmall(t *testing.T) {
 	o := options{
 		objects: 300, namespaces: 30, updates: 60, rounds: 1, kind: "configmaps", layout: shard.Layout{By: shard.Namespace},
-		processes: []int{1, 2}, gates: []bool{true}, limit: time.Minute, takeovers: true,
+		processes: []int{1, 2}, gates: []bool{true}, limit: testlimit.Wait, takeovers: true,
 	}
 	results, err := measure(t.Context(), o, t.Logf)
 	if err != nil {

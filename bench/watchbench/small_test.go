@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
 // TestMain makes the test binary the child that it starts.
@@ -23,7 +25,7 @@ func TestMain(m *testing.M) {
 // TestSmall runs each kind of peer on few objects, so that the benchmarks are known to work.
 func TestSmall(t *testing.T) {
 	o := options{
-		objects: 300, rounds: 1, events: 300, rate: 200, blocked: 2000, span: 500 * time.Millisecond, limit: time.Minute,
+		objects: 300, rounds: 1, events: 300, rate: 200, blocked: 2000, span: 500 * time.Millisecond, limit: testlimit.Wait,
 		settle: 100 * time.Millisecond,
 		peers:  []string{"fairlead, protobuf", "fairlead, metadata", "client-go typed", "bound: keep the bytes"},
 		out:    filepath.Join(t.TempDir(), "page.md"), buckets: 100,
@@ -56,7 +58,7 @@ func TestSmall(t *testing.T) {
 func TestSmallAdapter(t *testing.T) {
 	o := options{
 		objects: 300, rounds: 1, events: 300, rate: 200, span: 100 * time.Millisecond,
-		limit: time.Minute, settle: 100 * time.Millisecond, buckets: 10, set: adapterSet,
+		limit: testlimit.Wait, settle: 100 * time.Millisecond, buckets: 10, set: adapterSet,
 		rows: []string{"S3", "S5", "S6", "HANDLERS"},
 	}
 	tables, err := compare(t.Context(), o, func(s string) { t.Log(s) })
@@ -92,7 +94,7 @@ func TestGuard(t *testing.T) {
 		want    string
 	}{
 		{
-			reason: "no machine has so much memory to spare", reserve: 1 << 60, limit: time.Minute,
+			reason: "no machine has so much memory to spare", reserve: 1 << 60, limit: testlimit.Wait,
 			want: "| client-go metadata | out of memory at ",
 		},
 		{reason: "nothing is that quick", limit: time.Nanosecond, want: "| client-go metadata | not within 1ns |"},

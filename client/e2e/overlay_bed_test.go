@@ -21,6 +21,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/disturb"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -94,7 +95,7 @@ var (
 
 func startOverlaid(t *testing.T) *overlaid {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	cfg := env.Config(t)
 	o := &overlaid{t: t, ctx: ctx, namespace: env.Namespace(t), watches: newValve()}
 	o.live = dynamic.NewForConfigOrDie(cfg)

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -105,7 +106,7 @@ type bench struct {
 
 func setup(t *testing.T) *bench {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	t.Cleanup(cancel)
 	b := &bench{t: t, ctx: ctx, namespace: env.Namespace(t), wire: &wire{}}
 	watched := rest.CopyConfig(env.Config(t))
@@ -266,8 +267,9 @@ func TestBarriersOnQuietWatches(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			// A barrier is served by a list that begins after it. On a busy machine, barriers begin over the time of many lists.
-			if n := b.wire.count() - lists; n < 1 || n > 100 {
+			// A barrier is served by a list that begins after it, so those that begin during a list share the next one. On a
+			// busy machine, barriers begin over the time of many lists.
+			if n := b.wire.count() - lists; n < 1 || n > 500 {
 				t.Errorf("%s: %d lists for 1001 waits", h.Options().Resource.Resource, n)
 			}
 		}

@@ -23,6 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
 // CRDSource says where CustomResourceDefinitions (apiextensions.k8s.io/v1) come from: [CRDFiles], [CRDsIn] or
@@ -151,7 +153,7 @@ func newDefinition(raw []byte) (d definition, err error) {
 }
 
 // InstallCRDs installs CustomResourceDefinitions in the control plane of config, and returns when the API server serves
-// every version of them and tells of them in its discovery. The test fails when that is not so within 30 seconds.
+// every version of them and tells of them in its discovery. The test fails when that is not so within five minutes.
 //
 // They are applied (server-side, by force), so that this can be repeated, also by tests and packages that run at the
 // same time; a definition of the same name that is another one is replaced, and the server minds the new schema a
@@ -163,7 +165,7 @@ func newDefinition(raw []byte) (d definition, err error) {
 // admission writes its own URL.
 func InstallCRDs(t testing.TB, config *rest.Config, sources ...CRDSource) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	defer cancel()
 	if err := ApplyCRDs(ctx, config, sources...); err != nil {
 		t.Fatalf("cannot install CustomResourceDefinitions: %v", err)

@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
 // Limited returns the configuration of a user, such as "system:serviceaccount:web-system:web", who may do what these
@@ -37,7 +39,7 @@ func (e *Env) Limited(t testing.TB, user string, objects ...runtime.Object) *res
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	defer cancel()
 	for _, o := range objects {
 		if err := write(ctx, c, o); err != nil {

@@ -11,11 +11,13 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
 // TestDisrupt breaks one control plane in one way after the other; each way repairs what it broke.
@@ -107,11 +109,12 @@ func testPauseAPIServer(t *testing.T, c *cluster.Cluster) {
 	if err := c.PauseAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	if _, err := maps.List(ctx, metav1.ListOptions{}); err == nil {
-		t.Error("a read succeeds while the API server is paused")
-	}
+	eventually(t, "reads fail while the API server is paused", func() bool { // the signal takes a moment
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		_, err := maps.List(ctx, metav1.ListOptions{})
+		return err != nil
+	})
 	if err := c.ResumeAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -125,11 +128,13 @@ func testPauseEtcd(t *testing.T, c *cluster.Cluster) {
 	if err := c.PauseEtcd(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	if _, err := maps.Create(ctx, configMap("paused"), metav1.CreateOptions{}); err == nil {
-		t.Error("a write succeeds while etcd is paused")
-	}
+	eventually(t, "writes fail while etcd is paused", func() bool { // the signal takes a moment
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		paused := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "paused-"}}
+		_, err := maps.Create(ctx, paused, metav1.CreateOptions{})
+		return err != nil
+	})
 	if err := c.ResumeEtcd(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +156,7 @@ func testSnapshotAndRestore(t *testing.T, c *cluster.Cluster) {
 		t.Error("a second snapshot overwrites the first")
 	}
 	// The API server's connection to etcd broke; its writes succeed again when it has a new one.
-	eventually(t, 30*time.Second, "write after the snapshot", func() bool {
+	eventually(t, "write after the snapshot", func() bool {
 		_, err := maps.Create(t.Context(), configMap("after"), metav1.CreateOptions{})
 		return err == nil || apierrors.IsAlreadyExists(err)
 	})
@@ -219,7 +224,7 @@ func testUnexpectedExit(t *testing.T, c *cluster.Cluster, servers recorded) {
 	}
 	select {
 	case <-c.Done():
-	case <-time.After(30 * time.Second):
+	case <-time.After(testlimit.Wait):
 		t.Fatal("Done is not closed after the end of kube-apiserver")
 	}
 	if err := c.Err(); !errors.Is(err, cluster.ErrServerExited) {

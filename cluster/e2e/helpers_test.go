@@ -7,20 +7,37 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
 // eventually asks until the condition holds. For conditions of other processes, which send no signal.
-func eventually(t *testing.T, limit time.Duration, what string, holds func() bool) {
+func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(limit)
+	deadline := time.After(testlimit.Wait)
 	for !holds() {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("not within %s: %s", limit, what)
+			t.Fatalf("never: %s", what)
 		}
+	}
+}
+
+// ends fails the test when stop does not return.
+func ends(t *testing.T, stop func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		stop()
+	}()
+	select {
+	case <-done:
+	case <-time.After(testlimit.Wait):
+		t.Fatal("Stop does not return")
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/internal/testlog"
 )
 
@@ -218,7 +219,7 @@ func printedAs(t *testing.T, format string, shows bool, wait time.Duration) (out
 	t.Helper()
 	s := newWire(t)
 	s.put("a/one", "first")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	defer cancel()
 	out, errs = &testlog.Book{}, &testlog.Book{}
 	ended := make(chan int, 1)
@@ -399,7 +400,7 @@ func TestBlackboxMistakes(t *testing.T) {
 	for name, flags := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 			defer cancel()
 			args := []string{"watch", watchConfigMaps}
 			if !slices.Contains(flags, "--server") && !slices.Contains(flags, "--kubeconfig") {
@@ -430,7 +431,7 @@ func TestBlackboxFullDisk(t *testing.T) {
 	for n := range 2 {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 			defer cancel()
 			var errs bytes.Buffer
 			var out io.Writer = &failing{left: n}

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
 // TestBlackboxSignals ends the real program by a signal, whatever has become of its input and output.
@@ -60,14 +62,14 @@ func TestBlackboxSignals(t *testing.T) {
 					break
 				}
 			}
-			limit, cancel := context.WithTimeout(t.Context(), time.Minute)
+			limit, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 			defer cancel()
 			until(limit, t, "watched", func() bool { return s.count((*wireRequest).watch) > 0 })
 			pause(s, 200*time.Millisecond)
 			if err := cmd.Process.Signal(tc.signal); err != nil {
 				t.Fatal(err)
 			}
-			late := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+			late := time.AfterFunc(testlimit.Wait, func() { _ = cmd.Process.Kill() })
 			defer late.Stop()
 			if !tc.stuck {
 				_, _ = io.Copy(io.Discard, lines) // until it ends
@@ -103,7 +105,7 @@ func TestBlackboxBrokenPipe(t *testing.T) {
 		defer close(ended)
 		_ = cmd.Wait() // killed by SIGPIPE, or with a line about it
 	}()
-	over := time.After(time.Minute)
+	over := time.After(testlimit.Wait)
 	for i := 0; ; i++ {
 		select {
 		case <-ended:

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/internal/testlog"
 )
 
@@ -78,7 +79,7 @@ func startProgram(t *testing.T, server string, flags ...string) *program {
 		args = append(args, "-A")
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	limit, cancel := context.WithTimeout(t.Context(), time.Minute)
+	limit, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	reader, writer := io.Pipe()
 	p := &program{
 		t: t, lines: make(chan printed, 4096), state: map[string]printed{}, stop: stop, ended: make(chan int, 1),

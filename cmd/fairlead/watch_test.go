@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,13 +15,14 @@ import (
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/internal/testbed/command"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/internal/testlog"
 )
 
 // startWatch runs fairlead watch -o json against a server of the test.
 func startWatch(t *testing.T, s *apiserver.Server, args ...string) *command.Watching {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	t.Cleanup(cancel)
 	args = append([]string{
 		"watch", "-o", "json", "--server", s.URL(), "--backoff-base", "10ms", "--backoff-cap", "50ms",
@@ -122,7 +122,7 @@ func TestWatchExpires(t *testing.T) {
 	w := startWatch(t, s, watchConfigMaps, "-A")
 	w.Synced()
 	// While the watch is away everything happens, and history is compacted.
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	defer cancel()
 	if err := s.WaitFor(ctx, func(l apiserver.Log) bool {
 		return l.Open(apiserver.Match{Verb: "watch"}) == 1
@@ -319,7 +319,7 @@ func TestWatchMistakes(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 			defer cancel()
 			args := append([]string{"watch", "--server", s.URL()}, tc.args...)
 			var out, errs bytes.Buffer

@@ -24,6 +24,8 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
+
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
 // browser is a Chromium of the test, which ends with it, and all of its processes.
@@ -33,7 +35,7 @@ func browser(t *testing.T) context.Context {
 	ended := make(chan struct{})
 	opts := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun,
-		chromedp.UserDataDir(t.TempDir()), chromedp.Env("TMPDIR="+t.TempDir()), chromedp.WSURLReadTimeout(time.Minute),
+		chromedp.UserDataDir(t.TempDir()), chromedp.Env("TMPDIR="+t.TempDir()), chromedp.WSURLReadTimeout(testlimit.Wait),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
 		chromedp.Flag("disable-dev-shm-usage", true),
@@ -96,7 +98,7 @@ func open(browser context.Context, t *testing.T, base string, w window) *tab {
 		t.Fatalf("cannot open a tab: %v", err)
 	}
 	ctx, closeTab := chromedp.NewContext(browser, chromedp.WithTargetID(id))
-	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, testlimit.Wait)
 	b := &tab{Context: ctx, t: t, browser: browser, profile: profile, base: base}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -204,7 +206,7 @@ func eval[T any](b *tab, expr string) (v T) {
 // until waits until an expression on the page is true, over navigations.
 func (b *tab) until(what, expr string) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b, 45*time.Second)
+	ctx, cancel := context.WithTimeout(b, testlimit.Wait)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

@@ -7,6 +7,11 @@
 package e2e_test
 
 import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -20,7 +25,45 @@ import (
 
 var env clustertest.Env
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(env.Main(m)) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(runner{env.Main(m)}) }
+
+// runner removes the program that tests have built.
+type runner struct{ clustertest.Runner }
+
+func (r runner) Run() int {
+	defer func() {
+		if built.dir != "" {
+			_ = os.RemoveAll(built.dir) // a temporary directory that stays does no harm
+		}
+	}()
+	return r.Runner.Run()
+}
+
+// built is the program fairlead.
+var built struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// fairleadProgram builds the program once, and returns its path.
+func fairleadProgram(t *testing.T) string {
+	t.Helper()
+	built.once.Do(func() {
+		if built.dir, built.err = os.MkdirTemp("", "fairlead-console-"); built.err != nil {
+			return
+		}
+		build := exec.Command("go", "build", "-o", built.dir, "./cmd/fairlead")
+		build.Dir = "../.."
+		if said, err := build.CombinedOutput(); err != nil {
+			built.err = fmt.Errorf("cannot build fairlead: %w\n%s", err, said)
+		}
+	})
+	if built.err != nil {
+		t.Fatal(built.err)
+	}
+	return filepath.Join(built.dir, "fairlead")
+}
 
 // serve starts a console on the shared control plane.
 func serve(t *testing.T, change func(*console.Options)) *consolebed.World {

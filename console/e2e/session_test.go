@@ -68,10 +68,10 @@ const sessionOver = `document.querySelector('main > .notice[role="alert"] a[href
 
 // sessions: a page whose session ends while it is looked at says so and leads to the login, and asks for nothing more.
 func sessions(chromium context.Context, t *testing.T, w *world, path string) {
-	live := func(t *testing.T, token, path string) *tab {
+	live := func(t *testing.T, token func() string, path string) *tab {
 		b := open(chromium, t, w.base, desk)
 		b.expect("401")
-		b.logIn(token)
+		b.logIn(token())
 		b.visit(path)
 		b.until("is it live", `document.getElementById("live-state").innerText === "Kept up to date."`)
 		return b
@@ -95,25 +95,32 @@ func sessions(chromium context.Context, t *testing.T, w *world, path string) {
 		}
 	}
 	t.Run("Revoked", func(t *testing.T) {
-		for _, path := range []string{"/console/overview", "/console/operations?q=app"} {
-			name := "revoked" + fmt.Sprint(len(path))
-			b := live(t, w.account(name, "cluster-admin", time.Hour), path)
-			if err := w.clients.CoreV1().ServiceAccounts(w.namespace).Delete(w.ctx, name, metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			over(b)
-			b.run(chromedp.SetValue("#token", w.admin), chromedp.Submit("#token"), chromedp.WaitVisible(`form[action="/console/logout"]`))
-			if at := eval[string](b, "location.pathname + location.search"); at != path {
-				t.Errorf("after the login it goes on at %s, not %s", at, path)
-			}
+		t.Parallel()
+		for name, path := range map[string]string{"overview": "/console/overview", "operations": "/console/operations?q=app"} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				name := "revoked-" + name
+				b := live(t, func() string { return w.account(name, "cluster-admin", time.Hour) }, path)
+				if err := w.clients.CoreV1().ServiceAccounts(w.namespace).Delete(w.ctx, name, metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				over(b)
+				b.run(chromedp.SetValue("#token", w.admin), chromedp.Submit("#token"), chromedp.WaitVisible(`form[action="/console/logout"]`))
+				if at := eval[string](b, "location.pathname + location.search"); at != path {
+					t.Errorf("after the login it goes on at %s, not %s", at, path)
+				}
+			})
 		}
 	})
 	t.Run("Expired", func(t *testing.T) {
+		t.Parallel()
 		w.account("brief", "cluster-admin", time.Hour)
-		over(live(t, w.brief("brief", 20*time.Second), path))
+		// The page is live before the token expires: it is made when the browser is there.
+		over(live(t, func() string { return w.brief("brief", 30*time.Second) }, path))
 	})
 	t.Run("EndedWhileHidden", func(t *testing.T) {
-		b := live(t, w.admin, "/console/flows")
+		t.Parallel()
+		b := live(t, func() string { return w.admin }, "/console/flows")
 		hide := func(hidden bool) {
 			b.run(chromedp.Evaluate(fmt.Sprintf(`Object.defineProperty(document, "hidden", {value: %v, configurable: true});
 				document.dispatchEvent(new Event("visibilitychange"))`, hidden), nil))

@@ -103,6 +103,9 @@ func (w *world) webhook(name, url string) {
 	hook.Spec.Request.URL = url
 	hook.Spec.Retry.InitialInterval = metav1.Duration{Duration: 200 * time.Millisecond}
 	hook.Spec.Retry.MaxInterval = metav1.Duration{Duration: 500 * time.Millisecond}
+	if name == "later" { // it is tried until the test lets it answer
+		hook.Spec.Retry.MaxAttempts, hook.Spec.Breaker.Failures = 1000, 1000
+	}
 	hook.Default()
 	if _, err := call.Do(w.ctx, w.calls, call.Request{
 		Verb: call.VerbCreate, Resource: v1alpha1.WebhooksResource, Kind: v1alpha1.KindWebhook,
@@ -143,13 +146,7 @@ func (w *world) account(name, role string, life time.Duration) string {
 func (w *world) controller(args ...string) (base string, kill func()) {
 	t := w.t
 	t.Helper()
-	dir := t.TempDir()
-	program, kubeconfig := filepath.Join(dir, "fairlead"), filepath.Join(dir, "kubeconfig")
-	build := exec.CommandContext(w.ctx, "go", "build", "-o", program, "./cmd/fairlead")
-	build.Dir = "../.."
-	if said, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("cannot build fairlead: %v\n%s", err, said)
-	}
+	program, kubeconfig := fairleadProgram(t), filepath.Join(t.TempDir(), "kubeconfig")
 	if err := clientcmd.WriteToFile(clientcmdapi.Config{
 		Clusters: map[string]*clientcmdapi.Cluster{
 			"c": {Server: w.config.Host, CertificateAuthorityData: w.config.CAData, CertificateAuthority: w.config.CAFile},

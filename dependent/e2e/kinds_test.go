@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,6 +22,7 @@ import (
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/dependent"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/source"
 )
@@ -34,16 +34,12 @@ type counter struct {
 	all []string
 }
 
-func (c *counter) wrap(next http.RoundTripper) http.RoundTripper {
-	return &roundTripper{next, func(r *http.Request) {
-		q := r.URL.Query()
-		if q.Get("watch") == "" && !q.Has("limit") && !q.Has("resourceVersionMatch") && !q.Has("fieldSelector") &&
-			strings.Count(r.URL.Path, "/") > 3 {
-			c.mu.Lock()
-			c.all = append(c.all, r.Method+" "+r.URL.Path)
-			c.mu.Unlock()
-		}
-	}}
+func (c *counter) wrap(next http.RoundTripper) http.RoundTripper { return &counting{next, c} }
+
+func (c *counter) note(r *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = append(c.all, r.Method+" "+r.URL.Path)
 }
 
 func (c *counter) take() []string {
@@ -54,19 +50,25 @@ func (c *counter) take() []string {
 	return all
 }
 
-// roundTripper shows requests before they are sent.
-type roundTripper struct {
-	next http.RoundTripper
-	show func(*http.Request)
+// counting is the transport of a counter.
+type counting struct {
+	next    http.RoundTripper
+	counter *counter
 }
 
-func (t *roundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
-	t.show(r)
-	return t.next.RoundTrip(r)
+// RoundTrip counts a request, but for one that the API server has no time for and that is sent again.
+func (t *counting) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := t.next.RoundTrip(r)
+	q := r.URL.Query()
+	if q.Get("watch") == "" && !q.Has("limit") && !q.Has("resourceVersionMatch") && !q.Has("fieldSelector") &&
+		strings.Count(r.URL.Path, "/") > 3 && (err != nil || answer.StatusCode != http.StatusTooManyRequests) {
+		t.counter.note(r)
+	}
+	return answer, err
 }
 
 // WrappedRoundTripper lets client-go find what is below.
-func (t *roundTripper) WrappedRoundTripper() http.RoundTripper { return t.next }
+func (t *counting) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // TestEveryKind has one child of each kind that Kubernetes persists, and looks at all of them a hundred times: not one
 // request is sent. Then each is changed by somebody else, beside what is owned and in it.
@@ -75,7 +77,7 @@ func TestEveryKind(t *testing.T) {
 		APIServerFlags: []string{"--runtime-config=api/all=true", "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"},
 		FeatureGates:   map[string]bool{"AllAlpha": true, "AllBeta": true},
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	defer cancel()
 	user := fairlead.New(cp.Config()).Client()
 	defer user.Close()

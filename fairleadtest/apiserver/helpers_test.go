@@ -9,12 +9,12 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
 var (
@@ -188,7 +188,7 @@ func put(t *testing.T, s *apiserver.Server, name, data string) {
 
 func waitFor(t *testing.T, s *apiserver.Server, done func(apiserver.Log) bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	defer cancel()
 	if err := s.WaitFor(ctx, done); err != nil {
 		t.Fatal(err)

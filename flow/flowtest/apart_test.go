@@ -8,15 +8,16 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/fairlead-io/fairlead/internal/seed"
 )
 
-// apartVariable is an environment variable. When it is set, apart plays in this process, and the tests play all that
-// -run selects, as with FAIRLEAD_SEED_BASE.
+// apartVariable is an environment variable. When it is set, apart plays in this process.
 const apartVariable = "FLOWTEST_APART"
 
 // apart runs play in a process of its own, which is the test binary with only the test t. The race detector keeps about
 // 64 kB for each crash until the process exits, see the package comment of flowtest. The tests of this package play
-// more than 200,000 crashes, which would need 14 GB in one process. A single play may have some thousands.
+// more than 50,000 crashes, which would need 4 GB in one process. A single play may have some thousands.
 func apart(t *testing.T, play func(t *testing.T)) {
 	t.Helper()
 	played := "played " + t.Name() + "\n"
@@ -36,15 +37,13 @@ func apart(t *testing.T, play func(t *testing.T)) {
 	out, err := cmd.CombinedOutput()
 	switch {
 	case err != nil:
-		t.Errorf("%v\n%s\nto repeat it: %s=1 go test -count 1 -run '%s' ./flow/flowtest", err, out, apartVariable,
-			pattern)
+		race := ""
+		if seed.Race {
+			race = " -race"
+		}
+		t.Errorf("%v\n%s\nto repeat it: %s=1 FAIRLEAD_SEED_BASE='%s' go test%s -count 1 -run '%s' ./flow/flowtest", err, out,
+			apartVariable, os.Getenv("FAIRLEAD_SEED_BASE"), race, pattern)
 	case !bytes.Contains(out, []byte(played)):
 		t.Errorf("the process did not play %s:\n%s", pattern, out)
 	}
-}
-
-// everything says whether a test plays all its cases. Without a base for seeds, as in make test, a long test plays a
-// part of them.
-func everything() bool {
-	return os.Getenv("FAIRLEAD_SEED_BASE") != "" || os.Getenv(apartVariable) != ""
 }

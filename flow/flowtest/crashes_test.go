@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/flow/flowtest"
+	"github.com/fairlead-io/fairlead/internal/seed"
 )
 
 // The table of all pairs: each outcome that a step may return, in a step with each option and in each place, played
@@ -394,13 +395,19 @@ func sundo(name string) flow.Option {
 	})
 }
 
+// The race detector makes a play ten times slower. With it the test plays a quarter of the outcomes, another one for each
+// commit; make test plays all of them.
 func TestEveryOutcomeWithEveryOptionSurvivesACrash(t *testing.T) {
 	t.Parallel()
 	for _, v := range variants() {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
 			apart(t, func(t *testing.T) {
-				for _, o := range outcomes() {
+				list := outcomes()
+				if seed.Race {
+					list = seed.Sample(t, list, 4)
+				}
+				for _, o := range list {
 					x := func(ctx context.Context, f *sfib) flow.Next { look(f); return o.next(ctx, f) }
 					nodes := append([]flow.Node[seen]{sfrom("x"), flow.Step("x", x, append(v.opts, sundo("x"))...), sfollow(), szed()},
 						sdetours()...)
@@ -414,8 +421,8 @@ func TestEveryOutcomeWithEveryOptionSurvivesACrash(t *testing.T) {
 	}
 }
 
-// Two crashes in a row find what the first restart does not save again. Without a base for seeds, the test plays every
-// tenth outcome.
+// Two crashes in a row find what the first restart does not save again. The test plays a quarter of the outcomes, another
+// one for each commit.
 func TestEveryOutcomeSurvivesTwoCrashes(t *testing.T) {
 	t.Parallel()
 	for _, v := range variants() {
@@ -424,10 +431,7 @@ func TestEveryOutcomeSurvivesTwoCrashes(t *testing.T) {
 		}
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
-			for i, o := range outcomes() {
-				if i%10 != 0 && !everything() {
-					continue
-				}
+			for _, o := range seed.Sample(t, outcomes(), 4) {
 				t.Run(o.name, func(t *testing.T) {
 					t.Parallel()
 					x := func(ctx context.Context, f *sfib) flow.Next { look(f); return o.next(ctx, f) }

@@ -17,7 +17,7 @@ import (
 func TestRandomProgramsSurviveCrashes(t *testing.T) {
 	t.Parallel()
 	all, with := outcomes(), variants()
-	seed.Play(t, 100, func(t *testing.T, s uint64) {
+	seed.Play(t, 40, func(t *testing.T, s uint64) {
 		t.Parallel()
 		r := seed.Rand(s, "program")
 		fl, opt, text := program(r, all, with)

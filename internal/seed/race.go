@@ -2,4 +2,5 @@
 
 package seed
 
-const raceEnabled = true
+// Race says whether the tests run with the race detector, which makes them several times slower.
+const Race = true

@@ -66,6 +66,20 @@ func Rand(seed uint64, parts ...any) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
+// Sample returns one element out of every n of a list, in order. Which they are follows from the base and the name of
+// the test, so that every element has its turn on some commit. A test whose list is too long for make test-all plays a
+// sample.
+func Sample[T any](t testing.TB, list []T, n int) (sample []T) {
+	t.Helper()
+	r := Rand(derive(t.Name(), 0), "sample")
+	for at := 0; at < len(list); at += n {
+		if i := at + r.IntN(n); i < len(list) {
+			sample = append(sample, list[i])
+		}
+	}
+	return sample
+}
+
 func choose(t testing.TB, n int) []uint64 {
 	t.Helper()
 	if one, ok := number(t, "FAIRLEAD_SEED"); ok {
@@ -145,7 +159,7 @@ func command(test string, seed uint64) string {
 	if module != "." {
 		goCommand = " -C " + module
 	}
-	if raceEnabled {
+	if Race {
 		race = " -race"
 	}
 	return fmt.Sprintf("FAIRLEAD_SEED=%d go%s test%s -count 1 -run '%s' ./%s", seed, goCommand, race,

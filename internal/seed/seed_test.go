@@ -1,6 +1,7 @@
 package seed
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,6 +56,27 @@ func TestBasesDiffer(t *testing.T) {
 	}
 }
 
+func TestSample(t *testing.T) {
+	list := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}
+	drawn := map[int]bool{}
+	for base := range 50 {
+		t.Setenv("FAIRLEAD_SEED_BASE", fmt.Sprint(base))
+		sample := Sample(t, list, 4)
+		if diff := cmp.Diff(sample, Sample(t, list, 4)); diff != "" {
+			t.Errorf("a second run draws other elements, -first +second:\n%s", diff)
+		}
+		if len(sample) < 2 || len(sample) > 3 || sample[0] > 3 || sample[1] < 4 || sample[1] > 7 {
+			t.Errorf("%v is no sample of one out of four", sample)
+		}
+		for _, i := range sample {
+			drawn[i] = true
+		}
+	}
+	if len(drawn) != len(list) {
+		t.Errorf("in 50 runs only %v were drawn", drawn)
+	}
+}
+
 func TestRecorded(t *testing.T) {
 	for _, c := range []struct {
 		reason, text string
@@ -86,7 +108,7 @@ func TestRecorded(t *testing.T) {
 
 func TestCommand(t *testing.T) {
 	want := "FAIRLEAD_SEED=7 go test -count 1 -run '^TestX$/^a\\+b$' ./internal/seed"
-	if raceEnabled {
+	if Race {
 		want = strings.Replace(want, "test -count", "test -race -count", 1)
 	}
 	if got := command("TestX/a+b", 7); got != want {

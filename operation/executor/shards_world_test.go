@@ -22,6 +22,7 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/internal/disturb"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 	"github.com/fairlead-io/fairlead/shard"
@@ -56,7 +57,7 @@ type world struct {
 
 func newWorld(t *testing.T, seed uint64, rnd *rand.Rand) *world {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	t.Cleanup(cancel)
 	server := operationbed.ServerWith(t, apiserver.Options{
 		ShardedListAndWatch: seed%2 == 0, BookmarkInterval: 200 * time.Millisecond,

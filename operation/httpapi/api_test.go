@@ -20,6 +20,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/httpapi"
 )
@@ -50,7 +51,7 @@ func setup(t *testing.T, change func(*httpapi.Options)) *api {
 func setupWith(t *testing.T, change func(*api, *httpapi.Options)) *api {
 	t.Helper()
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	t.Cleanup(cancel)
 	a := &api{
 		t: t, ctx: ctx, namespace: "team-a", callbacks: &sink{}, users: &users{},

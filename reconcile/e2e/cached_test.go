@@ -23,6 +23,7 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 	v1 "github.com/fairlead-io/fairlead/internal/testbed/things/v1"
 	thingsac "github.com/fairlead-io/fairlead/internal/testbed/things/v1/applyconfiguration/things/v1"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -94,7 +95,7 @@ func cachedClient(t *testing.T, namespace, owner string, kinds ...schema.GroupVe
 		handles = append(handles, h)
 		select {
 		case <-h.Synced():
-		case <-time.After(time.Minute):
+		case <-time.After(testlimit.Wait):
 			t.Fatalf("%s is not listed", kind)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/internal/testbed"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/source"
 )
@@ -40,7 +41,7 @@ type bench struct {
 
 func setup(t *testing.T) *bench {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	t.Cleanup(cancel)
 	cfg := env.Config(t)
 	env.InstallCRDs(t, clustertest.CRDObjects(schemaless("Gateway")))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -17,6 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/fairleadtest"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
@@ -149,7 +149,7 @@ func (s *realSlots) remove(i int) {
 // hold changes the slots, and waits until what is held is here.
 func (s *realSlots) hold(slots ...int) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), testlimit.Wait)
 	defer cancel()
 	if err := s.share.Set(s.share.Layout().Set(slots...)); err != nil {
 		s.t.Fatal(err)
@@ -202,7 +202,7 @@ func (s *realSlots) same(ctx context.Context) {
 func (s *realSlots) counters() source.Counters { return s.watched.Source.Status()[0].Counters }
 
 func (s *realSlots) play() {
-	ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), testlimit.Wait)
 	defer cancel()
 	s.hold(0, 1, 2, 3, 4, 5, 6, 7)
 	listed := s.counters()

@@ -21,6 +21,7 @@ import (
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/why"
@@ -55,7 +56,7 @@ func at(t *testing.T, cfg *rest.Config, ns string) *world {
 }
 
 // patience bounds each wait. A machine that is busy with other tests may take minutes.
-const patience = 5 * time.Minute
+const patience = testlimit.Wait
 
 // run runs a program until the test ends.
 func (w *world) run(rt *fairlead.Runtime) *fairlead.Runtime {

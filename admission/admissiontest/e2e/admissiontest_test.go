@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,7 +32,7 @@ func TestStart(t *testing.T) {
 	var tested string
 	t.Run("while it runs", func(t *testing.T) {
 		h := admissiontest.Start(t, env.Config(t), func(h *admission.Hooks) {
-			admission.Validate(h, admission.Rule{OnFailure: admission.FailClosed},
+			admission.Validate(h, admission.Rule{OnFailure: admission.FailClosed, Timeout: 30 * time.Second},
 				func(_ context.Context, r *admission.Request[corev1.ConfigMap]) error {
 					if r.Namespace != tested && tested != "" {
 						foreign++

@@ -10,6 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/fairlead-io/fairlead/internal/testbed/command"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
 func TestScripts(t *testing.T) {
@@ -67,7 +68,7 @@ func waitLog(ts *testscript.TestScript, neg bool, args []string) {
 func await(ts *testscript.TestScript, failure string, done func() bool) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(5 * time.Minute)
+	deadline := time.After(testlimit.Wait)
 	for !done() {
 		select {
 		case <-tick.C:

@@ -20,6 +20,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/internal/testbed/command"
 	"github.com/fairlead-io/fairlead/internal/testbed/program"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/internal/testlog"
 	"github.com/fairlead-io/fairlead/shard/group"
 )
@@ -32,7 +33,7 @@ type watching struct {
 
 func startWatching(t *testing.T, args ...string) *watching {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	t.Cleanup(cancel)
 	reader, writer := io.Pipe()
 	errs, ended := &testlog.Book{}, make(chan struct{})
@@ -133,7 +134,7 @@ func TestWatchesShareObjects(t *testing.T) {
 
 	shards := []string{"shards", namespace + "/maps", "--kubeconfig", kubeconfig}
 	var report group.Report
-	for asked := 0; ; asked++ { // a Lease is written some time before or after a slot moves
+	for late := time.Now().Add(testlimit.Wait); ; { // a Lease is written some time before or after a slot moves
 		code, out, errs := fairlead(t, append(shards, "-o", "json")...)
 		if code != exitOK {
 			t.Fatalf("exit code %d: %s", code, errs)
@@ -145,7 +146,7 @@ func TestWatchesShareObjects(t *testing.T) {
 		if report.Of == 16 && len(report.Members) == 2 && len(report.Members[0].Slots) == 8 && len(report.Moving) == 0 {
 			break
 		}
-		if asked == 100 {
+		if time.Now().After(late) {
 			t.Fatalf("the group is said to be %+v", report)
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
 // The comparison sends the same requests to a real kube-apiserver and to a server of package apiserver, and compares the
@@ -209,7 +210,7 @@ func TestDifferencesAreDocumented(t *testing.T) {
 // run plays a scenario against one server and returns what each step was answered, normalised.
 func run(t *testing.T, e endpoint, namespace string, sc scenario) []string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	defer cancel()
 	n := newNormaliser(namespace)
 	watches := map[string]*watching{}
@@ -253,7 +254,7 @@ func installThings(t *testing.T, cfg *rest.Config) {
 	t.Helper()
 	installThingsOnce.Lock()
 	defer installThingsOnce.Unlock()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	defer cancel()
 	keep := true
 	c := apiextensions.NewForConfigOrDie(cfg).CustomResourceDefinitions()

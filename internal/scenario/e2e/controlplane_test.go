@@ -21,6 +21,7 @@ import (
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/fairleadtest"
 	"github.com/fairlead-io/fairlead/internal/scenario"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -83,7 +84,7 @@ func newControlPlane(t *testing.T) *controlPlane {
 // try repeats what a server that has just started may refuse.
 func (p *controlPlane) try(t *testing.T, what string, fn func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -170,7 +171,7 @@ func (p *controlPlane) restart(t *testing.T) {
 		select {
 		case <-h.Synced():
 			t.Logf("run %d is synced after %s, with %d lists", run, time.Since(began), lists.Load())
-		case <-time.After(40 * time.Second):
+		case <-time.After(testlimit.Wait):
 			t.Errorf("run %d is not synced: %+v", run, h.Statuses())
 		}
 		if run > 0 && lists.Load() > 0 {
@@ -298,7 +299,7 @@ func (p *controlPlane) until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(40 * time.Second)
+	limit := time.After(testlimit.Wait)
 	for !holds() {
 		select {
 		case <-tick.C:

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,9 +30,11 @@ import (
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/console"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
 )
 
 // World is a program with operations and a console. Its cluster serves Operations and Webhooks.
@@ -46,12 +49,14 @@ type World struct {
 	Server    *httptest.Server
 	Pages     http.Handler
 	Tokens    map[string]string
+
+	operations *store.Store // of the console
 }
 
 // New starts a program that serves one namespace, and stops it when the test ends. Change may be nil.
 func New(t *testing.T, cfg *rest.Config, namespace string, change func(*console.Options)) *World {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	t.Cleanup(cancel)
 	w := &World{T: t, Ctx: ctx, Namespace: namespace, Tokens: map[string]string{}}
 	w.Clients = kubernetes.NewForConfigOrDie(cfg)
@@ -82,6 +87,7 @@ func New(t *testing.T, cfg *rest.Config, namespace string, change func(*console.
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { ops.Release(); hooks.Release(); secrets.Release() })
+	w.operations = ops.Store
 	e, err := executor.New(executor.Options{
 		Calls: w.Runtime.Calls(), Operations: ops.Store, Webhooks: hooks.Store, Secrets: secrets.Store, AnyCredentials: true,
 		AllowTargets: []string{"127.0.0.0/8"},
@@ -154,7 +160,7 @@ func (w *World) Webhook(name string) {
 	}
 }
 
-// Schedule schedules an operation of App/id.
+// Schedule schedules an operation of App/id, and waits until the console knows of it.
 func (w *World) Schedule(id string, hooks ...string) *v1alpha1.Operation {
 	w.T.Helper()
 	op, err := w.Scheduler.Schedule(w.Ctx, operation.Request{
@@ -162,6 +168,9 @@ func (w *World) Schedule(id string, hooks ...string) *v1alpha1.Operation {
 		Webhooks: hooks,
 	})
 	if err != nil {
+		w.T.Fatal(err)
+	}
+	if err := w.operations.WaitForNamespace(w.Ctx, op.Namespace, op.ResourceVersion); err != nil {
 		w.T.Fatal(err)
 	}
 	return op
@@ -172,7 +181,8 @@ func (w *World) Path(op *v1alpha1.Operation) string {
 	return "/console/operations/" + op.Namespace + "/" + op.Name
 }
 
-// User creates a service account with rules in the namespace or everywhere, and returns its token.
+// User creates a service account with rules in the namespace or everywhere, and returns its token. When User returns,
+// the API server grants what the rules allow: it learns of them a moment after they are written.
 func (w *World) User(name string, everywhere bool, rules ...rbacv1.PolicyRule) string {
 	w.T.Helper()
 	_, err := w.Clients.CoreV1().ServiceAccounts(w.Namespace).Create(w.Ctx,
@@ -204,6 +214,9 @@ func (w *World) User(name string, everywhere bool, rules ...rbacv1.PolicyRule) s
 	if err != nil {
 		w.T.Fatal(err)
 	}
+	for _, rule := range rules {
+		w.granted(name, everywhere, rule)
+	}
 	token, err := w.Clients.CoreV1().ServiceAccounts(w.Namespace).CreateToken(w.Ctx, name, &authenticationv1.TokenRequest{},
 		metav1.CreateOptions{})
 	if err != nil {
@@ -211,6 +224,33 @@ func (w *World) User(name string, everywhere bool, rules ...rbacv1.PolicyRule) s
 	}
 	w.Tokens[name] = token.Status.Token
 	return token.Status.Token
+}
+
+// granted waits until a service account may do what a rule allows.
+func (w *World) granted(account string, everywhere bool, rule rbacv1.PolicyRule) {
+	w.T.Helper()
+	for _, verb := range rule.Verbs {
+		spec := authorizationv1.SubjectAccessReviewSpec{User: "system:serviceaccount:" + w.Namespace + ":" + account}
+		if len(rule.NonResourceURLs) > 0 {
+			path := strings.ReplaceAll(rule.NonResourceURLs[0], "*", "any")
+			spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: path, Verb: verb}
+		} else {
+			spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+				Verb: verb, Group: rule.APIGroups[0], Resource: rule.Resources[0],
+			}
+			if !everywhere {
+				spec.ResourceAttributes.Namespace = w.Namespace
+			}
+		}
+		w.Eventually(account+" may "+verb, func() bool {
+			review, err := w.Clients.AuthorizationV1().SubjectAccessReviews().Create(w.Ctx,
+				&authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+			if err != nil {
+				w.T.Fatal(err)
+			}
+			return review.Status.Allowed
+		})
+	}
 }
 
 // Rule returns a rule about resources of a group.

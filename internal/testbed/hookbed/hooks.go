@@ -27,7 +27,11 @@ import (
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/admission"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
+
+// Long is the longest time for which the API server waits for a hook. A busy machine answers within it.
+const Long = 30 * time.Second
 
 // Maps is a question about a ConfigMap.
 type Maps = admission.Request[corev1.ConfigMap]
@@ -39,10 +43,10 @@ type Bench struct {
 	API *kubernetes.Clientset
 }
 
-// New returns a bench whose context ends after two minutes.
+// New returns a bench whose context ends after testlimit.Wait.
 func New(t *testing.T, cfg *rest.Config) *Bench {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	t.Cleanup(cancel)
 	return &Bench{t, ctx, kubernetes.NewForConfigOrDie(cfg)}
 }
@@ -50,7 +54,7 @@ func New(t *testing.T, cfg *rest.Config) *Bench {
 // Eventually calls fn until it returns "", for conditions that the API server reaches a moment later.
 func (b *Bench) Eventually(what string, fn func() (lacks string)) {
 	b.T.Helper()
-	ctx, cancel := context.WithTimeout(b.Ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(b.Ctx, testlimit.Wait)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -83,9 +87,9 @@ func Caller(bundle []byte) *http.Client {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
 	return &http.Client{
-		Timeout: 20 * time.Second,
+		Timeout: testlimit.Wait,
 		Transport: &http.Transport{
-			TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true, ExpectContinueTimeout: 10 * time.Second,
+			TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true, ExpectContinueTimeout: testlimit.Wait,
 		},
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/disturb"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 	"github.com/fairlead-io/fairlead/source"
@@ -56,7 +57,7 @@ func New(t *testing.T) *Bench {
 // On returns a bench in a namespace of a server that serves Operations and Webhooks, or will.
 func On(t *testing.T, config *rest.Config, namespace string) *Bench {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	t.Cleanup(cancel)
 	return OnFor(ctx, t, config, namespace)
 }

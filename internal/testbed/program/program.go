@@ -33,10 +33,8 @@ import (
 
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/internal/child"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
-
-// patience is how long Expect waits for a line, and Stop for the end of the program.
-const patience = time.Minute
 
 // Program is a program that Main builds. The zero value is ready to use; it must not be copied.
 type Program struct {
@@ -146,11 +144,11 @@ func (r *Process) Output() string {
 	return r.output.String()
 }
 
-// Expect returns the next line that contains a text; the test fails if none comes within a minute. The line after it
-// is the first one that the next call looks at.
+// Expect returns the next line that contains a text; the test fails if none comes within testlimit.Wait. The line after
+// it is the first one that the next call looks at.
 func (r *Process) Expect(text string) string {
 	r.t.Helper()
-	timeout := time.NewTimer(patience)
+	timeout := time.NewTimer(testlimit.Wait)
 	defer timeout.Stop()
 	for {
 		ended := isClosed(r.done) // before the output is read, which is whole then
@@ -207,7 +205,7 @@ func (r *Process) Stop() {
 	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		r.t.Error(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testlimit.Wait)
 	defer cancel()
 	r.Wait(ctx)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/install"
 	"github.com/fairlead-io/fairlead/webhook"
@@ -28,7 +29,7 @@ import (
 // replaced and ended, no faster than at the floor.
 func TestStoredBeforeTheFloors(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	t.Cleanup(cancel)
 	config := clustertest.Start(t, cluster.Options{}).Config()
 	config.QPS = -1

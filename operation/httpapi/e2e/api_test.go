@@ -20,6 +20,7 @@ import (
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/httpapi"
 	"github.com/fairlead-io/fairlead/operation/install"
@@ -39,7 +40,7 @@ type api struct {
 func setup(t *testing.T, audiences []string, change func(*httpapi.Options)) *api {
 	t.Helper()
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	t.Cleanup(cancel)
 	config := env.Config(t)
 	calls, err := call.New(call.Options{Config: config})

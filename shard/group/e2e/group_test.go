@@ -12,6 +12,7 @@ import (
 	typed "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/fairlead-io/fairlead/internal/disturb"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/shard/group"
 )
@@ -60,7 +61,7 @@ func replicas(t *testing.T, o group.Options, names ...string) (out []*replica) {
 }
 
 // patience bounds each wait. A machine that is busy with other tests may take minutes.
-const patience = 5 * time.Minute
+const patience = testlimit.Wait
 
 // until waits until some replicas hold what they should, and fails if two hold one slot. How long that takes at most is
 // for the tests with a clock of their own.
