@@ -25,7 +25,7 @@ func newCollector(r Request, p Policy) *collector {
 	if r.Verb != VerbList || strings.Contains(r.Accept, "as=Table") {
 		return nil
 	}
-	return &collector{request: r, policy: p.Resolved()}
+	return &collector{request: r, policy: p.resolved()}
 }
 
 // next returns the request for the next page.
@@ -65,7 +65,7 @@ func merge(pages []*Page, tries int) (*Answer, error) {
 	}
 	a := *last.Answer
 	a.Tries = tries
-	apiVersion, kind := last.ItemKind.GroupVersion().String(), last.ItemKind.Kind+"List"
+	apiVersion, kind := last.itemKind.GroupVersion().String(), last.itemKind.Kind+"List"
 	if a.ContentType == Protobuf {
 		raw, err := mergeProtobuf(pages, runtime.TypeMeta{APIVersion: apiVersion, Kind: kind})
 		a.Raw = raw
