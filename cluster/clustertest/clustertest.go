@@ -26,6 +26,7 @@
 package clustertest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -121,9 +122,7 @@ func connect(o cluster.Options) (*cluster.Cluster, *rest.Config, error) {
 		config.QPS = -1
 		return nil, config, nil
 	}
-	if o.Progress == nil {
-		o.Progress = cluster.ProgressTo(os.Stderr, 0)
-	}
+	o = withDefaults(o)
 	// Not the first test's context: the control plane outlives that test. Start bounds its own time.
 	c, err := cluster.Start(context.Background(), o)
 	if err != nil {
@@ -135,15 +134,21 @@ func connect(o cluster.Options) (*cluster.Cluster, *rest.Config, error) {
 // Start starts a temporary control plane that belongs to the test, and stops it when the test ends.
 func Start(t testing.TB, o cluster.Options) *cluster.Cluster {
 	t.Helper()
-	if o.Progress == nil {
-		o.Progress = cluster.ProgressTo(os.Stderr, 0)
-	}
-	c, err := cluster.Start(t.Context(), o)
+	c, err := cluster.Start(t.Context(), withDefaults(o))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Stop)
 	return c
+}
+
+// withDefaults sets what o leaves open. A busy machine may need longer than a minute to start a server.
+func withDefaults(o cluster.Options) cluster.Options {
+	if o.Progress == nil {
+		o.Progress = cluster.ProgressTo(os.Stderr, 0)
+	}
+	o.StartTimeout = cmp.Or(o.StartTimeout, testlimit.Wait)
+	return o
 }
 
 // Namespace makes a namespace for the test, named after it, and returns its name.

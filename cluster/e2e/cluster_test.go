@@ -25,6 +25,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
 func TestTemporary(t *testing.T) {
@@ -137,7 +138,9 @@ func testFlags(t *testing.T, c *cluster.Cluster) {
 
 func TestPersistent(t *testing.T) {
 	t.Parallel()
-	options := cluster.Options{Dir: filepath.Join(t.TempDir(), strings.Repeat("long", 30), "dir"), UnsafeNoFsync: true}
+	options := cluster.Options{
+		Dir: filepath.Join(t.TempDir(), strings.Repeat("long", 30), "dir"), UnsafeNoFsync: true, StartTimeout: testlimit.Wait,
+	}
 	first, err := cluster.Start(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
@@ -208,12 +211,12 @@ func TestServerFailsToStart(t *testing.T) {
 	}{
 		"APIServer": {
 			reason:  "a flag that the server does not know ends it, and its log says why",
-			options: cluster.Options{APIServerFlags: []string{"--no-such-flag"}},
+			options: cluster.Options{APIServerFlags: []string{"--no-such-flag"}, StartTimeout: testlimit.Wait},
 			server:  "kube-apiserver", log: "no-such-flag",
 		},
 		"Etcd": {
 			reason:  "as for the API server",
-			options: cluster.Options{EtcdFlags: []string{"--data-dir=/proc/nowhere"}},
+			options: cluster.Options{EtcdFlags: []string{"--data-dir=/proc/nowhere"}, StartTimeout: testlimit.Wait},
 			server:  "etcd", log: "/proc/nowhere",
 		},
 	}
@@ -304,7 +307,9 @@ func TestServersDieWithTheirParent(t *testing.T) {
 		eventually(t, "process "+strconv.Itoa(pid)+" ends", func() bool { return !running(pid) })
 	}
 
-	c, err := cluster.Start(t.Context(), cluster.Options{Dir: filepath.Join(dir, "cluster"), UnsafeNoFsync: true})
+	c, err := cluster.Start(t.Context(), cluster.Options{
+		Dir: filepath.Join(dir, "cluster"), UnsafeNoFsync: true, StartTimeout: testlimit.Wait,
+	})
 	if err != nil {
 		t.Fatalf("start after the kill: %v", err)
 	}

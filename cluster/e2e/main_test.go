@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fairlead-io/fairlead/cluster"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
 // helperDir, when set, makes the test binary a program that runs a control plane below that directory until it is
@@ -36,6 +37,7 @@ func helper(dir string) int {
 	}
 	c, err := cluster.Start(ctx, cluster.Options{
 		Dir: filepath.Join(dir, "cluster"), Binaries: servers.binaries, UnsafeNoFsync: true,
+		StartTimeout: testlimit.Wait,
 	})
 	if err != nil {
 		fmt.Println("failed:", err)

@@ -28,6 +28,8 @@ type replica struct {
 func (r *replica) Gain(context.Context, shard.Set) error            { return nil }
 func (r *replica) Lose(context.Context, shard.Set, func(shard.Set)) {}
 
+func (r *replica) holds(slot int) bool { return !r.dead.Load() && r.g.Fence(slot) == nil }
+
 func replicas(t *testing.T, o group.Options, names ...string) (out []*replica) {
 	t.Helper()
 	for _, name := range names {
@@ -73,15 +75,16 @@ func until(t *testing.T, all []*replica, done func(held []int) bool) {
 	for {
 		held := make([]int, len(all))
 		for slot := range all[0].g.Layout().Len() {
-			holders := 0
+			var before *replica // it held the slot a moment ago
 			for i, r := range all {
-				if !r.dead.Load() && r.g.Fence(slot) == nil {
-					held[i]++
-					holders++
+				if !r.holds(slot) {
+					continue
 				}
-			}
-			if holders > 1 {
-				t.Fatalf("slot %d is held by %d", slot, holders)
+				held[i]++
+				if before != nil && before.holds(slot) {
+					t.Fatalf("slot %d is held by two", slot)
+				}
+				before = r
 			}
 		}
 		if done(held) {
