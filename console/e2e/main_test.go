@@ -50,6 +50,7 @@ var built struct {
 func fairleadProgram(t *testing.T) string {
 	t.Helper()
 	built.once.Do(func() {
+		//nolint:usetesting // other tests use the program after the test that builds it
 		if built.dir, built.err = os.MkdirTemp("", "fairlead-console-"); built.err != nil {
 			return
 		}
