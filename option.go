@@ -40,7 +40,7 @@ type options struct {
 	fieldOwner  string
 	signals     []os.Signal
 	lease       *[2]string // namespace and name
-	leadership  reconcile.Leadership
+	leadership  Leadership
 	shards      *group.Options
 	hotBytes    int64
 	contents    map[schema.GroupKind]store.Content
@@ -53,9 +53,9 @@ type options struct {
 
 // Defaults of the options.
 const (
-	defaultStaleness   = 5 * time.Minute
-	defaultStopTimeout = 20 * time.Second
-	defaultDrain       = 5 * time.Second
+	DefaultStaleness   = 5 * time.Minute
+	DefaultStopTimeout = 20 * time.Second
+	DefaultDrain       = 5 * time.Second
 )
 
 // grace is how long functions whose context was cancelled have to return.
@@ -74,13 +74,13 @@ func (o *options) complete() {
 			collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	}
 	if o.staleness <= 0 {
-		o.staleness = defaultStaleness
+		o.staleness = DefaultStaleness
 	}
 	if o.stopTimeout <= 0 {
-		o.stopTimeout = defaultStopTimeout
+		o.stopTimeout = DefaultStopTimeout
 	}
 	if o.drain == 0 {
-		o.drain = defaultDrain
+		o.drain = DefaultDrain
 	}
 }
 
@@ -151,10 +151,13 @@ func WithLeaderElection(namespace, name string) Option {
 	return func(o *options) { o.lease = &[2]string{namespace, name} }
 }
 
+// Leadership says whether this process may work. Package reconcile/lease has one.
+type Leadership = reconcile.Leadership
+
 // WithLeadership is WithLeaderElection by other means. If it has a method Run(context.Context) error, that runs from
 // the start until all the work has ended; if it has a method Status() (leader string, err error), /readyz tells what
 // that says.
-func WithLeadership(l reconcile.Leadership) Option { return func(o *options) { o.leadership = l } }
+func WithLeadership(l Leadership) Option { return func(o *options) { o.leadership = l } }
 
 // WithLinger sets for how long a source that nobody uses any more (its last observer was removed, its controller has
 // ended) goes on being watched: who comes back within that time needs no list. Default, and 0: 30 seconds; negative:

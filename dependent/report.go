@@ -47,9 +47,9 @@ func (r *Report) Nodes() []NodeStatus { return r.nodes }
 // Ready says whether all children are there, as they should be, and ready.
 func (r *Report) Ready() bool { return len(r.in(StateReady, StateAbsent)) == len(r.nodes) }
 
-// conditionDependents is the type of the condition that sums up the nodes: True if all are Ready, False if one has
+// ConditionDependents is the type of the condition that sums up the nodes: True if all are Ready, False if one has
 // failed, and else Unknown.
-const conditionDependents = "Dependents"
+const ConditionDependents = "Dependents"
 
 // Conditions returns what a status may say: the condition Dependents, and Reconciling while work goes on. What else is
 // to be said of the primary is added to it, before it is put into the status; the condition Ready is computed from all.
@@ -61,11 +61,11 @@ func (r *Report) Conditions() *conditions.Set {
 	failed, waiting := r.in(StateFailed), r.in(StateProgressing, StateWaiting, StateRemoving)
 	switch {
 	case len(failed) > 0:
-		set.False(conditionDependents, "Failed", "%s", strings.Join(failed, "; "))
+		set.False(ConditionDependents, "Failed", "%s", strings.Join(failed, "; "))
 	case len(waiting) > 0:
-		set.Unknown(conditionDependents, "Waiting", "%s", strings.Join(waiting, "; "))
+		set.Unknown(ConditionDependents, "Waiting", "%s", strings.Join(waiting, "; "))
 	default:
-		set.True(conditionDependents, "Ready", "")
+		set.True(ConditionDependents, "Ready", "")
 	}
 	return set
 }

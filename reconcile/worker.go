@@ -66,9 +66,9 @@ func (c *Controller) next(id goroutine.ID) bool {
 	c.mu.Unlock()
 
 	var res Result
-	err := errGoexit
+	err := ErrGoexit
 	defer func() { // also when a user's function ends the goroutine
-		r.stop(errReturned)
+		r.stop(ErrReturned)
 		c.finish(it, r, res, err, exists)
 	}()
 	if !exists {

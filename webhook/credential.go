@@ -72,9 +72,9 @@ func (c *Client) credentials(ctx context.Context, w *Compiled, trusted bool, ref
 		creds.tls.withSystem = true // another host is not bound to have a certificate of that authority
 	}
 	if err != nil {
-		var known *credentialsError
+		var known *CredentialsError
 		if !errors.As(err, &known) {
-			err = &credentialsError{Field: "spec.auth", Err: err}
+			err = &CredentialsError{Field: "spec.auth", Err: err}
 		}
 	}
 	return creds, err
@@ -95,11 +95,11 @@ func (c *Client) resolveCA(ctx context.Context, d *Definition, creds *credential
 	if d.TLS.CASecret == "" {
 		return nil
 	}
-	values, err := c.secret(ctx, d, "spec.tls.caSecretRef", d.TLS.CASecret, keyCA)
+	values, err := c.secret(ctx, d, "spec.tls.caSecretRef", d.TLS.CASecret, KeyCA)
 	if err != nil {
 		return err
 	}
-	creds.tls.ca = values[keyCA]
+	creds.tls.ca = values[KeyCA]
 	return nil
 }
 
@@ -110,17 +110,17 @@ func (c *Client) resolveAuth(ctx context.Context, w *Compiled, creds *credential
 	case a.Basic != "":
 		return c.resolveBasic(ctx, d, creds)
 	case a.Bearer != "":
-		values, err := c.secret(ctx, d, "spec.auth.bearer", a.Bearer, keyToken)
+		values, err := c.secret(ctx, d, "spec.auth.bearer", a.Bearer, KeyToken)
 		if err != nil {
 			return err
 		}
-		return creds.bearer("spec.auth.bearer", string(bytes.TrimSpace(values[keyToken])))
+		return creds.bearer("spec.auth.bearer", string(bytes.TrimSpace(values[KeyToken])))
 	case a.MTLS != "":
-		values, err := c.secret(ctx, d, "spec.auth.mtls", a.MTLS, keyTLSCert, keyTLSKey)
+		values, err := c.secret(ctx, d, "spec.auth.mtls", a.MTLS, KeyTLSCert, KeyTLSKey)
 		if err != nil {
 			return err
 		}
-		creds.tls.cert, creds.tls.key = values[keyTLSCert], values[keyTLSKey]
+		creds.tls.cert, creds.tls.key = values[KeyTLSCert], values[KeyTLSKey]
 	case a.OAuth2 != nil:
 		return c.resolveOAuth2(ctx, w, creds, trusted, refused)
 	case a.ServiceAccountToken != nil:
@@ -142,7 +142,7 @@ func (c *Client) resolveKeys(ctx context.Context, d *Definition, creds *credenti
 		return err
 	}
 	if len(values) > maxKeys { // each signs the whole body
-		return &credentialsError{
+		return &CredentialsError{
 			Field: field,
 			Err:   fmt.Errorf("cannot sign: secret %s has more than %d keys", d.SigningSecret, maxKeys),
 		}
@@ -154,26 +154,26 @@ func (c *Client) resolveKeys(ctx context.Context, d *Definition, creds *credenti
 		creds.hide(key, key[strings.IndexByte(key, '_')+1:])
 	}
 	if len(texts) == 0 {
-		return &credentialsError{Field: field, Err: fmt.Errorf("cannot sign: secret %s has no keys", d.SigningSecret)}
+		return &CredentialsError{Field: field, Err: fmt.Errorf("cannot sign: secret %s has no keys", d.SigningSecret)}
 	}
 	if creds.keys, err = signature.ParseKeys(texts...); err != nil {
-		return &credentialsError{Field: field, Err: fmt.Errorf("cannot sign with secret %s: %w", d.SigningSecret, err)}
+		return &CredentialsError{Field: field, Err: fmt.Errorf("cannot sign with secret %s: %w", d.SigningSecret, err)}
 	}
 	return nil
 }
 
 func (c *Client) resolveBasic(ctx context.Context, d *Definition, creds *credentials) error {
 	const field = "spec.auth.basic"
-	values, err := c.secret(ctx, d, field, d.Auth.Basic, keyUsername, keyPassword)
+	values, err := c.secret(ctx, d, field, d.Auth.Basic, KeyUsername, KeyPassword)
 	if err != nil {
 		return err
 	}
-	username := string(bytes.TrimRight(values[keyUsername], "\r\n"))
-	password := string(bytes.TrimRight(values[keyPassword], "\r\n"))
+	username := string(bytes.TrimRight(values[KeyUsername], "\r\n"))
+	password := string(bytes.TrimRight(values[KeyPassword], "\r\n"))
 	pair := base64.StdEncoding.EncodeToString([]byte(username + ":" + password))
 	creds.hide(password, pair)
 	if strings.Contains(username, ":") {
-		return &credentialsError{Field: field, Err: errors.New("cannot send a username with a colon (RFC 7617)")}
+		return &CredentialsError{Field: field, Err: errors.New("cannot send a username with a colon (RFC 7617)")}
 	}
 	creds.authorization = "Basic " + pair
 	return nil
@@ -188,7 +188,7 @@ func (c *Client) resolveServiceAccount(ctx context.Context, d *Definition, creds
 		Refused:            refused,
 	})
 	if err != nil {
-		return &credentialsError{Field: field, Err: fmt.Errorf("cannot get a token: %w", err)}
+		return &CredentialsError{Field: field, Err: fmt.Errorf("cannot get a token: %w", err)}
 	}
 	creds.cached = token != refused // only the resolver knows; a second try with the same token is pointless
 	return creds.bearer(field, token)
@@ -197,7 +197,7 @@ func (c *Client) resolveServiceAccount(ctx context.Context, d *Definition, creds
 func (c *credentials) bearer(field, token string) error {
 	c.hide(token)
 	if token == "" || !httpguts.ValidHeaderFieldValue(token) {
-		return &credentialsError{
+		return &CredentialsError{
 			Field: field,
 			Err:   errors.New("cannot send the token: it is empty or has control characters"),
 		}
@@ -212,23 +212,23 @@ func (c *Client) secret(
 ) (map[string][]byte, error) {
 	values, err := c.resolver.Secret(ctx, d.Namespace, name)
 	if err != nil {
-		return nil, &credentialsError{Field: field, Err: fmt.Errorf("cannot read secret %s: %w", name, err)}
+		return nil, &CredentialsError{Field: field, Err: fmt.Errorf("cannot read secret %s: %w", name, err)}
 	}
 	size := 0
 	for key, value := range values {
-		if (len(keys) == 0 || slices.Contains(keys, key)) && key != keyCA && key != keyTLSCert && key != keyTLSKey {
+		if (len(keys) == 0 || slices.Contains(keys, key)) && key != KeyCA && key != KeyTLSCert && key != KeyTLSKey {
 			size += len(value)
 		}
 	}
 	if size > maxSecret {
-		return nil, &credentialsError{
+		return nil, &CredentialsError{
 			Field: field,
 			Err:   fmt.Errorf("cannot use secret %s: its values are longer than %d bytes", name, maxSecret),
 		}
 	}
 	for _, key := range keys {
 		if len(values[key]) == 0 {
-			return nil, &credentialsError{Field: field, Err: fmt.Errorf("cannot use secret %s: it has no %s", name, key)}
+			return nil, &CredentialsError{Field: field, Err: fmt.Errorf("cannot use secret %s: it has no %s", name, key)}
 		}
 	}
 	return values, nil

@@ -135,6 +135,9 @@ func (x *exchange) answerList(objects []*object, sel selection, limit int, versi
 	if fault.noVersion {
 		meta.ResourceVersion = ""
 	}
+	if fault.version != "" {
+		meta.ResourceVersion = fault.version
+	}
 	return x.sendList(items, meta, fault.duplicate)
 }
 

@@ -22,6 +22,7 @@ type stream struct {
 	passed    map[*Hold]int
 	count     int      // events sent, bookmarks not counted
 	sent      []change // for ReplayEvents
+	swapped   *change  // for SwapEvents
 }
 
 // change is one event for the client.
@@ -39,7 +40,7 @@ func (x *exchange) watch() error {
 	if err != nil {
 		return err
 	}
-	timeout := 30 * time.Minute // of a watch that gives no timeoutSeconds
+	timeout := x.s.opts.WatchTimeout
 	if t := opts.TimeoutSeconds; t != nil && *t != 0 {
 		timeout = time.Duration(*t) * time.Second
 	}
@@ -230,6 +231,14 @@ func (w *stream) event(c change) {
 		if len(w.sent) > fault.replay {
 			w.sent = w.sent[1:]
 		}
+	}
+	if fault.swap {
+		if w.swapped == nil {
+			w.swapped = &c
+			return
+		}
+		w.frame(c)
+		c, w.swapped = *w.swapped, nil
 	}
 	w.frame(c)
 	if fault.duplicate {
