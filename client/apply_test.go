@@ -225,8 +225,8 @@ func TestApplyOfWhatIsNothingToApply(t *testing.T) {
 			"no constructor":           {&corev1ac.ConfigMapApplyConfiguration{}, "set its apiVersion and kind"},
 			"no configuration":         {(*corev1ac.ConfigMapApplyConfiguration)(nil), "set its apiVersion and kind"},
 			"a part":                   {metav1ac.ObjectMeta().WithName("web"), "set its apiVersion and kind"},
-			"no name":                  {corev1ac.ConfigMap("", "a"), client.ErrNoName.Error()},
-			"no namespace":             {corev1ac.ConfigMap("web", ""), client.ErrNoName.Error()},
+			"no name":                  {corev1ac.ConfigMap("", "a"), "the object has no name or no namespace"},
+			"no namespace":             {corev1ac.ConfigMap("web", ""), "the object has no name or no namespace"},
 			"a kind that there is not": {corev1ac.ConfigMap("web", "a").WithKind("Nothing"), "Nothing"},
 		} {
 			for name, apply := range map[string]func(context.Context, client.Applicable, ...client.WriteOption) error{

@@ -16,7 +16,7 @@ import (
 // of others; one's own are seen without it.
 //
 // The server is asked once for all who wait, at most once a second, by a list of the metadata of each kind: see
-// [store.Store.Barrier]. It waits for at most Options.CacheTimeout, or the deadline of ctx if that is earlier. Its
+// [store.Store.Barrier]. It waits for at most 10 s, or the deadline of ctx if that is earlier. Its
 // error matches ErrCacheBehind and says which kind is behind, and why; a kind that is not watched is an error that
 // matches ErrNotWatched.
 func (c *Client) WaitForCache(ctx context.Context, kinds ...Object) error {
@@ -44,7 +44,7 @@ func (c *Client) WaitForCache(ctx context.Context, kinds ...Object) error {
 	if err := c.fence(ctx); err != nil {
 		return fmt.Errorf("cannot wait for the cache: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.opt.CacheTimeout)
+	ctx, cancel := context.WithTimeout(ctx, cacheTimeout)
 	defer cancel()
 	var wg sync.WaitGroup
 	var mu sync.Mutex

@@ -117,7 +117,7 @@ func TestBindingsAddUp(t *testing.T) {
 			t.Errorf("asked, -want +got:\n%s", diff)
 		}
 		unseen := configMap("unseen", "n", "1")
-		if err := own.Update(c.ctx, unseen); !errors.Is(err, client.ErrNoVersion) {
+		if err := own.Update(c.ctx, unseen); !says(err, noVersion) {
 			t.Errorf("without a version: %v", err)
 		}
 		if err := c.client.Create(c.ctx, configMap("free", "n", "1")); err != nil {

@@ -53,35 +53,7 @@ type Reader interface {
 	List(ctx context.Context, list ObjectList, opts ...ReadOption) error
 }
 
-// Writer writes objects. What the server answers is put over the store, and into obj.
-type Writer interface {
-	Create(ctx context.Context, obj Object, opts ...WriteOption) error
-	Update(ctx context.Context, obj Object, opts ...WriteOption) error
-	Patch(ctx context.Context, obj Object, patch Patch, opts ...WriteOption) error
-	// Apply is a server-side apply of all fields of obj, as the client's field owner.
-	Apply(ctx context.Context, obj Applicable, opts ...WriteOption) error
-	Delete(ctx context.Context, obj Object, opts ...WriteOption) error
-}
-
-// CollectionDeleter deletes many objects at once.
-type CollectionDeleter interface {
-	// DeleteCollection deletes the objects of the kind of obj that the options select.
-	DeleteCollection(ctx context.Context, obj Object, sel Selection, opts ...WriteOption) error
-}
-
-// StatusWriter writes the status of objects.
-type StatusWriter interface {
-	Update(ctx context.Context, obj Object, opts ...WriteOption) error
-	Patch(ctx context.Context, obj Object, patch Patch, opts ...WriteOption) error
-	Apply(ctx context.Context, obj Applicable, opts ...WriteOption) error
-}
-
-var (
-	_ Reader            = (*Client)(nil)
-	_ Writer            = (*Client)(nil)
-	_ CollectionDeleter = (*Client)(nil)
-	_ StatusWriter      = (*SubResource)(nil)
-)
+var _ Reader = (*Client)(nil)
 
 // Options configure a Client. Config or Call is required; everything else has a default.
 type Options struct {
@@ -106,37 +78,25 @@ type Options struct {
 	// one each: it tells after a lost answer whose change it is that is there.
 	FieldOwner string
 
-	// Conflicts bounds how Modify deals with conflicts.
-	Conflicts Conflicts
-
-	// CacheTimeout bounds what it takes to have the cache show a write that cannot be laid over it, and WaitForCache; 10
-	// s.
-	CacheTimeout time.Duration
 	// Backstop is how often waits look at the server; 30 s.
 	Backstop time.Duration
-	// AppliesKept bounds the memory of applies made, by which equal ones are recognised; 10,000; negative: none.
-	AppliesKept int
 }
 
-// Conflicts says how Modify deals with conflicts. Zero fields have the defaults named here.
-type Conflicts struct {
-	Tries     int           // writes in all; 10
-	Base, Cap time.Duration // back-off with full jitter; 10 ms and 1 s
+// How Modify deals with conflicts.
+const (
+	modifyTries = 10 // writes in all
+	modifyBase  = 10 * time.Millisecond
+	modifyCap   = time.Second // of the back-off, which has full jitter
 	// With resource versions that cannot be ordered, the cache is polled until the version has changed.
-	PollInterval time.Duration // 50 ms
-	PollTimeout  time.Duration // 10 s
-}
+	pollInterval = 50 * time.Millisecond
+	pollTimeout  = 10 * time.Second
+)
 
-func (c Conflicts) resolved() Conflicts {
-	if c.Tries <= 0 {
-		c.Tries = 10
-	}
-	c.Base = orDefault(c.Base, 10*time.Millisecond)
-	c.Cap = orDefault(c.Cap, time.Second)
-	c.PollInterval = orDefault(c.PollInterval, 50*time.Millisecond)
-	c.PollTimeout = orDefault(c.PollTimeout, 10*time.Second)
-	return c
-}
+// cacheTimeout bounds the time until the cache shows a write that cannot be laid over it, and WaitForCache.
+const cacheTimeout = 10 * time.Second
+
+// appliesKept bounds the memory of applies made, by which equal ones are recognised.
+const appliesKept = 10_000
 
 func orDefault(d, def time.Duration) time.Duration {
 	if d <= 0 {
@@ -171,14 +131,9 @@ func New(o Options) (*Client, error) {
 	if o.Config == nil && (o.Call == nil || o.Mapper == nil) {
 		return nil, errors.New("cannot make a client: no configuration")
 	}
-	o.CacheTimeout = orDefault(o.CacheTimeout, 10*time.Second)
 	o.Backstop = orDefault(o.Backstop, 30*time.Second)
-	o.Conflicts = o.Conflicts.resolved()
 	if o.FieldOwner == "" {
 		o.FieldOwner = "fairlead"
-	}
-	if o.AppliesKept == 0 {
-		o.AppliesKept = 10_000
 	}
 	if o.Scheme == nil {
 		o.Scheme = scheme.Scheme
@@ -208,8 +163,8 @@ func New(o Options) (*Client, error) {
 		resource := st.Options().Resource
 		c.apart[resource] = append(c.apart[resource], st)
 	}
-	c.applied.init(o.AppliesKept)
-	c.layer = layer{stores: c.written, poke: c.hubs.poke, timeout: o.CacheTimeout, log: c.log}
+	c.applied.init(appliesKept)
+	c.layer = layer{stores: c.written, poke: c.hubs.poke, timeout: cacheTimeout, log: c.log}
 	return c, nil
 }
 

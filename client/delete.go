@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,7 +33,7 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 	if w.o.version {
 		version := obj.GetResourceVersion()
 		if version == "" {
-			return w.fail(ErrNoVersion)
+			return w.fail(errNoVersion)
 		}
 		pre.ResourceVersion = &version
 	}
@@ -160,7 +159,7 @@ func (c *Client) relist(ctx context.Context, k *kind, namespace string, answer [
 	if len(stores) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, max(c.opt.CacheTimeout, time.Second))
+	ctx, cancel := context.WithTimeout(ctx, cacheTimeout)
 	defer cancel()
 	var named metav1.PartialObjectMetadataList // no items in a mere Status
 	if err := json.Unmarshal(answer, &named); err != nil {

@@ -15,8 +15,8 @@ var (
 	// or the namespace, or has not listed it yet.
 	ErrNotWatched = errors.New("not watched")
 
-	// ErrNoName is matched when an object has no name, or no namespace though its kind is namespaced.
-	ErrNoName = errors.New("the object has no name or no namespace")
+	// errNoName is matched when an object has no name, or no namespace though its kind is namespaced.
+	errNoName = errors.New("the object has no name or no namespace")
 
 	// ErrNotMade is matched by all that is done with a nil client, as that of a runtime is whose New has failed; Run says
 	// with what.
@@ -25,8 +25,8 @@ var (
 	// ErrNil is matched when an object or a function that is needed is nil.
 	ErrNil = errors.New("it is nil")
 
-	// ErrNoVersion is matched when a write must carry a resourceVersion and none is known.
-	ErrNoVersion = errors.New("the object has no resourceVersion")
+	// errNoVersion is matched when a write must carry a resourceVersion and none is known.
+	errNoVersion = errors.New("the object has no resourceVersion")
 
 	// ErrNoUID is matched when a write is asked to hold for one incarnation of an object that has no uid.
 	ErrNoUID = errors.New("the object has no uid")
@@ -64,8 +64,8 @@ var (
 	// have been written into. Use a DeepCopy.
 	ErrShared = errors.New("the object is shared with all readers of the cache: use a copy of it")
 
-	// ErrNoIndex is matched when a list asks for an index that the store does not have.
-	ErrNoIndex = errors.New("no such index")
+	// errNoIndex is matched when a list asks for an index that the store does not have.
+	errNoIndex = errors.New("no such index")
 )
 
 // Error says which operation on which object could not be made. It unwraps to the cause: one of the sentinels above, a

@@ -22,7 +22,7 @@ import (
 
 // Modify changes the object that obj names: fn is applied to the freshest known state of it, and the difference is sent
 // with the resourceVersion of that state, so that nothing that fn has not seen is overwritten. After a conflict fn is
-// applied again to what is there then, a bounded number of times (Options.Conflicts); the final error matches
+// applied again to what is there then, ten times at most; the final error matches
 // ErrTooManyConflicts and the last conflict. fn may therefore run several times, each time on a fresh copy; its error
 // ends the call. Nothing is sent when fn changes nothing; of a kind that is not watched the object is read then, since
 // obj itself may say what nobody has written.
@@ -99,9 +99,8 @@ func (c *Client) modification(
 }
 
 func (m *modification) run(ctx context.Context, fn func(Object) error) error {
-	p := m.w.c.opt.Conflicts
-	delay := backoff.Policy{Base: p.Base, Cap: p.Cap, Factor: 2}
-	for n := 0; n < p.Tries; n++ {
+	delay := backoff.Policy{Base: modifyBase, Cap: modifyCap, Factor: 2}
+	for n := 0; n < modifyTries; n++ {
 		base, err := m.freshest(ctx, n)
 		if err != nil {
 			return err
@@ -111,13 +110,13 @@ func (m *modification) run(ctx context.Context, fn func(Object) error) error {
 			return err
 		}
 		m.last = err
-		if n+1 < p.Tries {
+		if n+1 < modifyTries {
 			if err := m.settle(ctx, base.GetResourceVersion(), delay.Delay(n, rand.Float64)); err != nil {
 				return err
 			}
 		}
 	}
-	return m.w.fail(fmt.Errorf("%w: gave up after %d: %w", ErrTooManyConflicts, p.Tries, m.last))
+	return m.w.fail(fmt.Errorf("%w: gave up after %d: %w", ErrTooManyConflicts, modifyTries, m.last))
 }
 
 // freshest returns a copy of the freshest known state of the incarnation that is meant.
@@ -290,15 +289,14 @@ func (m *modification) settle(ctx context.Context, stale string, delay time.Dura
 // poll looks at the cache until the version has changed. Versions that cannot be ordered leave no other way: a state
 // read from the server might be ahead of the cache, and could not be told from one that is behind it.
 func (m *modification) poll(ctx context.Context, st *store.Store, stale string) error {
-	p := m.w.c.opt.Conflicts
-	ctx, cancel := context.WithTimeout(ctx, p.PollTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	for {
 		r, ok := st.Get(m.w.key)
 		if ok && r.Version() != stale {
 			return nil
 		}
-		if err := backoff.Pause(ctx, p.PollInterval); err != nil {
+		if err := backoff.Pause(ctx, pollInterval); err != nil {
 			return m.w.fail(fmt.Errorf("%w: %w", ErrCacheBehind, errors.Join(err, m.last)))
 		}
 		if !ok { // the server says what there is

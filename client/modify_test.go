@@ -19,6 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/writeoption"
 )
 
 func set(k, v string) func(*corev1.ConfigMap) error {
@@ -91,16 +92,13 @@ func TestModify(t *testing.T) {
 func TestModifyGivesUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t.Context(), t, setup{
-			watch:   []string{"ConfigMap"},
-			options: client.Options{Conflicts: client.Conflicts{Tries: 4}},
-		})
+		c := start(t.Context(), t, setup{watch: []string{"ConfigMap"}})
 		defer c.close()
 		c.put(foreign("web", "k", "v"))
 		synctest.Wait()
 		c.server.On(apiserver.Match{Verb: "patch"}, apiserver.Answer(apiserver.Failure(409)))
 		err := client.Modify(c.ctx, c.client, configMap("web"), set("k", "w"))
-		if !errors.Is(err, client.ErrTooManyConflicts) || !apierrors.IsConflict(err) || c.requests("patch") != 4 {
+		if !errors.Is(err, client.ErrTooManyConflicts) || !apierrors.IsConflict(err) || c.requests("patch") != 10 {
 			t.Errorf("after %d patches: %v", c.requests("patch"), err)
 		}
 	})
@@ -153,10 +151,7 @@ func TestModifyEnds(t *testing.T) {
 func TestModifyInParallel(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t.Context(), t, setup{
-			watch:   []string{"ConfigMap"},
-			options: client.Options{Conflicts: client.Conflicts{Tries: 100}},
-		})
+		c := start(t.Context(), t, setup{watch: []string{"ConfigMap"}})
 		defer c.close()
 		if err := c.client.Create(c.ctx, configMap("web")); err != nil {
 			t.Fatal(err)
@@ -165,7 +160,11 @@ func TestModifyInParallel(t *testing.T) {
 		for i := range 8 {
 			wg.Go(func() {
 				for j := range 5 {
-					if err := client.Modify(c.ctx, c.client, configMap("web"), set(fmt.Sprintf("%d-%d", i, j), "x")); err != nil {
+					err := client.ErrTooManyConflicts
+					for errors.Is(err, client.ErrTooManyConflicts) {
+						err = client.Modify(c.ctx, c.client, configMap("web"), set(fmt.Sprintf("%d-%d", i, j), "x"))
+					}
+					if err != nil {
 						t.Error(err)
 					}
 				}
@@ -185,7 +184,6 @@ func TestOpaqueVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t.Context(), t, setup{
 			server: apiserver.Options{OpaqueVersions: true}, watch: []string{"ConfigMap"},
-			options: client.Options{Conflicts: client.Conflicts{PollTimeout: 3 * time.Second}},
 		})
 		defer c.close()
 		if err := c.client.Create(c.ctx, configMap("web", "k", "v")); err != nil {
@@ -202,7 +200,7 @@ func TestOpaqueVersions(t *testing.T) {
 
 		begun := time.Now()
 		err = client.Modify(c.ctx, c.client, configMap("web"), set("own", "x"))
-		if !errors.Is(err, client.ErrCacheBehind) || !apierrors.IsConflict(err) || time.Since(begun) != 3*time.Second {
+		if !errors.Is(err, client.ErrCacheBehind) || !apierrors.IsConflict(err) || time.Since(begun) != 10*time.Second {
 			t.Errorf("after %v: %v", time.Since(begun), err)
 		}
 		if n := c.requests("get"); n != 0 {
@@ -338,7 +336,8 @@ func TestAbsorbedConflictsAreNoWarnings(t *testing.T) {
 		}
 		own := stale.DeepCopy()
 		own.Data["n"] = "3"
-		err = logging.Patch(c.ctx, own, client.MergeFrom(stale), client.SameVersion(), client.ConflictsExpected())
+		expecting := writeoption.With(c.ctx, writeoption.Options{ConflictsExpected: true})
+		err = logging.Patch(expecting, own, client.MergeFrom(stale), client.SameVersion())
 		if !apierrors.IsConflict(err) || warnings.Len() > 0 {
 			t.Errorf("a conflict that its caller expects: %v\n%s", err, &warnings)
 		}

@@ -79,7 +79,7 @@ func Fields(selector string) ReadOption {
 
 // Index lists the objects that an index of the store has under a value: one of those that every store has
 // (store.IndexOwner, store.IndexLabel, store.IndexNamespace), or one that was added with store.IndexBy; the error of
-// another one matches ErrNoIndex and says which there are. What is listed must be watched, and listed before, else the
+// with another one it fails and says which there are. What is listed must be watched, and listed before, else the
 // error matches ErrNotWatched, as it does with Live and with Fields that the store cannot evaluate: the server has no
 // such index.
 func Index(name, value string) ReadOption {
@@ -152,12 +152,9 @@ type writeOptions struct {
 	grace       *int64
 	propagation metav1.DeletionPropagation
 	notFoundOK  bool
-	idempotent  bool
-	conflicts   bool // are expected
 	live        bool
 	absent      bool
 	body        Object
-	kept        func(answer []byte) bool
 	answered    func(raw []byte)
 }
 
@@ -192,7 +189,7 @@ func WithPolicy(p call.Policy) WriteOption { return func(o *writeOptions) { o.po
 // SameUID makes a delete hold for the incarnation that has the uid of the object; without one it fails with ErrNoUID.
 func SameUID() WriteOption { return func(o *writeOptions) { o.uid = true } }
 
-// SameVersion makes a write hold for the resourceVersion of the object only; without one it fails with ErrNoVersion.
+// SameVersion makes a write hold for the resourceVersion of the object only; without one it fails.
 // Then nothing foreign can be in its answer, so that its event is known as an own echo whatever kind of patch it was;
 // see [RawPatch].
 func SameVersion() WriteOption { return func(o *writeOptions) { o.version = true } }
@@ -207,13 +204,6 @@ func Propagation(p metav1.DeletionPropagation) WriteOption {
 
 // IgnoreNotFound makes a delete of what does not exist a success.
 func IgnoreNotFound() WriteOption { return func(o *writeOptions) { o.notFoundOK = true } }
-
-// Idempotent says that making this write twice does no harm, so that it may be repeated when its outcome is unknown.
-// See package call.
-func Idempotent() WriteOption { return func(o *writeOptions) { o.idempotent = true } }
-
-// ConflictsExpected says that the caller deals with a conflict, by another write: it is logged at Debug level.
-func ConflictsExpected() WriteOption { return func(o *writeOptions) { o.conflicts = true } }
 
 // Answered has a write show fn what the server has answered: JSON, in general the object as it is now. fn is not called
 // where there was no answer, and must not keep the bytes.

@@ -180,7 +180,7 @@ func stored(p *flow.Position) map[string]any {
 	if raw, err := json.Marshal(p); err == nil {
 		_ = json.Unmarshal(raw, &out) // which has just been made
 	}
-	delete(out, "trace") // a hint, which a schema that is older than it does not have
+	delete(out, "trace") // a hint, for which the schema of the kind may have no field
 	dropNulls(out)
 	return out
 }

@@ -331,7 +331,7 @@ func TestTheEndIsNotSavedWhileTheServerIsDown(t *testing.T) {
 
 var _ flow.Positions = (*client.StatusPosition[task, *task])(nil)
 
-// TestAPositionWithoutItsTraceIsKept: a schema of before has no field for it, and nothing depends on it.
+// TestAPositionWithoutItsTraceIsKept: a schema may have no field for it, and nothing depends on it.
 func TestAPositionWithoutItsTraceIsKept(t *testing.T) {
 	t.Parallel()
 	positions(t, true, func(c *cluster, live *task) {

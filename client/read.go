@@ -169,7 +169,7 @@ func (c *Client) fetch(ctx context.Context, k *kind, key Key, accept string) (*c
 		return nil, k.fail("get", key, err)
 	}
 	if key.Name == "" || k.namespaced && key.Namespace == "" {
-		return nil, k.fail("get", key, ErrNoName)
+		return nil, k.fail("get", key, errNoName)
 	}
 	if !k.namespaced {
 		key.Namespace = ""

@@ -17,12 +17,11 @@ import (
 //
 // Afterwards obj has the resourceVersion and the generation of the answer, and no managedFields: the next write
 // without any leaves those of the server as they are. All else stays as it was sent. Where the server may have made
-// something else of it, by defaults or by dropping fields that it does not know, [Kept] says whether it has; obj is
-// then what was answered, as after an Update. So it is where the answer was lost and a read has shown that the write
-// was made: others may have written since.
+// something else of it, by defaults or by dropping fields that it does not know, obj does not show that. Where the
+// answer was lost and a read has shown that the write was made, obj is what was read: others may have written since.
 //
-// After an error obj is as it was. Errors: ErrNoVersion; a conflict (apierrors.IsConflict), after which nothing is
-// tried again; call.ErrOutcomeUnknown where the write may have been made; call.ErrTooLarge; ErrFenced.
+// After an error obj is as it was. Errors: obj has no version; a conflict (apierrors.IsConflict), after which nothing is tried
+// again; call.ErrOutcomeUnknown where the write may have been made; call.ErrTooLarge; ErrFenced.
 func (c *Client) Replace(ctx context.Context, obj Object, opts ...WriteOption) error {
 	return c.replace(ctx, "", obj, opts)
 }
@@ -33,17 +32,13 @@ func (s *SubResource) Replace(ctx context.Context, obj Object, opts ...WriteOpti
 	return s.c.replace(ctx, s.name, obj, opts)
 }
 
-// Kept has a Replace ask fn whether the object that the server has answered, as JSON, is the one that was sent, as
-// far as that matters. If not, all of the answer is read into the object. fn must not keep the bytes.
-func Kept(fn func(answer []byte) bool) WriteOption { return func(o *writeOptions) { o.kept = fn } }
-
 func (c *Client) replace(ctx context.Context, subresource string, obj Object, opts []WriteOption) error {
 	w, err := c.begin(ctx, call.VerbUpdate, subresource, obj, opts)
 	if err != nil {
 		return err
 	}
 	if w.version = obj.GetResourceVersion(); w.version == "" {
-		return w.fail(ErrNoVersion)
+		return w.fail(errNoVersion)
 	}
 	if w.o.body != nil {
 		return w.fail(errors.New("a Replace has no Body: it writes the object itself"))
@@ -63,7 +58,7 @@ func (w *writing) header(a *call.Answer, read *reply) bool {
 	}
 	h := read.head
 	if len(h.ResourceVersion) == 0 || string(h.UID) != string(w.answer.GetUID()) ||
-		w.o.kept != nil && !w.o.kept(a.Raw) {
+		w.extra.Kept != nil && !w.extra.Kept(a.Raw) {
 		return false
 	}
 	w.answer.SetResourceVersion(string(h.ResourceVersion))

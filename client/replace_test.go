@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/writeoption"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -78,6 +79,7 @@ func TestReplaceAnswer(t *testing.T) {
 		reason string
 		fault  func(c *cluster)
 		opts   []client.WriteOption
+		kept   func(answer []byte) bool
 		change func(*corev1.ConfigMap)
 		want   func(error) bool // nil: none
 		data   string           // in the object afterwards
@@ -104,9 +106,7 @@ func TestReplaceAnswer(t *testing.T) {
 		},
 		"Dropped": {
 			reason: "the caller misses something in the answer, which is then read",
-			opts: []client.WriteOption{
-				client.Kept(func(answer []byte) bool { return bytes.Contains(answer, []byte("other")) }),
-			},
+			kept:   func(answer []byte) bool { return bytes.Contains(answer, []byte("other")) },
 			change: func(cm *corev1.ConfigMap) { cm.CreationTimestamp = metav1.Time{} }, // which the server keeps
 			data:   "2",
 		},
@@ -121,7 +121,7 @@ func TestReplaceAnswer(t *testing.T) {
 		"NoVersion": {
 			reason: "there is no version to hold for",
 			change: func(cm *corev1.ConfigMap) { cm.ResourceVersion = "" },
-			want:   func(err error) bool { return errors.Is(err, client.ErrNoVersion) }, data: "2",
+			want:   func(err error) bool { return says(err, noVersion) }, data: "2",
 		},
 		"DryRun": {
 			reason: "nothing is written, and the object is what the server would have made of it",
@@ -155,7 +155,7 @@ func TestReplaceAnswer(t *testing.T) {
 					tc.change(cm)
 				}
 				sent := cm.DeepCopy()
-				err := c.client.Replace(c.ctx, cm, tc.opts...)
+				err := c.client.Replace(writeoption.With(c.ctx, writeoption.Options{Kept: tc.kept}), cm, tc.opts...)
 				if tc.want == nil && err != nil || tc.want != nil && !tc.want(err) {
 					t.Fatalf("%s: %v", tc.reason, err)
 				}

@@ -16,8 +16,6 @@ type SubResource struct {
 	name string
 }
 
-var _ Writer = (*SubResource)(nil)
-
 // Status returns the writer of the status.
 func (c *Client) Status() *SubResource { return c.SubResource("status") }
 

@@ -169,7 +169,7 @@ func (c *Client) lookup(_ context.Context, k *kind, key Key, metadata bool) (r *
 		key.Namespace = ""
 	}
 	if key.Name == "" || k.namespaced && key.Namespace == "" { // no object, so none that is absent
-		return nil, false, k.fail("get", key, ErrNoName)
+		return nil, false, k.fail("get", key, errNoName)
 	}
 	r, sure := c.holds(k, key, metadata)
 	if sure && r == nil {
@@ -254,7 +254,7 @@ func (c *Client) noIndex(k *kind, o *readOptions, bare *store.Store) error {
 	if bare != nil {
 		return fmt.Errorf(
 			"%w: %q; %s has the indexes %s, and store.IndexBy adds one to the store of a controller, of observe.Known or of Cache.Acquire",
-			ErrNoIndex, o.index, k.gvk.Kind, strings.Join(bare.Snapshot().Indexes(), ", "),
+			errNoIndex, o.index, k.gvk.Kind, strings.Join(bare.Snapshot().Indexes(), ", "),
 		)
 	}
 	why := "the kind is not watched: Owns, Watches, observe.Known or Cache.Acquire would"

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
+	"github.com/fairlead-io/fairlead/internal/writeoption"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -51,6 +52,7 @@ type writing struct {
 	key    Key
 	sub    string
 	o      writeOptions
+	extra  writeoption.Options
 	strict bool   // it must carry the version that it was computed from
 	answer Object // is filled with the answer
 	req    call.Request
@@ -73,17 +75,19 @@ func (c *Client) begin(
 	if err != nil {
 		return nil, err
 	}
-	w := &writing{c: c, verb: string(verb), k: k, key: KeyOf(obj), sub: subresource, o: c.resolveWrite(opts), answer: obj}
+	w := &writing{
+		c: c, verb: string(verb), k: k, key: KeyOf(obj), sub: subresource, o: c.resolveWrite(opts), answer: obj,
+		extra: writeoption.From(ctx),
+	}
 	w.shown = append(w.showing[:0], obj)
 	w.strict = w.o.version || c.requireVersion(ctx)
 	w.req = call.Request{
 		Verb: verb, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: w.key.Namespace, Name: w.key.Name,
-		Subresource: subresource, Query: c.query(&w.o, verb), Idempotent: w.o.idempotent,
-		ConflictsExpected: w.o.conflicts,
+		Subresource: subresource, Query: c.query(&w.o, verb), ConflictsExpected: w.extra.ConflictsExpected,
 	}
 	unnamed := w.key.Name == "" && (verb != call.VerbCreate || obj.GetGenerateName() == "")
 	if unnamed || k.namespaced && w.key.Namespace == "" {
-		return nil, w.fail(ErrNoName)
+		return nil, w.fail(errNoName)
 	}
 	if !k.namespaced && w.key.Namespace != "" {
 		w.key.Namespace, w.req.Namespace = "", ""
@@ -153,7 +157,7 @@ func (w *writing) lock(version string) (string, error) {
 		}
 	}
 	if version == "" && w.strict {
-		return "", w.fail(ErrNoVersion)
+		return "", w.fail(errNoVersion)
 	}
 	return version, nil
 }

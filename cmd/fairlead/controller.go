@@ -275,8 +275,6 @@ type controller struct {
 	operations, webhooks, secrets *store.Handle
 	accounts                      *store.Handle // nil with --credentials=any
 	targets                       *targets
-	moving                        *move
-	former                        *executor.FormerKey // nil if there is none
 	events                        *executor.Events
 	scheduler                     *operation.Scheduler
 	key                           []byte
@@ -327,10 +325,6 @@ func (c *controller) prepare(ctx context.Context, listener net.Listener) error {
 		if c.key, err = callbackKey(ctx, c.rt.Calls(), c.systemNamespace); err != nil {
 			return err
 		}
-		c.moving = &move{calls: c.rt.Calls(), from: c.namespace, to: c.systemNamespace}
-		if c.former, err = c.moving.former(ctx); err != nil {
-			return err
-		}
 	}
 	var proxy *url.URL
 	if c.egressProxy != "" {
@@ -346,7 +340,7 @@ func (c *controller) prepare(ctx context.Context, listener net.Listener) error {
 		Calls: c.rt.Calls(), Operations: c.operations.Store, Webhooks: c.webhooks.Store, Secrets: c.secrets.Store,
 		ServiceAccounts: c.accountStore(), AnyCredentials: c.credentials == credentialsAny,
 		AllowTargets: c.allowTargets, Targets: c.targets.options(c.denyTargets), EgressProxy: proxy,
-		PublicURL: c.publicURL, CallbackKey: c.key, FormerKey: c.former, Workers: c.workers, MaxCalls: c.maxCalls,
+		PublicURL: c.publicURL, CallbackKey: c.key, Workers: c.workers, MaxCalls: c.maxCalls,
 		Budget: c.budget, Fence: c.fence, Witness: witness,
 		Logger: c.log, Recorder: c.events, Registerer: c.rt.Registry(),
 		TracerProvider: c.spans.tracers(),
@@ -376,8 +370,8 @@ func (c *controller) close() {
 // case it ends with the term. A leader that is deposed ends the program: its successor works from what is recorded.
 func (c *controller) execute(ctx context.Context) error {
 	term := c.term(ctx)
-	if err := c.beforeCalls(ctx, term); err != nil || ctx.Err() != nil || term.Err() != nil {
-		return err
+	if c.beforeCalls(ctx, term); ctx.Err() != nil || term.Err() != nil {
+		return nil
 	}
 	running, end := context.WithCancelCause(term)
 	defer end(nil)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,8 +18,7 @@ const leaseName = "fairlead-controller"
 
 var errDeposed = errors.New("lost the Lease " + leaseName + ": another replica leads now")
 
-// election makes the runtime lead while this process holds the Lease of the operations controller and, while that is
-// elsewhere than before, the one in the place of before, too.
+// election makes the runtime lead while this process holds the Lease of the operations controller.
 type election struct {
 	c      *controller
 	system *lease.Lease
@@ -36,24 +34,18 @@ type reign struct {
 // newElection returns the election of a controller that others reach at an address; empty: that is not known.
 func newElection(c *controller, address string) (*election, error) {
 	c.address = address
-	l, err := c.candidate(c.systemNamespace)
-	return &election{c: c, system: l}, err
-}
-
-// candidate returns a candidate for the Lease of a namespace.
-func (c *controller) candidate(namespace string) (*lease.Lease, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
 	l, err := lease.New(c.config, lease.Options{
-		Namespace: namespace, Name: leaseName, Identity: fmt.Sprintf("%s_%d_%s", host, os.Getpid(), uuid.NewString()),
-		Address: c.address, TracerProvider: c.spans.tracers(), Logger: c.log,
+		Namespace: c.systemNamespace, Name: leaseName, Identity: fmt.Sprintf("%s_%d_%s", host, os.Getpid(), uuid.NewString()),
+		Address: address, TracerProvider: c.spans.tracers(), Logger: c.log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot elect a leader: %w", err)
 	}
-	return l, nil
+	return &election{c: c, system: l}, nil
 }
 
 // Run takes part in the election. The runtime ends it when all work has ended.
@@ -83,60 +75,8 @@ func (e *election) Lead(ctx context.Context) (context.Context, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	fence := func() error { return e.system.Fence(term) }
-	if !e.c.isMoved() {
-		e.reign.Store(&reign{term, fence})
-		return term, done, nil
-	}
-	both, doneFormer, former, err := e.leadFormer(ctx, term)
-	if err != nil {
-		done()
-		if ctx.Err() == nil && term.Err() != nil {
-			err = lease.ErrNotLeading
-		}
-		return nil, nil, err
-	}
-	e.reign.Store(&reign{both, func() error { return cmp.Or(fence(), former()) }})
-	return both, func() { doneFormer(); done() }, nil
-}
-
-// leadFormer waits until the Lease in the place of before is held, too, which is that of replicas that have not moved
-// yet, or nobody else can hold it; term is that by the other Lease. All take them in this order. The term that is
-// returned ends with the first of both; with it come what is to be called at its end, and the fence of that Lease.
-func (e *election) leadFormer(ctx, term context.Context) (context.Context, func(), func() error, error) {
-	held, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	defer context.AfterFunc(term, func() { end(context.Cause(term)) })()
-	may, err := e.c.mayLead(held, e.c.namespace)
-	switch {
-	case held.Err() != nil:
-		return nil, nil, nil, context.Cause(held)
-	case err != nil:
-		return nil, nil, nil, fmt.Errorf("cannot elect a leader: %w", err)
-	case !may:
-		return term, func() {}, func() error { return nil }, e.c.awaitFormer(held)
-	}
-	l, err := e.c.candidate(e.c.namespace)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	elected, giveBack := context.WithCancel(context.WithoutCancel(ctx))
-	given := make(chan struct{})
-	go func() {
-		defer close(given)
-		if err := l.Run(elected); err != nil {
-			e.c.log.ErrorContext(ctx, "the Lease in the place of before is not held any more", "error", err)
-		}
-	}()
-	leave := func() { giveBack(); <-given }
-	former, doneFormer, err := l.Lead(held)
-	if err != nil {
-		leave()
-		return nil, nil, nil, err
-	}
-	both, endBoth := context.WithCancelCause(former)
-	forget := context.AfterFunc(term, func() { endBoth(context.Cause(term)) })
-	return both, func() { forget(); endBoth(nil); doneFormer(); leave() }, func() error { return l.Fence(former) }, nil
+	e.reign.Store(&reign{term, func() error { return e.system.Fence(term) }})
+	return term, done, nil
 }
 
 // fence says why the executor may not send anything now.

@@ -11,12 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/fairlead-io/fairlead/call"
-	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/shard/group"
 	"github.com/fairlead-io/fairlead/source"
@@ -136,11 +132,8 @@ func (s *sharing) ready(pages http.Handler) http.Handler {
 // which calls under way are waited for, at most for --drain.
 func (c *controller) executeShared(ctx context.Context) error {
 	all := context.WithoutCancel(ctx)
-	if err := c.awaitLeaderOfBefore(ctx); err != nil || ctx.Err() != nil {
-		return err
-	}
-	if err := c.beforeCalls(ctx, all); err != nil || ctx.Err() != nil {
-		return err
+	if c.beforeCalls(ctx, all); ctx.Err() != nil {
+		return nil
 	}
 	running, end := context.WithCancelCause(all)
 	defer end(nil)
@@ -167,40 +160,4 @@ func (c *controller) executeShared(ctx context.Context) error {
 	}
 	c.log.InfoContext(ctx, "no operation runs here any more", "cause", over)
 	return nil
-}
-
-// awaitLeaderOfBefore waits until nobody leads by the Lease in the place of before, which leaders of today hold after
-// that in the system namespace, which the group holds.
-func (c *controller) awaitLeaderOfBefore(ctx context.Context) error {
-	if !c.isMoved() {
-		return nil
-	}
-	request := call.Request{
-		Verb: call.VerbGet, Resource: coordinationv1.SchemeGroupVersion.WithResource("leases"), Kind: "Lease",
-		Namespace: c.namespace, Name: leaseName, NotFoundOK: true,
-	}
-	version, since := "", time.Now()
-	for {
-		answer, err := call.Do(ctx, c.rt.Calls(), request, call.Policy{})
-		if apierrors.IsForbidden(err) || err == nil && answer == nil {
-			return nil
-		}
-		var lease coordinationv1.Lease
-		if err == nil {
-			err = answer.Into(&lease)
-		}
-		switch {
-		case err != nil:
-			return fmt.Errorf("cannot read the Lease %s/%s of before: %w", c.namespace, leaseName, err)
-		case lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "":
-			return nil
-		case lease.ResourceVersion != version:
-			version, since = lease.ResourceVersion, time.Now()
-		case time.Since(since) >= leaseDuration:
-			return nil
-		}
-		if backoff.Pause(ctx, time.Second) != nil {
-			return nil
-		}
-	}
 }

@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -17,20 +16,8 @@ import (
 // without the key, and is the same on every try, since the call it belongs to is the same. It is safe for concurrent
 // use, and any replica with the key reads what another has made.
 type Callbacks struct {
-	base   string
-	key    []byte
-	former *FormerKey // nil: there is none
-}
-
-// FormerKey is a callback key that was in use before the present one, and that others may know who should not make
-// callbacks. No token is made with it. One that was is good for operations of one namespace that began while it was in
-// use, until they end.
-type FormerKey struct {
-	Key       []byte
-	Namespace string
-	// Began tells whether an operation that was accepted in a resource version (v1alpha1.OperationStatus.AcceptedVersion)
-	// did. It is asked once the token is known to be made with Key, and must be safe for concurrent use.
-	Began func(ctx context.Context, acceptedVersion string) (bool, error)
+	base string
+	key  []byte
 }
 
 // Callback is what a token stands for.
@@ -71,28 +58,15 @@ func (c *Callbacks) Token(cb Callback) string {
 }
 
 // Parse returns what a token stands for, or [operation.ErrUnknownCallback].
-func (c *Callbacks) Parse(token string) (Callback, error) { return parse(token, c.key) }
-
-// parseAny is Parse for tokens of the former key, too, and tells whether it is one.
-func (c *Callbacks) parseAny(token string) (cb Callback, former bool, err error) {
-	if cb, err = c.Parse(token); err == nil || c.former == nil {
-		return cb, false, err
-	}
-	if cb, err = parse(token, c.former.Key); err == nil && cb.Namespace != c.former.Namespace {
-		err = operation.ErrUnknownCallback
-	}
-	return cb, true, err
-}
-
-func parse(token string, key []byte) (Callback, error) {
+func (c *Callbacks) Parse(token string) (Callback, error) {
 	var cb Callback
 	head, tail, _ := strings.Cut(token, ".")
 	payload, err := encoding.DecodeString(head)
-	if err != nil || len(key) == 0 {
+	if err != nil || len(c.key) == 0 {
 		return cb, operation.ErrUnknownCallback
 	}
 	signature, err := encoding.DecodeString(tail)
-	if err != nil || !hmac.Equal(signature, sign(key, payload)) {
+	if err != nil || !hmac.Equal(signature, sign(c.key, payload)) {
 		return cb, operation.ErrUnknownCallback
 	}
 	if err := json.Unmarshal(payload, &cb); err != nil {

@@ -47,8 +47,6 @@ type Options struct {
 	PublicURL string
 	// CallbackKey makes callback tokens. Required with PublicURL.
 	CallbackKey []byte
-	// FormerKey makes tokens that are still taken. Default: none.
-	FormerKey *FormerKey
 	// Workers is how many operations of one namespace may write to the API server at once; a quarter more are there for
 	// other namespaces. Default: 16: what waits should wait in the fair queue here, not in the API server.
 	Workers int

@@ -81,8 +81,8 @@ func (e *Executor) remove(ctx context.Context, r *run) error {
 		return errShort
 	}
 	size := 0
-	err := e.writer(r).Delete(ctx, e.named(r),
-		client.SameUID(), client.SameVersion(), client.IgnoreNotFound(), client.ConflictsExpected(),
+	err := e.writer(r).Delete(ownConflicts(ctx), e.named(r),
+		client.SameUID(), client.SameVersion(), client.IgnoreNotFound(),
 		client.Answered(func(raw []byte) { size = share.Effort(raw) }))
 	e.settlePaid(r, size, err)
 	if apierrors.IsConflict(err) {

@@ -47,7 +47,6 @@ func New(o Options) (*Executor, error) {
 		traced: o.TracerProvider != nil, tried: &tried{}, attempts: &attempts{}, stopped: make(chan struct{}),
 		drain: drain{busy: make(map[*run]struct{})}, stuck: newTally(),
 	}
-	e.callbacks.former = o.FormerKey
 	if e.witness = o.Witness; e.witness != nil {
 		e.condemned = make(map[string]Condemned)
 		for _, c := range e.witness.Condemned() {

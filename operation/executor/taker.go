@@ -46,7 +46,7 @@ func (e *Executor) Taker() *Taker {
 // Owner returns the namespace of the operation that a token was made for. It asks nobody. Error:
 // [operation.ErrUnknownCallback].
 func (t *Taker) Owner(token string) (namespace string, err error) {
-	cb, _, err := t.callbacks.parseAny(token)
+	cb, err := t.callbacks.Parse(token)
 	return cb.Namespace, err
 }
 
@@ -59,7 +59,7 @@ var betweenRounds = backoff.Policy{Base: 10 * time.Millisecond, Cap: 500 * time.
 // call counts too. It waits for the share of writes of its namespace, before those of operations that go on. Errors:
 // [operation.ErrUnknownCallback], [operation.ErrCallbackUsed], those of package call.
 func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message string) error {
-	cb, former, err := t.callbacks.parseAny(token)
+	cb, err := t.callbacks.Parse(token)
 	if err != nil {
 		return err
 	}
@@ -68,9 +68,6 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 	thin := course.Whole
 	for round := 0; ; round++ {
 		op, size, err := t.read(ctx, key, cb)
-		if err == nil && former {
-			err = t.began(ctx, op)
-		}
 		if err != nil {
 			return err
 		}
@@ -104,7 +101,7 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 		if err := t.writes.Wait(ctx, share.Party{Namespace: key.Namespace, Tenant: tenant(op)}, paid, true); err != nil {
 			return fmt.Errorf("%w: %w", errShort, err)
 		}
-		err = t.client.Status().Replace(ctx, op, client.ConflictsExpected())
+		err = t.client.Status().Replace(ownConflicts(ctx), op)
 		t.writes.End(key.Namespace, paid, paid)
 		switch {
 		case apierrors.IsNotFound(err):
@@ -119,18 +116,6 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 			return err
 		}
 	}
-}
-
-// began refuses a token of the former key for an operation that did not begin under it.
-func (t *Taker) began(ctx context.Context, op *v1alpha1.Operation) error {
-	if !op.PickedUp() {
-		return operation.ErrUnknownCallback
-	}
-	began, err := t.callbacks.former.Began(ctx, op.Status.AcceptedVersion)
-	if err == nil && !began {
-		err = operation.ErrUnknownCallback
-	}
-	return err
 }
 
 // read returns the Operation of a callback as the API server has it, and what a write of it costs, in bytes.

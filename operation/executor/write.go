@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
+	"github.com/fairlead-io/fairlead/internal/writeoption"
 	"github.com/fairlead-io/fairlead/operation/internal/course"
 	"github.com/fairlead-io/fairlead/operation/internal/record"
 	"github.com/fairlead-io/fairlead/operation/internal/share"
@@ -121,10 +122,13 @@ func (e *Executor) write(ctx context.Context, r *run) error {
 	r.thin.Apply(r.op)
 	n, kept := course.Keys(&r.op.Status), false
 	err := e.submit(ctx, r, func(own *client.Client, cost client.WriteOption) error {
-		return own.Status().Replace(ctx, r.op, cost, client.ConflictsExpected(), client.Kept(func(answer []byte) bool {
-			kept = course.KeptKeys(answer, n) // unless a field that the API server does not know is gone
-			return kept
-		}))
+		return own.Status().Replace(writeoption.With(ctx, writeoption.Options{
+			ConflictsExpected: true,
+			Kept: func(answer []byte) bool {
+				kept = course.KeptKeys(answer, n) // unless a field that the API server does not know is gone
+				return kept
+			},
+		}), r.op, cost)
 	})
 	switch {
 	case err == nil:
@@ -142,12 +146,17 @@ func (e *Executor) write(ctx context.Context, r *run) error {
 	return nil
 }
 
+// ownConflicts returns a context for writes after whose conflicts the executor makes another one.
+func ownConflicts(ctx context.Context) context.Context {
+	return writeoption.With(ctx, writeoption.Options{ConflictsExpected: true})
+}
+
 // patch changes what is not the status.
 func (e *Executor) patch(ctx context.Context, r *run, patch []byte) error {
 	op := e.named(r)
 	err := e.submit(ctx, r, func(own *client.Client, cost client.WriteOption) error {
 		merge := client.RawPatch(types.MergePatchType, patch)
-		return own.Patch(ctx, op, merge, client.SameVersion(), client.Always(), client.ConflictsExpected(), cost)
+		return own.Patch(ownConflicts(ctx), op, merge, client.SameVersion(), client.Always(), cost)
 	})
 	if err == nil {
 		e.wrote(r, op)

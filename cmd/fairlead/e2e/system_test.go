@@ -1,13 +1,10 @@
 package e2e_test
 
 import (
-	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -88,12 +85,6 @@ func inContext(t *testing.T, kubeconfig, namespace string) string {
 	return path
 }
 
-// pidOf is the process that holds a Lease.
-func pidOf(lease *coordinationv1.Lease) string {
-	parts := strings.Split(*lease.Spec.HolderIdentity, "_")
-	return parts[len(parts)-2]
-}
-
 // forge calls back as somebody would who knows a key.
 func (s *site) forge(address string, key []byte, cb executor.Callback) (code int) {
 	s.t.Helper()
@@ -167,106 +158,9 @@ func TestForgedCallback(t *testing.T) {
 	}
 }
 
-// TestMove rolls two replicas over to another place of key and Lease, with calls of all modes under way, and callbacks
-// that come late: none is made twice, none is lost, and nobody leads beside another.
-func TestMove(t *testing.T) {
-	t.Parallel()
-	m := newModes(newSite(t, env.Config(t)))
-	system := clustertest.Namespace(t, m.config)
-	var mu sync.Mutex
-	var late []string // callbacks that nobody makes before the move
-	m.receiver.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/late" {
-			m.ServeHTTP(w, r)
-			return
-		}
-		var body struct{ Callback string }
-		_ = json.NewDecoder(r.Body).Decode(&body)
-		mu.Lock()
-		late = append(late, body.Callback)
-		mu.Unlock()
-		w.WriteHeader(http.StatusAccepted)
-	})
-	m.webhook("late", "/late", func(w *v1alpha1.WebhookSpec) {
-		w.Mode, w.Request.Body = v1alpha1.ModeAsyncCallback, new(`{"callback": "{{.CallbackURL}}"}`)
-	})
-	count := func() int { mu.Lock(); defer mu.Unlock(); return len(late) }
-
-	first, second := m.process("--leader-elect"), m.process("--leader-elect")
-	var waiting []string
-	for i := range 3 {
-		op, err := m.scheduler.Schedule(m.ctx, operation.Request{
-			Type: operation.Update, Resource: operation.Resource{Type: "slow", ID: fmt.Sprint(i)}, Webhooks: []string{"late"},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		waiting = append(waiting, op.EffectiveID())
-	}
-	m.eventually("called", func() bool { return count() == len(waiting) })
-	ids := m.scheduleMany(30, allModes)
-	third := m.process("--leader-elect", "--system-namespace", system)
-	before := *m.held(m.namespace).Spec.HolderIdentity
-	m.eventually("the new place taken", func() bool {
-		l := m.held(system)
-		return l != nil && *l.Spec.HolderIdentity != ""
-	})
-	if now := *m.held(m.namespace).Spec.HolderIdentity; now != before {
-		t.Errorf("%s led, and now %s does while it runs", before, now)
-	}
-	m.stop(first)
-	fourth := m.process("--leader-elect", "--system-namespace", system)
-	m.stop(second)
-	m.once(ids)
-	m.eventually("both Leases held by the leader", func() bool { // the operations may have ended before the move
-		here, there := m.held(m.namespace), m.held(system)
-		return *here.Spec.HolderIdentity != "" && *there.Spec.HolderIdentity != "" && pidOf(here) == pidOf(there)
-	})
-	// The key of before is good for what began before, at any replica, and for nothing else.
-	old, key := m.key(m.namespace), m.key(system)
-	if string(old) == string(key) || key == nil {
-		t.Fatal("there is no new key")
-	}
-	for _, to := range late {
-		m.callBack(to)
-	}
-	for i, id := range waiting {
-		v, err := m.scheduler.Wait(m.ctx, operation.Resource{Type: "slow", ID: fmt.Sprint(i)}, id, nil)
-		if err != nil || v.Status != operation.Succeeded {
-			t.Errorf("operation %d: %+v (%v)", i, v, err)
-		}
-	}
-	if count() != len(waiting) {
-		t.Errorf("%d calls, want %d", count(), len(waiting))
-	}
-	op, err := m.scheduler.Schedule(m.ctx, operation.Request{
-		Type: operation.Update, Resource: operation.Resource{Type: "slow", ID: "after"}, Webhooks: []string{"late"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.eventually("called", func() bool { return count() == len(waiting)+1 })
-	cb := executor.Callback{Namespace: m.namespace, Name: op.Name, OperationID: op.EffectiveID(), WebhookID: "late"}
-	for _, p := range []*process{third, fourth} {
-		if code := m.forge(<-p.address, old, cb); code != http.StatusNotFound {
-			t.Errorf("the key of before, for what began after: %d", code)
-		}
-	}
-	m.callBack(late[len(late)-1])
-	if v, err := m.scheduler.Wait(m.ctx, operation.Resource{Type: "slow", ID: "after"}, op.EffectiveID(),
-		nil); err != nil || v.Status != operation.Succeeded {
-		t.Errorf("after the move: %+v (%v)", v, err)
-	}
-	m.stop(third)
-	m.stop(fourth)
-	if len(m.failed) > 0 {
-		t.Errorf("failed callbacks: %q", m.failed)
-	}
-}
-
-// TestMoveWithoutRights: where the Lease in the place of before may not be held any more, the leader waits until one
-// that was held has expired.
-func TestMoveWithoutRights(t *testing.T) {
+// TestRightsInTheSystemNamespace: the rights of rbac.yaml in the system namespace are enough for key and Lease, which
+// are in no namespace that is served.
+func TestRightsInTheSystemNamespace(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
 	s.webhook("first", "/", nil)
@@ -277,43 +171,18 @@ func TestMoveWithoutRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin := func() *process {
-		p := s.controller(program.Kubeconfig(t, s.config, token.Status.Token), "--insecure-no-auth", "--leader-elect",
-			"--system-namespace", system)
-		<-p.address
-		return p
-	}
-	end := func(p *process) {
-		if err := p.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.end(s.ctx, t); err != nil {
-			t.Errorf("%v\n%s", err, p.log)
-		}
-	}
-	p := begin()
+	p := s.controller(program.Kubeconfig(t, s.config, token.Status.Token), "--insecure-no-auth", "--leader-elect",
+		"--system-namespace", system)
+	<-p.address
 	ids := s.scheduleMany(1, operation.Request{Webhooks: []string{"first"}})
 	s.allSucceeded(ids, "first")
 	if s.held(s.namespace) != nil || s.key(s.namespace) != nil || s.held(system) == nil {
 		t.Error("key or Lease are in the namespace that is served")
 	}
-	const waits = "waiting until one that is held has expired"
-	if end(p); !strings.Contains(p.log.String(), waits) {
-		t.Errorf("it has not waited:\n%s", p.log)
-	}
-	// Once is enough.
-	p = begin()
-	resource := operation.Resource{Type: "app", ID: "next"}
-	op, err := s.scheduler.Schedule(s.ctx, operation.Request{
-		Type: operation.Update, Resource: resource, Webhooks: []string{"first"},
-	})
-	if err != nil {
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if v, err := s.scheduler.Wait(s.ctx, resource, op.EffectiveID(), nil); err != nil || v.Status != operation.Succeeded {
-		t.Errorf("%+v (%v)", v, err)
-	}
-	if end(p); strings.Contains(p.log.String(), waits) {
-		t.Errorf("it has waited again:\n%s", p.log)
+	if err := p.end(s.ctx, t); err != nil {
+		t.Errorf("%v\n%s", err, p.log)
 	}
 }
