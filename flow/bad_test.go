@@ -54,12 +54,12 @@ func TestWhatStepsDoWrong(t *testing.T) {
 			nil, "nil pointer",
 		},
 		{
-			"the end of its goroutine", func(context.Context, *fib) Next { exit(); return Next{} }, nil, ErrGoexit,
+			"the end of its goroutine", func(context.Context, *fib) Next { exit(); return Next{} }, nil, errGoexit,
 			"ended its goroutine",
 		},
-		{"no outcome", func(context.Context, *fib) Next { return Next{} }, nil, ErrNoOutcome, "the zero Next"},
+		{"no outcome", func(context.Context, *fib) Next { return Next{} }, nil, errNoOutcome, "the zero Next"},
 		{
-			"no outcome, with a place to go on", func(context.Context, *fib) Next { return Next{}.Then("a") }, nil, ErrNoOutcome,
+			"no outcome, with a place to go on", func(context.Context, *fib) Next { return Next{}.Then("a") }, nil, errNoOutcome,
 			"the zero Next",
 		},
 		{
@@ -72,14 +72,14 @@ func TestWhatStepsDoWrong(t *testing.T) {
 		},
 		{"a wait for nothing", func(_ context.Context, f *fib) Next { return f.Await(nil) }, nil, ErrInvalid, "wait is nil"},
 		{
-			"a suspension on no token", func(_ context.Context, f *fib) Next { return f.Suspend(Token{}) }, nil, ErrStaleToken,
+			"a suspension on no token", func(_ context.Context, f *fib) Next { return f.Suspend(Token{}) }, nil, errStaleToken,
 			"token is stale",
 		},
-		{"a step that there is not", func(_ context.Context, f *fib) Next { return f.Goto("x") }, nil, ErrUnknownStep, `"x"`},
-		{"the step of no name", func(_ context.Context, f *fib) Next { return f.Goto("") }, nil, ErrUnknownStep, `""`},
+		{"a step that there is not", func(_ context.Context, f *fib) Next { return f.Goto("x") }, nil, errUnknownStep, `"x"`},
+		{"the step of no name", func(_ context.Context, f *fib) Next { return f.Goto("") }, nil, errUnknownStep, `""`},
 		{
 			"one to go on at that there is not", func(_ context.Context, f *fib) Next { return f.Delay(time.Second).Else("x") },
-			nil, ErrUnknownStep, `"x"`,
+			nil, errUnknownStep, `"x"`,
 		},
 		{
 			"a fork of nothing", func(_ context.Context, f *fib) Next { return f.Fork([]Child{{}}) }, nil, ErrInvalid,
@@ -182,7 +182,7 @@ func TestWhatStartRefuses(t *testing.T) {
 			{
 				"a first step that there is not", e, good,
 				StartOptions{Key: "ns/x", From: "b"},
-				ErrUnknownStep,
+				errUnknownStep,
 				`cannot start "f" for "ns/x": cannot begin at "b": unknown step`,
 			},
 		}
@@ -265,7 +265,7 @@ func TestACancellationSaysOfWhat(t *testing.T) {
 			synctest.Wait()
 			h.Cancel(cause)
 			err := h.Wait(t.Context())
-			c, ok := errors.AsType[*CancelError](err)
+			c, ok := errors.AsType[*cancelError](err)
 			if !ok || c.Key != "ns/x" || !strings.Contains(err.Error(), c.Path+": cancelled: ") ||
 				!errors.Is(err, ErrCancelled) {
 				t.Errorf("cause %T: got %v", cause, err)

@@ -62,7 +62,7 @@ func (c *handClock) add(d time.Duration) {
 func TestAnEngineOnAClockOfItsOwn(t *testing.T) {
 	t.Parallel()
 	clock := &handClock{now: time.Date(2020, 2, 29, 12, 0, 0, 0, time.UTC)}
-	bubble(t, EngineOptions{Clock: clock}, func(t *testing.T, e *Engine) {
+	bubble(t, EngineOptions{clock: clock}, func(t *testing.T, e *Engine) {
 		saved := &Memory{}
 		p := &packet{}
 		h := start(t, e, New("f",

@@ -144,7 +144,7 @@ func (c *compiler[P]) resolveTargets() {
 		for _, name := range set.targets {
 			to, ok := c.def.resolve(int32(i), name)
 			if !ok {
-				c.fault("step %q goes to %q: %w", s.path, name, ErrUnknownStep)
+				c.fault("step %q goes to %q: %w", s.path, name, errUnknownStep)
 				continue
 			}
 			s.targets = append(s.targets, to)
@@ -154,7 +154,7 @@ func (c *compiler[P]) resolveTargets() {
 		}
 		to, ok := c.def.resolve(int32(i), set.onError)
 		if !ok {
-			c.fault("step %q goes to %q on error: %w", s.path, set.onError, ErrUnknownStep)
+			c.fault("step %q goes to %q on error: %w", s.path, set.onError, errUnknownStep)
 			continue
 		}
 		s.onError = to

@@ -47,7 +47,7 @@ func Fenced(ctx context.Context) error {
 		f.e.mu.Unlock()
 		switch {
 		case cancelled:
-			return &CancelError{Path: f.whereabouts(), Key: f.Key(), Cause: f.x.Load().cause}
+			return &cancelError{Path: f.whereabouts(), Key: f.Key(), Cause: f.x.Load().cause}
 		case ended:
 			return ErrEnded
 		}

@@ -100,10 +100,10 @@ type Result struct {
 	Begun  bool   // false: cancelled before any of its code ran
 }
 
-// Clock is the engine's time. The zero EngineOptions uses the system's, which testing/synctest fakes. Now must not go
+// timeSource is the engine's time. The zero EngineOptions uses the system's, which testing/synctest fakes. Now must not go
 // back. Both methods are called with a lock of the engine held: they must not block nor call the engine, and AfterFunc
 // must not call f before it returns.
-type Clock interface {
+type timeSource interface {
 	Now() time.Time
 	// AfterFunc calls f in its own goroutine after d, unless stop was called before; stop says whether it prevented
 	// that.

@@ -36,11 +36,11 @@ func TestUndoOfLittle(t *testing.T) {
 		{"an undo panics", New("f", Step("a", stay, undo(func(context.Context, *fib) Next { panic(errBad) })),
 			Step("park", park)), "f/undo/a: panic: bad", errBad},
 		{"an undo has no outcome", New("f", Step("a", stay, undo(func(context.Context, *fib) Next { return Next{} })),
-			Step("park", park)), "f/undo/a: step returned the zero Next", ErrNoOutcome},
+			Step("park", park)), "f/undo/a: step returned the zero Next", errNoOutcome},
 		{
 			"an undo goes where no undo is", New("f",
 				Step("a", stay, undo(func(_ context.Context, f *fib) Next { return f.Goto("park") })), Step("park", park)),
-			`f/undo/a: cannot go to "park": unknown step`, ErrUnknownStep,
+			`f/undo/a: cannot go to "park": unknown step`, errUnknownStep,
 		},
 	}
 	for _, c := range cases {
@@ -154,18 +154,4 @@ func TestWhatGoesOnIsLogged(t *testing.T) {
 			t.Errorf("the log lacks %s:\n%s", part, &out)
 		}
 	}
-}
-
-func TestChainingNeedsTheCurrentFiber(t *testing.T) {
-	t.Parallel()
-	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
-		h := start(t, e, New("f", note("a")), &packet{}, StartOptions{}) // of no key
-		if err := h.Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := New("f", note("a")).Start(t.Context(), e, &packet{}, StartOptions{IfCurrent: h}); !errors.Is(err,
-			ErrNotCurrent) {
-			t.Errorf("after a fiber without a key: %v", err)
-		}
-	})
 }

@@ -19,7 +19,7 @@ func (f *fiber) end(status Status, err error, began int64) {
 		if status = Cancelled; f.is(cause, ErrMoved) {
 			status = Moved
 		}
-		err = &CancelError{Path: f.path(), Key: f.Key(), Cause: cause}
+		err = &cancelError{Path: f.path(), Key: f.Key(), Cause: cause}
 		if len(f.flow.steps) > 0 {
 			f.noteOutcome(opCancel, began)
 		}

@@ -16,18 +16,15 @@ type EngineOptions struct {
 	Workers  int           // fibers running (not parked) at a time; default 64
 	PerGroup int           // of them, at most this many of one group; default no limit
 	Backstop time.Duration // between live checks of a wait that does not say; default 30 s, negative never
-	Grace    time.Duration // until a predecessor that does not stop is reported as stuck; default 30 s, negative never
+	Grace    time.Duration // until a predecessor that does not stop is logged, and after twice the time, and so on; default 30 s, negative never
 
 	Epoch     uint64       // fibers get higher ones; with leader election give the term shifted left by 32
-	Clock     Clock        // default the system's
+	clock     timeSource   // default the system's
 	Logger    *slog.Logger // default that of the host, see InheritLogger, or none
 	Tracer    trace.Tracer // a span per fiber and step; default that of the host, see InheritTracerProvider, or none
 	Labels    bool         // pprof labels flow, step and key on running steps; they cost about a microsecond
 	Providers []Provider   // found by Use in every fiber
 
-	// OnStuck, if set, is told of each predecessor that did not stop within the grace, and again after twice the time,
-	// and so on. It runs in a goroutine of the engine, several at a time if there are several to report.
-	OnStuck func(Stuck)
 	// Hook, if set, is called on the worker right before and after the code of each step, with the fiber's path. A
 	// panic of it counts as one of the step. It is for tests, which stop or crash a fiber there.
 	Hook func(h Handle, path string, after bool)
@@ -37,7 +34,7 @@ type EngineOptions struct {
 // before the first fiber is started; later it holds up to Workers of them.
 type Engine struct {
 	opt   EngineOptions
-	clock Clock
+	clock timeSource
 	zero  time.Time // the engine's time starts here
 	log   *slog.Logger
 	slot  inherit.Slot   // of log
@@ -82,10 +79,10 @@ func NewEngine(opt EngineOptions) *Engine {
 	if opt.Grace == 0 {
 		opt.Grace = 30 * time.Second
 	}
-	if opt.Clock == nil {
-		opt.Clock = systemClock{}
+	if opt.clock == nil {
+		opt.clock = systemClock{}
 	}
-	e := &Engine{opt: opt, clock: opt.Clock, epoch: opt.Epoch, gates: map[string]*fiber{}, live: &fiber{}}
+	e := &Engine{opt: opt, clock: opt.clock, epoch: opt.Epoch, gates: map[string]*fiber{}, live: &fiber{}}
 	e.log, e.slot = inherit.Logger(opt.Logger)
 	if opt.Tracer != nil {
 		e.traces.Store(&opt.Tracer)

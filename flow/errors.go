@@ -13,8 +13,6 @@ var (
 	ErrClosed = errors.New("engine is closed")
 	// ErrBusy is returned by Start with SkipIfBusy while a fiber of the key is alive.
 	ErrBusy = errors.New("a fiber of this key is alive")
-	// ErrNotCurrent is returned by Start with IfCurrent when the given fiber is no longer the newest of its key.
-	ErrNotCurrent = errors.New("fiber is not the current one of its key")
 	// ErrCancelled is matched by the error of every cancelled fiber, next to its cause.
 	ErrCancelled = errors.New("fiber cancelled")
 	// ErrPreempted is the cause when a newer fiber of the key takes over.
@@ -33,20 +31,20 @@ var (
 	// ErrOvertaken is returned by Positions.Save when somebody else has saved a position of the key since the fiber was
 	// started from an older one. The fiber then ends as cancelled, with this cause, and leaves what is saved as it is.
 	ErrOvertaken = fmt.Errorf("another fiber of this key has saved a newer position: %w", ErrInterrupted)
-	// ErrNotNeeded is the cause for children that the mode of their fork no longer needs.
-	ErrNotNeeded = errors.New("no longer needed by its fork")
+	// errNotNeeded is the cause for children that the mode of their fork no longer needs.
+	errNotNeeded = errors.New("no longer needed by its fork")
 	// ErrTimeout is matched when an await, a deadline of a step or of a fiber runs out.
 	ErrTimeout = errors.New("timed out")
-	// ErrStaleToken fails a step that suspends on a token that is not its latest one.
-	ErrStaleToken = errors.New("token is stale")
-	// ErrUnknownStep fails a step that goes to a step that does not exist.
-	ErrUnknownStep = errors.New("unknown step")
-	// ErrNoOutcome fails a step that returns the zero Next.
-	ErrNoOutcome = errors.New("step returned the zero Next")
-	// ErrGoexit fails a step that ends its goroutine, as FailNow of a test does.
-	ErrGoexit = errors.New("step ended its goroutine")
-	// ErrTooDeep fails a fork nested deeper than 64: a flow that forks itself without end.
-	ErrTooDeep = errors.New("forks are nested too deeply")
+	// errStaleToken fails a step that suspends on a token that is not its latest one.
+	errStaleToken = errors.New("token is stale")
+	// errUnknownStep fails a step that goes to a step that does not exist.
+	errUnknownStep = errors.New("unknown step")
+	// errNoOutcome fails a step that returns the zero Next.
+	errNoOutcome = errors.New("step returned the zero Next")
+	// errGoexit fails a step that ends its goroutine, as FailNow of a test does.
+	errGoexit = errors.New("step ended its goroutine")
+	// errTooDeep fails a fork nested deeper than 64: a flow that forks itself without end.
+	errTooDeep = errors.New("forks are nested too deeply")
 	// ErrEnded is returned by Fenced for a fiber that is over.
 	ErrEnded = errors.New("fiber has ended")
 	// ErrStuck is wrapped by the error of a Close that gave up waiting.
@@ -109,15 +107,15 @@ func (e *ForkError) Error() string {
 
 func (e *ForkError) Unwrap() []error { return e.Errs }
 
-// CancelError is the error of a cancelled fiber; it matches ErrCancelled and its cause.
-type CancelError struct {
+// cancelError is the error of a cancelled fiber; it matches ErrCancelled and its cause.
+type cancelError struct {
 	Path  string // where it was
 	Key   string // of the fiber
 	Cause error
 }
 
-func (e *CancelError) Error() string   { return e.Path + ": cancelled: " + e.Cause.Error() }
-func (e *CancelError) Unwrap() []error { return []error{ErrCancelled, e.Cause} }
+func (e *cancelError) Error() string   { return e.Path + ": cancelled: " + e.Cause.Error() }
+func (e *cancelError) Unwrap() []error { return []error{ErrCancelled, e.Cause} }
 
 // SavedError is what Fiber.Err returns after a restart: of the error that brought the fiber to its step only the text
 // was saved, and whether it was one of time, which errors.Is(err, ErrTimeout) tells.

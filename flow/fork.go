@@ -26,7 +26,7 @@ func newJoin(f *fiber, spec *forkSpec) (*join, error) {
 // check validates the children and names those without a name by their index.
 func (j *join) check() error {
 	if j.depth > maxDepth {
-		return ErrTooDeep
+		return errTooDeep
 	}
 	if j.mode.quorum > len(j.todo) {
 		return fmt.Errorf("%w: cannot reach a quorum of %d with %d children", ErrInvalid, j.mode.quorum, len(j.todo))
@@ -83,7 +83,7 @@ func (j *join) childEnded(e *Engine, f *fiber, status Status, err error, calls *
 	switch {
 	case status == Completed:
 		j.done++
-	case status == Cancelled && x.cause == ErrNotNeeded:
+	case status == Cancelled && x.cause == errNotNeeded:
 	default:
 		j.errs = append(j.errs, childError{int(x.childIndex), err})
 	}
@@ -91,7 +91,7 @@ func (j *join) childEnded(e *Engine, f *fiber, status Status, err error, calls *
 	switch {
 	case j.over:
 	case j.mode.failFast && len(j.errs) > 0, q > 0 && j.done >= q, q > 0 && len(j.kids)-len(j.errs) < q:
-		j.abandon(e, ErrNotNeeded, calls)
+		j.abandon(e, errNotNeeded, calls)
 	default:
 		j.start(e)
 	}

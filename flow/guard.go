@@ -18,7 +18,7 @@ func (f *fiber) guard(fn func() error) (err error) {
 // inPath adds the path to err once: errors of children and cancellations carry theirs.
 func (f *fiber) inPath(err error) error {
 	switch err.(type) {
-	case *StepError, *ForkError, *CancelError:
+	case *StepError, *ForkError, *cancelError:
 		return err
 	}
 	return &StepError{Path: f.path(), Key: f.root().key, Err: f.printable(err)}

@@ -29,11 +29,3 @@ type Info struct {
 
 	def *def
 }
-
-// Stuck tells of a fiber that waits at the gate for one that does not stop.
-type Stuck struct {
-	Waiting Info
-	Holder  Info          // the fiber that was cancelled and has not returned
-	For     time.Duration // how long it has been waited for
-	Stack   string        // of the goroutines that run the holder's code, its children included; empty if it runs none
-}

@@ -24,7 +24,7 @@ const (
 )
 
 // errNoWayBack fails a detour that nothing went to.
-var errNoWayBack = fmt.Errorf("cannot return from a detour that nothing went to: %w", ErrUnknownStep)
+var errNoWayBack = fmt.Errorf("cannot return from a detour that nothing went to: %w", errUnknownStep)
 
 // follow is where the fiber goes on once a step is done: the given step, or the following one.
 func (f *fiber) follow(then int32) (move, error) {

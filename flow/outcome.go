@@ -27,7 +27,7 @@ func (r *run) apply(n Next, deadline int64) move {
 		return r.follow(then)
 	case opGoto:
 		if n.then == "" {
-			return r.fail(fmt.Errorf("cannot go to %q: %w", "", ErrUnknownStep), orElse)
+			return r.fail(fmt.Errorf("cannot go to %q: %w", "", errUnknownStep), orElse)
 		}
 		return r.follow(then)
 	case opEnd:
@@ -52,14 +52,14 @@ func (r *run) apply(n Next, deadline int64) move {
 	case opFork:
 		return r.fork(n.forked, then, orElse)
 	}
-	return r.fail(ErrNoOutcome, none)
+	return r.fail(errNoOutcome, none)
 }
 
 // resolve finds the step that Then, Goto or Else names.
 func (r *run) resolve(name string) (int32, error) {
 	to, ok := r.f.flow.def.resolve(r.f.progress.pc, name)
 	if !ok {
-		return none, fmt.Errorf("cannot go to %q: %w", name, ErrUnknownStep)
+		return none, fmt.Errorf("cannot go to %q: %w", name, errUnknownStep)
 	}
 	return to, nil
 }
@@ -180,7 +180,7 @@ func (r *run) suspend(n Next, then, orElse int32) move {
 	fresh, early := f.useToken(n.token)
 	if !fresh {
 		f.dropToken()
-		return r.fail(fmt.Errorf("cannot suspend: %w", ErrStaleToken), orElse)
+		return r.fail(fmt.Errorf("cannot suspend: %w", errStaleToken), orElse)
 	}
 	f.park = &parking{then: then, orElse: orElse}
 	if !early {

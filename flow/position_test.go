@@ -362,7 +362,7 @@ func TestUndoRunsInReverseFromTheLastStepBegun(t *testing.T) {
 		{"from a step", false, false, "kids", "-kid -b -a", nil},
 		{"from a step without an undo", false, false, "c", "-b -a", nil},
 		{"from the saved position of the failure", true, true, "", "-d -kid -b -a", nil},
-		{"from a step that does not exist", false, false, "x", "", ErrUnknownStep},
+		{"from a step that does not exist", false, false, "x", "", errUnknownStep},
 	}
 	for _, c := range cases {
 		bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {

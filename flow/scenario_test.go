@@ -86,7 +86,7 @@ func TestAStepThatEndsItsGoroutineFails(t *testing.T) {
 		exit := runtime.Goexit
 		h := start(t, e, New("f", Step("a", func(ctx context.Context, f *fib) Next { exit(); return f.Next() })), &packet{},
 			StartOptions{Key: "k", OnEnd: func(Result) { ends++; exit() }})
-		if err := h.Wait(t.Context()); !errors.Is(err, ErrGoexit) || ends != 1 {
+		if err := h.Wait(t.Context()); !errors.Is(err, errGoexit) || ends != 1 {
 			t.Error(err, ends)
 		}
 		if err := start(t, e, New("g", note("x")), &packet{},

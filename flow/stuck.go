@@ -22,19 +22,12 @@ func (e *Engine) overdue(f *fiber, now int64) {
 		return // it is waited for, not asked to stop
 	}
 	e.stuck.Add(1)
-	s := Stuck{Waiting: e.info(f), Holder: e.info(holder), For: waited}
+	waiting, stuck := e.info(f), e.info(holder)
 	var workers []goroutine.ID
 	e.goroutines(holder, &workers)
 	e.wg.Go(func() {
-		s.Stack = goroutine.Stacks(workers...)
-		e.log.Error("predecessor does not stop", "key", s.Holder.Key, "path", s.Holder.Path, "epoch", s.Holder.Epoch,
-			"waiting", s.Waiting.Path, "for", s.For, "stack", s.Stack)
-		if e.opt.OnStuck == nil {
-			return
-		}
-		if err := f.guard(func() error { e.opt.OnStuck(s); return nil }); err != nil {
-			e.log.Error("OnStuck panicked", "error", err)
-		}
+		e.log.Error("predecessor does not stop", "key", stuck.Key, "path", stuck.Path, "epoch", stuck.Epoch,
+			"waiting", waiting.Path, "for", waited, "stack", goroutine.Stacks(workers...))
 	})
 }
 

@@ -141,7 +141,7 @@ func TestStaleTokenFailsTheSuspension(t *testing.T) {
 	for _, c := range cases {
 		bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
 			if err := start(t, e, New("f", Step("a", c.step)), &packet{}, StartOptions{}).Wait(t.Context()); !errors.Is(err,
-				ErrStaleToken) {
+				errStaleToken) {
 				t.Errorf("%s: %v", c.reason, err)
 			}
 		})

@@ -391,7 +391,7 @@ func FuzzPosition(f *testing.F) {
 				h.Cancel(nil)
 			}
 			if err := h.Wait(t.Context()); err != nil && !errors.Is(err, ErrCancelled) && !errors.Is(err, ErrTimeout) &&
-				!errors.Is(err, ErrUnknownStep) {
+				!errors.Is(err, errUnknownStep) {
 				t.Error(err)
 			}
 		})

@@ -86,8 +86,8 @@ func (s *Signal) Clear() {
 	s.set = false
 }
 
-// IsSet says whether it is true.
-func (s *Signal) IsSet() bool {
+// isSet says whether it is true.
+func (s *Signal) isSet() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.set
@@ -109,7 +109,7 @@ func (s *Signal) Watch(w Waker) func() {
 }
 
 // Check implements Wait.
-func (s *Signal) Check(context.Context, bool) (bool, error) { return s.IsSet(), nil }
+func (s *Signal) Check(context.Context, bool) (bool, error) { return s.isSet(), nil }
 
 // Backstop implements Backstopped: memory misses no event.
 func (s *Signal) Backstop() time.Duration { return 0 }

@@ -67,7 +67,7 @@ func (e *Engine) work(w *worker) {
 	}()
 	defer func() {
 		if !left {
-			f.end(Failed, f.inPath(ErrGoexit), e.now())
+			f.end(Failed, f.inPath(errGoexit), e.now())
 		}
 	}()
 	e.mu.Lock()

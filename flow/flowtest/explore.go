@@ -14,18 +14,18 @@ import (
 	"time"
 )
 
-// SeedVariable is the environment variable that has Explore run a single seed, the one that a failure has printed.
-const SeedVariable = "FLOWTEST_SEED"
+// seedVariable is the environment variable that has Explore run a single seed, the one that a failure has printed.
+const seedVariable = "FLOWTEST_SEED"
 
 // Explore runs body on schedules numbered from 1, each in a bubble of its own, and stops at the first that fails,
 // printing its seed and the order of its points. body sets up the world, then calls Schedule.Run.
 func Explore(t *testing.T, schedules int, body func(s *Schedule)) {
 	t.Helper()
 	first, last := uint64(1), uint64(schedules)
-	if v := os.Getenv(SeedVariable); v != "" {
+	if v := os.Getenv(seedVariable); v != "" {
 		seed, err := strconv.ParseUint(v, 10, 64)
 		if err != nil {
-			t.Fatalf("cannot read %s: %v", SeedVariable, err)
+			t.Fatalf("cannot read %s: %v", seedVariable, err)
 		}
 		first, last = seed, seed
 	}
@@ -35,7 +35,7 @@ func Explore(t *testing.T, schedules int, body func(s *Schedule)) {
 			defer func() {
 				s.free()
 				if t.Failed() { // the bubble ends the test
-					t.Logf("schedule with seed %d failed (repeat it with %s=%d); its points:\n%s", seed, SeedVariable, seed,
+					t.Logf("schedule with seed %d failed (repeat it with %s=%d); its points:\n%s", seed, seedVariable, seed,
 						s.history())
 				}
 			}()
