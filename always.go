@@ -26,7 +26,7 @@ func (c *Cluster) AddAlways(name string, fn func(ctx context.Context) error) {
 	case fn == nil:
 		c.rt.mistakeLocked(fmt.Errorf("cannot add %q: it is nil", name))
 	case c.rt.ran:
-		c.rt.mistakeLocked(fmt.Errorf("cannot add %q: %w", name, ErrRan))
+		c.rt.mistakeLocked(fmt.Errorf("cannot add %q: %w", name, errRan))
 	default:
 		c.rt.always = append(c.rt.always, task{name, func(ctx context.Context) error { return fn(inherit.With(ctx, c.log)) }})
 	}

@@ -137,7 +137,7 @@ func (d *disturbedRun) play() {
 
 // longest is how long Run may take to return: sources that are found out, tasks, observers with drain and grace,
 // caches.
-const longest = 3*time.Second + fairlead.DefaultStopTimeout + fairlead.DefaultDrain + 5*time.Second + 5*time.Second +
+const longest = 3*time.Second + 20*time.Second + 5*time.Second + 5*time.Second + 5*time.Second +
 	10*time.Second
 
 func (d *disturbedRun) check(err error, lost, broken bool) {
@@ -226,7 +226,7 @@ func (d *disturbedRun) source(h observe.Host, s observe.Selector) (broken bool) 
 func (d *disturbedRun) task(c *fairlead.Cluster, name string) {
 	kind, after, linger := d.rnd.IntN(6), d.upTo(15*time.Second), d.upTo(30*time.Second)
 	d.note("%s of kind %d after %v, lingers %v", name, kind, after, linger)
-	d.slow = d.slow || kind == 5 && linger > fairlead.DefaultStopTimeout
+	d.slow = d.slow || kind == 5 && linger > 20*time.Second
 	c.Add(name, func(ctx context.Context) error {
 		leave := d.enter(name)
 		select {

@@ -40,7 +40,7 @@ type options struct {
 	fieldOwner  string
 	signals     []os.Signal
 	lease       *[2]string // namespace and name
-	leadership  Leadership
+	leadership  reconcile.Leadership
 	shards      *group.Options
 	hotBytes    int64
 	contents    map[schema.GroupKind]store.Content
@@ -53,9 +53,9 @@ type options struct {
 
 // Defaults of the options.
 const (
-	DefaultStaleness   = 5 * time.Minute
-	DefaultStopTimeout = 20 * time.Second
-	DefaultDrain       = 5 * time.Second
+	defaultStaleness   = 5 * time.Minute
+	defaultStopTimeout = 20 * time.Second
+	defaultDrain       = 5 * time.Second
 )
 
 // grace is how long functions whose context was cancelled have to return.
@@ -74,13 +74,13 @@ func (o *options) complete() {
 			collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	}
 	if o.staleness <= 0 {
-		o.staleness = DefaultStaleness
+		o.staleness = defaultStaleness
 	}
 	if o.stopTimeout <= 0 {
-		o.stopTimeout = DefaultStopTimeout
+		o.stopTimeout = defaultStopTimeout
 	}
 	if o.drain == 0 {
-		o.drain = DefaultDrain
+		o.drain = defaultDrain
 	}
 }
 
@@ -151,13 +151,10 @@ func WithLeaderElection(namespace, name string) Option {
 	return func(o *options) { o.lease = &[2]string{namespace, name} }
 }
 
-// Leadership says whether this process may work. Package reconcile/lease has one.
-type Leadership = reconcile.Leadership
-
 // WithLeadership is WithLeaderElection by other means. If it has a method Run(context.Context) error, that runs from
 // the start until all the work has ended; if it has a method Status() (leader string, err error), /readyz tells what
 // that says.
-func WithLeadership(l Leadership) Option { return func(o *options) { o.leadership = l } }
+func WithLeadership(l reconcile.Leadership) Option { return func(o *options) { o.leadership = l } }
 
 // WithLinger sets for how long a source that nobody uses any more (its last observer was removed, its controller has
 // ended) goes on being watched: who comes back within that time needs no list. Default, and 0: 30 seconds; negative:

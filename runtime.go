@@ -29,8 +29,8 @@ import (
 
 // Errors that Run may return, besides those of what it runs.
 var (
-	// ErrRan: a Runtime can be run once.
-	ErrRan = errors.New("the runtime has been run already")
+	// errRan: a Runtime can be run once.
+	errRan = errors.New("the runtime has been run already")
 	// ErrNotLeading: another process leads, or may lead, now.
 	ErrNotLeading = lease.ErrNotLeading
 )
@@ -114,7 +114,7 @@ func New(cfg *rest.Config, opts ...Option) *Runtime {
 }
 
 // elect refuses names that are missing, as of variables that are not set: nobody would be elected, or all of them.
-func (rt *Runtime) elect(cfg *rest.Config, namespace, name string) (Leadership, error) {
+func (rt *Runtime) elect(cfg *rest.Config, namespace, name string) (reconcile.Leadership, error) {
 	if namespace == "" || name == "" {
 		return nil,
 			fmt.Errorf(
@@ -148,7 +148,7 @@ func (rt *Runtime) Join(name string, cfg *rest.Config, opts ...Option) *Cluster 
 	defer rt.mu.Unlock()
 	switch {
 	case rt.ran:
-		rt.mistakeLocked(fmt.Errorf("%s: cannot join cluster %q: %w", at, name, ErrRan))
+		rt.mistakeLocked(fmt.Errorf("%s: cannot join cluster %q: %w", at, name, errRan))
 		c.close()
 		c.unregister()
 		return c
@@ -299,7 +299,7 @@ func (rt *Runtime) begin() error {
 	rt.mu.Lock()
 	if rt.ran {
 		rt.mu.Unlock()
-		return fmt.Errorf("cannot run: %w", ErrRan)
+		return fmt.Errorf("cannot run: %w", errRan)
 	}
 	rt.ran = true
 	errs := []error{rt.err}
@@ -331,7 +331,7 @@ func (rt *Runtime) closeLocked() {
 }
 
 // lead works while this process leads.
-func (rt *Runtime) lead(ctx context.Context, l Leadership) error {
+func (rt *Runtime) lead(ctx context.Context, l reconcile.Leadership) error {
 	switch {
 	case rt.sharing != nil:
 		return rt.workShared(ctx)

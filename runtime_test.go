@@ -146,7 +146,7 @@ func TestRunStopsInReverseOrder(t *testing.T) {
 		if n := s.Log().Open(apiserver.Match{}); n != 0 {
 			t.Errorf("%d requests are open", n)
 		}
-		if err := rt.Run(t.Context()); !errors.Is(err, fairlead.ErrRan) {
+		if err := rt.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "has been run already") {
 			t.Errorf("a second run: %v", err)
 		}
 	})
@@ -276,7 +276,7 @@ func TestStopDuringDiscovery(t *testing.T) {
 	if err := r.end(); err != nil {
 		t.Errorf("Run: %v", err)
 	}
-	if took := time.Since(begin); took >= fairlead.DefaultStopTimeout { // the clock is the real one, of a busy machine
+	if took := time.Since(begin); took >= 20*time.Second { // the clock is the real one, of a busy machine
 		t.Errorf("it took %v", took)
 	}
 }

@@ -83,9 +83,6 @@ type Options struct {
 	Linger time.Duration
 	// Drain is how long requests under way may go on after that. Default: 10 s.
 	Drain time.Duration
-	// MaxRequests is how many requests are worked on at a time, besides an eighth of that of conversions; more wait.
-	// Default: 64.
-	MaxRequests int
 	// Logger is used instead of that of the host.
 	Logger *slog.Logger
 	// TracerProvider makes a span of each question of the API server, below its own where it makes some. Default: that of
@@ -106,10 +103,10 @@ type Certificates struct {
 
 // Errors that the declarations of hooks, and what becomes of them, match.
 var (
-	// ErrInvalid: a declaration is not complete, or contradicts itself.
-	ErrInvalid = errors.New("the declaration is invalid")
-	// ErrName: two hooks have one name.
-	ErrName = errors.New("another hook has this name")
+	// errInvalid: a declaration is not complete, or contradicts itself.
+	errInvalid = errors.New("the declaration is invalid")
+	// errName: two hooks have one name.
+	errName = errors.New("another hook has this name")
 	// ErrNotServed: the API server does not serve a type.
 	ErrNotServed = errors.New("the API server does not serve this type")
 	// ErrFieldsMayBeLost: the API server has stored objects of several versions without a conversion. See
@@ -136,9 +133,6 @@ func (e *HookError) Error() string {
 // Unwrap returns the cause.
 func (e *HookError) Unwrap() error { return e.Err }
 
-// AuthorityError says what is wrong with an authority in the Secret: which entry of it, and why.
-type AuthorityError = authority.EntryError
-
 // Hooks are the webhooks of a program. Make them with [Serve], before Run, and declare them with [Validate], [Mutate]
 // and [Convert]. It is safe for concurrent use.
 type Hooks struct {
@@ -162,12 +156,15 @@ type Hooks struct {
 	problem    error // why it is not ready
 }
 
+// maxRequests bounds the requests that are worked on at a time; further ones wait. Conversions have an eighth besides.
+const maxRequests = 64
+
 // Serve has a host serve webhooks. A mistake in the options is one of Run of the runtime, as are those of the hooks.
 func Serve(host Host, o Options) *Hooks {
 	h := &Hooks{host: host, done: make(chan struct{}), problem: errors.New("they are not served yet"), log: o.Logger}
 	h.mistakes = append(h.mistakes, o.complete())
 	h.o = o
-	h.turns, h.conversions = make(chan struct{}, o.MaxRequests), make(chan struct{}, max(1, o.MaxRequests/8))
+	h.turns, h.conversions = make(chan struct{}, maxRequests), make(chan struct{}, maxRequests/8)
 	if host == nil {
 		h.log = cmp.Or(h.log, slog.New(slog.DiscardHandler))
 		return h
@@ -199,7 +196,7 @@ func Serve(host Host, o Options) *Hooks {
 func (o *Options) complete() error {
 	var errs []error
 	wrong := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...))
+		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{errInvalid}, args...)...))
 	}
 	for what, name := range map[string]string{"Name": o.Name, "Namespace": o.Namespace} {
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
@@ -225,9 +222,6 @@ func (o *Options) complete() error {
 	o.Secret = cmp.Or(o.Secret, o.Name+"-webhook-ca")
 	o.Linger = cmp.Or(o.Linger, 3*time.Second)
 	o.Drain = cmp.Or(o.Drain, 10*time.Second)
-	if o.MaxRequests <= 0 {
-		o.MaxRequests = 64
-	}
 	if _, err := metav1.LabelSelectorAsSelector(o.Only); err != nil {
 		wrong("Only: %v", err)
 	}
@@ -283,7 +277,7 @@ func (h *Hooks) seal() error {
 	h.sealed = true
 	errs := slices.Clone(h.mistakes)
 	if len(h.hooks)+len(h.converters) == 0 {
-		errs = append(errs, fmt.Errorf("%w: there are no hooks", ErrInvalid))
+		errs = append(errs, fmt.Errorf("%w: there are no hooks", errInvalid))
 	}
 	for _, c := range h.converters {
 		errs = append(errs, c.check())

@@ -48,7 +48,7 @@ func (c *converter) fail(err error) error {
 // check says what is wrong with the converter as a whole.
 func (c *converter) check() error {
 	if c.kind.Group == "" || !strings.Contains(c.kind.Group, ".") {
-		return c.fail(fmt.Errorf("%w: it is no custom resource", ErrInvalid))
+		return c.fail(fmt.Errorf("%w: it is no custom resource", errInvalid))
 	}
 	return nil
 }
@@ -96,19 +96,19 @@ func Convert[S, H any](
 		wrong(errors.New("the runtime has begun"))
 		return
 	case toHub == nil || fromHub == nil:
-		wrong(fmt.Errorf("%w: a function is nil", ErrInvalid))
+		wrong(fmt.Errorf("%w: a function is nil", errInvalid))
 		return
 	case from.GroupKind() != to.GroupKind() || from.Version == to.Version:
-		wrong(fmt.Errorf("%w: %s and %s are not two versions of one kind", ErrInvalid, from, to))
+		wrong(fmt.Errorf("%w: %s and %s are not two versions of one kind", errInvalid, from, to))
 		return
 	}
 	c := h.converterOf(at, to)
 	switch {
 	case c.hub != to.Version:
-		wrong(fmt.Errorf("%w: the hub is version %s, at %s", ErrInvalid, c.hub, c.place))
+		wrong(fmt.Errorf("%w: the hub is version %s, at %s", errInvalid, c.hub, c.place))
 		return
 	case c.spokes[from.Version] != nil:
-		wrong(fmt.Errorf("%w, at %s", ErrName, c.place))
+		wrong(fmt.Errorf("%w, at %s", errName, c.place))
 		return
 	}
 	c.spokes[from.Version] = &spoke{toHub: conversion(from, to, toHub), fromHub: conversion(to, from, fromHub)}

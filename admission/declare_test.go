@@ -36,108 +36,103 @@ func TestMistakes(t *testing.T) {
 		reason  string
 		options admission.Options
 		declare func(hooks)
-		is      error
 		says    string
 	}{
-		{"no name", changed(func(o *admission.Options) { o.Name = "" }), fine, admission.ErrInvalid, "Name"},
-		{"no namespace", changed(func(o *admission.Options) { o.Namespace = "" }), fine, admission.ErrInvalid, "Namespace"},
-		{"no address", changed(func(o *admission.Options) { o.Service = "" }), fine, admission.ErrInvalid, "Service or URL"},
+		{"no name", changed(func(o *admission.Options) { o.Name = "" }), fine, "Name"},
+		{"no namespace", changed(func(o *admission.Options) { o.Namespace = "" }), fine, "Namespace"},
+		{"no address", changed(func(o *admission.Options) { o.Service = "" }), fine, "Service or URL"},
 		{
-			"two addresses", changed(func(o *admission.Options) { o.URL = "https://x" }), fine, admission.ErrInvalid,
-			"Service or URL",
+			"two addresses", changed(func(o *admission.Options) { o.URL = "https://x" }), fine, "Service or URL",
 		},
 		{
-			"no TLS", changed(func(o *admission.Options) { o.Service, o.URL = "", "http://x" }), fine, admission.ErrInvalid,
-			"https://",
+			"no TLS", changed(func(o *admission.Options) { o.Service, o.URL = "", "http://x" }), fine, "https://",
 		},
-		{"a name that is none", changed(func(o *admission.Options) { o.Service = "A b" }), fine, admission.ErrInvalid, "A b"},
+		{"a name that is none", changed(func(o *admission.Options) { o.Service = "A b" }), fine, "A b"},
 		{
 			"an authority that ends before it signs",
-			changed(func(o *admission.Options) { o.Certificates.Authority = time.Hour }), fine, admission.ErrInvalid, "overlap",
+			changed(func(o *admission.Options) { o.Certificates.Authority = time.Hour }), fine, "overlap",
 		},
 		{
 			"who settles too fast", changed(func(o *admission.Options) { o.Certificates.Settle = time.Second }), fine,
-			admission.ErrInvalid, "settles",
+			"settles",
 		},
 		{
 			"an overlap that is too short", changed(func(o *admission.Options) { o.Certificates.Overlap = time.Minute }), fine,
-			admission.ErrInvalid, "overlap",
+			"overlap",
 		},
 		{
 			"a certificate that is too short", changed(func(o *admission.Options) { o.Certificates.Leaf = time.Minute }), fine,
-			admission.ErrInvalid, "six times",
+			"six times",
 		},
 		{
 			"a selector that is none", changed(func(o *admission.Options) {
 				o.Only = &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}}
-			}), fine, admission.ErrInvalid, "Only",
+			}), fine, "Only",
 		},
-		{"no hooks", good, func(hooks) {}, admission.ErrInvalid, "no hooks"},
-		{"no policy", good, ruled(admission.Rule{}), admission.ErrInvalid, "validate.configmap.v1.core"},
-		{"no domain", good, ruled(admission.Rule{OnFailure: admission.FailOpen, Name: "x"}), admission.ErrInvalid, "hook x"},
+		{"no hooks", good, func(hooks) {}, "no hooks"},
+		{"no policy", good, ruled(admission.Rule{}), "validate.configmap.v1.core"},
+		{"no domain", good, ruled(admission.Rule{OnFailure: admission.FailOpen, Name: "x"}), "hook x"},
 		{
 			"half a second", good, ruled(admission.Rule{OnFailure: admission.FailOpen, Timeout: time.Second / 2}),
-			admission.ErrInvalid, "500ms",
+			"500ms",
 		},
 		{
 			"too patient", good, ruled(admission.Rule{OnFailure: admission.FailOpen, Timeout: time.Minute}),
-			admission.ErrInvalid, "1m0s",
+			"1m0s",
 		},
 		{
 			"another subresource", good, ruled(admission.Rule{OnFailure: admission.FailOpen, Subresource: "scale"}),
-			admission.ErrInvalid, "scale",
+			"scale",
 		},
 		{
 			"connect", good, ruled(admission.Rule{OnFailure: admission.FailOpen, Operations: []admission.Operation{"CONNECT"}}),
-			admission.ErrInvalid, "CONNECT",
+			"CONNECT",
 		},
 		{
 			"reinvoked validation", good, ruled(admission.Rule{OnFailure: admission.FailOpen, Reinvoke: true}),
-			admission.ErrInvalid, "Reinvoke",
+			"Reinvoke",
 		},
 		{
 			"objects by no selector", good, ruled(admission.Rule{
 				OnFailure: admission.FailOpen, Objects: &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}},
-			}), admission.ErrInvalid, "Objects",
+			}), "Objects",
 		},
 		{
-			"no function", good, func(h hooks) { admission.Validate[corev1.Pod](h, closed, nil) }, admission.ErrInvalid,
-			"is nil",
+			"no function", good, func(h hooks) { admission.Validate[corev1.Pod](h, closed, nil) }, "is nil",
 		},
 		{"no object", good, func(h hooks) {
 			admission.Validate(h, closed, func(context.Context, *admission.Request[string]) error { return nil })
-		}, admission.ErrInvalid, "string is no object"},
+		}, "string is no object"},
 		{"an unknown type", good, func(h hooks) {
 			admission.Validate(h, closed, func(context.Context, *admission.Request[hookbed.Page]) error { return nil })
-		}, admission.ErrInvalid, "hookbed.Page"},
+		}, "hookbed.Page"},
 		{"a changed deletion", good, func(h hooks) {
 			r := closed
 			r.Operations = []admission.Operation{admission.Delete}
 			admission.Mutate(h, r, pods)
-		}, admission.ErrInvalid, "mutate.pod.v1.core"},
+		}, "mutate.pod.v1.core"},
 		{"one name twice", good, func(h hooks) {
 			admission.Validate(h, closed, pods)
 			admission.Validate(h, closed, pods)
-		}, admission.ErrName, "validate.pod.v1.core"},
+		}, "validate.pod.v1.core"},
 		{"one name for two types", good, func(h hooks) {
 			r := closed
 			r.Name = "one.example.com"
 			admission.Validate(h, r, pods)
 			admission.Mutate(h, r, hookbed.Allow)
-		}, admission.ErrName, "one.example.com"},
+		}, "one.example.com"},
 		{
-			"two kinds", good, func(h hooks) { admission.Convert(h, podToMap, mapToPod) }, admission.ErrInvalid,
-			"two versions of one kind",
+			"two kinds", good, func(h hooks) { admission.Convert(h, podToMap, mapToPod) }, "two versions of one kind",
 		},
 		{
 			"no conversion", good, func(h hooks) { admission.Convert[corev1.Pod, corev1.Pod](h, nil, nil) },
-			admission.ErrInvalid, "is nil",
+			"is nil",
 		},
 	} {
 		rt := fairlead.New(&rest.Config{Host: "127.0.0.1:1"})
 		tc.declare(admission.Serve(rt, tc.options))
 		err := rt.Run(t.Context())
-		if !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.says) ||
+		if err == nil || !strings.Contains(err.Error(), tc.says) ||
 			!strings.Contains(err.Error(), "declare_test.go:") {
 			t.Errorf("%s: %v", tc.reason, err)
 		}
@@ -163,22 +158,22 @@ func TestMistakesOfConversions(t *testing.T) {
 	for _, tc := range []struct {
 		reason  string
 		declare func(*admission.Hooks)
-		is      error
+		says    string
 	}{
 		{"twice", func(h *admission.Hooks) {
 			admission.Convert(h, hookbed.OldToPage, hookbed.PageToOld)
 			admission.Convert(h, hookbed.OldToPage, hookbed.PageToOld)
-		}, admission.ErrName},
+		}, "another hook has this name"},
 		{"two hubs", func(h *admission.Hooks) {
 			admission.Convert(h, hookbed.OldToPage, hookbed.PageToOld)
 			admission.Convert(h, hookbed.PageToMid, hookbed.MidToPage)
-		}, admission.ErrInvalid},
+		}, "the declaration is invalid"},
 	} {
 		rt := fairlead.New(&rest.Config{Host: "127.0.0.1:1"}, fairlead.WithScheme(scheme))
 		tc.declare(admission.Serve(rt, admission.Options{Name: "pages", Namespace: "pages-system", Service: "hooks"}))
 		err := rt.Run(t.Context())
 		var hook *admission.HookError
-		if !errors.Is(err, tc.is) || !errors.As(err, &hook) || hook.Kind.Kind != "Page" {
+		if !errors.As(err, &hook) || hook.Kind.Kind != "Page" || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: %v", tc.reason, err)
 		}
 	}

@@ -99,7 +99,7 @@
 //     written at the version that was read before the Secret, so that nobody who has read an older Secret can write
 //     over them.
 //   - The old one is trusted until it ends, and nothing that it has signed is valid for longer.
-//   - An entry of the Secret that cannot be used ([AuthorityError], in the log) is removed. If none is left that signs,
+//   - An entry of the Secret that cannot be used is removed, and the log names it. If none is left that signs,
 //     or the Secret is gone, there is a new authority, and those of the caBundles stay trusted, as replicas still serve
 //     what they signed. To take an authority away at once, stop all replicas, delete the Secret and the configurations,
 //     and start them.

@@ -43,8 +43,8 @@ const (
 	Delete = admissionv1.Delete
 )
 
-// DefaultTimeout is how long the API server waits for a hook whose rule says nothing else.
-const DefaultTimeout = 5 * time.Second
+// defaultTimeout is how long the API server waits for a hook whose rule says nothing else.
+const defaultTimeout = 5 * time.Second
 
 // Rule says what a hook is asked about. OnFailure is required.
 type Rule struct {
@@ -106,13 +106,13 @@ func declare[T any](h *Hooks, mutating bool, r Rule, fn func(context.Context, *R
 	}
 	k.complete()
 	if fn == nil {
-		h.mistake(k.fail(fmt.Errorf("%w: its function is nil", ErrInvalid)))
+		h.mistake(k.fail(fmt.Errorf("%w: its function is nil", errInvalid)))
 	}
 	if err := k.check(); err != nil {
 		h.mistake(k.fail(err))
 	}
 	if i := slices.IndexFunc(h.hooks, func(o *hook) bool { return o.Name == k.Name }); i >= 0 {
-		h.mistake(k.fail(fmt.Errorf("%w, at %s", ErrName, h.hooks[i].place)))
+		h.mistake(k.fail(fmt.Errorf("%w, at %s", errName, h.hooks[i].place)))
 	}
 	if h.sealed {
 		h.mistake(k.fail(errors.New("the runtime has begun")))
@@ -125,11 +125,11 @@ func declare[T any](h *Hooks, mutating bool, r Rule, fn func(context.Context, *R
 func kindOf[T any](h *Hooks) (schema.GroupVersionKind, error) {
 	obj, ok := any(new(T)).(client.Object)
 	if !ok {
-		return schema.GroupVersionKind{}, fmt.Errorf("%w: %s is no object", ErrInvalid, reflect.TypeFor[T]())
+		return schema.GroupVersionKind{}, fmt.Errorf("%w: %s is no object", errInvalid, reflect.TypeFor[T]())
 	}
 	kinds, _, err := h.host.Client().Scheme().ObjectKinds(obj)
 	if err != nil {
-		return schema.GroupVersionKind{}, fmt.Errorf("%w: the scheme does not know its type: %w", ErrInvalid, err)
+		return schema.GroupVersionKind{}, fmt.Errorf("%w: the scheme does not know its type: %w", errInvalid, err)
 	}
 	return kinds[0], nil
 }
@@ -144,7 +144,7 @@ func (k *hook) complete() {
 		kind += "-" + k.Subresource
 	}
 	k.Name = cmp.Or(k.Name, strings.Join([]string{does, kind, k.kind.Version, cmp.Or(k.kind.Group, "core")}, "."))
-	k.Timeout = cmp.Or(k.Timeout, DefaultTimeout)
+	k.Timeout = cmp.Or(k.Timeout, defaultTimeout)
 	if len(k.Operations) == 0 {
 		k.Operations = []Operation{Create, Update}
 	}
@@ -153,7 +153,7 @@ func (k *hook) complete() {
 func (k *hook) check() error {
 	var errs []error
 	wrong := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...))
+		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{errInvalid}, args...)...))
 	}
 	if k.OnFailure != FailClosed && k.OnFailure != FailOpen {
 		wrong("OnFailure is %q, and has to be FailClosed or FailOpen", k.OnFailure)

@@ -224,7 +224,7 @@ func Once[T any, PT client.ObjectOf[T]](
 		return "", a.fail(err)
 	}
 	if len(validation.IsDNS1123Label(slot)) > 0 {
-		return "", a.fail(ErrInvalidSlot)
+		return "", a.fail(errInvalidSlot)
 	}
 	if !a.live {
 		if value, ok := a.cached(ctx); ok {
@@ -295,7 +295,7 @@ func (a *allocation[T, PT]) mark(ctx context.Context, want Slot) (Slot, error) {
 		case s.Releasing:
 			return ErrReleasing
 		case s.Key != want.Key || s.Released != want.Released:
-			return ErrStale
+			return errStale
 		}
 		return nil
 	})
@@ -303,7 +303,7 @@ func (a *allocation[T, PT]) mark(ctx context.Context, want Slot) (Slot, error) {
 		return Slot{}, err
 	}
 	if a.says(inMark).Key != want.Key {
-		return Slot{}, fmt.Errorf("annotation %s: %w", Annotation, ErrDropped)
+		return Slot{}, fmt.Errorf("annotation %s: %w", slotsAnnotation, ErrDropped)
 	}
 	return a.now()
 }
@@ -318,14 +318,14 @@ func (a *allocation[T, PT]) create(
 			return "", fmt.Errorf("cannot find out whether it exists: %w", err)
 		}
 		if found && value == "" {
-			return "", fmt.Errorf("the search: %w", ErrNoValue)
+			return "", fmt.Errorf("the search: %w", errNoValue)
 		}
 		if found {
 			return value, nil
 		}
 	}
 	if value, err = fn(ctx, key); err == nil && value == "" {
-		err = ErrNoValue
+		err = errNoValue
 	}
 	return value, err
 }

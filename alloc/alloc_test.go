@@ -185,6 +185,7 @@ func TestRefusals(t *testing.T) {
 	for _, tc := range []struct {
 		reason  string
 		want    error
+		says    string
 		slot    string
 		prepare func(b *bench) context.Context
 		opts    []alloc.Option
@@ -232,7 +233,7 @@ func TestRefusals(t *testing.T) {
 			testbed.Put(b.t, b.server, g)
 			return b.ctx
 		}},
-		{reason: "the slot has no proper name", want: alloc.ErrInvalidSlot, slot: "Public IP"},
+		{reason: "the slot has no proper name", says: "has to be a DNS label", slot: "Public IP"},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			bubble(t, func(b *bench) {
@@ -249,7 +250,8 @@ func TestRefusals(t *testing.T) {
 					return "x", nil
 				}, tc.opts...)
 				var named *alloc.Error
-				if !errors.Is(err, tc.want) || !errors.As(err, &named) || named.Key != "a/web" || named.Kind != "Gateway" {
+				if tc.want != nil && !errors.Is(err, tc.want) || !errors.As(err, &named) ||
+					!strings.Contains(err.Error(), tc.says) || named.Key != "a/web" || named.Kind != "Gateway" {
 					t.Errorf("got %v, want %v", err, tc.want)
 				}
 			})
@@ -260,7 +262,7 @@ func TestRefusals(t *testing.T) {
 func TestBadCreates(t *testing.T) {
 	bubble(t, func(b *bench) {
 		_, err := alloc.Once(b.ctx, b.c, b.get(), "ip", func(context.Context, string) (string, error) { return "", nil })
-		if !errors.Is(err, alloc.ErrNoValue) {
+		if err == nil || !strings.Contains(err.Error(), "no value was returned") {
 			t.Errorf("no value: %v", err)
 		}
 		_, err = alloc.Once(b.ctx, b.c, b.get(), "ip", func(context.Context, string) (string, error) { panic("ouch") })
@@ -287,14 +289,14 @@ func TestAnnotation(t *testing.T) {
 				t.Fatalf("got %q, %v, keys %v", ip, err, p.keys)
 			}
 		}
-		if !strings.Contains(cm.Annotations[alloc.Annotation], p.keys[0]) {
+		if !strings.Contains(cm.Annotations["alloc.fairlead.io/slots"], p.keys[0]) {
 			t.Errorf("the annotation is %v", cm.Annotations)
 		}
 		if err := alloc.Release(b.ctx, b.c, cm, "ip",
 			func(context.Context, string, string) error { return nil }); err != nil || len(alloc.Held(cm)) > 0 {
 			t.Errorf("released: %v, held %v", err, alloc.Held(cm))
 		}
-		cm.Annotations = map[string]string{alloc.Annotation: "{"}
+		cm.Annotations = map[string]string{"alloc.fairlead.io/slots": "{"}
 		if held := alloc.Held(cm); len(held) != 1 || !strings.Contains(held[0], "malformed") {
 			t.Errorf("what cannot be read holds nothing: %v", held)
 		}

@@ -15,16 +15,16 @@ var (
 	ErrDeleting = errors.New("the object is being deleted")
 	// ErrReleasing is matched when the former value of a slot has not been given back completely.
 	ErrReleasing = errors.New("the former value is still being released")
-	// ErrTwoValues is matched when a provider returned two values for one key, against its promise.
-	ErrTwoValues = errors.New("another value is recorded")
-	// ErrSuperseded is matched when an intent is not the one of the slot any more, as the server has said.
-	ErrSuperseded = errors.New("the intent was superseded")
-	// ErrNoValue is matched when a function returned an empty value without an error.
-	ErrNoValue = errors.New("no value was returned")
-	// ErrInvalidSlot is matched when the name of a slot is not a DNS label.
-	ErrInvalidSlot = errors.New("the name of a slot has to be a DNS label")
-	// ErrStale is matched when another process has changed the slot in between. Try again.
-	ErrStale = errors.New("the slot was changed in between")
+	// errTwoValues is matched when a provider returned two values for one key, against its promise.
+	errTwoValues = errors.New("another value is recorded")
+	// errSuperseded is matched when an intent is not the one of the slot any more, as the server has said.
+	errSuperseded = errors.New("the intent was superseded")
+	// errNoValue is matched when a function returned an empty value without an error.
+	errNoValue = errors.New("no value was returned")
+	// errInvalidSlot is matched when the name of a slot is not a DNS label.
+	errInvalidSlot = errors.New("the name of a slot has to be a DNS label")
+	// errStale is matched when another process has changed the slot in between. Try again.
+	errStale = errors.New("the slot was changed in between")
 )
 
 // Error says which slot of which object is concerned.
@@ -44,7 +44,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // OrphanError is a value that was allocated and is not recorded: somebody has to give it back. [Discard] is called
 // where its key can never be used again, for the object is another one, or the slot has a higher number. It is not
-// where another value is recorded under that key (ErrTwoValues): a provider that goes by keys would take that one.
+// where another value is recorded under that key: a provider that goes by keys would take that one.
 type OrphanError struct {
 	IdempotencyKey string
 	Value          string

@@ -47,13 +47,13 @@ const (
 func kept(obj client.Object, at place) (_ Slots, inStatus bool, err error) {
 	f, inStatus := statusField(obj, false)
 	if at == inMark || !inStatus {
-		text, ok := obj.GetAnnotations()[Annotation]
+		text, ok := obj.GetAnnotations()[slotsAnnotation]
 		if !ok {
 			return nil, inStatus, nil
 		}
 		var s Slots
 		if err := json.Unmarshal([]byte(text), &s); err != nil {
-			return nil, inStatus, fmt.Errorf("malformed annotation %s: %w", Annotation, err)
+			return nil, inStatus, fmt.Errorf("malformed annotation %s: %w", slotsAnnotation, err)
 		}
 		return s, inStatus, nil
 	}
@@ -86,7 +86,7 @@ func keep(obj client.Object, at place, name string, s Slot) error {
 	if a == nil {
 		a = map[string]string{}
 	}
-	a[Annotation] = string(text)
+	a[slotsAnnotation] = string(text)
 	obj.SetAnnotations(a)
 	return nil
 }

@@ -40,19 +40,19 @@ func (a *allocation[T, PT]) record(ctx context.Context, intent Slot, value strin
 	case errors.As(err, &never): // and not even if somebody wipes the status now
 		err := a.change(ctx, inMark, func(o PT, s *Slot) error {
 			if err := a.recordable(o, *s, intent, value); !errors.As(err, &never) {
-				return errors.Join(err, ErrStale)
+				return errors.Join(err, errStale)
 			}
 			return nil
 		})
 		switch {
 		case err == nil, a.gone(err):
-		case errors.Is(err, ErrStale): // it has been wiped: the next attempt has the same key
+		case errors.Is(err, errStale): // it has been wiped: the next attempt has the same key
 			return fmt.Errorf("cannot record the value: %w", err)
 		default:
 			orphan.Err = errors.Join(orphan.Err, fmt.Errorf("cannot mark that its key is used up: %w", err))
 			return orphan
 		}
-	case errors.Is(err, ErrTwoValues), errors.Is(err, ErrSuperseded):
+	case errors.Is(err, errTwoValues), errors.Is(err, errSuperseded):
 		return orphan // its key is not used up: the provider may go by that, and take what is recorded
 	default:
 		return fmt.Errorf("cannot record the value: %w", err)
@@ -76,11 +76,11 @@ func (e *neverError) Unwrap() error { return e.error }
 func (a *allocation[T, PT]) recordable(o PT, s, intent Slot, value string) error {
 	switch {
 	case s.Released > intent.Released:
-		return &neverError{ErrSuperseded}
+		return &neverError{errSuperseded}
 	case s.Value != "" && (s.Value != value || s.Key != intent.Key):
-		return fmt.Errorf("%w: %q", ErrTwoValues, s.Value)
+		return fmt.Errorf("%w: %q", errTwoValues, s.Value)
 	case s.Key != "" && s.Key != intent.Key && s.Released == intent.Released:
-		return ErrSuperseded
+		return errSuperseded
 	case s.Value == "" && o.GetDeletionTimestamp() != nil && a.finalizer != "" && !a.unguarded &&
 		!slices.Contains(o.GetFinalizers(), a.finalizer):
 		return &neverError{errLost}

@@ -12,9 +12,9 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 )
 
-// Annotation holds the slots, as JSON, of objects whose status has no field of type Slots. Of the others it holds what
+// slotsAnnotation holds the slots, as JSON, of objects whose status has no field of type Slots. Of the others it holds what
 // must outlive a status that somebody wipes: the slots without their values.
-const Annotation = "alloc.fairlead.io/slots"
+const slotsAnnotation = "alloc.fairlead.io/slots"
 
 // Slots are the allocated values of an object by the names of their slots.
 type Slots map[string]Slot
@@ -78,7 +78,7 @@ func (in Slot) equal(s Slot) bool {
 func Held(obj client.Object) []string {
 	slots, err := slotsOf(obj)
 	if err != nil {
-		return []string{Annotation + " (" + err.Error() + ")"}
+		return []string{slotsAnnotation + " (" + err.Error() + ")"}
 	}
 	var held []string
 	for name, s := range slots {

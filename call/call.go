@@ -58,7 +58,7 @@ type Request struct {
 
 	// Query holds parameters such as fieldManager, dryRun, labelSelector. The options of a delete stand either all in
 	// the query or all in a body of DeleteOptions: of one with a body the server takes nothing but selectors from the
-	// query, so that such a request is ErrInvalidRequest.
+	// query, so that such a request is invalid.
 	Query url.Values
 
 	// NotFoundOK makes the absence of the object a nil answer. It is the server's own word that counts: a resource
@@ -82,7 +82,7 @@ type Request struct {
 // Conflict is what an OnConflict function is given.
 type Conflict struct {
 	Request Request // the one that was refused
-	// with the server's message; OutcomeUnknown if the request may have been executed, and overwritten since
+	// with the server's message; it matches ErrOutcomeUnknown if the request may have been executed, and overwritten since
 	Err   *Error
 	Count int // conflicts of this call so far, from 1
 }
@@ -102,13 +102,13 @@ type Answer struct {
 	Recovered bool
 }
 
-// Policy says how long and how often a call tries. Zero fields have the defaults named here; see [Policy.Resolved].
+// Policy says how long and how often a call tries. Zero fields have the defaults named here.
 type Policy struct {
 	Timeout   time.Duration // of one try, from its start until its body has been read; 10 s
 	Retries   int           // tries after the first; 5; negative: none
 	Base, Cap time.Duration // back-off: doubles from Base to Cap, with full jitter; 400 ms and 10 s
 	Conflicts int           // runs of OnConflict; 5; negative: none
-	PageSize  int64         // objects per page of Pages, List and Step; SmallPage; negative: no paging
+	PageSize  int64         // objects per page of Pages, List and Step; 50; negative: no paging
 
 	// Budget replaces the client's retry budget for this call.
 	Budget *Budget
@@ -124,14 +124,14 @@ type Policy struct {
 	Reported bool
 }
 
-// Page sizes: SmallPage for things that are looked at once, CachePage for filling caches.
+// Page sizes: smallPage for things that are looked at once, CachePage for filling caches.
 const (
-	SmallPage = 50
+	smallPage = 50
 	CachePage = 500
 )
 
-// Resolved returns the policy with the defaults filled in. Resolving twice changes nothing.
-func (p Policy) Resolved() Policy {
+// resolved returns the policy with the defaults filled in. Resolving twice changes nothing.
+func (p Policy) resolved() Policy {
 	p.Timeout = orDefault(p.Timeout, 10*time.Second)
 	p.Base = orDefault(p.Base, 400*time.Millisecond)
 	p.Cap = max(orDefault(p.Cap, 10*time.Second), p.Base)
@@ -142,7 +142,7 @@ func (p Policy) Resolved() Policy {
 		p.Conflicts = 5
 	}
 	if p.PageSize == 0 {
-		p.PageSize = SmallPage
+		p.PageSize = smallPage
 	}
 	return p
 }

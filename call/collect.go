@@ -26,7 +26,7 @@ func newCollector(r Request, p Policy) *collector {
 	if r.Verb != VerbList || isTable(r) {
 		return nil
 	}
-	return &collector{request: r, policy: p.Resolved()}
+	return &collector{request: r, policy: p.resolved()}
 }
 
 // isTable reports whether a request asks for a Table, whose pages a collector cannot merge.
@@ -76,7 +76,7 @@ func merge(pages []*Page, tries int) (*Answer, error) {
 	}
 	a := *last.Answer
 	a.Tries = tries
-	apiVersion, kind := last.ItemKind.GroupVersion().String(), last.ItemKind.Kind+"List"
+	apiVersion, kind := last.itemKind.GroupVersion().String(), last.itemKind.Kind+"List"
 	if a.ContentType == Protobuf {
 		raw, err := mergeProtobuf(pages, runtime.TypeMeta{APIVersion: apiVersion, Kind: kind})
 		a.Raw = raw

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 )
@@ -48,7 +50,7 @@ func TestDecideProperties(t *testing.T) {
 		p := Policy{
 			Retries:   rapid.IntRange(-1, 6).Draw(t, "retries"),
 			Conflicts: rapid.IntRange(-1, 4).Draw(t, "conflicts"),
-		}.Resolved()
+		}.resolved()
 		sent := []byte(rapid.SampledFrom(bodies).Draw(t, "body"))
 		r := &Request{
 			Verb: rapid.SampledFrom(verbs).Draw(t, "verb"), PatchType: rapid.SampledFrom(patches).Draw(t, "patch"),
@@ -102,7 +104,7 @@ func TestDecideProperties(t *testing.T) {
 
 func TestThousandRetriesStayInBounds(t *testing.T) {
 	t.Parallel()
-	p := Policy{Retries: 1000}.Resolved()
+	p := Policy{Retries: 1000}.resolved()
 	var pr progress
 	for i := range 1000 {
 		var o outcome
@@ -124,10 +126,28 @@ func TestAnApplyThatDoesNotFit(t *testing.T) {
 		want action
 	}{{VerbApply, fail}, {VerbPatch, retry}} {
 		r := &Request{Verb: tc.verb, PatchType: types.MergePatchType}
-		o, _ := decide(r, Policy{}.Resolved(), []byte(`{"metadata":{"resourceVersion":"5"}}`), progress{}, a,
+		o, _ := decide(r, Policy{}.resolved(), []byte(`{"metadata":{"resourceVersion":"5"}}`), progress{}, a,
 			func() float64 { return 0 })
 		if o.action != tc.want || errors.Is(o.err, ErrSchema) != (tc.want == fail) {
 			t.Errorf("%s: got %v, %v", tc.verb, o.action, o.err)
 		}
+	}
+}
+
+func TestPolicyDefaults(t *testing.T) {
+	t.Parallel()
+	want := Policy{
+		Timeout: 10 * time.Second, Retries: 5, Base: 400 * time.Millisecond, Cap: 10 * time.Second, Conflicts: 5,
+		PageSize: 50,
+	}
+	if d := cmp.Diff(want, Policy{}.resolved(), cmpopts.IgnoreFields(Policy{}, "Budget")); d != "" {
+		t.Error(d)
+	}
+	none := Policy{Retries: -1, Conflicts: -1, PageSize: -1, Base: time.Minute}
+	if d := cmp.Diff(none.resolved(), none.resolved().resolved(), cmpopts.IgnoreFields(Policy{}, "Budget")); d != "" {
+		t.Errorf("resolving twice: %s", d)
+	}
+	if r := none.resolved(); r.Cap != time.Minute || r.Retries != -1 || r.Conflicts != -1 || r.PageSize != -1 {
+		t.Errorf("got %+v", r)
 	}
 }

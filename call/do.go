@@ -72,7 +72,7 @@ func (c *Client) begin(r Request, p Policy) (*exchange, error) {
 			Name: r.Name, errs: []error{ErrNotMade},
 		}
 	}
-	x := &exchange{c: c, p: p.Resolved(), id: uuid.NewString(), begun: time.Now()}
+	x := &exchange{c: c, p: p.resolved(), id: uuid.NewString(), begun: time.Now()}
 	if err := x.set(r); err != nil {
 		return nil, err
 	}
@@ -306,7 +306,7 @@ func (x *exchange) error(why error) *Error {
 	e := &Error{
 		Verb: x.r.Verb, Group: x.r.Resource.Group, Kind: x.r.Kind, Namespace: x.r.Namespace, Name: x.r.Name,
 		Subresource: x.r.Subresource,
-		Tries:       x.past[:len(x.past):len(x.past)], Elapsed: time.Since(x.begun), OutcomeUnknown: x.pr.inDoubt,
+		Tries:       x.past[:len(x.past):len(x.past)], Elapsed: time.Since(x.begun), outcomeUnknown: x.pr.inDoubt,
 	}
 	if x.lastErr != nil {
 		e.errs = append(e.errs, x.lastErr)

@@ -28,15 +28,15 @@ var (
 	// it, or knows it in another form; the error names it.
 	ErrSchema = errors.New("it does not fit the schema of its kind")
 
-	// ErrProtocol is matched when the answer is not one of a Kubernetes API server: HTML, a cut body, another kind.
-	ErrProtocol = errors.New("not an answer of a Kubernetes API server")
+	// errProtocol is matched when the answer is not one of a Kubernetes API server: HTML, a cut body, another kind.
+	errProtocol = errors.New("not an answer of a Kubernetes API server")
 
 	// ErrNotMade is matched by all that is done with a nil Client, as that of a fairlead runtime is whose New has
 	// failed; Run says with what.
 	ErrNotMade = errors.New("there is no client: what should have made it has failed")
 
-	// ErrInvalidRequest is matched when a request cannot be sent as it is.
-	ErrInvalidRequest = errors.New("invalid request")
+	// errInvalidRequest is matched when a request cannot be sent as it is.
+	errInvalidRequest = errors.New("invalid request")
 )
 
 // Failure is one try that failed.
@@ -69,8 +69,8 @@ type Error struct {
 	Tries   []Failure
 	Elapsed time.Duration
 
-	// OutcomeUnknown says that the write may have been executed.
-	OutcomeUnknown bool
+	// outcomeUnknown says that the write may have been executed.
+	outcomeUnknown bool
 
 	errs []error
 }
@@ -104,7 +104,7 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() []error { return e.errs }
 
 // Is makes ErrOutcomeUnknown match an error with that flag.
-func (e *Error) Is(target error) bool { return target == ErrOutcomeUnknown && e.OutcomeUnknown }
+func (e *Error) Is(target error) bool { return target == ErrOutcomeUnknown && e.outcomeUnknown }
 
 func (e *Error) operation() string {
 	if e.Subresource == "" {
@@ -162,5 +162,5 @@ func (e *timeoutError) Is(target error) bool {
 // protocolError is the error of an answer that no API server gives.
 type protocolError struct{ what string }
 
-func (e *protocolError) Error() string        { return ErrProtocol.Error() + ": " + e.what }
-func (e *protocolError) Is(target error) bool { return target == ErrProtocol }
+func (e *protocolError) Error() string        { return errProtocol.Error() + ": " + e.what }
+func (e *protocolError) Is(target error) bool { return target == errProtocol }

@@ -112,24 +112,6 @@ func TestRateLimit(t *testing.T) {
 	})
 }
 
-func TestPolicyDefaults(t *testing.T) {
-	t.Parallel()
-	want := call.Policy{
-		Timeout: 10 * time.Second, Retries: 5, Base: 400 * ms, Cap: 10 * time.Second, Conflicts: 5,
-		PageSize: 50,
-	}
-	if d := cmp.Diff(want, call.Policy{}.Resolved(), cmpopts.IgnoreFields(call.Policy{}, "Budget")); d != "" {
-		t.Error(d)
-	}
-	none := call.Policy{Retries: -1, Conflicts: -1, PageSize: -1, Base: time.Minute}
-	if d := cmp.Diff(none.Resolved(), none.Resolved().Resolved(), cmpopts.IgnoreFields(call.Policy{}, "Budget")); d != "" {
-		t.Errorf("resolving twice: %s", d)
-	}
-	if r := none.Resolved(); r.Cap != time.Minute || r.Retries != -1 || r.Conflicts != -1 || r.PageSize != -1 {
-		t.Errorf("got %+v", r)
-	}
-}
-
 // A busy client may retry in proportion to its calls; a policy's own budget stands in for the client's.
 func TestBudgetFollowsTraffic(t *testing.T) {
 	t.Parallel()

@@ -76,7 +76,7 @@ func FuzzDecide(f *testing.F) {
 		h := http.Header{"Content-Type": {contentType}, "Retry-After": {after}}
 		r := &Request{Verb: VerbUpdate, Object: new(corev1.ConfigMap), Body: sent}
 		for _, pr := range []progress{{}, {inDoubt: true}, {verifying: &verification{err: io.EOF}}} {
-			o, _ := decide(r, Policy{}.Resolved(), sent, pr, answer{code: code, header: h, body: body},
+			o, _ := decide(r, Policy{}.resolved(), sent, pr, answer{code: code, header: h, body: body},
 				func() float64 { return 1 })
 			if (o.action == fail || o.action == retry) && o.err == nil {
 				t.Fatalf("no error with %+v", o)

@@ -48,24 +48,24 @@ type answer struct {
 func (r *Request) wire(c *Client) (wire, error) {
 	method := r.Verb.method()
 	if method == "" {
-		return wire{}, fmt.Errorf("%w: unknown verb %q", ErrInvalidRequest, r.Verb)
+		return wire{}, fmt.Errorf("%w: unknown verb %q", errInvalidRequest, r.Verb)
 	}
 	if r.Resource.Resource == "" || r.Resource.Version == "" {
-		return wire{}, fmt.Errorf("%w: no resource or no version in %q", ErrInvalidRequest, r.Resource)
+		return wire{}, fmt.Errorf("%w: no resource or no version in %q", errInvalidRequest, r.Resource)
 	}
 	switch r.Verb {
 	case VerbGet, VerbUpdate, VerbPatch, VerbApply, VerbDelete:
 		if r.Name == "" {
-			return wire{}, fmt.Errorf("%w: %s needs a name", ErrInvalidRequest, r.Verb)
+			return wire{}, fmt.Errorf("%w: %s needs a name", errInvalidRequest, r.Verb)
 		}
 	}
 	if r.Verb == VerbPatch && r.PatchType == "" {
-		return wire{}, fmt.Errorf("%w: a patch needs its type", ErrInvalidRequest)
+		return wire{}, fmt.Errorf("%w: a patch needs its type", errInvalidRequest)
 	}
 	for _, segment := range []string{r.Namespace, r.Name} {
 		if segment != "" {
 			if bad := content.IsPathSegmentName(segment); len(bad) > 0 {
-				return wire{}, fmt.Errorf("%w: %q %s", ErrInvalidRequest, segment, bad[0])
+				return wire{}, fmt.Errorf("%w: %q %s", errInvalidRequest, segment, bad[0])
 			}
 		}
 	}
@@ -77,7 +77,7 @@ func (r *Request) wire(c *Client) (wire, error) {
 	}
 	for _, option := range []string{"dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy"} {
 		if r.deletes() && len(body) > 0 && r.Query.Has(option) {
-			return wire{}, fmt.Errorf("%w: a %s with a body has its options there, and %s in the query", ErrInvalidRequest,
+			return wire{}, fmt.Errorf("%w: a %s with a body has its options there, and %s in the query", errInvalidRequest,
 				r.Verb, option)
 		}
 	}
@@ -213,7 +213,7 @@ func transportReason(err error) string {
 	switch {
 	case errors.Is(err, ErrTimeout):
 		return "timeout"
-	case errors.Is(err, ErrProtocol), isSyntax(err):
+	case errors.Is(err, errProtocol), isSyntax(err):
 		return "protocol"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "refused"

@@ -31,8 +31,8 @@ type Object[T any] interface {
 type Page struct {
 	// Items are the encoded objects, JSON or protobuf as the list was. They alias Answer.Raw or are of their own.
 	Items [][]byte
-	// ItemKind is the kind of an item that does not name its own: items of built-in kinds do not.
-	ItemKind schema.GroupVersionKind
+	// itemKind is the kind of an item that does not name its own: items of built-in kinds do not.
+	itemKind schema.GroupVersionKind
 	// Version is the resource version of the whole list; every page of it carries the same.
 	Version string
 	// Remaining is how many objects come after this page, -1 where the server does not say.
@@ -51,7 +51,7 @@ type Page struct {
 // which lists again.
 func Pages(ctx context.Context, c *Client, r Request, p Policy) iter.Seq2[*Page, error] {
 	return func(yield func(*Page, error) bool) {
-		p := p.Resolved()
+		p := p.resolved()
 		var at pager
 		for {
 			answer, err := Do(ctx, c, at.request(r, p), p)
@@ -201,7 +201,7 @@ func (m *listMeta) page() (*Page, error) {
 		return nil, &protocolError{what: fmt.Sprintf("a list of kind %q", m.Kind)}
 	}
 	p := &Page{
-		ItemKind: schema.FromAPIVersionAndKind(m.APIVersion, kind),
+		itemKind: schema.FromAPIVersionAndKind(m.APIVersion, kind),
 		Version:  m.Metadata.ResourceVersion, Remaining: -1, next: m.Metadata.Continue,
 	}
 	if n := m.Metadata.RemainingItemCount; n != nil {
@@ -296,7 +296,7 @@ func (p *Page) decodeItem(raw []byte, obj runtime.Object) error {
 		return err
 	}
 	if k := obj.GetObjectKind(); k.GroupVersionKind().Kind == "" {
-		k.SetGroupVersionKind(p.ItemKind)
+		k.SetGroupVersionKind(p.itemKind)
 	}
 	return nil
 }

@@ -90,14 +90,14 @@ func TestList(t *testing.T) {
 			[]http.HandlerFunc{page("t1", "a@1"), page("t1", "a@1")},
 			[]string{"a@1"},
 			[]string{"limit=2&resourceVersion=0", "continue=t1&limit=2"},
-			func(err error) bool { return errors.Is(err, call.ErrProtocol) },
+			isProtocol,
 		},
 		{
 			"a Table is no list",
 			[]http.HandlerFunc{answer(200, `{"kind":"Table","apiVersion":"meta.k8s.io/v1"}`)},
 			nil,
 			[]string{"limit=2&resourceVersion=0"},
-			func(err error) bool { return errors.Is(err, call.ErrProtocol) },
+			isProtocol,
 		},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {

@@ -2,7 +2,6 @@ package call_test
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -91,7 +90,7 @@ func TestStepLists(t *testing.T) {
 			[]http.HandlerFunc{page("t1", "a@1"), page("t1", "a@1")},
 			nil,
 			[]string{"limit=2", "continue=t1&limit=2"},
-			nil, func(err error) bool { return errors.Is(err, call.ErrProtocol) },
+			nil, isProtocol,
 		},
 		{
 			"a Table has no pages of items, and is fetched without a limit",

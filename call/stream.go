@@ -20,7 +20,7 @@ func Stream[T any, PT Object[T]](ctx context.Context, c *Client, r Request, p Po
 	}
 	r.Accept = JSON
 	return func(yield func(PT, error) bool) {
-		p := p.Resolved()
+		p := p.resolved()
 		seen := make(seen)
 		var at pager
 		stopped := false

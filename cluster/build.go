@@ -109,7 +109,7 @@ func (b *builder) build(ctx context.Context) (Binaries, error) {
 		return Binaries{}, err
 	}
 	lock, err := waitLock(ctx, filepath.Join(b.cache, key+".lock"), func(pid int) {
-		b.progress.set(func(p *Progress) { p.Stage, p.Detail = StageWait, fmt.Sprintf("process %d", pid) })
+		b.progress.set(func(p *Progress) { p.Stage, p.Detail = stageWait, fmt.Sprintf("process %d", pid) })
 	})
 	if err != nil {
 		return Binaries{}, err
@@ -195,7 +195,7 @@ func (b *builder) compile(ctx context.Context, dir string) (Binaries, error) {
 	}
 
 	// Counts what is to be compiled, so that progress has a total; downloads the modules on the way.
-	b.progress.set(func(p *Progress) { p.Stage, p.Detail = StageDownload, "" })
+	b.progress.set(func(p *Progress) { p.Stage, p.Detail = stageDownload, "" })
 	list := append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, buildFlags...)
 	stale := 0
 	err = b.run(ctx, mod, append(list, etcdPackage, apiServerPackage), func(line string) { stale++ })
@@ -203,7 +203,7 @@ func (b *builder) compile(ctx context.Context, dir string) (Binaries, error) {
 		return Binaries{}, err
 	}
 
-	b.progress.set(func(p *Progress) { p.Stage, p.Total = StageCompile, stale })
+	b.progress.set(func(p *Progress) { p.Stage, p.Total = stageCompile, stale })
 	for _, s := range []struct{ pkg, out string }{{etcdPackage, "etcd"}, {apiServerPackage, "kube-apiserver"}} {
 		args := append([]string{"build", "-v", "-o", filepath.Join(bin, s.out)}, buildFlags...)
 		if err := b.run(ctx, mod, append(args, s.pkg), nil); err != nil {
@@ -219,7 +219,7 @@ func (b *builder) compile(ctx context.Context, dir string) (Binaries, error) {
 	if !ok {
 		return Binaries{}, fmt.Errorf("binaries missing in %s after the build", dir)
 	}
-	b.progress.set(func(p *Progress) { p.Stage, p.Detail = StageDone, "" })
+	b.progress.set(func(p *Progress) { p.Stage, p.Detail = stageDone, "" })
 	return bins, nil
 }
 

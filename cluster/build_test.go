@@ -85,11 +85,11 @@ func TestBuildOnce(t *testing.T) {
 	var compiled Progress
 	for p := range seen {
 		stages[p.Stage] = true
-		if p.Stage == StageCompile && p.Done >= compiled.Done {
+		if p.Stage == stageCompile && p.Done >= compiled.Done {
 			compiled = p
 		}
 	}
-	want := map[Stage]bool{StageWait: true, StageDownload: true, StageCompile: true, StageDone: true}
+	want := map[Stage]bool{stageWait: true, stageDownload: true, stageCompile: true, stageDone: true}
 	if diff := cmp.Diff(want, stages); diff != "" {
 		t.Errorf("stages reported (-want +got):\n%s", diff)
 	}
@@ -129,7 +129,7 @@ func TestBuildIsCancelled(t *testing.T) {
 	defer cancel(nil)
 	enough := errors.New("enough")
 	_, err := Build(ctx, BuildOptions{CacheDir: cache, Progress: func(p Progress) {
-		if p.Stage == StageCompile {
+		if p.Stage == stageCompile {
 			cancel(enough)
 		}
 	}})

@@ -134,7 +134,7 @@ func (c *Cluster) openDir(dir string) error {
 	var holder int
 	c.lock, holder, err = tryLock(filepath.Join(c.dir, lockFile))
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return &InUseError{Dir: c.dir, PID: holder}
+		return &inUseError{dir: c.dir, pid: holder}
 	}
 	return err
 }

@@ -7,7 +7,7 @@ import (
 
 var (
 	// ErrInUse is returned by Start when another Cluster, of this or another process, runs in the directory.
-	// The error is an [*InUseError].
+	// The error names the directory and its holder.
 	ErrInUse = errors.New("directory in use")
 
 	// ErrStopped is returned by the methods of a Cluster that has been stopped.
@@ -23,21 +23,21 @@ var (
 	errAddressInUse = errors.New("address already in use")
 )
 
-// InUseError says who holds a directory.
-type InUseError struct {
-	Dir string
-	PID int // of the holder; 0 when it has not told yet
+// inUseError says who holds a directory.
+type inUseError struct {
+	dir string
+	pid int // of the holder; 0 when it has not told yet
 }
 
-func (e *InUseError) Error() string {
-	if e.PID == 0 {
-		return fmt.Sprintf("directory %s is in use by another process", e.Dir)
+func (e *inUseError) Error() string {
+	if e.pid == 0 {
+		return fmt.Sprintf("directory %s is in use by another process", e.dir)
 	}
-	return fmt.Sprintf("directory %s is in use by process %d", e.Dir, e.PID)
+	return fmt.Sprintf("directory %s is in use by process %d", e.dir, e.pid)
 }
 
 // Is reports whether target is [ErrInUse].
-func (e *InUseError) Is(target error) bool { return target == ErrInUse }
+func (e *inUseError) Is(target error) bool { return target == ErrInUse }
 
 // ServerError is the failure of one server, with the end of its log.
 type ServerError struct {

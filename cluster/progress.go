@@ -11,10 +11,10 @@ type Stage string
 
 // The stages of a build, in their order.
 const (
-	StageWait     Stage = "waiting"     // for another process that builds the same
-	StageDownload Stage = "downloading" // modules, and finding out what is to be compiled
-	StageCompile  Stage = "compiling"
-	StageDone     Stage = "done"
+	stageWait     Stage = "waiting"     // for another process that builds the same
+	stageDownload Stage = "downloading" // modules, and finding out what is to be compiled
+	stageCompile  Stage = "compiling"
+	stageDone     Stage = "done"
 )
 
 // Progress says how far a build is.
@@ -31,11 +31,11 @@ type Progress struct {
 func (p Progress) String() string {
 	at := p.Elapsed.Round(time.Second)
 	switch p.Stage {
-	case StageWait:
+	case stageWait:
 		return fmt.Sprintf("control plane: %s waiting for the build by %s", at, p.Detail)
-	case StageDownload:
+	case stageDownload:
 		return fmt.Sprintf("control plane: %s downloading, %d modules %s", at, p.Modules, p.Detail)
-	case StageDone:
+	case stageDone:
 		return fmt.Sprintf("control plane: built in %s", at)
 	default:
 		return fmt.Sprintf("control plane: %s compiling etcd and kube-apiserver, %d of %d packages %s",

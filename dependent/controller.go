@@ -49,7 +49,7 @@ func newController[T any, PT client.ObjectOf[T]](
 		engine = host.Engine()
 	}
 	if engine == nil {
-		g.fault(fmt.Errorf("%w %q: %w", ErrInvalid, name, errNoEngine))
+		g.fault(fmt.Errorf("%w %q: %w", errInvalid, name, errNoEngine))
 	}
 	all := []reconcile.Option{reconcile.Fault(g.Err())}
 	if g.Err() == nil {

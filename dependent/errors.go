@@ -10,20 +10,20 @@ import (
 )
 
 var (
-	// ErrInvalid is matched when a graph was declared wrongly: two nodes of one name, a cycle, a function that takes
+	// errInvalid is matched when a graph was declared wrongly: two nodes of one name, a cycle, a function that takes
 	// something else. The runtime's Run returns it before anything is sent.
-	ErrInvalid = errors.New("invalid graph")
+	errInvalid = errors.New("invalid graph")
 	// ErrForeign is matched when an object has the name of a child and does not belong to the primary. It is not
 	// written to; [Adopt] takes it over.
 	ErrForeign = errors.New("it belongs to somebody else")
 	// ErrImmutable is matched when the API server refuses a change of a child that exists. [Recreate] has it replaced.
 	ErrImmutable = errors.New("the API server refuses this change of it")
-	// ErrNothing is matched when a function that says what is desired returned nil, or a nil in a set, without an
+	// errNothing is matched when a function that says what is desired returned nil, or a nil in a set, without an
 	// error. Only [If] removes a child.
-	ErrNothing = errors.New("nothing is desired: a child that is not wanted is said by If")
-	// ErrUnfit is matched when what is desired cannot be a child: it has no name, is of another kind, is in no
+	errNothing = errors.New("nothing is desired: a child that is not wanted is said by If")
+	// errUnfit is matched when what is desired cannot be a child: it has no name, is of another kind, is in no
 	// namespace, or is in a set twice.
-	ErrUnfit = errors.New("it cannot be a child")
+	errUnfit = errors.New("it cannot be a child")
 	// ErrContended is matched while somebody else goes on changing what is owned of a child. It is put right with
 	// back-off.
 	ErrContended = errors.New("somebody else keeps changing what is owned of it")

@@ -32,8 +32,8 @@ type External[T, V any] struct {
 	Interval time.Duration
 }
 
-// DefaultInterval is how often something external is read.
-const DefaultInterval = 10 * time.Minute
+// defaultInterval is how often something external is read.
+const defaultInterval = 10 * time.Minute
 
 // external is an External without its types.
 type external struct {
@@ -58,7 +58,7 @@ func AddExternal[T, V any, PT client.ObjectOf[T]](
 		n.fault("an interval of %v", e.Interval)
 	}
 	if e.Interval == 0 {
-		e.Interval = DefaultInterval
+		e.Interval = defaultInterval
 	}
 	n.external = &external{
 		interval: e.Interval,

@@ -29,15 +29,15 @@ type Graph[T any] struct {
 
 // For begins a graph of the children of objects of type T, which must not be unstructured.
 func For[T any, PT client.ObjectOf[T]]() *Graph[T] {
-	g := &Graph[T]{limit: DefaultLimit}
+	g := &Graph[T]{limit: defaultLimit}
 	g.declare = func(h reconcile.Host, name string, opts []reconcile.Option) *reconcile.Controller {
 		return newController[T, PT](g, h, name, opts)
 	}
 	return g
 }
 
-// DefaultLimit is how many children of one primary are written at a time.
-const DefaultLimit = 8
+// defaultLimit is how many children of one primary are written at a time.
+const defaultLimit = 8
 
 // Status has fn tell in the status of a primary how its children are; it is written once in each round, and not if
 // nothing has changed. obj is a copy of the freshest state; fn may run several times, and must only change the status.
@@ -82,7 +82,7 @@ func (g *Graph[T]) Controller(h reconcile.Host, name string, opts ...reconcile.O
 // Err returns the mistakes in the graph; [Graph.Controller] hands them to its host.
 func (g *Graph[T]) Err() error {
 	if g == nil {
-		return fmt.Errorf("%w: it is nil", ErrInvalid)
+		return fmt.Errorf("%w: it is nil", errInvalid)
 	}
 	return errors.Join(g.errs...)
 }
@@ -97,7 +97,7 @@ func (g *Graph[T]) fault(err error) {
 func (g *Graph[T]) check(name string) error {
 	var errs []error
 	fault := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%w %q: %s", ErrInvalid, name, fmt.Sprintf(format, args...)))
+		errs = append(errs, fmt.Errorf("%w %q: %s", errInvalid, name, fmt.Sprintf(format, args...)))
 	}
 	if g.declared {
 		fault("it is declared twice")
@@ -190,7 +190,7 @@ func add[T any](g *Graph[T], n *node, opts []Option) {
 		}
 	}
 	if g.declared {
-		g.fault(fmt.Errorf("%w: node %q, %s, was added after its controller was declared", ErrInvalid, n.name, n.at))
+		g.fault(fmt.Errorf("%w: node %q, %s, was added after its controller was declared", errInvalid, n.name, n.at))
 		return
 	}
 	g.nodes = append(g.nodes, n)

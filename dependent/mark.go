@@ -16,8 +16,8 @@ import (
 // namespace or, of a primary in a namespace, in none, has the label and the annotation of its owner instead.
 const (
 	AnnotationNode  = "fairlead.io/dependent" // CONTROLLER/NODE
-	LabelOwner      = "fairlead.io/owner"     // the uid of the primary
-	AnnotationOwner = "fairlead.io/owner"     // KIND.GROUP NAMESPACE/NAME of the primary
+	labelOwner      = "fairlead.io/owner"     // the uid of the primary
+	annotationOwner = "fairlead.io/owner"     // KIND.GROUP NAMESPACE/NAME of the primary
 )
 
 // marks writes and reads the marks of children of one primary.
@@ -30,7 +30,7 @@ type marks struct {
 // set puts the marks of a node onto what is desired.
 func (m *marks) set(n *node, obj client.Object) error {
 	if other := metav1.GetControllerOfNoCopy(obj); other != nil && other.UID != m.primary.GetUID() {
-		return fmt.Errorf("%w: it has the controller %s %s", ErrUnfit, other.Kind, other.Name)
+		return fmt.Errorf("%w: it has the controller %s %s", errUnfit, other.Kind, other.Name)
 	}
 	note(obj.GetAnnotations, obj.SetAnnotations, AnnotationNode, m.controller+"/"+n.name)
 	if m.holds(obj) {
@@ -44,8 +44,8 @@ func (m *marks) set(n *node, obj client.Object) error {
 		obj.SetOwnerReferences(append(kept, *metav1.NewControllerRef(m.primary, m.kind)))
 		return nil
 	}
-	note(obj.GetLabels, obj.SetLabels, LabelOwner, string(m.primary.GetUID()))
-	note(obj.GetAnnotations, obj.SetAnnotations, AnnotationOwner,
+	note(obj.GetLabels, obj.SetLabels, labelOwner, string(m.primary.GetUID()))
+	note(obj.GetAnnotations, obj.SetAnnotations, annotationOwner,
 		m.kind.GroupKind().String()+" "+client.KeyOf(m.primary).String())
 	return nil
 }
@@ -81,7 +81,7 @@ func (m *marks) isOwner(obj client.Object) bool {
 	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
 		return owner.UID == m.primary.GetUID()
 	}
-	return obj.GetLabels()[LabelOwner] == string(m.primary.GetUID())
+	return obj.GetLabels()[labelOwner] == string(m.primary.GetUID())
 }
 
 // owned says whether another controller owns an object: it is never taken over.
@@ -89,8 +89,8 @@ func (m *marks) owned(obj client.Object) error {
 	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil && owner.UID != m.primary.GetUID() {
 		return fmt.Errorf("%w: %w: %s %s", ErrForeign, reconcile.ErrOwned, owner.Kind, owner.Name)
 	}
-	if other := obj.GetLabels()[LabelOwner]; other != "" && other != string(m.primary.GetUID()) {
-		return fmt.Errorf("%w: its owner is %s", ErrForeign, obj.GetAnnotations()[AnnotationOwner])
+	if other := obj.GetLabels()[labelOwner]; other != "" && other != string(m.primary.GetUID()) {
+		return fmt.Errorf("%w: its owner is %s", ErrForeign, obj.GetAnnotations()[annotationOwner])
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func primaryElsewhere[C any, PC client.ObjectOf[C]](obj *C) []reconcile.Key {
 var errNoOwner = errors.New("no owner is named")
 
 func ownerOf(obj client.Object) (client.Key, error) {
-	_, key, ok := strings.Cut(obj.GetAnnotations()[AnnotationOwner], " ")
+	_, key, ok := strings.Cut(obj.GetAnnotations()[annotationOwner], " ")
 	if !ok {
 		return client.Key{}, errNoOwner
 	}

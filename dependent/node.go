@@ -116,7 +116,7 @@ func newNode[T, C any, PC client.ObjectOf[C]](name string) *node {
 				return all
 			}
 			return append(all, reconcile.Watches[C, PC](primaryElsewhere[C, PC],
-				append(opts[:len(opts):len(opts)], reconcile.Named(n.name+" elsewhere"), reconcile.Labeled(LabelOwner))...))
+				append(opts[:len(opts):len(opts)], reconcile.Named(n.name+" elsewhere"), reconcile.Labeled(labelOwner))...))
 		},
 	}
 	if _, generic := n.prototype.(runtime.Unstructured); generic {
@@ -157,7 +157,7 @@ func objects[C any, PC client.ObjectOf[C]](
 		out := make([]client.Object, 0, len(all))
 		for _, c := range all {
 			if c == nil {
-				return nil, ErrNothing
+				return nil, errNothing
 			}
 			out = append(out, PC(c))
 		}
@@ -173,11 +173,11 @@ func (n *node) resolve(c *client.Client) error {
 	if n.kind.Empty() {
 		switch n.prototype.(type) {
 		case runtime.Unstructured, *metav1.PartialObjectMetadata:
-			return fmt.Errorf("%w: node %q of %T needs its Kind", ErrInvalid, n.name, n.prototype)
+			return fmt.Errorf("%w: node %q of %T needs its Kind", errInvalid, n.name, n.prototype)
 		}
 		kinds, _, err := c.Scheme().ObjectKinds(n.prototype)
 		if err != nil {
-			return fmt.Errorf("%w: node %q: %w", ErrInvalid, n.name, err)
+			return fmt.Errorf("%w: node %q: %w", errInvalid, n.name, err)
 		}
 		n.kind = kinds[0]
 	}

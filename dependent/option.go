@@ -110,7 +110,7 @@ func Timeout(d time.Duration) Option {
 func Adopt() Option { return Option{func(n *node) { n.adopt = true }} }
 
 // Elsewhere lets children be where no owner reference to the primary can be: in another namespace, or in none. They are
-// found by their label ([LabelOwner]) and deleted by the finalizer of the controller, since the garbage collector does
+// found by their label fairlead.io/owner and deleted by the finalizer of the controller, since the garbage collector does
 // not know them.
 func Elsewhere() Option { return Option{func(n *node) { n.elsewhere = true }} }
 
@@ -125,7 +125,7 @@ func Recreate() Option { return Option{func(n *node) { n.recreate = true }} }
 func Kind(gvk schema.GroupVersionKind) Option { return Option{func(n *node) { n.kind = gvk }} }
 
 // Labels has the node know only the objects of its kind that these labels select, such as "app=web": then no others are
-// watched and held, and reads of others are requests. All that the node desires has to have them ([ErrUnfit]). Default:
+// watched and held, and reads of others are requests. All that the node desires has to have them. Default:
 // all objects of the kind are watched, so that reads of them are answered by the cache.
 func Labels(selector string) Option {
 	return Option{func(n *node) {

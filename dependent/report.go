@@ -47,9 +47,9 @@ func (r *Report) Nodes() []NodeStatus { return r.nodes }
 // Ready says whether all children are there, as they should be, and ready.
 func (r *Report) Ready() bool { return len(r.in(StateReady, StateAbsent)) == len(r.nodes) }
 
-// ConditionDependents is the type of the condition that sums up the nodes: True if all are Ready, False if one has
+// conditionDependents is the type of the condition that sums up the nodes: True if all are Ready, False if one has
 // failed, and else Unknown.
-const ConditionDependents = "Dependents"
+const conditionDependents = "Dependents"
 
 // Conditions returns what a status may say: the condition Dependents, and Reconciling while work goes on. What else is
 // to be said of the primary is added to it, before it is put into the status; the condition Ready is computed from all.
@@ -61,11 +61,11 @@ func (r *Report) Conditions() *conditions.Set {
 	failed, waiting := r.in(StateFailed), r.in(StateProgressing, StateWaiting, StateRemoving)
 	switch {
 	case len(failed) > 0:
-		set.False(ConditionDependents, "Failed", "%s", strings.Join(failed, "; "))
+		set.False(conditionDependents, "Failed", "%s", strings.Join(failed, "; "))
 	case len(waiting) > 0:
-		set.Unknown(ConditionDependents, "Waiting", "%s", strings.Join(waiting, "; "))
+		set.Unknown(conditionDependents, "Waiting", "%s", strings.Join(waiting, "; "))
 	default:
-		set.True(ConditionDependents, "Ready", "")
+		set.True(conditionDependents, "Ready", "")
 	}
 	return set
 }

@@ -182,7 +182,7 @@ func (r *round) desire(ctx context.Context, s *state) error {
 			return r.fail("say what is desired of", s, client.KeyOf(obj), err)
 		}
 		if slices.ContainsFunc(wants, func(o *want) bool { return o.key == w.key }) {
-			return r.fail("say what is desired of", s, w.key, fmt.Errorf("%w: it is in the set twice", ErrUnfit))
+			return r.fail("say what is desired of", s, w.key, fmt.Errorf("%w: it is in the set twice", errUnfit))
 		}
 		wants = append(wants, w)
 	}
@@ -223,7 +223,7 @@ func (r *round) list(ctx context.Context, s *state) error {
 
 // ownedElsewhere selects what has the label of its owner.
 func ownedElsewhere(selected labels.Selector, primary client.Object) labels.Selector {
-	is, err := labels.NewRequirement(LabelOwner, selection.Equals, []string{string(primary.GetUID())})
+	is, err := labels.NewRequirement(labelOwner, selection.Equals, []string{string(primary.GetUID())})
 	if err != nil { // a uid is no value of a label
 		return labels.Nothing()
 	}

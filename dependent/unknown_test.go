@@ -114,7 +114,7 @@ func TestExternalUnknownWhileReadFails(t *testing.T) {
 		<-time.After(10 * time.Minute)
 		b.settle()
 		b.wantSizes("while it cannot be read", "1")
-		if got := b.condition(dependent.ConditionDependents); got.Status != "False" {
+		if got := b.condition("Dependents"); got.Status != "False" {
 			t.Errorf("the condition is %+v", got)
 		}
 		b.want("nothing is sent but the status", "patch gateways/status")

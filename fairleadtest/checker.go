@@ -105,11 +105,11 @@ func CheckEvents(events []store.Event) (map[store.Key]*store.Record, error) {
 	have := map[store.Key]*store.Record{}
 	for i, e := range events {
 		if e.Prior != have[e.Key] {
-			return have, fmt.Errorf("event %d, %s: W3: prior is %s, given last was %s", i, Of(e), StateOf(e.Prior),
+			return have, fmt.Errorf("event %d, %s: W3: prior is %s, given last was %s", i, eventOf(e), StateOf(e.Prior),
 				StateOf(have[e.Key]))
 		}
 		if e.Object != nil && e.Object.Key() != e.Key {
-			return have, fmt.Errorf("event %d, %s: object has key %s", i, Of(e), e.Object.Key())
+			return have, fmt.Errorf("event %d, %s: object has key %s", i, eventOf(e), e.Object.Key())
 		}
 		switch e.Type {
 		case store.Added, store.Modified, store.Sync:
@@ -117,7 +117,7 @@ func CheckEvents(events []store.Event) (map[store.Key]*store.Record, error) {
 		case store.Deleted, store.Left:
 			delete(have, e.Key)
 		}
-		r.Events = append(r.Events, Of(e))
+		r.Events = append(r.Events, eventOf(e))
 	}
 	if _, found := r.Check(); len(found) > 0 {
 		v := found[0]

@@ -55,8 +55,8 @@ func (e Event) String() string {
 	return text
 }
 
-// Of writes an event of a store down. The time and the state of the cache are the caller's to add.
-func Of(e store.Event) Event {
+// eventOf writes an event of a store down. The time and the state of the cache are the caller's to add.
+func eventOf(e store.Event) Event {
 	return Event{
 		Type: e.Type, Key: e.Key.String(), Object: StateOf(e.Object), Prior: StateOf(e.Prior), Initial: e.Initial,
 		Inferred: e.Inferred, Count: e.Count, Reason: reason(e),

@@ -86,7 +86,7 @@ func (r *Recorder) pass(ctx context.Context) bool {
 }
 
 func (r *Recorder) note(e store.Event) {
-	n := Of(e)
+	n := eventOf(e)
 	n.At, n.Looked = time.Now(), true
 	if rec, ok := r.store.Get(e.Key); ok {
 		n.Cached = StateOf(rec)

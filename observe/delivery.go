@@ -118,7 +118,7 @@ func (d *delivery) Failed(panicked error) {
 	err := errGoexit
 	var p *protect.Panic
 	if errors.As(panicked, &p) {
-		err = (*PanicError)(p)
+		err = (*panicError)(p)
 	}
 	d.leave(&store.Event{}, err)
 }
@@ -199,7 +199,7 @@ func (d *delivery) protect(ctx context.Context, in entry, e *store.Event) (err e
 	})
 	d.working.Add(-1)
 	if p != nil {
-		return (*PanicError)(p)
+		return (*panicError)(p)
 	}
 	return err
 }

@@ -148,7 +148,7 @@ func (d *derivation) event(input int, e *store.Event) error {
 // protect calls the user's function, and sees that what it made can be kept.
 func (d *derivation) protect(r *store.Record) (object client.Object, err error) {
 	if p := protect.Call(func() { object, err = d.makeFor(r) }); p != nil {
-		return nil, (*PanicError)(p)
+		return nil, (*panicError)(p)
 	}
 	return object, err
 }

@@ -89,7 +89,7 @@ func (r *Registry) begin(ctx context.Context) (*running, error) {
 	case r.ended:
 		return nil, ErrStopped
 	case r.run != nil:
-		return nil, ErrStarted
+		return nil, errStarted
 	}
 	if err := r.check(); err != nil {
 		return nil, err

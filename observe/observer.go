@@ -125,7 +125,7 @@ func (o *Observer) reported(ctx context.Context, out outcome) {
 		"observer", o.Name(), "selector", o.selector.String(), "event", typeOf(out.event.Type).String(),
 		"key", out.event.Key.String(), "attempt", out.attempt, "error", out.err,
 	}
-	var panicked *PanicError
+	var panicked *panicError
 	if errors.As(out.err, &panicked) {
 		facts = append(facts, "stack", string(panicked.Stack))
 	}

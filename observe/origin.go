@@ -91,7 +91,7 @@ func (o *Origin) Selector() Selector { return o.selector }
 // the very same objects share the watch, and what it covers.
 func (o *Origin) SetNamespaces(namespaces ...string) error {
 	if o.derive != nil || o.filter != nil {
-		return fmt.Errorf("cannot set namespaces of %q: %w", o.selector, ErrFixed)
+		return fmt.Errorf("cannot set namespaces of %q: %w", o.selector, errFixed)
 	}
 	namespaces = slices.Clone(namespaces)
 	o.assigned.Store(&namespaces)

@@ -164,13 +164,13 @@ func (r *Registry) check() error {
 // checkOrigin is called with the lock held.
 func (r *Registry) checkOrigin(o *Origin) (errs []error) {
 	mistake := func(err error) {
-		errs = append(errs, &DeclarationError{What: "source", Selector: o.selector, Place: o.place, Err: err})
+		errs = append(errs, &declarationError{What: "source", Selector: o.selector, Place: o.place, Err: err})
 	}
 	if o.selector == "" {
-		mistake(ErrEmptySelector)
+		mistake(errEmptySelector)
 	}
 	if o.nilFunc {
-		mistake(ErrNilFunction)
+		mistake(errNilFunction)
 	}
 	if first := r.origin(o.selector); first != o {
 		mistake(fmt.Errorf("%w: %s", ErrDuplicateSource, first.place))
@@ -184,7 +184,7 @@ func (r *Registry) checkOrigin(o *Origin) (errs []error) {
 		mistake(err)
 	}
 	if r.reaches(o, o, nil) {
-		mistake(ErrCycle)
+		mistake(errCycle)
 		return errs
 	}
 	for _, in := range o.inputs {
@@ -213,10 +213,10 @@ func (r *Registry) reaches(from, target *Origin, seen []*Origin) bool {
 func (r *Registry) checkObserver(o *Observer) error {
 	var errs []error
 	mistake := func(err error) {
-		errs = append(errs, &DeclarationError{What: "observer", Selector: o.selector, Place: o.place, Err: err})
+		errs = append(errs, &declarationError{What: "observer", Selector: o.selector, Place: o.place, Err: err})
 	}
 	if o.call == nil {
-		mistake(ErrNilFunction)
+		mistake(errNilFunction)
 	}
 	if err := r.checkPair(o.selector, o.object); err != nil {
 		mistake(err)
@@ -227,7 +227,7 @@ func (r *Registry) checkObserver(o *Observer) error {
 // checkPair says why somebody who takes this type cannot observe a selector. A nil type takes anything.
 func (r *Registry) checkPair(s Selector, takes reflect.Type) error {
 	if s == "" {
-		return ErrEmptySelector
+		return errEmptySelector
 	}
 	o := r.origin(s)
 	if o == nil {
@@ -237,7 +237,7 @@ func (r *Registry) checkPair(s Selector, takes reflect.Type) error {
 	if root == nil || takes == nil || takes == root.object || takes == metadataType || takes == unstructuredType {
 		return nil // a filter of nothing is reported where it is declared
 	}
-	return fmt.Errorf("%w: it takes %v, and the source at %s delivers %v", ErrTypeMismatch, takes, root.place, root.object)
+	return fmt.Errorf("%w: it takes %v, and the source at %s delivers %v", errTypeMismatch, takes, root.place, root.object)
 }
 
 // similar names a source that shares a member with a selector that has no source.
@@ -286,11 +286,11 @@ func both(first, second func(*store.Record) bool) func(*store.Record) bool {
 func (r *Registry) kindOf(object reflect.Type) (schema.GroupVersionKind, error) {
 	obj, ok := reflect.New(object).Interface().(runtime.Object)
 	if !ok {
-		return schema.GroupVersionKind{}, fmt.Errorf("%w: %v is not an object", ErrUnknownType, object)
+		return schema.GroupVersionKind{}, fmt.Errorf("%w: %v is not an object", errUnknownType, object)
 	}
 	kinds, _, err := r.opts.Scheme.ObjectKinds(obj)
 	if err != nil {
-		return schema.GroupVersionKind{}, fmt.Errorf("%w: %v", ErrUnknownType, object)
+		return schema.GroupVersionKind{}, fmt.Errorf("%w: %v", errUnknownType, object)
 	}
 	return kinds[0], nil
 }

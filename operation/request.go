@@ -156,8 +156,8 @@ const operationIDRule = "must be up to 255 visible ASCII characters without a do
 
 func isOperationID(text string) bool { return len(text) <= 255 && operationID.MatchString(text) }
 
-// CarriesCredentials tells whether a header of that name may carry credentials, so that no Operation may hold it.
-func CarriesCredentials(header string) bool { return credential.MatchString(header) }
+// carriesCredentials tells whether a header of that name may carry credentials, so that no Operation may hold it.
+func carriesCredentials(header string) bool { return credential.MatchString(header) }
 
 // Validate checks a spec by the rules that the API server enforces too, so that a caller learns every reason at once
 // and without a request. It returns nil or an [*InvalidError].
@@ -243,7 +243,7 @@ func (v *validator) requestObject(o *v1alpha1.RequestObject) {
 	for _, name := range slices.Sorted(maps.Keys(o.Headers))[:min(len(o.Headers), maxHeaders)] {
 		at := fmt.Sprintf("spec.requestObject.headers[%s]", name)
 		v.check(headerName.MatchString(name), at, "must be named with letters, digits, dash and underscore, up to 128")
-		v.check(!CarriesCredentials(name), at, "must not carry credentials")
+		v.check(!carriesCredentials(name), at, "must not carry credentials")
 		v.length(at, o.Headers[name], 4096)
 	}
 	if err := o.CheckSize(); err != nil {

@@ -31,23 +31,3 @@ func TestRelatedResourcesOfARequest(t *testing.T) {
 		t.Errorf("what is related and locked is named once (-want +got):\n%s", diff)
 	}
 }
-
-// TestCredentialsByAnyName has the names that the schema refuses (see the tests of the custom resources) refused before
-// that.
-func TestCredentialsByAnyName(t *testing.T) {
-	t.Parallel()
-	tests := map[string]bool{
-		"Authorization": true, "AUTHORIZATION": true, "x_authorization": true, "Proxy_Authorization": true,
-		"Set-Cookie": true, "cookie2": true,
-		"X-Api-Key": true, "X_Api_Key": true, "apikey": true, "Token": true, "X-AuthToken": true, "X-Access-Key": true,
-		"Private-Token":        true,
-		"X-Amz-Security-Token": true, "X-Forwarded-Client-Cert": true, "Www-Authenticate": true, "Password": true,
-		"X-Request-Id": false, "Idempotency-Key": false, "X-Author": false, "X-Tokens": false, "X-Key": false,
-		"Content-Type": false,
-	}
-	for name, want := range tests {
-		if got := operation.CarriesCredentials(name); got != want {
-			t.Errorf("%s: %v, want %v", name, got, want)
-		}
-	}
-}

@@ -35,7 +35,7 @@
 // # Failures
 //
 // An error, or a panic, is tried again after a back-off with jitter; a server's Retry-After is honoured, up to
-// [MaxRetryAfter]; conflicts are tried again soon. [Terminal] records an error until the spec changes. Events during
+// one hour; conflicts are tried again soon. [Terminal] records an error until the spec changes. Events during
 // a back-off do not shorten it, unless the spec (metadata.generation) has changed or the deletion has begun. Of an
 // error and [After] the error decides.
 //

@@ -47,7 +47,7 @@ type Class string
 
 // The classes of errors.
 const (
-	Retryable Class = "retryable" // back-off; Retry-After is honoured up to MaxRetryAfter
+	Retryable Class = "retryable" // back-off; Retry-After is honoured up to one hour
 	Conflict  Class = "conflict"  // somebody else was faster: a short back-off
 	Stopped   Class = "stopped"   // terminal, or the attempts are exhausted: nothing until the spec changes
 	aborted   Class = "aborted"   // preempted, not leading, stopping: no failure of the reconciler
@@ -64,18 +64,18 @@ func classify(err error) Class {
 	return Retryable
 }
 
-// MaxRetryAfter is the longest time that an object waits because an error said so (Retry-After, or a method
+// maxRetryAfter is the longest time that an object waits because an error said so (Retry-After, or a method
 // RetryAfter). The server that said so may be fine again long before, or be wrong. Return [After] to wait longer.
-const MaxRetryAfter = time.Hour
+const maxRetryAfter = time.Hour
 
 // retryAfter returns how long the server, or anybody else with such a method, asked to wait.
 func retryAfter(err error) time.Duration {
 	var own interface{ RetryAfter() time.Duration }
 	if errors.As(err, &own) {
-		return min(own.RetryAfter(), MaxRetryAfter)
+		return min(own.RetryAfter(), maxRetryAfter)
 	}
 	if s, ok := apierrors.SuggestsClientDelay(err); ok {
-		return time.Duration(min(s, int(MaxRetryAfter/time.Second))) * time.Second
+		return time.Duration(min(s, int(maxRetryAfter/time.Second))) * time.Second
 	}
 	return 0
 }

@@ -269,7 +269,7 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 		Begun: time.Now().UTC(), Ended: true,
 	}
 	task := &Task[T]{
-		Object: obj, Client: r.c.client, flush: at.Flush,
+		Object: obj, Client: r.c.client,
 		set: func(fn func(*T) error) { at.Set(func(o PT) error { return fn((*T)(o)) }) },
 	}
 	packet, err := r.how.Packet(ctx, task)

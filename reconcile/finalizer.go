@@ -45,8 +45,8 @@ func (c *Controller) addFinalizer(ctx context.Context, own *client.Client, obj c
 	return false, nil
 }
 
-// ErrAllocated is matched when a finalizer cannot be removed because slots of package alloc still hold something.
-var ErrAllocated = errors.New("slots are still allocated")
+// errAllocated is matched when a finalizer cannot be removed because slots of package alloc still hold something.
+var errAllocated = errors.New("slots are still allocated")
 
 // removeFinalizer takes the finalizer off obj. That it is gone already, or with the object, is a success. It is taken
 // off the freshest state only if nothing is allocated there, so that a value that another process has recorded
@@ -57,7 +57,7 @@ func (c *Controller) removeFinalizer(ctx context.Context, own *client.Client, ob
 			return nil
 		}
 		if held := alloc.Held(o); len(held) > 0 {
-			return fmt.Errorf("%w: %v; Cleanup has to Release them", ErrAllocated, held)
+			return fmt.Errorf("%w: %v; Cleanup has to Release them", errAllocated, held)
 		}
 		o.SetFinalizers(slices.DeleteFunc(slices.Clone(o.GetFinalizers()),
 			func(f string) bool { return f == c.set.finalizer }))

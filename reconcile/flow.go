@@ -50,15 +50,11 @@ type Task[T any] struct {
 	Object *T // a copy, as it was when the fiber was started; it belongs to the fiber
 	Client *client.Client
 	set    func(func(*T) error)
-	flush  func(context.Context) error
 }
 
 // SetStatus has fn change the status when the position is saved next: one write for both. Only changes of the status
 // count, and fn may run several times, on a fresh copy each.
 func (t *Task[T]) SetStatus(fn func(obj *T) error) { t.set(fn) }
-
-// FlushStatus writes what was set since the last save at once.
-func (t *Task[T]) FlushStatus(ctx context.Context) error { return t.flush(ctx) }
 
 // Flow declares a controller that runs a fiber for each object, on an engine that the caller closes after the host has
 // stopped. One that is closed before ends the controller, and so the host, with [ErrEngineClosed].

@@ -42,31 +42,24 @@ func TestTheEndOfAFlowIsSavedWhenTheServerIsBack(t *testing.T) {
 }
 
 // What steps say in the status is written with the position: one patch for each place where the fiber parks and one
-// for its end; what cannot wait is flushed.
+// for its end.
 func TestTheStatusGoesWithThePosition(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var s script
-		var flushed int
-		say := func(n int, flush bool) flow.StepFunc[gateway] {
-			return func(ctx context.Context, f *flow.Fiber[gateway]) flow.Next {
+		say := func(n int) flow.StepFunc[gateway] {
+			return func(_ context.Context, f *flow.Fiber[gateway]) flow.Next {
 				task, ok := flow.Use[*reconcile.Task[gateway]](f)
 				if c, found := flow.Use[*client.Client](f); !ok || !found || c != task.Client || task.Object != f.Packet {
 					return f.Fail(errors.New("the task or the client is not provided"))
 				}
 				task.SetStatus(func(g *gateway) error { g.Status.Count += n; return nil })
-				if flush {
-					if err := task.FlushStatus(ctx); err != nil {
-						return f.Fail(err)
-					}
-					flushed = b.stored().Status.Count
-				}
 				return f.Next()
 			}
 		}
 		fl := flow.New("up",
-			flow.Step("a", say(1, false)), flow.Step("b", say(10, false)),
+			flow.Step("a", say(1)), flow.Step("b", say(10)),
 			flow.Step("wait", func(_ context.Context, f *flow.Fiber[gateway]) flow.Next { return f.Await(&s.hold) }),
-			flow.Step("c", say(100, true)), flow.Step("d", say(1000, false)),
+			flow.Step("c", say(100)), flow.Step("d", say(1000)),
 		)
 		_, e := b.fibers(&s, reconcile.Fibers[gateway, gateway]{Flow: fl})
 		patches := b.server.On(statusPatches)
@@ -77,9 +70,8 @@ func TestTheStatusGoesWithThePosition(t *testing.T) {
 		}
 		s.hold.Set()
 		b.settle()
-		if got := b.stored().Status.Count; flushed != 111 || got != 1111 || patches.Hits() != 3 {
-			t.Errorf("at the end: the status says %d, then %d, after %d patches, want 111, then 1111, after three", flushed, got,
-				patches.Hits())
+		if got := b.stored().Status.Count; got != 1111 || patches.Hits() != 2 {
+			t.Errorf("at the end: the status says %d after %d patches, want 1111 after two", got, patches.Hits())
 		}
 		b.close(e)
 	})

@@ -32,12 +32,12 @@ func Follow[S any, PS client.ObjectOf[S]](c *Controller, primary Key, name strin
 
 func (c *Controller) follow(primary Key, name string, w *watch) error {
 	if c == nil {
-		return ErrNotRunning
+		return errNotRunning
 	}
 	w.everySlot = c.part != nil // it may be of any namespace
 	before, running := c.following(primary, name)
 	if !running {
-		return ErrNotRunning
+		return errNotRunning
 	}
 	if err := errors.Join(w.check(), w.resolve(c.client.Scheme())); err != nil {
 		return err

@@ -73,7 +73,7 @@ func (c *Controller) subscribe(w *watch, sub subscription) (*intake, error) {
 	defer c.mu.Unlock()
 	if c.life == nil || c.life.Err() != nil {
 		h.Release()
-		return nil, fmt.Errorf("cannot watch %s: %w", w.name, ErrNotRunning)
+		return nil, fmt.Errorf("cannot watch %s: %w", w.name, errNotRunning)
 	}
 	ctx := c.life
 	s.drain = h.Drain(store.DrainOptions{

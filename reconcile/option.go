@@ -43,8 +43,8 @@ type settings struct {
 // Defaults of the options.
 const (
 	DefaultWorkers  = 8
-	DefaultInterval = 10 * time.Hour
-	DefaultStuck    = 5 * time.Minute
+	defaultInterval = 10 * time.Hour
+	defaultStuck    = 5 * time.Minute
 )
 
 // Backoff is the time between failed attempts: it doubles from Base to Cap, with full jitter. Zero fields have the
@@ -135,10 +135,10 @@ func (s *settings) complete(name string) error {
 		s.workers = DefaultWorkers
 	}
 	if s.interval == 0 {
-		s.interval = DefaultInterval
+		s.interval = defaultInterval
 	}
 	if s.stuck == 0 {
-		s.stuck = DefaultStuck
+		s.stuck = defaultStuck
 	}
 	if s.syncWarning == 0 {
 		s.syncWarning = 30 * time.Second

@@ -103,16 +103,16 @@ var (
 	ErrPreempted = errors.New("preempted by a newer event")
 	// ErrDeadline is the cause of the end of a context whose reconciliation took too long.
 	ErrDeadline = errors.New("deadline of the reconciliation exceeded")
-	// ErrReturned refuses requests made with the context of a reconciliation that has returned.
-	ErrReturned = errors.New("the reconciliation has returned")
-	// ErrGoexit is the error of a reconciler that ended its goroutine.
-	ErrGoexit = errors.New("the reconciler ended its goroutine")
+	// errReturned refuses requests made with the context of a reconciliation that has returned.
+	errReturned = errors.New("the reconciliation has returned")
+	// errGoexit is the error of a reconciler that ended its goroutine.
+	errGoexit = errors.New("the reconciler ended its goroutine")
 	// ErrInvalid is matched when a controller was declared wrongly.
 	ErrInvalid = errors.New("invalid controller")
 	// ErrEngineClosed is matched by the end of a controller of [Flow] whose engine was closed while it worked.
 	ErrEngineClosed = errors.New("the engine of its flows was closed before the controller has stopped")
-	// ErrNotRunning is matched when a controller is asked for what only a running one can do.
-	ErrNotRunning = errors.New("the controller is not running")
+	// errNotRunning is matched when a controller is asked for what only a running one can do.
+	errNotRunning = errors.New("the controller is not running")
 )
 
 // PanicError is a panic of a user's function.

@@ -66,9 +66,9 @@ func (c *Controller) next(id goroutine.ID) bool {
 	c.mu.Unlock()
 
 	var res Result
-	err := ErrGoexit
+	err := errGoexit
 	defer func() { // also when a user's function ends the goroutine
-		r.stop(ErrReturned)
+		r.stop(errReturned)
 		c.finish(it, r, res, err, exists)
 	}()
 	if !exists {

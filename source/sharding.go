@@ -234,17 +234,6 @@ func (s *Source) behindSlots(behind func(slotProgress) bool) (out []string) {
 	return out
 }
 
-// SetShard changes the slots that the source holds, and those of all that share its Sharding. What stays is not listed
-// again. It does not wait: see Sharding.Wait. It fails for a set of another layout, and for a source that was made
-// without slots.
-func (s *Source) SetShard(set shard.Set) error {
-	if s.sharding == nil {
-		return fmt.Errorf("cannot hold some slots of %s: the source was made to hold all objects",
-			s.cfg.Resource.GroupResource())
-	}
-	return s.sharding.Set(set)
-}
-
 // ShardName says in a word how the objects are divided: "namespace/64", with the slots if they are only those of this
 // source (Config.Shard): "namespace/64: 0-15". It is "" if all objects are held.
 func (c *Config) ShardName() string {

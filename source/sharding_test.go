@@ -110,13 +110,6 @@ func TestSlotsNeedTheirSink(t *testing.T) {
 	if err := src.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "source.Sharded") {
 		t.Errorf("error %v", err)
 	}
-	whole, err := source.New(source.Config{Resource: configMaps, REST: nobody}, newRecorder(t).sink)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := whole.SetShard(set); err == nil {
-		t.Error("a source of all objects is given slots")
-	}
 }
 
 // TestASlotThatWasLostIsListedAgain has slots be lost and come back before the source has looked: another holder may

@@ -52,7 +52,6 @@ func TestManyShapes(t *testing.T) {
 				"selector":  {color, keysOf(snap.Select(labels.SelectorFromSet(labels.Set{"color": "red"})))},
 				"namespace": {ns, keysOf(snap.Index(store.IndexNamespace, "ns3"))},
 				"in":        {ns, keysOf(snap.InNamespace("ns3"))},
-				"select in": {ns, keysOf(snap.SelectIn("ns3", nil))},
 				"owner":     {owner, keysOf(snap.Index(store.IndexOwner, "owner20"))},
 			} {
 				if d := cmp.Diff(sortStrings(pair[0]), pair[1]); d != "" {

@@ -3,7 +3,6 @@ package store
 import (
 	"iter"
 	"sync/atomic"
-	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -76,14 +75,6 @@ func (r *Record) Generation() int64 { return r.gen }
 
 // Deleting says whether the object has a deletion timestamp.
 func (r *Record) Deleting() bool { return r.del != 0 }
-
-// DeletionTime returns the deletion timestamp; the zero time if there is none.
-func (r *Record) DeletionTime() time.Time {
-	if r.del == 0 {
-		return time.Time{}
-	}
-	return time.Unix(r.del, 0)
-}
 
 // Finalizers returns the number of finalizers.
 func (r *Record) Finalizers() int { return int(r.marks.Load() & markFinalizers) }

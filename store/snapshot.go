@@ -104,17 +104,6 @@ func (v Snapshot) Select(sel labels.Selector) iter.Seq[*Record] {
 	return v.state.selected(sel)
 }
 
-// SelectIn is Select in one namespace, in all for "".
-func (v Snapshot) SelectIn(ns string, sel labels.Selector) iter.Seq[*Record] {
-	if ns == "" {
-		return v.Select(sel)
-	}
-	v.s.needFacets(v.state, byNamespace)
-	return v.state.faceted(byNamespace, "", ns, func(sh *shape) bool {
-		return sh.ns == ns && (sel == nil || sel.Matches(&sh.labels))
-	})
-}
-
 // IndexErrors returns, by key, why objects are missing from an index.
 func (v Snapshot) IndexErrors(name string) map[Key]error {
 	out := map[Key]error{}

@@ -43,7 +43,7 @@ func (a *answer) cel() *celResponse {
 
 func (a *answer) is2xx() bool { return a.status >= 200 && a.status < 300 }
 
-// readBody reads at most MaxBody bytes, unpacked. reserve is called before more than smallBody of them are.
+// readBody reads at most maxBody bytes, unpacked. reserve is called before more than smallBody of them are.
 func readBody(resp *http.Response, reserve func() error) (data []byte, truncated bool, err error) {
 	var body io.Reader = resp.Body
 	switch encoding := strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding"))); encoding {
@@ -67,12 +67,12 @@ func readBody(resp *http.Response, reserve func() error) (data []byte, truncated
 	if err == nil && len(data) > smallBody {
 		if err = reserve(); err == nil {
 			var rest []byte
-			rest, err = io.ReadAll(io.LimitReader(body, MaxBody+1-int64(len(data))))
+			rest, err = io.ReadAll(io.LimitReader(body, maxBody+1-int64(len(data))))
 			data = append(data, rest...)
 		}
 	}
-	if len(data) > MaxBody {
-		return data[:MaxBody], true, nil
+	if len(data) > maxBody {
+		return data[:maxBody], true, nil
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("cannot read the answer: %w", err)

@@ -114,7 +114,7 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// Close waits for the tries under way and closes all connections. Tries after Close are Canceled with ErrClosed. To end
+// Close waits for the tries under way and closes all connections. Tries after Close are Canceled. To end
 // tries early, cancel their contexts. Close may be called more than once.
 func (c *Client) Close() {
 	c.mu.Lock()

@@ -72,9 +72,9 @@ func (c *Client) credentials(ctx context.Context, w *Compiled, trusted bool, ref
 		creds.tls.withSystem = true // another host is not bound to have a certificate of that authority
 	}
 	if err != nil {
-		var known *CredentialsError
+		var known *credentialsError
 		if !errors.As(err, &known) {
-			err = &CredentialsError{Field: "spec.auth", Err: err}
+			err = &credentialsError{Field: "spec.auth", Err: err}
 		}
 	}
 	return creds, err
@@ -95,11 +95,11 @@ func (c *Client) resolveCA(ctx context.Context, d *Definition, creds *credential
 	if d.TLS.CASecret == "" {
 		return nil
 	}
-	values, err := c.secret(ctx, d, "spec.tls.caSecretRef", d.TLS.CASecret, KeyCA)
+	values, err := c.secret(ctx, d, "spec.tls.caSecretRef", d.TLS.CASecret, keyCA)
 	if err != nil {
 		return err
 	}
-	creds.tls.ca = values[KeyCA]
+	creds.tls.ca = values[keyCA]
 	return nil
 }
 
@@ -110,17 +110,17 @@ func (c *Client) resolveAuth(ctx context.Context, w *Compiled, creds *credential
 	case a.Basic != "":
 		return c.resolveBasic(ctx, d, creds)
 	case a.Bearer != "":
-		values, err := c.secret(ctx, d, "spec.auth.bearer", a.Bearer, KeyToken)
+		values, err := c.secret(ctx, d, "spec.auth.bearer", a.Bearer, keyToken)
 		if err != nil {
 			return err
 		}
-		return creds.bearer("spec.auth.bearer", string(bytes.TrimSpace(values[KeyToken])))
+		return creds.bearer("spec.auth.bearer", string(bytes.TrimSpace(values[keyToken])))
 	case a.MTLS != "":
-		values, err := c.secret(ctx, d, "spec.auth.mtls", a.MTLS, KeyTLSCert, KeyTLSKey)
+		values, err := c.secret(ctx, d, "spec.auth.mtls", a.MTLS, keyTLSCert, keyTLSKey)
 		if err != nil {
 			return err
 		}
-		creds.tls.cert, creds.tls.key = values[KeyTLSCert], values[KeyTLSKey]
+		creds.tls.cert, creds.tls.key = values[keyTLSCert], values[keyTLSKey]
 	case a.OAuth2 != nil:
 		return c.resolveOAuth2(ctx, w, creds, trusted, refused)
 	case a.ServiceAccountToken != nil:
@@ -142,7 +142,7 @@ func (c *Client) resolveKeys(ctx context.Context, d *Definition, creds *credenti
 		return err
 	}
 	if len(values) > maxKeys { // each signs the whole body
-		return &CredentialsError{
+		return &credentialsError{
 			Field: field,
 			Err:   fmt.Errorf("cannot sign: secret %s has more than %d keys", d.SigningSecret, maxKeys),
 		}
@@ -154,26 +154,26 @@ func (c *Client) resolveKeys(ctx context.Context, d *Definition, creds *credenti
 		creds.hide(key, key[strings.IndexByte(key, '_')+1:])
 	}
 	if len(texts) == 0 {
-		return &CredentialsError{Field: field, Err: fmt.Errorf("cannot sign: secret %s has no keys", d.SigningSecret)}
+		return &credentialsError{Field: field, Err: fmt.Errorf("cannot sign: secret %s has no keys", d.SigningSecret)}
 	}
 	if creds.keys, err = signature.ParseKeys(texts...); err != nil {
-		return &CredentialsError{Field: field, Err: fmt.Errorf("cannot sign with secret %s: %w", d.SigningSecret, err)}
+		return &credentialsError{Field: field, Err: fmt.Errorf("cannot sign with secret %s: %w", d.SigningSecret, err)}
 	}
 	return nil
 }
 
 func (c *Client) resolveBasic(ctx context.Context, d *Definition, creds *credentials) error {
 	const field = "spec.auth.basic"
-	values, err := c.secret(ctx, d, field, d.Auth.Basic, KeyUsername, KeyPassword)
+	values, err := c.secret(ctx, d, field, d.Auth.Basic, keyUsername, keyPassword)
 	if err != nil {
 		return err
 	}
-	username := string(bytes.TrimRight(values[KeyUsername], "\r\n"))
-	password := string(bytes.TrimRight(values[KeyPassword], "\r\n"))
+	username := string(bytes.TrimRight(values[keyUsername], "\r\n"))
+	password := string(bytes.TrimRight(values[keyPassword], "\r\n"))
 	pair := base64.StdEncoding.EncodeToString([]byte(username + ":" + password))
 	creds.hide(password, pair)
 	if strings.Contains(username, ":") {
-		return &CredentialsError{Field: field, Err: errors.New("cannot send a username with a colon (RFC 7617)")}
+		return &credentialsError{Field: field, Err: errors.New("cannot send a username with a colon (RFC 7617)")}
 	}
 	creds.authorization = "Basic " + pair
 	return nil
@@ -188,7 +188,7 @@ func (c *Client) resolveServiceAccount(ctx context.Context, d *Definition, creds
 		Refused:            refused,
 	})
 	if err != nil {
-		return &CredentialsError{Field: field, Err: fmt.Errorf("cannot get a token: %w", err)}
+		return &credentialsError{Field: field, Err: fmt.Errorf("cannot get a token: %w", err)}
 	}
 	creds.cached = token != refused // only the resolver knows; a second try with the same token is pointless
 	return creds.bearer(field, token)
@@ -197,7 +197,7 @@ func (c *Client) resolveServiceAccount(ctx context.Context, d *Definition, creds
 func (c *credentials) bearer(field, token string) error {
 	c.hide(token)
 	if token == "" || !httpguts.ValidHeaderFieldValue(token) {
-		return &CredentialsError{
+		return &credentialsError{
 			Field: field,
 			Err:   errors.New("cannot send the token: it is empty or has control characters"),
 		}
@@ -212,23 +212,23 @@ func (c *Client) secret(
 ) (map[string][]byte, error) {
 	values, err := c.resolver.Secret(ctx, d.Namespace, name)
 	if err != nil {
-		return nil, &CredentialsError{Field: field, Err: fmt.Errorf("cannot read secret %s: %w", name, err)}
+		return nil, &credentialsError{Field: field, Err: fmt.Errorf("cannot read secret %s: %w", name, err)}
 	}
 	size := 0
 	for key, value := range values {
-		if (len(keys) == 0 || slices.Contains(keys, key)) && key != KeyCA && key != KeyTLSCert && key != KeyTLSKey {
+		if (len(keys) == 0 || slices.Contains(keys, key)) && key != keyCA && key != keyTLSCert && key != keyTLSKey {
 			size += len(value)
 		}
 	}
 	if size > maxSecret {
-		return nil, &CredentialsError{
+		return nil, &credentialsError{
 			Field: field,
 			Err:   fmt.Errorf("cannot use secret %s: its values are longer than %d bytes", name, maxSecret),
 		}
 	}
 	for _, key := range keys {
 		if len(values[key]) == 0 {
-			return nil, &CredentialsError{Field: field, Err: fmt.Errorf("cannot use secret %s: it has no %s", name, key)}
+			return nil, &credentialsError{Field: field, Err: fmt.Errorf("cannot use secret %s: it has no %s", name, key)}
 		}
 	}
 	return values, nil

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/webhook"
+	"github.com/fairlead-io/fairlead/webhook/guard"
 	"github.com/fairlead-io/fairlead/webhook/signature"
 )
 
@@ -279,7 +280,7 @@ func TestOAuth2EndpointDown(t *testing.T) {
 	strict := newClient(t, webhook.Options{Resolver: allSecrets(), AllowTargets: []string{"10.0.0.1"}})
 	hook = compile(t, webhook.Definition{Request: webhook.Request{URL: "https://example.com"}, Auth: oauth(down.URL)})
 	if res := permit(t, strict, hook).Call(t.Context(), aCall()); res.Verdict != webhook.Refused ||
-		!errors.Is(res.Err, webhook.ErrTargetRefused) {
+		!errors.Is(res.Err, guard.ErrRefused) {
 		t.Errorf("token endpoint on loopback: %+v", res)
 	}
 	if len(server.headers) != 0 {

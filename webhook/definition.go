@@ -108,14 +108,14 @@ type Breaker struct {
 
 // Keys of the secrets.
 const (
-	KeyUsername     = "username"
-	KeyPassword     = "password"
-	KeyToken        = "token"
-	KeyTLSCert      = "tls.crt"
-	KeyTLSKey       = "tls.key"
-	KeyClientID     = "client_id"
-	KeyClientSecret = "client_secret"
-	KeyCA           = "ca.crt"
+	keyUsername     = "username"
+	keyPassword     = "password"
+	keyToken        = "token"
+	keyTLSCert      = "tls.crt"
+	keyTLSKey       = "tls.key"
+	keyClientID     = "client_id"
+	keyClientSecret = "client_secret"
+	keyCA           = "ca.crt"
 )
 
 // Floors and caps. A definition beyond one is taken as if it were at it: the API server refuses such Webhooks, but may
@@ -130,8 +130,8 @@ const (
 
 // Bounds.
 const (
-	MaxBody     = 1 << 20   // bytes of an answer that are read, after unpacking
-	MaxHeader   = 64 << 10  // bytes of the headers of an answer
+	maxBody     = 1 << 20   // bytes of an answer that are read, after unpacking
+	maxHeader   = 64 << 10  // bytes of the headers of an answer
 	MaxMessage  = 1 << 10   // bytes of Result.Message
 	maxRequest  = 1 << 20   // bytes of a rendered body
 	maxURL      = 8 << 10   // bytes of a rendered or received URL

@@ -31,7 +31,7 @@
 //
 // Invariants:
 //   - One try is at most one request, except that a 401 for a cached token is followed by one more with a fresh token.
-//   - A try ends within its requestTimeout, and reads at most MaxBody of answer and MaxHeader of headers, packed or
+//   - A try ends within its requestTimeout, and reads at most 1 MiB of answer and 64 KiB of headers, packed or
 //     not.
 //   - No connection is made to an address that the guard refuses, be it of the target, a poll URL or a token endpoint.
 //   - Credentials and signatures go to the origin of the request's URL only, and to hosts that the definition itself

@@ -9,20 +9,20 @@ import (
 
 // Causes that a Result's Err or the error of Compile may match with errors.Is.
 var (
-	// ErrTargetRefused: the guard refused the address of the target. errors.As finds a *guard.RefusedError.
-	ErrTargetRefused = guard.ErrRefused
+	// errTargetRefused: the guard refused the address of the target. errors.As finds a *guard.RefusedError.
+	errTargetRefused = guard.ErrRefused
 	// ErrInvalid: a field of the definition or of the call is wrong. errors.As finds a *FieldError.
 	ErrInvalid = errors.New("invalid field")
-	// ErrNoAnswer: the request got no answer: no connection, reset, timeout, or an answer that is not HTTP.
-	ErrNoAnswer = errors.New("no answer")
-	// ErrCredentials: a secret or token could not be had. errors.As finds a *CredentialsError.
-	ErrCredentials = errors.New("no credentials")
-	// ErrCanceled: the caller's context ended before the answer came.
-	ErrCanceled = errors.New("call canceled")
+	// errNoAnswer: the request got no answer: no connection, reset, timeout, or an answer that is not HTTP.
+	errNoAnswer = errors.New("no answer")
+	// errCredentials: a secret or token could not be had. errors.As finds a *credentialsError.
+	errCredentials = errors.New("no credentials")
+	// errCanceled: the caller's context ended before the answer came.
+	errCanceled = errors.New("call canceled")
 	// ErrFenced: Options.Fence has kept the request from being sent.
 	ErrFenced = errors.New("no request may be sent any more")
-	// ErrClosed: the Client is closed.
-	ErrClosed = errors.New("webhook client closed")
+	// errClosed: the Client is closed.
+	errClosed = errors.New("webhook client closed")
 )
 
 // FieldError names the field of a definition or call that cannot be used. errors.Is(err, ErrInvalid) holds.
@@ -43,17 +43,17 @@ func fieldError(field, format string, args ...any) *FieldError {
 	return &FieldError{Field: field, Err: fmt.Errorf(format, args...)}
 }
 
-// CredentialsError says which credentials could not be had. errors.Is(err, ErrCredentials) holds.
-type CredentialsError struct {
+// credentialsError says which credentials could not be had. errors.Is(err, errCredentials) holds.
+type credentialsError struct {
 	Field     string // for example spec.auth.oauth2
 	Permanent bool   // trying again with the same secret is pointless: the token endpoint refused it
 	Err       error
 }
 
-func (e *CredentialsError) Error() string { return e.Field + ": " + e.Err.Error() }
+func (e *credentialsError) Error() string { return e.Field + ": " + e.Err.Error() }
 
 // Unwrap gives the cause.
-func (e *CredentialsError) Unwrap() error { return e.Err }
+func (e *credentialsError) Unwrap() error { return e.Err }
 
-// Is makes the error match ErrCredentials.
-func (e *CredentialsError) Is(target error) bool { return target == ErrCredentials }
+// Is makes the error match errCredentials.
+func (e *credentialsError) Is(target error) bool { return target == errCredentials }

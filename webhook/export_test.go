@@ -57,3 +57,17 @@ func SpanAllocs(ctx context.Context, p *Permit) float64 {
 		t.endSpan(span, Result{})
 	})
 }
+
+// Errors and limits for the tests of this package.
+var (
+	ErrCanceled    = errCanceled
+	ErrClosed      = errClosed
+	ErrCredentials = errCredentials
+	ErrNoAnswer    = errNoAnswer
+)
+
+const (
+	MaxBody           = maxBody
+	MaxFailures       = maxFailures
+	MaxFailureMessage = maxFailureMessage
+)

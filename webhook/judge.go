@@ -173,7 +173,7 @@ func (r Result) fail(err error) Result {
 func (a *answer) describe(errText string) string {
 	if a.status == 0 {
 		if a.err == nil {
-			return ErrNoAnswer.Error()
+			return errNoAnswer.Error()
 		}
 		return a.err.Error()
 	}

@@ -84,11 +84,11 @@ func (c *Client) resolveOAuth2(
 ) error {
 	const field = "spec.auth.oauth2"
 	o := w.def.Auth.OAuth2
-	values, err := c.secret(ctx, &w.def, field, o.Secret, KeyClientID, KeyClientSecret)
+	values, err := c.secret(ctx, &w.def, field, o.Secret, keyClientID, keyClientSecret)
 	if err != nil {
 		return err
 	}
-	id, secret := string(bytes.TrimSpace(values[KeyClientID])), string(bytes.TrimSpace(values[KeyClientSecret]))
+	id, secret := string(bytes.TrimSpace(values[keyClientID])), string(bytes.TrimSpace(values[keyClientSecret]))
 	creds.hide(secret, base64.StdEncoding.EncodeToString([]byte(url.QueryEscape(id)+":"+url.QueryEscape(secret))))
 	key := tokenKey(w, id, secret)
 	if !trusted {
@@ -99,7 +99,7 @@ func (c *Client) resolveOAuth2(
 	select {
 	case <-entry.turn:
 	case <-ctx.Done():
-		return &CredentialsError{Field: field, Err: fmt.Errorf("cannot get an access token: %w", ctx.Err())}
+		return &credentialsError{Field: field, Err: fmt.Errorf("cannot get an access token: %w", ctx.Err())}
 	}
 	defer func() { entry.turn <- struct{}{} }()
 	creds.cached = entry.value != "" && entry.value != refused && !entry.refused.Load() && time.Now().Before(entry.renewAt)
@@ -123,7 +123,7 @@ func (c *Client) fetchToken(
 	const field = "spec.auth.oauth2"
 	transport, release, err := c.transport(ctx, w.def.Namespace, tlsMaterial{ca: creds.tls.ca, withSystem: true})
 	if err != nil {
-		return &CredentialsError{Field: field, Err: err}
+		return &credentialsError{Field: field, Err: err}
 	}
 	defer release()
 	o := w.def.Auth.OAuth2
@@ -133,13 +133,13 @@ func (c *Client) fetchToken(
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}))
 	if err != nil {
-		return &CredentialsError{
+		return &credentialsError{
 			Field: field, Permanent: refusedByServer(err),
 			Err: fmt.Errorf("cannot get an access token: %w", bare(err)),
 		}
 	}
 	if len(token.AccessToken) > maxToken {
-		return &CredentialsError{
+		return &credentialsError{
 			Field: field,
 			Err:   fmt.Errorf("cannot use the access token: it is longer than %d bytes", maxToken),
 		}
@@ -153,7 +153,7 @@ func (c *Client) fetchToken(
 	entry.renewAt = end.Add(-min(end.Sub(now)/10, time.Minute))
 	entry.value, entry.kind, entry.refused = token.AccessToken, "Bearer", new(atomic.Bool)
 	if kind := token.Type(); !strings.EqualFold(kind, "bearer") {
-		return &CredentialsError{Field: field, Err: errors.New("cannot use the access token: it is no bearer token")}
+		return &credentialsError{Field: field, Err: errors.New("cannot use the access token: it is no bearer token")}
 	}
 	return nil
 }

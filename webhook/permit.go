@@ -66,7 +66,7 @@ func (p *Permit) Poll(ctx context.Context, call Call, pollURL string) Result {
 		if ok {
 			return t.judge(func() Result { return p.hook.judgePoll(t.answer) })
 		}
-		if res.Verdict == Retry || (res.Verdict != Refused && res.Verdict != Canceled && errors.Is(res.Err, ErrCredentials)) {
+		if res.Verdict == Retry || (res.Verdict != Refused && res.Verdict != Canceled && errors.Is(res.Err, errCredentials)) {
 			res.Verdict = Pending // what is in progress over there goes on without us
 		}
 		return res
@@ -100,7 +100,7 @@ func (t *try) prepare(ctx context.Context, render func() error) (Result, bool) {
 	var err error
 	switch waited := t.compute(ctx, Rendering, func() { err = render() }); {
 	case waited != nil: // for longer than a try may take
-		err = fmt.Errorf("%w: the namespace has had no turn to make its request: %w", ErrNoAnswer, waited)
+		err = fmt.Errorf("%w: the namespace has had no turn to make its request: %w", errNoAnswer, waited)
 		return Result{Verdict: Retry, Message: err.Error(), Err: err, RetryAfter: -1}, false
 	case err != nil:
 		return invalid(err), false
@@ -116,7 +116,7 @@ func (t *try) judge(judge func() Result) (res Result) {
 		res = judge()
 	})
 	if err != nil {
-		return Result{Verdict: Canceled, Message: err.Error(), Err: fmt.Errorf("%w: %w", ErrCanceled, err), RetryAfter: -1}
+		return Result{Verdict: Canceled, Message: err.Error(), Err: fmt.Errorf("%w: %w", errCanceled, err), RetryAfter: -1}
 	}
 	return res
 }
@@ -126,11 +126,11 @@ func (p *Permit) try(
 	ctx context.Context, what string, call Call, body func(context.Context, *try) Result,
 ) (res Result) {
 	if !p.used.CompareAndSwap(false, true) {
-		return Result{Verdict: Canceled, Message: "the permit is used up", Err: ErrCanceled, RetryAfter: -1}
+		return Result{Verdict: Canceled, Message: "the permit is used up", Err: errCanceled, RetryAfter: -1}
 	}
 	if !p.client.begin() {
 		p.finish(outcomeNone)
-		return Result{Verdict: Canceled, Message: ErrClosed.Error(), Err: ErrClosed, RetryAfter: -1}
+		return Result{Verdict: Canceled, Message: errClosed.Error(), Err: errClosed, RetryAfter: -1}
 	}
 	defer p.client.inFlight.Done()
 	started := time.Now()
@@ -155,7 +155,7 @@ func (p *Permit) try(
 		return res
 	}
 	if ctx.Err() != nil && res.StatusCode == 0 && res.Verdict != Invalid {
-		res.Verdict, res.Err = Canceled, fmt.Errorf("%w: %w", ErrCanceled, context.Cause(ctx))
+		res.Verdict, res.Err = Canceled, fmt.Errorf("%w: %w", errCanceled, context.Cause(ctx))
 		res.Message = res.Err.Error()
 	}
 	if t.answer != nil && t.trusted { // another host tells nothing of this endpoint
@@ -216,13 +216,13 @@ func (t *try) sendWith(ctx context.Context, refused string) (Result, bool) {
 		creds.refused.Store(true)
 	}
 	if err := t.answer.err; err != nil {
-		if errors.Is(err, ErrTargetRefused) {
+		if errors.Is(err, errTargetRefused) {
 			return Result{Verdict: Refused, Message: err.Error(), Err: err, RetryAfter: -1}, false
 		}
 		if errors.Is(err, ErrFenced) {
 			return fencedOff(err), false
 		}
-		if errors.Is(err, ErrCredentials) {
+		if errors.Is(err, errCredentials) {
 			return noCredentials(err), false
 		}
 	}
@@ -231,7 +231,7 @@ func (t *try) sendWith(ctx context.Context, refused string) (Result, bool) {
 
 // fencedOff is the result of what was not sent, since somebody else may be sending it.
 func fencedOff(err error) Result {
-	return Result{Verdict: Canceled, Message: err.Error(), Err: fmt.Errorf("%w: %w", ErrCanceled, err), RetryAfter: -1}
+	return Result{Verdict: Canceled, Message: err.Error(), Err: fmt.Errorf("%w: %w", errCanceled, err), RetryAfter: -1}
 }
 
 // noCredentials judges a try that was not sent for want of credentials. Secrets get mended, so it is worth another try,
@@ -241,9 +241,9 @@ func noCredentials(err error) Result {
 		return fencedOff(err)
 	}
 	res := Result{Verdict: Retry, Message: err.Error(), Err: err, RetryAfter: -1}
-	var known *CredentialsError
+	var known *credentialsError
 	switch {
-	case errors.Is(err, ErrTargetRefused):
+	case errors.Is(err, errTargetRefused):
 		res.Verdict = Refused
 	case errors.Is(err, ErrInvalid): // says the Resolver
 		res.Verdict = Invalid
@@ -254,7 +254,7 @@ func noCredentials(err error) Result {
 }
 
 // noRequest reports whether the endpoint was not asked at all.
-func (r Result) noRequest() bool { return errors.Is(r.Err, ErrCredentials) }
+func (r Result) noRequest() bool { return errors.Is(r.Err, errCredentials) }
 
 // exchange sends the request and reads the answer.
 func (p *Permit) exchange(ctx context.Context, t *try) *answer {
@@ -330,14 +330,14 @@ func (t *try) httpRequest(ctx context.Context) *http.Request {
 // silence says why no answer came.
 func (p *Permit) silence(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errCrowded) {
-		return fmt.Errorf("%w: %w", ErrNoAnswer, cause)
+		return fmt.Errorf("%w: %w", errNoAnswer, cause)
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("%w within %v", ErrNoAnswer, p.hook.def.RequestTimeout)
+		return fmt.Errorf("%w within %v", errNoAnswer, p.hook.def.RequestTimeout)
 	}
 	err = bare(err)
-	if errors.Is(err, ErrTargetRefused) || errors.Is(err, ErrFenced) {
+	if errors.Is(err, errTargetRefused) || errors.Is(err, ErrFenced) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", ErrNoAnswer, err)
+	return fmt.Errorf("%w: %w", errNoAnswer, err)
 }

@@ -69,7 +69,7 @@ func (c *Client) transport(
 	}
 	var config *tls.Config
 	if waited := c.turns.do(ctx, namespace, func() { config, err = m.config() }); waited != nil {
-		return nil, nil, fmt.Errorf("%w: the namespace has had no turn to make a connection: %w", ErrNoAnswer, waited)
+		return nil, nil, fmt.Errorf("%w: the namespace has had no turn to make a connection: %w", errNoAnswer, waited)
 	}
 	if err != nil {
 		return nil, nil, err

@@ -21,8 +21,8 @@ import (
 
 // Names of headers that every call carries, besides those of package signature.
 const (
-	HeaderIdempotencyKey = "Idempotency-Key"
-	HeaderTraceParent    = "traceparent"
+	headerIdempotencyKey = "Idempotency-Key"
+	headerTraceParent    = "traceparent"
 )
 
 // request is a rendered request, without credentials.
@@ -140,7 +140,7 @@ func (w *Compiled) seal(ctx context.Context, r *request, call Call, userAgent st
 	h, now := r.header, time.Now()
 	// Standard Webhooks spells them in lower case; net/http writes the canonical form, which HTTP does not tell from it.
 	h.Set(signature.HeaderID, call.ID)
-	h.Set(HeaderIdempotencyKey, call.ID)
+	h.Set(headerIdempotencyKey, call.ID)
 	h.Set(signature.HeaderTimestamp, strconv.FormatInt(now.Unix(), 10))
 	h.Del(signature.HeaderSignature)
 	if len(keys) > 0 {
@@ -171,7 +171,7 @@ func setTrace(ctx context.Context, h http.Header, id string) {
 	var span [8]byte
 	rand.Read(span[:]) // never fails
 	span[0] |= 1       // all zeros is not valid
-	h.Set(HeaderTraceParent, "00-"+hex.EncodeToString(sum[:16])+"-"+hex.EncodeToString(span[:])+"-00")
+	h.Set(headerTraceParent, "00-"+hex.EncodeToString(sum[:16])+"-"+hex.EncodeToString(span[:])+"-00")
 }
 
 func parseMethod(text string) (string, error) {

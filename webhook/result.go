@@ -40,11 +40,6 @@ func (v Verdict) String() string {
 	return verdictNames[v]
 }
 
-// Final reports whether the verdict ends the webhook: neither another try nor a poll nor a callback is to come.
-func (v Verdict) Final() bool {
-	return v == Succeeded || v == Failed || v == Invalid || v == Refused
-}
-
 // Result is the outcome of one try or one poll. It holds no secret values.
 type Result struct {
 	Verdict    Verdict
@@ -54,7 +49,7 @@ type Result struct {
 	Location   string // Accepted in mode Async: the absolute URL to poll
 	// RetryAfter is what the answer asked for, in [0, 24h]; negative if it did not. NextTry and NextPoll heed it.
 	RetryAfter time.Duration
-	Truncated  bool          // the answer was longer than MaxBody; only its start was judged
+	Truncated  bool          // the answer was longer than 1 MiB; only its start was judged
 	Duration   time.Duration // of the whole try
 	Err        error         // the typed cause where there is one, see the Err variables
 	// Span is that of the try or poll, where there is a TracerProvider.

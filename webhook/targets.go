@@ -31,7 +31,7 @@ type TargetState struct {
 	SuccessRate float64       `json:"successRate"`
 	Latency     time.Duration `json:"latency"`            // in nanoseconds
 	Last        time.Time     `json:"last,omitzero"`      // when the last try ended
-	Failures    []Failure     `json:"failures,omitempty"` // the last of them, MaxFailures at most, the newest first
+	Failures    []Failure     `json:"failures,omitempty"` // the last of them, 5 at most, the newest first
 }
 
 // Failure is a try that did not bring what was asked for.
@@ -39,14 +39,14 @@ type Failure struct {
 	At       time.Time     `json:"at"` // its end
 	Verdict  string        `json:"verdict"`
 	Status   int           `json:"status,omitempty"` // 0: no answer
-	Message  string        `json:"message"`          // without secrets, MaxFailureMessage bytes at most
+	Message  string        `json:"message"`          // without secrets, 256 bytes at most
 	Duration time.Duration `json:"duration"`         // in nanoseconds
 }
 
 // Bounds of what is kept of an endpoint.
 const (
-	MaxFailures       = 5
-	MaxFailureMessage = 256
+	maxFailures       = 5
+	maxFailureMessage = 256
 )
 
 // halfLife is after what time a try counts half.
@@ -102,7 +102,7 @@ func (g *gate) state(namespace, name string) TargetState {
 		s.Latency = time.Duration(r.took / r.weight)
 	}
 	for i := range r.failures {
-		if f := r.failures[(r.newest+MaxFailures-i)%MaxFailures]; f != nil {
+		if f := r.failures[(r.newest+maxFailures-i)%maxFailures]; f != nil {
 			s.Failures = append(s.Failures, *f)
 		}
 	}
@@ -114,7 +114,7 @@ type record struct {
 	tries                int64
 	weight, failed, took float64 // of tries, of failures among them, and nanoseconds that they took: each counts less by and by
 	last                 time.Time
-	failures             [MaxFailures]*Failure
+	failures             [maxFailures]*Failure
 	newest               int
 }
 
@@ -140,9 +140,9 @@ func (g *gate) remember(res Result, now time.Time) {
 		return
 	}
 	r.failed++
-	r.newest = (r.newest + 1) % MaxFailures
+	r.newest = (r.newest + 1) % maxFailures
 	r.failures[r.newest] = &Failure{
-		At: now, Verdict: res.Verdict.String(), Status: res.StatusCode, Message: cut(res.Message, MaxFailureMessage),
+		At: now, Verdict: res.Verdict.String(), Status: res.StatusCode, Message: cut(res.Message, maxFailureMessage),
 		Duration: res.Duration,
 	}
 }

@@ -88,11 +88,11 @@ func errorType(res Result, status int) string {
 		return "cancelled"
 	case res.Verdict == Refused:
 		return "target_refused"
-	case errors.Is(res.Err, ErrCredentials):
+	case errors.Is(res.Err, errCredentials):
 		return "no_credentials"
 	case status >= 400:
 		return strconv.Itoa(status)
-	case errors.Is(res.Err, ErrNoAnswer):
+	case errors.Is(res.Err, errNoAnswer):
 		return "no_answer"
 	case res.Verdict == Invalid:
 		return "invalid"

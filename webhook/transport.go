@@ -37,7 +37,7 @@ func (m tlsMaterial) config() (*tls.Config, error) {
 			}
 		}
 		if !pool.AppendCertsFromPEM(m.ca) {
-			return nil, &CredentialsError{
+			return nil, &credentialsError{
 				Field: "spec.tls.caSecretRef",
 				Err:   errors.New("cannot use ca.crt: it has no certificate in PEM"),
 			}
@@ -47,7 +47,7 @@ func (m tlsMaterial) config() (*tls.Config, error) {
 	if len(m.cert) > 0 {
 		pair, err := tls.X509KeyPair(m.cert, m.key)
 		if err != nil {
-			return nil, &CredentialsError{Field: "spec.auth.mtls", Err: fmt.Errorf("cannot use tls.crt and tls.key: %w", err)}
+			return nil, &credentialsError{Field: "spec.auth.mtls", Err: fmt.Errorf("cannot use tls.crt and tls.key: %w", err)}
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
@@ -64,7 +64,7 @@ func (t *transports) newTransport(s *poolSpace, config *tls.Config) *http.Transp
 		MaxIdleConns:           maxIdle,
 		MaxIdleConnsPerHost:    maxIdlePerHost,
 		IdleConnTimeout:        60 * time.Second,
-		MaxResponseHeaderBytes: MaxHeader,
+		MaxResponseHeaderBytes: maxHeader,
 	}
 	if t.proxy != nil { // never from the environment
 		tr.Proxy = http.ProxyURL(t.proxy)

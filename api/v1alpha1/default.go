@@ -17,20 +17,20 @@ const (
 	// DefaultRequestTimeout of one try.
 	DefaultRequestTimeout = 30 * time.Second
 
-	// DefaultMethod of a request.
-	DefaultMethod = "POST"
+	// defaultMethod of a request.
+	defaultMethod = "POST"
 
-	// DefaultBody of a request.
-	DefaultBody = "{}"
+	// defaultBody of a request.
+	defaultBody = "{}"
 
-	// DefaultCorrelationHeader carries the correlation id.
-	DefaultCorrelationHeader = "X-Correlation-ID"
+	// defaultCorrelationHeader carries the correlation id.
+	defaultCorrelationHeader = "X-Correlation-ID"
 
 	// DefaultPollInterval between two polls.
 	DefaultPollInterval = 10 * time.Second
 
-	// DefaultMaxAttempts of a call, the first one included.
-	DefaultMaxAttempts = 10
+	// defaultMaxAttempts of a call, the first one included.
+	defaultMaxAttempts = 10
 
 	// DefaultInitialInterval bounds the wait after the first try.
 	DefaultInitialInterval = time.Second
@@ -38,11 +38,11 @@ const (
 	// DefaultMaxInterval bounds every wait.
 	DefaultMaxInterval = 5 * time.Minute
 
-	// DefaultBreakerFailures in a row open the breaker.
-	DefaultBreakerFailures = 5
+	// defaultBreakerFailures in a row open the breaker.
+	defaultBreakerFailures = 5
 
-	// DefaultBreakerOpenFor is how long it stays open.
-	DefaultBreakerOpenFor = 30 * time.Second
+	// defaultBreakerOpenFor is how long it stays open.
+	defaultBreakerOpenFor = 30 * time.Second
 )
 
 // Default fills in what is not set, as the API server does. Objects read from a server have it done already.
@@ -57,19 +57,19 @@ func (o *Operation) Default() {
 func (w *Webhook) Default() {
 	s := &w.Spec
 	setDefault(&s.Mode, ModeSync)
-	setDefault(&s.Request.Method, DefaultMethod)
+	setDefault(&s.Request.Method, defaultMethod)
 	if s.Request.Body == nil {
-		s.Request.Body = new(DefaultBody)
+		s.Request.Body = new(defaultBody)
 	}
 	setDefault(&s.RequestTimeout, duration(DefaultRequestTimeout))
-	setDefault(&s.CorrelationHeader, DefaultCorrelationHeader)
+	setDefault(&s.CorrelationHeader, defaultCorrelationHeader)
 	setDefault(&s.Poll.Interval, duration(DefaultPollInterval))
-	setDefault(&s.Retry.MaxAttempts, DefaultMaxAttempts)
+	setDefault(&s.Retry.MaxAttempts, defaultMaxAttempts)
 	setDefault(&s.Retry.InitialInterval, duration(DefaultInitialInterval))
 	setDefault(&s.Retry.MaxInterval, duration(DefaultMaxInterval))
 	setDefault(&s.Timeout, duration(DefaultWebhookTimeout))
-	setDefault(&s.Breaker.Failures, DefaultBreakerFailures)
-	setDefault(&s.Breaker.OpenFor, duration(DefaultBreakerOpenFor))
+	setDefault(&s.Breaker.Failures, defaultBreakerFailures)
+	setDefault(&s.Breaker.OpenFor, duration(defaultBreakerOpenFor))
 }
 
 func setDefault[T comparable](field *T, value T) {

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Group is the API group of the kinds in this package.
-const Group = "fairlead.io"
+// group is the API group of the kinds in this package.
+const group = "fairlead.io"
 
 // Kinds and resources, for clients that work with unstructured objects.
 const (
@@ -17,7 +17,7 @@ const (
 
 var (
 	// GroupVersion is the group and version of the kinds in this package.
-	GroupVersion = schema.GroupVersion{Group: Group, Version: "v1alpha1"}
+	GroupVersion = schema.GroupVersion{Group: group, Version: "v1alpha1"}
 
 	// OperationsResource names the resource of Operation objects.
 	OperationsResource = GroupVersion.WithResource("operations")

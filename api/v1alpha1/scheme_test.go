@@ -187,7 +187,7 @@ func TestCRDs(t *testing.T) {
 	t.Parallel()
 	var got []string
 	for _, crd := range CRDs() {
-		if crd.Spec.Group != Group || crd.Spec.Scope != apiextensionsv1.NamespaceScoped || len(crd.Spec.Versions) != 1 ||
+		if crd.Spec.Group != group || crd.Spec.Scope != apiextensionsv1.NamespaceScoped || len(crd.Spec.Versions) != 1 ||
 			crd.Spec.Versions[0].Name != GroupVersion.Version || crd.Spec.Versions[0].Subresources == nil ||
 			crd.Spec.Versions[0].Subresources.Status == nil {
 			t.Errorf("%s: not a namespaced resource of %s with status", crd.Name, GroupVersion)
@@ -201,7 +201,7 @@ func TestCRDs(t *testing.T) {
 	}
 	crds := CRDs()
 	crds[0].Spec.Group = "changed"
-	if CRDs()[0].Spec.Group != Group {
+	if CRDs()[0].Spec.Group != group {
 		t.Error("a caller can change what the next one gets")
 	}
 }

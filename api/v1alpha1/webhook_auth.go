@@ -20,18 +20,6 @@ type SecretReference struct {
 	Name string `json:"name"`
 }
 
-// Keys of the Secrets that a Webhook refers to.
-const (
-	SecretKeyUsername     = "username"
-	SecretKeyPassword     = "password"
-	SecretKeyToken        = "token"
-	SecretKeyTLSCert      = "tls.crt"
-	SecretKeyTLSKey       = "tls.key"
-	SecretKeyClientID     = "client_id"
-	SecretKeyClientSecret = "client_secret"
-	SecretKeyCA           = "ca.crt"
-)
-
 // WebhookAuth is exactly one way to prove who calls.
 //
 // +kubebuilder:validation:ExactlyOneOf=basic;bearer;mtls;oauth2;serviceAccountToken

@@ -52,9 +52,6 @@ func DuplicateItems() Fault { return Fault{func(p *plan) { p.list.duplicate = tr
 // NoListVersion leaves resourceVersion out of the metadata of a list.
 func NoListVersion() Fault { return Fault{func(p *plan) { p.list.noVersion = true }} }
 
-// ListVersion lies about the version of a list.
-func ListVersion(v string) Fault { return Fault{func(p *plan) { p.list.version = v }} }
-
 // Lagging answers gets and lists from the state at this revision, as a replica does whose cache is behind; a request
 // for something newer is answered 504 ResourceVersionTooLarge. Even a consistent read is answered so: the replica does
 // not know better. A WatchList starts from that state too and then catches up; see HoldEvents for a watch that lags.
@@ -88,9 +85,6 @@ func DuplicateEvents() Fault { return Fault{func(p *plan) { p.watch.duplicate = 
 
 // ReplayEvents sends, before each event, up to n of those that went before it again: older versions.
 func ReplayEvents(n int) Fault { return Fault{func(p *plan) { p.watch.replay = n }} }
-
-// SwapEvents sends events in pairs in the wrong order: 2, 1, 4, 3… The last one waits for its partner.
-func SwapEvents() Fault { return Fault{func(p *plan) { p.watch.swap = true }} }
 
 // NoInitialEventsEnd leaves out the bookmark that ends the initial events of a WatchList.
 func NoInitialEventsEnd() Fault { return Fault{func(p *plan) { p.watch.noInitialEnd = true }} }

@@ -26,7 +26,7 @@ func (x *exchange) delete() error {
 	if err != nil {
 		return err
 	}
-	if !gone || x.table.res.ReturnsDeleted {
+	if !gone || x.table.res.returnsDeleted {
 		return x.answerObject(http.StatusOK, o)
 	}
 	x.out.whole(http.StatusOK, x.enc.contentType(false), x.enc.status(metav1.Status{
@@ -119,7 +119,7 @@ func precondition(base *object, p *metav1.Preconditions) error {
 // grace marks an object of a kind that knows grace periods; nil if it does not, or if the period has been 0 already.
 // pending says that it is being deleted, and no sooner for this.
 func (t *table) grace(obj *unstructured.Unstructured, asked *int64) (period *int64, pending bool) {
-	if t.res.GracePeriod == nil {
+	if t.res.gracePeriod == nil {
 		return nil, false
 	}
 	if asked != nil && *asked < 0 {
@@ -138,7 +138,7 @@ func (t *table) grace(obj *unstructured.Unstructured, asked *int64) (period *int
 		obj.SetDeletionGracePeriodSeconds(asked)
 		return asked, false
 	}
-	n := t.res.GracePeriod(obj.DeepCopy())
+	n := t.res.gracePeriod(obj.DeepCopy())
 	if asked != nil && n > 0 { // with 0 nothing runs that would need time
 		n = *asked
 	}

@@ -92,10 +92,10 @@ func (s *Server) complete(t *table, next, live *unstructured.Unstructured) {
 		live = &unstructured.Unstructured{Object: map[string]any{}}
 		live.SetUID(s.newUID())
 		live.SetCreationTimestamp(metav1.NewTime(time.Now().UTC().Truncate(time.Second)))
-		if !t.res.NoGeneration {
+		if !t.res.noGeneration {
 			live.SetGeneration(1)
 		}
-	} else if !t.res.NoGeneration && t.specChanged(live.Object, next.Object) {
+	} else if !t.res.noGeneration && t.specChanged(live.Object, next.Object) {
 		live.SetGeneration(live.GetGeneration() + 1)
 	}
 	if next.GetUID() == "" {

@@ -123,7 +123,6 @@ type plan struct {
 	answer                *metav1.Status
 	respond               *response
 	query                 []func(url.Values)
-	contentType           string
 	cut                   int64 // bytes of the body, -1: whole
 	fragments             []int
 	dripBytes             int
@@ -144,7 +143,6 @@ type listFaults struct {
 	empty, duplicate, noVersion, expireContinue, noInconsistent bool
 	keep                                                        int // items kept, -1: all
 	at                                                          uint64
-	version                                                     string
 }
 
 type watchFaults struct {
@@ -154,7 +152,7 @@ type watchFaults struct {
 	endAfter                           int  // events after which the stream ends, -1: never
 	errorAfter                         int
 	errorEvent                         *metav1.Status
-	duplicate, swap                    bool
+	duplicate                          bool
 	replay                             int
 }
 
@@ -218,9 +216,6 @@ func Rewrite(fn func([]byte) []byte) Fault {
 func Query(fn func(url.Values)) Fault {
 	return Fault{func(p *plan) { p.query = append(p.query, fn) }}
 }
-
-// ContentType sends the usual body under another content type.
-func ContentType(t string) Fault { return Fault{func(p *plan) { p.contentType = t }} }
 
 // sleep waits unless ctx ends first.
 func sleep(ctx context.Context, d time.Duration) {

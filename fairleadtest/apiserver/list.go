@@ -135,9 +135,6 @@ func (x *exchange) answerList(objects []*object, sel selection, limit int, versi
 	if fault.noVersion {
 		meta.ResourceVersion = ""
 	}
-	if fault.version != "" {
-		meta.ResourceVersion = fault.version
-	}
 	return x.sendList(items, meta, fault.duplicate)
 }
 

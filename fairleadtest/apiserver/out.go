@@ -40,9 +40,6 @@ func (o *out) begin(code int, contentType string, length int) {
 	if p.dropAfter || o.x.r.Context().Err() != nil {
 		o.abort()
 	}
-	if p.contentType != "" {
-		contentType = p.contentType
-	}
 	h := o.w.Header()
 	h.Set("Content-Type", contentType)
 	h.Set("Cache-Control", "no-cache, private")

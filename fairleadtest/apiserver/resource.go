@@ -28,8 +28,8 @@ type Resource struct {
 	// ignores status on its main endpoint and everything but status on the status endpoint.
 	Subresources []string
 
-	// NoGeneration leaves metadata.generation alone, as core/v1 ConfigMaps and Secrets do.
-	NoGeneration bool
+	// noGeneration leaves metadata.generation alone, as core/v1 ConfigMaps and Secrets do.
+	noGeneration bool
 
 	// Fields are the fields that a field selector may name, besides metadata.name and metadata.namespace. A function
 	// is given the whole object, which it must not change.
@@ -40,12 +40,12 @@ type Resource struct {
 	// from several goroutines, and must not change its arguments.
 	Validate func(ctx context.Context, obj, old *unstructured.Unstructured) error
 
-	// GracePeriod gives the default deletion grace period of an object in seconds; nil means 0, immediate deletion.
+	// gracePeriod gives the default deletion grace period of an object in seconds; nil means 0, immediate deletion.
 	// Objects with a grace period stay, with a deletionTimestamp, until they are deleted with grace period 0.
-	GracePeriod func(obj *unstructured.Unstructured) int64
+	gracePeriod func(obj *unstructured.Unstructured) int64
 
-	// ReturnsDeleted answers a delete with the last state of the object, as pods do, instead of a Status.
-	ReturnsDeleted bool
+	// returnsDeleted answers a delete with the last state of the object, as pods do, instead of a Status.
+	returnsDeleted bool
 }
 
 // GVR returns group, version and resource.
@@ -93,10 +93,10 @@ func DefaultResources() []Resource {
 		}
 	}
 	core := func(resource, kind string, namespaced bool) Resource {
-		return Resource{Version: "v1", Resource: resource, Kind: kind, Namespaced: namespaced, NoGeneration: true}
+		return Resource{Version: "v1", Resource: resource, Kind: kind, Namespaced: namespaced, noGeneration: true}
 	}
 	pods := core("pods", "Pod", true)
-	pods.NoGeneration, pods.Subresources, pods.ShortNames = false, status, []string{"po"}
+	pods.noGeneration, pods.Subresources, pods.ShortNames = false, status, []string{"po"}
 	fields := func(names ...string) map[string]func(map[string]any) string {
 		m := map[string]func(map[string]any) string{}
 		for _, name := range names {
@@ -108,7 +108,7 @@ func DefaultResources() []Resource {
 		"status.phase", "status.podIP",
 		"status.nominatedNodeName")
 	pods.Fields["spec.hostNetwork"] = yes("spec", "hostNetwork")
-	pods.GracePeriod, pods.ReturnsDeleted = podGracePeriod, true
+	pods.gracePeriod, pods.returnsDeleted = podGracePeriod, true
 	secrets := core("secrets", "Secret", true)
 	secrets.Fields = fields("type")
 	namespaces := core("namespaces", "Namespace", false)
@@ -128,9 +128,9 @@ func DefaultResources() []Resource {
 		return field("reportingComponent")(obj)
 	}
 	accounts := core("serviceaccounts", "ServiceAccount", true)
-	accounts.Subresources, accounts.ReturnsDeleted = []string{"token"}, true
+	accounts.Subresources, accounts.returnsDeleted = []string{"token"}, true
 	services := core("services", "Service", true)
-	services.Subresources, services.ReturnsDeleted, services.Fields = status, true, fields("spec.clusterIP", "spec.type")
+	services.Subresources, services.returnsDeleted, services.Fields = status, true, fields("spec.clusterIP", "spec.type")
 	configMaps := core("configmaps", "ConfigMap", true)
 	configMaps.ShortNames = []string{"cm"}
 	jobs := Resource{Group: "batch", Version: "v1", Resource: "jobs", Kind: "Job", Namespaced: true, Subresources: status}
@@ -148,9 +148,9 @@ func DefaultResources() []Resource {
 		jobs,
 		{
 			Group: "coordination.k8s.io", Version: "v1", Resource: "leases", Kind: "Lease", Namespaced: true,
-			NoGeneration: true,
+			noGeneration: true,
 		},
-		{Group: "events.k8s.io", Version: "v1", Resource: "events", Kind: "Event", Namespaced: true, NoGeneration: true},
+		{Group: "events.k8s.io", Version: "v1", Resource: "events", Kind: "Event", Namespaced: true, noGeneration: true},
 		{
 			Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
 			Kind:         "CustomResourceDefinition",

@@ -111,7 +111,7 @@ func (s *Server) authorize(spec authorizationv1.SubjectAccessReviewSpec) authori
 	return authorizationv1.SubjectAccessReviewStatus{Allowed: true}
 }
 
-// tokenRequest issues a token for a service account.
+// tokenRequest issues a token for a service account: "namespace/name/n", which is good for the time asked for.
 func (x *exchange) tokenRequest() error {
 	if x.s.store.get(x.table, objectKey(x.req.Namespace, x.req.Name)) == nil {
 		return errors.NewNotFound(x.groupResource(), x.req.Name)
@@ -120,17 +120,13 @@ func (x *exchange) tokenRequest() error {
 	if err := x.decodeTyped(&obj); err != nil {
 		return err
 	}
-	if issue := x.s.opts.IssueToken; issue != nil {
-		obj.Status = issue(x.req.Namespace, x.req.Name, obj.Spec)
-	} else {
-		seconds := int64(3600)
-		if obj.Spec.ExpirationSeconds != nil {
-			seconds = *obj.Spec.ExpirationSeconds
-		}
-		obj.Status = authenticationv1.TokenRequestStatus{
-			Token:               fmt.Sprintf("%s/%s/%d", x.req.Namespace, x.req.Name, x.s.names.Add(1)),
-			ExpirationTimestamp: metav1.NewTime(time.Now().Add(time.Duration(seconds) * time.Second)),
-		}
+	seconds := int64(3600)
+	if obj.Spec.ExpirationSeconds != nil {
+		seconds = *obj.Spec.ExpirationSeconds
+	}
+	obj.Status = authenticationv1.TokenRequestStatus{
+		Token:               fmt.Sprintf("%s/%s/%d", x.req.Namespace, x.req.Name, x.s.names.Add(1)),
+		ExpirationTimestamp: metav1.NewTime(time.Now().Add(time.Duration(seconds) * time.Second)),
 	}
 	return x.answerTyped(&obj)
 }

@@ -44,8 +44,6 @@ type Options struct {
 	NoInconsistentContinue bool
 	// BookmarkInterval is the time between bookmarks on a watch that asked for them; default one minute.
 	BookmarkInterval time.Duration
-	// WatchTimeout ends a watch that gives no timeoutSeconds; default 30 minutes.
-	WatchTimeout time.Duration
 
 	// Token, if set, is what every request must bear, else 401. See also Server.SetToken.
 	Token string
@@ -54,8 +52,6 @@ type Options struct {
 	// Authorize answers access reviews of all kinds; nil allows everything. It does not guard requests: use On with
 	// Answer(Failure(403)) for that.
 	Authorize func(authorizationv1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus
-	// IssueToken answers TokenRequests; nil issues "namespace/name/n" that is good for the time asked for.
-	IssueToken func(namespace, name string, spec authenticationv1.TokenRequestSpec) authenticationv1.TokenRequestStatus
 }
 
 // Server is a Kubernetes API server in this process. All methods are safe for concurrent use.
@@ -91,9 +87,6 @@ type Server struct {
 func New(opts Options) (*Server, error) {
 	if opts.BookmarkInterval <= 0 {
 		opts.BookmarkInterval = time.Minute
-	}
-	if opts.WatchTimeout <= 0 {
-		opts.WatchTimeout = 30 * time.Minute
 	}
 	if opts.Resources == nil {
 		opts.Resources = DefaultResources()
@@ -267,14 +260,6 @@ func (s *Server) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 		return p.dial(ctx)
 	}
 	return nil, errRefused
-}
-
-// CA returns the certificate of the server's CA in PEM, or nil without TLS.
-func (s *Server) CA() []byte {
-	if s.tls == nil {
-		return nil
-	}
-	return append([]byte(nil), s.tls.caPEM...)
 }
 
 // SetToken changes the token that requests must bear; "" lets everybody in.

@@ -22,7 +22,6 @@ type stream struct {
 	passed    map[*Hold]int
 	count     int      // events sent, bookmarks not counted
 	sent      []change // for ReplayEvents
-	swapped   *change  // for SwapEvents
 }
 
 // change is one event for the client.
@@ -40,7 +39,7 @@ func (x *exchange) watch() error {
 	if err != nil {
 		return err
 	}
-	timeout := x.s.opts.WatchTimeout
+	timeout := 30 * time.Minute // of a watch that gives no timeoutSeconds
 	if t := opts.TimeoutSeconds; t != nil && *t != 0 {
 		timeout = time.Duration(*t) * time.Second
 	}
@@ -231,14 +230,6 @@ func (w *stream) event(c change) {
 		if len(w.sent) > fault.replay {
 			w.sent = w.sent[1:]
 		}
-	}
-	if fault.swap {
-		if w.swapped == nil {
-			w.swapped = &c
-			return
-		}
-		w.frame(c)
-		c, w.swapped = *w.swapped, nil
 	}
 	w.frame(c)
 	if fault.duplicate {

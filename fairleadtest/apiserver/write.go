@@ -88,7 +88,7 @@ func (s *Server) insert(ctx context.Context, t *table, obj *unstructured.Unstruc
 	obj.SetUID(s.newUID())
 	obj.SetCreationTimestamp(metav1.NewTime(time.Now().UTC().Truncate(time.Second)))
 	obj.SetResourceVersion("")
-	if !t.res.NoGeneration {
+	if !t.res.noGeneration {
 		obj.SetGeneration(1)
 	}
 	if t.res.has("status") {
@@ -371,7 +371,7 @@ func (t *table) inherit(live, next *unstructured.Unstructured, subresource strin
 		next.SetDeletionGracePeriodSeconds(grace)
 	}
 	next.SetGeneration(live.GetGeneration())
-	if subresource == "" && !t.res.NoGeneration && t.specChanged(live.Object, next.Object) {
+	if subresource == "" && !t.res.noGeneration && t.specChanged(live.Object, next.Object) {
 		next.SetGeneration(live.GetGeneration() + 1)
 	}
 	return next

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sort"
 	"sync/atomic"
 	"testing/synctest"
 	"time"
@@ -405,17 +404,6 @@ func (r *Run) Away(fn func()) {
 
 // Count returns how many requests so far match.
 func (r *Run) Count(m apiserver.Match) int { return r.Server.Log().Count(m) }
-
-// Gaps returns the times between the requests that match, sorted.
-func (r *Run) Gaps(m apiserver.Match) []time.Duration {
-	var out []time.Duration
-	all := r.Server.Log().Select(m)
-	for i := 1; i < len(all); i++ {
-		out = append(out, all[i].Start.Sub(all[i-1].Start))
-	}
-	sort.Slice(out, func(i, j int) bool { return out[i] < out[j] })
-	return out
-}
 
 // Events returns what the main subscriber was given so far.
 func (r *Run) Events() []fairleadtest.Event { return r.Main.Recording().Events }

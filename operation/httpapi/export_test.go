@@ -20,5 +20,11 @@ func TracedAllocs(tp trace.TracerProvider) float64 {
 	return testing.AllocsPerRun(100, func() { traced.ServeHTTP(w, r) })
 }
 
+// OpenAPI is the description of the API.
+func OpenAPI() []byte { return openAPI }
+
+// ProblemOf returns an error as a problem.
+func ProblemOf(err error) *Problem { return problemOf(err) }
+
 // NewProxyAt is NewProxy with a clock.
 func NewProxyAt(o ProxyOptions, now func() time.Time) (*Proxy, error) { return newProxy(o, now) }

@@ -278,11 +278,8 @@ func (h *handler) showView(w http.ResponseWriter, status int, v operation.View) 
 	writeJSON(w, status, v)
 }
 
-// Location is the path of the operation of a resource.
-func Location(r operation.Resource) string { return r.Path() }
-
 func (h *handler) location(namespace string, res operation.Resource) string {
-	at := h.PublicURL + Location(res)
+	at := h.PublicURL + res.Path()
 	if namespace != h.Scheduler.Namespace() {
 		at += "?namespace=" + url.QueryEscape(namespace)
 	}
@@ -308,9 +305,6 @@ func write(w http.ResponseWriter, status int, contentType string, body any) {
 
 //go:embed openapi.json
 var openAPI []byte
-
-// OpenAPI returns the description of the API, OpenAPI 3.1 as JSON. It belongs to the caller.
-func OpenAPI() []byte { return slices.Clone(openAPI) }
 
 func openapi(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", "application/vnd.oai.openapi+json;version=3.1")

@@ -138,9 +138,7 @@ func fieldProblem(status int, title string, fields []operation.FieldError) *Prob
 	return &Problem{Status: status, Title: title, Detail: strings.Join(all, "; "), Fields: told}
 }
 
-// ProblemOf returns an error as a problem. Errors of package operation keep their meaning; others are internal.
-func ProblemOf(err error) *Problem { return problemOf(err) }
-
+// problemOf returns an error as a problem. Errors of package operation keep their meaning; others are internal.
 func problemOf(err error) *Problem {
 	var (
 		p       *Problem

@@ -15,9 +15,9 @@ import (
 
 // Limits of an entry, in bytes.
 const (
-	MaxIDBytes      = 512
-	MaxKeyBytes     = 1024
-	MaxPayloadBytes = 1 << 20
+	maxIDBytes      = 512
+	maxKeyBytes     = 1024
+	maxPayloadBytes = 1 << 20
 )
 
 // Entry is a request on its way.
@@ -177,7 +177,7 @@ func validate(e Entry) error {
 	for _, text := range []struct {
 		name, value string
 		limit       int
-	}{{"id", e.ID, MaxIDBytes}, {"key", e.Key, MaxKeyBytes}, {"payload", string(e.Payload), MaxPayloadBytes}} {
+	}{{"id", e.ID, maxIDBytes}, {"key", e.Key, maxKeyBytes}, {"payload", string(e.Payload), maxPayloadBytes}} {
 		if len(text.value) > text.limit {
 			return fmt.Errorf("%w: %s has %d bytes, more than %d", ErrInvalid, text.name, len(text.value), text.limit)
 		}

@@ -58,9 +58,9 @@ func TestEnqueueRefusesBeforeItWrites(t *testing.T) {
 		change func(*Entry)
 	}{
 		{"no id", func(e *Entry) { e.ID = "" }},
-		{"a long id", func(e *Entry) { e.ID = strings.Repeat("x", MaxIDBytes+1) }},
-		{"a long key", func(e *Entry) { e.Key = strings.Repeat("x", MaxKeyBytes+1) }},
-		{"a long payload", func(e *Entry) { e.Payload = json.RawMessage(`"` + strings.Repeat("x", MaxPayloadBytes) + `"`) }},
+		{"a long id", func(e *Entry) { e.ID = strings.Repeat("x", maxIDBytes+1) }},
+		{"a long key", func(e *Entry) { e.Key = strings.Repeat("x", maxKeyBytes+1) }},
+		{"a long payload", func(e *Entry) { e.Payload = json.RawMessage(`"` + strings.Repeat("x", maxPayloadBytes) + `"`) }},
 		{"an id that is no text", func(e *Entry) { e.ID = "\xff" }},
 		{"a key with a zero byte", func(e *Entry) { e.Key = "a\x00" }},
 		{"a payload that is no text", func(e *Entry) { e.Payload = json.RawMessage("\"\xff\"") }},

@@ -50,7 +50,7 @@ func TestWhyAddress(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		standby := three
-		if three.Leading() {
+		if leads(e.t, three) {
 			standby = two
 		}
 		leader, _ := standby.Status()

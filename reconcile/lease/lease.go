@@ -329,10 +329,3 @@ func (l *Lease) Address() string {
 	leader, _ := l.lock.status()
 	return l.at.holder(leader)
 }
-
-// Leading says whether this process leads.
-func (l *Lease) Leading() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.term != nil
-}

@@ -32,8 +32,8 @@ func TestSpans(t *testing.T) {
 		running.Go(func() { _ = l.Run(ctx) }) // it ends with the context
 		defer func() { stop(); running.Wait() }()
 		testbed.Settle(time.Minute)
-		if n := made.Names(); len(n) > 0 || !l.Leading() {
-			t.Errorf("it leads: %t, and has made %v", l.Leading(), n)
+		if n := made.Names(); len(n) > 0 || !leads(t, l) {
+			t.Errorf("it leads: %t, and has made %v", leads(t, l), n)
 		}
 		updates := apiserver.Match{Resource: "leases", Verb: "update"}
 		refused := server.On(updates, apiserver.Answer(metav1.Status{

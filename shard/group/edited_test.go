@@ -207,7 +207,7 @@ func TestNewerFormat(t *testing.T) {
 		if err != nil || now.GetResourceVersion() != u.GetResourceVersion() {
 			t.Errorf("it was written: %v", err)
 		}
-		if err := one.g.Status().Err; !errors.Is(err, ErrRecord) || !one.g.Held().IsEmpty() {
+		if err := one.g.Status().Err; !errors.Is(err, errRecord) || !one.g.Held().IsEmpty() {
 			t.Errorf("one holds %s with %v", one.g.Held(), err)
 		}
 	})

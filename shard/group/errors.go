@@ -23,9 +23,9 @@ var (
 	ErrRole = errors.New("the group has another role")
 	// ErrNotGroup says that the Lease of that name is no group. Nothing was taken or written.
 	ErrNotGroup = errors.New("the Lease is no group")
-	// ErrRecord says that the record of the group was edited by hand. It is begun anew, unless a program of another
+	// errRecord says that the record of the group was edited by hand. It is begun anew, unless a program of another
 	// version has written it.
-	ErrRecord = errors.New("the record of the group cannot be used")
+	errRecord = errors.New("the record of the group cannot be used")
 	// ErrForbidden says that the program may not read or write the Leases of the namespace.
 	ErrForbidden = errors.New("no rights on Leases")
 	// ErrLayout says that the members of the group have another layout, or another Options.Leader.

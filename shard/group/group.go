@@ -22,8 +22,8 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// MaxWeight bounds Options.Weight.
-const MaxWeight = 1000
+// maxWeight bounds Options.Weight.
+const maxWeight = 1000
 
 // Options of a member. Namespace, Name and Role are required.
 type Options struct {
@@ -37,14 +37,14 @@ type Options struct {
 	// Address is where others reach this member, such as "http://10.0.0.7:9090", for those who are told that it holds what
 	// they ask about: see Group.Why. Its Lease shows it. "": that is not said.
 	Address string
-	// Weight is how much this member takes, relative to the others: 1 by default, at most MaxWeight.
+	// Weight is how much this member takes, relative to the others: 1 by default, at most 1000.
 	Weight int
 	// Leader is the name, in Namespace, of the Lease by which this program elects a leader where it does not share; it is
 	// then held in the name of the group, "shards:Namespace/Name". "": there is none. It counts as part of the layout.
 	Leader string
 	// Duration is for how long others respect a member's Lease that is not renewed: 9 s. Renew is for how long a member
-	// works after it has begun its last renewal: two thirds of it. Period is the time between renewals: a sixth of it.
-	Duration, Renew, Period time.Duration
+	// works after it has begun its last renewal: two thirds of it. It is renewed six times in Duration.
+	Duration, Renew, period time.Duration
 	// Drain bounds what Participant.Lose may take where a slot moves or the member leaves: 10 s.
 	Drain time.Duration
 	// Events has changes told by Kubernetes Events about the group's Lease, for which the member needs the right to create
@@ -153,8 +153,8 @@ func (o *Options) complete() error {
 	if o.Weight == 0 {
 		o.Weight = 1
 	}
-	if o.Weight < 0 || o.Weight > MaxWeight {
-		return fmt.Errorf("it has weight %d: want at most %d", o.Weight, MaxWeight)
+	if o.Weight < 0 || o.Weight > maxWeight {
+		return fmt.Errorf("it has weight %d: want at most %d", o.Weight, maxWeight)
 	}
 	if o.Member == "" {
 		o.Member, _ = os.Hostname()
@@ -165,15 +165,15 @@ func (o *Options) complete() error {
 	if o.Renew <= 0 {
 		o.Renew = o.Duration * 2 / 3
 	}
-	if o.Period <= 0 {
-		o.Period = o.Duration / 6
+	if o.period <= 0 {
+		o.period = o.Duration / 6
 	}
 	if o.Drain <= 0 {
 		o.Drain = 10 * time.Second
 	}
-	if o.Period*2 > o.Renew || o.Renew*5/4 > o.Duration {
+	if o.period*2 > o.Renew || o.Renew*5/4 > o.Duration {
 		return fmt.Errorf("it renews every %v, for %v, what others respect for %v: too close to each other",
-			o.Period, o.Renew, o.Duration)
+			o.period, o.Renew, o.Duration)
 	}
 	return nil
 }

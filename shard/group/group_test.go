@@ -339,9 +339,9 @@ func TestOptions(t *testing.T) {
 			"too long a name":     func(o *Options) { o.Name = strings.Repeat("x", 64) },
 			"no name of a Lease":  func(o *Options) { o.Name = "Gateways" },
 			"odd slots":           func(o *Options) { o.Layout.Slots = 3 },
-			"too heavy":           func(o *Options) { o.Weight = MaxWeight + 1 },
+			"too heavy":           func(o *Options) { o.Weight = maxWeight + 1 },
 			"the leader's name":   func(o *Options) { o.Leader = "g" },
-			"renewed too rarely":  func(o *Options) { o.Period = 5 * time.Second },
+			"renewed too rarely":  func(o *Options) { o.period = 5 * time.Second },
 			"respected too short": func(o *Options) { o.Renew = 9 * time.Second },
 		} {
 			o := good
@@ -357,7 +357,7 @@ func TestOptions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if g.opt.Duration != 9*time.Second || g.opt.Renew != 6*time.Second || g.opt.Period != 1500*time.Millisecond ||
+		if g.opt.Duration != 9*time.Second || g.opt.Renew != 6*time.Second || g.opt.period != 1500*time.Millisecond ||
 			g.opt.Drain != 10*time.Second || g.Layout() != (shard.Layout{Slots: 64}) {
 			t.Errorf("the defaults are %+v", g.opt)
 		}

@@ -240,7 +240,7 @@ func (t *term) follow(r *record, leaving bool) {
 	}
 	t.mu.Unlock()
 	if wrong := held.Minus(mine); !wrong.IsEmpty() {
-		t.fail(fmt.Errorf("%w: slots %s are held by others", ErrRecord, wrong))
+		t.fail(fmt.Errorf("%w: slots %s are held by others", errRecord, wrong))
 		return
 	}
 	t.gain(absent.Both(targets))

@@ -115,7 +115,7 @@ func (f *leader) last(ctx context.Context, g *Group, next *record) (giveBack fun
 // nobody of the group may hold slots.
 func (m *mind) lead() error {
 	r := m.last
-	recently := !m.leader.kept.IsZero() && m.leader.kept.atMost(m.g.clock.now()) < 2*m.g.opt.Period
+	recently := !m.leader.kept.IsZero() && m.leader.kept.atMost(m.g.clock.now()) < 2*m.g.opt.period
 	if r.leader == "" || r.founded == "" || recently || !m.first(r) {
 		return nil
 	}

@@ -261,7 +261,7 @@ func TestDecode(t *testing.T) {
 			}
 		}
 		_, err := decode(text)
-		refused := errors.Is(err, ErrRecord) && strings.Contains(err.Error(), tc.want)
+		refused := errors.Is(err, errRecord) && strings.Contains(err.Error(), tc.want)
 		if tc.want == "" && err != nil || tc.want != "" && !refused {
 			t.Errorf("%s got %v, want %q", tc.reason, err, tc.want)
 		}
@@ -275,7 +275,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		r, err := decode(text)
 		if err != nil {
-			if !errors.Is(err, ErrRecord) {
+			if !errors.Is(err, errRecord) {
 				t.Fatal(err)
 			}
 			return

@@ -99,12 +99,12 @@ func (e errFormat) Error() string {
 		recordFormat)
 }
 
-func (e errFormat) Unwrap() error { return ErrRecord }
+func (e errFormat) Unwrap() error { return errRecord }
 
-// decode reads a record. The error is ErrRecord.
+// decode reads a record. Its error matches errRecord.
 func decode(text string) (*record, error) {
 	bad := func(format string, args ...any) error {
-		return fmt.Errorf("cannot read the record of the group: %w: %s", ErrRecord, fmt.Sprintf(format, args...))
+		return fmt.Errorf("cannot read the record of the group: %w: %s", errRecord, fmt.Sprintf(format, args...))
 	}
 	var w wire
 	if err := json.Unmarshal([]byte(text), &w); err != nil {
@@ -128,7 +128,7 @@ func decode(text string) (*record, error) {
 	r.rev, r.founded, r.sum = w.Rev, w.Founded, w.Sum
 	seen := map[string]bool{}
 	for _, m := range w.Members {
-		if m.ID == "" || seen[m.ID] || m.Weight < 1 || m.Weight > MaxWeight {
+		if m.ID == "" || seen[m.ID] || m.Weight < 1 || m.Weight > maxWeight {
 			return nil, bad("member %q is there twice, or has weight %d", m.ID, m.Weight)
 		}
 		seen[m.ID] = true

@@ -68,7 +68,7 @@ type Status struct {
 	Held   shard.Set // as Group.Held
 	// Age is how long ago the last renewal that succeeded was begun; negative if this member has no Lease.
 	Age time.Duration
-	// Err is why this member cannot do something, since it was tried last: errors.Is tells ErrForbidden, ErrRecord,
+	// Err is why this member cannot do something, since it was tried last: errors.Is tells ErrForbidden,
 	// ErrLayout and ErrLeader. nil: all is well.
 	Err error
 	// Group is what was seen of the group last.
@@ -239,7 +239,7 @@ func (p *Report) fill(r *record, leaseOf func(id string) *lease) {
 }
 
 // Read returns what a group is like, without taking part in it. Errors are ErrNotGroup, also for one that there is none
-// of, ErrRecord, and those of requests.
+// of, errRecord, and those of requests.
 func Read(ctx context.Context, cfg *rest.Config, namespace, name string) (*Report, error) {
 	c, err := typed.NewForConfig(cfg)
 	if err != nil {

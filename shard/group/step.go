@@ -117,12 +117,12 @@ func (m *mind) live(ctx context.Context, t *term) error {
 func (m *mind) judge(err error) {
 	switch {
 	case err == nil:
-		m.tries, m.pause = 0, m.g.opt.Period/3
+		m.tries, m.pause = 0, m.g.opt.period/3
 		m.g.trouble("take part", nil)
 		return
 	case m.t.ctx.Err() != nil:
 	case errors.Is(err, ErrLayout) || errors.Is(err, errBefore): // not a failure, but all there is to do
-		m.tries, m.pause = 0, m.g.opt.Period
+		m.tries, m.pause = 0, m.g.opt.period
 		m.g.trouble("take part", err)
 		return
 	case errors.Is(err, errConflict):
@@ -130,7 +130,7 @@ func (m *mind) judge(err error) {
 		m.pause = backoff.Policy{Base: 20 * time.Millisecond, Cap: time.Second}.Delay(m.tries, rand.Float64)
 	default:
 		m.tries++
-		m.pause = backoff.Policy{Base: 100 * time.Millisecond, Cap: m.g.opt.Period * 2}.Delay(m.tries, rand.Float64)
+		m.pause = backoff.Policy{Base: 100 * time.Millisecond, Cap: m.g.opt.period * 2}.Delay(m.tries, rand.Float64)
 		m.g.trouble("take part", err)
 	}
 	m.reread = true
@@ -173,7 +173,7 @@ func (m *mind) step(leaving bool) (left bool, err error) {
 	case joined:
 		t.joined = true
 	case t.joined:
-		t.fail(fmt.Errorf("%w: this member is not in it any more", ErrRecord))
+		t.fail(fmt.Errorf("%w: this member is not in it any more", errRecord))
 		return false, nil
 	case other == nil && !leaving:
 		if c.join, err = m.join(object.UID); err != nil {
@@ -209,7 +209,7 @@ func (m *mind) step(leaving bool) (left bool, err error) {
 // leaves.
 func (m *mind) object(leaving bool) (*lease, error) {
 	g := m.g
-	if now := g.clock.now(); g.view.lags() && now.Sub(m.listed) >= g.opt.Period {
+	if now := g.clock.now(); g.view.lags() && now.Sub(m.listed) >= g.opt.period {
 		m.listed = now
 		all, version, err := g.leases.list(m.t.ctx, g.opt.Name)
 		if err != nil {
@@ -276,11 +276,11 @@ func (m *mind) read(object *lease) (*record, error) {
 	r, err := decode(object.Annotations[recordAnnotation])
 	switch {
 	case err == nil && role != m.g.opt.Role:
-		err = fmt.Errorf("%w: its role is %q", ErrRecord, role)
+		err = fmt.Errorf("%w: its role is %q", errRecord, role)
 	case err == nil && r.founded != "" && r.founded != string(object.UID):
-		err = fmt.Errorf("%w: it is a copy of that of another object", ErrRecord)
+		err = fmt.Errorf("%w: it is a copy of that of another object", errRecord)
 	case err == nil && m.uid == object.UID && (r.rev < m.last.rev || r.rev == m.last.rev && r.sum != m.last.sum):
-		err = fmt.Errorf("%w: it is at %d, and was at %d", ErrRecord, r.rev, m.last.rev)
+		err = fmt.Errorf("%w: it is at %d, and was at %d", errRecord, r.rev, m.last.rev)
 	case err == nil:
 		if m.uid != "" && m.uid != object.UID {
 			m.anew = stamp{m.g.clock.now()}

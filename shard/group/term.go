@@ -96,7 +96,7 @@ func (t *term) fresh() bool {
 
 // renew renews the Lease until the term ends, and ends it when that fails for too long.
 func (t *term) renew() {
-	wait := t.g.opt.Period
+	wait := t.g.opt.period
 	for {
 		left := t.g.opt.Renew - t.renewed.Load().atMost(t.g.clock.now())
 		select {
@@ -115,7 +115,7 @@ func (t *term) renew() {
 		switch {
 		case err == nil:
 			t.g.trouble("renew", nil)
-			wait = t.g.opt.Period
+			wait = t.g.opt.period
 		case errors.As(err, &lost):
 			t.fail(err)
 			return
@@ -123,7 +123,7 @@ func (t *term) renew() {
 			wait = 0
 		default:
 			t.g.trouble("renew", err)
-			wait = t.g.opt.Period / 3
+			wait = t.g.opt.period / 3
 		}
 	}
 }

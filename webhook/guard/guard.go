@@ -217,9 +217,6 @@ func (g *Guard) CheckURL(u *url.URL) error {
 	return g.checkUnresolved(u.Hostname(), port)
 }
 
-// CheckHost is CheckURL where the port is not known.
-func (g *Guard) CheckHost(host string) error { return g.checkUnresolved(host, "") }
-
 func (g *Guard) checkUnresolved(host, port string) error {
 	if addr, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
 		number, _ := strconv.ParseUint(port, 10, 16) // 0, at which nobody listens, where there is none

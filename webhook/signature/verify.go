@@ -20,8 +20,8 @@ var (
 	errTooMany       = fmt.Errorf("%w: too many to try", ErrNoMatch)
 )
 
-// DefaultTolerance is how far the timestamp may be from the clock of the receiver.
-const DefaultTolerance = 5 * time.Minute
+// tolerance is how far the timestamp may be from the clock of the receiver.
+const tolerance = 5 * time.Minute
 
 // maxSignatures bounds the work that one message can cause.
 const maxSignatures = 32
@@ -29,9 +29,8 @@ const maxSignatures = 32
 // Verifier checks messages for a receiver. Its fields may be changed before the first use; afterwards it is safe for
 // concurrent use.
 type Verifier struct {
-	Keys      []Key            // any of them may have signed
-	Tolerance time.Duration    // default DefaultTolerance
-	Now       func() time.Time // default time.Now
+	Keys []Key            // any of them may have signed
+	Now  func() time.Time // default time.Now
 }
 
 // NewVerifier makes a Verifier for keys in any form that ParseKey reads.
@@ -48,7 +47,7 @@ func NewVerifier(keys ...string) (*Verifier, error) {
 }
 
 // Verify checks the signature headers against the body exactly as received. After nil, the body comes from somebody who
-// has one of the keys; receivers should still remember webhook-id for as long as the tolerance, to refuse a replay.
+// has one of the keys; receivers should still remember webhook-id for five minutes, to refuse a replay.
 func (v *Verifier) Verify(h http.Header, body []byte) error {
 	id, stamp, signatures := h.Get(HeaderID), h.Get(HeaderTimestamp), h.Get(HeaderSignature)
 	for name, value := range map[string]string{HeaderID: id, HeaderTimestamp: stamp, HeaderSignature: signatures} {
@@ -87,12 +86,9 @@ func (v *Verifier) checkTime(stamp string) error {
 	if err != nil || seconds < 0 || seconds > 1<<40 {
 		return fmt.Errorf("%w: not a number of seconds", ErrTimestamp)
 	}
-	now, tolerance := time.Now, v.Tolerance
+	now := time.Now
 	if v.Now != nil {
 		now = v.Now
-	}
-	if tolerance <= 0 {
-		tolerance = DefaultTolerance
 	}
 	switch at, current := time.Unix(seconds, 0), now(); {
 	case current.Sub(at) > tolerance:
