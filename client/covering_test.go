@@ -286,7 +286,7 @@ func TestIndexErrorsSayWhatIsMissing(t *testing.T) {
 		reason string
 		watch  [][]source.Option
 		opts   []client.ReadOption
-		is     error
+		is     error // nil: says alone tells the error, if there is any
 		says   []string
 	}{
 		{
@@ -357,7 +357,7 @@ func TestIndexErrorsSayWhatIsMissing(t *testing.T) {
 					}
 				}
 				_, _, err := c.names(t, tc.opts...)
-				if err == nil || tc.is != nil && !errors.Is(err, tc.is) {
+				if (err != nil) != (tc.says != nil) || tc.is != nil && !errors.Is(err, tc.is) {
 					t.Fatalf("got %v, want %v", err, tc.is)
 				}
 				for _, part := range tc.says {
