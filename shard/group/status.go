@@ -122,7 +122,7 @@ func (g *Group) trouble(what string, err error) {
 
 // isFinding reports whether an error tells of the group as the API server has shown it.
 func isFinding(err error) bool {
-	for _, finding := range []error{ErrForbidden, ErrRecord, ErrLayout, ErrLeader, errBefore} {
+	for _, finding := range []error{ErrForbidden, errRecord, ErrLayout, ErrLeader, errBefore} {
 		if errors.Is(err, finding) {
 			return true
 		}

@@ -35,8 +35,8 @@ func TestMissingRightIsLoggedOnce(t *testing.T) {
 		t.Errorf("The status says %v.", err)
 	}
 	g.trouble("renew", nil)
-	g.trouble("take part", ErrRecord) // a finding of a read, for which the right is there
-	if err := g.Status().Err; errors.Is(err, ErrForbidden) || !errors.Is(err, ErrRecord) {
+	g.trouble("take part", errRecord) // a finding of a read, for which the right is there
+	if err := g.Status().Err; errors.Is(err, ErrForbidden) || !errors.Is(err, errRecord) {
 		t.Errorf("With the right the status says %v.", err)
 	}
 	said.Reset()
