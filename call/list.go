@@ -35,8 +35,6 @@ type Page struct {
 	itemKind schema.GroupVersionKind
 	// Version is the resource version of the whole list; every page of it carries the same.
 	Version string
-	// Remaining is how many objects come after this page, -1 where the server does not say.
-	Remaining int64
 	// Restarted says that this is a first page again, because the server no longer had the rest of the list: pages
 	// that came before it belong to another list. At most once.
 	Restarted bool
@@ -189,9 +187,8 @@ type listMeta struct {
 	Kind       string `json:"kind"`
 	APIVersion string `json:"apiVersion"`
 	Metadata   struct {
-		ResourceVersion    string `json:"resourceVersion"`
-		Continue           string `json:"continue"`
-		RemainingItemCount *int64 `json:"remainingItemCount"`
+		ResourceVersion string `json:"resourceVersion"`
+		Continue        string `json:"continue"`
 	} `json:"metadata"`
 }
 
@@ -200,14 +197,10 @@ func (m *listMeta) page() (*Page, error) {
 	if !ok {
 		return nil, &protocolError{what: fmt.Sprintf("a list of kind %q", m.Kind)}
 	}
-	p := &Page{
+	return &Page{
 		itemKind: schema.FromAPIVersionAndKind(m.APIVersion, kind),
-		Version:  m.Metadata.ResourceVersion, Remaining: -1, next: m.Metadata.Continue,
-	}
-	if n := m.Metadata.RemainingItemCount; n != nil {
-		p.Remaining = *n
-	}
-	return p, nil
+		Version:  m.Metadata.ResourceVersion, next: m.Metadata.Continue,
+	}, nil
 }
 
 func parsePage(a *Answer) (*Page, error) {
@@ -261,7 +254,6 @@ func parseProtobufPage(a *Answer, rest []byte) (*Page, error) {
 					return nil, &protocolError{what: err.Error()}
 				}
 				meta.Metadata.ResourceVersion, meta.Metadata.Continue = m.ResourceVersion, m.Continue
-				meta.Metadata.RemainingItemCount = m.RemainingItemCount
 			}
 		}
 		b = b[n+size:]

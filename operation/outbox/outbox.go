@@ -22,14 +22,14 @@ const (
 
 // Entry is a request on its way.
 type Entry struct {
-	// ID tells the entry from all others, and is the same on each delivery. Use the operation id. Required.
+	// ID tells the entry from all others, and is the same on each delivery. Use the operation id. Required, 512 bytes at most.
 	ID string
 
 	// Key orders: entries of one key are delivered one after the other. Use the resource. Entries with an empty key are
-	// ordered among themselves like those of any other key.
+	// ordered among themselves like those of any other key. 1024 bytes at most.
 	Key string
 
-	// Payload is any JSON value. Required.
+	// Payload is any JSON value. Required, 1 MiB at most.
 	Payload json.RawMessage
 
 	// Attempt counts the deliveries of this entry, from 1. Set by the relay.
