@@ -148,9 +148,9 @@ func TestBlackboxFrames(t *testing.T) {
 	p.finish()
 }
 
-// TestBlackboxHuge sends an object of 20 MB, in a list and as a change.
+// TestBlackboxHuge sends an object of 20 MB, in a list and as a change. It runs alone, since it needs a gigabyte with the
+// race detector.
 func TestBlackboxHuge(t *testing.T) {
-	t.Parallel()
 	s := newWire(t)
 	huge := strings.Repeat("0123456789abcdef", 20<<20/16)
 	s.put("a/huge", huge+"1")

@@ -206,6 +206,7 @@ func TestEventsResumed(t *testing.T) {
 		!strings.HasPrefix(id, "forgotten.") {
 		t.Errorf("one that nobody knows: %v %s", names, id)
 	}
+	a.eventually(func() bool { return a.view(a.do("", "GET", "/operations/app/1", "")).OperationID == "two" })
 	if _, names, id := listen("nonsense", 1); len(names) != 1 || names[0] != "progress" || !strings.HasPrefix(id, "two.") {
 		t.Errorf("nonsense: %v %s", names, id)
 	}
