@@ -34,6 +34,8 @@ type Attempts struct {
 	Dropped int
 	// Since is when the executor was made: it knows of none before.
 	Since time.Time
+	// Full says that there was no room for those of some operations, perhaps this one.
+	Full bool
 }
 
 const (
@@ -74,6 +76,7 @@ type attempts struct {
 	all   map[store.Key]*attempted
 	over  []store.Key // operations that have ended, the first first: they give way to others
 	bytes int
+	full  bool
 }
 
 // attempted are those of one operation.
@@ -164,6 +167,7 @@ func (a *attempts) admit(key store.Key, operation string) *attempted {
 	}
 	size := attemptedSize + attemptSize*firstAttempts + len(operation) + len(key.Namespace) + len(key.Name)
 	if !a.room(size, key) {
+		a.full = true
 		return nil
 	}
 	if a.all == nil {
@@ -220,7 +224,7 @@ func (a *attempts) end(key store.Key) {
 func (a *attempts) of(key store.Key, operation string) Attempts {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	out := Attempts{Since: a.since}
+	out := Attempts{Since: a.since, Full: a.full}
 	t := a.all[key]
 	if t == nil || t.operation != operation {
 		return out

@@ -68,7 +68,7 @@ func TestAttempts(t *testing.T) {
 			}
 			last = one.Began
 		}
-		if a.Since.Before(begun.Add(-time.Minute)) || a.Since.After(time.Now()) || a.Dropped > 0 {
+		if a.Since.Before(begun.Add(-time.Minute)) || a.Since.After(time.Now()) || a.Dropped > 0 || a.Full {
 			t.Errorf("known since %v: %+v", a.Since, a)
 		}
 		return all
@@ -139,8 +139,8 @@ func TestAttemptsAreBounded(t *testing.T) {
 	if counted != real || counted > executor.MaxAttemptBytes || n < 1000 || n >= many {
 		t.Errorf("%d operations take %d bytes, counted as %d", n, real, counted)
 	}
-	if got := m.Of(key(0), "id"); len(got.Last) == 0 || got.Dropped == 0 {
-		t.Errorf("the first one has %d, dropped %d", len(got.Last), got.Dropped)
+	if got := m.Of(key(0), "id"); len(got.Last) == 0 || got.Dropped == 0 || !got.Full {
+		t.Errorf("the first one has %d, dropped %d, full %t", len(got.Last), got.Dropped, got.Full)
 	}
 	last := key(many)
 	if m.Note(last, "id", "hook", again); len(m.Of(last, "id").Last) != 0 {
@@ -176,7 +176,7 @@ func TestAttemptsThatWereCutOff(t *testing.T) {
 	}
 	last := store.Key{Namespace: "team", Name: "last"}
 	m.Note(last, "id", "hook", again)
-	if got := m.Of(last, "id"); len(got.Last) != 1 {
+	if got := m.Of(last, "id"); len(got.Last) != 1 || got.Full {
 		t.Errorf("there is no room: %+v", got)
 	}
 }
