@@ -21,7 +21,7 @@ type Positions interface {
 
 // Position is where a fiber is: all of it that survives a restart. It is small (a few hundred bytes and the checkpoint)
 // and has a stable JSON form. Times are wall-clock. It can be a field of a status: controller-gen makes a schema of it
-// that keeps all of it.
+// that keeps all of it. Left, Last, Returns, Back, Else, TimedOut and Trace may be absent.
 type Position struct {
 	Flow       string `json:"flow"`
 	Version    int    `json:"version,omitempty"`

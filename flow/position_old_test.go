@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// TestPositionsInJSON reads positions with the fewest fields, and such as an engine with another clock has saved.
-func TestPositionsInJSON(t *testing.T) {
+// TestPositionsOfOlderVersions reads positions as they were saved before the way back, what a delay left, and errors
+// were.
+func TestPositionsOfOlderVersions(t *testing.T) {
 	t.Parallel()
 	step := func(name string, opts ...Option) Node[packet] {
 		return Step(name, func(_ context.Context, f *fib) Next { f.Packet.note(name); return f.Next() }, opts...)
@@ -25,7 +26,21 @@ func TestPositionsInJSON(t *testing.T) {
 		took               time.Duration
 	}{
 		{
-			"a retry by a clock that begins with the zero time says nothing about the deadline",
+			"a delay longer than the deadline of what follows",
+			`{"flow":"f","step":"b","reason":"delay","wake":"2000-01-01T00:00:20Z",` + rest, "b c", 20 * time.Second,
+		},
+		{
+			"a delay that was over before the step was entered, whose deadline counts from there",
+			`{"flow":"f","step":"b","reason":"delay","wake":"1999-12-31T23:59:50Z",` +
+				`"begun":"1999-12-31T23:59:00Z","started":"1999-12-31T23:59:58Z","token":"t"}`, "b c", 0,
+		},
+		{
+			"a delay by a clock that begins with the zero time says nothing about the deadline",
+			`{"flow":"f","step":"b","reason":"delay","wake":"0001-01-01T00:00:20Z",` +
+				`"begun":"0001-01-01T00:00:01Z","started":"0001-01-01T00:00:20Z","token":"t"}`, "b c", 0,
+		},
+		{
+			"nor does a retry by such a clock",
 			`{"flow":"f","step":"b","reason":"retry","attempt":2,"wake":"0001-01-01T00:00:20Z",` +
 				`"begun":"0001-01-01T00:00:01Z","started":"0001-01-01T00:00:10Z","token":"t"}`, "b c", 0,
 		},
@@ -33,6 +48,14 @@ func TestPositionsInJSON(t *testing.T) {
 			"nor an await, whose step and deadline are of such a clock",
 			`{"flow":"f","step":"b","reason":"await","deadline":"0001-01-01T00:00:20Z",` +
 				`"begun":"0001-01-01T00:00:01Z","started":"0001-01-01T00:00:10Z","token":"t"}`, "b c", 0,
+		},
+		{
+			"a delay that was over before the restart",
+			`{"flow":"f","step":"c","reason":"delay","wake":"1999-12-31T23:59:50Z",` + rest, "c", 0,
+		},
+		{
+			"a delay towards a detour, whose way back is not known",
+			`{"flow":"f","step":"aside","reason":"delay","wake":"2000-01-01T00:00:20Z",` + rest, "a b c", 0,
 		},
 		{"an await", `{"flow":"f","step":"c","reason":"await",` + rest, "c", 0},
 		{

@@ -99,6 +99,13 @@ func (s saver) goOn(i int32, pos Position, now int64) (move, reason, bool) {
 		s.f.note(func(n *notes) { n.led = saved })
 	}
 	m := move{kind: moveRepeat, to: here.pc, attempt: here.attempt, entered: here.entered}
+	if !delayed && pos.Reason == whyDelay.String() {
+		// Without Left, Started may be that of the step before. The step is entered after the delay, or later.
+		m.entered = max(s.pastOr(pos.Wake, now, 0), s.pastOr(pos.Started, now, 0))
+		if m.entered == 0 {
+			m.entered = now
+		}
+	}
 	orElse, leads := def.index[pos.Else]
 	if !leads {
 		orElse = none
