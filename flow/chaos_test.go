@@ -172,14 +172,17 @@ func (c *chaos) starter(who string, n int) {
 			if opt.Key != "" && c.s.N(3) == 0 {
 				opt.Positions = &c.store
 			}
-			c.start(fmt.Sprintf("%s-%d", who, i), opt)
+			c.start(fmt.Sprintf("%s-%d", who, i), opt, c.s.N(3) == 0)
 		}
 	})
 }
 
-func (c *chaos) start(name string, opt flow.StartOptions) {
+func (c *chaos) start(name string, opt flow.StartOptions, chain bool) {
 	opt.OnEnd = c.m.OnEnd(name, func(r flow.Result) {
 		c.pause(context.Background(), "callback of "+name)
+		if chain && opt.Key != "" {
+			c.start(name+"-failure", flow.StartOptions{Key: opt.Key, IfCurrent: r.Handle}, false)
+		}
 		if c.s.N(8) == 0 {
 			panic("in the callback")
 		}
@@ -191,7 +194,7 @@ func (c *chaos) start(name string, opt flow.StartOptions) {
 		c.mu.Lock()
 		c.handles = append(c.handles, h)
 		c.mu.Unlock()
-	case errors.Is(err, flow.ErrBusy), errors.Is(err, flow.ErrClosed):
+	case errors.Is(err, flow.ErrBusy), errors.Is(err, flow.ErrNotCurrent), errors.Is(err, flow.ErrClosed):
 	default:
 		c.s.Error(err)
 	}

@@ -155,3 +155,17 @@ func TestWhatGoesOnIsLogged(t *testing.T) {
 		}
 	}
 }
+
+func TestChainingNeedsTheCurrentFiber(t *testing.T) {
+	t.Parallel()
+	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
+		h := start(t, e, New("f", note("a")), &packet{}, StartOptions{}) // of no key
+		if err := h.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := New("f", note("a")).Start(t.Context(), e, &packet{}, StartOptions{IfCurrent: h}); !errors.Is(err,
+			ErrNotCurrent) {
+			t.Errorf("after a fiber without a key: %v", err)
+		}
+	})
+}

@@ -40,8 +40,9 @@
 //
 // A fiber started with a key passes the gate of that key. What happens when another one is alive is the [Mode]: Preempt
 // cancels it and waits until its code, children and callback included, has returned; Coalesce waits for it to finish;
-// SkipIfBusy refuses. Each fiber has an epoch, higher than that of every earlier one of the key; [Fenced] tells a
-// client that holds a fiber's context whether it may still write.
+// SkipIfBusy refuses. The callback of a failed fiber may start failure steps with StartOptions.IfCurrent, which starts
+// nothing when another fiber has followed in the meantime. Each fiber has an epoch, higher than that of every earlier
+// one of the key; [Fenced] tells a client that holds a fiber's context whether it may still write.
 //
 // # After a restart
 //

@@ -13,6 +13,8 @@ var (
 	ErrClosed = errors.New("engine is closed")
 	// ErrBusy is returned by Start with SkipIfBusy while a fiber of the key is alive.
 	ErrBusy = errors.New("a fiber of this key is alive")
+	// ErrNotCurrent is returned by Start with IfCurrent when the given fiber is no longer the newest of its key.
+	ErrNotCurrent = errors.New("fiber is not the current one of its key")
 	// ErrCancelled is matched by the error of every cancelled fiber, next to its cause.
 	ErrCancelled = errors.New("fiber cancelled")
 	// ErrPreempted is the cause when a newer fiber of the key takes over.

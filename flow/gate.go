@@ -9,16 +9,24 @@ func (e *Engine) passGate(f *fiber, opt StartOptions, calls *cancels) (wait bool
 	e.epoch++
 	f.epoch = e.epoch
 	if f.key == "" {
+		if opt.IfCurrent.f != nil {
+			return false, ErrNotCurrent
+		}
 		return false, nil
 	}
 	cur := e.gates[f.key]
+	if opt.IfCurrent.f != nil && (cur == nil || opt.IfCurrent.f.root() != cur) {
+		return false, ErrNotCurrent
+	}
 	if cur == nil {
 		e.gates[f.key] = f
 		return false, nil
 	}
 	switch opt.Mode {
 	case SkipIfBusy:
-		return false, ErrBusy
+		if opt.IfCurrent.f == nil {
+			return false, ErrBusy
+		}
 	case Coalesce:
 		for p := cur; p != nil && !p.begun; p = p.pred() {
 			e.cancel(p, ErrCoalesced, calls)

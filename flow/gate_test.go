@@ -84,6 +84,40 @@ func TestASuccessorCancelledWhileItWaitsLeavesTheKeyToThePredecessor(t *testing.
 	})
 }
 
+func TestIfCurrentChainsFailureSteps(t *testing.T) {
+	t.Parallel()
+	for _, superseded := range []bool{false, true} {
+		bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
+			repaired := &packet{}
+			var err error
+			var chained Handle
+			fl := New("f", children("kids", []fstep{func(ctx context.Context, f *fib) Next { return f.Delay(time.Second) }}),
+				Step("a", func(ctx context.Context, f *fib) Next { return f.Fail(errBad) }))
+			h := start(t, e, fl, &packet{}, StartOptions{Key: "k", OnEnd: func(r Result) {
+				chained, err = New("failure", note("repair")).Start(context.Background(), e, repaired,
+					StartOptions{IfCurrent: r.Handle})
+			}})
+			synctest.Wait()
+			if superseded {
+				start(t, e, sleeper(0), &packet{}, StartOptions{Key: "k"})
+			}
+			h.Wait(t.Context())
+			if superseded {
+				if !errors.Is(err, ErrNotCurrent) {
+					t.Errorf("a superseded fiber has chained: %v", err)
+				}
+				return
+			}
+			if err != nil || chained.Key() != "k" {
+				t.Fatal(err, chained.Key())
+			}
+			if err := chained.Wait(t.Context()); err != nil || len(repaired.log) != 1 {
+				t.Error(err, repaired.log)
+			}
+		})
+	}
+}
+
 func TestAStuckPredecessorIsReportedWithItsStack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -17,6 +17,9 @@ type StartOptions struct {
 	Key string
 	// Mode is what to do when a fiber of the key is alive.
 	Mode Mode
+	// IfCurrent, if set, starts only if that fiber (or the one it was forked from) is still the newest of the key;
+	// otherwise Start returns ErrNotCurrent. It is how a fiber's callback chains failure steps after itself.
+	IfCurrent Handle
 	// Group shares the workers fairly. Default: the key up to its first slash.
 	Group string
 	// Subgroup shares the turns of the group fairly: those of one group have them one after the other. Default: all are
@@ -101,6 +104,9 @@ func (e *Engine) start(ctx context.Context, d *def, f *fiber, opt StartOptions) 
 	}
 	if opt.Positions != nil && opt.Key == "" {
 		return Handle{}, fmt.Errorf("%w: positions need a key", ErrInvalid)
+	}
+	if opt.IfCurrent.f != nil && opt.Key == "" {
+		opt.Key = opt.IfCurrent.f.root().key
 	}
 	first := d.first
 	if opt.From != "" {
