@@ -2,6 +2,7 @@ package fairlead
 
 import (
 	"iter"
+	"time"
 
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/observe"
@@ -21,6 +22,9 @@ type Status struct {
 	// Sources are what is watched, by observers, reconcilers and clients.
 	Sources     []observe.SourceDescription `json:"sources"`
 	Controllers []reconcile.Description     `json:"controllers"`
+	// FlowsBlockedSince is that of [flow.Engine.BlockedSince], of the engine that the runtime looks after; nil if that
+	// is not blocked.
+	FlowsBlockedSince *time.Time `json:"flowsBlockedSince,omitempty"`
 }
 
 // Status returns what the runtime is doing now, with at most so many of the failures of each controller; negative: all of
@@ -33,6 +37,12 @@ func (rt *Runtime) Status(failures int) Status {
 	}
 	for _, c := range rt.overseen() {
 		s.Controllers = append(s.Controllers, c.Describe(failures))
+	}
+	rt.mu.Lock()
+	e := rt.engine
+	rt.mu.Unlock()
+	if since, blocked := e.BlockedSince(); blocked {
+		s.FlowsBlockedSince = &since
 	}
 	return s
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// TestBlockedWorkers: a controller all of whose workers have been at the same objects for minutes is shown as blocked,
-// and the program as not healthy.
+// TestBlockedWorkers: a controller or an engine whose workers have been at the same objects or steps for minutes is
+// shown as blocked, and the program as not healthy.
 func TestBlockedWorkers(t *testing.T) {
 	t.Parallel()
 	pages, err := parsePages()
@@ -25,22 +25,28 @@ func TestBlockedWorkers(t *testing.T) {
 	}{
 		"overview": {
 			reason: "Its workers do not return.", blocked: &since, hasNot: []string{"✓"},
-			has: []string{"not healthy", "controller east maps is blocked"},
+			has: []string{
+				"not healthy", "controller east maps is blocked", "engine of flows is blocked", `href="/console/flows">Flows</a> names`,
+			},
 		},
 		"controllers": {reason: "Its state alone would say ✓.", blocked: &since, has: []string{"✕", "blocked"}, hasNot: []string{"✓"}},
+		"flows":       {reason: "No worker of the engine returns.", blocked: &since, has: []string{"✕", "engine of flows is blocked"}},
 	} {
 		for _, at := range []*time.Time{tc.blocked, nil} {
 			status := fairlead.Status{Controllers: []reconcile.Description{
 				{Cluster: "east", Name: "maps", State: reconcile.StateRunning, Running: 1, BlockedSince: at},
-			}}
+			}, FlowsBlockedSince: at}
 			later := time.Now().Add(time.Hour)
 			c := &console{rates: newRates(nil), shown: &cache{entries: map[string]*cached{
 				"status": {at: later, value: status}, "fibers": {at: later, value: fiberCounts{}},
 			}}}
 			var data any
-			if name == "overview" {
+			switch name {
+			case "overview":
 				data, err = c.overview(t.Context(), nil, nil)
-			} else {
+			case "flows":
+				data, err = c.flows(t.Context(), nil, nil)
+			default:
 				data, err = c.controllers(t.Context(), &reader{c: c}, nil)
 			}
 			var shown strings.Builder

@@ -30,10 +30,23 @@ func (h *health) OK() bool { return h.Limited() && len(h.Conditions) == 0 }
 // Limited is OK but for resources that the API server refuses.
 func (h *health) Limited() bool { return h.Stale == "" && len(h.Problems) == 0 && len(h.Blocked) == 0 }
 
-// blockedRow is a controller whose workers do not return.
+// blockedRow is a controller or an engine whose workers do not return.
 type blockedRow struct {
-	Name  string
+	Name  string // such as "controller maps"
+	At    string // the objects, or the steps, that the workers are at
+	Page  string // that shows them, without "/console/"
 	Since time.Time
+}
+
+// pageFlows is the page of the fibers.
+const pageFlows = "flows"
+
+// Title is the name of the page.
+func (b blockedRow) Title() string { return strings.ToUpper(b.Page[:1]) + b.Page[1:] }
+
+// engineBlocked is the row of an engine.
+func engineBlocked(name string, since time.Time) blockedRow {
+	return blockedRow{Name: name, At: "steps", Page: pageFlows, Since: since}
 }
 
 // condition is a resource that the API server does not serve, or forbids to the program.
@@ -61,7 +74,15 @@ func (c condition) Text() string {
 }
 
 // health returns the state of the program. A page asks once, so that all of its parts say the same.
-func (c *console) health() *health { return healthOf(c.status()) }
+func (c *console) health() *health {
+	h := healthOf(c.status())
+	if c.Operations != nil && c.Operations.Executor != nil {
+		if since, blocked := c.Operations.Executor.Flows().BlockedSince(); blocked {
+			h.Blocked = append(h.Blocked, engineBlocked("engine of operations", since))
+		}
+	}
+	return h
+}
 
 func healthOf(s fairlead.Status) *health {
 	h := &health{Problems: s.Problems}
@@ -90,8 +111,14 @@ func healthOf(s fairlead.Status) *health {
 	h.Conditions = slices.CompactFunc(h.Conditions, func(a, b condition) bool { return a.Text() == b.Text() })
 	for _, ctl := range s.Controllers {
 		if ctl.BlockedSince != nil {
-			h.Blocked = append(h.Blocked, blockedRow{strings.TrimSpace(ctl.Cluster + " " + ctl.Name), *ctl.BlockedSince})
+			h.Blocked = append(h.Blocked, blockedRow{
+				Name: strings.Join(strings.Fields("controller "+ctl.Cluster+" "+ctl.Name), " "), At: "objects", Page: "controllers",
+				Since: *ctl.BlockedSince,
+			})
 		}
+	}
+	if at := s.FlowsBlockedSince; at != nil {
+		h.Blocked = append(h.Blocked, engineBlocked("engine of flows", *at))
 	}
 	return h
 }

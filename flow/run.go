@@ -16,8 +16,8 @@ type run struct {
 }
 
 // slice runs f until it is parked, queued or ended, and so no longer ours.
-func (e *Engine) slice(f *fiber, why reason, poke pokes) {
-	r := run{e: e, f: f, step: stepContext{f: f}, now: e.now()}
+func (e *Engine) slice(f *fiber, why reason, poke pokes, now int64) {
+	r := run{e: e, f: f, step: stepContext{f: f}, now: now}
 	m := r.pickUp(why, poke)
 	for steps := 0; ; steps++ {
 		if f.progress.leaving() {

@@ -7,6 +7,7 @@ type worker struct {
 	index     int32
 	goroutine goroutine.ID // as stack traces name it
 	fiber     *fiber       // that it runs; guarded by Engine.mu
+	picked    int64        // when it took that fiber, on the engine's time; guarded by Engine.mu
 }
 
 // makeReady queues f for a worker. Under mu; f is new, parked or yielding.
@@ -81,9 +82,10 @@ func (e *Engine) work(w *worker) {
 		g = f.part.group
 		why, poke := f.why, f.poke
 		f.state, f.why, f.poke, f.worker = Running, whyNone, 0, w.index+1
-		w.fiber = f
+		w.fiber, w.picked = f, e.now()
+		now := w.picked
 		e.mu.Unlock()
-		e.slice(f, why, poke)
+		e.slice(f, why, poke, now)
 		e.mu.Lock()
 		w.fiber = nil
 		e.release(g)

@@ -1,0 +1,99 @@
+package flow
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestBlockedSince: an engine is blocked if workers do not return and no other worker may take over, and not before
+// they have been at their steps for a minute.
+func TestBlockedSince(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		opt    EngineOptions
+		stuck  []string // groups of the fibers whose code does not return; they begin a second apart
+		ready  []string // groups of fibers that come after them
+		want   time.Duration
+	}{
+		"all": {
+			reason: "No worker is free.", opt: EngineOptions{Workers: 2}, stuck: []string{"a", "b"}, want: time.Second,
+		},
+		"some": {
+			reason: "A worker is free.", opt: EngineOptions{Workers: 3}, stuck: []string{"a", "b"}, ready: []string{"a"}, want: -1,
+		},
+		"group": {
+			reason: "The group may have no other worker.", opt: EngineOptions{Workers: 3, PerGroup: 1},
+			stuck: []string{"a"}, ready: []string{"a"}, want: 0,
+		},
+		"full group": {
+			reason: "Nothing of the group waits for a worker.", opt: EngineOptions{Workers: 3, PerGroup: 1},
+			stuck: []string{"a"}, ready: []string{"b"}, want: -1,
+		},
+		"earliest": {
+			reason: "The group was blocked first.", opt: EngineOptions{Workers: 2, PerGroup: 1},
+			stuck: []string{"a", "b"}, ready: []string{"a"}, want: 0,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, tc.opt, func(t *testing.T, e *Engine) {
+				began, done := time.Now(), make(chan struct{})
+				hangs := New("f", Step("hang", func(_ context.Context, f *fib) Next {
+					<-done
+					return f.Next()
+				}))
+				for i, group := range tc.stuck {
+					if i > 0 {
+						time.Sleep(time.Second)
+					}
+					start(t, e, hangs, &packet{}, StartOptions{Key: group + "/stuck"})
+				}
+				for _, group := range tc.ready {
+					start(t, e, New("g", note("any")), &packet{}, StartOptions{Key: group + "/ready"})
+				}
+				synctest.Wait()
+				time.Sleep(blockedAfter - 2*time.Second)
+				if since, blocked := e.BlockedSince(); blocked {
+					t.Errorf("It is blocked since %v within a minute.", since.Sub(began))
+				}
+				time.Sleep(7 * time.Minute)
+				switch since, blocked := e.BlockedSince(); {
+				case blocked != (tc.want >= 0):
+					t.Errorf("%s Blocked is %v.", tc.reason, blocked)
+				case blocked && since.Sub(began) != tc.want:
+					t.Errorf("%s It is blocked since %v, want %v.", tc.reason, since.Sub(began), tc.want)
+				}
+				close(done)
+				synctest.Wait()
+				if since, blocked := e.BlockedSince(); blocked {
+					t.Errorf("It is blocked since %v although all workers are free.", since.Sub(began))
+				}
+			})
+		})
+	}
+}
+
+// TestNotBlockedAfterWait: the time for which a fiber was parked at its step does not count.
+func TestNotBlockedAfterWait(t *testing.T) {
+	t.Parallel()
+	bubble(t, EngineOptions{Workers: 1}, func(t *testing.T, e *Engine) {
+		checks := 0
+		start(t, e, New("f", Step("poll", func(_ context.Context, f *fib) Next {
+			return f.Await(Func(func(context.Context) (bool, error) { // the only worker runs it
+				if since, blocked := e.BlockedSince(); blocked {
+					t.Errorf("It is blocked since %v at check %d.", since, checks)
+				}
+				checks++
+				return checks > 2, nil
+			}, time.Hour))
+		})), &packet{}, StartOptions{})
+		time.Sleep(3 * time.Hour)
+		synctest.Wait()
+		if checks != 3 {
+			t.Errorf("There were %d checks, want 3.", checks)
+		}
+	})
+}
