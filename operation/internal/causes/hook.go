@@ -25,7 +25,8 @@ func Missing(namespace, hook string, since time.Time) why.Cause {
 	return why.Cause{
 		Type: why.WebhookMissing, Message: "webhook " + hook + " does not exist in namespace " + namespace, Since: since,
 		Evidence: map[string]string{"webhook": hook}, About: WebhookObject(namespace, hook),
-		Advice: "Make the Webhook: the operation goes on by itself then. Or cancel the operation.",
+		Advice: "Make the Webhook: the operation goes on by itself then. Or cancel the operation. If the namespace is being " +
+			"deleted, no Webhook can be made in it: cancel the operation, or wait for the end of the namespace.",
 	}
 }
 

@@ -377,6 +377,8 @@ func TestOf(t *testing.T) {
 				waits(op, v1alpha1.ReasonWaitingForWebhook, "waiting for webhook cleanup, which does not exist in namespace prod")
 				op.Spec.WebhookIDs = []string{"cleanup", "prod"}
 			}),
+			advice: "Make the Webhook: the operation goes on by itself then. Or cancel the operation. If the namespace is being " +
+				"deleted, no Webhook can be made in it: cancel the operation, or wait",
 			want: []why.Cause{{Type: why.WebhookMissing, Since: created, About: hook}},
 		},
 		"Quarantined": {
