@@ -15,34 +15,99 @@ func (e *Engine) BlockedSince() (since time.Time, blocked bool) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	earliest := e.now() - int64(blockedAfter)
-	consider := func(last int64) {
-		if last < earliest {
-			earliest, blocked = last, true
-		}
-	}
-	busy, last := 0, int64(0)
-	groups := map[*group]int64{} // when the last worker of each began its step
-	for _, w := range e.workers {
-		if w.fiber == nil {
-			continue
-		}
-		g, at := w.fiber.part.group, w.stepSince()
-		busy++
-		last, groups[g] = max(last, at), max(groups[g], at)
-	}
-	if busy >= e.opt.Workers {
-		consider(last)
-	}
-	for g, last := range groups {
-		if e.opt.PerGroup > 0 && int(g.running) >= e.opt.PerGroup && g.head != nil {
-			consider(last)
+	b := e.blocked()
+	at, blocked := b.last, b.all
+	for _, began := range b.groups {
+		if !blocked || began < at {
+			at, blocked = began, true
 		}
 	}
 	if !blocked {
 		return since, false
 	}
-	return e.wall(earliest), true
+	return e.wall(at), true
+}
+
+// Blocked returns the keys of the fibers that a blockage as of BlockedSince holds up: those whose steps do not return,
+// and the ready ones behind them that find no worker. It costs as much as there are workers and such fibers.
+func (e *Engine) Blocked() (at, behind []string) {
+	if !e.made() {
+		return nil, nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b := e.blocked()
+	if !b.all && len(b.groups) == 0 {
+		return nil, nil
+	}
+	for _, w := range e.workers {
+		if w.fiber != nil && b.holds(w.fiber.part.group) {
+			at = append(at, w.fiber.Key())
+		}
+	}
+	for _, g := range e.ready.groups {
+		if !b.holds(g) {
+			continue
+		}
+		for p := g.head; p != nil; p = p.next {
+			for f := p.head; f != nil; f = f.qnext {
+				behind = append(behind, f.Key())
+			}
+		}
+	}
+	return at, behind
+}
+
+// Blocked reports whether the fiber is ready and finds no worker because of a blockage as of Engine.BlockedSince.
+func (h Handle) Blocked() bool {
+	if h.f == nil {
+		return false
+	}
+	e := h.f.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b := e.blocked()
+	return h.f.state == Ready && b.holds(h.f.part.group)
+}
+
+// blockage tells which workers have been at the same steps for more than blockedAfter. Times are the engine's.
+type blockage struct {
+	all    bool             // all workers have
+	last   int64            // when the last of all workers began its step
+	groups map[*group]int64 // of ready fibers that may have no other worker, and when their last one began its step
+}
+
+// holds reports whether a ready fiber of g waits for a blocked worker.
+func (b *blockage) holds(g *group) bool {
+	_, blocked := b.groups[g]
+	return b.all || blocked
+}
+
+// blocked returns the present blockage. Under mu.
+func (e *Engine) blocked() (b blockage) {
+	bound := e.now() - int64(blockedAfter)
+	busy := 0
+	for _, w := range e.workers {
+		if w.fiber == nil {
+			continue
+		}
+		at := w.stepSince()
+		busy++
+		b.last = max(b.last, at)
+		if g := w.fiber.part.group; e.opt.PerGroup > 0 && int(g.running) >= e.opt.PerGroup && g.head != nil {
+			if b.groups == nil {
+				b.groups = make(map[*group]int64)
+			}
+			b.groups[g] = max(b.groups[g], at)
+		}
+	}
+	b.all = busy >= e.opt.Workers && b.last < bound
+	for g, last := range b.groups {
+		if last >= bound {
+			delete(b.groups, g)
+		}
+	}
+	return b
 }
 
 // stepSince returns when the worker began the step of its fiber. A fiber that was just picked up has been at its step

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,6 +33,10 @@ func TestBlockedSince(t *testing.T) {
 			reason: "Nothing of the group waits for a worker.", opt: EngineOptions{Workers: 3, PerGroup: 1},
 			stuck: []string{"a"}, ready: []string{"b"}, want: -1,
 		},
+		"all, with ready ones": {
+			reason: "No worker is free.", opt: EngineOptions{Workers: 2}, stuck: []string{"a", "b"}, ready: []string{"a", "c"},
+			want: time.Second,
+		},
 		"earliest": {
 			reason: "The group was blocked first.", opt: EngineOptions{Workers: 2, PerGroup: 1},
 			stuck: []string{"a", "b"}, ready: []string{"a"}, want: 0,
@@ -40,7 +45,7 @@ func TestBlockedSince(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			bubble(t, tc.opt, func(t *testing.T, e *Engine) {
-				began, done := time.Now(), make(chan struct{})
+				began, done, ready := time.Now(), make(chan struct{}), []Handle(nil)
 				hangs := New("f", Step("hang", func(_ context.Context, f *fib) Next {
 					<-done
 					return f.Next()
@@ -51,13 +56,22 @@ func TestBlockedSince(t *testing.T) {
 					}
 					start(t, e, hangs, &packet{}, StartOptions{Key: group + "/stuck"})
 				}
+				var behind []string
 				for _, group := range tc.ready {
-					start(t, e, New("g", note("any")), &packet{}, StartOptions{Key: group + "/ready"})
+					h := start(t, e, New("g", note("any")), &packet{}, StartOptions{Key: group + "/ready"})
+					synctest.Wait()
+					if h.Status() == Ready {
+						behind = append(behind, h.Key())
+					}
+					ready = append(ready, h)
 				}
 				synctest.Wait()
 				time.Sleep(blockedAfter - 2*time.Second)
 				if since, blocked := e.BlockedSince(); blocked {
 					t.Errorf("It is blocked since %v within a minute.", since.Sub(began))
+				}
+				if at, behind := e.Blocked(); len(at)+len(behind) > 0 {
+					t.Errorf("%v and %v are blocked within a minute.", at, behind)
 				}
 				time.Sleep(7 * time.Minute)
 				switch since, blocked := e.BlockedSince(); {
@@ -65,6 +79,18 @@ func TestBlockedSince(t *testing.T) {
 					t.Errorf("%s Blocked is %v.", tc.reason, blocked)
 				case blocked && since.Sub(began) != tc.want:
 					t.Errorf("%s It is blocked since %v, want %v.", tc.reason, since.Sub(began), tc.want)
+				}
+				at := len(tc.stuck)
+				if tc.want < 0 {
+					at, behind = 0, nil
+				}
+				if gotAt, got := e.Blocked(); !slices.Equal(got, behind) || len(gotAt) != at {
+					t.Errorf("%s %v and %v are blocked, want %d steps and %v.", tc.reason, gotAt, got, at, behind)
+				}
+				for _, h := range ready {
+					if got, want := h.Blocked(), slices.Contains(behind, h.Key()); got != want {
+						t.Errorf("%s %s is blocked: %v.", tc.reason, h.Key(), got)
+					}
 				}
 				close(done)
 				synctest.Wait()

@@ -247,7 +247,8 @@ func (e *Executor) note(r *run) {
 	defer e.mu.Unlock()
 	if e.live[r.key.Namespace][r.key.Name] == r { // else it counts no more
 		e.uncount(r)
-		if r.running, r.near = running, near; running {
+		if r.phase, r.near = ended, near; running {
+			r.phase = counted
 			e.progress.enter(near)
 		} else {
 			e.leaveLine(r)

@@ -45,7 +45,7 @@ func New(o Options) (*Executor, error) {
 		live: make(map[string]map[string]*run), stirs: newStirs(), lines: make(map[store.Key]*line),
 		troubles: make(map[*run]*trouble), asking: make(map[*run]chan struct{}), fresh: newFreshness(layout),
 		traced: o.TracerProvider != nil, tried: &tried{}, attempts: &attempts{}, stopped: make(chan struct{}),
-		drain: drain{busy: make(map[*run]struct{})}, stuck: newTally(),
+		drain: drain{busy: make(map[*run]struct{})},
 	}
 	if e.witness = o.Witness; e.witness != nil {
 		e.condemned = make(map[string]Condemned)
@@ -104,6 +104,7 @@ func New(o Options) (*Executor, error) {
 		Workers: o.Workers + max(1, o.Workers/4), PerGroup: o.Workers, Logger: e.log,
 		Tracer: tracing.Tracer(o.TracerProvider, "operation/executor"),
 	})
+	e.stuck = newTally(e.blocked)
 	e.metrics = newMetrics(e.census, func() int { return e.slots.Usage().Waiting })
 	e.metrics.states = append(e.metrics.states, shares{e}, breakers{e.webhooks}, e.stuck)
 	if o.Registerer != nil {

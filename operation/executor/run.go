@@ -31,7 +31,7 @@ type run struct {
 	// accepted is when the request was accepted, as far as that is known; nil once it was picked up.
 	accepted *course.Acceptance
 	missed   bool // something happened since the run looked last
-	running  bool // the operation has not ended
+	phase    phase
 
 	// What follows belongs to the flow. While that is parked, others may look at it under Executor.mu.
 
@@ -53,6 +53,15 @@ type run struct {
 	later map[record.Target]time.Time
 	*work // nil while nothing is to be done; look and settle change that, under Executor.mu
 }
+
+// phase tells whether an operation is in progress, and whether progress counts it.
+type phase uint8
+
+const (
+	uncounted phase = iota // in progress; the run has not looked yet, or counts no more
+	counted                // in progress, and counted
+	ended                  // it had ended when the run began or looked last
+)
 
 // work is what a run has besides while something is to be done: while it looks, has calls under way or changes that are
 // not written, or waits for a share of its namespace.

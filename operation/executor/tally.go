@@ -3,6 +3,7 @@ package executor
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,9 +19,14 @@ import (
 )
 
 // tally counts the stuck operations of one executor by their first cause. It is told of each change of a cause, so that
-// to collect costs a constant for each type of cause, however many operations there are. It is a prometheus.Collector
-// and safe for concurrent use; no other lock is taken under its own.
+// to collect costs a constant for each type of cause, however many operations there are; only while workers are blocked
+// does it cost as much as there are operations behind them. It is a prometheus.Collector and safe for concurrent use; no
+// other lock is taken under its own.
 type tally struct {
+	// blocked returns the operations whose runs do not return from a step, and those behind them that find no worker. A
+	// run tells the tally how it stands when it parks, which neither do.
+	blocked func() (at, behind []store.Key)
+
 	mu     sync.Mutex
 	stuck  map[store.Key]why.Type
 	counts map[why.Type]int
@@ -34,8 +40,8 @@ var stuckBy = [...]why.Type{
 	why.ForeignFinalizer, why.QueuedBehind, why.DeadlinePassed,
 }
 
-func newTally() *tally {
-	t := &tally{stuck: make(map[store.Key]why.Type), counts: make(map[why.Type]int, len(stuckBy))}
+func newTally(blocked func() (at, behind []store.Key)) *tally {
+	t := &tally{blocked: blocked, stuck: make(map[store.Key]why.Type), counts: make(map[why.Type]int, len(stuckBy))}
 	for _, cause := range stuckBy {
 		t.counts[cause] = 0
 	}
@@ -66,9 +72,23 @@ func (t *tally) set(key store.Key, cause why.Type) {
 
 // all returns the stuck operations with their causes.
 func (t *tally) all() map[store.Key]why.Type {
+	at, behind := t.blocked()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return maps.Clone(t.stuck)
+	all := maps.Clone(t.stuck)
+	t.untold(at, behind, func(key store.Key, cause why.Type) { all[key] = cause })
+	return all
+}
+
+// untold calls f for the operations that blocked workers hold up and that set does not count. The caller holds mu.
+func (t *tally) untold(at, behind []store.Key, f func(store.Key, why.Type)) {
+	for cause, keys := range map[why.Type][]store.Key{why.Parked: at, why.QueuedBehind: behind} {
+		for _, key := range keys {
+			if t.stuck[key] == "" {
+				f(key, cause)
+			}
+		}
+	}
 }
 
 var stuckDesc = prometheus.NewDesc("fairlead_operations_stuck", "Operations of this process that are stuck, by their first cause.",
@@ -79,8 +99,10 @@ func (*tally) Describe(ch chan<- *prometheus.Desc) { ch <- stuckDesc }
 
 // Collect implements prometheus.Collector.
 func (t *tally) Collect(ch chan<- prometheus.Metric) {
+	at, behind := t.blocked()
 	t.mu.Lock()
 	counts := maps.Clone(t.counts)
+	t.untold(at, behind, func(_ store.Key, cause why.Type) { counts[cause]++ })
 	t.mu.Unlock()
 	for cause, n := range counts {
 		ch <- prometheus.MustNewConstMetric(stuckDesc, prometheus.GaugeValue, float64(n), string(cause))
@@ -90,6 +112,23 @@ func (t *tally) Collect(ch chan<- prometheus.Metric) {
 // Stuck returns the operations that this executor works on and that are stuck, each with its first cause. The caller
 // owns the map. It is safe for concurrent use.
 func (e *Executor) Stuck() map[store.Key]why.Type { return e.stuck.all() }
+
+// blocked implements tally.blocked for the operations that have not ended.
+func (e *Executor) blocked() (at, behind []store.Key) {
+	running, ready := e.engine.Blocked()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	keysOf := func(fibers []string) (keys []store.Key) {
+		for _, key := range fibers {
+			namespace, name, _ := strings.Cut(key, "/")
+			if r := e.live[namespace][name]; r != nil && r.phase != ended {
+				keys = append(keys, store.Key{Namespace: namespace, Name: name})
+			}
+		}
+		return keys
+	}
+	return keysOf(running), keysOf(ready)
+}
 
 // stands tells the tally how an operation stands whose run is about to park. The flow of the run calls it.
 func (e *Executor) stands(r *run) {

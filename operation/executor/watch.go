@@ -62,6 +62,9 @@ func (e *Executor) changed(ctx context.Context, known *store.Record) {
 			return
 		}
 		r := &run{key: key, tenant: tenant(op)}
+		if op.Terminal() {
+			r.phase = ended
+		}
 		if !op.PickedUp() {
 			e.accept(r, op)
 		}
@@ -169,9 +172,9 @@ func (e *Executor) dead(key store.Key) {
 
 // uncount takes the operation of a run out of those in progress; the caller holds mu.
 func (e *Executor) uncount(r *run) {
-	if r.running {
+	if r.phase == counted {
 		e.progress.leave(r.near)
-		r.running = false
+		r.phase = uncounted
 	}
 }
 

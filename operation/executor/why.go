@@ -204,7 +204,7 @@ func (e *Executor) withRun(
 				Type: why.QueuedBehind, Message: "other operations are before it: all workers of its namespace are busy", Since: i.Since,
 				Evidence: map[string]string{"namespace": key.Namespace, "fibers": itoa(e.engine.Live())},
 				Advice:   "It goes on when it is its turn; if that takes long, see how fast the API server answers.",
-				Progress: i.For < time.Second,
+				Progress: !fiber.Blocked(),
 			}
 			for _, told := range fiber.Why(nil) {
 				if stack := told.Evidence["stack"]; stack != "" {
