@@ -88,7 +88,7 @@ conformance: ## Run the suites of controller-runtime and of public operators, st
 soak: setup-tests build ## Play random fault schedules for an hour, then hostile tenants, then fuzz targets, then every test over and over (SOAK=1h each)
 	@echo "==> soak for $(SOAK)"
 	@FAIRLEAD_SOAK=$(SOAK) $(GO) test -race -v -count 1 -run '^TestRandom$$' -timeout 0 ./internal/scenario
-	@FAIRLEAD_SOAK=$(SOAK) $(GO) test -v -count 1 -run '^TestHostileTenants$$' -timeout 0 ./operation/e2e/hostile
+	@FAIRLEAD_SOAK=$(SOAK) $(GO) test -v -count 1 -run '^TestHostileTenants$$' -timeout 0 ./operations/e2e/hostile
 	@./hack/fuzz.sh $(SOAK)
 	@$(BIN)/fairlead up --temporary -- ./hack/soak.sh $(SOAK)
 

@@ -11,12 +11,12 @@ import (
 // AddAlways is Add for what every process does, whether or not it leads: an HTTP API or webhooks beside controllers
 // that run on the leader only. fn runs from before the election until all that was added with Add has stopped, so
 // that it serves while that drains. The caches run from then on, too, in every process: what is acquired from
-// [Cluster.Cache] is watched, and can be read; observers and controllers still wait for the lead. What fn sends is
+// [Host.Cache] is watched, and can be read; observers and controllers still wait for the lead. What fn sends is
 // not bound to the lead.
 //
 // It must be called before Run, or Run returns the mistake. An error of fn, or a panic, stops the runtime. See
 // [Runtime.Handler] for what /readyz says.
-func (c *Cluster) AddAlways(name string, fn func(ctx context.Context) error) {
+func (c *Host) AddAlways(name string, fn func(ctx context.Context) error) {
 	if c.name != "" {
 		name = c.name + "/" + name
 	}

@@ -12,10 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // serving makes a process that reads config maps in any case, and works on them while it leads.
@@ -23,7 +23,7 @@ func serving(t *testing.T, s *apiserver.Server, name string, d *diary, opts ...f
 	t.Helper()
 	rt := fairlead.New(s.Config(), append([]fairlead.Option{fairlead.WithLeaderElection("default", "operator")},
 		opts...)...)
-	h, err := store.AcquireFor[corev1.ConfigMap](rt.Cache())
+	h, err := cache.AcquireFor[corev1.ConfigMap](rt.Cache())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,10 +14,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // What the cache holds of a kind is what its observers and the client are shown, and others of the kind share it.
@@ -34,11 +34,11 @@ func TestWithContent(t *testing.T) {
 			t.Fatal(err)
 		}
 		rt := fairlead.New(s.Config(),
-			fairlead.WithContent(schema.GroupKind{Kind: "Secret"}, store.Content{}),
-			fairlead.WithContent(schema.GroupKind{Kind: "Secret"}, store.Content{
+			fairlead.WithContent(schema.GroupKind{Kind: "Secret"}, cache.Content{}),
+			fairlead.WithContent(schema.GroupKind{Kind: "Secret"}, cache.Content{
 				Drop: []string{"data", "metadata.annotations[a.b/note]"},
 			}),
-			fairlead.WithContent(schema.GroupKind{}, store.Content{Transform: func(o any) (any, error) {
+			fairlead.WithContent(schema.GroupKind{}, cache.Content{Transform: func(o any) (any, error) {
 				o.(metav1.Object).SetAnnotations(map[string]string{"seen": "yes"})
 				return o, nil
 			}}))
@@ -88,7 +88,7 @@ func TestWithContent(t *testing.T) {
 // A mistake in a content is told when the program begins.
 func TestWithContentThatIsMalformed(t *testing.T) {
 	t.Parallel()
-	malformed := store.Content{Drop: []string{"spec..x"}}
+	malformed := cache.Content{Drop: []string{"spec..x"}}
 	rt := fairlead.New(&rest.Config{Host: "http://127.0.0.1:1"},
 		fairlead.WithContent(schema.GroupKind{Kind: "Pod"}, malformed))
 	const want = `kind "Pod": cannot drop fields: malformed path "spec..x": a member has no name`
@@ -115,7 +115,7 @@ func ExampleWithContent() {
 	ctx, stop := context.WithCancel(context.Background())
 	rt := fairlead.New(cluster.Config(), fairlead.WithContent(
 		schema.GroupKind{Kind: "Secret"},
-		store.Content{Drop: []string{"data", "metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]"}},
+		cache.Content{Drop: []string{"data", "metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]"}},
 	))
 	observe.Source[corev1.Secret](rt, "secrets")
 	observe.On(rt, "secrets", func(_ context.Context, e observe.Event[corev1.Secret]) error {

@@ -15,10 +15,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 // TestDisturbedRun runs runtimes of random parts, of which some fail, panic, end their goroutine or do not stop, and
@@ -88,7 +88,7 @@ func (d *disturbedRun) play() {
 		d.server.On(apiserver.Match{Resource: "configmaps", Times: 1 + d.rnd.IntN(5)}, apiserver.Delay(d.upTo(3*time.Second)))
 	}
 	rt := fairlead.New(d.server.Config(), options...)
-	hosts := []*fairlead.Cluster{rt.Cluster}
+	hosts := []*fairlead.Host{rt.Host}
 	if d.chance(2) {
 		hosts = append(hosts, rt.Join("east", d.server.Config()))
 	}
@@ -182,7 +182,7 @@ func (d *disturbedRun) enter(name string) (leave func()) {
 func (d *disturbedRun) source(h observe.Host, s observe.Selector) (broken bool) {
 	kind, wait := d.rnd.IntN(8), d.upTo(3*time.Second)
 	d.note("source %s of kind %d after %v", s, kind, wait)
-	observe.SourceFunc[corev1.ConfigMap](h, s, func(ctx context.Context) ([]source.Option, error) {
+	observe.SourceFunc[corev1.ConfigMap](h, s, func(ctx context.Context) ([]cache.Option, error) {
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -223,7 +223,7 @@ func (d *disturbedRun) source(h observe.Host, s observe.Selector) (broken bool) 
 }
 
 // task adds a task that ends by itself, is told to, or does not stop for a while.
-func (d *disturbedRun) task(c *fairlead.Cluster, name string) {
+func (d *disturbedRun) task(c *fairlead.Host, name string) {
 	kind, after, linger := d.rnd.IntN(6), d.upTo(15*time.Second), d.upTo(30*time.Second)
 	d.note("%s of kind %d after %v, lingers %v", name, kind, after, linger)
 	d.slow = d.slow || kind == 5 && linger > 20*time.Second

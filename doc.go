@@ -9,7 +9,7 @@
 //	cfg, err := fairlead.Config("") // of KUBECONFIG, of the pod, or of ~/.kube/config
 //	…
 //	rt := fairlead.New(cfg)
-//	observe.Source[corev1.ConfigMap](rt, CertainConfigMaps, source.Namespaces("team-a", "team-b"), source.Labels("app=web"))
+//	observe.Source[corev1.ConfigMap](rt, CertainConfigMaps, cache.Namespaces("team-a", "team-b"), cache.Labels("app=web"))
 //	observe.On(rt, CertainConfigMaps, func(ctx context.Context, e observe.Event[corev1.ConfigMap]) error {
 //		slog.InfoContext(ctx, "configmap", "type", e.Type, "key", e.Key, "old", e.Prior(), "new", e.Object())
 //		return nil
@@ -22,7 +22,7 @@
 //
 // # Reading and writing
 //
-// Reads and writes go through [Cluster.Client]: what was written is seen by the next read, whatever the watch does.
+// Reads and writes go through [Host.Client]: what was written is seen by the next read, whatever the watch does.
 //
 //	var gw v1.Gateway
 //	err := rt.Client().Get(ctx, key, &gw)                           // a copy of your own; from memory, if gateways are observed
@@ -40,7 +40,7 @@
 //		return reconcile.Done, client.ModifyStatus(ctx, r.c, gw, withReady)
 //	}
 //
-// [Cluster.Add] runs whatever else belongs to the program, such as a server or a relay, and [Runtime.Flows] looks after
+// [Host.Add] runs whatever else belongs to the program, such as a server or a relay, and [Runtime.Flows] looks after
 // an engine of package flow. [Runtime.Join] adds another cluster, on which the same can be declared.
 //
 // # Running
@@ -51,7 +51,7 @@
 //
 //	pages → leadership → caches → observers → controllers and what else was added
 //
-// What was added with [Cluster.AddAlways], such as an HTTP API that every replica serves, runs with the caches before
+// What was added with [Host.AddAlways], such as an HTTP API that every replica serves, runs with the caches before
 // and beside leadership.
 //
 // It returns when its context ends, a signal comes ([WithSignals]), leadership is lost ([WithLeaderElection]) or
@@ -73,7 +73,7 @@
 //	rt := fairlead.New(cfg, fairlead.WithLogger(log), fairlead.WithSignals(), fairlead.WithListen(":9090"),
 //		fairlead.WithLeaderElection("operators", "gateways"))
 //
-// What all that was declared asks of the API server is known: [Cluster.Rights], from which package rights makes a role,
+// What all that was declared asks of the API server is known: [Host.Rights], from which package rights makes a role,
 // and package clustertest a test that runs the program with that role and no other right.
 //
 // Tests use fairleadtest/apiserver, an API server in the process that shows every fault on demand.

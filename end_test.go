@@ -15,10 +15,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 // What an observer is in the middle of may go on during the drain, and is cancelled after it.
@@ -178,7 +178,7 @@ func TestDegraded(t *testing.T) {
 		rt := fairlead.New(s.Config(), fairlead.WithDegraded())
 		observeMaps(rt, &d)
 		var installed atomic.Bool
-		observe.SourceFunc[corev1.Secret](rt, "secrets", func(context.Context) ([]source.Option, error) {
+		observe.SourceFunc[corev1.Secret](rt, "secrets", func(context.Context) ([]cache.Option, error) {
 			if !installed.Load() {
 				return nil, errors.New("not installed")
 			}
@@ -268,7 +268,7 @@ func TestOneClusterFails(t *testing.T) {
 		east := rt.Join("east", s.Config())
 		observeMaps(rt, &diary{})
 		observe.SourceFunc[corev1.ConfigMap](east, Maps,
-			func(context.Context) ([]source.Option, error) { return nil, broken })
+			func(context.Context) ([]cache.Option, error) { return nil, broken })
 		observe.Known[corev1.ConfigMap](east, Maps)
 		if err := rt.Run(t.Context()); !errors.Is(err, broken) ||
 			!strings.Contains(err.Error(), `cluster "east": cannot start observers`) {

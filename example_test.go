@@ -13,11 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // testServer stands for a cluster that holds two ConfigMaps.
@@ -46,8 +46,8 @@ func Example() {
 	CertainConfigMaps := observe.Selector("certain-configmaps") // usually a package variable
 
 	rt := fairlead.New(cluster.Config())
-	observe.Source[corev1.ConfigMap](rt, CertainConfigMaps, source.Namespaces("team-a", "team-b"),
-		source.Labels("app=web"))
+	observe.Source[corev1.ConfigMap](rt, CertainConfigMaps, cache.Namespaces("team-a", "team-b"),
+		cache.Labels("app=web"))
 	observe.On(rt, CertainConfigMaps, func(ctx context.Context, e observe.Event[corev1.ConfigMap]) error {
 		if e.Type == observe.Synchronized {
 			stop()
@@ -65,7 +65,7 @@ func Example() {
 // Everything that is wrong is reported at once, before the first request.
 func ExampleRuntime_Run_mistakes() {
 	rt := fairlead.New((&apiserver.Server{}).Config())
-	observe.Source[corev1.ConfigMap](rt, "settings", source.Labels("app in web"))
+	observe.Source[corev1.ConfigMap](rt, "settings", cache.Labels("app in web"))
 	observe.On(rt, "setings", func(context.Context, observe.Event[corev1.ConfigMap]) error { return nil })
 
 	err := rt.Run(context.Background())
@@ -74,7 +74,7 @@ func ExampleRuntime_Run_mistakes() {
 }
 
 // What runs beside the observers is added; it may read and write through the runtime's client.
-func ExampleCluster_Add() {
+func ExampleHost_Add() {
 	cluster := testServer()
 	defer cluster.Close()
 	ctx, stop := context.WithCancel(context.Background())
@@ -85,7 +85,7 @@ func ExampleCluster_Add() {
 	rt.Add("painter", func(ctx context.Context) error {
 		defer stop()
 		<-settings.Synced()
-		key := store.Key{Namespace: "team-a", Name: "settings"}
+		key := cache.Key{Namespace: "team-a", Name: "settings"}
 		err := client.Modify(ctx, rt.Client(),
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}},
 			func(c *corev1.ConfigMap) error { c.Data["colour"] = "red"; return nil })
@@ -106,14 +106,14 @@ func ExampleCluster_Add() {
 }
 
 // Every replica answers requests from its cache; the leader alone does the work.
-func ExampleCluster_AddAlways() {
+func ExampleHost_AddAlways() {
 	cluster := testServer()
 	defer cluster.Close()
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 
 	rt := fairlead.New(cluster.Config(), fairlead.WithLeaderElection("team-a", "painters"))
-	settings, err := store.AcquireFor[corev1.ConfigMap](rt.Cache())
+	settings, err := cache.AcquireFor[corev1.ConfigMap](rt.Cache())
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -147,7 +147,7 @@ func ExampleRuntime_Join() {
 	ctx, stop := context.WithCancel(context.Background())
 
 	rt := fairlead.New(home.Config())
-	for _, cluster := range []*fairlead.Cluster{rt.Cluster, rt.Join("abroad", abroad.Config())} {
+	for _, cluster := range []*fairlead.Host{rt.Host, rt.Join("abroad", abroad.Config())} {
 		observe.Source[corev1.ConfigMap](cluster, "settings")
 		observe.On(cluster, "settings", func(context.Context, observe.Event[corev1.ConfigMap]) error { return nil },
 			observe.Name("copier"))

@@ -14,13 +14,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/internal/profile"
 	"github.com/fairlead-io/fairlead/internal/protect"
 	"github.com/fairlead-io/fairlead/internal/serve"
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/reconcile"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // httpDrain is how long requests that are being answered may go on at the end.
@@ -221,7 +220,7 @@ func (rt *Runtime) unready() []string {
 // more, and is ready meanwhile.
 func (rt *Runtime) readyToServe(w http.ResponseWriter, stale []string, now phase) {
 	if !rt.heard.Load() {
-		unlisted := rt.unlisted((*Cluster).needsNoService)
+		unlisted := rt.unlisted((*Host).needsNoService)
 		rt.heard.Store(len(unlisted) == 0)
 		stale = append(stale, unlisted...)
 	}
@@ -305,7 +304,7 @@ func health(w http.ResponseWriter, problems []string, fine string) {
 
 // watched calls fn for everything that is watched, by observers, reconcilers or others. A process that does not lead
 // watches nothing, unless it serves.
-func (rt *Runtime) watched(fn func(c *Cluster, name string, st *store.Store)) {
+func (rt *Runtime) watched(fn func(c *Host, name string, st *cache.Store)) {
 	if now := rt.phase.Load().(phase); now == phaseNew || now == phaseStandby && !rt.serves() {
 		return
 	}
@@ -321,7 +320,7 @@ func (rt *Runtime) watched(fn func(c *Cluster, name string, st *store.Store)) {
 // among them: a restart does not change that.
 func (rt *Runtime) stale() []string {
 	var problems []string
-	check := func(name, namespace string, age time.Duration, reason source.Reason, message string) {
+	check := func(name, namespace string, age time.Duration, reason, message string) {
 		if age > rt.opts.staleness {
 			problems = append(problems, strings.TrimSpace(fmt.Sprintf("%s %s: state is %v old: %s %s",
 				name, namespace, age.Round(time.Second), reason, message)))
@@ -337,7 +336,7 @@ func (rt *Runtime) stale() []string {
 	}
 	now := time.Now()
 	seen := rt.firstSeen(now)
-	rt.watched(func(_ *Cluster, name string, st *store.Store) {
+	rt.watched(func(_ *Host, name string, st *cache.Store) {
 		first, ok := seen[st]
 		if !ok { // it has come since
 			return
@@ -347,7 +346,7 @@ func (rt *Runtime) stale() []string {
 			if s.LastContact.IsZero() && !s.Refused() {
 				age = now.Sub(first)
 			}
-			check(name, s.Namespace, age, s.Reason, s.Message)
+			check(name, s.Namespace, age, string(s.Reason), s.Message)
 		}
 	})
 	slices.Sort(problems)
@@ -358,7 +357,7 @@ func (rt *Runtime) stale() []string {
 func (rt *Runtime) refused(older time.Duration) []string {
 	var conditions []string
 	now := time.Now()
-	rt.watched(func(_ *Cluster, name string, st *store.Store) {
+	rt.watched(func(_ *Host, name string, st *cache.Store) {
 		for _, s := range st.Statuses() {
 			if s.Refused() && s.Staleness(now) >= older {
 				conditions = append(conditions, strings.TrimSpace(name+" "+s.Namespace)+": "+string(s.Reason)+": "+s.Message)
@@ -370,12 +369,12 @@ func (rt *Runtime) refused(older time.Duration) []string {
 }
 
 // firstSeen returns when each store that there is was looked at first.
-func (rt *Runtime) firstSeen(now time.Time) map[*store.Store]time.Time {
+func (rt *Runtime) firstSeen(now time.Time) map[*cache.Store]time.Time {
 	rt.mu.Lock()
 	before := rt.seen
 	rt.mu.Unlock()
-	seen := map[*store.Store]time.Time{}
-	rt.watched(func(_ *Cluster, _ string, st *store.Store) {
+	seen := map[*cache.Store]time.Time{}
+	rt.watched(func(_ *Host, _ string, st *cache.Store) {
 		seen[st] = now
 		if at, ok := before[st]; ok {
 			seen[st] = at
@@ -388,9 +387,9 @@ func (rt *Runtime) firstSeen(now time.Time) map[*store.Store]time.Time {
 }
 
 // unlisted names what was never listed completely, and why, of the stores that only selects; nil: of all.
-func (rt *Runtime) unlisted(only func(*Cluster, *store.Store) bool) []string {
+func (rt *Runtime) unlisted(only func(*Host, *cache.Store) bool) []string {
 	var problems []string
-	rt.watched(func(c *Cluster, name string, st *store.Store) {
+	rt.watched(func(c *Host, name string, st *cache.Store) {
 		if only != nil && !only(c, st) {
 			return
 		}
@@ -405,7 +404,7 @@ func (rt *Runtime) unlisted(only func(*Cluster, *store.Store) bool) []string {
 
 // needsNoService says whether a store can be listed before this process is ready. Objects that the process converts may
 // not be: the API server reaches the process by a Service, which leads to processes that are ready.
-func (c *Cluster) needsNoService(st *store.Store) bool {
+func (c *Host) needsNoService(st *cache.Store) bool {
 	return !c.cache.Holds(st.Options().Kind.GroupKind())
 }
 

@@ -15,11 +15,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/reconcile"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 func TestPages(t *testing.T) {
@@ -193,7 +193,7 @@ func TestSourcesOfReconcilersAndClients(t *testing.T) {
 			reconcile.Func[corev1.Secret](func(context.Context, *corev1.Secret) (reconcile.Result, error) {
 				return reconcile.Done, nil
 			}))
-		handle, err := rt.Cache().Acquire(corev1.SchemeGroupVersion.WithKind("ConfigMap"), source.Labels("app=web"))
+		handle, err := rt.Cache().Acquire(corev1.SchemeGroupVersion.WithKind("ConfigMap"), cache.Labels("app=web"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,10 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 var leases = apiserver.Match{Group: "coordination.k8s.io", Resource: "leases"}
@@ -97,7 +97,7 @@ func TestNoRequestAfterLeadershipWasLost(t *testing.T) {
 		term, lose := context.WithCancel(context.Background())
 		var writes []error
 		rt := fairlead.New(s.Config(), fairlead.WithLeadership(&leadership{term, term.Err}))
-		observe.Source[corev1.ConfigMap](rt, Maps, source.Namespaces("a"))
+		observe.Source[corev1.ConfigMap](rt, Maps, cache.Namespaces("a"))
 		observe.On(rt, Maps, func(ctx context.Context, e observe.Event[corev1.ConfigMap]) error {
 			if e.Type == observe.Added {
 				write := func(name string) {

@@ -23,16 +23,16 @@ import (
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/admission"
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/serve"
 	"github.com/fairlead-io/fairlead/internal/serve/servetest"
-	"github.com/fairlead-io/fairlead/operation"
-	"github.com/fairlead-io/fairlead/operation/executor"
-	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/executor"
+	"github.com/fairlead-io/fairlead/operations/httpapi"
 	"github.com/fairlead-io/fairlead/reconcile"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 var descriptor = regexp.MustCompile(
@@ -192,7 +192,7 @@ func TestMetricsAreListed(t *testing.T) {
 		}
 	})
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
-		rt := operations(t, s)
+		rt := withOperations(t, s)
 		r := run(rt)
 		time.Sleep(time.Second)
 		more, moreTypes := exportedMetrics(t, rt.Registry())
@@ -240,8 +240,8 @@ func TestMetricsAreListed(t *testing.T) {
 	}
 }
 
-// operations is a runtime with the operations controller, as the program has it.
-func operations(t *testing.T, s *apiserver.Server) *fairlead.Runtime {
+// withOperations returns a runtime with the operations controller, as the program has it.
+func withOperations(t *testing.T, s *apiserver.Server) *fairlead.Runtime {
 	t.Helper()
 	types := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clientgoscheme.AddToScheme} {
@@ -257,7 +257,7 @@ func operations(t *testing.T, s *apiserver.Server) *fairlead.Runtime {
 		})
 	}
 	rt := fairlead.New(s.Config(), fairlead.WithScheme(types))
-	acquire := func(kind schema.GroupVersionKind) *store.Store {
+	acquire := func(kind schema.GroupVersionKind) *cache.Store {
 		h, err := rt.Cache().Acquire(kind)
 		if err != nil {
 			t.Fatal(err)
@@ -278,10 +278,10 @@ func operations(t *testing.T, s *apiserver.Server) *fairlead.Runtime {
 }
 
 // serveOperations registers what serves the HTTP API.
-func serveOperations(t *testing.T, rt *fairlead.Runtime, known *store.Store, s *apiserver.Server) {
+func serveOperations(t *testing.T, rt *fairlead.Runtime, known *cache.Store, s *apiserver.Server) {
 	t.Helper()
-	scheduler, err := operation.NewScheduler(
-		operation.Options{Config: s.Config(), Calls: rt.Calls(), Namespace: "default"},
+	scheduler, err := operations.NewScheduler(
+		operations.Options{Config: s.Config(), Calls: rt.Calls(), Namespace: "default"},
 	)
 	if err != nil {
 		t.Fatal(err)

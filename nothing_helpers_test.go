@@ -24,14 +24,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/dependent"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/reconcile/lease"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 var errSilent = errors.New("nothing is said to be wrong")
@@ -215,7 +215,7 @@ func TestMethodsOfNothing(t *testing.T) {
 		reconcile.Func[corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) (reconcile.Result, error) {
 			return reconcile.Done, nil
 		}))
-	handle, err := ended.Cache().Acquire(corev1.SchemeGroupVersion.WithKind("ConfigMap"), source.Namespaces("default"))
+	handle, err := ended.Cache().Acquire(corev1.SchemeGroupVersion.WithKind("ConfigMap"), cache.Namespaces("default"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func TestMethodsOfNothing(t *testing.T) {
 	cancel() // what would wait, or run, does neither
 
 	callAll(ctx, t, "after a failed New", failed)
-	callAll(ctx, t, "after a failed New", failed.Cluster)
+	callAll(ctx, t, "after a failed New", failed.Host)
 	callAll(ctx, t, "after a failed New", failed.Client())
 	callAll(ctx, t, "after a failed New", failed.Client().Live())
 	callAll(ctx, t, "after a failed New", failed.Client().Status())
@@ -258,10 +258,10 @@ func TestMethodsOfNothing(t *testing.T) {
 	callAll(ctx, t, "of nothing", dependent.For[corev1.Pod]())
 	callAll(ctx, t, "of nothing", &dependent.Report{})
 	callAll(ctx, t, "without a client", reconcile.NewRecorder(failed.Client(), ""))
-	callAll(ctx, t, "after a failed Acquire", (*store.Handle)(nil), promoted...)
+	callAll(ctx, t, "after a failed Acquire", (*cache.Handle)(nil), promoted...)
 
 	callAll(ctx, t, "after its end", ended)
-	callAll(ctx, t, "after its end", ended.Cluster)
+	callAll(ctx, t, "after its end", ended.Host)
 	callAll(ctx, t, "after its end", ended.Client())
 	callAll(ctx, t, "after its end", ended.Client().Live())
 	callAll(ctx, t, "after its end", ended.Client().Status())
@@ -284,13 +284,13 @@ func TestMethodsOfNothing(t *testing.T) {
 	callAll(ctx, t, "zero", flow.Handle{})
 	callAll(ctx, t, "zero", &flow.Flow[int]{})
 	callAll(ctx, t, "nil", (*flow.Flow[int])(nil))
-	callAll(ctx, t, "zero", &store.Cache{})
+	callAll(ctx, t, "zero", &cache.Cache{})
 	callAll(ctx, t, "zero", observe.NewRegistry(observe.RegistryOptions{}))
 }
 
 // promoted are the methods that a handle has of its store: there is none where Acquire has failed, and they panic like
 // those of any nil.
-var promoted = methods(reflect.TypeFor[*store.Store]())
+var promoted = methods(reflect.TypeFor[*cache.Store]())
 
 func methods(t reflect.Type) []string {
 	var names []string

@@ -19,12 +19,12 @@ import (
 	"github.com/fairlead-io/fairlead/console"
 	"github.com/fairlead-io/fairlead/dependent"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/reconcile/lease"
 	"github.com/fairlead-io/fairlead/rights"
 	"github.com/fairlead-io/fairlead/shard"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // nothing is every constructor and function of the packages that a program uses, given nothing: nil, zero values, and

@@ -17,10 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/fairlead-io/fairlead/cache"
+
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/shard/group"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // Option changes a Runtime when it is made.
@@ -36,14 +36,14 @@ type options struct {
 	staleness   time.Duration
 	stopTimeout time.Duration
 	drain       time.Duration
-	source      []source.Option
+	source      []cache.Option
 	fieldOwner  string
 	signals     []os.Signal
 	lease       *[2]string // namespace and name
 	leadership  reconcile.Leadership
 	shards      *group.Options
 	hotBytes    int64
-	contents    map[schema.GroupKind]store.Content
+	contents    map[schema.GroupKind]cache.Content
 	linger      time.Duration
 	dir         string
 	detect      bool
@@ -126,7 +126,7 @@ func WithStopTimeout(d time.Duration) Option { return func(o *options) { o.stopT
 func WithDrain(d time.Duration) Option { return func(o *options) { o.drain = d } }
 
 // WithSource sets options of every source, before its own.
-func WithSource(opts ...source.Option) Option {
+func WithSource(opts ...cache.Option) Option {
 	return func(o *options) { o.source = append(slices.Clip(o.source), opts...) }
 }
 
@@ -166,15 +166,15 @@ func WithLinger(d time.Duration) Option { return func(o *options) { o.linger = d
 func WithHotBytes(n int64) Option { return func(o *options) { o.hotBytes = n } }
 
 // WithContent says what the cache holds of the objects of a kind: managedFields besides, without certain fields, as
-// changed by a function; see store.Content. The empty kind stands for all kinds that nothing is said of. The last one
+// changed by a function; see cache.Content. The empty kind stands for all kinds that nothing is said of. The last one
 // that is said of a kind counts. What is dropped is in no memory, on no disk and in no log, and no observer, reconciler
 // or client is shown it; Modify and patches work as before, and an Update that would take it from the server is refused
 // (client.DroppedError). Default: all of an object but its managedFields.
 //
-//	fairlead.WithContent(schema.GroupKind{Kind: "Secret"}, store.Content{Drop: []string{"data", "stringData"}})
-func WithContent(kind schema.GroupKind, content store.Content) Option {
+//	fairlead.WithContent(schema.GroupKind{Kind: "Secret"}, cache.Content{Drop: []string{"data", "stringData"}})
+func WithContent(kind schema.GroupKind, content cache.Content) Option {
 	return func(o *options) {
-		contents := map[schema.GroupKind]store.Content{}
+		contents := map[schema.GroupKind]cache.Content{}
 		maps.Copy(contents, o.contents)
 		contents[kind] = content
 		o.contents = contents

@@ -11,14 +11,14 @@ import (
 
 // Need says what the program asks of the cluster besides what its sources and controllers watch and what a controller
 // says with reconcile.Needs: for what was added with Add, an HTTP API and the like. It allows nothing by itself.
-func (c *Cluster) Need(all ...rights.Right) {
+func (c *Host) Need(all ...rights.Right) {
 	c.rt.mu.Lock()
 	defer c.rt.mu.Unlock()
 	c.needs = append(c.needs, all...)
 }
 
 // Ask has Rights tell what a asks of the cluster, too: for what knows that by itself, as hooks of package admission do.
-func (c *Cluster) Ask(a rights.Asker) {
+func (c *Host) Ask(a rights.Asker) {
 	if a == nil {
 		return
 	}
@@ -35,7 +35,7 @@ func (c *Cluster) Ask(a rights.Asker) {
 //	objects, err := rights.Manifests(rt.Client().Mapper(), account, rt.Rights())
 //
 // The order is stable, and nothing is said twice.
-func (c *Cluster) Rights() []rights.Right {
+func (c *Host) Rights() []rights.Right {
 	c.rt.mu.Lock()
 	all := slices.Clone(c.needs)
 	askers := slices.Clone(c.askers)

@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/inherit"
@@ -23,7 +24,6 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/reconcile/lease"
-	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -37,8 +37,8 @@ var (
 
 // Runtime runs what was declared, on one cluster or several. Make it with [New]. It is safe for concurrent use.
 type Runtime struct {
-	// Cluster is the first cluster, that of New.
-	*Cluster
+	// Host is the API server that New was given.
+	*Host
 
 	opts    options
 	log     *slog.Logger
@@ -49,7 +49,7 @@ type Runtime struct {
 
 	mu          sync.Mutex
 	err         error // of declarations, returned by Run
-	clusters    []*Cluster
+	clusters    []*Host
 	waiting     []task
 	tasks       *tasks // while they run
 	always      []task // see AddAlways
@@ -58,7 +58,7 @@ type Runtime struct {
 	controllers []*reconcile.Controller
 	explainers  []why.Explainer            // see Explain
 	engine      *flow.Engine               // of Flows, or made when it was asked for first
-	seen        map[*store.Store]time.Time // when the health pages looked at it first
+	seen        map[*cache.Store]time.Time // when the health pages looked at it first
 	ran         bool
 
 	guarded  atomic.Pointer[http.Handler] // the pages below /debug/ behind their guard; nil: there is none
@@ -93,8 +93,8 @@ func New(cfg *rest.Config, opts ...Option) *Runtime {
 	if rt.opts.shards != nil {
 		rt.err = rt.share(cfg)
 	}
-	rt.Cluster = newCluster(rt, "", cfg, rt.opts)
-	rt.clusters = []*Cluster{rt.Cluster}
+	rt.Host = newHost(rt, "", cfg, rt.opts)
+	rt.clusters = []*Host{rt.Host}
 	if v := reflect.ValueOf(rt.opts.leadership); v.IsValid() && v.Kind() == reflect.Pointer && v.IsNil() {
 		rt.err = errors.New("cannot elect a leader: WithLeadership was given nil")
 	}
@@ -131,8 +131,8 @@ func (rt *Runtime) elect(cfg *rest.Config, namespace, name string) (reconcile.Le
 // apart, so the same declarations can be made on several clusters. Options add to those of New; those that concern the
 // runtime as a whole have no effect. Join must be called before Run, and a name can be used once: else Run returns the
 // mistake, with file and line. If Run has begun, the mistake is logged at once, Run returns it at the end, and the
-// Cluster is closed: nothing of it runs.
-func (rt *Runtime) Join(name string, cfg *rest.Config, opts ...Option) *Cluster {
+// Host is closed: nothing of it runs.
+func (rt *Runtime) Join(name string, cfg *rest.Config, opts ...Option) *Host {
 	o := rt.opts
 	o.mapper = nil
 	for _, opt := range opts {
@@ -143,7 +143,7 @@ func (rt *Runtime) Join(name string, cfg *rest.Config, opts ...Option) *Cluster 
 	o.complete()
 	o.logger = o.logger.With("cluster", name)
 	at := place.Outside("github.com/fairlead-io/fairlead")
-	c := newCluster(rt, name, cfg, o)
+	c := newHost(rt, name, cfg, o)
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	switch {
@@ -154,7 +154,7 @@ func (rt *Runtime) Join(name string, cfg *rest.Config, opts ...Option) *Cluster 
 		return c
 	case name == "":
 		rt.mistakeLocked(fmt.Errorf("%s: cannot join cluster: it has no name", at))
-	case slices.ContainsFunc(rt.clusters, func(other *Cluster) bool { return other.name == name }):
+	case slices.ContainsFunc(rt.clusters, func(other *Host) bool { return other.name == name }):
 		rt.mistakeLocked(fmt.Errorf("%s: cannot join cluster: another one is named %q", at, name))
 	}
 	rt.clusters = append(rt.clusters, c)
@@ -164,7 +164,7 @@ func (rt *Runtime) Join(name string, cfg *rest.Config, opts ...Option) *Cluster 
 // Flows has the runtime look after an engine: it logs and traces where the runtime does, unless it has a logger or a
 // tracer of its own, its metrics are registered, its fibers are shown at /debug/flows, and at the end they may finish
 // during the drain before they are cancelled. A runtime has one engine, which is given before what uses
-// [Cluster.Engine] is declared.
+// [Host.Engine] is declared.
 func (rt *Runtime) Flows(e *flow.Engine) {
 	if e == nil {
 		rt.mistake(errors.New("cannot look after an engine: it is nil"))
@@ -183,7 +183,7 @@ func (rt *Runtime) Flows(e *flow.Engine) {
 
 // Engine returns the engine that the runtime looks after: that of Flows, or else one of its own, made when it is asked
 // for first.
-func (c *Cluster) Engine() *flow.Engine {
+func (c *Host) Engine() *flow.Engine {
 	rt := c.rt
 	rt.mu.Lock()
 	e := rt.engine
@@ -374,7 +374,7 @@ func (rt *Runtime) work(ctx context.Context, drain time.Duration) error {
 	if !rt.serves() {
 		rt.runCaches(caches)
 	}
-	err := rt.each(func(c *Cluster) error { return ignoreEnd(ctx, c.start(ctx)) })
+	err := rt.each(func(c *Host) error { return ignoreEnd(ctx, c.start(ctx)) })
 	if err == nil && ctx.Err() == nil {
 		err = rt.runTasks(ctx, fail)
 	}
@@ -384,7 +384,7 @@ func (rt *Runtime) work(ctx context.Context, drain time.Duration) error {
 	}
 	draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(0, drain))
 	defer cancel()
-	err = errors.Join(err, rt.each(func(c *Cluster) error { return c.observers.Stop(draining) }))
+	err = errors.Join(err, rt.each(func(c *Host) error { return c.observers.Stop(draining) }))
 	return errors.Join(err, caches.stop(grace))
 }
 
@@ -411,14 +411,14 @@ func (rt *Runtime) runTasks(ctx context.Context, fail func(error)) error {
 }
 
 // members returns the clusters.
-func (rt *Runtime) members() []*Cluster {
+func (rt *Runtime) members() []*Host {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	return slices.Clone(rt.clusters)
 }
 
 // each calls a function for all clusters at once and joins the errors in their order.
-func (rt *Runtime) each(fn func(*Cluster) error) error {
+func (rt *Runtime) each(fn func(*Host) error) error {
 	clusters := rt.members()
 	errs := make([]error, len(clusters))
 	var all sync.WaitGroup
@@ -458,7 +458,7 @@ func (rt *Runtime) awaitSync(ctx context.Context) error {
 // WaitSynced returns when every observer of every cluster has handled its initial objects, or at the end of the
 // context, with the names of those that have not, and why.
 func (rt *Runtime) WaitSynced(ctx context.Context) error {
-	return rt.each(func(c *Cluster) error { return c.observers.WaitSynced(ctx) })
+	return rt.each(func(c *Host) error { return c.observers.WaitSynced(ctx) })
 }
 
 // Describe says which selector is produced where and observed by whom, on every cluster, and how each is doing.

@@ -21,10 +21,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -176,7 +176,7 @@ func TestRunReturnsWhatFailed(t *testing.T) {
 			})
 		}, []string{"gone: it ended its goroutine"}, nil, 0},
 		{"a source whose function ends its goroutine", func(rt *fairlead.Runtime) {
-			observe.SourceFunc[corev1.ConfigMap](rt, Maps, func(context.Context) ([]source.Option, error) {
+			observe.SourceFunc[corev1.ConfigMap](rt, Maps, func(context.Context) ([]cache.Option, error) {
 				runtime.Goexit()
 				return nil, nil
 			})
@@ -201,7 +201,7 @@ func TestRunReturnsWhatFailed(t *testing.T) {
 			rt.Add("fails", func(context.Context) error { return broken })
 		}, []string{"fails: broken", "still running after 20s: stubborn"}, broken, 20 * time.Second},
 		{"a source that cannot be started", func(rt *fairlead.Runtime) {
-			observe.SourceFunc[corev1.ConfigMap](rt, Maps, func(context.Context) ([]source.Option, error) { return nil, broken })
+			observe.SourceFunc[corev1.ConfigMap](rt, Maps, func(context.Context) ([]cache.Option, error) { return nil, broken })
 			observe.On(rt, Maps, func(context.Context, observe.Event[corev1.ConfigMap]) error { return nil })
 			rt.Add("task", func(context.Context) error { return errors.New("was started all the same") })
 		}, []string{"cannot start observers", `cannot start source "maps" (`, "/runtime_test.go:", "broken"}, broken, 0},
@@ -380,12 +380,12 @@ func TestFailureBeforeTheEndIsReturned(t *testing.T) {
 	broken := errors.New("broken")
 	for _, tc := range []struct {
 		reason  string
-		declare func(rt *fairlead.Runtime, other *fairlead.Cluster, fail, wait func(context.Context) ([]source.Option, error))
+		declare func(rt *fairlead.Runtime, other *fairlead.Host, fail, wait func(context.Context) ([]cache.Option, error))
 		want    string
 	}{
 		{
 			"a source of the same cluster",
-			func(rt *fairlead.Runtime, _ *fairlead.Cluster, fail, wait func(context.Context) ([]source.Option, error)) {
+			func(rt *fairlead.Runtime, _ *fairlead.Host, fail, wait func(context.Context) ([]cache.Option, error)) {
 				observe.SourceFunc[corev1.ConfigMap](rt, "fails", fail)
 				observe.SourceFunc[corev1.ConfigMap](rt, "waits", wait)
 				observe.Known[corev1.ConfigMap](rt, "fails")
@@ -394,7 +394,7 @@ func TestFailureBeforeTheEndIsReturned(t *testing.T) {
 		},
 		{
 			"a source of another cluster",
-			func(rt *fairlead.Runtime, other *fairlead.Cluster, fail, wait func(context.Context) ([]source.Option, error)) {
+			func(rt *fairlead.Runtime, other *fairlead.Host, fail, wait func(context.Context) ([]cache.Option, error)) {
 				observe.SourceFunc[corev1.ConfigMap](rt, "waits", wait)
 				observe.SourceFunc[corev1.ConfigMap](other, "fails", fail)
 				observe.Known[corev1.ConfigMap](rt, "waits")
@@ -408,8 +408,8 @@ func TestFailureBeforeTheEndIsReturned(t *testing.T) {
 				rt := fairlead.New(s.Config())
 				east := rt.Join("east", s.Config())
 				tc.declare(rt, east,
-					func(context.Context) ([]source.Option, error) { return nil, broken },
-					func(ctx context.Context) ([]source.Option, error) {
+					func(context.Context) ([]cache.Option, error) { return nil, broken },
+					func(ctx context.Context) ([]cache.Option, error) {
 						<-ctx.Done()
 						return nil, context.Cause(ctx)
 					})

@@ -12,9 +12,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/internal/inherit"
+	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/shard/group"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 // WithShards has the replicas of the program share the objects, of all clusters, as members of a group: each watches,
@@ -27,8 +27,8 @@ import (
 // Objects are divided by their namespaces unless ShardBy says otherwise. What belongs to an object has to be found
 // where that is: reconcilers watch what concerns their objects, and may be elsewhere, as a whole (reconcile.Owns of an
 // object without a namespace, and everything where objects are divided by their uids), and what concerns objects of
-// other namespaces has to be declared with source.EverySlot. Sources of observers hold this replica's part, or with
-// source.EverySlot everything.
+// other namespaces has to be declared with cache.EverySlot. Sources of observers hold this replica's part, or with
+// cache.EverySlot everything.
 //
 // What is added with Add runs in every replica. Nothing of it is bound to a slot: ask [Runtime.Shards]. Controllers are
 // declared before Run.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/flow"
@@ -23,7 +24,6 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/shard/group"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 // steps counts what the steps of flows have done, and how their fibers have ended.
@@ -196,7 +196,7 @@ func TestStandbyBesideALeader(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		seen := make(chan string, 10)
 		rt := fairlead.New(s.Config(), fairlead.WithShards("default", "replicas", func(o *group.Options) { o.Leader = "leader" }))
-		observe.Source[corev1.ConfigMap](rt, Maps, source.Namespaces("a"))
+		observe.Source[corev1.ConfigMap](rt, Maps, cache.Namespaces("a"))
 		observe.On(rt, Maps, func(_ context.Context, e observe.Event[corev1.ConfigMap]) error {
 			if e.Type == observe.Added {
 				seen <- e.Key.String()

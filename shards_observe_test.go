@@ -14,16 +14,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/shard/group"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 // sharer runs a member that observes with a function.
 func sharer(s *apiserver.Server, name string, fn func(*fairlead.Runtime) func(context.Context,
-	observe.Event[corev1.ConfigMap]) error, opts ...source.Option,
+	observe.Event[corev1.ConfigMap]) error, opts ...cache.Option,
 ) *running {
 	rt := fairlead.New(s.Config(), fairlead.WithShards("default", "replicas", func(o *group.Options) {
 		o.Member, o.Layout.Slots = name, 1
@@ -153,7 +153,7 @@ func TestObserverIsCutOffWhenItsSlotMoves(t *testing.T) {
 				writes <- write(context.WithoutCancel(ctx), "after")
 				return nil
 			}
-		}, source.Namespaces("a"))
+		}, cache.Namespaces("a"))
 		<-busy
 		begun := time.Now()
 		s.On(leases, apiserver.Answer(apiserver.Failure(500))) // it cannot renew

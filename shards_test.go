@@ -23,11 +23,11 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/internal/seed"
+	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/shard/group"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 // outside is the world outside, which replicas work on: for each object, as many effects as were asked for.

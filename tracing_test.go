@@ -25,7 +25,7 @@ func TestOneTracerProvider(t *testing.T) {
 			put(t, s, "x")
 			made := spans.New()
 			rt := fairlead.New(s.Config(), fairlead.WithTracerProvider(made))
-			c := rt.Cluster
+			c := rt.Host
 			if joined {
 				c = rt.Join("east", s.Config())
 			}

@@ -77,7 +77,7 @@ func (rt *Runtime) Why(ctx context.Context, of why.Object) (why.Answer, error) {
 }
 
 // why is Runtime.Why for one cluster.
-func (c *Cluster) why(ctx context.Context, of why.Object) (why.Answer, error) {
+func (c *Host) why(ctx context.Context, of why.Object) (why.Answer, error) {
 	if c.client == nil {
 		return why.Answer{}, client.ErrNotMade
 	}
@@ -108,7 +108,7 @@ func (c *Cluster) why(ctx context.Context, of why.Object) (why.Answer, error) {
 
 // question is about one object of one cluster.
 type question struct {
-	c    *Cluster
+	c    *Host
 	of   why.Object
 	kind namedKind
 	// obj is its metadata; nil if there is none, or it is not known: missing says so.
@@ -287,7 +287,7 @@ func (q *question) known(ctx context.Context) []why.Cause {
 }
 
 // ask protects the others from an explainer that panics.
-func (c *Cluster) ask(ctx context.Context, of why.Object, e why.Explainer) (causes []why.Cause) {
+func (c *Host) ask(ctx context.Context, of why.Object, e why.Explainer) (causes []why.Cause) {
 	if p := protect.Call(func() { causes = e.Why(ctx, of) }); p != nil {
 		c.log.ErrorContext(ctx, "an explainer panicked", "object", of.String(), "error", p, "stack", string(p.Stack))
 		return nil

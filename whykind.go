@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
-	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -24,14 +24,14 @@ type namedKind struct {
 // "deployments.v1.apps", "Deployment.apps", or as controllers are described: "Deployment.apps/v1", "ConfigMap.v1". What
 // this program watches comes first: it is known without a request, also while the server does not answer. Of several such
 // kinds it is the first that has the object.
-func (c *Cluster) kindNamed(of why.Object) (namedKind, error) {
+func (c *Host) kindNamed(of why.Object) (namedKind, error) {
 	name, group, anyGroup := groupNamed(of)
 	var watched []namedKind
 	for _, st := range c.stores() {
 		o := st.Options()
 		if (anyGroup || o.Kind.Group == group) &&
 			(strings.EqualFold(o.Kind.Kind, name) || strings.EqualFold(o.Resource.Resource, name)) {
-			kind, k := namedKind{o.Kind, o.Resource, o.Namespaced}, store.Key{Namespace: of.Namespace, Name: of.Name}
+			kind, k := namedKind{o.Kind, o.Resource, o.Namespaced}, cache.Key{Namespace: of.Namespace, Name: of.Name}
 			if !o.Namespaced {
 				k.Namespace = ""
 			}
@@ -72,7 +72,7 @@ func groupNamed(of why.Object) (name, group string, anyGroup bool) {
 	return name, group, group == ""
 }
 
-func (c *Cluster) mappingNamed(name, group string, anyGroup bool) (*meta.RESTMapping, error) {
+func (c *Host) mappingNamed(name, group string, anyGroup bool) (*meta.RESTMapping, error) {
 	mapper := c.client.Mapper()
 	if !anyGroup {
 		if m, err := mapper.RESTMapping(schema.GroupKind{Group: group, Kind: name}); err == nil {

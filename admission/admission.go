@@ -23,19 +23,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fairlead-io/fairlead/admission/internal/authority"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/place"
 	"github.com/fairlead-io/fairlead/internal/tracing"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/rights"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // Host runs the webhooks. The fairlead runtime is one, and so is each of its clusters.
 type Host interface {
 	Client() *client.Client
-	Cache() *store.Cache
+	Cache() *cache.Cache
 	Calls() *call.Client
 	Registry() *prometheus.Registry
 	Inherit() reconcile.Inherited

@@ -14,12 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/internal/tree"
 	"github.com/fairlead-io/fairlead/reconcile"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 const (
@@ -169,8 +169,8 @@ func (h *Hooks) followDefinitions(changed func()) (stop func(), err error) {
 			continue
 		}
 		handle, err := h.host.Cache().Open(store.Request{
-			Kind: definitions.GroupVersion().WithKind(t.kind), Resource: definitions, Content: store.Content{Metadata: true},
-			Options: []source.Option{source.Fields("metadata.name=" + t.name)},
+			Kind: definitions.GroupVersion().WithKind(t.kind), Resource: definitions, Content: cache.Content{Metadata: true},
+			Options: []cache.Option{cache.Fields("metadata.name=" + t.name)},
 		})
 		if err != nil {
 			stop()

@@ -23,7 +23,7 @@ import (
 // A runtime, and each of its clusters, hosts hooks.
 var (
 	_ admission.Host = (*fairlead.Runtime)(nil)
-	_ admission.Host = (*fairlead.Cluster)(nil)
+	_ admission.Host = (*fairlead.Host)(nil)
 )
 
 // model starts a model of an API server that has webhook configurations and more resources.

@@ -16,10 +16,10 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/fairlead-io/fairlead/fairleadtest"
 	"github.com/fairlead-io/fairlead/internal/scenario"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/internal/watchtest"
 )
 
 // informerSubject is client-go's SharedIndexInformer, as a subject of the scenarios: with typed objects from protobuf,
@@ -117,7 +117,7 @@ type informer struct {
 func (i *informer) Subscribe(name string) scenario.Subscriber { return i.subscribe(name) }
 
 func (i *informer) subscribe(name string) *informerSubscriber {
-	s := &informerSubscriber{i: i, rec: fairleadtest.Recording{
+	s := &informerSubscriber{i: i, rec: watchtest.Recording{
 		Name: name, Filtered: i.cfg.Labels != "" || len(i.cfg.Namespaces) > 0,
 	}}
 	reg, err := i.informer.AddEventHandler(s)
@@ -141,8 +141,8 @@ func (i *informer) subscribe(name string) *informerSubscriber {
 	return s
 }
 
-func (i *informer) Cached() map[string]fairleadtest.State {
-	out := map[string]fairleadtest.State{}
+func (i *informer) Cached() map[string]watchtest.State {
+	out := map[string]watchtest.State{}
 	for _, obj := range i.informer.GetStore().List() {
 		m := obj.(metav1.Object)
 		out[m.GetNamespace()+"/"+m.GetName()] = stateOf(m)
@@ -163,13 +163,13 @@ type informerSubscriber struct {
 	reg cache.ResourceEventHandlerRegistration
 
 	mu      sync.Mutex
-	rec     fairleadtest.Recording
+	rec     watchtest.Recording
 	initial int
 	gate    chan struct{}
 }
 
-func stateOf(m metav1.Object) fairleadtest.State {
-	return fairleadtest.State{UID: string(m.GetUID()), Version: m.GetResourceVersion()}
+func stateOf(m metav1.Object) watchtest.State {
+	return watchtest.State{UID: string(m.GetUID()), Version: m.GetResourceVersion()}
 }
 
 func (s *informerSubscriber) OnAdd(obj any, initial bool) {
@@ -204,7 +204,7 @@ func (s *informerSubscriber) given(typ store.EventType, obj, prior any, initial,
 		}
 	}
 	m := obj.(metav1.Object)
-	e := fairleadtest.Event{
+	e := watchtest.Event{
 		At: time.Now(), Type: typ, Key: m.GetNamespace() + "/" + m.GetName(), Object: stateOf(m),
 		Initial: initial, Inferred: inferred, Looked: true,
 	}
@@ -225,22 +225,22 @@ func (s *informerSubscriber) given(typ store.EventType, obj, prior any, initial,
 }
 
 // last is what was given last for a key; the mutex is held.
-func (s *informerSubscriber) last(key string) fairleadtest.State {
+func (s *informerSubscriber) last(key string) watchtest.State {
 	for i := len(s.rec.Events) - 1; i >= 0; i-- {
 		if e := s.rec.Events[i]; e.Key == key {
 			if e.Type == store.Deleted {
-				return fairleadtest.State{}
+				return watchtest.State{}
 			}
 			return e.Object
 		}
 	}
-	return fairleadtest.State{}
+	return watchtest.State{}
 }
 
 func (s *informerSubscriber) synced() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.rec.Events = append(s.rec.Events, fairleadtest.Event{At: time.Now(), Type: store.Synced, Count: s.initial})
+	s.rec.Events = append(s.rec.Events, watchtest.Event{At: time.Now(), Type: store.Synced, Count: s.initial})
 }
 
 func (s *informerSubscriber) count() int {
@@ -249,11 +249,11 @@ func (s *informerSubscriber) count() int {
 	return len(s.rec.Events)
 }
 
-func (s *informerSubscriber) Recording() fairleadtest.Recording {
+func (s *informerSubscriber) Recording() watchtest.Recording {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := s.rec
-	out.Events = append([]fairleadtest.Event(nil), out.Events...)
+	out.Events = append([]watchtest.Event(nil), out.Events...)
 	return out
 }
 

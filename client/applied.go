@@ -7,9 +7,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/tree"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // applied remembers the applies made, so that one equal to the last one need not be sent while the cache shows its
@@ -46,7 +46,7 @@ func (w *writing) memo(want map[string]any) (applyMemo, []byte, error) {
 }
 
 // holds says whether an apply was made before and the object still has all of it.
-func (a *applied) holds(m applyMemo, r *store.Record, want map[string]any) bool {
+func (a *applied) holds(m applyMemo, r *cache.Record, want map[string]any) bool {
 	a.mu.Lock()
 	last, ok := a.memo[m.at]
 	a.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/cache"
 )
 
 // WaitForCache returns when the cache shows everything that the server had when it was called: of the kinds of the
@@ -16,7 +16,7 @@ import (
 // of others; one's own are seen without it.
 //
 // The server is asked once for all who wait, at most once a second, by a list of the metadata of each kind: see
-// [store.Store.Barrier]. It waits for at most 10 s, or the deadline of ctx if that is earlier. Its
+// [cache.Store.Barrier]. It waits for at most 10 s, or the deadline of ctx if that is earlier. Its
 // error matches ErrCacheBehind and says which kind is behind, and why; a kind that is not watched is an error that
 // matches ErrNotWatched.
 func (c *Client) WaitForCache(ctx context.Context, kinds ...Object) error {
@@ -26,7 +26,7 @@ func (c *Client) WaitForCache(ctx context.Context, kinds ...Object) error {
 	if c.opt.Cache == nil && len(c.opt.Stores) == 0 {
 		return fmt.Errorf("cannot wait for the cache: %w", ErrNotWatched)
 	}
-	var stores []*store.Store
+	var stores []*cache.Store
 	for _, obj := range kinds {
 		k, err := c.kindOf(obj)
 		if err != nil {

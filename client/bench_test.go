@@ -16,8 +16,8 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // BenchmarkGet reads one pod from the store: shared, and as a copy.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/flow"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // Binding is what requests are bound to: a reconciliation, a leadership, or both. It says what right there is to make

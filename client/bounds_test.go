@@ -14,10 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // An own write that the watch does not bring within the bound is not believed any longer: reads of that object, and
@@ -89,7 +89,7 @@ func TestAFieldSelectorThatCannotBeEvaluatedAsks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t.Context(), t, setup{
-			server: withSubdomains(), watch: []string{"Pod"}, sources: []source.Option{source.Fields("spec.subdomain=n1")},
+			server: withSubdomains(), watch: []string{"Pod"}, sources: []cache.Option{cache.Fields("spec.subdomain=n1")},
 		})
 		defer c.close()
 		st := c.cache.Stores(pods)[0]
@@ -199,7 +199,7 @@ func TestAStoreThatIsBehindHoldsNoEventsOfOthers(t *testing.T) {
 		const owner = "reconcile/test"
 		var cursors []*store.Cursor
 		for _, node := range []string{"n1", "n2", "n3"} {
-			h, err := c.cache.Acquire(schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, source.Fields("spec.subdomain="+node))
+			h, err := c.cache.Acquire(schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, cache.Fields("spec.subdomain="+node))
 			if err != nil {
 				t.Fatal(err)
 			}

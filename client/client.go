@@ -17,13 +17,13 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/discover"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // Key names an object; Namespace is empty for cluster-scoped ones.
-type Key = store.Key
+type Key = cache.Key
 
 // Object is any Kubernetes object: typed, *unstructured.Unstructured or *metav1.PartialObjectMetadata.
 type Object interface {
@@ -64,10 +64,10 @@ type Options struct {
 	Policy call.Policy
 
 	// Cache holds the stores to read from; none by default, so that every read is live.
-	Cache *store.Cache
+	Cache *cache.Cache
 	// Stores are read from, too, those that hold more first: for those who run sources of their own. Of a resource
 	// that is among them those of Cache are not asked.
-	Stores []*store.Store
+	Stores []*cache.Store
 	// Scheme knows the Go types; that of client-go by default.
 	Scheme *runtime.Scheme
 	// Mapper knows the resources of kinds; by default one that asks the server, when it must.
@@ -114,7 +114,7 @@ type Client struct {
 // shared is what a client and those that are bound have in common.
 type shared struct {
 	opt     Options
-	apart   map[schema.GroupVersionResource][]*store.Store // Options.Stores
+	apart   map[schema.GroupVersionResource][]*cache.Store // Options.Stores
 	call    *call.Client
 	ownCall bool
 	kinds   kinds
@@ -158,7 +158,7 @@ func New(o Options) (*Client, error) {
 	}
 	c.kinds.scheme, c.kinds.mapper = o.Scheme, o.Mapper
 	c.plain = url.Values{"fieldManager": {strings.TrimSpace(o.FieldOwner)}}
-	c.apart = map[schema.GroupVersionResource][]*store.Store{}
+	c.apart = map[schema.GroupVersionResource][]*cache.Store{}
 	for _, st := range o.Stores {
 		resource := st.Options().Resource
 		c.apart[resource] = append(c.apart[resource], st)

@@ -13,13 +13,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 // acquire watches config maps with some options, and waits until they are listed.
-func (c *cluster) acquire(t *testing.T, opts ...source.Option) {
+func (c *cluster) acquire(t *testing.T, opts ...cache.Option) {
 	t.Helper()
 	h, err := c.cache.Acquire(corev1.SchemeGroupVersion.WithKind("ConfigMap"), opts...)
 	if err != nil {
@@ -68,68 +68,68 @@ func (c *cluster) names(t *testing.T, opts ...client.ReadOption) (names []string
 // A read asks the server only if no store holds all that it may find.
 func TestReadsFromACoveringStore(t *testing.T) {
 	t.Parallel()
-	web := []source.Option{source.Labels("app=web")}
+	web := []cache.Option{cache.Labels("app=web")}
 	for _, tc := range []struct {
 		reason   string
-		watch    [][]source.Option
+		watch    [][]cache.Option
 		get      string // namespace/name
 		list     []client.ReadOption
 		want     string // names
 		requests int
 	}{
-		{"get of what has the labels", [][]source.Option{web}, "a/web", nil, "web", 0},
-		{"get of what has other labels", [][]source.Option{web}, "a/api", nil, "api", 1},
-		{"get of what there is not", [][]source.Option{web}, "a/none", nil, "", 1},
+		{"get of what has the labels", [][]cache.Option{web}, "a/web", nil, "web", 0},
+		{"get of what has other labels", [][]cache.Option{web}, "a/api", nil, "api", 1},
+		{"get of what there is not", [][]cache.Option{web}, "a/none", nil, "", 1},
 		{
 			"get in a namespace that is watched besides",
-			[][]source.Option{web, {source.Namespaces("b")}},
+			[][]cache.Option{web, {cache.Namespaces("b")}},
 			"b/none", nil, "",
 			0,
 		},
-		{"get of what a field selects", [][]source.Option{{source.Fields("metadata.name=web")}}, "a/web", nil, "web", 0},
-		{"get of what it does not select", [][]source.Option{{source.Fields("metadata.name=db")}}, "a/web", nil, "web", 1},
-		{"list of the labels", [][]source.Option{web}, "", []client.ReadOption{client.Labels("app=web")}, "db web web2", 0},
+		{"get of what a field selects", [][]cache.Option{{cache.Fields("metadata.name=web")}}, "a/web", nil, "web", 0},
+		{"get of what it does not select", [][]cache.Option{{cache.Fields("metadata.name=db")}}, "a/web", nil, "web", 1},
+		{"list of the labels", [][]cache.Option{web}, "", []client.ReadOption{client.Labels("app=web")}, "db web web2", 0},
 		{
 			"list of the labels and more",
-			[][]source.Option{web},
+			[][]cache.Option{web},
 			"",
 			[]client.ReadOption{client.Labels("tier=db,app=web")},
 			"db", 0,
 		},
 		{
 			"list of the labels in a namespace",
-			[][]source.Option{web},
+			[][]cache.Option{web},
 			"",
 			[]client.ReadOption{client.Labels("app=web"), client.InNamespace("b")},
 			"web2", 0,
 		},
-		{"list of other labels", [][]source.Option{web}, "", []client.ReadOption{client.Labels("tier=db")}, "db", 1},
+		{"list of other labels", [][]cache.Option{web}, "", []client.ReadOption{client.Labels("tier=db")}, "db", 1},
 		{
 			"list of fewer labels",
-			[][]source.Option{{source.Labels("app=web,tier=db")}},
+			[][]cache.Option{{cache.Labels("app=web,tier=db")}},
 			"",
 			[]client.ReadOption{client.Labels("app=web")},
 			"db web web2", 1,
 		},
-		{"list of all", [][]source.Option{web}, "", nil, "api db web web2", 1},
-		{"list of all, which are watched besides", [][]source.Option{web, nil}, "", nil, "api db web web2", 0},
+		{"list of all", [][]cache.Option{web}, "", nil, "api db web web2", 1},
+		{"list of all, which are watched besides", [][]cache.Option{web, nil}, "", nil, "api db web web2", 0},
 		{
 			"list of a namespace that is watched besides",
-			[][]source.Option{{source.Namespaces("a")}, {source.Namespaces("b")}},
+			[][]cache.Option{{cache.Namespaces("a")}, {cache.Namespaces("b")}},
 			"",
 			[]client.ReadOption{client.InNamespace("b")},
 			"web2", 0,
 		},
 		{
 			"list of a namespace that is not",
-			[][]source.Option{{source.Namespaces("a")}},
+			[][]cache.Option{{cache.Namespaces("a")}},
 			"",
 			[]client.ReadOption{client.InNamespace("b")},
 			"web2", 1,
 		},
 		{
 			"list of what the server selects",
-			[][]source.Option{{source.Fields("metadata.name=web")}},
+			[][]cache.Option{{cache.Fields("metadata.name=web")}},
 			"",
 			[]client.ReadOption{client.Fields("metadata.name=web")},
 			"web", 1,
@@ -175,7 +175,7 @@ func TestOwnWritesInAStoreOfLabels(t *testing.T) {
 		c := start(t.Context(), t, setup{})
 		defer c.close()
 		c.put(labelled("a", "web", "app=web"))
-		c.acquire(t, source.Labels("app=web"))
+		c.acquire(t, cache.Labels("app=web"))
 		hold := c.server.HoldEvents(apiserver.Match{})
 		defer hold.Release()
 		check := func(when, want, label string) {
@@ -236,7 +236,7 @@ func TestOwnedBy(t *testing.T) {
 			!strings.Contains(err.Error(), "the kind is not watched") {
 			t.Errorf("not watched: got %v", err)
 		}
-		c.acquire(t, source.Namespaces("a"))
+		c.acquire(t, cache.Namespaces("a"))
 		hold := c.server.HoldEvents(apiserver.Match{})
 		defer hold.Release()
 		own := child("a", "four", "u1")
@@ -284,14 +284,14 @@ func TestIndexErrorsSayWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		reason string
-		watch  [][]source.Option
+		watch  [][]cache.Option
 		opts   []client.ReadOption
 		is     error // nil: says alone tells the error, if there is any
 		says   []string
 	}{
 		{
 			"another index",
-			[][]source.Option{nil},
+			[][]cache.Option{nil},
 			[]client.ReadOption{client.Index("size", "1")},
 			nil,
 			[]string{"no such index", `"size"`, "ConfigMap has the indexes colour, label, namespace, owner", "store.IndexBy"},
@@ -304,41 +304,41 @@ func TestIndexErrorsSayWhatIsMissing(t *testing.T) {
 		},
 		{
 			"other labels",
-			[][]source.Option{{source.Labels("app=web"), source.Namespaces("a")}},
+			[][]cache.Option{{cache.Labels("app=web"), cache.Namespaces("a")}},
 			[]client.ReadOption{client.Index("colour", "1")},
 			client.ErrNotWatched,
 			[]string{`"colour"`, "holds only namespace a with labels app=web"},
 		},
 		{
 			"other namespaces",
-			[][]source.Option{{source.Namespaces("a")}, {source.Namespaces("b"), source.Fields("metadata.name=x")}},
+			[][]cache.Option{{cache.Namespaces("a")}, {cache.Namespaces("b"), cache.Fields("metadata.name=x")}},
 			[]client.ReadOption{client.Index("colour", "1"), client.InNamespace("c")},
 			client.ErrNotWatched,
 			[]string{"namespace a, and namespace b with fields metadata.name=x"},
 		},
 		{
 			"asked live",
-			[][]source.Option{nil},
+			[][]cache.Option{nil},
 			[]client.ReadOption{client.Index("colour", "1"), client.Live()},
 			client.ErrNotWatched,
 			[]string{"Live"},
 		},
 		{
 			"a field",
-			[][]source.Option{nil},
+			[][]cache.Option{nil},
 			[]client.ReadOption{client.Index("colour", "1"), client.Fields("data.x=y")},
 			client.ErrNotWatched,
 			[]string{"data.x=y"},
 		},
 		{
 			"the labels are asked for",
-			[][]source.Option{{source.Labels("app=web")}},
+			[][]cache.Option{{cache.Labels("app=web")}},
 			[]client.ReadOption{client.Index("colour", "1"), client.Labels("app=web")},
 			nil, nil,
 		},
 		{
 			"another store of it has the index",
-			[][]source.Option{nil, {source.Labels("app=web")}},
+			[][]cache.Option{nil, {cache.Labels("app=web")}},
 			[]client.ReadOption{client.Index("colour", "1"), client.Labels("app=web")},
 			nil, nil,
 		},
@@ -381,7 +381,7 @@ func TestTwoWatchesOfAnObject(t *testing.T) {
 		}
 		c.acquire(t)
 		for _, name := range []string{"changed", "deleted", "created"} {
-			c.acquire(t, source.Namespaces("a"), source.Fields("metadata.name="+name))
+			c.acquire(t, cache.Namespaces("a"), cache.Fields("metadata.name="+name))
 		}
 		hold := c.server.HoldEvents(apiserver.Match{Verb: "watch", Func: func(r apiserver.Request) bool {
 			return r.Resource == "configmaps" && r.Query.Get("fieldSelector") == ""

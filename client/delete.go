@@ -12,9 +12,10 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/call"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 func (c *Client) delete(ctx context.Context, subresource string, obj Object, opts []WriteOption) error {
@@ -173,7 +174,7 @@ func (c *Client) relist(ctx context.Context, k *kind, namespace string, answer [
 		}
 	}
 	there := map[types.UID]bool{}
-	unsettled := map[*store.Store]bool{}
+	unsettled := map[*cache.Store]bool{}
 	req := call.Request{Resource: k.gvr, Kind: k.gvk.Kind, Namespace: namespace, Query: url.Values{}}
 	for page, err := range call.Pages(ctx, c.call, req, call.Policy{PageSize: call.CachePage}) {
 		if err != nil {

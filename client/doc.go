@@ -26,7 +26,7 @@
 //
 // [OwnedBy] lists what an object owns, [Index] by any index of the store.
 //
-// Objects from the store lack their managedFields, and what else the store is told to drop (store.Content).
+// Objects from the store lack their managedFields, and what else the store is told to drop (cache.Content).
 //
 // # Writes
 //

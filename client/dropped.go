@@ -8,7 +8,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/cut"
 )
 
-// Objects of a store that drops fields (store.Content) lack them, and to send one whole would take them from the
+// Objects of a store that drops fields (cache.Content) lack them, and to send one whole would take them from the
 // server, or put something else in their place.
 
 // DroppedError says that an object was to be sent whole, and may lack, or overwrite, what the cache does not keep of

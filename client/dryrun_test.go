@@ -14,9 +14,9 @@ import (
 
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/internal/testlimit"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // dry is a client with a cache of the ConfigMaps and Pods of one namespace, or without a cache.

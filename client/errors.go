@@ -6,8 +6,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/call"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 var (
@@ -73,12 +73,12 @@ var (
 type Error struct {
 	Op   string // get, list, create, update status, …
 	Kind string
-	Key  store.Key
+	Key  cache.Key
 	Err  error
 }
 
 func (e *Error) Error() string {
-	if e.Key == (store.Key{}) {
+	if e.Key == (cache.Key{}) {
 		return fmt.Sprintf("cannot %s %s: %v", e.Op, e.Kind, e.Err)
 	}
 	return fmt.Sprintf("cannot %s %s %s: %v", e.Op, e.Kind, e.Key, e.Err)
@@ -86,11 +86,11 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-func (k *kind) fail(op string, key store.Key, err error) error {
+func (k *kind) fail(op string, key cache.Key, err error) error {
 	return &Error{Op: op, Kind: k.gvk.Kind, Key: key, Err: err}
 }
 
 // absent is the error of a read of an object that the cache says does not exist; apierrors.IsNotFound knows it.
-func (k *kind) absent(key store.Key) error {
+func (k *kind) absent(key cache.Key) error {
 	return apierrors.NewNotFound(k.gvr.GroupResource(), key.Name)
 }

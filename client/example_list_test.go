@@ -9,9 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // Listing again after one's own writes: the list that follows shows them, and nothing has to be waited for or counted,
@@ -23,20 +23,20 @@ func ExampleList() {
 	}
 	defer server.Close()
 	ctx, stop := context.WithCancel(context.Background())
-	cache, err := store.NewCache(store.CacheOptions{Config: server.Config()})
+	stores, err := cache.NewCache(cache.CacheOptions{Config: server.Config()})
 	if err != nil {
 		log.Fatal(err)
 	}
 	stopped := make(chan error)
-	go func() { stopped <- cache.Run(ctx) }()
+	go func() { stopped <- stores.Run(ctx) }()
 	defer func() { stop(); <-stopped }()
-	watched, err := store.AcquireFor[corev1.ConfigMap](cache)
+	watched, err := cache.AcquireFor[corev1.ConfigMap](stores)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer watched.Release()
 	<-watched.Synced()
-	c, err := client.New(client.Options{Config: server.Config(), Cache: cache})
+	c, err := client.New(client.Options{Config: server.Config(), Cache: stores})
 	if err != nil {
 		log.Fatal(err)
 	}

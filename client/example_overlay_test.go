@@ -11,9 +11,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // A program that writes with a clientset of client-go reads its writes from a store at once, although the watch has not
@@ -26,13 +26,13 @@ func ExampleOverlay() {
 		log.Fatal(err)
 	}
 	defer server.Close()
-	cache, err := store.NewCache(store.CacheOptions{Config: server.Config()})
+	stores, err := cache.NewCache(cache.CacheOptions{Config: server.Config()})
 	if err != nil {
 		log.Fatal(err)
 	}
 	stopped := make(chan error)
-	go func() { stopped <- cache.Run(ctx) }()
-	configMaps, err := cache.Acquire(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	go func() { stopped <- stores.Run(ctx) }()
+	configMaps, err := stores.Acquire(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -41,9 +41,9 @@ func ExampleOverlay() {
 	held := server.HoldEvents(apiserver.Match{Verb: "watch"}) // the watch lags
 	defer held.Release()
 
-	config := rest.CopyConfig(server.Config()) // not that of the cache, which only reads
+	config := rest.CopyConfig(server.Config()) // not that of the stores, which only reads
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return client.Overlay(next, cache, client.OverlayOptions{})
+		return client.Overlay(next, stores, client.OverlayOptions{})
 	})
 	clientset, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -56,13 +56,13 @@ func ExampleOverlay() {
 		log.Fatal(err)
 	}
 
-	read, err := store.Of[corev1.ConfigMap](configMaps.Store).Get(store.Key{Namespace: "team-a", Name: "web"})
+	read, err := cache.Of[corev1.ConfigMap](configMaps.Store).Get(cache.Key{Namespace: "team-a", Name: "web"})
 	fmt.Println(read.Data["colour"], err)
 
 	if err := clientset.CoreV1().ConfigMaps("team-a").Delete(ctx, "web", metav1.DeleteOptions{}); err != nil {
 		log.Fatal(err)
 	}
-	_, there := configMaps.Get(store.Key{Namespace: "team-a", Name: "web"})
+	_, there := configMaps.Get(cache.Key{Namespace: "team-a", Name: "web"})
 	fmt.Println(there)
 	// Output:
 	// green <nil>

@@ -11,9 +11,10 @@ import (
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // exampleServer is a server in memory, a cache that watches the config maps of all namespaces there, and a client of
@@ -24,13 +25,13 @@ func exampleServer(ctx context.Context) (server *apiserver.Server, c *client.Cli
 		log.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	cache, err := store.NewCache(store.CacheOptions{Config: server.Config(), Scheme: scheme.Scheme})
+	stores, err := cache.NewCache(cache.CacheOptions{Config: server.Config(), Scheme: scheme.Scheme})
 	if err != nil {
 		log.Fatal(err)
 	}
 	stopped := make(chan error)
-	go func() { stopped <- cache.Run(ctx) }()
-	watched, err := cache.Open(store.Request{
+	go func() { stopped <- stores.Run(ctx) }()
+	watched, err := stores.Open(store.Request{
 		Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: corev1.SchemeGroupVersion.WithResource("configmaps"),
 		Namespaced: true,
 	})
@@ -38,7 +39,7 @@ func exampleServer(ctx context.Context) (server *apiserver.Server, c *client.Cli
 		log.Fatal(err)
 	}
 	<-watched.Synced()
-	if c, err = client.New(client.Options{Config: server.Config(), Cache: cache}); err != nil {
+	if c, err = client.New(client.Options{Config: server.Config(), Cache: stores}); err != nil {
 		log.Fatal(err)
 	}
 	return server, c, func() {

@@ -11,13 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // layer lays the answers to writes over the stores that hold what was written.
 type layer struct {
-	stores  func(schema.GroupVersionResource) []*store.Store // of a resource, in all its versions
-	poke    func(*store.Store, Key)                          // wakes those who wait for an object; nil: there are none
+	stores  func(schema.GroupVersionResource) []*cache.Store // of a resource, in all its versions
+	poke    func(*cache.Store, Key)                          // wakes those who wait for an object; nil: there are none
 	timeout time.Duration                                    // of bringing a store up to date
 	log     *slog.Logger
 }
@@ -44,7 +45,7 @@ type flight struct {
 
 // landing is where a write is laid over one store.
 type landing struct {
-	st    *store.Store
+	st    *cache.Store
 	w     *store.Write // nil: the store has come since
 	shown types.UID    // what the store showed when the write took off, which is gone if the server does not know it
 }
@@ -142,7 +143,7 @@ func (f *flight) land(ctx context.Context, a *reply) {
 }
 
 // kindOf returns the kind of what a store holds.
-func (f *flight) kindOf(st *store.Store) schema.GroupVersionKind {
+func (f *flight) kindOf(st *cache.Store) schema.GroupVersionKind {
 	if kind := st.Options().Kind; !kind.Empty() {
 		return kind
 	}
@@ -278,7 +279,7 @@ func (f *flight) settle(ctx context.Context, on []landing, version string) {
 	wg.Wait()
 }
 
-func (f *flight) wake(st *store.Store) {
+func (f *flight) wake(st *cache.Store) {
 	if f.poke != nil {
 		f.poke(st, f.key)
 	}

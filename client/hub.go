@@ -3,19 +3,20 @@ package client
 import (
 	"sync"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/flow"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // hubs wake waits: one cursor for each store that somebody waits on, however many they are, and no goroutine.
 type hubs struct {
 	mu      sync.Mutex
-	byStore map[*store.Store]*hub
+	byStore map[*cache.Store]*hub
 }
 
 // hub is the waits on one store.
 type hub struct {
-	st    *store.Store
+	st    *cache.Store
 	drain *store.Drainer
 
 	mu    sync.Mutex // after hubs.mu
@@ -24,12 +25,12 @@ type hub struct {
 }
 
 // join has a waker woken on each event of a key until it leaves.
-func (hs *hubs) join(st *store.Store, key Key, w flow.Waker) (leave func()) {
+func (hs *hubs) join(st *cache.Store, key Key, w flow.Waker) (leave func()) {
 	hs.mu.Lock()
 	h := hs.byStore[st]
 	if h == nil {
 		if hs.byStore == nil {
-			hs.byStore = map[*store.Store]*hub{}
+			hs.byStore = map[*cache.Store]*hub{}
 		}
 		h = &hub{st: st, waits: map[Key]map[*flow.Waker]struct{}{}}
 		hs.byStore[st] = h
@@ -93,7 +94,7 @@ func (h *hub) events(events []store.Event) (more bool) {
 }
 
 // poke wakes the waits on a key because a write of this client was laid over the store, which is no event.
-func (hs *hubs) poke(st *store.Store, key Key) {
+func (hs *hubs) poke(st *cache.Store, key Key) {
 	hs.mu.Lock()
 	h := hs.byStore[st]
 	hs.mu.Unlock()

@@ -12,9 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 func TestReadsThatAskTheServer(t *testing.T) {
@@ -29,16 +29,16 @@ func TestReadsThatAskTheServer(t *testing.T) {
 		{"a kind that is watched costs nothing", setup{watch: []string{"ConfigMap"}}, false, 0},
 		{"unless one asks for it", setup{watch: []string{"ConfigMap"}}, true, 2},
 		{"a namespace that is not watched", setup{
-			watch: []string{"ConfigMap"}, sources: []source.Option{source.Namespaces("b")},
+			watch: []string{"ConfigMap"}, sources: []cache.Option{cache.Namespaces("b")},
 		}, false, 2},
 		{
 			"a namespace that is",
-			setup{watch: []string{"ConfigMap"}, sources: []source.Option{source.Namespaces("a", "b")}},
+			setup{watch: []string{"ConfigMap"}, sources: []cache.Option{cache.Namespaces("a", "b")}},
 			false, 0,
 		},
 		{
 			"a store with a selector holds less than the kind",
-			setup{watch: []string{"ConfigMap"}, sources: []source.Option{source.Labels("x=y")}},
+			setup{watch: []string{"ConfigMap"}, sources: []cache.Option{cache.Labels("x=y")}},
 			false, 2,
 		},
 		{"a store that was not listed yet", setup{watch: []string{"ConfigMap"}, hold: true}, false, 2},
@@ -201,13 +201,13 @@ func TestListByIndexOfWhatIsNotKnown(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		reason  string
-		sources []source.Option
+		sources []cache.Option
 		hold    bool // watches, with which lists begin, are not answered
 		opts    []client.ReadOption
 	}{
 		{"not listed yet", nil, true, nil},
-		{"another namespace", []source.Option{source.Namespaces("b")}, false, []client.ReadOption{client.InNamespace("a")}},
-		{"more namespaces", []source.Option{source.Namespaces("b")}, false, nil},
+		{"another namespace", []cache.Option{cache.Namespaces("b")}, false, []client.ReadOption{client.InNamespace("a")}},
+		{"more namespaces", []cache.Option{cache.Namespaces("b")}, false, nil},
 		{"a field that only the server knows", nil, false, []client.ReadOption{client.Fields("data.x=y")}},
 		{"asked live", nil, false, []client.ReadOption{client.Live()}},
 	} {

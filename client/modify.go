@@ -12,12 +12,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/internal/protect"
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
 	"github.com/fairlead-io/fairlead/internal/tree"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // Modify changes the object that obj names: fn is applied to the freshest known state of it, and the difference is sent
@@ -40,7 +40,7 @@ import (
 //
 // Afterwards obj is what the server answered: it must be the caller's own, not one that [Get], [List] or an event hands
 // out, which is refused with ErrShared as long as it is the present one. If obj has a uid, only that incarnation is
-// changed: else ErrReplaced. What the cache does not keep (store.Content) is neither seen nor lost, and what a
+// changed: else ErrReplaced. What the cache does not keep (cache.Content) is neither seen nor lost, and what a
 // transform changes in it fn is given as the server has it. If fn changes the status, too, and the server does not take
 // that because it is a subresource, the error matches ErrStatusApart; the rest is written then.
 func Modify[T any, PT ObjectOf[T]](
@@ -288,7 +288,7 @@ func (m *modification) settle(ctx context.Context, stale string, delay time.Dura
 
 // poll looks at the cache until the version has changed. Versions that cannot be ordered leave no other way: a state
 // read from the server might be ahead of the cache, and could not be told from one that is behind it.
-func (m *modification) poll(ctx context.Context, st *store.Store, stale string) error {
+func (m *modification) poll(ctx context.Context, st *cache.Store, stale string) error {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	for {

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/call"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // ReadOption selects what a list returns. Without options it returns everything of the kind.
@@ -78,7 +78,7 @@ func Fields(selector string) ReadOption {
 }
 
 // Index lists the objects that an index of the store has under a value: one of those that every store has
-// (store.IndexOwner, store.IndexLabel, store.IndexNamespace), or one that was added with store.IndexBy; the error of
+// (cache.IndexOwner, cache.IndexLabel, cache.IndexNamespace), or one that was added with cache.IndexBy; the error of
 // with another one it fails and says which there are. What is listed must be watched, and listed before, else the
 // error matches ErrNotWatched, as it does with Live and with Fields that the store cannot evaluate: the server has no
 // such index.
@@ -103,7 +103,7 @@ func OwnedBy(owner metav1.Object) ReadOption {
 		if o.namespace == "" {
 			o.namespace = owner.GetNamespace()
 		}
-		o.index, o.indexValue = store.IndexOwner, string(owner.GetUID())
+		o.index, o.indexValue = cache.IndexOwner, string(owner.GetUID())
 	}
 }
 

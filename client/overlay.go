@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/internal/source"
 )
 
 // OverlayOptions tune [Overlay]. The zero value works.
@@ -48,7 +48,7 @@ type OverlayOptions struct {
 // metadata alone, a table, another version of the API), the store's watch has a tenth of a second to bring it; then the
 // store asks the server for this one object, and RoundTrip returns after that. So it does, within a second, where the
 // answer was lost and nobody knows whether the write was made; the error is the same. Where that fails, or the context
-// of the request has ended, readers are told to ask the server ([store.Store.Overdue], [store.Store.Settle]).
+// of the request has ended, readers are told to ask the server ([cache.Store.Overdue], [cache.Store.Settle]).
 //
 // Nothing is laid over the stores of what changes nothing (dry runs, refusals), of requests as another user
 // (impersonation), and of those to another server than that of c; see OverlayOptions.Server. That a delete is answered
@@ -58,7 +58,7 @@ type OverlayOptions struct {
 //
 // next is http.DefaultTransport if it is nil. Without a cache Overlay returns next. The transport is safe for
 // concurrent use if next is; it has no goroutine and need not be closed.
-func Overlay(next http.RoundTripper, c *store.Cache, o OverlayOptions) http.RoundTripper {
+func Overlay(next http.RoundTripper, c *cache.Cache, o OverlayOptions) http.RoundTripper {
 	if next == nil {
 		next = http.DefaultTransport
 	}
@@ -75,7 +75,7 @@ func Overlay(next http.RoundTripper, c *store.Cache, o OverlayOptions) http.Roun
 	return &overlay{
 		next: next, server: server,
 		layer: layer{
-			stores:  func(r schema.GroupVersionResource) []*store.Store { return inCache(c, r) },
+			stores:  func(r schema.GroupVersionResource) []*cache.Store { return inCache(c, r) },
 			timeout: orDefault(o.Timeout, 10*time.Second),
 			log:     o.Logger,
 		},

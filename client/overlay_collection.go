@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/cache"
 )
 
 // How Overlay lays the answer to a delete of many over the stores. It lists what there was to delete, as it was before,
@@ -74,7 +74,7 @@ func (w *overlayWrite) cleared(ctx context.Context, a *reply, patience time.Dura
 }
 
 // settle makes reads of a store say what the server has of each of them.
-func (objects shownObjects) settle(ctx context.Context, st *store.Store) error {
+func (objects shownObjects) settle(ctx context.Context, st *cache.Store) error {
 	if len(objects) > askEach {
 		err := st.Barrier(ctx)
 		if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/internal/disturb"
 	"github.com/fairlead-io/fairlead/internal/seed"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // TestDisturbedOverlay has clientsets of both encodings write at random while a third of their requests go wrong,

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/internal/source"
 )
 
 // What Overlay makes of a request.

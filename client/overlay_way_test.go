@@ -18,11 +18,11 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/internal/disturb"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // clientset is one of client-go whose writes are laid over the cache.
@@ -193,10 +193,10 @@ func TestOverlaySelectors(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		reason string
-		option source.Option
+		option cache.Option
 	}{
-		{"labels", source.Labels("in=yes")},
-		{"fields that only the server can evaluate", source.Fields("data.in=yes")},
+		{"labels", cache.Labels("in=yes")},
+		{"fields that only the server can evaluate", cache.Fields("data.in=yes")},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
@@ -212,7 +212,7 @@ func TestOverlaySelectors(t *testing.T) {
 					}
 				}
 				c := start(t.Context(), t, setup{
-					watch: []string{"ConfigMap"}, sources: []source.Option{tc.option},
+					watch: []string{"ConfigMap"}, sources: []cache.Option{tc.option},
 					server: apiserver.Options{Resources: resources},
 				})
 				defer c.close()

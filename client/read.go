@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/call"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // Get fills obj from the store, if its kind and namespace are watched, else from the server. What obj held before is
@@ -102,7 +102,7 @@ func (c *Client) getFresh(ctx context.Context, key Key, obj Object, uid types.UI
 }
 
 // fill decodes a record into an object of the caller's own.
-func fill(k *kind, r *store.Record, obj Object) error {
+func fill(k *kind, r *cache.Record, obj Object) error {
 	err := decodeRecord(r, obj)
 	if err != nil {
 		return k.fail("get", r.Key(), fmt.Errorf("cannot decode it as %T: %w", obj, err))
@@ -112,7 +112,7 @@ func fill(k *kind, r *store.Record, obj Object) error {
 }
 
 // fillKept is fill with the object as it is kept, not as a transform shows it.
-func fillKept(k *kind, r *store.Record, obj Object) error {
+func fillKept(k *kind, r *cache.Record, obj Object) error {
 	if r.Content().Transform == nil {
 		return fill(k, r, obj)
 	}
@@ -128,7 +128,7 @@ func fillKept(k *kind, r *store.Record, obj Object) error {
 	return nil
 }
 
-func decodeRecord(r *store.Record, obj Object) error {
+func decodeRecord(r *cache.Record, obj Object) error {
 	u, ok := obj.(runtime.Unstructured)
 	if _, usual := obj.(*unstructured.Unstructured); !ok || usual {
 		return r.DecodeInto(obj)
@@ -279,6 +279,6 @@ func (it *items) clear() { it.slice = it.slice.Slice(0, 0) }
 func (it *items) done()  { it.target.Set(it.slice) }
 
 // matchesName evaluates the fields that every store can.
-func matchesName(sel fields.Selector, r *store.Record) bool {
+func matchesName(sel fields.Selector, r *cache.Record) bool {
 	return sel.Empty() || sel.Matches(fields.Set{"metadata.name": r.Name(), "metadata.namespace": r.Namespace()})
 }

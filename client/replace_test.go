@@ -16,8 +16,8 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/internal/writeoption"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // A Replace is one request; what it wrote is read at once, is known as an own echo, and can be written again by what

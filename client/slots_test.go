@@ -11,8 +11,8 @@ import (
 
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/shard"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 // TestReadsOfSlots: what is held is read from the cache, also that something is not there; of all else the server is

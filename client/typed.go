@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fairlead-io/fairlead/call"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // ObjectOf is the pointer to a Go type that the Scheme knows, such as *corev1.Pod for corev1.Pod.

@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/internal/protobuf"
+	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/internal/tree"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // replacing looks at an update before it is sent, in the light of what the cache shows: it is done if it would change
@@ -62,7 +62,7 @@ func (w *writing) replacing(obj Object, want map[string]any) (done bool, _ error
 	return false, nil
 }
 
-func sameVersion(version string, r *store.Record) bool {
+func sameVersion(version string, r *cache.Record) bool {
 	return version == "" || version == r.Version()
 }
 
@@ -81,7 +81,7 @@ func (w *writing) unchanged(is, want map[string]any) bool {
 
 // unknown names something of a record that is not in what its Go type makes of it. Of an update of the status only
 // that counts.
-func (w *writing) unknown(r *store.Record, is map[string]any) (string, error) {
+func (w *writing) unknown(r *cache.Record, is map[string]any) (string, error) {
 	if r.Encoding() == source.Protobuf {
 		known, err := w.knowsMessage(r)
 		if err != nil || !known {
@@ -104,7 +104,7 @@ func (w *writing) unknown(r *store.Record, is map[string]any) (string, error) {
 
 // knowsMessage says whether the Go type of the Scheme has all fields of a record that came as protobuf. Decoders skip
 // those that it has not.
-func (w *writing) knowsMessage(r *store.Record) (bool, error) {
+func (w *writing) knowsMessage(r *cache.Record) (bool, error) {
 	typed, err := w.c.kinds.scheme.New(w.k.gvk)
 	if err != nil {
 		return false, err

@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/condition"
-	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/internal/source"
 )
 
 // When waits until an object is as cond wants it; cond is given nil while the object does not exist. The object is

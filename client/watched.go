@@ -11,12 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // stores returns all stores of a kind: a shared slice, those without a selector first.
-func (c *Client) stores(k *kind) []*store.Store {
+func (c *Client) stores(k *kind) []*cache.Store {
 	if own := c.apart[k.gvr]; len(own) > 0 {
 		return own
 	}
@@ -27,7 +27,7 @@ func (c *Client) stores(k *kind) []*store.Store {
 }
 
 // written returns all stores over which a write of a resource is laid, also those of its other versions.
-func (c *Client) written(resource schema.GroupVersionResource) (stores []*store.Store) {
+func (c *Client) written(resource schema.GroupVersionResource) (stores []*cache.Store) {
 	for of, own := range c.apart {
 		if of.GroupResource() == resource.GroupResource() {
 			stores = append(stores, own...)
@@ -48,7 +48,7 @@ func (c *Client) written(resource schema.GroupVersionResource) (stores []*store.
 }
 
 // inCache returns all stores of what is written in a resource: in all its versions, and in both groups of events.
-func inCache(c *store.Cache, resource schema.GroupVersionResource) []*store.Store {
+func inCache(c *cache.Cache, resource schema.GroupVersionResource) []*cache.Store {
 	of := resource.GroupResource()
 	stores := c.LookupAll(of)
 	if of.Resource == "events" && (of.Group == "" || of.Group == "events.k8s.io") {
@@ -59,7 +59,7 @@ func inCache(c *store.Cache, resource schema.GroupVersionResource) []*store.Stor
 }
 
 // unordered says whether the versions of a store are opaque: a change can be told, but not which of two is newer.
-func unordered(st *store.Store) bool {
+func unordered(st *cache.Store) bool {
 	for _, r := range st.Version() {
 		if r < '0' || r > '9' {
 			return true
@@ -69,7 +69,7 @@ func unordered(st *store.Store) bool {
 }
 
 // tells says whether a store can tell all that is asked for: whole objects, or their metadata.
-func tells(st *store.Store, metadata bool) bool { return metadata || !st.Options().Content.Metadata }
+func tells(st *cache.Store, metadata bool) bool { return metadata || !st.Options().Content.Metadata }
 
 // isMetadata says whether no more than the metadata of objects is asked for.
 func isMetadata(obj any) bool {
@@ -82,7 +82,7 @@ func isMetadata(obj any) bool {
 
 // watched returns the first store of a kind that holds all of it, in the namespaces that it watches; perhaps no more
 // than its metadata.
-func (c *Client) watched(k *kind) *store.Store {
+func (c *Client) watched(k *kind) *cache.Store {
 	if stores := c.stores(k); len(stores) > 0 && stores[0].Complete() {
 		return stores[0]
 	}
@@ -90,7 +90,7 @@ func (c *Client) watched(k *kind) *store.Store {
 }
 
 // watchedIn is watched, or a store that holds the slot of the namespace at present.
-func (c *Client) watchedIn(k *kind, namespace string) *store.Store {
+func (c *Client) watchedIn(k *kind, namespace string) *cache.Store {
 	for _, st := range c.stores(k) {
 		if selectsAll(st) && st.Covered(namespace) {
 			return st
@@ -100,7 +100,7 @@ func (c *Client) watchedIn(k *kind, namespace string) *store.Store {
 }
 
 // knows says whether a store's silence about a namespace ("": all of them) means absence.
-func knows(st *store.Store, namespace string) bool {
+func knows(st *cache.Store, namespace string) bool {
 	for _, scope := range st.Statuses() {
 		if scope.Namespace == "" || scope.Namespace == namespace {
 			return scope.Synced
@@ -112,7 +112,7 @@ func knows(st *store.Store, namespace string) bool {
 // holds finds an object, or its metadata, in the stores. One that holds only what has certain labels can tell what the
 // object is, but not that there is none; one of metadata, that there is none; and where only the server knows what is
 // selected, an own write may not be shown. sure is false when the server must be asked.
-func (c *Client) holds(k *kind, key Key, metadata bool) (r *store.Record, sure bool) {
+func (c *Client) holds(k *kind, key Key, metadata bool) (r *cache.Record, sure bool) {
 	stores := c.stores(k)
 	for i, st := range stores {
 		if st.Overdue(key) {
@@ -135,7 +135,7 @@ func (c *Client) holds(k *kind, key Key, metadata bool) (r *store.Record, sure b
 
 // newest looks whether a store with a watch of its own is ahead of the one that has answered with r, or that there is
 // nothing: whoever was told by that one must not read what was before. sure is false when the server must be asked.
-func newest(key Key, metadata bool, r *store.Record, from *store.Store, others []*store.Store) (*store.Record, bool) {
+func newest(key Key, metadata bool, r *cache.Record, from *cache.Store, others []*cache.Store) (*cache.Record, bool) {
 	for _, st := range others {
 		other, ok := st.Get(key)
 		switch {
@@ -154,17 +154,17 @@ func newest(key Key, metadata bool, r *store.Record, from *store.Store, others [
 }
 
 // selectsAll says that a store holds all objects of its scopes and slots.
-func selectsAll(st *store.Store) bool {
+func selectsAll(st *cache.Store) bool {
 	o := st.Options()
 	return o.LabelSelector == "" && o.FieldSelector == ""
 }
 
 // byLabels says that a store holds all objects of its scopes and slots, or all that have certain labels.
-func byLabels(st *store.Store) bool { return st.Options().FieldSelector == "" }
+func byLabels(st *cache.Store) bool { return st.Options().FieldSelector == "" }
 
 // lookup finds an object in the stores. from is false when the server must be asked; an object that they know to be
 // absent is an error.
-func (c *Client) lookup(_ context.Context, k *kind, key Key, metadata bool) (r *store.Record, from bool, err error) {
+func (c *Client) lookup(_ context.Context, k *kind, key Key, metadata bool) (r *cache.Record, from bool, err error) {
 	if !k.namespaced {
 		key.Namespace = ""
 	}
@@ -180,7 +180,7 @@ func (c *Client) lookup(_ context.Context, k *kind, key Key, metadata bool) (r *
 
 // covering returns the first store that holds all that a list selects, and has the index that it asks for; nil if there
 // is none. bare is one that lacks only the index.
-func (c *Client) covering(k *kind, o *readOptions) (st, bare *store.Store) {
+func (c *Client) covering(k *kind, o *readOptions) (st, bare *cache.Store) {
 	if o.live || !o.fromStore() {
 		return nil, nil
 	}
@@ -198,7 +198,7 @@ func (c *Client) covering(k *kind, o *readOptions) (st, bare *store.Store) {
 
 // within says whether a store holds all that is asked for, as far as its selectors go: whoever asks for app=web and
 // tier=db may ask one that holds app=web.
-func (o *readOptions) within(st *store.Store) bool {
+func (o *readOptions) within(st *cache.Store) bool {
 	sel, err := labels.Parse(st.Options().LabelSelector)
 	if err != nil || !byLabels(st) || !st.Covered(o.namespace) {
 		return false
@@ -214,7 +214,7 @@ func (o *readOptions) within(st *store.Store) bool {
 }
 
 // snapshot returns the records that a list selects, of one version of the store; nil when the server must be asked.
-func (c *Client) snapshot(_ context.Context, k *kind, o *readOptions) (iter.Seq[*store.Record], string, error) {
+func (c *Client) snapshot(_ context.Context, k *kind, o *readOptions) (iter.Seq[*cache.Record], string, error) {
 	if o.err != nil {
 		return nil, "", o.err
 	}
@@ -230,7 +230,7 @@ func (c *Client) snapshot(_ context.Context, k *kind, o *readOptions) (iter.Seq[
 	if !st.Covered(o.namespace) { // its slot has left meanwhile
 		return nil, "", nil
 	}
-	var all iter.Seq[*store.Record]
+	var all iter.Seq[*cache.Record]
 	switch {
 	case o.index != "":
 		all = s.Index(o.index, o.indexValue)
@@ -239,7 +239,7 @@ func (c *Client) snapshot(_ context.Context, k *kind, o *readOptions) (iter.Seq[
 	default:
 		all = s.All()
 	}
-	return func(yield func(*store.Record) bool) {
+	return func(yield func(*cache.Record) bool) {
 		for r := range all {
 			if (o.namespace == "" || r.Namespace() == o.namespace) && (o.labels.Empty() || o.labels.Matches(r.Labels())) &&
 				matchesName(o.fields, r) && !yield(r) {
@@ -250,7 +250,7 @@ func (c *Client) snapshot(_ context.Context, k *kind, o *readOptions) (iter.Seq[
 }
 
 // noIndex says why a list by an index cannot be answered.
-func (c *Client) noIndex(k *kind, o *readOptions, bare *store.Store) error {
+func (c *Client) noIndex(k *kind, o *readOptions, bare *cache.Store) error {
 	if bare != nil {
 		return fmt.Errorf(
 			"%w: %q; %s has the indexes %s, and store.IndexBy adds one to the store of a controller, of observe.Known or of Cache.Acquire",
@@ -274,7 +274,7 @@ func (c *Client) noIndex(k *kind, o *readOptions, bare *store.Store) error {
 }
 
 // extent says what a store holds.
-func extent(st *store.Store) string {
+func extent(st *cache.Store) string {
 	var scopes []string
 	for _, scope := range st.Statuses() {
 		where := "namespace " + scope.Namespace

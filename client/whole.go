@@ -9,8 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/internal/tree"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // A Go type encodes fields that are not omitempty although they are zero, and decodes them to the same where the server
@@ -23,7 +23,7 @@ type original struct {
 	drop []string                       // paths
 }
 
-func originalOf(r *store.Record) original {
+func originalOf(r *cache.Record) original {
 	return original{json: func() (map[string]any, error) {
 		raw, err := r.AppendJSON(nil)
 		if err != nil {

@@ -11,11 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
+	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/internal/writeoption"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // Create creates obj. With a generated name, obj has it afterwards.
@@ -111,26 +111,26 @@ func (w *writing) op() string {
 }
 
 // cached is what the cache shows of the object, or of its metadata; nil if it shows nothing, or readers ask the server.
-func (w *writing) cached(metadata bool) *store.Record {
+func (w *writing) cached(metadata bool) *cache.Record {
 	r, _ := w.c.holds(w.k, w.key, metadata)
 	return r
 }
 
 // known is what the cache shows of the object, if only its metadata, but for what may be older than what the caller was
 // shown.
-func (w *writing) known() *store.Record { return w.believed(w.cached(true)) }
+func (w *writing) known() *cache.Record { return w.believed(w.cached(true)) }
 
 // whole is known for who looks at more than the metadata.
-func (w *writing) whole() *store.Record { return w.believed(w.cached(false)) }
+func (w *writing) whole() *cache.Record { return w.believed(w.cached(false)) }
 
-func (w *writing) believed(r *store.Record) *store.Record {
+func (w *writing) believed(r *cache.Record) *cache.Record {
 	if r != nil && w.believes(r) {
 		return r
 	}
 	return nil
 }
 
-func (w *writing) believes(r *store.Record) bool {
+func (w *writing) believes(r *cache.Record) bool {
 	return !slices.ContainsFunc(w.shown, func(o metav1.Object) bool {
 		return outdated(r, o.GetUID(), o.GetResourceVersion())
 	})
@@ -138,7 +138,7 @@ func (w *writing) believes(r *store.Record) bool {
 
 // outdated says whether a record may be older than what somebody was shown of the object: another incarnation, or
 // another version, that is not known to have come before it. What is not known is empty.
-func outdated(r *store.Record, uid types.UID, version string) bool {
+func outdated(r *cache.Record, uid types.UID, version string) bool {
 	if version == "" {
 		return uid != "" && uid != r.UID()
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/serve"
-	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/operations/httpapi"
 	"github.com/fairlead-io/fairlead/why"
 )
 

@@ -9,30 +9,31 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/operation"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
 // BenchmarkOperations100k makes a page of the list of 100,000 operations, as it is opened and as it is kept up to date.
 func BenchmarkOperations100k(b *testing.B) {
 	const n = 100_000
-	c := &console{live: newLive(), shown: newCache(), now: time.Now}
+	c := &console{live: newLive(), shown: newShared(), now: time.Now}
 	x := newIndex(store.New(store.Options{}), nil)
 	begun := time.Now()
 	for i := range n {
 		r := &row{
-			key: store.Key{Namespace: fmt.Sprintf("team-%d", i%100), Name: fmt.Sprintf("app-%d", i)}, id: fmt.Sprintf("%032x", i),
+			key: cache.Key{Namespace: fmt.Sprintf("team-%d", i%100), Name: fmt.Sprintf("app-%d", i)}, id: fmt.Sprintf("%032x", i),
 			correlation: fmt.Sprintf("correlation-%d", i), opType: v1alpha1.OperationUpdate, category: fmt.Sprintf("category-%d", i%20),
-			resource: operation.Resource{Type: "App", ID: fmt.Sprint(i)}, status: operation.InProgress,
+			resource: operations.Resource{Type: "App", ID: fmt.Sprint(i)}, status: operations.InProgress,
 			created: begun.Add(-time.Duration(i) * time.Second), total: 3,
 		}
 		if i%10 > 0 {
-			r.status, r.finished = operation.Succeeded, begun
+			r.status, r.finished = operations.Succeeded, begun
 		}
 		r.words = words(r)
 		if x.rows == nil {
-			x.rows = map[store.Key]*row{}
+			x.rows = map[cache.Key]*row{}
 		}
 		x.put(r)
 	}

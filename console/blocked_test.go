@@ -37,7 +37,7 @@ func TestBlockedWorkers(t *testing.T) {
 				{Cluster: "east", Name: "maps", State: reconcile.StateRunning, Running: 1, BlockedSince: at},
 			}, FlowsBlockedSince: at}
 			later := time.Now().Add(time.Hour)
-			c := &console{rates: newRates(nil), shown: &cache{entries: map[string]*cached{
+			c := &console{rates: newRates(nil), shown: &sharedAnswers{entries: map[string]*cached{
 				"status": {at: later, value: status}, "fibers": {at: later, value: fiberCounts{}},
 			}}}
 			var data any

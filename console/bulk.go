@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
 const (

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/console"
-	"github.com/fairlead-io/fairlead/operation"
-	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
 // TestBulk: all operations that a filter wants are scheduled again or cancelled, not only those of the page that is shown,
@@ -59,7 +59,7 @@ func TestBulk(t *testing.T) {
 		csrf := w.CSRF(admin, path)
 		changed := func() (n int) {
 			for _, op := range ops {
-				now, err := w.Scheduler.Get(w.Ctx, operation.Resource{Type: "App", ID: op.Spec.ResourceID})
+				now, err := w.Scheduler.Get(w.Ctx, operations.Resource{Type: "App", ID: op.Spec.ResourceID})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -98,7 +98,7 @@ func TestBulk(t *testing.T) {
 		if n := changed(); n != many-1 {
 			t.Errorf("%s: %d of %d were changed", verb, n, many-1)
 		}
-		if now, err := w.Scheduler.Get(w.Ctx, operation.Resource{Type: "App", ID: "other"}); err != nil || tc.changed(other, now) {
+		if now, err := w.Scheduler.Get(w.Ctx, operations.Resource{Type: "App", ID: "other"}); err != nil || tc.changed(other, now) {
 			t.Errorf("%s: an operation that the filter does not want was changed: %v %v", verb, now, err)
 		}
 		if got := w.Send(viewer, "", http.MethodPost, path, url.Values{"count": {"60"}, "csrf": {w.CSRF(viewer, path)}}); got.Status == http.StatusOK &&

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -62,9 +62,9 @@ func TestObserverBehind(t *testing.T) {
 		}
 		status := fairlead.Status{Sources: []observe.SourceDescription{{
 			Selector: []string{"maps"}, Running: true, Observers: []observe.ObserverDescription{o},
-			Status: []observe.StatusDescription{{Phase: source.Watching, Synced: true}},
+			Status: []observe.StatusDescription{{Phase: string(source.Watching), Synced: true}},
 		}}}
-		c := &console{shown: &cache{entries: map[string]*cached{"status": {at: time.Now().Add(time.Hour), value: status}}}}
+		c := &console{shown: &sharedAnswers{entries: map[string]*cached{"status": {at: time.Now().Add(time.Hour), value: status}}}}
 		data, err := c.sources(t.Context(), &reader{c: c}, nil)
 		var shown strings.Builder
 		if err == nil {

@@ -14,8 +14,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
 //go:embed static templates
@@ -32,7 +32,7 @@ type console struct {
 	live    *live
 	bulks   *bulks
 	rates   *rates
-	shown   *cache
+	shown   *sharedAnswers
 	// defined are the flows that were seen.
 	defined definitions
 	log     *slog.Logger
@@ -45,7 +45,7 @@ func New(o Options) (http.Handler, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	c := &console{Options: o, log: o.Logger, now: time.Now, live: newLive(), bulks: newBulks(), shown: newCache()}
+	c := &console{Options: o, log: o.Logger, now: time.Now, live: newLive(), bulks: newBulks(), shown: newShared()}
 	var err error
 	if c.seals, err = newSeals(o.SessionKey); err != nil {
 		return nil, err

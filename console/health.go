@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead"
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
 // staleAfter is the age at which all pages say how old their content is. A quiet source is confirmed every minute.
@@ -53,7 +53,7 @@ func engineBlocked(name string, since time.Time) blockedRow {
 type condition struct {
 	Cluster, Namespace string
 	Kind               schema.GroupKind
-	Reason             source.Reason
+	Reason             string
 	Since              time.Time
 }
 
@@ -67,7 +67,7 @@ func (c condition) Text() string {
 	if c.Namespace != "" {
 		kind += " in namespace " + c.Namespace
 	}
-	if c.Reason == source.ReasonForbidden {
+	if c.Reason == string(source.ReasonForbidden) {
 		return "This program may not list or watch " + kind + "."
 	}
 	return "The API server does not serve " + kind + "."
@@ -92,21 +92,21 @@ func healthOf(s fairlead.Status) *health {
 			continue
 		}
 		for _, st := range src.Status {
-			if st.Refused && st.Phase == source.Degraded && st.Silence <= staleAfter {
+			if st.Refused && st.Phase == string(source.Degraded) && st.Silence <= staleAfter {
 				h.Conditions = append(h.Conditions, condition{
 					src.Cluster, st.Namespace, src.Kind.GroupKind(), st.Reason, st.Since,
 				})
 				continue
 			}
-			if st.Silence > oldest && (st.Silence > staleAfter || st.Phase == source.Degraded) {
+			if st.Silence > oldest && (st.Silence > staleAfter || st.Phase == string(source.Degraded)) {
 				oldest = st.Silence
 				h.Stale = "The API server has not confirmed what is shown here for " + human(oldest.Round(time.Second)) +
-					" (" + string(st.Reason) + ")."
+					" (" + st.Reason + ")."
 			}
 		}
 	}
 	slices.SortFunc(h.Conditions, func(a, b condition) int {
-		return strings.Compare(a.Text()+string(a.Reason), b.Text()+string(b.Reason))
+		return strings.Compare(a.Text()+a.Reason, b.Text()+b.Reason)
 	})
 	h.Conditions = slices.CompactFunc(h.Conditions, func(a, b condition) bool { return a.Text() == b.Text() })
 	for _, ctl := range s.Controllers {

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead"
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
 func sourceOf(kind schema.GroupVersionKind, st observe.StatusDescription) observe.SourceDescription {
@@ -40,35 +40,35 @@ func TestOneDecision(t *testing.T) {
 	}{
 		"quiet": {
 			"a quiet watch is confirmed every minute",
-			observe.StatusDescription{Phase: source.Watching, Staleness: time.Minute, Silence: time.Minute},
+			observe.StatusDescription{Phase: string(source.Watching), Staleness: time.Minute, Silence: time.Minute},
 			"healthy", false,
 		},
 		"late": {
 			"/healthz fails from five minutes on, and the page is old before",
-			observe.StatusDescription{Phase: source.Watching, Staleness: 3 * time.Minute, Silence: 3 * time.Minute},
+			observe.StatusDescription{Phase: string(source.Watching), Staleness: 3 * time.Minute, Silence: 3 * time.Minute},
 			"not healthy", true,
 		},
 		"degraded": {
 			"the server refuses to answer",
-			observe.StatusDescription{Phase: source.Degraded, Staleness: time.Second, Silence: time.Second},
+			observe.StatusDescription{Phase: string(source.Degraded), Staleness: time.Second, Silence: time.Second},
 			"not healthy", true,
 		},
 		"not served": {
 			"other pages are as good as ever",
 			observe.StatusDescription{
-				Phase: source.Degraded, Reason: source.ReasonNotFound, Refused: true, Staleness: time.Hour, Silence: time.Second,
+				Phase: string(source.Degraded), Reason: string(source.ReasonNotFound), Refused: true, Staleness: time.Hour, Silence: time.Second,
 			},
 			"limited", false,
 		},
 		"not served, and then silence": {
 			"the last answer is old",
 			observe.StatusDescription{
-				Phase: source.Degraded, Reason: source.ReasonDisconnected, Refused: true, Staleness: time.Hour, Silence: 3 * time.Minute,
+				Phase: string(source.Degraded), Reason: string(source.ReasonDisconnected), Refused: true, Staleness: time.Hour, Silence: 3 * time.Minute,
 			},
 			"not healthy", true,
 		},
 	} {
-		c := &console{shown: newCache(), rates: newRates(nil)}
+		c := &console{shown: newShared(), rates: newRates(nil)}
 		later := time.Now().Add(time.Hour)
 		c.shown.entries["status"] = &cached{at: later, value: fairlead.Status{Sources: []observe.SourceDescription{sourceOf(webhookKind, tc.status)}}}
 		c.shown.entries["fibers"] = &cached{at: later, value: fiberCounts{}}
@@ -91,11 +91,11 @@ func TestOneDecision(t *testing.T) {
 func TestConditionsOnTheirPages(t *testing.T) {
 	t.Parallel()
 	refused := observe.StatusDescription{
-		Phase: source.Degraded, Reason: source.ReasonNotFound, Refused: true, Staleness: time.Hour, Silence: time.Second,
+		Phase: string(source.Degraded), Reason: string(source.ReasonNotFound), Refused: true, Staleness: time.Hour, Silence: time.Second,
 	}
 	elsewhere := refused
-	elsewhere.Reason, elsewhere.Namespace = source.ReasonForbidden, "other"
-	c := &console{Options: Options{Operations: &Operations{}}, shown: newCache()}
+	elsewhere.Reason, elsewhere.Namespace = string(source.ReasonForbidden), "other"
+	c := &console{Options: Options{Operations: &Operations{}}, shown: newShared()}
 	c.shown.entries["status"] = &cached{at: time.Now().Add(time.Hour), value: fairlead.Status{Sources: []observe.SourceDescription{
 		sourceOf(webhookKind, refused), sourceOf(opKind, elsewhere),
 	}}}

@@ -10,34 +10,35 @@ import (
 	"time"
 	"unique"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/operation"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/why"
 )
 
 // row is what the lists show of an operation. It does not change: another one takes its place.
 type row struct {
-	key                  store.Key
+	key                  cache.Key
 	id, correlation      string
 	words                string
 	opType               v1alpha1.OperationType
 	category             string
-	resource             operation.Resource
-	status               operation.Status
+	resource             operations.Resource
+	status               operations.Status
 	waiting, reason, err string // err: of the operation if it has failed, else of the last try
 	tries                int32  // beyond the first ones
 	done, total          int
 	created, finished    time.Time
 	canceled             bool
-	troubles             []operation.Trouble
+	troubles             []operations.Trouble
 	hooks                []string // the Webhooks that it calls
 }
 
 // stuckBy returns the first cause by which the operation is stuck; empty if it is not. The operations that the executor
 // knows to be stuck, which can tell more than their objects do, are in live.
-func (r *row) stuckBy(live map[store.Key]why.Type, now time.Time) why.Type {
-	if r.status != operation.InProgress {
+func (r *row) stuckBy(live map[cache.Key]why.Type, now time.Time) why.Type {
+	if r.status != operations.InProgress {
 		return ""
 	}
 	if cause := live[r.key]; cause != "" {
@@ -53,8 +54,8 @@ func (r *row) stuckBy(live map[store.Key]why.Type, now time.Time) why.Type {
 
 // index follows the operations in a store while somebody looks at lists of them.
 type index struct {
-	store  *store.Store
-	live   func() map[store.Key]why.Type // what the executor knows to be stuck; nil: there is none
+	store  *cache.Store
+	live   func() map[cache.Key]why.Type // what the executor knows to be stuck; nil: there is none
 	wanted chan struct{}                 // has one place: somebody looks
 	state  atomic.Uint64
 
@@ -62,14 +63,14 @@ type index struct {
 	last   time.Time // somebody looked
 	ready  chan struct{}
 	synced bool
-	rows   map[store.Key]*row
+	rows   map[cache.Key]*row
 	sorted []*row // the oldest first
 }
 
 // idle is how long nobody has to have looked for the index to be dropped.
 const idle = 10 * time.Minute
 
-func newIndex(st *store.Store, live func() map[store.Key]why.Type) *index {
+func newIndex(st *cache.Store, live func() map[cache.Key]why.Type) *index {
 	return &index{store: st, live: live, wanted: make(chan struct{}, 1), ready: make(chan struct{})}
 }
 
@@ -131,7 +132,7 @@ func (x *index) drop() {
 
 // take applies changes.
 func (x *index) take(events []store.Event) {
-	view := store.Of[v1alpha1.Operation](x.store)
+	view := cache.Of[v1alpha1.Operation](x.store)
 	made := make([]*row, len(events))
 	for i, e := range events {
 		if e.Type == store.Added || e.Type == store.Modified || e.Type == store.Sync {
@@ -143,7 +144,7 @@ func (x *index) take(events []store.Event) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.rows == nil {
-		x.rows = map[store.Key]*row{}
+		x.rows = map[cache.Key]*row{}
 	}
 	for i, e := range events {
 		switch {
@@ -183,7 +184,7 @@ func (x *index) put(r *row) {
 	x.sorted = slices.Insert(x.sorted, at, r)
 }
 
-func (x *index) remove(k store.Key) {
+func (x *index) remove(k cache.Key) {
 	before := x.rows[k]
 	if before == nil {
 		return
@@ -213,13 +214,13 @@ func older(a, b *row) int {
 	return strings.Compare(a.key.Name, b.key.Name)
 }
 
-func rowOf(k store.Key, op *v1alpha1.Operation) *row {
-	v := operation.ViewOf(op)
+func rowOf(k cache.Key, op *v1alpha1.Operation) *row {
+	v := operations.ViewOf(op)
 	r := &row{
 		key: k, id: v.OperationID, correlation: v.CorrelationID, opType: v.OperationType, category: v.OperationCategory,
-		resource: operation.Resource{Type: v.ResourceType, ID: v.ResourceID}, status: v.Status, waiting: v.Waiting,
+		resource: operations.Resource{Type: v.ResourceType, ID: v.ResourceID}, status: v.Status, waiting: v.Waiting,
 		reason: v.Reason, err: cmp.Or(v.Error, v.LastError), done: v.Progress.Completed, total: v.Progress.Total,
-		created: v.CreatedAt, canceled: op.Spec.CancelRequested, troubles: operation.Troubles(op, time.Now()),
+		created: v.CreatedAt, canceled: op.Spec.CancelRequested, troubles: operations.Troubles(op, time.Now()),
 	}
 	for _, hook := range op.Spec.WebhookIDs {
 		r.hooks = append(r.hooks, unique.Make(hook).Value()) // of which all operations share one
@@ -267,7 +268,7 @@ func (x *index) look(ctx context.Context) error {
 // filter says which operations are wanted; what is empty restricts nothing.
 type filter struct {
 	namespace    string
-	status       string // of operation.Status, or "stuck"
+	status       string // of operations.Status, or "stuck"
 	opType       string
 	category     string
 	resourceType string
@@ -315,7 +316,7 @@ type part struct {
 
 // rowsOf returns the rows from a place on.
 func (x *index) page(f filter, from, limit int, now time.Time) part {
-	var live map[store.Key]why.Type
+	var live map[cache.Key]why.Type
 	if x.live != nil {
 		live = x.live()
 	}
@@ -329,15 +330,15 @@ func (x *index) page(f filter, from, limit int, now time.Time) part {
 		if f.namespace == "" || r.key.Namespace == f.namespace {
 			p.all++
 			switch r.status {
-			case operation.InProgress:
+			case operations.InProgress:
 				inProgress++
 				if cause != "" {
 					stuck++
 					p.stuck[cause]++
 				}
-			case operation.Succeeded:
+			case operations.Succeeded:
 				succeeded++
-			case operation.Failed:
+			case operations.Failed:
 				failed++
 			}
 		}
@@ -352,8 +353,8 @@ func (x *index) page(f filter, from, limit int, now time.Time) part {
 			p.open[verb]++
 		}
 	}
-	p.counts[string(operation.InProgress)], p.counts[string(operation.Succeeded)] = inProgress, succeeded
-	p.counts[string(operation.Failed)], p.counts[statusStuck] = failed, stuck
+	p.counts[string(operations.InProgress)], p.counts[string(operations.Succeeded)] = inProgress, succeeded
+	p.counts[string(operations.Failed)], p.counts[statusStuck] = failed, stuck
 	p.more, p.newer = p.total > from+len(p.rows), from > 0
 	return p
 }
@@ -361,9 +362,9 @@ func (x *index) page(f filter, from, limit int, now time.Time) part {
 // verb is what a reader can have done to the operation: retry, cancel, or nothing.
 func (r *row) verb() string {
 	switch {
-	case r.status == operation.Failed:
+	case r.status == operations.Failed:
 		return verbRetry
-	case r.status == operation.InProgress && !r.canceled:
+	case r.status == operations.InProgress && !r.canceled:
 		return verbCancel
 	}
 	return ""
@@ -371,7 +372,7 @@ func (r *row) verb() string {
 
 // all returns the rows that a filter wants and that a verb can be applied to, the oldest first.
 func (x *index) all(f filter, verb string, now time.Time) (rows []*row) {
-	var live map[store.Key]why.Type
+	var live map[cache.Key]why.Type
 	if x.live != nil {
 		live = x.live()
 	}
@@ -393,29 +394,29 @@ func (o outcomes) Ended() int    { return o.Succeeded + o.Failed }
 func (o outcomes) Rate() float64 { return float64(o.Succeeded) / float64(max(1, o.Ended())) }
 
 // outcomes returns those of the Webhooks of a namespace, or of all if it is empty.
-func (x *index) outcomes(namespace string, now time.Time) map[store.Key]*outcomes {
-	var live map[store.Key]why.Type
+func (x *index) outcomes(namespace string, now time.Time) map[cache.Key]*outcomes {
+	var live map[cache.Key]why.Type
 	if x.live != nil {
 		live = x.live()
 	}
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	all := map[store.Key]*outcomes{}
+	all := map[cache.Key]*outcomes{}
 	for _, r := range x.sorted {
 		if namespace != "" && r.key.Namespace != namespace {
 			continue
 		}
 		for _, hook := range r.hooks {
-			k := store.Key{Namespace: r.key.Namespace, Name: hook}
+			k := cache.Key{Namespace: r.key.Namespace, Name: hook}
 			o := all[k]
 			if o == nil {
 				o = &outcomes{}
 				all[k] = o
 			}
 			switch r.status {
-			case operation.Succeeded:
+			case operations.Succeeded:
 				o.Succeeded++
-			case operation.Failed:
+			case operations.Failed:
 				o.Failed++
 			default:
 				if o.InProgress++; r.stuckBy(live, now) != "" {

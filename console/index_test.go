@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead-io/fairlead/operation"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/operations"
 )
 
 // TestIndexModel: whatever comes, before and after the store is known to be complete, the index has each row once, the
@@ -17,14 +18,14 @@ func TestIndexModel(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		x := newIndex(store.New(store.Options{}), nil)
-		model := map[store.Key]*row{}
+		model := map[cache.Key]*row{}
 		began := time.Now()
 		syncedAt := rnd.IntN(60)
 		for step := range 120 {
 			if step == syncedAt {
 				x.take([]store.Event{{Type: store.Synced}})
 			}
-			k := store.Key{Namespace: fmt.Sprint("ns-", rnd.IntN(3)), Name: fmt.Sprint("op-", rnd.IntN(12))}
+			k := cache.Key{Namespace: fmt.Sprint("ns-", rnd.IntN(3)), Name: fmt.Sprint("op-", rnd.IntN(12))}
 			if rnd.IntN(4) == 0 {
 				x.take([]store.Event{{Type: store.Deleted, Key: k}})
 				delete(model, k)
@@ -32,14 +33,14 @@ func TestIndexModel(t *testing.T) {
 			}
 			r := &row{
 				key: k, id: fmt.Sprint("id-", step), created: began.Add(time.Duration(rnd.IntN(5)) * time.Second),
-				status: []operation.Status{operation.InProgress, operation.Failed, operation.Succeeded}[rnd.IntN(3)],
+				status: []operations.Status{operations.InProgress, operations.Failed, operations.Succeeded}[rnd.IntN(3)],
 			}
 			if before := model[k]; before != nil && rnd.IntN(2) == 0 {
 				r.created = before.created
 			}
 			r.words = words(r)
 			if x.rows == nil {
-				x.rows = map[store.Key]*row{}
+				x.rows = map[cache.Key]*row{}
 			}
 			x.put(r)
 			model[k] = r
@@ -52,7 +53,7 @@ func TestIndexModel(t *testing.T) {
 		if !slices.Equal(want, x.sorted) || len(x.rows) != len(model) {
 			t.Fatalf("seed %d: the index has %d rows, of %d in order, want %d", seed, len(x.rows), len(x.sorted), len(want))
 		}
-		f := filter{namespace: fmt.Sprint("ns-", rnd.IntN(3)), status: string(operation.Failed), text: fmt.Sprint("d-", rnd.IntN(10))}
+		f := filter{namespace: fmt.Sprint("ns-", rnd.IntN(3)), status: string(operations.Failed), text: fmt.Sprint("d-", rnd.IntN(10))}
 		slices.Reverse(want)
 		var found []*row
 		for _, r := range want {

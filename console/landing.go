@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
 // menu returns the pages that a reader may see. A page of which the reader may see the part of some namespaces only leads

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fairlead-io/fairlead/console"
-	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
 var menuEntry = regexp.MustCompile(`<li><a href="([^"]+)"[^>]*>[^<]*</a></li>`)

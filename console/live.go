@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
 const (
@@ -209,8 +209,8 @@ func (c *console) fragment(ctx context.Context, rd *reader, v view, r *http.Requ
 	return b.Bytes(), err
 }
 
-// cache keeps what several pages show for a moment, so that it is made once for all of them.
-type cache struct {
+// sharedAnswers keeps what several pages show for a moment, so that it is made once for all of them.
+type sharedAnswers struct {
 	mu      sync.Mutex
 	entries map[string]*cached
 }
@@ -224,10 +224,10 @@ type cached struct {
 // cacheFor is for how long.
 const cacheFor = time.Second
 
-func newCache() *cache { return &cache{entries: map[string]*cached{}} }
+func newShared() *sharedAnswers { return &sharedAnswers{entries: map[string]*cached{}} }
 
 // shared returns what make made lately under a name; there are few names.
-func shared[T any](c *cache, name string, make func() T) T {
+func shared[T any](c *sharedAnswers, name string, make func() T) T {
 	c.mu.Lock()
 	e := c.entries[name]
 	if e == nil {

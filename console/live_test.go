@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operations"
 )
 
 // TestLive: an open page is told of what changes, as it would show it itself.
@@ -51,7 +51,7 @@ func TestLive(t *testing.T) {
 	next("App/first")
 	w.Schedule("second", "job")
 	next("App/second")
-	if _, err := w.Scheduler.Cancel(w.Ctx, operation.Resource{Type: "App", ID: "first"}, op.EffectiveID()); err != nil {
+	if _, err := w.Scheduler.Cancel(w.Ctx, operations.Resource{Type: "App", ID: "first"}, op.EffectiveID()); err != nil {
 		t.Fatal(err)
 	}
 	next("failed")

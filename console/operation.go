@@ -15,11 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/flow"
-	"github.com/fairlead-io/fairlead/operation"
-	"github.com/fairlead-io/fairlead/operation/httpapi"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/httpapi"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -27,7 +27,7 @@ import (
 type operationData struct {
 	Path      string
 	Op        *v1alpha1.Operation
-	View      operation.View
+	View      operations.View
 	Deadline  time.Time
 	Timeline  *timeline
 	Why       why.Answer
@@ -40,8 +40,8 @@ type operationData struct {
 }
 
 // operationOf is the operation that a path names.
-func operationOf(r *http.Request) store.Key {
-	return store.Key{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+func operationOf(r *http.Request) cache.Key {
+	return cache.Key{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
 }
 
 // mayGet is the right to see one operation.
@@ -56,12 +56,12 @@ func (c *console) mayGet(ctx context.Context, rd *reader, r *http.Request) error
 }
 
 // find returns an operation: from the store, or from the API server where the store does not have it, or not yet.
-func (c *console) find(ctx context.Context, k store.Key) (*v1alpha1.Operation, error) {
-	if op, err := store.Of[v1alpha1.Operation](c.Operations.Operations).Get(k); err == nil {
+func (c *console) find(ctx context.Context, k cache.Key) (*v1alpha1.Operation, error) {
+	if op, err := cache.Of[v1alpha1.Operation](c.Operations.Operations).Get(k); err == nil {
 		return op, nil
 	}
 	op, err := c.Operations.Scheduler.In(k.Namespace).Named(ctx, k.Name)
-	if apierrors.IsNotFound(err) || errors.Is(err, operation.ErrNotFound) {
+	if apierrors.IsNotFound(err) || errors.Is(err, operations.ErrNotFound) {
 		return nil, errNothing
 	}
 	return op, err
@@ -78,7 +78,7 @@ func (c *console) operation(ctx context.Context, rd *reader, r *http.Request) (a
 	}
 	now := c.now()
 	d := operationData{
-		Path: (&row{key: operationOf(r)}).Path(), Op: op, View: operation.ViewOf(op), Deadline: op.Deadline(),
+		Path: (&row{key: operationOf(r)}).Path(), Op: op, View: operations.ViewOf(op), Deadline: op.Deadline(),
 		Why: answer,
 	}
 	d.Timeline = timelineOf(op, c.Operations.Executor.Attempts(ctx, operationOf(r), op.EffectiveID()), now)
@@ -100,7 +100,7 @@ func (c *console) operation(ctx context.Context, rd *reader, r *http.Request) (a
 	update.Name = op.Name
 	if err := rd.may(ctx, update); err == nil {
 		d.CanCancel = !op.Terminal() && !op.Spec.CancelRequested
-		d.CanRetry = d.View.Status == operation.Failed
+		d.CanRetry = d.View.Status == operations.Failed
 	} else if !refused(err) {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ const looks = 3
 // picture returns an operation with the answer to why it does not move, of one moment: both say alike whether it has
 // ended. To explain takes a while, in which it may end, and what works on it knows of its end before that is recorded:
 // then both are asked again. An end that stays unrecorded is none.
-func (c *console) picture(ctx context.Context, rd *reader, k store.Key) (*v1alpha1.Operation, why.Answer, error) {
+func (c *console) picture(ctx context.Context, rd *reader, k cache.Key) (*v1alpha1.Operation, why.Answer, error) {
 	for look := 1; ; look++ {
 		answer, err := c.explain(ctx, rd, operationObject(k))
 		if err != nil {
@@ -138,7 +138,7 @@ func (c *console) picture(ctx context.Context, rd *reader, k store.Key) (*v1alph
 	}
 }
 
-func operationObject(k store.Key) why.Object {
+func operationObject(k cache.Key) why.Object {
 	return why.Object{
 		Group: v1alpha1.GroupVersion.Group, Kind: v1alpha1.KindOperation, Namespace: k.Namespace, Name: k.Name,
 	}
@@ -192,7 +192,7 @@ var errFollowed = &notDone{errors.New("another operation has taken its place")}
 
 // do cancels an operation, or schedules it again, if the reader may do so. An id that is not empty restricts it to that
 // operation.
-func (c *console) do(ctx context.Context, rd *reader, verb string, k store.Key, id string) error {
+func (c *console) do(ctx context.Context, rd *reader, verb string, k cache.Key, id string) error {
 	if !c.serves(k.Namespace) || len(validation.IsDNS1123Subdomain(k.Name)) > 0 {
 		return errNothing
 	}
@@ -207,7 +207,7 @@ func (c *console) do(ctx context.Context, rd *reader, verb string, k store.Key, 
 		return err
 	}
 	scheduler := c.Operations.Scheduler.In(k.Namespace)
-	resource := operation.Resource{Type: op.Spec.ResourceType, ID: op.Spec.ResourceID}
+	resource := operations.Resource{Type: op.Spec.ResourceType, ID: op.Spec.ResourceID}
 	switch {
 	case verb == verbCancel:
 		_, err = scheduler.Cancel(ctx, resource, id)

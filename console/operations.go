@@ -15,8 +15,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/fairlead-io/fairlead/operation"
-	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/httpapi"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -201,10 +201,10 @@ func (c *console) operations(ctx context.Context, rd *reader, r *http.Request) (
 	}
 	for _, t := range []tab{
 		{Title: "All", Path: "", Count: p.all},
-		{Title: "In progress", Path: string(operation.InProgress), Count: p.counts[string(operation.InProgress)]},
+		{Title: "In progress", Path: string(operations.InProgress), Count: p.counts[string(operations.InProgress)]},
 		{Title: "Stuck", Path: statusStuck, Count: p.counts[statusStuck]},
-		{Title: "Failed", Path: string(operation.Failed), Count: p.counts[string(operation.Failed)]},
-		{Title: "Succeeded", Path: string(operation.Succeeded), Count: p.counts[string(operation.Succeeded)]},
+		{Title: "Failed", Path: string(operations.Failed), Count: p.counts[string(operations.Failed)]},
+		{Title: "Succeeded", Path: string(operations.Succeeded), Count: p.counts[string(operations.Succeeded)]},
 	} {
 		t.Here, t.Path = t.Path == f.status, at("status", t.Path, "cause", "")
 		d.Tabs = append(d.Tabs, t)
@@ -242,7 +242,7 @@ func (r *row) Status() string      { return string(r.status) }
 func (r *row) Created() time.Time  { return r.created }
 func (r *row) Finished() time.Time { return r.finished }
 func (r *row) Tries() int32        { return r.tries }
-func (r *row) Canceled() bool      { return r.canceled && r.status == operation.InProgress }
+func (r *row) Canceled() bool      { return r.canceled && r.status == operations.InProgress }
 func (r *row) Done() int           { return r.done }
 func (r *row) Total() int          { return r.total }
 func (r *row) Took() string        { return human(r.finished.Sub(r.created)) }

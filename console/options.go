@@ -13,12 +13,12 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/fairlead-io/fairlead"
-	"github.com/fairlead-io/fairlead/operation"
-	"github.com/fairlead-io/fairlead/operation/executor"
-	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/executor"
+	"github.com/fairlead-io/fairlead/operations/httpapi"
 	"github.com/fairlead-io/fairlead/rights"
 	"github.com/fairlead-io/fairlead/shard/group"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // Options configure the pages. The zero value is good for a program that is given them by fairlead.WithConsole.
@@ -60,8 +60,8 @@ type Options struct {
 
 // Operations are what the pages of operations show, and act on.
 type Operations struct {
-	Operations, Webhooks *store.Store
-	Scheduler            *operation.Scheduler
+	Operations, Webhooks *cache.Store
+	Scheduler            *operations.Scheduler
 	// Executor runs them in this process.
 	Executor *executor.Executor
 	// Namespaces are those that are served; empty: all.

@@ -12,7 +12,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/fairlead-io/fairlead"
-	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operations"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -63,8 +63,8 @@ func (c *console) overview(ctx context.Context, rd *reader, _ *http.Request) (an
 			}
 			p := c.index.page(filter{}, 0, 0, c.now())
 			d.Operations = &operationCounts{
-				p.counts[string(operation.InProgress)], p.counts[statusStuck], p.counts[string(operation.Failed)],
-				p.counts[string(operation.Succeeded)],
+				p.counts[string(operations.InProgress)], p.counts[statusStuck], p.counts[string(operations.Failed)],
+				p.counts[string(operations.Succeeded)],
 			}
 			d.Stuck = groupsOf(p.stuck)
 		}

@@ -6,11 +6,11 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/console"
-	"github.com/fairlead-io/fairlead/operation"
-	"github.com/fairlead-io/fairlead/operation/httpapi"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/httpapi"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -33,7 +33,7 @@ func (a *asked) May(context.Context, string, httpapi.Access) error {
 func TestOneMoment(t *testing.T) {
 	t.Parallel()
 	questions := &asked{}
-	var st *store.Store
+	var st *cache.Store
 	w := newWorld(t, func(o *console.Options) { o.Authorizer, st = questions, o.Operations.Operations })
 	w.Tokens["anybody"] = "any"
 	w.Webhook("job")
@@ -66,15 +66,15 @@ func TestOneMoment(t *testing.T) {
 		"later":                           func() {},
 	} {
 		op := w.Schedule(strings.ReplaceAll(name, " ", "-"), "job")
-		k := store.Key{Namespace: op.Namespace, Name: op.Name}
+		k := cache.Key{Namespace: op.Namespace, Name: op.Name}
 		w.Eventually("a call", func() bool { return strings.Contains(w.Get("anybody", w.Path(op)).Body, "In Progress") })
 		end = func() {
-			resource := operation.Resource{Type: op.Spec.ResourceType, ID: op.Spec.ResourceID}
+			resource := operations.Resource{Type: op.Spec.ResourceType, ID: op.Spec.ResourceID}
 			if _, err := w.Scheduler.Cancel(w.Ctx, resource, op.EffectiveID()); err != nil {
 				t.Error(err)
 			}
 			w.Eventually("the end", func() bool {
-				now, err := store.Of[v1alpha1.Operation](st).Get(k)
+				now, err := cache.Of[v1alpha1.Operation](st).Get(k)
 				return err == nil && now.Terminal()
 			})
 		}

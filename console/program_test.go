@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/console"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
 // TestProgram: a program without operations has a console by one option, and says what right it needs for that.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/operations/httpapi"
 	"github.com/fairlead-io/fairlead/why"
 )
 

@@ -24,7 +24,7 @@ import (
 	"github.com/fairlead-io/fairlead/console"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/internal/testlimit"
-	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/operations/httpapi"
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 

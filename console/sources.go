@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -43,7 +43,7 @@ func (r *sourceRow) Lacks() bool { return (len(r.Aside) > 0 || r.Hidden) && !r.b
 // Says is what the source says of itself. While it is well that is of objects that cannot be read, which are told
 // only to who may get them.
 func (r *sourceRow) Says() string {
-	if r.Status == nil || r.Status.Phase == source.Watching {
+	if r.Status == nil || r.Status.Phase == string(source.Watching) {
 		return r.Error
 	}
 	return strings.TrimSpace(r.Status.Message + " " + r.Error)
@@ -53,7 +53,7 @@ func (r *sourceRow) Says() string {
 const behindAfter = 5 * time.Second
 
 // fine are the phases of a source that need no look.
-var fine = map[source.Phase]bool{source.Watching: true, source.Stopped: true}
+var fine = map[string]bool{string(source.Watching): true, string(source.Stopped): true}
 
 func (c *console) sources(ctx context.Context, rd *reader, _ *http.Request) (any, error) {
 	var rows []sourceRow

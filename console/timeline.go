@@ -6,10 +6,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/operation"
-	"github.com/fairlead-io/fairlead/operation/executor"
-	"github.com/fairlead-io/fairlead/webhook"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/executor"
+	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
 // timeline is what has happened in an operation, on one axis.
@@ -173,7 +173,7 @@ const (
 
 // timelineOf draws an operation, with the tries that are remembered of it.
 func timelineOf(op *v1alpha1.Operation, known executor.Attempts, now time.Time) *timeline {
-	v := operation.ViewOf(op)
+	v := operations.ViewOf(op)
 	t := &timeline{Begin: v.CreatedAt, End: now}
 	if v.FinishedAt != nil {
 		t.End = *v.FinishedAt

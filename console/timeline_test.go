@@ -10,9 +10,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/operation/executor"
-	"github.com/fairlead-io/fairlead/webhook"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/executor"
+	"github.com/fairlead-io/fairlead/operations/webhook"
 	"github.com/fairlead-io/fairlead/why"
 )
 

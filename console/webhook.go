@@ -8,8 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -22,8 +22,8 @@ type webhookData struct {
 }
 
 // webhookOf is the Webhook that a path names.
-func webhookOf(r *http.Request) store.Key {
-	return store.Key{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+func webhookOf(r *http.Request) cache.Key {
+	return cache.Key{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
 }
 
 // mayGetWebhook is the right to see one Webhook.
@@ -39,7 +39,7 @@ func (c *console) mayGetWebhook(ctx context.Context, rd *reader, r *http.Request
 
 func (c *console) webhook(ctx context.Context, rd *reader, r *http.Request) (any, error) {
 	k := webhookOf(r)
-	w, err := store.Of[v1alpha1.Webhook](c.Operations.Webhooks).Get(k)
+	w, err := cache.Of[v1alpha1.Webhook](c.Operations.Webhooks).Get(k)
 	if err != nil {
 		return nil, errNothing
 	}

@@ -10,10 +10,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/operation/httpapi"
-	"github.com/fairlead-io/fairlead/store"
-	"github.com/fairlead-io/fairlead/webhook"
+	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/httpapi"
+	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
 // webhooksData is the list of Webhooks.
@@ -63,15 +63,15 @@ func listWebhooks(namespace string) httpapi.Access { return webhookAccess("list"
 
 func (c *console) webhooks(ctx context.Context, rd *reader, r *http.Request) (any, error) {
 	d := webhooksData{Namespace: r.URL.Query().Get("namespace")}
-	states := map[store.Key]*webhook.TargetState{}
+	states := map[cache.Key]*webhook.TargetState{}
 	for _, s := range c.Operations.Executor.Targets(d.Namespace, "") {
-		states[store.Key{Namespace: s.Namespace, Name: s.Webhook}] = &s
+		states[cache.Key{Namespace: s.Namespace, Name: s.Webhook}] = &s
 	}
 	ended, err := c.outcomes(ctx, rd, d.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	view := store.Of[v1alpha1.Webhook](c.Operations.Webhooks)
+	view := cache.Of[v1alpha1.Webhook](c.Operations.Webhooks)
 	all := view.All()
 	if d.Namespace != "" {
 		all = view.InNamespace(d.Namespace)
@@ -95,7 +95,7 @@ func (c *console) webhooks(ctx context.Context, rd *reader, r *http.Request) (an
 	return d, nil
 }
 
-func webhookRowOf(k store.Key, w *v1alpha1.Webhook, state *webhook.TargetState) webhookRow {
+func webhookRowOf(k cache.Key, w *v1alpha1.Webhook, state *webhook.TargetState) webhookRow {
 	row := webhookRow{
 		Namespace: k.Namespace, Name: k.Name, Mode: string(w.Spec.Mode), Target: w.Spec.Request.URL,
 		Concurrency: w.Spec.Concurrency, Rate: w.Spec.RatePerSecond, Conditions: w.Status.Conditions,
@@ -108,7 +108,7 @@ func webhookRowOf(k store.Key, w *v1alpha1.Webhook, state *webhook.TargetState) 
 
 // outcomes returns what became of the operations of a namespace, or of all if it is empty, by the Webhooks that they
 // call; nothing if the reader may not list them.
-func (c *console) outcomes(ctx context.Context, rd *reader, namespace string) (map[store.Key]*outcomes, error) {
+func (c *console) outcomes(ctx context.Context, rd *reader, namespace string) (map[cache.Key]*outcomes, error) {
 	namespaces := c.served()
 	if namespace != "" {
 		namespaces = []string{namespace}

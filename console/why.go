@@ -9,8 +9,8 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/httpapi"
 	"github.com/fairlead-io/fairlead/why"
 )
 

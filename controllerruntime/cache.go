@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/fairlead-io/fairlead/store"
+	fairleadcache "github.com/fairlead-io/fairlead/cache"
 )
 
 // NewCache makes the cache of a manager: with the defaults of [Options]. It is a cache.NewCacheFunc.
@@ -25,7 +25,7 @@ func NewCache(cfg *rest.Config, opts cache.Options) (cache.Cache, error) {
 }
 
 // Stores returns the stores beneath a cache that NewCache made; nil for any other.
-func Stores(c any) *store.Cache {
+func Stores(c any) *fairleadcache.Cache {
 	if c, ok := c.(*caching); ok {
 		return c.stores.Cache
 	}

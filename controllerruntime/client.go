@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	fairlead "github.com/fairlead-io/fairlead/client"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // NewClient makes the client of a manager: with the defaults of [Options]. It is a client.NewClientFunc.

@@ -12,7 +12,7 @@
 // # How it works
 //
 // Defaults, namespaces, ByObject, DisableFor, schemes and the client stay those of controller-runtime. Two seams lie
-// beneath them. cache.Options.NewInformer makes a cache.SharedIndexInformer over a store.Store, and the HTTP transport
+// beneath them. cache.Options.NewInformer makes a cache.SharedIndexInformer over a cache.Store, and the HTTP transport
 // of the client lays the answers to writes over the stores.
 //
 // # What is different

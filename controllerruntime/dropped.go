@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // Objects of a kind of which fields are dropped lack them, and to send one whole would take them from the server.
@@ -131,7 +131,7 @@ func (c careful) check(obj client.Object, sub string) error {
 	return nil
 }
 
-// has says whether content has a field, of which the path is as in store.Content.
+// has says whether content has a field, of which the path is as in cache.Content.
 func has(content map[string]any, path string) bool {
 	_, there, err := unstructured.NestedFieldNoCopy(content, membersOf(path)...)
 	return there && err == nil

@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // ErrReadOnly is returned to those who want to change the content of an informer: the API server alone does.

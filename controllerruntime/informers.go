@@ -12,8 +12,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
+	fairleadcache "github.com/fairlead-io/fairlead/cache"
 )
 
 // Informers makes informers over stores for programs that use client-go alone. [Use] has a factory of typed informers
@@ -46,7 +45,7 @@ func NewInformers(cfg *rest.Config, types *runtime.Scheme) (*Informers, error) {
 	return Options{}.NewInformers(cfg, types)
 }
 
-// Run runs the stores until ctx is done. Stop the informers before; an error is that of store.Cache.Run.
+// Run runs the stores until ctx is done. Stop the informers before; an error is that of cache.Cache.Run.
 func (f *Informers) Run(ctx context.Context) error {
 	return f.stores.runAround(ctx, func(ctx context.Context) error {
 		<-ctx.Done()
@@ -55,7 +54,7 @@ func (f *Informers) Run(ctx context.Context) error {
 }
 
 // Stores returns the stores beneath.
-func (f *Informers) Stores() *store.Cache { return f.stores.Cache }
+func (f *Informers) Stores() *fairleadcache.Cache { return f.stores.Cache }
 
 // Overlay lays the answers to the writes that pass next over the stores, so that the informers show them at once. Wrap
 // the transport of a client with it:
@@ -69,7 +68,7 @@ func (f *Informers) Overlay(next http.RoundTripper) http.RoundTripper {
 // metav1.PartialObjectMetadata with apiVersion and kind. Options choose namespaces and selectors. Informers of the same
 // objects share a store. Who makes the informer runs it.
 func (f *Informers) Informer(
-	obj runtime.Object, resync time.Duration, options ...source.Option,
+	obj runtime.Object, resync time.Duration, options ...fairleadcache.Option,
 ) (toolscache.SharedIndexInformer, error) {
 	gvk, err := apiutil.GVKForObject(obj, f.stores.scheme)
 	if err != nil {
@@ -85,7 +84,7 @@ func (f *Informers) Informer(
 func Use[C any, F ~func(C, time.Duration) toolscache.SharedIndexInformer](
 	f *Informers, factory interface {
 		InformerFor(obj runtime.Object, make F) toolscache.SharedIndexInformer
-	}, objs []runtime.Object, options ...source.Option,
+	}, objs []runtime.Object, options ...fairleadcache.Option,
 ) error {
 	for _, obj := range objs {
 		if _, err := f.Informer(obj, 0, options...); err != nil {

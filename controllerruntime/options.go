@@ -9,7 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/fairlead-io/fairlead/store"
+	fairleadcache "github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // Options are the choices that controller-runtime has no place for. The zero value works: it is what the functions
@@ -19,7 +20,7 @@ import (
 //	mgr, err := ctrl.NewManager(cfg, ctrl.Options{NewCache: fair.NewCache, NewClient: fair.NewClient})
 type Options struct {
 	// Drop are the fields that are not kept, by kind; those of the zero GroupKind are not kept of any. A field is
-	// written as in store.Content. They are cut before anything is stored, so that what is secret is not in memory. The
+	// written as in cache.Content. They are cut before anything is stored, so that what is secret is not in memory. The
 	// client refuses to send whole, by a *DroppedError, what lacks them: patch it instead.
 	Drop map[schema.GroupKind][]string
 	// DropManagedFields are the kinds whose managedFields are not kept; the zero GroupKind stands for all. By default
@@ -37,7 +38,7 @@ type Options struct {
 	FilterOwnWrites bool
 	// Stores are used instead of stores of its own, and shared with whoever else uses them, such as controllers of
 	// Fairlead. Their owner runs them, with Dir and Registry of its own, before the cache is started.
-	Stores *store.Cache
+	Stores *fairleadcache.Cache
 	// Logger takes what the stores have to say; nil: they say it to nobody.
 	Logger *slog.Logger
 }

@@ -7,7 +7,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
-	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/internal/source"
 )
 
 // transportOf returns the transport of an HTTP client.

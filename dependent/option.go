@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/reconcile"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 // Option tunes a node.
@@ -135,7 +135,7 @@ func Labels(selector string) Option {
 			return
 		}
 		n.labels = sel
-		n.watch = append(n.watch, reconcile.From(source.Labels(selector)))
+		n.watch = append(n.watch, reconcile.From(cache.Labels(selector)))
 	}}
 }
 

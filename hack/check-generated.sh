@@ -11,7 +11,7 @@ status=0
 while IFS= read -r file; do
 	diff -u "$file" "$fresh/$file" || status=1
 done < <(cd "$fresh" && find . -type f | sort)
-for file in api/v1alpha1/crds/*.yaml; do
+for file in operations/api/v1alpha1/crds/*.yaml; do
 	if [[ -e $file && ! -e $fresh/$file ]]; then
 		echo "$file is generated from nothing"
 		status=1

@@ -8,7 +8,7 @@ mkdir -p "$out/cluster"
 cp controlplane/go.mod "$out/cluster/gomod.txt"
 cp controlplane/go.sum "$out/cluster/gosum.txt"
 
-api=api/v1alpha1
+api=operations/api/v1alpha1
 if [[ -d $api ]]; then
 	mkdir -p "$out/$api/crds"
 	"$CONTROLLER_GEN" object paths="./$api" output:dir="$out/$api"

@@ -4,8 +4,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/internal/protect"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // async handles events of several keys at once, in order per key. At most limit keys are worked on; what happens to
@@ -22,14 +23,14 @@ type async struct {
 	mu      sync.Mutex
 	changed sync.Cond // a place became free
 	running int
-	waiting map[store.Key][]store.Event // a key that is being worked on has an entry
+	waiting map[cache.Key][]store.Event // a key that is being worked on has an entry
 }
 
 func newAsync(limit int, execute func(func()), handle func(*store.Event), closed func() bool) *async {
 	if execute == nil {
 		execute = func(fn func()) { go fn() } // owned by the delivery, which counts it
 	}
-	a := &async{limit: limit, execute: execute, handle: handle, closed: closed, waiting: make(map[store.Key][]store.Event)}
+	a := &async{limit: limit, execute: execute, handle: handle, closed: closed, waiting: make(map[cache.Key][]store.Event)}
 	a.changed.L = &a.mu
 	return a
 }
@@ -80,7 +81,7 @@ func (a *async) launch(fn func()) {
 }
 
 // next takes the next event of the key; false when there is none left.
-func (a *async) next(key store.Key) (store.Event, bool) {
+func (a *async) next(key cache.Key) (store.Event, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	queue := a.waiting[key]
@@ -92,13 +93,13 @@ func (a *async) next(key store.Key) (store.Event, bool) {
 	return queue[0], true
 }
 
-func (a *async) leave(key store.Key) {
+func (a *async) leave(key cache.Key) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.leaveLocked(key)
 }
 
-func (a *async) leaveLocked(key store.Key) {
+func (a *async) leaveLocked(key cache.Key) {
 	delete(a.waiting, key)
 	a.running--
 	a.changed.Broadcast()

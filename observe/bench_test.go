@@ -12,10 +12,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // widgetJSON is a widget of about 1.2 KB.
@@ -62,7 +63,7 @@ func benchHost(b *testing.B, declare func(h *host)) (h *host, write func(name st
 		if err := sink.Apply(source.Modified, &o); err != nil {
 			b.Fatal(err)
 		}
-		r, _ := known.Store().Get(store.Key{Namespace: "default", Name: name})
+		r, _ := known.Store().Get(cache.Key{Namespace: "default", Name: name})
 		if _, err := store.As[Plain](r); err != nil { // decoded once, as for any number of observers, and not measured
 			b.Fatal(err)
 		}

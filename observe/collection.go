@@ -8,8 +8,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/internal/protect"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // Collection is the known state of a source: typed, read-only, shared with everybody. It includes the program's own
@@ -30,38 +31,38 @@ func Known[T any, P Object[T]](h Host, s Selector) *Collection[T] {
 	return &Collection[T]{observer: o}
 }
 
-// Get returns the object of a key, shared and read-only; store.ErrNotFound if there is none, ErrNotRunning before the
-// source has been started, or a *store.DecodeError.
-func (c *Collection[T]) Get(key store.Key) (*T, error) {
+// Get returns the object of a key, shared and read-only; cache.ErrNotFound if there is none, ErrNotRunning before the
+// source has been started, or a *cache.DecodeError.
+func (c *Collection[T]) Get(key cache.Key) (*T, error) {
 	f := c.observer.feed.Load()
 	if f == nil {
 		return nil, fmt.Errorf("cannot get %s: %w", key, ErrNotRunning)
 	}
 	r, ok := f.store.Get(key)
 	if !ok || !c.matches(r) {
-		return nil, store.ErrNotFound
+		return nil, cache.ErrNotFound
 	}
 	return store.As[T](r)
 }
 
 // All yields every object of one version of the known state. Those that cannot be decoded are left out; see Get.
-func (c *Collection[T]) All() iter.Seq2[store.Key, *T] {
-	return c.each(func(s store.Snapshot) iter.Seq[*store.Record] { return s.All() })
+func (c *Collection[T]) All() iter.Seq2[cache.Key, *T] {
+	return c.each(func(s store.Snapshot) iter.Seq[*cache.Record] { return s.All() })
 }
 
 // InNamespace yields the objects of a namespace.
-func (c *Collection[T]) InNamespace(namespace string) iter.Seq2[store.Key, *T] {
-	return c.each(func(s store.Snapshot) iter.Seq[*store.Record] { return s.InNamespace(namespace) })
+func (c *Collection[T]) InNamespace(namespace string) iter.Seq2[cache.Key, *T] {
+	return c.each(func(s store.Snapshot) iter.Seq[*cache.Record] { return s.InNamespace(namespace) })
 }
 
 // Select yields the objects whose labels match.
-func (c *Collection[T]) Select(selector labels.Selector) iter.Seq2[store.Key, *T] {
-	return c.each(func(s store.Snapshot) iter.Seq[*store.Record] { return s.Select(selector) })
+func (c *Collection[T]) Select(selector labels.Selector) iter.Seq2[cache.Key, *T] {
+	return c.each(func(s store.Snapshot) iter.Seq[*cache.Record] { return s.Select(selector) })
 }
 
-// Index yields the objects that an index of the store has under a value; see store.IndexBy.
-func (c *Collection[T]) Index(name, value string) iter.Seq2[store.Key, *T] {
-	return c.each(func(s store.Snapshot) iter.Seq[*store.Record] { return s.Index(name, value) })
+// Index yields the objects that an index of the store has under a value; see cache.IndexBy.
+func (c *Collection[T]) Index(name, value string) iter.Seq2[cache.Key, *T] {
+	return c.each(func(s store.Snapshot) iter.Seq[*cache.Record] { return s.Index(name, value) })
 }
 
 // Len returns the number of objects.
@@ -86,7 +87,7 @@ func (c *Collection[T]) Len() int {
 func (c *Collection[T]) Synced() <-chan struct{} { return c.observer.Synced() }
 
 // Store returns the store behind the collection, which knows no filter; nil before the source has been started.
-func (c *Collection[T]) Store() *store.Store {
+func (c *Collection[T]) Store() *cache.Store {
 	if f := c.observer.feed.Load(); f != nil {
 		return f.store
 	}
@@ -96,8 +97,8 @@ func (c *Collection[T]) Store() *store.Store {
 // Remove gives the interest up; the collection is empty then.
 func (c *Collection[T]) Remove() { c.observer.Remove() }
 
-func (c *Collection[T]) each(records func(store.Snapshot) iter.Seq[*store.Record]) iter.Seq2[store.Key, *T] {
-	return func(yield func(store.Key, *T) bool) {
+func (c *Collection[T]) each(records func(store.Snapshot) iter.Seq[*cache.Record]) iter.Seq2[cache.Key, *T] {
+	return func(yield func(cache.Key, *T) bool) {
 		f := c.observer.feed.Load()
 		if f == nil {
 			return
@@ -114,7 +115,7 @@ func (c *Collection[T]) each(records func(store.Snapshot) iter.Seq[*store.Record
 }
 
 // matches asks the filters. One that panics leaves the object out.
-func (c *Collection[T]) matches(r *store.Record) (ok bool) {
+func (c *Collection[T]) matches(r *cache.Record) (ok bool) {
 	if c.observer.filter == nil {
 		return true
 	}

@@ -9,9 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/internal/protect"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // batch is how many events a delivery takes at once.
@@ -58,7 +59,7 @@ func newDelivery(ctx context.Context, owner *sync.WaitGroup, o *options,
 }
 
 // start subscribes to a store and begins to deliver.
-func (d *delivery) start(st *store.Store, sub store.SubscribeOptions) {
+func (d *delivery) start(st *cache.Store, sub store.SubscribeOptions) {
 	d.drain = st.Drain(store.DrainOptions{
 		SubscribeOptions: sub, Batch: batch, Owner: d.owner, Consumer: d,
 	})
@@ -158,7 +159,7 @@ func (d *delivery) handle(e *store.Event) {
 			if ctx.Err() != nil {
 				return // it was told to stop
 			}
-			var undecodable *store.DecodeError
+			var undecodable *cache.DecodeError
 			switch {
 			case d.opts.failure == Skip, errors.As(err, &undecodable):
 			case d.opts.failure == Stop:

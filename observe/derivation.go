@@ -14,19 +14,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/protect"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // derivation fills the store of a derived source from its inputs. It is their observer, so the derived store has what
 // every store has: snapshots, a cursor per observer, priors, coalescing.
 type derivation struct {
 	origin *Origin
-	store  *store.Store
+	store  *cache.Store
 	sink   source.Sink
-	make   func(*store.Record) (client.Object, error) // nil object: nothing; the object may be changed
+	make   func(*cache.Record) (client.Object, error) // nil object: nothing; the object may be changed
 	inputs []*Observer
 
 	mu          sync.Mutex // serializes the sink; no user code runs under it
@@ -34,15 +35,15 @@ type derivation struct {
 	leaving     bool // the event at hand is that an object of an input has left
 	version     uint64
 	pending     int // inputs that are not synced; while there are, the store stays empty
-	made        map[claim]store.Key
+	made        map[claim]cache.Key
 	quarantined map[claim]source.Quarantined // the objects from which nothing could be made
-	claims      map[store.Key][]candidate    // sorted; the first one is what the store has, or will have
+	claims      map[cache.Key][]candidate    // sorted; the first one is what the store has, or will have
 }
 
 // claim is an object of an input.
 type claim struct {
 	input int
-	key   store.Key
+	key   cache.Key
 }
 
 // candidate is what was made of an object.
@@ -52,14 +53,14 @@ type candidate struct {
 }
 
 func derivedFrom[U any, Q Object[U]](
-	convert func(*store.Record) (*U, error),
+	convert func(*cache.Record) (*U, error),
 ) func(context.Context, *Origin) (*feed, error) {
 	return func(ctx context.Context, o *Origin) (*feed, error) {
 		d := &derivation{
-			origin: o, pending: len(o.inputs), made: map[claim]store.Key{},
-			quarantined: map[claim]source.Quarantined{}, claims: map[store.Key][]candidate{},
+			origin: o, pending: len(o.inputs), made: map[claim]cache.Key{},
+			quarantined: map[claim]source.Quarantined{}, claims: map[cache.Key][]candidate{},
 		}
-		d.make = func(r *store.Record) (client.Object, error) {
+		d.make = func(r *cache.Record) (client.Object, error) {
 			object, err := convert(r)
 			if object == nil || err != nil {
 				return nil, err
@@ -146,14 +147,14 @@ func (d *derivation) event(input int, e *store.Event) error {
 }
 
 // protect calls the user's function, and sees that what it made can be kept.
-func (d *derivation) protect(r *store.Record) (object client.Object, err error) {
+func (d *derivation) protect(r *cache.Record) (object client.Object, err error) {
 	if p := protect.Call(func() { object, err = d.makeFor(r) }); p != nil {
 		return nil, (*panicError)(p)
 	}
 	return object, err
 }
 
-func (d *derivation) makeFor(r *store.Record) (client.Object, error) {
+func (d *derivation) makeFor(r *cache.Record) (client.Object, error) {
 	object, err := d.make(r)
 	if object == nil || err != nil {
 		return nil, err
@@ -170,7 +171,7 @@ func (d *derivation) makeFor(r *store.Record) (client.Object, error) {
 }
 
 // inherit fills in what the function left empty.
-func inherit(object client.Object, from *store.Record) {
+func inherit(object client.Object, from *cache.Record) {
 	if object.GetName() == "" {
 		object.SetName(from.Name())
 		if object.GetNamespace() == "" {
@@ -190,7 +191,7 @@ func inherit(object client.Object, from *store.Record) {
 // change replaces what was made of an object of an input; nil for nothing.
 func (d *derivation) change(from claim, object client.Object) error {
 	old, had := d.made[from]
-	var now store.Key
+	var now cache.Key
 	if object != nil {
 		now = client.KeyOf(object)
 	}
@@ -228,7 +229,7 @@ func compare(a, b claim) int {
 }
 
 // withdraw takes back what was made of an object.
-func (d *derivation) withdraw(from claim, key store.Key) error {
+func (d *derivation) withdraw(from claim, key cache.Key) error {
 	delete(d.made, from)
 	list := d.claims[key]
 	at, found := slices.BinarySearchFunc(list, from, func(c candidate, f claim) int { return compare(c.claim, f) })
@@ -293,7 +294,7 @@ func (d *derivation) epoch(reason string) error {
 }
 
 // put brings the store to an object, unless it has it.
-func (d *derivation) put(key store.Key, object client.Object) error {
+func (d *derivation) put(key cache.Key, object client.Object) error {
 	change := source.Added
 	if prior, ok := d.store.Get(key); ok {
 		change = source.Modified
@@ -310,7 +311,7 @@ func (d *derivation) put(key store.Key, object client.Object) error {
 	return d.sink.Apply(change, o)
 }
 
-func (d *derivation) remove(key store.Key) error {
+func (d *derivation) remove(key cache.Key) error {
 	if d.leaving { // what was made of an object leaves with it
 		d.store.Leave(key)
 		return nil
@@ -327,7 +328,7 @@ func (d *derivation) remove(key store.Key) error {
 }
 
 // current returns a copy of what the store has.
-func (d *derivation) current(key store.Key) (client.Object, error) {
+func (d *derivation) current(key cache.Key) (client.Object, error) {
 	r, ok := d.store.Get(key)
 	if !ok {
 		return nil, nil

@@ -3,7 +3,8 @@ package observe
 import (
 	"reflect"
 
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // Filter declares a source that has the objects of another one for which matches is true. It costs no memory: the
@@ -15,7 +16,7 @@ func Filter[T any, P Object[T]](h Host, s, from Selector, matches func(*T) bool)
 		registry: h.Observers(), selector: s, place: declared(), nilFunc: matches == nil,
 		inputs: []input{{from, reflect.TypeFor[T]()}},
 	}
-	o.filter = func(r *store.Record) bool {
+	o.filter = func(r *cache.Record) bool {
 		object, err := store.As[T](r)
 		return err == nil && matches(object)
 	}
@@ -35,7 +36,7 @@ func Map[T, U any, P Object[T], Q Object[U]](h Host, s, from Selector, fn func(*
 		registry: h.Observers(), selector: s, object: reflect.TypeFor[U](), place: declared(), nilFunc: fn == nil,
 		inputs: []input{{from, reflect.TypeFor[T]()}},
 	}
-	o.derive = derivedFrom[U, Q](func(r *store.Record) (*U, error) {
+	o.derive = derivedFrom[U, Q](func(r *cache.Record) (*U, error) {
 		object, err := store.As[T](r)
 		if err != nil {
 			return nil, err

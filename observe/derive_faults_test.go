@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // Scale is what is made of a config map; a weight that is no number cannot be encoded.
@@ -168,7 +168,7 @@ func TestFilterThatPanics(t *testing.T) {
 				t.Error("what the filter could not judge is known")
 			}
 		}
-		if _, err := known.Get(store.Key{Namespace: "a", Name: "bad"}); err == nil {
+		if _, err := known.Get(cache.Key{Namespace: "a", Name: "bad"}); err == nil {
 			t.Error("what the filter could not judge is known")
 		}
 		if !strings.Contains(h.log.String(), "oh no") {

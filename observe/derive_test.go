@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 func TestFilter(t *testing.T) {
@@ -55,7 +55,7 @@ func TestFilter(t *testing.T) {
 		if n := known.Len(); n != 1 {
 			t.Errorf("%d are known", n)
 		}
-		if _, err := known.Get(store.Key{Namespace: "a", Name: "x"}); err == nil {
+		if _, err := known.Get(cache.Key{Namespace: "a", Name: "x"}); err == nil {
 			t.Error("what the filter leaves out is known")
 		}
 		if n := h.server.Log().Count(watches); n != 1 {
@@ -190,8 +190,8 @@ func TestJoin(t *testing.T) {
 		gate := apiserver.NewGate()
 		h.server.On(apiserver.Match{Namespace: "b"}, apiserver.HoldRequest(gate))
 		var got story
-		sourceOf(h, "a", source.Namespaces("a"))
-		sourceOf(h, "b", source.Namespaces("b"))
+		sourceOf(h, "a", cache.Namespaces("a"))
+		sourceOf(h, "b", cache.Namespaces("b"))
 		observe.Map(h, "renamed", "b", func(c *corev1.ConfigMap) *corev1.ConfigMap { // to the names of those in a
 			return &corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: c.Name},
@@ -271,7 +271,7 @@ func TestKnown(t *testing.T) {
 		h.put("b/y", "2")
 		sourceOf(h, Maps)
 		known := observe.Known[corev1.ConfigMap](h, Maps)
-		x := store.Key{Namespace: "a", Name: "x"}
+		x := cache.Key{Namespace: "a", Name: "x"}
 		if _, err := known.Get(x); err == nil || known.Len() != 0 || known.Store() != nil ||
 			len(maps.Collect(known.All())) != 0 {
 			t.Error("there is something before the start")
@@ -282,7 +282,7 @@ func TestKnown(t *testing.T) {
 		if err != nil || c.Data["v"] != "1" {
 			t.Errorf("Get: %v, %v", c, err)
 		}
-		keys := func(all map[store.Key]*corev1.ConfigMap) []string {
+		keys := func(all map[cache.Key]*corev1.ConfigMap) []string {
 			var out []string
 			for k := range all {
 				out = append(out, k.String())
@@ -290,12 +290,12 @@ func TestKnown(t *testing.T) {
 			slices.Sort(out)
 			return out
 		}
-		if err := store.IndexBy(store.Of[corev1.ConfigMap](known.Store()), "v",
+		if err := cache.IndexBy(cache.Of[corev1.ConfigMap](known.Store()), "v",
 			func(c *corev1.ConfigMap) []string { return []string{c.Data["v"]} }); err != nil {
 			t.Fatal(err)
 		}
 		for reason, tc := range map[string]struct {
-			got  map[store.Key]*corev1.ConfigMap
+			got  map[cache.Key]*corev1.ConfigMap
 			want []string
 		}{
 			"all":       {maps.Collect(known.All()), []string{"a/x", "b/y"}},

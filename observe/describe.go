@@ -10,8 +10,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // Description says which selector is produced where and observed by whom.
@@ -37,7 +38,7 @@ type SourceDescription struct {
 	// Kind is what is watched; empty of what is derived, or not known yet.
 	Kind schema.GroupVersionKind `json:"kind,omitzero"`
 	// Memory is that of its store.
-	Memory store.MemoryStats `json:"memory"`
+	Memory Memory `json:"memory"`
 	// Quarantined are the objects that cannot be read, the first that came first, 100 at most. They are no part of
 	// /debug/sources, which asks nobody for a right to them.
 	Quarantined []QuarantinedDescription `json:"-"`
@@ -60,7 +61,7 @@ const (
 )
 
 // holds describes what a store takes, and what is set aside of it.
-func (s *SourceDescription) holds(st *store.Store) {
+func (s *SourceDescription) holds(st *cache.Store) {
 	s.Objects, s.Memory = st.Len(), st.MemoryStats()
 	all := append(st.Quarantined(), st.Undecoded()...)
 	slices.SortFunc(all, func(a, b source.Quarantined) int {
@@ -75,23 +76,32 @@ func (s *SourceDescription) holds(st *store.Store) {
 	}
 }
 
+// Memory says where the memory of a store is. The Go heap has the headers and indexes besides.
+type Memory = store.MemoryStats
+
 // StatusDescription is the condition of one scope of a source.
 type StatusDescription struct {
-	Namespace string        `json:"namespace,omitempty"`
-	Phase     source.Phase  `json:"phase"`
-	Reason    source.Reason `json:"reason"`
-	Message   string        `json:"message,omitempty"`
-	Since     time.Time     `json:"since"`
-	Synced    bool          `json:"synced"`
+	Namespace string `json:"namespace,omitempty"`
+	// Phase is Connecting, Listing, Watching, Degraded or Stopped.
+	Phase string `json:"phase"`
+	// Reason is one word for why it is in its phase, such as Watching, Disconnected, Expired, Forbidden or NotFound.
+	Reason  string    `json:"reason"`
+	Message string    `json:"message,omitempty"`
+	Since   time.Time `json:"since"`
+	Synced  bool      `json:"synced"`
 	// Staleness is for how long nothing has confirmed what is known, in nanoseconds; since it was started, if nothing
 	// ever has.
 	Staleness time.Duration `json:"staleness"`
 	// Silence is for how long the server has neither confirmed nor refused what is known, in nanoseconds.
 	Silence time.Duration `json:"silence"`
 	// Refused is set while the server does not serve the resource, or forbids it.
-	Refused  bool            `json:"refused,omitempty"`
-	Counters source.Counters `json:"counters"`
+	Refused  bool     `json:"refused,omitempty"`
+	Counters Counters `json:"counters"`
 }
+
+// Counters count what the watch of a source has done since its start: lists, watches, retries, events, and what came
+// from the server.
+type Counters = source.Counters
 
 // ObserverDescription is one observer.
 type ObserverDescription struct {
@@ -174,7 +184,7 @@ func (o *Origin) description(now time.Time) SourceDescription {
 // statusOf describes a scope. What nothing has ever confirmed is as old as began, unless that is zero.
 func statusOf(st source.Status, began, now time.Time) StatusDescription {
 	d := StatusDescription{
-		Namespace: st.Namespace, Phase: st.Phase, Reason: st.Reason, Message: st.Message, Since: st.Since, Synced: st.Synced,
+		Namespace: st.Namespace, Phase: string(st.Phase), Reason: string(st.Reason), Message: st.Message, Since: st.Since, Synced: st.Synced,
 		Staleness: st.Staleness(now), Silence: st.Silence(now), Refused: st.Refused(), Counters: st.Counters,
 	}
 	if st.LastContact.IsZero() && !began.IsZero() {
@@ -188,9 +198,9 @@ func statusOf(st source.Status, began, now time.Time) StatusDescription {
 // DescribeOthers describes stores that are filled for somebody else than the sources of the registry, such as
 // reconcilers and clients; those of its sources are left out. A selector is the resource and what is selected of it,
 // and the place is empty. What nothing has ever confirmed is as stale as its phase is old.
-func (r *Registry) DescribeOthers(stores []*store.Store) []SourceDescription {
+func (r *Registry) DescribeOthers(stores []*cache.Store) []SourceDescription {
 	r.mu.Lock()
-	own := map[*store.Store]bool{}
+	own := map[*cache.Store]bool{}
 	for o := range r.roots() {
 		if o.feed != nil {
 			own[o.feed.store] = true
@@ -296,8 +306,8 @@ func (s SourceDescription) state() string {
 		parts = append(parts, "not started")
 	}
 	for _, st := range s.Status {
-		words := []string{st.Namespace, string(st.Phase)}
-		if st.Phase == source.Degraded {
+		words := []string{st.Namespace, st.Phase}
+		if st.Phase == string(source.Degraded) {
 			words = append(words, fmt.Sprintf("%s for %v: %s", st.Reason, st.Staleness.Round(time.Second), st.Message))
 		}
 		parts = append(parts, strings.TrimSpace(strings.Join(words, " ")))

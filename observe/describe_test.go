@@ -15,9 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 // One source with 100 observers: one watch, one list, and one decoding per event and type.
@@ -90,7 +90,7 @@ func TestDescribe(t *testing.T) {
 		h.put("a/x", "1")
 		h.server.On(apiserver.Match{Namespace: "b"}, apiserver.Answer(apiserver.Failure(403)))
 		web := observe.Selector("web")
-		observe.Source[corev1.ConfigMap](h, observe.All(web, Maps), source.Namespaces("a", "b"))
+		observe.Source[corev1.ConfigMap](h, observe.All(web, Maps), cache.Namespaces("a", "b"))
 		observe.Filter(h, "filtered", observe.All(Maps, web), func(*corev1.ConfigMap) bool { return true })
 		observe.Source[corev1.Pod](h, "pods")
 		observe.On(h, observe.All(Maps, web), ignore[corev1.ConfigMap], observe.Name("prints"))
@@ -145,7 +145,7 @@ func TestDescribe(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
-		sourceOf(h, Maps, source.Namespaces("a"))
+		sourceOf(h, Maps, cache.Namespaces("a"))
 		sourceOf(h, "unobserved")
 		for range 2 {
 			observe.On(h, Maps, func(_ context.Context, e observe.Event[corev1.ConfigMap]) error {

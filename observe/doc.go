@@ -6,7 +6,7 @@
 //
 //	var CertainConfigMaps = observe.Selector("certain-configmaps")
 //
-//	observe.Source[corev1.ConfigMap](rt, CertainConfigMaps, source.Namespaces("team-a"), source.Labels("app=web"))
+//	observe.Source[corev1.ConfigMap](rt, CertainConfigMaps, cache.Namespaces("team-a"), cache.Labels("app=web"))
 //	observe.On(rt, CertainConfigMaps, func(ctx context.Context, e observe.Event[corev1.ConfigMap]) error {
 //		slog.InfoContext(ctx, "configmap", "type", e.Type, "key", e.Key)
 //		return nil
@@ -28,7 +28,7 @@
 // sources from others, for observers like any other. [Known] gives the known state of a source as a typed collection. A
 // source is opened with its first observer and closed with its last, also while the host runs; [Origin.SetNamespaces]
 // changes what it covers meanwhile. A watch goes on for 30 seconds after its source was closed, so that one that is
-// opened again soon needs no list: fairlead.WithLinger changes that, or Linger of [store.CacheOptions].
+// opened again soon needs no list: fairlead.WithLinger changes that, or Linger of [cache.CacheOptions].
 //
 // # Guarantees
 //

@@ -5,8 +5,9 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // Type says what happened.
@@ -62,12 +63,12 @@ type Change struct {
 	// Inferred is true for a deletion that was concluded from a list, so that the very last state was not seen.
 	Inferred bool
 	// Key names the object; it is empty for Synchronized and Epoch.
-	Key store.Key
+	Key cache.Key
 	// Reason says why, for Epoch.
 	Reason string
 
 	version string
-	record  *store.Record
+	record  *cache.Record
 }
 
 // ResourceVersion returns the version of the object, for Deleted that of the deletion if it is known; without an
@@ -89,7 +90,7 @@ type Event[T any] struct {
 // given are the objects of an event, decoded when they are asked for.
 type given struct {
 	object any // a pointer; nil: there is none, or it can be decoded for sure
-	prior  *store.Record
+	prior  *cache.Record
 	demand *demand
 }
 
@@ -141,7 +142,7 @@ func (e ObjectEvent) Prior() client.Object {
 }
 
 // give returns the object of an event.
-func (g *given) give(r *store.Record, t reflect.Type) any {
+func (g *given) give(r *cache.Record, t reflect.Type) any {
 	if r == nil {
 		return nil
 	}
@@ -150,7 +151,7 @@ func (g *given) give(r *store.Record, t reflect.Type) any {
 		return g.object
 	}
 	object, err := r.AsLike(g.prior, t)
-	if err != nil { // see store.Record.AsLater: our own bytes have changed
+	if err != nil { // see cache.Record.AsLater: our own bytes have changed
 		return nil
 	}
 	return object

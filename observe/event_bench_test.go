@@ -16,8 +16,8 @@ import (
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/internal/corpus"
+	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 // BenchmarkEvents is row S3 without the wire: what one change of a pod costs, from its scan to the end of a handler

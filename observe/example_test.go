@@ -12,10 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // demo runs declarations against a server with two ConfigMaps, blue and red, until all observers are synced. Programs
@@ -35,14 +35,14 @@ func demo(declare func(h observe.Host), running func(r *observe.Registry)) {
 			panic(err)
 		}
 	}
-	cache, err := store.NewCache(store.CacheOptions{Config: server.Config(), Scheme: scheme.Scheme, Mapper: testMapper()})
+	stores, err := cache.NewCache(cache.CacheOptions{Config: server.Config(), Scheme: scheme.Scheme, Mapper: testMapper()})
 	if err != nil {
 		panic(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
-	go func() { ended <- cache.Run(ctx) }()
-	r := observe.NewRegistry(observe.RegistryOptions{Scheme: scheme.Scheme, Stores: cache})
+	go func() { ended <- stores.Run(ctx) }()
+	r := observe.NewRegistry(observe.RegistryOptions{Scheme: scheme.Scheme, Stores: stores})
 	declare(r)
 	err = errors.Join(r.Start(ctx), r.WaitSynced(ctx))
 	if running != nil {
@@ -58,7 +58,7 @@ func demo(declare func(h observe.Host), running func(r *observe.Registry)) {
 func Example() {
 	demo(func(h observe.Host) {
 		colours := observe.Selector("colours") // usually a package variable
-		observe.Source[corev1.ConfigMap](h, colours, source.Namespaces("demo"), source.Fields("metadata.name=blue"))
+		observe.Source[corev1.ConfigMap](h, colours, cache.Namespaces("demo"), cache.Fields("metadata.name=blue"))
 		observe.On(h, colours, func(_ context.Context, e observe.Event[corev1.ConfigMap]) error {
 			fmt.Println(e.Type, e.Key)
 			return nil
@@ -114,7 +114,7 @@ func ExampleAsync() {
 
 func ExampleOnFailure() {
 	demo(func(h observe.Host) {
-		observe.Source[corev1.ConfigMap](h, "colours", source.Fields("metadata.name=red"))
+		observe.Source[corev1.ConfigMap](h, "colours", cache.Fields("metadata.name=red"))
 		observe.On(h, "colours", func(_ context.Context, e observe.Event[corev1.ConfigMap]) error {
 			if e.Type == observe.Added {
 				panic("I cannot stand it") // is logged, and concerns nobody else
@@ -129,11 +129,11 @@ func ExampleOnFailure() {
 // The options of a source can be found out when it starts; that is not done if nobody observes it.
 func ExampleSourceFunc() {
 	demo(func(h observe.Host) {
-		observe.SourceFunc[corev1.ConfigMap](h, "colours", func(context.Context) ([]source.Option, error) {
+		observe.SourceFunc[corev1.ConfigMap](h, "colours", func(context.Context) ([]cache.Option, error) {
 			fmt.Println("asked")
-			return []source.Option{source.Namespaces("demo")}, nil
+			return []cache.Option{cache.Namespaces("demo")}, nil
 		})
-		observe.SourceFunc[corev1.Secret](h, "unobserved", func(context.Context) ([]source.Option, error) {
+		observe.SourceFunc[corev1.Secret](h, "unobserved", func(context.Context) ([]cache.Option, error) {
 			fmt.Println("never asked")
 			return nil, nil
 		})
@@ -148,7 +148,7 @@ func ExampleKnown() {
 		observe.Source[corev1.ConfigMap](h, "colours")
 		colours = observe.Known[corev1.ConfigMap](h, "colours")
 	}, func(*observe.Registry) {
-		blue, err := colours.Get(store.Key{Namespace: "demo", Name: "blue"})
+		blue, err := colours.Get(cache.Key{Namespace: "demo", Name: "blue"})
 		fmt.Println(blue.Data["colour"], err)
 		fmt.Println(len(maps.Collect(colours.All())), "colours")
 	})
@@ -192,8 +192,8 @@ func ExampleMap() {
 
 func ExampleJoin() {
 	demo(func(h observe.Host) {
-		observe.Source[corev1.ConfigMap](h, "blue", source.Fields("metadata.name=blue"))
-		observe.Source[corev1.ConfigMap](h, "red", source.Fields("metadata.name=red"))
+		observe.Source[corev1.ConfigMap](h, "blue", cache.Fields("metadata.name=blue"))
+		observe.Source[corev1.ConfigMap](h, "red", cache.Fields("metadata.name=red"))
 		observe.Join[corev1.ConfigMap](h, "colours", "blue", "red")
 		n := 0
 		observe.On(h, "colours", func(_ context.Context, e observe.Event[corev1.ConfigMap]) error {
@@ -211,7 +211,7 @@ func ExampleJoin() {
 func ExampleOnObject() {
 	var self *observe.Observer
 	demo(func(h observe.Host) {
-		observe.Source[corev1.ConfigMap](h, "colours", source.Fields("metadata.name=red"))
+		observe.Source[corev1.ConfigMap](h, "colours", cache.Fields("metadata.name=red"))
 		self = observe.OnObject(h, "colours", func(_ context.Context, e observe.ObjectEvent) error {
 			if e.Type == observe.Synchronized {
 				self.Remove()

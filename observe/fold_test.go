@@ -6,9 +6,10 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/fairlead-io/fairlead/fairleadtest"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/internal/watchtest"
 )
 
 // Any history of one key, folded at any places, is still a history that W1, W2 and W3 allow, with the same end, and
@@ -38,12 +39,12 @@ func TestFoldKeepsTheInvariants(t *testing.T) {
 			}
 		}
 		given = append(given, queue...)
-		state, err := fairleadtest.CheckEvents(given)
+		state, err := watchtest.CheckEvents(given)
 		if err != nil {
 			rt.Fatal(err)
 		}
-		now, _ := s.Get(store.Key{Namespace: "a", Name: "x"})
-		if got := state[store.Key{Namespace: "a", Name: "x"}]; got != now {
+		now, _ := s.Get(cache.Key{Namespace: "a", Name: "x"})
+		if got := state[cache.Key{Namespace: "a", Name: "x"}]; got != now {
 			rt.Fatalf("it ends at %v, want %v", got, now)
 		}
 	})

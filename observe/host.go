@@ -7,10 +7,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/place"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // Host keeps declarations and runs them. The fairlead runtime is one, and so is a [Registry].
@@ -24,30 +24,30 @@ type Object[T any] = client.ObjectOf[T]
 
 // Source declares where the objects of a selector come from. T is their Go type, for example corev1.ConfigMap. The
 // options restrict what is watched; none means everything in all namespaces.
-func Source[T any, P Object[T]](h Host, s Selector, options ...source.Option) *Origin {
+func Source[T any, P Object[T]](h Host, s Selector, options ...cache.Option) *Origin {
 	return watched[T, P](h, s, schema.GroupVersionKind{}, fixed(options))
 }
 
 // SourceFunc declares a source whose options are found out when it is started, for example from the host's
 // configuration. fn is called only if somebody observes the selector, and not again once it has returned no error.
-func SourceFunc[T any, P Object[T]](h Host, s Selector, fn func(ctx context.Context) ([]source.Option, error)) *Origin {
+func SourceFunc[T any, P Object[T]](h Host, s Selector, fn func(ctx context.Context) ([]cache.Option, error)) *Origin {
 	return watched[T, P](h, s, schema.GroupVersionKind{}, settings{find: fn})
 }
 
 // SourceOfKind declares a source of objects without a Go type of their own; observers take unstructured.Unstructured.
-func SourceOfKind(h Host, s Selector, kind schema.GroupVersionKind, options ...source.Option) *Origin {
+func SourceOfKind(h Host, s Selector, kind schema.GroupVersionKind, options ...cache.Option) *Origin {
 	return watched[unstructured.Unstructured](h, s, kind, fixed(options))
 }
 
 // settings are the options of a source: known when it is declared, or found out when it starts.
 type settings struct {
-	known []source.Option
+	known []cache.Option
 	fixed bool // known is what there is to find
-	find  func(context.Context) ([]source.Option, error)
+	find  func(context.Context) ([]cache.Option, error)
 }
 
-func fixed(options []source.Option) settings {
-	return settings{known: options, fixed: true, find: func(context.Context) ([]source.Option, error) {
+func fixed(options []cache.Option) settings {
+	return settings{known: options, fixed: true, find: func(context.Context) ([]cache.Option, error) {
 		return options, nil
 	}}
 }
@@ -111,7 +111,7 @@ func caller[T any](o *Observer, fn func(context.Context, Event[T]) error) func(c
 // reported at once, without its name.
 func (o *Observer) verify(e *store.Event) func() {
 	look := func(reader string) {
-		for _, r := range []*store.Record{e.Object, e.Prior} {
+		for _, r := range []*cache.Record{e.Object, e.Prior} {
 			if r != nil {
 				r.Verify(reader)
 			}

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 // What keeps Stop from returning is named, also when it was removed, or is not an observer.
@@ -32,7 +32,7 @@ func TestStopNamesWhatHangs(t *testing.T) {
 		started := make(chan error)
 		go func() { started <- h.Start(context.Background()) }()
 		<-begun
-		observe.SourceFunc[corev1.ConfigMap](h, "deaf", func(context.Context) ([]source.Option, error) {
+		observe.SourceFunc[corev1.ConfigMap](h, "deaf", func(context.Context) ([]cache.Option, error) {
 			begun <- struct{}{}
 			<-release
 			return nil, errors.New("at last")

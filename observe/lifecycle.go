@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/backoff"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // running is what lives from Start to Stop.

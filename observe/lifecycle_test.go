@@ -15,9 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 var (
@@ -31,7 +31,7 @@ func TestSourceWithoutObserversIsNeverListed(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
 		sourceOf(h, Maps)
-		observe.SourceFunc[corev1.Secret](h, "secrets", func(context.Context) ([]source.Option, error) {
+		observe.SourceFunc[corev1.Secret](h, "secrets", func(context.Context) ([]cache.Option, error) {
 			t.Error("the function of a source that nobody observes is called")
 			return nil, nil
 		})
@@ -103,8 +103,8 @@ func TestMistakesAreReportedTogether(t *testing.T) {
 		observe.Source[corev1.ConfigMap](h, Maps)
 		observe.Source[corev1.ConfigMap](h, Maps)
 		observe.Source[corev1.ConfigMap](h, "")
-		observe.Source[corev1.ConfigMap](h, "labels", source.Labels("a in ("))
-		observe.Source[corev1.ConfigMap](h, "fields", source.Fields("a=b=c"))
+		observe.Source[corev1.ConfigMap](h, "labels", cache.Labels("a in ("))
+		observe.Source[corev1.ConfigMap](h, "fields", cache.Fields("a=b=c"))
 		observe.SourceFunc[corev1.ConfigMap](h, "nil function", nil)
 		observe.Source[unknown](h, "unknown")
 		observe.Filter(h, "circle", "round", func(*corev1.ConfigMap) bool { return true })
@@ -172,30 +172,30 @@ func TestThirdOfFiveFails(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		reason string
-		fail   map[int]func() ([]source.Option, error)
+		fail   map[int]func() ([]cache.Option, error)
 		want   []string
 	}{
 		{
 			"an error",
-			map[int]func() ([]source.Option, error){
-				3: func() ([]source.Option, error) { return nil, errors.New("no configuration") },
+			map[int]func() ([]cache.Option, error){
+				3: func() ([]cache.Option, error) { return nil, errors.New("no configuration") },
 			},
 			[]string{`cannot start source "3" (observe/lifecycle_test.go:`, "no configuration"},
 		},
 		{
 			"a panic",
-			map[int]func() ([]source.Option, error){3: func() ([]source.Option, error) { panic("boom") }},
+			map[int]func() ([]cache.Option, error){3: func() ([]cache.Option, error) { panic("boom") }},
 			[]string{`cannot start source "3"`, "boom"},
 		},
-		{"options that are wrong", map[int]func() ([]source.Option, error){3: func() ([]source.Option, error) {
-			return []source.Option{source.Labels("in in in")}, nil
+		{"options that are wrong", map[int]func() ([]cache.Option, error){3: func() ([]cache.Option, error) {
+			return []cache.Option{cache.Labels("in in in")}, nil
 		}}, []string{`cannot start source "3"`, "malformed selector"}},
-		{"two, in the order of declaration", map[int]func() ([]source.Option, error){
-			3: func() ([]source.Option, error) {
+		{"two, in the order of declaration", map[int]func() ([]cache.Option, error){
+			3: func() ([]cache.Option, error) {
 				time.Sleep(time.Second)
 				return nil, errors.New("the slow one")
 			},
-			5: func() ([]source.Option, error) { return nil, errors.New("the quick one") },
+			5: func() ([]cache.Option, error) { return nil, errors.New("the quick one") },
 		}, []string{"the slow one", "the quick one"}},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -204,12 +204,12 @@ func TestThirdOfFiveFails(t *testing.T) {
 				var called [6]atomic.Int32
 				for i := 1; i <= 5; i++ {
 					s := observe.Selector(fmt.Sprint(i))
-					observe.SourceFunc[corev1.ConfigMap](h, s, func(context.Context) ([]source.Option, error) {
+					observe.SourceFunc[corev1.ConfigMap](h, s, func(context.Context) ([]cache.Option, error) {
 						called[i].Add(1)
 						if fail := tc.fail[i]; fail != nil {
 							return fail()
 						}
-						return []source.Option{source.Namespaces(fmt.Sprint("ns", i))}, nil
+						return []cache.Option{cache.Namespaces(fmt.Sprint("ns", i))}, nil
 					})
 					observe.On(h, s, ignore[corev1.ConfigMap])
 				}
@@ -252,8 +252,8 @@ func TestDegradedStart(t *testing.T) {
 		h.put("a/x", "1")
 		var tries atomic.Int32
 		var got, other story
-		sourceOf(h, "good", source.Namespaces("a"))
-		observe.SourceFunc[corev1.ConfigMap](h, "bad", func(context.Context) ([]source.Option, error) {
+		sourceOf(h, "good", cache.Namespaces("a"))
+		observe.SourceFunc[corev1.ConfigMap](h, "bad", func(context.Context) ([]cache.Option, error) {
 			if tries.Add(1) < 4 {
 				return nil, errors.New("not installed yet")
 			}
@@ -322,11 +322,11 @@ func TestSourcesStartTogether(t *testing.T) {
 		var asked [sources]atomic.Int32
 		for i := range sources {
 			s := observe.Selector(fmt.Sprint(i))
-			observe.SourceFunc[corev1.ConfigMap](h, s, func(context.Context) ([]source.Option, error) {
+			observe.SourceFunc[corev1.ConfigMap](h, s, func(context.Context) ([]cache.Option, error) {
 				asked[i].Add(1)
 				all.Done()
 				all.Wait()
-				return []source.Option{source.Namespaces(fmt.Sprint("ns", i))}, nil
+				return []cache.Option{cache.Namespaces(fmt.Sprint("ns", i))}, nil
 			})
 			observe.On(h, s, ignore[corev1.ConfigMap])
 			observe.On(h, s, ignore[metav1.PartialObjectMetadata])
@@ -350,9 +350,9 @@ func TestSourceFunctionIsCalledOnce(t *testing.T) {
 		h.put("a/x", "1")
 		h.put("b/x", "1")
 		var asked atomic.Int32
-		observe.SourceFunc[corev1.ConfigMap](h, Maps, func(context.Context) ([]source.Option, error) {
+		observe.SourceFunc[corev1.ConfigMap](h, Maps, func(context.Context) ([]cache.Option, error) {
 			asked.Add(1)
-			return []source.Option{source.Namespaces("a")}, nil
+			return []cache.Option{cache.Namespaces("a")}, nil
 		})
 		h.start()
 		if n := asked.Load(); n != 0 {

@@ -6,15 +6,15 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // A source whose observers take no more than metadata is not watched as a whole: they are attached to its twin, which
 // transfers and holds metadata only. If somebody who takes the objects comes later, the source is opened besides, and
 // those who take metadata stay where they are.
 
-// expecting is what Stores may be besides: a *store.Cache is.
+// expecting is what Stores may be besides: a *cache.Cache is.
 type expecting interface{ Expect(store.Request) }
 
 // base is the source as it was declared.
@@ -97,9 +97,9 @@ func (r *Registry) expect() {
 }
 
 // request is what a source, or its twin, asks for. The lock is held.
-func (r *Registry) request(o *Origin, options []source.Option) (store.Request, error) {
+func (r *Registry) request(o *Origin, options []cache.Option) (store.Request, error) {
 	base := o.base()
-	req := store.Request{Kind: base.kind, Options: options, Content: store.Content{Metadata: o != base}}
+	req := store.Request{Kind: base.kind, Options: options, Content: cache.Content{Metadata: o != base}}
 	if req.Kind.Empty() {
 		var err error
 		if req.Kind, err = r.kindOf(base.object); err != nil {
@@ -108,13 +108,13 @@ func (r *Registry) request(o *Origin, options []source.Option) (store.Request, e
 	}
 	req.Unstructured = o == base && (o.object == unstructuredType || r.wanted(o.selector, unstructuredType))
 	if assigned := base.assigned.Load(); assigned != nil {
-		req.Options = append(slices.Clone(options), source.Namespaces(*assigned...))
+		req.Options = append(slices.Clone(options), cache.Namespaces(*assigned...))
 	}
 	return req, nil
 }
 
 // options are those of the settings; they are found out once. Of a source and its twin one asks.
-func (o *Origin) options(ctx context.Context) ([]source.Option, error) {
+func (o *Origin) options(ctx context.Context) ([]cache.Option, error) {
 	base := o.base()
 	select {
 	case base.finding <- struct{}{}:

@@ -11,9 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairlead-io/fairlead/cache"
+
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // contents are what the stores of config maps hold: "metadata" or "whole", as often as there are stores.
@@ -120,7 +120,7 @@ func TestMetadataBesideObjects(t *testing.T) {
 	bubble(t, func(t *testing.T, h *host) {
 		h.put("a/x", "secret")
 		var asked atomic.Int32
-		observe.SourceFunc[corev1.ConfigMap](h, Maps, func(context.Context) ([]source.Option, error) {
+		observe.SourceFunc[corev1.ConfigMap](h, Maps, func(context.Context) ([]cache.Option, error) {
 			asked.Add(1)
 			return nil, nil
 		})
@@ -169,7 +169,7 @@ func TestMetadataBesideObjects(t *testing.T) {
 		if n := asked.Load(); n != 1 {
 			t.Errorf("the source was asked for its options %d times", n)
 		}
-		if _, err := known.Get(store.Key{Namespace: "a", Name: "y"}); err != nil {
+		if _, err := known.Get(cache.Key{Namespace: "a", Name: "y"}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -182,7 +182,7 @@ func TestNamespacesOfMetadata(t *testing.T) {
 		for _, key := range []string{"a/x", "b/x", "c/x"} {
 			h.put(key, "1")
 		}
-		origin := observe.Source[corev1.ConfigMap](h, Maps, source.Namespaces("a"))
+		origin := observe.Source[corev1.ConfigMap](h, Maps, cache.Namespaces("a"))
 		metadata := observe.Known[metav1.PartialObjectMetadata](h, Maps)
 		h.start()
 		objects := observe.Known[corev1.ConfigMap](h, Maps)

@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/internal/source"
 )
 
 // collector shows a registry to Prometheus. It keeps nothing: every scrape asks.
@@ -95,7 +95,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.objects, float64(s.Objects), name)
 		gauge(c.running, yes(s.Running), name)
 		for _, st := range s.Status {
-			gauge(c.healthy, yes(st.Phase == source.Watching), name, st.Namespace)
+			gauge(c.healthy, yes(st.Phase == string(source.Watching)), name, st.Namespace)
 			gauge(c.staleness, st.Staleness.Seconds(), name, st.Namespace)
 			counter(c.lists, float64(st.Counters.Lists), name, st.Namespace)
 			counter(c.changes, float64(st.Counters.Events), name, st.Namespace)

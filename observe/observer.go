@@ -7,7 +7,8 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // Observer is a declared observer.
@@ -28,7 +29,7 @@ type Observer struct {
 
 	// What follows is guarded by Registry.mu; root and filter do not change after the delivery was made.
 	root     *Origin // the source that it is attached to, filters resolved
-	filter   func(*store.Record) bool
+	filter   func(*cache.Record) bool
 	delivery *delivery
 	removed  bool
 	late     bool  // declared while it ran

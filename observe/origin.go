@@ -14,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/protect"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/source"
 )
 
 // Origin is a declared source. It is opened when it has an observer and closed when it has none.
@@ -29,17 +29,17 @@ type Origin struct {
 
 	// One of these three is set.
 	settings settings // of a watch
-	filter   func(*store.Record) bool
+	filter   func(*cache.Record) bool
 	derive   func(context.Context, *Origin) (*feed, error)
 
 	kind     schema.GroupVersionKind // of a watch; empty: found by type
 	inputs   []input                 // of a filter or derived source
 	nilFunc  bool
-	settled  atomic.Pointer[[]source.Option] // what settings.find returned
-	finding  chan struct{}                   // held by who asks for it
-	scoping  sync.Mutex                      // serializes changes of the namespaces of an open watch
-	assigned atomic.Pointer[[]string]        // namespaces set at run time
-	whole    *Origin                         // of a twin: whose it is
+	settled  atomic.Pointer[[]cache.Option] // what settings.find returned
+	finding  chan struct{}                  // held by who asks for it
+	scoping  sync.Mutex                     // serializes changes of the namespaces of an open watch
+	assigned atomic.Pointer[[]string]       // namespaces set at run time
+	whole    *Origin                        // of a twin: whose it is
 
 	// What follows is guarded by Registry.mu.
 	twin    *Origin // of metadata only; nil until somebody needs it
@@ -58,8 +58,8 @@ type input struct {
 
 // feed is an open source: the store, and how to let go of it.
 type feed struct {
-	store  *store.Store
-	handle *store.Handle // of a watch
+	store  *cache.Store
+	handle *cache.Handle // of a watch
 	close  func()
 }
 
@@ -74,7 +74,7 @@ func watched[T any, P Object[T]](h Host, s Selector, kind schema.GroupVersionKin
 }
 
 // decode returns the shared object of a record as what the source delivers.
-func (o *Origin) decode(r *store.Record) (client.Object, error) {
+func (o *Origin) decode(r *cache.Record) (client.Object, error) {
 	object, err := r.As(o.object)
 	if err != nil {
 		return nil, err

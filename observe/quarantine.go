@@ -4,12 +4,12 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/internal/source"
 )
 
 // quarantine reports an object from which the user's function could make nothing.
-func (d *derivation) quarantine(from claim, r *store.Record, err error) {
+func (d *derivation) quarantine(from claim, r *cache.Record, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {

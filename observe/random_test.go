@@ -16,9 +16,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // ledger is what one observer was given, folded; it says when that is not a history (W2, W3, W5, W6).
@@ -28,7 +28,7 @@ type ledger struct {
 	known  *observe.Collection[corev1.ConfigMap]
 	keep   func(*corev1.ConfigMap) bool
 	mu     sync.Mutex
-	state  map[store.Key]string
+	state  map[cache.Key]string
 	synced int
 	left   bool
 }
@@ -117,7 +117,7 @@ func playHistory(t *testing.T, h *host, rnd *rand.Rand) {
 	seeds := rand.New(rand.NewPCG(rnd.Uint64(), 2))
 	add := func(s observe.Selector, opts ...observe.Option) {
 		l := &ledger{
-			t: t, name: fmt.Sprintf("%s %d", s, len(ledgers)), state: map[store.Key]string{},
+			t: t, name: fmt.Sprintf("%s %d", s, len(ledgers)), state: map[cache.Key]string{},
 			keep: func(*corev1.ConfigMap) bool { return true },
 		}
 		if s == "even" {
@@ -202,11 +202,11 @@ func playHistory(t *testing.T, h *host, rnd *rand.Rand) {
 		t.Fatal(err)
 	}
 	for _, l := range slices.DeleteFunc(ledgers, (*ledger).hasLeft) {
-		want := map[store.Key]string{}
+		want := map[cache.Key]string{}
 		for _, o := range objects {
 			c := configMap(o.GetNamespace(), o.GetName(), "v", o.Object["data"].(map[string]any)["v"].(string))
 			if l.keep(c) {
-				want[store.Key{Namespace: c.Namespace, Name: c.Name}] = c.Data["v"]
+				want[cache.Key{Namespace: c.Namespace, Name: c.Name}] = c.Data["v"]
 			}
 		}
 		l.mu.Lock()

@@ -15,12 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// Stores opens the store of a resource, shared with everybody who opens the same. A *store.Cache is one.
+// Stores opens the store of a resource, shared with everybody who opens the same. A *cache.Cache is one.
 type Stores interface {
-	Open(store.Request) (*store.Handle, error)
+	Open(store.Request) (*cache.Handle, error)
 }
 
 // RegistryOptions configure a Registry. Stores is required.
@@ -264,7 +265,7 @@ func (r *Registry) origin(s Selector) *Origin {
 
 // resolve follows filters to the source that they filter, nil if there is none; filter is all of them together, nil
 // without. It is called with the lock held.
-func (r *Registry) resolve(o *Origin) (root *Origin, filter func(*store.Record) bool) {
+func (r *Registry) resolve(o *Origin) (root *Origin, filter func(*cache.Record) bool) {
 	for range r.origins { // a cycle has no more steps than there are sources
 		if o == nil || o.filter == nil {
 			return o, filter
@@ -275,11 +276,11 @@ func (r *Registry) resolve(o *Origin) (root *Origin, filter func(*store.Record) 
 	return nil, nil
 }
 
-func both(first, second func(*store.Record) bool) func(*store.Record) bool {
+func both(first, second func(*cache.Record) bool) func(*cache.Record) bool {
 	if second == nil {
 		return first
 	}
-	return func(r *store.Record) bool { return first(r) && second(r) }
+	return func(r *cache.Record) bool { return first(r) && second(r) }
 }
 
 // kindOf returns what the scheme calls a Go type.

@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 func TestObserverRemovedFromInside(t *testing.T) {
@@ -95,7 +95,7 @@ func TestDeclaredWhileRunning(t *testing.T) {
 		if n := h.server.Log().Count(watches); n != 1 {
 			t.Errorf("%d watches for two observers", n)
 		}
-		sourceOf(h, "later", source.Namespaces("b"))
+		sourceOf(h, "later", cache.Namespaces("b"))
 		sourceOf(h, Maps) // refused
 		synctest.Wait()
 		if d := cmp.Diff([]string{"Synchronized"}, early.take()); d != "" {
@@ -120,7 +120,7 @@ func TestObserverRemovedBeforeItsSourceIsOpen(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
 		gate := make(chan struct{})
-		observe.SourceFunc[corev1.ConfigMap](h, Maps, func(context.Context) ([]source.Option, error) {
+		observe.SourceFunc[corev1.ConfigMap](h, Maps, func(context.Context) ([]cache.Option, error) {
 			<-gate
 			return nil, nil
 		})
@@ -146,7 +146,7 @@ func TestNamespacesAtRunTime(t *testing.T) {
 			h.put(ns+"/x", "1")
 		}
 		var got story
-		o := sourceOf(h, Maps, source.Namespaces("a", "b"))
+		o := sourceOf(h, Maps, cache.Namespaces("a", "b"))
 		observe.On(h, Maps, got.observe, observe.Only(observe.Live))
 		known := observe.Known[corev1.ConfigMap](h, Maps)
 		step := func(want []string, namespaces ...string) {

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/shard/group"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // Shards says what this process may work on where replicas share the objects. A *group.Group is one, of which the
@@ -78,7 +79,7 @@ type entry struct {
 
 // enter begins a call for an object, unless its slot has left. leave has to be called after it. What was derived may be
 // of another namespace than what it was made of: who knows whether that has left?
-func (g *gate) enter(r *store.Record, derived bool) (ctx context.Context, in entry, ok bool) {
+func (g *gate) enter(r *cache.Record, derived bool) (ctx context.Context, in entry, ok bool) {
 	slot := g.layout.SlotOf(r.Namespace(), r.UID())
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -188,7 +189,7 @@ func (r *Registry) Lose(ctx context.Context, slots shard.Set, quiet func(shard.S
 // that they have left is not told either. The zero value is ready for use.
 type skipped struct {
 	mu   sync.Mutex
-	keys map[store.Key]struct{}
+	keys map[cache.Key]struct{}
 }
 
 // add notes that an event was not given.
@@ -199,13 +200,13 @@ func (s *skipped) add(e *store.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.keys == nil {
-		s.keys = map[store.Key]struct{}{}
+		s.keys = map[cache.Key]struct{}{}
 	}
 	s.keys[e.Key] = struct{}{}
 }
 
 // take says whether that an object has left is not to be told.
-func (s *skipped) take(k store.Key) bool {
+func (s *skipped) take(k cache.Key) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, ok := s.keys[k]

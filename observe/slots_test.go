@@ -7,9 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/shard"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 // TestSlotsComeAndGo: what leaves with a slot is no deletion, what comes with one is initial, and collections have what

@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 func TestStopWhileStarting(t *testing.T) {
@@ -22,7 +22,7 @@ func TestStopWhileStarting(t *testing.T) {
 	bubble(t, func(t *testing.T, h *host) {
 		begun := make(chan struct{})
 		sourceOf(h, "quick")
-		observe.SourceFunc[corev1.ConfigMap](h, "stuck", func(ctx context.Context) ([]source.Option, error) {
+		observe.SourceFunc[corev1.ConfigMap](h, "stuck", func(ctx context.Context) ([]cache.Option, error) {
 			close(begun)
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
@@ -53,7 +53,7 @@ func TestStopWhileStarting(t *testing.T) {
 func TestContextEndsWhileStarting(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
-		observe.SourceFunc[corev1.ConfigMap](h, Maps, func(ctx context.Context) ([]source.Option, error) {
+		observe.SourceFunc[corev1.ConfigMap](h, Maps, func(ctx context.Context) ([]cache.Option, error) {
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
 		})
@@ -212,8 +212,8 @@ func TestContextEndsWhileStartingAfterAFailure(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
 		broken := errors.New("broken")
-		observe.SourceFunc[corev1.ConfigMap](h, Maps, func(context.Context) ([]source.Option, error) { return nil, broken })
-		observe.SourceFunc[corev1.ConfigMap](h, "slow", func(ctx context.Context) ([]source.Option, error) {
+		observe.SourceFunc[corev1.ConfigMap](h, Maps, func(context.Context) ([]cache.Option, error) { return nil, broken })
+		observe.SourceFunc[corev1.ConfigMap](h, "slow", func(ctx context.Context) ([]cache.Option, error) {
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
 		})

@@ -15,10 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/place"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -70,7 +71,7 @@ type work struct {
 	cleans bool
 	saves  bool // positions, in the status
 	// decode returns a copy of the object of a record that belongs to the caller.
-	decode func(r *store.Record) (client.Object, error)
+	decode func(r *cache.Record) (client.Object, error)
 	fresh  func() client.Object
 	do     func(ctx context.Context, obj client.Object) (Result, error)
 	clean  func(ctx context.Context, obj client.Object) (Result, error)
@@ -111,7 +112,7 @@ func New[T any, PT client.ObjectOf[T]](h Host, name string, r Reconciler[T], opt
 // workOf makes a reconciler forget its type.
 func workOf[T any, PT client.ObjectOf[T]](r Reconciler[T]) work {
 	return work{
-		decode: func(rec *store.Record) (client.Object, error) {
+		decode: func(rec *cache.Record) (client.Object, error) {
 			obj, err := store.As[T](rec)
 			if err != nil {
 				return nil, err

@@ -11,15 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/internal/testbed"
 	"github.com/fairlead-io/fairlead/reconcile"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // watchAgain covers all namespaces, and waits until they are listed.
-func watchAgain(h *store.Handle) error {
+func watchAgain(h *cache.Handle) error {
 	if err := h.SetNamespaces(); err != nil {
 		return err
 	}

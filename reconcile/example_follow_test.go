@@ -10,11 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead" //nolint:depguard // seen through the front door
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/internal/testbed"
 	"github.com/fairlead-io/fairlead/reconcile"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 // Accounts reconciles gateways that name a secret.
@@ -28,7 +28,7 @@ type Accounts struct {
 func (r *Accounts) Reconcile(ctx context.Context, gw *testbed.Gateway) (reconcile.Result, error) {
 	key := client.Key{Namespace: gw.Namespace, Name: gw.Spec.Ref}
 	err := reconcile.Follow[corev1.Secret](r.Controller, client.KeyOf(gw), "account",
-		reconcile.From(source.Namespaces(key.Namespace), source.Fields("metadata.name="+key.Name)))
+		reconcile.From(cache.Namespaces(key.Namespace), cache.Fields("metadata.name="+key.Name)))
 	if err != nil {
 		return reconcile.Retry(err)
 	}

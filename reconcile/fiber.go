@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // flows is the reconciler behind Flow: it starts fibers, and turns their ends into results.

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // Host runs controllers. The fairlead runtime is one. One that is a [Checker], too, learns what is wrong with the
@@ -18,7 +18,7 @@ type Host interface {
 	// Add has fn run from the start of the host until it returns or the host stops, which cancels its context.
 	Add(name string, fn func(ctx context.Context) error)
 	// Cache and Client may be nil if the host could not be made; its Run then says why.
-	Cache() *store.Cache
+	Cache() *cache.Cache
 	Client() *client.Client
 	// Registry is where the metrics of controllers are registered.
 	Registry() *prometheus.Registry

@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // intake is a watch that runs: a claim to a store, and a place in its log of changes.
 type intake struct {
 	watch  *watch
-	handle *store.Handle
+	handle *cache.Handle
 	drain  *store.Drainer
 	sub    subscription
 	synced bool // guarded by Controller.mu; written by the pump, which reads it without
@@ -47,12 +48,12 @@ func (c *Controller) subscribe(w *watch, sub subscription) (*intake, error) {
 		opt.Resync = max(c.set.interval, 0)
 	case sub.follow != nil:
 		k := sub.follow.primary
-		opt.PrimaryOf = func(*store.Record) (Key, bool) { return k, true }
+		opt.PrimaryOf = func(*cache.Record) (Key, bool) { return k, true }
 		if h.HasSynced() {
 			opt.From = store.FromNow
 		}
 	default:
-		opt.PrimaryOf = func(r *store.Record) (Key, bool) {
+		opt.PrimaryOf = func(r *cache.Record) (Key, bool) {
 			keys, err := w.keys(r, c.primaryInfo())
 			if err != nil || len(keys) != 1 {
 				return Key{}, false
@@ -61,7 +62,7 @@ func (c *Controller) subscribe(w *watch, sub subscription) (*intake, error) {
 		}
 	}
 	if len(w.filters) > 0 || sub.follow != nil {
-		opt.Filter = func(r *store.Record) bool {
+		opt.Filter = func(r *cache.Record) bool {
 			ok, err := s.rules().matches(r)
 			if err != nil {
 				c.complain("the filter of a watch failed", err, "watch", w.name, "key", r.Key().String())
@@ -185,7 +186,7 @@ func (c *Controller) event(ctx context.Context, s *intake, e *store.Event) {
 func (c *Controller) secondary(ctx context.Context, s *intake, e *store.Event, why Reason, prio priority) {
 	p := c.primaryInfo()
 	keys := map[Key]bool{}
-	for _, r := range []*store.Record{e.Object, e.Prior} {
+	for _, r := range []*cache.Record{e.Object, e.Prior} {
 		if r == nil {
 			continue
 		}

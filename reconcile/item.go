@@ -8,9 +8,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/goroutine"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 type itemState uint8
@@ -59,7 +59,7 @@ type facts struct {
 	deleting bool
 }
 
-func factsOf(r *store.Record) facts {
+func factsOf(r *cache.Record) facts {
 	return facts{r.UID(), r.Generation(), r.Version(), r.Deleting()}
 }
 
@@ -98,7 +98,7 @@ func (it *item) started(at time.Time, limit rate) {
 
 // reconciliation is one call of the reconciler for one object.
 type reconciliation struct {
-	store   *store.Store // of the primary; the controller may have ended when the reconciliation does
+	store   *cache.Store // of the primary; the controller may have ended when the reconciliation does
 	key     Key
 	term    context.Context //nolint:containedctx // of the leadership in which it is made
 	slot    int             // of its object

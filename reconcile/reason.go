@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // ReasonType says why an object is reconciled.

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/flow"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // Key names an object; Namespace is empty for a cluster-scoped one.
-type Key = store.Key
+type Key = cache.Key
 
 // Reconciler brings the world to what an object asks for.
 //

@@ -4,10 +4,10 @@ import (
 	"context"
 	"testing"
 
+	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/internal/testbed"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/shard"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 // slotOf is a layout, and the slot that the gateways of the tests are in.

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // watch is one kind of objects whose events lead to reconciliations.
@@ -22,11 +22,11 @@ type watch struct {
 	name    string
 	object  client.Object // its type says which kind is meant
 	kind    schema.GroupVersionKind
-	options []source.Option
-	filters []func(*store.Record) (bool, error)
-	changes []func(old, now *store.Record) (bool, error)
+	options []cache.Option
+	filters []func(*cache.Record) (bool, error)
+	changes []func(old, now *cache.Record) (bool, error)
 	// mapped returns the keys of the primaries that an object concerns; nil: the object is the primary.
-	mapped    func(r *store.Record, p primary) ([]Key, error)
+	mapped    func(r *cache.Record, p primary) ([]Key, error)
 	everySlot bool           // hold the objects of every slot, although replicas share them
 	takes     []reflect.Type // what the functions of the user take
 	errs      []error        // mistakes of the declaration
@@ -75,13 +75,13 @@ func Named(name string) WatchOption { return func(w *watch) { w.name = name } }
 // program watches the same objects as a whole, too. The client's reads of whole objects of the kind are requests then.
 func Kind(gvk schema.GroupVersionKind) WatchOption { return func(w *watch) { w.kind = gvk } }
 
-// From restricts what is watched: source.Namespaces, source.Labels and the like. The client's reads of the kind are
+// From restricts what is watched: cache.Namespaces, cache.Labels and the like. The client's reads of the kind are
 // then answered by the cache as far as it holds what they may find, and are requests otherwise: with
-// source.Labels("app=web"), a Get of an object that has the label, and a List with client.Labels("app=web") or more; in
-// the namespaces of source.Namespaces, all. With source.Fields a Get of an object that is selected is answered, if the
-// selector is of fields of a built-in kind or of those of store.CacheOptions.Fields; each other read is a request,
+// cache.Labels("app=web"), a Get of an object that has the label, and a List with client.Labels("app=web") or more; in
+// the namespaces of cache.Namespaces, all. With cache.Fields a Get of an object that is selected is answered, if the
+// selector is of fields of a built-in kind or of those of cache.CacheOptions.Fields; each other read is a request,
 // unless another watch of the kind, of anybody in the program, holds more.
-func From(opts ...source.Option) WatchOption {
+func From(opts ...cache.Option) WatchOption {
 	return func(w *watch) { w.options = append(w.options, opts...) }
 }
 
@@ -90,7 +90,7 @@ func From(opts ...source.Option) WatchOption {
 func If[S any](fn func(obj *S) bool) WatchOption {
 	return func(w *watch) {
 		w.function("If", reflect.TypeFor[S](), fn == nil)
-		w.filters = append(w.filters, func(r *store.Record) (bool, error) {
+		w.filters = append(w.filters, func(r *cache.Record) (bool, error) {
 			obj, err := store.As[S](r)
 			if err != nil {
 				return false, err
@@ -103,7 +103,7 @@ func If[S any](fn func(obj *S) bool) WatchOption {
 // Labeled restricts a watch to the objects that have a label, whatever its value: what If can do, without decoding any.
 func Labeled(key string) WatchOption {
 	return func(w *watch) {
-		w.filters = append(w.filters, func(r *store.Record) (bool, error) {
+		w.filters = append(w.filters, func(r *cache.Record) (bool, error) {
 			_, ok := r.Label(key)
 			return ok, nil
 		})
@@ -115,7 +115,7 @@ func Labeled(key string) WatchOption {
 func IfChanged[S any](fn func(old, now *S) bool) WatchOption {
 	return func(w *watch) {
 		w.function("IfChanged", reflect.TypeFor[S](), fn == nil)
-		w.changes = append(w.changes, func(old, now *store.Record) (bool, error) {
+		w.changes = append(w.changes, func(old, now *cache.Record) (bool, error) {
 			o, err := store.As[S](old)
 			if err != nil {
 				return true, nil
@@ -133,7 +133,7 @@ func IfChanged[S any](fn func(old, now *S) bool) WatchOption {
 // one), the labels and owners, and to the beginning of a deletion and the replacement by another object of the name.
 func IfSpecChanged() WatchOption {
 	return func(w *watch) {
-		w.changes = append(w.changes, func(old, now *store.Record) (bool, error) {
+		w.changes = append(w.changes, func(old, now *cache.Record) (bool, error) {
 			return factsOf(old).differs(factsOf(now)) || !slices.Equal(old.Owners(), now.Owners()) ||
 				!maps.Equal(maps.Collect(old.AllLabels()), maps.Collect(now.AllLabels())), nil
 		})
@@ -159,8 +159,8 @@ func Watches[S any, PS client.ObjectOf[S]](fn func(obj *S) []Key, opts ...WatchO
 	}
 }
 
-func mappedBy[S any](fn func(obj *S) []Key) func(*store.Record, primary) ([]Key, error) {
-	return func(r *store.Record, _ primary) ([]Key, error) {
+func mappedBy[S any](fn func(obj *S) []Key) func(*cache.Record, primary) ([]Key, error) {
+	return func(r *cache.Record, _ primary) ([]Key, error) {
 		obj, err := store.As[S](r)
 		if err != nil {
 			return nil, err
@@ -169,7 +169,7 @@ func mappedBy[S any](fn func(obj *S) []Key) func(*store.Record, primary) ([]Key,
 	}
 }
 
-func newWatch[S any, PS client.ObjectOf[S]](mapped func(*store.Record, primary) ([]Key, error),
+func newWatch[S any, PS client.ObjectOf[S]](mapped func(*cache.Record, primary) ([]Key, error),
 	opts []WatchOption,
 ) *watch {
 	w := &watch{object: PS(new(S)), mapped: mapped}
@@ -182,7 +182,7 @@ func newWatch[S any, PS client.ObjectOf[S]](mapped func(*store.Record, primary) 
 }
 
 // ownerOf maps an object to its controller, if that is of the kind of the primary.
-func ownerOf(r *store.Record, p primary) ([]Key, error) {
+func ownerOf(r *cache.Record, p primary) ([]Key, error) {
 	o, ok := r.Controller()
 	if !ok || o.Kind != p.kind.Kind {
 		return nil, nil
@@ -226,7 +226,7 @@ func (w *watch) kindIn(scheme *runtime.Scheme) (schema.GroupVersionKind, error) 
 	return kinds[0], nil
 }
 
-func (w *watch) open(cache *store.Cache) (*store.Handle, error) { return cache.Open(w.request()) }
+func (w *watch) open(c *cache.Cache) (*cache.Handle, error) { return c.Open(w.request()) }
 
 // request is for no more than the metadata of objects if that is all that anybody looks at.
 func (w *watch) request() store.Request {
@@ -235,13 +235,13 @@ func (w *watch) request() store.Request {
 	bare := !more(reflect.TypeOf(w.object).Elem()) && !slices.ContainsFunc(w.takes, more)
 	options := w.options
 	if w.everySlot {
-		options = append(options[:len(options):len(options)], source.EverySlot())
+		options = append(options[:len(options):len(options)], cache.EverySlot())
 	}
-	return store.Request{Kind: w.kind, Unstructured: generic, Options: options, Content: store.Content{Metadata: bare}}
+	return store.Request{Kind: w.kind, Unstructured: generic, Options: options, Content: cache.Content{Metadata: bare}}
 }
 
 // matches says whether an object is among those that are watched.
-func (w *watch) matches(r *store.Record) (ok bool, err error) {
+func (w *watch) matches(r *cache.Record) (ok bool, err error) {
 	return guard(func() (bool, error) {
 		for _, f := range w.filters {
 			if ok, err := f(r); !ok || err != nil {
@@ -253,7 +253,7 @@ func (w *watch) matches(r *store.Record) (ok bool, err error) {
 }
 
 // concerns says whether a change matters.
-func (w *watch) concerns(old, now *store.Record) (ok bool, err error) {
+func (w *watch) concerns(old, now *cache.Record) (ok bool, err error) {
 	return guard(func() (bool, error) {
 		for _, f := range w.changes {
 			if ok, err := f(old, now); !ok || err != nil {
@@ -265,7 +265,7 @@ func (w *watch) concerns(old, now *store.Record) (ok bool, err error) {
 }
 
 // keys returns the primaries that an object concerns.
-func (w *watch) keys(r *store.Record, p primary) (keys []Key, err error) {
+func (w *watch) keys(r *cache.Record, p primary) (keys []Key, err error) {
 	if w.mapped == nil {
 		return []Key{r.Key()}, nil
 	}

@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/internal/testbed"
 	"github.com/fairlead-io/fairlead/reconcile"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 func configMap(name string, data ...string) *corev1.ConfigMap {
@@ -108,7 +108,7 @@ func TestOwns(t *testing.T) {
 				}
 			}
 			return reconcile.Done, nil
-		}, reconcile.Owns[corev1.ConfigMap](reconcile.From(source.Namespaces("a"))))
+		}, reconcile.Owns[corev1.ConfigMap](reconcile.From(cache.Namespaces("a"))))
 		b.put("web")
 		b.start()
 		testbed.Settle(60e9)
@@ -207,10 +207,10 @@ func TestFollowWhatTheSpecNamesNow(t *testing.T) {
 			return []reconcile.WatchOption{reconcile.If(func(cm *corev1.ConfigMap) bool { return cm.Name == ref })}
 		},
 		"a field": func(ref string) []reconcile.WatchOption {
-			return []reconcile.WatchOption{reconcile.From(source.Namespaces("a"), source.Fields("metadata.name="+ref))}
+			return []reconcile.WatchOption{reconcile.From(cache.Namespaces("a"), cache.Fields("metadata.name="+ref))}
 		},
 		"a namespace": func(ref string) []reconcile.WatchOption {
-			return []reconcile.WatchOption{reconcile.From(source.Namespaces(ref))}
+			return []reconcile.WatchOption{reconcile.From(cache.Namespaces(ref))}
 		},
 	} {
 		t.Run(how, func(t *testing.T) {
@@ -265,7 +265,7 @@ func TestFollow(t *testing.T) {
 		var c *reconcile.Controller
 		c = b.controller(func(_ context.Context, _ int, g *gateway) (reconcile.Result, error) {
 			return reconcile.Done, reconcile.Follow[corev1.ConfigMap](c, client.KeyOf(g), "ref",
-				reconcile.From(source.Namespaces("b")),
+				reconcile.From(cache.Namespaces("b")),
 				reconcile.If(func(cm *corev1.ConfigMap) bool { return cm.Name == g.Spec.Ref }))
 		})
 		if err := reconcile.Follow[corev1.ConfigMap](c, web, "early"); err == nil {

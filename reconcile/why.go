@@ -13,11 +13,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/goroutine"
-	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -118,7 +118,7 @@ func (c *Controller) causes(ctx context.Context, k Key) []why.Cause {
 	return []why.Cause{c.fine(&seen)}
 }
 
-func labelsOf(rec *store.Record) string {
+func labelsOf(rec *cache.Record) string {
 	var all []string
 	for name, value := range rec.AllLabels() {
 		all = append(all, name+"="+value)
@@ -186,7 +186,7 @@ func (c *Controller) unbegun() []why.Cause {
 }
 
 // unknown says why the controller does not know of an object.
-func (c *Controller) unknown(ctx context.Context, st *store.Store, k Key) []why.Cause {
+func (c *Controller) unknown(ctx context.Context, st *cache.Store, k Key) []why.Cause {
 	obj := &metav1.PartialObjectMetadata{}
 	obj.SetGroupVersionKind(c.kind())
 	err := c.client.Live().Get(ctx, k, obj)
@@ -239,7 +239,7 @@ func Causes(err error) []why.Cause {
 	if told, ok := call.Why(err); ok {
 		cause = told
 	}
-	bad, unread := errors.AsType[*store.DecodeError](err)
+	bad, unread := errors.AsType[*cache.DecodeError](err)
 	_, _, panicked := asPanic(err)
 	switch {
 	case panicked:
@@ -260,7 +260,7 @@ func Causes(err error) []why.Cause {
 }
 
 // undecoded names the object that cannot be read, if its type tells the kind.
-func undecoded(err *store.DecodeError) *why.Object {
+func undecoded(err *cache.DecodeError) *why.Object {
 	kind := err.Type
 	for kind != nil && kind.Kind() == reflect.Pointer {
 		kind = kind.Elem()
@@ -272,7 +272,7 @@ func undecoded(err *store.DecodeError) *why.Object {
 }
 
 // queued says what the queue knows of an object.
-func (c *Controller) queued(k Key, s *sight, rec *store.Record) (causes []why.Cause) {
+func (c *Controller) queued(k Key, s *sight, rec *cache.Record) (causes []why.Cause) {
 	if s.fail != nil {
 		causes = c.failures(s, rec)
 	}
@@ -310,7 +310,7 @@ func (c *Controller) queued(k Key, s *sight, rec *store.Record) (causes []why.Ca
 }
 
 // failures say why the last reconciliation has failed, and when the next one comes.
-func (c *Controller) failures(s *sight, rec *store.Record) []why.Cause {
+func (c *Controller) failures(s *sight, rec *cache.Record) []why.Cause {
 	f := s.fail
 	causes := Causes(f.err)
 	if f.class == Conflict && causes[0].Type == why.BackOff {

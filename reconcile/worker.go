@@ -6,9 +6,10 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/alloc"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/goroutine"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // work is a worker: it reconciles what is ready, and ends when there is nothing.
@@ -86,7 +87,7 @@ func (c *Controller) next(id goroutine.ID) bool {
 }
 
 // wanted says whether an object is one of those that are watched; the store may hold more.
-func (c *Controller) wanted(rec *store.Record) bool {
+func (c *Controller) wanted(rec *cache.Record) bool {
 	ok, err := c.main.matches(rec)
 	return ok && err == nil
 }
@@ -175,7 +176,7 @@ func (c *Controller) reportStuck(r *reconciliation) (stop func()) {
 }
 
 // reconcile does what there is to do for one state of an object.
-func (c *Controller) reconcile(ctx context.Context, r *reconciliation, rec *store.Record) (Result, error) {
+func (c *Controller) reconcile(ctx context.Context, r *reconciliation, rec *cache.Record) (Result, error) {
 	rights := c.rights(r)
 	own := c.client.Bound(rights)
 	obj, err := c.load(ctx, own, r.store, rec)
@@ -206,7 +207,7 @@ func (c *Controller) reconcile(ctx context.Context, r *reconciliation, rec *stor
 }
 
 // load returns the reconciler's own copy of the freshest state; nil if there is none.
-func (c *Controller) load(ctx context.Context, own *client.Client, st *store.Store, rec *store.Record) (client.Object,
+func (c *Controller) load(ctx context.Context, own *client.Client, st *cache.Store, rec *cache.Record) (client.Object,
 	error,
 ) {
 	if st.Overdue(rec.Key()) { // the watch has not brought our last write for too long

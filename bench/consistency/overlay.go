@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/bench/internal/rounds"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 const (

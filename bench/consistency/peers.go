@@ -13,8 +13,8 @@ import (
 
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/controllerruntime"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // peer is a client with a cache of the ConfigMaps of one namespace.

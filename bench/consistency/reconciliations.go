@@ -24,8 +24,8 @@ import (
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/bench/internal/rounds"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/reconcile"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 // ownWrites is how often a reconciler of row C2 writes the status of its object in one call.

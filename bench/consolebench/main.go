@@ -32,12 +32,12 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/bench/internal/proc"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/cluster"
-	"github.com/fairlead-io/fairlead/operation"
-	"github.com/fairlead-io/fairlead/operation/install"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/install"
 )
 
 type options struct {
@@ -69,7 +69,7 @@ func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", 
 // bench is a control plane with operations, and the controller.
 type bench struct {
 	options
-	scheduler *operation.Scheduler
+	scheduler *operations.Scheduler
 	pid       int
 	url       string
 	next      int
@@ -92,8 +92,8 @@ func measure(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	b := &bench{options: o}
-	options := operation.Options{Config: c.Config(), Calls: calls, Namespace: "default"}
-	if b.scheduler, err = operation.NewScheduler(options); err != nil {
+	options := operations.Options{Config: c.Config(), Calls: calls, Namespace: "default"}
+	if b.scheduler, err = operations.NewScheduler(options); err != nil {
 		return err
 	}
 	defer b.scheduler.Close()
@@ -148,11 +148,11 @@ func (b *bench) start(ctx context.Context, c *cluster.Cluster) (end func(), err 
 
 // schedule schedules the next operation: one that waits, or one that succeeds.
 func (b *bench) schedule(ctx context.Context, i int, waits bool) error {
-	r := operation.Request{
+	r := operations.Request{
 		Type:          v1alpha1.OperationUpdate,
 		Category:      fmt.Sprintf("category-%d", i%20),
 		CorrelationID: fmt.Sprintf("correlation-%d", i),
-		Resource:      operation.Resource{Type: "App", ID: fmt.Sprintf("app-%d", i)},
+		Resource:      operations.Resource{Type: "App", ID: fmt.Sprintf("app-%d", i)},
 	}
 	if waits {
 		r.Webhooks = []string{"there-is-none"}

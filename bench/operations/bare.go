@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
 // bare writes what an operation with one synchronous webhook needs, and does nothing else: the creation, and the end as

@@ -25,13 +25,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/cluster"
-	"github.com/fairlead-io/fairlead/operation"
-	"github.com/fairlead-io/fairlead/operation/install"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/install"
 )
 
 func main() {
@@ -131,7 +131,7 @@ func (b *bench) print() {
 // station is a namespace with a controller under test.
 type station struct {
 	ctx       context.Context
-	scheduler *operation.Scheduler
+	scheduler *operations.Scheduler
 	in        io.Writer
 	out       *bufio.Scanner
 
@@ -170,7 +170,7 @@ func (b *bench) round(ctx context.Context, namespace, who string, n, waiting, fl
 			return err
 		}
 	}
-	scheduler, err := operation.NewScheduler(operation.Options{Config: config, Calls: calls, Namespace: namespace})
+	scheduler, err := operations.NewScheduler(operations.Options{Config: config, Calls: calls, Namespace: namespace})
 	if err != nil {
 		return err
 	}
@@ -254,9 +254,9 @@ func (s *station) schedule(id, tenant, hook string) error {
 }
 
 func (s *station) create(id, tenant, hook string) (*v1alpha1.Operation, error) {
-	return s.scheduler.Schedule(s.ctx, operation.Request{
-		Type: operation.Delete, Category: "unregister", TenantID: tenant,
-		Resource: operation.Resource{Type: "app", ID: id}, Webhooks: []string{hook},
+	return s.scheduler.Schedule(s.ctx, operations.Request{
+		Type: operations.Delete, Category: "unregister", TenantID: tenant,
+		Resource: operations.Resource{Type: "app", ID: id}, Webhooks: []string{hook},
 		Object: map[string]any{"name": "shop", "id": id},
 	})
 }

@@ -18,7 +18,7 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
 // peer is an operations controller as it is usually written: a reconciler on controller-runtime that records the

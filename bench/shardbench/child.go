@@ -20,9 +20,9 @@ import (
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/bench/internal/proc"
+	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/shard"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 // childEnv makes a process a replica: it has a task as JSON.

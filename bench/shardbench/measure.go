@@ -18,7 +18,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/bench/internal/proc"
 	"github.com/fairlead-io/fairlead/cluster"
-	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/internal/source"
 )
 
 // result is what was measured once of one number of replicas.

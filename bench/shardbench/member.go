@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/child"
-	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/internal/source"
 )
 
 // member is a replica as the parent sees it.

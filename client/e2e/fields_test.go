@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/client"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // What an own write is decided to be, inside of a selector of fields or outside, is what the server makes of the

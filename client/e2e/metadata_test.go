@@ -24,8 +24,8 @@ import (
 
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // tap keeps what the server answers, as it comes over the wire.

@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // A typed clientset reads its own writes from the stores, whatever the watch does.
@@ -349,7 +349,7 @@ func TestOverlayVersions(t *testing.T) {
 	for _, kind := range []schema.GroupVersionKind{
 		autoscalingv1.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), corev1.SchemeGroupVersion.WithKind("Event"),
 	} {
-		o.open(store.Request{Kind: kind, Options: []source.Option{source.Namespaces(o.namespace)}})
+		o.open(store.Request{Kind: kind, Options: []cache.Option{cache.Namespaces(o.namespace)}})
 	}
 	t.Cleanup(o.watches.shut())
 	cs := kubernetes.NewForConfigOrDie(o.config)

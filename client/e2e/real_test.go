@@ -20,9 +20,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/internal/testlimit"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // soon is long before a bookmark, which takes a minute, and longer than any wait here takes on a loaded machine.

@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // Meter is a custom resource whose schema requires fields that may be zero.
@@ -136,10 +136,10 @@ func TestModifyOfWhatHasRequiredFields(t *testing.T) {
 			cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { x.next = next; return x })
 			o := client.Options{Config: cfg, Mapper: b.own.Mapper(), Scheme: scheme}
 			if tc.watch {
-				o.Cache, _, _ = b.running(store.CacheOptions{Config: env.Config(t), Mapper: o.Mapper, Scheme: scheme})
+				o.Cache, _, _ = b.running(cache.CacheOptions{Config: env.Config(t), Mapper: o.Mapper, Scheme: scheme})
 				b.open(o.Cache, store.Request{
-					Kind: meters, Content: store.Content{Drop: tc.drop},
-					Options: []source.Option{source.Namespaces(b.namespace)},
+					Kind: meters, Content: cache.Content{Drop: tc.drop},
+					Options: []cache.Option{cache.Namespaces(b.namespace)},
 				})
 			}
 			own, err := client.New(o)

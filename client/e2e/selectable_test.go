@@ -22,7 +22,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // selectable is a kind, the fields that the server selects by, and objects with different values of them.

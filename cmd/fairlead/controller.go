@@ -18,12 +18,12 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead"
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/call"
-	"github.com/fairlead-io/fairlead/operation"
-	"github.com/fairlead-io/fairlead/operation/executor"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
+
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
 // controllerOptions configure the operations controller and its HTTP API.
@@ -272,11 +272,11 @@ type controller struct {
 	log       *slog.Logger
 	spans     *tracing // nil: nowhere
 
-	operations, webhooks, secrets *store.Handle
-	accounts                      *store.Handle // nil with --credentials=any
+	operations, webhooks, secrets *cache.Handle
+	accounts                      *cache.Handle // nil with --credentials=any
 	targets                       *targets
 	events                        *executor.Events
-	scheduler                     *operation.Scheduler
+	scheduler                     *operations.Scheduler
 	key                           []byte
 	executor                      *executor.Executor
 	crashes                       *executor.CrashLog // nil: there is none
@@ -287,12 +287,12 @@ type controller struct {
 
 // prepare makes everything that needs no running cache.
 func (c *controller) prepare(ctx context.Context, listener net.Listener) error {
-	in := source.Namespaces(c.namespaces...)
+	in := cache.Namespaces(c.namespaces...)
 	var err error
 	for _, want := range []struct {
-		handle **store.Handle
+		handle **cache.Handle
 		kind   string
-		share  source.Option
+		share  cache.Option
 	}{{&c.operations, v1alpha1.KindOperation, c.sharing.source()}, {&c.webhooks, v1alpha1.KindWebhook, nil}} {
 		if *want.handle, err = c.rt.Cache().Acquire(
 			v1alpha1.GroupVersion.WithKind(want.kind), in, want.share,
@@ -313,7 +313,7 @@ func (c *controller) prepare(ctx context.Context, listener net.Listener) error {
 	if err = c.rt.Registry().Register(c.events); err != nil {
 		return err
 	}
-	if c.scheduler, err = operation.NewScheduler(operation.Options{
+	if c.scheduler, err = operations.NewScheduler(operations.Options{
 		Config: c.config, Calls: c.rt.Calls(), Namespace: c.namespace, Logger: c.log,
 	}); err != nil {
 		return err
@@ -359,7 +359,7 @@ func (c *controller) close() {
 	c.closeCrashes()
 	c.events.Close()
 	c.scheduler.Close()
-	for _, h := range []*store.Handle{c.operations, c.webhooks, c.secrets, c.accounts} {
+	for _, h := range []*cache.Handle{c.operations, c.webhooks, c.secrets, c.accounts} {
 		if h != nil {
 			h.Release()
 		}

@@ -3,7 +3,7 @@ package main
 import (
 	"runtime/debug"
 
-	"github.com/fairlead-io/fairlead/operation/executor"
+	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
 // openCrashes has the Go runtime write down of what this process dies.

@@ -4,10 +4,10 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
-	"github.com/fairlead-io/fairlead/webhook/guard"
+	"github.com/fairlead-io/fairlead/cache"
+
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/webhook/guard"
 )
 
 // What --credentials may be.
@@ -39,10 +39,10 @@ func (o *controllerOptions) checkTargets() error {
 
 // acquireCredentials has the Secrets and service accounts watched that webhooks may use; of the Secrets the others stay
 // in the API server.
-func (c *controller) acquireCredentials(in source.Option) (err error) {
-	secrets := []source.Option{in}
+func (c *controller) acquireCredentials(in cache.Option) (err error) {
+	secrets := []cache.Option{in}
 	if c.credentials != credentialsAny {
-		secrets = append(secrets, source.Labels(v1alpha1.LabelWebhookCredentials+"=true"))
+		secrets = append(secrets, cache.Labels(v1alpha1.LabelWebhookCredentials+"=true"))
 		if c.accounts, err = c.rt.Cache().Acquire(corev1.SchemeGroupVersion.WithKind("ServiceAccount"), in); err != nil {
 			return err
 		}
@@ -51,7 +51,7 @@ func (c *controller) acquireCredentials(in source.Option) (err error) {
 	return err
 }
 
-func (c *controller) accountStore() *store.Store {
+func (c *controller) accountStore() *cache.Store {
 	if c.accounts == nil {
 		return nil
 	}

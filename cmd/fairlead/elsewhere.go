@@ -1,14 +1,15 @@
 package main
 
 import (
+	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/shard"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // elsewhere keeps changes of objects whose slot has left from being shown, which had come before and were still to be
 // shown: only their end is. The zero value is ready for use.
 type elsewhere struct {
-	unseen map[store.Key]struct{} // they were added, and not shown: nor is their end
+	unseen map[cache.Key]struct{} // they were added, and not shown: nor is their end
 	out    []store.Event
 }
 
@@ -40,7 +41,7 @@ func (w *elsewhere) hides(e *store.Event, held bool) bool {
 		delete(w.unseen, e.Key)
 	case !unseen && !held && e.Type == store.Added:
 		if w.unseen == nil {
-			w.unseen = map[store.Key]struct{}{}
+			w.unseen = map[cache.Key]struct{}{}
 		}
 		w.unseen[e.Key] = struct{}{}
 	}

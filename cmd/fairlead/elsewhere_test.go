@@ -11,17 +11,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/shard/group"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // sharedStore is a store of two slots, of namespaces, and what a member of a group has shown of it.
 type sharedStore struct {
 	t     *testing.T
 	share *share
-	store *store.Store
+	store *cache.Store
 	sink  source.Sink
 	shown []string
 }

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/yaml"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
 // opOptions are what all commands about operations have.
@@ -28,7 +28,7 @@ type opOptions struct {
 	output    string
 }
 
-func (o *opOptions) scheduler() (*operation.Scheduler, error) {
+func (o *opOptions) scheduler() (*operations.Scheduler, error) {
 	switch o.output {
 	case "", "table", "json", "yaml":
 	default:
@@ -41,11 +41,11 @@ func (o *opOptions) scheduler() (*operation.Scheduler, error) {
 	if o.namespace != "" {
 		namespace = o.namespace
 	}
-	return operation.NewScheduler(operation.Options{Config: config, Namespace: namespace})
+	return operations.NewScheduler(operations.Options{Config: config, Namespace: namespace})
 }
 
 // scheduled does something with a scheduler, and says what helps when that fails.
-func (o *opOptions) scheduled(do func(*operation.Scheduler) error) error {
+func (o *opOptions) scheduled(do func(*operations.Scheduler) error) error {
 	scheduler, err := o.scheduler()
 	if err != nil {
 		return err
@@ -55,12 +55,12 @@ func (o *opOptions) scheduled(do func(*operation.Scheduler) error) error {
 }
 
 // scheduledFor is scheduled for the resource that the arguments name.
-func (o *opOptions) scheduledFor(args []string, do func(*operation.Scheduler, operation.Resource) error) error {
+func (o *opOptions) scheduledFor(args []string, do func(*operations.Scheduler, operations.Resource) error) error {
 	r, err := named(args)
 	if err != nil {
 		return err
 	}
-	return o.scheduled(func(scheduler *operation.Scheduler) error { return do(scheduler, r) })
+	return o.scheduled(func(scheduler *operations.Scheduler) error { return do(scheduler, r) })
 }
 
 func newOpCommand(s streams) *cobra.Command {
@@ -95,8 +95,8 @@ Linked as kubectl-fairlead somewhere in the PATH, fairlead is a plugin of kubect
 }
 
 // named reads TYPE/ID or TYPE ID.
-func named(args []string) (operation.Resource, error) {
-	r := operation.Resource{}
+func named(args []string) (operations.Resource, error) {
+	r := operations.Resource{}
 	switch len(args) {
 	case 1:
 		r.Type, r.ID, _ = strings.Cut(args[0], "/")
@@ -110,7 +110,7 @@ func named(args []string) (operation.Resource, error) {
 }
 
 // friendly adds what to do to errors that people meet first.
-func friendly(err error, s *operation.Scheduler) error {
+func friendly(err error, s *operations.Scheduler) error {
 	switch {
 	case err == nil:
 		return nil
@@ -118,7 +118,7 @@ func friendly(err error, s *operation.Scheduler) error {
 		strings.Contains(err.Error(), "404 page not found"),
 		strings.Contains(err.Error(), "does not serve this resource"):
 		return fmt.Errorf("the cluster has no Operations yet: fairlead crds | kubectl apply --server-side -f - (%w)", err)
-	case errors.Is(err, operation.ErrNotFound):
+	case errors.Is(err, operations.ErrNotFound):
 		return fmt.Errorf("%w in namespace %s", err, s.Namespace())
 	default:
 		return err
@@ -126,7 +126,7 @@ func friendly(err error, s *operation.Scheduler) error {
 }
 
 type scheduleOptions struct {
-	operation.Request
+	operations.Request
 	kind, object   string
 	headers        map[string]string
 	related, lock  []string
@@ -151,18 +151,18 @@ webhook does not exist waits for it until the timeout.`,
 			if err := so.complete(cmd); err != nil {
 				return err
 			}
-			return o.scheduled(func(scheduler *operation.Scheduler) error {
+			return o.scheduled(func(scheduler *operations.Scheduler) error {
 				op, err := scheduler.Schedule(cmd.Context(), so.Request)
 				if err != nil {
 					return err
 				}
 				if so.wait {
 					return awaitOperation(cmd.Context(), s, o,
-						func(ctx context.Context, progress func(operation.View)) (operation.View, error) {
+						func(ctx context.Context, progress func(operations.View)) (operations.View, error) {
 							return scheduler.WaitFor(ctx, op, progress)
 						})
 				}
-				return show(s.out, o.output, operation.ViewOf(op))
+				return show(s.out, o.output, operations.ViewOf(op))
 			})
 		},
 	}
@@ -192,7 +192,7 @@ func (so *scheduleOptions) complete(cmd *cobra.Command) error {
 	so.Type = v1alpha1.OperationType(so.kind)
 	so.Headers = so.headers
 	if so.parallel {
-		so.Execution = operation.Parallel
+		so.Execution = operations.Parallel
 	}
 	if cmd.Flags().Changed("timeout") && so.Timeout == 0 {
 		return usageErrorf("--timeout must be a duration above zero, such as 30s or 2h")
@@ -203,7 +203,7 @@ func (so *scheduleOptions) complete(cmd *cobra.Command) error {
 	for _, flag := range []struct {
 		name  string
 		texts []string
-		to    *[]operation.Resource
+		to    *[]operations.Resource
 	}{{"related", so.related, &so.Related}, {"lock", so.lock, &so.Lock}} {
 		for _, text := range flag.texts {
 			r, err := named([]string{text})
@@ -226,7 +226,7 @@ func (so *scheduleOptions) complete(cmd *cobra.Command) error {
 		}
 		so.Object = json.RawMessage(raw)
 	}
-	var invalid *operation.InvalidError
+	var invalid *operations.InvalidError
 	if _, err := so.Spec(); errors.As(err, &invalid) {
 		var all []string
 		for _, f := range invalid.Fields {
@@ -238,7 +238,7 @@ func (so *scheduleOptions) complete(cmd *cobra.Command) error {
 }
 
 func newOpListCommand(s streams, o *opOptions) *cobra.Command {
-	var q operation.Query
+	var q operations.Query
 	var status, phase, kind, related string
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Args: cobra.NoArgs,
@@ -247,20 +247,20 @@ func newOpListCommand(s streams, o *opOptions) *cobra.Command {
   fairlead op list --type Delete --category unregisterApplication
   fairlead op list --resource-type Application -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			want := operation.Status(strings.ToUpper(status))
+			want := operations.Status(strings.ToUpper(status))
 			switch want {
-			case "", operation.InProgress, operation.Succeeded, operation.Failed:
+			case "", operations.InProgress, operations.Succeeded, operations.Failed:
 			default:
 				return usageErrorf("unknown status %q: use IN_PROGRESS, SUCCEEDED or FAILED", status)
 			}
 			if phase != "" {
 				var known bool
-				if q.Phase, known = operation.ParsePhase(phase); !known {
+				if q.Phase, known = operations.ParsePhase(phase); !known {
 					return usageErrorf("unknown phase %q: use \"In Progress\", Success or Failed", phase)
 				}
 			}
 			switch q.Type = v1alpha1.OperationType(kind); q.Type {
-			case "", operation.Create, operation.Update, operation.Delete:
+			case "", operations.Create, operations.Update, operations.Delete:
 			default:
 				return usageErrorf("unknown type %q: use Create, Update or Delete", kind)
 			}
@@ -270,13 +270,13 @@ func newOpListCommand(s streams, o *opOptions) *cobra.Command {
 					return usageErrorf("--related %q is not of the form TYPE/ID", related)
 				}
 			}
-			return o.scheduled(func(scheduler *operation.Scheduler) error {
-				views := []operation.View{}
+			return o.scheduled(func(scheduler *operations.Scheduler) error {
+				views := []operations.View{}
 				for op, err := range scheduler.List(cmd.Context(), q) {
 					if err != nil {
 						return err
 					}
-					if v := operation.ViewOf(op); want == "" || v.Status == want {
+					if v := operations.ViewOf(op); want == "" || v.Status == want {
 						views = append(views, v)
 					}
 				}
@@ -307,7 +307,7 @@ func newOpGetCommand(s streams, o *opOptions) *cobra.Command {
 		Example: "  fairlead op get Application/shop -o yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withOperation(cmd.Context(), o, args, func(op *v1alpha1.Operation) error {
-				return show(s.out, o.output, operation.ViewOf(op))
+				return show(s.out, o.output, operations.ViewOf(op))
 			})
 		},
 	}
@@ -319,12 +319,12 @@ func newOpCancelCommand(s streams, o *opOptions) *cobra.Command {
 		Long:    "Cancel asks for the cancellation: no new call starts, the one in flight is cancelled, compensation runs.",
 		Example: "  fairlead op cancel Application/shop",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.scheduledFor(args, func(scheduler *operation.Scheduler, r operation.Resource) error {
+			return o.scheduledFor(args, func(scheduler *operations.Scheduler, r operations.Resource) error {
 				op, err := scheduler.Cancel(cmd.Context(), r, "")
 				if err != nil {
 					return err
 				}
-				return show(s.out, o.output, operation.ViewOf(op))
+				return show(s.out, o.output, operations.ViewOf(op))
 			})
 		},
 	}
@@ -335,19 +335,19 @@ func newOpRetryCommand(s streams, o *opOptions) *cobra.Command {
 		Use: "retry TYPE/ID", Short: "Schedule an operation that has failed again, with a new id",
 		Example: "  fairlead op retry Application/shop",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.scheduledFor(args, func(scheduler *operation.Scheduler, r operation.Resource) error {
+			return o.scheduledFor(args, func(scheduler *operations.Scheduler, r operations.Resource) error {
 				op, err := scheduler.Retry(cmd.Context(), r)
 				if err != nil {
 					return err
 				}
-				return show(s.out, o.output, operation.ViewOf(op))
+				return show(s.out, o.output, operations.ViewOf(op))
 			})
 		},
 	}
 }
 
 func withOperation(ctx context.Context, o *opOptions, args []string, do func(*v1alpha1.Operation) error) error {
-	return o.scheduledFor(args, func(scheduler *operation.Scheduler, r operation.Resource) error {
+	return o.scheduledFor(args, func(scheduler *operations.Scheduler, r operations.Resource) error {
 		op, err := scheduler.Get(ctx, r)
 		if err != nil {
 			return err
@@ -356,11 +356,11 @@ func withOperation(ctx context.Context, o *opOptions, args []string, do func(*v1
 	})
 }
 
-func show(w io.Writer, output string, v operation.View) error {
+func show(w io.Writer, output string, v operations.View) error {
 	if output == "json" || output == "yaml" {
 		return encode(w, output, v)
 	}
-	return showTable(w, []operation.View{v})
+	return showTable(w, []operations.View{v})
 }
 
 func encode(w io.Writer, output string, v any) error {
@@ -376,7 +376,7 @@ func encode(w io.Writer, output string, v any) error {
 	return e.Encode(v)
 }
 
-func showTable(w io.Writer, views []operation.View) error {
+func showTable(w io.Writer, views []operations.View) error {
 	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	_, _ = fmt.Fprintln(tw, "RESOURCE\tTYPE\tCATEGORY\tSTATUS\tDONE\tAGE\tREASON") // Flush returns the error
 	for _, v := range views {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
 func newOpDescribeCommand(s streams, o *opOptions) *cobra.Command {
@@ -30,7 +30,7 @@ func newOpDescribeCommand(s streams, o *opOptions) *cobra.Command {
 }
 
 func describeOperation(w io.Writer, op *v1alpha1.Operation) error {
-	v := operation.ViewOf(op)
+	v := operations.ViewOf(op)
 	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	line := func(name, value string) {
 		if value != "" {

@@ -8,8 +8,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
 func TestDescribeLocks(t *testing.T) {
@@ -56,9 +56,9 @@ func TestMissingWebhookIsShown(t *testing.T) {
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonWaitingForWebhook,
 		Message: "waiting " + what,
 	}}
-	v := operation.ViewOf(op)
+	v := operations.ViewOf(op)
 	var described, listed strings.Builder
-	if err := errors.Join(describeOperation(&described, op), showTable(&listed, []operation.View{v})); err != nil {
+	if err := errors.Join(describeOperation(&described, op), showTable(&listed, []operations.View{v})); err != nil {
 		t.Fatal(err)
 	}
 	for where, got := range map[string]string{"wait": progressLine(v), "list": listed.String()} {
@@ -84,9 +84,9 @@ func TestHostileText(t *testing.T) {
 	op.Status.Conditions = []metav1.Condition{
 		{Type: v1alpha1.ConditionError, Status: metav1.ConditionTrue, Reason: "WebhookFailed", Message: hostile},
 	}
-	v := operation.ViewOf(op)
+	v := operations.ViewOf(op)
 	var out strings.Builder
-	if err := errors.Join(describeOperation(&out, op), showTable(&out, []operation.View{v})); err != nil {
+	if err := errors.Join(describeOperation(&out, op), showTable(&out, []operations.View{v})); err != nil {
 		t.Fatal(err)
 	}
 	out.WriteString(plain(progressLine(v)) + plain(endLine(v)))

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
 func newOpWaitCommand(s streams, o *opOptions) *cobra.Command {
@@ -30,11 +30,11 @@ func newOpWaitCommand(s streams, o *opOptions) *cobra.Command {
 				ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it has not ended after %v", timeout))
 				defer cancel()
 			}
-			return o.scheduledFor(args, func(scheduler *operation.Scheduler, r operation.Resource) error {
+			return o.scheduledFor(args, func(scheduler *operations.Scheduler, r operations.Resource) error {
 				if err := appear(ctx, scheduler, r); err != nil {
 					return err
 				}
-				return awaitOperation(ctx, s, o, func(ctx context.Context, progress func(operation.View)) (operation.View, error) {
+				return awaitOperation(ctx, s, o, func(ctx context.Context, progress func(operations.View)) (operations.View, error) {
 					return scheduler.Wait(ctx, r, id, progress)
 				})
 			})
@@ -49,11 +49,11 @@ func newOpWaitCommand(s streams, o *opOptions) *cobra.Command {
 const appearWithin = 5 * time.Second
 
 // appear waits until a resource has an operation.
-func appear(ctx context.Context, scheduler *operation.Scheduler, r operation.Resource) error {
+func appear(ctx context.Context, scheduler *operations.Scheduler, r operations.Resource) error {
 	deadline := time.After(appearWithin)
 	for {
 		_, err := scheduler.Get(ctx, r)
-		if !errors.Is(err, operation.ErrNotFound) {
+		if !errors.Is(err, operations.ErrNotFound) {
 			return err
 		}
 		select {
@@ -69,11 +69,11 @@ func appear(ctx context.Context, scheduler *operation.Scheduler, r operation.Res
 // awaitOperation shows progress until an operation ends: a line that is rewritten on a terminal, else one for every
 // change.
 func awaitOperation(ctx context.Context, s streams, o *opOptions,
-	wait func(context.Context, func(operation.View)) (operation.View, error),
+	wait func(context.Context, func(operations.View)) (operations.View, error),
 ) error {
 	width, _, tty := terminal(s.err)
 	last := ""
-	v, err := wait(ctx, func(v operation.View) {
+	v, err := wait(ctx, func(v operations.View) {
 		line := plain(progressLine(v))
 		switch {
 		case line == last:
@@ -95,13 +95,13 @@ func awaitOperation(ctx context.Context, s streams, o *opOptions,
 	} else {
 		say(s.out, "%s", plain(endLine(v)))
 	}
-	if err == nil && v.Status == operation.Failed {
+	if err == nil && v.Status == operations.Failed {
 		err = &exitError{exitFailure}
 	}
 	return err
 }
 
-func progressLine(v operation.View) string {
+func progressLine(v operations.View) string {
 	line := fmt.Sprintf("%s/%s: %s in progress, %d of %d webhooks done", v.ResourceType, v.ResourceID, v.OperationType,
 		v.Progress.Completed, v.Progress.Total)
 	if v.Waiting != "" {
@@ -125,12 +125,12 @@ func progressLine(v operation.View) string {
 	return line
 }
 
-func endLine(v operation.View) string {
+func endLine(v operations.View) string {
 	took := ""
 	if v.FinishedAt != nil && !v.CreatedAt.IsZero() {
 		took = " after " + v.FinishedAt.Sub(v.CreatedAt).Round(time.Millisecond).String()
 	}
-	if v.Status == operation.Succeeded {
+	if v.Status == operations.Succeeded {
 		return fmt.Sprintf("%s/%s: %s: Success%s", v.ResourceType, v.ResourceID, v.OperationType, took)
 	}
 	return fmt.Sprintf("%s/%s: %s: Failed%s: %s: %s", v.ResourceType, v.ResourceID, v.OperationType, took, v.Reason,

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/shard"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // printer writes events and statuses in one of the formats. It is safe for concurrent use.

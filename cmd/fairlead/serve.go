@@ -15,7 +15,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/console"
 	"github.com/fairlead-io/fairlead/internal/serve"
-	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
 // serveOptions say where and how the HTTP API and the controller's own pages are served.

@@ -13,9 +13,10 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/shard/group"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 const (
@@ -107,7 +108,7 @@ func newSharing(c *controller, address string) (*sharing, error) {
 }
 
 // source is the option of the store of operations; nil: it holds all.
-func (s *sharing) source() source.Option {
+func (s *sharing) source() cache.Option {
 	if s == nil {
 		return nil
 	}

@@ -13,15 +13,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/shard"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // row is an object as tables show it.
 type row struct{ namespace, name, state, age, version string }
 
-func rowOf(r *store.Record, now time.Time) row {
+func rowOf(r *cache.Record, now time.Time) row {
 	out := row{namespace: r.Namespace(), name: r.Name(), version: r.Version(), state: "-", age: "-"}
 	if u, err := store.As[unstructured.Unstructured](r); err == nil {
 		out.state = stateOf(u.Object)
@@ -106,8 +107,8 @@ func (t *table) settle(io.Writer) error { return nil }
 type screen struct {
 	resource      resource
 	width, height int
-	rows          map[store.Key]*store.Record
-	fresh         map[store.Key]bool // changed since the last picture
+	rows          map[cache.Key]*cache.Record
+	fresh         map[cache.Key]bool // changed since the last picture
 	statuses      map[string]source.Status
 	synced        bool
 	note          string
@@ -116,8 +117,8 @@ type screen struct {
 
 func newScreen(r resource, width, height int) *screen {
 	return &screen{
-		resource: r, width: width, height: height, rows: make(map[store.Key]*store.Record),
-		fresh: make(map[store.Key]bool), statuses: make(map[string]source.Status),
+		resource: r, width: width, height: height, rows: make(map[cache.Key]*cache.Record),
+		fresh: make(map[cache.Key]bool), statuses: make(map[string]source.Status),
 	}
 }
 
@@ -153,16 +154,16 @@ func (s *screen) stats(w io.Writer, st watchStats) error { return logStats(w, st
 
 // settle draws the picture over the last one. Where there are more objects than lines, those that changed last stay.
 func (s *screen) settle(w io.Writer) error {
-	keys := make([]store.Key, 0, len(s.rows))
+	keys := make([]cache.Key, 0, len(s.rows))
 	for k := range s.rows {
 		keys = append(keys, k)
 	}
-	slices.SortFunc(keys, func(a, b store.Key) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(keys, func(a, b cache.Key) int { return strings.Compare(a.String(), b.String()) })
 	room := max(1, s.height-3)
 	hidden := 0
 	if len(keys) > room {
-		changed := slices.DeleteFunc(slices.Clone(keys), func(k store.Key) bool { return !s.fresh[k] })
-		others := slices.DeleteFunc(slices.Clone(keys), func(k store.Key) bool { return s.fresh[k] })
+		changed := slices.DeleteFunc(slices.Clone(keys), func(k cache.Key) bool { return !s.fresh[k] })
+		others := slices.DeleteFunc(slices.Clone(keys), func(k cache.Key) bool { return s.fresh[k] })
 		hidden = len(keys) - room
 		keys = append(changed, others...)[:room]
 	}

@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/call"
-	"github.com/fairlead-io/fairlead/operation/executor"
-	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
 // targets knows the addresses of the cluster itself, which tenants are not to reach by Webhooks: those of the API

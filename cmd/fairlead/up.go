@@ -22,7 +22,7 @@ import (
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/internal/child"
-	"github.com/fairlead-io/fairlead/operation/install"
+	"github.com/fairlead-io/fairlead/operations/install"
 )
 
 // commandGrace is what a command gets to end in. With the time that the servers need it stays under ten seconds.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/why"
 )
 

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/internal/testbed/consolebed"
-	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operations"
 )
 
 var stamp = regexp.MustCompile(`<time[^>]*>[^<]*</time>|value="[A-Za-z0-9_-]{43}"`)
@@ -53,17 +53,17 @@ func TestAct(t *testing.T) {
 		got.Status != http.StatusNotFound {
 		t.Errorf("the cancellation of an operation that was shown before is answered %d: %s", got.Status, got.Body)
 	}
-	if now, err := w.Scheduler.Get(w.Ctx, operation.Resource{Type: "App", ID: "polls"}); err != nil || now.Spec.CancelRequested {
+	if now, err := w.Scheduler.Get(w.Ctx, operations.Resource{Type: "App", ID: "polls"}); err != nil || now.Spec.CancelRequested {
 		t.Fatalf("it was cancelled by what was refused: %+v %v", now, err)
 	}
 	if got := w.Send(admin, "", http.MethodPost, w.Path(op)+"/cancel", url.Values{"id": {id}, "csrf": {csrf}}); got.Status != http.StatusSeeOther {
 		t.Fatalf("the cancellation is answered %d: %s", got.Status, got.Body)
 	}
-	v, err := w.Scheduler.Wait(w.Ctx, operation.Resource{Type: "App", ID: "polls"}, id, nil)
-	if err != nil || v.Status != operation.Failed {
+	v, err := w.Scheduler.Wait(w.Ctx, operations.Resource{Type: "App", ID: "polls"}, id, nil)
+	if err != nil || v.Status != operations.Failed {
 		t.Errorf("after the cancellation: %+v %v", v, err)
 	}
-	if _, err := w.Scheduler.Wait(w.Ctx, operation.Resource{Type: "App", ID: "fails"}, failing.EffectiveID(), nil); err != nil {
+	if _, err := w.Scheduler.Wait(w.Ctx, operations.Resource{Type: "App", ID: "fails"}, failing.EffectiveID(), nil); err != nil {
 		t.Fatal(err)
 	}
 	w.Eventually("the button", func() bool {
@@ -73,7 +73,7 @@ func TestAct(t *testing.T) {
 	if got := w.Send(admin, "", http.MethodPost, w.Path(failing)+"/retry", form); got.Status != http.StatusSeeOther {
 		t.Fatalf("the retry is answered %d: %s", got.Status, got.Body)
 	}
-	again, err := w.Scheduler.Get(w.Ctx, operation.Resource{Type: "App", ID: "fails"})
+	again, err := w.Scheduler.Get(w.Ctx, operations.Resource{Type: "App", ID: "fails"})
 	if err != nil || again.EffectiveID() == failing.EffectiveID() {
 		t.Errorf("it was not scheduled again: %+v %v", again, err)
 	}

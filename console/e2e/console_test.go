@@ -20,21 +20,21 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
 // TestConsole has one world and one browser for all that is looked at.
 func TestConsole(t *testing.T) {
 	w, chromium := newWorld(t), browser(t)
 	w.base, _ = w.controller()
-	app := func(id string) operation.Resource { return operation.Resource{Type: "app", ID: id} }
-	done := w.schedule(operation.Request{Resource: app("done"), Webhooks: []string{"ok"}}, v1alpha1.PhaseSuccess)
-	failed := w.schedule(operation.Request{
+	app := func(id string) operations.Resource { return operations.Resource{Type: "app", ID: id} }
+	done := w.schedule(operations.Request{Resource: app("done"), Webhooks: []string{"ok"}}, v1alpha1.PhaseSuccess)
+	failed := w.schedule(operations.Request{
 		Resource: app(hostile), Category: hostile, CorrelationID: markup, Webhooks: []string{"refuses"},
 	}, v1alpha1.PhaseFailed)
-	waits := w.schedule(operation.Request{Resource: app("waits"), Webhooks: []string{"missing"}}, v1alpha1.PhaseInProgress)
-	slow := w.schedule(operation.Request{Resource: app("slow"), Webhooks: []string{"slow"}}, v1alpha1.PhaseInProgress)
+	waits := w.schedule(operations.Request{Resource: app("waits"), Webhooks: []string{"missing"}}, v1alpha1.PhaseInProgress)
+	slow := w.schedule(operations.Request{Resource: app("slow"), Webhooks: []string{"slow"}}, v1alpha1.PhaseInProgress)
 
 	pages := map[string]string{
 		"overview": "/console/overview", "operations": "/console/operations", "none": "/console/operations?q=nosuchthing",
@@ -111,7 +111,7 @@ func TestConsole(t *testing.T) {
 		}
 	})
 	t.Run("Live", func(t *testing.T) {
-		later := w.schedule(operation.Request{Resource: app("later"), Webhooks: []string{"later"}}, v1alpha1.PhaseInProgress)
+		later := w.schedule(operations.Request{Resource: app("later"), Webhooks: []string{"later"}}, v1alpha1.PhaseInProgress)
 		b := open(chromium, t, w.base, desk)
 		b.logIn(w.admin)
 		b.visit("/console/operations")
@@ -190,8 +190,8 @@ func keyboard(t *testing.T, b *tab, w *world, stuck string, pages map[string]str
 
 // tools: what is shown can be held, told exactly, and copied.
 func tools(t *testing.T, b *tab, w *world) {
-	held := w.schedule(operation.Request{
-		Resource: operation.Resource{Type: "app", ID: "held"}, Webhooks: []string{"missing"},
+	held := w.schedule(operations.Request{
+		Resource: operations.Resource{Type: "app", ID: "held"}, Webhooks: []string{"missing"},
 	}, v1alpha1.PhaseInProgress)
 	b.logIn(w.admin)
 	b.visit(path(held))
@@ -200,7 +200,7 @@ func tools(t *testing.T, b *tab, w *world) {
 	b.run(chromedp.Focus("#pause"), chromedp.KeyEvent(kb.Enter))
 	b.until("is it paused", `document.getElementById("live-state").innerText.startsWith("Paused")`)
 	b.axe("paused")
-	if _, err := w.scheduler.Cancel(w.ctx, operation.Resource{Type: "app", ID: "held"}, held.EffectiveID()); err != nil {
+	if _, err := w.scheduler.Cancel(w.ctx, operations.Resource{Type: "app", ID: "held"}, held.EffectiveID()); err != nil {
 		t.Fatal(err)
 	}
 	w.phase(held.Spec.ResourceID, v1alpha1.PhaseFailed)

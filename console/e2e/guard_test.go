@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/console"
 	"github.com/fairlead-io/fairlead/internal/serve/servetest"
 	"github.com/fairlead-io/fairlead/internal/testbed/consolebed"
-	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
 // debugRule is the right to paths.

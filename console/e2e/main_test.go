@@ -20,7 +20,7 @@ import (
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/console"
 	"github.com/fairlead-io/fairlead/internal/testbed/consolebed"
-	"github.com/fairlead-io/fairlead/operation/install"
+	"github.com/fairlead-io/fairlead/operations/install"
 )
 
 var env clustertest.Env

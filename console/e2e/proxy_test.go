@@ -16,8 +16,8 @@ import (
 	"github.com/fairlead-io/fairlead/console"
 	"github.com/fairlead-io/fairlead/internal/serve/servetest"
 	"github.com/fairlead-io/fairlead/internal/testbed/consolebed"
-	"github.com/fairlead-io/fairlead/operation"
-	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
 // TestProxy: who is named by a proxy that has shown its certificate sees and does what that user may, without a login;
@@ -115,7 +115,7 @@ func TestProxy(t *testing.T) {
 			t.Errorf("%s %s: %d %v, want %d: %s", tc.reason, tc.path, got.Status, got.Header, tc.want, got.Body)
 		}
 	}
-	if now, err := w.Scheduler.Get(w.Ctx, operation.Resource{Type: "App", ID: "one"}); err != nil || now.Spec.CancelRequested {
+	if now, err := w.Scheduler.Get(w.Ctx, operations.Resource{Type: "App", ID: "one"}); err != nil || now.Spec.CancelRequested {
 		t.Fatalf("it was cancelled by what was refused: %+v %v", now, err)
 	}
 	if got := w.Send(behind, "", http.MethodPost, w.Path(op)+"/cancel",

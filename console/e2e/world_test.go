@@ -24,12 +24,12 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
-	"github.com/fairlead-io/fairlead/operation"
-	"github.com/fairlead-io/fairlead/operation/install"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/install"
 )
 
 // hostile is what somebody would like a page to believe, with marks that turn the direction of a text.
@@ -47,7 +47,7 @@ type world struct {
 	calls     *call.Client
 	clients   kubernetes.Interface
 	namespace string
-	scheduler *operation.Scheduler
+	scheduler *operations.Scheduler
 	base      string // scheme and host of the console
 	answers   atomic.Bool
 	admin     string // a token that may do everything
@@ -70,8 +70,8 @@ func newWorld(t *testing.T) *world {
 	}
 	w.clients = kubernetes.NewForConfigOrDie(w.config)
 	w.namespace = clustertest.Namespace(t, w.config)
-	if w.scheduler, err = operation.NewScheduler(
-		operation.Options{Config: w.config, Calls: w.calls, Namespace: w.namespace}); err != nil {
+	if w.scheduler, err = operations.NewScheduler(
+		operations.Options{Config: w.config, Calls: w.calls, Namespace: w.namespace}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.scheduler.Close)
@@ -203,7 +203,7 @@ func (w *world) controller(args ...string) (base string, kill func()) {
 }
 
 // schedule has an operation begin, and waits until it is in a phase.
-func (w *world) schedule(r operation.Request, phase v1alpha1.Phase) *v1alpha1.Operation {
+func (w *world) schedule(r operations.Request, phase v1alpha1.Phase) *v1alpha1.Operation {
 	w.t.Helper()
 	r.Type = v1alpha1.OperationCreate
 	if _, err := w.scheduler.Schedule(w.ctx, r); err != nil {
@@ -218,7 +218,7 @@ func (w *world) phase(app string, phase v1alpha1.Phase) *v1alpha1.Operation {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		op, err := w.scheduler.Get(w.ctx, operation.Resource{Type: "app", ID: app})
+		op, err := w.scheduler.Get(w.ctx, operations.Resource{Type: "app", ID: app})
 		if err == nil && op.Status.Phase == phase {
 			return op
 		}

@@ -19,7 +19,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/controllerruntime"
 	"github.com/fairlead-io/fairlead/controllerruntime/internal/peer"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 func TestOptionsThatContradictEachOther(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/controllerruntime"
 	"github.com/fairlead-io/fairlead/controllerruntime/internal/peer"
-	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/internal/source"
 )
 
 // A program of client-go alone: a typed factory hands out informers over stores, and a client that has been wrapped

@@ -18,7 +18,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/controllerruntime"
 	"github.com/fairlead-io/fairlead/controllerruntime/internal/peer"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // Stores of somebody else are shared, and run by him.

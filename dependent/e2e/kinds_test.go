@@ -18,13 +18,13 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead" //nolint:depguard // seen through the front door
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/dependent"
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/reconcile"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 // counter counts the requests of a program, but for watches and lists, also those of one object by which a cache that waits
@@ -124,7 +124,7 @@ func TestEveryKind(t *testing.T) {
 			return stub.DeepCopy(), nil
 		}, dependent.Kind(gvk), dependent.Elsewhere(), dependent.Adopt())
 	}
-	c := g.Controller(rt, "everything", reconcile.Primary(reconcile.From(source.Labels("primary=yes"))))
+	c := g.Controller(rt, "everything", reconcile.Primary(reconcile.From(cache.Labels("primary=yes"))))
 	done := make(chan error, 1)
 	run, stop := context.WithCancel(ctx)
 	go func() { done <- rt.Run(run) }()

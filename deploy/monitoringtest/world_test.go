@@ -24,19 +24,19 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/fairlead-io/fairlead"
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/serve"
 	"github.com/fairlead-io/fairlead/internal/serve/servetest"
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/operation"
-	"github.com/fairlead-io/fairlead/operation/executor"
-	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/executor"
+	"github.com/fairlead-io/fairlead/operations/httpapi"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/shard/group"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // world is an API server and programs in one bubble of time, which is collected from.
@@ -277,7 +277,7 @@ func (w *world) controller(pod string) {
 		}
 	}
 	rt := fairlead.New(w.server.Config(), fairlead.WithScheme(types))
-	acquire := func(kind schema.GroupVersionKind) *store.Store {
+	acquire := func(kind schema.GroupVersionKind) *cache.Store {
 		h, err := rt.Cache().Acquire(kind)
 		if err != nil {
 			t.Fatal(err)
@@ -299,7 +299,7 @@ func (w *world) controller(pod string) {
 		t.Fatal(err)
 	}
 	rt.Add("executor", e.Run)
-	scheduler, err := operation.NewScheduler(operation.Options{Config: w.server.Config(), Calls: rt.Calls(), Namespace: "a"})
+	scheduler, err := operations.NewScheduler(operations.Options{Config: w.server.Config(), Calls: rt.Calls(), Namespace: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,7 +328,7 @@ func (w *world) controller(pod string) {
 
 // listeners is an HTTP API with a place for one event stream. In trouble somebody has it for as long as an operation does not
 // end, and others come and are refused.
-func (w *world) listeners(scheduler *operation.Scheduler, known *store.Store) {
+func (w *world) listeners(scheduler *operations.Scheduler, known *cache.Store) {
 	registry := prometheus.NewRegistry()
 	stop := make(chan struct{})
 	api, err := httpapi.New(httpapi.Options{
@@ -356,8 +356,8 @@ func (w *world) listeners(scheduler *operation.Scheduler, known *store.Store) {
 			return
 		case !begun:
 			begun = true
-			if _, err := scheduler.Schedule(w.t.Context(), operation.Request{
-				Type: v1alpha1.OperationCreate, Resource: operation.Resource{Type: "app", ID: "held"}, Webhooks: []string{"missing"},
+			if _, err := scheduler.Schedule(w.t.Context(), operations.Request{
+				Type: v1alpha1.OperationCreate, Resource: operations.Resource{Type: "app", ID: "held"}, Webhooks: []string{"missing"},
 				Timeout: 10 * time.Hour,
 			}); err != nil {
 				w.t.Fatal(err)
@@ -392,7 +392,7 @@ func (w *world) certificate(rt *fairlead.Runtime) *serve.Certificate {
 }
 
 // schedule has an operation begin; in trouble some of them call a receiver that does not work, and some have hardly any time.
-func (w *world) schedule(s *operation.Scheduler) {
+func (w *world) schedule(s *operations.Scheduler) {
 	hook, timeout := "ok", time.Duration(0)
 	switch {
 	case w.hung:
@@ -407,8 +407,8 @@ func (w *world) schedule(s *operation.Scheduler) {
 	}
 	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
 	defer cancel()
-	_, err := s.Schedule(ctx, operation.Request{
-		Type: v1alpha1.OperationCreate, Resource: operation.Resource{Type: "app", ID: fmt.Sprint(w.round)},
+	_, err := s.Schedule(ctx, operations.Request{
+		Type: v1alpha1.OperationCreate, Resource: operations.Resource{Type: "app", ID: fmt.Sprint(w.round)},
 		Webhooks: []string{hook}, Timeout: timeout,
 	})
 	if err != nil && !w.trouble.Load() {
@@ -417,10 +417,10 @@ func (w *world) schedule(s *operation.Scheduler) {
 }
 
 // flood has more operations begin than the share of a namespace is good for.
-func (w *world) flood(s *operation.Scheduler) {
+func (w *world) flood(s *operations.Scheduler) {
 	for i := range 20 {
-		if _, err := s.Schedule(w.t.Context(), operation.Request{
-			Type: v1alpha1.OperationCreate, Resource: operation.Resource{Type: "app", ID: fmt.Sprint(w.round, "-", i)},
+		if _, err := s.Schedule(w.t.Context(), operations.Request{
+			Type: v1alpha1.OperationCreate, Resource: operations.Resource{Type: "app", ID: fmt.Sprint(w.round, "-", i)},
 			Webhooks: []string{"bad"}, Timeout: time.Minute,
 		}); err != nil {
 			w.t.Error(err)

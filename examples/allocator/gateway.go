@@ -16,9 +16,9 @@ import (
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/alloc"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/reconcile"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 // Gateway needs one public address.
@@ -88,7 +88,7 @@ func newOperator(
 	}
 	rt := fairlead.New(cfg, append(opts, fairlead.WithScheme(s), fairlead.WithFieldOwner("gateways"))...)
 	reconcile.New[Gateway](rt, "gateways", &gateways{rt.Client(), cloud},
-		reconcile.Primary(reconcile.From(source.Namespaces(namespace))),
+		reconcile.Primary(reconcile.From(cache.Namespaces(namespace))),
 		reconcile.WithBackoff(reconcile.Backoff{Base: 20 * time.Millisecond, Cap: time.Second}))
 	return rt, nil
 }

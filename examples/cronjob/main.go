@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/reconcile"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 func main() {
@@ -45,6 +45,6 @@ func newRuntime(cfg *rest.Config, opts ...fairlead.Option) (*fairlead.Runtime, e
 
 // declare has a reconciler work on the CronJobs of some namespaces; without any, of all.
 func declare(rt *fairlead.Runtime, r reconcile.Reconciler[CronJob], namespaces ...string) *reconcile.Controller {
-	in := reconcile.From(source.Namespaces(namespaces...))
+	in := reconcile.From(cache.Namespaces(namespaces...))
 	return reconcile.New[CronJob](rt, "cronjobs", r, reconcile.Primary(in), reconcile.Owns[batchv1.Job](in))
 }

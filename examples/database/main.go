@@ -19,9 +19,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/examples/database/server"
 	"github.com/fairlead-io/fairlead/reconcile"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 func main() {
@@ -71,8 +71,8 @@ func newOperator(
 	}
 	rt := fairlead.New(cfg, append(opts, fairlead.WithScheme(s), fairlead.WithFieldOwner("databases"))...)
 	reconcile.New[Database](rt, "databases", &databases{rt.Client(), p, poll},
-		reconcile.Primary(reconcile.From(source.Namespaces(namespaces...))),
-		reconcile.Owns[corev1.Secret](reconcile.From(source.Namespaces(namespaces...), source.Labels(label))),
+		reconcile.Primary(reconcile.From(cache.Namespaces(namespaces...))),
+		reconcile.Owns[corev1.Secret](reconcile.From(cache.Namespaces(namespaces...), cache.Labels(label))),
 		reconcile.WithBackoff(reconcile.Backoff{Base: 20 * time.Millisecond, Cap: time.Minute}))
 	return rt, nil
 }

@@ -19,13 +19,13 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/examples/database/server"
 	"github.com/fairlead-io/fairlead/examples/internal/mortal"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -64,7 +64,7 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(w.users.Close)
 	// Somebody who sees each change.
 	rt, sees := fairlead.New(w.cfg, fairlead.WithScheme(s)), observe.Selector("databases")
-	observe.Source[Database](rt, sees, source.Namespaces(w.namespace))
+	observe.Source[Database](rt, sees, cache.Namespaces(w.namespace))
 	observe.On(rt, sees, func(context.Context, observe.Event[Database]) error {
 		select {
 		case w.changed <- struct{}{}:

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/fairlead-io/fairlead/operation"
-	"github.com/fairlead-io/fairlead/operation/outbox"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/outbox"
 )
 
 // Application is a row of the director.
@@ -140,10 +140,10 @@ func query(ctx context.Context, q querier, text string, args ...any) (_ []Applic
 }
 
 // unregister marks an application as not ready and enqueues its operation, in one transaction.
-func (a *applications) unregister(ctx context.Context, id, operationID string) (_ operation.Request, err error) {
+func (a *applications) unregister(ctx context.Context, id, operationID string) (_ operations.Request, err error) {
 	tx, err := a.db.BeginTx(ctx, nil)
 	if err != nil {
-		return operation.Request{}, fmt.Errorf("cannot begin transaction: %w", err)
+		return operations.Request{}, fmt.Errorf("cannot begin transaction: %w", err)
 	}
 	defer func() {
 		if err != nil {
@@ -152,10 +152,10 @@ func (a *applications) unregister(ctx context.Context, id, operationID string) (
 	}()
 	app, err := one(ctx, tx, id)
 	if err != nil {
-		return operation.Request{}, err
+		return operations.Request{}, err
 	}
 	if !app.Ready {
-		return operation.Request{}, &refusal{409, "another operation of application " + id + " is in progress"}
+		return operations.Request{}, &refusal{409, "another operation of application " + id + " is in progress"}
 	}
 	request := unregistration(app, operationID)
 	payload, err := json.Marshal(request)
@@ -179,10 +179,10 @@ func (a *applications) unregister(ctx context.Context, id, operationID string) (
 }
 
 // unregistration is the operation that unregisters an application.
-func unregistration(app Application, operationID string) operation.Request {
-	request := operation.Request{
-		ID: operationID, Type: operation.Delete, Category: "unregisterApplication",
-		Resource: operation.Resource{Type: resourceType, ID: app.ID}, CorrelationID: operationID, Object: app,
+func unregistration(app Application, operationID string) operations.Request {
+	request := operations.Request{
+		ID: operationID, Type: operations.Delete, Category: "unregisterApplication",
+		Resource: operations.Resource{Type: resourceType, ID: app.ID}, CorrelationID: operationID, Object: app,
 	}
 	if app.Webhook != nil {
 		request.Webhooks = []string{webhookName(app.ID)}

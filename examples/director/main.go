@@ -9,7 +9,7 @@
 //
 //	Prefer: respond-async the answer is 202 at once, with the Location of the operation
 //
-// GET    /operations/…        shows operations, see package operation/httpapi
+// GET    /operations/…        shows operations, see package operations/httpapi
 package main
 
 import (
@@ -29,13 +29,13 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/fairlead-io/fairlead"
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/cache"
+
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/operation"
-	"github.com/fairlead-io/fairlead/operation/httpapi"
-	"github.com/fairlead-io/fairlead/operation/outbox"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/httpapi"
+	"github.com/fairlead-io/fairlead/operations/outbox"
 )
 
 type config struct{ listen, database, namespace string }
@@ -77,7 +77,7 @@ func run(
 		return err
 	}
 	defer func() { err = errors.Join(err, apps.close()) }()
-	scheduler, err := operation.NewScheduler(operation.Options{Config: kubeconfig, Namespace: c.namespace, Logger: log})
+	scheduler, err := operations.NewScheduler(operations.Options{Config: kubeconfig, Namespace: c.namespace, Logger: log})
 	if err != nil {
 		return err
 	}
@@ -89,20 +89,20 @@ func run(
 	}
 	rt := fairlead.New(kubeconfig, fairlead.WithScheme(scheme), fairlead.WithLogger(log))
 	watch := &watcher{apps: apps, client: rt.Client()}
-	observe.Source[v1alpha1.Operation](rt, Unregistrations, source.Namespaces(c.namespace))
+	observe.Source[v1alpha1.Operation](rt, Unregistrations, cache.Namespaces(c.namespace))
 	observe.On(rt, Unregistrations, watch.changed, observe.Name("outcomes"))
 
 	deliver := &deliverer{apps: apps, client: rt.Client(), scheduler: scheduler, namespace: c.namespace}
 	relay := &outbox.Relay{Outbox: apps.box, Deliver: deliver.deliver, Log: log}
 	rt.Add("outbox", relay.Run)
 	rt.Add("http", func(ctx context.Context) error {
-		known, err := store.AcquireFor[v1alpha1.Operation](rt.Cache(), source.Namespaces(c.namespace)) // the observer's
+		known, err := cache.AcquireFor[v1alpha1.Operation](rt.Cache(), cache.Namespaces(c.namespace)) // the observer's
 		if err != nil {
 			return err
 		}
 		defer known.Release()
 		s := &service{apps: apps, scheduler: scheduler, log: log}
-		operations, err := httpapi.New(httpapi.Options{
+		api, err := httpapi.New(httpapi.Options{
 			Scheduler: scheduler, Operations: known.Store, Authorizer: httpapi.Anonymous{}, Pending: s.pending, Logger: log,
 		})
 		if err != nil {
@@ -110,7 +110,7 @@ func run(
 		}
 		listening(listener.Addr())
 		log.InfoContext(ctx, "director is listening", "address", listener.Addr().String())
-		return fairlead.Serve(ctx, listener, s.handler(operations))
+		return fairlead.Serve(ctx, listener, s.handler(api))
 	})
 	return rt.Run(ctx)
 }

@@ -9,11 +9,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/operation"
-	"github.com/fairlead-io/fairlead/operation/outbox"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/outbox"
 )
 
 const resourceType = "Application"
@@ -29,12 +29,12 @@ func webhookName(applicationID string) string { return "application-" + applicat
 type deliverer struct {
 	apps      *applications
 	client    *client.Client
-	scheduler *operation.Scheduler
+	scheduler *operations.Scheduler
 	namespace string
 }
 
 func (d *deliverer) deliver(ctx context.Context, e outbox.Entry) error {
-	var request operation.Request
+	var request operations.Request
 	if err := json.Unmarshal(e.Payload, &request); err != nil {
 		return outbox.Reject(err)
 	}
@@ -49,9 +49,9 @@ func (d *deliverer) deliver(ctx context.Context, e outbox.Entry) error {
 	}
 	_, err := d.scheduler.Schedule(ctx, request)
 	switch {
-	case errors.Is(err, operation.ErrInProgress):
+	case errors.Is(err, operations.ErrInProgress):
 		return outbox.RetryAfter(time.Second, err)
-	case errors.Is(err, operation.ErrInvalid), errors.Is(err, operation.ErrIDReused):
+	case errors.Is(err, operations.ErrInvalid), errors.Is(err, operations.ErrIDReused):
 		return errors.Join(outbox.Reject(err), d.apps.ended(ctx, request.Resource.ID, request.ID, err.Error()))
 	}
 	return err
@@ -86,11 +86,11 @@ func (w *watcher) changed(ctx context.Context, e observe.Event[v1alpha1.Operatio
 	if op == nil || e.Type == observe.Deleted || op.Spec.ResourceType != resourceType || !op.Terminal() {
 		return nil
 	}
-	v := operation.ViewOf(op)
+	v := operations.ViewOf(op)
 	if err := w.apps.ended(ctx, v.ResourceID, v.OperationID, v.Error); err != nil {
 		return err
 	}
-	if v.Status != operation.Succeeded {
+	if v.Status != operations.Succeeded {
 		return nil
 	}
 	hook := &v1alpha1.Webhook{ObjectMeta: metav1.ObjectMeta{Namespace: op.Namespace, Name: webhookName(v.ResourceID)}}

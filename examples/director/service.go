@@ -9,25 +9,25 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operations"
 )
 
 // service is the HTTP face of the director.
 type service struct {
 	apps      *applications
-	scheduler *operation.Scheduler
+	scheduler *operations.Scheduler
 	log       *slog.Logger
 }
 
-func (s *service) handler(operations http.Handler) http.Handler {
+func (s *service) handler(api http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /applications", s.register)
 	mux.HandleFunc("GET /applications", s.list)
 	mux.HandleFunc("GET /applications/{id}", s.get)
-	mux.Handle("DELETE /applications/{id}", operation.Async(
-		operation.AsyncOptions{Scheduler: s.scheduler, Logger: s.log}, s.unregister))
-	mux.Handle("/operations/", operations)
-	mux.Handle("/operations", operations)
+	mux.Handle("DELETE /applications/{id}", operations.Async(
+		operations.AsyncOptions{Scheduler: s.scheduler, Logger: s.log}, s.unregister))
+	mux.Handle("/operations/", api)
+	mux.Handle("/operations", api)
 	return mux
 }
 
@@ -94,35 +94,35 @@ func (s *service) get(w http.ResponseWriter, r *http.Request) {
 // settle brings home the outcome of an operation that has ended but has not come by yet, so that a caller who saw its
 // end also sees what it did.
 func (s *service) settle(ctx context.Context, app Application) (Application, error) {
-	op, err := s.scheduler.Get(ctx, operation.Resource{Type: resourceType, ID: app.ID})
-	if errors.Is(err, operation.ErrNotFound) || err == nil && (op.EffectiveID() != app.operationID || !op.Terminal()) {
+	op, err := s.scheduler.Get(ctx, operations.Resource{Type: resourceType, ID: app.ID})
+	if errors.Is(err, operations.ErrNotFound) || err == nil && (op.EffectiveID() != app.operationID || !op.Terminal()) {
 		return app, nil // not there yet, or not done
 	}
 	if err != nil {
 		return app, err
 	}
-	if err := s.apps.ended(ctx, app.ID, app.operationID, operation.ViewOf(op).Error); err != nil {
+	if err := s.apps.ended(ctx, app.ID, app.operationID, operations.ViewOf(op).Error); err != nil {
 		return app, err
 	}
 	return s.apps.get(ctx, app.ID)
 }
 
 // pending tells of operations that are in the outbox still.
-func (s *service) pending(ctx context.Context, _ string, r operation.Resource) (operation.View, bool) {
+func (s *service) pending(ctx context.Context, _ string, r operations.Resource) (operations.View, bool) {
 	app, err := s.apps.get(ctx, r.ID)
 	if err != nil || app.Ready || r.Type != resourceType {
-		return operation.View{}, false
+		return operations.View{}, false
 	}
 	request := unregistration(app, app.operationID)
-	return operation.View{
+	return operations.View{
 		OperationID: request.ID, OperationType: request.Type, OperationCategory: request.Category, ResourceType: r.Type,
-		ResourceID: r.ID, CorrelationID: request.CorrelationID, Status: operation.InProgress,
-		Progress: operation.Progress{Total: len(request.Webhooks)}, CreatedAt: time.Now().UTC(),
+		ResourceID: r.ID, CorrelationID: request.CorrelationID, Status: operations.InProgress,
+		Progress: operations.Progress{Total: len(request.Webhooks)}, CreatedAt: time.Now().UTC(),
 	}, true
 }
 
-// unregister begins the operation; operation.Async does the rest.
-func (s *service) unregister(ctx context.Context, r *http.Request, id string) (operation.Request, error) {
+// unregister begins the operation; operations.Async does the rest.
+func (s *service) unregister(ctx context.Context, r *http.Request, id string) (operations.Request, error) {
 	return s.apps.unregister(ctx, r.PathValue("id"), id)
 }
 

@@ -12,9 +12,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 // Selectors of what the audience and the kubelet observe.
@@ -33,7 +33,7 @@ type audience struct {
 	changed chan struct{} // closed, and made anew, at each change
 }
 
-func newAudience(cfg *rest.Config, watch ...source.Option) (*audience, error) {
+func newAudience(cfg *rest.Config, watch ...cache.Option) (*audience, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err

@@ -11,10 +11,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 // kubelet plays the nodes, since the control plane has none: a pod is ready between half of a time and all of it after
@@ -25,7 +25,7 @@ type kubelet struct {
 	delay  time.Duration
 }
 
-func newKubelet(cfg *rest.Config, delay time.Duration, watch ...source.Option) *kubelet {
+func newKubelet(cfg *rest.Config, delay time.Duration, watch ...cache.Option) *kubelet {
 	k := &kubelet{
 		rt:     fairlead.New(cfg, fairlead.WithFieldOwner("kubelet"), fairlead.WithDrain(time.Millisecond)),
 		engine: flow.NewEngine(flow.EngineOptions{}), delay: delay,

@@ -26,10 +26,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/reconcile"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 type config struct {
@@ -68,7 +68,7 @@ type story struct {
 	config
 	cfg   *rest.Config
 	out   io.Writer
-	watch source.Option // its namespaces
+	watch cache.Option // its namespaces
 	a     *audience
 	keys  []client.Key
 
@@ -89,7 +89,7 @@ func run(ctx context.Context, cfg *rest.Config, c config, out io.Writer) (err er
 	for i := range c.namespaces {
 		names = append(names, namespaceName(c.prefix, i))
 	}
-	s.watch = source.Namespaces(names...)
+	s.watch = cache.Namespaces(names...)
 	if s.a, err = newAudience(cfg, s.watch); err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (s *story) operator(ctx context.Context) (stop func() error, err error) {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
 	o, err := newOperator(s.cfg, operatorOptions{
-		watch: []source.Option{s.watch}, listen: s.listen, log: log, onEnd: func(_ *Domain, r flow.Result) {
+		watch: []cache.Option{s.watch}, listen: s.listen, log: log, onEnd: func(_ *Domain, r flow.Result) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			i := r.Handle.Info()

@@ -23,11 +23,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/seed"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -39,7 +39,7 @@ type stage struct {
 	cfg    *rest.Config
 	a      *audience
 	prefix string
-	watch  source.Option
+	watch  cache.Option
 	record *record
 }
 
@@ -58,7 +58,7 @@ func setUp(t *testing.T, namespaces int, delay time.Duration) *stage {
 	for i := range namespaces {
 		names = append(names, namespaceName(s.prefix, i))
 	}
-	s.watch = source.Namespaces(names...)
+	s.watch = cache.Namespaces(names...)
 	if s.a, err = newAudience(s.cfg, s.watch); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func setUp(t *testing.T, namespaces int, delay time.Duration) *stage {
 // run runs an operator until ctx ends; wait waits for its end.
 func (s *stage) run(ctx context.Context, cfg *rest.Config, opt operatorOptions) (o *fairlead.Runtime, wait func()) {
 	s.t.Helper()
-	opt.watch = []source.Option{s.watch}
+	opt.watch = []cache.Option{s.watch}
 	o, err := newOperator(cfg, opt)
 	if err != nil {
 		s.t.Fatal(err)

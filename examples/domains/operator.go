@@ -10,15 +10,15 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/reconcile"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 // operatorOptions tune an operator; the zero value works.
 type operatorOptions struct {
-	watch  []source.Option // restricts the domains and pods that it sees; all by default
-	listen string          // address of /debug/flows, /metrics and so on; none by default
+	watch  []cache.Option // restricts the domains and pods that it sees; all by default
+	listen string         // address of /debug/flows, /metrics and so on; none by default
 	log    *slog.Logger
 	engine flow.EngineOptions
 	onEnd  func(domain *Domain, r flow.Result)

@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 var configMaps = observe.Selector("configmaps")
@@ -32,7 +32,7 @@ func main() {
 
 func newObserver(cfg *rest.Config, log *slog.Logger, opts ...fairlead.Option) *fairlead.Runtime {
 	rt := fairlead.New(cfg, append(opts, fairlead.WithLogger(log))...)
-	observe.Source[corev1.ConfigMap](rt, configMaps, source.Fields("metadata.name!=kube-root-ca.crt"))
+	observe.Source[corev1.ConfigMap](rt, configMaps, cache.Fields("metadata.name!=kube-root-ca.crt"))
 	observe.On(rt, configMaps, func(ctx context.Context, e observe.Event[corev1.ConfigMap]) error {
 		if e.Type == observe.Modified {
 			log.InfoContext(ctx, "changed", "key", e.Key, "old", e.Prior().Data, "new", e.Object().Data)

@@ -9,7 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fairlead-io/fairlead/examples/outbox/internal/outboxtest"
-	"github.com/fairlead-io/fairlead/operation/outbox"
+	"github.com/fairlead-io/fairlead/operations/outbox"
 )
 
 func TestMain(m *testing.M) {
@@ -29,7 +29,7 @@ func TestExample(t *testing.T) {
 	outboxtest.CheckExample(t, out.String())
 }
 
-// Package operation/outbox, on SQLite.
+// Package operations/outbox, on SQLite.
 func TestOutbox(t *testing.T) {
 	t.Parallel()
 	outboxtest.Run(t, func(t *testing.T) outboxtest.Database {

@@ -21,9 +21,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead"
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/client"
-	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
 func main() {
@@ -69,10 +69,10 @@ func webhooks(receiver, namespace string) (all []*v1alpha1.Webhook) {
 }
 
 // requests are the operations, in the order in which they are scheduled.
-func requests() []operation.Request {
-	demo := func(id string, of v1alpha1.OperationType, hooks ...string) operation.Request {
-		r := operation.Request{
-			Type: of, Category: "showcase", CorrelationID: "showcase-" + id, Resource: operation.Resource{Type: "Showcase", ID: id},
+func requests() []operations.Request {
+	demo := func(id string, of v1alpha1.OperationType, hooks ...string) operations.Request {
+		r := operations.Request{
+			Type: of, Category: "showcase", CorrelationID: "showcase-" + id, Resource: operations.Resource{Type: "Showcase", ID: id},
 		}
 		for _, h := range hooks {
 			r.Webhooks = append(r.Webhooks, "showcase-"+h)
@@ -80,10 +80,10 @@ func requests() []operation.Request {
 		return r
 	}
 	locking := demo("lock-holder", v1alpha1.OperationUpdate, "never")
-	locking.Lock = []operation.Resource{{Type: "Showcase", ID: "ledger"}}
+	locking.Lock = []operations.Resource{{Type: "Showcase", ID: "ledger"}}
 	locked := demo("waits-for-lock", v1alpha1.OperationUpdate, "cleanup")
 	locked.Lock = locking.Lock
-	return []operation.Request{
+	return []operations.Request{
 		demo("succeeds", v1alpha1.OperationCreate, "cleanup"), demo("succeeds-after-polls", v1alpha1.OperationUpdate, "cleanup", "slow"),
 		demo("fails", v1alpha1.OperationUpdate, "gone"), demo("tries-again", v1alpha1.OperationDelete, "fail"),
 		demo("is-told-to-wait", v1alpha1.OperationUpdate, "busy"), demo("polls-for-long", v1alpha1.OperationCreate, "never"),
@@ -97,7 +97,7 @@ func run(ctx context.Context, cfg *rest.Config, receiver, namespace string, log 
 		return err
 	}
 	rt := fairlead.New(cfg, fairlead.WithScheme(types), fairlead.WithFieldOwner("showcase"), fairlead.WithLogger(log))
-	scheduler, err := operation.NewScheduler(operation.Options{Config: cfg, Namespace: namespace, Logger: log})
+	scheduler, err := operations.NewScheduler(operations.Options{Config: cfg, Namespace: namespace, Logger: log})
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func run(ctx context.Context, cfg *rest.Config, receiver, namespace string, log 
 }
 
 // show makes the Webhooks, and schedules what is not there.
-func show(ctx context.Context, c *client.Client, s *operation.Scheduler, receiver, namespace string) error {
+func show(ctx context.Context, c *client.Client, s *operations.Scheduler, receiver, namespace string) error {
 	for _, hook := range webhooks(receiver, namespace) {
 		if err := c.Apply(ctx, hook); err != nil {
 			return fmt.Errorf("cannot make the Webhook %s: %w", hook.Name, err)
@@ -122,10 +122,10 @@ func show(ctx context.Context, c *client.Client, s *operation.Scheduler, receive
 	}
 	for _, r := range requests() {
 		_, err := s.Get(ctx, r.Resource)
-		if errors.Is(err, operation.ErrNotFound) {
+		if errors.Is(err, operations.ErrNotFound) {
 			_, err = s.Schedule(ctx, r)
 		}
-		if err != nil && !errors.Is(err, operation.ErrInProgress) {
+		if err != nil && !errors.Is(err, operations.ErrInProgress) {
 			return err
 		}
 	}

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fairlead-io/fairlead/fairleadtest"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/internal/watchtest"
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // lifecycleScenarios are about what changes while it runs.
@@ -207,7 +207,7 @@ func deliveryScenarios() []Scenario {
 					panic(unsupported{"has no handlers whose failures are its concern"})
 				}
 				resyncs := 0
-				handler := c.Observe("resynced", func(e fairleadtest.Event) {
+				handler := c.Observe("resynced", func(e watchtest.Event) {
 					if e.Type == store.Sync {
 						if resyncs++; resyncs <= 15 {
 							panic("not a resync")
@@ -270,23 +270,23 @@ func handlerPanics(r *Run) {
 		panic(unsupported{"has no handlers whose failures are its concern"})
 	}
 	tries, stopped := 0, 0
-	retried := c.Observe("retried", func(fairleadtest.Event) {
+	retried := c.Observe("retried", func(watchtest.Event) {
 		if tries++; tries%3 != 0 {
 			panic("not yet") // each event is handled at the third try
 		}
 	}, observe.OnFailure(observe.Retry, 3))
 	r.others = append(r.others, retried)
-	picky := c.Observe("picky", func(e fairleadtest.Event) {
+	picky := c.Observe("picky", func(e watchtest.Event) {
 		if e.Key == "ns/o1" {
 			panic("never")
 		}
 	}, observe.OnFailure(observe.Skip, 0))
-	c.Observe("stopped", func(e fairleadtest.Event) {
+	c.Observe("stopped", func(e watchtest.Event) {
 		if stopped++; e.Key == "ns/o2" {
 			panic("no more")
 		}
 	}, observe.OnFailure(observe.Stop, 0))
-	calm := c.Observe("calm", func(fairleadtest.Event) {})
+	calm := c.Observe("calm", func(watchtest.Event) {})
 	r.others = append(r.others, calm)
 	r.Sync()
 	calls := stopped

@@ -9,10 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/fairlead-io/fairlead/fairleadtest"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/internal/watchtest"
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // Fairlead is our own subject: a source that fills a store.
@@ -27,7 +27,7 @@ func (Fairlead) Start(cfg Config) (Instance, error) {
 	if cfg.Protobuf {
 		enc = source.Protobuf
 	}
-	w, err := fairleadtest.Start(source.Config{
+	w, err := watchtest.Start(source.Config{
 		REST: cfg.REST, Resource: cfg.Resource, Namespaces: cfg.Namespaces, LabelSelector: cfg.Labels,
 		PageSize: cfg.PageSize, NoWatchList: cfg.NoWatchList, Encoding: enc, Rand: cfg.Rand, Logger: cfg.Logger,
 	}, store.Options{Namespaced: true, Scheme: scheme.Scheme, Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap")})
@@ -38,13 +38,13 @@ func (Fairlead) Start(cfg Config) (Instance, error) {
 }
 
 type ours struct {
-	*fairleadtest.Watched
+	*watchtest.Watched
 	cfg       Config
 	observers *observers // nil: none yet
 }
 
 func (o *ours) Subscribe(name string) Subscriber {
-	return subscriber{o.RecordWith(fairleadtest.RecorderOptions{
+	return subscriber{o.RecordWith(watchtest.RecorderOptions{
 		Name: name, Subscribe: store.SubscribeOptions{Resync: o.cfg.Resync},
 	}), o.filtered()}
 }
@@ -62,7 +62,7 @@ func (o *ours) Status(namespace string) (source.Status, bool) {
 func (o *ours) filtered() bool { return o.cfg.Labels != "" || len(o.cfg.Namespaces) > 0 }
 
 // Observe implements Observing.
-func (o *ours) Observe(name string, handle func(fairleadtest.Event), options ...observe.Option) Subscriber {
+func (o *ours) Observe(name string, handle func(watchtest.Event), options ...observe.Option) Subscriber {
 	if o.observers == nil {
 		o.observers = newObservers(o.Store)
 	}
@@ -130,11 +130,11 @@ func (o *ours) WaitFor(version string, limit time.Duration) error {
 }
 
 type subscriber struct {
-	*fairleadtest.Recorder
+	*watchtest.Recorder
 	filtered bool
 }
 
-func (s subscriber) Recording() fairleadtest.Recording {
+func (s subscriber) Recording() watchtest.Recording {
 	r := s.Recorder.Recording()
 	r.Filtered = r.Filtered || s.filtered
 	return r

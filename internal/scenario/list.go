@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 func noWatchList(c *Config) { c.NoWatchList = true }

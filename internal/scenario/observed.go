@@ -11,16 +11,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/fairlead-io/fairlead/fairleadtest"
+	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/internal/watchtest"
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // Observing is an Instance that calls handlers which may fail.
 type Observing interface {
 	// Observe adds a handler of ConfigMaps. A panic of it is a failure, about which the options decide. The subscriber
 	// writes down what was handled without one.
-	Observe(name string, handle func(fairleadtest.Event), options ...observe.Option) Subscriber
+	Observe(name string, handle func(watchtest.Event), options ...observe.Option) Subscriber
 	// Reported is what was said about failures, a line each.
 	Reported() []string
 }
@@ -71,13 +71,13 @@ type observed struct {
 	store    *store.Store
 
 	mu        sync.Mutex
-	recording fairleadtest.Recording
+	recording watchtest.Recording
 	initial   int
 	gate      chan struct{} // not nil: it is blocked until that is closed
 }
 
-func (o *observers) observe(name string, handle func(fairleadtest.Event), options []observe.Option) *observed {
-	s := &observed{store: o.store, recording: fairleadtest.Recording{Name: name}}
+func (o *observers) observe(name string, handle func(watchtest.Event), options []observe.Option) *observed {
+	s := &observed{store: o.store, recording: watchtest.Recording{Name: name}}
 	s.observer = observe.On(o.registry, observedMaps, func(ctx context.Context, e observe.Event[corev1.ConfigMap]) error {
 		if err := s.pass(ctx); err != nil {
 			return err
@@ -95,26 +95,26 @@ var observedTypes = map[observe.Type]store.EventType{
 	observe.Synchronized: store.Synced, observe.Resync: store.Sync, observe.Epoch: store.Epoch, observe.Left: store.Left,
 }
 
-func eventOf(e observe.Event[corev1.ConfigMap]) fairleadtest.Event {
-	n := fairleadtest.Event{
+func eventOf(e observe.Event[corev1.ConfigMap]) watchtest.Event {
+	n := watchtest.Event{
 		Type: observedTypes[e.Type], Key: e.Key.String(), Initial: e.Initial, Inferred: e.Inferred,
 		Reason: e.Reason,
 	}
 	for _, side := range []struct {
 		object *corev1.ConfigMap
-		state  *fairleadtest.State
+		state  *watchtest.State
 	}{{e.Object(), &n.Object}, {e.Prior(), &n.Prior}} {
 		if side.object != nil {
-			*side.state = fairleadtest.State{UID: string(side.object.UID), Version: side.object.ResourceVersion}
+			*side.state = watchtest.State{UID: string(side.object.UID), Version: side.object.ResourceVersion}
 		}
 	}
-	if n.Object != (fairleadtest.State{}) {
+	if n.Object != (watchtest.State{}) {
 		n.Object.Version = e.ResourceVersion()
 	}
 	return n
 }
 
-func (s *observed) note(n fairleadtest.Event) {
+func (s *observed) note(n watchtest.Event) {
 	n.At = time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +142,7 @@ func (s *observed) pass(ctx context.Context) error {
 	}
 }
 
-func (s *observed) Recording() fairleadtest.Recording {
+func (s *observed) Recording() watchtest.Recording {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.recording

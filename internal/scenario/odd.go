@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // oddScenarios are about answers that are allowed, or at least seen in the wild, and rarely thought of.

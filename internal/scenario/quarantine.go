@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/fairlead-io/fairlead/fairleadtest"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/internal/watchtest"
 )
 
 // quarantineScenarios are about objects that cannot be read, and what becomes of them.
@@ -25,7 +25,7 @@ func quarantineScenarios() []Scenario {
 				late := r.Join("late")
 				r.Until("the late subscriber is told", func() bool {
 					return slices.ContainsFunc(late.Recording().Events,
-						func(e fairleadtest.Event) bool { return e.Type == store.QuarantinedObject })
+						func(e watchtest.Event) bool { return e.Type == store.QuarantinedObject })
 				})
 				r.Put("o3", "healthy again")
 				r.Sync()

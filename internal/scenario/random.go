@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fairlead-io/fairlead/fairleadtest"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/watchtest"
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 // random is a schedule of everything that can happen, drawn from a seed.
@@ -128,7 +128,7 @@ func (r *random) calm() {
 
 func (r *random) catchUp() {
 	if !r.Within("the cache has what the server has", time.Hour, r.AtRest) {
-		r.note("server and cache: %q", fairleadtest.Difference(r.want(), r.Cache.Cached()))
+		r.note("server and cache: %q", watchtest.Difference(r.want(), r.Cache.Cached()))
 	}
 }
 
@@ -348,7 +348,7 @@ func (r *random) observe() {
 	r.note("a handler joins that panics, with %d options", len(options))
 	panics := &lockedRand{rnd: rand.New(rand.NewPCG(r.rnd.Uint64(), 3))}
 	var panicked sync.Map // by key
-	s := c.Observe(fmt.Sprint("panics ", len(r.log)), func(e fairleadtest.Event) {
+	s := c.Observe(fmt.Sprint("panics ", len(r.log)), func(e watchtest.Event) {
 		if _, again := panicked.LoadAndDelete(e.Key); !again && panics.Float64() < 0.3 {
 			panicked.Store(e.Key, true)
 			panic("now and then")

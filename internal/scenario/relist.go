@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // relistScenarios are about a list when something is known already.

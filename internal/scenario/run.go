@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/fairlead-io/fairlead/fairleadtest"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/internal/watchtest"
 )
 
 // Scenario is one behaviour, put to the test.
@@ -139,7 +139,7 @@ func (s Scenario) Play(subject Subject, wire Wire) Result {
 		s.Before(r)
 	}
 	r.brake()
-	requests := &fairleadtest.OpenRequests{}
+	requests := &watchtest.OpenRequests{}
 	requests.Wrap(r.Cfg.REST)
 	if r.Cache, err = subject.Start(r.Cfg); err != nil {
 		if not, ok := errors.AsType[NotOffered](err); ok {
@@ -196,7 +196,7 @@ func (r *Run) script(s Scenario) {
 }
 
 // end is what every scenario checks.
-func (r *Run) end(s Scenario, requests *fairleadtest.OpenRequests) {
+func (r *Run) end(s Scenario, requests *watchtest.OpenRequests) {
 	r.Server.ClearFaults()
 	r.Main.Unblock()
 	if !s.Unsettled {
@@ -224,7 +224,7 @@ func (r *Run) end(s Scenario, requests *fairleadtest.OpenRequests) {
 }
 
 // want is what the subject should have.
-func (r *Run) want() map[string]fairleadtest.State {
+func (r *Run) want() map[string]watchtest.State {
 	all, err := r.Server.Objects(ConfigMaps)
 	if err != nil {
 		return nil // not served any more
@@ -233,11 +233,11 @@ func (r *Run) want() map[string]fairleadtest.State {
 	if err != nil {
 		panic(err) // of our own making
 	}
-	out := map[string]fairleadtest.State{}
+	out := map[string]watchtest.State{}
 	for _, o := range all {
 		if selector.Matches(labels.Set(o.GetLabels())) &&
 			(len(r.Cfg.Namespaces) == 0 || slices.Contains(r.Cfg.Namespaces, o.GetNamespace())) {
-			out[o.GetNamespace()+"/"+o.GetName()] = fairleadtest.State{UID: string(o.GetUID()), Version: o.GetResourceVersion()}
+			out[o.GetNamespace()+"/"+o.GetName()] = watchtest.State{UID: string(o.GetUID()), Version: o.GetResourceVersion()}
 		}
 	}
 	return out
@@ -406,7 +406,7 @@ func (r *Run) Away(fn func()) {
 func (r *Run) Count(m apiserver.Match) int { return r.Server.Log().Count(m) }
 
 // Events returns what the main subscriber was given so far.
-func (r *Run) Events() []fairleadtest.Event { return r.Main.Recording().Events }
+func (r *Run) Events() []watchtest.Event { return r.Main.Recording().Events }
 
 // Given counts events of a type that the main subscriber was given, from the nth event on.
 func (r *Run) Given(typ store.EventType, from int) int {
@@ -420,10 +420,10 @@ func (r *Run) Given(typ store.EventType, from int) int {
 }
 
 // Changes returns the events about objects that the main subscriber was given from the nth event on.
-func (r *Run) Changes(from int) []fairleadtest.Event {
-	var out []fairleadtest.Event
+func (r *Run) Changes(from int) []watchtest.Event {
+	var out []watchtest.Event
 	for _, e := range r.Events()[from:] {
-		if e.Object != (fairleadtest.State{}) {
+		if e.Object != (watchtest.State{}) {
 			out = append(out, e)
 		}
 	}

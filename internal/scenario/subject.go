@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/fairlead-io/fairlead/fairleadtest"
-	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/watchtest"
 )
 
 // Config is what a subject is told. Subjects that do not know a setting ignore it.
@@ -43,7 +43,7 @@ type Subject interface {
 type Instance interface {
 	Subscribe(name string) Subscriber
 	// Cached is what the cache has now.
-	Cached() map[string]fairleadtest.State
+	Cached() map[string]watchtest.State
 	// Status is the condition of one scope; ok is false for a subject that has no such thing.
 	Status(namespace string) (s source.Status, ok bool)
 	// Stop ends everything and waits for it.
@@ -52,7 +52,7 @@ type Instance interface {
 
 // Subscriber is a handler that writes down what it is given.
 type Subscriber interface {
-	Recording() fairleadtest.Recording
+	Recording() watchtest.Recording
 	// Block makes the handler stand still until Unblock.
 	Block()
 	Unblock()

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/internal/source"
 )
 
 type dial = func(ctx context.Context, network, address string) (net.Conn, error)

@@ -10,13 +10,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead" //nolint:depguard // seen through the front door
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/testbed"
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/rights"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 var configMaps = corev1.SchemeGroupVersion.WithKind("ConfigMap")
@@ -70,7 +70,7 @@ func TestComputedRightsAreEnough(t *testing.T) {
 				}, reconcile.Primary(reconcile.If(func(g *gateway) bool { return g.Name == "flow" })))
 			}
 			opts := []fairlead.Option{
-				fairlead.WithScheme(testbed.Scheme()), fairlead.WithSource(source.Namespaces(b.namespace)), share(b.namespace),
+				fairlead.WithScheme(testbed.Scheme()), fairlead.WithSource(cache.Namespaces(b.namespace)), share(b.namespace),
 			}
 			engine := flow.NewEngine(flow.EngineOptions{})
 			t.Cleanup(func() { _ = engine.Close(context.WithoutCancel(t.Context())) })

@@ -21,11 +21,11 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
 	v1 "github.com/fairlead-io/fairlead/internal/testbed/things/v1"
 	thingsac "github.com/fairlead-io/fairlead/internal/testbed/things/v1/applyconfiguration/things/v1"
 	"github.com/fairlead-io/fairlead/internal/testlimit"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // gadget is the Go type of a program that is older than what is stored: of the kind Gadget it does not know all fields.

@@ -14,11 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead" //nolint:depguard // seen through the front door
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/testbed"
 	"github.com/fairlead-io/fairlead/reconcile"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 // site is what the fibers of this test work on: a gateway and a config map of its name, which somebody else says is
@@ -87,7 +87,7 @@ var bringUp = flow.New("bring-up",
 func (b *bench) operator(j *journal) (stop func()) {
 	b.t.Helper()
 	rt := fairlead.New(env.Config(b.t), fairlead.WithScheme(testbed.Scheme()),
-		fairlead.WithSource(source.Namespaces(b.namespace)))
+		fairlead.WithSource(cache.Namespaces(b.namespace)))
 	engine := flow.NewEngine(flow.EngineOptions{})
 	reconcile.Flow(rt, "gateways", engine, reconcile.Fibers[gateway, site]{
 		Flow:     bringUp,

@@ -9,21 +9,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/reconcile"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // What a reconciler writes, it finds by an index in the same pass, in the version that the server answered: under the
 // new value, and no more under the old one. What it deletes, it does not find.
 func TestOwnWritesByIndex(t *testing.T) {
 	b := setup(t)
-	h, err := store.AcquireFor[corev1.ConfigMap](b.rt.Cache())
+	h, err := cache.AcquireFor[corev1.ConfigMap](b.rt.Cache())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(h.Release)
-	if err := store.IndexBy(store.Of[corev1.ConfigMap](h.Store), "colour",
+	if err := cache.IndexBy(cache.Of[corev1.ConfigMap](h.Store), "colour",
 		func(cm *corev1.ConfigMap) []string { return []string{cm.Data["colour"]} }); err != nil {
 		t.Fatal(err)
 	}

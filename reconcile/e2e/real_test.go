@@ -17,12 +17,12 @@ import (
 
 	"github.com/fairlead-io/fairlead" //nolint:depguard // seen through the front door
 	"github.com/fairlead-io/fairlead/alloc"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/internal/testbed"
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/reconcile"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 type gateway = testbed.Gateway
@@ -46,7 +46,7 @@ func setup(t *testing.T) *bench {
 	cfg := env.Config(t)
 	env.InstallCRDs(t, clustertest.CRDObjects(schemaless("Gateway")))
 	b := &bench{t: t, ctx: ctx, namespace: env.Namespace(t)}
-	b.rt = fairlead.New(cfg, fairlead.WithScheme(testbed.Scheme()), fairlead.WithSource(source.Namespaces(b.namespace)))
+	b.rt = fairlead.New(cfg, fairlead.WithScheme(testbed.Scheme()), fairlead.WithSource(cache.Namespaces(b.namespace)))
 	var err error
 	if b.user, err = client.New(client.Options{Config: cfg, Scheme: testbed.Scheme(), FieldOwner: "user"}); err != nil {
 		t.Fatal(err)

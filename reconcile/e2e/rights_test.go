@@ -16,11 +16,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead" //nolint:depguard // seen through the front door
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/internal/testbed"
 	"github.com/fairlead-io/fairlead/internal/testlog"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/reconcile/lease"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 // limited is a program that may do nothing but what it is granted.
@@ -42,7 +42,7 @@ func newLimited(t *testing.T) *limited {
 
 func (l *limited) runtime(opts ...fairlead.Option) {
 	l.rt = fairlead.New(l.cfg, append(opts, fairlead.WithScheme(testbed.Scheme()),
-		fairlead.WithSource(source.Namespaces(l.namespace)),
+		fairlead.WithSource(cache.Namespaces(l.namespace)),
 		fairlead.WithLogger(slog.New(slog.NewTextHandler(&l.log, nil))))...)
 }
 

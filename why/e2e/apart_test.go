@@ -15,12 +15,12 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/judge"
 	"github.com/fairlead-io/fairlead/reconcile"
-	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -151,7 +151,7 @@ func TestTwoGroups(t *testing.T) {
 		type widget = reconcile.Func[unstructured.Unstructured]
 		reconcile.New(rt, name, widget(func(context.Context, *unstructured.Unstructured) (reconcile.Result, error) {
 			return reconcile.Retry(errors.New("no " + name))
-		}), reconcile.Primary(reconcile.Kind(gv.WithKind("Widget")), reconcile.From(source.Namespaces(w.ns))),
+		}), reconcile.Primary(reconcile.Kind(gv.WithKind("Widget")), reconcile.From(cache.Namespaces(w.ns))),
 			reconcile.WithoutEvents())
 	}
 	w.run(rt)
@@ -190,11 +190,11 @@ func TestCoreAndAnother(t *testing.T) {
 	type core = reconcile.Func[corev1.LimitRange]
 	reconcile.New(rt, "core", core(func(context.Context, *corev1.LimitRange) (reconcile.Result, error) {
 		return reconcile.Retry(errors.New("no core"))
-	}), reconcile.Primary(reconcile.From(source.Namespaces(w.ns))), reconcile.WithoutEvents())
+	}), reconcile.Primary(reconcile.From(cache.Namespaces(w.ns))), reconcile.WithoutEvents())
 	type other = reconcile.Func[unstructured.Unstructured]
 	reconcile.New(rt, "other", other(func(context.Context, *unstructured.Unstructured) (reconcile.Result, error) {
 		return reconcile.Retry(errors.New("no other"))
-	}), reconcile.Primary(reconcile.Kind(gv.WithKind("LimitRange")), reconcile.From(source.Namespaces(w.ns))),
+	}), reconcile.Primary(reconcile.Kind(gv.WithKind("LimitRange")), reconcile.From(cache.Namespaces(w.ns))),
 		reconcile.WithoutEvents())
 	w.run(rt)
 	create := func(gv schema.GroupVersion) {
@@ -261,7 +261,7 @@ func TestClusterScoped(t *testing.T) {
 	type namespace = reconcile.Func[corev1.Namespace]
 	reconcile.New(rt, "namespaces", namespace(func(context.Context, *corev1.Namespace) (reconcile.Result, error) {
 		return reconcile.Retry(errors.New("no quota"))
-	}), reconcile.Primary(reconcile.From(source.Fields("metadata.name="+w.ns))), reconcile.WithoutEvents())
+	}), reconcile.Primary(reconcile.From(cache.Fields("metadata.name="+w.ns))), reconcile.WithoutEvents())
 	w.run(rt)
 	asked := why.Object{Kind: "ns", Namespace: "default", Name: w.ns}
 	a := w.toldOf(rt, asked, why.BackOff, map[string]string{"error": "no quota"})
@@ -280,7 +280,7 @@ func TestForbiddenElsewhere(t *testing.T) {
 	other.put("x")
 	rt := fairlead.New(w.user())
 	reconcile.New(rt, "maps", well, reconcile.WithoutEvents(),
-		reconcile.Primary(reconcile.From(source.Namespaces(w.ns, other.ns))))
+		reconcile.Primary(reconcile.From(cache.Namespaces(w.ns, other.ns))))
 	w.run(rt)
 	w.judge(rt, "x", judge.Case{Want: why.Ended})
 	other.judge(rt, "x", judge.Case{

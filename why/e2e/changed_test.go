@@ -11,11 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/dependent"
 	"github.com/fairlead-io/fairlead/internal/disturb"
 	"github.com/fairlead-io/fairlead/internal/judge"
 	"github.com/fairlead-io/fairlead/reconcile"
-	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -25,7 +25,7 @@ func TestDeselected(t *testing.T) {
 	w := newWorld(t)
 	w.put("x", labeled("app", "web"))
 	rt := fairlead.New(w.cfg)
-	reconcile.New(rt, "maps", cleaner{fn: well}, here(w, source.Labels("app=web")), reconcile.WithoutEvents())
+	reconcile.New(rt, "maps", cleaner{fn: well}, here(w, cache.Labels("app=web")), reconcile.WithoutEvents())
 	w.run(rt)
 	w.told(rt, "x", why.Ended, nil)
 	w.change("x", func(m *configMap) { m.Labels["app"] = "paused" })
@@ -82,12 +82,12 @@ func TestChildOfChild(t *testing.T) {
 	dependent.Add(g, "deployment", func(_ context.Context, m *configMap) (*appsv1.Deployment, error) {
 		return web(m), nil
 	},
-		dependent.Watch(reconcile.From(source.Namespaces(w.ns))), dependent.Ready(dependent.IsReady[appsv1.Deployment]))
+		dependent.Watch(reconcile.From(cache.Namespaces(w.ns))), dependent.Ready(dependent.IsReady[appsv1.Deployment]))
 	g.Controller(rt, "maps", here(w), reconcile.WithoutEvents())
 	type deployments = reconcile.Func[appsv1.Deployment]
 	reconcile.New(rt, "deployments", deployments(func(context.Context, *appsv1.Deployment) (reconcile.Result, error) {
 		return reconcile.Retry(errors.New("no node is left"))
-	}), reconcile.Primary(reconcile.From(source.Namespaces(w.ns))), reconcile.WithoutEvents())
+	}), reconcile.Primary(reconcile.From(cache.Namespaces(w.ns))), reconcile.WithoutEvents())
 	w.run(rt)
 	w.judge(rt, "x", judge.Case{Want: why.Parked, Evidence: []string{"child=x"}, Then: []why.Type{why.BackOff}})
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/dependent"
@@ -22,7 +23,6 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/shard/group"
-	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -46,7 +46,7 @@ func TestNotSelected(t *testing.T) {
 	w := newWorld(t)
 	w.put("x", labeled("app", "db"))
 	rt := fairlead.New(w.cfg)
-	reconcile.New(rt, "maps", well, here(w, source.Labels("app=web")), reconcile.WithoutEvents())
+	reconcile.New(rt, "maps", well, here(w, cache.Labels("app=web")), reconcile.WithoutEvents())
 	w.run(rt)
 	w.told(rt, "x", why.NotSelected, map[string]string{"selector": "app=web", "labels": "app=db", "controller": "maps"})
 	w.put("y", labeled("app", "web"))
@@ -62,10 +62,10 @@ func TestSelectedByAnother(t *testing.T) {
 	w := newWorld(t)
 	w.put("x", labeled("app", "db"))
 	rt := fairlead.New(w.cfg)
-	reconcile.New(rt, "web", well, here(w, source.Labels("app=web")), reconcile.WithoutEvents())
+	reconcile.New(rt, "web", well, here(w, cache.Labels("app=web")), reconcile.WithoutEvents())
 	reconcile.New(rt, "db", fn(func(context.Context, *configMap) (reconcile.Result, error) {
 		return reconcile.Retry(errors.New("the database is off"))
-	}), here(w, source.Labels("app=db")), reconcile.WithoutEvents())
+	}), here(w, cache.Labels("app=db")), reconcile.WithoutEvents())
 	w.run(rt)
 	w.told(rt, "x", why.BackOff, map[string]string{"error": "the database is off", "controller": "db"})
 }
@@ -282,13 +282,13 @@ func (w *world) children() *fairlead.Runtime {
 	) {
 		return web(m), nil
 	},
-		dependent.Watch(reconcile.From(source.Namespaces(w.ns))), dependent.Ready(dependent.IsReady[appsv1.Deployment]))
+		dependent.Watch(reconcile.From(cache.Namespaces(w.ns))), dependent.Ready(dependent.IsReady[appsv1.Deployment]))
 	dependent.Add(g, "service", func(_ context.Context, m *configMap) (*corev1.Service, error) {
 		return &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace},
 			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
 		}, nil
-	}, dependent.Watch(reconcile.From(source.Namespaces(w.ns)))).After(d)
+	}, dependent.Watch(reconcile.From(cache.Namespaces(w.ns)))).After(d)
 	g.Controller(rt, "maps", here(w), reconcile.WithoutEvents())
 	return w.run(rt)
 }

@@ -17,12 +17,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/disturb"
 	"github.com/fairlead-io/fairlead/internal/judge"
 	"github.com/fairlead-io/fairlead/reconcile"
-	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -62,7 +62,7 @@ func TestForbiddenWatch(t *testing.T) {
 		return reconcile.Done,
 			nil
 	}),
-		here(w), reconcile.WithoutEvents(), reconcile.Owns[corev1.Secret](reconcile.From(source.Namespaces(w.ns))))
+		here(w), reconcile.WithoutEvents(), reconcile.Owns[corev1.Secret](reconcile.From(cache.Namespaces(w.ns))))
 	w.run(rt)
 	w.told(rt, "x", why.SourceStale, map[string]string{"resource": "secrets", "reason": "Forbidden", "synced": "false"})
 	w.cfg = admin

@@ -20,10 +20,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/reconcile"
-	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -82,8 +82,8 @@ func (w *world) program(r reconcile.Reconciler[configMap], opts ...reconcile.Opt
 }
 
 // here has a controller look at the namespace of the test only.
-func here(w *world, more ...source.Option) reconcile.Option {
-	return reconcile.Primary(reconcile.From(append(more, source.Namespaces(w.ns))...))
+func here(w *world, more ...cache.Option) reconcile.Option {
+	return reconcile.Primary(reconcile.From(append(more, cache.Namespaces(w.ns))...))
 }
 
 // put creates a ConfigMap.

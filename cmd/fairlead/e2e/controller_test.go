@@ -16,12 +16,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/internal/testbed/program"
-	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
 // TestKilledController kills the controller at random moments over a hundred running operations.
@@ -30,7 +30,7 @@ func TestKilledController(t *testing.T) {
 	s := newSite(t, env.Config(t))
 	s.webhook("first", "/slow", nil)
 	s.webhook("second", "/slow", nil)
-	ids := s.scheduleMany(100, operation.Request{Webhooks: []string{"first", "second"}})
+	ids := s.scheduleMany(100, operations.Request{Webhooks: []string{"first", "second"}})
 	for range 5 {
 		p := s.controller(s.kubeconfig, "--insecure-no-auth")
 		select {
@@ -72,7 +72,7 @@ func TestPausedLeader(t *testing.T) {
 		replicas[p.Process.Pid] = p
 		<-p.address
 	}
-	warm := s.scheduleMany(1, operation.Request{Webhooks: []string{"first"}})
+	warm := s.scheduleMany(1, operations.Request{Webhooks: []string{"first"}})
 	s.allSucceeded(warm, "first")
 	leader := s.leader(replicas)
 	if err := leader.Process.Signal(syscall.SIGSTOP); err != nil {
@@ -81,7 +81,7 @@ func TestPausedLeader(t *testing.T) {
 	s.mu.Lock()
 	clear(s.effects)
 	s.mu.Unlock()
-	ids := s.scheduleMany(20, operation.Request{Webhooks: []string{"first"}})
+	ids := s.scheduleMany(20, operations.Request{Webhooks: []string{"first"}})
 	s.allSucceeded(ids, "first")
 	if err := leader.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func TestDisrupted(t *testing.T) {
 	s.webhook("second", "/slow", nil)
 	p := s.controller(s.kubeconfig, "--insecure-no-auth")
 	<-p.address
-	ids := s.scheduleMany(30, operation.Request{Webhooks: []string{"first", "second"}})
+	ids := s.scheduleMany(30, operations.Request{Webhooks: []string{"first", "second"}})
 	if err := c.RestartAPIServer(s.ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestLeastPrivilege(t *testing.T) {
 	})
 	p := s.controller(program.Kubeconfig(t, s.config, token.Status.Token), "--leader-elect")
 	address := <-p.address
-	ids := s.scheduleMany(1, operation.Request{Webhooks: []string{"bearer", "account"}, Compensate: []string{"bearer"}})
+	ids := s.scheduleMany(1, operations.Request{Webhooks: []string{"bearer", "account"}, Compensate: []string{"bearer"}})
 	s.allSucceeded(ids, "bearer", "account")
 
 	// The HTTP API needs rights too: this caller is the controller itself.
@@ -193,8 +193,8 @@ func TestLeastPrivilege(t *testing.T) {
 		}
 	}
 	s.eventually("deleted after its time to live", func() bool {
-		_, err := s.scheduler.Get(s.ctx, operation.Resource{Type: "app", ID: "ttl"})
-		return errors.Is(err, operation.ErrNotFound)
+		_, err := s.scheduler.Get(s.ctx, operations.Resource{Type: "app", ID: "ttl"})
+		return errors.Is(err, operations.ErrNotFound)
 	})
 	s.eventually("events written", func() bool {
 		events, err := clients.CoreV1().Events(s.namespace).List(s.ctx, metav1.ListOptions{})

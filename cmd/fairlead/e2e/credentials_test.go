@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
-	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
 // TestCredentials: a controller asks for released Secrets only, and calls, and no longer calls, as they come and go;
@@ -54,11 +54,11 @@ func TestCredentials(t *testing.T) {
 	})
 	p := s.controller(s.kubeconfig, "--insecure-no-auth")
 	<-p.address
-	ids := s.scheduleMany(1, operation.Request{Webhooks: []string{"pay"}})
+	ids := s.scheduleMany(1, operations.Request{Webhooks: []string{"pay"}})
 	valid(v1alpha1.ReasonNotReleased)
 	s.eventually("waiting", func() bool {
-		op, err := s.scheduler.Get(s.ctx, operation.Resource{Type: "app", ID: "0"})
-		return err == nil && operation.ViewOf(op).Waiting != "" && len(op.Status.Webhooks) == 0
+		op, err := s.scheduler.Get(s.ctx, operations.Resource{Type: "app", ID: "0"})
+		return err == nil && operations.ViewOf(op).Waiting != "" && len(op.Status.Webhooks) == 0
 	})
 	label(`"true"`)
 	s.allSucceeded(ids, "pay")
@@ -73,7 +73,7 @@ func TestCredentials(t *testing.T) {
 	}
 	s.controller(s.kubeconfig, "--insecure-no-auth", "--credentials", "any")
 	valid(v1alpha1.ReasonCompiled)
-	if v := s.outcome("pay"); v.Status != operation.Succeeded {
+	if v := s.outcome("pay"); v.Status != operations.Succeeded {
 		t.Errorf("%+v", v)
 	}
 }

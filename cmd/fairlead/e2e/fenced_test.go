@@ -20,9 +20,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/internal/testbed/program"
-	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
 // front is a way to the API server that counts the writes of operations' statuses which pass. While it is held, nobody
@@ -161,7 +161,7 @@ func TestFencedLeader(t *testing.T) {
 			way, kubeconfig := newFront(t, s.config)
 			first := s.controller(kubeconfig, "--insecure-no-auth", "--leader-elect", "--max-calls", fmt.Sprint(atOnce))
 			<-first.address
-			ids := s.scheduleMany(n, operation.Request{Webhooks: []string{"work"}})
+			ids := s.scheduleMany(n, operations.Request{Webhooks: []string{"work"}})
 			s.eventually("polled", func() bool { mu.Lock(); defer mu.Unlock(); return requests > 4*n })
 			second := s.controller(s.kubeconfig, "--insecure-no-auth", "--leader-elect")
 			<-second.address
@@ -175,8 +175,8 @@ func TestFencedLeader(t *testing.T) {
 			done = true
 			mu.Unlock()
 			for i, id := range ids {
-				v, err := s.scheduler.Wait(s.ctx, operation.Resource{Type: "app", ID: fmt.Sprint(i)}, id, nil)
-				if err != nil || v.Status != operation.Succeeded {
+				v, err := s.scheduler.Wait(s.ctx, operations.Resource{Type: "app", ID: fmt.Sprint(i)}, id, nil)
+				if err != nil || v.Status != operations.Succeeded {
 					t.Fatalf("operation %d: %+v (%v)", i, v, err)
 				}
 			}

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/fairlead-io/fairlead/internal/testbed/program"
-	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operations"
 	"github.com/fairlead-io/fairlead/shard/group"
 )
 
@@ -191,7 +191,7 @@ func TestSharedWithoutRights(t *testing.T) {
 	f.allLive()
 	const rule = `{apiGroups: ["coordination.k8s.io"], resources: ["leases"], ` +
 		`verbs: ["get", "list", "watch", "create", "update", "delete"]}`
-	f.asks("waits", operation.Request{Webhooks: []string{"nowhere"}})
+	f.asks("waits", operations.Request{Webhooks: []string{"nowhere"}})
 	for _, at := range f.serving {
 		p := patient{f.site, at, ""}
 		want := p.of("waits", "The replica may not write Leases.")

@@ -20,7 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operations"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/shard/group"
 )
@@ -98,8 +98,8 @@ func (s *site) in(namespace string) *site {
 		receiver: s.receiver,
 	}
 	var err error
-	if other.scheduler, err = operation.NewScheduler(
-		operation.Options{Config: s.config, Calls: s.calls, Namespace: namespace},
+	if other.scheduler, err = operations.NewScheduler(
+		operations.Options{Config: s.config, Calls: s.calls, Namespace: namespace},
 	); err != nil {
 		s.t.Fatal(err)
 	}
@@ -127,8 +127,8 @@ func (f *fleet) schedule(ctx context.Context, i int, space *site) {
 				return
 			}
 		}
-		op, err := space.scheduler.Schedule(f.ctx, operation.Request{
-			Type: operation.Delete, Resource: operation.Resource{Type: "app", ID: fmt.Sprint(n)},
+		op, err := space.scheduler.Schedule(f.ctx, operations.Request{
+			Type: operations.Delete, Resource: operations.Resource{Type: "app", ID: fmt.Sprint(n)},
 			Webhooks: []string{"sync", "async", "callback"},
 		})
 		if err != nil {
@@ -342,8 +342,8 @@ func (f *fleet) end() {
 	keys, again := 0, 0
 	for i, space := range f.spaces {
 		for n, id := range f.ids[i] {
-			v, err := space.scheduler.Wait(f.ctx, operation.Resource{Type: "app", ID: fmt.Sprint(n)}, id, nil)
-			if err != nil || v.Status != operation.Succeeded {
+			v, err := space.scheduler.Wait(f.ctx, operations.Resource{Type: "app", ID: fmt.Sprint(n)}, id, nil)
+			if err != nil || v.Status != operations.Succeeded {
 				f.t.Fatalf("operation %s/%d: %+v (%v)", space.namespace, n, v, err)
 			}
 			f.modes.mu.Lock()

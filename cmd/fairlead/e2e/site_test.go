@@ -29,12 +29,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/internal/testbed/program"
-	"github.com/fairlead-io/fairlead/operation"
-	"github.com/fairlead-io/fairlead/operation/install"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/install"
 )
 
 // site is a namespace of a real control plane, a receiver, and controllers that run as processes of their own.
@@ -45,7 +45,7 @@ type site struct {
 	calls      *call.Client
 	namespace  string
 	kubeconfig string
-	scheduler  *operation.Scheduler
+	scheduler  *operations.Scheduler
 	receiver   *httptest.Server
 	env        []string // of the controllers, beside that of the test
 
@@ -70,8 +70,8 @@ func newSite(t *testing.T, config *rest.Config) *site {
 		effects: make(map[string]int),
 	}
 	s.kubeconfig = program.Kubeconfig(t, config, "")
-	if s.scheduler, err = operation.NewScheduler(
-		operation.Options{Config: config, Calls: calls, Namespace: s.namespace},
+	if s.scheduler, err = operations.NewScheduler(
+		operations.Options{Config: config, Calls: calls, Namespace: s.namespace},
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -112,10 +112,10 @@ func (s *site) webhook(name, path string, change func(*v1alpha1.WebhookSpec)) {
 	}
 }
 
-func (s *site) scheduleMany(n int, r operation.Request) (ids []string) {
+func (s *site) scheduleMany(n int, r operations.Request) (ids []string) {
 	s.t.Helper()
 	for i := range n {
-		r.Type, r.Resource = operation.Delete, operation.Resource{Type: "app", ID: fmt.Sprint(i)}
+		r.Type, r.Resource = operations.Delete, operations.Resource{Type: "app", ID: fmt.Sprint(i)}
 		op, err := s.scheduler.Schedule(s.ctx, r)
 		if err != nil {
 			s.t.Fatal(err)
@@ -129,11 +129,11 @@ func (s *site) scheduleMany(n int, r operation.Request) (ids []string) {
 func (s *site) allSucceeded(ids []string, webhooks ...string) {
 	s.t.Helper()
 	for i, id := range ids {
-		v, err := s.scheduler.Wait(s.ctx, operation.Resource{Type: "app", ID: fmt.Sprint(i)}, id, nil)
+		v, err := s.scheduler.Wait(s.ctx, operations.Resource{Type: "app", ID: fmt.Sprint(i)}, id, nil)
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		if v.Status != operation.Succeeded {
+		if v.Status != operations.Succeeded {
 			s.t.Errorf("operation %d: %s %s %s", i, v.Status, v.Reason, v.Error)
 		}
 	}

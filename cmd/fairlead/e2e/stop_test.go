@@ -22,8 +22,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
 // modes has the receiver of a site answer in all modes, after up to 100 ms, and callbacks go to whichever process
@@ -170,11 +170,11 @@ func (m *modes) once(ids []string) {
 	m.t.Helper()
 	want := map[string]int{}
 	for i, id := range ids {
-		v, err := m.scheduler.Wait(m.ctx, operation.Resource{Type: "app", ID: fmt.Sprint(i)}, id, nil)
+		v, err := m.scheduler.Wait(m.ctx, operations.Resource{Type: "app", ID: fmt.Sprint(i)}, id, nil)
 		if err != nil {
 			m.t.Fatal(err)
 		}
-		if v.Status != operation.Succeeded {
+		if v.Status != operations.Succeeded {
 			m.t.Errorf("operation %d: %s %s %s", i, v.Status, v.Reason, v.Error)
 		}
 		for _, name := range []string{"sync", "async", "callback"} {
@@ -189,7 +189,7 @@ func (m *modes) once(ids []string) {
 	}
 }
 
-var allModes = operation.Request{Webhooks: []string{"sync", "async", "callback"}}
+var allModes = operations.Request{Webhooks: []string{"sync", "async", "callback"}}
 
 // TestStoppedController ends the controller with SIGTERM at random moments in the middle of calls of all modes, a dozen
 // times: no call is cut off, and none is made twice.
@@ -197,7 +197,7 @@ func TestStoppedController(t *testing.T) {
 	t.Parallel()
 	m := newModes(newSite(t, env.Config(t)))
 	parallel := allModes
-	parallel.Execution = operation.Parallel
+	parallel.Execution = operations.Parallel
 	ids := m.scheduleMany(120, parallel)
 	for range 12 {
 		p := m.process()
@@ -251,7 +251,7 @@ func hangingCall(t *testing.T, args ...string) (s *site, p *process, address str
 	s.webhook("hang", "/", nil)
 	p = s.controller(s.kubeconfig, append([]string{"--insecure-no-auth"}, args...)...)
 	address = <-p.address
-	s.scheduleMany(1, operation.Request{Webhooks: []string{"hang"}})
+	s.scheduleMany(1, operations.Request{Webhooks: []string{"hang"}})
 	select {
 	case <-asked:
 	case <-s.ctx.Done():
@@ -311,7 +311,7 @@ func TestServesWhileItDrains(t *testing.T) {
 	if err := p.end(s.ctx, t); err != nil || strings.Contains(p.log.String(), "cut off") {
 		t.Errorf("after SIGTERM: %v\n%s", err, p.log)
 	}
-	if op, err := s.scheduler.Get(s.ctx, operation.Resource{Type: "app", ID: "0"}); err != nil ||
+	if op, err := s.scheduler.Get(s.ctx, operations.Resource{Type: "app", ID: "0"}); err != nil ||
 		op.Status.Webhooks[0].State != v1alpha1.PhaseSuccess {
 		t.Errorf("recorded is %+v (%v)", op, err)
 	}

@@ -16,11 +16,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/internal/testbed/program"
-	"github.com/fairlead-io/fairlead/operation"
-	"github.com/fairlead-io/fairlead/operation/executor"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
 // key reads the callback key of a namespace, nil if there is none.
@@ -125,11 +125,11 @@ func TestForgedCallback(t *testing.T) {
 			})
 			p := s.serving([]string{tenant, s.namespace}, args...)
 			address := <-p.address
-			ids := s.scheduleMany(1, operation.Request{Webhooks: []string{"back"}})
+			ids := s.scheduleMany(1, operations.Request{Webhooks: []string{"back"}})
 			var op *v1alpha1.Operation
 			s.eventually("waiting for the callback", func() bool {
 				var err error
-				op, err = s.scheduler.Get(s.ctx, operation.Resource{Type: "app", ID: "0"})
+				op, err = s.scheduler.Get(s.ctx, operations.Resource{Type: "app", ID: "0"})
 				return err == nil && len(op.Status.Webhooks) == 1 && op.Status.Webhooks[0].LastStatusCode == http.StatusAccepted
 			})
 			for _, namespace := range []string{tenant, s.namespace} {
@@ -174,7 +174,7 @@ func TestRightsInTheSystemNamespace(t *testing.T) {
 	p := s.controller(program.Kubeconfig(t, s.config, token.Status.Token), "--insecure-no-auth", "--leader-elect",
 		"--system-namespace", system)
 	<-p.address
-	ids := s.scheduleMany(1, operation.Request{Webhooks: []string{"first"}})
+	ids := s.scheduleMany(1, operations.Request{Webhooks: []string{"first"}})
 	s.allSucceeded(ids, "first")
 	if s.held(s.namespace) != nil || s.key(s.namespace) != nil || s.held(system) == nil {
 		t.Error("key or Lease are in the namespace that is served")

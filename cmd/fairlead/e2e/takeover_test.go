@@ -12,8 +12,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
 // goesOn is how long a new leader may take for its first operation on a machine that does much else. It is some
@@ -55,7 +55,7 @@ func TestTakeover(t *testing.T) {
 				replicas[p.Process.Pid] = p
 				<-p.address
 			}
-			ids := s.scheduleMany(n, operation.Request{Webhooks: []string{"hang"}})
+			ids := s.scheduleMany(n, operations.Request{Webhooks: []string{"hang"}})
 			s.eventually("in progress", func() bool { mu.Lock(); defer mu.Unlock(); return len(calls) == n })
 			leader := s.leader(replicas)
 			mu.Lock()
@@ -66,8 +66,8 @@ func TestTakeover(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, id := range ids {
-				v, err := s.scheduler.Wait(s.ctx, operation.Resource{Type: "app", ID: fmt.Sprint(i)}, id, nil)
-				if err != nil || v.Status != operation.Succeeded {
+				v, err := s.scheduler.Wait(s.ctx, operations.Resource{Type: "app", ID: fmt.Sprint(i)}, id, nil)
+				if err != nil || v.Status != operations.Succeeded {
 					t.Fatalf("operation %d: %+v (%v)", i, v, err)
 				}
 			}

@@ -11,10 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
-	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
 // to makes a Webhook that goes elsewhere than to the receiver, in one try of at most patience.
@@ -26,11 +26,11 @@ func (s *site) to(name, target string, patience time.Duration) {
 }
 
 // outcome runs one operation with one webhook.
-func (s *site) outcome(webhook string) operation.View {
+func (s *site) outcome(webhook string) operations.View {
 	s.t.Helper()
-	resource := operation.Resource{Type: "app", ID: webhook}
-	op, err := s.scheduler.Schedule(s.ctx, operation.Request{
-		Type: operation.Update, Resource: resource, Webhooks: []string{webhook},
+	resource := operations.Resource{Type: "app", ID: webhook}
+	op, err := s.scheduler.Schedule(s.ctx, operations.Request{
+		Type: operations.Update, Resource: resource, Webhooks: []string{webhook},
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -98,7 +98,7 @@ func TestTargets(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"good", "named"} {
-		if v := s.outcome(name); v.Status != operation.Succeeded {
+		if v := s.outcome(name); v.Status != operations.Succeeded {
 			t.Errorf("%s: %s %s", name, v.Reason, v.Error)
 		}
 	}

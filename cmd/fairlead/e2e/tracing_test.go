@@ -20,8 +20,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
 // collector takes spans by both protocols of OTLP.
@@ -138,7 +138,7 @@ func TestTraces(t *testing.T) {
 				t.Fatal(err)
 			}
 			answer.Body.Close()
-			res := operation.Resource{Type: "app", ID: "0"}
+			res := operations.Resource{Type: "app", ID: "0"}
 			var op *v1alpha1.Operation
 			s.eventually("the next try is recorded", func() bool {
 				op, err = s.scheduler.Get(s.ctx, res)
@@ -210,7 +210,7 @@ func TestACollectorThatIsNotThere(t *testing.T) {
 			p := s.controller(s.kubeconfig, "--insecure-no-auth")
 			<-p.address
 			for range 3 {
-				s.allSucceeded(s.scheduleMany(20, operation.Request{Webhooks: []string{"first"}}), "first")
+				s.allSucceeded(s.scheduleMany(20, operations.Request{Webhooks: []string{"first"}}), "first")
 				s.mu.Lock()
 				clear(s.effects)
 				s.mu.Unlock()

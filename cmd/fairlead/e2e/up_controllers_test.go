@@ -17,7 +17,7 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operations"
 	"github.com/fairlead-io/fairlead/shard/group"
 )
 
@@ -115,13 +115,13 @@ func TestUpControllers(t *testing.T) {
 	if again := note(); again != "2" || addresses["2"] != before {
 		t.Errorf("controller %s is ready again, at %s and not at %s", again, addresses["2"], before)
 	}
-	if s.scheduler, err = operation.NewScheduler(operation.Options{Config: config, Namespace: "default"}); err != nil {
+	if s.scheduler, err = operations.NewScheduler(operations.Options{Config: config, Namespace: "default"}); err != nil {
 		t.Fatal(err)
 	}
 	defer s.scheduler.Close()
-	for i, id := range s.scheduleMany(5, operation.Request{}) {
-		v, err := s.scheduler.Wait(ctx, operation.Resource{Type: "app", ID: fmt.Sprint(i)}, id, nil)
-		if err != nil || v.Status != operation.Succeeded {
+	for i, id := range s.scheduleMany(5, operations.Request{}) {
+		v, err := s.scheduler.Wait(ctx, operations.Resource{Type: "app", ID: fmt.Sprint(i)}, id, nil)
+		if err != nil || v.Status != operations.Succeeded {
 			t.Errorf("%+v (%v)", v, err)
 		}
 		for _, at := range addresses {

@@ -18,10 +18,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
-	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/shard/group"
 	"github.com/fairlead-io/fairlead/why"
@@ -36,10 +36,10 @@ func TestWhyOfProcesses(t *testing.T) {
 	token := s.reader("sees", "operations", "webhooks")
 	leader := s.controller(s.kubeconfig, "--leader-elect")
 	first := patient{s, <-leader.address, token}
-	s.asks("done", operation.Request{Webhooks: []string{"fine"}})
+	s.asks("done", operations.Request{Webhooks: []string{"fine"}})
 	first.first("operation/app/done", why.Ended)
 	standby := patient{s, <-s.controller(s.kubeconfig, "--leader-elect").address, token}
-	s.asks("missing", operation.Request{Webhooks: []string{"nowhere"}})
+	s.asks("missing", operations.Request{Webhooks: []string{"nowhere"}})
 	s.eventually("told where the leader is, and what the object tells, by one that does not lead", func() bool {
 		a := standby.itself("missing")
 		return len(a.Causes) > 1 && a.Causes[0].Type == why.NotLeading && a.Causes[0].Evidence["leader"] != "" &&
@@ -55,7 +55,7 @@ func TestWhyOfProcesses(t *testing.T) {
 	standby.first("operation/app/done", why.Ended)
 
 	other := s.in(clustertest.Namespace(t, s.config))
-	other.asks("far", operation.Request{Webhooks: []string{"nowhere"}})
+	other.asks("far", operations.Request{Webhooks: []string{"nowhere"}})
 	clients := kubernetes.NewForConfigOrDie(s.config)
 	rules := []rbacv1.PolicyRule{{APIGroups: []string{"fairlead.io"}, Resources: []string{"operations"}, Verbs: []string{"get"}}}
 	_, err := clients.RbacV1().Roles(other.namespace).Create(s.ctx,
@@ -127,7 +127,7 @@ func TestWhyWithoutServer(t *testing.T) {
 	hour := metav1.Duration{Duration: time.Hour}
 	s.webhook("broken", "/broken", func(w *v1alpha1.WebhookSpec) { w.Retry.InitialInterval, w.Retry.MaxInterval = hour, hour })
 	p := patient{s, <-s.controller(s.kubeconfig, "--insecure-no-auth").address, ""}
-	s.asks("broken", operation.Request{Webhooks: []string{"broken"}})
+	s.asks("broken", operations.Request{Webhooks: []string{"broken"}})
 	p.first("operation/app/broken", why.BackOff, "status=500")
 	if err := c.PauseAPIServer(s.ctx); err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestWhyOfRefusedStatus(t *testing.T) {
 	s.eventually("refused", func() bool { // the policy is heeded some time after it was made
 		if mute == "" || s.over(mute) {
 			mute = fmt.Sprint("mute", time.Now().UnixNano())
-			s.asks(mute, operation.Request{Webhooks: []string{"fine"}})
+			s.asks(mute, operations.Request{Webhooks: []string{"fine"}})
 		}
 		a, code := p.why("operation/app/" + mute)
 		return code == 0 && len(a.Causes) > 0 && a.Causes[0].Type == why.Forbidden
@@ -167,7 +167,7 @@ func TestWhyOfRefusedStatus(t *testing.T) {
 
 // over tells whether an operation has ended.
 func (s *site) over(id string) bool {
-	op, err := s.scheduler.Get(s.ctx, operation.Resource{Type: "app", ID: id})
+	op, err := s.scheduler.Get(s.ctx, operations.Resource{Type: "app", ID: id})
 	return err == nil && op.Terminal()
 }
 
@@ -222,7 +222,7 @@ func TestWhyOfPausedReplica(t *testing.T) {
 		p := s.controller(s.kubeconfig, "--shards")
 		replicas[<-p.address] = p
 	}
-	s.asks("waits", operation.Request{Webhooks: []string{"nowhere"}})
+	s.asks("waits", operations.Request{Webhooks: []string{"nowhere"}})
 	var holder string // whose slot it is, so that the other one names it
 	ask := func(at string) (a why.Answer, said string) {
 		code, out, errs := fairlead(t, "why", "operation/app/waits", "-n", s.namespace, "-o", "json", "--url", "http://"+at, "--token", token)

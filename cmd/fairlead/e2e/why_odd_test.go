@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
-	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -25,7 +25,7 @@ func TestWhyOfOddities(t *testing.T) {
 	c := clustertest.Start(t, cluster.Options{})
 	s := newSite(t, c.Config())
 	s.webhook("kept", "/fine", nil)
-	s.asks("missing", operation.Request{Webhooks: []string{"nowhere"}})
+	s.asks("missing", operations.Request{Webhooks: []string{"nowhere"}})
 	token, stranger := s.reader("sees", "operations", "webhooks"), s.reader("stranger", "pods")
 	p := patient{s, <-s.controller(s.kubeconfig).address, token}
 	s.eventually("up", func() bool {
@@ -85,7 +85,7 @@ func TestWhyOfOddities(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.first("wh/kept", why.ForeignFinalizer, "finalizers=example.com/keeper")
-	s.asks("kept", operation.Request{Webhooks: []string{"kept"}})
+	s.asks("kept", operations.Request{Webhooks: []string{"kept"}})
 	p.first("op/app/kept", why.Ended, "reason=Succeeded") // it is there until it is gone
 
 	crds := api.Resource(schema.GroupVersionResource{

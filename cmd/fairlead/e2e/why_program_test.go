@@ -13,12 +13,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	library "github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/console"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/reconcile"
-	"github.com/fairlead-io/fairlead/source"
 )
 
 // TestWhyOfProgramIsShown makes situations in which the objects of a program of one's own are stuck. The command and the
@@ -27,7 +27,7 @@ func TestWhyOfProgramIsShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
 	clients := kubernetes.NewForConfigOrDie(s.config).CoreV1()
-	here := source.Namespaces(s.namespace)
+	here := cache.Namespaces(s.namespace)
 	rt := library.New(s.config, library.WithConsole(console.Options{InsecureNoAuth: true}))
 
 	reconcile.Flow(rt, "bring-up", rt.Engine(), reconcile.Fibers[corev1.ConfigMap, corev1.ConfigMap]{

@@ -20,10 +20,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/testbed/program"
-	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
 // shown is the answer about an object, as the terminal and the page have to show it.
@@ -211,9 +211,9 @@ func TestWhyIsShown(t *testing.T) {
 	s.webhook("judged", "/state", func(w *v1alpha1.WebhookSpec) { w.Response.Success = "response.body.done" })
 	p := patient{s, <-s.controller(s.kubeconfig).address, s.reader("sees", "operations", "webhooks")}
 
-	s.asks("holder", operation.Request{Webhooks: []string{"one"}})
+	s.asks("holder", operations.Request{Webhooks: []string{"one"}})
 	<-held // it has the only place
-	for id, r := range map[string]operation.Request{
+	for id, r := range map[string]operations.Request{
 		"silent": {Webhooks: []string{"silent"}}, "failed": {Webhooks: []string{"wrong"}}, "html": {Webhooks: []string{"html"}},
 		"edited": {Webhooks: []string{"edited"}}, "full": {Webhooks: []string{"one"}}, "field": {Webhooks: []string{"field"}},
 		"undone": {Webhooks: []string{"fine", "wrong"}, Compensate: []string{"broken"}}, "judged": {Webhooks: []string{"judged"}},
@@ -283,7 +283,7 @@ func TestWhyInTerminatingNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := patient{s, <-s.controller(s.kubeconfig).address, s.reader("sees", "operations", "webhooks")}
-	s.asks("shop", operation.Request{Webhooks: []string{"account"}})
+	s.asks("shop", operations.Request{Webhooks: []string{"account"}})
 	want := p.of("shop", "The service account is not released.")
 	want.first = []string{"NotReleased", "service account caller"}
 	p.shows(want)
@@ -312,10 +312,10 @@ func TestWhyBehindBlockedWorkers(t *testing.T) {
 	kubeconfig := program.Kubeconfig(t, behind, "")
 	p := patient{s, <-s.controller(kubeconfig, "--workers", "2").address, s.reader("sees", "operations", "webhooks")}
 	for i := range blocked {
-		s.asks(fmt.Sprint("slow", i), operation.Request{Webhooks: []string{"fine"}})
+		s.asks(fmt.Sprint("slow", i), operations.Request{Webhooks: []string{"fine"}})
 		<-writes
 	}
-	s.asks("last", operation.Request{Webhooks: []string{"fine"}})
+	s.asks("last", operations.Request{Webhooks: []string{"fine"}})
 	want := p.of("last", "All workers are blocked.")
 	want.first = []string{"QueuedBehind", "all workers of its namespace are busy", "stack", "goroutine ", "The stack is of the worker"}
 	p.shows(want)

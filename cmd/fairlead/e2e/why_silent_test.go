@@ -11,8 +11,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -37,13 +37,13 @@ func TestWhyOfSilentReceiver(t *testing.T) {
 	})
 	s.webhook("slow", "/", nil) // its first try lasts as long as the test looks at it
 	p := patient{s, <-s.controller(s.kubeconfig).address, s.reader("sees", "operations", "webhooks")}
-	s.asks("first", operation.Request{Webhooks: []string{"slow"}})
+	s.asks("first", operations.Request{Webhooks: []string{"slow"}})
 	<-calls
 	s.eventually("on its way in its first try", func() bool {
 		a, code := p.why("operation/app/first")
 		return code == 0 && len(a.Causes) > 0 && !a.Stuck && strings.HasPrefix(a.Causes[0].Message, "it calls webhook slow")
 	})
-	s.asks("shop", operation.Request{Webhooks: []string{"silent"}})
+	s.asks("shop", operations.Request{Webhooks: []string{"silent"}})
 	for range 2 {
 		<-calls
 	}
@@ -56,7 +56,7 @@ func TestWhyOfSilentReceiver(t *testing.T) {
 		t.Errorf("during a later try: %+v", a)
 	}
 	s.eventually("known during a later try", func() bool {
-		op, err := s.scheduler.Get(s.ctx, operation.Resource{Type: "app", ID: "shop"})
+		op, err := s.scheduler.Get(s.ctx, operations.Resource{Type: "app", ID: "shop"})
 		if err != nil || len(op.Status.Webhooks) == 0 {
 			return false
 		}
@@ -73,10 +73,10 @@ func TestWhyOfSilentReceiver(t *testing.T) {
 	if code, out, errs := fairlead(t, args...); code != 0 || !strings.Contains(out, "webhook silent: "+silence) {
 		t.Errorf("op list: exit code %d: %s%s", code, out, errs)
 	}
-	var listed struct{ Items []operation.View }
+	var listed struct{ Items []operations.View }
 	_, out, _ := fairlead(t, append(args, "-o", "json")...)
 	if err := json.Unmarshal([]byte(out), &listed); err != nil ||
-		!slices.ContainsFunc(listed.Items, func(v operation.View) bool { return strings.Contains(v.LastError, silence) }) {
+		!slices.ContainsFunc(listed.Items, func(v operations.View) bool { return strings.Contains(v.LastError, silence) }) {
 		t.Errorf("op list -o json: %v: %s", err, out)
 	}
 }
@@ -95,7 +95,7 @@ func TestWhyOfOpenCircuit(t *testing.T) {
 	})
 	token := s.reader("sees", "operations", "webhooks")
 	p := patient{s, <-s.controller(s.kubeconfig).address, token}
-	s.asks("shop", operation.Request{Webhooks: []string{"dead"}})
+	s.asks("shop", operations.Request{Webhooks: []string{"dead"}})
 	p.first("operation/app/shop", why.Ended, "phase=Failed", "reason=RetriesExhausted")
 	var a why.Answer
 	s.eventually("open after its time", func() bool {

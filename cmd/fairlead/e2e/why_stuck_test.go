@@ -16,10 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/testbed/program"
-	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -91,9 +91,9 @@ func (p patient) first(object string, want why.Type, evidence ...string) (a why.
 	return a
 }
 
-func (s *site) asks(id string, r operation.Request) *v1alpha1.Operation {
+func (s *site) asks(id string, r operations.Request) *v1alpha1.Operation {
 	s.t.Helper()
-	r.Type, r.Resource = operation.Update, operation.Resource{Type: "app", ID: id}
+	r.Type, r.Resource = operations.Update, operations.Resource{Type: "app", ID: id}
 	op, err := s.scheduler.Schedule(s.ctx, r)
 	if err != nil {
 		s.t.Fatal(err)
@@ -171,31 +171,31 @@ func TestWhyOfStuckOperations(t *testing.T) {
 	c := s.controller(s.kubeconfig)
 	p := patient{s, <-c.address, s.reader("sees", "operations", "webhooks")}
 
-	lock := []operation.Resource{{Type: "db", ID: "7"}}
-	s.asks("holder", operation.Request{Webhooks: []string{"hold"}, Lock: lock})
+	lock := []operations.Resource{{Type: "db", ID: "7"}}
+	s.asks("holder", operations.Request{Webhooks: []string{"hold"}, Lock: lock})
 	if a := p.first("operation/app/holder", why.Parked, "webhook=hold"); a.Stuck {
 		t.Errorf("one whose call is under way is stuck: %+v", a)
 	}
-	s.asks("behind", operation.Request{Webhooks: []string{"fine"}, Lock: lock})
-	s.asks("missing", operation.Request{Webhooks: []string{"nowhere"}})
-	s.asks("full", operation.Request{Webhooks: []string{"one"}})
+	s.asks("behind", operations.Request{Webhooks: []string{"fine"}, Lock: lock})
+	s.asks("missing", operations.Request{Webhooks: []string{"nowhere"}})
+	s.asks("full", operations.Request{Webhooks: []string{"one"}})
 	p.first("operation/app/full", why.Parked, "webhook=one")
 	for _, hook := range []string{"secret", "account", "refused", "later", "broken", "one", "poll", "back", "fine", "wrong"} {
-		s.asks("of-"+hook, operation.Request{Webhooks: []string{hook}})
+		s.asks("of-"+hook, operations.Request{Webhooks: []string{hook}})
 	}
-	s.asks("late", operation.Request{Webhooks: []string{"nowhere"}, Notify: "broken", Timeout: time.Second})
-	s.asks("dead", operation.Request{Webhooks: []string{"dead"}})
+	s.asks("late", operations.Request{Webhooks: []string{"nowhere"}, Notify: "broken", Timeout: time.Second})
+	s.asks("dead", operations.Request{Webhooks: []string{"dead"}})
 	p.first("operation/app/dead", why.Ended, "reason=RetriesExhausted")
-	s.asks("of-dead", operation.Request{Webhooks: []string{"dead"}})
-	s.asks("kept", operation.Request{Webhooks: []string{"fine"}})
+	s.asks("of-dead", operations.Request{Webhooks: []string{"dead"}})
+	s.asks("kept", operations.Request{Webhooks: []string{"fine"}})
 	p.first("op/app/kept", why.Ended)
 	s.finalizers("kept", `["example.com/keeper"]`)
 	s.deletes("kept")
 
-	s.asks("going", operation.Request{Webhooks: []string{"poll"}, Notify: "broken"})
+	s.asks("going", operations.Request{Webhooks: []string{"poll"}, Notify: "broken"})
 	p.first("operation/app/going", why.Parked, "waitsFor=poll")
 	s.eventually("held by its own finalizer", func() bool {
-		op, err := s.scheduler.Get(s.ctx, operation.Resource{Type: "app", ID: "going"})
+		op, err := s.scheduler.Get(s.ctx, operations.Resource{Type: "app", ID: "going"})
 		return err == nil && slices.Contains(op.Finalizers, v1alpha1.Finalizer)
 	})
 	s.deletes("going")
@@ -267,9 +267,9 @@ func TestWhyOfReplicas(t *testing.T) {
 	for range 2 {
 		replicas = append(replicas, patient{s, <-s.controller(s.kubeconfig, "--shards").address, token})
 	}
-	s.asks("first", operation.Request{Webhooks: []string{"one"}})
+	s.asks("first", operations.Request{Webhooks: []string{"one"}})
 	replicas[0].first("operation/app/first", why.Parked, "webhook=one")
-	s.asks("next", operation.Request{Webhooks: []string{"one"}})
+	s.asks("next", operations.Request{Webhooks: []string{"one"}})
 	for _, p := range replicas { // when the slot has moved, it may be the turn of either
 		s.eventually("told that one waits for the other", func() bool {
 			waits := 0
@@ -321,7 +321,7 @@ func TestWhyOfMissingRight(t *testing.T) {
 			s.authorized(false, s.namespace, "fairlead-controller", tc.verb, tc.group, resource)
 			c := s.controller(program.Kubeconfig(t, s.config, token.Status.Token))
 			p := patient{s, <-c.address, s.reader("sees", "operations", "webhooks")}
-			s.asks("mute", operation.Request{Webhooks: []string{tc.webhook}})
+			s.asks("mute", operations.Request{Webhooks: []string{tc.webhook}})
 			a := p.first("operation/app/mute", why.Forbidden, "resource="+resource, "verb="+tc.verb, "user=fairlead-controller",
 				fmt.Sprintf("rule={apiGroups: [%q], resources: [%q], verbs: [%q]}", tc.group, resource, tc.verb))
 			if !a.Stuck || a.Causes[0].Since.IsZero() {

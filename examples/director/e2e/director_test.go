@@ -18,13 +18,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fairlead-io/fairlead"
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/testbed/program"
-	"github.com/fairlead-io/fairlead/operation"
-	"github.com/fairlead-io/fairlead/operation/executor"
-	"github.com/fairlead-io/fairlead/operation/install"
-	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/executor"
+	"github.com/fairlead-io/fairlead/operations/install"
 )
 
 // director is a running program, with a controller of operations and a receiver of their calls.
@@ -77,7 +77,7 @@ func setup(t *testing.T) *director {
 		if kind == "Secret" {
 			gvk = corev1.SchemeGroupVersion.WithKind(kind)
 		}
-		h, err := rt.Cache().Acquire(gvk, source.Namespaces(namespace))
+		h, err := rt.Cache().Acquire(gvk, cache.Namespaces(namespace))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,11 +165,11 @@ func TestUnregisterAsync(t *testing.T) {
 		t.Fatalf("%d %s", resp.StatusCode, body)
 	}
 	at := resp.Header.Get("Location")
-	var v operation.View
-	for v.Status != operation.Succeeded { // good from the first moment
+	var v operations.View
+	for v.Status != operations.Succeeded { // good from the first moment
 		resp, body := d.do("GET", at, "")
 		if err := json.Unmarshal([]byte(body), &v); err != nil || resp.StatusCode != http.StatusOK ||
-			v.Status == operation.Failed {
+			v.Status == operations.Failed {
 			t.Fatalf("%s: %d %s", at, resp.StatusCode, body)
 		}
 	}

@@ -1,4 +1,4 @@
-// Package e2e_test runs the program outbox, and the tests of package operation/outbox, on a PostgreSQL server of their
+// Package e2e_test runs the program outbox, and the tests of package operations/outbox, on a PostgreSQL server of their
 // own.
 package e2e_test
 
@@ -14,7 +14,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/examples/outbox/internal/outboxtest"
 	"github.com/fairlead-io/fairlead/internal/testbed/program"
-	"github.com/fairlead-io/fairlead/operation/outbox"
+	"github.com/fairlead-io/fairlead/operations/outbox"
 )
 
 var (
@@ -57,7 +57,7 @@ func TestExample(t *testing.T) {
 	outboxtest.CheckExample(t, p.Output())
 }
 
-// Package operation/outbox, on PostgreSQL.
+// Package operations/outbox, on PostgreSQL.
 func TestOutbox(t *testing.T) {
 	t.Parallel()
 	outboxtest.Run(t, func(*testing.T) outboxtest.Database {

@@ -19,11 +19,11 @@ import (
 
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
-	"github.com/fairlead-io/fairlead/fairleadtest"
 	"github.com/fairlead-io/fairlead/internal/scenario"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/internal/testlimit"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/internal/watchtest"
 )
 
 // TestControlPlane breaks a real API server and etcd in one way after the other, and compares after each of them what
@@ -55,8 +55,8 @@ func TestControlPlane(t *testing.T) {
 type controlPlane struct {
 	*cluster.Cluster
 	client   *kubernetes.Clientset
-	watched  *fairleadtest.Watched
-	recorder *fairleadtest.Recorder
+	watched  *watchtest.Watched
+	recorder *watchtest.Recorder
 }
 
 func newControlPlane(t *testing.T) *controlPlane {
@@ -65,7 +65,7 @@ func newControlPlane(t *testing.T) *controlPlane {
 	if p.client, err = kubernetes.NewForConfig(p.Config()); err != nil {
 		t.Fatal(err)
 	}
-	p.watched, err = fairleadtest.Start(source.Config{
+	p.watched, err = watchtest.Start(source.Config{
 		REST: p.Config(), Resource: scenario.ConfigMaps, Namespaces: []string{"default"},
 		Encoding: source.Protobuf, SilenceBudget: 2 * time.Second, BackoffCap: time.Second,
 	}, store.Options{Namespaced: true})
@@ -275,15 +275,15 @@ func (p *controlPlane) restore(t *testing.T) {
 // same waits until the store and the subscriber have what the server lists.
 func (p *controlPlane) same(t *testing.T) {
 	t.Helper()
-	var want map[string]fairleadtest.State
+	var want map[string]watchtest.State
 	p.try(t, "list", func(ctx context.Context) error {
 		list, err := p.client.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
-		want = map[string]fairleadtest.State{}
+		want = map[string]watchtest.State{}
 		for _, cm := range list.Items {
-			want["default/"+cm.Name] = fairleadtest.State{UID: string(cm.UID), Version: cm.ResourceVersion}
+			want["default/"+cm.Name] = watchtest.State{UID: string(cm.UID), Version: cm.ResourceVersion}
 		}
 		return nil
 	})

@@ -28,13 +28,13 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead"
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/console"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/internal/testlimit"
-	"github.com/fairlead-io/fairlead/operation"
-	"github.com/fairlead-io/fairlead/operation/executor"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
 // World is a program with operations and a console. Its cluster serves Operations and Webhooks.
@@ -43,7 +43,7 @@ type World struct {
 	Ctx       context.Context //nolint:containedctx // of the test
 	Namespace string
 	Runtime   *fairlead.Runtime
-	Scheduler *operation.Scheduler
+	Scheduler *operations.Scheduler
 	Clients   *kubernetes.Clientset
 	Receiver  *httptest.Server
 	Server    *httptest.Server
@@ -69,7 +69,7 @@ func New(t *testing.T, cfg *rest.Config, namespace string, change func(*console.
 	}
 	w.Runtime = fairlead.New(cfg, fairlead.WithScheme(types))
 	var err error
-	if w.Scheduler, err = operation.NewScheduler(operation.Options{Config: cfg, Namespace: w.Namespace}); err != nil {
+	if w.Scheduler, err = operations.NewScheduler(operations.Options{Config: cfg, Namespace: w.Namespace}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Scheduler.Close)
@@ -163,8 +163,8 @@ func (w *World) Webhook(name string) {
 // Schedule schedules an operation of App/id, and waits until the console knows of it.
 func (w *World) Schedule(id string, hooks ...string) *v1alpha1.Operation {
 	w.T.Helper()
-	op, err := w.Scheduler.Schedule(w.Ctx, operation.Request{
-		Type: v1alpha1.OperationUpdate, Category: "tests", CorrelationID: "c-" + strings.ToValidUTF8(id[:min(len(id), 8)], ""), Resource: operation.Resource{Type: "App", ID: id},
+	op, err := w.Scheduler.Schedule(w.Ctx, operations.Request{
+		Type: v1alpha1.OperationUpdate, Category: "tests", CorrelationID: "c-" + strings.ToValidUTF8(id[:min(len(id), 8)], ""), Resource: operations.Resource{Type: "App", ID: id},
 		Webhooks: hooks,
 	})
 	if err != nil {

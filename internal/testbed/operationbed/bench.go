@@ -21,19 +21,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/disturb"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/internal/testlimit"
-	"github.com/fairlead-io/fairlead/operation"
-	"github.com/fairlead-io/fairlead/operation/executor"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
-	"github.com/fairlead-io/fairlead/webhook"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/executor"
+	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
 // Shop is the usual resource.
-var Shop = operation.Resource{Type: "Application", ID: "a1"}
+var Shop = operations.Resource{Type: "Application", ID: "a1"}
 
 // Bench is a namespace of an API server, with a scheduler, a receiver of calls, and the executors that a test starts.
 type Bench struct {
@@ -43,7 +43,7 @@ type Bench struct {
 	Calls     *call.Client
 	Namespace string
 	Others    []string // namespaces that executors serve too
-	Scheduler *operation.Scheduler
+	Scheduler *operations.Scheduler
 	Receiver  *Receiver
 	Probe     store.Probe // of the stores
 }
@@ -72,8 +72,8 @@ func OnFor(ctx context.Context, t *testing.T, config *rest.Config, namespace str
 	t.Cleanup(calls.Close)
 	b := &Bench{T: t, Ctx: ctx, Config: config, Calls: calls, Namespace: namespace}
 	b.Receiver = newReceiver(t, b.Namespace)
-	if b.Scheduler, err = operation.NewScheduler(
-		operation.Options{Config: config, Calls: calls, Namespace: b.Namespace},
+	if b.Scheduler, err = operations.NewScheduler(
+		operations.Options{Config: config, Calls: calls, Namespace: b.Namespace},
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -87,8 +87,8 @@ func (b *Bench) Neighbour(namespace string) *Bench {
 	n := *b
 	n.Namespace = namespace
 	var err error
-	if n.Scheduler, err = operation.NewScheduler(
-		operation.Options{Config: b.Config, Calls: b.Calls, Namespace: n.Namespace},
+	if n.Scheduler, err = operations.NewScheduler(
+		operations.Options{Config: b.Config, Calls: b.Calls, Namespace: n.Namespace},
 	); err != nil {
 		b.T.Fatal(err)
 	}
@@ -213,13 +213,13 @@ func (b *Bench) Create(gvr schema.GroupVersionResource, kind string, obj runtime
 }
 
 // Run schedules an operation and waits for its end.
-func (b *Bench) Run(r operation.Request) operation.View {
+func (b *Bench) Run(r operations.Request) operations.View {
 	b.T.Helper()
 	if r.Resource.ID == "" {
 		r.Resource = Shop
 	}
 	if r.Type == "" {
-		r.Type = operation.Delete
+		r.Type = operations.Delete
 	}
 	op, err := b.Scheduler.Schedule(b.Ctx, r)
 	if err != nil {
@@ -233,13 +233,13 @@ func (b *Bench) Run(r operation.Request) operation.View {
 }
 
 // Schedule schedules an operation, by default one of Shop.
-func (b *Bench) Schedule(r operation.Request) *v1alpha1.Operation {
+func (b *Bench) Schedule(r operations.Request) *v1alpha1.Operation {
 	b.T.Helper()
 	if r.Resource.ID == "" {
 		r.Resource = Shop
 	}
 	if r.Type == "" {
-		r.Type = operation.Delete
+		r.Type = operations.Delete
 	}
 	op, err := b.Scheduler.Schedule(b.Ctx, r)
 	if err != nil {
@@ -251,7 +251,7 @@ func (b *Bench) Schedule(r operation.Request) *v1alpha1.Operation {
 // End waits for the end of an operation and returns the object.
 func (b *Bench) End(op *v1alpha1.Operation) *v1alpha1.Operation {
 	b.T.Helper()
-	r := operation.Resource{Type: op.Spec.ResourceType, ID: op.Spec.ResourceID}
+	r := operations.Resource{Type: op.Spec.ResourceType, ID: op.Spec.ResourceID}
 	if _, err := b.Scheduler.Wait(b.Ctx, r, op.EffectiveID(), nil); err != nil {
 		b.T.Fatal(err)
 	}
@@ -263,7 +263,7 @@ func (b *Bench) End(op *v1alpha1.Operation) *v1alpha1.Operation {
 }
 
 // Reason returns the reason for which an operation has ended or waits.
-func (b *Bench) Reason(op *v1alpha1.Operation) string { return operation.ViewOf(op).Reason }
+func (b *Bench) Reason(op *v1alpha1.Operation) string { return operations.ViewOf(op).Reason }
 
 // Get returns the Operation of Shop.
 func (b *Bench) Get() *v1alpha1.Operation {

@@ -8,16 +8,16 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
 // App returns the resource of type app with this id.
-func App(id any) operation.Resource { return operation.Resource{Type: "app", ID: fmt.Sprint(id)} }
+func App(id any) operations.Resource { return operations.Resource{Type: "app", ID: fmt.Sprint(id)} }
 
 // ResourceOf returns the resource of an Operation.
-func ResourceOf(op *v1alpha1.Operation) operation.Resource {
-	return operation.Resource{Type: op.Spec.ResourceType, ID: op.Spec.ResourceID}
+func ResourceOf(op *v1alpha1.Operation) operations.Resource {
+	return operations.Resource{Type: op.Spec.ResourceType, ID: op.Spec.ResourceID}
 }
 
 // KeysOf returns the idempotency keys in the status of an Operation.

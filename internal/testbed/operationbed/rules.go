@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
-	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
 // rule is one of the rules in the custom resource that say how an Operation may change.
@@ -81,7 +81,7 @@ func validateChange(_ context.Context, obj, old *unstructured.Unstructured) erro
 // resource.
 func PlayRules(b *Bench) {
 	b.T.Helper()
-	op, err := b.Scheduler.Schedule(b.Ctx, operation.Request{ID: "one", Type: operation.Delete, Resource: Shop})
+	op, err := b.Scheduler.Schedule(b.Ctx, operations.Request{ID: "one", Type: operations.Delete, Resource: Shop})
 	if err != nil {
 		b.T.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// Package outboxtest has the tests of package operation/outbox that need a database. Its drivers are no dependency of the
+// Package outboxtest has the tests of package operations/outbox that need a database. Its drivers are no dependency of the
 // library, so that these tests are among the examples: on SQLite in ../.., on PostgreSQL in ../../e2e.
 package outboxtest
 
@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead-io/fairlead/operation/outbox"
+	"github.com/fairlead-io/fairlead/operations/outbox"
 )
 
 // bench is an outbox for one test.

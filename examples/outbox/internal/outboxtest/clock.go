@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fairlead-io/fairlead/operation/outbox"
+	"github.com/fairlead-io/fairlead/operations/outbox"
 )
 
 // testClocksOfOthers has writers whose clocks are days off, beside a relay by the clock of the database: what they

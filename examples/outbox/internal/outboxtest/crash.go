@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead-io/fairlead/operation/outbox"
+	"github.com/fairlead-io/fairlead/operations/outbox"
 )
 
 // Environment of the child process of testKilledRelay.

@@ -1,0 +1,218 @@
+package store
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-io/fairlead/internal/source"
+)
+
+// PutResult says what became of the answer to a write.
+type PutResult uint8
+
+// What may become of an answer.
+const (
+	// Overlaid means: reads see it from now on.
+	Overlaid PutResult = iota + 1
+	// AlreadyKnown means: the store has it, or something newer.
+	AlreadyKnown
+	// OutOfScope means: the store does not hold such objects (namespace, selector, slot); reads of it are not affected, or
+	// say NotFound.
+	OutOfScope
+	// NeedsBarrier means: whether the store holds such objects cannot be decided here, or the answer lacks what its
+	// readers want (see Options.Unstructured), or the history of the server went back while the write was under way, so
+	// that the answer may be of one that is no more; see Store.Settle.
+	NeedsBarrier
+	// Unversioned means: the answer has no resource version.
+	Unversioned
+)
+
+// String returns the name of the result.
+func (r PutResult) String() string {
+	return [...]string{"", "Overlaid", "AlreadyKnown", "OutOfScope", "NeedsBarrier", "Unversioned"}[min(r, Unversioned)]
+}
+
+// putting is how an answer is laid over the store.
+type putting struct {
+	w      *Write     // that was answered, if it was announced
+	record func()     // is called, under the lock, before any early return
+	sure   bool       // the watch selects the object
+	fields fields.Set // of the object, by which the watch selects
+}
+
+// Put lays the answer to a successful create, update, patch or apply over the store.
+func (s *Store) Put(enc source.Encoding, raw []byte) (PutResult, error) {
+	rec, has, err := s.answered(enc, raw)
+	if err != nil {
+		return 0, err
+	}
+	return s.put(rec, putting{fields: has}), nil
+}
+
+func (s *Store) put(rec *Record, how putting) PutResult {
+	if s.opt.Unstructured && rec.Encoding() == source.Protobuf && !how.sure && !rec.typeHasAll() {
+		return NeedsBarrier
+	}
+	for st := stage(rec, s.indexDefs()); ; st = stage(rec, s.indexDefs()) {
+		if result, ok := s.tryPut(st, how); ok {
+			return result
+		}
+	}
+}
+
+func (s *Store) tryPut(st staged, how putting) (_ PutResult, ok bool) {
+	rec := st.rec
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !sameDefs(st.defs, s.defs) {
+		return 0, false
+	}
+	sc := s.scopes.of(rec.Namespace())
+	lost := how.w != nil && sc != nil && s.overlay.dropped[sc.ns] > how.w.begun
+	if how.record != nil && !lost && !(sc != nil && sc.elsewhere(rec)) {
+		how.record()
+	}
+	if rec.ver.isZero() {
+		return Unversioned, true
+	}
+	if sc == nil {
+		return OutOfScope, true
+	}
+	if lost {
+		return NeedsBarrier, true
+	}
+	cur := s.root.Load()
+	prior, known := cur.base.objects.Find(rec)
+	if sc.applied(rec.ver, prior) || sc.share.knew(rec) {
+		return AlreadyKnown, true
+	}
+	k := rec.Key()
+	ent := s.overlay.entries[k]
+	if ent != nil && (ent.ver.atLeast(rec.ver) || ent.hides(rec)) {
+		return AlreadyKnown, true
+	}
+	in, decided := s.selected.Load().selects(rec, how.fields)
+	if how.sure {
+		in, decided = true, true
+	}
+	if sc.elsewhere(rec) {
+		in, decided = false, true
+	}
+	if !decided {
+		return NeedsBarrier, true
+	}
+	if !in && !known && (ent == nil || !ent.answered()) {
+		return OutOfScope, true
+	}
+	if seen, ok := cur.merged.objects.Find(rec); ok {
+		rec.adopt(seen)
+	}
+	if ent == nil {
+		ent = &overlaid{ns: k.Namespace}
+		s.overlay.entries[k] = ent
+	}
+	ent.evict()
+	ent.st, ent.ver, ent.clock, ent.since = st, rec.ver, s.overlay.tick(), time.Now()
+	next := root{base: cur.base, merged: cur.merged.copy()}
+	result := Overlaid
+	if in {
+		next.merged.set(nil, st)
+	} else {
+		result = OutOfScope
+		ent.st, ent.left = staged{}, true
+		next.merged.delete(nil, rec)
+	}
+	s.publish(next, nil)
+	return result, true
+}
+
+// PutDeleted makes reads say that an incarnation of an object is gone, after a delete was answered so; without a uid,
+// the one that is read. One that the store does not know is remembered too: the watch may be behind, and tell of its
+// creation only now.
+func (s *Store) PutDeleted(k Key, uid types.UID) PutResult {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sc := s.scopes.of(k.Namespace)
+	if sc == nil || sc.share.lacks(k.Namespace) {
+		return OutOfScope
+	}
+	cur := s.root.Load()
+	hash := s.intern.hashKey(k.Namespace, k.Name)
+	if uid == "" {
+		seen, visible := cur.merged.get(hash, k)
+		if !visible {
+			return AlreadyKnown
+		}
+		uid = seen.UID()
+	}
+	d := tomb{uid: uid, clock: s.overlay.tick(), since: time.Now()}
+	ent := s.overlay.entries[k]
+	if ent == nil {
+		ent = &overlaid{ns: k.Namespace}
+	}
+	if slices.ContainsFunc(ent.dead, func(o tomb) bool { return o.uid == uid }) {
+		return AlreadyKnown
+	}
+	told, known := cur.base.get(hash, k)
+	own := ent.st.rec
+	if own != nil && d.is(own) {
+		d.see(!s.unordered, own)
+		ent.evict()
+	}
+	switch {
+	case known && d.is(told):
+		d.see(!s.unordered, told)
+	case d.seen && known && s.unordered: // our write had made it invisible, and it is older
+		ent.dead = append(ent.dead, tomb{uid: told.UID(), seen: true, clock: d.clock, since: d.since})
+	case !d.seen && s.overlay.past.has(s.intern.seed, uid):
+		return AlreadyKnown
+	}
+	if known || !d.seen || !sc.version.atLeast(own.ver) { // otherwise the watch is past it
+		ent.dead = append(ent.dead, d)
+	}
+	next := root{base: cur.base, merged: cur.merged}
+	if seen, visible := cur.merged.get(hash, k); visible && ent.st.rec == nil && (seen == own || ent.hides(seen)) {
+		next.merged = cur.merged.copy()
+		next.merged.delete(nil, seen)
+	}
+	if s.overlay.entries[k] = ent; s.overlay.drop(k, ent) && len(s.overlay.entries) == 0 {
+		next.merged = next.base
+	}
+	s.publish(next, nil)
+	return Overlaid
+}
+
+// putAbsent makes reads say that the store does not have an object, because the server has said so at a version.
+func (s *Store) putAbsent(k Key, ver version) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sc := s.scopes.of(k.Namespace)
+	cur := s.root.Load()
+	have, ok := cur.base.get(s.intern.hashKey(k.Namespace, k.Name), k)
+	ent := s.overlay.entries[k]
+	switch {
+	case sc == nil, ver.isZero(), sc.applied(ver, have), ent != nil && ent.answered() && !ver.newer(ent.ver):
+		return // known, or something newer is
+	case ent == nil && !ok:
+		return
+	case ent == nil:
+		ent = &overlaid{ns: k.Namespace}
+		s.overlay.entries[k] = ent
+	}
+	toCome := ent.answered() // the watch has yet to tell of it
+	ent.st, ent.left, ent.asked, ent.ver, ent.clock, ent.since = staged{}, true, true, ver, s.overlay.tick(), time.Now()
+	next := root{base: cur.base, merged: cur.merged.copy()}
+	if seen, visible := cur.merged.get(s.intern.hashKey(k.Namespace, k.Name), k); visible {
+		next.merged.delete(nil, seen)
+	}
+	if !ok && !toCome { // there is nothing to hide
+		ent.evict()
+		if s.overlay.drop(k, ent) && len(s.overlay.entries) == 0 {
+			next.merged = next.base
+		}
+	}
+	s.publish(next, nil)
+}

@@ -1,0 +1,126 @@
+package store
+
+import (
+	"bytes"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/internal/pack"
+	"github.com/fairlead-io/fairlead/internal/source"
+)
+
+// codec makes records of objects, keeps their bytes compact, and decodes them. Those of one store share it.
+type codec struct {
+	kind       schema.GroupVersionKind
+	content    kept
+	scheme     *runtime.Scheme // nil: protobuf is not decoded without a static type
+	logger     *slog.Logger
+	intern     *interner
+	pack       *pack.Packer
+	decoders   decoders
+	hot        hotSet
+	scratch    sync.Pool        // *[]byte, for what is unpacked to be decoded
+	onMutation func(Key, error) // nil: it is logged
+	undecoded  undecoded
+}
+
+// newRecord copies what is kept of an object, see Content. What it has in common with a prior version
+// of the same key, if there is one, it shares.
+func (c *codec) newRecord(o *source.Object, ver version, prior *Record) (*Record, error) {
+	h := &o.Header
+	r := &Record{codec: c, ver: ver, gen: h.Generation}
+	r.marks.Store(marksOf(o.Encoding, h.Finalizers))
+	if len(h.DeletionTimestamp) > 0 {
+		t, err := time.Parse(time.RFC3339Nano, string(h.DeletionTimestamp))
+		if err != nil {
+			return nil, fmt.Errorf("cannot keep object %s/%s: deletion timestamp: %w", h.Namespace, h.Name, err)
+		}
+		r.del = t.Unix()
+	}
+	if prior != nil && prior.shape.matches(h) {
+		r.shape = prior.shape
+	} else {
+		r.shape = c.intern.shape(h)
+	}
+	if prior != nil && prior.id.hasUID(h.UID) {
+		r.id = prior.id
+	} else {
+		r.id = c.intern.ident(h, r.shape.ns)
+	}
+	n := len(o.Raw)
+	if !c.content.ManagedFields {
+		n -= h.ManagedFields.End - h.ManagedFields.Start
+	}
+	raw, dropped, err := c.content.append(make([]byte, 0, n), o)
+	if err != nil {
+		return nil, fmt.Errorf("cannot keep object %s/%s: %w", h.Namespace, h.Name, err)
+	}
+	r.body.Set(raw)
+	r.dropped = dropped
+	return r, nil
+}
+
+// contentSum is a hash of what matters in what is kept of an object, the same whether it came from a list
+// (whose items lack kind and apiVersion) or from a watch. It is never 0.
+func (c *codec) contentSum(enc source.Encoding, kept []byte) uint64 {
+	if enc == source.JSON {
+		kept = kept[max(0, bytes.Index(kept, metadataMember)):]
+	}
+	return max(1, maphash.Bytes(c.intern.seed, kept))
+}
+
+// contentSum returns that of the record. Most are replaced before anybody asks. The buffer is for unpacking, and grows.
+func (r *Record) contentSum(buf *[]byte) uint64 {
+	if sum := r.sum.Load(); sum != 0 {
+		return sum
+	}
+	raw, err := r.codec.pack.Read(&r.body, buf)
+	if err != nil {
+		return 0
+	}
+	sum := r.codec.contentSum(r.Encoding(), raw)
+	r.sum.Store(sum)
+	return sum
+}
+
+// buffer returns memory for Packer.Read, which goes back to scratch.
+func (c *codec) buffer() *[]byte {
+	if buf, ok := c.scratch.Get().(*[]byte); ok {
+		return buf
+	}
+	return new([]byte)
+}
+
+var metadataMember = []byte(`"metadata"`)
+
+// packSoon is told of each record that a list has staged, so that it becomes compact.
+func (c *codec) packSoon(r *Record) { c.pack.Keep(&r.body, r.shape.siblings) }
+
+// packLater is told of each record that a watch has brought.
+func (c *codec) packLater(r *Record) { c.pack.KeepYoung(&r.body, r.shape.siblings) }
+
+// superseded is told of each record that is not the latest any more.
+func (c *codec) superseded(r *Record) {
+	if r != nil {
+		c.pack.Retire(&r.body)
+	}
+}
+
+// parse makes a record of an answer.
+func (c *codec) parse(enc source.Encoding, raw []byte) (*Record, error) {
+	o := source.Object{Raw: raw, Encoding: enc}
+	if err := source.Scan(enc, raw, &o.Header); err != nil {
+		return nil, fmt.Errorf("cannot read the answer: %w", err)
+	}
+	if len(o.Header.Name) == 0 {
+		return nil, fmt.Errorf("cannot read the answer: %w", errNoName)
+	}
+	c.content.reduce(&o)
+	return c.newRecord(&o, parseVersion(o.Header.ResourceVersion), nil)
+}

@@ -1,0 +1,454 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-io/fairlead/internal/protect"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/trie"
+)
+
+// From says where a subscriber starts.
+type From uint8
+
+const (
+	// FromSnapshot gives every object there is, as Added with Initial, then what changes. The zero value.
+	FromSnapshot From = iota
+	// FromNow gives only what changes from now on.
+	FromNow
+)
+
+// SubscribeOptions configure a cursor; the zero value gives everything.
+type SubscribeOptions struct {
+	Name string // for logs, metrics and lag reports
+	From From
+	// Filter selects objects. It must depend on the record alone: an object that starts or ceases to match is given
+	// as Added or Deleted. It is called by Take, outside of any lock. One that panics is taken as false for that
+	// record.
+	Filter func(*Record) bool
+	// Wake is called, outside of any lock, when there is something to take after a Take that returned nothing. It
+	// must not block; it may be called from several goroutines, and once too often.
+	Wake func()
+	// Resync is the period in which every object is given again as Sync, spread evenly; 0: never.
+	Resync time.Duration
+	// HoldWrites is the name of the writer (WriteContext.Owner) whose own echoes this cursor does not want; see
+	// ledger.go.
+	HoldWrites string
+	// PrimaryOf says to which WriteContext.Primary an object belongs; nil: to itself. ok false means to none or to
+	// several: such an object's events are never taken for an echo.
+	PrimaryOf func(*Record) (primary Key, ok bool)
+}
+
+// Cursor is one subscriber's place in the change log. It has no goroutine: the owner calls Take when it was woken, or
+// Next.
+//
+// Events come in the order of the log, each key's in the order of its versions. By calling Take (or Next) again the
+// consumer says that it has handled what it was given before; Synced is given only after that. All but Close, Lag and
+// Name are for one goroutine at a time.
+type Cursor struct {
+	s    *Store
+	opt  SubscribeOptions
+	hold *holding
+
+	mu       sync.Mutex // guards pos, late
+	pos      position
+	late     pending
+	read     atomic.Uint64 // pos.seq, for those who look from outside
+	settled  atomic.Uint64 // up to here it has been judged what is an echo
+	closed   atomic.Bool
+	armed    atomic.Bool
+	pull     atomic.Pointer[puller] // of a consumer that waits, made when it does first
+	drainer  *Drainer               // that a wake begins, instead of Wake
+	initial  *initial               // nil when all of it was given, or nothing is
+	synced   bool                   // the store was synced at the start: Synced follows the initial objects
+	done     bool                   // Synced has been given
+	count    int                    // initial objects given
+	*buffers                        // nil while there is nothing to take
+	over     []Event                // for the next Take
+	resync   resyncer
+}
+
+// initial is what is there when a subscriber comes.
+type initial struct {
+	objects trie.Walk[*Record, recordKeys]
+	unread  []source.Quarantined // what could not be read
+}
+
+// puller is what a consumer needs that waits for events on a goroutine of its own.
+type puller struct {
+	woken chan struct{}
+	queue []Event // taken, and not given by Next yet
+}
+
+// buffers are what a Take fills. The cursors of a store share them, since most cursors are idle most of the time.
+type buffers struct {
+	out []Event
+	raw []rawItem
+}
+
+// Subscribe adds a subscriber. It can be called at any time, and there is no gap and no duplicate between the initial
+// objects, with the objects that could not be read, and the changes. Close the cursor when it is not needed any more.
+func (s *Store) Subscribe(opt SubscribeOptions) *Cursor {
+	c := &Cursor{opt: opt}
+	s.subscribe(c)
+	return c
+}
+
+// subscribe adds a cursor of which only the options are set.
+func (s *Store) subscribe(c *Cursor) {
+	c.s = s
+	if c.opt.HoldWrites != "" {
+		c.hold = &holding{keys: map[Key]*held{}}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.pos = s.changes.end()
+	c.read.Store(c.pos.seq)
+	c.settled.Store(c.pos.seq)
+	c.synced = s.synced
+	if c.opt.From == FromSnapshot {
+		c.initial = &initial{s.root.Load().base.objects.Iterate(), s.scopes.quarantined()}
+	}
+	if s.closed {
+		c.closed.Store(true)
+		return
+	}
+	s.cursors = append(s.cursors, c)
+	s.resync.start(c.opt.Resync, s.tickResync)
+}
+
+// Name returns SubscribeOptions.Name.
+func (c *Cursor) Name() string { return c.opt.Name }
+
+// Lag returns how many changes, folded per key if there are many, wait to be taken.
+func (c *Cursor) Lag() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.late.len() + int(c.s.seq.Load()-c.pos.seq)
+}
+
+// Close ends the subscription. It can be called at any time, also from within the subscriber's own handler.
+func (c *Cursor) Close() {
+	if c.closed.Swap(true) {
+		return
+	}
+	c.s.unsubscribe(c)
+	c.signal()
+}
+
+// waiting returns what a consumer that waits needs.
+func (c *Cursor) waiting() *puller {
+	if p := c.pull.Load(); p != nil {
+		return p
+	}
+	c.pull.CompareAndSwap(nil, &puller{woken: make(chan struct{}, 1)})
+	return c.pull.Load()
+}
+
+// signal wakes a consumer that waits.
+func (c *Cursor) signal() {
+	if p := c.pull.Load(); p != nil {
+		select {
+		case p.woken <- struct{}{}:
+		default: // it will look anyway
+		}
+	}
+}
+
+// wake tells the consumer that there is something to take; no lock of ours is held.
+func (c *Cursor) wake() {
+	if !c.armed.Swap(false) {
+		return
+	}
+	c.signal()
+	begin := c.opt.Wake
+	if c.drainer != nil {
+		begin = c.drainer.Start
+	}
+	if begin == nil {
+		return
+	}
+	if p := protect.Call(begin); p != nil {
+		c.s.logger.Error("a subscriber's wake function panicked", "subscriber", c.opt.Name, "panic", p.Value)
+	}
+}
+
+// Next returns the next event, and waits for it.
+func (c *Cursor) Next(ctx context.Context) (Event, error) {
+	p := c.waiting()
+	for {
+		if len(p.queue) > 0 {
+			e := p.queue[0]
+			p.queue = p.queue[1:]
+			return e, nil
+		}
+		if c.closed.Load() {
+			return Event{}, fmt.Errorf("cannot read from subscriber %q: %w", c.opt.Name, ErrClosed)
+		}
+		if p.queue = c.Take(defaultBatch); len(p.queue) > 0 {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return Event{}, context.Cause(ctx)
+		case <-p.woken:
+		}
+	}
+}
+
+// defaultBatch is how many events are taken at once where nobody says how many.
+const defaultBatch = 64
+
+// Take returns up to max events without waiting; none if there are none now, or after Close. The slice is valid until
+// the next call. Call it until it returns nothing, then wait for Wake.
+func (c *Cursor) Take(max int) []Event {
+	if c.buffers == nil {
+		c.buffers = c.s.buffers.Get().(*buffers)
+	}
+	clear(c.out)
+	c.out = c.out[:0]
+	if c.closed.Load() {
+		c.putBuffers()
+		return nil
+	}
+	c.out = append(c.out, c.over...)
+	c.over = nil
+	for len(c.out) == 0 && !c.closed.Load() {
+		c.fill(max)
+		if len(c.out) > 0 {
+			break
+		}
+		c.armed.Store(true)
+		if !c.available() || !c.armed.CompareAndSwap(true, false) {
+			break
+		}
+	}
+	if len(c.out) > max { // a fold gives up to two events
+		c.over = append(c.over, c.out[max:]...)
+		c.out = c.out[:max]
+	}
+	if len(c.out) == 0 {
+		c.putBuffers()
+		return nil
+	}
+	return c.out
+}
+
+func (c *Cursor) putBuffers() {
+	c.s.buffers.Put(c.buffers)
+	c.buffers = nil
+}
+
+// available says whether a Take may find something.
+func (c *Cursor) available() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.over) > 0 || !c.late.empty() || c.initial != nil || c.synced && !c.done {
+		return true
+	}
+	p := c.pos
+	return p.next() != nil || c.hold != nil && c.hold.released(c) || !c.holding() && c.resync.due(c)
+}
+
+// holding says whether something is held back; a resync comes after it.
+func (c *Cursor) holding() bool { return c.hold != nil && len(c.hold.keys) > 0 }
+
+// rawItem is what was read under the lock and is judged outside of it.
+type rawItem struct {
+	change *change
+	delta  *delta
+}
+
+// fill appends events to c.out: initial objects, then what was folded, then the log, then a resync.
+func (c *Cursor) fill(max int) {
+	if c.initial != nil {
+		c.fillInitial(max)
+		return
+	}
+	if c.synced && !c.done {
+		c.out = append(c.out, c.syncedEvent("")) // in a Take of its own: the initial objects were handled
+		return
+	}
+	if c.hold != nil {
+		c.fillReleased(max)
+	}
+	for len(c.out) < max && !c.closed.Load() {
+		if !c.readRaw(max - len(c.out)) {
+			break
+		}
+		for i := range c.raw {
+			c.judge(&c.raw[i])
+		}
+		clear(c.raw)
+		c.raw = c.raw[:0]
+		if n := len(c.out); n > 0 && c.out[n-1].Type == Synced {
+			return
+		}
+	}
+	if len(c.out) == 0 {
+		c.fillResync(max)
+	}
+}
+
+func (c *Cursor) fillInitial(max int) {
+	for len(c.out) < max {
+		r, ok := c.initial.objects.Next()
+		if !ok {
+			for i := range c.initial.unread {
+				c.out = append(c.out, quarantinedEvent(&c.initial.unread[i]))
+			}
+			c.initial = nil
+			return
+		}
+		if c.wants(r) {
+			c.count++
+			c.out = append(c.out, Event{Type: Added, Key: r.Key(), Object: r, Initial: true})
+		}
+	}
+}
+
+func (c *Cursor) syncedEvent(version string) Event {
+	c.done = true
+	if version == "" {
+		version = c.s.Version()
+	}
+	return Event{Type: Synced, Version: version, Count: c.count}
+}
+
+// readRaw moves up to max entries into c.raw; a note that has to begin a batch ends it.
+func (c *Cursor) readRaw(max int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.raw) < max && !c.late.empty() {
+		it := c.late.front()
+		if it.note != nil && it.note.typ == Synced && (len(c.raw) > 0 || len(c.out) > 0) {
+			return len(c.raw) > 0
+		}
+		c.raw = append(c.raw, rawItem{change: it.note, delta: it.d})
+		c.late.pop()
+	}
+	for len(c.raw) < max {
+		peek := c.pos
+		ch := peek.next()
+		if ch == nil || ch.typ == Synced && (len(c.raw) > 0 || len(c.out) > 0) {
+			break
+		}
+		c.pos = peek
+		c.raw = append(c.raw, rawItem{change: ch})
+	}
+	c.read.Store(c.pos.seq)
+	return len(c.raw) > 0
+}
+
+// fold moves the oldest entries of the log into one delta per key, until at most left are unread. The writer calls it.
+func (c *Cursor) fold(left uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.s.seq.Load()-c.pos.seq > left {
+		ch := c.pos.next()
+		if ch == nil {
+			break
+		}
+		c.late.fold(ch)
+	}
+	c.read.Store(c.pos.seq)
+}
+
+// judge turns what was read into events.
+func (c *Cursor) judge(it *rawItem) {
+	switch {
+	case it.delta != nil:
+		if c.hold == nil || !c.withholdsDelta(it.delta) {
+			c.giveDelta(it.delta)
+		}
+	case it.change.obj == nil:
+		c.judgeNote(it.change)
+	case c.hold != nil && c.withholds(it.change):
+	default:
+		c.judgeChange(it.change)
+	}
+}
+
+func (c *Cursor) judgeNote(ch *change) {
+	switch ch.typ {
+	case Synced:
+		if !c.done {
+			c.emit(c.syncedEvent(ch.note.version))
+		}
+	case Epoch:
+		c.emit(Event{Type: Epoch, Reason: ch.note.reason, Version: ch.note.version})
+	case QuarantinedObject:
+		c.emit(quarantinedEvent(ch.note.quarantine))
+	}
+}
+
+func quarantinedEvent(q *source.Quarantined) Event {
+	return Event{
+		Type: QuarantinedObject, Key: Key{q.Namespace, q.Name}, UID: types.UID(q.UID), Version: q.Version,
+		Err: q.Err,
+	}
+}
+
+func (c *Cursor) giveDelta(d *delta) {
+	for {
+		e, some, last := d.take(c.wants)
+		if some {
+			c.emit(e)
+		}
+		if last {
+			return
+		}
+	}
+}
+
+func (c *Cursor) judgeChange(ch *change) {
+	obj, prior := ch.obj, ch.prior
+	if c.opt.Filter != nil {
+		now := ch.typ != Deleted && ch.typ != Left && c.wants(obj)
+		had := prior != nil && c.wants(prior)
+		switch {
+		case ch.typ == Deleted && prior == nil:
+			if !c.wants(obj) {
+				return
+			}
+		case !now && !had:
+			return
+		case now && !had:
+			c.emit(Event{Type: Added, Key: obj.Key(), Object: obj, Initial: ch.initial})
+			return
+		case had && !now && ch.typ != Left:
+			c.emit(Event{Type: Deleted, Key: obj.Key(), Object: obj, Prior: prior, Inferred: ch.inferred})
+			return
+		}
+	}
+	c.emit(Event{Type: ch.typ, Key: obj.Key(), Object: obj, Prior: prior, Initial: ch.initial, Inferred: ch.inferred})
+}
+
+func (c *Cursor) emit(e Event) {
+	switch {
+	case e.Type != Added:
+		e.Initial = false
+	case !c.done:
+		c.count++
+		e.Initial = true
+	} // later ones are initial if they came with a slot
+	c.out = append(c.out, e)
+}
+
+// wants asks the filter; no lock is held.
+func (c *Cursor) wants(r *Record) (ok bool) {
+	if c.opt.Filter == nil {
+		return true
+	}
+	if p := protect.Call(func() { ok = c.opt.Filter(r) }); p != nil {
+		c.s.logger.Error("a subscriber's filter panicked", "subscriber", c.opt.Name, "key", r.Key(), "panic", p.Value)
+		return false
+	}
+	return ok
+}

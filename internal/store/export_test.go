@@ -1,0 +1,98 @@
+package store
+
+import (
+	"io"
+
+	"github.com/fairlead-io/fairlead/internal/savefile"
+	"github.com/fairlead-io/fairlead/internal/source"
+)
+
+// MaxLag is when a cursor is folded.
+const MaxLag = maxLag
+
+// Fold makes a cursor slow: what it has not taken is folded per key, down to left entries of the log.
+func Fold(c *Cursor, left uint64) { c.fold(left) }
+
+// Backlog returns how many entries of the log, and how many folded keys, wait for a cursor.
+func Backlog(c *Cursor) (entries, folded int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for p := c.pos; p.next() != nil; {
+		n++
+	}
+	return n, c.late.len()
+}
+
+// Begin is what a wake does to a drainer with an owner. It says whether that has begun a goroutine.
+func Begin(d *Drainer) bool { return d.begin() }
+
+// LedgerSize returns how many own writes are remembered.
+func LedgerSize(s *Store) (n int) {
+	s.ledger.mu.Lock()
+	defer s.ledger.mu.Unlock()
+	for _, w := range s.ledger.windows {
+		n += len(w.own) + len(w.sent)
+	}
+	return n
+}
+
+// Break makes a store panic at the next change.
+func Break(s *Store) { s.intern = nil }
+
+// Hot returns how many objects the hot set holds, and their estimated size.
+func Hot(s *Store) (entries int, bytes int64) {
+	s.hot.mu.Lock()
+	defer s.hot.mu.Unlock()
+	return len(s.hot.ring), s.hot.bytes
+}
+
+// Locked says whether somebody, such as the caller, has the writer's lock.
+func Locked(s *Store) bool {
+	if !s.mu.TryLock() {
+		return true
+	}
+	s.mu.Unlock()
+	return false
+}
+
+// HotLocked says whether somebody, such as the caller, has the lock of the hot set.
+func HotLocked(s *Store) bool {
+	if !s.hot.mu.TryLock() {
+		return true
+	}
+	s.hot.mu.Unlock()
+	return false
+}
+
+// IsHot says whether an object is in the hot set.
+func IsHot(s *Store, k Key) bool {
+	r, ok := s.Get(k)
+	if !ok {
+		return false
+	}
+	for v := r.forms.Load(); v != nil; v = v.next {
+		if v.obj != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// ReadSaved decodes a saved state.
+func ReadSaved(r io.Reader, identity string) error {
+	return saveFormat(identity).Decode(r, func(in *savefile.Decoder) error {
+		return decodeScopes(in, func(savedScope) func(*source.Object) error {
+			return func(*source.Object) error { return nil }
+		})
+	})
+}
+
+// HasFacets says whether labels are found by their facets.
+func HasFacets(s *Store) bool {
+	x := s.root.Load().base.facets[byLabel]
+	return x != nil && !x.building
+}
+
+// FileName is that of the file that a store is saved in.
+func FileName(s *Store) string { return s.opt.fileName() }

@@ -1,0 +1,137 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/internal/cut"
+	"github.com/fairlead-io/fairlead/internal/protect"
+	"github.com/fairlead-io/fairlead/internal/source"
+)
+
+// kept is a Content made ready for the objects of one kind.
+type kept struct {
+	Content
+	paths     *cut.Paths
+	err       error // nothing can be kept
+	message   *cut.Message
+	noMessage error // why protobuf cannot be cut
+}
+
+// ready makes a Content ready for objects whose Go type is t; nil: it is not known.
+func (c Content) ready(t reflect.Type) kept {
+	out := kept{Content: c, noMessage: errProtobuf}
+	out.paths, out.err = c.cuts()
+	if c.Metadata {
+		t = reflect.TypeFor[metav1.PartialObjectMetadata]()
+	}
+	if out.paths.Len() > 0 && t != nil {
+		out.message, out.noMessage = out.paths.Message(t)
+	}
+	return out
+}
+
+// typeOf returns the Go type of a kind; nil if it has none.
+func typeOf(scheme *runtime.Scheme, kind schema.GroupVersionKind) reflect.Type {
+	if scheme == nil {
+		return nil
+	}
+	o, err := scheme.New(kind)
+	if err != nil {
+		return nil
+	}
+	if _, generic := o.(runtime.Unstructured); generic {
+		return nil
+	}
+	return reflect.TypeOf(o).Elem()
+}
+
+// append appends what is kept of an object to dst, and says what was dropped.
+func (c *kept) append(dst []byte, o *source.Object) ([]byte, cut.Set, error) {
+	switch {
+	case len(o.Raw) == 0: // of a deletion whose last state cannot be read
+		return dst, 0, nil
+	case c.err != nil:
+		return dst, 0, c.err
+	case c.paths.Len() == 0 && c.ManagedFields:
+		return append(dst, o.Raw...), 0, nil
+	case c.paths.Len() == 0:
+		return o.AppendPruned(dst), 0, nil
+	}
+	raw := o.Raw
+	if !c.ManagedFields {
+		raw = o.AppendPruned(nil)
+	}
+	if o.Encoding != source.Protobuf {
+		return c.paths.AppendJSON(dst, raw)
+	}
+	if c.message == nil {
+		return dst, 0, fmt.Errorf("cannot drop fields of protobuf: %w", c.noMessage)
+	}
+	return c.message.Append(dst, raw)
+}
+
+// dropped names the paths of a set.
+func (c *kept) dropped(set cut.Set) (paths []string) {
+	for i := range c.paths.Len() {
+		if set.Has(i) {
+			paths = append(paths, c.paths.Text(i))
+		}
+	}
+	return paths
+}
+
+// transformed returns a decoded object as readers see it. It calls code of the user's.
+func (c *kept) transformed(o any) (out any, err error) {
+	if c.Transform == nil {
+		return o, nil
+	}
+	if p := protect.Call(func() { out, err = c.Transform(o) }); p != nil {
+		return nil, fmt.Errorf("the transform panicked: %v", p.Value)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the transform failed: %w", err)
+	}
+	if v := reflect.ValueOf(out); !v.IsValid() || v.Type() != reflect.TypeOf(o) || v.IsNil() {
+		return nil, fmt.Errorf("the transform returned a %T instead of a %T", out, o)
+	}
+	return out, nil
+}
+
+// reduce leaves of an object what is metadata, where no more is held.
+func (c *kept) reduce(o *source.Object) {
+	if c.Metadata {
+		o.KeepMetadata()
+	}
+}
+
+// reduceQuarantined leaves of what could not be read what is to be held, if that can be told, or nothing.
+func (c *kept) reduceQuarantined(q *source.Quarantined) {
+	if !c.Metadata && c.paths.Len() == 0 && c.err == nil {
+		return
+	}
+	o := source.Object{Raw: q.Raw, Encoding: q.Encoding}
+	q.Raw = nil
+	if err := source.Scan(o.Encoding, o.Raw, &o.Header); err != nil {
+		if _, mistyped := errors.AsType[*source.FieldError](err); !mistyped {
+			return
+		}
+	}
+	c.reduce(&o)
+	if raw, _, err := c.append(nil, &o); err == nil {
+		q.Raw = raw
+	}
+}
+
+// readable says why the objects cannot be read as a type.
+func (c *kept) readable(into any) error {
+	if _, metadata := into.(*metav1.PartialObjectMetadata); c.Metadata && !metadata {
+		return ErrMetadataOnly
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package store_test
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
+)
+
+// TestTwoVersionsShare decodes a version of a pod beside another one: it is the same as alone, and what has not changed
+// is one, unless mutations are looked for, which have to be told of the object that was changed.
+func TestTwoVersionsShare(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		enc   source.Encoding
+		typ   reflect.Type
+		opt   store.Options
+		apart bool // the other version is of another store
+		share bool
+	}{
+		"Protobuf":      {enc: source.Protobuf, typ: reflect.TypeFor[corev1.Pod](), share: true},
+		"Unstructured":  {enc: source.JSON, typ: reflect.TypeFor[unstructured.Unstructured](), share: true},
+		"TypedFromJSON": {enc: source.JSON, typ: reflect.TypeFor[corev1.Pod]()},
+		"Apart":         {enc: source.Protobuf, typ: reflect.TypeFor[corev1.Pod](), apart: true},
+		"Detecting": {
+			enc: source.Protobuf, typ: reflect.TypeFor[corev1.Pod](), opt: store.Options{DetectMutation: true},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			// types are trusted after some objects of them were decoded both ways
+			s, all := pods(t, tc.enc, 20, tc.opt)
+			for r := range s.Snapshot().All() {
+				if _, err := r.As(tc.typ); err != nil {
+					t.Fatal(err)
+				}
+			}
+			key := store.Key{Namespace: all[0].Namespace, Name: all[0].Name}
+			prior, _ := s.Get(key)
+			next := all[0].DeepCopy()
+			next.ResourceVersion, next.Status.Message = "900000001", "another one"
+			fresh, _ := pods(t, tc.enc, 0, tc.opt)
+			for st, o := range map[*store.Store]*corev1.Pod{s: next, fresh: next} {
+				if err := st.Sink("").Apply(source.Modified, encoded(t, tc.enc, o)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tc.apart {
+				prior, _ = fresh.Get(key)
+			}
+			alone, _ := fresh.Get(key)
+			want, err := alone.As(tc.typ)
+			if err != nil {
+				t.Fatal(err)
+			}
+			is, _ := s.Get(key)
+			got, err := is.AsLike(prior, tc.typ)
+			if err != nil || !reflect.DeepEqual(want, got) {
+				t.Fatalf("error %v; it differs from what is decoded alone:\n%s", err, cmp.Diff(want, got))
+			}
+			was, err := prior.As(tc.typ)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := spec(got) == spec(was); got != tc.share {
+				t.Errorf("they share their specs: %t, want %t", got, tc.share)
+			}
+			if again, err := is.As(tc.typ); err != nil || again != got {
+				t.Errorf("it was decoded again, error %v", err)
+			}
+		})
+	}
+}
+
+// TestUnstructuredObjectsShareParts decodes two pods of one workload that nobody may change: a part which both have is
+// one. It is not where a change of it would have to be noticed, or may come, or in objects of the reader's own.
+func TestUnstructuredObjectsShareParts(t *testing.T) {
+	t.Parallel()
+	same := func(o any) (any, error) { return o, nil }
+	for name, tc := range map[string]struct {
+		opt   store.Options
+		own   bool
+		share bool
+	}{
+		"Shared":      {share: true},
+		"Own":         {own: true},
+		"Detecting":   {opt: store.Options{DetectMutation: true}},
+		"Transformed": {opt: store.Options{Content: store.Content{Transform: same}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, _ := pods(t, source.JSON, 0, tc.opt)
+			var at []uintptr
+			for i := range 4 {
+				o := object(fmt.Appendf(nil, `{"metadata":{"name":"n%d","uid":"u%d","resourceVersion":"%d"},`+
+					`"spec":{"tolerations":[{"key":"a","operator":"Exists"}]}}`, i, i, 900000001+i))
+				if err := s.Sink("").Apply(source.Added, o); err != nil {
+					t.Fatal(err)
+				}
+				r, _ := s.Get(store.Key{Name: fmt.Sprint("n", i)})
+				u := &unstructured.Unstructured{}
+				var err error
+				if tc.own {
+					err = r.DecodeInto(u)
+				} else {
+					u, err = store.As[unstructured.Unstructured](r)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				at = append(at, reflect.ValueOf(u.Object["spec"].(map[string]any)["tolerations"]).Pointer())
+			}
+			if got := at[2] == at[3]; got != tc.share {
+				t.Errorf("they share a part: %t, want %t", got, tc.share)
+			}
+		})
+	}
+}
+
+// spec is where the containers, or the whole spec, of a pod are.
+func spec(o any) uintptr {
+	if u, ok := o.(*unstructured.Unstructured); ok {
+		return reflect.ValueOf(u.Object["spec"]).Pointer()
+	}
+	return reflect.ValueOf(o.(*corev1.Pod).Spec.Containers).Pointer()
+}

@@ -1,0 +1,146 @@
+package store
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/fairlead-io/fairlead/internal/source"
+)
+
+func packed(ns, name string, version int, body string) *source.Object {
+	raw := fmt.Appendf(nil,
+		`{"metadata":{"namespace":%q,"name":%q,"uid":"u-%s","resourceVersion":"%d","labels":{"app":%q}},"spec":%q}`, ns, name,
+		name, version, ns, body)
+	o := &source.Object{Raw: raw}
+	if err := source.Scan(source.JSON, raw, &o.Header); err != nil {
+		panic(err)
+	}
+	return o
+}
+
+// TestPacking: objects come back byte by byte, however often they change, are packed, superseded, deleted and moved.
+func TestPacking(t *testing.T) {
+	t.Parallel()
+	s := New(Options{})
+	defer s.Close()
+	sink := s.Sink("")
+	sink.Replace().Commit(source.Commit{Version: "1"})
+	rnd := rand.New(rand.NewPCG(1, 2))
+	want := map[Key][]byte{}
+	type kept struct {
+		r   *Record
+		raw []byte
+	}
+	var old []kept
+	version := 10
+	body := func(app int) string {
+		b := strings.Repeat(fmt.Sprintf("workload %d has much in common; ", app), 1+rnd.IntN(40)*(1+rnd.IntN(30)*rnd.IntN(2)))
+		for range rnd.IntN(20) {
+			b += fmt.Sprintf("%x", rnd.Uint64())
+		}
+		return b
+	}
+	for round := range 30 {
+		for range 200 {
+			app, version0 := rnd.IntN(8), version
+			version = version0 + 1
+			k := Key{fmt.Sprint("ns", app), fmt.Sprint("o", rnd.IntN(60))}
+			o := packed(k.Namespace, k.Name, version, body(app+round/10*100))
+			if r, ok := s.Get(k); ok && rnd.IntN(4) == 0 {
+				old = append(old, kept{r, bytes.Clone(want[k])})
+			}
+			typ := source.Modified
+			if rnd.IntN(4) == 0 {
+				typ = source.Deleted
+				delete(want, k)
+			} else {
+				want[k] = o.Raw
+			}
+			if err := sink.Apply(typ, o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.Flush()
+		for k, raw := range want {
+			if r, ok := s.Get(k); !ok || !bytes.Equal(r.Raw(), raw) {
+				t.Fatalf("round %d: %s is not what was stored", round, k)
+			}
+		}
+	}
+	for _, o := range old {
+		if !bytes.Equal(o.r.Raw(), o.raw) {
+			t.Fatalf("%s@%s, which is superseded, is not what was stored", o.r.Key(), o.r.Version())
+		}
+	}
+	if st := s.MemoryStats(); st.Dictionaries > 1+8*4 {
+		t.Errorf("%d dictionaries for 8 workloads", st.Dictionaries)
+	}
+	sink.Replace().Commit(source.Commit{Version: "900000"})
+	if st := s.MemoryStats(); st.Live != 0 || st.Mapped != 0 {
+		t.Errorf("an empty store has %d bytes live and %d mapped", st.Live, st.Mapped)
+	}
+}
+
+func TestCompaction(t *testing.T) {
+	t.Parallel()
+	s := New(Options{})
+	defer s.Close()
+	sink := s.Sink("")
+	rnd := rand.New(rand.NewPCG(3, 4))
+	r := sink.Replace()
+	const n = 12_000
+	objects := make([]*source.Object, n)
+	for i := range objects {
+		noise := make([]byte, 400)
+		for j := range noise {
+			noise[j] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"[rnd.IntN(64)]
+		}
+		objects[i] = packed("ns", fmt.Sprint("o", i), 10+i, string(noise))
+		if err := r.Put(objects[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.Commit(source.Commit{Version: "50000"})
+	s.Flush()
+	full := s.MemoryStats().Mapped
+	r = sink.Replace() // every fourth remains
+	for i := 0; i < n; i += 4 {
+		if err := r.Put(objects[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.Commit(source.Commit{Version: "60000"})
+	s.Flush()
+	if after := s.MemoryStats(); after.Mapped > full/2 {
+		t.Errorf("%d bytes for a quarter of the objects, %d for all of them", after.Mapped, full)
+	}
+	for i := 0; i < n; i += 4 {
+		rec, ok := s.Get(Key{"ns", fmt.Sprint("o", i)})
+		if !ok || !bytes.Equal(rec.Raw(), objects[i].Raw) {
+			t.Fatalf("object %d is not what was stored", i)
+		}
+	}
+}
+
+func TestAbortGivesBack(t *testing.T) {
+	t.Parallel()
+	s := New(Options{})
+	defer s.Close()
+	r := s.Sink("").Replace()
+	for i := range 100 {
+		if err := r.Put(packed("ns", fmt.Sprint("o", i), 10+i, strings.Repeat("x", 300))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Flush()
+	if s.MemoryStats().Live == 0 {
+		t.Fatal("staged objects are not packed")
+	}
+	r.Abort()
+	if live := s.MemoryStats().Live; live != 0 {
+		t.Errorf("%d bytes are live after an abort", live)
+	}
+}

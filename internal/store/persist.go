@@ -1,0 +1,212 @@
+package store
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/savefile"
+	"github.com/fairlead-io/fairlead/internal/source"
+)
+
+// A saved store is one file (package internal/savefile): the scopes with their versions, and the encoded objects of
+// each.
+
+// resumeWithin is how old a file may be for a watch to go on from it. A server keeps its history for some minutes, so
+// that a list is due anyhow after a longer time, in which a cluster may also have been restored from a backup, or set
+// up anew, and have passed the saved version: a watch from there would look right and miss what came before. What is
+// saved is used all the same, to tell subscribers of what has gone meanwhile.
+const resumeWithin = time.Hour
+
+// saveFormat is that of the files of the stores of one cluster.
+func saveFormat(identity string) savefile.Format {
+	return savefile.Format{Magic: "fairlead store 1\n", Identity: identity}
+}
+
+// Save writes what the server has told, not the overlay, to a file in dir, from which Load resumes. identity is to be
+// of the cluster: Load refuses the state of another one. A store of some slots is not saved: ErrShardNotSaved.
+func (s *Store) Save(dir, identity string) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("cannot save store: %w", err)
+		}
+	}()
+	if dir == "" { // the working directory is nobody's intention
+		return errNoDirectory
+	}
+	if s.opt.Shard != "" { // the next run may hold others
+		return ErrShardNotSaved
+	}
+	return s.opt.saveFormat(identity).Write(filepath.Join(dir, s.opt.fileName()), s.encode)
+}
+
+// saveFormat is that of the file of a store: one of another content is of no use.
+func (o *Options) saveFormat(identity string) savefile.Format {
+	if content := o.Content.name(); content != "" {
+		identity += "\n" + content
+	}
+	return saveFormat(identity)
+}
+
+// fileName is of the resource and what tells its stores apart.
+func (o *Options) fileName() string {
+	return o.fileBase(o.Scope) + hashed(".", o.Content.name()) + fileSuffix
+}
+
+const fileSuffix = ".store"
+
+// fileBase is what the names of files have in common that differ in the content only.
+func (o *Options) fileBase(scope string) string {
+	r, whole := o.Resource, *o
+	whole.Content, whole.Scope = Content{}, scope
+	name := fmt.Sprintf("%s.%s.%s", r.Resource, r.Version, r.Group)
+	if sel := whole.distinction(); sel != "" {
+		name += hashed("-", sel+"\n"+scope)
+	}
+	return name
+}
+
+// hashed is a part of a name, "" of nothing.
+func hashed(before, text string) string {
+	if text == "" {
+		return ""
+	}
+	return before + fmt.Sprintf("%x", sha256.Sum256([]byte(text)))[:16]
+}
+
+// savedScope is one scope at the version of a state.
+type savedScope struct{ ns, version string }
+
+// encode writes what the server has told.
+func (s *Store) encode(out *savefile.Encoder) error {
+	s.mu.Lock() // the versions belong to the state
+	var scopes []savedScope
+	for ns, sc := range s.scopes {
+		if sc.committed {
+			scopes = append(scopes, savedScope{ns, sc.version.String()})
+		}
+	}
+	base := s.root.Load().base
+	s.mu.Unlock()
+	out.Number(uint64(len(scopes)))
+	for _, sc := range scopes {
+		out.Text(sc.ns)
+		out.Text(sc.version)
+		n := 0
+		for range base.inScope(sc.ns) {
+			n++
+		}
+		out.Number(uint64(n))
+		for r := range base.inScope(sc.ns) {
+			raw, err := r.load()
+			if err != nil {
+				return err
+			}
+			out.Number(uint64(r.Encoding()))
+			out.Field(raw)
+		}
+	}
+	return nil
+}
+
+// Load fills an empty store from what Save wrote, so that a source resumes its watch at the saved version, or lists
+// the difference if the file is older than an hour. It counts as synced when the source says that it has caught up
+// with the server, not before: what was saved is as old as the file. Scopes that were saved and are not watched any
+// more are to be dropped by the caller (DropScope).
+func (s *Store) Load(dir, identity string) error {
+	return s.loadScopes(dir, identity, func(string) bool { return true })
+}
+
+var errNoDirectory = errors.New("no directory is given")
+
+func (s *Store) loadScopes(dir, identity string, wanted func(namespace string) bool) error {
+	if dir == "" {
+		return fmt.Errorf("cannot load store: %w: %w", ErrNotSaved, errNoDirectory)
+	}
+	path := filepath.Join(dir, s.opt.fileName())
+	l := &loading{store: s, wanted: wanted}
+	at, err := s.opt.saveFormat(identity).Read(path, func(in *savefile.Decoder) error { return decodeScopes(in, l.scope) })
+	if err != nil {
+		l.abort()
+		return fmt.Errorf("cannot load store: %w: %w", ErrNotSaved, err)
+	}
+	l.commit(time.Since(at) > resumeWithin)
+	return nil
+}
+
+// loading stages the scopes of a file, one object at a time, and applies all of them or none.
+type loading struct {
+	store  *Store
+	wanted func(namespace string) bool
+	scopes []loadedScope
+}
+
+type loadedScope struct {
+	savedScope
+	*replacement
+	made bool // it was not known before
+}
+
+// scope returns what takes the objects of a scope.
+func (l *loading) scope(sc savedScope) (put func(*source.Object) error) {
+	if !l.wanted(sc.ns) {
+		return func(*source.Object) error { return nil }
+	}
+	l.store.mu.Lock()
+	made := l.store.scopes[sc.ns] == nil
+	l.store.mu.Unlock()
+	r := l.store.Sink(sc.ns).Replace().(*replacement)
+	r.saved = true
+	l.scopes = append(l.scopes, loadedScope{sc, r, made})
+	return r.Put
+}
+
+func (l *loading) commit(old bool) {
+	for _, sc := range l.scopes {
+		if old {
+			sc.version = ""
+		}
+		sc.Commit(source.Commit{Version: sc.version, Reason: "saved state"})
+	}
+}
+
+func (l *loading) abort() {
+	for _, sc := range l.scopes {
+		sc.Abort()
+		if sc.made {
+			l.store.DropScope(sc.ns)
+		}
+	}
+}
+
+// decodeScopes decodes what encode has written; it trusts no length. The objects are valid during the call that takes
+// them.
+func decodeScopes(in *savefile.Decoder, scope func(savedScope) (put func(*source.Object) error)) error {
+	var o source.Object
+	for range in.Number() {
+		sc := savedScope{ns: in.Text(), version: in.Text()}
+		n := in.Number()
+		if in.Err() != nil {
+			return in.Err()
+		}
+		put := scope(sc)
+		for range n {
+			o.Encoding, o.Raw = source.Encoding(in.Number()), in.Field()
+			if in.Err() != nil {
+				return in.Err()
+			}
+			if o.Encoding > source.Protobuf {
+				return savefile.ErrDamaged
+			}
+			if err := source.Scan(o.Encoding, o.Raw, &o.Header); err != nil {
+				return err
+			}
+			if err := put(&o); err != nil {
+				return err
+			}
+		}
+	}
+	return in.Err()
+}

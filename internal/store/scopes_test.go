@@ -1,0 +1,111 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
+)
+
+// Two stores whose namespaces are changed to be the same go on beside each other, and one that is opened for what
+// another has left is new.
+func TestSetNamespaces(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, err := apiserver.New(apiserver.Options{Pipe: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer server.Close()
+		for _, ns := range []string{"a", "b", "c"} {
+			if _, err := server.Put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "x"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		kind := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+		mapper := meta.NewDefaultRESTMapper(nil)
+		mapper.Add(kind, meta.RESTScopeNamespace)
+		cache, err := store.NewCache(store.CacheOptions{
+			Config: server.Config(), Scheme: scheme.Scheme, Mapper: mapper, Linger: -1,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error)
+		go func() { ended <- cache.Run(ctx) }()
+		open := func(namespaces ...string) *store.Handle {
+			t.Helper()
+			h, err := cache.Acquire(kind, source.Namespaces(namespaces...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return h
+		}
+		move := func(h *store.Handle, namespaces ...string) {
+			t.Helper()
+			if err := h.SetNamespaces(namespaces...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		holds := func(h *store.Handle, want ...string) {
+			t.Helper()
+			synctest.Wait()
+			var got []string
+			for r := range h.Snapshot().All() {
+				got = append(got, r.Namespace())
+			}
+			slices.Sort(got)
+			if d := cmp.Diff(want, got); d != "" {
+				t.Error(d)
+			}
+			for _, st := range h.Statuses() {
+				if st.Phase != source.Watching {
+					t.Errorf("%q is %s", st.Namespace, st.Phase)
+				}
+			}
+		}
+		one, two := open("a", "b"), open("b", "a", "b")
+		if one.Store != two.Store {
+			t.Error("the same namespaces in another order make another store")
+		}
+		three := open("c")
+		move(one, "c")
+		holds(one, "c")
+		holds(two, "c")
+		holds(three, "c")
+		four := open("b", "a")
+		if four.Store == one.Store {
+			t.Error("a store that was moved is found at its old place")
+		}
+		holds(four, "a", "b")
+		move(three)
+		holds(three, "a", "b", "c")
+		for _, h := range []*store.Handle{one, two, three, four} {
+			h.Release()
+		}
+		synctest.Wait()
+		if n := server.Log().Open(apiserver.Match{}); n != 0 {
+			t.Errorf("%d requests are open", n)
+		}
+		if err := one.SetNamespaces("z"); !errors.Is(err, store.ErrClosed) {
+			t.Errorf("after the release: %v", err)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}

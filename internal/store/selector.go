@@ -1,0 +1,144 @@
+package store
+
+import (
+	"encoding/json"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/fairlead-io/fairlead/internal/protect"
+	"github.com/fairlead-io/fairlead/internal/protobuf"
+	"github.com/fairlead-io/fairlead/internal/source"
+)
+
+// watchSelector says which objects a watch selects, as far as that can be told of an object alone.
+type watchSelector struct {
+	labels    labels.Selector
+	fields    fields.Selector
+	values    map[string]FieldValue // of the fields that not every object has
+	undecided bool                  // there is more to it than labels and fields say
+}
+
+// parseSelectors finds out how to evaluate selectors; field returns nil for what only the server can.
+func parseSelectors(by source.Selectors, field func(label string) FieldValue) *watchSelector {
+	sel := &watchSelector{values: map[string]FieldValue{}}
+	var err error
+	if sel.labels, err = labels.Parse(by.Label); err != nil {
+		sel.labels, sel.undecided = labels.Everything(), true
+	}
+	if sel.fields, err = fields.ParseSelector(by.Field); err != nil {
+		sel.fields, sel.undecided = fields.Everything(), true
+	}
+	for _, r := range sel.fields.Requirements() {
+		if ofAnyObject(r.Field) {
+			continue
+		}
+		value := field(r.Field)
+		sel.values[r.Field] = value
+		sel.undecided = sel.undecided || value == nil
+	}
+	return sel
+}
+
+// ofAnyObject says whether a field can be selected by whatever the kind is.
+func ofAnyObject(label string) bool { return label == "metadata.name" || label == "metadata.namespace" }
+
+// evaluate returns the fields of an object by which it is selected.
+func (sel *watchSelector) evaluate(object map[string]any) fields.Set {
+	set := fields.Set{}
+	for label, value := range sel.values {
+		set[label] = value(object)
+	}
+	return set
+}
+
+// selects says whether the watch selects an object, of which the fields are what evaluate has returned; decided is
+// false if that cannot be told here.
+func (sel *watchSelector) selects(r *Record, has fields.Set) (in, decided bool) {
+	switch {
+	case !sel.labels.Matches(r.Labels()):
+		return false, true
+	case sel.undecided:
+		return false, false
+	case sel.fields.Empty():
+		return true, true
+	}
+	set := fields.Set{"metadata.name": r.Name(), "metadata.namespace": r.Namespace()}
+	for label := range sel.values {
+		value, ok := has[label]
+		if !ok { // other selectors have been set meanwhile
+			return false, false
+		}
+		set[label] = value
+	}
+	return sel.fields.Matches(set), true
+}
+
+// field returns how to evaluate a field of the objects; nil if only the server can.
+func (o *Options) field(label string) FieldValue {
+	if value := o.Fields[label]; value != nil {
+		return value
+	}
+	return fieldOf(o.Kind.GroupKind(), label)
+}
+
+// Decides says whether it can be told here which objects the watch selects, so that own writes are seen at once:
+// without selectors of fields, with those that any object has, with those of built-in kinds, and with those of
+// Options.Fields. Others are settled by asking the server.
+func (s *Store) Decides() bool { return !s.selected.Load().undecided }
+
+// Selects says whether it is certain that the watch selects an object as a record has it.
+func (s *Store) Selects(r *Record) bool {
+	if r == nil {
+		return false
+	}
+	in, decided := s.selected.Load().selects(r, nil)
+	return in && decided
+}
+
+// answered makes a record of an answer. The fields by which the watch selects are those of the whole object, of which
+// the record may hold less; nil if they are of no matter, or cannot be read.
+func (s *Store) answered(enc source.Encoding, raw []byte) (*Record, fields.Set, error) {
+	rec, err := s.parse(enc, raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	sel := s.selected.Load()
+	if sel.undecided || len(sel.values) == 0 {
+		return rec, nil, nil
+	}
+	object, err := s.object(enc, raw)
+	if err != nil {
+		s.logger.Warn("cannot tell whether an own write is selected, asking the server", "key", rec.Key(), "error", err)
+		return rec, nil, nil
+	}
+	var has fields.Set
+	if p := protect.Call(func() { has = sel.evaluate(object) }); p != nil {
+		s.logger.Error("a function of a field panicked, asking the server", "key", rec.Key(), "panic", p)
+	}
+	return rec, has, nil
+}
+
+// object reads an encoded object as a whole, whatever of it is held.
+func (s *Store) object(enc source.Encoding, raw []byte) (map[string]any, error) {
+	if enc == source.Protobuf {
+		if s.scheme == nil {
+			return nil, errProtobuf
+		}
+		o, err := s.scheme.New(s.kind)
+		if err != nil {
+			return nil, err
+		}
+		typed, ok := o.(protobuf.Message)
+		if !ok {
+			return nil, errProtobuf
+		}
+		if err := s.decoders.protobuf.Unmarshal(raw, typed); err != nil {
+			return nil, err
+		}
+		if raw, err = json.Marshal(o); err != nil {
+			return nil, err
+		}
+	}
+	return s.decoders.untyped.Unmarshal(raw)
+}

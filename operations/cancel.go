@@ -1,0 +1,72 @@
+package operations
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+)
+
+// giving is how much of an Operation gives way so that its cancellation can be stored, however full it is. Each one
+// includes those before it.
+type giving uint8
+
+const (
+	givesNothing  giving = iota
+	givesManaged         // managed fields, which the server begins anew
+	givesMetadata        // labels and annotations of others
+	givesObject          // the request object, which compensation may need: the last thing to go
+)
+
+// requestCancel asks for the cancellation of the version that is given. It fails as package call says.
+func (s *Scheduler) requestCancel(ctx context.Context, op *v1alpha1.Operation) (*v1alpha1.Operation, error) {
+	for gives := givesNothing; ; gives++ {
+		body, err := gives.patch(op)
+		if err != nil {
+			return nil, err
+		}
+		answer, err := call.Do(ctx, s.calls, call.Request{
+			Verb: call.VerbPatch, PatchType: types.MergePatchType, Resource: operations, Kind: v1alpha1.KindOperation,
+			Namespace: s.namespace, Name: op.Name, Body: body,
+		}, s.policy)
+		switch {
+		case errors.Is(err, call.ErrTooLarge) && gives < givesObject:
+			continue
+		case err != nil:
+			return nil, err
+		}
+		canceled := &v1alpha1.Operation{}
+		return canceled, answer.Into(canceled)
+	}
+}
+
+// patch is the request. The version keeps it from reaching an operation that has taken the place of this one.
+func (g giving) patch(op *v1alpha1.Operation) ([]byte, error) {
+	metadata, spec := map[string]any{"resourceVersion": op.ResourceVersion}, map[string]any{"cancelRequested": true}
+	if g >= givesManaged {
+		metadata["managedFields"] = []any{map[string]any{}}
+	}
+	if g >= givesMetadata {
+		metadata["labels"], metadata["annotations"] = withoutOthers(op.Labels), withoutOthers(op.Annotations)
+	}
+	if g >= givesObject {
+		spec["requestObject"] = nil
+	}
+	return json.Marshal(map[string]any{"metadata": metadata, "spec": spec})
+}
+
+// withoutOthers is the patch that removes what is not ours.
+func withoutOthers(all map[string]string) map[string]any {
+	gone := make(map[string]any)
+	for key := range all {
+		if !strings.HasPrefix(key, v1alpha1.GroupVersion.Group+"/") {
+			gone[key] = nil
+		}
+	}
+	return gone
+}

@@ -1,0 +1,82 @@
+package operations
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+)
+
+var (
+	// ErrInProgress is matched when another operation of the resource has not ended yet; errors.As finds the
+	// [*InProgressError] that names it.
+	ErrInProgress = errors.New("another operation is in progress")
+
+	// ErrIDReused is matched when the id of the request belongs to another request of the same resource.
+	ErrIDReused = errors.New("the operation id belongs to another request")
+
+	// ErrNotFound is matched when the resource has no operation.
+	ErrNotFound = errors.New("operation not found")
+
+	// ErrInvalid is matched when a request cannot be accepted; errors.As finds the [*InvalidError] with every reason.
+	ErrInvalid = errors.New("invalid request")
+
+	// ErrEnded is matched when an operation has ended, so that it can no longer be cancelled.
+	ErrEnded = errors.New("the operation has ended")
+
+	// ErrSucceeded is matched when an operation has succeeded, so that there is nothing to retry.
+	ErrSucceeded = errors.New("the operation has succeeded")
+
+	// ErrFollowed is matched when another operation of the resource was scheduled meanwhile.
+	ErrFollowed = errors.New("another operation has followed it")
+
+	// ErrUnknownCallback is matched when a callback token stands for nothing.
+	ErrUnknownCallback = errors.New("unknown callback token")
+
+	// ErrCallbackUsed is matched when the outcome that a callback reports is known already, or no longer wanted.
+	ErrCallbackUsed = errors.New("the outcome of this call is known already")
+)
+
+// InProgressError says which operation stands in the way.
+type InProgressError struct {
+	// Running is the operation that has not ended, or that has and is being deleted, as it was read. It belongs to the
+	// caller.
+	Running *v1alpha1.Operation
+}
+
+// Error names the resource and the running operation.
+func (e *InProgressError) Error() string {
+	s, state := e.Running.Spec, "in progress"
+	if e.Running.Terminal() {
+		state = "being deleted"
+	}
+	return fmt.Sprintf("operation %s (%s) of %s/%s is %s", e.Running.EffectiveID(), s.OperationType, s.ResourceType,
+		s.ResourceID, state)
+}
+
+// Is matches ErrInProgress.
+func (e *InProgressError) Is(target error) bool { return target == ErrInProgress }
+
+// FieldError is one thing that is wrong with a request.
+type FieldError struct {
+	// Field is the path of the field under its JSON name, such as spec.webhookIDs[1].
+	Field string `json:"field"`
+	// Problem says what to change.
+	Problem string `json:"problem"`
+}
+
+// InvalidError is everything that is wrong with a request.
+type InvalidError struct{ Fields []FieldError }
+
+// Error lists every field with its problem.
+func (e *InvalidError) Error() string {
+	var all []string
+	for _, f := range e.Fields {
+		all = append(all, f.Field+" "+f.Problem)
+	}
+	return ErrInvalid.Error() + ": " + strings.Join(all, "; ")
+}
+
+// Is matches ErrInvalid.
+func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }

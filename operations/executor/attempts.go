@@ -1,0 +1,241 @@
+package executor
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/operations/internal/record"
+	"github.com/fairlead-io/fairlead/operations/webhook"
+)
+
+// Attempt is one try or poll of a call, as an executor has made it. It holds nothing of what was sent or answered.
+type Attempt struct {
+	Purpose webhook.Purpose
+	Webhook string
+	Poll    bool // it has asked for the result of an earlier try
+	Began   time.Time
+	Ended   time.Time       // zero: it is under way
+	Status  int             // of HTTP; 0: there was no answer
+	Verdict webhook.Verdict // none of them while it is under way
+}
+
+// Attempts are the tries and polls of an operation that an executor remembers. The status of the operation has the
+// first, the last and the next moment of each call only.
+type Attempts struct {
+	// Last are in the order in which they came back; those under way are at the end. There are none of an operation whose
+	// calls have each come back with their outcome at the first try.
+	Last []Attempt
+	// Dropped is how many before those were remembered, and are not any more.
+	Dropped int
+	// Since is when the executor was made: it knows of none before.
+	Since time.Time
+	// Full says that there was no room for those of some operations, perhaps this one.
+	Full bool
+}
+
+const (
+	// maxAttempts is how many of an operation are remembered, and maxAttemptBytes how much memory those of all take.
+	maxAttempts     = 16
+	maxAttemptBytes = 4 << 20
+)
+
+// Attempts returns what is remembered of the tries and polls of an operation, by its key and id: the last 16 of one that
+// has had more than one, in memory only, until it has ended and others need the room. It may wait a fifth of a second if
+// the operation is just being worked on. It is safe for concurrent use.
+func (e *Executor) Attempts(ctx context.Context, key store.Key, operationID string) Attempts {
+	a := e.attempts.of(key, operationID)
+	if len(a.Last) == 0 {
+		return a
+	}
+	s := e.see(ctx, key)
+	if s.op == nil || s.op.EffectiveID() != operationID {
+		return a
+	}
+	n := len(a.Last)
+	for t, since := range s.began {
+		en := record.Entry(&s.op.Status, t)
+		a.Last = append(a.Last, Attempt{
+			Purpose: webhook.Purpose(t.Purpose), Webhook: t.ID, Began: since, Poll: en != nil && en.WebhookPollURL != "",
+		})
+	}
+	slices.SortFunc(a.Last[n:], func(a, b Attempt) int { return a.Began.Compare(b.Began) })
+	return a
+}
+
+// attempts remembers the tries and polls of operations that have had more than one. It costs an operation whose first
+// try brings the outcome a look into a map.
+type attempts struct {
+	since time.Time
+
+	mu    sync.Mutex
+	all   map[store.Key]*attempted
+	over  []store.Key // operations that have ended, the first first: they give way to others
+	bytes int
+	full  bool
+}
+
+// attempted are those of one operation.
+type attempted struct {
+	key       store.Key
+	operation string
+	last      []attempt
+	dropped   int
+	names     int // bytes of the names of its Webhooks
+	ended     bool
+	queued    bool // it is in over
+}
+
+// attempt is an Attempt, smaller.
+type attempt struct {
+	record.Target
+	began   int64 // Unix, in ns
+	took    time.Duration
+	status  int16
+	verdict uint8
+	poll    bool
+}
+
+const (
+	attemptSize   = int(unsafe.Sizeof(attempt{}))
+	attemptedSize = int(unsafe.Sizeof(attempted{})+unsafe.Sizeof(store.Key{})+unsafe.Sizeof(uintptr(0))) * 2 // and the map's
+	firstAttempts = 2
+)
+
+// note remembers what has come back, unless it is all that there is of its operation.
+func (a *attempts) note(key store.Key, f *flight, poll bool, ended time.Time, res webhook.Result) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t := a.all[key]
+	switch {
+	case t != nil && t.operation == f.operation:
+		if t.ended && res.Verdict == webhook.Canceled { // what was cut off at the end has come back
+			return
+		}
+	case !goesOn(res), t != nil && f.since.UnixNano() < t.last[len(t.last)-1].began: // the latter of the operation before
+		return
+	default:
+		if t = a.admit(key, f.operation); t == nil {
+			return
+		}
+	}
+	t.ended = false
+	one := attempt{
+		Target: f.target, began: f.since.UnixNano(), took: max(0, ended.Sub(f.since)), status: int16(res.StatusCode),
+		verdict: uint8(res.Verdict), poll: poll,
+	}
+	if i := slices.IndexFunc(t.last, func(o attempt) bool { return o.Target == f.target }); i >= 0 {
+		one.Target = t.last[i].Target
+	} else {
+		one.ID = strings.Clone(one.ID) // which may be a part of the object
+		t.names += len(one.ID)
+		a.bytes += len(one.ID)
+	}
+	if n := len(t.last); n == cap(t.last) && (n >= maxAttempts || !a.room(attemptSize*n, key)) {
+		first := t.last[0].Target
+		copy(t.last, t.last[1:])
+		t.last[n-1] = one
+		t.dropped++
+		if !slices.ContainsFunc(t.last, func(o attempt) bool { return o.Target == first }) {
+			t.names -= len(first.ID)
+			a.bytes -= len(first.ID)
+		}
+		return
+	} else if n == cap(t.last) {
+		a.bytes += attemptSize * n
+		t.last = append(make([]attempt, 0, 2*n), t.last...)
+	}
+	t.last = append(t.last, one)
+}
+
+// goesOn tells whether a call is tried again or polled after what it has brought.
+func goesOn(res webhook.Result) bool {
+	return res.Verdict == webhook.Retry || res.Verdict == webhook.Pending ||
+		res.Verdict == webhook.Accepted && res.Location != ""
+}
+
+// admit begins to remember an operation, instead of the one before of the same name; nil: there is no room.
+func (a *attempts) admit(key store.Key, operation string) *attempted {
+	queued := false
+	if t := a.all[key]; t != nil {
+		queued = t.queued
+		a.drop(key)
+	}
+	size := attemptedSize + attemptSize*firstAttempts + len(operation) + len(key.Namespace) + len(key.Name)
+	if !a.room(size, key) {
+		a.full = true
+		return nil
+	}
+	if a.all == nil {
+		a.all = make(map[store.Key]*attempted)
+	}
+	queued = queued && slices.Contains(a.over, key) // unless it has just been taken out
+	t := &attempted{
+		key:       store.Key{Namespace: strings.Clone(key.Namespace), Name: strings.Clone(key.Name)},
+		operation: strings.Clone(operation), last: make([]attempt, 0, firstAttempts), queued: queued,
+	}
+	a.all[t.key] = t
+	a.bytes += size
+	return t
+}
+
+// room makes some, at the cost of operations that have ended, and of no other one than that of the key.
+func (a *attempts) room(size int, but store.Key) bool {
+	for a.bytes+size > maxAttemptBytes && len(a.over) > 0 {
+		key := a.over[0]
+		a.over = a.over[1:]
+		if t := a.all[key]; t != nil {
+			if t.queued = false; t.ended && key != but {
+				a.drop(key)
+			}
+		}
+	}
+	if len(a.over) == 0 {
+		a.over = nil
+	}
+	return a.bytes+size <= maxAttemptBytes
+}
+
+// drop forgets an operation.
+func (a *attempts) drop(key store.Key) {
+	t := a.all[key]
+	delete(a.all, key)
+	a.bytes -= attemptedSize + attemptSize*cap(t.last) + len(t.operation) + len(key.Namespace) + len(key.Name) + t.names
+}
+
+// end notes that nothing works on an operation any more.
+func (a *attempts) end(key store.Key) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t := a.all[key]
+	if t == nil {
+		return
+	}
+	if t.ended = true; !t.queued {
+		t.queued = true
+		a.over = append(a.over, t.key)
+	}
+}
+
+func (a *attempts) of(key store.Key, operation string) Attempts {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := Attempts{Since: a.since, Full: a.full}
+	t := a.all[key]
+	if t == nil || t.operation != operation {
+		return out
+	}
+	out.Dropped = t.dropped
+	for _, one := range t.last {
+		began := time.Unix(0, one.began)
+		out.Last = append(out.Last, Attempt{
+			Purpose: webhook.Purpose(one.Purpose), Webhook: one.ID, Poll: one.poll, Began: began, Ended: began.Add(one.took),
+			Status: int(one.status), Verdict: webhook.Verdict(one.verdict),
+		})
+	}
+	return out
+}

@@ -1,0 +1,217 @@
+package executor
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/internal/share"
+)
+
+const (
+	// eventsPerSecond and eventsBurst bound the Events that are written, unless the configuration says else.
+	eventsPerSecond, eventsBurst = 100, 200
+	// maxOutcomes and maxProgress bound what waits to be written. Outcomes are written first, so a second full of them is
+	// at most 40 s old.
+	maxOutcomes, maxProgress = 4096, 1024
+	// eventWriters is how many are written at a time.
+	eventWriters = 4
+	// lastEvents is how long those that wait are still written when the recorder is closed.
+	lastEvents = 2 * time.Second
+)
+
+// eventPolicy gives up on an Event after some seconds.
+var eventPolicy = call.Policy{Retries: 2, Timeout: 5 * time.Second}
+
+// Events records Kubernetes Events, in the background and best effort. It is a [Recorder]. At most 100 are written per
+// second, after a burst of 200, or as QPS and Burst of the configuration say. Ends of operations and warnings are
+// written before anything else: 4,096 of them may wait, and 1,024 of the others; what is more than that is dropped.
+// Equal ones are one Event: those that wait are counted in it, and one that is there already gets a new time.
+// Namespaces take turns, and what is too much is dropped of the one of which most wait. It is a prometheus.Collector of
+// fairlead_events_total, by result: written, failed or dropped. It is safe for concurrent use. Close it after use.
+type Events struct {
+	calls   *call.Client
+	client  *client.Client
+	limiter flowcontrol.RateLimiter
+	results *prometheus.CounterVec
+	writers sync.WaitGroup
+	ctx     context.Context //nolint:containedctx // of the writers, which Close ends
+	cancel  context.CancelFunc
+
+	mu       sync.Mutex
+	some     *sync.Cond
+	outcomes share.Queue
+	progress share.Queue
+	waiting  map[string]*corev1.Event // by namespace and name
+	closed   bool
+}
+
+// NewEvents returns a recorder that writes to the API server of the configuration.
+func NewEvents(config *rest.Config) (*Events, error) {
+	config = rest.CopyConfig(config)
+	qps, burst := config.QPS, config.Burst
+	if qps <= 0 {
+		qps, burst = eventsPerSecond, eventsBurst
+	}
+	config.QPS = -1 // it is bounded here
+	calls, err := call.New(call.Options{Config: config})
+	if err != nil {
+		return nil, fmt.Errorf("cannot make an event recorder: %w", err)
+	}
+	writer, err := newClient(calls, eventPolicy, nil)
+	if err != nil {
+		calls.Close()
+		return nil, fmt.Errorf("cannot make an event recorder: %w", err)
+	}
+	e := &Events{
+		calls: calls, client: writer, limiter: flowcontrol.NewTokenBucketRateLimiter(qps, max(1, burst)),
+		waiting: make(map[string]*corev1.Event),
+		results: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_events_total",
+			Help: "Kubernetes Events of operations, by what became of them: written, failed or dropped.",
+		}, []string{"result"}),
+	}
+	e.some = sync.NewCond(&e.mu)
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	for range eventWriters {
+		e.writers.Go(e.write)
+	}
+	return e, nil
+}
+
+// Operation implements Recorder.
+func (e *Events) Operation(op *v1alpha1.Operation, warning bool, reason, message string) {
+	severity := corev1.EventTypeNormal
+	if warning {
+		severity = corev1.EventTypeWarning
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s\x00%s", op.UID, severity, reason, message))
+	name := strings.TrimRight(op.Name[:min(len(op.Name), 200)], "-.") + "." + hex.EncodeToString(sum[:8])
+	now := metav1.Now()
+	event := &corev1.Event{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Event"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: op.Namespace, Name: name},
+		InvolvedObject: corev1.ObjectReference{
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindOperation, Namespace: op.Namespace, Name: op.Name,
+			UID: op.UID, ResourceVersion: op.ResourceVersion,
+		},
+		Type: severity, Reason: reason, Message: message, Source: corev1.EventSource{Component: "fairlead"},
+		FirstTimestamp: now, LastTimestamp: now, Count: 1,
+	}
+	key := op.Namespace + "/" + name
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if same := e.waiting[key]; same != nil {
+		same.Count++
+		same.LastTimestamp = now
+		return
+	}
+	queue, most := &e.progress, maxProgress
+	if warning || op.Terminal() {
+		queue, most = &e.outcomes, maxOutcomes
+	}
+	if e.closed {
+		e.results.WithLabelValues("dropped").Inc()
+		return
+	}
+	if queue.Len() >= most {
+		e.results.WithLabelValues("dropped").Inc()
+		dropped := queue.DropFor(op.Namespace)
+		if dropped == "" {
+			return
+		}
+		delete(e.waiting, dropped)
+	}
+	queue.Push(op.Namespace, key)
+	e.waiting[key] = event
+	e.some.Signal()
+}
+
+// next waits for an event that is to be written; nil when there are none and never will be.
+func (e *Events) next() *corev1.Event {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for e.outcomes.Len()+e.progress.Len() == 0 {
+		if e.closed {
+			return nil
+		}
+		e.some.Wait()
+	}
+	queue := &e.outcomes
+	if queue.Len() == 0 {
+		queue = &e.progress
+	}
+	key := queue.Pop()
+	event := e.waiting[key]
+	delete(e.waiting, key)
+	return event
+}
+
+func (e *Events) write() {
+	for {
+		_ = e.limiter.Wait(e.ctx) // when it is to end, what waits fails at once
+		event := e.next()
+		if event == nil {
+			return
+		}
+		result := "written"
+		if err := e.put(event); err != nil {
+			result = "failed"
+		}
+		e.results.WithLabelValues(result).Inc()
+	}
+}
+
+// put writes an event, or brings one that is there already up to date.
+func (e *Events) put(event *corev1.Event) error {
+	err := e.client.Create(e.ctx, event)
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"lastTimestamp": event.LastTimestamp, "count": event.Count})
+	if err != nil {
+		return err
+	}
+	return e.client.Patch(e.ctx, event, client.RawPatch(types.MergePatchType, patch))
+}
+
+// Close ends the recording. What waits is written for two seconds more, and then dropped.
+func (e *Events) Close() {
+	e.mu.Lock()
+	e.closed = true
+	e.some.Broadcast()
+	e.mu.Unlock()
+	late := time.AfterFunc(lastEvents, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.results.WithLabelValues("dropped").Add(float64(e.outcomes.Len() + e.progress.Len()))
+		e.outcomes, e.progress = share.Queue{}, share.Queue{}
+		e.cancel()
+	})
+	e.writers.Wait()
+	late.Stop()
+	e.cancel()
+	e.calls.Close()
+}
+
+// Describe implements prometheus.Collector.
+func (e *Events) Describe(ch chan<- *prometheus.Desc) { e.results.Describe(ch) }
+
+// Collect implements prometheus.Collector.
+func (e *Events) Collect(ch chan<- prometheus.Metric) { e.results.Collect(ch) }

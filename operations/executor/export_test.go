@@ -1,0 +1,145 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/internal/course"
+	"github.com/fairlead-io/fairlead/operations/internal/record"
+	"github.com/fairlead-io/fairlead/operations/internal/share"
+	"github.com/fairlead-io/fairlead/operations/webhook"
+)
+
+// Blames is blames, FirstAttempt firstAttempt, and Repeats repeats.
+var (
+	Blames       = blames
+	FirstAttempt = course.FirstAttempt
+	Repeats      = repeats
+)
+
+// Run is run.
+type Run = run
+
+// Spend has a namespace use up writes to the API server.
+func (e *Executor) Spend(namespace string, writes float64) {
+	e.writes.Charge(namespace, share.Price{Count: writes})
+}
+
+// Runs returns how many runs there are, and how many of them have anything to work with.
+func (e *Executor) Runs() (all, working int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, space := range e.live {
+		for _, r := range space {
+			if all++; r.work != nil {
+				working++
+			}
+		}
+	}
+	return all, working
+}
+
+// Kept returns what a run keeps that has had a call under way and a turn refused, both over, with changes that are not
+// written or without.
+func Kept(unsaved bool) (what string) {
+	e := &Executor{}
+	r := &run{
+		later: map[record.Target]time.Time{},
+		work:  &work{flying: map[record.Target]*flight{}, refused: map[record.Target]refusal{}},
+	}
+	if unsaved {
+		r.unsaved = []unsavedChange{{Change: func(*v1alpha1.Operation) {}}}
+	}
+	e.settle(r)
+	if r.later != nil {
+		what += "polls "
+	}
+	if r.work == nil {
+		return what
+	}
+	if r.flying != nil {
+		what += "calls "
+	}
+	if r.refused != nil {
+		what += "turns "
+	}
+	return what + "changes"
+}
+
+// Tenures describes the slots of an executor.
+func (e *Executor) Tenures() (out string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for slot, t := range e.tenures {
+		out += fmt.Sprintf("%d: begun %t, busy %d, leaving %t; ", slot, t.begun, t.busy, t.leaving != nil)
+	}
+	return out
+}
+
+// SpanAllocs is how many allocations it takes to look after the trace of an operation.
+func (e *Executor) SpanAllocs(ctx context.Context, op *v1alpha1.Operation) float64 {
+	r := &run{work: &work{op: op}}
+	return testing.AllocsPerRun(100, func() {
+		from, _ := e.follow(ctx, op)
+		e.another(from, r)
+		e.keepTrace(from, r)
+		e.passOn(from, op)
+		e.showOutcome(from, op)
+	})
+}
+
+// Remembered is a memory of attempts by itself, and what it holds.
+type Remembered struct{ a attempts }
+
+// Bounds of what is remembered.
+const (
+	MaxAttempts     = maxAttempts
+	MaxAttemptBytes = maxAttemptBytes
+)
+
+// Note notes a try of an operation.
+func (m *Remembered) Note(key store.Key, operation, hook string, res webhook.Result) {
+	f := &flight{target: record.Target{ID: hook}, operation: operation, since: time.Unix(1, 0)}
+	m.a.note(key, f, false, time.Unix(2, 0), res)
+}
+
+// End notes the end of an operation.
+func (m *Remembered) End(key store.Key) { m.a.end(key) }
+
+// Of returns what is remembered.
+func (m *Remembered) Of(key store.Key, operation string) Attempts { return m.a.of(key, operation) }
+
+// Ended is how many operations are known to have ended, counted as often as they are known.
+func (m *Remembered) Ended() int { return len(m.a.over) }
+
+// Held is how many operations are remembered, and with how many bytes: as counted, and as added up.
+func (m *Remembered) Held() (operations, counted, real int) {
+	for key, t := range m.a.all {
+		real += attemptedSize + attemptSize*cap(t.last) + len(t.operation) + len(key.Namespace) + len(key.Name)
+		names := map[string]bool{}
+		for _, one := range t.last {
+			names[one.ID] = true
+		}
+		for name := range names {
+			real += len(name)
+		}
+	}
+	return len(m.a.all), m.a.bytes, real
+}
+
+// FirstTryAllocs is how many allocations it costs that the first try of an operation brings its outcome, while others
+// are remembered.
+func FirstTryAllocs() float64 {
+	m := &Remembered{}
+	m.Note(store.Key{Name: "other"}, "o", "hook", webhook.Result{Verdict: webhook.Retry})
+	f := &flight{target: record.Target{ID: "hook"}, operation: "fine", since: time.Unix(1, 0)}
+	key, ended, res := store.Key{Namespace: "a", Name: "fine"}, time.Unix(2, 0), webhook.Result{Verdict: webhook.Succeeded}
+	return testing.AllocsPerRun(100, func() {
+		m.a.note(key, f, false, ended, res)
+		m.a.end(key)
+	})
+}

@@ -1,0 +1,108 @@
+package executor_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/executor"
+	"github.com/fairlead-io/fairlead/operations/webhook"
+)
+
+// leave is a fence that gives leave a number of times, and then none until it is opened.
+type leave struct {
+	mu     sync.Mutex
+	left   int
+	closed bool
+	passed int // with leave
+	sent   int // requests that arrived
+}
+
+func (l *leave) ask() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.left--; l.left < 0 {
+		l.closed = true
+		return errors.New("somebody else leads")
+	}
+	l.passed++
+	return nil
+}
+
+func (l *leave) open() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.left, l.closed = 1<<30, false
+}
+
+func (l *leave) count() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sent++
+}
+
+func (l *leave) state() (passed, sent int, closed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.passed, l.sent, l.closed
+}
+
+// TestFenced takes the leave to act away after each number of requests there is: no request is sent without, be it to
+// the API server or to a receiver, first, repeated, polled, compensating or notifying. When there is leave again,
+// everything goes on and nothing has been done twice.
+func TestFenced(t *testing.T) {
+	const steps = 24
+	for n := range steps {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			b := setup(t)
+			l, log := &leave{left: n}, &syncBuffer{}
+			b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, path string, n int) {
+				l.count()
+				answerByName(w, r, path, n)
+			}
+			for _, id := range []string{"flaky", "slow", "bad", "undo", "tell"} {
+				b.Webhook(id, func(s *v1alpha1.WebhookSpec) {
+					if s.Breaker.Failures = 1000; id == "slow" {
+						polled(webhook.MinInterval)(s)
+					}
+				})
+			}
+			calls := b.Tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+				l.count()
+				return next.RoundTrip(r)
+			})
+			b.Start(func(o *executor.Options) {
+				o.Calls, o.Fence, o.Logger, o.Policy = calls, l.ask, log.logger(), call.Policy{Base: time.Millisecond}
+			})
+			op := b.Schedule(operations.Request{
+				Webhooks: []string{"flaky", "slow", "bad"}, Compensate: []string{"undo"},
+				Notify: "tell",
+			})
+			b.Eventually("without leave", func() bool {
+				_, _, closed := l.state()
+				return closed && strings.Contains(log.String(), "somebody else leads") &&
+					strings.Contains(log.String(), "operation has to wait")
+			})
+			if passed, sent, _ := l.state(); sent > passed || passed != n {
+				t.Errorf("%d requests were sent, with leave for %d of %d", sent, passed, n)
+			}
+			l.open()
+			if got := b.End(op); b.Reason(got) != v1alpha1.ReasonWebhookFailed {
+				t.Errorf("it became %+v", got.Status)
+			}
+			want := map[string]int{"flaky": 3, "slow": 4, "bad": 1, "undo.compensate": 1, "tell.notify": 2}
+			if diff := cmp.Diff(want, b.Receiver.Counts(op.EffectiveID())); diff != "" {
+				t.Errorf("calls, -want +got:\n%s", diff)
+			}
+		})
+	}
+}

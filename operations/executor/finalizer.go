@@ -1,0 +1,92 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/internal/course"
+	"github.com/fairlead-io/fairlead/operations/internal/share"
+)
+
+// An Operation that is deleted while it is in progress is cancelled first. A finalizer holds it for that, but only once
+// it has to wait or could need compensation: short operations do without the extra writes.
+
+func held(op *v1alpha1.Operation) bool { return slices.Contains(op.Finalizers, v1alpha1.Finalizer) }
+
+// waits tells whether a call of the operation waits for its next try, its poll or its callback, or compensation may
+// come.
+func waits(op *v1alpha1.Operation) bool {
+	if len(op.Spec.CompensateWebhookIDs) > 0 {
+		return true
+	}
+	waiting := func(e v1alpha1.WebhookCallStatus) bool {
+		return !e.State.Terminal() && (e.NextAttemptAt != nil || e.AwaitsCallback())
+	}
+	s := &op.Status
+	return slices.ContainsFunc(s.Webhooks, waiting) || slices.ContainsFunc(s.Compensations, waiting) ||
+		s.Notification != nil && waiting(*s.Notification)
+}
+
+// hold adds the finalizer.
+func (e *Executor) hold(ctx context.Context, r *run) error {
+	if held(r.op) || r.op.DeletionTimestamp != nil || r.op.Status.Phase.Terminal() {
+		return nil
+	}
+	return e.setFinalizers(ctx, r, append(slices.Clone(r.op.Finalizers), v1alpha1.Finalizer))
+}
+
+// release takes the finalizer away.
+func (e *Executor) release(ctx context.Context, r *run) error {
+	if !held(r.op) {
+		return nil
+	}
+	rest := slices.DeleteFunc(slices.Clone(r.op.Finalizers), func(f string) bool { return f == v1alpha1.Finalizer })
+	return e.setFinalizers(ctx, r, rest)
+}
+
+// setFinalizers replaces the finalizers of exactly the version that the run knows.
+func (e *Executor) setFinalizers(ctx context.Context, r *run, finalizers []string) error {
+	metadata := map[string]any{"finalizers": finalizers}
+	for {
+		if r.thin >= course.Unowned {
+			metadata["managedFields"] = json.RawMessage(course.Reset)
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": metadata})
+		if err != nil {
+			return err
+		}
+		err = e.patch(ctx, r, patch)
+		switch {
+		case errors.Is(err, call.ErrTooLarge) && r.thin < course.Unowned:
+			r.thin = course.Unowned
+			continue
+		case err != nil:
+			return fmt.Errorf("cannot set the finalizer: %w", err)
+		}
+		return nil
+	}
+}
+
+// remove deletes the Operation after its time to live, if it is still the one that ended.
+func (e *Executor) remove(ctx context.Context, r *run) error {
+	if !e.pay(r) {
+		return errShort
+	}
+	size := 0
+	err := e.writer(r).Delete(ownConflicts(ctx), e.named(r),
+		client.SameUID(), client.SameVersion(), client.IgnoreNotFound(),
+		client.Answered(func(raw []byte) { size = share.Effort(raw) }))
+	e.settlePaid(r, size, err)
+	if apierrors.IsConflict(err) {
+		return nil // it has changed, and its event starts a new look
+	}
+	return err
+}

@@ -1,0 +1,81 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/shard"
+)
+
+// TestCatchUpInManyNamespaces: each of more namespaces than a watch of statuses holds is found to be fresh, and one that
+// comes later is, too.
+func TestCatchUpInManyNamespaces(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := store.New(store.Options{
+			Namespaced: true, Probe: func(context.Context) (string, error) { return "1", nil },
+		})
+		defer st.Close()
+		name := func(i int) string { return fmt.Sprint("ns-", i) }
+		appear := func(i int) {
+			sink := st.Sink(name(i))
+			all := sink.Replace()
+			all.Commit(source.Commit{Version: "1"})
+			sink.Report(source.Status{Phase: source.Watching, Reason: source.ReasonWatching, Synced: true})
+		}
+		const many = 200
+		for i := range many {
+			appear(i)
+		}
+		e := &Executor{
+			layout: shard.Layout{Slots: 1}, store: st, fresh: newFreshness(shard.Layout{Slots: 1}), lines: make(map[store.Key]*line), log: slog.New(slog.DiscardHandler),
+		}
+		e.fresh.gain(0)
+		statuses := st.WatchStatus()
+		defer statuses.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			e.catchUp(ctx, statuses.C)
+		}()
+		synctest.Wait()
+		appear(many)
+		synctest.Wait()
+		for i := range many + 1 {
+			if !e.fresh.in(name(i)) {
+				t.Errorf("%s is not known to be fresh", name(i))
+			}
+		}
+		cancel()
+		<-done
+	})
+}
+
+// TestFreshSlotComesAgain: what was found out of a slot, or is being found out, says nothing of it when it comes again.
+func TestFreshSlotComesAgain(t *testing.T) {
+	t.Parallel()
+	f := newFreshness(shard.Layout{})
+	slot := shard.Layout{}.SlotOf("ns", "")
+	f.gain(slot)
+	begun := f.begin("")
+	if again := f.begin(""); again != nil {
+		t.Errorf("it is found out twice: %v", again)
+	}
+	if f.known("", begun, true); !f.in("ns") {
+		t.Error("it is not known")
+	}
+	f.lose(slot)
+	f.gain(slot)
+	if left := f.known("", begun, true); left || f.in("ns") {
+		t.Error("what was found out before counts")
+	}
+	if f.known("", f.begin(""), true); !f.in("ns") {
+		t.Error("it is not known anew")
+	}
+}

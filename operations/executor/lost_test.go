@@ -1,0 +1,88 @@
+package executor_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/executor"
+)
+
+// TestCancelledBehindALostAnswer: an operation is cancelled after its first attempt was recorded, and before the
+// executor knows that, since the answer to the write is lost. What the executor finds to be recorded then has the
+// cancellation, too.
+func TestCancelledBehindALostAnswer(t *testing.T) {
+	b := setup(t)
+	answer := make(chan struct{})
+	defer close(answer)
+	b.Receiver.Answer = func(_ http.ResponseWriter, r *http.Request, _ string, _ int) { operationbed.Pause(r, answer) }
+	b.Webhook("cleanup", nil) // an executor that notices only when the call has come back notices too late
+	var lost atomic.Bool
+	calls := b.Tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		resp, err := next.RoundTrip(r)
+		if err != nil || r.Method != http.MethodPut || !strings.Contains(r.URL.Path, "/operations/") ||
+			!lost.CompareAndSwap(false, true) {
+			return resp, err
+		}
+		resp.Body.Close()
+		if _, err := b.Scheduler.Cancel(b.Ctx, shop, ""); err != nil {
+			t.Error(err)
+		}
+		return nil, errors.New("the answer is lost")
+	})
+	b.Start(func(o *executor.Options) { o.Calls = calls })
+	// It locks something, so that its attempt is recorded before the call.
+	op := b.Schedule(operations.Request{
+		Resource: shop, Webhooks: []string{"cleanup"},
+		Lock: []operations.Resource{{Type: "db", ID: "7"}},
+	})
+	got := b.End(op)
+	if c := meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionError); c == nil ||
+		c.Reason != v1alpha1.ReasonCanceled {
+		t.Errorf("it became %+v", got.Status)
+	}
+	if !lost.Load() {
+		t.Error("no answer was lost")
+	}
+}
+
+// TestFollowedBehindALostAnswer: the answer to the write of an end is lost, and another request takes the place of the
+// operation before the executor knows that it was written. It tells of the end of the first one, and not of the other.
+func TestFollowedBehindALostAnswer(t *testing.T) {
+	b := setup(t)
+	b.Webhook("cleanup", nil)
+	var lost atomic.Bool
+	calls := b.Tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		resp, err := next.RoundTrip(r)
+		if err != nil || r.Method != http.MethodPut || !strings.Contains(r.URL.Path, "/operations/") || lost.Load() ||
+			b.Get().EffectiveID() != "first" || !b.Get().Terminal() || !lost.CompareAndSwap(false, true) {
+			return resp, err
+		}
+		resp.Body.Close()
+		b.Schedule(operations.Request{ID: "second", Resource: shop, Webhooks: []string{"missing"}})
+		return nil, errors.New("the answer is lost")
+	})
+	told := &messages{some: make(chan string, 64)}
+	b.Start(func(o *executor.Options) { o.Calls, o.Recorder = calls, told })
+	b.Schedule(operations.Request{ID: "first", Resource: shop, Webhooks: []string{"cleanup"}})
+	for _, want := range []string{"operation first started", "operation first succeeded", "operation second started"} {
+		if got := b.Received(told.some); got != want {
+			t.Errorf("it tells that %s, want: %s", got, want)
+		}
+	}
+	if !lost.Load() {
+		t.Error("no answer was lost")
+	}
+}
+
+// messages is a recorder.
+type messages struct{ some chan string }
+
+func (m *messages) Operation(_ *v1alpha1.Operation, _ bool, _, message string) { m.some <- message }

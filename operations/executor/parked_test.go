@@ -1,0 +1,114 @@
+package executor_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/executor"
+)
+
+// TestParkedRunIsSmall: a run is one allocation, so its size is that of the class that it falls into.
+func TestParkedRunIsSmall(t *testing.T) {
+	t.Parallel()
+	if got := unsafe.Sizeof(executor.Run{}); unsafe.Sizeof(uintptr(0)) == 8 && got > 192 {
+		t.Errorf("a run has %d bytes, which 192 were enough for", got)
+	}
+}
+
+// TestWaitingOperations: what waits for its next poll has three writes behind it, none of which only repeats, and keeps
+// nothing but the place that it is parked in; the store keeps nothing of those writes once the watch has told of them.
+func TestWaitingOperations(t *testing.T) {
+	const n = 3
+	b := setup(t)
+	b.Receiver.Answer = func(w http.ResponseWriter, _ *http.Request, path string, _ int) {
+		w.Header().Set("Location", path)
+		w.WriteHeader(http.StatusAccepted)
+	}
+	b.Webhook("slow", func(s *v1alpha1.WebhookSpec) {
+		s.Mode, s.Poll.Interval = v1alpha1.ModeAsync, metav1.Duration{Duration: time.Hour}
+	})
+	registry := prometheus.NewRegistry()
+	r := b.Prepare(b.Config, func(o *executor.Options) {
+		o.Budget, o.Registerer = executor.Budget{Writes: 2}, registry // twenty after a rest
+	})
+	r.Begin()
+	for i := range n {
+		b.Schedule(operations.Request{Webhooks: []string{"slow"}, Resource: app(fmt.Sprint(i))})
+	}
+	for i := range n {
+		b.Eventually("waiting", func() bool {
+			op, err := b.Scheduler.Get(b.Ctx, app(fmt.Sprint(i)))
+			return err == nil && slices.Contains(op.Finalizers, v1alpha1.Finalizer)
+		})
+	}
+	b.Eventually("at rest", func() bool {
+		runs, working := r.Runs()
+		return runs == n && working == 0 && r.Operations.OverlayStats().Entries == 0
+	})
+	if waits := share(t, registry, "fairlead_share_waits_total", "writes"); waits != 0 {
+		t.Errorf("%v writes had to wait for the share of their namespace", waits)
+	}
+}
+
+// TestRunLetsGo: a run that waits for a share of its namespace, or for a write that did not succeed, keeps what it
+// needs for that and nothing besides.
+func TestRunLetsGo(t *testing.T) {
+	t.Parallel()
+	if got := executor.Kept(true); got != "changes" {
+		t.Errorf("a run with changes that are not written keeps %q", got)
+	}
+	if got := executor.Kept(false); got != "" {
+		t.Errorf("a run with nothing to do keeps %q", got)
+	}
+}
+
+func TestRepeats(t *testing.T) {
+	t.Parallel()
+	now := metav1.NowMicro()
+	tests := map[string]struct {
+		reason string
+		call   v1alpha1.WebhookCallStatus
+		want   bool
+	}{
+		"First": {reason: "The first try was asked for.", call: v1alpha1.WebhookCallStatus{AttemptID: "a"}},
+		"Accepted": {
+			reason: "So was its answer, and the finalizer.",
+			call:   v1alpha1.WebhookCallStatus{AttemptID: "a", NextAttemptAt: &now},
+		},
+		"Again": {
+			reason: "Another try was not.", want: true,
+			call: v1alpha1.WebhookCallStatus{AttemptID: "b", RetriesCount: 1},
+		},
+		"Polled": {
+			reason: "Nor was a poll.", want: true,
+			call: v1alpha1.WebhookCallStatus{AttemptID: "a", NextAttemptAt: &now, LastPollTimestamp: &now},
+		},
+		"Over": {
+			reason: "What is over repeats nothing.",
+			call:   v1alpha1.WebhookCallStatus{AttemptID: "b", RetriesCount: 1, State: v1alpha1.PhaseSuccess},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, s := range []v1alpha1.OperationStatus{
+				{Webhooks: []v1alpha1.WebhookCallStatus{tc.call}},
+				{Compensations: []v1alpha1.WebhookCallStatus{tc.call}},
+				{Notification: &tc.call},
+			} {
+				if got := executor.Repeats(&s); got != tc.want {
+					t.Errorf("%s It repeats: %v", tc.reason, got)
+				}
+			}
+		})
+	}
+}

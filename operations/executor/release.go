@@ -1,0 +1,122 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/internal/course"
+)
+
+// releases tell which Secrets and service accounts may be used by Webhooks: those whose owners have said so, since who
+// may write a Webhook need not be one who may read Secrets or ask for tokens. A Secret that is missing cannot be told
+// from one that is not released: the store may hold the released ones only, and nobody learns here which others there
+// are.
+type releases struct {
+	any      bool // all are
+	webhooks store.View[v1alpha1.Webhook]
+	secrets  *store.Store
+	accounts *store.Store // nil: none is
+}
+
+var errNotReleased = errors.New("not released")
+
+// secret tells whether a Secret is released.
+func (r *releases) secret(secret *store.Record) bool {
+	value, _ := secret.Label(v1alpha1.LabelWebhookCredentials)
+	return r.any || value == "true"
+}
+
+// audiences returns for whom tokens of a service account may be made.
+func audiences(account *corev1.ServiceAccount) []string {
+	var all []string
+	for audience := range strings.SplitSeq(account.Annotations[v1alpha1.AnnotationWebhookAudiences], ",") {
+		if audience = strings.TrimSpace(audience); audience != "" {
+			all = append(all, audience)
+		}
+	}
+	return all
+}
+
+// account says why no token of a service account may be made for an audience; nil if one may.
+func (r *releases) account(key store.Key, audience string) error {
+	if r.any {
+		return nil
+	}
+	account, err := store.Of[corev1.ServiceAccount](r.accounts).Get(key)
+	if err == nil && slices.Contains(audiences(account), audience) {
+		return nil
+	}
+	return fmt.Errorf("service account %s does not exist, or is %w for audience %s: its annotation %s has to name that",
+		key.Name, errNotReleased, audience, v1alpha1.AnnotationWebhookAudiences)
+}
+
+// withheld says what a Webhook names and is not released, in the words for its owner; nil if it may use all it names,
+// or does not exist. It is false while that is not known.
+func (r *releases) withheld(hook store.Key) (why error, known bool) {
+	if r.any {
+		return nil, true
+	}
+	w, err := r.webhooks.Get(hook)
+	if err != nil {
+		return nil, true //nolint:nilerr // it is gone
+	}
+	names, account := needs(w)
+	for _, name := range names {
+		if !r.secrets.HasSynced() {
+			return nil, false
+		}
+		if secret, ok := r.secrets.Get(store.Key{Namespace: hook.Namespace, Name: name}); !ok || !r.secret(secret) {
+			return unreleased(name), true
+		}
+	}
+	if account == nil {
+		return nil, true
+	}
+	if r.accounts != nil && !r.accounts.HasSynced() {
+		return nil, false
+	}
+	return r.account(store.Key{Namespace: hook.Namespace, Name: account.ServiceAccountName}, account.Audience), true
+}
+
+// note adds to what is known of a Webhook whether what it names is released.
+func (r *releases) note(facts course.WebhookFacts, hook store.Key) course.WebhookFacts {
+	why, known := r.withheld(hook)
+	if facts.Withheld = !known || why != nil; why != nil {
+		facts.Why = "webhook " + hook.Name + ": " + why.Error()
+	}
+	return facts
+}
+
+func unreleased(secret string) error {
+	return fmt.Errorf("secret %s does not exist, or is %w: it has to have the label %s=true", secret, errNotReleased,
+		v1alpha1.LabelWebhookCredentials)
+}
+
+// needs returns the Secrets and the service account that a Webhook names.
+func needs(w *v1alpha1.Webhook) (secrets []string, account *v1alpha1.ServiceAccountTokenAuth) {
+	s := &w.Spec
+	if s.Signing != nil {
+		secrets = append(secrets, s.Signing.SecretRef.Name)
+	}
+	if s.TLS != nil && s.TLS.CASecretRef != nil {
+		secrets = append(secrets, s.TLS.CASecretRef.Name)
+	}
+	if a := s.Auth; a != nil {
+		for _, by := range []*v1alpha1.SecretAuth{a.Basic, a.Bearer, a.MTLS} {
+			if by != nil {
+				secrets = append(secrets, by.SecretRef.Name)
+			}
+		}
+		if a.OAuth2 != nil {
+			secrets = append(secrets, a.OAuth2.SecretRef.Name)
+		}
+		account = a.ServiceAccountToken
+	}
+	return secrets, account
+}

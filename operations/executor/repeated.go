@@ -1,0 +1,115 @@
+package executor
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/internal/course"
+	"github.com/fairlead-io/fairlead/operations/internal/record"
+	"github.com/fairlead-io/fairlead/operations/internal/share"
+)
+
+// Repeated tries. Usually a failed try costs two writes: its outcome, and the attempt that follows. A receiver that
+// fails at once and a short retry.initialInterval would make dozens of writes a second. So from the second failure on,
+// an outcome is not written if the next try is due soon. That try writes the outcome with its own attempt. Within a
+// second after the last write it writes nothing, but repeats the attempt that is recorded, with the same key. It does
+// so for longer while the other operations of its tenant make such writes: all of them make at most ten a second,
+// frequent polls included.
+//
+// A process that is killed loses at most the number of these tries, and the message of the last one. The attempt and
+// its key are recorded, so the successor repeats the attempt as it would anyway.
+
+const (
+	// repeatsWritten is how long after a write of the status tries repeat the recorded attempt.
+	repeatsWritten = time.Second
+	// repeatsWait is how soon the next try has to be due for an outcome to wait for it.
+	repeatsWait = 500 * time.Millisecond
+	// repeatsApart is the time between two writes of a tenant that record only repeated tries, or a poll.
+	repeatsApart = 100 * time.Millisecond
+)
+
+// repeatsSoon reports whether a call has failed again, and its outcome may be written with the next attempt.
+func repeatsSoon(en *v1alpha1.WebhookCallStatus, v course.Verdict, now time.Time) bool {
+	return en.RetriesCount > 0 && !v.Polled && v.PollURL == "" && !v.State.Terminal() && !v.Next.IsZero() &&
+		v.Next.Before(now.Add(repeatsWait))
+}
+
+// mayRepeat reports whether the next try of a call may repeat the recorded attempt.
+func (r *run) mayRepeat(en *v1alpha1.WebhookCallStatus) bool {
+	return en != nil && en.AttemptID != "" && en.NextAttemptAt != nil && en.WebhookPollURL == "" &&
+		len(r.unsaved) > 0 && r.onlyRepeats()
+}
+
+// repeatsNow reports whether the next tries of a run repeat the recorded attempts instead of writing new ones. If it
+// returns false, the run has taken the turn of its tenant to write.
+func (e *Executor) repeatsNow(r *run, now time.Time) bool {
+	return now.Before(r.written.Add(repeatsWritten)) || !e.paces.take(r.party(), now)
+}
+
+// repeatsDue returns when the changes that are not written have to be. It returns the zero time if that is now, or if
+// there are none. It is later with each try: the next try is better for the write.
+func (e *Executor) repeatsDue(r *run, now time.Time) time.Time {
+	n := len(r.unsaved)
+	if n == 0 || !r.onlyRepeats() {
+		return time.Time{}
+	}
+	if due := r.unsaved[n-1].repeated.Add(repeatsWritten + repeatsWait); now.Before(due) {
+		return due
+	}
+	if !e.paces.take(r.party(), now) {
+		return now.Add(repeatsApart)
+	}
+	return time.Time{}
+}
+
+// onlyRepeats reports whether all changes that are not written are parts of repeated tries.
+func (r *run) onlyRepeats() bool {
+	return !slices.ContainsFunc(r.unsaved, func(c unsavedChange) bool { return c.repeated.IsZero() })
+}
+
+// foldRepeats drops the changes of earlier repeated tries of a call that the outcome of the latest one replaces. The
+// last of them stays: it counts the tries. So what is not written does not grow with the number of tries.
+func (r *run) foldRepeats(t record.Target) {
+	last := -1
+	for i, c := range r.unsaved {
+		if !c.repeated.IsZero() && c.target == t {
+			last = i
+		}
+	}
+	kept := r.unsaved[:0]
+	for i, c := range r.unsaved {
+		if i == last || c.repeated.IsZero() || c.target != t {
+			kept = append(kept, c)
+		}
+	}
+	clear(r.unsaved[len(kept):])
+	r.unsaved = kept
+}
+
+// paces spaces the writes of each tenant that record only repeated tries or a poll. It is safe for concurrent use. The
+// zero value is ready to use.
+type paces struct {
+	mu   sync.Mutex
+	last map[share.Party]time.Time
+	most int // when last has so many, those that bound nothing any more are forgotten
+}
+
+// take reports whether a tenant may make such a write now. If it returns true, the next one has to wait.
+func (p *paces) take(of share.Party, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at, ok := p.last[of]; ok && now.Before(at.Add(repeatsApart)) {
+		return false
+	}
+	if p.last == nil {
+		p.last = make(map[share.Party]time.Time)
+	}
+	if p.last[of] = now; len(p.last) > p.most {
+		maps.DeleteFunc(p.last, func(_ share.Party, at time.Time) bool { return !now.Before(at.Add(repeatsApart)) })
+		p.most = max(64, 2*len(p.last))
+	}
+	return true
+}

@@ -1,0 +1,222 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/internal/compiled"
+	"github.com/fairlead-io/fairlead/operations/internal/course"
+	"github.com/fairlead-io/fairlead/operations/internal/record"
+	"github.com/fairlead-io/fairlead/operations/webhook"
+)
+
+// start gets what the calls that are due need, records the attempts unless the object is record enough (O2), and starts
+// them.
+func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now time.Time) (err error) {
+	if fence := e.policyOf(r.key.Namespace).Fence; fence != nil {
+		if err := fence(); err != nil {
+			return fmt.Errorf("cannot make a call: %w", err)
+		}
+	}
+	if len(r.op.Spec.CompensateWebhookIDs) > 0 {
+		if err := e.hold(ctx, r); err != nil {
+			return err
+		}
+	}
+	isBegun := func(t record.Target) bool { return begun(record.Entry(&r.op.Status, t)) }
+	if !r.confirmed && slices.ContainsFunc(d.Due, isBegun) {
+		return e.reload(ctx, r) // a predecessor may have recorded what became of it
+	}
+	if d.Due[0].Purpose == record.Main && !r.entered && r.op.Status.AcceptedVersion != r.place {
+		return nil // it has another place now, so its turn is to be found out again
+	}
+	defer func(unsaved int) {
+		// what the next look finds may be that others go first, or comes late: no attempt is recorded that was not made
+		if err != nil {
+			r.dropSince(unsaved)
+		}
+	}(len(r.unsaved))
+	hooks := e.ready(r, d.Due, now)
+	if len(hooks) == 0 {
+		return nil // what is due is not compiled yet, or was judged without a call
+	}
+	unrecorded := e.needsNoRecord(r, d.Due, hooks)
+	repeatsNow := sync.OnceValue(func() bool { return e.repeatsNow(r, now) })
+	repeats := func(t record.Target) bool { return r.mayRepeat(record.Entry(&r.op.Status, t)) && repeatsNow() }
+	records := func(t record.Target) bool { return !isBegun(t) && !repeats(t) }
+	if (!r.onlyRepeats() || slices.ContainsFunc(d.Due, records)) && !e.pay(r) {
+		e.withdraw(r, allOf) // a place that is kept for it others can use
+		return errShort
+	}
+	var ready []*flight
+	defer func() {
+		if err != nil {
+			for _, f := range ready {
+				f.permit.Release()
+				e.holders.leave(f, r.key.Namespace)
+				e.home(r, f.hook)
+			}
+		}
+	}()
+	for _, t := range d.Due {
+		hook := hooks[t]
+		if hook == nil {
+			continue
+		}
+		if withheld := e.withheld(r.op, t, now); withheld != nil {
+			r.apply(withheld)
+			continue
+		}
+		permit := e.admit(r, t, hook, now)
+		if permit == nil {
+			continue
+		}
+		f := &flight{target: t, hook: hook, permit: permit}
+		e.holders.enter(f, r.key, now)
+		switch en := record.Entry(&r.op.Status, t); {
+		case begun(en):
+			f.attempt = en.AttemptID
+			if course.Unkeyed(en) {
+				r.apply(course.Key(r.op, t))
+			}
+		case repeats(t):
+			f.attempt = en.AttemptID
+			r.change(unsavedChange{course.Again(r.op, t, compiled.Generation(hook)), now, t})
+		default:
+			f.attempt = course.NewAttempt(r.op, t)
+			r.apply(course.Attempt(r.op, t, f.attempt, compiled.Generation(hook), now))
+		}
+		ready = append(ready, f)
+	}
+	if len(ready) == 0 {
+		return nil // what is due waits for its turn
+	}
+	if !r.outdated {
+		e.showWait(ctx, r, nil, d, now)
+	}
+	if unrecorded {
+		r.entered, r.unrecorded = true, now
+		e.launch(ctx, r, ready[0])
+		return nil
+	}
+	if !r.onlyRepeats() {
+		if err := e.save(ctx, r); err != nil {
+			return err
+		}
+	}
+	for _, f := range ready {
+		if course.Unkeyed(record.Entry(&r.op.Status, f.target)) {
+			return e.outdated(ctx, r, now)
+		}
+	}
+	r.outdated = false
+	for _, f := range ready {
+		e.launch(ctx, r, f)
+	}
+	return nil
+}
+
+// ready returns the Webhooks of the calls that are due and can be made. The others are judged here, or wait until their
+// Webhook is compiled.
+func (e *Executor) ready(r *run, due []record.Target, now time.Time) map[record.Target]*webhook.Compiled {
+	hooks := make(map[record.Target]*webhook.Compiled, len(due))
+	for _, t := range due {
+		key := store.Key{Namespace: r.key.Namespace, Name: t.ID}
+		if times, ok := e.hooks.Times(key); ok {
+			if expired := expired(r.op, t, times.Timeout, now); expired != nil {
+				r.apply(expired)
+				continue
+			}
+		}
+		hook, err := e.hooks.Get(key, &r.news)
+		if errors.Is(err, compiled.ErrCompiling) {
+			r.refuse(t, refusal{until: course.FarFuture, share: shareCompile, since: now})
+			continue
+		}
+		if err == nil {
+			err = e.possible(t, hook)
+		}
+		if err != nil {
+			r.apply(course.Judged(r.op, t, webhookInvalid(err), now))
+			continue
+		}
+		hooks[t] = hook
+	}
+	return hooks
+}
+
+// begun tells whether a call that is due was begun: it is to be polled, or to be made again as the attempt that is
+// recorded.
+func begun(en *v1alpha1.WebhookCallStatus) bool {
+	return en != nil && en.AttemptID != "" && en.StartedAt != nil && (en.NextAttemptAt == nil || en.WebhookPollURL != "")
+}
+
+// expired returns the change that ends a webhook whose own timeout has passed, nil if it has not.
+func expired(op *v1alpha1.Operation, t record.Target, timeout time.Duration, now time.Time) course.Change {
+	en := record.Entry(&op.Status, t)
+	if en == nil || en.StartedAt == nil || now.Before(en.StartedAt.Add(timeout)) {
+		return nil
+	}
+	return course.Judged(op, t, course.Verdict{
+		State: v1alpha1.PhaseFailed, Code: int(en.LastStatusCode), Reason: v1alpha1.ReasonTimedOut,
+		Message: "webhook " + t.ID + " was not finished within " + timeout.String(),
+	}, now)
+}
+
+// withheld returns the change that gives up a call that cannot change the outcome, since its credentials were not
+// released while the operation might have taken; nil if they are.
+func (e *Executor) withheld(op *v1alpha1.Operation, t record.Target, now time.Time) course.Change {
+	why, _ := e.releases.withheld(store.Key{Namespace: op.Namespace, Name: t.ID})
+	if why == nil || t.Purpose == record.Main || now.Before(op.Deadline()) {
+		return nil
+	}
+	return course.Judged(op, t, course.Verdict{
+		State: v1alpha1.PhaseFailed, Reason: v1alpha1.ReasonNotReleased, Message: "webhook " + t.ID + ": " + why.Error(),
+	}, now)
+}
+
+// possible says why a call cannot be made at all.
+func (e *Executor) possible(t record.Target, hook *webhook.Compiled) error {
+	if hook.Definition().Mode == webhook.AsyncCallback && !e.callbacks.Enabled() {
+		return fmt.Errorf(
+			"webhook %s: spec.mode: AsyncCallback needs an HTTP API that receivers can call: the controller has none", t.ID,
+		)
+	}
+	return nil
+}
+
+// webhookInvalid is the verdict on a call that cannot be made.
+func webhookInvalid(err error) course.Verdict {
+	reason := v1alpha1.ReasonInvalid
+	if errors.Is(err, compiled.ErrNoWebhook) {
+		reason = v1alpha1.ReasonWebhookNotFound
+	}
+	return course.Verdict{State: v1alpha1.PhaseFailed, Reason: reason, Message: err.Error()}
+}
+
+// errOutdatedCRD says that the API server does not keep the key of a call.
+var errOutdatedCRD = errors.New("the CustomResourceDefinition " + crdName +
+	" is older than this program: it has no field idempotencyKey in status.webhooks, " +
+	"so no call can be made; install that of this version (fairlead crds | kubectl apply --server-side -f -)")
+
+const crdName = "operations.fairlead.io"
+
+// outdated shows that no call can be made, since its key is not kept.
+func (e *Executor) outdated(ctx context.Context, r *run, now time.Time) error {
+	if !r.outdated {
+		r.outdated = true
+		e.recorder.Operation(r.op, true, v1alpha1.ReasonOutdatedCRD, errOutdatedCRD.Error())
+		e.log.ErrorContext(ctx, "cannot call webhooks", append(e.facts(r.op), "crd", crdName, "error", errOutdatedCRD)...)
+		r.apply(course.Await(r.op.EffectiveID(), v1alpha1.ReasonOutdatedCRD, course.Tidy(errOutdatedCRD.Error()), now))
+		if err := e.save(ctx, r); err != nil {
+			return err
+		}
+	}
+	return errOutdatedCRD
+}

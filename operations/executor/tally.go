@@ -1,0 +1,228 @@
+package executor
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/internal/causes"
+	"github.com/fairlead-io/fairlead/operations/internal/record"
+	"github.com/fairlead-io/fairlead/operations/webhook"
+	"github.com/fairlead-io/fairlead/why"
+)
+
+// tally counts the stuck operations of one executor by their first cause. It is told of each change of a cause, so that
+// to collect costs a constant for each type of cause, however many operations there are; only while workers are blocked
+// does it cost as much as there are operations behind them. It is a prometheus.Collector and safe for concurrent use; no
+// other lock is taken under its own.
+type tally struct {
+	// blocked returns the operations whose runs do not return from a step, and those behind them that find no worker. A
+	// run tells the tally how it stands when it parks, which neither do.
+	blocked func() (at, behind []store.Key)
+
+	mu     sync.Mutex
+	stuck  map[store.Key]why.Type
+	counts map[why.Type]int
+}
+
+// stuckBy are the values of the label cause: the types of causes that an operation in progress can have. Another type,
+// which may come from a program that embeds an executor, is counted as Parked.
+var stuckBy = [...]why.Type{
+	why.Parked, why.LockHeld, why.WebhookMissing, why.NotReleased, why.Quarantined, why.CircuitOpen, why.RateLimited,
+	why.RetryAfter, why.Forbidden, why.Conflict, why.BackOff, why.SourceStale, why.NotSelected, why.NotLeading, why.HeldBy,
+	why.ForeignFinalizer, why.QueuedBehind, why.DeadlinePassed,
+}
+
+func newTally(blocked func() (at, behind []store.Key)) *tally {
+	t := &tally{blocked: blocked, stuck: make(map[store.Key]why.Type), counts: make(map[why.Type]int, len(stuckBy))}
+	for _, cause := range stuckBy {
+		t.counts[cause] = 0
+	}
+	return t
+}
+
+// set notes by which cause an operation is stuck; empty: it is not.
+func (t *tally) set(key store.Key, cause why.Type) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, counted := t.counts[cause]; !counted && cause != "" {
+		cause = why.Parked
+	}
+	was := t.stuck[key]
+	if was == cause {
+		return
+	}
+	if was != "" {
+		t.counts[was]--
+	}
+	if cause == "" {
+		delete(t.stuck, key)
+		return
+	}
+	t.stuck[key] = cause
+	t.counts[cause]++
+}
+
+// all returns the stuck operations with their causes.
+func (t *tally) all() map[store.Key]why.Type {
+	at, behind := t.blocked()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := maps.Clone(t.stuck)
+	t.untold(at, behind, func(key store.Key, cause why.Type) { all[key] = cause })
+	return all
+}
+
+// untold calls f for the operations that blocked workers hold up and that set does not count. The caller holds mu.
+func (t *tally) untold(at, behind []store.Key, f func(store.Key, why.Type)) {
+	for cause, keys := range map[why.Type][]store.Key{why.Parked: at, why.QueuedBehind: behind} {
+		for _, key := range keys {
+			if t.stuck[key] == "" {
+				f(key, cause)
+			}
+		}
+	}
+}
+
+var stuckDesc = prometheus.NewDesc("fairlead_operations_stuck", "Operations of this process that are stuck, by their first cause.",
+	[]string{"cause"}, nil)
+
+// Describe implements prometheus.Collector.
+func (*tally) Describe(ch chan<- *prometheus.Desc) { ch <- stuckDesc }
+
+// Collect implements prometheus.Collector.
+func (t *tally) Collect(ch chan<- prometheus.Metric) {
+	at, behind := t.blocked()
+	t.mu.Lock()
+	counts := maps.Clone(t.counts)
+	t.untold(at, behind, func(_ store.Key, cause why.Type) { counts[cause]++ })
+	t.mu.Unlock()
+	for cause, n := range counts {
+		ch <- prometheus.MustNewConstMetric(stuckDesc, prometheus.GaugeValue, float64(n), string(cause))
+	}
+}
+
+// Stuck returns the operations that this executor works on and that are stuck, each with its first cause. The caller
+// owns the map. It is safe for concurrent use.
+func (e *Executor) Stuck() map[store.Key]why.Type { return e.stuck.all() }
+
+// blocked implements tally.blocked for the operations that have not ended.
+func (e *Executor) blocked() (at, behind []store.Key) {
+	running, ready := e.engine.Blocked()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	keysOf := func(fibers []string) (keys []store.Key) {
+		for _, key := range fibers {
+			namespace, name, _ := strings.Cut(key, "/")
+			if r := e.live[namespace][name]; r != nil && r.phase != ended {
+				keys = append(keys, store.Key{Namespace: namespace, Name: name})
+			}
+		}
+		return keys
+	}
+	return keysOf(running), keysOf(ready)
+}
+
+// stands tells the tally how an operation stands whose run is about to park. The flow of the run calls it.
+func (e *Executor) stands(r *run) {
+	if r.op == nil || r.op.Terminal() {
+		e.stuck.set(r.key, "")
+		return
+	}
+	e.stuck.set(r.key, e.stuckBy(r))
+}
+
+// standsInTrouble is stands for a run whose request to the API server has failed, or waits for the share of its namespace.
+func (e *Executor) standsInTrouble(r *run, short bool) {
+	var all []why.Cause
+	if short {
+		all = append(all, why.Cause{Type: why.RateLimited})
+	}
+	e.mu.Lock()
+	if t := e.troubles[r]; t != nil {
+		all = append(all, t.causes()...)
+	}
+	e.mu.Unlock()
+	cause, _ := causes.Stuck(all)
+	e.stuck.set(r.key, cause)
+}
+
+// stuckBy returns the first cause by which the operation of a run is stuck; empty if it is not. It is that of
+// whyOperation, told by what the flow knows when it parks: it reads no Webhook, since many operations may park at a
+// change of one, and an operation that shows no error and no wait costs no allocation.
+func (e *Executor) stuckBy(r *run) why.Type {
+	e.mu.Lock()
+	behind := r.line != nil && r.line.key != stale
+	e.mu.Unlock()
+	switch {
+	case behind:
+		return why.LockHeld
+	case len(r.refused) == 0 && !r.short && !r.outdated && !ails(r.op):
+		return ""
+	}
+	now := e.now()
+	known := causes.Known{
+		Began: func(t record.Target) time.Time {
+			if f := r.flying[t]; f != nil {
+				return f.since
+			}
+			return time.Time{}
+		},
+		Next: func(t record.Target) time.Time { return r.later[t] },
+	}
+	all := without(causes.Of(r.op, known, now), why.LockHeld, why.RateLimited, causes.OutdatedCRD)
+	if r.short {
+		all = append(all, why.Cause{Type: why.RateLimited})
+	}
+	if r.outdated {
+		all = append(all, why.Cause{Type: causes.OutdatedCRD})
+	}
+	for _, t := range causes.Due(r.op, known) {
+		if cause := e.heldBack(r, t, now); cause != "" {
+			all = append(all, why.Cause{Type: cause})
+		}
+	}
+	cause, _ := causes.Stuck(all)
+	return cause
+}
+
+// heldBack returns the bound for which a call of a run waits that is to be made; empty if there is none.
+func (e *Executor) heldBack(r *run, t record.Target, now time.Time) why.Type {
+	refused := r.refused[t]
+	switch {
+	case r.isFlying(t), refused.share == shareCompile && now.Sub(refused.since) < compileSoon:
+		return ""
+	case refused.share != "", refused.reason == webhook.WaitRate, refused.reason == webhook.WaitConcurrency:
+		return why.RateLimited
+	}
+	en := record.Entry(&r.op.Status, t)
+	if refused.reason != webhook.WaitBreaker && en == nil || en != nil && en.AwaitsCallback() {
+		return ""
+	}
+	b := e.webhooks.Breaker(r.key.Namespace, t.ID)
+	switch {
+	case refused.reason == webhook.WaitBreaker && b.State != webhook.Closed:
+		return why.CircuitOpen
+	case b.State != webhook.Open || !b.Until.After(now), en.NextAttemptAt != nil && !en.NextAttemptAt.Time.Before(b.Until):
+		return "" // else it is over before the call is due
+	}
+	return why.CircuitOpen
+}
+
+// ails tells whether the object of an operation shows an error or a wait, so that it may be stuck.
+func ails(op *v1alpha1.Operation) bool {
+	ready := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionReady)
+	if ready != nil && ready.Message != "" {
+		return true
+	}
+	failed := func(c v1alpha1.WebhookCallStatus) bool { return causes.LastError(&c) != "" }
+	return slices.ContainsFunc(op.Status.Webhooks, failed) || slices.ContainsFunc(op.Status.Compensations, failed) ||
+		op.Status.Notification != nil && failed(*op.Status.Notification)
+}

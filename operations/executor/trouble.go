@@ -1,0 +1,120 @@
+package executor
+
+import (
+	"cmp"
+	"errors"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/operations/internal/causes"
+	"github.com/fairlead-io/fairlead/operations/webhook"
+	"github.com/fairlead-io/fairlead/why"
+)
+
+// trouble is what a run has with the API server: requests that fail, or conflicts again and again. It is guarded by
+// Executor.mu, and gone when the run has come to a wait or its end without it.
+type trouble struct {
+	since, until time.Time // until: when it is tried again
+	err          error     // why the last request has failed; nil: conflicts only
+	tries        int
+	conflicts    int // in a row
+	conflict     error
+}
+
+// storm is how many conflicts in a row are no coincidence.
+const storm = 3
+
+// troubleOf returns that of a run, which has some from now on; the caller holds mu.
+func (e *Executor) troubleOf(r *run) *trouble {
+	t := e.troubles[r]
+	if t == nil {
+		t = &trouble{since: e.now()}
+		e.troubles[r] = t
+	}
+	if r.work == nil {
+		r.work = &work{}
+	}
+	r.troubled = true
+	return t
+}
+
+// suffers notes that a request of a run has failed, and when it is tried again.
+func (e *Executor) suffers(r *run, err error, until time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t := e.troubleOf(r)
+	t.err, t.until, t.tries = err, until, int(r.tries)
+}
+
+// contested notes that somebody else has written the operation of a run meanwhile.
+func (e *Executor) contested(r *run, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t := e.troubleOf(r)
+	t.conflicts, t.conflict = t.conflicts+1, err
+}
+
+// recovered notes that a run has no trouble.
+func (e *Executor) recovered(r *run) {
+	if !r.troubled {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r.troubled = false
+	delete(e.troubles, r)
+}
+
+// causes tells what the trouble is.
+func (t *trouble) causes() (all []why.Cause) {
+	if t.conflicts >= storm {
+		all = append(all, conflictCause(t.conflict, t))
+	}
+	if t.err == nil {
+		return all
+	}
+	if known := why.Of(t.err); len(known) > 0 {
+		return append(all, known...)
+	}
+	told, _ := call.Why(t.err)
+	c, forbidden := causes.ForbiddenText(t.err.Error())
+	switch {
+	case forbidden:
+	case errors.Is(t.err, errOutdatedCRD):
+		c = causes.Outdated(t.err.Error(), t.since)
+	case errors.Is(t.err, webhook.ErrFenced):
+		c = why.Cause{
+			Type: why.NotLeading, Message: "this replica is not certain that no other one works on it, and does nothing",
+			Advice: "It goes on by itself as soon as the lease is renewed, here or elsewhere.",
+		}
+	case apierrors.IsConflict(t.err):
+		c = conflictCause(t.err, t)
+	case told.Type == why.Forbidden, told.Type == why.RetryAfter:
+		if c, c.About = told, nil; c.Advice == "" {
+			c.Advice = "See what the API server lacks, and what the controller logs."
+		}
+	default:
+		c = why.Cause{
+			Type: why.BackOff, Message: "a request of the controller to the API server has failed and is made again at " +
+				t.until.UTC().Format(time.RFC3339),
+			Advice: cmp.Or(told.Advice, "See what the API server lacks, and what the controller logs."),
+		}
+	}
+	if c.Evidence == nil {
+		c.Evidence = make(map[string]string)
+	}
+	c.Evidence["error"] = t.err.Error()
+	c.Evidence["tries"] = itoa(t.tries)
+	c.Since, c.Until = t.since, t.until
+	return append(all, c)
+}
+
+func conflictCause(err error, t *trouble) why.Cause {
+	return why.Cause{
+		Type: why.Conflict, Message: "another writer changes the operation again and again, before the controller can", Since: t.since,
+		Evidence: map[string]string{"conflicts": itoa(t.conflicts), "error": err.Error()},
+		Advice:   "See in its managedFields who writes it, and have that stop.",
+	}
+}

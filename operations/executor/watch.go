@@ -1,0 +1,351 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+)
+
+// followOperations starts a run for every operation that wants one, until the context ends.
+func (e *Executor) followOperations(ctx context.Context) {
+	cursor := e.store.Subscribe(store.SubscribeOptions{Name: "executor", HoldWrites: owner})
+	defer cursor.Close()
+	for {
+		event, err := cursor.Next(ctx)
+		if err != nil {
+			return
+		}
+		switch event.Type {
+		case store.Added, store.Modified:
+			if known, ok := e.store.Get(event.Key); ok { // else deleted since; that event comes too
+				e.changed(ctx, known)
+			}
+		case store.Deleted:
+			e.gone(event.Key)
+		case store.Left: // with its slot, which was lost before, or comes again
+		case store.Epoch:
+			e.rolledBack()
+			e.log.WarnContext(ctx, "the history of the API server was rolled back", "reason", event.Reason)
+		}
+		if event.Object != nil {
+			e.moveLine(event.Key)
+		}
+	}
+}
+
+// rolledBack forgets versions, which have begun anew.
+func (e *Executor) rolledBack() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, space := range e.live {
+		for _, r := range space {
+			r.accepted = nil
+		}
+	}
+}
+
+// changed tells the run of an operation that there is news, or starts one. The object is decoded only when one may
+// have to start.
+func (e *Executor) changed(ctx context.Context, known *store.Record) {
+	key := known.Key()
+	for !e.told(key) {
+		op, err := store.As[v1alpha1.Operation](known)
+		if err != nil || !wantsRun(op) {
+			return
+		}
+		r := &run{key: key, tenant: tenant(op)}
+		if op.Terminal() {
+			r.phase = ended
+		}
+		if !op.PickedUp() {
+			e.accept(r, op)
+		}
+		e.mu.Lock()
+		t := e.tenureLocked(key.Namespace)
+		if t == nil { // it is another replica's, or will be
+			e.mu.Unlock()
+			return
+		}
+		started := e.live[key.Namespace][key.Name] == nil
+		if started {
+			t.busy++
+			if e.live[key.Namespace] == nil {
+				e.live[key.Namespace] = make(map[string]*run)
+			}
+			e.live[key.Namespace][key.Name] = r
+		}
+		e.mu.Unlock()
+		if started {
+			e.moveLine(key) // there may be a lock that waits for its acceptance
+			e.begin(ctx, r, op)
+			return
+		}
+	}
+}
+
+// told tells the run of an operation that there is news. It returns false if there is no run and one may have to start.
+func (e *Executor) told(key store.Key) bool {
+	e.mu.Lock()
+	r := e.live[key.Namespace][key.Name]
+	if r != nil {
+		r.missed = true
+	}
+	e.mu.Unlock()
+	if r != nil {
+		r.news.Set()
+	}
+	return r != nil
+}
+
+// begin starts the flow of a run, whose operation is op.
+func (e *Executor) begin(ctx context.Context, r *run, op *v1alpha1.Operation) {
+	from, spans := e.follow(ctx, op)
+	_, err := e.flow.Start(from, e.engine, r, flow.StartOptions{
+		Trace: spans, Key: r.key.String(), Subgroup: r.tenant, Mode: flow.Coalesce, Reported: true,
+		OnEnd: func(result flow.Result) { e.over(ctx, r, result) },
+	})
+	if err != nil {
+		e.forget(r)
+		if !errors.Is(err, flow.ErrClosed) {
+			e.log.ErrorContext(ctx, "cannot run operation", "key", r.key, "error", err)
+		}
+	}
+}
+
+// over is called at the end of every run.
+func (e *Executor) over(ctx context.Context, r *run, result flow.Result) {
+	if r.work != nil {
+		e.conceal(r)
+		r.cut(errOver)
+		e.withdraw(r, allOf)
+		e.unpay(r)
+	}
+	if result.Status == flow.Failed && ctx.Err() == nil && !errors.Is(result.Err, flow.ErrInterrupted) {
+		e.log.ErrorContext(ctx, "operation's flow failed", "key", r.key, "error", result.Err)
+	}
+	e.attempts.end(r.key)
+	if missed := e.forget(r); missed && ctx.Err() == nil {
+		if known, ok := e.store.Get(r.key); ok {
+			e.changed(ctx, known)
+		}
+	}
+}
+
+// forget removes a run, unless another has taken its place, and tells whether it missed something.
+func (e *Executor) forget(r *run) (missed bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	defer e.exitLocked(r.key.Namespace)
+	e.leaveLine(r)
+	e.leave(r)
+	e.seen(r)
+	delete(e.troubles, r)
+	now := e.live[r.key.Namespace][r.key.Name]
+	if now == nil || now == r { // else that one tells how its operation stands
+		e.stuck.set(r.key, "")
+	}
+	if now != r {
+		return false
+	}
+	e.dead(r.key)
+	return r.missed
+}
+
+// dead forgets a live run; the caller holds mu.
+func (e *Executor) dead(key store.Key) {
+	space := e.live[key.Namespace]
+	if r := space[key.Name]; r != nil {
+		e.uncount(r)
+	}
+	if delete(space, key.Name); len(space) == 0 {
+		delete(e.live, key.Namespace)
+	}
+}
+
+// uncount takes the operation of a run out of those in progress; the caller holds mu.
+func (e *Executor) uncount(r *run) {
+	if r.phase == counted {
+		e.progress.leave(r.near)
+		r.phase = uncounted
+	}
+}
+
+// census counts the operations that have not ended, and those of them that have used up nine tenths of their timeout or
+// wait for another one's lock.
+func (e *Executor) census() census {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.progress.look(e.now().Unix())
+}
+
+// gone ends the run of an operation that does not exist any more.
+func (e *Executor) gone(key store.Key) {
+	e.mu.Lock()
+	_, live := e.live[key.Namespace][key.Name]
+	e.dead(key)
+	e.mu.Unlock()
+	if live {
+		if fiber, ok := e.engine.Find(key.String()); ok {
+			fiber.Cancel(errDeleted)
+		}
+	}
+}
+
+var errDeleted = errors.New("the operation was deleted")
+
+// followWebhooks has those told that Webhooks appear, change or go. An event costs the same whatever there is in its
+// namespace.
+func (e *Executor) followWebhooks(ctx context.Context, cursor *store.Cursor) {
+	for {
+		event, err := cursor.Next(ctx)
+		if err != nil {
+			return
+		}
+		e.status.webhookChanged(event)
+		if event.Type == store.Deleted {
+			e.hooks.Forget(event.Key)
+			e.webhooks.Forget(event.Key.Namespace, event.Key.Name)
+		}
+		if stirring(event) {
+			e.stirs.mark(event.Key.Namespace, event.Key.Name)
+		}
+	}
+}
+
+// stirring tells whether operations that name a Webhook have to look at it again.
+func stirring(event store.Event) bool {
+	switch {
+	case event.Initial: // those that begin now see it
+		return false
+	case event.Type == store.Modified:
+		return event.Prior == nil || event.Prior.Generation() != event.Object.Generation() // else it is only its status
+	default:
+		return event.Type == store.Added || event.Type == store.Deleted
+	}
+}
+
+// wantsRun tells whether there is anything to do for an operation.
+func wantsRun(op *v1alpha1.Operation) bool {
+	return !op.Terminal() || held(op) || op.Spec.TTLAfterFinished != nil && op.DeletionTimestamp == nil
+}
+
+// tenant is on whose behalf an operation runs, within its namespace.
+func tenant(op *v1alpha1.Operation) string {
+	if o := op.Spec.RequestObject; o != nil {
+		return o.TenantID
+	}
+	return ""
+}
+
+// stir wakes operations until the context ends.
+func (e *Executor) stir(ctx context.Context) {
+	notBefore := make(map[string]time.Time)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-e.stirs.some:
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		for namespace, until := range notBefore {
+			if time.Until(until) <= 0 {
+				delete(notBefore, namespace)
+			}
+		}
+		for namespace, changed := range e.stirs.take(notBefore) {
+			woken := e.naming(namespace, changed)
+			for _, r := range woken {
+				r.news.Set()
+			}
+			notBefore[namespace] = time.Now().Add(stirPause + time.Duration(len(woken))*stirEach)
+		}
+		if next, ok := e.stirs.next(notBefore); ok {
+			timer.Reset(next)
+		}
+	}
+}
+
+// naming returns the runs of a namespace that name one of these Webhooks, or perhaps others.
+func (e *Executor) naming(namespace string, changed names) (woken []*run) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, r := range e.live[namespace] {
+		if r.names&changed != 0 {
+			r.missed = true
+			woken = append(woken, r)
+		}
+	}
+	return woken
+}
+
+// followReleases has the Webhooks that name an object of a store, and the operations of its namespace, look again when
+// its release changes, until the context ends. released tells in what respect: equal texts are no change.
+func (e *Executor) followReleases(
+	ctx context.Context, st *store.Store, named func(w *v1alpha1.Webhook, name string) bool, released func(
+		*store.Record,
+	) string,
+) {
+	cursor := st.Subscribe(store.SubscribeOptions{Name: "executor"})
+	defer cursor.Close()
+	for {
+		event, err := cursor.Next(ctx)
+		switch {
+		case err != nil:
+			return
+		case event.Type == store.Synced: // what is not there is known from here on
+			for key, w := range e.releases.webhooks.All() {
+				if named(w, "") {
+					e.lookAgain(key)
+				}
+			}
+		case event.Initial, event.Object == nil,
+			event.Type == store.Modified && event.Prior != nil && released(event.Object) == released(event.Prior):
+		default:
+			for key, w := range e.releases.webhooks.InNamespace(event.Key.Namespace) {
+				if named(w, event.Key.Name) {
+					e.lookAgain(key)
+				}
+			}
+		}
+	}
+}
+
+// followSecrets is followReleases for Secrets.
+func (e *Executor) followSecrets(ctx context.Context) {
+	e.followReleases(ctx, e.releases.secrets, func(w *v1alpha1.Webhook, name string) bool {
+		names, _ := needs(w)
+		return slices.Contains(names, name) || name == "" && len(names) > 0
+	}, func(secret *store.Record) string {
+		return fmt.Sprint(e.releases.secret(secret))
+	})
+}
+
+// followAccounts is followReleases for service accounts.
+func (e *Executor) followAccounts(ctx context.Context) {
+	e.followReleases(ctx, e.releases.accounts, func(w *v1alpha1.Webhook, name string) bool {
+		_, account := needs(w)
+		return account != nil && (name == "" || account.ServiceAccountName == name)
+	}, func(record *store.Record) string {
+		account, err := store.As[corev1.ServiceAccount](record)
+		if err != nil {
+			return ""
+		}
+		return account.Annotations[v1alpha1.AnnotationWebhookAudiences]
+	})
+}
+
+// lookAgain has a Webhook judged anew, and the operations that may wait for it.
+func (e *Executor) lookAgain(hook store.Key) {
+	e.status.mark(hook, true)
+	e.stirs.mark(hook.Namespace, hook.Name)
+}

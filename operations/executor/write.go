@@ -1,0 +1,308 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
+	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/internal/writeoption"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/internal/course"
+	"github.com/fairlead-io/fairlead/operations/internal/record"
+	"github.com/fairlead-io/fairlead/operations/internal/share"
+)
+
+// What follows reads and writes the Operation of a run. A write holds only for the version that the run knows; its
+// answer is what the run knows then, and what everybody reads in the store.
+
+var (
+	// errOutdated says that the object was written by somebody else meanwhile: look again.
+	errOutdated = errors.New("the operation has changed meanwhile")
+	// errGone says that the object does not exist any more.
+	errGone = errors.New("the operation was deleted")
+)
+
+// refresh takes the newest state that there is without waiting: the store's, if it is not behind what this run has
+// written itself, else the API server's.
+func (e *Executor) refresh(ctx context.Context, r *run) error {
+	fresh := e.fresh.in(r.key.Namespace)
+	if known, ok := e.store.Get(r.key); ok && !resourceversion.Older(known.Version(), r.version) {
+		r.confirmed = r.confirmed || fresh
+		if r.op != nil && known.Version() == r.version {
+			return nil
+		}
+		if op, err := store.As[v1alpha1.Operation](known); err == nil {
+			r.adopt(op.DeepCopy())
+			return nil
+		}
+	}
+	if r.op != nil {
+		return nil
+	}
+	return e.reload(ctx, r)
+}
+
+// get reads an operation from the API server. It returns nil if there is none.
+func (e *Executor) get(ctx context.Context, key store.Key) (*v1alpha1.Operation, error) {
+	op := &v1alpha1.Operation{}
+	err := e.clientOf(key.Namespace, store.WriteContext{}).Live().Get(ctx, key, op)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return op, err
+}
+
+// reload takes the state from the API server. It returns errGone if there is none.
+func (e *Executor) reload(ctx context.Context, r *run) error {
+	op, err := e.get(ctx, r.key)
+	switch {
+	case err != nil:
+		return err
+	case op == nil:
+		return errGone
+	}
+	r.adopt(op)
+	r.confirmed = true
+	return nil
+}
+
+// save writes the status; what is too large is made smaller until it is taken, or nothing is left that may give way.
+func (e *Executor) save(ctx context.Context, r *run) error {
+	for {
+		if err := e.strip(ctx, r); err != nil {
+			return err
+		}
+		err := e.write(ctx, r)
+		if !errors.Is(err, call.ErrTooLarge) {
+			return err
+		}
+		if r.thin >= course.Unowned && !r.op.Terminal() || r.thin == course.Bones {
+			return err
+		}
+		r.thin++
+		e.log.WarnContext(ctx, "the operation is too large to be stored",
+			append(e.facts(r.op), "givesWay", r.thin.String(), "error", err)...)
+	}
+}
+
+// strip sends the requests that are due since more has given way.
+func (e *Executor) strip(ctx context.Context, r *run) error {
+	for ; r.stripped < r.thin; r.stripped++ {
+		patch := (r.stripped + 1).Patch(r.op)
+		if patch == nil {
+			continue
+		}
+		switch err := e.patch(ctx, r, patch); {
+		case err == nil:
+		case errors.Is(err, call.ErrTooLarge), apierrors.IsInvalid(err), apierrors.IsForbidden(err): // it may not give way
+			e.log.WarnContext(ctx, "cannot make the operation smaller, going on", "key", r.key.String(), "error", err)
+		default:
+			return fmt.Errorf("cannot make the operation smaller: %w", err)
+		}
+	}
+	return nil
+}
+
+// write writes the status. After a conflict it returns errOutdated, with the newest state adopted.
+func (e *Executor) write(ctx context.Context, r *run) error {
+	if len(r.unsaved) == 0 {
+		return nil
+	}
+	e.keepTrace(ctx, r)
+	r.thin.Apply(r.op)
+	n, kept := course.Keys(&r.op.Status), false
+	err := e.submit(ctx, r, func(own *client.Client, cost client.WriteOption) error {
+		return own.Status().Replace(writeoption.With(ctx, writeoption.Options{
+			ConflictsExpected: true,
+			Kept: func(answer []byte) bool {
+				kept = course.KeptKeys(answer, n) // unless a field that the API server does not know is gone
+				return kept
+			},
+		}), r.op, cost)
+	})
+	switch {
+	case err == nil:
+	case errors.Is(err, errShort), errors.Is(err, errOutdated), errors.Is(err, errGone):
+		return err
+	default:
+		if ctx.Err() == nil { // otherwise it was deleted, or all ends: that says nothing of other writes
+			e.trust.failed(r.key.Namespace)
+		}
+		return fmt.Errorf("cannot record the status: %w", err)
+	}
+	r.unsaved, r.unrecorded, r.written = nil, time.Time{}, e.now()
+	e.trust.written(r.key.Namespace, n, kept || course.Keys(&r.op.Status) == n)
+	e.wrote(r, r.op)
+	return nil
+}
+
+// ownConflicts returns a context for writes after whose conflicts the executor makes another one.
+func ownConflicts(ctx context.Context) context.Context {
+	return writeoption.With(ctx, writeoption.Options{ConflictsExpected: true})
+}
+
+// patch changes what is not the status.
+func (e *Executor) patch(ctx context.Context, r *run, patch []byte) error {
+	op := e.named(r)
+	err := e.submit(ctx, r, func(own *client.Client, cost client.WriteOption) error {
+		merge := client.RawPatch(types.MergePatchType, patch)
+		return own.Patch(ownConflicts(ctx), op, merge, client.SameVersion(), client.Always(), cost)
+	})
+	if err == nil {
+		e.wrote(r, op)
+	}
+	return err
+}
+
+// named returns an object that names the operation of a run in the version that the run knows.
+func (e *Executor) named(r *run) *v1alpha1.Operation {
+	return &v1alpha1.Operation{ObjectMeta: metav1.ObjectMeta{
+		Namespace: r.key.Namespace, Name: r.key.Name, UID: r.op.UID, ResourceVersion: r.op.ResourceVersion,
+	}}
+}
+
+// submit makes a write that holds only for the version that the run knows.
+func (e *Executor) submit(
+	ctx context.Context, r *run, write func(own *client.Client, cost client.WriteOption) error,
+) error {
+	if !e.pay(r) {
+		return errShort
+	}
+	size := 0
+	err := write(e.writer(r), client.Answered(func(raw []byte) { size = share.Effort(raw) }))
+	e.settlePaid(r, size, err)
+	switch {
+	case apierrors.IsConflict(err):
+		e.contested(r, err)
+		if err := e.reload(ctx, r); err != nil {
+			return err
+		}
+		return errOutdated
+	case apierrors.IsNotFound(err):
+		return errGone
+	}
+	return err
+}
+
+// owner is whose writes those are whose events are no news to runs.
+const owner = "fairlead executor"
+
+// writer returns the client of a run. Events of its writes are no news, but for those before its first call: they may
+// be what it waits for to know its turn.
+func (e *Executor) writer(r *run) *client.Client {
+	write := store.WriteContext{}
+	if course.Entered(r.op) {
+		write = store.WriteContext{Owner: owner, Primary: r.key}
+	}
+	return e.clientOf(r.key.Namespace, write)
+}
+
+// wrote adopts the answer to a write, which others look at in the store from now on.
+func (e *Executor) wrote(r *run, op *v1alpha1.Operation) {
+	r.adopt(op)
+	r.confirmed = true
+	e.moveLine(r.key)
+}
+
+// errShort says that a write has to wait for the share of its namespace. The run is woken when it is its turn.
+var errShort = errors.New("the namespace has used up its share of writes to the API server")
+
+// pay spends what the next write of a run costs, unless that is done. If it returns false, the run is woken when it is
+// its turn. The ends of operations come first. What calls have brought is written at once when the executor is about to
+// end.
+func (e *Executor) pay(r *run) bool {
+	if r.paid.Count > 0 {
+		return true
+	}
+	cost, urgent := share.Price{Count: 1, Bytes: e.size(r)}, r.op.Terminal() || r.op.DeletionTimestamp != nil
+	if !urgent && repeats(&r.op.Status) {
+		cost.Count = repetition
+	}
+	if e.draining(r.key.Namespace) {
+		e.unpay(r)
+		e.writes.Take(r.key.Namespace, cost)
+		r.paid = cost
+		return true
+	}
+	paid, ok := e.writes.Acquire(r.party(), r, cost, urgent, r.news.Set)
+	r.paid, r.short = paid, r.short || !ok
+	return ok
+}
+
+// size is what the next write of a run is taken to cost, in bytes: what the last one did, or what the store has.
+func (e *Executor) size(r *run) float64 {
+	if r.size > 0 {
+		return float64(r.size)
+	}
+	if known, ok := e.store.Get(r.key); ok {
+		return float64(smallObject + share.Effort(known.AppendRaw(nil)))
+	}
+	return smallObject
+}
+
+// repeats tells whether a call of an operation is being repeated.
+func repeats(s *v1alpha1.OperationStatus) bool {
+	again := func(e *v1alpha1.WebhookCallStatus) bool {
+		return !e.State.Terminal() && (e.RetriesCount > 0 || e.LastPollTimestamp != nil)
+	}
+	for i := range s.Webhooks {
+		if again(&s.Webhooks[i]) {
+			return true
+		}
+	}
+	for i := range s.Compensations {
+		if again(&s.Compensations[i]) {
+			return true
+		}
+	}
+	return s.Notification != nil && again(s.Notification)
+}
+
+// settlePaid corrects what was paid for a write by what the answer costs, in bytes; 0: there was none.
+func (e *Executor) settlePaid(r *run, size int, err error) {
+	bytes := r.paid.Bytes
+	switch {
+	case size > 0:
+		r.size = int32(min(size, 1<<30))
+		bytes = float64(r.size)
+	case apierrors.IsConflict(err):
+		bytes = 0
+	}
+	e.writes.End(r.key.Namespace, r.paid, share.Price{Count: r.paid.Count, Bytes: bytes})
+	r.paid, r.short = share.Price{}, false
+}
+
+// unpay gives back what was paid for a write that is not made, or gives up waiting for it.
+func (e *Executor) unpay(r *run) {
+	e.writes.Withdraw(r.party(), r)
+	e.writes.End(r.key.Namespace, r.paid, share.Price{})
+	r.paid = share.Price{}
+}
+
+// outgrown is what becomes of an operation of which no more can be recorded: if its outcome is open, it has failed,
+// else the calls that should follow have.
+func (e *Executor) outgrown(r *run, refusal error, now time.Time) {
+	message := "the operation has become too large to be stored: " + refusal.Error()
+	if record.SucceededCalls(r.op) < len(r.op.Spec.WebhookIDs) &&
+		!meta.IsStatusConditionTrue(r.op.Status.Conditions, v1alpha1.ConditionError) {
+		r.apply(course.Fail(r.op.EffectiveID(), v1alpha1.ReasonTooLarge, message, now))
+		return
+	}
+	failed := course.Verdict{State: v1alpha1.PhaseFailed, Message: message}
+	for _, id := range r.op.Spec.CompensateWebhookIDs {
+		r.apply(course.Judged(r.op, record.Target{Purpose: record.Compensate, ID: id}, failed, now))
+	}
+	if id := r.op.Spec.NotifyWebhookID; id != "" {
+		r.apply(course.Judged(r.op, record.Target{Purpose: record.Notify, ID: id}, failed, now))
+	}
+}

@@ -1,0 +1,160 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/serve"
+	"github.com/fairlead-io/fairlead/operations"
+)
+
+// CallbackSink takes the outcome that a receiver reports. Outcome is SUCCEEDED or FAILED.
+type CallbackSink interface {
+	// Owner returns the namespace of the operation that a token was made for, without asking anybody: it is called for
+	// everything that strangers send. Error: [operations.ErrUnknownCallback] for a token that was not made here.
+	Owner(token string) (namespace string, err error)
+	// Take records the outcome before it returns. Errors: [operations.ErrUnknownCallback] for a token that stands for
+	// nothing, [operations.ErrCallbackUsed] for one whose outcome is known already.
+	Take(ctx context.Context, token string, succeeded bool, message string) error
+}
+
+const (
+	// callbackBody is how long the body of a callback may take to come.
+	callbackBody = 5 * time.Second
+	// maxCallbackToken bounds what is looked at as a token. One that names everything at its longest has less than half of
+	// it.
+	maxCallbackToken = 4 << 10
+)
+
+// callback reads nothing, and takes no place, before the token is known to be good.
+func (h *handler) callback(w http.ResponseWriter, r *http.Request) error {
+	unknown := &Problem{
+		Status: http.StatusNotFound, Title: "Unknown callback",
+		Detail: "use the URL exactly as it was sent",
+	}
+	token := r.PathValue("token")
+	if h.Callbacks == nil || len(token) > maxCallbackToken {
+		return unknown
+	}
+	namespace, err := h.Callbacks.Owner(token)
+	if err != nil {
+		return unknown
+	}
+	serve.Known(r.Context())
+	if err := h.spent.get(token); err != nil {
+		return callbackProblem(err, unknown)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
+	defer cancel()
+	leave, err := h.limits.enter(ctx, h.limits.callbacks, visitor{group: namespace})
+	if err != nil {
+		return err
+	}
+	defer leave()
+	// only some test servers cannot
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(min(callbackBody, h.Timeout)))
+	r.Body = http.MaxBytesReader(w, r.Body, maxCallback)
+	succeeded, message, err := readCallback(w, r)
+	if err != nil {
+		return err
+	}
+	if err := h.Callbacks.Take(ctx, token, succeeded, message); err != nil {
+		h.spent.put(token, namespace, err)
+		return callbackProblem(err, unknown)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func callbackProblem(err error, unknown *Problem) error {
+	switch {
+	case errors.Is(err, operations.ErrUnknownCallback):
+		return unknown
+	case errors.Is(err, operations.ErrCallbackUsed):
+		return &Problem{
+			Status: http.StatusConflict, Title: "Used already",
+			Detail: "the outcome of this call is known already",
+		}
+	default:
+		return err
+	}
+}
+
+// readCallback reads the outcome that a receiver reports.
+func readCallback(w http.ResponseWriter, r *http.Request) (succeeded bool, message string, err error) {
+	var body struct {
+		Status string `json:"status"`
+		Error  string `json:"error"`
+	}
+	raw, err := readBody(w, r)
+	if err != nil {
+		return false, "", err
+	}
+	var wrong faults
+	_ = json.Unmarshal(raw, &body) // as far as it can be; other members are the receiver's own
+	for _, f := range misshapen("callback", raw, reflect.TypeOf(body)) {
+		if f.Field == "callback.status" || f.Field == "callback.error" {
+			wrong.add(http.StatusBadRequest, "Body cannot be read", f)
+		}
+	}
+	status := strings.ToUpper(body.Status)
+	told := slices.ContainsFunc(wrong.fields, func(f operations.FieldError) bool { return f.Field == "callback.status" })
+	if status != "SUCCEEDED" && status != "FAILED" && !told {
+		wrong.add(http.StatusBadRequest, "Unknown status", operations.FieldError{
+			Field:   "callback.status",
+			Problem: "must be SUCCEEDED, or FAILED with an error: {\"status\": \"FAILED\", \"error\": \"…\"}",
+		})
+	}
+	// As everywhere, a success with an error text is a failure.
+	return status == "SUCCEEDED" && body.Error == "", body.Error, wrong.problem()
+}
+
+// spent remembers callbacks that came to nothing, so that they need not be asked about when they come again.
+type spent struct {
+	mu   sync.Mutex
+	seen *memory[[sha256.Size]byte, verdict]
+}
+
+// maxSpent bounds what is remembered, keepUsed and keepUnknown for how long. An outcome stays; what is not there may
+// yet come.
+const (
+	maxSpent    = 4096
+	keepUsed    = 10 * time.Minute
+	keepUnknown = 5 * time.Second
+)
+
+func newSpent() *spent { return &spent{seen: newMemory[[sha256.Size]byte, verdict](maxSpent)} }
+
+// get returns what became of a callback with that token, nil if it is not known.
+func (s *spent) get(token string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, ok := s.seen.get(sha256.Sum256([]byte(token)))
+	if !ok || time.Now().After(v.until) {
+		return nil
+	}
+	return v.err
+}
+
+func (s *spent) put(token, namespace string, err error) {
+	keep := keepUsed
+	switch {
+	case errors.Is(err, operations.ErrCallbackUsed):
+		err = operations.ErrCallbackUsed
+	case errors.Is(err, operations.ErrUnknownCallback):
+		err, keep = operations.ErrUnknownCallback, keepUnknown
+	default:
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen.put(sha256.Sum256([]byte(token)), namespace, verdict{err, time.Now().Add(keep)})
+}

@@ -1,0 +1,313 @@
+package httpapi
+
+import (
+	"context"
+	_ "embed" // the OpenAPI document
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/internal/serve"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+)
+
+// Options configure the handler. Scheduler, Operations and Authorizer are required.
+type Options struct {
+	// Scheduler writes; its namespace is the default one.
+	Scheduler *operations.Scheduler
+	// Operations is what is read. It holds the namespaces that are served; of one of some slots (store.Options.Shard) what
+	// is lacking is read from the API server instead.
+	Operations *cache.Store
+	// Namespaces are those that are served besides that of the Scheduler. All allows every one.
+	Namespaces []string
+	All        bool
+	// Authorizer decides who may do what. Use [Anonymous] only where nobody else can connect.
+	Authorizer Authorizer
+	// Pending tells of an operation that was accepted but is not written yet, for a service that schedules through an
+	// outbox: the Location that it has given away is good from the first moment. Default: there are none.
+	Pending func(ctx context.Context, namespace string, r operations.Resource) (operations.View, bool)
+	// Callbacks takes the outcomes of AsyncCallback webhooks. Default: they are unknown.
+	Callbacks CallbackSink
+	// PublicURL is what Location starts with. Default: nothing, so that it is relative to the server that was asked.
+	PublicURL string
+	// MaxInFlight bounds the requests at a time; more of them wait for some seconds. Default: 64.
+	//
+	// This bound and the next two are shared, first between namespaces, then between the callers of one: a namespace has
+	// at most as many places as are left free, so half of all when it is alone, and a caller at most half as many as are
+	// left free, so a third.
+	MaxInFlight int
+	// MaxStreams bounds the event streams at a time. Default: 1,024.
+	MaxStreams int
+	// MaxCallbacks bounds the callbacks at a time whose token is good; others take no place. Default: 64.
+	MaxCallbacks int
+	// Timeout bounds a request with the reading of its body, and after it the writing of the answer. Of an event stream it
+	// bounds the beginning and each event. Default: 30s.
+	Timeout time.Duration
+	// Stop ends the event streams when it is closed, so that a server that shuts down has no requests which never end; who
+	// listened comes again, with what was seen last. Default: they go on until the caller or the operation ends them.
+	Stop <-chan struct{}
+	// Logger gets one line per refused or failed request, at level debug where the caller is not known or there are too
+	// many. Default: discarded.
+	Logger *slog.Logger
+	// Registerer gets the metrics. Default: none.
+	Registerer prometheus.Registerer
+	// TracerProvider makes a span of each request but those for event streams. Default: none are made. The trace of the
+	// caller, as the headers of W3C Trace Context tell it, goes on in any case: it is kept in what is scheduled.
+	TracerProvider trace.TracerProvider
+}
+
+// Bounds of what callers may send.
+const (
+	maxBody      = 512 << 10
+	maxCallback  = 16 << 10
+	maxPage      = 500
+	defaultPage  = 50
+	retrySeconds = 2
+)
+
+type handler struct {
+	Options
+	limits *limits
+	keys   *keys
+	spent  *spent // callbacks that need not be asked about
+	shared bool   // between namespaces
+	log    *slog.Logger
+}
+
+// New returns the handler of everything under /operations and /callbacks. It is safe for concurrent use.
+func New(o Options) (http.Handler, error) {
+	if o.Scheduler == nil || o.Operations == nil || o.Authorizer == nil {
+		return nil, errors.New("cannot make the operations handler: scheduler, operations and authorizer are required")
+	}
+	for _, bound := range []struct {
+		of        *int
+		otherwise int
+	}{{&o.MaxInFlight, defaultInFlight}, {&o.MaxStreams, defaultStreams}, {&o.MaxCallbacks, defaultCallbacks}} {
+		if *bound.of <= 0 {
+			*bound.of = bound.otherwise
+		}
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 30 * time.Second
+	}
+	h := &handler{Options: o, log: o.Logger, limits: newLimits(o), keys: newKeys(), spent: newSpent()}
+	if h.log == nil {
+		h.log = slog.New(slog.DiscardHandler)
+	}
+	if o.Registerer != nil {
+		if err := o.Registerer.Register(h.limits); err != nil {
+			return nil, fmt.Errorf("cannot make the operations handler: %w", err)
+		}
+	}
+	own := func(namespace string) bool { return namespace == o.Scheduler.Namespace() }
+	h.shared = o.All || slices.ContainsFunc(o.Namespaces, func(namespace string) bool { return !own(namespace) })
+	h.PublicURL = strings.TrimRight(h.PublicURL, "/")
+	mux := http.NewServeMux()
+	mux.Handle("GET /operations", h.limited("list", h.list, listParameters...))
+	mux.Handle("POST /operations", h.limited("create", h.schedule))
+	mux.Handle("GET /operations/{type}/{id}", h.limited("get", h.get))
+	mux.Handle("GET /operations/{type}/{id}/events", h.plain(h.events))
+	mux.Handle("POST /operations/{type}/{id}", h.canceling(h.limited("update", h.cancel)))
+	mux.Handle("POST /callbacks/{token}", h.plain(h.callback))
+	mux.Handle("GET /openapi.json", h.plain(openapi))
+	return h.traced(mux, h.known(mux)), nil
+}
+
+// maxLogged bounds what a line of the log has of a path and of an error: both are what a caller makes them.
+const maxLogged = 512
+
+func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	status, level := answerProblem(w, err), slog.LevelInfo
+	switch status {
+	case http.StatusUnauthorized, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusTooManyRequests,
+		http.StatusServiceUnavailable:
+		level = slog.LevelDebug
+	}
+	h.log.Log(r.Context(), level, "request refused", "method", r.Method, "path", short(loggable(r.URL), maxLogged),
+		"status", status,
+		"error", short(err.Error(), maxLogged))
+}
+
+// short cuts a text.
+func short(text string, bytes int) string {
+	if len(text) <= bytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:bytes], "") + "…"
+}
+
+// known answers what no endpoint is there for as problems too.
+func (h *handler) known(mux *http.ServeMux) http.Handler {
+	nothing := h.plain(func(w http.ResponseWriter, r *http.Request) error {
+		next, _ := mux.Handler(r)
+		probe := &statusOnly{header: w.Header()}
+		next.ServeHTTP(probe, r)
+		if probe.status == http.StatusMethodNotAllowed {
+			detail := short(r.Method, 64) + " is not possible here; " + w.Header().Get("Allow") + " is"
+			return &Problem{Status: probe.status, Title: http.StatusText(probe.status), Detail: detail}
+		}
+		return &Problem{Status: http.StatusNotFound, Title: "Not Found", Detail: "no such path: see /operations"}
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, pattern := mux.Handler(r); pattern == "" {
+			nothing.ServeHTTP(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// statusOnly takes the status of an answer and drops its body.
+type statusOnly struct {
+	header http.Header
+	status int
+}
+
+func (s *statusOnly) Header() http.Header         { return s.header }
+func (s *statusOnly) Write(b []byte) (int, error) { return len(b), nil }
+func (s *statusOnly) WriteHeader(status int)      { s.status = status }
+
+// loggable is the path without what must not be in a log.
+func loggable(u *url.URL) string {
+	if strings.HasPrefix(u.Path, "/callbacks/") {
+		return "/callbacks/…"
+	}
+	return u.Path
+}
+
+// admit finds the namespace of a request and checks the caller's right. What else is wrong, such as a query parameter
+// that is neither the namespace nor one of these, is in the admission.
+func (h *handler) admit(r *http.Request, verb string, parameters ...string) (a admission, err error) {
+	a.query, err = url.ParseQuery(r.URL.RawQuery)
+	malformed := err != nil
+	a.namespace, a.token = a.query.Get("namespace"), bearer(r)
+	if a.namespace == "" {
+		a.namespace = h.Scheduler.Namespace()
+	}
+	served := a.namespace == h.Scheduler.Namespace() || slices.Contains(h.Namespaces, a.namespace)
+	valid := served || len(validation.IsDNS1123Label(a.namespace)) == 0
+	if valid { // nobody needs to be asked about one that cannot be
+		if err := h.Authorizer.Authorize(r.Context(), a.token, verb, a.namespace); err != nil {
+			return a, err
+		}
+		serve.Known(r.Context())
+	}
+	if !served && !(valid && h.All) {
+		a.wrong.add(http.StatusNotFound, "Namespace not served", operations.FieldError{
+			Field: "query namespace", Problem: "is " + strconv.Quote(short(a.namespace, maxName)) +
+				", whose operations this server does not serve",
+		})
+	}
+	if malformed {
+		a.wrong.parameter("string", "is malformed: escape % and ;")
+	}
+	a.wrong.parameters(a.query, append([]string{"namespace"}, parameters...))
+	if !valid {
+		return a, a.wrong.problem()
+	}
+	if a.caller = callerOf(r.Context(), h.Authorizer, a.token); a.caller != "" && h.shared {
+		a.group = a.namespace
+	}
+	return a, nil
+}
+
+// may tells whether the caller has a further right.
+func (h *handler) may(r *http.Request, a admission, verb string) error {
+	return h.Authorizer.Authorize(r.Context(), a.token, verb, a.namespace)
+}
+
+func resource(r *http.Request) operations.Resource {
+	return operations.Resource{Type: r.PathValue("type"), ID: r.PathValue("id")}
+}
+
+func objectOf(namespace string, res operations.Resource) cache.Key {
+	return cache.Key{Namespace: namespace, Name: v1alpha1.OperationName(res.Type, res.ID)}
+}
+
+// find returns the Operation of a resource. The store is good enough for one that is in progress; an end, or none, is
+// confirmed by the API server, since what was scheduled a moment ago may not have come by: nobody is shown the outcome
+// before as that of their request.
+func (h *handler) find(r *http.Request, namespace string, res operations.Resource) (*v1alpha1.Operation, error) {
+	if op, err := cache.Of[v1alpha1.Operation](h.Operations).Get(objectOf(namespace, res)); err == nil && !op.Terminal() {
+		return op, nil
+	}
+	return h.Scheduler.In(namespace).Get(r.Context(), res)
+}
+
+func (h *handler) get(w http.ResponseWriter, r *http.Request, a admission) error {
+	if err := a.wrong.problem(); err != nil {
+		return err
+	}
+	op, err := h.find(r, a.namespace, resource(r))
+	if h.Pending != nil {
+		if v, ok := h.Pending(r.Context(), a.namespace, resource(r)); ok &&
+			(err != nil || op.EffectiveID() != v.OperationID) {
+			h.showView(w, http.StatusOK, v)
+			return nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	h.show(w, http.StatusOK, op)
+	return nil
+}
+
+// show answers with the view of an operation.
+func (h *handler) show(w http.ResponseWriter, status int, op *v1alpha1.Operation) {
+	h.showView(w, status, operations.ViewOf(op))
+}
+
+func (h *handler) showView(w http.ResponseWriter, status int, v operations.View) {
+	if !v.Terminal() {
+		w.Header().Set("Retry-After", strconv.Itoa(retrySeconds))
+	}
+	writeJSON(w, status, v)
+}
+
+func (h *handler) location(namespace string, res operations.Resource) string {
+	at := h.PublicURL + res.Path()
+	if namespace != h.Scheduler.Namespace() {
+		at += "?namespace=" + url.QueryEscape(namespace)
+	}
+	return at
+}
+
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	write(w, status, "application/json", body)
+}
+
+// write answers with a length, so that nobody takes a part for the whole.
+func write(w http.ResponseWriter, status int, contentType string, body any) {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		panic(err) // what is written came from JSON
+	}
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Content-Length", strconv.Itoa(len(raw)+1))
+	w.WriteHeader(status)
+	_, _ = w.Write(append(raw, '\n')) // the caller is gone if this fails
+}
+
+//go:embed openapi.json
+var openAPI []byte
+
+func openapi(w http.ResponseWriter, _ *http.Request) error {
+	w.Header().Set("Content-Type", "application/vnd.oai.openapi+json;version=3.1")
+	_, _ = w.Write(openAPI) // the caller is gone if this fails
+	return nil
+}

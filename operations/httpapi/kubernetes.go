@@ -1,0 +1,386 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+)
+
+// Kubernetes asks the API server: who is this (TokenReview), and may they (SubjectAccessReview). Answers are kept for
+// ten seconds, refusals for less. It is a prometheus.Collector, and safe for concurrent use; make it with
+// [NewKubernetes].
+//
+// Tokens that have not been seen yet are asked about apart from the others, 50 a second, in turns of the addresses that
+// they come from: whoever sends many that are no good waits for himself, and those whose token was good lately wait for
+// nobody. All other questions are asked in turns of those whom they are about; the service accounts of a namespace are
+// one of them.
+type Kubernetes struct {
+	calls     *call.Client
+	audiences []string
+	now       func() time.Time
+	reviews   *prometheus.CounterVec
+
+	strangers, guests *turnstile
+
+	mu     sync.Mutex
+	tokens *memory[tokenSum, *caller] // those that were good when they were looked at last
+	junk   *memory[tokenSum, verdict] // those that were not
+	rights *memory[question, verdict]
+
+	asking   flights[tokenSum, *caller]
+	deciding flights[question, struct{}]
+}
+
+type tokenSum [sha256.Size]byte
+
+// caller is who has sent a good token.
+type caller struct {
+	user   authenticationv1.UserInfo
+	sum    [sha256.Size]byte // of all that the API server knows of the user
+	tenant string            // whom the questions about this caller are counted for
+	until  time.Time
+}
+
+type question struct {
+	caller [sha256.Size]byte
+	Access
+}
+
+// Access is what somebody may do, or not: with objects of the API server, or with a path of it that names none.
+type Access struct {
+	Verb, Group, Resource, Subresource string
+	Namespace                          string // empty: all of them, or that of a resource that has none
+	Name                               string // empty: all of them
+	Path                               string // instead of a resource, such as /debug/flows
+}
+
+// OperationAccess is something that is done with operations.
+func OperationAccess(verb, namespace string) Access {
+	return Access{Verb: verb, Group: v1alpha1.GroupVersion.Group, Resource: "operations", Namespace: namespace}
+}
+
+// PathAccess is what a request for a page asks for, as the API server has it of paths that name no resource; HEAD is get.
+func PathAccess(r *http.Request) Access {
+	at := path.Clean("/" + r.URL.Path)
+	if strings.HasSuffix(r.URL.Path, "/") && at != "/" {
+		at += "/"
+	}
+	verb := strings.ToLower(r.Method)
+	if r.Method == http.MethodHead {
+		verb = "get"
+	}
+	return Access{Verb: verb, Path: at}
+}
+
+// String is such as "get secrets/pull in namespace prod".
+func (a Access) String() string {
+	if a.Path != "" {
+		return a.Verb + " " + a.Path
+	}
+	s := a.Verb + " " + a.Resource
+	if a.Group != "" {
+		s += "." + a.Group
+	}
+	for _, part := range []string{a.Subresource, a.Name} {
+		if part != "" {
+			s += "/" + part
+		}
+	}
+	if a.Namespace == metav1.NamespaceAll {
+		return s + " in all namespaces"
+	}
+	return s + " in namespace " + a.Namespace
+}
+
+// verdict is nil or a problem.
+type verdict struct {
+	err   error
+	until time.Time
+}
+
+const (
+	keepAllowed = 10 * time.Second
+	keepJunk    = 5 * time.Second
+	keepRefused = 2 * time.Second
+	keepMost    = 4096
+
+	// maxToken bounds a token.
+	maxToken = 16 << 10
+
+	strangersPerSecond, strangersBurst = 50, 100
+	guestsPerSecond, guestsBurst       = 200, 400
+	// reviewsWait is how many questions of one address, or about one tenant, may wait, and reviewPatience how long.
+	reviewsWait    = 32
+	reviewPatience = 5 * time.Second
+)
+
+// NewKubernetes returns an Authorizer that asks the API server of the calls. Tokens have to be meant for one of the
+// audiences; without any, or for the empty one, for the API server itself.
+func NewKubernetes(calls *call.Client, audiences ...string) *Kubernetes {
+	if len(audiences) == 0 {
+		audiences = []string{""}
+	}
+	lane := func(places, perSecond, burst int) *turnstile {
+		return &turnstile{
+			places: places, rate: rate.NewLimiter(rate.Limit(perSecond), burst), queue: reviewsWait,
+			patience: reviewPatience,
+		}
+	}
+	return &Kubernetes{
+		calls: calls, audiences: audiences, now: time.Now,
+		strangers: lane(16, strangersPerSecond, strangersBurst), guests: lane(32, guestsPerSecond, guestsBurst),
+		tokens: newMemory[tokenSum, *caller](keepMost), junk: newMemory[tokenSum, verdict](keepMost),
+		rights: newMemory[question, verdict](keepMost),
+		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_http_reviews_total",
+			Help: "Questions about callers of the HTTP API, by what was asked of the API server and what came of it.",
+		}, []string{"review", "result"}),
+	}
+}
+
+// Authorize implements [Authorizer].
+func (k *Kubernetes) Authorize(ctx context.Context, token, verb, namespace string) error {
+	return k.May(ctx, token, OperationAccess(verb, namespace))
+}
+
+// May decides whether the user whom a proxy has named (see [Proxy]), or else the bearer of a token, has an access. It fails
+// as Authorize does.
+func (k *Kubernetes) May(ctx context.Context, token string, a Access) error {
+	if who := proxied(ctx); who != nil {
+		return k.may(ctx, who, a)
+	}
+	if token == "" {
+		return &Problem{
+			Status: http.StatusUnauthorized, Title: "Unauthorized",
+			Detail: "send the header Authorization: Bearer with a token of this cluster",
+		}
+	}
+	who, err := k.who(ctx, token)
+	if err != nil {
+		return err
+	}
+	return k.may(ctx, who, a)
+}
+
+// Caller returns the name of the user whose token it is.
+func (k *Kubernetes) Caller(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if who, ok := k.tokens.get(sum); ok {
+		return who.user.Username
+	}
+	return fmt.Sprintf("%x", sum[:8]) // many others have come since
+}
+
+var notValid = &Problem{
+	Status: http.StatusUnauthorized, Title: "Unauthorized",
+	Detail: "the token is not valid in this cluster, or not meant for this server",
+}
+
+// who returns whose token it is.
+func (k *Kubernetes) who(ctx context.Context, token string) (*caller, error) {
+	if len(token) > maxToken {
+		return nil, notValid
+	}
+	sum := tokenSum(sha256.Sum256([]byte(token)))
+	who, before, err := k.remembered(sum)
+	if who != nil || err != nil {
+		return who, err
+	}
+	lane, from := k.strangers, visitor{group: clientOf(ctx)}
+	if before != nil {
+		lane, from = k.guests, visitor{before.tenant, before.user.Username}
+	}
+	return k.asking.do(ctx, sum, func() (*caller, error) {
+		if who, _, err := k.remembered(sum); who != nil || err != nil { // somebody else has found out meanwhile
+			return who, err
+		}
+		who, err := k.review(ctx, lane, from, token)
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		switch {
+		case err == nil:
+			k.tokens.put(sum, who.tenant, who)
+		case errors.Is(err, notValid):
+			k.tokens.drop(sum)
+			k.junk.put(sum, clientOf(ctx), verdict{err, k.now().Add(keepJunk)})
+		}
+		return who, err
+	})
+}
+
+// remembered returns whose token it is, or why it is nobody's, as far as that was found out and still holds. before is
+// whose it was when that was found out last.
+func (k *Kubernetes) remembered(sum tokenSum) (who, before *caller, err error) {
+	k.mu.Lock()
+	before, good := k.tokens.get(sum)
+	known, bad := k.junk.get(sum)
+	k.mu.Unlock()
+	switch now := k.now(); {
+	case good && now.Before(before.until):
+		return before, before, nil
+	case !good && bad && now.Before(known.until):
+		return nil, nil, known.err
+	}
+	return nil, before, nil
+}
+
+// review has the API server look at a token.
+func (k *Kubernetes) review(ctx context.Context, lane *turnstile, from visitor, token string) (*caller, error) {
+	named := slices.DeleteFunc(slices.Clone(k.audiences), func(a string) bool { return a == "" })
+	var asked [][]string
+	if len(named) > 0 {
+		asked = append(asked, named)
+	}
+	if len(named) < len(k.audiences) {
+		asked = append(asked, nil)
+	}
+	for _, audiences := range asked {
+		review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: audiences}}
+		err := k.ask(ctx, lane, from, "tokenreviews", authenticationv1.SchemeGroupVersion, review, func() bool {
+			return review.Status.Authenticated &&
+				(audiences == nil || slices.ContainsFunc(review.Status.Audiences, func(a string) bool {
+					return slices.Contains(audiences, a) // or else the API server has not looked at them
+				}))
+		})
+		if errors.Is(err, errRefused) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot find out who calls: %w", err)
+		}
+		who := newCaller(review.Status.User)
+		who.until = k.now().Add(keepAllowed)
+		return who, nil
+	}
+	return nil, notValid
+}
+
+func newCaller(user authenticationv1.UserInfo) *caller {
+	all, err := json.Marshal(user)
+	if err != nil {
+		panic(err) // it is made of strings
+	}
+	who := &caller{user: user, sum: sha256.Sum256(all), tenant: user.Username}
+	if account, ok := strings.CutPrefix(user.Username, "system:serviceaccount:"); ok {
+		who.tenant, _, _ = strings.Cut(account, ":")
+	}
+	return who
+}
+
+// may decides whether a caller has an access.
+func (k *Kubernetes) may(ctx context.Context, who *caller, a Access) error {
+	q := question{who.sum, a}
+	decided := func() (verdict, bool) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		known, ok := k.rights.get(q)
+		return known, ok && k.now().Before(known.until)
+	}
+	if known, ok := decided(); ok {
+		return known.err
+	}
+	_, err := k.deciding.do(ctx, q, func() (struct{}, error) {
+		if known, ok := decided(); ok { // by somebody else meanwhile
+			return struct{}{}, known.err
+		}
+		user := who.user
+		extra := make(map[string]authorizationv1.ExtraValue, len(user.Extra))
+		for key, values := range user.Extra {
+			extra[key] = authorizationv1.ExtraValue(values)
+		}
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
+		}}
+		if a.Path != "" {
+			review.Spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: a.Verb, Path: a.Path}
+		} else {
+			review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+				Verb: a.Verb, Group: a.Group, Resource: a.Resource, Subresource: a.Subresource, Namespace: a.Namespace, Name: a.Name,
+			}
+		}
+		err := k.ask(ctx, k.guests, visitor{who.tenant, user.Username}, "subjectaccessreviews",
+			authorizationv1.SchemeGroupVersion, review,
+			func() bool { return review.Status.Allowed })
+		keep := keepAllowed
+		switch {
+		case errors.Is(err, errRefused):
+			err, keep = forbidden(user.Username, a), keepRefused
+		case err != nil:
+			return struct{}{}, fmt.Errorf("cannot find out what the caller may do: %w", err)
+		}
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.rights.put(q, who.tenant, verdict{err, k.now().Add(keep)})
+		return struct{}{}, err
+	})
+	return err
+}
+
+func forbidden(user string, a Access) *Problem {
+	return &Problem{Status: http.StatusForbidden, Title: "Forbidden", Detail: user + " may not " + a.String()}
+}
+
+// errRefused is a review that says no.
+var errRefused = errors.New("refused")
+
+// ask has the API server answer a review, when it is the visitor's turn. It may be asked twice.
+func (k *Kubernetes) ask(
+	ctx context.Context, lane *turnstile, from visitor, resource string, of schema.GroupVersion, review runtime.Object, says func() bool,
+) error {
+	leave, err := lane.enter(ctx, from)
+	if busy := (*busyError)(nil); errors.As(err, &busy) {
+		k.reviews.WithLabelValues(resource, "busy").Inc()
+		return &Problem{
+			Status: http.StatusTooManyRequests, Title: "Too many callers to look at",
+			Detail: "this server asks about so many unknown tokens and rights at a time: try again in some seconds",
+		}
+	}
+	if err != nil {
+		return err
+	}
+	defer leave()
+	answer, err := call.Do(ctx, k.calls, call.Request{
+		Verb: call.VerbCreate, Resource: of.WithResource(resource), Object: review, Idempotent: true,
+		Kind: strings.TrimPrefix(fmt.Sprintf("%T", review), "*v1."),
+	}, call.Policy{})
+	if err == nil {
+		err = answer.Into(review)
+	}
+	switch {
+	case err != nil:
+		k.reviews.WithLabelValues(resource, "failed").Inc()
+		return err
+	case !says():
+		k.reviews.WithLabelValues(resource, "refused").Inc()
+		return errRefused
+	}
+	k.reviews.WithLabelValues(resource, "allowed").Inc()
+	return nil
+}
+
+// Describe implements prometheus.Collector.
+func (k *Kubernetes) Describe(ch chan<- *prometheus.Desc) { k.reviews.Describe(ch) }
+
+// Collect implements prometheus.Collector.
+func (k *Kubernetes) Collect(ch chan<- prometheus.Metric) { k.reviews.Collect(ch) }

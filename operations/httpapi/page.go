@@ -1,0 +1,229 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/operations"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+)
+
+// Page is a part of the operations of a namespace, in the order of their names. It may have fewer than were asked for,
+// or none, though there are more: Continue says so.
+type Page struct {
+	Items []operations.View `json:"items"`
+	// Continue asks for the next page; empty on the last one.
+	Continue string `json:"continue,omitempty"`
+}
+
+func (h *handler) list(w http.ResponseWriter, r *http.Request, a admission) (err error) {
+	q, wrong := a.query, &a.wrong
+	wanted := selection{status: operations.Status(strings.ToUpper(q.Get("status"))), Query: operations.Query{
+		ResourceType: q.Get("resourceType"), Category: q.Get("category"), CorrelationID: q.Get("correlationID"),
+		Type: v1alpha1.OperationType(q.Get("type")),
+	}}
+	switch wanted.status {
+	case "", operations.InProgress, operations.Succeeded, operations.Failed:
+	default:
+		wrong.parameter("status", "must be IN_PROGRESS, SUCCEEDED or FAILED")
+	}
+	if text := q.Get("phase"); text != "" {
+		var known bool
+		if wanted.Phase, known = operations.ParsePhase(text); !known {
+			wrong.parameter("phase", "must be In Progress, Success or Failed")
+		}
+	}
+	switch wanted.Type {
+	case "", operations.Create, operations.Update, operations.Delete:
+	default:
+		wrong.parameter("type", "must be Create, Update or Delete")
+	}
+	limit := defaultPage
+	if text := q.Get("limit"); text != "" {
+		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxPage {
+			wrong.parameter("limit", "must be a number from 1 to "+strconv.Itoa(maxPage))
+		}
+	}
+	after, err := parseMark(q.Get("continue"))
+	if err != nil {
+		wrong.parameter("continue", "must be the one of the page before, or none")
+	}
+	if text := q.Get("related"); text != "" {
+		wanted.Related.Type, wanted.Related.ID, _ = strings.Cut(text, "/")
+		if wanted.Related.Type == "" || wanted.Related.ID == "" {
+			wrong.parameter("related", "must be TYPE/ID")
+		}
+	}
+	if err := wrong.problem(); err != nil {
+		return err
+	}
+	select {
+	case <-h.Operations.Synced(): // before, all would seem to be there is
+	case <-r.Context().Done():
+		return r.Context().Err()
+	}
+	known := h.Operations.Covered(a.namespace)
+	leave, err := h.limits.enter(r.Context(), h.limits.pages, a.visitor)
+	if err != nil {
+		return err
+	}
+	var page encodedPage
+	if known {
+		page, err = h.page(a.namespace, wanted, after.name, limit)
+		known = h.Operations.Covered(a.namespace)
+	}
+	if !known && err == nil {
+		page, err = h.livePage(r.Context(), a.namespace, wanted, after, limit)
+	}
+	if leave(); err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, page)
+	return nil
+}
+
+// A page is as short as its work is long: it has at most maxPageBytes, and at most maxLooks operations are looked at
+// for it.
+const (
+	maxPageBytes = 512 << 10
+	maxLooks     = 2000
+)
+
+// encodedPage is a Page whose items are JSON already.
+type encodedPage struct {
+	Items    []json.RawMessage `json:"items"`
+	Continue string            `json:"continue,omitempty"`
+}
+
+// listParameters are the query parameters of a list, besides the namespace.
+var listParameters = []string{
+	"category", "continue", "correlationID", "limit", "phase", "related", "resourceType", "status", "type",
+}
+
+// selection selects operations. Empty fields restrict nothing.
+type selection struct {
+	operations.Query
+	status operations.Status
+}
+
+func (s selection) has(op *v1alpha1.Operation) bool {
+	return s.Matches(op) && (s.status == "" || operations.ViewOf(op).Status == s.status)
+}
+
+// page collects the operations behind the name after. Names are compared first, so that objects of earlier pages are
+// not decoded again.
+func (h *handler) page(namespace string, wanted selection, after string, limit int) (encodedPage, error) {
+	snapshot := h.Operations.Snapshot()
+	var names []cache.Key
+	for record := range snapshot.InNamespace(namespace) {
+		if record.Key().Name > after {
+			names = append(names, record.Key())
+		}
+	}
+	slices.SortFunc(names, func(a, b cache.Key) int { return strings.Compare(a.Name, b.Name) })
+	view := cache.Of[v1alpha1.Operation](h.Operations)
+	p := pageMaker{wanted: wanted, limit: limit, page: encodedPage{Items: []json.RawMessage{}}}
+	for _, key := range names {
+		op, err := view.Get(key)
+		if err != nil {
+			op = nil
+		}
+		if more, err := p.take(key.Name, op, ""); err != nil || !more {
+			return p.page, err
+		}
+	}
+	return p.page, nil
+}
+
+// livePage is page for a namespace that the store lacks: by the API server, whose pages are in the same order. Where its
+// own mark is not good any more, or was never known, it begins from the front.
+func (h *handler) livePage(
+	ctx context.Context, namespace string, wanted selection, after mark, limit int,
+) (encodedPage, error) {
+	p := pageMaker{wanted: wanted, limit: limit, page: encodedPage{Items: []json.RawMessage{}}}
+	q := operations.Query{Limit: livePages, Continue: after.server}
+	for {
+		list, err := h.Scheduler.In(namespace).Page(ctx, q)
+		if q.Continue != "" && (apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsBadRequest(err)) {
+			q.Continue = ""
+			continue
+		}
+		if err != nil {
+			return p.page, err
+		}
+		for i := range list.Items {
+			op := &list.Items[i]
+			if op.Name <= after.name {
+				continue
+			}
+			if more, err := p.take(op.Name, op, q.Continue); err != nil || !more {
+				return p.page, err
+			}
+		}
+		if q.Continue = list.Continue; q.Continue == "" {
+			return p.page, nil
+		}
+	}
+}
+
+// livePages is how many operations are read from the API server at a time.
+const livePages = 100
+
+// mark is where a page ends.
+type mark struct {
+	name   string // of the last one
+	server string // with what the API server goes on with its page that has the next one; empty: with the first page
+}
+
+func (m mark) String() string {
+	text := m.name
+	if m.server != "" {
+		text += "\x00" + m.server
+	}
+	return base64.RawURLEncoding.EncodeToString([]byte(text))
+}
+
+func parseMark(text string) (m mark, err error) {
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	m.name, m.server, _ = strings.Cut(string(raw), "\x00")
+	return m, err
+}
+
+// pageMaker fills a page.
+type pageMaker struct {
+	wanted        selection
+	limit         int
+	page          encodedPage
+	looked, bytes int
+	last          string
+}
+
+// take looks at the next operation, nil if it cannot be read, and reports whether the page has room for more. server is
+// with what the API server goes on with its page that has this one.
+func (p *pageMaker) take(name string, op *v1alpha1.Operation, server string) (more bool, err error) {
+	has := op != nil && p.wanted.has(op)
+	if p.looked == maxLooks || p.bytes >= maxPageBytes || has && len(p.page.Items) == p.limit {
+		p.page.Continue = mark{p.last, server}.String()
+		return false, nil
+	}
+	p.looked++
+	p.last = name
+	if !has {
+		return true, nil
+	}
+	item, err := json.Marshal(operations.ViewOf(op))
+	if err != nil {
+		return false, err
+	}
+	p.bytes += len(item)
+	p.page.Items = append(p.page.Items, item)
+	return true, nil
+}

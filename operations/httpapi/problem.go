@@ -1,0 +1,221 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fairlead-io/fairlead/operations"
+)
+
+// Problem is an error as the HTTP API shows it: application/problem+json of RFC 9457.
+type Problem struct {
+	Type   string `json:"type,omitempty"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail,omitempty"`
+	// Cause says for programs why the API server refuses what the caller has the right to; see the constants.
+	Cause string `json:"cause,omitempty"`
+	// OperationID is the operation that stands in the way.
+	OperationID string `json:"operationID,omitempty"`
+	// Running is where that operation is shown.
+	Running *operations.View `json:"running,omitempty"`
+	// Fields are what is wrong with a request.
+	Fields []operations.FieldError `json:"fields,omitempty"`
+
+	after int // seconds until it is worth trying again
+}
+
+// Error returns title and detail.
+func (p *Problem) Error() string {
+	if p.Detail == "" {
+		return p.Title
+	}
+	return p.Title + ": " + p.Detail
+}
+
+func (p *Problem) write(w http.ResponseWriter) {
+	write(w, p.Status, "application/problem+json", p)
+}
+
+// answerProblem answers with what an error means, and when it is worth trying again where that is all that helps. It
+// returns the status.
+func answerProblem(w http.ResponseWriter, err error) (status int) {
+	p := problemOf(err)
+	if p.Status == http.StatusServiceUnavailable || p.Status == http.StatusTooManyRequests {
+		after, told := apierrors.SuggestsClientDelay(err)
+		if !told {
+			after = p.after
+		}
+		w.Header().Set("Retry-After", strconv.Itoa(min(max(after, 1), maxRetryAfter)))
+	}
+	p.write(w)
+	return p.Status
+}
+
+// maxRetryAfter bounds, in seconds, for how long callers are sent away because the API server says so.
+const maxRetryAfter = 300
+
+// faults are what is wrong with one request, which is told at once.
+type faults struct {
+	title  string
+	status int
+	fields []operations.FieldError
+}
+
+const (
+	invalidTitle = "Invalid operation"
+	severalTitle = "Several things are wrong with the request"
+
+	titleInProgress = "Another operation is in progress"
+
+	// maxFaults bounds what is told of one request, and maxName a name in it that is the caller's own.
+	maxFaults, maxName = 100, 128
+)
+
+// add adds what is wrong. Things that have a status of their own each are a bad request together.
+func (f *faults) add(status int, title string, fields ...operations.FieldError) {
+	switch {
+	case len(fields) == 0:
+		return
+	case len(f.fields) == 0:
+		f.status, f.title = status, title
+	default:
+		if f.title != title {
+			f.title = severalTitle
+		}
+		if f.status != status {
+			f.status = http.StatusBadRequest
+		}
+	}
+	f.fields = append(f.fields, fields...)
+}
+
+// parameter adds what is wrong with a query parameter.
+func (f *faults) parameter(name, problem string) {
+	f.add(http.StatusBadRequest, "Bad query", operations.FieldError{Field: "query " + name, Problem: problem})
+}
+
+// parameters adds the query parameters that are unknown or repeated. An unknown one is refused, since a filter that is
+// misspelled would else select everything.
+func (f *faults) parameters(query url.Values, known []string) {
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		switch {
+		case !slices.Contains(known, name):
+			f.parameter(strconv.Quote(short(name, maxName)), "is unknown; known are "+strings.Join(known, ", "))
+		case len(query[name]) > 1:
+			f.parameter(name, "is given more than once")
+		}
+	}
+}
+
+// problem returns all of it, nil if nothing is wrong.
+func (f *faults) problem() error {
+	if len(f.fields) == 0 {
+		return nil
+	}
+	return fieldProblem(f.status, f.title, f.fields)
+}
+
+// fieldProblem tells what is wrong with fields, as much of it as anybody reads.
+func fieldProblem(status int, title string, fields []operations.FieldError) *Problem {
+	told := fields[:min(len(fields), maxFaults)]
+	all := make([]string, len(told))
+	for i, f := range told {
+		all[i] = f.Field + " " + f.Problem
+	}
+	if more := len(fields) - len(told); more > 0 {
+		all = append(all, fmt.Sprintf("and %d more", more))
+	}
+	return &Problem{Status: status, Title: title, Detail: strings.Join(all, "; "), Fields: told}
+}
+
+// problemOf returns an error as a problem. Errors of package operation keep their meaning; others are internal.
+func problemOf(err error) *Problem {
+	var (
+		p       *Problem
+		invalid *operations.InvalidError
+		running *operations.InProgressError
+		large   *http.MaxBytesError
+	)
+	switch {
+	case errors.As(err, &p):
+		return p
+	case errors.As(err, &invalid):
+		return fieldProblem(http.StatusUnprocessableEntity, invalidTitle, invalid.Fields)
+	case errors.As(err, &running):
+		v := operations.ViewOf(running.Running)
+		return &Problem{
+			Status: http.StatusConflict, Title: titleInProgress, Detail: running.Error() + "; wait for its end or cancel it",
+			OperationID: v.OperationID, Running: &v,
+		}
+	case errors.Is(err, operations.ErrIDReused):
+		return &Problem{
+			Status: http.StatusUnprocessableEntity, Title: "Operation id reused",
+			Detail: "this Idempotency-Key belongs to a request with other content: use a new key",
+		}
+	case errors.Is(err, operations.ErrNotFound):
+		return &Problem{Status: http.StatusNotFound, Title: "Operation not found", Detail: err.Error()}
+	case errors.Is(err, operations.ErrEnded):
+		return &Problem{
+			Status: http.StatusConflict, Title: "The operation has ended",
+			Detail: "there is nothing left to cancel",
+		}
+	case errors.As(err, &large):
+		return &Problem{
+			Status: http.StatusRequestEntityTooLarge, Title: "Body too large",
+			Detail: fmt.Sprintf("send at most %d KiB", large.Limit>>10),
+		}
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return &Problem{
+			Status: http.StatusUnprocessableEntity, Title: "Refused by the API server", Detail: err.Error(),
+			Fields: causes(err),
+		}
+	case apierrors.IsNotFound(err): // a namespace; an operation is ErrNotFound
+		return &Problem{Status: http.StatusNotFound, Title: "Not Found", Detail: err.Error()}
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return &Problem{
+			Status: http.StatusServiceUnavailable, Title: "Too many requests for this resource",
+			Detail: "try again; the same Idempotency-Key runs nothing twice",
+		}
+	case apierrors.IsTooManyRequests(err):
+		return &Problem{
+			Status: http.StatusServiceUnavailable, Title: "The API server has too many requests",
+			Detail: "try again later; the same Idempotency-Key runs nothing twice",
+		}
+	case apierrors.IsServiceUnavailable(err), apierrors.IsServerTimeout(err):
+		return &Problem{
+			Status: http.StatusServiceUnavailable, Title: "The API server is not available",
+			Detail: "try again later; the same Idempotency-Key runs nothing twice",
+		}
+	case apierrors.IsForbidden(err):
+		return refused(err)
+	case errors.Is(err, context.DeadlineExceeded), apierrors.IsTimeout(err):
+		return &Problem{
+			Status: http.StatusGatewayTimeout, Title: "Took too long",
+			Detail: "try again; the same Idempotency-Key runs nothing twice",
+		}
+	default:
+		return &Problem{Status: http.StatusBadGateway, Title: "The API server did not answer well", Detail: err.Error()}
+	}
+}
+
+// causes are the fields that the API server names.
+func causes(err error) (fields []operations.FieldError) {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return nil
+	}
+	for _, c := range status.Status().Details.Causes {
+		fields = append(fields, operations.FieldError{Field: c.Field, Problem: c.Message})
+	}
+	return fields
+}

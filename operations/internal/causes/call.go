@@ -1,0 +1,345 @@
+package causes
+
+import (
+	"cmp"
+	"maps"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/internal/record"
+	"github.com/fairlead-io/fairlead/why"
+)
+
+// Due returns the calls that an operation is at, as record.Due does.
+func Due(op *v1alpha1.Operation, known Known) []record.Target {
+	return record.Due(op, func(t record.Target) bool {
+		if known.Began != nil {
+			return !known.Began(t).IsZero()
+		}
+		return record.UnderWay(op, t)
+	})
+}
+
+// DueSince is since when a call waits to be made, or made again: that is not later than now.
+func DueSince(op *v1alpha1.Operation, t record.Target, now time.Time) time.Time {
+	e := record.Entry(&op.Status, t)
+	switch {
+	case e == nil || e.StartedAt == nil:
+		return LastStep(op)
+	case e.NextAttemptAt != nil && !e.NextAttemptAt.After(now):
+		return e.NextAttemptAt.Time
+	}
+	return e.StartedAt.Time
+}
+
+// call says what one call of an operation waits for, as far as its record tells. It is false for one that has not begun,
+// or has ended.
+func call(op *v1alpha1.Operation, t record.Target, known Known, now time.Time) (told, bool) {
+	e := record.Entry(&op.Status, t)
+	if e == nil || e.State.Terminal() || e.AttemptID == "" {
+		return told{}, false
+	}
+	c := told{Cause: why.Cause{Type: why.Parked, Evidence: evidence(op, e, t)}, wait: wait{failed: hasFailed(e)}}
+	if e.StartedAt != nil {
+		c.Since = e.StartedAt.Time
+	}
+	name := title(t)
+	var next time.Time
+	if e.NextAttemptAt != nil {
+		next = e.NextAttemptAt.Time
+	}
+	if known.Next != nil {
+		if later := known.Next(t); later.After(next) {
+			next = later
+		}
+	}
+	began := time.Time{}
+	if known.Began != nil {
+		began = known.Began(t)
+	}
+	switch {
+	case !began.IsZero():
+		underWay(&c, e, name, began, known.try(t.ID))
+	case e.AwaitsCallback():
+		c.Message, c.Until = "it waits for the callback of "+name, expiry(op, t, e, known)
+		c.Advice = "See at the receiver what has become of it: it reports the end to the callback URL that it was sent."
+		c.Evidence["waitsFor"] = "callback"
+		if c.bound = c.Until; c.bound.IsZero() {
+			c.bound = c.Since.Add(v1alpha1.DefaultWebhookTimeout)
+		}
+		c.bound = c.bound.Add(soon)
+		return c, true
+	case e.WebhookPollURL != "":
+		c.Message, c.Until = "it waits for "+name+", which has taken the call, and polls it", next
+		c.Advice = "See at the receiver what has become of it."
+		if strings.HasPrefix(e.Message, goesOn) {
+			c.Message = "it waits for " + name + ", which says that it is in progress, and is polled again"
+		}
+		if c.failed {
+			c.Type, c.Message = why.BackOff, "a poll of "+name+" has failed, and is made again at "+stamp(next)
+			c.Advice = remedy(e)
+			switch field := misfitting(e); {
+			case field != "":
+				c.Message = field + " of " + name + " cannot be evaluated on the answer to the last poll; the next one is at " + stamp(next)
+			case strings.HasPrefix(e.Message, unjudged):
+				c.Message = name + " is polled again at " + stamp(next) + ": " + e.Message
+			}
+			if e.RetryAfter {
+				c.Type, c.Message = why.RetryAfter, name+" has asked to be polled again at "+stamp(next)
+			}
+		}
+		c.Evidence["waitsFor"] = "poll"
+	case e.NextAttemptAt != nil && e.RetryAfter:
+		c.Type, c.Until = why.RetryAfter, next
+		c.Message = name + " has asked to be called again at " + stamp(next)
+		c.Advice = "Wait, or see at the receiver why it takes no calls."
+	case e.NextAttemptAt != nil:
+		c.Type, c.Until = why.BackOff, next
+		c.Message = name + " has failed and is called again at " + stamp(next)
+		c.Advice = remedy(e)
+		if f, ok := ForbiddenText(e.Message); ok && strings.HasPrefix(e.Message, credentials) {
+			maps.Copy(f.Evidence, c.Evidence)
+			f.Since, f.Until = c.Since, c.Until
+			return told{f, c.wait}, true
+		}
+	case known.Began != nil:
+		c.Message, c.Since = "its call of "+name+" is due", DueSince(op, t, now)
+		c.bound = c.Since.Add(soon)
+	default:
+		underWay(&c, e, name, c.Since, known.try(t.ID))
+	}
+	if e.WebhookPollURL != "" {
+		c.Evidence["pollURL"] = e.WebhookPollURL
+		if e.LastPollTimestamp != nil {
+			c.Evidence["lastPoll"] = stamp(e.LastPollTimestamp.Time)
+		}
+	}
+	if c.failed && t.Purpose == record.Compensate {
+		c.Message = firstFailure(op) + "; then " + c.Message
+	}
+	edited(&c.Cause, e, known)
+	end := expiry(op, t, e, known)
+	if !c.Until.IsZero() && !end.IsZero() && end.Before(c.Until) {
+		c.Message += "; its time is over before, at " + stamp(end)
+		c.Until = end
+		c.Advice += " Give the Webhook or the operation more timeout if that is right."
+	}
+	if c.bound.IsZero() { // a declared wait, and a moment to begin what follows on it
+		c.bound = c.Until.Add(soon)
+		c.failed = c.failed && !e.RetryAfter
+	}
+	if last := end.Add(soon); !end.IsZero() && last.Before(c.bound) {
+		c.bound = last
+	}
+	return c, true
+}
+
+// edited adds to a cause that the Webhook was edited after the try that it tells of.
+func edited(c *why.Cause, e *v1alpha1.WebhookCallStatus, known Known) {
+	if known.Generation == nil || e.WebhookGeneration == 0 {
+		return
+	}
+	now := known.Generation(e.WebhookID)
+	if now == 0 || now == e.WebhookGeneration {
+		return
+	}
+	was, is := strconv.FormatInt(e.WebhookGeneration, 10), strconv.FormatInt(now, 10)
+	c.Evidence["generation"], c.Evidence["newGeneration"] = was, is
+	c.Message += "; the Webhook was edited since (generation " + was + " is " + is + " now): "
+	switch {
+	case e.WebhookPollURL != "":
+		c.Message += "the recorded poll URL stays, and polls use the rest of the new generation"
+	case e.NextAttemptAt != nil:
+		c.Message += "the next try uses the new generation"
+	default:
+		c.Message += "the present try uses the old generation, and the next one uses the new one"
+	}
+}
+
+// underWay is said of a try or poll that has begun and has not come back.
+func underWay(c *told, e *v1alpha1.WebhookCallStatus, name string, began time.Time, most time.Duration) {
+	c.bound = began.Add(most + soon)
+	switch {
+	case e.WebhookPollURL != "" && c.failed:
+		c.Type, c.Message, c.Advice = why.BackOff, "it polls "+name+" again: the poll before has failed", remedy(e)
+	case e.WebhookPollURL != "":
+		c.Message, c.Since = "it polls "+name, began
+	case c.failed:
+		c.Type, c.Message, c.Advice = why.BackOff, "it calls "+name+" again: the try before has failed", remedy(e)
+	default:
+		c.Message, c.Since = "it calls "+name, began
+	}
+}
+
+// try returns how long a try of a Webhook may last.
+func (k Known) try(hook string) time.Duration {
+	if k.Try != nil {
+		if most := k.Try(hook); most > 0 {
+			return most
+		}
+	}
+	return longest
+}
+
+// LastError returns the error of the last try or poll of a call that has not ended, also while the next one is under
+// way; empty if there was none, or if the call has come further since.
+func LastError(e *v1alpha1.WebhookCallStatus) string {
+	if !hasFailed(e) {
+		return ""
+	}
+	return e.Message
+}
+
+// hasFailed tells whether the last try or poll of a call that has not ended has failed.
+func hasFailed(e *v1alpha1.WebhookCallStatus) bool {
+	switch {
+	case e.State.Terminal(), e.AwaitsCallback():
+		return false
+	case e.WebhookPollURL != "":
+		return pollFailed(e)
+	}
+	return e.Message != "" || e.NextAttemptAt != nil || e.RetriesCount > 0
+}
+
+// pollFailed tells whether the last poll has brought no word of how far the receiver is.
+func pollFailed(e *v1alpha1.WebhookCallStatus) bool {
+	return e.LastPollTimestamp != nil && e.Message != "" && !strings.HasPrefix(e.Message, goesOn)
+}
+
+// The beginnings of the messages of package webhook about polls: of an answer that says that the work goes on, and of one
+// that says nothing.
+const (
+	goesOn   = "in progress"
+	unjudged = "neither poll.succeeded nor poll.failed holds"
+)
+
+// misfit is the message of package webhook about an expression that cannot be evaluated on an answer.
+var misfit = regexp.MustCompile(`^(?:answered \d+: )?(spec\.[\w.]+): cannot evaluate expression on this answer: `)
+
+// misfitting returns the field of the Webhook whose expression could not be evaluated on the last answer; empty if there
+// is none.
+func misfitting(e *v1alpha1.WebhookCallStatus) string {
+	if said := misfit.FindStringSubmatch(e.Message); said != nil {
+		return said[1]
+	}
+	return ""
+}
+
+// remedies say what can be done where no answer has come, by a part of the error.
+var remedies = []struct{ part, advice string }{
+	{"x509:", "The certificate of the receiver is not trusted. Give its CA with spec.tls.caSecretRef of the Webhook, and its " +
+		"name with spec.tls.serverName, or renew it."},
+	{"tls:", "No TLS connection can be made: see the scheme and port of the URL, and spec.tls and spec.auth.mtls of the Webhook."},
+	{"lookup ", "The name of the host is not found: see the URL of the Webhook, and the DNS of the controller."},
+	{"connection refused", "Nothing listens at the address: see the URL of the Webhook, and whether the receiver runs."},
+	{"no route to host", "The address is not reached: see the URL of the Webhook, and the network policies."},
+	{"unreachable", "The address is not reached: see the URL of the Webhook, and the network policies."},
+	{"HTTP response to HTTPS", "The receiver speaks no TLS at that port: see the scheme and port of the URL of the Webhook."},
+	{"malformed HTTP", "What answers speaks no HTTP: see the scheme and port of the URL of the Webhook."},
+	{"EOF", "The receiver closes the connection without an answer: see what it logs, and the proxies before it."},
+	{"connection reset", "The receiver closes the connection without an answer: see what it logs, and the proxies before it."},
+	{"no answer within", slow},
+	{"deadline exceeded", slow},
+	{"timeout", slow},
+}
+
+const slow = "See whether the receiver is reached, and whether it takes longer than requestTimeout of the Webhook."
+
+// byStatus says what a status usually means; empty where that is in the answer.
+func byStatus(code int32) string {
+	switch {
+	case code == 401, code == 403, code == 407:
+		return "The receiver refuses the caller: see spec.auth and spec.signing of the Webhook, and what they name."
+	case code == 404, code == 405, code == 410:
+		return "The receiver has nothing at that URL, or not for that method: see the URL and the method of the Webhook."
+	case code >= 300 && code < 400:
+		return "A redirect is not followed: name in the Webhook the URL that it leads to."
+	case code == 413:
+		return "What is sent is too large for the receiver: see the body of the Webhook, and the proxies before the receiver."
+	}
+	return ""
+}
+
+// remedy says what can be done about a try that has failed.
+func remedy(e *v1alpha1.WebhookCallStatus) string {
+	field := misfitting(e)
+	switch {
+	case field != "":
+		return "Correct " + field + " of Webhook " + e.WebhookID + ": it does not fit what the receiver answers. Test with has() " +
+			"whether a field is there."
+	case strings.HasPrefix(e.Message, unjudged):
+		return "See what answers at the poll URL. If the receiver means this answer, correct spec.poll.succeeded and " +
+			"spec.poll.failed of Webhook " + e.WebhookID + "."
+	case e.WebhookPollURL != "" && (e.LastStatusCode == 404 || e.LastStatusCode == 410):
+		return "The receiver does not know the job any more whose address it has given: see what has become of it there."
+	case e.LastStatusCode != 0: // then the message is the receiver's
+		return cmp.Or(byStatus(e.LastStatusCode), "See at the receiver why it does not answer as it should.")
+	}
+	if strings.Contains(e.Message, "because it is being terminated") {
+		return "The namespace is being deleted, and nothing can be made in it any more: cancel the operation, or wait for the end."
+	}
+	if field, _, ok := strings.Cut(e.Message, ": "); ok && strings.HasPrefix(field, "spec.") {
+		return "The call needs the credentials that " + field + " of the Webhook names: correct the Secret, or the server of the token."
+	}
+	for _, r := range remedies {
+		if strings.Contains(e.Message, r.part) {
+			return r.advice
+		}
+	}
+	return "See whether the receiver runs, and can be reached from the controller."
+}
+
+// credentials is what messages begin with that tell of credentials, and hold no text of a receiver.
+const credentials = "spec.auth.serviceAccountToken: "
+
+func evidence(op *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus, t record.Target) map[string]string {
+	m := map[string]string{"webhook": t.ID, "attempts": strconv.Itoa(int(e.RetriesCount) + 1)}
+	if t.Purpose != record.Main {
+		m["purpose"] = string(t.Purpose)
+	}
+	if e.LastStatusCode != 0 {
+		m["status"] = strconv.Itoa(int(e.LastStatusCode))
+	}
+	if reason, failed := record.Failure(op); failed && t.Purpose != record.Main {
+		m["after"] = reason
+	}
+	switch {
+	case e.Message == "":
+	case !e.State.Terminal() && !hasFailed(e):
+		m["answer"] = e.Message
+	default:
+		m["error"] = e.Message
+	}
+	if field := misfitting(e); field != "" {
+		m["field"] = field
+	}
+	return m
+}
+
+// title names a call in a sentence.
+func title(t record.Target) string {
+	switch t.Purpose {
+	case record.Compensate:
+		return "webhook " + t.ID + " (compensation)"
+	case record.Notify:
+		return "webhook " + t.ID + " (notification)"
+	}
+	return "webhook " + t.ID
+}
+
+// expiry is when a call is given up.
+func expiry(op *v1alpha1.Operation, t record.Target, e *v1alpha1.WebhookCallStatus, known Known) time.Time {
+	var at time.Time
+	if known.Timeout != nil && e.StartedAt != nil {
+		if timeout := known.Timeout(t.ID); timeout > 0 {
+			at = e.StartedAt.Add(timeout)
+		}
+	}
+	if deadline := op.Deadline(); t.Purpose == record.Main && (at.IsZero() || deadline.Before(at)) {
+		return deadline
+	}
+	return at
+}

@@ -1,0 +1,134 @@
+package causes
+
+import (
+	"cmp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/internal/record"
+	"github.com/fairlead-io/fairlead/why"
+)
+
+// mend says what can be done after a failure, by its reason.
+var mend = map[string]string{
+	v1alpha1.ReasonTargetRefused: "If the target is meant to be called, allow it with --allow-target of the controller, and retry the " +
+		"operation.",
+	v1alpha1.ReasonWebhookFailed:    "See the answer of the receiver, correct the cause there, and retry the operation.",
+	v1alpha1.ReasonRetriesExhausted: "See why the receiver did not answer as it should, and retry the operation.",
+	v1alpha1.ReasonTimedOut:         "See what took so long, give it more time with timeout if that was right, and retry it.",
+	v1alpha1.ReasonCanceled:         "Its cancellation was requested. Retry it if it is needed after all.",
+	v1alpha1.ReasonInvalid:          "Correct the field that the error names, and retry the operation.",
+	v1alpha1.ReasonWebhookNotFound:  "Create the Webhook, or leave it out of the request, and retry the operation.",
+	v1alpha1.ReasonTooLarge:         "Make the request object smaller, and schedule it again.",
+	v1alpha1.ReasonNotReleased:      "Release what the error names, and retry the operation.",
+}
+
+// ended is said of an operation that has ended.
+func ended(op *v1alpha1.Operation) why.Cause {
+	reason, message := v1alpha1.ReasonSucceeded, ""
+	if c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError); c != nil &&
+		op.Status.Phase == v1alpha1.PhaseFailed {
+		reason, message = c.Reason, c.Message
+	}
+	c := why.Cause{
+		Type: why.Ended, Message: "it has ended with reason " + reason, Advice: "",
+		Evidence: map[string]string{
+			"phase": string(op.Status.Phase), "reason": reason, "operation": op.EffectiveID(),
+		},
+	}
+	if op.Status.Phase == v1alpha1.PhaseFailed {
+		c.Advice = mend[reason]
+		blame(&c, op, reason, message)
+	}
+	if message != "" {
+		c.Evidence["error"] = message
+	}
+	at := op.Status.FinishedAt
+	if at != nil {
+		c.Since = at.Time
+		c.Message = "it ended at " + stamp(at.Time) + " with reason " + reason
+	}
+	if op.Status.Phase == v1alpha1.PhaseFailed {
+		uncompensated(&c, op)
+	}
+	if at == nil {
+		return c
+	}
+	if ttl := op.Spec.TTLAfterFinished; ttl != nil { // then it is deleted
+		c.Until = at.Add(ttl.Duration)
+		c.Evidence["deletedAfter"] = ttl.Duration.String()
+	}
+	return c
+}
+
+// blame names the call that has failed, of which text tells, and says what its last answer means.
+func blame(c *why.Cause, op *v1alpha1.Operation, reason, text string) {
+	e := failedFirst(op, text)
+	if e == nil {
+		return
+	}
+	for key, value := range evidence(op, e, record.Target{Purpose: record.Main, ID: e.WebhookID}) {
+		if key != "answer" {
+			c.Evidence[key] = value
+		}
+	}
+	if reason != v1alpha1.ReasonWebhookFailed && reason != v1alpha1.ReasonRetriesExhausted {
+		return
+	}
+	if advice := remedy(e); e.LastStatusCode == 0 || byStatus(e.LastStatusCode) != "" || misfitting(e) != "" {
+		c.Advice = advice + " Then retry the operation."
+	}
+}
+
+// failedFirst returns the main call that has failed first, of which text tells; nil if there is none.
+func failedFirst(op *v1alpha1.Operation, text string) (e *v1alpha1.WebhookCallStatus) {
+	for i := range op.Status.Webhooks {
+		it := &op.Status.Webhooks[i]
+		// those that fail with it are cut off by it, and say what they were at
+		if it.State == v1alpha1.PhaseFailed && (e == nil || goesBefore(it, e, text)) {
+			e = it
+		}
+	}
+	return e
+}
+
+// firstFailure says what has failed before the compensations of an operation began.
+func firstFailure(op *v1alpha1.Operation) string {
+	c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError)
+	if c == nil {
+		return "the operation failed first"
+	}
+	if e := failedFirst(op, c.Message); e != nil {
+		return title(record.Target{Purpose: record.Main, ID: e.WebhookID}) + " failed first: " + cmp.Or(e.Message, c.Message)
+	}
+	return "the operation failed first with reason " + c.Reason + ": " + c.Message
+}
+
+// uncompensated adds to the cause of an operation that has failed which of its compensations have failed, too.
+func uncompensated(c *why.Cause, op *v1alpha1.Operation) {
+	for i := range op.Status.Compensations {
+		e := &op.Status.Compensations[i]
+		if e.State != v1alpha1.PhaseFailed {
+			continue
+		}
+		name := title(record.Target{Purpose: record.Compensate, ID: e.WebhookID})
+		if c.Evidence["compensation"] == "" {
+			c.Message += "; " + firstFailure(op)
+			c.Evidence["compensation"], c.Evidence["compensationError"] = e.WebhookID, e.Message
+			c.Advice += " What had succeeded before is not undone: see at the receiver of " + name + "."
+		}
+		c.Message += "; then " + name + " failed: " + e.Message
+	}
+}
+
+// goesBefore says that a call has failed before another one or, with it, is the one of which the error of the operation
+// tells.
+func goesBefore(e, other *v1alpha1.WebhookCallStatus, text string) bool {
+	at, others := e.FinishedAt, other.FinishedAt
+	if at == nil || others == nil || at.Equal(others) {
+		return e.Message != "" && strings.Contains(text, e.Message)
+	}
+	return at.Before(others)
+}

@@ -1,0 +1,113 @@
+package compiled
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/fairlead-io/fairlead/operations/webhook"
+)
+
+// What compiled Webhooks take of memory, in bytes. Measured: up to 90 times the text of the actions of templates, up to
+// 210 times that of expressions; the text between actions is not copied.
+const (
+	leastWeight, perAction, perExpression = 8 << 10, 96, 224
+	// maxWeight bounds one of them: nobody writes 85 KiB of template actions.
+	maxWeight = 8 << 20
+	// maxHooks bounds those that are kept, maxPinned those that calls under way use besides.
+	maxHooks, maxPinned = 32 << 20, 64 << 20
+)
+
+// weigh estimates the memory that a Webhook takes when it is compiled.
+func weigh(d webhook.Definition) int {
+	templates := actions(d.Request.Method) + actions(d.Request.URL)
+	for _, value := range d.Request.Headers {
+		templates += actions(value)
+	}
+	if d.Request.Body != nil {
+		templates += actions(*d.Request.Body)
+	}
+	r, p := &d.Response, &d.Poll
+	expressions := len(r.Success) + len(r.Gone) + len(r.Retry) + len(r.Location) + len(r.Error) + len(p.Succeeded) +
+		len(p.Failed) + len(p.Error)
+	return leastWeight + perAction*templates + perExpression*expressions
+}
+
+// actions returns the length of what stands in a template between braces, or could.
+func actions(template string) (n int) {
+	for {
+		_, rest, found := strings.Cut(template, "{{")
+		if !found {
+			return n
+		}
+		action, after, _ := strings.Cut(rest, "}}")
+		n += len(action) + len("{{}}")
+		template = after
+	}
+}
+
+// compileLight compiles what is not too large.
+func (h *Cache) compileLight(ctx context.Context, d webhook.Definition) (*webhook.Compiled, error) {
+	if weight := weigh(d); weight > maxWeight {
+		return nil, &webhook.FieldError{
+			Field: "spec",
+			Err: fmt.Errorf(
+				"its templates and expressions are too long together: they would take %d bytes of memory, more than %d", weight,
+				maxWeight,
+			),
+		}
+	}
+	return h.compile(ctx, d)
+}
+
+// Pin has a Webhook stay for one call. It returns false if its namespace has too many that stay.
+func (h *Cache) Pin(hook *webhook.Compiled) bool { return h.pins.take(hook) }
+
+// Unpin ends the use of a Webhook by one call.
+func (h *Cache) Unpin(hook *webhook.Compiled) { h.pins.release(hook) }
+
+// pins bounds the memory of the compiled Webhooks that calls under way use, which would stay however little is kept. A
+// namespace may have as much as is left for others, and always one. The zero value is ready for use.
+type pins struct {
+	mu     sync.Mutex
+	users  map[*webhook.Compiled]int
+	spaces map[string]int // weight by namespace
+	weight int
+}
+
+// take pins a Webhook for one call. It returns false if its namespace has too many.
+func (p *pins) take(hook *webhook.Compiled) bool {
+	d := hook.Definition()
+	weight := weigh(d)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.users == nil {
+		p.users, p.spaces = make(map[*webhook.Compiled]int), make(map[string]int)
+	}
+	if p.users[hook] == 0 {
+		if used := p.spaces[d.Namespace]; used > 0 && used+weight > maxPinned-p.weight-weight {
+			return false
+		}
+		p.spaces[d.Namespace] += weight
+		p.weight += weight
+	}
+	p.users[hook]++
+	return true
+}
+
+// release ends the use of a Webhook by one call.
+func (p *pins) release(hook *webhook.Compiled) {
+	d := hook.Definition()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.users[hook]--; p.users[hook] > 0 {
+		return
+	}
+	delete(p.users, hook)
+	weight := weigh(d)
+	p.weight -= weight
+	if p.spaces[d.Namespace] -= weight; p.spaces[d.Namespace] == 0 {
+		delete(p.spaces, d.Namespace)
+	}
+}

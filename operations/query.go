@@ -1,0 +1,143 @@
+package operations
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+)
+
+// Get returns the Operation of a resource, [ErrNotFound] if there is none.
+func (s *Scheduler) Get(ctx context.Context, r Resource) (*v1alpha1.Operation, error) {
+	op, err := s.read(ctx, v1alpha1.OperationName(r.Type, r.ID))
+	if err != nil {
+		return nil, fmt.Errorf("cannot get operation of %s: %w", r, err)
+	}
+	if op == nil {
+		return nil, fmt.Errorf("cannot get operation of %s: %w", r, ErrNotFound)
+	}
+	return op, nil
+}
+
+// Query selects the Operations that List returns. Empty fields restrict nothing.
+type Query struct {
+	// ResourceType restricts to one type of resources.
+	ResourceType string
+	// Type restricts to one type of operations, such as Delete.
+	Type v1alpha1.OperationType
+	// Category restricts to one category.
+	Category string
+	// CorrelationID restricts to the operations of one request.
+	CorrelationID string
+	// Phase restricts to one phase of the present request. A request that no controller has picked up yet is in
+	// progress.
+	Phase v1alpha1.Phase
+	// Related restricts to operations that touch this resource too.
+	Related Resource
+	// Limit is how many Operations a page has at most. What the API server cannot select is left out of the pages that
+	// it answers, so pages may be short or empty. Default: those of package call.
+	Limit int64
+	// Continue is the token of the page before.
+	Continue string
+}
+
+// Matches reports whether the query selects an Operation.
+func (q Query) Matches(op *v1alpha1.Operation) bool {
+	related := v1alpha1.ResourceReference{ResourceType: q.Related.Type, ResourceID: q.Related.ID}
+	return (q.ResourceType == "" || op.Spec.ResourceType == q.ResourceType) &&
+		(q.Type == "" || op.Spec.OperationType == q.Type) &&
+		(q.Category == "" || op.Spec.OperationCategory == q.Category) &&
+		(q.CorrelationID == "" || op.Spec.CorrelationID == q.CorrelationID) &&
+		(q.Phase == "" || phaseOf(op) == q.Phase) &&
+		(q.Related == Resource{} || op.Touches(related))
+}
+
+// ParsePhase returns the phase of a name. It takes no notice of case, spaces and underscores: in_progress is In Progress.
+func ParsePhase(name string) (phase v1alpha1.Phase, known bool) {
+	plain := func(s string) string { return strings.ToLower(strings.NewReplacer(" ", "", "_", "").Replace(s)) }
+	for _, phase := range []v1alpha1.Phase{v1alpha1.PhaseInProgress, v1alpha1.PhaseSuccess, v1alpha1.PhaseFailed} {
+		if plain(string(phase)) == plain(name) {
+			return phase, true
+		}
+	}
+	return "", false
+}
+
+func phaseOf(op *v1alpha1.Operation) v1alpha1.Phase {
+	if op.Terminal() {
+		return op.Status.Phase
+	}
+	return v1alpha1.PhaseInProgress
+}
+
+// values returns the parameters for the API server. It knows the phase of a request only when it has ended.
+func (q Query) values() url.Values {
+	values := url.Values{}
+	selector := fields.Set{
+		"spec.resourceType": q.ResourceType, "spec.operationType": string(q.Type), "spec.operationCategory": q.Category,
+		"spec.correlationID": q.CorrelationID,
+	}
+	if q.Phase.Terminal() {
+		selector["status.phase"] = string(q.Phase)
+	}
+	maps.DeleteFunc(selector, func(_, value string) bool { return value == "" })
+	if len(selector) > 0 {
+		values.Set("fieldSelector", selector.AsSelector().String())
+	}
+	if q.Limit > 0 {
+		values.Set("limit", strconv.FormatInt(q.Limit, 10))
+	}
+	if q.Continue != "" {
+		values.Set("continue", q.Continue)
+	}
+	return values
+}
+
+// Page returns one page of Operations; its Continue is empty on the last one.
+func (s *Scheduler) Page(ctx context.Context, q Query) (*v1alpha1.OperationList, error) {
+	answer, err := call.Do(ctx, s.calls, call.Request{
+		Verb: call.VerbList, Resource: operations, Kind: "Operation", Namespace: s.namespace, Query: q.values(),
+	}, s.policy)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list operations: %w", err)
+	}
+	list := &v1alpha1.OperationList{}
+	if err := answer.Into(list); err != nil {
+		return nil, fmt.Errorf("cannot list operations: %w", err)
+	}
+	list.Items = slices.DeleteFunc(list.Items, func(op v1alpha1.Operation) bool { return !q.Matches(&op) })
+	return list, nil
+}
+
+// List returns all Operations of the query, page by page as they are asked for.
+func (s *Scheduler) List(ctx context.Context, q Query) iter.Seq2[*v1alpha1.Operation, error] {
+	if q.Limit <= 0 {
+		q.Limit = call.CachePage
+	}
+	return func(yield func(*v1alpha1.Operation, error) bool) {
+		for {
+			page, err := s.Page(ctx, q)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for i := range page.Items {
+				if !yield(&page.Items[i], nil) {
+					return
+				}
+			}
+			if q.Continue = page.Continue; q.Continue == "" {
+				return
+			}
+		}
+	}
+}

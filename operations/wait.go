@@ -1,0 +1,119 @@
+package operations
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+)
+
+// Wait returns what has become of an operation when it has ended, and calls progress, if not nil, with every state
+// before that, from the goroutine of the caller. With an id it waits for that operation, also before it is written, and
+// finds its outcome when later ones have followed; without, for the one that is there.
+//
+// Errors: the context's cause; [ErrNotFound] when the Operation was deleted, or when there is none and no id was given.
+func (s *Scheduler) Wait(ctx context.Context, r Resource, id string, progress func(View)) (View, error) {
+	v, err := s.wait(ctx, r, id, false, progress)
+	if err != nil {
+		return v, fmt.Errorf("cannot wait for operation of %s: %w", r, err)
+	}
+	return v, nil
+}
+
+// WaitFor is Wait for an operation that is known to have been written, as by Schedule: when it is not there any more,
+// it was deleted.
+func (s *Scheduler) WaitFor(ctx context.Context, op *v1alpha1.Operation, progress func(View)) (View, error) {
+	r := Resource{Type: op.Spec.ResourceType, ID: op.Spec.ResourceID}
+	v, err := s.wait(ctx, r, op.EffectiveID(), true, progress)
+	if err != nil {
+		return v, fmt.Errorf("cannot wait for operation of %s: %w", r, err)
+	}
+	return v, nil
+}
+
+func (s *Scheduler) wait(ctx context.Context, r Resource, id string, written bool, progress func(View)) (View, error) {
+	if id == "" {
+		op, err := s.read(ctx, v1alpha1.OperationName(r.Type, r.ID))
+		if err != nil {
+			return View{}, err
+		}
+		if op == nil {
+			return View{}, ErrNotFound
+		}
+		id, written = op.EffectiveID(), true
+	}
+	watch, err := s.watch(r)
+	if err != nil {
+		return View{}, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var sources sync.WaitGroup
+	defer sources.Wait()
+	defer cancel()
+	cursor := watch.store.Subscribe(store.SubscribeOptions{Name: "wait"})
+	defer cursor.Close()
+	sources.Go(func() { _ = watch.source.Run(ctx) }) // it ends with the context, and retries until then
+	for {
+		e, err := cursor.Next(ctx)
+		if err != nil {
+			return View{}, err
+		}
+		if e.Type == store.Synced && e.Count == 0 && written {
+			return View{}, errDeleted
+		}
+		if e.Object == nil {
+			continue
+		}
+		op, err := store.As[v1alpha1.Operation](e.Object)
+		if err != nil {
+			return View{}, err
+		}
+		v, ours := ViewOfID(op, id)
+		if ours && v.Terminal() {
+			return v, nil // also the last that is known of one that was deleted since
+		}
+		written = written || ours
+		switch {
+		case e.Type == store.Deleted && written:
+			return View{}, errDeleted
+		case e.Type != store.Deleted && ours && progress != nil:
+			progress(v)
+		}
+	}
+}
+
+var errDeleted = fmt.Errorf("%w: it was deleted", ErrNotFound)
+
+// Follow returns a store of the one Operation that a resource may have, which is empty at first, and run, which fills it
+// by a watch until its context ends. The store is the caller's, who closes it when run has returned.
+func (s *Scheduler) Follow(r Resource) (st *cache.Store, run func(context.Context) error, err error) {
+	w, err := s.watch(r)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot follow operation of %s: %w", r, err)
+	}
+	return w.store, w.source.Run, nil
+}
+
+// watched is a watch of one Operation.
+type watched struct {
+	store  *cache.Store
+	source *source.Source
+}
+
+func (s *Scheduler) watch(r Resource) (watched, error) {
+	field := fields.OneTermEqualSelector("metadata.name", v1alpha1.OperationName(r.Type, r.ID)).String()
+	st := store.New(store.Options{
+		Resource: operations, Kind: v1alpha1.GroupVersion.WithKind("Operation"), Namespaced: true, FieldSelector: field,
+	})
+	src, err := source.New(source.Config{
+		Client: s.sources, Resource: operations, Namespaces: []string{s.namespace}, FieldSelector: field, Logger: s.log,
+	}, st.Sink)
+	return watched{st, src}, err
+}

@@ -1,0 +1,248 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/fairlead-io/fairlead/operations/webhook/signature"
+)
+
+// Resolver gives the secret values that definitions name. It is called at every try, so it should read from a cache. It
+// must be safe for concurrent use. Its errors end up in results, so they must not contain secret values. A *FieldError
+// stands for what no other try can mend.
+type Resolver interface {
+	// Secret gives the values of a secret. They are not changed.
+	Secret(ctx context.Context, namespace, name string) (map[string][]byte, error)
+	// ServiceAccountToken gives a token of a service account.
+	ServiceAccountToken(ctx context.Context, req TokenRequest) (string, error)
+}
+
+// TokenRequest asks for a token of a service account.
+type TokenRequest struct {
+	Namespace          string
+	ServiceAccountName string
+	Audience           string
+	// Refused is the token that the receiver has just refused, if any: it must not come from the cache again.
+	Refused string
+}
+
+// noResolver is what a Client without a Resolver has.
+type noResolver struct{}
+
+func (noResolver) Secret(context.Context, string, string) (map[string][]byte, error) {
+	return nil, errors.New("no resolver of secrets is configured")
+}
+
+func (noResolver) ServiceAccountToken(context.Context, TokenRequest) (string, error) {
+	return "", errors.New("no resolver of secrets is configured")
+}
+
+// credentials are what one try uses and must not show.
+type credentials struct {
+	authorization string
+	token         string       // the part of authorization that may be renewed
+	cached        bool         // token was not fetched for this try
+	refused       *atomic.Bool // of token, if it is one of our cache
+	keys          signature.Keys
+	tls           tlsMaterial
+	secrets       []string
+}
+
+func (c *credentials) hide(secrets ...string) { c.secrets = append(c.secrets, secrets...) }
+
+// credentials resolves what w needs. On an untrusted request it fetches no token and gives nothing away, but still
+// tells what to mask. refused is a token that the receiver has just refused.
+func (c *Client) credentials(ctx context.Context, w *Compiled, trusted bool, refused string) (*credentials, error) {
+	creds := &credentials{}
+	err := c.resolve(ctx, w, creds, trusted, refused)
+	if !trusted {
+		err = nil // what cannot be had is not needed
+		creds.authorization, creds.keys = "", nil
+		creds.tls.cert, creds.tls.key, creds.tls.serverName = nil, nil, ""
+		creds.tls.withSystem = true // another host is not bound to have a certificate of that authority
+	}
+	if err != nil {
+		var known *credentialsError
+		if !errors.As(err, &known) {
+			err = &credentialsError{Field: "spec.auth", Err: err}
+		}
+	}
+	return creds, err
+}
+
+func (c *Client) resolve(ctx context.Context, w *Compiled, creds *credentials, trusted bool, refused string) error {
+	d := &w.def
+	creds.tls.serverName = d.TLS.ServerName
+	// One that cannot be had keeps none of the others from being masked.
+	unsure := errors.Join(c.resolveCA(ctx, d, creds), c.resolveKeys(ctx, d, creds))
+	if unsure != nil {
+		trusted = false // nothing will be sent, so no token is needed
+	}
+	return errors.Join(unsure, c.resolveAuth(ctx, w, creds, trusted, refused))
+}
+
+func (c *Client) resolveCA(ctx context.Context, d *Definition, creds *credentials) error {
+	if d.TLS.CASecret == "" {
+		return nil
+	}
+	values, err := c.secret(ctx, d, "spec.tls.caSecretRef", d.TLS.CASecret, keyCA)
+	if err != nil {
+		return err
+	}
+	creds.tls.ca = values[keyCA]
+	return nil
+}
+
+func (c *Client) resolveAuth(ctx context.Context, w *Compiled, creds *credentials, trusted bool, refused string) error {
+	d := &w.def
+	switch a := d.Auth; {
+	case a == nil:
+	case a.Basic != "":
+		return c.resolveBasic(ctx, d, creds)
+	case a.Bearer != "":
+		values, err := c.secret(ctx, d, "spec.auth.bearer", a.Bearer, keyToken)
+		if err != nil {
+			return err
+		}
+		return creds.bearer("spec.auth.bearer", string(bytes.TrimSpace(values[keyToken])))
+	case a.MTLS != "":
+		values, err := c.secret(ctx, d, "spec.auth.mtls", a.MTLS, keyTLSCert, keyTLSKey)
+		if err != nil {
+			return err
+		}
+		creds.tls.cert, creds.tls.key = values[keyTLSCert], values[keyTLSKey]
+	case a.OAuth2 != nil:
+		return c.resolveOAuth2(ctx, w, creds, trusted, refused)
+	case a.ServiceAccountToken != nil:
+		if !trusted {
+			return nil
+		}
+		return c.resolveServiceAccount(ctx, d, creds, refused)
+	}
+	return nil
+}
+
+func (c *Client) resolveKeys(ctx context.Context, d *Definition, creds *credentials) error {
+	if d.SigningSecret == "" {
+		return nil
+	}
+	const field = "spec.signing.secretRef"
+	values, err := c.secret(ctx, d, field, d.SigningSecret)
+	if err != nil {
+		return err
+	}
+	if len(values) > maxKeys { // each signs the whole body
+		return &credentialsError{
+			Field: field,
+			Err:   fmt.Errorf("cannot sign: secret %s has more than %d keys", d.SigningSecret, maxKeys),
+		}
+	}
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		key := string(bytes.TrimSpace(values[name]))
+		texts = append(texts, key)
+		creds.hide(key, key[strings.IndexByte(key, '_')+1:])
+	}
+	if len(texts) == 0 {
+		return &credentialsError{Field: field, Err: fmt.Errorf("cannot sign: secret %s has no keys", d.SigningSecret)}
+	}
+	if creds.keys, err = signature.ParseKeys(texts...); err != nil {
+		return &credentialsError{Field: field, Err: fmt.Errorf("cannot sign with secret %s: %w", d.SigningSecret, err)}
+	}
+	return nil
+}
+
+func (c *Client) resolveBasic(ctx context.Context, d *Definition, creds *credentials) error {
+	const field = "spec.auth.basic"
+	values, err := c.secret(ctx, d, field, d.Auth.Basic, keyUsername, keyPassword)
+	if err != nil {
+		return err
+	}
+	username := string(bytes.TrimRight(values[keyUsername], "\r\n"))
+	password := string(bytes.TrimRight(values[keyPassword], "\r\n"))
+	pair := base64.StdEncoding.EncodeToString([]byte(username + ":" + password))
+	creds.hide(password, pair)
+	if strings.Contains(username, ":") {
+		return &credentialsError{Field: field, Err: errors.New("cannot send a username with a colon (RFC 7617)")}
+	}
+	creds.authorization = "Basic " + pair
+	return nil
+}
+
+func (c *Client) resolveServiceAccount(ctx context.Context, d *Definition, creds *credentials, refused string) error {
+	const field = "spec.auth.serviceAccountToken"
+	token, err := c.resolver.ServiceAccountToken(ctx, TokenRequest{
+		Namespace:          d.Namespace,
+		ServiceAccountName: d.Auth.ServiceAccountToken.ServiceAccountName,
+		Audience:           d.Auth.ServiceAccountToken.Audience,
+		Refused:            refused,
+	})
+	if err != nil {
+		return &credentialsError{Field: field, Err: fmt.Errorf("cannot get a token: %w", err)}
+	}
+	creds.cached = token != refused // only the resolver knows; a second try with the same token is pointless
+	return creds.bearer(field, token)
+}
+
+func (c *credentials) bearer(field, token string) error {
+	c.hide(token)
+	if token == "" || !httpguts.ValidHeaderFieldValue(token) {
+		return &credentialsError{
+			Field: field,
+			Err:   errors.New("cannot send the token: it is empty or has control characters"),
+		}
+	}
+	c.token, c.authorization = token, "Bearer "+token
+	return nil
+}
+
+// secret gives the values of a secret, which must have the given keys.
+func (c *Client) secret(
+	ctx context.Context, d *Definition, field, name string, keys ...string,
+) (map[string][]byte, error) {
+	values, err := c.resolver.Secret(ctx, d.Namespace, name)
+	if err != nil {
+		return nil, &credentialsError{Field: field, Err: fmt.Errorf("cannot read secret %s: %w", name, err)}
+	}
+	size := 0
+	for key, value := range values {
+		if (len(keys) == 0 || slices.Contains(keys, key)) && key != keyCA && key != keyTLSCert && key != keyTLSKey {
+			size += len(value)
+		}
+	}
+	if size > maxSecret {
+		return nil, &credentialsError{
+			Field: field,
+			Err:   fmt.Errorf("cannot use secret %s: its values are longer than %d bytes", name, maxSecret),
+		}
+	}
+	for _, key := range keys {
+		if len(values[key]) == 0 {
+			return nil, &credentialsError{Field: field, Err: fmt.Errorf("cannot use secret %s: it has no %s", name, key)}
+		}
+	}
+	return values, nil
+}
+
+// hideCallback masks the token of the callback URL: the URL, and the last segment of its path.
+func (c *credentials) hideCallback(callback string) {
+	if callback == "" {
+		return
+	}
+	c.hide(callback)
+	if u, err := url.Parse(callback); err == nil {
+		if last := u.Path[strings.LastIndexByte(u.Path, '/')+1:]; len(last) >= 16 {
+			c.hide(last)
+		}
+	}
+}
