@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/uuid"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
 	"github.com/fairlead-io/fairlead/operations"
@@ -67,40 +65,8 @@ func TestKeysOfNamespaces(t *testing.T) {
 	}
 }
 
-// TestOldKeys goes on with an operation of which an older version has begun a call: that one keeps its key on every
-// try, and those that begin now have a new one.
-func TestOldKeys(t *testing.T) {
-	b := setup(t)
-	sent := keysIn(b, func(w http.ResponseWriter, _ *http.Request, path string, n int) {
-		if path == "/old" && n < 3 {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	})
-	b.Webhook("old", nil)
-	b.Webhook("next", nil)
-	b.Schedule(operations.Request{ID: "one", Webhooks: []string{"old", "next"}})
-	b.changeStatus(func(op *v1alpha1.Operation) {
-		now := metav1.NowMicro()
-		op.Status.OperationID, op.Status.OperationType, op.Status.Phase = "one", op.Spec.OperationType,
-			v1alpha1.PhaseInProgress
-		op.Status.InitializedAt = &now
-		op.Status.Webhooks = []v1alpha1.WebhookCallStatus{{
-			WebhookID: "old", State: v1alpha1.PhaseInProgress, AttemptID: uuid.NewString(), StartedAt: &now,
-		}}
-	})
-	b.Start(nil)
-	op := b.End(b.Get())
-	if diff := cmp.Diff([]string{"one.old", "one.old", "one.old", b.Namespace + ".one.next"}, sent()); diff != "" {
-		t.Errorf("sent, -want +got:\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"", b.Namespace + ".one.next"}, operationbed.KeysOf(op)); diff != "" {
-		t.Errorf("recorded, -want +got:\n%s", diff)
-	}
-}
-
-// TestDroppedKeys has an older replica write a status, as it does for a callback: it drops the keys that it knows
-// nothing of. They are the same afterwards, and are recorded again. Nor does it change a key if somebody writes another
-// one.
+// TestDroppedKeys drops or changes a recorded key while its call is in flight. The next try has the same key, and a
+// dropped one is recorded again.
 func TestDroppedKeys(t *testing.T) {
 	for name, key := range map[string]string{"Dropped": "", "Forged": "another.one.work"} {
 		t.Run(name, func(t *testing.T) {

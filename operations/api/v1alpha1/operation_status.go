@@ -184,8 +184,7 @@ type WebhookCallStatus struct {
 	AttemptID string `json:"attemptID,omitempty"`
 
 	// idempotencyKey is sent with every try: <namespace>.<operationID>.<webhookID>, with .compensate or .notify added for
-	// those calls. It is stored with the attempt. A call without it was begun by an older version, with a key that has no
-	// namespace, which stays.
+	// those calls. It is stored with the attempt.
 	// +optional
 	IdempotencyKey string `json:"idempotencyKey,omitempty"`
 

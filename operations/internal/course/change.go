@@ -88,9 +88,7 @@ func Attempt(op *v1alpha1.Operation, t record.Target, id string, generation int6
 		if e.StartedAt == nil {
 			e.StartedAt = Micro(now)
 		}
-		if !keyless(e) {
-			e.IdempotencyKey = webhook.CallID(op.Namespace, operation, t.ID, webhook.Purpose(t.Purpose))
-		}
+		e.IdempotencyKey = webhook.CallID(op.Namespace, operation, t.ID, webhook.Purpose(t.Purpose))
 		keepError(e)
 		e.AttemptID, e.NextAttemptAt, e.RetryAfter, e.LastStatusCode = id, nil, false, 0
 		e.WebhookGeneration = generation

@@ -11,47 +11,23 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// Idempotency keys. A call has the key with which it was begun, whatever version goes on with it. Versions that knew no
-// namespaces in keys have recorded neither a key nor an attempt of ours: their attempts are random UUIDs (version 4),
-// ours are not. So both an entry that they have begun and one of ours whose key they have dropped, since they write
-// whole statuses for callbacks, are known for what they are during a rolling update.
-
 // NewAttempt returns the id of another try of a call.
 func NewAttempt(op *v1alpha1.Operation, t record.Target) string {
-	switch {
-	case FirstTry(op, t):
+	if FirstTry(op, t) {
 		return FirstAttempt(op)
-	case keyless(record.Entry(&op.Status, t)):
-		return uuid.NewString()
 	}
 	return uuid.Must(uuid.NewV7()).String()
 }
 
-// keyless tells whether a call was begun with a key that has no namespace.
-func keyless(e *v1alpha1.WebhookCallStatus) bool {
-	if e == nil || e.AttemptID == "" || e.IdempotencyKey != "" {
-		return false
-	}
-	id, err := uuid.Parse(e.AttemptID)
-	return err != nil || id.Version() == 4
-}
-
-// CallID returns the idempotency key of a call: the same on every try. What is recorded says of which kind it is, and
-// not what it is: who may write a status must not choose the key of somebody else's call.
+// CallID returns the idempotency key of a call: the same on every try. It does not depend on the recorded key, so that a
+// writer of the status cannot choose the key of another call.
 func CallID(op *v1alpha1.Operation, t record.Target) string {
-	if !keyless(record.Entry(&op.Status, t)) {
-		return webhook.CallID(op.Namespace, op.EffectiveID(), t.ID, webhook.Purpose(t.Purpose))
-	}
-	id := op.EffectiveID() + "." + t.ID
-	if t.Purpose != record.Main {
-		id += "." + string(t.Purpose)
-	}
-	return id
+	return webhook.CallID(op.Namespace, op.EffectiveID(), t.ID, webhook.Purpose(t.Purpose))
 }
 
-// Unkeyed tells whether a call that was begun with a key of ours has lost it.
+// Unkeyed reports whether the status has lost the key of a call that was begun.
 func Unkeyed(e *v1alpha1.WebhookCallStatus) bool {
-	return e != nil && e.AttemptID != "" && e.IdempotencyKey == "" && !keyless(e)
+	return e != nil && e.AttemptID != "" && e.IdempotencyKey == ""
 }
 
 // Keys counts the keys that are recorded.
