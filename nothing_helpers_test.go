@@ -141,8 +141,8 @@ func TestNothing(t *testing.T) {
 	table := nothing(ctx)
 	var all []string
 	for _, dir := range []string{
-		".", "admission", "alloc", "client", "call", "console", "dependent", "flow", "observe", "reconcile", "reconcile/lease",
-		"rights", "store",
+		".", "admission", "alloc", "cache", "client", "call", "console", "dependent", "flow", "observe", "reconcile", "reconcile/lease",
+		"rights", "internal/store",
 	} {
 		name := path.Base(dir)
 		if dir == "." {

@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/admission"
 	"github.com/fairlead-io/fairlead/alloc"
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/console"
@@ -31,7 +32,7 @@ import (
 // the clients of a runtime whose New has failed. Those that return an error have to return one.
 func nothing(ctx context.Context) map[string]func() error {
 	rt := fairlead.New(nil) // whose clients are nil, and which is the host of the declarations
-	c, cache, calls := rt.Client(), rt.Cache(), rt.Calls()
+	c, stores, calls := rt.Client(), rt.Cache(), rt.Calls()
 	type pod = corev1.Pod
 	fails := func(_ any, err error) error { return orNone(err) }
 	ok := func(...any) error { return nil }
@@ -359,8 +360,21 @@ func nothing(ctx context.Context) map[string]func() error {
 		"rights.Status": func() error { return ok(rights.Status(schema.GroupVersionKind{})) },
 		"rights.YAML":   func() error { return fails(rights.YAML([]runtime.Object{nil})) },
 
+		"cache.AcquireFor": func() error {
+			return errors.Join(fails(cache.AcquireFor[pod](stores)), fails(cache.AcquireFor[pod](&cache.Cache{}, nil)))
+		},
+		"cache.BulkDeleteGuard": func() error { return ok(cache.BulkDeleteGuard(0)) },
+		"cache.EverySlot":       func() error { return ok(cache.EverySlot()) },
+		"cache.Fields":          func() error { return ok(cache.Fields("")) },
+		"cache.IndexBy":         func() error { return orNone(cache.IndexBy[pod](cache.View[pod]{}, "", nil)) },
+		"cache.Labels":          func() error { return ok(cache.Labels("")) },
+		"cache.Namespaces":      func() error { return ok(cache.Namespaces()) },
+		"cache.NewCache":        func() error { return fails(cache.NewCache(cache.CacheOptions{})) },
+		"cache.Of":              func() error { return fails(cache.Of[pod](nil).Get(cache.Key{})) },
+		"cache.SilenceBudget":   func() error { return ok(cache.SilenceBudget(0)) },
+
 		"store.AcquireFor": func() error {
-			return errors.Join(fails(store.AcquireFor[pod](cache)), fails(store.AcquireFor[pod](&store.Cache{}, nil)))
+			return errors.Join(fails(store.AcquireFor[pod](stores)), fails(store.AcquireFor[pod](&store.Cache{}, nil)))
 		},
 		"store.As":        func() error { return fails(store.As[pod](nil)) },
 		"store.Collector": func() error { return ok(prometheus.NewPedanticRegistry().Register(store.Collector(nil))) },

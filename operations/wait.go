@@ -57,36 +57,56 @@ func (s *Scheduler) wait(ctx context.Context, r Resource, id string, written boo
 	var sources sync.WaitGroup
 	defer sources.Wait()
 	defer cancel()
-	cursor := watch.store.Subscribe(store.SubscribeOptions{Name: "wait"})
-	defer cursor.Close()
-	sources.Go(func() { _ = watch.source.Run(ctx) }) // it ends with the context, and retries until then
-	for {
-		e, err := cursor.Next(ctx)
-		if err != nil {
-			return View{}, err
-		}
+	var last View
+	var failed error
+	// next handles an event, and reports whether another one is wanted.
+	next := func(e *store.Event) (more bool) {
 		if e.Type == store.Synced && e.Count == 0 && written {
-			return View{}, errDeleted
+			failed = errDeleted
+			return false
 		}
 		if e.Object == nil {
-			continue
+			return true
 		}
 		op, err := store.As[v1alpha1.Operation](e.Object)
 		if err != nil {
-			return View{}, err
+			failed = err
+			return false
 		}
 		v, ours := ViewOfID(op, id)
 		if ours && v.Terminal() {
-			return v, nil // also the last that is known of one that was deleted since
+			last = v // also the last known state of an operation that was deleted since
+			return false
 		}
 		written = written || ours
 		switch {
 		case e.Type == store.Deleted && written:
-			return View{}, errDeleted
+			failed = errDeleted
+			return false
 		case e.Type != store.Deleted && ours && progress != nil:
 			progress(v)
 		}
+		return true
 	}
+	events := watch.store.Drain(store.DrainOptions{
+		SubscribeOptions: store.SubscribeOptions{Name: "wait"},
+		Consume: func(events []store.Event) (more bool) {
+			for i := range events {
+				if ctx.Err() != nil {
+					return true // Run returns the cause
+				}
+				if !next(&events[i]) {
+					return false
+				}
+			}
+			return true
+		},
+	})
+	sources.Go(func() { _ = watch.source.Run(ctx) }) // it ends with the context, and retries until then
+	if err := events.Run(ctx); err != nil {
+		return View{}, err
+	}
+	return last, failed
 }
 
 var errDeleted = fmt.Errorf("%w: it was deleted", ErrNotFound)

@@ -137,7 +137,7 @@ func (e *Executor) Run(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	hooks := e.hookStore.Subscribe(store.SubscribeOptions{Name: "executor"}) // before any operation looks at one
+	hooks := e.drainWebhooks(ctx) // it subscribes before any operation reads a Webhook
 	defer hooks.Close()
 	statuses := e.store.WatchStatus()
 	defer statuses.Close()
@@ -146,7 +146,7 @@ func (e *Executor) Run(ctx context.Context) error {
 	}
 	var followers sync.WaitGroup
 	defer followers.Wait()
-	followers.Go(func() { e.followWebhooks(ctx, hooks) })
+	followers.Go(func() { follow(ctx, hooks) })
 	followers.Go(func() { e.hooks.Run(ctx) })
 	followers.Go(func() { e.status.run(ctx) })
 	followers.Go(func() { e.stir(ctx) })

@@ -16,28 +16,43 @@ import (
 
 // followOperations starts a run for every operation that wants one, until the context ends.
 func (e *Executor) followOperations(ctx context.Context) {
-	cursor := e.store.Subscribe(store.SubscribeOptions{Name: "executor", HoldWrites: owner})
-	defer cursor.Close()
-	for {
-		event, err := cursor.Next(ctx)
-		if err != nil {
-			return
-		}
-		switch event.Type {
-		case store.Added, store.Modified:
-			if known, ok := e.store.Get(event.Key); ok { // else deleted since; that event comes too
-				e.changed(ctx, known)
+	follow(ctx, e.store.Drain(store.DrainOptions{
+		SubscribeOptions: store.SubscribeOptions{Name: "executor", HoldWrites: owner},
+		Consume: each(ctx, func(event *store.Event) {
+			switch event.Type {
+			case store.Added, store.Modified:
+				if known, ok := e.store.Get(event.Key); ok { // else deleted since; that event comes too
+					e.changed(ctx, known)
+				}
+			case store.Deleted:
+				e.gone(event.Key)
+			case store.Left: // with its slot, which was lost before, or comes again
+			case store.Epoch:
+				e.rolledBack()
+				e.log.WarnContext(ctx, "the history of the API server was rolled back", "reason", event.Reason)
 			}
-		case store.Deleted:
-			e.gone(event.Key)
-		case store.Left: // with its slot, which was lost before, or comes again
-		case store.Epoch:
-			e.rolledBack()
-			e.log.WarnContext(ctx, "the history of the API server was rolled back", "reason", event.Reason)
+			if event.Object != nil {
+				e.moveLine(event.Key)
+			}
+		}),
+	}))
+}
+
+// follow runs a drainer until the context ends.
+func follow(ctx context.Context, d *store.Drainer) {
+	_ = d.Run(ctx) // it ends with the context, which the caller knows, or with its store
+}
+
+// each returns a consumer that calls f for each event until the context ends.
+func each(ctx context.Context, f func(*store.Event)) func([]store.Event) (more bool) {
+	return func(events []store.Event) bool {
+		for i := range events {
+			if ctx.Err() != nil {
+				return false
+			}
+			f(&events[i])
 		}
-		if event.Object != nil {
-			e.moveLine(event.Key)
-		}
+		return true
 	}
 }
 
@@ -201,23 +216,22 @@ func (e *Executor) gone(key store.Key) {
 
 var errDeleted = errors.New("the operation was deleted")
 
-// followWebhooks has those told that Webhooks appear, change or go. An event costs the same whatever there is in its
-// namespace.
-func (e *Executor) followWebhooks(ctx context.Context, cursor *store.Cursor) {
-	for {
-		event, err := cursor.Next(ctx)
-		if err != nil {
-			return
-		}
-		e.status.webhookChanged(event)
-		if event.Type == store.Deleted {
-			e.hooks.Forget(event.Key)
-			e.webhooks.Forget(event.Key.Namespace, event.Key.Name)
-		}
-		if stirring(event) {
-			e.stirs.mark(event.Key.Namespace, event.Key.Name)
-		}
-	}
+// drainWebhooks returns a drainer that notifies the runs that name a Webhook when it appears, changes or is deleted. An
+// event costs the same, however many operations its namespace has.
+func (e *Executor) drainWebhooks(ctx context.Context) *store.Drainer {
+	return e.hookStore.Drain(store.DrainOptions{
+		SubscribeOptions: store.SubscribeOptions{Name: "executor"},
+		Consume: each(ctx, func(event *store.Event) {
+			e.status.webhookChanged(*event)
+			if event.Type == store.Deleted {
+				e.hooks.Forget(event.Key)
+				e.webhooks.Forget(event.Key.Namespace, event.Key.Name)
+			}
+			if stirring(*event) {
+				e.stirs.mark(event.Key.Namespace, event.Key.Name)
+			}
+		}),
+	})
 }
 
 // stirring tells whether operations that name a Webhook have to look at it again.
@@ -295,29 +309,27 @@ func (e *Executor) followReleases(
 		*store.Record,
 	) string,
 ) {
-	cursor := st.Subscribe(store.SubscribeOptions{Name: "executor"})
-	defer cursor.Close()
-	for {
-		event, err := cursor.Next(ctx)
-		switch {
-		case err != nil:
-			return
-		case event.Type == store.Synced: // what is not there is known from here on
-			for key, w := range e.releases.webhooks.All() {
-				if named(w, "") {
-					e.lookAgain(key)
+	follow(ctx, st.Drain(store.DrainOptions{
+		SubscribeOptions: store.SubscribeOptions{Name: "executor"},
+		Consume: each(ctx, func(event *store.Event) {
+			switch {
+			case event.Type == store.Synced: // a Secret or an account that is missing is known to be missing from here on
+				for key, w := range e.releases.webhooks.All() {
+					if named(w, "") {
+						e.lookAgain(key)
+					}
+				}
+			case event.Initial, event.Object == nil,
+				event.Type == store.Modified && event.Prior != nil && released(event.Object) == released(event.Prior):
+			default:
+				for key, w := range e.releases.webhooks.InNamespace(event.Key.Namespace) {
+					if named(w, event.Key.Name) {
+						e.lookAgain(key)
+					}
 				}
 			}
-		case event.Initial, event.Object == nil,
-			event.Type == store.Modified && event.Prior != nil && released(event.Object) == released(event.Prior):
-		default:
-			for key, w := range e.releases.webhooks.InNamespace(event.Key.Namespace) {
-				if named(w, event.Key.Name) {
-					e.lookAgain(key)
-				}
-			}
-		}
-	}
+		}),
+	}))
 }
 
 // followSecrets is followReleases for Secrets.

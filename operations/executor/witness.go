@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"sync"
@@ -178,8 +179,8 @@ var (
 	noMemory = regexp.MustCompile(
 		`\nruntime\.(sys[A-Z]\w*|\(\*(mheap|mcentral|mcache)\)\.\w+|mallocgc\w*|persistentalloc\w*|stackalloc|newosproc\w*)\(`,
 	)
-	// computing is a function on whose stack all is that is computed for a Webhook.
-	computing = []byte("fairlead/webhook.(*Client).compute")
+	// computing is the function that is on the stack of all computations for a Webhook, as the runtime names it.
+	computing = []byte(reflect.TypeFor[webhook.Client]().PkgPath() + ".(*Client).compute")
 )
 
 // blames tells whether the runtime's report is of a crash in what is computed for a Webhook. Of the goroutines in it
