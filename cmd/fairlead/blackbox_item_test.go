@@ -141,11 +141,10 @@ func TestBlackboxTwins(t *testing.T) {
 			t.Run(way+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				s := newWire(t)
-				var expire atomic.Bool
+				var expire expiry
 				s.take = func(w http.ResponseWriter, r *wireRequest) bool {
 					switch {
-					case r.resume() && expire.CompareAndSwap(true, false):
-						refuse(w, 410, "Expired")
+					case expire.refuses(w, r):
 						return true
 					case r.initial() && way == "Initial":
 						for _, raw := range items {

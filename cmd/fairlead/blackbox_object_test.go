@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 )
 
@@ -238,10 +237,9 @@ func TestBlackboxPoisonKnown(t *testing.T) {
 	s := newWire(t)
 	s.put("a/one", "first")
 	s.put("a/two", "first")
-	var expire atomic.Bool
+	var expire expiry
 	s.take = func(w http.ResponseWriter, r *wireRequest) bool {
-		if r.resume() && expire.CompareAndSwap(true, false) {
-			refuse(w, 410, "Expired")
+		if expire.refuses(w, r) {
 			return true
 		}
 		return false

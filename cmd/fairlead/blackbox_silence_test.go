@@ -159,11 +159,10 @@ func TestBlackboxLagging(t *testing.T) {
 		s.version, s.objects["a/one"].raw)
 	s.put("a/one", "second")
 	s.put("a/two", "first")
-	var expire atomic.Bool
+	var expire expiry
 	lagging := first(4, (*wireRequest).list, body(old))
 	s.take = func(w http.ResponseWriter, r *wireRequest) bool {
-		if r.resume() && expire.CompareAndSwap(true, false) {
-			refuse(w, 410, "Expired")
+		if expire.refuses(w, r) {
 			return true
 		}
 		if r.initial() && r.n == 0 {
@@ -224,7 +223,7 @@ func TestBlackboxGuard(t *testing.T) {
 				}
 			}
 			version := s.version
-			var expire atomic.Bool
+			var expire expiry
 			wrong := first(tc.wrong, func(r *wireRequest) bool { return r.n > 0 && r.list() && !r.probe() },
 				func(w http.ResponseWriter, _ *http.Request) {
 					_, _ = fmt.Fprintf(w,
@@ -233,12 +232,11 @@ func TestBlackboxGuard(t *testing.T) {
 				})
 			s.take = func(w http.ResponseWriter, r *wireRequest) bool {
 				switch {
+				case expire.refuses(w, r):
+					return true
 				case r.n == 0:
 					_ = s.first(w, r)
 					expire.Store(true)
-					return true
-				case r.resume() && expire.CompareAndSwap(true, false):
-					refuse(w, 410, "Expired")
 					return true
 				case r.initial():
 					refuse(w, 422, "Invalid")

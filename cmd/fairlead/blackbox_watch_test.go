@@ -18,6 +18,22 @@ func (s *wire) relists() int {
 	}) - 1
 }
 
+// expiry is a history that is gone once it is true: no watch is resumed until the whole content is asked for again. One
+// refusal is not enough, since the program may have given up that request when its watch had lasted long enough.
+type expiry struct{ atomic.Bool }
+
+// refuses answers a request that needs the history, while that is gone.
+func (x *expiry) refuses(w http.ResponseWriter, r *wireRequest) bool {
+	switch {
+	case r.resume() && x.Load():
+		refuse(w, 410, "Expired")
+		return true
+	case r.initial() || r.list() && !r.probe():
+		x.Store(false)
+	}
+	return false
+}
+
 // cutOff closes the connection of an answer in the middle.
 func cutOff(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()

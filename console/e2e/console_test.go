@@ -184,7 +184,7 @@ func keyboard(t *testing.T, b *tab, w *world, stuck string, pages map[string]str
 	b.until("does it ask", `document.querySelector('form[action$="/cancel"] button').checkVisibility()`)
 	b.run(chromedp.KeyEvent(kb.Tab))
 	if !eval[bool](b, `document.activeElement.matches('form[action$="/cancel"] button')`) {
-		t.Error("the next thing is not the answer to the question")
+		t.Errorf("the next thing is not the answer to the question but %s", eval[string](b, "document.activeElement.outerHTML.slice(0, 300)"))
 	}
 }
 
