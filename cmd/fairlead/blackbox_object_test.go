@@ -238,12 +238,7 @@ func TestBlackboxPoisonKnown(t *testing.T) {
 	s.put("a/one", "first")
 	s.put("a/two", "first")
 	var expire expiry
-	s.take = func(w http.ResponseWriter, r *wireRequest) bool {
-		if expire.refuses(w, r) {
-			return true
-		}
-		return false
-	}
+	s.take = expire.refuses
 	p := startProgram(t, s.url, "--max-watch", "300ms")
 	p.synced()
 	s.putRaw("a/one", func(version, uid string) string {
