@@ -14,18 +14,21 @@ import (
 	"github.com/fairlead-io/fairlead/operations/internal/course"
 )
 
-// Acceptance. The first call of an ordinary operation may be under way while nothing of it is recorded (unrecorded.go),
-// so its place among those that exclude each other must be the version at which it was created, or at which the spec
-// was replaced, and no later one. An object does not tell that version: a label that is written afterwards gives it
-// another one. What an executor knows is therefore an interval. It ends at the lowest version at which the request was
-// seen. Where a lock was accepted within it, and the order of the two matters, the API server is asked what it had at
-// the version of the lock: the truth, for every replica. So
+// Acceptance. The first call of an ordinary operation may be under way before any record of it (unrecorded.go). Its
+// place among the operations that exclude each other must therefore be the version at which the request was accepted.
+// That is the version of the creation, or of the replacement of the spec, and no later one. An object does not tell
+// that version: a later write, of a label for example, gives it another one.
 //
-//   - an operation whose call is under way comes before every lock that is accepted later, whatever is written to it
-//     meanwhile, and for whoever goes on with it after a crash;
-//   - one that was accepted after a lock comes after it, whether or not anybody saw that happen.
+// An executor therefore knows an interval. It ends at the lowest version at which the request was seen. A lock may
+// have been accepted within the interval. If the order of the two matters, the executor asks the API server for the
+// state at the version of the lock. That answer is the same for every replica. So
+//
+//   - an operation whose call is under way comes before every lock that is accepted later. Later writes to it, and a
+//     crash of its replica, do not change that;
+//   - an operation that was accepted after a lock comes after it, whether or not an executor saw that happen.
 
-// accept notes when the present request of an operation was accepted, unless that is known better.
+// accept records the version at which it has seen the present request of an operation, unless a version is known
+// already.
 func (e *Executor) accept(r *run, op *v1alpha1.Operation) {
 	if !course.Ordinary(op) {
 		return
@@ -37,12 +40,12 @@ func (e *Executor) accept(r *run, op *v1alpha1.Operation) {
 	}
 	e.mu.Unlock()
 	if !known {
-		e.moveLine(r.key) // there may be a lock that waits for that
+		e.moveLine(r.key) // a lock may be waiting for that
 	}
 }
 
-// accepted returns what is known of when an operation that was not picked up yet was accepted. It is false until its
-// run has looked at it.
+// accepted returns the known interval in which an operation was accepted that is not picked up yet. It returns false
+// until the run of the operation has looked at it.
 func (e *Executor) accepted(op *v1alpha1.Operation) (course.Acceptance, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -63,9 +66,9 @@ func (e *Executor) placeOf(op *v1alpha1.Operation) string {
 	return op.ResourceVersion
 }
 
-// goesFirst tells whether other, of which the store tells and which excludes op and has not ended, goes first. recorded
-// says that op was picked up, and not only in memory. A doubt without a place cannot be settled: the run of the
-// operation has not looked at it yet.
+// goesFirst reports whether other goes before op. other comes from the store, excludes op and has not ended. recorded
+// says that the stored status has picked up op. If the order is not known, it returns a doubt. A doubt without At
+// cannot be settled yet: the run of the operation has not looked at it.
 func (e *Executor) goesFirst(other, op *v1alpha1.Operation, recorded bool) (bool, *course.Doubt) {
 	switch {
 	case course.Entered(other):
@@ -81,7 +84,7 @@ func (e *Executor) goesFirst(other, op *v1alpha1.Operation, recorded bool) (bool
 		return false, &course.Doubt{Op: other, Lock: op, At: course.Place(op)}
 	case !recorded && course.Ordinary(op):
 		a, ok := e.accepted(op)
-		if !ok { // its run is over
+		if !ok { // its run has ended
 			return false, &course.Doubt{Op: op}
 		}
 		if is, known := a.Before(course.Place(other)); known {
@@ -93,7 +96,7 @@ func (e *Executor) goesFirst(other, op *v1alpha1.Operation, recorded bool) (bool
 	}
 }
 
-// settleDoubt asks the API server.
+// settleDoubt asks the API server which of two operations was accepted first.
 func (e *Executor) settleDoubt(ctx context.Context, d *course.Doubt) error {
 	list := &v1alpha1.OperationList{}
 	answer, err := call.Do(ctx, e.calls, call.Request{
@@ -106,7 +109,7 @@ func (e *Executor) settleDoubt(ctx context.Context, d *course.Doubt) error {
 		},
 	}, e.policyOf(d.Op.Namespace))
 	switch {
-	case apierrors.IsResourceExpired(err), apierrors.IsGone(err): // it was minutes ago
+	case apierrors.IsResourceExpired(err), apierrors.IsGone(err): // compacted in etcd, minutes ago
 		lock, err := e.get(ctx, store.Key{Namespace: d.Lock.Namespace, Name: d.Lock.Name})
 		if err == nil {
 			e.learn(d, nil, !course.ComesLater(d, lock))
@@ -128,7 +131,7 @@ func (e *Executor) settleDoubt(ctx context.Context, d *course.Doubt) error {
 	return nil
 }
 
-// learn notes the answer to a doubt. was is the operation as it was at that version, nil if that is not known.
+// learn records the answer to a doubt. was is the operation at the version of the lock; nil if that is not known.
 func (e *Executor) learn(d *course.Doubt, was *v1alpha1.Operation, before bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -12,17 +12,17 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// askForMemory is when a call asks again for which there is no memory.
+// askForMemory is the delay until a call asks for memory again.
 const askForMemory = time.Second
 
-// callKey is what a call that waits for its share is known by.
+// callKey identifies a call that waits for its share.
 type callKey struct {
 	run    *run
 	target record.Target
 }
 
-// admit asks for the call's share of the calls that its namespace may make, for a place among all calls under way, and
-// for a permit of the endpoint. It returns nil if the call has to wait; then the run is woken.
+// admit takes the namespace's share of calls per second, a call slot and a permit of the endpoint, and pins the
+// Webhook in memory. It returns nil if the call has to wait; then the run is woken.
 func (e *Executor) admit(r *run, t record.Target, hook *webhook.Compiled, now time.Time) *webhook.Permit {
 	key, call := callKey{r, t}, course.CallID(r.op, t)
 	if !e.hooks.Pin(hook) {
@@ -52,13 +52,13 @@ func (e *Executor) admit(r *run, t record.Target, hook *webhook.Compiled, now ti
 	return permit
 }
 
-// home gives back what a call had while it was under way.
+// home releases what a call has held while it was under way, except its permit.
 func (e *Executor) home(r *run, hook *webhook.Compiled) {
 	e.hooks.Unpin(hook)
 	e.slots.Release(r.party())
 }
 
-// withdraw gives up the places that the run waits for, those of the calls that unwanted says.
+// withdraw removes the calls that unwanted selects from the queues in which the run waits.
 func (e *Executor) withdraw(r *run, unwanted func(record.Target) bool) {
 	for t, refusal := range r.refused {
 		if !unwanted(t) {
@@ -76,8 +76,8 @@ func (e *Executor) withdraw(r *run, unwanted func(record.Target) bool) {
 	}
 }
 
-// unwanted tells of the calls of an operation that are not to be made, or not now: a place that is kept for one is lost
-// to all others.
+// unwanted returns a function that selects the calls of an operation that are not made, or not made now. A slot that
+// is kept for such a call would be lost to all others.
 func unwanted(op *v1alpha1.Operation, find course.Lookup) func(record.Target) bool {
 	decided := meta.IsStatusConditionTrue(op.Status.Conditions, v1alpha1.ConditionError)
 	return func(t record.Target) bool {

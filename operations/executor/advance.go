@@ -14,15 +14,15 @@ import (
 	"github.com/fairlead-io/fairlead/operations/internal/course"
 )
 
-// stepAdvance is the one step of the flow of an operation: it looks, decides, records, starts the calls that are due,
-// and parks until there is news or the next thing is due.
+// stepAdvance is the only step of the flow of an operation. It reads the state, decides, records, and starts the
+// calls that are due. Then it parks until an event arrives or the next action is due.
 const stepAdvance = "advance"
 
 func (e *Executor) newFlow() *flow.Flow[run] {
 	return flow.New("operation", flow.Step(stepAdvance, e.advance))
 }
 
-// repeated is the back-off while the API server does not take our requests.
+// repeated is the back-off while requests to the API server fail.
 var repeated = backoff.Policy{Base: 500 * time.Millisecond, Cap: 30 * time.Second}
 
 func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
@@ -34,7 +34,7 @@ func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 	if errors.Is(err, errShort) {
 		e.standsInTrouble(r, true)
 		err = nil
-	} else if r.short || r.paid.Count > 0 { // whoever writes nothing now does not keep others from it
+	} else if r.short || r.paid.Count > 0 { // a run that writes nothing now must not keep others from writing
 		e.unpay(r)
 	}
 	if err == nil {
@@ -66,12 +66,12 @@ func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 	return f.Await(&r.news, flow.Until(time.Now().Add(until.Sub(e.now())))).Then(stepAdvance)
 }
 
-// step brings the operation to the next wait or to its end. It returns until when there is nothing to do, the zero time
-// if that is for ever; with errShort, the namespace's share of writes is waited for meanwhile.
+// step brings the operation to its next wait, or to its end. It returns the time until which the run has nothing to
+// do; zero: the run has ended. With errShort, the run waits for the namespace's share of writes meanwhile.
 func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error) {
 	for first := true; ; first = false {
 		back, news := e.look(r)
-		if first || news { // it may be that a place is kept for a call
+		if first || news { // a slot may be kept for a call
 			r.askAgain()
 		}
 		if err := e.refresh(ctx, r); err != nil {
@@ -100,8 +100,8 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 		}, now)
 		switch d.Act {
 		case course.ActNothing:
-			if len(r.unsaved) > 0 && r.op.Terminal() { // its end, which is due until it is written
-				end := *r.op // r.op may be about the next request by then
+			if len(r.unsaved) > 0 && r.op.Terminal() { // the terminal status is not persisted yet
+				end := *r.op // save may adopt the next request into r.op
 				if err = e.save(ctx, r); err == nil {
 					e.ended(ctx, &end)
 					continue
@@ -129,25 +129,25 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 				continue
 			}
 		case course.ActWait:
-			if d.Turn != (course.Turn{}) { // who goes first may need the place that is kept for a call of this one
+			if d.Turn != (course.Turn{}) { // the operation ahead may need a slot that is kept for a call of this one
 				e.withdraw(r, allOf)
 			}
 			switch {
 			case d.Turn.Unknown:
-				return d.Until, nil // with nothing written: the event of what is known already wakes us
+				return d.Until, nil // without a write: the event of that state is on its way and wakes the run
 			case d.Turn.Doubt != nil:
 				if err := e.settleDoubt(ctx, d.Turn.Doubt); err != nil {
 					return until, err
 				}
-				r.op = nil // it may have got another place
+				r.op = nil // the place may have changed
 				continue
 			case d.Turn.Behind != nil:
 				e.queue(r, d.Turn.Behind.Key)
 				e.showWait(ctx, r, d.Turn.Behind, course.Decision{}, now)
-				continue // it may have ended before we were in line
+				continue // the operation ahead may have ended before queue
 			case r.compiling(now):
 				r.op = nil
-				return now.Add(compileSoon), nil // with nothing written: it is woken
+				return now.Add(compileSoon), nil // without a write: the compiler wakes the run
 			case !d.Turn.Still:
 				e.showWait(ctx, r, nil, d, now)
 			}
@@ -158,23 +158,23 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 		}
 		switch {
 		case errors.Is(err, call.ErrTooLarge) && (r.op == nil || !r.op.Terminal()):
-			if r.refusal = err; len(r.flying) > 0 { // what is under way comes home first
+			if r.refusal = err; len(r.flying) > 0 { // wait for the calls under way
 				r.cut(errDecided)
 				return course.FarFuture, nil
 			}
 		case errors.Is(err, errShort):
 			if len(r.flying) == 0 {
-				r.op = nil // what is not written yet is made again on what the store has
+				r.op = nil // apply unsaved changes to the store's state later
 			}
-			return deadline, err // it is woken when it is its turn
+			return deadline, err // the budget wakes the run
 		case !errors.Is(err, errOutdated):
 			return until, err
 		}
 	}
 }
 
-// park writes what is not written, before the flow is parked until something happens, at the latest until the time that
-// it returns.
+// park writes the unsaved changes before the flow parks. It returns the time at which the flow wakes up at the
+// latest.
 func (e *Executor) park(ctx context.Context, r *run, now, until time.Time) (time.Time, error) {
 	e.stands(r)
 	due := r.recordDue(now)
@@ -201,8 +201,7 @@ func (e *Executor) park(ctx context.Context, r *run, now, until time.Time) (time
 	return until, nil
 }
 
-// rest is what is left of an operation that has ended: its finalizer is taken away, and it is deleted when its time to
-// live has passed.
+// rest finishes an operation that has ended: it removes the finalizer, and deletes the object after its time to live.
 func (e *Executor) rest(ctx context.Context, r *run, now time.Time) (until time.Time, err error) {
 	e.showOutcome(ctx, r.op)
 	e.stands(r)
@@ -221,8 +220,8 @@ func (e *Executor) rest(ctx context.Context, r *run, now time.Time) (until time.
 	return until, e.remove(ctx, r)
 }
 
-// look notes that a run is about to look at the newest state, so that what happened before is not missed, and returns
-// the calls that have come back, and whether there was news. From now on the run has what it works with.
+// look marks the start of a look at the newest state, so that events from now on are not missed. It returns the calls
+// that have returned, and reports whether the flag news was set. It allocates r.work.
 func (e *Executor) look(r *run) (back []landing, news bool) {
 	news = r.news.take()
 	e.mu.Lock()
@@ -236,7 +235,8 @@ func (e *Executor) look(r *run) (back []landing, news bool) {
 	return back, news
 }
 
-// note keeps what others look at of a run: the metrics, and who wakes those that name a Webhook.
+// note updates the data of a run that other goroutines read: the counts for metrics, and the names of Webhooks whose
+// changes wake the run.
 func (e *Executor) note(r *run) {
 	if !r.recorded {
 		e.accept(r, r.op)
@@ -245,7 +245,7 @@ func (e *Executor) note(r *run) {
 	running, names := !r.op.Terminal(), e.stirs.of(r.op)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.live[r.key.Namespace][r.key.Name] == r { // else it counts no more
+	if e.live[r.key.Namespace][r.key.Name] == r { // else it is not counted any more
 		e.uncount(r)
 		if r.phase, r.near = ended, near; running {
 			r.phase = counted
@@ -256,12 +256,12 @@ func (e *Executor) note(r *run) {
 	}
 	r.names = names
 	if r.recorded {
-		r.accepted = nil // it stands in the status
+		r.accepted = nil // the status has it
 	}
 }
 
-// settle notes whether a run that is about to park has calls under way, or has brought home what is not recorded yet.
-// A run that has nothing to do lets go of what it works with.
+// settle prepares a run for parking. It marks the run as not busy if it has no call under way and no unrecorded
+// result. It frees the work of an idle run.
 func (e *Executor) settle(r *run) {
 	r.owes = r.owes && len(r.unsaved) > 0
 	e.mu.Lock()
@@ -278,7 +278,7 @@ func (e *Executor) settle(r *run) {
 	e.seen(r)
 }
 
-// find returns what the plan needs to know of the Webhooks of a namespace.
+// find returns the facts about the Webhooks of a namespace that the plan needs.
 func (e *Executor) find(namespace string) course.Lookup {
 	return func(name string) (course.WebhookFacts, bool) {
 		key := store.Key{Namespace: namespace, Name: name}

@@ -13,40 +13,40 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// Attempt is one try or poll of a call, as an executor has made it. It holds nothing of what was sent or answered.
+// Attempt is one try or poll of a call by an executor. It has no part of the request or the answer.
 type Attempt struct {
 	Purpose webhook.Purpose
 	Webhook string
-	Poll    bool // it has asked for the result of an earlier try
+	Poll    bool // asked for the result of an earlier try
 	Began   time.Time
-	Ended   time.Time       // zero: it is under way
-	Status  int             // of HTTP; 0: there was no answer
-	Verdict webhook.Verdict // none of them while it is under way
+	Ended   time.Time       // zero: under way
+	Status  int             // HTTP status; 0: no answer
+	Verdict webhook.Verdict // zero while under way
 }
 
-// Attempts are the tries and polls of an operation that an executor remembers. The status of the operation has the
-// first, the last and the next moment of each call only.
+// Attempts are the tries and polls of an operation that an executor remembers. The status of the operation has only
+// the first, the last and the next time of each call.
 type Attempts struct {
-	// Last are in the order in which they came back; those under way are at the end. There are none of an operation whose
-	// calls have each come back with their outcome at the first try.
+	// Last are the attempts in the order of their return, followed by those under way. It is empty if each call has
+	// returned its outcome at the first try.
 	Last []Attempt
-	// Dropped is how many before those were remembered, and are not any more.
+	// Dropped is the number of earlier attempts that were remembered and dropped.
 	Dropped int
-	// Since is when the executor was made: it knows of none before.
+	// Since is the time at which the executor was made. Earlier attempts are not known.
 	Since time.Time
-	// Full says that there was no room for those of some operations, perhaps this one.
+	// Full reports that attempts of some operations, perhaps of this one, were not kept for lack of memory.
 	Full bool
 }
 
 const (
-	// maxAttempts is how many of an operation are remembered, and maxAttemptBytes how much memory those of all take.
+	// maxAttempts bounds the attempts of one operation, and maxAttemptBytes the memory for those of all operations.
 	maxAttempts     = 16
 	maxAttemptBytes = 4 << 20
 )
 
-// Attempts returns what is remembered of the tries and polls of an operation, by its key and id: the last 16 of one that
-// has had more than one, in memory only, until it has ended and others need the room. It may wait a fifth of a second if
-// the operation is just being worked on. It is safe for concurrent use.
+// Attempts returns the remembered tries and polls of an operation, given by its key and id. The executor keeps the
+// last 16 attempts of an operation with more than one, in memory only. It drops those of ended operations when it
+// needs the memory. Attempts waits up to 200 ms if the operation is being worked on. It is safe for concurrent use.
 func (e *Executor) Attempts(ctx context.Context, key store.Key, operationID string) Attempts {
 	a := e.attempts.of(key, operationID)
 	if len(a.Last) == 0 {
@@ -67,33 +67,33 @@ func (e *Executor) Attempts(ctx context.Context, key store.Key, operationID stri
 	return a
 }
 
-// attempts remembers the tries and polls of operations that have had more than one. It costs an operation whose first
-// try brings the outcome a look into a map.
+// attempts remembers the tries and polls of operations that need more than one. An operation whose first try brings
+// the outcome costs one map lookup.
 type attempts struct {
 	since time.Time
 
 	mu    sync.Mutex
 	all   map[store.Key]*attempted
-	over  []store.Key // operations that have ended, the first first: they give way to others
+	over  []store.Key // ended operations, oldest first: their memory is reused
 	bytes int
 	full  bool
 }
 
-// attempted are those of one operation.
+// attempted has the attempts of one operation.
 type attempted struct {
 	key       store.Key
 	operation string
 	last      []attempt
 	dropped   int
-	names     int // bytes of the names of its Webhooks
+	names     int // bytes of the names of its Webhooks in last
 	ended     bool
-	queued    bool // it is in over
+	queued    bool // is in attempts.over
 }
 
-// attempt is an Attempt, smaller.
+// attempt is a compact Attempt.
 type attempt struct {
 	record.Target
-	began   int64 // Unix, in ns
+	began   int64 // Unix time in ns
 	took    time.Duration
 	status  int16
 	verdict uint8
@@ -106,17 +106,17 @@ const (
 	firstAttempts = 2
 )
 
-// note remembers what has come back, unless it is all that there is of its operation.
+// note remembers an attempt that has returned. It skips a first attempt that brings the outcome.
 func (a *attempts) note(key store.Key, f *flight, poll bool, ended time.Time, res webhook.Result) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t := a.all[key]
 	switch {
 	case t != nil && t.operation == f.operation:
-		if t.ended && res.Verdict == webhook.Canceled { // what was cut off at the end has come back
+		if t.ended && res.Verdict == webhook.Canceled { // the end of the operation has cancelled it
 			return
 		}
-	case !goesOn(res), t != nil && f.since.UnixNano() < t.last[len(t.last)-1].began: // the latter of the operation before
+	case !goesOn(res), t != nil && f.since.UnixNano() < t.last[len(t.last)-1].began: // late: of the operation before
 		return
 	default:
 		if t = a.admit(key, f.operation); t == nil {
@@ -131,7 +131,7 @@ func (a *attempts) note(key store.Key, f *flight, poll bool, ended time.Time, re
 	if i := slices.IndexFunc(t.last, func(o attempt) bool { return o.Target == f.target }); i >= 0 {
 		one.Target = t.last[i].Target
 	} else {
-		one.ID = strings.Clone(one.ID) // which may be a part of the object
+		one.ID = strings.Clone(one.ID) // the ID may share memory with the object
 		t.names += len(one.ID)
 		a.bytes += len(one.ID)
 	}
@@ -152,13 +152,14 @@ func (a *attempts) note(key store.Key, f *flight, poll bool, ended time.Time, re
 	t.last = append(t.last, one)
 }
 
-// goesOn tells whether a call is tried again or polled after what it has brought.
+// goesOn reports whether a call is tried again or polled after this result.
 func goesOn(res webhook.Result) bool {
 	return res.Verdict == webhook.Retry || res.Verdict == webhook.Pending ||
 		res.Verdict == webhook.Accepted && res.Location != ""
 }
 
-// admit begins to remember an operation, instead of the one before of the same name; nil: there is no room.
+// admit starts to remember an operation, and drops the previous one of the same name. It returns nil if the memory is
+// used up.
 func (a *attempts) admit(key store.Key, operation string) *attempted {
 	queued := false
 	if t := a.all[key]; t != nil {
@@ -173,7 +174,7 @@ func (a *attempts) admit(key store.Key, operation string) *attempted {
 	if a.all == nil {
 		a.all = make(map[store.Key]*attempted)
 	}
-	queued = queued && slices.Contains(a.over, key) // unless it has just been taken out
+	queued = queued && slices.Contains(a.over, key) // unless room has taken it out
 	t := &attempted{
 		key:       store.Key{Namespace: strings.Clone(key.Namespace), Name: strings.Clone(key.Name)},
 		operation: strings.Clone(operation), last: make([]attempt, 0, firstAttempts), queued: queued,
@@ -183,7 +184,8 @@ func (a *attempts) admit(key store.Key, operation string) *attempted {
 	return t
 }
 
-// room makes some, at the cost of operations that have ended, and of no other one than that of the key.
+// room reports whether size more bytes fit, after dropping ended operations as needed. It does not drop the operation
+// of the key but.
 func (a *attempts) room(size int, but store.Key) bool {
 	for a.bytes+size > maxAttemptBytes && len(a.over) > 0 {
 		key := a.over[0]
@@ -207,7 +209,7 @@ func (a *attempts) drop(key store.Key) {
 	a.bytes -= attemptedSize + attemptSize*cap(t.last) + len(t.operation) + len(key.Namespace) + len(key.Name) + t.names
 }
 
-// end notes that nothing works on an operation any more.
+// end records that no flow works on the operation any more. Its memory may be reused.
 func (a *attempts) end(key store.Key) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -9,34 +9,33 @@ import (
 	"github.com/fairlead-io/fairlead/operations/internal/share"
 )
 
-// What namespaces have shares of.
+// The names of the shares of a namespace, as messages show them.
 const (
 	sharePlaces = "calls under way"
 	shareCalls  = "calls per second"
 	shareWrites = "writes to the API server"
-	// shareCompile is the share of those that wait for a Webhook to be compiled.
+	// shareCompile is the share of calls that wait until a Webhook is compiled.
 	shareCompile = "processor time, for its webhooks to be compiled"
-	// shareMemory is the share of those that wait for others of which the Webhooks take too much memory together.
+	// shareMemory is the share of calls that wait because the Webhooks in use take too much memory together.
 	shareMemory = "memory, for the webhooks of its calls"
 )
 
-// Budget is what the operations of each namespace may use over time, so that none of them fills etcd or keeps the API
-// server, the network or the processors busy, however its Webhooks are made. Zero fields mean the defaults, negative
-// ones no bound.
+// Budget bounds the use of each namespace over time. So no namespace fills etcd, or saturates the API server, the
+// network or the processors, whatever its Webhooks do. Zero fields mean the defaults; negative fields mean no bound.
 type Budget struct {
-	// Writes to the API server per second; after a rest ten seconds' worth at once. One that records another try, or a
-	// poll, counts as five. Default: 500.
+	// Writes to the API server per second, with a burst of ten seconds' worth. A write that records another try or a
+	// poll counts as five. Default: 500.
 	Writes int
-	// WriteBytes are those of the objects that are written, per second; after a rest sixteen seconds' worth at once. etcd
-	// keeps every version for five to ten minutes. One of more than 512 values, or nested more than 16 deep, counts as
-	// longer than it is, as it takes the API server longer. Large ones, of 32 KiB, are written one or two at a time of all
-	// namespaces together, and no faster than TotalWriteBytes. Default: 1 MiB.
+	// WriteBytes is the size of written objects per second, with a burst of sixteen seconds' worth. etcd keeps every
+	// version for five to ten minutes. An object with more than 512 values, or nested more than 16 levels deep, counts
+	// as larger: the API server needs more time for it. Objects of 32 KiB or more are written one or two at a time,
+	// over all namespaces, and no faster than TotalWriteBytes. Default: 1 MiB.
 	WriteBytes int
-	// TotalWrites and TotalWriteBytes are those of all namespaces together that have used up half of what a rest brings,
-	// in equal parts, so that who has many namespaces fills etcd no faster. Default: the writes of four namespaces, and
-	// the bytes of two.
+	// TotalWrites and TotalWriteBytes bound all namespaces together that have used up half of their burst. These
+	// namespaces get equal parts, so a user with many namespaces fills etcd no faster. Default: the writes of four
+	// namespaces, and the bytes of two.
 	TotalWrites, TotalWriteBytes int
-	// Calls that are started per second, tries and polls together; after a rest four seconds' worth at once. Default: 500.
+	// Calls that start per second, tries and polls together, with a burst of four seconds' worth. Default: 500.
 	Calls int
 }
 
@@ -44,22 +43,23 @@ const (
 	defaultWrites     = 500
 	defaultWriteBytes = 1 << 20
 	defaultCallRate   = 500
-	// restWrites, restBytes and restCalls are how many seconds' worth may be used at once after a rest.
+	// restWrites, restBytes and restCalls are the bursts, in seconds' worth of the rate.
 	restWrites, restBytes, restCalls = 10, 16, 4
-	// repetition is the price of a write that only repeats: nobody has asked for it by a write of his own.
+	// repetition is the price of a write that records a repeated try or a poll. No user has caused it by a write.
 	repetition = 5
-	// writesAbreast are the bytes under way with which a namespace begins no more writes: those of objects of usual size
-	// never are. While those of objects of at least largeObject are that many, of all namespaces, none of them is written.
+	// writesAbreast bounds the bytes of the writes under way of a namespace: above it the namespace starts no write.
+	// Objects of usual size do not reach it. It also bounds the bytes under way of objects of at least largeObject,
+	// over all namespaces.
 	writesAbreast, largeObject = 256 << 10, 32 << 10
-	// smallObject is what one is taken to have more, in bytes, than before it was written first.
+	// smallObject is the assumed growth of an object by its first write, in bytes.
 	smallObject = 2 << 10
-	// totalWrites and totalBytes are how many namespaces may use all of theirs at a time.
+	// totalWrites and totalBytes are the number of namespaces that may use their full rate at the same time.
 	totalWrites, totalBytes = 4, 2
-	// unbounded is more than anybody can use.
+	// unbounded is a rate that cannot be reached.
 	unbounded = 1e15
 )
 
-// newBudgets returns those of writes and of calls.
+// newBudgets returns the budgets of writes and of calls.
 func (e *Executor) newBudgets(b Budget) (writes, calls *share.Budget) {
 	rate := func(n int, otherwise float64) float64 {
 		switch {
@@ -91,7 +91,7 @@ func (e *Executor) newBudgets(b Budget) (writes, calls *share.Budget) {
 	return writes, calls
 }
 
-// shares is a prometheus.Collector of what namespaces share.
+// shares is a prometheus.Collector of the use of the shares.
 type shares struct{ e *Executor }
 
 var (

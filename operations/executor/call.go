@@ -16,7 +16,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// launch starts a call whose attempt is recorded. It ends at the latest with the timeout of its Webhook or operation.
+// launch starts a call whose attempt is recorded. The call ends at the latest at the timeout of its Webhook or
+// operation.
 func (e *Executor) launch(ctx context.Context, r *run, f *flight) {
 	c := e.describe(r.op, f.target)
 	c.After = e.tried.last(c.ID)
@@ -48,12 +49,13 @@ func (e *Executor) launch(ctx context.Context, r *run, f *flight) {
 		e.mu.Lock()
 		r.back = append(r.back, l)
 		e.mu.Unlock()
-		e.home(r, f.hook) // after that, since it may be kept for another call of this operation, which is perhaps decided now
+		e.home(r, f.hook) // last: the slot may go to a call that this result makes unwanted
 		r.news.Set()
 	})
 }
 
-// land applies what the calls that have come back brought. Nothing is written here: that is part of the next write.
+// land applies the results of the calls that have returned. It writes nothing: the changes are part of the next
+// write.
 func (e *Executor) land(ctx context.Context, r *run, back []landing, now time.Time) {
 	for _, l := range back {
 		f := l.flight
@@ -63,9 +65,9 @@ func (e *Executor) land(ctx context.Context, r *run, back []landing, now time.Ti
 		e.metrics.result(f.target, l.result)
 		switch {
 		case l.result.Verdict == webhook.Canceled:
-			continue // nothing is known; whoever pursues the call makes the same attempt again
+			continue // the result is not known; the same attempt is made again
 		case en == nil || en.AttemptID != f.attempt:
-			continue // too late: the operation is about something else by now
+			continue // the operation has another request or attempt by now
 		}
 		v := judge(r.op, f, l.result, now)
 		e.log.InfoContext(ctx, "webhook called", "operation", r.op.EffectiveID(), "key", r.key, "webhook", f.target.ID,
@@ -89,11 +91,11 @@ func (e *Executor) land(ctx context.Context, r *run, back []landing, now time.Ti
 	}
 }
 
-// pollsWritten is how often polls are written that change nothing but when the next one is due.
+// pollsWritten is the time between writes of polls that change only the time of the next poll.
 const pollsWritten = 5 * time.Second
 
-// changesNothing tells whether what a poll has brought need not be written: it says what the one before said, or the
-// next one comes before what changes all the time is to be written again.
+// changesNothing reports whether the result of a poll need not be written. Within pollsWritten after the last written
+// poll, that is so for an equal result. It is also so if the next poll comes within that time.
 func changesNothing(en *v1alpha1.WebhookCallStatus, v course.Verdict, now time.Time) bool {
 	if !v.Polled || v.State.Terminal() || v.Next.IsZero() || en.LastPollTimestamp == nil {
 		return false
@@ -103,20 +105,21 @@ func changesNothing(en *v1alpha1.WebhookCallStatus, v course.Verdict, now time.T
 	return now.Before(again) && (same || v.Next.Before(again))
 }
 
-// pollWaits tells whether what a frequent poll has brought is left to a later one, since the tenant makes enough writes.
+// pollWaits reports whether the result of a frequent poll is left to a later write. It is if the tenant has just made
+// such a write (paces).
 func (e *Executor) pollWaits(r *run, en *v1alpha1.WebhookCallStatus, v course.Verdict, now time.Time) bool {
 	return v.Polled && !v.State.Terminal() && !v.Next.IsZero() && en.LastPollTimestamp != nil &&
 		v.Next.Before(now.Add(pollsWritten)) && !e.paces.take(r.party(), now)
 }
 
-// comeBackLater keeps what the calls brought for the next look.
+// comeBackLater keeps the returned calls for the next look.
 func (e *Executor) comeBackLater(r *run, back []landing) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r.back = append(back, r.back...)
 }
 
-// judge says what a result means for the record of its call.
+// judge returns the verdict that records a result.
 func judge(op *v1alpha1.Operation, f *flight, result webhook.Result, now time.Time) course.Verdict {
 	en := record.Entry(&op.Status, f.target)
 	v := course.Verdict{
@@ -134,7 +137,7 @@ func judge(op *v1alpha1.Operation, f *flight, result webhook.Result, now time.Ti
 		}
 		return v
 	}
-	next := func(delay time.Duration) { // what the receiver asks for may be too soon for us
+	next := func(delay time.Duration) { // NextPoll and NextTry may wait longer than the receiver asks
 		v.Next, v.Asked = now.Add(delay), result.RetryAfter >= delay
 	}
 	switch result.Verdict {
@@ -164,10 +167,10 @@ func judge(op *v1alpha1.Operation, f *flight, result webhook.Result, now time.Ti
 	return v
 }
 
-// describe returns what templates see of an operation, and the key of the call.
+// describe returns the data for the templates of a call, with the key of the call.
 func (e *Executor) describe(op *v1alpha1.Operation, t record.Target) webhook.Call {
 	c := webhook.Call{ID: course.CallID(op, t), CorrelationID: op.Spec.CorrelationID}
-	id, spec := op.EffectiveID(), op.Spec // op changes while the call is under way
+	id, spec := op.EffectiveID(), op.Spec // a copy, since op changes while the call is under way
 	c.Data.Operation = func() webhook.Fields { return specFields(id, spec) }
 	if o := op.Spec.RequestObject; o != nil {
 		c.Data.TenantID, c.Data.Headers = o.TenantID, o.Headers
@@ -189,8 +192,8 @@ func (e *Executor) describe(op *v1alpha1.Operation, t record.Target) webhook.Cal
 	return c
 }
 
-// specFields returns the spec under its JSON names, the operation's id included. Fields that are not set are there too,
-// so that a template that shows one does not fail for those who leave it out.
+// specFields returns the spec under its JSON names, with the operation's id. It includes unset fields, so that a
+// template that uses one does not fail when the user leaves it out.
 func specFields(operationID string, spec v1alpha1.OperationSpec) webhook.Fields {
 	spec.OperationID = operationID
 	raw, err := json.Marshal(spec)
@@ -201,11 +204,11 @@ func specFields(operationID string, spec v1alpha1.OperationSpec) webhook.Fields 
 	}
 	if err == nil {
 		d := json.NewDecoder(bytes.NewReader(raw))
-		d.UseNumber() // as they were written, however long
+		d.UseNumber() // keeps long numbers exact
 		err = d.Decode(&fields)
 	}
 	if err != nil {
-		panic(fmt.Sprintf("cannot encode the spec of an operation: %v", err)) // it came from JSON
+		panic(fmt.Sprintf("cannot encode the spec of an operation: %v", err)) // it was decoded from JSON
 	}
 	return fields
 }

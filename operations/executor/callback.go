@@ -12,33 +12,34 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// Callbacks makes and reads the tokens of callback URLs. A token names an operation and a webhook, cannot be guessed
-// without the key, and is the same on every try, since the call it belongs to is the same. It is safe for concurrent
-// use, and any replica with the key reads what another has made.
+// Callbacks makes and reads the tokens of callback URLs. A token names an operation and a webhook, and is signed with
+// the key, so it cannot be forged. It is the same for every try of a call, so a callback to any try counts. Every
+// replica with the same key accepts it. Callbacks is safe for concurrent use.
 type Callbacks struct {
 	base string
 	key  []byte
 }
 
-// Callback is what a token stands for.
+// Callback is the content of a token.
 type Callback struct {
 	Namespace   string `json:"n"`
 	Name        string `json:"o"` // of the Operation object
 	OperationID string `json:"i"`
 	WebhookID   string `json:"w"`
-	// Purpose of the call.
+	// Purpose is the purpose of the call.
 	Purpose webhook.Purpose `json:"p,omitempty"`
 }
 
-// NewCallbacks returns the tokens of one key. base is what URLs start with; empty: URL returns none.
+// NewCallbacks returns the Callbacks for a key. base is the start of the URLs; if it is empty, URL returns none.
 func NewCallbacks(base string, key []byte) *Callbacks {
 	return &Callbacks{base: strings.TrimRight(base, "/"), key: key}
 }
 
-// Enabled tells whether somebody listens for callbacks.
+// Enabled reports whether this process has a base URL and a key for callbacks.
 func (c *Callbacks) Enabled() bool { return c.base != "" && len(c.key) > 0 }
 
-// URL returns where the receiver of a call reports its outcome, empty if nobody listens there.
+// URL returns the URL at which the receiver of a call reports its outcome. It returns "" if callbacks are not
+// enabled.
 func (c *Callbacks) URL(op *v1alpha1.Operation, webhookID string, purpose webhook.Purpose) string {
 	if !c.Enabled() {
 		return ""
@@ -57,7 +58,7 @@ func (c *Callbacks) Token(cb Callback) string {
 	return encoding.EncodeToString(payload) + "." + encoding.EncodeToString(sign(c.key, payload))
 }
 
-// Parse returns what a token stands for, or [operations.ErrUnknownCallback].
+// Parse returns the content of a token, or [operations.ErrUnknownCallback].
 func (c *Callbacks) Parse(token string) (Callback, error) {
 	var cb Callback
 	head, tail, _ := strings.Cut(token, ".")

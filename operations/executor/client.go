@@ -15,8 +15,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// newClient returns a client that reads from stores and writes what this package writes: Operations, Webhooks and
-// Events. To know their resources it asks nobody.
+// newClient returns a client that reads from stores and writes Operations, Webhooks and Events. It knows their
+// resources without discovery.
 func newClient(
 	calls *call.Client, policy call.Policy, log *slog.Logger, stores ...*store.Store,
 ) (*client.Client, error) {

@@ -7,9 +7,10 @@ import (
 	"slices"
 )
 
-// Drain begins no new calls from now on, and returns when those under way have come back and what they brought is
-// recorded, so that nobody makes them again. If ctx, or Run, ends first, it returns why. Operations that wait go on
-// waiting; Run has to be ended as usual. It may be called more than once, and before Run.
+// Drain starts no new calls from now on. It returns nil when the calls under way have returned and their results are
+// recorded, so that no successor repeats them. If ctx ends first, the error wraps its cause. Drain also fails if Run
+// ends first. Operations that wait continue to wait; the context of Run has to end as usual. Drain may be called more
+// than once, and before Run.
 func (e *Executor) Drain(ctx context.Context) error {
 	idle := e.beginNoCalls(false)
 	select {
@@ -21,7 +22,7 @@ func (e *Executor) Drain(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	select {
-	case <-idle: // that is what counts, when several have happened
+	case <-idle: // takes precedence if several have happened
 		return nil
 	default:
 	}
@@ -31,8 +32,8 @@ func (e *Executor) Drain(ctx context.Context) error {
 	return fmt.Errorf("cannot wait for the calls of %d operations: %w", len(e.drain.busy), context.Cause(ctx))
 }
 
-// beginNoCalls begins a drain, unless one has begun, and returns what is closed when it is over. With end, calls that
-// are still under way are lost.
+// beginNoCalls starts a drain, unless one has started. It returns a channel that is closed when the drain is over.
+// With end, results of calls that are still under way are lost.
 func (e *Executor) beginNoCalls(end bool) (idle <-chan struct{}) {
 	e.mu.Lock()
 	d := &e.drain
@@ -42,7 +43,7 @@ func (e *Executor) beginNoCalls(end bool) (idle <-chan struct{}) {
 		if len(d.busy) == 0 {
 			close(d.idle)
 		}
-		// so that none waits for its namespace's share to record what its calls have brought
+		// so that no run waits for a share before it records results
 		woken = slices.Collect(maps.Keys(d.busy))
 	}
 	d.lost = d.lost || end && len(d.busy) > 0
@@ -54,14 +55,14 @@ func (e *Executor) beginNoCalls(end bool) (idle <-chan struct{}) {
 	return idle
 }
 
-// draining tells whether no calls are begun any more for a namespace.
+// draining reports whether calls for a namespace are not started any more.
 func (e *Executor) draining(namespace string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.drain.begun || e.tenureLocked(namespace) == nil
 }
 
-// mayCall tells whether a run may make calls now. If so it is busy, until settle finds that it is not.
+// mayCall reports whether a run may make calls now. If so, it marks the run as busy, until settle finds otherwise.
 func (e *Executor) mayCall(r *run) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -72,7 +73,7 @@ func (e *Executor) mayCall(r *run) bool {
 	return true
 }
 
-// leave notes that a run is not busy; the caller holds mu.
+// leave marks a run as not busy. The caller holds mu.
 func (e *Executor) leave(r *run) {
 	d := &e.drain
 	if _, busy := d.busy[r]; !busy {

@@ -25,33 +25,36 @@ import (
 )
 
 const (
-	// eventsPerSecond and eventsBurst bound the Events that are written, unless the configuration says else.
+	// eventsPerSecond and eventsBurst bound the Events that are written, unless the configuration sets QPS and Burst.
 	eventsPerSecond, eventsBurst = 100, 200
-	// maxOutcomes and maxProgress bound what waits to be written. Outcomes are written first, so a second full of them is
-	// at most 40 s old.
+	// maxOutcomes and maxProgress bound the Events in the queues. Outcomes are written first, so a full queue of them
+	// is written within about 40 s.
 	maxOutcomes, maxProgress = 4096, 1024
-	// eventWriters is how many are written at a time.
+	// eventWriters is the number of concurrent writes.
 	eventWriters = 4
-	// lastEvents is how long those that wait are still written when the recorder is closed.
+	// lastEvents is how long Close continues to write the queued Events.
 	lastEvents = 2 * time.Second
 )
 
-// eventPolicy gives up on an Event after some seconds.
+// eventPolicy gives up an Event after some seconds.
 var eventPolicy = call.Policy{Retries: 2, Timeout: 5 * time.Second}
 
-// Events records Kubernetes Events, in the background and best effort. It is a [Recorder]. At most 100 are written per
-// second, after a burst of 200, or as QPS and Burst of the configuration say. Ends of operations and warnings are
-// written before anything else: 4,096 of them may wait, and 1,024 of the others; what is more than that is dropped.
-// Equal ones are one Event: those that wait are counted in it, and one that is there already gets a new time.
-// Namespaces take turns, and what is too much is dropped of the one of which most wait. It is a prometheus.Collector of
-// fairlead_events_total, by result: written, failed or dropped. It is safe for concurrent use. Close it after use.
+// Events records Kubernetes Events in the background, best effort. It is a [Recorder].
+//
+// It writes at most 100 Events per second after a burst of 200, or as QPS and Burst of the configuration say.
+// Terminal states and warnings are written first. The queue holds 4,096 of these and 1,024 others. Namespaces take
+// turns, and an overflow drops an Event of the namespace with the longest queue. Equal Events become one: a queued
+// Event counts its repetitions, and an existing one gets a new time.
+//
+// Events is a prometheus.Collector of fairlead_events_total, by result: written, failed or dropped. It is safe for
+// concurrent use. Close it after use.
 type Events struct {
 	calls   *call.Client
 	client  *client.Client
 	limiter flowcontrol.RateLimiter
 	results *prometheus.CounterVec
 	writers sync.WaitGroup
-	ctx     context.Context //nolint:containedctx // of the writers, which Close ends
+	ctx     context.Context //nolint:containedctx // of the writers; Close cancels it
 	cancel  context.CancelFunc
 
 	mu       sync.Mutex
@@ -62,14 +65,14 @@ type Events struct {
 	closed   bool
 }
 
-// NewEvents returns a recorder that writes to the API server of the configuration.
+// NewEvents returns an Events that writes to the API server of the configuration.
 func NewEvents(config *rest.Config) (*Events, error) {
 	config = rest.CopyConfig(config)
 	qps, burst := config.QPS, config.Burst
 	if qps <= 0 {
 		qps, burst = eventsPerSecond, eventsBurst
 	}
-	config.QPS = -1 // it is bounded here
+	config.QPS = -1 // the limiter bounds it
 	calls, err := call.New(call.Options{Config: config})
 	if err != nil {
 		return nil, fmt.Errorf("cannot make an event recorder: %w", err)
@@ -143,7 +146,7 @@ func (e *Events) Operation(op *v1alpha1.Operation, warning bool, reason, message
 	e.some.Signal()
 }
 
-// next waits for an event that is to be written; nil when there are none and never will be.
+// next waits for an event to write. It returns nil when the recorder is closed and the queues are empty.
 func (e *Events) next() *corev1.Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -165,7 +168,7 @@ func (e *Events) next() *corev1.Event {
 
 func (e *Events) write() {
 	for {
-		_ = e.limiter.Wait(e.ctx) // when it is to end, what waits fails at once
+		_ = e.limiter.Wait(e.ctx) // after the context ends, queued events fail at once
 		event := e.next()
 		if event == nil {
 			return
@@ -178,7 +181,7 @@ func (e *Events) write() {
 	}
 }
 
-// put writes an event, or brings one that is there already up to date.
+// put creates an event, or updates the time and count of an existing one.
 func (e *Events) put(event *corev1.Event) error {
 	err := e.client.Create(e.ctx, event)
 	if !apierrors.IsAlreadyExists(err) {
@@ -191,7 +194,7 @@ func (e *Events) put(event *corev1.Event) error {
 	return e.client.Patch(e.ctx, event, client.RawPatch(types.MergePatchType, patch))
 }
 
-// Close ends the recording. What waits is written for two seconds more, and then dropped.
+// Close stops recording. It writes the queued events for up to two seconds, and drops the rest.
 func (e *Events) Close() {
 	e.mu.Lock()
 	e.closed = true

@@ -26,90 +26,97 @@ import (
 type Options struct {
 	// Calls makes the requests to the API server.
 	Calls *call.Client
-	// Policy of those requests. Default: that of package call.
+	// Policy is the policy of those requests. Default: that of package call.
 	Policy call.Policy
-	// Operations, Webhooks and Secrets are the stores of the namespaces that are served.
+	// Operations, Webhooks and Secrets are the stores of the namespaces that the Executor serves.
 	Operations, Webhooks, Secrets *store.Store
-	// ServiceAccounts is the store of those of the namespaces that are served. Nil: tokens are made of none, unless
-	// AnyCredentials.
+	// ServiceAccounts is the store of the service accounts of these namespaces. If it is nil, Webhooks get no service
+	// account tokens, unless AnyCredentials is set.
 	ServiceAccounts *store.Store
-	// AnyCredentials lets Webhooks use all Secrets and service accounts of their namespace. Default: Secrets with the
-	// label v1alpha1.LabelWebhookCredentials, and service accounts for the audiences of
-	// v1alpha1.AnnotationWebhookAudiences; operations wait for others.
+	// AnyCredentials lets Webhooks use all Secrets and service accounts of their namespace. Default: Webhooks may use
+	// Secrets with the label v1alpha1.LabelWebhookCredentials, and service accounts for the audiences of
+	// v1alpha1.AnnotationWebhookAudiences. Operations that need other credentials wait.
 	AnyCredentials bool
-	// AllowTargets are CIDRs and hosts that webhooks may be sent to although they are loopback, private or the like.
+	// AllowTargets are CIDRs and hosts that webhooks may call although they are loopback, private or otherwise denied.
 	AllowTargets []string
-	// Targets are those that webhooks may not be sent to besides, and what is known of the cluster's own addresses.
+	// Targets are further addresses that webhooks may not call, and the cluster's own address ranges.
 	Targets Targets
-	// EgressProxy is a proxy for webhooks. Default: none, whatever the environment says.
+	// EgressProxy is the proxy for calls of webhooks. Default: no proxy, whatever the environment says.
 	EgressProxy *url.URL
-	// PublicURL is what callback URLs start with. Default: there are none, and AsyncCallback webhooks end as Invalid.
+	// PublicURL is the base of callback URLs. Default: there are no callback URLs, and calls of AsyncCallback webhooks
+	// fail as Invalid.
 	PublicURL string
-	// CallbackKey makes callback tokens. Required with PublicURL.
+	// CallbackKey signs callback tokens. Required with PublicURL.
 	CallbackKey []byte
-	// Workers is how many operations of one namespace may write to the API server at once; a quarter more are there for
-	// other namespaces. Default: 16: what waits should wait in the fair queue here, not in the API server.
+	// Workers is the number of operations of one namespace that may write to the API server at once. Other namespaces
+	// share a quarter more workers. Default: 16, so that requests wait in the fair queue here and not in the API
+	// server.
 	Workers int
-	// MaxCalls bounds the calls under way, of all receivers together; a namespace gets at most half of them while others
-	// may come, and one of several tenants of it three quarters of that half. Default: 512.
+	// MaxCalls bounds the calls under way to all receivers together. A namespace gets at most half of them while
+	// another namespace may need some. One of several tenants of a namespace gets at most three quarters of that half.
+	// Default: 512.
 	MaxCalls int
-	// Fence says why nothing may be done any more, because somebody else may be doing it: that of the lease under which
-	// this Executor runs. It is asked just before each request that it sends, to receivers, token endpoints and, unless it
-	// is a callback's, to the API server. It must be quick and safe for concurrent use. Default: there is none.
+	// Fence returns an error when this process may no longer act, since another process may have taken over. It is
+	// usually the fence of the lease under which this Executor runs. The Executor calls it just before each request to
+	// receivers, to token endpoints and, except for callbacks, to the API server. Fence must be quick and safe for
+	// concurrent use. Default: no fence.
 	Fence func() error
-	// Shards says that this Executor works on the operations of some slots only, which it is told of as a participant of a
-	// group (Gain and Lose), and asks for each of them, after Fence. Its layout must be by namespace. Operations may be a
-	// store of just these slots, which then has to gain them before the Executor and to lose them after it; the other
-	// stores are of all namespaces. One with a method Why(namespace string, uid types.UID) []why.Cause, as a group.Group has,
-	// is asked who has what is not here. Default: it works on all operations.
+	// Shards limits this Executor to the operations of some slots. The Executor is a participant of a group, which
+	// calls Gain and Lose. It checks the fence of each slot after Fence. The layout must be by namespace.
+	//
+	// Operations may be a store of these slots only. Such a store must gain them before the Executor, and lose them
+	// after it. The other stores hold all namespaces. If Shards has a method Why(namespace string, uid types.UID)
+	// []why.Cause, as group.Group has, it explains where other namespaces are served. Default: the Executor works on
+	// all operations.
 	Shards Shards
-	// Witness knows which Webhooks have killed the process, so that they can be quarantined. Default: none are.
+	// Witness knows which Webhooks have crashed the process, so that they can be quarantined. Default: no Webhook is
+	// quarantined.
 	Witness Witness
-	// Budget is what the operations of each namespace may use over time.
+	// Budget bounds the use of each namespace over time.
 	Budget Budget
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
-	// Logger gets one line per decision. Default: that of the fairlead runtime that runs Run, else none.
+	// Logger gets one line per decision. Default: the logger of the fairlead runtime that runs Run, else none.
 	Logger *slog.Logger
 	// Recorder gets Kubernetes Events. Default: none.
 	Recorder Recorder
 	// Registerer gets the metrics. Default: none.
 	Registerer prometheus.Registerer
-	// TracerProvider makes the spans of operations and of the calls of Webhooks; those of requests to the API server are
-	// made by Calls. Default: none are made, and receivers are told of the span in which the operation was scheduled.
+	// TracerProvider makes the spans of operations and of webhook calls. Calls makes the spans of requests to the API
+	// server. Default: no spans, and receivers get the span in which the operation was scheduled.
 	TracerProvider trace.TracerProvider
 }
 
-// Targets say where webhooks may not be sent to. The functions are asked at each connection and must not block; nil
-// ones know nothing. What is said further up beats what is said below.
+// Targets limit the addresses that webhooks may call. The functions are called at each connection and must not block;
+// a nil function returns no addresses. Earlier fields take precedence over later ones.
 type Targets struct {
-	// Never are the addresses and ports of the API server, NeverHosts its names with ports ("api.example.com:6443"):
-	// nothing allows them.
+	// Never are the addresses and ports of the API server. NeverHosts are its names with ports
+	// ("api.example.com:6443"). No other option allows them.
 	Never      func() []netip.AddrPort
 	NeverHosts []string
-	// Deny are CIDRs and hosts that AllowTargets does not allow.
+	// Deny are CIDRs and hosts that are denied even if AllowTargets names them.
 	Deny []string
-	// Inside are the ranges of the services and pods of the cluster, which are denied unless AllowTargets names them, also
-	// where they look public.
+	// Inside are the ranges of the services and pods of the cluster. They are denied unless AllowTargets names them,
+	// even if they look public.
 	Inside func() []netip.Prefix
 }
 
-// Recorder records Kubernetes Events, as [Events] does.
+// Recorder records Kubernetes Events. [Events] is one.
 type Recorder interface {
-	// Operation records that something happened to an operation. It never blocks.
+	// Operation records an event of an operation. It never blocks.
 	Operation(op *v1alpha1.Operation, warning bool, reason, message string)
 }
 
-// Executor runs Operations to their end. Only one may run for a namespace at a time: see leader election in the program
-// that embeds it, Options.Fence and Options.Shards. A second one would do no harm to outcomes, but make calls twice, with
-// the same keys.
+// Executor runs Operations until they end. At most one Executor may run for a namespace at a time: use leader
+// election, Options.Fence and Options.Shards. A second one causes no second outcome, but repeats calls with the same
+// keys.
 type Executor struct {
 	calls     *call.Client
-	policy    call.Policy    // whose Fence is that of the Executor; see policyOf
-	anyone    *client.Client // does what any replica may do
-	client    *client.Client // does what the Fence allows; see clientOf
-	shards    Shards         // nil: all is its own
-	layout    shard.Layout   // of one slot, which is its own, without shards
+	policy    call.Policy    // its Fence is that of the Executor; see policyOf
+	anyone    *client.Client // for requests that every replica may make
+	client    *client.Client // for requests under the Fence; see clientOf
+	shards    Shards         // nil: all namespaces are served here
+	layout    shard.Layout   // without shards: one slot
 	store     *store.Store
 	hookStore *store.Store
 	hooks     *compiled.Cache
@@ -117,7 +124,7 @@ type Executor struct {
 	callbacks *Callbacks
 	flow      *flow.Flow[run]
 	engine    *flow.Engine
-	traced    bool // spans are made
+	traced    bool // a TracerProvider is set
 	tried     *tried
 	attempts  *attempts
 	metrics   *metrics
@@ -126,14 +133,14 @@ type Executor struct {
 	condemned map[string]Condemned // by revision
 	recorder  Recorder
 	log       *slog.Logger
-	slot      inherit.Slot // of log
+	slot      inherit.Slot // takes the logger of the runtime, for log
 	now       func() time.Time
 
-	holders  holders // of places of Webhooks
+	holders  holders // of the concurrency permits of Webhooks
 	slots    *share.Slots
-	writes   *share.Budget // of status writes
-	paces    paces         // of status writes that only repeat
-	outside  *share.Budget // of calls
+	writes   *share.Budget // budget of status writes
+	paces    paces         // of writes that record only repeated tries or polls
+	outside  *share.Budget // budget of calls
 	stirs    *stirs
 	status   *hookStatus
 	secrets  *secrets
@@ -143,28 +150,28 @@ type Executor struct {
 	fresh    *freshness
 	trust    trust
 
-	gained chan struct{} // holds a token while there may be something in tenures that has not begun
+	gained chan struct{} // holds a token while tenures may have a slot that is not begun
 
 	mu      sync.Mutex
 	tenures map[int]*tenure // by slot
 	drain   drain
 	live    map[string]map[string]*run // by namespace and name
-	// progress counts the operations of live
+	// progress counts the operations of live.
 	progress progress
-	lines    map[store.Key]*line // runs that wait for the end of another operation, by its key
+	lines    map[store.Key]*line // runs behind the end of another operation, by its key
 
-	troubles map[*run]*trouble      // of runs whose requests to the API server fail
-	asking   map[*run]chan struct{} // closed when a run that somebody wants to look at can be looked at
+	troubles map[*run]*trouble      // of runs with failing requests to the API server
+	asking   map[*run]chan struct{} // closed when the flow of the run has parked or ended
 }
 
 type noRecorder struct{}
 
 func (noRecorder) Operation(*v1alpha1.Operation, bool, string, string) {}
 
-// drain is what Drain waits for. It is guarded by Executor.mu.
+// drain is the state of Drain. Executor.mu guards it.
 type drain struct {
 	begun bool
-	busy  map[*run]struct{} // runs with a call under way, or one that has come back and is not recorded yet
+	busy  map[*run]struct{} // runs with a call under way, or with a result that is not recorded
 	idle  chan struct{}     // closed when a drain has begun and no run is busy
-	lost  bool              // Run has ended while some were: idle is never closed
+	lost  bool              // Run ended while runs were busy: idle is never closed
 }

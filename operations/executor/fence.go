@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// fence returns what asks for leave before anything is sent; nil if nobody has to be asked.
+// fence wraps the errors of leave in webhook.ErrFenced. It returns nil if leave is nil.
 func fence(leave func() error) func() error {
 	if leave == nil {
 		return nil
@@ -22,7 +22,8 @@ func fence(leave func() error) func() error {
 	}
 }
 
-// allowed says why nothing may be sent for a namespace now.
+// allowed returns a function that returns an error while no request may be sent for a namespace. It returns nil if
+// there is no fence.
 func (e *Executor) allowed(leave func() error) func(namespace string) error {
 	if e.shards == nil && leave == nil {
 		return nil
@@ -40,7 +41,7 @@ func (e *Executor) allowed(leave func() error) func(namespace string) error {
 	}
 }
 
-// slotFence is the fence of the slot of a namespace; nil without shards.
+// slotFence returns the fence of the slot of a namespace; nil without shards.
 func (e *Executor) slotFence(namespace string) func() error {
 	if e.shards == nil {
 		return nil
@@ -49,17 +50,17 @@ func (e *Executor) slotFence(namespace string) func() error {
 	return fence(func() error { return e.shards.Fence(slot) })
 }
 
-// policyOf is that of requests for a namespace.
+// policyOf returns the policy of requests for a namespace.
 func (e *Executor) policyOf(namespace string) call.Policy {
 	return fenced(e.policy, e.slotFence(namespace))
 }
 
-// clientOf returns the client for what is written of a namespace.
+// clientOf returns the client for writes in a namespace.
 func (e *Executor) clientOf(namespace string, write store.WriteContext) *client.Client {
 	return e.client.Bound(client.Binding{Fence: e.slotFence(namespace), Write: write})
 }
 
-// fenced is a policy under which nothing is sent without leave.
+// fenced returns p with fence added after its own Fence. fence may be nil.
 func fenced(p call.Policy, fence func() error) call.Policy {
 	if outer := p.Fence; outer != nil && fence != nil {
 		p.Fence = func() error {

@@ -16,13 +16,14 @@ import (
 	"github.com/fairlead-io/fairlead/operations/internal/share"
 )
 
-// An Operation that is deleted while it is in progress is cancelled first. A finalizer holds it for that, but only once
-// it has to wait or could need compensation: short operations do without the extra writes.
+// An Operation that is deleted while it is in progress is cancelled first. A finalizer keeps the object for that
+// time. It is added only when the operation has to wait, or may need compensation, so short operations cost no extra
+// write.
 
 func held(op *v1alpha1.Operation) bool { return slices.Contains(op.Finalizers, v1alpha1.Finalizer) }
 
-// waits tells whether a call of the operation waits for its next try, its poll or its callback, or compensation may
-// come.
+// waits reports whether a call of the operation waits for its next try, poll or callback, or the operation has
+// compensations.
 func waits(op *v1alpha1.Operation) bool {
 	if len(op.Spec.CompensateWebhookIDs) > 0 {
 		return true
@@ -43,7 +44,7 @@ func (e *Executor) hold(ctx context.Context, r *run) error {
 	return e.setFinalizers(ctx, r, append(slices.Clone(r.op.Finalizers), v1alpha1.Finalizer))
 }
 
-// release takes the finalizer away.
+// release removes the finalizer.
 func (e *Executor) release(ctx context.Context, r *run) error {
 	if !held(r.op) {
 		return nil
@@ -52,7 +53,7 @@ func (e *Executor) release(ctx context.Context, r *run) error {
 	return e.setFinalizers(ctx, r, rest)
 }
 
-// setFinalizers replaces the finalizers of exactly the version that the run knows.
+// setFinalizers replaces the finalizers, conditional on the version that the run knows.
 func (e *Executor) setFinalizers(ctx context.Context, r *run, finalizers []string) error {
 	metadata := map[string]any{"finalizers": finalizers}
 	for {
@@ -75,7 +76,7 @@ func (e *Executor) setFinalizers(ctx context.Context, r *run, finalizers []strin
 	}
 }
 
-// remove deletes the Operation after its time to live, if it is still the one that ended.
+// remove deletes the Operation after its time to live, if the object is still in the version that the run knows.
 func (e *Executor) remove(ctx context.Context, r *run) error {
 	if !e.pay(r) {
 		return errShort
@@ -86,7 +87,7 @@ func (e *Executor) remove(ctx context.Context, r *run) error {
 		client.Answered(func(raw []byte) { size = share.Effort(raw) }))
 	e.settlePaid(r, size, err)
 	if apierrors.IsConflict(err) {
-		return nil // it has changed, and its event starts a new look
+		return nil // it has changed: its event wakes the run
 	}
 	return err
 }

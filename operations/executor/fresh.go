@@ -12,28 +12,28 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// freshness says of which namespaces the store knows all that a predecessor may have written: its state there is no
-// older than the beginning of the tenure of their slot. It is safe for concurrent use.
+// freshness tracks the namespaces in which the store has everything that a predecessor may have written. There the
+// state of the store is at least as new as the start of the slot's tenure. It is safe for concurrent use.
 type freshness struct {
 	layout shard.Layout
-	asked  chan struct{} // holds a token while there may be slots that nobody has begun to find out about
+	asked  chan struct{} // holds a token while slots may wait for catchUp
 
 	mu    sync.Mutex
 	turn  int
 	slots map[int]*arrival
 }
 
-// arrival is what is known of a slot since it was gained.
+// arrival is the freshness of a slot since it was gained.
 type arrival struct {
-	turn   int             // how many were gained before, so that a slot that comes again is told from what it was
-	scopes map[string]bool // by the namespace that a source follows, "" for all; false while that is being found out
+	turn   int             // number of earlier gains, which tells a slot that is gained again from its earlier tenure
+	scopes map[string]bool // by the namespace that a source watches, "" for all; false while catchUp is working on it
 }
 
 func newFreshness(layout shard.Layout) *freshness {
 	return &freshness{layout: layout, slots: make(map[int]*arrival), asked: make(chan struct{}, 1)}
 }
 
-// gain has a slot be found out about, lose forgets it.
+// gain starts to track a slot; lose stops.
 func (f *freshness) gain(slot int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -47,7 +47,7 @@ func (f *freshness) lose(slot int) {
 	delete(f.slots, slot)
 }
 
-// ask has slots be found out about that were gained.
+// ask notifies catchUp of gained slots.
 func (f *freshness) ask() {
 	select {
 	case f.asked <- struct{}{}:
@@ -55,7 +55,7 @@ func (f *freshness) ask() {
 	}
 }
 
-// in says whether a namespace is known so.
+// in reports whether the store is fresh in a namespace.
 func (f *freshness) in(namespace string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -63,8 +63,8 @@ func (f *freshness) in(namespace string) bool {
 	return a != nil && (a.scopes[""] || a.scopes[namespace])
 }
 
-// begin returns the slots of a scope that nobody has begun to find out about, and their turns. That is up to the caller
-// then.
+// begin returns the slots of a scope that no goroutine has checked yet, with their turns. The caller has to check
+// them.
 func (f *freshness) begin(scope string) map[int]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -91,7 +91,8 @@ func (f *freshness) begin(scope string) map[int]int {
 	return begun
 }
 
-// known notes that slots are known so in a scope, if they were not lost since. It returns false if none is left.
+// known records whether slots are fresh in a scope, except slots that were lost or gained again since begin. It
+// returns false if no slot is left.
 func (f *freshness) known(scope string, begun map[int]int, yes bool) (left bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -104,20 +105,20 @@ func (f *freshness) known(scope string, begun map[int]int, yes bool) (left bool)
 	return left
 }
 
-// stale is the line of the operations that wait until their namespace is known to be fresh. It is the key of no
-// operation.
+// stale is the key of the line of operations that wait until their namespace is fresh. No operation has this key.
 var stale = store.Key{}
 
-// asking is how long to wait until the API server is asked again how new its state is.
+// asking is the back-off between barrier requests to the API server.
 var asking = backoff.Policy{Base: 500 * time.Millisecond, Cap: 10 * time.Second}
 
-// catchUp finds out when the store knows all that a predecessor may have written. Until then, a run that is about to
-// repeat what was begun reads its operation itself before (see confirmed), and one that locks anything waits.
+// catchUp finds out when the store has everything that a predecessor may have written. Until then, a run that is
+// about to repeat a recorded action reads its operation first (see confirmed). An operation that locks resources
+// waits.
 func (e *Executor) catchUp(ctx context.Context, statuses <-chan source.Status) {
 	var scopes sync.WaitGroup
 	defer scopes.Wait()
 	for {
-		for _, st := range e.store.Statuses() { // of very many at a time the channel loses some
+		for _, st := range e.store.Statuses() { // the channel drops statuses when there are very many
 			if begun := e.fresh.begin(st.Namespace); begun != nil {
 				scopes.Go(func() { e.catchUpIn(ctx, st.Namespace, begun) })
 			}
@@ -134,7 +135,7 @@ func (e *Executor) catchUp(ctx context.Context, statuses <-chan source.Status) {
 	}
 }
 
-// catchUpIn finds out about slots, since their turns, in a scope.
+// catchUpIn waits until the slots, in their turns, are fresh in a scope.
 func (e *Executor) catchUpIn(ctx context.Context, scope string, begun map[int]int) {
 	for try := 0; e.fresh.known(scope, begun, false); try++ {
 		err := e.store.BarrierForNamespace(ctx, scope)

@@ -8,20 +8,20 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// holders knows which operations hold the places of the Webhooks that bound their calls (spec.concurrency). The zero
-// value is ready to use. It is safe for concurrent use.
+// holders tracks the operations that hold a concurrency permit of a Webhook that bounds its calls (spec.concurrency).
+// The zero value is ready to use. It is safe for concurrent use.
 type holders struct {
 	mu sync.Mutex
 	of map[store.Key]map[*flight]holding // by Webhook
 }
 
-// holding is one place.
+// holding is a permit that an operation holds.
 type holding struct {
 	operation store.Key
 	since     time.Time
 }
 
-// enter notes that a flight of an operation holds a place, if its Webhook bounds them.
+// enter records that a flight of an operation holds a permit, if its Webhook bounds its concurrency.
 func (h *holders) enter(f *flight, operation store.Key, now time.Time) {
 	if f.hook.Definition().Concurrency == 0 {
 		return
@@ -38,7 +38,7 @@ func (h *holders) enter(f *flight, operation store.Key, now time.Time) {
 	h.of[hook][f] = holding{operation, now}
 }
 
-// leave notes that a flight of a namespace has given its place back.
+// leave records that a flight in a namespace has released its permit.
 func (h *holders) leave(f *flight, namespace string) {
 	hook := store.Key{Namespace: namespace, Name: f.target.ID}
 	h.mu.Lock()
@@ -48,7 +48,7 @@ func (h *holders) leave(f *flight, namespace string) {
 	}
 }
 
-// list returns who holds the places of a Webhook, the one that has done so for longest first.
+// list returns the holders of the permits of a Webhook, the longest-standing first.
 func (h *holders) list(hook store.Key) []holding {
 	h.mu.Lock()
 	defer h.mu.Unlock()

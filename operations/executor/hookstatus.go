@@ -25,9 +25,9 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// hookStatus writes what is known of the Webhooks into their status: whether they can be compiled, and their breaker.
-// It works off the path of operations, for each namespace on its own, one write at a time; several changes of one
-// Webhook become one write.
+// hookStatus writes the status of Webhooks: whether they compile, whether they are quarantined, and their circuit
+// breaker. It runs apart from the flows of operations, with one write at a time for each namespace. Several changes
+// of one Webhook become one write.
 type hookStatus struct {
 	e       *Executor
 	writing chan struct{} // holds a token for each write under way
@@ -36,14 +36,13 @@ type hookStatus struct {
 	spaces  map[string]*statusSpace
 }
 
-// statusSpace are the names of the Webhooks of one namespace whose status may have to change. There is one while they
-// are worked on.
+// statusSpace has the Webhooks of one namespace whose status may have to change. It exists while there are any.
 type statusSpace struct {
 	namespace string
-	dirty     map[string]bool // true: whether it can be compiled is to be found out anew
+	dirty     map[string]bool // by name; true: compile it again
 }
 
-// statusWriters bounds the writes at a time, of all namespaces together.
+// statusWriters bounds the concurrent writes of all namespaces together.
 const statusWriters = 4
 
 func newHookStatus(e *Executor) *hookStatus {
@@ -52,7 +51,7 @@ func newHookStatus(e *Executor) *hookStatus {
 	}
 }
 
-// breakerChanged is told by the webhook client. It does not block.
+// breakerChanged is called by the webhook client when a breaker changes. It does not block.
 func (h *hookStatus) breakerChanged(namespace, name string, _ webhook.BreakerStatus) {
 	h.mark(store.Key{Namespace: namespace, Name: name}, false)
 }
@@ -78,7 +77,8 @@ func (h *hookStatus) mark(key store.Key, anew bool) {
 	s.dirty[key.Name] = s.dirty[key.Name] || anew
 }
 
-// take returns what there is to do for a namespace. If that is nothing, its work ends.
+// take returns the Webhooks of a namespace to work on. If there are none, it removes s, and the work of the namespace
+// ends.
 func (h *hookStatus) take(s *statusSpace) map[string]bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -95,7 +95,7 @@ const statusPause = 500 * time.Millisecond
 // run writes until the context ends.
 func (h *hookStatus) run(ctx context.Context) { h.crew.Run(ctx) }
 
-// work writes what there is to write for one namespace.
+// work writes the statuses of the Webhooks of one namespace until none is left.
 func (h *hookStatus) work(ctx context.Context, s *statusSpace) {
 	for {
 		taken := h.take(s)
@@ -107,7 +107,7 @@ func (h *hookStatus) work(ctx context.Context, s *statusSpace) {
 			stays, err := h.writeHere(ctx, key, anew)
 			if err != nil && stays {
 				h.e.log.WarnContext(ctx, "cannot write the status of a webhook", "webhook", key, "error", err)
-				if !errors.Is(err, call.ErrTooLarge) { // then only another Webhook can do better
+				if !errors.Is(err, call.ErrTooLarge) { // then only a change of the Webhook helps
 					h.mark(key, anew)
 				}
 			}
@@ -118,7 +118,7 @@ func (h *hookStatus) work(ctx context.Context, s *statusSpace) {
 	}
 }
 
-// writeHere is write while the slot of the Webhook stays here; a write that was begun may end after that.
+// writeHere calls write while the slot of the Webhook stays here. A write that has started may finish after that.
 func (h *hookStatus) writeHere(ctx context.Context, key store.Key, anew bool) (stays bool, err error) {
 	t := h.e.enter(key.Namespace)
 	if t == nil {
@@ -133,12 +133,12 @@ func (h *hookStatus) writeHere(ctx context.Context, key store.Key, anew bool) (s
 	return waiting.Err() == nil, err
 }
 
-// write brings the status of a Webhook up to date, if it is not. It waits as long as ctx lasts, and then writes as long
-// as writing does.
+// write updates the status of a Webhook if it has changed. It waits only as long as ctx lasts. The request itself
+// lasts as long as writing.
 func (h *hookStatus) write(ctx, writing context.Context, key store.Key, anew bool) error {
 	w, err := h.e.releases.webhooks.Get(key)
 	if err != nil {
-		return nil //nolint:nilerr // it is gone
+		return nil //nolint:nilerr // it was deleted
 	}
 	want := *w.Status.DeepCopy()
 	if valid := meta.FindStatusCondition(want.Conditions, v1alpha1.ConditionValid); anew || valid == nil ||
@@ -193,7 +193,7 @@ func (h *hookStatus) write(ctx, writing context.Context, key store.Key, anew boo
 	return nil
 }
 
-// judge puts into a status whether its Webhook, which was compiled or is invalid, can be compiled.
+// judge sets the condition Valid of a status, for a Webhook that is compiled or invalid.
 func (h *hookStatus) judge(w *v1alpha1.Webhook, s *v1alpha1.WebhookStatus, hook *webhook.Compiled, invalid error) {
 	s.ObservedGeneration = w.Generation
 	valid := metav1.Condition{
@@ -214,13 +214,14 @@ func (h *hookStatus) judge(w *v1alpha1.Webhook, s *v1alpha1.WebhookStatus, hook 
 	meta.SetStatusCondition(&s.Conditions, valid)
 }
 
-// disagrees tells whether a condition says something else of the release of credentials than what is known.
+// disagrees reports whether a condition contradicts the known release of the credentials of a Webhook.
 func (h *hookStatus) disagrees(key store.Key, valid *metav1.Condition) bool {
 	why, known := h.e.releases.withheld(key)
 	return known && (why != nil) != (valid.Reason == v1alpha1.ReasonNotReleased) && valid.Reason != v1alpha1.ReasonInvalid
 }
 
-// withheld puts into the condition that credentials are not released. While that is not known, what is said stays.
+// withheld sets the condition if credentials are not released. While the release is not known, it keeps the present
+// condition.
 func (h *hookStatus) withheld(w *v1alpha1.Webhook, valid *metav1.Condition) {
 	why, known := h.e.releases.withheld(store.Key{Namespace: w.Namespace, Name: w.Name})
 	said := meta.FindStatusCondition(w.Status.Conditions, v1alpha1.ConditionValid)

@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	// defaultWorkers bounds the requests to the API server in flight, defaultCalls those to receivers.
+	// defaultWorkers bounds the requests to the API server under way, and defaultCalls those to receivers.
 	defaultWorkers = 16
 	defaultCalls   = 512
 )
 
-// New returns an Executor. It sends nothing before Run.
+// New returns an Executor. It sends no request before Run.
 func New(o Options) (*Executor, error) {
 	if o.Calls == nil || o.Operations == nil || o.Webhooks == nil || o.Secrets == nil {
 		return nil, errors.New("cannot make an executor: calls, operations, webhooks and secrets are required")
@@ -115,9 +115,9 @@ func New(o Options) (*Executor, error) {
 	return e, nil
 }
 
-// Run runs operations until the context ends; then the calls in flight are cancelled, to be repeated with the same keys
-// by whoever takes over. To let them come back instead, call Drain before the context ends. It returns the context's
-// cause, when nothing of it is running any more. It can be called once.
+// Run runs operations until ctx ends. Then it cancels the calls under way, and the successor repeats them with the
+// same keys. To let them return instead, call Drain before ctx ends. Run returns the cause of ctx, after all its
+// goroutines have ended. It can be called once.
 func (e *Executor) Run(ctx context.Context) error {
 	defer close(e.stopped)
 	defer e.endTenures()
@@ -132,12 +132,12 @@ func (e *Executor) Run(ctx context.Context) error {
 			e.log.ErrorContext(ctx, "flows did not stop", "error", err)
 		}
 	}()
-	select { // so that no Webhook seems to be missing; Secrets are waited for when they are needed
+	select { // else Webhooks would seem to be missing; Secrets are awaited on use
 	case <-e.hookStore.Synced():
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	hooks := e.drainWebhooks(ctx) // it subscribes before any operation reads a Webhook
+	hooks := e.drainWebhooks(ctx) // subscribed before any operation reads a Webhook
 	defer hooks.Close()
 	statuses := e.store.WatchStatus()
 	defer statuses.Close()
@@ -162,7 +162,7 @@ func (e *Executor) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Flows returns the engine that runs the operations, to show its fibers.
+// Flows returns the engine that runs the operations, for showing its fibers.
 func (e *Executor) Flows() *flow.Engine { return e.engine }
 
 // errEnded says that Run has returned.

@@ -10,24 +10,25 @@ import (
 	"github.com/fairlead-io/fairlead/operations/internal/course"
 )
 
-// Locks. Two operations of a namespace exclude each other when one of them locks a resource that the other one locks or
-// is about. Of those, the one that was accepted first goes first.
+// Locks. Two operations of a namespace exclude each other when one of them locks a resource that the other one locks
+// or is about. The one that was accepted first goes first.
 //
-// Nobody writes a lock down: that an operation wants it stands in its spec, and the order in which operations were
-// accepted is that of their resource versions, which the API server gives out one by one. An operation that is about
-// to make its first call has a place in that order; it goes on when the store knows everything up to that place and
-// no unfinished operation before it excludes it. The place is the version at which it was picked up, and the write
-// that records its first attempt holds for that version only. An ordinary operation, whose call need not be recorded
-// first, has the version at which it was accepted (acceptance.go). So
+// No lock is written anywhere. The spec of an operation names its locks. The order is that of the resource versions
+// at which the API server accepted the operations. An operation that is about to make its first call has a place in
+// that order. It proceeds when the store has everything up to that place and no unfinished operation before it
+// excludes it. The place is the version at which the operation was picked up. The write that records its first
+// attempt is conditional on that version. The place of an ordinary operation, whose call need not be recorded first,
+// is the version at which it was accepted (acceptance.go). So
 //
-//   - of two that exclude each other the later one knows of the earlier one, whichever replicas run them;
-//   - everybody waits only for those before it, all of its locks at once, so there is no deadlock and nobody starves;
-//   - where the API server has forgotten which came first, a leader decides by their times, and the next one lets no
-//     lock go before it knows what that one has written (freshness);
-//   - a lock ends with its operation, and there is nothing to clean up after a crash;
-//   - it costs no request, but where the order is in doubt (acceptance.go).
+//   - of two operations that exclude each other, the later one knows the earlier one, whichever replicas run them;
+//   - each operation waits only for earlier ones, for all of its locks at once, so there is neither deadlock nor
+//     starvation;
+//   - if the API server no longer has the versions, the leader decides by timestamps. The next leader lets no
+//     operation with locks proceed before it knows the writes of its predecessor (freshness);
+//   - a lock ends with its operation, so a crash leaves no lock behind;
+//   - locks cost no request, except where the order is in doubt (acceptance.go).
 
-// indexLocks finds the unfinished operations that lock a resource, by lockName.
+// indexLocks is the index of the unfinished operations that lock a resource, by lockName.
 const indexLocks = "fairlead.io/locks"
 
 func lockName(namespace string, r v1alpha1.ResourceReference) string {
@@ -48,7 +49,7 @@ func indexLocked(operations *store.Store) error {
 		defer buffers.Put(buf)
 		*buf = r.AppendRaw((*buf)[:0])
 		if !bytes.Contains(*buf, lockMember) {
-			return nil, nil // nearly all: not worth decoding
+			return nil, nil // nearly all operations: skip decoding
 		}
 		op, err := store.As[v1alpha1.Operation](r)
 		if err != nil || op.Terminal() {
@@ -67,13 +68,13 @@ func indexLocked(operations *store.Store) error {
 
 var lockMember = []byte(`"lock"`)
 
-// turn finds out whether it is the turn of an operation. One that has made a call has had it.
+// turn decides whether an operation may make its first call. An operation that has made a call has had its turn.
 func (e *Executor) turn(r *run, op *v1alpha1.Operation) course.Turn {
 	if r.alone = false; r.entered {
 		return course.Turn{}
 	}
 	if r.place = op.Status.AcceptedVersion; !e.store.Covers(op.Namespace, r.place) {
-		// the run is told of the event that is missing, be it of a write of its own (writer)
+		// The missing event wakes the run, even that of its own write (see writer).
 		return course.Turn{Unknown: true}
 	}
 	now := e.store.Snapshot()
@@ -86,7 +87,7 @@ func (e *Executor) turn(r *run, op *v1alpha1.Operation) course.Turn {
 	if e.mayBeMisled(r, op) {
 		return course.Turn{Unknown: true}
 	}
-	if e.isBehind(r, op, now) { // nobody can come in between, so the others need no look
+	if e.isBehind(r, op, now) { // no operation can come in between, so the search is not needed
 		return course.Turn{Still: true}
 	}
 	s := e.lastBefore(r, op, now)
@@ -101,8 +102,8 @@ func (e *Executor) turn(r *run, op *v1alpha1.Operation) course.Turn {
 	}
 }
 
-// mayBeMisled tells whether somebody who was accepted after a lock may have been let go before it by a predecessor of
-// this executor (course.ComesLater), and the store does not show it yet. The run is woken when it does.
+// mayBeMisled reports whether a predecessor of this executor may have let a later operation proceed before op
+// (course.ComesLater). It returns false once the store would show that. The run is woken when the store is fresh.
 func (e *Executor) mayBeMisled(r *run, op *v1alpha1.Operation) bool {
 	if course.Ordinary(op) || e.fresh.in(op.Namespace) {
 		return false
@@ -111,8 +112,8 @@ func (e *Executor) mayBeMisled(r *run, op *v1alpha1.Operation) bool {
 	return !e.fresh.in(op.Namespace)
 }
 
-// isAlone tells whether nobody in the namespace of an operation locks anything, the operation itself included. Who
-// comes to do so comes after it.
+// isAlone reports whether the operation is ordinary and no operation in its namespace holds a lock. An operation that
+// locks anything later comes after it.
 func (e *Executor) isAlone(r *run, op *v1alpha1.Operation, now store.Snapshot) bool {
 	if !course.Ordinary(op) || !nobodyLocks(op.Namespace, now) {
 		return false
@@ -123,23 +124,23 @@ func (e *Executor) isAlone(r *run, op *v1alpha1.Operation, now store.Snapshot) b
 	return true
 }
 
-// searchEnough is after how many others, each of which may have to be decoded, a search is content with the last one
-// that it has found.
+// searchEnough is the number of examined operations after which a search returns the last predecessor found so far.
+// Each of them may have to be decoded.
 const searchEnough = 256
 
-// search looks for the operation that another one comes right after.
+// search looks for the direct predecessor of an operation.
 type search struct {
 	e      *Executor
 	r      *run
 	op     *v1alpha1.Operation
 	last   *course.Predecessor
 	at     string                     // the place of last
-	left   *course.Doubt              // that has to be settled before; of several the one about the newest lock
-	looked map[*store.Record]struct{} // those that were looked at
+	left   *course.Doubt              // the doubt to settle first: that with the newest lock
+	looked map[*store.Record]struct{} // records that were examined
 }
 
-// lastBefore finds the operation that another one comes right after, nil if it is the first. Where very many lock the
-// same, it is one of those before: when that one ends, it is looked for again.
+// lastBefore finds the direct predecessor of an operation; nil if there is none. With very many locks on the same
+// resource, it is any predecessor. When that one ends, the search is repeated.
 func (e *Executor) lastBefore(r *run, op *v1alpha1.Operation, now store.Snapshot) *search {
 	s := &search{e: e, r: r, op: op, looked: make(map[*store.Record]struct{})}
 	s.among(op.Spec.ResourceReference, now)
@@ -156,7 +157,7 @@ func (e *Executor) lastBefore(r *run, op *v1alpha1.Operation, now store.Snapshot
 	return s
 }
 
-// among looks at those that lock a resource.
+// among examines the operations that lock a resource.
 func (s *search) among(resource v1alpha1.ResourceReference, now store.Snapshot) {
 	for known := range now.Index(indexLocks, lockName(s.op.Namespace, resource)) {
 		if s.consider(known, resource); s.enough() {
@@ -174,7 +175,7 @@ func (s *search) consider(known *store.Record, resource v1alpha1.ResourceReferen
 	s.looked[known] = struct{}{}
 	other, left := s.e.excluding(s.r, s.op, known)
 	if left != nil && (s.left == nil || resourceversion.Older(s.left.At, left.At)) {
-		s.left = left // the answer for the newest lock may be that for those before it, too
+		s.left = left // its answer may settle those of older locks, too
 	}
 	if other == nil {
 		return
@@ -188,8 +189,8 @@ func (s *search) consider(known *store.Record, resource v1alpha1.ResourceReferen
 	}
 }
 
-// excluding returns the operation of a record, nil if it is over or comes after op, or is op itself, or if that is in
-// doubt.
+// excluding returns the operation of a record. It returns nil if that operation has ended, comes after op, is op
+// itself, or if the order is in doubt.
 func (e *Executor) excluding(r *run, op *v1alpha1.Operation, known *store.Record) (*v1alpha1.Operation, *course.Doubt) {
 	if known.Name() == op.Name {
 		return nil, nil
@@ -205,8 +206,8 @@ func (e *Executor) excluding(r *run, op *v1alpha1.Operation, known *store.Record
 	return other, nil
 }
 
-// queue puts a run behind an operation, so that it is woken when that one changes. What was seen of it before is to be
-// looked at again.
+// queue puts a run behind an operation, so that it is woken when that one changes. The caller has to look at the
+// operation again afterwards.
 func (e *Executor) queue(r *run, behind store.Key) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -221,8 +222,8 @@ func (e *Executor) queue(r *run, behind store.Key) {
 	e.progress.locked++
 }
 
-// isBehind tells whether the operation that a run was put behind is still to be waited for. If not, the run is behind
-// nobody.
+// isBehind reports whether the run still has to wait for the operation that it was put behind. If not, it takes the
+// run out of its line.
 func (e *Executor) isBehind(r *run, op *v1alpha1.Operation, now store.Snapshot) bool {
 	e.mu.Lock()
 	l := r.line
@@ -241,7 +242,7 @@ func (e *Executor) isBehind(r *run, op *v1alpha1.Operation, now store.Snapshot) 
 	return false
 }
 
-// leaveLine takes a run out of its line; the caller holds mu.
+// leaveLine takes a run out of its line. The caller holds mu.
 func (e *Executor) leaveLine(r *run) {
 	if r.line == nil {
 		return
@@ -254,7 +255,7 @@ func (e *Executor) leaveLine(r *run) {
 	r.line = nil
 }
 
-// moveLine wakes the runs behind an operation that has changed or is gone.
+// moveLine wakes the runs behind an operation that has changed or was deleted.
 func (e *Executor) moveLine(key store.Key) {
 	var woken []*run
 	e.mu.Lock()
@@ -270,10 +271,10 @@ func (e *Executor) moveLine(key store.Key) {
 	}
 }
 
-// lockersOf is the name under which indexLocks has all unfinished operations of a namespace that lock anything.
+// lockersOf returns the name under which indexLocks has all unfinished operations of a namespace with a lock.
 func lockersOf(namespace string) string { return namespace + "/" }
 
-// nobodyLocks tells whether no unfinished operation of a namespace locks anything.
+// nobodyLocks reports whether no unfinished operation of a namespace holds a lock.
 func nobodyLocks(namespace string, now store.Snapshot) bool {
 	for range now.Index(indexLocks, lockersOf(namespace)) {
 		return false

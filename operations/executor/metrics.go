@@ -10,28 +10,28 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// metrics are those of one Executor. It is a prometheus.Collector.
+// metrics has the metrics of one Executor. It is a prometheus.Collector.
 type metrics struct {
 	started  *prometheus.CounterVec
 	finished *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	near     *prometheus.CounterVec
-	states   []prometheus.Collector // of now
+	states   []prometheus.Collector // read at each collection
 	tries    *prometheus.CounterVec
 	took     *prometheus.HistogramVec
 
 	quarantined prometheus.Counter
 
 	mu         sync.Mutex
-	categories map[string]struct{} // those that have series
-	coined     map[string]int      // by namespace: how many of them it was the first to use
+	categories map[string]struct{} // that have series
+	coined     map[string]int      // by namespace: the number of categories that it has introduced
 }
 
-// maxCategories bounds the series: callers make categories up. A namespace adds at most as many as are free then, that
-// is half if it is alone.
+// maxCategories bounds the series, since users choose categories freely. A namespace may introduce a category while
+// it has introduced fewer than are left. So a single namespace gets half of them.
 const maxCategories = 200
 
-// kind returns the labels type and category of an operation. What is one category too many is counted as "other".
+// kind returns the labels type and category of an operation. Beyond the bound the category is "other".
 func (m *metrics) kind(op *v1alpha1.Operation) []string {
 	category := op.Spec.OperationCategory
 	m.mu.Lock()
@@ -49,11 +49,10 @@ func (m *metrics) kind(op *v1alpha1.Operation) []string {
 
 func (m *metrics) start(op *v1alpha1.Operation) { m.started.WithLabelValues(m.kind(op)...).Inc() }
 
-// census counts the operations in progress, and those of them that are near their timeout or wait for another one's
-// lock.
+// census has the number of operations in progress, of those near their timeout, and of those that wait for a lock.
 type census struct{ running, near, locked int }
 
-// newMetrics returns metrics. queued are the calls that wait for their turn.
+// newMetrics returns the metrics of an executor. queued returns the number of calls that wait for their turn.
 func newMetrics(count func() census, queued func() int) *metrics {
 	gauge := func(name, help string, value func() int) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
@@ -132,12 +131,12 @@ func (m *metrics) end(op *v1alpha1.Operation, reason string) {
 	took := op.Status.FinishedAt.Sub(op.ScheduledAt())
 	m.finished.WithLabelValues(append(kind, string(op.Status.Phase), reason)...).Inc()
 	m.duration.WithLabelValues(append(kind, string(op.Status.Phase))...).Observe(took.Seconds())
-	if limit := op.Timeout(); took > limit/10*9 { // in this order, since nine times the longest is too long
+	if limit := op.Timeout(); took > limit/10*9 { // in this order: nine times the longest timeout overflows
 		m.near.WithLabelValues(kind...).Inc()
 	}
 }
 
-// breakers is a prometheus.Collector of the breakers of all Webhooks.
+// breakers is a prometheus.Collector of the circuit breakers of all Webhooks.
 type breakers struct{ client *webhook.Client }
 
 var breakersDesc = prometheus.NewDesc("fairlead_webhook_breakers", "Webhooks in use by the state of their breaker.",

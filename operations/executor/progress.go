@@ -1,15 +1,15 @@
 package executor
 
-// progress counts the operations in progress of the live runs of an executor as they come and go, so that to look at the
-// counts needs no look at the operations. Executor.mu guards it.
+// progress counts the operations in progress of the live runs, as they come and go. So reading the counts needs no
+// look at the operations. Executor.mu guards it.
 type progress struct {
 	running, locked int
-	near            int           // of those running, how many had used up nine tenths of their timeout at looked
-	later           map[int64]int // the others, by the second at which they will have
-	looked          int64         // in Unix seconds; it never goes back
+	near            int           // of those running: near their timeout at looked
+	later           map[int64]int // other running ones, by the Unix second at which they will be near it
+	looked          int64         // Unix seconds; never decreases
 }
 
-// enter counts an operation that will have used up nine tenths of its timeout at a Unix second.
+// enter counts an operation that is near its timeout from the Unix second near on.
 func (p *progress) enter(near int64) {
 	p.running++
 	if near <= p.looked {
@@ -22,7 +22,7 @@ func (p *progress) enter(near int64) {
 	p.later[near]++
 }
 
-// leave is the opposite of enter for an operation that was entered with the same second.
+// leave undoes enter for an operation that was entered with the same second.
 func (p *progress) leave(near int64) {
 	p.running--
 	if near <= p.looked {
@@ -34,7 +34,7 @@ func (p *progress) leave(near int64) {
 	}
 }
 
-// look returns the counts at a Unix second. It costs as much as there are different seconds.
+// look returns the counts at a Unix second. Its cost grows with the number of different seconds in later.
 func (p *progress) look(now int64) census {
 	p.looked = max(p.looked, now)
 	for at, n := range p.later {

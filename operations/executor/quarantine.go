@@ -15,14 +15,14 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// Quarantine. A Webhook whose own templates or expressions kill the process is not computed any more: operations that
-// need it wait, as for one that does not exist, until it is changed or their time is up. Who is guilty is known by a
-// Witness, and stands in the status of the Webhook, for all replicas.
+// Quarantine. A Webhook whose templates or expressions have crashed the process is not computed any more. Operations
+// that need it wait, as for a Webhook that does not exist, until it changes or they time out. A Witness finds the
+// Webhook. The status of the Webhook records the quarantine for all replicas.
 
-// errQuarantined says that a Webhook is not used.
+// errQuarantined reports that a Webhook is quarantined.
 var errQuarantined = errors.New("webhook is quarantined, since it has killed the controller: change it")
 
-// quarantined tells whether a Webhook must not be used as it is.
+// quarantined reports whether the present version of a Webhook must not be used.
 func (e *Executor) quarantined(w *v1alpha1.Webhook) bool {
 	if _, guilty := e.condemned[compiled.Revision(w)]; guilty {
 		return true
@@ -31,13 +31,13 @@ func (e *Executor) quarantined(w *v1alpha1.Webhook) bool {
 	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == w.Generation
 }
 
-// isQuarantined is quarantined for a name.
+// isQuarantined is quarantined for the Webhook with a name.
 func (e *Executor) isQuarantined(namespace, name string) bool {
 	w, err := store.Of[v1alpha1.Webhook](e.hookStore).Get(store.Key{Namespace: namespace, Name: name})
 	return err == nil && e.quarantined(w)
 }
 
-// compile compiles what is not quarantined.
+// compile compiles a Webhook unless it is quarantined.
 func (e *Executor) compile(ctx context.Context, d webhook.Definition) (*webhook.Compiled, error) {
 	if e.isQuarantined(d.Namespace, d.Name) {
 		return nil, fmt.Errorf("%w: %s", errQuarantined, d.Name)
@@ -45,24 +45,24 @@ func (e *Executor) compile(ctx context.Context, d webhook.Definition) (*webhook.
 	return e.webhooks.Compile(ctx, d)
 }
 
-// quarantine puts into a status whether the Webhook is quarantined.
+// quarantine sets or removes the condition Quarantined of a status.
 func (e *Executor) quarantine(s *v1alpha1.WebhookStatus, w *v1alpha1.Webhook) {
 	if guilty, ok := e.condemned[compiled.Revision(w)]; ok {
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
 			Type: v1alpha1.ConditionQuarantined, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCrashed,
 			ObservedGeneration: w.Generation,
-			LastTransitionTime: metav1.NewTime(guilty.At.Truncate(time.Second)), // as it is stored
+			LastTransitionTime: metav1.NewTime(guilty.At.Truncate(time.Second)), // in whole seconds, as it is stored
 			Message: fmt.Sprintf(
 				"the controller has died %d times while it was %s for this Webhook, the last time while it did nothing else; it is used "+
 					"again when it is changed", suspicions+1, guilty.Phase,
 			),
 		})
 	} else if !e.quarantined(w) {
-		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionQuarantined) // it was changed
+		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionQuarantined) // the Webhook was changed
 	}
 }
 
-// tellWitness tells the witness that what it knew of a Webhook stands in its status.
+// tellWitness tells the witness that the status of a Webhook has its verdict.
 func (e *Executor) tellWitness(ctx context.Context, w *v1alpha1.Webhook) {
 	guilty, ok := e.condemned[compiled.Revision(w)]
 	if !ok {

@@ -13,26 +13,25 @@ import (
 	"github.com/fairlead-io/fairlead/operations/internal/course"
 )
 
-// releases tell which Secrets and service accounts may be used by Webhooks: those whose owners have said so, since who
-// may write a Webhook need not be one who may read Secrets or ask for tokens. A Secret that is missing cannot be told
-// from one that is not released: the store may hold the released ones only, and nobody learns here which others there
-// are.
+// releases tells which Secrets and service accounts Webhooks may use: those that their owners have released. Writers
+// of Webhooks need not have the right to read Secrets or to request tokens. A missing Secret looks like one that is
+// not released, since the store may hold the released ones only. So users do not learn which other Secrets exist.
 type releases struct {
-	any      bool // all are
+	any      bool // all are released
 	webhooks store.View[v1alpha1.Webhook]
 	secrets  *store.Store
-	accounts *store.Store // nil: none is
+	accounts *store.Store // nil: no account is released
 }
 
 var errNotReleased = errors.New("not released")
 
-// secret tells whether a Secret is released.
+// secret reports whether a Secret is released.
 func (r *releases) secret(secret *store.Record) bool {
 	value, _ := secret.Label(v1alpha1.LabelWebhookCredentials)
 	return r.any || value == "true"
 }
 
-// audiences returns for whom tokens of a service account may be made.
+// audiences returns the audiences for which tokens of a service account may be made.
 func audiences(account *corev1.ServiceAccount) []string {
 	var all []string
 	for audience := range strings.SplitSeq(account.Annotations[v1alpha1.AnnotationWebhookAudiences], ",") {
@@ -43,7 +42,7 @@ func audiences(account *corev1.ServiceAccount) []string {
 	return all
 }
 
-// account says why no token of a service account may be made for an audience; nil if one may.
+// account returns an error if no token of a service account may be made for an audience.
 func (r *releases) account(key store.Key, audience string) error {
 	if r.any {
 		return nil
@@ -56,15 +55,15 @@ func (r *releases) account(key store.Key, audience string) error {
 		key.Name, errNotReleased, audience, v1alpha1.AnnotationWebhookAudiences)
 }
 
-// withheld says what a Webhook names and is not released, in the words for its owner; nil if it may use all it names,
-// or does not exist. It is false while that is not known.
+// withheld returns the first credential that a Webhook names and that is not released, as an error for its owner. It
+// returns nil if all are released, or the Webhook does not exist. known is false while the stores have not synced.
 func (r *releases) withheld(hook store.Key) (why error, known bool) {
 	if r.any {
 		return nil, true
 	}
 	w, err := r.webhooks.Get(hook)
 	if err != nil {
-		return nil, true //nolint:nilerr // it is gone
+		return nil, true //nolint:nilerr // it was deleted
 	}
 	names, account := needs(w)
 	for _, name := range names {
@@ -84,7 +83,7 @@ func (r *releases) withheld(hook store.Key) (why error, known bool) {
 	return r.account(store.Key{Namespace: hook.Namespace, Name: account.ServiceAccountName}, account.Audience), true
 }
 
-// note adds to what is known of a Webhook whether what it names is released.
+// note adds to the facts about a Webhook whether its credentials are released.
 func (r *releases) note(facts course.WebhookFacts, hook store.Key) course.WebhookFacts {
 	why, known := r.withheld(hook)
 	if facts.Withheld = !known || why != nil; why != nil {

@@ -49,8 +49,8 @@ func (e *Executor) repeatsNow(r *run, now time.Time) bool {
 	return now.Before(r.written.Add(repeatsWritten)) || !e.paces.take(r.party(), now)
 }
 
-// repeatsDue returns when the changes that are not written have to be. It returns the zero time if that is now, or if
-// there are none. It is later with each try: the next try is better for the write.
+// repeatsDue returns the time at which the unsaved changes have to be written. It returns the zero time if that is
+// now, or if there are none. Each repeated try moves that time, since the write of the next try can include them.
 func (e *Executor) repeatsDue(r *run, now time.Time) time.Time {
 	n := len(r.unsaved)
 	if n == 0 || !r.onlyRepeats() {
@@ -65,13 +65,13 @@ func (e *Executor) repeatsDue(r *run, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// onlyRepeats reports whether all changes that are not written are parts of repeated tries.
+// onlyRepeats reports whether all unsaved changes are parts of repeated tries.
 func (r *run) onlyRepeats() bool {
 	return !slices.ContainsFunc(r.unsaved, func(c unsavedChange) bool { return c.repeated.IsZero() })
 }
 
 // foldRepeats drops the changes of earlier repeated tries of a call that the outcome of the latest one replaces. The
-// last of them stays: it counts the tries. So what is not written does not grow with the number of tries.
+// last of them stays: it counts the tries. So the unsaved changes do not grow with the number of tries.
 func (r *run) foldRepeats(t record.Target) {
 	last := -1
 	for i, c := range r.unsaved {
@@ -94,7 +94,7 @@ func (r *run) foldRepeats(t record.Target) {
 type paces struct {
 	mu   sync.Mutex
 	last map[share.Party]time.Time
-	most int // when last has so many, those that bound nothing any more are forgotten
+	most int // the length of last above which take drops expired entries
 }
 
 // take reports whether a tenant may make such a write now. If it returns true, the next one has to wait.

@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/internal/course"
 )
 
-// Reasons of the Events of an Operation, besides those of its condition Error.
+// Reasons of the Events of an Operation, in addition to those of its condition Error.
 const (
 	eventStarted   = "Started"
 	eventSucceeded = "Succeeded"
@@ -25,9 +25,10 @@ func (e *Executor) began(ctx context.Context, op *v1alpha1.Operation) {
 	e.log.InfoContext(ctx, "operation started", e.facts(op)...)
 }
 
-// showWait puts into the status for what the operation waits: the end of another one, Webhooks that do not exist,
-// credentials that are not released, its namespace's share of something, or that it waits for nothing of that, where
-// that is not said already. It writes nothing: that is part of the next write.
+// showWait sets the reason for which the operation waits in its condition Ready, unless it is there already. The
+// operation may wait for another operation, for missing or quarantined Webhooks, for the release of credentials, or
+// for a share of the namespace. Otherwise showWait clears the message. It writes nothing: the change is part of the
+// next write.
 func (e *Executor) showWait(ctx context.Context, r *run, behind *course.Predecessor, d course.Decision, now time.Time) {
 	missing := d.Missing
 	reason, message, share := v1alpha1.ReasonInProgress, "", r.share()
@@ -62,7 +63,7 @@ func (e *Executor) showWait(ctx context.Context, r *run, behind *course.Predeces
 		e.log.InfoContext(ctx, "operation waits for another one", append(e.facts(r.op), "behind", behind.Key,
 			"behindOperation", behind.Op.EffectiveID(), "locked",
 			behind.Resource.ResourceType+"/"+behind.Resource.ResourceID)...)
-	case len(missing) > 0 && before != reason: // it is told once, not again when some of them have appeared
+	case len(missing) > 0 && before != reason: // once, and not again when some of them appear
 		e.recorder.Operation(r.op, true, v1alpha1.ReasonWebhookNotFound, message)
 		e.log.WarnContext(ctx, "operation waits for webhooks that do not exist",
 			append(e.facts(r.op), "webhooks", missing)...)
@@ -73,7 +74,7 @@ func (e *Executor) showWait(ctx context.Context, r *run, behind *course.Predeces
 	}
 }
 
-// ended reports the end of an operation. It is called once, by who recorded it.
+// ended reports the end of an operation. Only the writer of the terminal status calls it, once.
 func (e *Executor) ended(ctx context.Context, op *v1alpha1.Operation) {
 	reason, message := eventSucceeded, "operation "+op.EffectiveID()+" succeeded"
 	failed := op.Status.Phase == v1alpha1.PhaseFailed

@@ -15,79 +15,80 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// run is the packet of the flow of one operation. While nothing is to be done this is all there is of an operation, so
-// it is kept small (TestParkedRunIsSmall).
+// run is the packet of the flow of one operation. A parked operation costs little more memory than its run, so the
+// struct is kept small (TestParkedRunIsSmall).
 type run struct {
 	key    store.Key
 	tenant string
 	news   news
 
-	// What follows is shared with those who follow the stores and with the calls, and guarded by Executor.mu.
+	// The following fields are shared with store consumers and calls. Executor.mu guards them.
 
-	back  []landing // calls that have come back
-	line  *line     // behind the operation that has to end first
-	near  int64     // when nine tenths of its timeout are over, in Unix seconds
-	names names     // of the Webhooks that it may call
-	// accepted is when the request was accepted, as far as that is known; nil once it was picked up.
+	back  []landing // calls that have returned
+	line  *line     // of the operation that has to end first
+	near  int64     // when nine tenths of the timeout have passed, in Unix seconds
+	names names     // of the Webhooks that the operation may call
+	// accepted bounds the version at which the request was accepted; nil once the operation is picked up.
 	accepted *course.Acceptance
-	missed   bool // something happened since the run looked last
+	missed   bool // an event arrived since the last call of look
 	phase    phase
 
-	// What follows belongs to the flow. While that is parked, others may look at it under Executor.mu.
+	// The following fields belong to the flow. While it is parked, other goroutines may read them under Executor.mu.
 
-	recorded bool // the operation was picked up, and not only in memory
-	entered  bool // the first call was begun; before, it has to be the turn of the operation
-	outdated bool // the API server does not keep the keys of calls
-	// what is known is not older than the executor: read from the API server, written by this run, or of a store that has
-	// caught up
+	recorded bool // the stored status has picked up the operation
+	entered  bool // the first call was started; until then the operation waits for its turn
+	outdated bool // the API server drops the keys of calls, since its CRD is too old
+	// confirmed says that the known state is at least as new as the start of this executor. It was read from the API
+	// server, written by this run, or read from a store that has caught up.
 	confirmed bool
-	thin      course.Thinness // how much of the operation has given way because it was too large to be stored
-	stripped  course.Thinness // up to where the requests for that were made
+	thin      course.Thinness // details dropped because the operation was too large to be stored
+	stripped  course.Thinness // the level up to which the requests for thin were made
 	size      int32           // bytes of the last write
-	tries     int32           // failed requests to the API server in a row, for back-off
-	// version is that of the last state this run has read or written.
+	tries     int32           // consecutive failures of requests to the API server, for back-off
+	// version is the version of the state that this run has read or written last.
 	version string
-	// about is a hash of the request that op is about; 0 before there was one.
+	// about is a hash of the request of op; 0 before the first state is known.
 	about uint64
-	// later is when polls are due that the status says are due earlier, since the ones before changed nothing.
+	// later has polls that are due later than the status says, since the previous ones changed nothing.
 	later map[record.Target]time.Time
-	*work // nil while nothing is to be done; look and settle change that, under Executor.mu
+	*work // nil while the run is idle; look and settle change it under Executor.mu
 }
 
-// phase tells whether an operation is in progress, and whether progress counts it.
+// phase says whether an operation is in progress, and whether progress counts it.
 type phase uint8
 
 const (
-	uncounted phase = iota // in progress; the run has not looked yet, or counts no more
+	uncounted phase = iota // in progress; not looked at yet, or no longer counted
 	counted                // in progress, and counted
-	ended                  // it had ended when the run began or looked last
+	ended                  // terminal at the start of the run or at the last look
 )
 
-// work is what a run has besides while something is to be done: while it looks, has calls under way or changes that are
-// not written, or waits for a share of its namespace.
+// work is the state of a run that is not idle. Such a run is being worked on, has calls under way or unsaved changes,
+// or waits for a share of its namespace.
 type work struct {
-	// op is the newest state known, with what is not written yet. It is nil while the flow is parked with no call under
-	// way, since the store has it too.
+	// op is the newest known state, with the unsaved changes applied. It is nil while the flow is parked with no call
+	// under way, since the store has the object, too.
 	op *v1alpha1.Operation
-	// unsaved are the changes of the status that are not written yet, to be made again on a newer state after a conflict.
+	// unsaved are the status changes that are not written yet. They are applied again to a newer state after a
+	// conflict.
 	unsaved []unsavedChange
-	// unrecorded is when a call was begun that is not recorded yet; zero if there is none (unrecorded.go).
+	// unrecorded is the start of a call that is not recorded yet; zero if there is none (unrecorded.go).
 	unrecorded time.Time
-	written    time.Time // when the status was written last
+	written    time.Time // last write of the status
 	flying     map[record.Target]*flight
 	refused    map[record.Target]refusal
-	refusal    error       // what was refused as too large, without anything left that could give way
-	paid       share.Price // what was spent for the next write
-	place      string      // the one that it was found to be the turn of the operation for
-	alone      bool        // when that was found, nobody in the namespace locked anything
-	owes       bool        // what a call has brought is among unsaved
-	short      bool        // the write before had to wait for the share of the namespace
-	another    bool        // the run has turned to another request, which its spans do not know yet
-	troubled   bool        // there is trouble (trouble.go)
-	looking    bool        // the flow works, so that nobody else may look at what belongs to it (sight.go)
+	refusal    error       // a rejection of the status as too large, with no details left to drop
+	paid       share.Price // budget spent for the next write
+	place      string      // the place for which the turn was found last
+	alone      bool        // no operation of the namespace held a lock at that time
+	owes       bool        // unsaved has the result of a call
+	short      bool        // the next write waits, or has waited, for the namespace's share
+	another    bool        // the run has changed to another request, and its spans have not
+	troubled   bool        // Executor.troubles has an entry (trouble.go)
+	looking    bool        // the flow is working: other goroutines may not read its fields (sight.go)
 }
 
-// idle tells whether there is nothing in what a run works with. What is empty it lets go.
+// idle reports whether the run needs no work. It sets empty maps to nil, to free their memory.
 func (w *work) idle() bool {
 	if len(w.flying) == 0 {
 		w.flying = nil
@@ -99,7 +100,7 @@ func (w *work) idle() bool {
 	return !busy && w.refusal == nil && w.paid == (share.Price{}) && !w.short && !w.troubled
 }
 
-// news is set when something has happened that a run may want to know. It is a flow.Wait for one fiber.
+// news is a flag that wakes a run. It is a flow.Wait for one fiber.
 type news struct {
 	mu      sync.Mutex
 	set     bool
@@ -107,7 +108,7 @@ type news struct {
 	waker   flow.Waker
 }
 
-// Set wakes the run, now or as soon as it parks.
+// Set sets the flag, and wakes the run now or as soon as it parks.
 func (n *news) Set() {
 	n.mu.Lock()
 	n.set = true
@@ -118,7 +119,7 @@ func (n *news) Set() {
 	}
 }
 
-// take reports whether there was news, and forgets it.
+// take reports whether the flag was set, and clears it.
 func (n *news) take() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -148,17 +149,17 @@ func (n *news) Check(context.Context, bool) (bool, error) {
 	return n.set, nil
 }
 
-// Backstop implements flow.Backstopped: memory misses no event.
+// Backstop implements flow.Backstopped. It returns 0, since a flag in memory misses no event.
 func (n *news) Backstop() time.Duration { return 0 }
 
-// unsavedChange is a change of the status that is not written yet.
+// unsavedChange is a status change that is not written yet.
 type unsavedChange struct {
 	course.Change
-	repeated time.Time     // when a repeated try made it, which may wait (repeated.go); zero: it has to be written
+	repeated time.Time     // time of the repeated try whose write may wait (repeated.go); zero: write it at the next save
 	target   record.Target // of a repeated try
 }
 
-// apply makes a change now and remembers it until it is written.
+// apply applies a change now, and keeps it until it is written.
 func (r *run) apply(c course.Change) { r.change(unsavedChange{Change: c}) }
 
 func (r *run) change(c unsavedChange) {
@@ -166,8 +167,8 @@ func (r *run) change(c unsavedChange) {
 	r.unsaved = append(r.unsaved, c)
 }
 
-// adopt takes a newer state and makes the unsaved changes on it, if it is about the same operation, and that has not
-// ended.
+// adopt takes a newer state and applies the unsaved changes to it. It drops them if the state is about another
+// request or terminal.
 func (r *run) adopt(op *v1alpha1.Operation) {
 	if about := course.RequestOf(op).Hash(); about != r.about {
 		if r.about != 0 {
@@ -187,15 +188,14 @@ func (r *run) adopt(op *v1alpha1.Operation) {
 	}
 }
 
-// dropSince forgets the changes after the first n, and with them the state that they were made on, so that the next
-// look begins with a newer one. A state that was adopted since has perhaps dropped all of them: that of an operation
-// that has ended.
+// dropSince drops the unsaved changes after the first n, and op, to which they are applied already. The next look
+// starts with a newer state. There may be fewer than n changes, since adopting a terminal state drops them all.
 func (r *run) dropSince(n int) {
 	r.op, r.unsaved = nil, r.unsaved[:min(n, len(r.unsaved))]
 }
 
-// flight is one try or poll under way. It runs in a goroutine of its own, so that neither the other calls of its
-// operation nor other operations wait for it; the run is told when it has come back.
+// flight is one try or poll under way. It runs in its own goroutine, so other calls and operations do not wait for
+// it. It wakes the run when it returns.
 type flight struct {
 	target    record.Target
 	operation string // its id
@@ -206,7 +206,7 @@ type flight struct {
 	cancel    context.CancelCauseFunc
 }
 
-// landing is a flight that has come back.
+// landing is a flight that has returned.
 type landing struct {
 	flight *flight
 	result webhook.Result
@@ -225,19 +225,19 @@ func (r *run) cut(cause error) {
 	}
 }
 
-// refusal is a call that has to wait: for its turn, or until its Webhook is compiled.
+// refusal is the reason why a call waits: for its turn, or until its Webhook is compiled.
 type refusal struct {
-	call   string             // its idempotency key; empty: its endpoint was not asked
-	until  time.Time          // ask again then; zero: now
-	share  string             // of what its namespace has used up its share; empty: that is not why
-	reason webhook.WaitReason // why its endpoint is not to be called; empty: that is not why
-	since  time.Time          // from when on it has been refused for that
+	call   string             // idempotency key; empty: the endpoint was not asked
+	until  time.Time          // when to ask again; zero: now
+	share  string             // the share that the namespace has used up; empty: none
+	reason webhook.WaitReason // why the endpoint is not called; empty: not refused by the endpoint
+	since  time.Time          // of the first refusal for this reason
 }
 
-// isFlying tells whether a call is under way.
+// isFlying reports whether a call is under way.
 func (r *run) isFlying(t record.Target) bool { return r.flying[t] != nil }
 
-// notBefore returns until when a call has to wait for something that its status does not tell.
+// notBefore returns the time before which a call has to wait, for reasons that are not in the status.
 func (r *run) notBefore(t record.Target) time.Time {
 	turn, poll := r.refused[t].until, r.later[t]
 	if turn.After(poll) {
@@ -246,7 +246,8 @@ func (r *run) notBefore(t record.Target) time.Time {
 	return poll
 }
 
-// compiling tells whether an operation with nothing under way waits for a Webhook that will soon be compiled.
+// compiling reports whether an operation with no call under way waits for a Webhook that is likely to be compiled
+// soon.
 func (r *run) compiling(now time.Time) bool {
 	if len(r.flying) > 0 {
 		return false
@@ -259,7 +260,7 @@ func (r *run) compiling(now time.Time) bool {
 	return false
 }
 
-// share returns what the operation waits for its namespace's share of; empty: for nothing.
+// share returns the share of the namespace for which the operation waits; empty: none.
 func (r *run) share() string {
 	for _, refusal := range r.refused {
 		if refusal.share != "" {
@@ -282,7 +283,7 @@ func (r *run) refuse(t record.Target, why refusal) {
 	r.refused[t] = why
 }
 
-// askAgain makes the calls that wait for their turn due.
+// askAgain lets the calls that wait for their turn ask for it again at once.
 func (r *run) askAgain() {
 	for t, refusal := range r.refused {
 		refusal.until = time.Time{}
@@ -290,14 +291,14 @@ func (r *run) askAgain() {
 	}
 }
 
-// party is who shares with others what the run uses.
+// party returns the namespace and tenant whose shares the run uses.
 func (r *run) party() share.Party { return share.Party{Namespace: r.key.Namespace, Tenant: r.tenant} }
 
-// line are the runs that wait for the end of one operation. It is guarded by Executor.mu.
+// line is the set of runs that wait for the end of one operation. Executor.mu guards it.
 type line struct {
 	key  store.Key
 	runs map[*run]struct{}
 }
 
-// compileSoon is how long an operation waits for its Webhook to be compiled before it says so.
+// compileSoon is how long an operation waits for the compilation of its Webhook before its status shows the wait.
 const compileSoon = time.Second

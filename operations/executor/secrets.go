@@ -19,15 +19,15 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// secrets resolves what Webhooks name: Secrets from the cache, tokens of service accounts by TokenRequest. It is a
-// webhook.Resolver and safe for concurrent use.
+// secrets resolves the credentials of Webhooks: Secrets from the store, and tokens of service accounts by
+// TokenRequest. It is a webhook.Resolver and safe for concurrent use.
 type secrets struct {
 	secrets  *store.Store
 	releases *releases
 	calls    *call.Client
 	policy   func(namespace string) call.Policy
 	now      func() time.Time
-	spend    func(namespace string, cost share.Price) // of the share of writes of a namespace
+	spend    func(namespace string, cost share.Price) // charges the share of writes of a namespace
 
 	mu     sync.Mutex
 	tokens map[string]map[tokenKey]token // by namespace
@@ -40,7 +40,7 @@ type token struct {
 	renew time.Time
 }
 
-// Secret implements webhook.Resolver. The values are shared and read-only.
+// Secret implements webhook.Resolver. The returned values are shared and read-only.
 func (s *secrets) Secret(ctx context.Context, namespace, name string) (map[string][]byte, error) {
 	select {
 	case <-s.secrets.Synced():
@@ -58,7 +58,7 @@ func (s *secrets) Secret(ctx context.Context, namespace, name string) (map[strin
 	return secret.Data, nil
 }
 
-// tokenSeconds is how long a token of a service account lives; it is renewed after four fifths of that.
+// tokenSeconds is the lifetime of a service account token. It is renewed after four fifths of that.
 const tokenSeconds = 3600
 
 var errOwnAudience = &webhook.FieldError{
@@ -77,7 +77,7 @@ func (s *secrets) ServiceAccountToken(ctx context.Context, req webhook.TokenRequ
 	if known.value != "" && known.value != req.Refused && s.now().Before(known.renew) {
 		return known.value, nil
 	}
-	s.spend(req.Namespace, share.Price{Count: 2}) // a token, and the question who accepts it
+	s.spend(req.Namespace, share.Price{Count: 2}) // TokenRequest and TokenReview
 	seconds := int64(tokenSeconds)
 	answer, err := call.Do(ctx, s.calls, call.Request{
 		Verb: call.VerbCreate, Resource: schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"},
@@ -102,10 +102,10 @@ func (s *secrets) ServiceAccountToken(ctx context.Context, req webhook.TokenRequ
 	return got.Status.Token, nil
 }
 
-// maxTokens bounds the tokens that are kept of one namespace.
+// maxTokens bounds the cached tokens of one namespace.
 const maxTokens = 256
 
-// keep remembers a token. One too many of its namespace takes the place of one that is to be renewed, or of any.
+// keep caches a token. Above the bound it evicts tokens that are due for renewal, then any of the namespace.
 func (s *secrets) keep(key tokenKey, t token) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +126,7 @@ func (s *secrets) keep(key tokenKey, t token) {
 	space[key] = t
 }
 
-// forget forgets the tokens of some namespaces.
+// forget drops the cached tokens of the namespaces that of selects.
 func (s *secrets) forget(of func(namespace string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,12 +139,12 @@ func (s *secrets) cached(key tokenKey) token {
 	return s.tokens[key.namespace][key]
 }
 
-// foreign refuses a token of a namespace that the API server itself would accept.
+// foreign returns an error if the API server itself accepts the token.
 func (s *secrets) foreign(ctx context.Context, namespace, token string) error {
 	answer, err := call.Do(ctx, s.calls, call.Request{
 		Verb: call.VerbCreate, Resource: authenticationv1.SchemeGroupVersion.WithResource("tokenreviews"),
 		Kind: "TokenReview", Idempotent: true,
-		// No audiences: those of the API server.
+		// No audiences: the API server checks for its own.
 		Object: &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}},
 	}, s.policy(namespace))
 	if err != nil {

@@ -10,39 +10,41 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// Shards is the part that this process has in a group of replicas; a group.Group is one. It must be safe for concurrent
-// use.
+// Shards is the membership of this process in a group of replicas. A group.Group implements it. It must be safe for
+// concurrent use.
 type Shards interface {
-	// Layout says how namespaces are divided into slots.
+	// Layout returns how namespaces are divided into slots.
 	Layout() shard.Layout
-	// Fence says why nothing may be sent for a slot; nil while it is certain that it is nobody else's. It must be quick.
+	// Fence returns an error while no request may be sent for a slot. It returns nil only while it is certain that no
+	// other replica has the slot. It must be quick.
 	Fence(slot int) error
 }
 
-// Slots. An Executor works on the namespaces of the slots that it has gained and not lost; one without Shards has gained
-// the only slot that there is when Run begins. While it has a slot there is a tenure, which counts what runs of it: the
-// flows of its operations, parked or not, their calls, and writes of the statuses of Webhooks. So
+// Slots. An Executor works on the namespaces of the slots that it has gained and not lost. Without Shards, it gains
+// the only slot when Run begins. A slot that it holds has a tenure. The tenure counts the work of the slot: the flows
+// of its operations, parked or not, their calls, and writes of the statuses of Webhooks. So
 //
-//   - nothing begins without a tenure that stays, and a slot is lost when nothing is counted any more;
-//   - what is known of a slot ends with its tenure: a slot that comes again is taken over like any other (freshness).
+//   - work starts only under a tenure that is not leaving, and a slot is lost when the count is zero;
+//   - all knowledge about a slot ends with its tenure: a slot that is gained again is taken over like any other
+//     (freshness).
 
-// tenure is the time in which the executor works on one slot. It is guarded by Executor.mu, but for its contexts.
+// tenure is the period in which the executor works on one slot. Executor.mu guards it, except its contexts.
 type tenure struct {
 	slot    int
-	begun   bool           // the operations that the store had have been looked at
-	busy    int            // what runs of it
-	leaving chan<- *tenure // told once when nothing runs any more; nil while the slot stays
+	begun   bool           // takeOver has started on the operations in the store
+	busy    int            // flows, calls and Webhook writes of the slot
+	leaving chan<- *tenure // receives the tenure once, when busy is 0; nil while the slot stays
 
-	// stay ends when the slot is to leave, life when what still runs of it is cut off.
-	stay, life  context.Context //nolint:containedctx // they are those of the slot, as that of a group is
+	// stay ends when the slot begins to leave. life ends when the remaining work of the slot is cut off.
+	stay, life  context.Context //nolint:containedctx // they span the tenure
 	depart, end context.CancelCauseFunc
 }
 
-// errMoved is why the flows of a slot end that leaves: they go on elsewhere.
+// errMoved is the cause with which the flows of a leaving slot end. They continue in another replica.
 var errMoved = fmt.Errorf("the operation goes on in another replica: %w", flow.ErrMoved)
 
-// Gain begins to work on the operations of slots, those that the store has and those that it will have. It implements
-// group.Participant: a store of just these slots must have been told before.
+// Gain starts to work on the operations of slots, those in the store and those to come. It implements
+// group.Participant. A store of these slots only must have gained them before.
 func (e *Executor) Gain(_ context.Context, slots shard.Set) error {
 	if e.shards == nil {
 		return errors.New("cannot work on some slots: the executor was made without Shards")
@@ -60,7 +62,7 @@ func (e *Executor) gain(slots shard.Set) {
 	e.mu.Lock()
 	for slot := range slots.Slots() {
 		if e.tenures[slot] == nil {
-			t := &tenure{slot: slot, begun: e.shards == nil} // else the subscription brings all that there is
+			t := &tenure{slot: slot, begun: e.shards == nil} // without shards, the subscription delivers all operations
 			t.stay, t.depart = context.WithCancelCause(context.Background())
 			t.life, t.end = context.WithCancelCause(context.Background())
 			e.tenures[slot] = t
@@ -75,10 +77,10 @@ func (e *Executor) gain(slots shard.Set) {
 	e.fresh.ask()
 }
 
-// Lose ends the work on slots. No call of theirs is begun any more; those under way come back, and what they bring is
-// recorded, as long as ctx lasts; then they are cut off, to be made again with the same keys. Nothing else is done or told
-// for a slot that leaves: its operations go on elsewhere. It implements group.Participant: quiet is called for each
-// slot of which nothing runs any more.
+// Lose ends the work on slots. It starts none of their calls any more. While ctx lasts, calls under way return and
+// their results are recorded. Then they are cut off, and the next replica repeats them with the same keys. The
+// executor makes no other request for a leaving slot, whose operations continue in another replica. Lose implements
+// group.Participant: it calls quiet for each slot when its work has ended.
 func (e *Executor) Lose(ctx context.Context, slots shard.Set, quiet func(shard.Set)) {
 	idle := make(chan *tenure, e.layout.Len())
 	leaving := e.depart(slots, idle)
@@ -96,8 +98,8 @@ func (e *Executor) Lose(ctx context.Context, slots shard.Set, quiet func(shard.S
 	}
 }
 
-// depart begins nothing new of slots from now on, and has their flows look whether they can end. idle is told of each
-// that nothing runs of any more. It returns those that leave.
+// depart marks slots as leaving and wakes their flows, so that they can end. It sends each tenure to idle when its
+// work has ended, and returns the tenures that leave.
 func (e *Executor) depart(slots shard.Set, idle chan<- *tenure) (leaving []*tenure) {
 	e.mu.Lock()
 	for slot := range slots.Slots() {
@@ -118,7 +120,7 @@ func (e *Executor) depart(slots shard.Set, idle chan<- *tenure) (leaving []*tenu
 	return leaving
 }
 
-// runsOf returns the runs of tenures; the caller holds mu.
+// runsOf returns the runs of tenures. The caller holds mu.
 func (e *Executor) runsOf(tenures []*tenure) (runs []*run) {
 	slots := e.layout.Set()
 	for _, t := range tenures {
@@ -134,7 +136,7 @@ func (e *Executor) runsOf(tenures []*tenure) (runs []*run) {
 	return runs
 }
 
-// cutOff ends what still runs of tenures that leave.
+// cutOff cancels the remaining work of leaving tenures.
 func (e *Executor) cutOff(leaving []*tenure, cause error) {
 	e.mu.Lock()
 	runs := e.runsOf(leaving)
@@ -152,7 +154,7 @@ func (e *Executor) cutOff(leaving []*tenure, cause error) {
 	}
 }
 
-// vacate forgets a slot of which nothing runs any more.
+// vacate forgets a slot whose work has ended.
 func (e *Executor) vacate(t *tenure) {
 	t.end(errMoved)
 	e.mu.Lock()
@@ -164,7 +166,7 @@ func (e *Executor) vacate(t *tenure) {
 	e.secrets.forget(of)
 }
 
-// endTenures ends what waits for its slot to leave.
+// endTenures ends the contexts of all tenures.
 func (e *Executor) endTenures() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -176,7 +178,7 @@ func (e *Executor) endTenures() {
 
 func (e *Executor) slotOf(namespace string) int { return e.layout.SlotOf(namespace, "") }
 
-// tenureLocked returns that of a namespace, nil if it is not here or leaves; the caller holds mu.
+// tenureLocked returns the tenure of a namespace; nil if its slot is not here or is leaving. The caller holds mu.
 func (e *Executor) tenureLocked(namespace string) *tenure {
 	if t := e.tenures[e.slotOf(namespace)]; t != nil && t.leaving == nil {
 		return t
@@ -184,15 +186,15 @@ func (e *Executor) tenureLocked(namespace string) *tenure {
 	return nil
 }
 
-// holds tells whether a namespace is here to stay.
+// holds reports whether the slot of a namespace is here and not leaving.
 func (e *Executor) holds(namespace string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.tenureLocked(namespace) != nil
 }
 
-// enter counts something that begins for a namespace, until exit. It returns nil, and counts nothing, if the namespace is
-// not here to stay.
+// enter counts work for a namespace, until exit. It returns nil, and counts no work, if the slot is not here or is
+// leaving.
 func (e *Executor) enter(namespace string) *tenure {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -203,14 +205,14 @@ func (e *Executor) enter(namespace string) *tenure {
 	return t
 }
 
-// count is enter for a part of what is counted already, which may begin while the slot leaves.
+// count counts additional work of a run that is counted already. Such work may start while the slot leaves.
 func (e *Executor) count(namespace string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.tenures[e.slotOf(namespace)].busy++
 }
 
-// exit is the end of what was counted.
+// exit ends work that enter or count has counted.
 func (e *Executor) exit(namespace string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -223,15 +225,15 @@ func (e *Executor) exitLocked(namespace string) {
 	t.tellIdle()
 }
 
-// tellIdle tells who loses the slot that nothing runs of it any more; the caller holds mu.
+// tellIdle sends a leaving tenure to Lose if its work has ended. The caller holds mu.
 func (t *tenure) tellIdle() {
 	if t.leaving != nil && t.busy == 0 {
-		t.leaving <- t // there is room for every slot, and nothing runs again
+		t.leaving <- t // never blocks: it has room for every slot, and no work starts again
 	}
 }
 
-// moves tells whether a run has to end because its slot leaves: unless calls of it are under way, or have brought what is
-// not recorded.
+// moves reports whether a run has to end because its slot leaves. A run with calls under way, or with unrecorded
+// results, stays.
 func (e *Executor) moves(r *run) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -239,7 +241,7 @@ func (e *Executor) moves(r *run) bool {
 	return !busy && e.tenureLocked(r.key.Namespace) == nil
 }
 
-// move ends a flow that goes on elsewhere.
+// move ends a flow that continues in another replica.
 func (e *Executor) move(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 	if fiber, ok := flow.FromContext(ctx); ok {
 		fiber.Cancel(errMoved)
@@ -247,7 +249,7 @@ func (e *Executor) move(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 	return f.End()
 }
 
-// takeOver begins to work on what the store has of slots that were gained, until ctx ends.
+// takeOver starts the work on the objects of gained slots that the store has already, until ctx ends.
 func (e *Executor) takeOver(ctx context.Context) {
 	for {
 		select {
@@ -280,15 +282,15 @@ func (e *Executor) takeOver(ctx context.Context) {
 	}
 }
 
-// both returns a context that ends with either of two, and has the values of the first.
+// both returns a context that ends with either of two contexts, and has the values of the first.
 func both(ctx, other context.Context) (context.Context, func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	forget := context.AfterFunc(other, func() { end(context.Cause(other)) })
 	return ctx, func() { forget(); end(nil) }
 }
 
-// isHere tells whether a snapshot has the namespace of an operation that is worked on. A slot that comes again may leave
-// the store once more before it is listed there; its objects come and go together.
+// isHere reports whether a snapshot has the operation of a key. A slot that is gained again may leave the store once
+// more before it is listed there. All objects of its namespaces come and go together.
 func (e *Executor) isHere(key store.Key, now store.Snapshot) bool {
 	if e.shards == nil {
 		return true

@@ -11,39 +11,39 @@ import (
 	"github.com/fairlead-io/fairlead/operations/internal/record"
 )
 
-// Sight. What belongs to the flow of a run may be looked at by others while that is parked: between settle and the next
-// look, under Executor.mu, which the flow takes at both ends. So nothing is copied and no lock is taken for them on the
-// way of an operation; who comes while the flow works waits for its end, for a moment.
+// Sight. Other goroutines may read the fields of a flow while it is parked: between settle and the next look, under
+// Executor.mu. The flow locks Executor.mu at both ends. So an operation pays neither a copy nor a further lock for
+// readers. A reader that comes while the flow works waits a moment for it to park.
 
-// patience is how long somebody who asks waits for a flow that works.
+// patience is how long a reader waits for a working flow to park.
 const patience = 200 * time.Millisecond
 
-// sight is what there is to see of a run.
+// sight is a snapshot of a run for readers.
 type sight struct {
 	namespace   string
-	live, works bool // there is a run; its flow works now, and has not shown what follows
-	draining    bool // no call is begun any more
+	live, works bool // a run exists; its flow is working, so the fields from op on are not set
+	draining    bool // calls are not started any more
 	trouble     *trouble
 	behind      *store.Key // the operation that it waits for, or stale
 	op          *v1alpha1.Operation
-	began       map[record.Target]time.Time // calls under way
+	began       map[record.Target]time.Time // by call under way: its start
 	refused     map[record.Target]refusal
 	short       bool
 	later       map[record.Target]time.Time // polls that are due later than the status says
-	place       string                      // that has to be known before its first call; empty: no matter
+	place       string                      // the version that the store must cover before the first call; empty: any
 }
 
-// isLooking tells whether the flow of a run works; the caller holds Executor.mu.
+// isLooking reports whether the flow of a run is working. The caller holds Executor.mu.
 func (r *run) isLooking() bool { return r.work != nil && r.looking }
 
-// conceal has nobody look at what belongs to the flow of a run that has ended.
+// conceal hides a run that has ended from readers.
 func (e *Executor) conceal(r *run) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r.looking = true
 }
 
-// seen lets others look at a run; the caller holds mu.
+// seen lets readers see a run, and wakes those that wait. The caller holds mu.
 func (e *Executor) seen(r *run) {
 	if r.work != nil {
 		r.looking = false
@@ -54,8 +54,8 @@ func (e *Executor) seen(r *run) {
 	}
 }
 
-// see looks at the run of an operation. If its flow works, it waits for that to park, as long as its patience and ctx
-// last.
+// see returns a snapshot of the run of an operation. If its flow is working, it waits for up to patience, or until
+// ctx ends.
 func (e *Executor) see(ctx context.Context, key store.Key) sight {
 	e.mu.Lock()
 	r := e.live[key.Namespace][key.Name]
@@ -108,7 +108,7 @@ func (e *Executor) see(ctx context.Context, key store.Key) sight {
 	return s
 }
 
-// shown is a copy of an operation in the parts that a run changes; it shares the others, which nobody does.
+// shown returns a copy of an operation. It copies the parts that a run changes, and shares the others.
 func shown(op *v1alpha1.Operation) *v1alpha1.Operation {
 	c := *op
 	s := &c.Status

@@ -16,8 +16,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// start gets what the calls that are due need, records the attempts unless the object is record enough (O2), and starts
-// them.
+// start prepares the calls that are due and starts them. Before that, it records their attempts, unless the object is
+// record enough (O2).
 func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now time.Time) (err error) {
 	if fence := e.policyOf(r.key.Namespace).Fence; fence != nil {
 		if err := fence(); err != nil {
@@ -31,27 +31,28 @@ func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now tim
 	}
 	isBegun := func(t record.Target) bool { return begun(record.Entry(&r.op.Status, t)) }
 	if !r.confirmed && slices.ContainsFunc(d.Due, isBegun) {
-		return e.reload(ctx, r) // a predecessor may have recorded what became of it
+		return e.reload(ctx, r) // a predecessor may have recorded the outcome
 	}
 	if d.Due[0].Purpose == record.Main && !r.entered && r.op.Status.AcceptedVersion != r.place {
-		return nil // it has another place now, so its turn is to be found out again
+		return nil // its place has changed: check its turn again
 	}
 	defer func(unsaved int) {
-		// what the next look finds may be that others go first, or comes late: no attempt is recorded that was not made
+		// The next look may find that another operation goes first, or may come late. No attempt may be recorded that was
+		// not made.
 		if err != nil {
 			r.dropSince(unsaved)
 		}
 	}(len(r.unsaved))
 	hooks := e.ready(r, d.Due, now)
 	if len(hooks) == 0 {
-		return nil // what is due is not compiled yet, or was judged without a call
+		return nil // the due calls wait for compilation, or were judged without a call
 	}
 	unrecorded := e.needsNoRecord(r, d.Due, hooks)
 	repeatsNow := sync.OnceValue(func() bool { return e.repeatsNow(r, now) })
 	repeats := func(t record.Target) bool { return r.mayRepeat(record.Entry(&r.op.Status, t)) && repeatsNow() }
 	records := func(t record.Target) bool { return !isBegun(t) && !repeats(t) }
 	if (!r.onlyRepeats() || slices.ContainsFunc(d.Due, records)) && !e.pay(r) {
-		e.withdraw(r, allOf) // a place that is kept for it others can use
+		e.withdraw(r, allOf) // other runs can use the slots that are kept for it
 		return errShort
 	}
 	var ready []*flight
@@ -95,7 +96,7 @@ func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now tim
 		ready = append(ready, f)
 	}
 	if len(ready) == 0 {
-		return nil // what is due waits for its turn
+		return nil // the due calls wait for their turn
 	}
 	if !r.outdated {
 		e.showWait(ctx, r, nil, d, now)
@@ -122,8 +123,8 @@ func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now tim
 	return nil
 }
 
-// ready returns the Webhooks of the calls that are due and can be made. The others are judged here, or wait until their
-// Webhook is compiled.
+// ready returns the Webhooks of the due calls that can be made. It records a verdict for calls that cannot be made.
+// Calls whose Webhook is not compiled yet wait.
 func (e *Executor) ready(r *run, due []record.Target, now time.Time) map[record.Target]*webhook.Compiled {
 	hooks := make(map[record.Target]*webhook.Compiled, len(due))
 	for _, t := range due {
@@ -151,13 +152,12 @@ func (e *Executor) ready(r *run, due []record.Target, now time.Time) map[record.
 	return hooks
 }
 
-// begun tells whether a call that is due was begun: it is to be polled, or to be made again as the attempt that is
-// recorded.
+// begun reports whether a due call was started before. Such a call is polled, or the recorded attempt is repeated.
 func begun(en *v1alpha1.WebhookCallStatus) bool {
 	return en != nil && en.AttemptID != "" && en.StartedAt != nil && (en.NextAttemptAt == nil || en.WebhookPollURL != "")
 }
 
-// expired returns the change that ends a webhook whose own timeout has passed, nil if it has not.
+// expired returns the change that ends a webhook whose own timeout has passed; nil otherwise.
 func expired(op *v1alpha1.Operation, t record.Target, timeout time.Duration, now time.Time) course.Change {
 	en := record.Entry(&op.Status, t)
 	if en == nil || en.StartedAt == nil || now.Before(en.StartedAt.Add(timeout)) {
@@ -169,8 +169,8 @@ func expired(op *v1alpha1.Operation, t record.Target, timeout time.Duration, now
 	}, now)
 }
 
-// withheld returns the change that gives up a call that cannot change the outcome, since its credentials were not
-// released while the operation might have taken; nil if they are.
+// withheld returns the change that gives up a compensation or notification whose credentials are not released by the
+// deadline of the operation; nil otherwise.
 func (e *Executor) withheld(op *v1alpha1.Operation, t record.Target, now time.Time) course.Change {
 	why, _ := e.releases.withheld(store.Key{Namespace: op.Namespace, Name: t.ID})
 	if why == nil || t.Purpose == record.Main || now.Before(op.Deadline()) {
@@ -181,7 +181,7 @@ func (e *Executor) withheld(op *v1alpha1.Operation, t record.Target, now time.Ti
 	}, now)
 }
 
-// possible says why a call cannot be made at all.
+// possible returns an error if the call can never be made.
 func (e *Executor) possible(t record.Target, hook *webhook.Compiled) error {
 	if hook.Definition().Mode == webhook.AsyncCallback && !e.callbacks.Enabled() {
 		return fmt.Errorf(
@@ -200,14 +200,14 @@ func webhookInvalid(err error) course.Verdict {
 	return course.Verdict{State: v1alpha1.PhaseFailed, Reason: reason, Message: err.Error()}
 }
 
-// errOutdatedCRD says that the API server does not keep the key of a call.
+// errOutdatedCRD reports that the API server does not store the key of a call.
 var errOutdatedCRD = errors.New("the CustomResourceDefinition " + crdName +
 	" is older than this program: it has no field idempotencyKey in status.webhooks, " +
 	"so no call can be made; install that of this version (fairlead crds | kubectl apply --server-side -f -)")
 
 const crdName = "operations.fairlead.io"
 
-// outdated shows that no call can be made, since its key is not kept.
+// outdated reports that no call can be made, since the API server drops its key. It returns errOutdatedCRD.
 func (e *Executor) outdated(ctx context.Context, r *run, now time.Time) error {
 	if !r.outdated {
 		r.outdated = true

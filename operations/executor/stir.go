@@ -8,21 +8,21 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// stirs wakes the operations of a namespace when Webhooks that they name appear or change: the first time at once, and
-// then the less often the more there are, however often the Webhooks are edited.
+// stirs collects changed Webhooks, to wake the operations of a namespace that name them. The first wake-up is
+// immediate. Further ones are less frequent the more operations they wake, however often the Webhooks are edited.
 type stirs struct {
 	seed maphash.Seed
 	mu   sync.Mutex
 	due  map[string]names // by namespace
-	some chan struct{}    // holds a token while there may be something new in due
+	some chan struct{}    // holds a token while due may have new entries
 }
 
-// names is a set of names that may hold others too: a Bloom filter of one hash.
+// names is a set of names with false positives: a Bloom filter with one hash.
 type names uint64
 
 const (
-	// stirPause is the least time between two times that the operations of a namespace are woken, stirEach what each one
-	// adds to it.
+	// stirPause is the minimal time between two wake-ups of the operations of a namespace. Each woken operation adds
+	// stirEach to it.
 	stirPause = time.Second
 	stirEach  = time.Millisecond
 )
@@ -44,7 +44,7 @@ func (s *stirs) of(op *v1alpha1.Operation) (all names) {
 	return all | s.name(op.Spec.NotifyWebhookID)
 }
 
-// mark notes that a Webhook has appeared or changed.
+// mark records that a Webhook has appeared, changed or was deleted.
 func (s *stirs) mark(namespace, name string) {
 	s.mu.Lock()
 	s.due[namespace] |= s.name(name)
@@ -55,7 +55,7 @@ func (s *stirs) mark(namespace, name string) {
 	}
 }
 
-// take returns the namespaces that may be woken now.
+// take removes and returns the namespaces whose operations may be woken now.
 func (s *stirs) take(notBefore map[string]time.Time) map[string]names {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *stirs) take(notBefore map[string]time.Time) map[string]names {
 	return now
 }
 
-// next is how long until take may return one; false: it depends on mark.
+// next returns the time until take returns a namespace. ok is false if there is none before the next mark.
 func (s *stirs) next(notBefore map[string]time.Time) (next time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

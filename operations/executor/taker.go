@@ -24,8 +24,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// Taker records what receivers report by callback. Any replica can: the flow that waits for it, wherever it runs,
-// learns of it from the Operation. It is safe for concurrent use.
+// Taker records the outcomes that receivers report by callback. Every replica can record them. The flow that waits
+// for a callback, in any replica, sees it in the Operation. It is safe for concurrent use.
 type Taker struct {
 	client    *client.Client
 	callbacks *Callbacks
@@ -35,36 +35,36 @@ type Taker struct {
 	now       func() time.Time
 }
 
-// Taker returns what takes the callbacks of the calls that this Executor, or another one with the same key, makes. It
-// works whether or not the Executor runs.
+// Taker returns a Taker for the callbacks of this Executor, and of others with the same key. It works whether or not
+// the Executor runs.
 func (e *Executor) Taker() *Taker {
 	return &Taker{
 		client: e.anyone, callbacks: e.callbacks, placeOf: e.placeOf, writes: e.writes, mask: e.masked, now: e.now,
 	}
 }
 
-// Owner returns the namespace of the operation that a token was made for. It asks nobody. Error:
+// Owner returns the namespace of the operation for which a token was made. It makes no request. Error:
 // [operations.ErrUnknownCallback].
 func (t *Taker) Owner(token string) (namespace string, err error) {
 	cb, err := t.callbacks.Parse(token)
 	return cb.Namespace, err
 }
 
-// takeRounds bounds how often a callback contends with others who write its Operation, for ten seconds or so.
+// takeRounds bounds the retries of a callback after conflicts, to about ten seconds.
 const takeRounds = 40
 
 var betweenRounds = backoff.Policy{Base: 10 * time.Millisecond, Cap: 500 * time.Millisecond, Factor: 2}
 
-// Take records the outcome of a call and returns when it is written. A callback that comes before the answer to its
-// call counts too. It waits for the share of writes of its namespace, before those of operations that go on. Errors:
-// [operations.ErrUnknownCallback], [operations.ErrCallbackUsed], those of package call.
+// Take records the outcome of a call and returns when it is written. A callback before the answer to its call is
+// valid, too. Take waits for the namespace's share of writes, ahead of operations in progress. Errors:
+// [operations.ErrUnknownCallback], [operations.ErrCallbackUsed], and those of package call.
 func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message string) error {
 	cb, err := t.callbacks.Parse(token)
 	if err != nil {
 		return err
 	}
 	key := store.Key{Namespace: cb.Namespace, Name: cb.Name}
-	now := t.now() // one for all rounds: it tells what this callback has written
+	now := t.now() // the same for all rounds: it identifies the write of this callback
 	thin := course.Whole
 	for round := 0; ; round++ {
 		op, size, err := t.read(ctx, key, cb)
@@ -75,7 +75,7 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 			linkCallback(ctx, op)
 		}
 		of := record.Target{Purpose: record.Purpose(cb.Purpose), ID: cb.WebhookID}
-		if !op.PickedUp() { // the token says that the call was begun
+		if !op.PickedUp() { // the token proves that the call was started
 			course.Begin(now, t.placeOf)(op)
 			course.Attempt(op, of, course.FirstAttempt(op), 0, now)(op)
 		}
@@ -90,7 +90,7 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 		e := record.Entry(&op.Status, of)
 		switch {
 		case round > 0 && e != nil && e.State == v.State && e.FinishedAt.Equal(course.Micro(now)):
-			return nil // the answer was lost, and the flow has gone on since
+			return nil // an earlier round was written, but its answer was lost
 		case op.Status.Phase.Terminal() || e == nil || e.State.Terminal():
 			return operations.ErrCallbackUsed
 		}
@@ -118,7 +118,7 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 	}
 }
 
-// read returns the Operation of a callback as the API server has it, and what a write of it costs, in bytes.
+// read returns the Operation of a callback from the API server, with the cost of writing it in bytes.
 func (t *Taker) read(ctx context.Context, key store.Key, cb Callback) (*v1alpha1.Operation, float64, error) {
 	op := &v1alpha1.Operation{}
 	if err := t.client.Live().Get(ctx, key, op); apierrors.IsNotFound(err) {
@@ -131,16 +131,16 @@ func (t *Taker) read(ctx context.Context, key store.Key, cb Callback) (*v1alpha1
 		return nil, 0, err
 	}
 	if op.EffectiveID() != cb.OperationID {
-		return nil, 0, operations.ErrCallbackUsed // it was good once: others have followed
+		return nil, 0, operations.ErrCallbackUsed // valid once; the object has another request now
 	}
 	if !op.PickedUp() && !(course.Ordinary(op) && cb.Purpose == webhook.Main && cb.WebhookID == op.Spec.WebhookIDs[0]) {
-		return nil, 0, operations.ErrUnknownCallback // such a call is recorded first
+		return nil, 0, operations.ErrUnknownCallback // such a call is recorded before it is made
 	}
 	return op, float64(share.Effort(raw)), nil
 }
 
-// masked hides the values of the secrets that a Webhook names, and what its calls send of them, in a text that its
-// receiver has sent. more are further values to hide.
+// masked masks the secrets of a Webhook, as stored and as sent, in a text of its receiver. more are further values to
+// mask.
 func (e *Executor) masked(ctx context.Context, namespace, webhookID, text string, more ...string) string {
 	hook, err := e.hooks.Await(ctx, store.Key{Namespace: namespace, Name: webhookID})
 	if err != nil {
@@ -166,7 +166,7 @@ func (e *Executor) masked(ctx context.Context, namespace, webhookID, text string
 			continue
 		}
 		for _, value := range secret.Data {
-			values = append(values, strings.TrimSpace(string(value))) // as it is sent: files end with a line break
+			values = append(values, strings.TrimSpace(string(value))) // calls send it without the trailing line break
 		}
 	}
 	return e.webhooks.Mask(ctx, hook, text, values...)

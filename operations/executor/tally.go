@@ -18,13 +18,13 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// tally counts the stuck operations of one executor by their first cause. It is told of each change of a cause, so that
-// to collect costs a constant for each type of cause, however many operations there are; only while workers are blocked
-// does it cost as much as there are operations behind them. It is a prometheus.Collector and safe for concurrent use; no
-// other lock is taken under its own.
+// tally counts the stuck operations of one executor by their first cause. It is updated at each change of a cause. So
+// collecting costs a constant for each type of cause, however many operations there are. Only while workers are
+// blocked does it cost as much as there are operations behind them. It is a prometheus.Collector and safe for
+// concurrent use. Its lock is a leaf lock.
 type tally struct {
-	// blocked returns the operations whose runs do not return from a step, and those behind them that find no worker. A
-	// run tells the tally how it stands when it parks, which neither do.
+	// blocked returns the operations whose runs do not return from a step, and the ready operations behind them. The
+	// tally does not know these, since a run updates it when it parks.
 	blocked func() (at, behind []store.Key)
 
 	mu     sync.Mutex
@@ -32,8 +32,8 @@ type tally struct {
 	counts map[why.Type]int
 }
 
-// stuckBy are the values of the label cause: the types of causes that an operation in progress can have. Another type,
-// which may come from a program that embeds an executor, is counted as Parked.
+// stuckBy are the values of the label cause: the types of causes that an operation in progress can have. Other types,
+// which may come from a program that embeds an executor, are counted as Parked.
 var stuckBy = [...]why.Type{
 	why.Parked, why.LockHeld, why.WebhookMissing, why.NotReleased, why.Quarantined, why.CircuitOpen, why.RateLimited,
 	why.RetryAfter, why.Forbidden, why.Conflict, why.BackOff, why.SourceStale, why.NotSelected, why.NotLeading, why.HeldBy,
@@ -48,7 +48,7 @@ func newTally(blocked func() (at, behind []store.Key)) *tally {
 	return t
 }
 
-// set notes by which cause an operation is stuck; empty: it is not.
+// set records the cause by which an operation is stuck; empty: it is not stuck.
 func (t *tally) set(key store.Key, cause why.Type) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -80,7 +80,7 @@ func (t *tally) all() map[store.Key]why.Type {
 	return all
 }
 
-// untold calls f for the operations that blocked workers hold up and that set does not count. The caller holds mu.
+// untold calls f for the operations that blocked workers hold up and that set has not counted. The caller holds mu.
 func (t *tally) untold(at, behind []store.Key, f func(store.Key, why.Type)) {
 	for cause, keys := range map[why.Type][]store.Key{why.Parked: at, why.QueuedBehind: behind} {
 		for _, key := range keys {
@@ -109,11 +109,11 @@ func (t *tally) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Stuck returns the operations that this executor works on and that are stuck, each with its first cause. The caller
-// owns the map. It is safe for concurrent use.
+// Stuck returns the stuck operations of this executor, each with its first cause. The caller owns the map. It is safe
+// for concurrent use.
 func (e *Executor) Stuck() map[store.Key]why.Type { return e.stuck.all() }
 
-// blocked implements tally.blocked for the operations that have not ended.
+// blocked implements tally.blocked for operations that have not ended.
 func (e *Executor) blocked() (at, behind []store.Key) {
 	running, ready := e.engine.Blocked()
 	e.mu.Lock()
@@ -130,7 +130,7 @@ func (e *Executor) blocked() (at, behind []store.Key) {
 	return keysOf(running), keysOf(ready)
 }
 
-// stands tells the tally how an operation stands whose run is about to park. The flow of the run calls it.
+// stands updates the tally for a run that is about to park. The flow of the run calls it.
 func (e *Executor) stands(r *run) {
 	if r.op == nil || r.op.Terminal() {
 		e.stuck.set(r.key, "")
@@ -139,7 +139,8 @@ func (e *Executor) stands(r *run) {
 	e.stuck.set(r.key, e.stuckBy(r))
 }
 
-// standsInTrouble is stands for a run whose request to the API server has failed, or waits for the share of its namespace.
+// standsInTrouble is like stands, for a run after a failed request to the API server. With short, the run waits for
+// its namespace's share of writes.
 func (e *Executor) standsInTrouble(r *run, short bool) {
 	var all []why.Cause
 	if short {
@@ -154,9 +155,9 @@ func (e *Executor) standsInTrouble(r *run, short bool) {
 	e.stuck.set(r.key, cause)
 }
 
-// stuckBy returns the first cause by which the operation of a run is stuck; empty if it is not. It is that of
-// whyOperation, told by what the flow knows when it parks: it reads no Webhook, since many operations may park at a
-// change of one, and an operation that shows no error and no wait costs no allocation.
+// stuckBy returns the first cause by which the operation of a run is stuck; empty if it is not. It agrees with
+// whyOperation, but uses only what the flow knows when it parks. It reads no Webhook, since many operations may park
+// after a change of one. It does not allocate for an operation without an error or a wait.
 func (e *Executor) stuckBy(r *run) why.Type {
 	e.mu.Lock()
 	behind := r.line != nil && r.line.key != stale
@@ -193,7 +194,7 @@ func (e *Executor) stuckBy(r *run) why.Type {
 	return cause
 }
 
-// heldBack returns the bound for which a call of a run waits that is to be made; empty if there is none.
+// heldBack returns the bound for which a due call of a run waits; empty if there is none.
 func (e *Executor) heldBack(r *run, t record.Target, now time.Time) why.Type {
 	refused := r.refused[t]
 	switch {
@@ -211,12 +212,12 @@ func (e *Executor) heldBack(r *run, t record.Target, now time.Time) why.Type {
 	case refused.reason == webhook.WaitBreaker && b.State != webhook.Closed:
 		return why.CircuitOpen
 	case b.State != webhook.Open || !b.Until.After(now), en.NextAttemptAt != nil && !en.NextAttemptAt.Time.Before(b.Until):
-		return "" // else it is over before the call is due
+		return "" // the breaker lets calls pass before the call is due
 	}
 	return why.CircuitOpen
 }
 
-// ails tells whether the object of an operation shows an error or a wait, so that it may be stuck.
+// ails reports whether the status of an operation shows an error or a wait, so that it may be stuck.
 func ails(op *v1alpha1.Operation) bool {
 	ready := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionReady)
 	if ready != nil && ready.Message != "" {

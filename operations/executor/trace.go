@@ -14,17 +14,18 @@ import (
 	"github.com/fairlead-io/fairlead/operations/internal/course"
 )
 
-// The spans of an operation are those of its flow: "operation", and below it one for each time that something is looked
-// at or done, with the requests to the API server and the calls of Webhooks that come of it. They follow who has
-// scheduled the request, as its annotations tell, and after a restart or a handover what the status tells of the span
-// before. Nothing of this needs a write of its own.
+// The spans of an operation are those of its flow: "operation", and below it one for each step. Requests to the API
+// server and webhook calls are below their step. The first span follows the span in the annotations of the request.
+// After a restart or a handover, the next one follows the span that the status records. Tracing needs no write of its
+// own.
 
-// scheduledIn is the span in which the present request was scheduled, as somebody claims.
+// scheduledIn returns the span in which the present request was scheduled, according to annotations that any writer
+// may set.
 func scheduledIn(op *v1alpha1.Operation) trace.SpanContext {
 	return tracing.Parse(op.Annotations[v1alpha1.AnnotationTraceParent], op.Annotations[v1alpha1.AnnotationTraceState])
 }
 
-// follow says what the next span of an operation follows: the parent is in the context, if there is one.
+// follow returns the options for the next span of an operation. The context has the parent, if there is one.
 func (e *Executor) follow(ctx context.Context, op *v1alpha1.Operation) (context.Context, flow.TraceOptions) {
 	if !e.traced {
 		return ctx, flow.TraceOptions{}
@@ -44,8 +45,8 @@ func (e *Executor) follow(ctx context.Context, op *v1alpha1.Operation) (context.
 	return trace.ContextWithSpan(ctx, nil), opt
 }
 
-// describeSpan is what the spans of an operation tell of it: what lines of the log do, and nothing of what templates
-// see.
+// describeSpan returns the attributes of the spans of an operation. They match the fields of log lines and contain no
+// template data.
 func describeSpan(op *v1alpha1.Operation) []attribute.KeyValue {
 	all := []attribute.KeyValue{
 		attribute.String("k8s.namespace.name", op.Namespace), attribute.String("operation.name", op.Name),
@@ -64,8 +65,8 @@ func describeSpan(op *v1alpha1.Operation) []attribute.KeyValue {
 	return all
 }
 
-// another goes on in the trace of the next request, if the run has turned to one, since the same run works on all that
-// follow each other for a resource.
+// another starts the trace of the next request if the run has changed to one. The same run works on all requests of
+// an object, one after another.
 func (e *Executor) another(ctx context.Context, r *run) context.Context {
 	if !r.another {
 		return ctx
@@ -78,8 +79,8 @@ func (e *Executor) another(ctx context.Context, r *run) context.Context {
 	return flow.Retrace(ctx, parent, opt)
 }
 
-// showOutcome sets the phase of a terminal operation on the span of its flow, and for a failed one the reason and the
-// status. The message is not part of it, since a receiver may have written it.
+// showOutcome sets the phase of a terminal operation on the span of its flow. For a failed operation it also sets the
+// reason and the status. The message is not part of it, since a receiver may have written it.
 func (e *Executor) showOutcome(ctx context.Context, op *v1alpha1.Operation) {
 	if !e.traced || !op.Terminal() {
 		return
@@ -97,7 +98,7 @@ func (e *Executor) showOutcome(ctx context.Context, op *v1alpha1.Operation) {
 	span.SetStatus(codes.Error, reason)
 }
 
-// keepTrace has the status tell of the span in which it is written, unless there is hardly room for it.
+// keepTrace records the present span in the status, unless details had to be dropped for lack of room.
 func (e *Executor) keepTrace(ctx context.Context, r *run) {
 	if !e.traced {
 		return
@@ -107,8 +108,8 @@ func (e *Executor) keepTrace(ctx context.Context, r *run) {
 	}
 }
 
-// passOn has receivers know of who has scheduled the request, where this executor makes no spans: they are told of that
-// span itself, unless it is too long ago.
+// passOn propagates the span in which the request was scheduled to receivers, if this executor makes no spans. It
+// skips a span that is too old.
 func (e *Executor) passOn(ctx context.Context, op *v1alpha1.Operation) context.Context {
 	if e.traced || op.Annotations[v1alpha1.AnnotationTraceParent] == "" {
 		return ctx
@@ -117,7 +118,7 @@ func (e *Executor) passOn(ctx context.Context, op *v1alpha1.Operation) context.C
 	return ctx
 }
 
-// linkCallback has the span in which a callback is taken link to that of the operation.
+// linkCallback links the span of a callback to that of its operation.
 func linkCallback(ctx context.Context, op *v1alpha1.Operation) {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		if sc := tracing.Parse(op.Status.TraceParent, ""); sc.IsValid() {

@@ -8,25 +8,25 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// tried remembers the spans of the last tries of calls that go on, for the next try or poll to link to: it may be in
-// another trace by then. The executor that takes over does not know them; it links to the trace as a whole. Only spans
-// that are recorded are kept, of a bounded number of calls. It is safe for concurrent use.
+// tried remembers the spans of the last tries of unfinished calls, so that the next try or poll can link to them. It
+// may be in another trace by then. A successor does not know them and links to the trace as a whole. Only sampled
+// spans are kept, for a bounded number of calls. It is safe for concurrent use.
 type tried struct {
 	mu    sync.Mutex
 	spans map[string]trace.SpanContext // by idempotency key
 }
 
-// maxTried bounds what is remembered; beyond that some calls link to none.
+// maxTried bounds the remembered spans. Above it, some calls have no link.
 const maxTried = 1 << 14
 
-// last returns the span of the try before, if it is known.
+// last returns the span of the previous try; zero if it is not known.
 func (t *tried) last(call string) trace.SpanContext {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.spans[call]
 }
 
-// note remembers a try, unless the call ends with it.
+// note remembers the span of a try, unless the call has ended with it.
 func (t *tried) note(call string, res webhook.Result) {
 	goes := res.Verdict == webhook.Retry || res.Verdict == webhook.Accepted && res.Location != "" ||
 		res.Verdict == webhook.Pending
@@ -43,7 +43,7 @@ func (t *tried) note(call string, res webhook.Result) {
 		if len(t.spans) < maxTried {
 			break
 		}
-		delete(t.spans, other) // of an operation that was deleted, perhaps
+		delete(t.spans, other) // its operation may have been deleted
 	}
 	t.spans[call] = res.Span
 }

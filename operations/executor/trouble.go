@@ -13,20 +13,20 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// trouble is what a run has with the API server: requests that fail, or conflicts again and again. It is guarded by
-// Executor.mu, and gone when the run has come to a wait or its end without it.
+// trouble describes failing requests of a run to the API server, or repeated conflicts. Executor.mu guards it. It is
+// removed when the run reaches a wait or its end without an error.
 type trouble struct {
-	since, until time.Time // until: when it is tried again
-	err          error     // why the last request has failed; nil: conflicts only
+	since, until time.Time // until: the next try
+	err          error     // of the last request; nil: only conflicts
 	tries        int
 	conflicts    int // in a row
 	conflict     error
 }
 
-// storm is how many conflicts in a row are no coincidence.
+// storm is the number of conflicts in a row that counts as a cause.
 const storm = 3
 
-// troubleOf returns that of a run, which has some from now on; the caller holds mu.
+// troubleOf returns the trouble of a run, and creates it if needed. The caller holds mu.
 func (e *Executor) troubleOf(r *run) *trouble {
 	t := e.troubles[r]
 	if t == nil {
@@ -40,7 +40,7 @@ func (e *Executor) troubleOf(r *run) *trouble {
 	return t
 }
 
-// suffers notes that a request of a run has failed, and when it is tried again.
+// suffers records that a request of a run has failed, and the time of the next try.
 func (e *Executor) suffers(r *run, err error, until time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -48,7 +48,7 @@ func (e *Executor) suffers(r *run, err error, until time.Time) {
 	t.err, t.until, t.tries = err, until, int(r.tries)
 }
 
-// contested notes that somebody else has written the operation of a run meanwhile.
+// contested records a write conflict of a run.
 func (e *Executor) contested(r *run, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -56,7 +56,7 @@ func (e *Executor) contested(r *run, err error) {
 	t.conflicts, t.conflict = t.conflicts+1, err
 }
 
-// recovered notes that a run has no trouble.
+// recovered removes the trouble of a run.
 func (e *Executor) recovered(r *run) {
 	if !r.troubled {
 		return
@@ -67,7 +67,7 @@ func (e *Executor) recovered(r *run) {
 	delete(e.troubles, r)
 }
 
-// causes tells what the trouble is.
+// causes returns the causes that explain the trouble.
 func (t *trouble) causes() (all []why.Cause) {
 	if t.conflicts >= storm {
 		all = append(all, conflictCause(t.conflict, t))

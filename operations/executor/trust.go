@@ -5,15 +5,14 @@ import (
 	"sync"
 )
 
-// trust says in which namespaces what has to be recorded of a call can be recorded after it. It is safe for concurrent
-// use.
+// trust tracks the namespaces in which a call can be recorded after it has started. It is safe for concurrent use.
 type trust struct {
 	mu      sync.Mutex
-	keys    bool     // the API server has kept the keys of calls when it was last asked to
-	failing []string // namespaces in which the last write of a status has failed, sorted
+	keys    bool     // the API server has stored the keys of the last write that had some
+	failing []string // namespaces whose last status write has failed, sorted
 }
 
-// in tells whether calls may be made before they are recorded.
+// in reports whether calls of a namespace may be made before they are recorded.
 func (t *trust) in(namespace string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -21,7 +20,7 @@ func (t *trust) in(namespace string) bool {
 	return t.keys && !failing
 }
 
-// failed notes that a status could not be written, for another reason than a conflict or a deletion.
+// failed records that a status write has failed, for another reason than a conflict or a deletion.
 func (t *trust) failed(namespace string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -30,14 +29,15 @@ func (t *trust) failed(namespace string) {
 	}
 }
 
-// forget forgets what was found out about some namespaces.
+// forget forgets failed writes of the namespaces that of selects.
 func (t *trust) forget(of func(namespace string) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.failing = slices.DeleteFunc(t.failing, of)
 }
 
-// written notes that a status with so many keys was written, and whether they were kept.
+// written records a successful status write with that number of keys. kept says whether the API server has stored
+// them.
 func (t *trust) written(namespace string, keys int, kept bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

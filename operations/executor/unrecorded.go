@@ -8,32 +8,33 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// Unrecorded calls. The object that the API server has accepted, with its operationID, is a durable record that its
-// first call is about to be made (O2), if who goes on after a crash would do the same. Then the call is made without a
-// write before it, and its outcome is the only one. That is so for the first try of the first Webhook of an operation
+// Unrecorded calls. The object that the API server has accepted, with its operationID, can be the durable record that
+// its first call is about to be made (O2). It is if a successor would make the same call after a crash. Then the call
+// is made without a write before it, and the only write is its outcome. This applies to the first try of the first
+// Webhook of an operation under these conditions:
 //
-//   - that is sequential, locks nothing and compensates nothing, and whose Webhook is synchronous: nothing of what
-//     comes later depends on the try having been recorded (course.Ordinary);
-//   - with an operationID of its own: the API server keeps the request from being replaced until it has ended;
-//   - in whose namespace no unfinished operation locks anything. Its place is the version at which it was accepted
-//     (acceptance.go), so that a lock that comes later waits for it;
-//   - of which the executor knows a state that is no older than its own beginning: a predecessor has not ended it;
-//   - that can be recorded afterwards: the last write of a status in its namespace has not failed, but by a conflict or
-//     a deletion, the API server has kept the keys of the calls of such a write since this executor was made, and the
+//   - The operation is sequential, locks no resource and has no compensations, and the Webhook is synchronous. So no
+//     later step depends on a record of the try (course.Ordinary).
+//   - It has an operationID of its own. The API server rejects a replacement of the request until it has ended.
+//   - No unfinished operation in its namespace holds a lock. The place of the operation is the version at which it
+//     was accepted (acceptance.go), so a later lock waits for it.
+//   - The executor knows a state at least as new as its own start, so no predecessor has ended the operation.
+//   - The call can be recorded afterwards. The last status write in the namespace has not failed, except by a
+//     conflict or a deletion. A write of this executor has shown that the API server stores the keys of calls. The
 //     object is small.
 //
-// The id of that attempt is derived from the operation, so it is the same after a crash; the key is, too. It is so
-// whether or not the call was recorded first, since whoever goes on cannot know that.
+// The id and key of that attempt are derived from the operation, so they are the same after a crash. They are the
+// same if the call is recorded first, since a successor cannot know whether it was.
 //
-// Until it is written, the record is among the unsaved changes of the run. It is written when the call takes longer
-// than recordAfter, and with the outcome otherwise; the run is the only writer of both. So what looks at the status of
-// the run, a cancellation for one, finds the call recorded, and what looks at the API server finds an operation that
-// was not picked up yet.
+// Until it is written, the record is one of the unsaved changes of the run. It is written when the call takes longer
+// than recordAfter, else with the outcome. The run is the only writer of both. So code that reads the status of the
+// run, such as a cancellation, finds the call recorded. Readers of the API server find an operation that is not
+// picked up yet.
 
-// recordAfter is how long a call may take without being recorded.
+// recordAfter is how long a call may be under way without a record.
 const recordAfter = 500 * time.Millisecond
 
-// needsNoRecord tells whether the calls that are due may be made before they are recorded.
+// needsNoRecord reports whether the due calls may be made before they are recorded.
 func (e *Executor) needsNoRecord(r *run, due []record.Target, hooks map[record.Target]*webhook.Compiled) bool {
 	if len(due) != 1 || !r.alone || !r.confirmed || r.thin > course.Whole || r.op.Spec.OperationID == "" {
 		return false
@@ -45,7 +46,8 @@ func (e *Executor) needsNoRecord(r *run, due []record.Target, hooks map[record.T
 	return hook != nil && hook.Definition().Mode == webhook.Sync && course.Light(r.op) && e.trust.in(r.key.Namespace)
 }
 
-// recordDue returns when the calls under way have to be recorded, the zero time if now or none has to.
+// recordDue returns the time at which the calls under way have to be recorded. It returns the zero time if that is
+// now, or if all are recorded.
 func (r *run) recordDue(now time.Time) time.Time {
 	if r.unrecorded.IsZero() || len(r.flying) == 0 {
 		return time.Time{}

@@ -14,19 +14,19 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// followOperations starts a run for every operation that wants one, until the context ends.
+// followOperations starts a run for every operation that needs one, until ctx ends.
 func (e *Executor) followOperations(ctx context.Context) {
 	follow(ctx, e.store.Drain(store.DrainOptions{
 		SubscribeOptions: store.SubscribeOptions{Name: "executor", HoldWrites: owner},
 		Consume: each(ctx, func(event *store.Event) {
 			switch event.Type {
 			case store.Added, store.Modified:
-				if known, ok := e.store.Get(event.Key); ok { // else deleted since; that event comes too
+				if known, ok := e.store.Get(event.Key); ok { // else it was deleted: that event follows
 					e.changed(ctx, known)
 				}
 			case store.Deleted:
 				e.gone(event.Key)
-			case store.Left: // with its slot, which was lost before, or comes again
+			case store.Left: // Lose or takeOver handles the slot
 			case store.Epoch:
 				e.rolledBack()
 				e.log.WarnContext(ctx, "the history of the API server was rolled back", "reason", event.Reason)
@@ -40,7 +40,7 @@ func (e *Executor) followOperations(ctx context.Context) {
 
 // follow runs a drainer until the context ends.
 func follow(ctx context.Context, d *store.Drainer) {
-	_ = d.Run(ctx) // it ends with the context, which the caller knows, or with its store
+	_ = d.Run(ctx) // it ends with ctx, which the caller checks, or with its store
 }
 
 // each returns a consumer that calls f for each event until the context ends.
@@ -56,7 +56,7 @@ func each(ctx context.Context, f func(*store.Event)) func([]store.Event) (more b
 	}
 }
 
-// rolledBack forgets versions, which have begun anew.
+// rolledBack forgets acceptance versions, since version numbers have restarted.
 func (e *Executor) rolledBack() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -67,8 +67,7 @@ func (e *Executor) rolledBack() {
 	}
 }
 
-// changed tells the run of an operation that there is news, or starts one. The object is decoded only when one may
-// have to start.
+// changed notifies the run of an operation, or starts one. It decodes the object only if a run may have to start.
 func (e *Executor) changed(ctx context.Context, known *store.Record) {
 	key := known.Key()
 	for !e.told(key) {
@@ -85,7 +84,7 @@ func (e *Executor) changed(ctx context.Context, known *store.Record) {
 		}
 		e.mu.Lock()
 		t := e.tenureLocked(key.Namespace)
-		if t == nil { // it is another replica's, or will be
+		if t == nil { // another replica has it, or will have it
 			e.mu.Unlock()
 			return
 		}
@@ -99,14 +98,14 @@ func (e *Executor) changed(ctx context.Context, known *store.Record) {
 		}
 		e.mu.Unlock()
 		if started {
-			e.moveLine(key) // there may be a lock that waits for its acceptance
+			e.moveLine(key) // a lock may be waiting for its acceptance
 			e.begin(ctx, r, op)
 			return
 		}
 	}
 }
 
-// told tells the run of an operation that there is news. It returns false if there is no run and one may have to start.
+// told notifies the run of an operation of an event. It reports whether there is a run.
 func (e *Executor) told(key store.Key) bool {
 	e.mu.Lock()
 	r := e.live[key.Namespace][key.Name]
@@ -120,7 +119,7 @@ func (e *Executor) told(key store.Key) bool {
 	return r != nil
 }
 
-// begin starts the flow of a run, whose operation is op.
+// begin starts the flow of a run. op is its operation.
 func (e *Executor) begin(ctx context.Context, r *run, op *v1alpha1.Operation) {
 	from, spans := e.follow(ctx, op)
 	_, err := e.flow.Start(from, e.engine, r, flow.StartOptions{
@@ -135,7 +134,7 @@ func (e *Executor) begin(ctx context.Context, r *run, op *v1alpha1.Operation) {
 	}
 }
 
-// over is called at the end of every run.
+// over cleans up at the end of every run.
 func (e *Executor) over(ctx context.Context, r *run, result flow.Result) {
 	if r.work != nil {
 		e.conceal(r)
@@ -154,7 +153,7 @@ func (e *Executor) over(ctx context.Context, r *run, result flow.Result) {
 	}
 }
 
-// forget removes a run, unless another has taken its place, and tells whether it missed something.
+// forget removes a run, unless another run has taken its place. It reports whether the run has missed an event.
 func (e *Executor) forget(r *run) (missed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -164,7 +163,7 @@ func (e *Executor) forget(r *run) (missed bool) {
 	e.seen(r)
 	delete(e.troubles, r)
 	now := e.live[r.key.Namespace][r.key.Name]
-	if now == nil || now == r { // else that one tells how its operation stands
+	if now == nil || now == r { // else the new run updates the tally
 		e.stuck.set(r.key, "")
 	}
 	if now != r {
@@ -174,7 +173,7 @@ func (e *Executor) forget(r *run) (missed bool) {
 	return r.missed
 }
 
-// dead forgets a live run; the caller holds mu.
+// dead removes the live run of a key. The caller holds mu.
 func (e *Executor) dead(key store.Key) {
 	space := e.live[key.Namespace]
 	if r := space[key.Name]; r != nil {
@@ -185,7 +184,7 @@ func (e *Executor) dead(key store.Key) {
 	}
 }
 
-// uncount takes the operation of a run out of those in progress; the caller holds mu.
+// uncount removes a run from the operations in progress. The caller holds mu.
 func (e *Executor) uncount(r *run) {
 	if r.phase == counted {
 		e.progress.leave(r.near)
@@ -193,15 +192,15 @@ func (e *Executor) uncount(r *run) {
 	}
 }
 
-// census counts the operations that have not ended, and those of them that have used up nine tenths of their timeout or
-// wait for another one's lock.
+// census returns the number of operations in progress, of those near their timeout (nine tenths have passed), and of
+// those that wait for a lock.
 func (e *Executor) census() census {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.progress.look(e.now().Unix())
 }
 
-// gone ends the run of an operation that does not exist any more.
+// gone ends the run of a deleted operation.
 func (e *Executor) gone(key store.Key) {
 	e.mu.Lock()
 	_, live := e.live[key.Namespace][key.Name]
@@ -216,8 +215,8 @@ func (e *Executor) gone(key store.Key) {
 
 var errDeleted = errors.New("the operation was deleted")
 
-// drainWebhooks returns a drainer that notifies the runs that name a Webhook when it appears, changes or is deleted. An
-// event costs the same, however many operations its namespace has.
+// drainWebhooks returns a drainer that wakes the runs that name a Webhook when it appears, changes or is deleted. The
+// cost of an event does not depend on the number of operations in its namespace.
 func (e *Executor) drainWebhooks(ctx context.Context) *store.Drainer {
 	return e.hookStore.Drain(store.DrainOptions{
 		SubscribeOptions: store.SubscribeOptions{Name: "executor"},
@@ -234,24 +233,24 @@ func (e *Executor) drainWebhooks(ctx context.Context) *store.Drainer {
 	})
 }
 
-// stirring tells whether operations that name a Webhook have to look at it again.
+// stirring reports whether operations that name the Webhook have to be woken.
 func stirring(event store.Event) bool {
 	switch {
-	case event.Initial: // those that begin now see it
+	case event.Initial: // runs start after it
 		return false
 	case event.Type == store.Modified:
-		return event.Prior == nil || event.Prior.Generation() != event.Object.Generation() // else it is only its status
+		return event.Prior == nil || event.Prior.Generation() != event.Object.Generation() // else only its status has changed
 	default:
 		return event.Type == store.Added || event.Type == store.Deleted
 	}
 }
 
-// wantsRun tells whether there is anything to do for an operation.
+// wantsRun reports whether an operation needs a run.
 func wantsRun(op *v1alpha1.Operation) bool {
 	return !op.Terminal() || held(op) || op.Spec.TTLAfterFinished != nil && op.DeletionTimestamp == nil
 }
 
-// tenant is on whose behalf an operation runs, within its namespace.
+// tenant returns the tenant of an operation within its namespace; empty if there is none.
 func tenant(op *v1alpha1.Operation) string {
 	if o := op.Spec.RequestObject; o != nil {
 		return o.TenantID
@@ -259,7 +258,7 @@ func tenant(op *v1alpha1.Operation) string {
 	return ""
 }
 
-// stir wakes operations until the context ends.
+// stir wakes operations whose Webhooks have changed, until ctx ends.
 func (e *Executor) stir(ctx context.Context) {
 	notBefore := make(map[string]time.Time)
 	timer := time.NewTimer(0)
@@ -289,7 +288,7 @@ func (e *Executor) stir(ctx context.Context) {
 	}
 }
 
-// naming returns the runs of a namespace that name one of these Webhooks, or perhaps others.
+// naming returns the runs of a namespace that name one of these Webhooks, with false positives.
 func (e *Executor) naming(namespace string, changed names) (woken []*run) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -302,8 +301,8 @@ func (e *Executor) naming(namespace string, changed names) (woken []*run) {
 	return woken
 }
 
-// followReleases has the Webhooks that name an object of a store, and the operations of its namespace, look again when
-// its release changes, until the context ends. released tells in what respect: equal texts are no change.
+// followReleases watches the credentials in a store until ctx ends. When the release of an object changes, it calls
+// lookAgain for the Webhooks that name the object. released returns a text that changes with the release.
 func (e *Executor) followReleases(
 	ctx context.Context, st *store.Store, named func(w *v1alpha1.Webhook, name string) bool, released func(
 		*store.Record,
@@ -313,7 +312,7 @@ func (e *Executor) followReleases(
 		SubscribeOptions: store.SubscribeOptions{Name: "executor"},
 		Consume: each(ctx, func(event *store.Event) {
 			switch {
-			case event.Type == store.Synced: // a Secret or an account that is missing is known to be missing from here on
+			case event.Type == store.Synced: // a missing Secret or account is known to be missing from now on
 				for key, w := range e.releases.webhooks.All() {
 					if named(w, "") {
 						e.lookAgain(key)
@@ -332,7 +331,7 @@ func (e *Executor) followReleases(
 	}))
 }
 
-// followSecrets is followReleases for Secrets.
+// followSecrets calls followReleases for Secrets.
 func (e *Executor) followSecrets(ctx context.Context) {
 	e.followReleases(ctx, e.releases.secrets, func(w *v1alpha1.Webhook, name string) bool {
 		names, _ := needs(w)
@@ -342,7 +341,7 @@ func (e *Executor) followSecrets(ctx context.Context) {
 	})
 }
 
-// followAccounts is followReleases for service accounts.
+// followAccounts calls followReleases for service accounts.
 func (e *Executor) followAccounts(ctx context.Context) {
 	e.followReleases(ctx, e.releases.accounts, func(w *v1alpha1.Webhook, name string) bool {
 		_, account := needs(w)
@@ -356,7 +355,7 @@ func (e *Executor) followAccounts(ctx context.Context) {
 	})
 }
 
-// lookAgain has a Webhook judged anew, and the operations that may wait for it.
+// lookAgain marks a Webhook to be compiled again, and the operations that may wait for it to be woken.
 func (e *Executor) lookAgain(hook store.Key) {
 	e.status.mark(hook, true)
 	e.stirs.mark(hook.Namespace, hook.Name)

@@ -23,12 +23,13 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// Why says why an Operation or a Webhook does not move on, the most direct cause first; nothing of other kinds, and of
-// what its stores do not have. It implements why.Explainer. An executor that works on the operation tells what it has in
-// memory, too; another one what the object and the Webhooks tell, which is the same but for what is not written
-// (operations.Why). It looks up by key, and waits a fifth of a second at most for each operation that it tells of, if that
-// is just being worked on; only operations of slots that are not here are read from the API server. It is safe for
-// concurrent use.
+// Why explains why an Operation or a Webhook makes no progress, the most direct cause first. It returns no causes for
+// other kinds, and for objects that its stores do not have. It implements why.Explainer.
+//
+// An executor that works on the operation also uses its memory. Another executor uses the object and the Webhooks.
+// Its answer differs only in changes that are not written yet (operations.Why). Why looks objects up by key. For each
+// operation it waits up to 200 ms if that is being worked on. It reads only operations of slots that are not here
+// from the API server. It is safe for concurrent use.
 func (e *Executor) Why(ctx context.Context, of why.Object) []why.Cause {
 	if of.Name == "" || of.Group != "" && of.Group != v1alpha1.GroupVersion.Group {
 		return nil
@@ -44,8 +45,9 @@ func (e *Executor) Why(ctx context.Context, of why.Object) []why.Cause {
 	return why.NewAnswer(of, all).Causes
 }
 
-// Targets returns what is known of the endpoint of a Webhook, of those of a namespace if it is empty, or of all if both
-// are: those that were called, or were to be, since this executor was made. It is safe for concurrent use.
+// Targets returns the state of the endpoint of a Webhook. If hook is empty, it returns the endpoints of the
+// namespace. If both are empty, it returns all endpoints. It knows endpoints that were used, or waited for, since
+// this executor was made. It is safe for concurrent use.
 func (e *Executor) Targets(namespace, hook string) []webhook.TargetState {
 	if hook == "" {
 		return e.webhooks.Targets(namespace)
@@ -56,8 +58,8 @@ func (e *Executor) Targets(namespace, hook string) []webhook.TargetState {
 	return nil
 }
 
-// Finalizer returns the one that the executor sets on Operations, so that nobody takes it for that of somebody else; it
-// is false for other kinds.
+// Finalizer returns the finalizer that the executor sets on Operations, so that callers can tell it from foreign
+// ones. It returns false for other kinds.
 func (e *Executor) Finalizer(group, kind string) (string, bool) {
 	if group != v1alpha1.GroupVersion.Group || kind != v1alpha1.KindOperation {
 		return "", false
@@ -65,12 +67,13 @@ func (e *Executor) Finalizer(group, kind string) (string, bool) {
 	return v1alpha1.Finalizer, true
 }
 
-// holder is what Shards may tell besides: why a namespace is not here. A group.Group does.
+// holder is an optional interface of Shards. It explains why a namespace is not served here. A group.Group implements
+// it.
 type holder interface {
 	Why(namespace string, uid types.UID) []why.Cause
 }
 
-// whyOperation follows at most links operations that wait for each other.
+// whyOperation returns the causes for an operation. It follows at most links operations that wait for each other.
 func (e *Executor) whyOperation(ctx context.Context, key store.Key, links int) []why.Cause {
 	s := e.see(ctx, key)
 	op, err := e.newest(ctx, key, s)
@@ -86,7 +89,7 @@ func (e *Executor) whyOperation(ctx context.Context, key store.Key, links int) [
 	known := e.known(s)
 	all := causes.Of(op, known, now)
 	if s.live && !op.PickedUp() {
-		all = without(all, why.Parked) // somebody has
+		all = without(all, why.Parked) // it has a run
 	}
 	if s.live {
 		all = e.withRun(ctx, all, op, s, now, links)
@@ -113,11 +116,12 @@ func (e *Executor) whyOperation(ctx context.Context, key store.Key, links int) [
 	return append(all, causes.Led(op)...)
 }
 
-// errUntold: the API server has not told what an operation is.
+// errUntold reports that the state of an operation could not be read from the API server.
 var errUntold = errors.New("the API server does not tell")
 
-// newest returns the newest state of an operation that there is without a request, if there can be one; nil if it does
-// not exist. It fails for one that cannot be decoded, and by errUntold where that cannot be known.
+// newest returns the newest known state of an operation; nil if it does not exist. It makes a request only for an
+// operation whose slot is not here, and returns errUntold if that fails. It returns another error if the object
+// cannot be decoded.
 func (e *Executor) newest(ctx context.Context, key store.Key, s sight) (*v1alpha1.Operation, error) {
 	if s.op != nil {
 		return s.op, nil
@@ -146,7 +150,7 @@ func unreadable(err error) why.Cause {
 	}
 }
 
-// without takes out the causes of some types.
+// without returns the causes except those of some types.
 func without(all []why.Cause, types ...why.Type) (rest []why.Cause) {
 	for _, c := range all {
 		keep := true
@@ -160,7 +164,7 @@ func without(all []why.Cause, types ...why.Type) (rest []why.Cause) {
 	return rest
 }
 
-// known is what a sight tells of calls.
+// known returns the facts about calls in a sight.
 func (e *Executor) known(s sight) causes.Known {
 	k := causes.Known{
 		Timeout: func(hook string) time.Duration {
@@ -186,7 +190,7 @@ func (e *Executor) known(s sight) causes.Known {
 	return k
 }
 
-// withRun adds to the causes of an operation what its run knows, which is newer than what its conditions say.
+// withRun adds the causes that the run of an operation knows. They are newer than the conditions of the operation.
 func (e *Executor) withRun(
 	ctx context.Context, all []why.Cause, op *v1alpha1.Operation, s sight, now time.Time, links int,
 ) []why.Cause {
@@ -194,7 +198,7 @@ func (e *Executor) withRun(
 	if s.trouble != nil {
 		told := s.trouble.causes()
 		if len(told) > 0 && s.trouble.err != nil {
-			all = without(all, why.DeadlinePassed) // this is why its end is not recorded
+			all = without(all, why.DeadlinePassed) // it explains why the end is not recorded
 		}
 		all = append(all, told...)
 	}
@@ -232,17 +236,17 @@ func (e *Executor) withRun(
 	if s.short {
 		all = append(all, causes.Share(key.Namespace, shareWrites, causes.LastStep(op)))
 	}
-	if op.Spec.CancelRequested || op.DeletionTimestamp != nil { // it ends without its turn
+	if op.Spec.CancelRequested || op.DeletionTimestamp != nil { // it ends without waiting for its turn
 		return all
 	}
 	return append(all, e.whyTurn(ctx, op, s, now, links)...)
 }
 
-// chain bounds how many operations are told that wait for each other.
+// chain bounds the explained operations that wait for each other.
 const chain = 8
 
-// whyTurn tells why it is not the turn of an operation that has made no call yet: who goes first, and before that one,
-// and why the first of all does not end.
+// whyTurn explains why an operation without a call yet does not have its turn. It returns the operations ahead of it,
+// and the causes for the first of all.
 func (e *Executor) whyTurn(
 	ctx context.Context, op *v1alpha1.Operation, s sight, now time.Time, links int,
 ) (all []why.Cause) {
@@ -278,8 +282,8 @@ func (e *Executor) whyTurn(
 	return all
 }
 
-// beyond adds to what the condition of an operation says of the one that goes first why that one does not end, and leaves
-// it out if that one has ended since.
+// beyond adds the causes for the operation that the condition of another one names as ahead. If that operation has
+// ended, it removes the cause LockHeld instead.
 func (e *Executor) beyond(ctx context.Context, all []why.Cause, links int) []why.Cause {
 	i := slices.IndexFunc(all, func(c why.Cause) bool { return c.Type == why.LockHeld && c.About != nil })
 	if i < 0 || links == 0 {
@@ -306,14 +310,14 @@ func (e *Executor) behind(key store.Key) *store.Key {
 	return nil
 }
 
-// whyCall tells why a call that an operation is at is not made.
+// whyCall explains why the next call of an operation is not made.
 func (e *Executor) whyCall(op *v1alpha1.Operation, t record.Target, s sight, now time.Time) (all []why.Cause) {
 	if _, flies := s.began[t]; flies {
 		return nil
 	}
 	en := record.Entry(&op.Status, t)
 	if en != nil && en.AwaitsCallback() {
-		return nil // which comes whatever becomes of the Webhook
+		return nil // the callback does not depend on the Webhook
 	}
 	key := store.Key{Namespace: op.Namespace, Name: t.ID}
 	w, err := store.Of[v1alpha1.Webhook](e.hookStore).Get(key)
@@ -342,7 +346,7 @@ func (e *Executor) whyCall(op *v1alpha1.Operation, t record.Target, s sight, now
 	return all
 }
 
-// whyQuarantined tells since when.
+// whyQuarantined returns the cause for a quarantined Webhook, with its start.
 func (e *Executor) whyQuarantined(w *v1alpha1.Webhook) why.Cause {
 	said, since := "", time.Time{}
 	if c := meta.FindStatusCondition(w.Status.Conditions, v1alpha1.ConditionQuarantined); c != nil {
@@ -351,7 +355,7 @@ func (e *Executor) whyQuarantined(w *v1alpha1.Webhook) why.Cause {
 	return causes.Quarantined(w.Namespace, w.Name, said, since)
 }
 
-// whyWithheld tells what a Webhook names and may not be used, or cannot be known.
+// whyWithheld returns the cause if credentials of a Webhook are not released, or the causes why that is not known.
 func (e *Executor) whyWithheld(hook store.Key, since time.Time) []why.Cause {
 	lacks, known := e.releases.withheld(hook)
 	switch {
@@ -368,7 +372,7 @@ func (e *Executor) whyWithheld(hook store.Key, since time.Time) []why.Cause {
 	return nil
 }
 
-// unknown tells why a store does not know yet what there is in a namespace, which is needed for an object.
+// unknown explains why a store has not synced in a namespace. about is the object that needs it.
 func unknown(st *store.Store, namespace string, about *why.Object) (all []why.Cause) {
 	resource := st.Options().Resource.Resource
 	for _, status := range st.Statuses() {
@@ -400,7 +404,7 @@ func unknown(st *store.Store, namespace string, about *why.Object) (all []why.Ca
 	return all
 }
 
-// whyRefused tells for which bound a call waits.
+// whyRefused returns the bound for which a call waits.
 func (e *Executor) whyRefused(
 	op *v1alpha1.Operation, t record.Target, w *v1alpha1.Webhook, r refusal, live bool, now time.Time,
 ) []why.Cause {
@@ -425,16 +429,16 @@ func (e *Executor) whyRefused(
 	if live {
 		return nil
 	}
-	return slices.DeleteFunc(circuitOf(w), func(c why.Cause) bool { // what another replica has found
+	return slices.DeleteFunc(circuitOf(w), func(c why.Cause) bool { // as another replica has found
 		return !c.Until.After(now)
 	})
 }
 
-// holdersTold is how many operations are named that hold places of a Webhook.
+// holdersTold bounds the named operations that hold permits of a Webhook.
 const holdersTold = 3
 
-// whyHeld tells which operations hold the places of a Webhook: each is about its operation, so that readers without the
-// right to get that one are not told its name.
+// whyHeld returns the operations that hold the permits of a Webhook. Each cause is about its operation, so that
+// readers without access to an operation do not learn its name.
 func (e *Executor) whyHeld(namespace, hook string) (all []why.Cause) {
 	holders := e.holders.list(store.Key{Namespace: namespace, Name: hook})
 	for _, h := range holders[:min(len(holders), holdersTold)] {
@@ -446,7 +450,7 @@ func (e *Executor) whyHeld(namespace, hook string) (all []why.Cause) {
 func busy(at webhook.TargetState, bound string, most int, r refusal) why.Cause {
 	until := r.until
 	if bound == string(webhook.WaitConcurrency) {
-		until = time.Time{} // it is woken
+		until = time.Time{} // a released permit wakes it
 	}
 	return causes.Busy(at.Namespace, at.Webhook, bound, most, at.Waiting, r.since, until)
 }
@@ -462,7 +466,7 @@ func circuit(at webhook.TargetState) why.Cause {
 	return causes.CircuitOpen(at.Namespace, at.Webhook, c)
 }
 
-// circuitOf is circuit by what the status of a Webhook says: nothing where its circuit is closed.
+// circuitOf is like circuit, but uses the status of a Webhook. It returns no cause if the circuit is closed.
 func circuitOf(w *v1alpha1.Webhook) []why.Cause {
 	b := w.Status.Breaker
 	if b == nil || b.State != v1alpha1.BreakerOpen && b.State != v1alpha1.BreakerHalfOpen {
@@ -475,7 +479,7 @@ func circuitOf(w *v1alpha1.Webhook) []why.Cause {
 	return []why.Cause{causes.CircuitOpen(w.Namespace, w.Name, c)}
 }
 
-// untried words the cause that a circuit is open for one whose time has passed: it stays open until the next call.
+// untried rewords the cause of an open circuit whose time has passed: the circuit stays open until the next call.
 func untried(c why.Cause, now time.Time) why.Cause {
 	if c.Until.IsZero() || c.Until.After(now) {
 		return c
@@ -485,7 +489,7 @@ func untried(c why.Cause, now time.Time) why.Cause {
 	return c
 }
 
-// whyWebhook tells why a Webhook is not called.
+// whyWebhook explains why a Webhook is not called.
 func (e *Executor) whyWebhook(key store.Key) []why.Cause {
 	if _, ok := e.hookStore.Get(key); !ok {
 		return nil
@@ -534,7 +538,7 @@ func (e *Executor) whyWebhook(key store.Key) []why.Cause {
 	}
 	for i := range all {
 		if all[i].About != nil && all[i].About.Kind == v1alpha1.KindWebhook {
-			all[i].About = nil // it was asked about
+			all[i].About = nil // the answer is about it already
 		}
 	}
 	return all

@@ -19,48 +19,52 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// Witness tells, after a process has died, whose code it was computing. [CrashLog] is one.
+// Witness remembers which Webhook the process was computing when it crashed. [CrashLog] is one.
 type Witness interface {
 	webhook.Witness
-	// Condemned returns what has killed the process while nothing else was computed.
+	// Condemned returns the Webhooks that have crashed the process while they were computed alone.
 	Condemned() []Condemned
-	// Settled says that this need not be told again.
+	// Settled removes a Condemned whose quarantine is recorded.
 	Settled(Condemned)
 }
 
-// Condemned is a version of a Webhook that has killed the process.
+// Condemned is a version of a Webhook that has crashed the process.
 type Condemned struct {
 	Namespace, Name string
-	Revision        string // the UID and the generation
+	Revision        string // UID and generation
 	Phase           webhook.Phase
 	At              time.Time
 }
 
 const (
-	// suspicions is after how many crashes a Webhook is computed alone, and forgotten is when a crash counts no more.
+	// suspicions is the number of crashes after which a Webhook is computed alone. A crash is forgotten after the time
+	// forgotten.
 	suspicions = 2
 	forgotten  = time.Hour
-	// unsettled is for how long it is told who is guilty, if nothing can be done about it: the Webhook is gone, perhaps.
+	// unsettled is how long a condemned Webhook is kept if its quarantine cannot be recorded, for example since it was
+	// deleted.
 	unsettled = 24 * time.Hour
-	// markSize is that of a record of what is being computed, and maxMarks how many are kept.
+	// markSize is the size of a mark in bytes, and maxMarks the number of marks.
 	markSize, maxMarks = 1024, 256
-	maxReport          = 1 << 20 // bytes of what the Go runtime says of a crash
+	maxReport          = 1 << 20 // bytes of a crash report
 	maxSuspects        = 1024
 )
 
-// CrashLog keeps, in files of a directory that outlives the process, what is computed for which Webhook, and what the
-// Go runtime says when it crashes. A crash is put down to the Webhooks that were being computed, if it happened there:
-// in the goroutine that compiles, renders or judges. After two crashes within an hour a version of a Webhook is
-// computed alone, and condemned if the process dies of it then, too. Who is killed leaves no such report, so that
-// neither SIGKILL nor the kernel's want of memory counts; nor does a report that memory was not to be had.
+// CrashLog records in a directory which Webhook is being computed, and the crash report of the Go runtime. The
+// directory has to outlive the process.
 //
-// It is a [Witness], and safe for concurrent use. Close it after use.
+// A crash is attributed to the Webhooks under computation if it happened in a goroutine that compiles, renders or
+// judges one. After two crashes within an hour, a version of a Webhook is computed alone. If the process crashes
+// then, too, the version is condemned. SIGKILL and the OOM killer leave no report and are not counted. Reports of
+// failed memory allocation are not counted either.
+//
+// CrashLog is a [Witness], and safe for concurrent use. Close it after use.
 type CrashLog struct {
 	marks, report *os.File
-	path          string // of the suspects
+	path          string // of suspects.json
 
 	mu       sync.Mutex
-	free     []int // marks
+	free     []int // unused marks, by index
 	suspects map[string]*suspect
 }
 
@@ -70,15 +74,15 @@ type suspect struct {
 	Guilty  bool
 }
 
-// mark is what is being computed.
+// mark is the record of a computation under way.
 type mark struct {
 	Namespace, Name, Revision string
 	Phase                     webhook.Phase
 	Alone                     bool
 }
 
-// OpenCrashLog reads what an earlier process has left in a directory, which is made if it is not there. One process may
-// have it at a time. The program has to give Output to debug.SetCrashOutput.
+// OpenCrashLog evaluates the files that an earlier process has left in dir, and creates dir if needed. Only one
+// process may have it open at a time. The program has to pass Output to debug.SetCrashOutput.
 func OpenCrashLog(dir string) (_ *CrashLog, err error) {
 	fail := func(err error) (*CrashLog, error) {
 		return nil, fmt.Errorf("cannot open the crash log %s: %w", dir, err)
@@ -89,7 +93,7 @@ func OpenCrashLog(dir string) (_ *CrashLog, err error) {
 	c := &CrashLog{path: filepath.Join(dir, "suspects.json"), suspects: make(map[string]*suspect)}
 	defer func() {
 		if err != nil {
-			_ = c.Close() // it is not used
+			_ = c.Close() // the open error is returned
 		}
 	}()
 	for file, name := range map[**os.File]string{&c.marks: "marks", &c.report: "report"} {
@@ -109,14 +113,14 @@ func OpenCrashLog(dir string) (_ *CrashLog, err error) {
 	return c, nil
 }
 
-// read learns from what an earlier process has left, and forgets it.
+// read evaluates the files of an earlier process, and truncates them.
 func (c *CrashLog) read(now time.Time) error {
 	known, err := os.ReadFile(c.path)
 	if err == nil {
 		err = json.Unmarshal(known, &c.suspects)
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		c.suspects = make(map[string]*suspect) // it is no worse than the loss of the directory
+		c.suspects = make(map[string]*suspect) // same as a lost directory
 	}
 	maps.DeleteFunc(c.suspects, func(_ string, s *suspect) bool {
 		return s == nil || now.Sub(s.At) > forgotten && (!s.Guilty || now.Sub(s.At) > unsettled)
@@ -137,7 +141,7 @@ func (c *CrashLog) read(now time.Time) error {
 	return errors.Join(err, c.report.Truncate(0), c.marks.Truncate(0))
 }
 
-// accuse notes a crash for all that was being computed.
+// accuse counts a crash for every Webhook under computation.
 func (c *CrashLog) accuse(now time.Time) error {
 	marks, err := io.ReadAll(io.LimitReader(c.marks, markSize*maxMarks))
 	if err != nil {
@@ -146,7 +150,7 @@ func (c *CrashLog) accuse(now time.Time) error {
 	for m := range slices.Chunk(marks, markSize) {
 		var was mark
 		if json.Unmarshal(bytes.TrimRight(m, "\x00"), &was) != nil {
-			continue // nothing, or an end of something
+			continue // an unused or incomplete mark
 		}
 		s := c.suspects[was.Revision]
 		if s == nil {
@@ -175,16 +179,17 @@ func (c *CrashLog) save() error {
 }
 
 var (
-	// noMemory are functions of the runtime that find that there is no memory, or that no thread can be had.
+	// noMemory matches functions of the runtime that fail without memory or threads.
 	noMemory = regexp.MustCompile(
 		`\nruntime\.(sys[A-Z]\w*|\(\*(mheap|mcentral|mcache)\)\.\w+|mallocgc\w*|persistentalloc\w*|stackalloc|newosproc\w*)\(`,
 	)
-	// computing is the function that is on the stack of all computations for a Webhook, as the runtime names it.
+	// computing is the runtime's name of the function that is on the stack of every computation for a Webhook.
 	computing = []byte(reflect.TypeFor[webhook.Client]().PkgPath() + ".(*Client).compute")
 )
 
-// blames tells whether the runtime's report is of a crash in what is computed for a Webhook. Of the goroutines in it
-// the first one is that which has crashed. Signals that somebody sends make reports too, which begin with their names.
+// blames reports whether a crash report of the runtime is about a computation for a Webhook. The first goroutine in
+// the report is the one that has crashed. Reports of signals that another process sends begin with the name of the
+// signal.
 func blames(report []byte) bool {
 	if bytes.HasPrefix(report, []byte("SIG")) {
 		return false
@@ -194,7 +199,7 @@ func blames(report []byte) bool {
 	return found && bytes.Contains(stack, computing) && !noMemory.Match(before) && !noMemory.Match(stack)
 }
 
-// Output is where the Go runtime is to write when it crashes.
+// Output returns the file to which the Go runtime should write crash reports.
 func (c *CrashLog) Output() *os.File { return c.report }
 
 // Begin implements webhook.Witness.
@@ -220,7 +225,7 @@ func (c *CrashLog) Begin(d *webhook.Definition, p webhook.Phase, alone bool) (en
 	}
 }
 
-// write is best effort: without a mark nobody is suspected.
+// write is best effort: without a mark no Webhook is suspected.
 func (c *CrashLog) write(at int, what []byte) { _, _ = c.marks.WriteAt(what, int64(at)*markSize) }
 
 // Suspects implements webhook.Witness.
@@ -248,10 +253,10 @@ func (c *CrashLog) Settled(w Condemned) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.suspects, w.Revision)
-	_ = c.save() // else it is told once more
+	_ = c.save() // else Condemned returns it again
 }
 
-// Close closes the files. Nothing may be computed any more.
+// Close closes the files. No computation may follow.
 func (c *CrashLog) Close() error {
 	var errs []error
 	for _, f := range []*os.File{c.marks, c.report} {

@@ -22,18 +22,18 @@ import (
 	"github.com/fairlead-io/fairlead/operations/internal/share"
 )
 
-// What follows reads and writes the Operation of a run. A write holds only for the version that the run knows; its
-// answer is what the run knows then, and what everybody reads in the store.
+// This file reads and writes the Operation of a run. A write is conditional on the version that the run knows. The
+// run adopts its answer, and other readers find it in the store.
 
 var (
-	// errOutdated says that the object was written by somebody else meanwhile: look again.
+	// errOutdated reports that another writer has changed the object: look again.
 	errOutdated = errors.New("the operation has changed meanwhile")
-	// errGone says that the object does not exist any more.
+	// errGone reports that the object does not exist any more.
 	errGone = errors.New("the operation was deleted")
 )
 
-// refresh takes the newest state that there is without waiting: the store's, if it is not behind what this run has
-// written itself, else the API server's.
+// refresh adopts the newest state that is available without waiting. That is the state of the store, unless it is
+// older than the last write of this run. Otherwise the state is read from the API server.
 func (e *Executor) refresh(ctx context.Context, r *run) error {
 	fresh := e.fresh.in(r.key.Namespace)
 	if known, ok := e.store.Get(r.key); ok && !resourceversion.Older(known.Version(), r.version) {
@@ -52,7 +52,7 @@ func (e *Executor) refresh(ctx context.Context, r *run) error {
 	return e.reload(ctx, r)
 }
 
-// get reads an operation from the API server. It returns nil if there is none.
+// get reads an operation from the API server. It returns nil if it does not exist.
 func (e *Executor) get(ctx context.Context, key store.Key) (*v1alpha1.Operation, error) {
 	op := &v1alpha1.Operation{}
 	err := e.clientOf(key.Namespace, store.WriteContext{}).Live().Get(ctx, key, op)
@@ -62,7 +62,7 @@ func (e *Executor) get(ctx context.Context, key store.Key) (*v1alpha1.Operation,
 	return op, err
 }
 
-// reload takes the state from the API server. It returns errGone if there is none.
+// reload adopts the state of the API server. It returns errGone if the operation does not exist.
 func (e *Executor) reload(ctx context.Context, r *run) error {
 	op, err := e.get(ctx, r.key)
 	switch {
@@ -76,7 +76,8 @@ func (e *Executor) reload(ctx context.Context, r *run) error {
 	return nil
 }
 
-// save writes the status; what is too large is made smaller until it is taken, or nothing is left that may give way.
+// save writes the status. If it is too large, save drops details until it fits, or until none are left that may be
+// dropped.
 func (e *Executor) save(ctx context.Context, r *run) error {
 	for {
 		if err := e.strip(ctx, r); err != nil {
@@ -95,7 +96,7 @@ func (e *Executor) save(ctx context.Context, r *run) error {
 	}
 }
 
-// strip sends the requests that are due since more has given way.
+// strip makes the requests that drop details outside the status, up to the level r.thin.
 func (e *Executor) strip(ctx context.Context, r *run) error {
 	for ; r.stripped < r.thin; r.stripped++ {
 		patch := (r.stripped + 1).Patch(r.op)
@@ -104,7 +105,7 @@ func (e *Executor) strip(ctx context.Context, r *run) error {
 		}
 		switch err := e.patch(ctx, r, patch); {
 		case err == nil:
-		case errors.Is(err, call.ErrTooLarge), apierrors.IsInvalid(err), apierrors.IsForbidden(err): // it may not give way
+		case errors.Is(err, call.ErrTooLarge), apierrors.IsInvalid(err), apierrors.IsForbidden(err): // not allowed
 			e.log.WarnContext(ctx, "cannot make the operation smaller, going on", "key", r.key.String(), "error", err)
 		default:
 			return fmt.Errorf("cannot make the operation smaller: %w", err)
@@ -113,7 +114,7 @@ func (e *Executor) strip(ctx context.Context, r *run) error {
 	return nil
 }
 
-// write writes the status. After a conflict it returns errOutdated, with the newest state adopted.
+// write writes the status. After a conflict it adopts the newest state and returns errOutdated.
 func (e *Executor) write(ctx context.Context, r *run) error {
 	if len(r.unsaved) == 0 {
 		return nil
@@ -125,7 +126,7 @@ func (e *Executor) write(ctx context.Context, r *run) error {
 		return own.Status().Replace(writeoption.With(ctx, writeoption.Options{
 			ConflictsExpected: true,
 			Kept: func(answer []byte) bool {
-				kept = course.KeptKeys(answer, n) // unless a field that the API server does not know is gone
+				kept = course.KeptKeys(answer, n) // false if the API server has dropped an unknown field
 				return kept
 			},
 		}), r.op, cost)
@@ -135,7 +136,7 @@ func (e *Executor) write(ctx context.Context, r *run) error {
 	case errors.Is(err, errShort), errors.Is(err, errOutdated), errors.Is(err, errGone):
 		return err
 	default:
-		if ctx.Err() == nil { // otherwise it was deleted, or all ends: that says nothing of other writes
+		if ctx.Err() == nil { // else deletion or shutdown: that says nothing about other writes
 			e.trust.failed(r.key.Namespace)
 		}
 		return fmt.Errorf("cannot record the status: %w", err)
@@ -146,12 +147,12 @@ func (e *Executor) write(ctx context.Context, r *run) error {
 	return nil
 }
 
-// ownConflicts returns a context for writes after whose conflicts the executor makes another one.
+// ownConflicts returns a context for writes that the executor repeats after a conflict.
 func ownConflicts(ctx context.Context) context.Context {
 	return writeoption.With(ctx, writeoption.Options{ConflictsExpected: true})
 }
 
-// patch changes what is not the status.
+// patch changes fields outside the status.
 func (e *Executor) patch(ctx context.Context, r *run, patch []byte) error {
 	op := e.named(r)
 	err := e.submit(ctx, r, func(own *client.Client, cost client.WriteOption) error {
@@ -164,14 +165,14 @@ func (e *Executor) patch(ctx context.Context, r *run, patch []byte) error {
 	return err
 }
 
-// named returns an object that names the operation of a run in the version that the run knows.
+// named returns an object with the identity of the operation of a run, in the version that the run knows.
 func (e *Executor) named(r *run) *v1alpha1.Operation {
 	return &v1alpha1.Operation{ObjectMeta: metav1.ObjectMeta{
 		Namespace: r.key.Namespace, Name: r.key.Name, UID: r.op.UID, ResourceVersion: r.op.ResourceVersion,
 	}}
 }
 
-// submit makes a write that holds only for the version that the run knows.
+// submit makes a write that is conditional on the version that the run knows.
 func (e *Executor) submit(
 	ctx context.Context, r *run, write func(own *client.Client, cost client.WriteOption) error,
 ) error {
@@ -194,11 +195,11 @@ func (e *Executor) submit(
 	return err
 }
 
-// owner is whose writes those are whose events are no news to runs.
+// owner marks the writes whose events do not wake runs.
 const owner = "fairlead executor"
 
-// writer returns the client of a run. Events of its writes are no news, but for those before its first call: they may
-// be what it waits for to know its turn.
+// writer returns the client for writes of a run. Their events do not wake the run, except before its first call: then
+// it may wait for such an event to know its turn.
 func (e *Executor) writer(r *run) *client.Client {
 	write := store.WriteContext{}
 	if course.Entered(r.op) {
@@ -207,19 +208,18 @@ func (e *Executor) writer(r *run) *client.Client {
 	return e.clientOf(r.key.Namespace, write)
 }
 
-// wrote adopts the answer to a write, which others look at in the store from now on.
+// wrote adopts the answer to a write, and wakes the runs behind the operation.
 func (e *Executor) wrote(r *run, op *v1alpha1.Operation) {
 	r.adopt(op)
 	r.confirmed = true
 	e.moveLine(r.key)
 }
 
-// errShort says that a write has to wait for the share of its namespace. The run is woken when it is its turn.
+// errShort reports that a write has to wait for the share of its namespace. The budget wakes the run.
 var errShort = errors.New("the namespace has used up its share of writes to the API server")
 
-// pay spends what the next write of a run costs, unless that is done. If it returns false, the run is woken when it is
-// its turn. The ends of operations come first. What calls have brought is written at once when the executor is about to
-// end.
+// pay spends the cost of the next write of a run, unless it is spent already. If it returns false, the budget wakes
+// the run. Terminal statuses come first. While the executor drains, pay does not wait.
 func (e *Executor) pay(r *run) bool {
 	if r.paid.Count > 0 {
 		return true
@@ -239,7 +239,8 @@ func (e *Executor) pay(r *run) bool {
 	return ok
 }
 
-// size is what the next write of a run is taken to cost, in bytes: what the last one did, or what the store has.
+// size returns the expected cost of the next write of a run in bytes. It is that of the last write, or that of the
+// object in the store.
 func (e *Executor) size(r *run) float64 {
 	if r.size > 0 {
 		return float64(r.size)
@@ -250,7 +251,7 @@ func (e *Executor) size(r *run) float64 {
 	return smallObject
 }
 
-// repeats tells whether a call of an operation is being repeated.
+// repeats reports whether a call of an operation is being repeated or polled.
 func repeats(s *v1alpha1.OperationStatus) bool {
 	again := func(e *v1alpha1.WebhookCallStatus) bool {
 		return !e.State.Terminal() && (e.RetriesCount > 0 || e.LastPollTimestamp != nil)
@@ -268,7 +269,8 @@ func repeats(s *v1alpha1.OperationStatus) bool {
 	return s.Notification != nil && again(s.Notification)
 }
 
-// settlePaid corrects what was paid for a write by what the answer costs, in bytes; 0: there was none.
+// settlePaid replaces the cost that was spent for a write by the actual one. size is the cost of the answer in bytes;
+// 0: no answer.
 func (e *Executor) settlePaid(r *run, size int, err error) {
 	bytes := r.paid.Bytes
 	switch {
@@ -282,15 +284,15 @@ func (e *Executor) settlePaid(r *run, size int, err error) {
 	r.paid, r.short = share.Price{}, false
 }
 
-// unpay gives back what was paid for a write that is not made, or gives up waiting for it.
+// unpay refunds the cost of a write that is not made, or stops waiting for it.
 func (e *Executor) unpay(r *run) {
 	e.writes.Withdraw(r.party(), r)
 	e.writes.End(r.key.Namespace, r.paid, share.Price{})
 	r.paid = share.Price{}
 }
 
-// outgrown is what becomes of an operation of which no more can be recorded: if its outcome is open, it has failed,
-// else the calls that should follow have.
+// outgrown ends an operation of which no more can be recorded. An operation with an open outcome fails. Otherwise its
+// compensations and its notification fail.
 func (e *Executor) outgrown(r *run, refusal error, now time.Time) {
 	message := "the operation has become too large to be stored: " + refusal.Error()
 	if record.SucceededCalls(r.op) < len(r.op.Spec.WebhookIDs) &&
