@@ -84,7 +84,9 @@ func TestBlockedSince(t *testing.T) {
 				if tc.want < 0 {
 					at, behind = 0, nil
 				}
-				if gotAt, got := e.Blocked(); !slices.Equal(got, behind) || len(gotAt) != at {
+				gotAt, got := e.Blocked()
+				slices.Sort(got)
+				if !slices.Equal(got, behind) || len(gotAt) != at {
 					t.Errorf("%s %v and %v are blocked, want %d steps and %v.", tc.reason, gotAt, got, at, behind)
 				}
 				for _, h := range ready {
