@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 )
 
-// conclude sums up what is known of each node.
+// conclude computes the status of each node.
 func (r *round) conclude() {
 	for _, s := range r.states {
 		s.status = s.conclude(r)
@@ -49,13 +49,13 @@ func (s *state) conclude(r *round) NodeStatus {
 	return st
 }
 
-// errs returns what has failed in a round.
+// errs returns the errors of a round, except those that are only waited for.
 func (r *round) errs() error {
 	errs := slices.Clone(r.stale)
 	for _, s := range r.states {
 		errs = append(errs, s.err)
 		for _, w := range s.wants {
-			if !errors.Is(w.err, ErrContended) && !errors.Is(w.err, ErrNotReady) { // which are waited for
+			if !errors.Is(w.err, ErrContended) && !errors.Is(w.err, ErrNotReady) { // waited for, not retried
 				errs = append(errs, w.err)
 			}
 		}
@@ -63,8 +63,8 @@ func (r *round) errs() error {
 	return errors.Join(errs...)
 }
 
-// rest says whether nothing is left to wait for, and otherwise when to look again at the latest; zero: when something
-// changes.
+// rest reports whether there is nothing to wait for. Otherwise, until is when to look again at the latest; zero means
+// to wait for a change only.
 func (r *round) rest() (atRest bool, until time.Time) {
 	atRest = true
 	for _, s := range r.states {
@@ -86,12 +86,12 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// empty says whether no child is left.
+// empty reports whether no child is left.
 func (r *round) empty() bool {
 	return !slices.ContainsFunc(r.states, func(s *state) bool { return len(s.left(r)) > 0 || s.held(r) })
 }
 
-// left returns the children of a kind that are not deleted.
+// left returns the children of a node that do not count as deleted.
 func (s *state) left(r *round) (all []client.Object) {
 	for _, obj := range s.ours {
 		if !r.isDeleted(s, obj) {

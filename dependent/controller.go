@@ -20,7 +20,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// controller keeps the children of all primaries of a graph.
+// controller maintains the children of all primaries of a graph.
 type controller[T any, PT client.ObjectOf[T]] struct {
 	graph  *Graph[T]
 	name   string
@@ -29,7 +29,7 @@ type controller[T any, PT client.ObjectOf[T]] struct {
 	memory memory
 }
 
-// errNoEngine is why a graph cannot be declared on a host that has no engine.
+// errNoEngine is the error of a graph without an engine.
 var errNoEngine = errors.New("no engine: the host has none, and Graph.Engine gives none")
 
 func newController[T any, PT client.ObjectOf[T]](
@@ -72,17 +72,17 @@ func newController[T any, PT client.ObjectOf[T]](
 	}, append(all, opts...)...)
 }
 
-// needs says what is written of the primaries, besides their finalizers.
+// needs returns the permissions for writes to the primaries, except for their finalizers.
 func (k *controller[T, PT]) needs() (opts []reconcile.Option) {
 	if k.c == nil {
 		return nil
 	}
 	kinds, _, err := k.c.Scheme().ObjectKinds(PT(new(T)))
 	if err != nil {
-		return nil // which the controller tells
+		return nil // the controller reports it
 	}
 	outside := slices.ContainsFunc(k.graph.nodes, func(n *node) bool { return n.external != nil })
-	if outside { // package alloc
+	if outside { // package alloc records slots in the primary
 		opts = append(opts, reconcile.Needs(rights.Of(kinds[0], "patch")))
 	}
 	if outside || k.graph.status != nil {
@@ -91,14 +91,14 @@ func (k *controller[T, PT]) needs() (opts []reconcile.Option) {
 	return opts
 }
 
-// poked says whether somebody has asked for a reconciliation (Controller.Trigger), besides the end of a fiber.
+// poked reports whether Controller.Trigger was called, other than at the end of a fiber.
 func (k *controller[T, PT]) poked(ctx context.Context) bool {
 	return slices.ContainsFunc(reconcile.InfoFrom(ctx).Reasons, func(r reconcile.Reason) bool {
 		return r.Type == reconcile.Triggered && r.Source != k.name
 	})
 }
 
-// packet is what the fiber of a primary works on.
+// packet is the packet of the fiber of a primary.
 type packet[T any, PT client.ObjectOf[T]] struct {
 	*controller[T, PT]
 	key     client.Key
@@ -108,12 +108,12 @@ type packet[T any, PT client.ObjectOf[T]] struct {
 	todo    []*op
 
 	mu    sync.Mutex
-	over  bool // it looks no more
-	news  bool // something has changed since it began to look
+	over  bool // the fiber takes no further changes
+	news  bool // a change since begin
 	poked bool
 }
 
-// tell has the fiber look again; false if it does not any more.
+// tell makes the fiber look again. It returns false if the fiber takes no further changes.
 func (p *packet[T, PT]) tell(poked bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,7 +126,7 @@ func (p *packet[T, PT]) tell(poked bool) bool {
 	return true
 }
 
-// begin begins to look: what is told from now on leads to another look.
+// begin starts a look. Changes from now on lead to another look.
 func (p *packet[T, PT]) begin() (poked bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,7 +136,7 @@ func (p *packet[T, PT]) begin() (poked bool) {
 	return poked
 }
 
-// finish ends the looking, unless something has changed meanwhile.
+// finish makes the fiber take no further changes, unless there was one since begin. It reports whether it did.
 func (p *packet[T, PT]) finish() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,9 +144,9 @@ func (p *packet[T, PT]) finish() bool {
 	return p.over
 }
 
-// flow is what the fiber of a primary does: it looks, acts until nothing is left to be done, tells, and waits for the
-// next change; it ends when nothing is left to wait for. It sees all that is done already, so it may begin anew at any
-// time. Undoing it deletes the children.
+// flow returns the flow of a primary. It looks, acts until there is nothing left to do, writes the status, and waits
+// for the next change. It ends when there is nothing to wait for. It depends only on the current state, so it may
+// restart at any time. Its Undo deletes the children.
 func (k *controller[T, PT]) flow() *flow.Flow[packet[T, PT]] {
 	type fiber = flow.Fiber[packet[T, PT]]
 	opts := []flow.Option{flow.To("wait")}
@@ -160,8 +160,8 @@ func (k *controller[T, PT]) flow() *flow.Flow[packet[T, PT]] {
 	)
 }
 
-// finalizes says whether the deletion of a primary has to wait for children: the garbage collector keeps no order, and
-// does not know what is elsewhere or outside.
+// finalizes reports whether a primary needs a finalizer. The garbage collector does not delete in order, and does not
+// delete children elsewhere or external resources.
 func (g *Graph[T]) finalizes() bool {
 	return slices.ContainsFunc(g.nodes, func(n *node) bool {
 		return len(n.after) > 0 || n.elsewhere || n.external != nil || n.deleted != nil
@@ -177,7 +177,7 @@ func (p *packet[T, PT]) newRound(obj PT, now time.Time) *round {
 	}
 }
 
-// load reads the primary; nil if it is gone.
+// load reads the primary; it returns nil if it is gone.
 func (p *packet[T, PT]) load(ctx context.Context) (PT, error) {
 	obj := PT(new(T))
 	err := p.c.Get(ctx, p.key, obj)
@@ -208,7 +208,7 @@ func (p *packet[T, PT]) look(ctx context.Context, f *flow.Fiber[packet[T, PT]]) 
 	return f.Next()
 }
 
-// act does what a look has found, and looks again.
+// act performs the operations that next returns, and repeats until there are none.
 func (p *packet[T, PT]) act(ctx context.Context, f *flow.Fiber[packet[T, PT]]) flow.Next {
 	children, err := p.next(ctx)
 	switch {
@@ -220,7 +220,7 @@ func (p *packet[T, PT]) act(ctx context.Context, f *flow.Fiber[packet[T, PT]]) f
 	return f.Goto("wait")
 }
 
-// next looks, and returns a fiber for each thing that is to be done.
+// next looks at the primary and returns a fiber for each operation.
 func (p *packet[T, PT]) next(ctx context.Context) (children []flow.Child, err error) {
 	r := p.round
 	outside := false
@@ -229,7 +229,7 @@ func (p *packet[T, PT]) next(ctx context.Context) (children []flow.Child, err er
 		outside = outside || o.state.external != nil
 	}
 	p.todo = nil
-	if outside { // what is recorded in the primary has changed
+	if outside { // package alloc has changed the slots in the primary
 		obj, err := p.load(ctx)
 		if obj == nil || err != nil {
 			return nil, err
@@ -243,13 +243,13 @@ func (p *packet[T, PT]) next(ctx context.Context) (children []flow.Child, err er
 	return children, nil
 }
 
-// doing is the flow of one op. It never fails: what failed is told by the op.
+// doing is the flow of one op. It never fails: the op has the error.
 var doing = flow.New("child", flow.Step("do", func(ctx context.Context, f *flow.Fiber[op]) flow.Next {
 	f.Packet.run(ctx)
 	return f.Next()
 }))
 
-// wait tells how the children are, and parks until something changes.
+// wait writes the status, and parks until a change.
 func (p *packet[T, PT]) wait(ctx context.Context, f *flow.Fiber[packet[T, PT]]) flow.Next {
 	r := p.round
 	r.conclude()
@@ -262,7 +262,7 @@ func (p *packet[T, PT]) wait(ctx context.Context, f *flow.Fiber[packet[T, PT]]) 
 		return f.End()
 	}
 	f.Because(r.causes()...)
-	p.round = nil // all of it is found again, and it may wait for long
+	p.round = nil // saves memory during the wait; the next look computes it again
 	return await(f, &p.changed, until).Then("look")
 }
 
@@ -273,7 +273,7 @@ func await[P any](f *flow.Fiber[P], changed flow.Wait, until time.Time) flow.Nex
 	return f.Await(changed, flow.Until(until))
 }
 
-// report writes the status, if it says anything new.
+// report writes the status, if it has changed.
 func (p *packet[T, PT]) report(ctx context.Context) error {
 	if p.graph.status == nil {
 		return nil
@@ -297,8 +297,7 @@ func (p *packet[T, PT]) report(ctx context.Context) error {
 	return nil
 }
 
-// remove deletes the children of a primary that is being deleted, in the reverse of the order in which they were
-// created.
+// remove deletes the children of a primary that is being deleted, in the reverse order of their creation.
 func (p *packet[T, PT]) remove(ctx context.Context, f *flow.Fiber[packet[T, PT]]) flow.Next {
 	if len(p.todo) == 0 {
 		p.begin()

@@ -1,5 +1,6 @@
-// Package dependent keeps the children of objects as a graph declares them: for each object of a kind, its primary,
-// some ConfigMaps, Deployments and so on, in an order, under conditions, and things outside of the cluster.
+// Package dependent keeps the children of objects in the state that a graph declares. For each object of a kind, the
+// primary, the graph declares ConfigMaps, Deployments and other objects, their order and their conditions. It can also
+// declare resources outside of the cluster.
 //
 //	web := dependent.For[v1.WebPage]()
 //	html := dependent.Add(web, "html", desiredConfigMap) // func(ctx, *v1.WebPage) (*corev1.ConfigMap, error)
@@ -10,83 +11,88 @@
 //	web.Status(func(page *v1.WebPage, r *dependent.Report) { r.Into(&page.Status.Conditions) })
 //	web.Controller(rt, "webpages")
 //
-// # What a node is
+// # Nodes
 //
-// A node says by a function what its child is to be, or its children ([AddSet]). It is applied by server-side apply
-// (KEP-555) with the field manager of the client, which then owns exactly the fields that are desired: one that is
-// desired no more is removed, and those of others stay. So build what is desired anew each time, and use another field
-// owner for what else the program applies to the same objects.
+// A node is a function that returns the desired child, or the desired children ([AddSet]). The controller applies each
+// child by server-side apply (KEP-555) with the field manager of the client. That manager then owns exactly the desired
+// fields. A field that is no longer desired is removed, and the fields of other managers stay. So the function must
+// build the child from scratch. Other writes of the program to the same objects must use another field owner.
 //
-// [After] orders creation, and in reverse deletion; a node waits until what it comes after is [Ready]. [If] says for
-// which primaries a node is wanted; where it is not, its children are deleted, and those of the nodes that come after
-// it. [AddExternal] is a node for something that is no object of the API server.
+// [After] orders creation, and in reverse, deletion. A node waits until the nodes that it comes after are [Ready]. [If]
+// selects the primaries for which a node is wanted. Where it is not, its children are deleted, and so are those of the
+// nodes that come after it. [AddExternal] adds a node for a resource outside of the API server.
 //
-// # What is sent
+// # Requests
 //
-// Nothing, if nothing is to be done: whether a child is as it should be is found in the cache. The answer to an apply
-// says which fields are owned, and what the API server has made of them (defaults, admission, quantities); their sum is
-// remembered, and compared with that of what the watch tells. So an owned field that drifts costs one write, and what
-// others do beside it none. After a restart, or a move to another replica, nothing is remembered: each child is applied
-// once, which the API server answers without a change where there is nothing to do.
+// If all children are as desired, the controller sends no request, since it compares them in the cache. The response to
+// an apply lists the owned fields, with the values that the API server has stored (defaults, admission, quantities).
+// The controller remembers a hash of them and compares it with that of the watched object. So an owned field that
+// drifts costs one write, and changes of other fields cost none. After a restart, or a move to another replica, nothing
+// is remembered. Then each child is applied once, and the API server changes nothing if the child is as desired.
 //
-// Before a child is created the API server is asked for it. An object of that name without the marks of a child of this
-// primary is told ([ErrForeign]), and left as it is, unless [Adopt] takes it over. Each later write is bound to the
-// incarnation that was looked at.
+// Before it creates a child, the controller reads it from the API server. An object of that name may lack the marks of
+// a child of this primary. Then the controller reports [ErrForeign] and does not write it, unless [Adopt] allows that.
+// Each later write requires the uid of the object that was compared.
 //
-// Somebody who changes back what is owned is noticed after some rounds: then the child is put right with back-off, up
-// to five minutes, and told as failed ([ErrContended]).
+// If another client keeps changing owned fields, the controller reports [ErrContended] after some rounds. It then
+// restores the child with back-off, up to five minutes.
 //
-// The key of an element of a list cannot drift back in this way: where somebody has given the only port of a Service
-// another number, both ports would be there, which the API server may refuse ([ErrImmutable]; [Recreate] replaces it).
+// The key of a list element cannot be restored this way. For example, another client changes the number of the only
+// port of a Service. Then an apply adds the desired port to the changed one, which the API server may refuse
+// ([ErrImmutable]; [Recreate] replaces the child).
 //
-// # What a child depends on
+// # Inputs of a node
 //
-// The function of a node may look at anything: with [Node.Child] at what nodes before it have become, with client.Get
-// at what else is watched. A value that is made once, such as a password, is kept by looking at the child itself first:
+// The function of a node may read any object. [Node.Child] returns the current children of earlier nodes, and
+// client.Get returns other watched objects. To keep a value that is generated once, such as a password, first read the
+// child itself:
 //
 //	old, err := client.Get[corev1.Secret](ctx, c, key) // apierrors.IsNotFound: make one
 //
-// When something of another object changes, the primary has to be looked at: with the options of the controller
-// (reconcile.Owns, reconcile.Watches), or with reconcile.Follow and the controller that [Graph.Controller] returns, for
-// what this primary names. [When] decides by such an object whether a node is wanted; where it is only to wait, and to
-// stay when it is there, say what is desired, and return an error or come [After] a node that is [Ready] by it.
+// When another object changes, the primary must be reconciled. Use options of the controller for this (reconcile.Owns,
+// reconcile.Watches). For objects that the primary names, use reconcile.Follow with the controller that
+// [Graph.Controller] returns.
 //
-// # How it runs
+// With [When], such an object decides whether a node is wanted. To make a node wait but keep an existing child, return
+// an error from its function. Alternatively, use [After] with a node whose [Ready] depends on that object.
 //
-// As a flow: each primary that has something to do has one fiber (package flow), named after the controller, which
-// looks at all nodes, does what is due with several children at a time, tells the status, and parks until something
-// changes or a time comes. While children are not ready it is a record of some hundred bytes: no goroutine, no polling,
-// no request. It looks at the world anew each time, so nothing of it is recorded, and after a restart it goes on by
-// looking. /debug/flows and "fairlead flows" show it. When all is done it ends, and the next change begins another.
+// # Execution
 //
-// A failure of one node leaves the others at work; then the fiber ends with the error, and the controller tries again
-// after its back-off, with all that goes with it: reconcile.Controller.Failures, metrics, Events.
+// Each primary with pending work has one fiber (package flow), named after the controller. The fiber examines all nodes
+// and writes several children at a time. It then writes the status and parks until a change or a time. While it waits
+// for children, it is a record of some hundred bytes, without a goroutine, polling or requests. Its position is not
+// stored: after a restart it examines the current state again. /debug/flows and "fairlead flows" show the fiber. It
+// ends when there is nothing left to do, and the next change starts another one.
+//
+// If a node fails, the other nodes proceed. The fiber then ends with the error, and the controller retries after its
+// back-off. The failure shows in reconcile.Controller.Failures, in metrics and in Events.
 //
 // # Deletion
 //
-// Where the order matters (After, Deleted), or the garbage collector cannot do it ([Elsewhere], [AddExternal]), the
-// controller has a finalizer: children are deleted in reverse, each when those after it are gone, and then the primary
-// may go. Otherwise there is none, and the garbage collector deletes what the primary owns.
+// The controller has a finalizer if the order of deletion matters (After, Deleted), or if the garbage collector cannot
+// delete the children ([Elsewhere], [AddExternal]). It then deletes the children in reverse order, each after those
+// that come after it, and finally removes the finalizer. Otherwise there is no finalizer, and the garbage collector
+// deletes the children.
 //
-// A node that an operator does not have any more, in a newer version, is not forgotten: its children are found by their
-// owner and their mark ([AnnotationNode]) and deleted, as long as another node watches their kind.
+// If a newer version of an operator drops a node, the controller still deletes the children of that node. It finds them
+// by their owner and their mark ([AnnotationNode]), as long as another node watches their kind.
 //
 // # Invariants
 //
-// D1: a round with nothing to do sends nothing.
+// D1: a round without changes sends no request.
 //
-// D2: nothing is written to an object that does not have the marks of the primary, except what Adopt allows.
+// D2: the controller writes no object without the marks of the primary, except as Adopt allows.
 //
-// D3: a child is created after those before it were ready, and deleted after those after it were gone.
+// D3: a child is created after those before it are ready, and deleted after those after it are gone.
 //
-// D4: an error, of a function or a request, deletes nothing of its node.
+// D4: after an error of a function or a request, no child of its node is deleted.
 //
-// D5: at rest the children are those that are desired, with all that is desired.
+// D5: at rest the children are exactly the desired ones, with all desired fields.
 //
 // # Reading order
 //
 //   - the declaration: errors.go, graph.go, option.go, node.go, external.go;
-//   - what a child is, and what is known of it: mark.go, want.go, owned.go, memory.go;
-//   - one look at a primary, and what follows from it: round.go, op.go, conclude.go, report.go, ready.go;
-//   - the fiber that does it: controller.go.
+//   - a child and what is remembered of it: mark.go, want.go, owned.go, memory.go;
+//   - one round for a primary: round.go, op.go, conclude.go, report.go, ready.go;
+//   - the fiber: controller.go.
 package dependent

@@ -10,34 +10,33 @@ import (
 )
 
 var (
-	// errInvalid is matched when a graph was declared wrongly: two nodes of one name, a cycle, a function that takes
-	// something else. The runtime's Run returns it before anything is sent.
+	// errInvalid is matched by the errors of a declaration, such as two nodes of one name, a cycle, or a function of the
+	// wrong type. The Run of the runtime returns it before any request.
 	errInvalid = errors.New("invalid graph")
-	// ErrForeign is matched when an object has the name of a child and does not belong to the primary. It is not
-	// written to; [Adopt] takes it over.
+	// ErrForeign is matched when an object has the name of a child but does not belong to the primary. The controller does
+	// not write it; [Adopt] allows that.
 	ErrForeign = errors.New("it belongs to somebody else")
-	// ErrImmutable is matched when the API server refuses a change of a child that exists. [Recreate] has it replaced.
+	// ErrImmutable is matched when the API server refuses to change an existing child. [Recreate] replaces the child.
 	ErrImmutable = errors.New("the API server refuses this change of it")
-	// errNothing is matched when a function that says what is desired returned nil, or a nil in a set, without an
-	// error. Only [If] removes a child.
+	// errNothing is matched when a function returns nil, or a set with nil, as the desired child without an error. Only
+	// [If] removes a child.
 	errNothing = errors.New("nothing is desired: a child that is not wanted is said by If")
-	// errUnfit is matched when what is desired cannot be a child: it has no name, is of another kind, is in no
-	// namespace, or is in a set twice.
+	// errUnfit is matched when the desired object cannot be a child. It has no name, another kind, no namespace, or is
+	// twice in a set.
 	errUnfit = errors.New("it cannot be a child")
-	// ErrContended is matched while somebody else goes on changing what is owned of a child. It is put right with
+	// ErrContended is matched while another client keeps changing owned fields of a child. The child is restored with
 	// back-off.
 	ErrContended = errors.New("somebody else keeps changing what is owned of it")
-	// ErrNotReady is matched when a child was not ready within the [Timeout] of its node. It is waited for all the
-	// same.
+	// ErrNotReady is matched when a child was not ready within the [Timeout] of its node. The node continues to wait.
 	ErrNotReady = errors.New("it is not ready in time")
 )
 
-// ChildError tells what a child could not be, and why. Errors.Is finds the sentinels above and those of the API.
+// ChildError is the error of an operation on a child. Errors.Is finds the errors above and those of the API.
 type ChildError struct {
 	Node string
-	Kind schema.GroupVersionKind // empty for what is external
-	Key  client.Key              // empty if no child was named yet
-	Op   string                  // what was done: "apply", "delete", …
+	Kind schema.GroupVersionKind // empty for an external resource
+	Key  client.Key              // empty if the child has no name yet
+	Op   string                  // the operation: "apply", "delete", …
 	Err  error
 }
 

@@ -12,38 +12,38 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 )
 
-// External says how a node keeps something outside of the cluster, such as a database of a cloud, of type V. Its id is
-// allocated exactly once by package alloc, in a slot that has the name of the node. All but Update and Differs have to
-// be given. The functions may block for as long as a request takes.
+// External manages a resource of type V outside of the cluster, such as a database of a cloud, for each primary.
+// Package alloc allocates its id exactly once, in a slot with the name of the node. Create, Read and Delete are
+// required; Differs and Update are optional, but only together. The functions may block for the time of a request.
 type External[T, V any] struct {
-	// Create makes it, and returns its id. It may be called again, with the same key, after a crash.
+	// Create creates the resource and returns its id. It may be called again with the same key after a crash.
 	Create func(ctx context.Context, obj *T, idempotencyKey string) (id string, err error)
-	// Read returns how it is; nil if it is gone, so that another one is created.
+	// Read returns the current state. If it returns nil, the resource is gone, and another one is created.
 	Read func(ctx context.Context, obj *T, id string) (*V, error)
-	// Differs says whether it has to be updated. Default: never.
+	// Differs reports whether the resource must be updated. By default it is never updated.
 	Differs func(obj *T, is *V) bool
-	// Update brings it to what is desired.
+	// Update changes the resource to the desired state.
 	Update func(ctx context.Context, obj *T, id string, is *V) error
-	// Delete gives it back. That there is none is a success. id is empty if it is not known whether one was created
-	// under the key.
+	// Delete deletes the resource. It must succeed if there is none. id is empty if it is not known whether Create
+	// succeeded with the key.
 	Delete func(ctx context.Context, obj *T, idempotencyKey, id string) error
-	// Interval is how often it is read, to see what has changed by itself; a spec that changes, and a child that does,
-	// has it read besides. Default, and 0: 10 minutes.
+	// Interval is how often the resource is read to detect external changes; zero means 10 minutes. The controller also
+	// reads it when the spec of the primary changes, and after reconcile.Controller.Trigger.
 	Interval time.Duration
 }
 
-// defaultInterval is how often something external is read.
+// defaultInterval is the default of External.Interval.
 const defaultInterval = 10 * time.Minute
 
-// external is an External without its types.
+// external is an External without its type parameters.
 type external struct {
 	interval time.Duration
-	// keep returns how it is after that. With an error, gone reports that it does not exist any more.
+	// keep returns the state after the call. With an error, gone reports that the resource no longer exists.
 	keep    func(ctx context.Context, c *client.Client, obj any) (is any, gone bool, err error)
 	release func(ctx context.Context, c *client.Client, obj any) error
 }
 
-// AddExternal adds a node for something outside of the cluster. The options are those of [Add] that are not about
+// AddExternal adds a node for a resource outside of the cluster. The options are those of [Add] that do not concern API
 // objects: After, If, When, Ready and Timeout.
 func AddExternal[T, V any, PT client.ObjectOf[T]](
 	g *Graph[T], name string, e External[T, V], opts ...Option,
@@ -79,11 +79,11 @@ func AddExternal[T, V any, PT client.ObjectOf[T]](
 	return &Node[V]{n}
 }
 
-// errGone has what is gone created once more.
+// errGone means that the resource was gone right after its creation.
 var errGone = errors.New("it is gone")
 
-// keep creates what there is not, and brings what there is to what is desired. With an error, gone reports that it was
-// found to be gone.
+// keep creates the resource if there is none, and otherwise updates it. With an error, gone reports that the resource
+// was found to be gone.
 func keep[T, V any, PT client.ObjectOf[T]](
 	ctx context.Context, c *client.Client, obj PT, slot string, e External[T, V],
 ) (is *V, gone bool, err error) {
@@ -101,7 +101,7 @@ func keep[T, V any, PT client.ObjectOf[T]](
 		case !errors.Is(err, alloc.ErrReleasing):
 			return nil, gone, err
 		}
-		// It was deleted by others, or an earlier release has not ended: its slot is free after that.
+		// The resource was deleted, or an earlier release is incomplete. Release frees the slot.
 		if err := giveUp(ctx, c, obj, slot, e); err != nil {
 			return nil, gone, err
 		}
@@ -109,7 +109,7 @@ func keep[T, V any, PT client.ObjectOf[T]](
 	return nil, true, fmt.Errorf("%w right after it was created", errGone)
 }
 
-// bring reads it, updates it if it differs, and returns how it is then; nil if it is gone.
+// bring reads the resource, updates it if it differs, and returns its state; nil if it is gone.
 func (e External[T, V]) bring(ctx context.Context, obj *T, id string) (*V, error) {
 	is, err := e.Read(ctx, obj, id)
 	if err != nil || is == nil || e.Differs == nil || !e.Differs(obj, is) {
@@ -129,16 +129,15 @@ func giveUp[T, V any, PT client.ObjectOf[T]](
 	})
 }
 
-// outside is what is remembered of something external, as it was read last. There is none before the first read of this
-// process.
+// outside is the remembered state of an external resource. There is none before the first read of this process.
 type outside struct {
-	is         any // nil: it is gone
+	is         any // nil: the resource is gone
 	read       time.Time
-	generation int64 // of the primary that it was read for
-	failed     bool  // a later attempt to read or change it has failed: how it is now is unknown
+	generation int64 // of the primary at the time of the read
+	failed     bool  // a later read or write has failed: the current state is unknown
 }
 
-// lookOutside says whether something external is to be looked at, or given back.
+// lookOutside returns the operation on an external resource that is due, if any.
 func (r *round) lookOutside(s *state) []*op {
 	at := childKey{node: s.index}
 	_, done := r.tried[at]
@@ -177,7 +176,7 @@ func (r *round) judgeOutside(s *state, failed error) {
 
 func (o *op) runOutside(ctx context.Context) error {
 	e, r := o.state.external, o.round
-	obj := r.primary.DeepCopyObject() // others look at ours meanwhile
+	obj := r.primary.DeepCopyObject() // concurrent operations read the primary
 	if o.verb == verbRelease {
 		return r.fail("give back", o.state, client.Key{}, e.release(ctx, r.c, obj))
 	}
@@ -195,7 +194,7 @@ func (o *op) doneOutside() {
 	case o.err != nil:
 		o.state.err = o.err
 		if known := r.outside(o.state); o.gone {
-			r.known.outsides[o.state.index] = &outside{failed: true} // another one may exist
+			r.known.outsides[o.state.index] = &outside{failed: true} // another resource may exist
 		} else if known != nil {
 			known.failed = true
 		}
@@ -209,7 +208,7 @@ func (o *op) doneOutside() {
 func (r *round) outside(s *state) *outside { return r.known.outsides[s.index] }
 func (r *round) forgetOutside(s *state)    { delete(r.known.outsides, s.index) }
 
-// held says whether something external is recorded in the primary.
+// held reports whether the primary has a slot for the external resource.
 func (s *state) held(r *round) bool {
 	return s.external != nil && slices.Contains(alloc.Held(r.primary), s.name)
 }

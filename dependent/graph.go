@@ -15,8 +15,8 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// Graph says what the children of each object of a kind are, its primaries. Make it with [For], add nodes, and declare
-// it with [Graph.Controller]; it is not changed after that. It is not safe for concurrent use until then.
+// Graph declares the children of each object of a kind, its primaries. Create it with [For], add nodes, and declare it
+// with [Graph.Controller]. It must not be changed after that. Before that it is not safe for concurrent use.
 type Graph[T any] struct {
 	nodes    []*node
 	status   func(obj *T, r *Report)
@@ -27,7 +27,7 @@ type Graph[T any] struct {
 	declare  func(h reconcile.Host, name string, opts []reconcile.Option) *reconcile.Controller
 }
 
-// For begins a graph of the children of objects of type T, which must not be unstructured.
+// For returns an empty graph for objects of type T, which must not be unstructured.
 func For[T any, PT client.ObjectOf[T]]() *Graph[T] {
 	g := &Graph[T]{limit: defaultLimit}
 	g.declare = func(h reconcile.Host, name string, opts []reconcile.Option) *reconcile.Controller {
@@ -36,11 +36,12 @@ func For[T any, PT client.ObjectOf[T]]() *Graph[T] {
 	return g
 }
 
-// defaultLimit is how many children of one primary are written at a time.
+// defaultLimit is the default of [Graph.Limit].
 const defaultLimit = 8
 
-// Status has fn tell in the status of a primary how its children are; it is written once in each round, and not if
-// nothing has changed. obj is a copy of the freshest state; fn may run several times, and must only change the status.
+// Status sets the function that reports the children in the status of a primary. The controller writes the status once
+// in each round, and only if it has changed. obj is a copy of the freshest state. fn may run several times and must
+// change only the status.
 func (g *Graph[T]) Status(fn func(obj *T, r *Report)) *Graph[T] {
 	if g != nil {
 		g.status = fn
@@ -48,8 +49,8 @@ func (g *Graph[T]) Status(fn func(obj *T, r *Report)) *Graph[T] {
 	return g
 }
 
-// Engine sets the engine that runs the fibers, which the caller closes after the host has stopped. Default: that of the
-// runtime.
+// Engine sets the engine that runs the fibers. The caller closes it after the host has stopped. The default is the
+// engine of the runtime.
 func (g *Graph[T]) Engine(e *flow.Engine) *Graph[T] {
 	if g != nil {
 		g.engine = e
@@ -57,7 +58,7 @@ func (g *Graph[T]) Engine(e *flow.Engine) *Graph[T] {
 	return g
 }
 
-// Limit sets how many children of one primary are written at a time; 8 by default.
+// Limit sets how many children of one primary are written concurrently; the default is 8.
 func (g *Graph[T]) Limit(n int) *Graph[T] {
 	if g != nil {
 		g.limit = n
@@ -65,11 +66,12 @@ func (g *Graph[T]) Limit(n int) *Graph[T] {
 	return g
 }
 
-// Controller declares the controller that keeps the children of all primaries as they should be: it watches primaries
-// and children, has the rights for that (rights.Right) and runs a fiber for each primary that has something to do. Its
-// mistakes, and those of the graph, are returned by the Run of the runtime. The name is part of what marks children and
-// of the finalizer: keep it. Options are those of any controller; [reconcile.Owns] and [reconcile.Watches] among them
-// add what the functions of the nodes look at besides.
+// Controller declares the controller of the graph. It watches the primaries and the children, and runs a fiber for each
+// primary with pending work. It needs the permissions for that, see rights.Right. The Run of the runtime returns its
+// errors and those of the graph.
+//
+// The name is part of the marks of children and of the finalizer, so it must not change. The options are those of any
+// controller. Use [reconcile.Owns] and [reconcile.Watches] for other objects that the functions of nodes read.
 func (g *Graph[T]) Controller(h reconcile.Host, name string, opts ...reconcile.Option) *reconcile.Controller {
 	if g == nil || g.declare == nil || h == nil {
 		return nil
@@ -79,7 +81,7 @@ func (g *Graph[T]) Controller(h reconcile.Host, name string, opts ...reconcile.O
 	return g.declare(h, name, opts)
 }
 
-// Err returns the mistakes in the graph; [Graph.Controller] hands them to its host.
+// Err returns the errors of the graph. [Graph.Controller] passes them to its host.
 func (g *Graph[T]) Err() error {
 	if g == nil {
 		return fmt.Errorf("%w: it is nil", errInvalid)
@@ -93,7 +95,7 @@ func (g *Graph[T]) fault(err error) {
 	}
 }
 
-// check sorts the nodes so that each comes after those that it waits for, and says what is wrong.
+// check sorts the nodes so that each comes after its dependencies, and returns the errors of the declaration.
 func (g *Graph[T]) check(name string) error {
 	var errs []error
 	fault := func(format string, args ...any) {
@@ -141,8 +143,7 @@ func (g *Graph[T]) check(name string) error {
 	return errors.Join(errs...)
 }
 
-// sort puts nodes after those that they wait for, and otherwise leaves them as they are. It returns a cycle if there is
-// one.
+// sort sorts nodes after their dependencies and keeps the order otherwise. It returns a cycle if there is one.
 func sort(nodes []*node) (sorted []*node, cycle []string) {
 	const visiting, visited = 1, 2
 	state := map[*node]int{}
@@ -178,7 +179,7 @@ func sort(nodes []*node) (sorted []*node, cycle []string) {
 	return sorted, nil
 }
 
-// add adds a node; options are applied to it.
+// add applies the options to a node and adds it.
 func add[T any](g *Graph[T], n *node, opts []Option) {
 	if g == nil {
 		return
@@ -196,10 +197,10 @@ func add[T any](g *Graph[T], n *node, opts []Option) {
 	g.nodes = append(g.nodes, n)
 }
 
-// primary gives a function of the user a primary of its type, or says that it takes another one.
+// primaryOf returns a primary with its type. It panics if obj has another type.
 func primaryOf[T any](obj any) *T { return obj.(*T) }
 
-// desiredOf makes one list of what one function returns.
+// desiredOf adapts a function that returns one child to a function that returns a list.
 func desiredOf[T, C any](fn func(ctx context.Context, obj *T) (*C, error)) func(context.Context, any) ([]*C, error) {
 	return func(ctx context.Context, obj any) ([]*C, error) {
 		c, err := fn(ctx, primaryOf[T](obj))

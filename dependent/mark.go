@@ -12,22 +12,23 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// What marks a child as ours, besides the controller reference to its primary. A child that cannot have one, in another
-// namespace or, of a primary in a namespace, in none, has the label and the annotation of its owner instead.
+// Marks of a child, besides the controller reference to its primary. Some children cannot have that reference: those in
+// another namespace, and cluster-scoped children of a namespaced primary. They have the label and the annotation of the
+// owner instead.
 const (
 	AnnotationNode  = "fairlead.io/dependent" // CONTROLLER/NODE
 	labelOwner      = "fairlead.io/owner"     // the uid of the primary
 	annotationOwner = "fairlead.io/owner"     // KIND.GROUP NAMESPACE/NAME of the primary
 )
 
-// marks writes and reads the marks of children of one primary.
+// marks sets and reads the marks of the children of one primary.
 type marks struct {
 	controller string
 	kind       schema.GroupVersionKind // of the primary
 	primary    client.Object
 }
 
-// set puts the marks of a node onto what is desired.
+// set adds the marks of a node to a desired object.
 func (m *marks) set(n *node, obj client.Object) error {
 	if other := metav1.GetControllerOfNoCopy(obj); other != nil && other.UID != m.primary.GetUID() {
 		return fmt.Errorf("%w: it has the controller %s %s", errUnfit, other.Kind, other.Name)
@@ -60,14 +61,14 @@ func note(get func() map[string]string, set func(map[string]string), name, value
 	set(all)
 }
 
-// holds says whether an owner reference to the primary can be in an object.
+// holds reports whether obj can have an owner reference to the primary.
 func (m *marks) holds(obj client.Object) bool {
 	ns := m.primary.GetNamespace()
 	return ns == "" || ns == obj.GetNamespace()
 }
 
-// ours says whether an object has the marks of a child of the primary, and if so of which node. A child of the same
-// name that another node had is ours, too.
+// ours reports whether an object has the marks of a child of the primary, and of which node. The node may be another
+// one with a child of the same name.
 func (m *marks) ours(obj client.Object) (node string, ok bool) {
 	if !m.isOwner(obj) {
 		return "", false
@@ -76,7 +77,7 @@ func (m *marks) ours(obj client.Object) (node string, ok bool) {
 	return node, ok && controller == m.controller
 }
 
-// isOwner says whether an object belongs to the primary, perhaps as something that other code keeps.
+// isOwner reports whether the primary owns an object. The object may belong to other code that has the same primary.
 func (m *marks) isOwner(obj client.Object) bool {
 	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
 		return owner.UID == m.primary.GetUID()
@@ -84,7 +85,7 @@ func (m *marks) isOwner(obj client.Object) bool {
 	return obj.GetLabels()[labelOwner] == string(m.primary.GetUID())
 }
 
-// owned says whether another controller owns an object: it is never taken over.
+// owned returns an error if another controller owns an object. Such an object is never adopted.
 func (m *marks) owned(obj client.Object) error {
 	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil && owner.UID != m.primary.GetUID() {
 		return fmt.Errorf("%w: %w: %s %s", ErrForeign, reconcile.ErrOwned, owner.Kind, owner.Name)
@@ -95,7 +96,7 @@ func (m *marks) owned(obj client.Object) error {
 	return nil
 }
 
-// primaryElsewhere reads the name of the primary from a child that has no owner reference to it.
+// primaryElsewhere returns the primary of a child without an owner reference.
 func primaryElsewhere[C any, PC client.ObjectOf[C]](obj *C) []reconcile.Key {
 	k, err := ownerOf(PC(obj))
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 )
 
-// memory is what a controller remembers of the children of each primary. All of it can be lost: a child of which
-// nothing is known is applied once, which changes nothing if it is as it should be.
+// memory is the cache of a controller about the children of each primary. It may be lost: a child without an entry is
+// applied once, which changes nothing if the child is as desired.
 type memory struct {
 	mu  sync.Mutex
 	all map[client.Key]*remembered // by primary
 }
 
-// remembered is what is known of the children of one primary. It belongs to the fiber that works on that.
+// remembered has the entries of the children of one primary. Only the fiber of the primary uses it.
 type remembered struct {
 	uid      types.UID
 	children map[childKey]*child
@@ -29,20 +29,20 @@ type childKey struct {
 	key  client.Key
 }
 
-// child is what is remembered of one.
+// child is the entry of one child.
 type child struct {
 	uid    types.UID
-	want   sum                   // of what was applied last
-	fields unique.Handle[string] // that the manager owns since; the same for all children of a kind
-	has    sum                   // what the API server made of them
-	seen   string                // a version in which all of it was as it should be
+	want   sum                   // of the last applied object
+	fields unique.Handle[string] // fields that the manager owns since then; usually the same for all children of a kind
+	has    sum                   // of the values that the API server stored in these fields
+	seen   string                // a resource version at which the child was as desired
 
-	applied time.Time // when it was put right last
-	again   int       // how often in a row somebody had changed it soon after
-	since   time.Time // when it was first seen not to be ready; zero while it is
+	applied time.Time // time of the last apply
+	again   int       // consecutive changes by other clients soon after an apply
+	since   time.Time // when the child was first seen not ready; zero while it is ready
 }
 
-// of returns what is remembered of the children of a primary, which the caller may change while it works on it.
+// of returns the entries of a primary. The caller may change them while it works on the primary.
 func (m *memory) of(k client.Key, uid types.UID) *remembered {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -57,21 +57,21 @@ func (m *memory) of(k client.Key, uid types.UID) *remembered {
 	return r
 }
 
-// forget drops what is remembered of a primary.
+// forget removes the entries of a primary.
 func (m *memory) forget(k client.Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.all, k)
 }
 
-// Somebody who changes a child within contentionWindow after it was put right contends for it. After patience such
-// changes it is put right with back-off.
+// A client that changes a child within contentionWindow after an apply contends for it. After patience such changes the
+// child is restored with back-off.
 const (
 	contentionWindow = 5 * time.Minute
 	patience         = 3
 )
 
-// pause is how long a child that is contended for is left as it is.
+// pause returns the back-off before a contended child is restored.
 func (c *child) pause() time.Duration {
 	n := c.again - patience
 	if n < 0 {

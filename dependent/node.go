@@ -16,21 +16,21 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// Node is one kind of child of a graph.
+// Node is a node of a graph, with children of type C.
 type Node[C any] struct{ node *node }
 
-// node is a Node without its type.
+// node is a Node without its type parameter.
 type node struct {
 	name  string
-	at    string // where it was declared
-	graph any    // the *Graph that it is of
-	index int    // in the order in which they are created
+	at    string // place of the declaration
+	graph any    // the *Graph that it belongs to
+	index int    // in the order of creation
 
 	primary, child reflect.Type
 	kind           schema.GroupVersionKind
 
 	after     []*node
-	before    []*node // those that come after it
+	before    []*node // the nodes that come after it
 	wanted    []func(ctx context.Context, obj any) (bool, error)
 	ready     func(child any) bool
 	deleted   func(child any) bool
@@ -38,13 +38,13 @@ type node struct {
 	adopt     bool
 	noForce   bool
 	recreate  bool
-	many      bool // a set
-	elsewhere bool // its children may be where no owner reference can be
+	many      bool // added by AddSet
+	elsewhere bool // its children may be where no owner reference is possible
 	watch     []reconcile.WatchOption
-	labels    labels.Selector // of all that is known of the kind; nil: everything
+	labels    labels.Selector // selects the watched objects; nil: all
 	errs      []error
 
-	prototype client.Object // of its type, without content
+	prototype client.Object // an empty object of type C
 	desired   func(ctx context.Context, obj any) ([]client.Object, error)
 	get       func(ctx context.Context, c *client.Client, k client.Key) (client.Object, error)
 	list      func(ctx context.Context, c *client.Client, opts ...client.ReadOption) ([]client.Object, error)
@@ -52,10 +52,10 @@ type node struct {
 	external  *external
 }
 
-// Add adds a node with one child for each primary: what desired returns is applied, with one field manager, which owns
-// exactly the fields that are in it. Build it anew each time from obj, and from what the nodes it comes after have
-// become ([Node.Child]); obj is READ-ONLY. Without a namespace the child is in that of the primary. The owner is set by
-// the graph. A status in it counts for nothing.
+// Add adds a node with one child for each primary. The controller applies the object that desired returns, and its
+// field manager then owns exactly the fields in it. desired must build the object from scratch, from obj and the
+// children of earlier nodes ([Node.Child]). obj is READ-ONLY. If the child has no namespace, it gets that of the
+// primary. The graph sets the owner. A status in the object is ignored.
 //
 // C may be unstructured.Unstructured, with [Kind].
 func Add[T, C any, PC client.ObjectOf[C]](
@@ -71,8 +71,8 @@ func Add[T, C any, PC client.ObjectOf[C]](
 	return &Node[C]{n}
 }
 
-// AddSet adds a node with any number of children for each primary, told apart by their names: one that is desired no
-// more is deleted. An error of desired changes nothing. Else it is like [Add].
+// AddSet adds a node with any number of children for each primary, identified by their names. A child that is no longer
+// desired is deleted. An error of desired changes nothing. Otherwise AddSet is like [Add].
 func AddSet[T, C any, PC client.ObjectOf[C]](
 	g *Graph[T], name string, desired func(ctx context.Context, obj *T) ([]*C, error), opts ...Option,
 ) *Node[C] {
@@ -125,7 +125,7 @@ func newNode[T, C any, PC client.ObjectOf[C]](name string) *node {
 	return n
 }
 
-// readGeneric reads children that have no type of their own.
+// readGeneric sets the functions that read unstructured children.
 func (n *node) readGeneric() {
 	n.get = func(ctx context.Context, c *client.Client, k client.Key) (client.Object, error) {
 		u := &unstructured.Unstructured{}
@@ -145,7 +145,7 @@ func (n *node) readGeneric() {
 	}
 }
 
-// objects hands on what is desired without its type.
+// objects adapts a function to return client.Objects.
 func objects[C any, PC client.ObjectOf[C]](
 	desired func(ctx context.Context, obj any) ([]*C, error),
 ) func(context.Context, any) ([]client.Object, error) {
@@ -165,7 +165,7 @@ func objects[C any, PC client.ObjectOf[C]](
 	}
 }
 
-// resolve finds out of which kind the children are, and whether they are in namespaces.
+// resolve sets the kind of the children, if it is not given.
 func (n *node) resolve(c *client.Client) error {
 	if n.external != nil {
 		return nil

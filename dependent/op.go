@@ -23,28 +23,27 @@ type verb uint8
 const (
 	verbApply verb = iota
 	verbDelete
-	verbOutside // what is external is looked at, and put right
-	verbRelease // what is external is given back
+	verbOutside // read and update an external resource
+	verbRelease // delete an external resource
 )
 
-// op is something that is to be done about one child. A fiber of its own does it; what comes of it is read when that
-// has ended.
+// op is an operation on one child. It runs in its own fiber. Its result is read after that fiber has ended.
 type op struct {
 	round *round
 	state *state
 	want  *want
 	at    childKey
 	verb  verb
-	drift bool // somebody has changed what was applied
+	drift bool // another client has changed the applied fields
 
 	err      error
-	answer   []byte // of the API server, to an apply
-	replaced bool   // the child was deleted, to be created anew
-	outside  any    // what there is
-	gone     bool   // something external was found to be gone
+	answer   []byte // response of the API server to an apply
+	replaced bool   // the child was deleted for a new one
+	outside  any    // state of the external resource
+	gone     bool   // the external resource was found to be gone
 }
 
-// name is that of the fiber.
+// name returns the name of the fiber.
 func (o *op) name() string {
 	if o.state.many || o.verb == verbDelete {
 		return o.state.name + "[" + strings.ReplaceAll(o.want.key.String(), "/", ".") + "]"
@@ -64,7 +63,7 @@ func (o *op) run(ctx context.Context) {
 	})
 }
 
-// apply applies a child. Of one that the cache does not show, a live read decides whether it may be written.
+// apply applies a child. If the cache does not have the child, a live read decides whether it may be written.
 func (o *op) apply(ctx context.Context) error {
 	r, c := o.round, o.round.c
 	want, err := o.want.content()
@@ -110,8 +109,8 @@ func (o *op) apply(ctx context.Context) error {
 	return o.recreate(ctx, is, err)
 }
 
-// recreate deletes a child whose change is refused; its end leads to the new one. It is not deleted if the API server
-// would not take that.
+// recreate deletes a child whose change was refused. The new child is created when the old one is gone. A dry run first
+// checks that the API server would accept the new one.
 func (o *op) recreate(ctx context.Context, is client.Object, refused error) error {
 	want, err := o.want.content()
 	if err != nil {
@@ -119,7 +118,7 @@ func (o *op) recreate(ctx context.Context, is client.Object, refused error) erro
 	}
 	try := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(want)}
 	switch err := o.round.c.Create(ctx, try, client.DryRun(), client.Owner(o.round.manager)); {
-	case err == nil, apierrors.IsAlreadyExists(err): // it was found valid before that
+	case err == nil, apierrors.IsAlreadyExists(err): // validation comes before the check for existence
 	case apierrors.IsInvalid(err):
 		return refused
 	default:
@@ -138,13 +137,13 @@ func (o *op) remove(ctx context.Context, is client.Object) error {
 	it.SetUID(is.GetUID())
 	err := o.round.c.Delete(ctx, it, client.SameUID(), client.IgnoreNotFound(),
 		client.Propagation(metav1.DeletePropagationBackground))
-	if apierrors.IsConflict(err) || errors.Is(err, client.ErrReplaced) { // another one has its name now
+	if apierrors.IsConflict(err) || errors.Is(err, client.ErrReplaced) { // another object has its name now
 		return nil
 	}
 	return err
 }
 
-// done takes note of what came of it.
+// done records the result of the op.
 func (o *op) done() {
 	r := o.round
 	r.tried[o.at] = o.err
@@ -152,7 +151,7 @@ func (o *op) done() {
 	switch {
 	case o.replaced && o.err == nil:
 		r.removed[o.at] = true
-		delete(r.tried, o.at) // if it is gone already, the new one is created in this round
+		delete(r.tried, o.at) // if the old child is already gone, this round creates the new one
 		delete(r.known.children, o.at)
 	case o.verb == verbDelete:
 		r.removed[o.at] = true
@@ -168,7 +167,7 @@ func (o *op) done() {
 	}
 }
 
-// log tells what was done to a child; failures are told by the controller.
+// log logs a successful change of a child; the controller logs failures.
 func (o *op) log() {
 	if o.err != nil || o.verb != verbDelete && o.verb != verbApply {
 		return
@@ -193,7 +192,7 @@ func (o *op) log() {
 		"child", o.want.key)
 }
 
-// remember keeps what was applied, and what the API server has made of it.
+// remember records the applied object and the values that the API server stored.
 func (o *op) remember() error {
 	r := o.round
 	var head struct {
@@ -206,7 +205,7 @@ func (o *op) remember() error {
 	if err := json.Unmarshal(o.answer, &head); err != nil {
 		return err
 	}
-	// As it is read later: a Go type writes some values in another way than they are stored.
+	// Decode and encode as for later reads: a Go type encodes some values differently than the API server stores them.
 	is := o.state.fresh()
 	if err := json.Unmarshal(o.answer, is); err != nil {
 		return err
@@ -244,7 +243,7 @@ func (o *op) remember() error {
 	return nil
 }
 
-// fresh returns an object of the type and kind of the children, without content.
+// fresh returns an empty object of the type and kind of the children.
 func (n *node) fresh() client.Object {
 	obj := reflect.New(n.child).Interface().(client.Object)
 	obj.GetObjectKind().SetGroupVersionKind(n.kind)

@@ -15,15 +15,15 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// Option tunes a node.
+// Option configures a node.
 type Option struct{ apply func(n *node) }
 
-// Dependency is a node that others may come after: what [Add], [AddSet] and [AddExternal] return.
+// Dependency is a node for [After], as returned by [Add], [AddSet] and [AddExternal].
 type Dependency interface{ of() *node }
 
-// After has the children of a node created when those of others are there and [Ready], and deleted before those are. A
-// node is not wanted while one that it comes after is not. A child that exists is kept as it should be also while
-// others are not ready.
+// After makes a node come after others. Its children are created when those of the others exist and are [Ready], and
+// are deleted before those are. The node is not wanted if one of the others is not. An existing child is kept up to
+// date even while the others are not ready.
 func After(others ...Dependency) Option {
 	return Option{func(n *node) { n.comesAfter(others) }}
 }
@@ -43,13 +43,13 @@ func (n *node) comesAfter(others []Dependency) {
 	}
 }
 
-// If says for which primaries the children of a node are wanted. Where they are not, they are deleted, if they are
-// ours, and so are those of nodes that come after it.
+// If selects the primaries for which the children of a node are wanted. For other primaries the children of the node
+// are deleted, and so are those of the nodes that come after it.
 func If[T any](wanted func(obj *T) bool) Option {
 	return condition(wanted == nil, func(_ context.Context, obj *T) (bool, error) { return wanted(obj), nil })
 }
 
-// When is [If] with a function that may look further, such as into the cache, and may fail: then nothing is changed.
+// When is like [If], for a function that may read other objects and may fail. After an error nothing is changed.
 func When[T any](wanted func(ctx context.Context, obj *T) (bool, error)) Option {
 	return condition(wanted == nil, wanted)
 }
@@ -68,14 +68,15 @@ func condition[T any](missing bool, wanted func(ctx context.Context, obj *T) (bo
 	}}
 }
 
-// Ready says when a child is ready: nodes that come after it wait for that, and so does the condition Ready of a
-// primary. The object is READ-ONLY. Default: as soon as it exists. [IsReady] knows what is ready of many kinds.
+// Ready sets the function that reports whether a child is ready. Nodes that come after it, and the condition Ready of
+// the primary, depend on it. The child is READ-ONLY. By default a child is ready as soon as it exists. [IsReady]
+// handles many kinds.
 func Ready[C any](is func(child *C) bool) Option {
 	return judgement(is, "Ready", func(n *node) *func(any) bool { return &n.ready })
 }
 
-// Deleted says when a child that is being deleted counts as deleted, so that those that it comes after may be deleted,
-// too. The object is READ-ONLY. Default: when it is gone.
+// Deleted sets the function that reports whether a child that is being deleted counts as deleted. The nodes before it
+// may then be deleted. The child is READ-ONLY. By default a child counts as deleted when it is gone.
 func Deleted[C any](is func(child *C) bool) Option {
 	return judgement(is, "Deleted", func(n *node) *func(any) bool { return &n.deleted })
 }
@@ -94,9 +95,9 @@ func judgement[C any](is func(child *C) bool, name string, field func(n *node) *
 	}}
 }
 
-// Timeout is after how long a child that is not ready is told as failed ([ErrNotReady]). It is waited for all the same.
-// The time counts from the creation of a child that was never changed since, else from when it was first seen not to be
-// ready. No limit by default.
+// Timeout sets after how long a child that is not ready is reported as failed ([ErrNotReady]). The node continues to
+// wait. If the child has not changed since its creation, the time counts from its creation. Otherwise it counts from
+// when the child was first seen not ready. By default there is no limit.
 func Timeout(d time.Duration) Option {
 	return Option{func(n *node) {
 		if n.timeout = d; d <= 0 {
@@ -105,28 +106,30 @@ func Timeout(d time.Duration) Option {
 	}}
 }
 
-// Adopt takes over an object that has the name of a child already, with what others have set in it. Default: it is told
-// ([ErrForeign]) and left as it is. One that another controller owns is never taken over.
+// Adopt takes over an existing object that has the name of a child. Fields of other managers stay. By default the
+// controller reports [ErrForeign] and does not write the object. An object that another controller owns is never
+// adopted.
 func Adopt() Option { return Option{func(n *node) { n.adopt = true }} }
 
-// Elsewhere lets children be where no owner reference to the primary can be: in another namespace, or in none. They are
-// found by their label fairlead.io/owner and deleted by the finalizer of the controller, since the garbage collector does
-// not know them.
+// Elsewhere allows children where no owner reference to the primary is possible: in another namespace, or
+// cluster-scoped. The controller finds them by their label fairlead.io/owner. It deletes them with its finalizer, since
+// the garbage collector does not.
 func Elsewhere() Option { return Option{func(n *node) { n.elsewhere = true }} }
 
-// NoForce has a child fail where another manager owns a field that is desired. Default: the field is taken.
+// NoForce makes the apply of a child fail if another manager owns a desired field. By default the apply takes the field
+// over.
 func NoForce() Option { return Option{func(n *node) { n.noForce = true }} }
 
-// Recreate has a child whose change the API server refuses be deleted, and created anew when it is gone. It is not, if
-// the API server would not take the new one either. Default: it is told ([ErrImmutable]).
+// Recreate deletes a child whose change the API server refuses, and creates it again when it is gone. The child is not
+// deleted if the API server would refuse the new one, too. By default the controller reports [ErrImmutable].
 func Recreate() Option { return Option{func(n *node) { n.recreate = true }} }
 
-// Kind says which kind the children are, of nodes of unstructured.Unstructured.
+// Kind sets the kind of the children of a node of unstructured.Unstructured.
 func Kind(gvk schema.GroupVersionKind) Option { return Option{func(n *node) { n.kind = gvk }} }
 
-// Labels has the node know only the objects of its kind that these labels select, such as "app=web": then no others are
-// watched and held, and reads of others are requests. All that the node desires has to have them. Default:
-// all objects of the kind are watched, so that reads of them are answered by the cache.
+// Labels restricts a node to objects that the selector matches, such as "app=web". Only these are watched and cached,
+// and reads of other objects of the kind are requests. All desired children must match. By default all objects of the
+// kind are watched, and reads of them are answered by the cache.
 func Labels(selector string) Option {
 	return Option{func(n *node) {
 		sel, err := labels.Parse(selector)
@@ -139,7 +142,7 @@ func Labels(selector string) Option {
 	}}
 }
 
-// Watch tunes the watch of the children, for instance with reconcile.IfChanged. [Labels] restricts it.
+// Watch configures the watch of the children, for example with reconcile.IfChanged. Use [Labels] to restrict it.
 func Watch(opts ...reconcile.WatchOption) Option {
 	return Option{func(n *node) { n.watch = append(n.watch, opts...) }}
 }
@@ -148,7 +151,7 @@ func (n *node) fault(format string, args ...any) {
 	n.errs = append(n.errs, fmt.Errorf(format, args...))
 }
 
-// After has a node that exists come after others, too: for nodes that are declared in a loop.
+// After makes a node come after others, like the option [After]. It is for nodes that are declared in a loop.
 func (n *Node[C]) After(others ...Dependency) *Node[C] {
 	if n != nil && n.node != nil {
 		n.node.comesAfter(others)

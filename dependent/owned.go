@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tree"
 )
 
-// sum is what is remembered of content.
+// sum is a truncated SHA-256 hash.
 type sum [16]byte
 
 func sumOf(h hash.Hash) (s sum) {
@@ -30,8 +30,8 @@ func sumOfJSON(data []byte) sum {
 	return sum(full[:16])
 }
 
-// fieldsOf returns the fields that a manager owns by applies, as managedFields has them (KEP-555); empty if it owns
-// none.
+// fieldsOf returns the fields that a manager owns by apply, in the format of managedFields (KEP-555). It returns "" if
+// there are none.
 func fieldsOf(managed []metav1.ManagedFieldsEntry, manager string) string {
 	for _, e := range managed {
 		if e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == "" &&
@@ -42,8 +42,8 @@ func fieldsOf(managed []metav1.ManagedFieldsEntry, manager string) string {
 	return ""
 }
 
-// sumOwned sums up what an object has in the fields that are owned. Two objects with the same sum have the same there,
-// whatever else others have put beside it. Where want has an empty map or list, that there is one is all that is owned.
+// sumOwned returns a hash of the owned fields of an object. Equal hashes mean equal values in these fields; other
+// fields are ignored. Where want has an empty map or list, only the existence of the field counts.
 func sumOwned(fields string, have, want map[string]any) (sum, error) {
 	var owned map[string]any
 	if err := json.Unmarshal([]byte(fields), &owned); err != nil {
@@ -64,8 +64,8 @@ func (s *summing) word(w string) {
 	s.h.Write([]byte(":" + w))
 }
 
-// members goes through a tree of fields: "f:name" is a member of a map, "k:{…}" the element of a list that has these
-// keys, "v:…" the element that is this value, "i:n" the n-th, and "." what holds them all.
+// members hashes a tree of fields. "f:name" is a member of a map. In lists, "k:{…}" is the element with these keys,
+// "v:…" the element with this value, and "i:n" the element with this index. "." is the field itself.
 func (s *summing) members(fields map[string]any, have, want any) {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		s.word(name)
@@ -98,7 +98,7 @@ func (s *summing) value(v any) {
 	s.word(string(data))
 }
 
-// hollow says whether v is a map or a list without content.
+// hollow reports whether v is an empty map or list.
 func hollow(v any) bool {
 	switch v := v.(type) {
 	case map[string]any:
@@ -109,10 +109,10 @@ func hollow(v any) bool {
 	return false
 }
 
-// alike compares a key of a list element that may be absent, where the API server sets a default.
+// alike compares a key of a list element. The desired element may omit a key for which the API server sets a default.
 func alike(have, key any) bool { return have == nil || tree.Same(have, key) }
 
-// member finds what a name of managedFields stands for.
+// member returns the value for a name in managedFields.
 func member(in any, name string, same func(have, key any) bool) (v any, there bool) {
 	kind, rest, _ := strings.Cut(name, ":")
 	switch kind {
@@ -163,8 +163,7 @@ func decode(raw []byte) (m map[string]any, err error) {
 	return m, err
 }
 
-// content is an object as JSON values, without what says nothing: nulls, which Go types encode where nobody set
-// anything.
+// content returns an object as JSON values without nulls. Go types encode some unset fields as null.
 func content(obj any) (map[string]any, error) {
 	raw, err := json.Marshal(obj)
 	if err != nil {

@@ -11,11 +11,18 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 )
 
-// IsReady says whether an object is as its spec asks for, for [Ready]: a Deployment, StatefulSet or DaemonSet has
-// rolled out, and all its pods are available; a Job is complete; a Pod is ready, or has succeeded; a
-// PersistentVolumeClaim is bound; a Service of type LoadBalancer has an address. Any other object is if its condition Ready, or
-// Available, is True, and there is no such condition or it has seen the present generation; without conditions it is as soon
-// as it exists.
+// IsReady reports whether an object has reached the state of its spec. Use it with [Ready]. An object is ready in these
+// states:
+//
+//   - A Deployment or DaemonSet is rolled out, and all of its pods are available.
+//   - A StatefulSet is rolled out, and all of its pods are ready.
+//   - A Job is complete.
+//   - A Pod is ready or has succeeded.
+//   - A PersistentVolumeClaim is bound.
+//   - A Service of type LoadBalancer has an address.
+//   - Any other object has the condition Ready, or else Available, with status True. Neither the condition nor the
+//     status may have an observedGeneration older than the generation. Without these conditions it is ready as soon as
+//     it exists.
 func IsReady[C any, PC client.ObjectOf[C]](child *C) bool {
 	if child == nil {
 		return false
@@ -63,7 +70,7 @@ func replicas(n *int32) int32 {
 	return *n
 }
 
-// saysReady looks at the conditions of an object of any kind.
+// saysReady checks the conditions of an object of any kind.
 func saysReady(obj client.Object) bool {
 	var content map[string]any
 	if u, ok := obj.(*unstructured.Unstructured); ok {

@@ -8,53 +8,54 @@ import (
 	"github.com/fairlead-io/fairlead/conditions"
 )
 
-// State is how the children of a node are.
+// State is the state of the children of a node.
 type State string
 
 // The states of a node.
 const (
-	StateReady       State = "Ready"       // all are there, as they should be, and ready
-	StateProgressing State = "Progressing" // they are there, or about to be, and not all are ready
-	StateWaiting     State = "Waiting"     // for the nodes that it comes after
-	StateFailed      State = "Failed"      // something about them cannot be done; it is tried again
-	StateAbsent      State = "Absent"      // they are not wanted, and there are none
-	StateRemoving    State = "Removing"    // they are not wanted, and some are still there
+	StateReady       State = "Ready"       // all exist, are up to date and ready
+	StateProgressing State = "Progressing" // they exist or are about to, and not all are ready
+	StateWaiting     State = "Waiting"     // waits for the nodes that it comes after
+	StateFailed      State = "Failed"      // an operation has failed, and is retried
+	StateAbsent      State = "Absent"      // not wanted, and none exist
+	StateRemoving    State = "Removing"    // not wanted, and some still exist
 )
 
-// NodeStatus tells how the children of one node are.
+// NodeStatus is the status of the children of one node.
 type NodeStatus struct {
 	Name     string
 	State    State
-	Message  string // why it is so, for people; empty if there is nothing to say
-	Children int    // that exist
-	Ready    int    // of those that are wanted
+	Message  string // reason for people; may be empty
+	Children int    // number of existing children
+	Ready    int    // number of ready children
 	Err      error  // a *ChildError, or several; nil unless Failed
-	// Unknown reports that the state of the children is not known: something external was not read yet, or an error
-	// hides them. [Node.In] returns what was read last, or nil. Nodes behind an unknown one keep their children.
+	// Unknown reports that the state of the children is not known. An external resource was not read yet, or there was an
+	// error. [Node.In] then returns the last known state, or nil. Nodes that come after an unknown node keep their
+	// children.
 	Unknown bool
 }
 
-// Report tells how the children of one primary are, at the end of a round.
+// Report describes the children of one primary at the end of a round.
 type Report struct {
 	obj   metav1.Object
 	nodes []NodeStatus
 	round *round
 }
 
-// Nodes returns the nodes in the order in which their children are created.
+// Nodes returns the status of the nodes, in the order of creation.
 func (r *Report) Nodes() []NodeStatus { return r.nodes }
 
-// Ready says whether all children are there, as they should be, and ready.
+// Ready reports whether all wanted children exist, are up to date and ready, and no others are left.
 func (r *Report) Ready() bool { return len(r.in(StateReady, StateAbsent)) == len(r.nodes) }
 
-// conditionDependents is the type of the condition that sums up the nodes: True if all are Ready, False if one has
-// failed, and else Unknown.
+// conditionDependents is the type of the condition that summarizes the nodes. It is False if a node has failed, True if
+// all are Ready or Absent, and otherwise Unknown.
 const conditionDependents = "Dependents"
 
-// Conditions returns what a status may say: the condition Dependents, and Reconciling while work goes on. What else is
-// to be said of the primary is added to it, before it is put into the status; the condition Ready is computed from all.
+// Conditions returns the conditions for the status: Dependents, and Reconciling during work. The caller may add other
+// conditions before it writes the set into the status. The condition Ready is computed from all of them.
 func (r *Report) Conditions() *conditions.Set {
-	if r.obj == nil { // a report of nothing
+	if r.obj == nil { // a zero Report
 		return conditions.Of(&metav1.ObjectMeta{})
 	}
 	set := conditions.Of(r.obj)
@@ -70,14 +71,14 @@ func (r *Report) Conditions() *conditions.Set {
 	return set
 }
 
-// Into writes Conditions into those of a status.
+// Into writes Conditions into the conditions of a status.
 func (r *Report) Into(conditions *[]metav1.Condition) {
 	if conditions != nil {
 		r.Conditions().Into(conditions)
 	}
 }
 
-// in tells of the nodes that are in one of these states.
+// in describes the nodes that are in one of the states.
 func (r *Report) in(states ...State) (all []string) {
 	for _, n := range r.nodes {
 		for _, s := range states {
@@ -89,8 +90,8 @@ func (r *Report) in(states ...State) (all []string) {
 	return all
 }
 
-// In returns the child of a node as a report knows it, for the function of [Graph.Status]. It is nil while the child
-// does not exist, and may be nil while it is unknown ([NodeStatus].Unknown). It is READ-ONLY.
+// In returns the child of a node in a report, for the function of [Graph.Status]. It is nil while the child does not
+// exist, and may be nil while it is unknown ([NodeStatus].Unknown). It is READ-ONLY.
 func (n *Node[C]) In(r *Report) *C {
 	for _, c := range n.AllIn(r) {
 		return c
@@ -98,7 +99,7 @@ func (n *Node[C]) In(r *Report) *C {
 	return nil
 }
 
-// AllIn returns the children of a node as a report knows them. They are READ-ONLY.
+// AllIn returns the children of a node in a report. They are READ-ONLY.
 func (n *Node[C]) AllIn(r *Report) []*C {
 	if r == nil {
 		return nil

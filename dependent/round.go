@@ -16,57 +16,58 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 )
 
-// round looks once at a primary and its children, in the cache, and says what is to be done. It belongs to one fiber.
+// round compares a primary and its children in the cache with the graph, and returns the operations that are due. It
+// belongs to one fiber.
 type round struct {
 	nodes   []*node
 	c       *client.Client
-	manager string // owns what is applied
+	manager string // field manager of applies
 	log     *slog.Logger
 	now     time.Time
 
 	marks
-	obj     any // the primary, as functions of the user take it
+	obj     any // the primary, for functions of the user
 	known   *remembered
-	poked   bool // somebody has asked for a look at what is external
-	ending  bool // the primary is being deleted: nothing is wanted
+	poked   bool // external resources must be read
+	ending  bool // the primary is being deleted: no child is wanted
 	states  []*state
-	tried   map[childKey]error // what was done in this round, and how it ended
+	tried   map[childKey]error // operations of this round, with their errors
 	removed map[childKey]bool
-	stale   []error // of children that nobody wants any more
+	stale   []error // errors of deletions of unwanted children
 }
 
-// state is what a round knows of a node.
+// state is the state of a node in a round.
 type state struct {
 	*node
-	decided bool // whether it is wanted is known
+	decided bool // wanted is valid
 	wanted  bool
-	asked   bool // what is desired is known, in wants
+	asked   bool // wants is complete, and the node is not blocked
 	err     error
 	wants   []*want
-	ours    []client.Object // of its kind, of the primary
-	present int             // of them, those that are its own and not deleted
-	blocked []string        // the nodes that it waits for
-	hidden  bool            // what its children are to be depends on a node that is unknown
+	ours    []client.Object // children of the primary of this kind
+	present int             // number of those of this node that do not count as deleted
+	blocked []string        // names of the nodes that it waits for
+	hidden  bool            // its children depend on a node whose state is unknown
 	status  NodeStatus
 	until   time.Time // when to look again
 }
 
-// want is one child that is desired.
+// want is one desired child.
 type want struct {
 	key    client.Key
-	obj    client.Object  // what is desired, with our marks
-	fields map[string]any // of it, if they were asked for
+	obj    client.Object  // the desired object, with marks
+	fields map[string]any // its content; nil until first used
 	sum    sum
-	is     client.Object // as it is; nil: it is not there
+	is     client.Object // the current object; nil if there is none
 	ready  bool
-	why    string // it is not ready
-	unread bool   // the cache cannot tell how it is
+	why    string // why it is not ready
+	unread bool   // the cache could not be read
 	err    error
 	until  time.Time
 }
 
-// look asks what is desired, compares it with what there is, and returns what is to be done now. It is called again
-// when that was done, until nothing is left.
+// look computes the desired children, compares them with the current ones, and returns the operations that are due. The
+// fiber calls it again after these operations, until there are none.
 func (r *round) look(ctx context.Context) (todo []*op) {
 	if r.states == nil {
 		for _, n := range r.nodes {
@@ -90,16 +91,16 @@ func (r *round) look(ctx context.Context) (todo []*op) {
 	return append(todo, r.surplus(wanted)...)
 }
 
-// kindKey names an object, in whatever version of its kind.
+// kindKey identifies an object independently of the version of its kind.
 type kindKey struct {
 	kind schema.GroupKind
 	key  client.Key
 }
 
-// state returns that of a node, which comes before the one that asks.
+// state returns the state of a node.
 func (r *round) state(n *node) *state { return r.states[n.index] }
 
-// ask finds out whether a node is wanted, whether it has to wait, and what is desired.
+// ask determines whether a node is wanted, whether it is blocked, and which children are desired.
 func (r *round) ask(ctx context.Context, s *state) {
 	s.until = time.Time{}
 	s.blocked, s.hidden = nil, false
@@ -132,14 +133,14 @@ func (r *round) ask(ctx context.Context, s *state) {
 		return
 	}
 	if !s.decided || s.hidden || len(s.blocked) > 0 && s.present == 0 {
-		return // what is desired may depend on what they are, or will be
+		return // the desired children may depend on nodes that are not ready
 	}
 	s.err = r.desire(ctx, s)
 	s.asked = s.err == nil && len(s.blocked) == 0
 }
 
-// decide finds out whether a node is wanted: it is not, if one that it comes after is not, and it is not known, if that
-// is not.
+// decide determines whether a node is wanted. It is not if a node that it comes after is not. It is undecided if such a
+// node is undecided.
 func (r *round) decide(ctx context.Context, s *state) error {
 	s.decided, s.wanted = false, false
 	known := true
@@ -169,7 +170,7 @@ func (r *round) decide(ctx context.Context, s *state) error {
 	return nil
 }
 
-// desire asks what the children of a node are to be.
+// desire calls the function of a node and checks the desired children.
 func (r *round) desire(ctx context.Context, s *state) error {
 	all, err := guarded(func() ([]client.Object, error) { return s.desired(within(ctx, r), r.obj) })
 	if err != nil {
@@ -190,7 +191,7 @@ func (r *round) desire(ctx context.Context, s *state) error {
 	return nil
 }
 
-// list finds the children of a primary that are of the kind of a node.
+// list finds the children of a primary that have the kind of a node.
 func (r *round) list(ctx context.Context, s *state) error {
 	selected := labels.Everything()
 	if s.labels != nil {
@@ -207,7 +208,7 @@ func (r *round) list(ctx context.Context, s *state) error {
 	}
 	for _, obj := range owned {
 		node, ok := r.ours(obj)
-		if !ok { // unless somebody has just taken our mark off
+		if !ok { // unless another client has just removed our mark
 			if r.remembered(childKey{s.index, client.KeyOf(obj)}, obj) == nil {
 				continue
 			}
@@ -221,10 +222,10 @@ func (r *round) list(ctx context.Context, s *state) error {
 	return nil
 }
 
-// ownedElsewhere selects what has the label of its owner.
+// ownedElsewhere selects objects by the label of their owner.
 func ownedElsewhere(selected labels.Selector, primary client.Object) labels.Selector {
 	is, err := labels.NewRequirement(labelOwner, selection.Equals, []string{string(primary.GetUID())})
-	if err != nil { // a uid is no value of a label
+	if err != nil { // the uid is not a valid label value
 		return labels.Nothing()
 	}
 	return selected.Add(*is)
@@ -238,7 +239,7 @@ func (r *round) isDeleted(s *state, obj client.Object) bool {
 	return ok && err == nil
 }
 
-// compare looks at one child and says what is to be done about it, nil if nothing is.
+// compare compares one child and returns the operation that is due, or nil.
 func (r *round) compare(ctx context.Context, s *state, w *want) *op {
 	at := childKey{s.index, w.key}
 	w.ready, w.why, w.unread, w.until = false, "", false, time.Time{}
@@ -288,8 +289,8 @@ func (r *round) compare(ctx context.Context, s *state, w *want) *op {
 	return nil
 }
 
-// leaving says whether the end of an object that is being deleted has to be asked for: nobody tells us that of what
-// does not belong to the primary.
+// leaving returns an error for an object that is being deleted and does not belong to the primary. No watch reports its
+// end to the primary, so the controller must retry.
 func (r *round) leaving(is client.Object) error {
 	if r.isOwner(is) {
 		return nil
@@ -297,7 +298,7 @@ func (r *round) leaving(is client.Object) error {
 	return fmt.Errorf("%w, and is being deleted", ErrForeign)
 }
 
-// remembered returns what is known of this incarnation of a child; nil if nothing is.
+// remembered returns the entry of this incarnation of a child; nil if there is none.
 func (r *round) remembered(at childKey, is client.Object) *child {
 	if c := r.known.children[at]; c != nil && c.uid == is.GetUID() {
 		return c
@@ -305,7 +306,7 @@ func (r *round) remembered(at childKey, is client.Object) *child {
 	return nil
 }
 
-// mayTake says why an object that has the name of a child must not be written to.
+// mayTake returns an error if an object with the name of a child must not be written.
 func (r *round) mayTake(n *state, is client.Object, known *child) error {
 	if _, ok := r.ours(is); ok || r.isOwner(is) {
 		return nil
@@ -313,13 +314,13 @@ func (r *round) mayTake(n *state, is client.Object, known *child) error {
 	if err := r.owned(is); err != nil {
 		return err
 	}
-	if known != nil || n.adopt { // somebody has taken our marks off it
+	if known != nil || n.adopt { // another client has removed our marks, or Adopt allows it
 		return nil
 	}
 	return ErrForeign
 }
 
-// holds says whether a child has all that is desired, and whether that is known.
+// holds reports whether a child is known to have all desired fields.
 func (c *child) holds(w *want) (bool, error) {
 	if c == nil || c.want != w.sum {
 		return false, nil
@@ -343,7 +344,8 @@ func (c *child) holds(w *want) (bool, error) {
 	return true, nil
 }
 
-// putRight applies a child that is not as it should be; with back-off, if somebody else contends for it.
+// putRight returns an apply for a child that is not as desired. If another client contends for the child, it applies
+// with back-off.
 func (r *round) putRight(s *state, w *want, known *child, at childKey) *op {
 	o := &op{round: r, state: s, want: w, at: at, verb: verbApply}
 	if known == nil || known.want != w.sum {
@@ -360,7 +362,7 @@ func (r *round) putRight(s *state, w *want, known *child, at childKey) *op {
 	return o
 }
 
-// judge says whether a child is ready, and since when it is not.
+// judge determines whether a child is ready, and since when it is not.
 func (r *round) judge(s *state, w *want, known *child) {
 	ok, err := guarded(func() (bool, error) { return s.ready(w.is), nil })
 	if err != nil {
@@ -392,8 +394,8 @@ func (r *round) judge(s *state, w *want, known *child) {
 	}
 }
 
-// surplus says which children are to be deleted: those that are not wanted, in the reverse of the order in which they
-// were created. Nothing is known of the children of nodes that have failed, or wait.
+// surplus returns deletions of unwanted children, in the reverse order of creation. Children of nodes that have failed
+// or wait are kept, since the desired ones are not known.
 func (r *round) surplus(wanted map[kindKey]bool) (todo []*op) {
 	r.stale = nil
 	seen := map[kindKey]bool{}
@@ -426,8 +428,8 @@ func (r *round) surplus(wanted map[kindKey]bool) (todo []*op) {
 	return todo
 }
 
-// sees says whether a node has an object among its children, perhaps as one of another version, or group, of whose
-// caches one may be behind.
+// sees reports whether a node has an object among its children. The node may read it in another version or group, whose
+// cache may be behind.
 func (r *round) sees(s *state, obj client.Object) bool {
 	for at, c := range r.known.children {
 		if at.node == s.index && c.uid == obj.GetUID() {
@@ -445,7 +447,7 @@ func (r *round) named(name string) *state {
 	return r.states[i]
 }
 
-// mayGo says whether children of a node that are not wanted may be deleted now.
+// mayGo reports whether unwanted children of a node may be deleted now.
 func (r *round) mayGo(s *state) bool {
 	if s.err != nil || !s.asked {
 		return false
@@ -456,7 +458,7 @@ func (r *round) mayGo(s *state) bool {
 	})
 }
 
-// unknown reports whether this round does not know how the children of a node are. They may exist.
+// unknown reports whether this round does not know the state of the children of a node. They may exist.
 func (s *state) unknown(r *round) bool {
 	if s.external != nil {
 		known := r.outside(s)
@@ -465,7 +467,7 @@ func (s *state) unknown(r *round) bool {
 	return s.err != nil || s.hidden || slices.ContainsFunc(s.wants, func(w *want) bool { return w.unread })
 }
 
-// allReady says whether nodes that come after one may begin.
+// allReady reports whether the nodes that come after this one may begin.
 func (s *state) allReady() bool {
 	if s.err != nil || !s.wanted || !s.asked {
 		return false

@@ -15,9 +15,9 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// want makes a child of what a function desires: with its place, its marks, and nothing that only the API server says.
+// want returns a desired child with its namespace and marks. It refuses fields that only the API server sets.
 func (r *round) want(s *state, desired client.Object) (*want, error) {
-	obj := desired.DeepCopyObject().(client.Object) // the function may keep its own
+	obj := desired.DeepCopyObject().(client.Object) // the function may keep its own object
 	if gvk := obj.GetObjectKind().GroupVersionKind(); gvk != s.kind && gvk != (schema.GroupVersionKind{}) {
 		return nil, fmt.Errorf("%w: it is of kind %v, and the node is of %v", errUnfit, gvk, s.kind)
 	}
@@ -48,7 +48,7 @@ func (r *round) want(s *state, desired client.Object) (*want, error) {
 	return &want{key: client.KeyOf(obj), obj: obj, sum: sumOfJSON(data)}, nil
 }
 
-// content is what is desired as it is applied. Most looks do not need it.
+// content returns the desired object as it is applied. It is computed on first use, since most looks do not need it.
 func (w *want) content() (map[string]any, error) {
 	if w.fields == nil {
 		m, err := content(w.obj)
@@ -56,14 +56,14 @@ func (w *want) content() (map[string]any, error) {
 			return nil, err
 		}
 		if _, generic := w.obj.(runtime.Unstructured); !generic {
-			delete(m, "status") // which Go types encode where nobody set anything
+			delete(m, "status") // Go types encode an empty status
 		}
 		w.fields = m
 	}
 	return w.fields, nil
 }
 
-// place puts a child into the namespace of its primary, if it says none.
+// place sets the namespace of a child to that of its primary, if it has none.
 func (r *round) place(s *state, obj client.Object) error {
 	mapping, err := r.c.Mapper().RESTMapping(s.kind.GroupKind(), s.kind.Version)
 	if err != nil {
@@ -81,7 +81,7 @@ func (r *round) place(s *state, obj client.Object) error {
 	return nil
 }
 
-// guarded calls a function of the user, whose panic is an error.
+// guarded calls a function of the user and turns its panic into an error.
 func guarded[R any](fn func() (R, error)) (res R, err error) {
 	if p := protect.Call(func() { res, err = fn() }); p != nil {
 		return res, &reconcile.PanicError{Value: p.Value, Stack: p.Stack}
@@ -91,14 +91,14 @@ func guarded[R any](fn func() (R, error)) (res R, err error) {
 
 type roundKey struct{}
 
-// within lets functions of the user look at what other nodes have become.
+// within returns a context with the round, for Node.Child and Node.Children.
 func within(ctx context.Context, r *round) context.Context {
 	return context.WithValue(ctx, roundKey{}, r)
 }
 
-// Child returns the child of a node as this round knows it, for functions of nodes that come after it. It is nil while
-// the child does not exist. Functions of nodes that come after an unknown child are not called. It is READ-ONLY. Of a
-// set it is the first one; see [Node.Children].
+// Child returns the child of a node in this round, for functions of nodes that come after it. It is nil while the child
+// does not exist. Functions of nodes that come after an unknown child are not called. The child is READ-ONLY. For a
+// set, Child returns the first one; see [Node.Children].
 func (n *Node[C]) Child(ctx context.Context) *C {
 	for _, c := range n.Children(ctx) {
 		return c
@@ -106,7 +106,7 @@ func (n *Node[C]) Child(ctx context.Context) *C {
 	return nil
 }
 
-// Children returns the children of a node as this round knows them. They are READ-ONLY.
+// Children returns the children of a node in this round. They are READ-ONLY.
 func (n *Node[C]) Children(ctx context.Context) []*C {
 	r, _ := ctx.Value(roundKey{}).(*round)
 	return childrenOf[C](r, n)

@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// causes says what keeps the children from being as they should be, in the order of the graph: what comes first keeps
-// the others.
+// causes returns why the children are not as desired. The order is that of the graph, since earlier nodes block later
+// ones.
 func (r *round) causes() (all []why.Cause) {
 	for _, s := range r.states {
 		all = append(all, s.causes(r)...)
@@ -61,7 +61,7 @@ func (s *state) causes(r *round) (all []why.Cause) {
 	return s.placed(nil, all)
 }
 
-// placed says of which node, and about which child, causes are.
+// placed adds the node, and the child if w is not nil, to causes.
 func (s *state) placed(w *want, causes []why.Cause) []why.Cause {
 	for i := range causes {
 		c := &causes[i]
@@ -82,7 +82,7 @@ func (s *state) object(k client.Key) *why.Object {
 	return &why.Object{Group: s.kind.Group, Kind: s.kind.Kind, Namespace: k.Namespace, Name: k.Name}
 }
 
-// unready is a child that is waited for.
+// unready returns the cause for a child that is not ready.
 func (s *state) unready(r *round, w *want) why.Cause {
 	c := why.Cause{
 		Type: why.Parked, Until: w.until, Message: fmt.Sprintf("child %s %s: %s", s.kind.Kind, w.key, w.why),
@@ -108,7 +108,7 @@ func (s *state) unready(r *round, w *want) why.Cause {
 	return c
 }
 
-// leavings are children that are not wanted, and not gone.
+// leavings returns the causes for children that are not wanted and not gone.
 func (s *state) leavings(r *round) (all []why.Cause) {
 	for _, obj := range s.left(r) {
 		k := client.KeyOf(obj)
@@ -128,10 +128,10 @@ func (s *state) leavings(r *round) (all []why.Cause) {
 	return all
 }
 
-// maxLeft is how many of the children of one node are named that are not gone.
+// maxLeft bounds the causes of leavings for one node.
 const maxLeft = 4
 
-// failure says what an error about a child means.
+// failure returns the causes for an error about a child.
 func failure(err error) []why.Cause {
 	if told := why.Of(err); len(told) > 0 {
 		return append([]why.Cause(nil), told...)
@@ -156,7 +156,7 @@ func failure(err error) []why.Cause {
 	return causes
 }
 
-// conditionsOf says which conditions of an object are not True, and why.
+// conditionsOf describes the conditions of an object that are not True.
 func conditionsOf(obj client.Object) string {
 	var content map[string]any
 	if u, ok := obj.(*unstructured.Unstructured); ok {

@@ -7,8 +7,8 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 )
 
-// SetCondition sets a condition of obj, with its generation as the observed one, and says whether that changed
-// anything. The time of the last transition changes with the status only. Where there is no object it does nothing.
+// SetCondition sets a condition of obj, with the generation of obj as the observed one. It reports whether anything
+// changed. The transition time changes only with the status. If obj or conditions is nil, SetCondition does nothing.
 func SetCondition(obj client.Object, conditions *[]metav1.Condition, kind string, status metav1.ConditionStatus,
 	reason, message string,
 ) bool {
@@ -20,7 +20,7 @@ func SetCondition(obj client.Object, conditions *[]metav1.Condition, kind string
 	})
 }
 
-// IsReady says whether a condition is True for the present generation of obj.
+// IsReady reports whether a condition is True for the current generation of obj.
 func IsReady(obj client.Object, conditions []metav1.Condition, kind string) bool {
 	if isNil(obj) {
 		return false

@@ -30,70 +30,71 @@ type Controller struct {
 	host    Host
 	client  *client.Client
 	set     settings
-	err     error     // of the declaration, returned when the host runs
-	place   string    // of the declaration
-	from    Inherited // what it takes from the host
+	err     error     // in the declaration; returned when the host runs
+	place   string    // file:line of the declaration
+	from    Inherited // inherited from the host
 	object  work
 	main    *watch
 	metrics *metrics
 	log     *slog.Logger
 	tracer  trace.Tracer // nil: no spans
-	events  *Recorder    // of failures; nil: none
+	events  *Recorder    // about failures; nil: none
 	unheard atomic.Bool  // the last Event could not be written
 	wake    chan struct{}
 	now     func() time.Time
 
 	mu      sync.Mutex // guards everything below; never held while user code runs
 	q       *queue
-	life    context.Context //nolint:containedctx // of run; nil before and after
+	life    context.Context //nolint:containedctx // context of run; nil before and after it
 	fail    func(error)     // ends run with an error
 	ended   bool            // run has returned
-	kindOf  string          // what it reconciles, once that is known
-	problem error           // why it could not be started yet
-	broken  *time.Timer     // ends run when it goes off; set when the controller can do nothing any more
-	term    context.Context //nolint:containedctx // of the leadership; nil while nothing may be started
+	kindOf  string          // the reconciled kind, once it is known
+	problem error           // of the last attempt to start
+	broken  *time.Timer     // ends run after brokenGrace; set by breaks
+	term    context.Context //nolint:containedctx // context of the leadership; nil while no work may start
 	terms   int
 	workers int
 	wg      sync.WaitGroup // workers
-	total   rate           // of all objects
-	paced   time.Time      // when the pump looks again at what total holds back; zero: not known to it
+	total   rate           // limit over all objects
+	paced   time.Time      // when the pump checks total again; zero: not scheduled
 	primary *intake
 	intakes []*intake
-	part    *part // nil: it works on everything
+	part    *part // nil: replicas do not share the objects
 	follows map[Key]map[string]*follow
 	synced  chan struct{}
 	runs    runs
 	done    done
 }
 
-// work is what is done with an object, without its Go type.
+// work holds the operations on an object, without its Go type.
 type work struct {
 	cleans bool
-	saves  bool // positions, in the status
-	// decode returns a copy of the object of a record that belongs to the caller.
+	saves  bool // saves positions in the status
+	// decode returns a copy of the object of a record. The caller owns the copy.
 	decode func(r *cache.Record) (client.Object, error)
 	fresh  func() client.Object
 	do     func(ctx context.Context, obj client.Object) (Result, error)
 	clean  func(ctx context.Context, obj client.Object) (Result, error)
-	// gone is told of objects that do not exist any more. halt ends what still works when no reconciliation does. Both
-	// may be nil.
+	// gone runs when an object no longer exists. halt ends the remaining work when no reconciliation runs. Both may be
+	// nil.
 	gone func(k Key)
 	halt func()
-	// move has the fibers of objects whose slots leave go on elsewhere, and returns those that have not ended yet, by
-	// slot. It may be nil.
+	// move interrupts the fibers of objects whose slots leave, so that another process resumes them. It returns those that
+	// have not ended yet, by slot. It may be nil.
 	move func(leaves func(k Key, uid types.UID) (slot int, leaves bool)) map[int][]flow.Handle
-	// why says why what works on an object does not end, and whether anything does. It may be nil.
+	// why returns why the work on an object does not end, and whether there is any. It may be nil.
 	why func(k Key) (causes []why.Cause, works bool)
-	// hosted is told what the controller inherits; it may be nil.
-	hosted func(Inherited)
-	// finalize adds or removes the finalizer of obj.
+	// hosted receives the settings that the controller inherits; it may be nil.
+	hosted   func(Inherited)
 	finalize func(ctx context.Context, c *client.Client, obj client.Object, change func(client.Object) error) error
 }
 
 // New declares a controller that reconciles the objects of type T and runs with the host. T is a Go type that the
-// scheme of the client knows, or unstructured.Unstructured with [Primary]([Kind](…)). Its name is unique on the host.
-// What is wrong with the declaration is returned by the host's Run, with file and line; by that of the fairlead runtime
-// before any request is made, together with all that is wrong with others.
+// scheme of the client knows, or unstructured.Unstructured with [Primary]([Kind](…)). The name must be unique on the
+// host.
+//
+// The Run of the host returns the errors of the declaration, with file and line. The fairlead runtime does so before
+// any request, together with the errors of all other declarations.
 func New[T any, PT client.ObjectOf[T]](h Host, name string, r Reconciler[T], opts ...Option) *Controller {
 	var err error
 	if f, ok := r.(Func[T]); r == nil || ok && f == nil {
@@ -109,7 +110,7 @@ func New[T any, PT client.ObjectOf[T]](h Host, name string, r Reconciler[T], opt
 	return declare(h, name, w, PT(new(T)), err, opts)
 }
 
-// workOf makes a reconciler forget its type.
+// workOf wraps a reconciler in a work that does not depend on its type.
 func workOf[T any, PT client.ObjectOf[T]](r Reconciler[T]) work {
 	return work{
 		decode: func(rec *cache.Record) (client.Object, error) {
@@ -182,13 +183,13 @@ func declare(h Host, name string, w work, object client.Object, err error, opts 
 	if checker, ok := h.(Checker); ok {
 		checker.Check(c.check)
 	} else {
-		_ = c.resolve() // it is done again, and its error returned, when the controller runs
+		_ = c.resolve() // run resolves again and returns the error
 	}
 	h.Add("controller "+name, c.run)
 	return c
 }
 
-// check says what is wrong with the declaration.
+// check returns the errors of the declaration.
 func (c *Controller) check() error {
 	if err := errors.Join(c.err, c.resolve()); err != nil {
 		return c.failure(err)
@@ -199,7 +200,7 @@ func (c *Controller) check() error {
 // resolve finds the kinds of the watches.
 func (c *Controller) resolve() error {
 	if c.client == nil {
-		return nil // the host says why
+		return nil // the host reports why
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,7 +210,7 @@ func (c *Controller) resolve() error {
 	}
 	c.kindOf = c.main.kind.Kind + "." + c.main.kind.GroupVersion().String()
 	err := errors.Join(errs...)
-	if err == nil { // what others watch of the same kinds may be metadata
+	if err == nil { // other watches of the same kinds may ask for metadata only
 		for _, w := range append([]*watch{c.main}, c.set.watches...) {
 			c.host.Cache().Expect(w.request())
 		}
@@ -224,14 +225,14 @@ func (c *Controller) failure(err error) error {
 // Name returns the name of the controller.
 func (c *Controller) Name() string { return c.name }
 
-// Trigger has an object reconciled, for a reason that no watch tells of. It does nothing for an object that does not
-// exist. One in back-off is reconciled when that is over.
+// Trigger makes the controller reconcile an object for a reason that no watch reports. It does nothing if the object
+// does not exist. An object in back-off is reconciled when the back-off is over.
 func (c *Controller) Trigger(k Key, source string) {
 	c.add(k, Reason{Type: Triggered, Source: source, Key: k}, high, nil)
 }
 
-// add notes a reason to reconcile an object. now is what the event shows of the object, if it is about the object
-// itself.
+// add records a reason to reconcile an object. now is the state of the object in the event; it is nil if the event is
+// about another object.
 func (c *Controller) add(k Key, why Reason, p priority, now *facts) {
 	var stop *reconciliation
 	c.mu.Lock()
@@ -242,7 +243,7 @@ func (c *Controller) add(k Key, why Reason, p priority, now *facts) {
 	}
 	it := c.q.item(k)
 	it.slot = slot
-	if now != nil && it.current != nil && *now == it.current.facts { // that reconciliation works on this state already
+	if now != nil && it.current != nil && *now == it.current.facts { // that reconciliation already works on this state
 		c.mu.Unlock()
 		return
 	}
@@ -263,7 +264,7 @@ func (c *Controller) add(k Key, why Reason, p priority, now *facts) {
 		if why.Type == Interval && errors.Is(it.fail.err, ErrExhausted) {
 			c.admit(it, p)
 		}
-	case it.state == waiting && it.dueFor == Retried: // in back-off: its time stands
+	case it.state == waiting && it.dueFor == Retried: // in back-off: an event does not shorten it
 	default:
 		c.admit(it, p)
 	}
@@ -274,7 +275,7 @@ func (c *Controller) add(k Key, why Reason, p priority, now *facts) {
 	}
 }
 
-// gone notes that an object does not exist any more.
+// gone handles the deletion of an object.
 func (c *Controller) gone(k Key, why Reason) {
 	var stop *reconciliation
 	c.mu.Lock()
@@ -298,8 +299,8 @@ func (c *Controller) gone(k Key, why Reason) {
 	c.unfollowAll(k)
 }
 
-// left forgets an object whose slot is not held any more. Nothing is called for it; what runs goes on, and nothing
-// follows from it.
+// left forgets an object whose slot is no longer held. A running reconciliation finishes, but is not followed by
+// another.
 func (c *Controller) left(k Key) {
 	c.mu.Lock()
 	it := c.q.items[k]
@@ -314,14 +315,14 @@ func (c *Controller) left(k Key) {
 	c.unfollowAll(k)
 }
 
-// vanished ends what is at work for an object that does not exist any more.
+// vanished ends the work for an object that no longer exists.
 func (c *Controller) vanished(k Key) {
 	if c.object.gone != nil {
 		c.object.gone(k)
 	}
 }
 
-// admit makes an item ready, as soon as the rate limit allows it. Under mu.
+// admit makes an item ready as soon as the rate limit allows it. The caller holds c.mu.
 func (c *Controller) admit(it *item, p priority) {
 	if free := it.rate.free(); !free.IsZero() && free.After(c.now()) {
 		if it.state == waiting && it.dueFor == "" {
@@ -337,7 +338,7 @@ func (c *Controller) admit(it *item, p priority) {
 	c.q.makeReady(it, p)
 }
 
-// waitUntil schedules an item. Under mu.
+// waitUntil schedules an item. The caller holds c.mu.
 func (c *Controller) waitUntil(it *item, at time.Time, why ReasonType) {
 	c.q.wait(it, at, why)
 	if c.q.times[0] == it {
@@ -345,7 +346,7 @@ func (c *Controller) waitUntil(it *item, at time.Time, why ReasonType) {
 	}
 }
 
-// expire makes ready what is due and returns when the next one is; the zero time if none is.
+// expire makes due items ready. It returns the next due time, or zero if there is none.
 func (c *Controller) expire() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -370,7 +371,7 @@ func (c *Controller) expire() time.Time {
 	return next
 }
 
-// spawn starts workers for what is ready, unless the rate of all objects holds it back. Under mu.
+// spawn starts workers for ready items, unless the total rate limit forbids it. The caller holds c.mu.
 func (c *Controller) spawn() {
 	for c.term != nil && c.workers < c.set.workers && c.workers < c.q.running+c.q.ready {
 		if c.held() {
@@ -381,7 +382,8 @@ func (c *Controller) spawn() {
 	}
 }
 
-// held says whether the rate of all objects allows no start now. Then the pump looks again when it does. Under mu.
+// held reports whether the total rate limit forbids a start now. If so, it makes the pump check again when a start is
+// allowed. The caller holds c.mu.
 func (c *Controller) held() bool {
 	free := c.total.free()
 	if !free.After(c.now()) {

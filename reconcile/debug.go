@@ -12,11 +12,17 @@ import (
 	"time"
 )
 
-// DebugHandler shows what controllers do and what they fail at, for /debug/controllers: list returns them. They are
-// sorted by cluster and name, their failures by age. Query parameters: format=json (or an Accept header of
-// application/json) for one JSON object per line, a [Description] each; controller, key and class to pick; limit, of
-// failures on the page (default 1000, 0 for all). It shows keys and the texts of errors: serve it where only operators
-// look.
+// DebugHandler serves the state and the failures of controllers, for /debug/controllers. list returns the controllers.
+// They are sorted by cluster and name, their failures by age.
+//
+// Query parameters:
+//
+//   - format=json returns one JSON object per line, a [Description] each; an Accept header of application/json does the
+//     same.
+//   - controller, key and class select what is shown.
+//   - limit bounds the failures on the page; the default is 1000, and 0 means all.
+//
+// The page contains keys and error texts: serve it only to operators.
 func DebugHandler(list func() []*Controller) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
@@ -56,24 +62,24 @@ func DebugHandler(list func() []*Controller) http.Handler {
 			enc := json.NewEncoder(w)
 			for _, d := range shown {
 				if enc.Encode(d) != nil {
-					return // the reader has gone
+					return // the client has disconnected
 				}
 			}
 			return
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		_, _ = fmt.Fprint(w, textOf(shown)) // the reader is gone if this fails
+		_, _ = fmt.Fprint(w, textOf(shown)) // fails if the client has disconnected
 	})
 }
 
-// textOf is the page for people: the controllers, then what fails.
+// textOf renders the text page: the controllers, then their failures.
 func textOf(shown []Description) string {
 	if len(shown) == 0 {
 		return "no controllers\n"
 	}
 	var b strings.Builder
-	tab := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0) // a strings.Builder cannot fail
+	tab := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(tab, "CONTROLLER\tKIND\tSTATE\tREADY\tWAITING\tRUNNING\tFAILED\tDECLARED")
 	failures := 0
 	for _, d := range shown {
@@ -120,5 +126,5 @@ func (d Description) title() string {
 
 func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// flat makes one line of a text.
+// flat joins the lines of s.
 func flat(s string) string { return strings.Join(strings.Fields(s), " ") }

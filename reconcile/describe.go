@@ -8,31 +8,31 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// State is what a controller is doing.
+// State is the state of a controller.
 type State string
 
 // The states of a controller.
 const (
 	StateNew      State = "not started"
-	StateBlocked  State = "cannot start" // Description.Error says why; it is tried again
-	StateListing  State = "listing"      // Description.WaitsFor says what is not listed yet, and why
-	StateStandby  State = "standby"      // another process leads; if it is not known who, Description.Error says why
+	StateBlocked  State = "cannot start" // Description.Error has the reason; it is tried again
+	StateListing  State = "listing"      // Description.WaitsFor lists the missing watches and why
+	StateStandby  State = "standby"      // another process leads; Description.Error says why the leader is unknown
 	StateRunning  State = "running"
 	StateStopping State = "stopping"
 	StateStopped  State = "stopped"
 )
 
-// Description says how a controller is doing, and what it fails at.
+// Description describes the state of a controller and its failures.
 type Description struct {
 	Cluster string `json:"cluster,omitempty"`
 	Name    string `json:"controller"`
 	Kind    string `json:"kind,omitempty"`
-	// Of is the kind of its objects by itself, once it is known.
+	// Of is the group and kind of its objects, once it is known.
 	Of schema.GroupKind `json:"of,omitzero"`
-	// At is file:line of the declaration.
+	// At is the file:line of the declaration.
 	At    string `json:"at"`
 	State State  `json:"state"`
-	// Error keeps it from working.
+	// Error is why it does not work.
 	Error    string   `json:"error,omitempty"`
 	Leader   string   `json:"leader,omitempty"`
 	WaitsFor []string `json:"waitsFor,omitempty"`
@@ -40,64 +40,65 @@ type Description struct {
 	Waiting  int      `json:"waiting"`
 	Running  int      `json:"running"`
 	Failed   int      `json:"failed"`
-	// BlockedSince is when the last of the workers began what it is at, if that is more than a minute ago and none is free;
-	// else nil. Nothing else is reconciled until one returns.
+	// BlockedSince is set while all workers have been busy with the same objects for more than a minute. It is when the
+	// last of these reconciliations began. No other object is reconciled until one returns.
 	BlockedSince *time.Time `json:"blockedSince,omitempty"`
-	// Oldest has been waiting for a worker for longest; nil: nothing does. It is no part of /debug/controllers.
+	// Oldest is the object that has waited longest for a worker, or nil. /debug/controllers does not show it.
 	Oldest *WorkDescription `json:"-"`
-	// Working are the reconciliations under way, those that began first first, 100 at most; Running counts all. They are no
-	// part of /debug/controllers.
+	// Working are the running reconciliations, oldest first, at most 100; Running counts all. /debug/controllers does not
+	// show them.
 	Working []WorkDescription `json:"-"`
-	// Failures are those that failed first, in that order; Failed counts all.
+	// Failures are ordered by age, oldest first; Failed counts all.
 	Failures []FailureDescription `json:"failures"`
 }
 
-// FailureDescription is an object whose last reconciliation failed.
+// FailureDescription describes an object whose last reconciliation failed.
 type FailureDescription struct {
 	Key      string `json:"key"`
 	Class    Class  `json:"class"`
 	Error    string `json:"error"`
 	Stack    string `json:"stack,omitempty"` // of a panic
 	Attempts int    `json:"attempts"`
-	// Since is the time of the first failure since the last success, or the last change of the spec; At that of the
-	// last attempt.
+	// Since is the time of the first failure since the last success, or since the last change of the spec. At is the time
+	// of the last attempt.
 	Since time.Time `json:"since"`
 	At    time.Time `json:"at"`
-	// Next is the time of the next attempt; nil while there is none to come by itself, or one waits for a worker, or
-	// runs: Doing says so.
+	// Next is the time of the next attempt. It is nil if none is scheduled, or if the object is ready or running; Doing
+	// says which.
 	Next  *time.Time `json:"next,omitempty"`
 	Doing string     `json:"doing"`
 }
 
-// WorkDescription is an object that waits for a worker, or is being reconciled.
+// WorkDescription describes an object that waits for a worker or is being reconciled.
 type WorkDescription struct {
 	Key   string    `json:"key"`
 	Since time.Time `json:"since"`
-	// Attempt counts the reconciliations since the last success, or the last change of the spec; 0 of one that waits.
+	// Attempt counts the reconciliations since the last success, or since the last change of the spec. It is 0 for an
+	// object that waits for a worker.
 	Attempt int `json:"attempt,omitempty"`
-	// Waits is the error for which it tries a request again, if it does.
+	// Waits is the error for which the reconciliation currently retries a request, if it does.
 	Waits string `json:"waits,omitempty"`
 }
 
-// blockedAfter is how long all workers are at the same objects before the controller counts as blocked.
+// blockedAfter is how long all workers are busy with the same objects before the controller counts as blocked.
 const blockedAfter = time.Minute
 
-// maxWorking bounds the reconciliations under way that are described.
+// maxWorking bounds Description.Working.
 const maxWorking = 100
 
-// Bounds of what is shown of one failure, in bytes.
+// Bounds of the texts in a FailureDescription, in bytes.
 const (
 	maxErrorShown = 1 << 10
 	maxStackShown = 8 << 10
 )
 
-// Describe returns how the controller is doing now, with at most so many of its failures; negative: all of them. It is
-// quick with none.
+// Describe returns the current state of the controller, with at most the given number of failures. A negative number
+// means all. A call with 0 is cheap.
 func (c *Controller) Describe(failures int) Description {
 	return c.describe(failures, func(Key, Class) bool { return true })
 }
 
-// describe is Describe of those failures for which pick is true.
+// describe is Describe for the failures for which pick returns true.
 func (c *Controller) describe(limit int, pick func(Key, Class) bool) Description {
 	d := Description{Cluster: c.from.Cluster, Name: c.name, At: c.place, Failures: []FailureDescription{}}
 	type failing struct {
@@ -167,7 +168,7 @@ func (c *Controller) describe(limit int, pick func(Key, Class) bool) Description
 	return d
 }
 
-// describe is called under mu.
+// describe returns r as a WorkDescription. The caller holds Controller.mu.
 func (r *reconciliation) describe() WorkDescription {
 	d := WorkDescription{Key: r.key.String(), Since: r.begun, Attempt: r.attempt}
 	if last, ok := r.waiting.Last(); ok && last.Err != nil {
@@ -178,12 +179,12 @@ func (r *reconciliation) describe() WorkDescription {
 
 var doings = map[itemState]string{idle: "rests", ready: "waits for a worker", waiting: "waits", running: "runs"}
 
-// byAge puts what failed first first.
+// byAge orders failures by Since, oldest first.
 func byAge(a, b Failure) int {
 	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key.String(), b.Key.String()))
 }
 
-// state says what the controller is doing. Under mu.
+// state returns the state of the controller. The caller holds c.mu.
 func (c *Controller) state() State {
 	synced := false
 	select {

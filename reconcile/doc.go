@@ -1,5 +1,5 @@
-// Package reconcile runs keyed controllers: a function that brings the world to what an object asks for, called once
-// at a time for each object whenever something may have changed.
+// Package reconcile runs controllers. A controller calls a reconciler for each object of one kind, whenever that object
+// or an object that concerns it may have changed. At most one call runs for an object at a time.
 //
 //	reconcile.New[v1.Gateway](rt, "gateways", &Gateways{Client: rt.Client()},
 //		reconcile.Owns[corev1.Service](),
@@ -14,54 +14,60 @@
 //		return reconcile.Done, client.ModifyStatus(ctx, r.Client, gw, withReady(ip))
 //	}
 //
-// # When it is called
+// # When a reconciler is called
 //
-// For each object once everything that the controller watches has been listed, then when the object or one that
-// concerns it ([Owns], [Watches], [Follow]) changes, after a failure, when a result asked for it ([After]), and at
-// least once in the maximum interval. What a reconciler writes itself, with the context that it was given and the
-// host's client, leads to no further call: its next read shows it already. A foreign change is never taken for an own
-// one (C3); when that is not certain, there is one call more. [ReasonsFrom] tells which events led to a call.
+// A controller first lists everything that it watches, and then reconciles each object once. It reconciles an object
+// again when the object changes, or when an object that concerns it changes ([Owns], [Watches], [Follow]). It also does
+// so after a failure, when a result asks for it ([After]), and at least once in [MaxInterval]. [ReasonsFrom] returns
+// the events that led to a call.
 //
-// Events while a call is running lead to exactly one more; with [Preempt] one that changes the spec ends the context
-// of the running one. Initial objects and intervals wait for live changes, and namespaces take turns. [RateLimit]
-// bounds how often one object is reconciled, [TotalRateLimit] how often all of them together are.
+// The writes of a reconciler lead to no further call, if it uses its context and the client of the host. Its next read
+// already shows them. The controller never takes the write of another client for its own (C3). In case of doubt it
+// calls the reconciler once more.
 //
-// What an object owns is listed from the cache, without a request, own writes included:
+// Any number of events during a call lead to exactly one further call. With [Preempt], an event that changes the spec
+// cancels the context of the running call. Live changes precede initial objects and intervals, and namespaces take
+// turns. [RateLimit] bounds how often one object is reconciled; [TotalRateLimit] bounds the calls for all objects
+// together.
+//
+// A reconciler lists the objects that an object owns from the cache, without a request. The list includes its own
+// writes:
 //
 //	for pod, err := range client.List[corev1.Pod](ctx, c, client.OwnedBy(domain)) { … }
 //
-// A watch that [From] restricts to some labels answers only reads of these.
+// The cache of a watch that [From] restricts to some labels answers only reads of these labels.
 //
 // # Failures
 //
-// An error, or a panic, is tried again after a back-off with jitter; a server's Retry-After is honoured, up to
-// one hour; conflicts are tried again soon. [Terminal] records an error until the spec changes. Events during
-// a back-off do not shorten it, unless the spec (metadata.generation) has changed or the deletion has begun. Of an
-// error and [After] the error decides.
+// The controller retries after an error or a panic, with exponential back-off and jitter. It honors the Retry-After of
+// a server, up to one hour, and retries conflicts soon. [Terminal] records an error until the spec changes. Events
+// during a back-off do not shorten it, unless the spec (metadata.generation) has changed or the deletion has begun. If
+// a reconciler returns an error together with [After], the error decides.
 //
-// No failure is silent: each is logged, with the stack of a panic, by the [Logger] of the controller, or that of its
-// host, counted in fairlead_reconcile_total, and listed by [Controller.Failures], [Controller.Describe] and, on the
-// fairlead runtime, /debug/controllers ([DebugHandler]). Where the object is at fault, after a terminal error or a
-// panic, there is an Event about it ([WithoutEvents]). To users a reconciler tells it in the status: see the example
-// of [SetCondition].
+// Each failure is logged, with the stack of a panic, and counted in fairlead_reconcile_total. [Controller.Failures],
+// [Controller.Describe] and [DebugHandler] list the failures; the fairlead runtime serves the latter at
+// /debug/controllers. The log is the [Logger] of the controller or else that of its host. After a terminal error or a
+// panic, the controller writes an Event about the object ([WithoutEvents]). A reconciler shows failures to users in the
+// status: see the example of [SetCondition].
 //
 // # Deletion
 //
-// A [Cleaner] has a finalizer, added before the first Reconcile and removed after Cleanup, unless package alloc still
-// holds something for the object. A reconciler without Cleanup is given objects that are being deleted, too.
+// A [Cleaner] has a finalizer. The controller adds it before the first Reconcile and removes it after Cleanup. It keeps
+// the finalizer while package alloc still holds something for the object. A reconciler without Cleanup also receives
+// objects that are being deleted.
 //
 // # A flow for each object
 //
-// Where bringing an object up takes long, [Flow] runs a fiber of package flow for it instead of a function: it waits
-// without a worker, its position is in the status, a newer generation preempts it, and its Undo steps run on
-// deletion.
+// [Flow] runs a fiber of package flow for each object instead of a function, for work that takes long. A waiting fiber
+// occupies no worker, and its position is in the status of the object. A newer generation preempts the fiber. Its Undo
+// steps run on deletion.
 //
 //	reconcile.Flow(rt, "domains", engine, reconcile.Fibers[v1.Domain, v1.Domain]{
 //		Flow:     bringUp,
 //		Position: func(d *v1.Domain) **flow.Position { return &d.Status.Flow },
 //	}, reconcile.Owns[corev1.Pod]())
 //
-// A step may allocate with package alloc, and its Undo release: the contexts of steps know the finalizer.
+// A step may allocate with package alloc, and its Undo may release: the contexts of steps carry the finalizer.
 //
 //	flow.Step("address", flow.Do(func(ctx context.Context, t *reconcile.Task[v1.Gateway]) error {
 //		_, err := alloc.Once(ctx, t.Client, t.Object, "public-ip", cloud.ReserveIP)
@@ -72,24 +78,25 @@
 //
 // # Leadership
 //
-// With [Leader] only one process works. On loss contexts end, no new request is sent, and as every update, patch and
-// apply carries the resourceVersion that it was computed from, one already on the wire can only conflict.
+// With [Leader], only one process works. When it loses leadership, contexts end and no new request is sent. A request
+// already in flight can only conflict: each update, patch and apply carries the resourceVersion that it was computed
+// from.
 //
 // # Invariants
 //
 // At most one call runs for each key, also when its object is deleted and created again meanwhile. No lock is held
-// while a user's function is called, and a panic of one concerns its object only. There is one goroutine for each
-// controller and one for each running call. An object that waits for nothing takes no memory.
+// while a user's function is called, and its panic affects only its object. A controller has one goroutine, and one
+// more for each running call. An idle object without history takes no memory.
 //
 // # Reading order
 //
-// Each file rests on those before it, with few exceptions:
+// Each file depends on those before it, with few exceptions:
 //
-//   - what a user writes and gets: reconcile.go, reason.go, errors.go, event.go, owner.go, condition.go, watch.go,
-//     rate.go, option.go, host.go;
-//   - what is reconciled when: item.go, queue.go, metrics.go, controller.go;
-//   - what leads to it: follow.go, intake.go, lifecycle.go;
+//   - the API: reconcile.go, reason.go, errors.go, event.go, owner.go, condition.go, watch.go, rate.go, option.go,
+//     host.go;
+//   - the queue: item.go, queue.go, metrics.go, controller.go;
+//   - the sources of events: follow.go, intake.go, lifecycle.go;
 //   - the work on one object: failure.go, finalizer.go, worker.go;
-//   - a fiber instead of a function: flow.go, fiber.go;
-//   - looking at it: describe.go, debug.go.
+//   - fibers: flow.go, fiber.go;
+//   - introspection: describe.go, debug.go.
 package reconcile

@@ -21,7 +21,7 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// guard calls a user's function, whose panic becomes an error.
+// guard calls a user's function and turns its panic into an error.
 func guard[T any](fn func() (T, error)) (result T, err error) {
 	if p := protect.Call(func() { result, err = fn() }); p != nil {
 		return *new(T), (*PanicError)(p)
@@ -29,7 +29,7 @@ func guard[T any](fn func() (T, error)) (result T, err error) {
 	return result, err
 }
 
-// Error is a reconciliation that failed, as it is logged and listed.
+// Error is the error of a failed reconciliation, as the controller logs and lists it.
 type Error struct {
 	Controller string
 	Key        Key
@@ -42,15 +42,15 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Class is what kind of failure an error is; it decides when the next attempt is made.
+// Class is the class of an error. It decides when the next attempt is made.
 type Class string
 
 // The classes of errors.
 const (
-	Retryable Class = "retryable" // back-off; Retry-After is honoured up to one hour
-	Conflict  Class = "conflict"  // somebody else was faster: a short back-off
-	Stopped   Class = "stopped"   // terminal, or the attempts are exhausted: nothing until the spec changes
-	aborted   Class = "aborted"   // preempted, not leading, stopping: no failure of the reconciler
+	Retryable Class = "retryable" // back-off; Retry-After is honored up to one hour
+	Conflict  Class = "conflict"  // another client wrote first: a short back-off
+	Stopped   Class = "stopped"   // terminal, or the attempts are exhausted: no retry until the spec changes
+	aborted   Class = "aborted"   // preempted, not leading, or stopping: not a failure of the reconciler
 )
 
 func classify(err error) Class {
@@ -64,11 +64,11 @@ func classify(err error) Class {
 	return Retryable
 }
 
-// maxRetryAfter is the longest time that an object waits because an error said so (Retry-After, or a method
-// RetryAfter). The server that said so may be fine again long before, or be wrong. Return [After] to wait longer.
+// maxRetryAfter bounds the wait that an error asks for, with Retry-After or a method RetryAfter. The server may recover
+// earlier, or be wrong. A reconciler returns [After] to wait longer.
 const maxRetryAfter = time.Hour
 
-// retryAfter returns how long the server, or anybody else with such a method, asked to wait.
+// retryAfter returns how long the server, or an error with a method RetryAfter, asks to wait.
 func retryAfter(err error) time.Duration {
 	var own interface{ RetryAfter() time.Duration }
 	if errors.As(err, &own) {
@@ -80,7 +80,7 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-// abortCause returns why a context was ended by us and not by the reconciler; nil if it was not.
+// abortCause returns the cause if the controller ended the context, and nil otherwise. A deadline does not count.
 func abortCause(ctx context.Context) error {
 	if ctx.Err() == nil || errors.Is(context.Cause(ctx), ErrDeadline) {
 		return nil
@@ -88,7 +88,7 @@ func abortCause(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// asPanic finds a panic, of a reconciler or of a step of its fiber, in an error.
+// asPanic finds the panic of a reconciler, or of a step of its fiber, in an error.
 func asPanic(err error) (value any, stack []byte, ok bool) {
 	if p, ok := errors.AsType[*PanicError](err); ok {
 		return p.Value, p.Stack, true

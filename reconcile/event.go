@@ -21,19 +21,19 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 )
 
-// Recorder writes Kubernetes Events (events.k8s.io/v1) about objects: what kubectl describe shows. It does its best: an
-// event that cannot be written is logged by the caller's choice and is no failure of a reconciliation. It is safe for
-// concurrent use and has no goroutine: Event sends one request, with one try of at most two seconds.
+// Recorder writes Kubernetes Events (events.k8s.io/v1) about objects, which kubectl describe shows. Delivery is best
+// effort: a lost event fails no reconciliation, and Event returns the error for the caller to log. A Recorder is safe
+// for concurrent use and has no goroutine. Event sends its request once, and waits at most two seconds.
 //
-// Equal events (object, type, reason, note) are one Event, whose name follows from them, with a count. At most 25 are
-// written at once and one each second after that; the others are counted by Dropped.
+// Equal events (object, type, reason, note) share one Event with a count; its name is a hash of them. The Recorder
+// writes a burst of at most 25 Events, and then one per second. Dropped counts the others.
 type Recorder struct {
 	c    *client.Client
 	from string
 	now  func() time.Time
 
 	mu      sync.Mutex
-	counts  map[string]int32 // by the name of the Event
+	counts  map[string]int32 // by the namespace and name of the Event
 	tokens  float64
 	filled  time.Time
 	dropped int
@@ -46,13 +46,13 @@ const (
 	maxEventReason = 128
 )
 
-// NewRecorder returns a recorder that writes in the name of a controller.
+// NewRecorder returns a Recorder that writes in the name of a controller.
 func NewRecorder(c *client.Client, controller string) *Recorder {
 	return &Recorder{c: c, from: controller, now: time.Now, counts: map[string]int32{}, tokens: eventBurst}
 }
 
-// Event records that something happened to obj. kind is corev1.EventTypeNormal or EventTypeWarning, reason one word in
-// camel case, note a sentence. The error is for those who care.
+// Event records an event about obj. kind is corev1.EventTypeNormal or EventTypeWarning, reason is one word in camel
+// case, and note is a sentence. Callers may ignore the error.
 func (r *Recorder) Event(ctx context.Context, obj client.Object, kind, reason, note string, args ...any) error {
 	gvk, err := kindOf(r.c, obj)
 	if err != nil {
@@ -86,7 +86,7 @@ func (r *Recorder) Event(ctx context.Context, obj client.Object, kind, reason, n
 	if err != nil {
 		return err
 	}
-	// What happened may be told although the context has ended.
+	// An event may be reported after the context has ended.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	once := client.WithPolicy(call.Policy{Retries: -1, Timeout: 2 * time.Second})
@@ -94,7 +94,7 @@ func (r *Recorder) Event(ctx context.Context, obj client.Object, kind, reason, n
 		if err = r.c.Create(ctx, written, once); !apierrors.IsAlreadyExists(err) {
 			return err
 		}
-		r.count(ns+"/"+name, 1) // of an earlier life of this process
+		r.count(ns+"/"+name, 1) // written by an earlier process
 		n = 2
 	}
 	patch, err := json.Marshal(map[string]any{"series": map[string]any{"count": n, "lastObservedTime": now}})
@@ -102,14 +102,14 @@ func (r *Recorder) Event(ctx context.Context, obj client.Object, kind, reason, n
 		return err
 	}
 	err = r.c.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch), once, client.Always())
-	if apierrors.IsNotFound(err) { // expired meanwhile
+	if apierrors.IsNotFound(err) { // it has expired
 		written.SetResourceVersion("")
 		return r.c.Create(ctx, written, once)
 	}
 	return err
 }
 
-// encodable returns an Event in a form that the client can write, also where the scheme does not know Events.
+// encodable returns an Event in a form that the client can write, even if the scheme does not know Events.
 func (r *Recorder) encodable(e *eventsv1.Event) (client.Object, error) {
 	kind := eventsv1.SchemeGroupVersion.WithKind("Event")
 	if r.c.Scheme().Recognizes(kind) {
@@ -124,14 +124,14 @@ func (r *Recorder) encodable(e *eventsv1.Event) (client.Object, error) {
 	return u, nil
 }
 
-// Dropped returns how many events were not written because there were too many.
+// Dropped returns how many events were not written because of the rate limit.
 func (r *Recorder) Dropped() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.dropped
 }
 
-// take counts an event and says whether it may be written.
+// take counts an event and reports whether it may be written.
 func (r *Recorder) take(name string) (n int32, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -141,7 +141,7 @@ func (r *Recorder) take(name string) (n int32, ok bool) {
 	}
 	r.filled = now
 	if len(r.counts) >= eventsKept && r.counts[name] == 0 {
-		for k := range r.counts { // any one makes room: it is found by its name again
+		for k := range r.counts { // any entry may go: Event finds the existing Event by its name
 			delete(r.counts, k)
 			break
 		}
@@ -165,7 +165,7 @@ func cut(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	for n > 0 && s[n]&0xC0 == 0x80 { // not in the middle of a rune
+	for n > 0 && s[n]&0xC0 == 0x80 { // do not cut a rune
 		n--
 	}
 	return s[:n]

@@ -24,7 +24,7 @@ type Failure struct {
 	Attempts   int   // since the last success, or the last change of the spec
 	Since      time.Time
 	At         time.Time // of the last attempt
-	Next       time.Time // of the next attempt; zero if nothing is tried until the spec changes, or a fiber is at work
+	Next       time.Time // of the next attempt; zero if none is scheduled, or if a fiber is running
 }
 
 func (f *failure) public(controller string, it *item) *Failure {
@@ -38,7 +38,7 @@ func (f *failure) public(controller string, it *item) *Failure {
 	return out
 }
 
-// Failures returns the objects whose last reconciliation failed, those that failed first first.
+// Failures returns the objects whose last reconciliation failed, ordered by Since, oldest first.
 func (c *Controller) Failures() []Failure {
 	c.mu.Lock()
 	var out []Failure
@@ -52,8 +52,7 @@ func (c *Controller) Failures() []Failure {
 	return out
 }
 
-// report logs how a reconciliation ended, if it is worth a line, and tells the user of a failure. failed is nil if
-// there was none.
+// report logs the outcome of a reconciliation if it is notable, and calls OnFailure. failed is nil if it did not fail.
 func (c *Controller) report(r *reconciliation, res Result, err error, failed *Failure) {
 	if res.requeue && res.after < 0 {
 		c.log.Error("a reconciler asked for another reconciliation after a negative time: it comes after the back-off",
@@ -64,10 +63,10 @@ func (c *Controller) report(r *reconciliation, res Result, err error, failed *Fa
 		c.metrics.panics.Inc()
 	}
 	if failed == nil {
-		if panicked { // the reconciliation was stopped, and is tried again anyway
+		if panicked { // the reconciliation was stopped, and is retried anyway
 			c.log.Error("a reconciliation that was stopped panicked", "key", r.key.String(), "error", err,
 				"stack", string(stack))
-		} else if f, ok := errors.AsType[*fiberError](err); ok { // the next one begins with a new fiber
+		} else if f, ok := errors.AsType[*fiberError](err); ok { // the next reconciliation starts a new fiber
 			c.log.Warn("a fiber failed, and its reconciliation was stopped", "key", r.key.String(), "error", err,
 				"trail", f.trail.String())
 		}
@@ -90,7 +89,7 @@ func (c *Controller) report(r *reconciliation, res Result, err error, failed *Fa
 	if refused, ok := errors.AsType[*call.Error](failed.Err); ok && len(refused.Tries) > 0 {
 		args = append(args, "request", refused.Tries[len(refused.Tries)-1].ID)
 	}
-	if res.after > 0 { // it is an error that decides; say so
+	if res.after > 0 { // the error takes precedence over After
 		args = append(args, "after", res.after, "afterHonoured", failed.Class != Stopped)
 	}
 	c.log.Log(context.Background(), level, "reconciliation failed", args...)
@@ -102,14 +101,14 @@ func (c *Controller) report(r *reconciliation, res Result, err error, failed *Fa
 	}
 }
 
-// Reasons of the Events about failures.
+// Reasons of Events about failures.
 const (
-	reasonFailed    = "ReconcileFailed"   // an error that is terminal
+	reasonFailed    = "ReconcileFailed"   // a terminal error
 	reasonExhausted = "AttemptsExhausted" // MaxAttempts
 	reasonPanicked  = "ReconcilePanicked"
 )
 
-// tell writes an Event if the object is at fault, while this process leads.
+// tell writes an Event about a failure that the object caused, while this process leads.
 func (c *Controller) tell(term context.Context, r *reconciliation, f *Failure) {
 	_, _, panicked := asPanic(f.Err)
 	reason := ""
@@ -136,13 +135,13 @@ func (c *Controller) tell(term context.Context, r *reconciliation, f *Failure) {
 		return
 	}
 	level := slog.LevelDebug
-	if !c.unheard.Swap(true) { // once, until an Event is written again: the right to may be missing
+	if !c.unheard.Swap(true) { // warn once until an Event is written: the permission may be missing
 		level = slog.LevelWarn
 	}
 	c.log.Log(context.Background(), level, "cannot write an Event about a failure", "key", r.key.String(), "error", err)
 }
 
-// complain logs an error of a user's function, with its stack if it is a panic.
+// complain logs an error of a user's function, with the stack of a panic.
 func (c *Controller) complain(text string, err error, args ...any) {
 	args = append(args, "error", err)
 	if _, stack, ok := asPanic(err); ok {

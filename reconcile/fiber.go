@@ -17,47 +17,48 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// flows is the reconciler behind Flow: it starts fibers, and turns their ends into results.
+// flows is the reconciler behind Flow. It starts fibers and turns their outcomes into results.
 type flows[T, P any, PT client.ObjectOf[T]] struct {
 	c      *Controller
 	name   string
 	engine *flow.Engine
 	how    Fibers[T, P]
 
-	running sync.WaitGroup // fibers that have not ended, also those that others have taken the place of
+	running sync.WaitGroup // fibers that have not ended, including replaced ones
 
 	mu sync.Mutex // guards live and the fields of fibers; never held while user code runs
-	// those alive, those whose end no reconciliation has dealt with, and what was undone until the object is gone
+	// live has the running fibers, the ended ones that no reconciliation has handled yet, and completed Undo runs until
+	// the object is gone.
 	live map[Key]*fiber
 }
 
-// fiber is one that a controller has started for an object.
+// fiber is a fiber that a controller has started for an object.
 type fiber struct {
 	uid        types.UID
 	generation int64
 	undo       bool
 	handle     flow.Handle
 	ended      bool
-	err        error                           // how it ended
-	failed     bool                            // so that somebody has to be told
-	unsaved    func(ctx context.Context) error // saves that it has completed, if that is left to do
-	changed    func(ctx context.Context) bool  // of Fibers.Changed
-	again      bool                            // something has happened that it has not seen
-	started    bool                            // its start has returned: handle is known
-	doomed     bool                            // to be cancelled when it has
-	waiting    *call.Waiting                   // the request that is being tried again
+	err        error                           // its outcome
+	failed     bool                            // err is a failure that must be reported
+	unsaved    func(ctx context.Context) error // saves its completion; nil if already saved
+	changed    func(ctx context.Context) bool  // calls Fibers.Changed
+	again      bool                            // it has missed an event
+	started    bool                            // start has returned: handle is valid
+	doomed     bool                            // cancel it once started
+	waiting    *call.Waiting                   // the request that is being retried
 }
 
 var (
-	// errStopping is the cause of the end of fibers whose controller stops.
+	// errStopping is the cause that cancels fibers when the controller stops or loses leadership.
 	errStopping = fmt.Errorf("the controller stops, or leads no more: %w", flow.ErrInterrupted)
-	// errMoved is the cause of the end of fibers whose slot leaves.
+	// errMoved is the cause that interrupts fibers whose slot leaves.
 	errMoved = fmt.Errorf("its slot leaves: %w", flow.ErrMoved)
-	// errObjectGone is the cause of the end of fibers whose object does not exist any more, or is being deleted.
+	// errObjectGone is the cause that cancels fibers whose object no longer exists or is being deleted.
 	errObjectGone = errors.New("the object is deleted")
 )
 
-// pending is the result of a reconciliation whose outcome is that of a fiber at work.
+// pending is the result of a reconciliation whose fiber is still running.
 var pending = Result{pending: true}
 
 // Reconcile implements Reconciler.
@@ -81,7 +82,7 @@ func (r *flows[T, P, PT]) Reconcile(ctx context.Context, obj *T) (Result, error)
 			if err := r.settle(ctx, k, f); err != nil {
 				return Done, err
 			}
-			done = true // which obj may not show yet
+			done = true // obj may not show this yet
 		}
 	}
 	if done || completed(*r.how.Position(obj), o.GetGeneration()) {
@@ -104,7 +105,7 @@ func (r *flows[T, P, PT]) choose(obj *T) *flow.Flow[P] {
 	return r.how.Flow
 }
 
-// follow tells the fiber of an object, or starts one, when something has happened.
+// follow passes an event to the running fiber of an object, or starts a fiber. It is used with Fibers.Changed.
 func (r *flows[T, P, PT]) follow(ctx context.Context, obj *T) (Result, error) {
 	o := PT(obj)
 	k := client.KeyOf(o)
@@ -126,7 +127,7 @@ func (r *flows[T, P, PT]) follow(ctx context.Context, obj *T) (Result, error) {
 	return r.start(ctx, obj, r.choose(obj), false)
 }
 
-// missed has another fiber follow one that does not look any more.
+// missed handles an event that the fiber did not accept, since it reads no further changes. Another fiber follows it.
 func (r *flows[T, P, PT]) missed(k Key, f *fiber) {
 	r.mu.Lock()
 	now := r.live[k]
@@ -140,7 +141,7 @@ func (r *flows[T, P, PT]) missed(k Key, f *fiber) {
 	}
 }
 
-// onlyTriggered says whether nothing else led to a reconciliation than the end of a fiber.
+// onlyTriggered reports whether the end of a fiber is the only reason for the reconciliation.
 func onlyTriggered(ctx context.Context, name string) bool {
 	info := InfoFrom(ctx)
 	return info.Dropped == 0 && !slices.ContainsFunc(info.Reasons, func(why Reason) bool {
@@ -148,7 +149,7 @@ func onlyTriggered(ctx context.Context, name string) bool {
 	})
 }
 
-// cleanup undoes what was done for an object that is being deleted. Done when all of it is undone.
+// cleanup runs the Undo steps for an object that is being deleted. It returns Done when all are complete.
 func (r *flows[T, P, PT]) cleanup(ctx context.Context, obj *T) (Result, error) {
 	o := PT(obj)
 	k := client.KeyOf(o)
@@ -173,16 +174,16 @@ func (r *flows[T, P, PT]) cleanup(ctx context.Context, obj *T) (Result, error) {
 	}
 	switch p := *r.how.Position((*T)(live)); {
 	case p != nil && p.Reason == reasonCompleted && p.Flow == undoName(r.how.Flow):
-		return Done, nil // undone before a restart
+		return Done, nil // completed before a restart
 	case p == nil && r.find(k, o.GetUID(), false) == nil && len(alloc.Held(live)) == 0:
-		// No step that has an Undo was begun. Otherwise there would be a position, or, if that is lost, a slot.
+		// No step with an Undo was started. Otherwise there would be a position, or an allocated slot if that is lost.
 		return Done, nil
 	}
 	return r.start(ctx, obj, r.how.Flow, true)
 }
 
-// stored reads an object from the server: what the cache shows may be older than what another process has saved, or
-// recorded.
+// stored reads an object from the server. The cache may be older than the position or the allocations that another
+// process has written.
 func (r *flows[T, P, PT]) stored(ctx context.Context, o PT) (PT, error) {
 	live := PT(new(T))
 	live.GetObjectKind().SetGroupVersionKind(o.GetObjectKind().GroupVersionKind())
@@ -195,7 +196,7 @@ func (r *flows[T, P, PT]) stored(ctx context.Context, o PT) (PT, error) {
 	return live, nil
 }
 
-// find returns the fiber of an object; nil if there is none, or of another kind.
+// find returns a copy of the fiber of an object, or nil if there is none with this uid and undo.
 func (r *flows[T, P, PT]) find(k Key, uid types.UID, undo bool) *fiber {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -207,8 +208,8 @@ func (r *flows[T, P, PT]) find(k Key, uid types.UID, undo bool) *fiber {
 	return &seen
 }
 
-// settle deals with a fiber that has ended: its error is that of the reconciliation, once, and a status that could not
-// be written at the end is written now.
+// settle handles a fiber that has ended. It returns the error of the fiber once, and saves a completion that could not
+// be saved when the fiber ended.
 func (r *flows[T, P, PT]) settle(ctx context.Context, k Key, f *fiber) error {
 	if f.err == nil && f.unsaved != nil {
 		if err := f.unsaved(ctx); err != nil && !isGone(err) {
@@ -216,7 +217,7 @@ func (r *flows[T, P, PT]) settle(ctx context.Context, k Key, f *fiber) error {
 		}
 	}
 	if f.undo && f.err == nil {
-		return nil // known until the object is gone: the finalizer may take several tries, and nothing is undone twice
+		return nil // kept until the object is gone: Undo must not run twice if removing the finalizer fails
 	}
 	r.mu.Lock()
 	if now := r.live[k]; now != nil && now.handle == f.handle {
@@ -229,7 +230,7 @@ func (r *flows[T, P, PT]) settle(ctx context.Context, k Key, f *fiber) error {
 	return f.err
 }
 
-// fiberError is the failure of a fiber, which the reconciliation reports that deals with it.
+// fiberError is the failure of a fiber. The reconciliation that settles the fiber reports it.
 type fiberError struct {
 	error
 	trail flow.Trail
@@ -237,7 +238,7 @@ type fiberError struct {
 
 func (e *fiberError) Unwrap() error { return e.error }
 
-// unsettled reports the failure of a fiber that has ended, and that no reconciliation deals with any more.
+// unsettled logs the failure of an ended fiber that no reconciliation will settle.
 func (r *flows[T, P, PT]) unsettled(k Key, f *fiber) {
 	if f.failed {
 		r.c.log.Warn("a fiber failed that is not needed any more", "key", k.String(), "error", f.err,
@@ -245,11 +246,11 @@ func (r *flows[T, P, PT]) unsettled(k Key, f *fiber) {
 	}
 }
 
-// start starts a fiber, or its undoing, in place of one that is alive.
+// start starts a fiber, or its Undo steps. It replaces a running fiber of the object.
 func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], undo bool) (Result, error) {
 	o := PT(obj)
 	k := client.KeyOf(o)
-	if err := fl.Err(); err != nil { // one that Choose has picked
+	if err := fl.Err(); err != nil { // Choose may return an invalid flow
 		return Done, AsTerminal(fmt.Errorf("cannot start a fiber of %s: %w", k, err))
 	}
 	steps := fl.Steps()
@@ -303,7 +304,7 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 		r.unsettled(k, former)
 	}
 	r.mu.Lock()
-	if f.handle, f.started = h, true; f.doomed { // the object has gone meanwhile
+	if f.handle, f.started = h, true; f.doomed { // the object was deleted meanwhile
 		delete(r.live, k)
 		ended := f.ended
 		defer func() {
@@ -318,7 +319,7 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 		if delete(r.live, k); former != nil {
 			r.live[k] = former
 		}
-		if errors.Is(err, flow.ErrClosed) { // if the process stops, another one goes on
+		if errors.Is(err, flow.ErrClosed) { // if the process stops, another process resumes
 			r.c.breaks(ErrEngineClosed)
 			return pending, nil
 		}
@@ -330,7 +331,7 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 	return pending, nil
 }
 
-// ended has the object reconciled again when its fiber is over: then the error of that is known.
+// ended records the outcome of a fiber and triggers a reconciliation, which reports the error.
 func (r *flows[T, P, PT]) ended(k Key, f *fiber, at *statusAt[T, PT], obj *T, res flow.Result) {
 	defer r.running.Done()
 	r.mu.Lock()
@@ -339,13 +340,13 @@ func (r *flows[T, P, PT]) ended(k Key, f *fiber, at *statusAt[T, PT], obj *T, re
 	switch {
 	case f.changed != nil:
 		f.unsaved = at.Flush
-	case !at.kept && !f.undo: // the server was away, or the fiber has never parked
+	case !at.kept && !f.undo: // saving failed, or the fiber has never parked
 		f.unsaved = func(ctx context.Context) error { return at.Clear(ctx, "") }
 	}
 	closed := errors.Is(res.Err, flow.ErrClosed) && r.engine.Closed()
-	// The work goes on later: after errStopping, or another cause that says so.
+	// The work resumes later: after errStopping, or another cause that wraps ErrInterrupted.
 	left := (res.Status == flow.Cancelled || res.Status == flow.Moved) && errors.Is(res.Err, flow.ErrInterrupted)
-	// It began with what the cache showed, which was too old. It begins once more.
+	// The fiber started from a cached object that was too old. It starts once more.
 	overtaken := errors.Is(res.Err, flow.ErrOvertaken)
 	stopped := closed || left || errors.Is(res.Err, errObjectGone)
 	if current && stopped {
@@ -366,7 +367,7 @@ func (r *flows[T, P, PT]) ended(k Key, f *fiber, at *statusAt[T, PT], obj *T, re
 	}
 }
 
-// gone cancels the fiber of an object that does not exist any more, or needs none.
+// gone cancels the fiber of an object that no longer exists or is being deleted.
 func (r *flows[T, P, PT]) gone(k Key) {
 	var h flow.Handle
 	r.mu.Lock()
@@ -387,7 +388,7 @@ func (r *flows[T, P, PT]) gone(k Key) {
 	}
 }
 
-// halt cancels all fibers, and returns when their code has. No reconciliation may be running.
+// halt cancels all fibers and waits until their code has returned. No reconciliation may be running.
 func (r *flows[T, P, PT]) halt() {
 	var all []flow.Handle
 	over := map[Key]*fiber{}
@@ -409,7 +410,8 @@ func (r *flows[T, P, PT]) halt() {
 	r.running.Wait()
 }
 
-// move has fibers go on elsewhere. No reconciliation of their objects may be running.
+// move interrupts the fibers of objects that leave, so that another process resumes them. It returns them by slot. No
+// reconciliation of their objects may be running.
 func (r *flows[T, P, PT]) move(leaves func(k Key, uid types.UID) (slot int, leaves bool)) map[int][]flow.Handle {
 	busy := map[int][]flow.Handle{}
 	over := map[Key]*fiber{}
@@ -437,8 +439,8 @@ func (r *flows[T, P, PT]) move(leaves func(k Key, uid types.UID) (slot int, leav
 	return busy
 }
 
-// fiberValues is what the steps of a fiber find in their contexts: the fence of the term, whose writes theirs are, and
-// what package alloc needs.
+// fiberValues returns the context values for the steps of a fiber: the fence of the term, the owner of the writes, and
+// the finalizer for package alloc.
 func (c *Controller) fiberValues(ctx context.Context, k Key, waiting *call.Waiting) context.Context {
 	term, slot := c.termOf(k)
 	values := context.WithoutCancel(ctx)
@@ -457,7 +459,8 @@ func (c *Controller) fiberValues(ctx context.Context, k Key, waiting *call.Waiti
 	})
 }
 
-// reasonCompleted marks the position of a fiber that has completed: it is kept, so that it is known after a restart.
+// reasonCompleted marks the position of a completed fiber. The position is kept, so that a restart does not repeat the
+// fiber.
 const reasonCompleted = "completed"
 
 func undoName[P any](fl *flow.Flow[P]) string { return fl.Name() + "/undo" }

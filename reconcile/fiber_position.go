@@ -9,25 +9,25 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// nowhere keeps no positions: fibers begin anew.
+// nowhere stores no positions: fibers restart from their first step.
 type nowhere struct{}
 
 func (nowhere) Load(context.Context, string) (p flow.Position, found bool, err error) { return }
 func (nowhere) Save(context.Context, string, flow.Position) error                     { return nil }
 func (nowhere) Clear(context.Context, string) error                                   { return nil }
 
-// statusAt is the position of a fiber in the status, which outlives the fiber: that it has completed is kept there.
+// statusAt stores the position of a fiber in the status. The final position outlives the fiber.
 type statusAt[T any, PT client.ObjectOf[T]] struct {
 	*client.StatusPosition[T, PT]
-	end  flow.Position                                 // what is kept of a completed fiber
-	kept bool                                          // it is kept
-	load func(context.Context) (*flow.Position, error) // of an undoing: what is saved, as the server has it
+	end  flow.Position                                 // the position of the completed fiber
+	kept bool                                          // end is saved
+	load func(context.Context) (*flow.Position, error) // reads the saved position from the server, for Undo
 
-	waiting call.Waiting // of the requests of its steps
+	waiting call.Waiting // for the requests of its steps
 }
 
-// Load implements [flow.Positions]. How far another process came, whose writes the cache may not show yet, decides
-// about what is undone.
+// Load implements [flow.Positions]. Undo depends on the last position that any process saved, and the cache may not
+// show it yet.
 func (s *statusAt[T, PT]) Load(ctx context.Context, key string) (flow.Position, bool, error) {
 	if s.load == nil {
 		return s.StatusPosition.Load(ctx, key)
@@ -42,7 +42,7 @@ func (s *statusAt[T, PT]) Load(ctx context.Context, key string) (flow.Position, 
 	return *p, true, nil
 }
 
-// Save implements [flow.Positions]. An object that is gone has no end to be saved.
+// Save implements [flow.Positions]. A final position of a deleted object is not saved.
 func (s *statusAt[T, PT]) Save(ctx context.Context, key string, p flow.Position) error {
 	s.end.Begun, s.end.Version = p.Begun, p.Version
 	err := s.StatusPosition.Save(ctx, key, p)
@@ -52,7 +52,7 @@ func (s *statusAt[T, PT]) Save(ctx context.Context, key string, p flow.Position)
 	return err
 }
 
-// Clear implements [flow.Positions]: the fiber has completed.
+// Clear implements [flow.Positions]. It saves the final position instead of removing the last one.
 func (s *statusAt[T, PT]) Clear(ctx context.Context, key string) error {
 	s.end.Started = time.Now().UTC()
 	err := s.StatusPosition.Save(ctx, key, s.end)

@@ -16,16 +16,16 @@ func hasFinalizer(obj client.Object, name string) bool {
 	return slices.Contains(obj.GetFinalizers(), name)
 }
 
-// isGone says that an object, or the incarnation of it that was meant, does not exist.
+// isGone reports whether err means that the object, or this incarnation of it, does not exist.
 func isGone(err error) bool {
 	return apierrors.IsNotFound(err) || errors.Is(err, client.ErrReplaced)
 }
 
-// errDeleting ends the addition of a finalizer to an object that is being deleted: the server would refuse it.
+// errDeleting stops adding a finalizer to an object that is being deleted: the server would refuse it.
 var errDeleting = errors.New("it is being deleted")
 
-// addFinalizer puts the finalizer onto obj before the first effect outside can be made. gone says that there is
-// nothing to reconcile any more.
+// addFinalizer adds the finalizer to obj before the reconciler can cause any external effect. gone reports that the
+// object is deleted or being deleted.
 func (c *Controller) addFinalizer(ctx context.Context, own *client.Client, obj client.Object) (gone bool, err error) {
 	err = c.object.finalize(ctx, own, obj, func(o client.Object) error {
 		if o.GetDeletionTimestamp() != nil {
@@ -45,12 +45,11 @@ func (c *Controller) addFinalizer(ctx context.Context, own *client.Client, obj c
 	return false, nil
 }
 
-// errAllocated is matched when a finalizer cannot be removed because slots of package alloc still hold something.
+// errAllocated is matched when a finalizer cannot be removed because package alloc still holds slots.
 var errAllocated = errors.New("slots are still allocated")
 
-// removeFinalizer takes the finalizer off obj. That it is gone already, or with the object, is a success. It is taken
-// off the freshest state only if nothing is allocated there, so that a value that another process has recorded
-// meanwhile is not lost.
+// removeFinalizer removes the finalizer from obj. It succeeds if the finalizer or the object is already gone. It checks
+// for allocations in the freshest state, so that a value that another process recorded meanwhile is not lost.
 func (c *Controller) removeFinalizer(ctx context.Context, own *client.Client, obj client.Object) error {
 	err := c.object.finalize(ctx, own, obj, func(o client.Object) error {
 		if !hasFinalizer(o, c.set.finalizer) {
@@ -66,7 +65,7 @@ func (c *Controller) removeFinalizer(ctx context.Context, own *client.Client, ob
 	if err == nil || isGone(err) {
 		return nil
 	}
-	if apierrors.IsInvalid(err) { // somebody else may have removed it; or the object does not satisfy its schema
+	if apierrors.IsInvalid(err) { // another client may have removed it, or the object violates its schema
 		live := c.object.fresh()
 		live.GetObjectKind().SetGroupVersionKind(c.main.kind)
 		e := own.Live().Get(ctx, client.KeyOf(obj), live)

@@ -10,74 +10,79 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// Fibers says how a controller works on its objects with flows over a packet P: each object that has something to do is
-// one fiber. Flow has to be given, one of Position and Changed, and Packet unless P is T.
+// Fibers configures how [Flow] runs flows over a packet P, one fiber for each object. Flow is required, and exactly one
+// of Position and Changed. Packet is required unless P is T.
 type Fibers[T, P any] struct {
-	// Flow brings an object to what it asks for. Its Undo steps, as far as their steps were begun, are run when the
-	// object is deleted.
+	// Flow brings an object to its desired state. On deletion, the Undo steps run of those steps that were started.
 	Flow *flow.Flow[P]
-	// Choose picks another flow for the present state of an object; nil is Flow. It is asked again after a restart, and
-	// has to pick the same one for the position to be resumed. The Undo steps are those of Flow.
+	// Choose returns another flow for the current state of an object; nil means Flow. After a restart it must return the
+	// same flow for the position to be resumed. The Undo steps are always those of Flow.
 	Choose func(obj *T) *flow.Flow[P]
-	// Packet makes what the steps work on. It may use ctx and must be brief. Default: the object, if P is T.
+	// Packet returns the packet of a fiber. It may use ctx and must return quickly. Default: the object, if P is T.
 	Packet func(ctx context.Context, t *Task[T]) (*P, error)
-	// Position says where in the status the position of the fiber is kept, also that it has completed. The schema of
-	// the kind has to keep it, see [client.StatusPosition].
+	// Position returns where the status stores the position of the fiber, including its completion. The schema of the kind
+	// must not prune it, see [client.StatusPosition].
 	Position func(obj *T) **flow.Position
-	// Changed takes the place of Position where fibers look at the world as it is each time, and so begin anew after a
-	// restart: nothing of them is recorded. It is told that something has happened that concerns the object of a fiber
-	// that is alive, a newer generation too, which does not end the fiber then; false says that the fiber will not look
-	// any more, and has another one follow it. What happens when none is alive starts one. On deletion all Undo steps
-	// are run. It is called on a worker of the controller, where InfoFrom says what has happened, and has to be brief.
+	// Changed replaces Position for fibers that read the current state each time and start over after a restart. Their
+	// positions are not stored. The controller calls Changed on an event that concerns the object of a running fiber. A
+	// newer generation also leads to a call, and does not end the fiber.
+	//
+	// If Changed returns false, the fiber reads no further changes, and the controller starts another fiber after it. An
+	// event starts a fiber if none is running. On deletion all Undo steps run. Changed is called on a worker of the
+	// controller and must return quickly. InfoFrom(ctx) has the events.
 	Changed func(ctx context.Context, packet *P) (seen bool)
-	// Gone is told that an object does not exist any more; it may be told so more than once, and has to be brief.
+	// Gone is called when an object no longer exists, possibly more than once. It must return quickly.
 	Gone func(k Key)
-	// Needed is asked when the flow has completed for this generation of an object and something has happened that
-	// concerns it ([Owns], [Watches], the maximum interval): true runs the flow once more, from its first step.
-	// Default: never; with Changed it is not asked.
+	// Needed is called on an event that concerns the object ([Owns], [Watches], the maximum interval) after the flow has
+	// completed for its generation. If it returns true, the flow runs once more, from its first step. Without Needed a
+	// completed flow does not run again. Needed is not used with Changed.
 	Needed func(ctx context.Context, obj *T) (bool, error)
-	// Mode is what a newer generation does to the fiber of the one before: flow.Preempt, the default, cancels it, and
-	// starts when its code has returned; flow.Coalesce lets it finish. The deletion of the object always preempts.
+	// Mode is the effect of a newer generation on a running fiber. flow.Preempt, the default, cancels it and starts the
+	// next one when its code has returned. flow.Coalesce lets it finish. The deletion of the object always preempts.
 	Mode flow.Mode
-	// Timeout fails a fiber with flow.ErrTimeout when it has lasted so long, restarts included; 0 is no limit.
+	// Timeout fails a fiber with flow.ErrTimeout after this total time, including restarts; 0 means no limit.
 	Timeout time.Duration
-	// OnEnd is told how each fiber ended, on a worker of the engine. It has to be brief.
+	// OnEnd is called with the result of each fiber, on a worker of the engine. It must return quickly.
 	OnEnd func(obj *T, r flow.Result)
 }
 
-// Task is what a fiber works on. Steps find it with flow.Use[*Task[T]], and the client with flow.Use[*client.Client].
+// Task is the object of a fiber with a client. Steps get it with flow.Use[*Task[T]], and the client with
+// flow.Use[*client.Client].
 type Task[T any] struct {
-	Object *T // a copy, as it was when the fiber was started; it belongs to the fiber
+	Object *T // a copy from the start of the fiber, which owns it
 	Client *client.Client
 	set    func(func(*T) error)
 }
 
-// SetStatus has fn change the status when the position is saved next: one write for both. Only changes of the status
-// count, and fn may run several times, on a fresh copy each.
+// SetStatus registers fn to change the status when the position is next saved, in the same write. Changes outside the
+// status are ignored. fn may run several times, each time on a fresh copy.
 func (t *Task[T]) SetStatus(fn func(obj *T) error) { t.set(fn) }
 
-// Flow declares a controller that runs a fiber for each object, on an engine that the caller closes after the host has
-// stopped. One that is closed before ends the controller, and so the host, with [ErrEngineClosed].
+// Flow declares a controller that runs a fiber for each object, on an engine of package flow. The caller closes the
+// engine after the host has stopped. Closing it earlier ends the controller, and so the host, with [ErrEngineClosed].
 //
-// A fiber starts when an object appears or its generation changes; see [Fibers] for what else does. While it is alive,
-// further events of that generation start nothing, and it holds no worker of the controller, nor of the engine while it
-// is parked. Its end is that of the reconciliation: an error leads to another fiber after the back-off, or with
-// [AsTerminal] when the spec changes; [Controller.Failures], MaxAttempts and the other options about failures count
-// fibers. [Deadline] and [Stuck] bound the moments around a fiber only, not the fiber; that has Timeout, and the
-// engine's own reports.
+// A fiber starts when an object appears or its generation changes; [Fibers] describes further conditions. While it is
+// alive, further events of that generation start no other fiber. The fiber holds no worker of the controller, and while
+// parked, none of the engine.
 //
-// The position is saved in the status, merged with what the steps say there, and leads to no reconciliation. After a
-// restart, or when this process leads again, a fiber goes on where it was saved. When leadership is lost or the host
-// stops, fibers are cancelled and waited for; none writes after that.
+// The outcome of the fiber is the outcome of the reconciliation. After an error, another fiber starts after the
+// back-off, or with [AsTerminal], when the spec changes. [Controller.Failures], [MaxAttempts] and the other options
+// about failures count fibers. [Deadline] and [Stuck] apply to the calls that start and settle a fiber, not to the
+// fiber itself. Use Timeout and the reports of the engine for the fiber.
 //
-// If Flow has Undo steps, the controller has a finalizer, added before the first step. On deletion the fiber is
-// cancelled, the Undo steps run in reverse from the furthest step that any fiber of the object had come to, and then
-// the finalizer is removed. Without Undo steps the fiber is just cancelled. How far they came is in the position, which
-// is saved before a step that has an Undo is begun, and is read from the server: also when the object was deleted while
-// no process ran, only what was begun is undone. Where the position is lost but package alloc holds something, all of
-// it is.
+// The position is saved in the status, merged with the changes of the steps. This write leads to no reconciliation. A
+// fiber resumes at its saved position after a restart, or when this process leads again. When leadership is lost or the
+// host stops, the controller cancels the fibers and waits for them. They write nothing after that.
 //
-// The key of the fiber is that of [FiberKey], its group the namespace. [T] must not be unstructured.
+// If Flow has Undo steps, the controller adds a finalizer before the first step. On deletion it cancels the fiber. The
+// Undo steps then run in reverse, from the furthest step that any fiber of the object has reached. Finally, the
+// controller removes the finalizer. Without Undo steps it only cancels the fiber.
+//
+// The controller saves the position before it starts a step that has an Undo, and reads it from the server on deletion.
+// So only steps that were started are undone, even if the object was deleted while no process ran. If the position is
+// lost but package alloc holds something, all Undo steps run.
+//
+// [FiberKey] is the key of the fiber, and the namespace is its group. T must not be unstructured.
 func Flow[T, P any, PT client.ObjectOf[T]](h Host, name string, e *flow.Engine, how Fibers[T, P],
 	opts ...Option,
 ) *Controller {
@@ -104,11 +109,11 @@ func Flow[T, P any, PT client.ObjectOf[T]](h Host, name string, e *flow.Engine, 
 	return r.c
 }
 
-// FiberKey is the key of the fiber that a controller runs for an object, such as "domains/prod/orders".
+// FiberKey returns the key of the fiber that a controller runs for an object, such as "domains/prod/orders".
 func FiberKey(controller string, k Key) string { return controller + "/" + k.String() }
 
-// AsTerminal makes an error one that a fiber, or a reconciliation, is not tried again after until the spec changes. It
-// matches ErrTerminal. nil is nil.
+// AsTerminal returns an error that wraps err and matches [ErrTerminal]: the controller does not retry until the spec
+// changes. It returns nil if err is nil.
 func AsTerminal(err error) error {
 	if err == nil {
 		return nil

@@ -9,19 +9,21 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 )
 
-// follow is a source that was added for one primary.
+// follow is a source that [Follow] added for one primary.
 type follow struct {
 	primary Key
 	intake  *intake               // nil until it is open
-	watch   atomic.Pointer[watch] // as it was declared last
+	watch   atomic.Pointer[watch] // the latest declaration
 }
 
-// Follow has an object reconciled when an object of another kind changes, from now until it is gone or
-// [Controller.Unfollow] is called: a source that only this object needs, such as a namespace, or a Secret, that it
-// names. A reconciler calls it each time, with what the object says now: name tells the sources of one object apart,
-// and what is followed under a name takes the place of what was before; where that is the same, nothing happens. What
-// exists already leads to no reconciliation if the kind is watched by others, too; read it after Follow. The controller
-// is what [New] has returned, for which a reconciler needs a field that is set before the host runs.
+// Follow makes the controller reconcile primary when an object of another kind changes. The source is for primary only,
+// such as a namespace or a Secret that it names. It remains until primary is gone or [Controller.Unfollow] is called.
+//
+// A reconciler calls Follow each time, with the current references of its object. name identifies the source among
+// those of primary. A new declaration under a name replaces the previous one; an equal one changes nothing. Existing
+// objects lead to no reconciliation if another watch of the kind has already listed them: read them after Follow.
+//
+// The reconciler needs the [Controller] that [New] returned, in a field that is set before the host runs.
 func Follow[S any, PS client.ObjectOf[S]](c *Controller, primary Key, name string, opts ...WatchOption) error {
 	w := newWatch[S, PS](nil, append(opts[:len(opts):len(opts)], Named(name)))
 	if err := c.follow(primary, name, w); err != nil {
@@ -34,7 +36,7 @@ func (c *Controller) follow(primary Key, name string, w *watch) error {
 	if c == nil {
 		return errNotRunning
 	}
-	w.everySlot = c.part != nil // it may be of any namespace
+	w.everySlot = c.part != nil // the followed objects may be in any namespace
 	before, running := c.following(primary, name)
 	if !running {
 		return errNotRunning
@@ -60,7 +62,7 @@ func (c *Controller) follow(primary Key, name string, w *watch) error {
 	}
 	in, err := c.subscribe(w, subscription{follow: f})
 	c.mu.Lock()
-	wanted := c.follows[primary][name] == f // not unfollowed, or stopped, meanwhile
+	wanted := c.follows[primary][name] == f // false if unfollowed or stopped meanwhile
 	if err == nil && wanted {
 		f.intake = in
 	}
@@ -74,15 +76,15 @@ func (c *Controller) follow(primary Key, name string, w *watch) error {
 	return err
 }
 
-// following returns what is followed under a name, if anything, and whether the controller runs.
+// following returns the source of a name, or nil, and whether the controller runs.
 func (c *Controller) following(primary Key, name string) (f *follow, running bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.follows[primary][name], c.life != nil
 }
 
-// continues says whether a source is the one that w declares, whose functions it then has from now on. One that is
-// being opened is.
+// continues reports whether w declares the same source as f. If so, f uses the functions of w from now on. A source
+// that is still being opened counts as the same.
 func (c *Controller) continues(f *follow, w *watch) (bool, error) {
 	c.mu.Lock()
 	in := f.intake
@@ -102,7 +104,7 @@ func (c *Controller) continues(f *follow, w *watch) (bool, error) {
 	return true, nil
 }
 
-// Unfollow ends what Follow began. It does nothing if there is no such source.
+// Unfollow removes a source that [Follow] added. It does nothing if there is no such source.
 func (c *Controller) Unfollow(primary Key, name string) {
 	c.mu.Lock()
 	f := c.follows[primary][name]
@@ -116,7 +118,7 @@ func (c *Controller) Unfollow(primary Key, name string) {
 	}
 }
 
-// unfollowAll ends all sources of an object that is gone.
+// unfollowAll removes all sources of an object that is gone.
 func (c *Controller) unfollowAll(primary Key) {
 	c.mu.Lock()
 	all := c.follows[primary]
@@ -127,7 +129,7 @@ func (c *Controller) unfollowAll(primary Key) {
 	}
 }
 
-// leave ends the source of what is followed no more. Who is opening it ends it, if it is not open yet.
+// leave closes a source that was removed. If the source is still being opened, the opener closes it.
 func (c *Controller) leave(f *follow) {
 	c.mu.Lock()
 	in := f.intake
@@ -137,15 +139,15 @@ func (c *Controller) leave(f *follow) {
 	}
 }
 
-// drop ends a source.
+// drop closes a source.
 func (c *Controller) drop(in *intake) {
 	c.mu.Lock()
 	i := slices.Index(c.intakes, in)
 	if i >= 0 {
-		c.intakes = slices.Delete(slices.Clone(c.intakes), i, i+1) // the pump may be reading it
+		c.intakes = slices.Delete(slices.Clone(c.intakes), i, i+1) // the pump may be reading the old slice
 	}
 	c.mu.Unlock()
-	if i >= 0 { // otherwise close does it
+	if i >= 0 { // otherwise Controller.close closes it
 		in.drain.Close()
 		in.handle.Release()
 	}

@@ -11,42 +11,46 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 )
 
-// Host runs controllers. The fairlead runtime is one. One that is a [Checker], too, learns what is wrong with the
-// declarations of its controllers, all of it, before it begins; others when they run. One that is an [Overseer] has
-// them log where it does.
+// Host runs controllers. The fairlead runtime is a Host.
+//
+// A Host that is also a [Checker] collects the errors of all declarations before it starts. On other hosts a controller
+// returns its errors when it runs. A Host that is also an [Overseer] passes its settings, such as the logger, to
+// controllers.
 type Host interface {
-	// Add has fn run from the start of the host until it returns or the host stops, which cancels its context.
+	// Add registers fn to run from the start of the host until fn returns. The host cancels the context of fn when it
+	// stops.
 	Add(name string, fn func(ctx context.Context) error)
-	// Cache and Client may be nil if the host could not be made; its Run then says why.
+	// Cache and Client return nil if the host could not be set up; its Run then returns the error.
 	Cache() *cache.Cache
 	Client() *client.Client
-	// Registry is where the metrics of controllers are registered.
+	// Registry returns the registry for the metrics of controllers.
 	Registry() *prometheus.Registry
 }
 
-// Checker asks, before it begins, what is wrong with what was declared on it. fn sends nothing. What is declared later
-// is not asked.
+// Checker checks declarations before the host starts. fn returns the errors of a declaration and sends no request.
+// Declarations made after the start are not checked.
 type Checker interface {
 	Check(fn func() error)
 }
 
-// Overseer says what the controllers that are declared on it inherit, and is told of each, for instance to show it.
+// Overseer returns the settings that its controllers inherit, and receives each declared controller, for example to
+// show it.
 type Overseer interface {
 	Inherit() Inherited
 	Oversee(c *Controller)
 }
 
-// Inherited is what a controller has of its host. The zero value is what one has whose host is no [Overseer].
+// Inherited are the settings of a controller that come from its host. It is zero for a host that is no [Overseer].
 type Inherited struct {
-	// Logger is used by a controller without one of its own, and by the engine of [Flow].
+	// Logger is for a controller without its own logger, and for the engine of [Flow].
 	Logger *slog.Logger
-	// TracerProvider is used by a controller without one of its own, and by the engine of [Flow].
+	// TracerProvider is for a controller without its own provider, and for the engine of [Flow].
 	TracerProvider trace.TracerProvider
-	// Shards says which of the objects this process works on, where replicas share them; nil: on all.
+	// Shards selects the objects of this process where replicas share the objects; nil means all.
 	Shards Shards
-	// Cluster is the name of the cluster, where there are several.
+	// Cluster is the name of the cluster, if there are several.
 	Cluster string
-	// Degraded lets the others run when something that a controller watches cannot be watched, such as a kind that does
-	// not exist yet: it is tried again with back-off. Otherwise the controller fails.
+	// Degraded makes a controller retry with back-off when it cannot watch a kind, for example because the kind does not
+	// exist yet. The other controllers run meanwhile. Otherwise the controller fails.
 	Degraded bool
 }

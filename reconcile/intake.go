@@ -9,16 +9,16 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// intake is a watch that runs: a claim to a store, and a place in its log of changes.
+// intake is an open watch: a claim on a store, and a position in its log of changes.
 type intake struct {
 	watch  *watch
 	handle *cache.Handle
 	drain  *store.Drainer
 	sub    subscription
-	synced bool // guarded by Controller.mu; written by the pump, which reads it without
+	synced bool // guarded by Controller.mu; only the pump writes it, and reads it without the lock
 }
 
-// rules are what the user's functions say about the objects of the watch.
+// rules returns the declaration with the current functions of the user. Follow may replace it.
 func (s *intake) rules() *watch {
 	if s.sub.follow != nil {
 		return s.sub.follow.watch.Load()
@@ -26,13 +26,13 @@ func (s *intake) rules() *watch {
 	return s.watch
 }
 
-// subscription says what a source is for.
+// subscription is the purpose of a source.
 type subscription struct {
 	main   bool
-	follow *follow // of one primary
+	follow *follow // the source of one primary; nil otherwise
 }
 
-// takeAtOnce is how many events are taken from one source before the next has its turn.
+// takeAtOnce bounds the events that are taken from one source before the next source has its turn.
 const takeAtOnce = 256
 
 // subscribe opens a watch.
@@ -97,8 +97,7 @@ func (c *Controller) primaryInfo() primary {
 	return p
 }
 
-// pump brings events into the queue, and what is due, until ctx ends. It is the only goroutine of a controller
-// without work.
+// pump moves events and due items into the queue until ctx ends. An idle controller has no other goroutine.
 func (c *Controller) pump(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -127,7 +126,7 @@ func (c *Controller) pump(ctx context.Context) {
 	}
 }
 
-// take handles a batch of events, and says whether the controller goes on.
+// take handles a batch of events. It reports whether the controller still runs.
 func (c *Controller) take(ctx context.Context, s *intake, events []store.Event) (more bool) {
 	for i := range events {
 		if ctx.Err() != nil {
@@ -138,7 +137,6 @@ func (c *Controller) take(ctx context.Context, s *intake, events []store.Event) 
 	return true
 }
 
-// event handles one event.
 func (c *Controller) event(ctx context.Context, s *intake, e *store.Event) {
 	switch e.Type {
 	case store.Synced:
@@ -147,7 +145,7 @@ func (c *Controller) event(ctx context.Context, s *intake, e *store.Event) {
 	case store.Epoch:
 		c.log.WarnContext(ctx, "the history of the server went back", "watch", s.watch.name, "reason", e.Reason)
 		return
-	case store.Left: // others look after it, and it is none that is missing for its primaries here
+	case store.Left: // another replica reconciles the object
 		if s.sub.main {
 			c.left(e.Key)
 		}
@@ -176,13 +174,13 @@ func (c *Controller) event(ctx context.Context, s *intake, e *store.Event) {
 	case s.sub.main:
 		now := factsOf(e.Object)
 		c.add(e.Key, why, p, &now)
-	case why.Type == Initial && !s.synced: // all primaries are reconciled when all sources are listed
+	case why.Type == Initial && !s.synced: // all primaries are reconciled after all sources are listed
 	default:
 		c.secondary(ctx, s, e, why, p)
 	}
 }
 
-// secondary maps an event to the primaries that it concerns, and concerned.
+// secondary adds the primaries that an event concerns. It maps both the new and the previous state.
 func (c *Controller) secondary(ctx context.Context, s *intake, e *store.Event, why Reason, prio priority) {
 	p := c.primaryInfo()
 	keys := map[Key]bool{}
@@ -205,7 +203,7 @@ func (c *Controller) secondary(ctx context.Context, s *intake, e *store.Event, w
 	}
 }
 
-// intakeSynced notes that the initial objects of a source are in the queue.
+// intakeSynced records that the initial objects of a source are in the queue.
 func (c *Controller) intakeSynced(s *intake) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -215,7 +213,7 @@ func (c *Controller) intakeSynced(s *intake) {
 			return
 		}
 	}
-	if c.primary == nil { // not all are open yet
+	if c.primary == nil { // not all sources are open yet
 		return
 	}
 	select {

@@ -22,36 +22,37 @@ const (
 	running
 )
 
-// priority of a ready key.
+// priority is the priority of a ready key.
 type priority uint8
 
 const (
-	high priority = iota // something changed
-	low                  // initial objects, intervals: they can wait for live changes, but not for ever
+	high priority = iota // a change
+	low                  // initial objects and intervals: they yield to live changes, but do not starve
 )
 
-// item is what the controller knows of one object: what it waits for, why, and what counts of its history.
+// item is the state of one object in the controller: its queue state, the reasons, and the relevant history.
 type item struct {
 	key     Key
 	state   itemState
 	prio    priority
 	reasons reasons
 	due     time.Time  // while waiting
-	came    time.Time  // while ready: when it became that
-	dueFor  ReasonType // Scheduled, Retried, or "" for the rate limit
+	came    time.Time  // while ready: since when
+	dueFor  ReasonType // while waiting: Scheduled, Retried, or "" for the rate limit
 	heapAt  int
 	current *reconciliation // while running
 	fail    *failure        // the last attempt failed
 	rate    *rate           // of its reconciliations; nil before the first one, or without a limit
-	seen    *facts          // while running: what the last event about the object itself showed
-	slot    int             // where replicas share the objects
-	left    bool            // while running: its slot has left, and nothing follows
+	seen    *facts          // while running: the state in the last event about the object itself
+	slot    int             // 0 unless replicas share the objects
+	left    bool            // while running: its slot has left; do not reconcile again
 
-	requeues int   // results in a row that asked for another reconciliation, and for no time
-	requeued facts // what the last of them was about
+	requeues int   // consecutive results of After(0)
+	requeued facts // the state of the object at the last of them
 }
 
-// facts are what a reconciliation has seen of its object. A failure, and a run of requeues, count for these facts only.
+// facts are the state of the object that a reconciliation saw. A failure, and a run of requeues, apply only to equal
+// facts.
 type facts struct {
 	uid      types.UID
 	gen      int64
@@ -63,8 +64,8 @@ func factsOf(r *cache.Record) facts {
 	return facts{r.UID(), r.Generation(), r.Version(), r.Deleting()}
 }
 
-// differs says whether there may be something new to do: another incarnation, a deletion that has begun, another spec.
-// Kinds without a generation differ with every version.
+// differs reports whether there may be new work: another incarnation, the start of a deletion, or another spec. Kinds
+// without a generation differ with every version.
 func (f facts) differs(now facts) bool {
 	if f.uid != now.uid || f.deleting != now.deleting || f.gen != now.gen {
 		return true
@@ -72,8 +73,8 @@ func (f facts) differs(now facts) bool {
 	return f.gen == 0 && f.version != now.version
 }
 
-// failure is what the failed attempts at an object have in common. While there is one, an event alone does not start
-// the next attempt.
+// failure summarizes the failed attempts at an object. While there is one, an event alone does not start the next
+// attempt.
 type failure struct {
 	facts     facts
 	attempts  int
@@ -84,13 +85,13 @@ type failure struct {
 	at        time.Time
 }
 
-// started notes the begin of a reconciliation for the rate limit.
+// started counts the start of a reconciliation for the rate limit.
 func (it *item) started(at time.Time, limit rate) {
 	if !limit.limits() {
 		return
 	}
 	if it.rate == nil {
-		own := limit // so that only this is allocated
+		own := limit // so that limit itself is not moved to the heap
 		it.rate = &own
 	}
 	it.rate.take(at)
@@ -98,27 +99,27 @@ func (it *item) started(at time.Time, limit rate) {
 
 // reconciliation is one call of the reconciler for one object.
 type reconciliation struct {
-	store   *cache.Store // of the primary; the controller may have ended when the reconciliation does
+	store   *cache.Store // of the primary; the reconciliation may outlive the controller's run
 	key     Key
-	term    context.Context //nolint:containedctx // of the leadership in which it is made
-	slot    int             // of its object
-	over    chan struct{}   // closed when it has returned; made by those who wait
+	term    context.Context //nolint:containedctx // context of the leadership in which it runs
+	slot    int             // slot of its object
+	over    chan struct{}   // closed when it has returned; nil unless Lose waits for it
 	facts   facts
 	why     reasons
 	begun   time.Time
 	cancel  context.CancelCauseFunc
-	stopped atomic.Pointer[error] // why it must send no more requests
+	stopped atomic.Pointer[error] // why its requests are refused
 	attempt int
 	last    error
 	span    trace.Span   // nil: none
-	waiting call.Waiting // the request that is being tried again
+	waiting call.Waiting // the request that is being retried
 
-	goroutine goroutine.ID // that runs it
+	goroutine goroutine.ID // the goroutine that runs it
 
-	prev, next *reconciliation // those that run; guarded by Controller.mu
+	prev, next *reconciliation // list of running reconciliations; guarded by Controller.mu
 }
 
-// stop ends the context of a reconciliation and refuses its further requests.
+// stop cancels the context of a reconciliation and refuses its further requests.
 func (r *reconciliation) stop(cause error) {
 	r.stopped.CompareAndSwap(nil, &cause)
 	r.cancel(cause)

@@ -15,14 +15,14 @@ import (
 	"github.com/fairlead-io/fairlead/internal/backoff"
 )
 
-// run works until ctx ends, and returns when all reconciliations have.
+// run works until ctx ends. It returns when all reconciliations have returned.
 func (c *Controller) run(ctx context.Context) error {
 	defer c.over()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	if err := c.open(ctx, stop); err != nil {
 		if ctx.Err() != nil && !meta.IsNoMatchError(err) {
-			return nil // stopped while it started, which is no failure
+			return nil // stopped during the start, which is not a failure
 		}
 		return c.failure(err)
 	}
@@ -45,17 +45,17 @@ func (c *Controller) run(ctx context.Context) error {
 	return failed
 }
 
-// over notes that run has returned.
+// over records that run has returned.
 func (c *Controller) over() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true
 }
 
-// reopening are the pauses between attempts to start the watches, of a host that is degraded.
+// reopening is the back-off between attempts to start the watches, if the host is degraded.
 var reopening = backoff.Policy{Base: time.Second, Cap: 30 * time.Second, Factor: 2, Floor: time.Second}
 
-// open starts the watches, again and again if the host lets it.
+// open starts the watches. If the host is degraded, it retries.
 func (c *Controller) open(ctx context.Context, fail func(error)) error {
 	if c.err != nil {
 		return c.err
@@ -106,15 +106,14 @@ func (c *Controller) subscribeAll(ctx context.Context, fail func(error)) error {
 		}
 		errs = append(errs, err)
 	}
-	return errors.Join(errs...) // all errors, so that what is missing can be installed at once
+	return errors.Join(errs...) // all errors, so that an operator sees every missing kind at once
 }
 
-// brokenGrace is how long a controller that can do nothing any more waits before it ends itself. The end of its host,
-// which is no failure, may be on the way.
+// brokenGrace is how long a broken controller waits before it ends itself. If its host stops meanwhile, there is no
+// failure.
 const brokenGrace = time.Second
 
-// breaks ends a controller that can do nothing any more. The error is returned by run, unless the controller is ending
-// anyway.
+// breaks ends a controller that can no longer work. run returns the error, unless the controller is already ending.
 func (c *Controller) breaks(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,8 +146,8 @@ func (c *Controller) close() {
 	}
 }
 
-// lead lets the workers work while this process leads. It waits first until everything was listed once. It returns
-// when ctx has ended, or with an error when leadership cannot be had.
+// lead runs the workers while this process leads, after all watches are synced. It returns nil when ctx has ended, and
+// an error if the election fails.
 func (c *Controller) lead(ctx context.Context) error {
 	if !c.awaitSync(ctx) {
 		return nil
@@ -174,7 +173,7 @@ func (c *Controller) serve(ctx, term context.Context) {
 	c.beginTerm(ctx, term)
 	<-term.Done()
 	c.endTerm()
-	c.wg.Wait() // nothing is begun any more
+	c.wg.Wait() // endTerm has stopped further starts
 	if c.object.halt != nil {
 		c.object.halt()
 	}
@@ -199,12 +198,11 @@ func (c *Controller) awaitSync(ctx context.Context) bool {
 	}
 }
 
-// unlisted returns the watches that have yet to be listed before anything is reconciled. Under mu.
+// unlisted returns the watches that must be listed before the first reconciliation. The caller holds c.mu.
 func (c *Controller) unlisted() []*intake {
 	return slices.DeleteFunc(slices.Clone(c.intakes), func(s *intake) bool { return s.synced || s.sub.follow != nil })
 }
 
-// awaitTerm waits for leadership.
 func (c *Controller) awaitTerm(ctx context.Context) (term context.Context, done func(), err error) {
 	l := c.set.leader
 	if l == nil {
@@ -224,8 +222,8 @@ func (c *Controller) awaitTerm(ctx context.Context) (term context.Context, done 
 	return term, done, nil
 }
 
-// leaderOf asks who leads. The error says why that is not known. A leadership that cannot be asked gives neither;
-// that of package lease can be asked.
+// leaderOf returns the current leader, or an error if it is not known. It returns neither if the Leadership has no
+// Status method. Package lease has one.
 func leaderOf(l Leadership) (leader string, err error) {
 	if asked, ok := l.(interface {
 		Status() (leader string, err error)
@@ -235,8 +233,8 @@ func leaderOf(l Leadership) (leader string, err error) {
 	return "", nil
 }
 
-// remind calls fn after d, then after twice the time, and so on, until stop is called. stop waits for a call under
-// way. fn is told how long it is since remind was called.
+// remind calls fn after d, then after twice the time, and so on, until stop is called. stop waits for a running call.
+// fn receives the time since remind was called.
 func remind(d time.Duration, fn func(waited time.Duration)) (stop func()) {
 	var mu sync.Mutex
 	var timer *time.Timer
@@ -268,7 +266,7 @@ func (c *Controller) beginTerm(ctx, term context.Context) {
 	again := c.terms > 1
 	st := c.primary
 	c.mu.Unlock()
-	if again && st != nil { // another leader may have left work half done, of which no event tells
+	if again && st != nil { // the previous leader may have left unfinished work, which no event reports
 		for r := range st.handle.Snapshot().All() {
 			c.add(r.Key(), Reason{Type: Leading, Source: c.main.name, Key: r.Key(), Version: r.Version()}, low, nil)
 		}
@@ -284,7 +282,8 @@ func (c *Controller) beginTerm(ctx, term context.Context) {
 	}
 }
 
-// endTerm has the workers begin nothing more. The contexts of what they do end with that of the term, or of the host.
+// endTerm makes the workers start no further reconciliation. The contexts of running ones end with that of the term, or
+// of the host.
 func (c *Controller) endTerm() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

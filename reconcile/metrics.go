@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are those of one controller.
+// metrics are the metrics of one controller.
 type metrics struct {
 	c         *Controller
 	runs      *prometheus.CounterVec
@@ -74,13 +74,13 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Stats counts the objects of a controller by what they wait for.
+// Stats counts the objects of a controller by state.
 type Stats struct {
 	Ready, Waiting, Running int
-	Failed                  int // of all: the last reconciliation failed
+	Failed                  int // of all objects: those whose last reconciliation failed
 }
 
-// Stats returns how many objects wait for what now.
+// Stats returns the current counts.
 func (c *Controller) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,7 +93,7 @@ func (c *Controller) Stats() Stats {
 	return s
 }
 
-// oldest says for how long one object has been in a state, the longest of each; 0: none is.
+// oldest returns, for each state, the longest time that an object has been in it; 0 if there is no such object.
 func (c *Controller) oldest() map[string]time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

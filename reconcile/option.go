@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/rights"
 )
 
-// Option tunes a controller.
+// Option configures a controller.
 type Option func(*settings)
 
 type settings struct {
@@ -26,14 +26,14 @@ type settings struct {
 	interval    time.Duration
 	retry       Backoff
 	attempts    int
-	each        rate // of one object
+	each        rate // per object
 	total       rate
 	preempt     bool
 	leader      Leadership
 	stuck       time.Duration
 	logger      *slog.Logger
 	onFailure   func(Failure)
-	quiet       bool // no Events
+	quiet       bool // write no Events
 	needs       []rights.Right
 	syncWarning time.Duration
 	tracers     trace.TracerProvider
@@ -47,87 +47,89 @@ const (
 	defaultStuck    = 5 * time.Minute
 )
 
-// Backoff is the time between failed attempts: it doubles from Base to Cap, with full jitter. Zero fields have the
-// defaults named here.
+// Backoff is the delay between failed attempts. It doubles from Base to Cap, with full jitter. Zero fields have the
+// defaults below.
 type Backoff struct {
-	Base time.Duration // 1 s
-	Cap  time.Duration // 5 min
+	Base time.Duration // default 1 s
+	Cap  time.Duration // default 5 min
 }
 
 func (b Backoff) delay(attempt int, rnd func() float64) time.Duration {
 	return backoff.Policy{Base: b.Base, Cap: b.Cap, Factor: 2}.Delay(attempt, rnd)
 }
 
-// conflicts are retried soon: what was overtaken reads something newer the next time.
+// conflictBackoff is short: the next attempt reads a newer object and probably succeeds.
 var conflictBackoff = Backoff{Base: 50 * time.Millisecond, Cap: 10 * time.Second}
 
-// Primary tunes the watch of the objects that are reconciled: which ones, and which changes matter.
+// Primary configures the watch of the reconciled objects: which objects, and which changes matter.
 func Primary(opts ...WatchOption) Option {
 	return func(s *settings) { s.primary = append(s.primary, opts...) }
 }
 
-// Workers bounds how many objects are reconciled at a time; 8 by default. There is no goroutine while there is no work.
+// Workers bounds how many objects are reconciled concurrently; the default is 8. An idle controller has no workers.
 func Workers(n int) Option { return func(s *settings) { s.workers = n } }
 
-// Finalizer names the finalizer of a [Cleaner]; "fairlead.io/" and the name of the controller by default.
+// Finalizer sets the finalizer of a [Cleaner]; the default is "fairlead.io/" and the name of the controller.
 func Finalizer(name string) Option { return func(s *settings) { s.finalizer = name } }
 
-// Deadline bounds one reconciliation: its context ends then, with cause ErrDeadline. None by default.
+// Deadline bounds one reconciliation: its context then ends with cause [ErrDeadline]. By default there is no bound.
 func Deadline(d time.Duration) Option { return func(s *settings) { s.deadline = d } }
 
-// MaxInterval is after how long every object is reconciled again though nothing has happened, spread evenly; 10 h by
-// default, negative: never. It also ends the rest of an object whose attempts are exhausted.
+// MaxInterval sets the interval after which each object is reconciled again without an event. The default is 10 h; a
+// negative interval means never. Objects are spread evenly over the interval. Objects whose attempts are exhausted are
+// also tried again.
 func MaxInterval(d time.Duration) Option { return func(s *settings) { s.interval = d } }
 
-// WithBackoff sets the back-off after failures; 1 s to 5 min by default.
+// WithBackoff sets the back-off after failures; the default is 1 s to 5 min.
 func WithBackoff(b Backoff) Option { return func(s *settings) { s.retry = b } }
 
-// MaxAttempts bounds how often one spec is tried: then the error is recorded, and nothing is tried until the spec
-// changes, or the maximum interval has passed. No bound by default.
+// MaxAttempts bounds the attempts for one spec. After the last one, the controller records the error and does not retry
+// until the spec changes or [MaxInterval] has passed. By default there is no bound.
 func MaxAttempts(n int) Option { return func(s *settings) { s.attempts = n } }
 
-// RateLimit lets each object be reconciled at most n times in any period of that length. No limit by default. What
-// happens meanwhile is one reconciliation when the limit allows it.
+// RateLimit allows each object at most n reconciliations in any period of length per. By default there is no limit.
+// Events during the wait lead to one reconciliation, when the limit allows it.
 func RateLimit(n int, per time.Duration) Option {
 	return func(s *settings) { s.each = rate{n: n, per: per} }
 }
 
-// TotalRateLimit lets the controller begin at most n reconciliations in any period of that length, of all its objects
-// together: what it may ask of the world outside. Zero is no limit, which is the default. Objects that wait for it keep
-// their place in the queue, by priority and with namespaces in turn, and what happens to them meanwhile is in the one
-// reconciliation that comes.
+// TotalRateLimit allows the controller to start at most n reconciliations of all its objects in any period of length
+// per. It limits, for example, the load on an external system. Zero, the default, means no limit. Objects that wait
+// keep their place in the queue, by priority and with namespaces in turn. Events during the wait are part of the one
+// reconciliation that follows.
 func TotalRateLimit(n int, per time.Duration) Option {
 	return func(s *settings) { s.total = rate{n: n, per: per} }
 }
 
-// Preempt has an event that changes the spec of an object, begins its deletion or replaces it end the context of a
-// running reconciliation of it, with cause ErrPreempted. It sends no request any more, and the next one begins when its
-// code has returned. By default a running reconciliation is finished, and one more follows.
+// Preempt makes an event cancel a running reconciliation of its object, with cause [ErrPreempted]. Such events change
+// the spec, begin the deletion or replace the object. The cancelled reconciliation can send no more requests, and the
+// next one starts when its code has returned. By default a running reconciliation finishes, and one more follows.
 func Preempt() Option { return func(s *settings) { s.preempt = true } }
 
-// Leader has the controller work only while this process leads, and send no request when it does no more. Without it,
-// two processes with this controller both work.
+// Leader makes the controller work only while this process leads. It sends no request after leadership is lost. Without
+// Leader, two processes with this controller both work.
 func Leader(l Leadership) Option { return func(s *settings) { s.leader = l } }
 
-// Stuck is after how long a reconciliation, past its deadline if it has one, is reported as stuck, with its stack, and
-// again after twice the time and so on; 5 min by default, negative: never. It is not overlapped: F1 holds.
+// Stuck sets how long a reconciliation may run past its [Deadline] before the controller reports it, with its stack.
+// The controller reports it again after twice the time, and so on. The default is 5 min; a negative duration means
+// never. No other call for the object starts meanwhile (F1).
 func Stuck(d time.Duration) Option { return func(s *settings) { s.stuck = d } }
 
-// Logger gets a line for each failure, with the stack of a panic, and each decision that an operator would ask about.
-// Default: that of the host, see [Overseer]; without that, none.
+// Logger sets the log for failures, with the stacks of panics, and for decisions that operators need to know. The
+// default is the logger of the host, see [Overseer]; without that, there is no log.
 func Logger(l *slog.Logger) Option { return func(s *settings) { s.logger = l } }
 
-// WithoutEvents has the controller write no Kubernetes Events. By default it writes one about an object that is at
-// fault: after an error that is [Terminal], when the attempts are exhausted, and for a panic, which depends on what is
-// in the object. Equal ones are counted, and few are written in a short time, see [Recorder]. Any other failure is the
-// world's, and shows in the log, the metrics and on the page of [DebugHandler].
+// WithoutEvents disables Kubernetes Events. By default the controller writes an Event about an object that causes a
+// failure. These failures are a [Terminal] error, exhausted attempts, and a panic, which depends on the content of the
+// object. [Recorder] counts equal Events and limits their rate. All other failures show in the log, the metrics and on
+// the page of [DebugHandler].
 func WithoutEvents() Option { return func(s *settings) { s.quiet = true } }
 
-// Fault has the controller fail with err, as if it had been declared wrongly; nil changes nothing. It is for packages
-// that declare controllers for others.
+// Fault makes the declaration of the controller fail with err; nil changes nothing. It is for packages that declare
+// controllers for their callers.
 func Fault(err error) Option { return func(s *settings) { s.fault = errors.Join(s.fault, err) } }
 
-// OnFailure is called, outside of any lock, after each failed attempt. It must be quick.
+// OnFailure sets a function that is called after each failed attempt, without any lock held. It must return quickly.
 func OnFailure(fn func(Failure)) Option { return func(s *settings) { s.onFailure = fn } }
 
 func (s *settings) complete(name string) error {

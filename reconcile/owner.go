@@ -13,11 +13,11 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 )
 
-// ErrOwned is matched when an object has another controller already.
+// ErrOwned is matched when an object already has another controller.
 var ErrOwned = errors.New("it has another controller")
 
-// Own makes owner the controller of obj, for [Owns] and for the garbage collector. Only obj is changed; write it then.
-// An owner in another namespace is refused, as the garbage collector would delete obj.
+// Own makes owner the controller of obj, for [Owns] and for the garbage collector. It changes only obj in memory; the
+// caller writes it. Own refuses an owner in another namespace, since the garbage collector would delete obj.
 func Own(c *client.Client, owner, obj client.Object) error {
 	if isNil(obj) {
 		return fmt.Errorf("cannot own an object: %w", client.ErrNil)
@@ -41,8 +41,8 @@ func Own(c *client.Client, owner, obj client.Object) error {
 	return nil
 }
 
-// OwnerReference is what [Own] is for apply configurations: by it they make owner the controller of what they describe,
-// which has to be in the owner's namespace.
+// OwnerReference returns the owner reference for an apply configuration; see [Own]. It makes owner the controller of
+// the applied object, which must be in the namespace of the owner.
 //
 //	ref, err := reconcile.OwnerReference(c, gw)
 //	…
@@ -59,7 +59,7 @@ func OwnerReference(c *client.Client, owner client.Object) (*metav1ac.OwnerRefer
 		WithName(owner.GetName()).WithUID(owner.GetUID()).WithController(true).WithBlockOwnerDeletion(true), nil
 }
 
-// isNil says whether obj is nil, or a nil pointer.
+// isNil reports whether obj is nil, or a nil pointer or function.
 func isNil(obj any) bool {
 	v := reflect.ValueOf(obj)
 	return !v.IsValid() || (v.Kind() == reflect.Pointer || v.Kind() == reflect.Func) && v.IsNil()

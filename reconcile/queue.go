@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// queue has an item for each key that waits, is worked on, or has a history that counts: a failure, recent starts, or
-// requests for another reconciliation. It has no lock, no clock and no goroutine; those are its owner's.
+// queue has an item for each key that waits, is running, or has relevant history: a failure, recent starts, or
+// requeues. It has no lock, clock or goroutine of its own.
 //
 // A key is in one state at a time:
 //
-//	idle     waits for a change only; known for its history, or not at all
+//	idle     waits for an event; has an item only if it has history
 //	ready    waits for a worker, in the line of its namespace
 //	waiting  for a time: back-off, After, rate limit
-//	running  a worker has it; what happens meanwhile is one more reconciliation, afterwards
+//	running  a worker has it; events meanwhile lead to one more reconciliation
 type queue struct {
 	items   map[Key]*item
 	lines   [2]lines // by priority
 	ready   int
 	running int
-	picks   int // since a low one was picked
+	picks   int // high picks since the last low one
 	times   timeHeap
 }
 
-// lowShare is after how many high keys a low one is picked, although more high ones are ready.
+// lowShare is the number of consecutive high picks after which a low item is picked.
 const lowShare = 8
 
 func newQueue() *queue {
@@ -40,7 +40,7 @@ func (q *queue) item(k Key) *item {
 	return it
 }
 
-// makeReady puts an item that is not running into the line; one that is in it may only rise.
+// makeReady puts an item that is not running into its line. The priority of a ready item can only rise.
 func (q *queue) makeReady(it *item, p priority) {
 	if it.state == ready && it.prio <= p {
 		return
@@ -51,14 +51,14 @@ func (q *queue) makeReady(it *item, p priority) {
 	q.ready++
 }
 
-// wait has an item that is not running wait for a time. If it is in a line, it leaves that.
+// wait makes an item that is not running wait until a time. A ready item leaves its line.
 func (q *queue) wait(it *item, until time.Time, why ReasonType) {
 	q.rest(it)
 	it.state, it.due, it.dueFor = waiting, until, why
 	heap.Push(&q.times, it)
 }
 
-// rest has an item wait for nothing but a change.
+// rest makes an item idle.
 func (q *queue) rest(it *item) {
 	switch it.state {
 	case ready:
@@ -70,13 +70,13 @@ func (q *queue) rest(it *item) {
 	it.state = idle
 }
 
-// forget drops all that is known of an item that is not running.
+// forget removes an item that is not running, with its history.
 func (q *queue) forget(it *item) {
 	q.rest(it)
 	delete(q.items, it.key)
 }
 
-// pick takes the next item out of the lines; nil if there is none. It is running then.
+// pick returns the next ready item, which is then running; nil if there is none.
 func (q *queue) pick() *item {
 	p := high
 	if q.lines[high].live == 0 || q.lines[low].live > 0 && q.picks >= lowShare {
@@ -97,7 +97,7 @@ func (q *queue) pick() *item {
 	return it
 }
 
-// expired takes an item whose time has come; nil if there is none.
+// expired returns an item that is due and makes it idle; nil if there is none.
 func (q *queue) expired(now time.Time) *item {
 	if len(q.times) == 0 || q.times[0].due.After(now) {
 		return nil
@@ -107,15 +107,15 @@ func (q *queue) expired(now time.Time) *item {
 	return it
 }
 
-// lines are the ready items of one priority: a line for each namespace, which take turns.
+// lines hold the ready items of one priority, in a line for each namespace. The lines take turns.
 type lines struct {
-	live  int // items, without those that have left
-	held  int // with them
+	live  int // items, without stale entries
+	held  int // entries, with stale ones
 	byNS  map[string]*line
-	turns []*line // those that are not empty, the next first
+	turns []*line // the lines that are not empty, the next one first
 }
 
-// idleItems is how many items that have left the lines may hold besides as many as are live.
+// idleItems bounds by how many stale entries may outnumber the live ones before tidy runs.
 const idleItems = 16
 
 type line struct {
@@ -140,7 +140,7 @@ func (l *lines) push(it *item) {
 	}
 }
 
-// tidy drops the items that have left. One that has come again keeps its first place, as it does for pop.
+// tidy removes stale entries. An item that became ready again keeps its first place, as in pop.
 func (l *lines) tidy(p priority) {
 	l.held = 0
 	seen := make(map[*item]bool, l.live)
@@ -158,7 +158,7 @@ func (l *lines) tidy(p priority) {
 	})
 }
 
-// pop takes the first item of the next line. Items that have left are passed over.
+// pop removes and returns the first item of the next line. It skips stale entries.
 func (l *lines) pop(p priority) *item {
 	for len(l.turns) > 0 {
 		own := l.turns[0]
@@ -186,7 +186,7 @@ func (l *lines) pop(p priority) *item {
 	return nil
 }
 
-// timeHeap is the waiting items, the first due first.
+// timeHeap has the waiting items, the earliest due time first.
 type timeHeap []*item
 
 func (h timeHeap) Len() int           { return len(h) }

@@ -2,16 +2,16 @@ package reconcile
 
 import "time"
 
-// rate bounds how often something is begun: at most n times in any period. The zero value bounds nothing, nor does nil.
-// It has no lock and no clock.
+// rate allows at most n starts in any period of length per. The zero value and nil allow any number. It has no lock and
+// no clock.
 type rate struct {
 	n      int
 	per    time.Duration
-	starts []time.Time // of the last n, a ring once it is full
+	starts []time.Time // times of the last n starts, a ring once it is full
 	oldest int
 }
 
-// free returns when the next start is allowed; not after now if it is at once.
+// free returns when the next start is allowed; a time not after now means at once.
 func (r *rate) free() time.Time {
 	if !r.limits() || len(r.starts) < r.n {
 		return time.Time{}
@@ -21,7 +21,7 @@ func (r *rate) free() time.Time {
 
 func (r *rate) limits() bool { return r != nil && r.n > 0 && r.per > 0 }
 
-// recent says whether there was a start that still counts.
+// recent reports whether a start still counts against the limit.
 func (r *rate) recent(now time.Time) bool {
 	if !r.limits() || len(r.starts) == 0 {
 		return false
@@ -30,7 +30,7 @@ func (r *rate) recent(now time.Time) bool {
 	return now.Sub(last) < r.per
 }
 
-// take notes a start.
+// take records a start.
 func (r *rate) take(now time.Time) {
 	switch {
 	case !r.limits():

@@ -8,31 +8,31 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// ReasonType says why an object is reconciled.
+// ReasonType is the type of a reason to reconcile an object.
 type ReasonType string
 
 // The types of reasons.
 const (
-	Initial   ReasonType = "Initial"   // it was there when the controller started, or its slot came
+	Initial   ReasonType = "Initial"   // the object existed when the controller started or gained its slot
 	Added     ReasonType = "Added"     // an object appeared
 	Modified  ReasonType = "Modified"  // an object changed
-	Deleted   ReasonType = "Deleted"   // an object is gone
+	Deleted   ReasonType = "Deleted"   // an object was deleted
 	Interval  ReasonType = "Interval"  // the maximum interval has passed
-	Scheduled ReasonType = "Scheduled" // an earlier reconciliation asked for it with After
-	Retried   ReasonType = "Retried"   // the one before failed
-	Triggered ReasonType = "Triggered" // somebody called Trigger
-	Leading   ReasonType = "Leading"   // this process has become the leader again
+	Scheduled ReasonType = "Scheduled" // an earlier reconciliation returned After
+	Retried   ReasonType = "Retried"   // the previous reconciliation failed
+	Triggered ReasonType = "Triggered" // Trigger was called
+	Leading   ReasonType = "Leading"   // this process became the leader again
 )
 
 // Reason is one event that led to a reconciliation.
 type Reason struct {
 	Type    ReasonType
-	Source  string // name of the watch, such as "Gateway" or "Secret"; what was given to Trigger
+	Source  string // name of the watch, such as "Gateway" or "Secret", or the source given to Trigger
 	Key     Key    // of the object that the event is about
 	Version string // of that object
 }
 
-// String is the reason as it is logged.
+// String returns the reason in the form that logs show.
 func (r Reason) String() string {
 	if r.Source == "" {
 		return string(r.Type)
@@ -40,33 +40,33 @@ func (r Reason) String() string {
 	return fmt.Sprintf("%s %s %s", r.Type, r.Source, r.Key)
 }
 
-// Info is what a reconciler can ask about its call.
+// Info describes a call to a reconciler.
 type Info struct {
 	Controller string
 	Key        Key
-	Reasons    []Reason // oldest first; of very many the first ones
-	Dropped    int      // reasons beyond those
-	Attempt    int      // 1 for the first try since the last success
-	LastError  error    // of the attempt before
+	Reasons    []Reason // oldest first; at most 16
+	Dropped    int      // number of further reasons
+	Attempt    int      // 1 for the first attempt since the last success
+	LastError  error    // of the previous attempt
 	Finalizer  string   // of this controller; "" if it has none
 }
 
 type infoKey struct{}
 
-// InfoFrom returns what is known about the reconciliation that has this context; the zero Info outside of one.
+// InfoFrom returns the Info of the reconciliation that ctx belongs to. It returns the zero Info for other contexts.
 func InfoFrom(ctx context.Context) Info {
 	i, _ := ctx.Value(infoKey{}).(Info)
 	i.Reasons = slices.Clone(i.Reasons)
 	return i
 }
 
-// ReasonsFrom returns why the reconciliation that has this context is made.
+// ReasonsFrom returns the reasons of the reconciliation that ctx belongs to.
 func ReasonsFrom(ctx context.Context) []Reason { return InfoFrom(ctx).Reasons }
 
-// maxReasons bounds the reasons that are listed for each object.
+// maxReasons bounds the reasons that are kept for each object.
 const maxReasons = 16
 
-// reasons are those of one object that were not handled yet.
+// reasons are the reasons of one object that no reconciliation has handled yet.
 type reasons struct {
 	list    []Reason
 	dropped int
@@ -74,7 +74,7 @@ type reasons struct {
 
 func (rs *reasons) empty() bool { return len(rs.list) == 0 }
 
-// add notes a reason. A later one about the same object replaces the earlier one.
+// add adds a reason. A later one about the same object replaces an earlier one.
 func (rs *reasons) add(r Reason) {
 	for i := range rs.list {
 		if o := &rs.list[i]; o.Type == r.Type && o.Source == r.Source && o.Key == r.Key {
@@ -89,7 +89,7 @@ func (rs *reasons) add(r Reason) {
 	rs.list = append(rs.list, r)
 }
 
-// before puts reasons that were not handled after all in front.
+// before prepends reasons that a reconciliation took but did not handle.
 func (rs *reasons) before(old reasons) {
 	now := rs.list
 	rs.list, rs.dropped = slices.Clip(old.list), rs.dropped+old.dropped

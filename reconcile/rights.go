@@ -6,20 +6,20 @@ import (
 	"github.com/fairlead-io/fairlead/rights"
 )
 
-// Needs says what the code of a reconciler asks of the API server besides what it watches: its own writes first of all,
-// and what it reads without a watch. See package rights for the verbs of a client. It allows nothing by itself;
-// [Controller.Rights] tells it.
+// Needs declares the permissions that the code of a reconciler needs besides those of the watches. They are mainly for
+// its own writes, and for reads without a watch. Package rights has the verbs of each client method. Needs grants
+// nothing; [Controller.Rights] returns the declared permissions.
 //
-// An operator on a cluster that protects owners (the admission plugin OwnerReferencesPermissionEnforcement) needs
-// besides to update the subresource finalizers of what owns others.
+// The admission plugin OwnerReferencesPermissionEnforcement protects owners on some clusters. There an operator also
+// needs to update the finalizers subresource of each kind that owns others.
 func Needs(all ...rights.Right) Option {
 	return func(s *settings) { s.needs = append(s.needs, all...) }
 }
 
-// Rights says what a controller asks of the API server: to get, list and watch what it reconciles and watches; to patch
-// the finalizer, of a [Cleaner], and the status, of [Flow]; to write [Events], to take the Lease of its [Leader]; and
-// what it [Needs]. What [Follow] watches is not known before it is followed. A kind that the scheme does not know, which
-// Run tells, is left out.
+// Rights returns the permissions that a controller needs from the API server. A controller gets, lists and watches the
+// kinds of its watches. It patches the finalizer of a [Cleaner], and the status with [Flow]. The permissions include
+// those to write [Events], those for the Lease of its [Leader], and those declared with [Needs]. The kinds of [Follow]
+// are not known in advance. Rights omits kinds that the scheme does not know; Run reports them.
 //
 // [Events]: https://pkg.go.dev/github.com/fairlead-io/fairlead/reconcile#Recorder
 func (c *Controller) Rights() []rights.Right {
@@ -33,12 +33,12 @@ func (c *Controller) Rights() []rights.Right {
 	return out
 }
 
-// watchRights are those to what is watched, and to what is written of the primary.
+// watchRights returns the permissions for the watched kinds, and for writes to the primary.
 func (c *Controller) watchRights() (out []rights.Right) {
 	if c.client == nil {
 		return nil
 	}
-	c.mu.Lock() // resolve may be at work
+	c.mu.Lock() // a concurrent resolve may write the kinds
 	defer c.mu.Unlock()
 	for _, w := range append([]*watch{c.main}, c.set.watches...) {
 		kind, err := w.kindIn(c.client.Scheme())

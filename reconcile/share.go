@@ -16,11 +16,12 @@ import (
 	"github.com/fairlead-io/fairlead/shard/group"
 )
 
-// Shards says what this process may work on where replicas share the objects. A *group.Group is one, of which the
-// controllers are participants.
+// Shards selects the objects of this process, where replicas share the objects. A *group.Group implements Shards; its
+// controllers are the participants.
 type Shards interface {
 	Layout() shard.Layout
-	// Fence says why nothing may be sent for a slot. It must be quick and safe for concurrent use.
+	// Fence returns an error if no request may be sent for objects of a slot. It must be quick and safe for concurrent
+	// use.
 	Fence(slot int) error
 }
 
@@ -29,15 +30,15 @@ var (
 	_ group.Participant = (*Controller)(nil)
 )
 
-// part is what a controller works on where replicas share the objects; guarded by Controller.mu.
+// part is the state of a controller whose replicas share the objects. Controller.mu guards it.
 type part struct {
 	shards  Shards
 	layout  shard.Layout
-	open    shard.Set // their objects are reconciled
-	coming  shard.Set // gained; what the watches know of them is not known to be new enough
-	turn    uint64    // how often coming was changed by others than follow
+	open    shard.Set // slots whose objects are reconciled
+	coming  shard.Set // gained slots; the watches may not be fresh enough for them yet
+	turn    uint64    // incremented on each change of coming, except by openSlots
 	changed chan struct{}
-	problem error // why coming cannot be opened
+	problem error // why coming cannot be opened yet
 }
 
 func newPart(s Shards) *part {
@@ -48,15 +49,15 @@ func newPart(s Shards) *part {
 	return &part{shards: s, layout: l, open: l.Set(), coming: l.Set(), changed: make(chan struct{})}
 }
 
-// change has openSlots look again.
+// change wakes openSlots.
 func (p *part) change() {
 	p.turn++
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// Gain implements [group.Participant]: objects of these slots are reconciled when all that the controller watches is
-// known to be as new as what their former holder has written.
+// Gain implements [group.Participant]. The controller reconciles the objects of these slots once all of its watches
+// show every write of the former holder.
 func (c *Controller) Gain(_ context.Context, slots shard.Set) error {
 	if c.part == nil {
 		return fmt.Errorf("cannot gain slots: controller %q works on everything: its host shares nothing", c.name)
@@ -68,7 +69,7 @@ func (c *Controller) Gain(_ context.Context, slots shard.Set) error {
 	return nil
 }
 
-// openSlots opens what is gained, until ctx ends.
+// openSlots opens gained slots until ctx ends.
 func (c *Controller) openSlots(ctx context.Context) {
 	for attempt := 0; ctx.Err() == nil; {
 		c.mu.Lock()
@@ -93,7 +94,7 @@ func (c *Controller) openSlots(ctx context.Context) {
 		st := c.primary
 		c.mu.Unlock()
 		switch {
-		case err == nil && st != nil: // what came before is not in the queue
+		case err == nil && st != nil: // events before this point are not in the queue
 			for r := range st.handle.Snapshot().All() {
 				if slots.Has(r.Namespace(), r.UID()) {
 					now := factsOf(r)
@@ -115,11 +116,11 @@ func (c *Controller) openSlots(ctx context.Context) {
 	}
 }
 
-// errChanged ends a wait for slots, since others are to be waited for.
+// errChanged ends a wait because the set of coming slots has changed.
 var errChanged = errors.New("other slots are to come")
 
-// awaitSlots returns when the watches know all that there was of the slots when it was called, or other slots are to be
-// waited for.
+// awaitSlots waits until the watches show every object of the slots as of the call. It returns errChanged if the coming
+// slots change.
 func (c *Controller) awaitSlots(ctx context.Context, changed <-chan struct{}, slots shard.Set) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -142,7 +143,7 @@ func (c *Controller) awaitSlots(ctx context.Context, changed <-chan struct{}, sl
 			continue
 		}
 		wait := func() error { return s.handle.WaitSlots(ctx, slots) }
-		if s.handle.Options().Shard == "" { // it is there already, and may be behind
+		if s.handle.Options().Shard == "" { // the store already has the objects, but may be stale
 			wait = func() error { return s.handle.Barrier(ctx) }
 		}
 		if err := wait(); err != nil {
@@ -152,7 +153,8 @@ func (c *Controller) awaitSlots(ctx context.Context, changed <-chan struct{}, sl
 	return nil
 }
 
-// Lose implements [group.Participant]. Nothing is done to objects that leave with their slots: no Cleanup, no Undo.
+// Lose implements [group.Participant]. Objects that leave with their slots are not cleaned up: no Cleanup and no Undo
+// runs.
 func (c *Controller) Lose(ctx context.Context, slots shard.Set, quiet func(shard.Set)) {
 	if c.part == nil {
 		return
@@ -195,7 +197,7 @@ func (c *Controller) Lose(ctx context.Context, slots shard.Set, quiet func(shard
 	all.Wait()
 }
 
-// loseFibers ends the fibers of slots of which no reconciliation runs.
+// loseFibers ends the fibers of slots that have no running reconciliation.
 func (c *Controller) loseFibers(ctx context.Context, slots shard.Set, quiet func(shard.Set)) {
 	if c.object.move == nil {
 		quiet(slots)
@@ -225,8 +227,8 @@ func (c *Controller) loseFibers(ctx context.Context, slots shard.Set, quiet func
 	all.Wait()
 }
 
-// slotOf returns the slot of an object, and whether the controller works on it. now is what an event shows of the
-// object, if it is about the object itself. Under mu.
+// slotOf returns the slot of an object, and whether the controller works on it. now is the state of the object in an
+// event about it, or nil. The caller holds c.mu.
 func (c *Controller) slotOf(k Key, now *facts) (slot int, works bool) {
 	p := c.part
 	if p == nil {
@@ -250,8 +252,8 @@ func (c *Controller) slotOf(k Key, now *facts) (slot int, works bool) {
 	return slot, p.open.Holds(slot)
 }
 
-// spread says whether a watch besides that of the primaries has to hold the objects of every slot: those that concern a
-// primary are in its slot only if both have a namespace, and that decides.
+// spread reports whether a watch of another kind must hold the objects of every slot. The related objects share the
+// slot of the primary only if the layout is by namespace and both kinds, or neither, are namespaced.
 func (c *Controller) spread(w *watch) (bool, error) {
 	switch {
 	case c.part == nil:

@@ -8,8 +8,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/goroutine"
 )
 
-// runs are the reconciliations that are under way, in the order in which they began. The zero value is empty. It is
-// guarded by Controller.mu, as all of this file is.
+// runs is the list of running reconciliations, oldest first. The zero value is empty. Controller.mu guards everything
+// in this file.
 type runs struct{ first, last *reconciliation }
 
 func (l *runs) add(r *reconciliation) {
@@ -35,8 +35,8 @@ func (l *runs) remove(r *reconciliation) {
 	r.prev, r.next = nil, nil
 }
 
-// keptDone is how many successes are remembered: an object of which nothing is known rests, and when it came to rest is
-// told only of the last ones.
+// keptDone is the number of successes that are remembered. The queue has no item for an idle object, so only recent
+// successes are known.
 const keptDone = 256
 
 // done is a ring of the last successes.
@@ -61,7 +61,7 @@ func (d *done) note(k Key, uid types.UID, at time.Time) {
 	d.next = (d.next + 1) % keptDone
 }
 
-// of returns when an object was reconciled last; zero if that is not remembered.
+// of returns when an object was last reconciled; zero if that is not remembered.
 func (d *done) of(k Key) (at time.Time) {
 	for _, s := range d.ring {
 		if s.key == k && s.at.After(at) {
@@ -71,11 +71,12 @@ func (d *done) of(k Key) (at time.Time) {
 	return at
 }
 
-// maxLooked bounds how far into a line is looked, while nothing else can be done.
+// maxLooked bounds the entries of a line that before scans, since it holds Controller.mu.
 const maxLooked = 10_000
 
-// before is how many ready items are picked before one that is ready, and how many of them are of its namespace. It
-// looks at the line of that namespace, and at how long the others are. If own is maxLooked, there are more.
+// before returns how many ready items are picked before a ready one, and how many of them are in its namespace. It is
+// an estimate: it scans the line of that namespace, and uses the lengths of the others. If own is maxLooked, there are
+// more.
 func (q *queue) before(it *item) (all, own int) {
 	l := &q.lines[it.prio]
 	mine := l.byNS[it.key.Namespace]
@@ -91,7 +92,7 @@ func (q *queue) before(it *item) (all, own int) {
 		}
 	}
 	all = own
-	turn := 1 // namespaces that have theirs before this one are one further in each round
+	turn := 1 // namespaces ahead of this one in turns have one more pick
 	for _, other := range l.turns {
 		if other == mine {
 			turn = 0
@@ -105,10 +106,10 @@ func (q *queue) before(it *item) (all, own int) {
 	return all, own
 }
 
-// sight is what was seen of an object in the queue.
+// sight is a snapshot of an object in the queue.
 type sight struct {
 	state   itemState
-	known   bool // it is in the queue
+	known   bool // the queue has an item
 	due     time.Time
 	dueFor  ReasonType
 	fail    *failure // a copy
@@ -119,22 +120,22 @@ type sight struct {
 	workers, limit int
 	ready          int
 	before, own    int
-	came           time.Time // when it became ready
+	came           time.Time // since when it is ready
 	busy           []busyWorker
-	paced          time.Time // when the rate of all objects allows the next start
-	last           time.Time // that it was reconciled
+	paced          time.Time // when the total rate limit allows the next start
+	last           time.Time // time of the last success
 }
 
-// busyWorker is what a worker is at, since when, and in which goroutine.
+// busyWorker is the object of a worker, since when, and the goroutine.
 type busyWorker struct {
 	success
 	goroutine goroutine.ID
 }
 
-// maxBusy is how many of the reconciliations under way are named.
+// maxBusy bounds the busy workers in a sight.
 const maxBusy = 5
 
-// look takes a picture of one object.
+// look returns a snapshot of one object.
 func (c *Controller) look(k Key) sight {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,18 +13,18 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tracing"
 )
 
-// TracerProvider has the controller make a span of each reconciliation: the root of a trace, since it is events that
-// lead to it. Requests of the reconciler, and the fiber that it starts, are below it. Default: that of the host, see
-// [Inherited]; without that, no spans.
+// TracerProvider makes the controller create a span for each reconciliation, as the root of a trace. The requests of
+// the reconciler, and the fiber that it starts, are its children. The default is the provider of the host, see
+// [Inherited]; without that, there are no spans.
 func TracerProvider(tp trace.TracerProvider) Option { return func(s *settings) { s.tracers = tp } }
 
-// traces takes the provider of the options, or else that of the host. The engine of Flow has the same one.
+// traces selects the provider of the options, or else that of the host. The engine of Flow gets the same one.
 func (c *Controller) traces() {
 	c.from.TracerProvider = cmp.Or(c.set.tracers, c.from.TracerProvider)
 	c.tracer = tracing.Tracer(c.from.TracerProvider, "reconcile")
 }
 
-// trace begins the span of a reconciliation, if there is a tracer.
+// trace starts the span of a reconciliation, if there is a tracer.
 func (c *Controller) trace(ctx context.Context, r *reconciliation) context.Context {
 	if c.tracer == nil {
 		return ctx
@@ -54,7 +54,7 @@ func (c *Controller) trace(ctx context.Context, r *reconciliation) context.Conte
 	return ctx
 }
 
-// maxSpanError bounds what a span tells of an error, in bytes.
+// maxSpanError bounds the error text in a span, in bytes.
 const maxSpanError = 1024
 
 // endTrace ends the span of a reconciliation.
@@ -70,7 +70,7 @@ func (r *reconciliation) endTrace(outcome string, err error) {
 	r.span.End()
 }
 
-// withoutSpan is ctx for what goes on after a reconciliation.
+// withoutSpan returns ctx without its span, for work that outlives the reconciliation.
 func withoutSpan(ctx context.Context) context.Context {
 	if trace.SpanContextFromContext(ctx).IsValid() {
 		return trace.ContextWithSpan(ctx, nil)

@@ -17,22 +17,22 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// watch is one kind of objects whose events lead to reconciliations.
+// watch declares a kind of objects whose events lead to reconciliations.
 type watch struct {
 	name    string
-	object  client.Object // its type says which kind is meant
+	object  client.Object // its Go type; determines the kind
 	kind    schema.GroupVersionKind
 	options []cache.Option
 	filters []func(*cache.Record) (bool, error)
 	changes []func(old, now *cache.Record) (bool, error)
-	// mapped returns the keys of the primaries that an object concerns; nil: the object is the primary.
+	// mapped returns the keys of the primaries that an object concerns. If nil, the object is the primary.
 	mapped    func(r *cache.Record, p primary) ([]Key, error)
-	everySlot bool           // hold the objects of every slot, although replicas share them
-	takes     []reflect.Type // what the functions of the user take
-	errs      []error        // mistakes of the declaration
+	everySlot bool           // hold the objects of every slot, even if replicas share them
+	takes     []reflect.Type // parameter types of the user's functions
+	errs      []error        // errors of the declaration
 }
 
-// function notes what a function of the user takes.
+// function records the parameter type of a user's function.
 func (w *watch) function(option string, takes reflect.Type, isNil bool) {
 	if isNil {
 		w.errs = append(w.errs, fmt.Errorf("%w: the function of %s is nil", ErrInvalid, option))
@@ -40,8 +40,7 @@ func (w *watch) function(option string, takes reflect.Type, isNil bool) {
 	w.takes = append(w.takes, takes)
 }
 
-// check returns the mistakes of the declaration. Functions take the objects of the watch, or what any object can be
-// read as.
+// check returns the errors of the declaration. A function must take the Go type of the watch, or a generic type.
 func (w *watch) check() error {
 	errs := w.errs
 	object := reflect.TypeOf(w.object).Elem()
@@ -58,35 +57,40 @@ func readsAny(t reflect.Type) bool {
 	return t == reflect.TypeFor[metav1.PartialObjectMetadata]() || t == reflect.TypeFor[unstructured.Unstructured]()
 }
 
-// primary is what a mapping needs to know of the objects that are reconciled.
+// primary describes the reconciled kind for mappings.
 type primary struct {
 	kind       schema.GroupVersionKind
 	namespaced bool
 }
 
-// WatchOption tunes one watch.
+// WatchOption configures one watch.
 type WatchOption func(*watch)
 
-// Named sets the name of a watch, by which reasons and errors call it; its kind by default.
+// Named sets the name of a watch in reasons and errors; the default is its kind.
 func Named(name string) WatchOption { return func(w *watch) { w.name = name } }
 
-// Kind says which kind is watched, for unstructured.Unstructured and metav1.PartialObjectMetadata. Of what is watched
-// as the latter, and filtered and mapped by functions of it, nothing but metadata is transferred and held, unless the
-// program watches the same objects as a whole, too. The client's reads of whole objects of the kind are requests then.
+// Kind sets the kind of a watch of unstructured.Unstructured or metav1.PartialObjectMetadata.
+//
+// A watch of PartialObjectMetadata, with filters and mappings of it, transfers and holds only metadata. This does not
+// apply if another watch in the program holds the whole objects. Otherwise the client reads whole objects of the kind
+// from the server.
 func Kind(gvk schema.GroupVersionKind) WatchOption { return func(w *watch) { w.kind = gvk } }
 
-// From restricts what is watched: cache.Namespaces, cache.Labels and the like. The client's reads of the kind are
-// then answered by the cache as far as it holds what they may find, and are requests otherwise: with
-// cache.Labels("app=web"), a Get of an object that has the label, and a List with client.Labels("app=web") or more; in
-// the namespaces of cache.Namespaces, all. With cache.Fields a Get of an object that is selected is answered, if the
-// selector is of fields of a built-in kind or of those of cache.CacheOptions.Fields; each other read is a request,
-// unless another watch of the kind, of anybody in the program, holds more.
+// From restricts the watched objects, with cache.Namespaces, cache.Labels and similar options. The cache then answers
+// the client's reads of the kind only if it holds every object that the read may return. Other reads are requests.
+//
+// With cache.Labels("app=web"), the cache answers a Get of an object that has the label. It also answers a List with
+// client.Labels("app=web") or a narrower selector. With cache.Namespaces, it answers all reads in these namespaces.
+// With cache.Fields, it answers a Get of a selected object, if the selector uses fields of a built-in kind or those of
+// cache.CacheOptions.Fields.
+//
+// If another watch of the kind in the program holds more, the cache answers more.
 func From(opts ...cache.Option) WatchOption {
 	return func(w *watch) { w.options = append(w.options, opts...) }
 }
 
-// If restricts a watch to the objects for which fn is true. An object that starts or ceases to be one counts as added
-// or deleted. fn must depend on the object alone, which is READ-ONLY.
+// If restricts a watch to the objects for which fn returns true. When the result changes, the object counts as added or
+// deleted. fn must depend only on the object, which is READ-ONLY.
 func If[S any](fn func(obj *S) bool) WatchOption {
 	return func(w *watch) {
 		w.function("If", reflect.TypeFor[S](), fn == nil)
@@ -100,7 +104,7 @@ func If[S any](fn func(obj *S) bool) WatchOption {
 	}
 }
 
-// Labeled restricts a watch to the objects that have a label, whatever its value: what If can do, without decoding any.
+// Labeled restricts a watch to the objects that have a label, with any value. Unlike If, it decodes no objects.
 func Labeled(key string) WatchOption {
 	return func(w *watch) {
 		w.filters = append(w.filters, func(r *cache.Record) (bool, error) {
@@ -110,8 +114,8 @@ func Labeled(key string) WatchOption {
 	}
 }
 
-// IfChanged restricts the modifications of a watch to those for which fn is true. Both states are READ-ONLY; the old
-// one is what this controller was given last.
+// IfChanged restricts the modifications of a watch to those for which fn returns true. Both states are READ-ONLY. old
+// is the state that this controller last received.
 func IfChanged[S any](fn func(old, now *S) bool) WatchOption {
 	return func(w *watch) {
 		w.function("IfChanged", reflect.TypeFor[S](), fn == nil)
@@ -129,8 +133,9 @@ func IfChanged[S any](fn func(old, now *S) bool) WatchOption {
 	}
 }
 
-// IfSpecChanged restricts the modifications of a watch to those of the spec (metadata.generation, where the kind has
-// one), the labels and owners, and to the beginning of a deletion and the replacement by another object of the name.
+// IfSpecChanged restricts the modifications of a watch to changes of the spec (metadata.generation, where the kind has
+// one), the labels and the owners. The start of a deletion and the replacement by a new object of the same name also
+// count.
 func IfSpecChanged() WatchOption {
 	return func(w *watch) {
 		w.changes = append(w.changes, func(old, now *cache.Record) (bool, error) {
@@ -140,17 +145,17 @@ func IfSpecChanged() WatchOption {
 	}
 }
 
-// Owns has a controller reconcile an object when one that it owns (a controller reference, see [Own]) changes.
-// client.OwnedBy lists what an object owns.
+// Owns makes the controller reconcile an object when an object that it owns changes. The owner is the controller
+// reference, see [Own]. client.OwnedBy lists the objects that an object owns.
 func Owns[S any, PS client.ObjectOf[S]](opts ...WatchOption) Option {
 	return func(s *settings) {
 		s.watches = append(s.watches, newWatch[S, PS](ownerOf, opts))
 	}
 }
 
-// Watches has a controller reconcile the objects that fn names when an object of another kind changes. fn is called
-// with the state before a change, too, so that an object that is referred to no more is reconciled as well; after a
-// deletion it is called with the last known state. It must depend on the object alone, which is READ-ONLY.
+// Watches makes the controller reconcile the objects that fn returns when an object of another kind changes. fn also
+// receives the state before the change. So objects that are no longer referenced are reconciled, too. After a deletion
+// fn receives the last known state. It must depend only on the object, which is READ-ONLY.
 func Watches[S any, PS client.ObjectOf[S]](fn func(obj *S) []Key, opts ...WatchOption) Option {
 	return func(s *settings) {
 		w := newWatch[S, PS](mappedBy(fn), opts)
@@ -181,7 +186,7 @@ func newWatch[S any, PS client.ObjectOf[S]](mapped func(*cache.Record, primary) 
 	return w
 }
 
-// ownerOf maps an object to its controller, if that is of the kind of the primary.
+// ownerOf maps an object to its controller, if that has the kind of the primary.
 func ownerOf(r *cache.Record, p primary) ([]Key, error) {
 	o, ok := r.Controller()
 	if !ok || o.Kind != p.kind.Kind {
@@ -197,7 +202,7 @@ func ownerOf(r *cache.Record, p primary) ([]Key, error) {
 	return []Key{k}, nil
 }
 
-// resolve finds the kind of a watch.
+// resolve sets the kind and the default name of a watch.
 func (w *watch) resolve(scheme *runtime.Scheme) error {
 	kind, err := w.kindIn(scheme)
 	if err != nil {
@@ -228,7 +233,7 @@ func (w *watch) kindIn(scheme *runtime.Scheme) (schema.GroupVersionKind, error) 
 
 func (w *watch) open(c *cache.Cache) (*cache.Handle, error) { return c.Open(w.request()) }
 
-// request is for no more than the metadata of objects if that is all that anybody looks at.
+// request asks only for metadata if the watch and all of its functions use PartialObjectMetadata.
 func (w *watch) request() store.Request {
 	_, generic := w.object.(runtime.Unstructured)
 	more := func(t reflect.Type) bool { return t != reflect.TypeFor[metav1.PartialObjectMetadata]() }
@@ -240,7 +245,7 @@ func (w *watch) request() store.Request {
 	return store.Request{Kind: w.kind, Unstructured: generic, Options: options, Content: cache.Content{Metadata: bare}}
 }
 
-// matches says whether an object is among those that are watched.
+// matches reports whether an object passes the filters.
 func (w *watch) matches(r *cache.Record) (ok bool, err error) {
 	return guard(func() (bool, error) {
 		for _, f := range w.filters {
@@ -252,7 +257,7 @@ func (w *watch) matches(r *cache.Record) (ok bool, err error) {
 	})
 }
 
-// concerns says whether a change matters.
+// concerns reports whether a change matters.
 func (w *watch) concerns(old, now *cache.Record) (ok bool, err error) {
 	return guard(func() (bool, error) {
 		for _, f := range w.changes {

@@ -23,15 +23,20 @@ import (
 
 var _ why.Explainer = (*Controller)(nil)
 
-// longRun is how long a reconciliation runs before that counts as a cause.
+// longRun is how long a reconciliation must run to count as a cause.
 const longRun = 2 * time.Second
 
-// Why says why the controller does not bring an object of its kind further: it does not lead, or has not listed what it
-// watches; no selector matches the object; it waits in the queue, or for a time; its reconciliation has failed, and
-// why, or has been running for long, and what its fiber waits for. If nothing is wrong that is said, too (why.Ended).
-// Of other kinds it says nothing, nor of an object that does not exist. It makes the Controller a why.Explainer; it
-// may be called at any time, by many at a time, and sends a request only about an object that the controller does not
-// know.
+// Why explains why the controller does not make progress on an object of its kind. The causes include:
+//
+//   - the process does not lead, or the watches are not listed yet;
+//   - no selector matches the object;
+//   - the object waits in the queue, or for a time;
+//   - the reconciliation failed, or has been running for long;
+//   - the fiber waits.
+//
+// If the controller has nothing left to do, Why returns why.Ended. It returns nil for other kinds and for objects that
+// do not exist. Why implements why.Explainer and is safe for concurrent use. It sends a request only about an object
+// that the controller does not know.
 func (c *Controller) Why(ctx context.Context, of why.Object) []why.Cause {
 	if k := c.reconciled(); k.Kind != of.Kind || k.Group != of.Group {
 		return nil
@@ -48,7 +53,7 @@ func (c *Controller) Why(ctx context.Context, of why.Object) []why.Cause {
 	return causes
 }
 
-// with adds to evidence, which may be somebody else's.
+// with returns a copy of evidence with added pairs. It does not change evidence, which the caller may share.
 func with(evidence map[string]string, pairs ...string) map[string]string {
 	out := make(map[string]string, len(evidence)+len(pairs)/2)
 	for i := 0; i < len(pairs); i += 2 {
@@ -85,7 +90,7 @@ func (c *Controller) causes(ctx context.Context, k Key) []why.Cause {
 	works := false
 	if c.object.why != nil {
 		if causes, works = c.object.why(k); len(causes) > 0 {
-			seen.fail = nil // which was that of a fiber before
+			seen.fail = nil // the failure of an earlier fiber
 		}
 	}
 	causes = append(append(causes, c.queued(k, &seen, rec)...), stale...)
@@ -99,7 +104,7 @@ func (c *Controller) causes(ctx context.Context, k Key) []why.Cause {
 	case state == StateListing:
 		return []why.Cause{{
 			Type: why.SourceStale, Message: fmt.Sprintf("controller %s has not listed yet all that it watches", c.name),
-			Progress: true, // or else a store says why
+			Progress: true, // otherwise the stores would have returned a cause
 		}}
 	case !exists:
 		return c.unknown(ctx, st, k)
@@ -127,7 +132,7 @@ func labelsOf(rec *cache.Record) string {
 	return strings.Join(all, ",")
 }
 
-// reconciled returns the kind, once it is known.
+// reconciled returns the group and kind, once known.
 func (c *Controller) reconciled() (kind struct{ Group, Kind string }) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,13 +140,13 @@ func (c *Controller) reconciled() (kind struct{ Group, Kind string }) {
 	return kind
 }
 
-// Finalizer returns the finalizer that the controller puts on the objects of a kind; false if it puts none on them.
+// Finalizer returns the finalizer that the controller adds to objects of a kind; ok is false if it adds none.
 func (c *Controller) Finalizer(group, kind string) (name string, ok bool) {
 	k := c.reconciled()
 	return c.set.finalizer, c.object.cleans && k.Group == group && k.Kind == kind
 }
 
-// idles says why the controller does nothing at all, if so. One that has not been started says nothing: its host knows.
+// idles returns why the controller does no work at all, and whether that is the case.
 func (c *Controller) idles(ctx context.Context, state State, problem error) (causes []why.Cause, idles bool) {
 	switch state {
 	case StateNew:
@@ -178,14 +183,14 @@ func (c *Controller) idles(ctx context.Context, state State, problem error) (cau
 	return nil, false
 }
 
-// unbegun says that the controller has not looked at anything yet.
+// unbegun returns the cause for a controller that has not started to work.
 func (c *Controller) unbegun() []why.Cause {
 	return []why.Cause{{
 		Type: why.Parked, Progress: true, Message: fmt.Sprintf("controller %s has not begun to work yet", c.name),
 	}}
 }
 
-// unknown says why the controller does not know of an object.
+// unknown returns why the controller does not know an object.
 func (c *Controller) unknown(ctx context.Context, st *cache.Store, k Key) []why.Cause {
 	obj := &metav1.PartialObjectMetadata{}
 	obj.SetGroupVersionKind(c.kind())
@@ -201,7 +206,7 @@ func (c *Controller) unknown(ctx context.Context, st *cache.Store, k Key) []why.
 		return causes
 	}
 	if st.Lacks(k.Namespace, obj.GetUID()) {
-		return nil // of another replica, which the host tells
+		return nil // the object belongs to another replica; the host reports that
 	}
 	if cause, ok := st.Excludes(k.Namespace, obj.GetLabels()); ok {
 		return []why.Cause{cause}
@@ -213,7 +218,7 @@ func (c *Controller) unknown(ctx context.Context, st *cache.Store, k Key) []why.
 	}}
 }
 
-// fine says that nothing is left to do.
+// fine returns the cause for an object with nothing left to do.
 func (c *Controller) fine(s *sight) why.Cause {
 	cause := why.Cause{
 		Type: why.Ended, Since: s.last, Message: fmt.Sprintf("controller %s has nothing left to do for it", c.name),
@@ -224,9 +229,9 @@ func (c *Controller) fine(s *sight) why.Cause {
 	return cause
 }
 
-// Causes says what the error of a reconciliation, or of a step of a fiber, means for the object: the causes that it
-// carries (why.Because), else what the API server has refused, or that time was over, an object that cannot be read, or
-// just that it failed. nil has none. They have no times, unless the error gives them.
+// Causes returns the causes of an error of a reconciliation or of a step. They are the causes that the error carries
+// (see why.Because), if any. Otherwise there is one cause: a refused request, a timeout, an unreadable object, or just
+// the failure. Causes returns nil if err is nil. The causes have no times unless the error has them.
 func Causes(err error) []why.Cause {
 	if err == nil {
 		return nil
@@ -259,7 +264,7 @@ func Causes(err error) []why.Cause {
 	return []why.Cause{cause}
 }
 
-// undecoded names the object that cannot be read, if its type tells the kind.
+// undecoded returns the object that cannot be decoded, or nil if the Go type does not identify its kind.
 func undecoded(err *cache.DecodeError) *why.Object {
 	kind := err.Type
 	for kind != nil && kind.Kind() == reflect.Pointer {
@@ -271,14 +276,14 @@ func undecoded(err *cache.DecodeError) *why.Object {
 	return &why.Object{Kind: kind.Name(), Namespace: err.Key.Namespace, Name: err.Key.Name}
 }
 
-// queued says what the queue knows of an object.
+// queued returns the causes that follow from the queue state of an object.
 func (c *Controller) queued(k Key, s *sight, rec *cache.Record) (causes []why.Cause) {
 	if s.fail != nil {
 		causes = c.failures(s, rec)
 	}
 	switch {
 	case s.state == running && s.run != nil:
-		for _, now := range c.atWork(s) { // newer than what the attempt before has met
+		for _, now := range c.atWork(s) { // newer than the cause from the previous attempt
 			causes = slices.DeleteFunc(causes, func(before why.Cause) bool { return before.Type == now.Type })
 			causes = append(causes, now)
 		}
@@ -309,7 +314,7 @@ func (c *Controller) queued(k Key, s *sight, rec *cache.Record) (causes []why.Ca
 	return causes
 }
 
-// failures say why the last reconciliation has failed, and when the next one comes.
+// failures returns why the last reconciliation failed, and when the next one comes.
 func (c *Controller) failures(s *sight, rec *cache.Record) []why.Cause {
 	f := s.fail
 	causes := Causes(f.err)
@@ -345,7 +350,7 @@ func (c *Controller) failures(s *sight, rec *cache.Record) []why.Cause {
 	return causes
 }
 
-// atWork says what a reconciliation that has been running for long is at.
+// atWork returns the causes for a reconciliation that has been running for long.
 func (c *Controller) atWork(s *sight) (causes []why.Cause) {
 	ran := c.now().Sub(s.begun)
 	took := ran.Round(time.Millisecond).String()
@@ -367,7 +372,7 @@ func (c *Controller) atWork(s *sight) (causes []why.Cause) {
 	}}
 }
 
-// retrying says why the request is being tried again that somebody waits for.
+// retrying returns why the current request is being retried.
 func retrying(w *call.Waiting) (causes []why.Cause) {
 	last, ok := w.Last()
 	if !ok {
@@ -383,8 +388,8 @@ func retrying(w *call.Waiting) (causes []why.Cause) {
 	return causes
 }
 
-// behind says what is before an object that waits for a worker, and which objects the workers have been at for long:
-// as causes of their own, since who may know of one need not know of the others.
+// behind returns the causes for an object that waits for a worker. Objects that occupy workers for long are separate
+// causes, since a reader may have access to one object and not to the others.
 func (c *Controller) behind(k Key, s *sight) []why.Cause {
 	var busy []string
 	var long []why.Cause
@@ -430,7 +435,7 @@ func (c *Controller) behind(k Key, s *sight) []why.Cause {
 	return append([]why.Cause{cause}, long...)
 }
 
-// why says why the fiber of an object does not end, and whether there is one.
+// why returns why the fiber of an object does not end, and whether there is one.
 func (r *flows[T, P, PT]) why(k Key) (causes []why.Cause, works bool) {
 	r.mu.Lock()
 	f := r.live[k]

@@ -12,11 +12,11 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// work is a worker: it reconciles what is ready, and ends when there is nothing.
+// work is the loop of a worker. It ends when no item is ready.
 func (c *Controller) work() {
 	returned := false
 	defer func() {
-		if !returned { // a user's function has ended this goroutine; another one takes its place
+		if !returned { // the user's function called runtime.Goexit; replace this worker
 			c.mu.Lock()
 			c.workers--
 			c.spawn()
@@ -29,7 +29,7 @@ func (c *Controller) work() {
 	returned = true
 }
 
-// next reconciles one object in the goroutine of that ID; false if there is none, and the worker is to end.
+// next reconciles one object in the goroutine id. It returns false if no item is ready, and the worker must end.
 func (c *Controller) next(id goroutine.ID) bool {
 	c.mu.Lock()
 	var it *item
@@ -68,7 +68,7 @@ func (c *Controller) next(id goroutine.ID) bool {
 
 	var res Result
 	err := errGoexit
-	defer func() { // also when a user's function ends the goroutine
+	defer func() { // also runs on runtime.Goexit in a user's function
 		r.stop(errReturned)
 		c.finish(it, r, res, err, exists)
 	}()
@@ -86,19 +86,19 @@ func (c *Controller) next(id goroutine.ID) bool {
 	return true
 }
 
-// wanted says whether an object is one of those that are watched; the store may hold more.
+// wanted reports whether an object passes the filters of the main watch; the store may hold more.
 func (c *Controller) wanted(rec *cache.Record) bool {
 	ok, err := c.main.matches(rec)
 	return ok && err == nil
 }
 
-// abortError is what became of a reconciliation that we ended.
+// abortError is the error of a reconciliation that the controller cancelled.
 type abortError struct{ cause, err error }
 
 func (e *abortError) Error() string   { return e.err.Error() }
 func (e *abortError) Unwrap() []error { return []error{e.err, e.cause} }
 
-// context makes the context of a reconciliation; done has to be called after it.
+// context returns the context of a reconciliation. The caller must call done after it.
 func (c *Controller) context(ctx context.Context, r *reconciliation) (_ context.Context, done func()) {
 	stop := func() {}
 	if c.set.deadline > 0 {
@@ -110,7 +110,7 @@ func (c *Controller) context(ctx context.Context, r *reconciliation) (_ context.
 	return ctx, func() { stopReports(); stop() }
 }
 
-// rights are those of a reconciliation: to write in its term, until it is stopped.
+// rights returns the client binding of a reconciliation: it may write in its term, until it is stopped.
 func (c *Controller) rights(r *reconciliation) client.Binding {
 	fence, outer := r.fence, c.fence(r.term, r.slot)
 	if outer != nil {
@@ -127,7 +127,8 @@ func (c *Controller) rights(r *reconciliation) client.Binding {
 	}
 }
 
-// fence says why nothing may be sent for an object of a slot, in a term; nil: there is no reason that it could have.
+// fence returns a function that returns an error if no request may be sent for an object of a slot, in a term. It
+// returns nil if there is no leadership and no sharding.
 func (c *Controller) fence(term context.Context, slot int) func() error {
 	l, p := c.set.leader, c.part
 	switch {
@@ -139,7 +140,7 @@ func (c *Controller) fence(term context.Context, slot int) func() error {
 	return nil
 }
 
-// userContext is what the user's code is given: it has the client and this context.
+// userContext returns the context for the user's code, with the Info and the client binding.
 func (c *Controller) userContext(ctx context.Context, r *reconciliation, rights client.Binding) context.Context {
 	info := Info{
 		Controller: c.name, Key: r.key, Reasons: r.why.list, Dropped: r.why.dropped, Attempt: r.attempt,
@@ -152,7 +153,7 @@ func (c *Controller) userContext(ctx context.Context, r *reconciliation, rights 
 	return client.Bind(context.WithValue(ctx, infoKey{}, info), rights)
 }
 
-// termOf returns the context of the leadership in which an object is being reconciled, and its slot; nil if it is not.
+// termOf returns the leadership context of the running reconciliation of an object, and its slot; nil if none runs.
 func (c *Controller) termOf(k Key) (term context.Context, slot int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,8 +163,7 @@ func (c *Controller) termOf(k Key) (term context.Context, slot int) {
 	return nil, 0
 }
 
-// reportStuck reports a reconciliation that does not return. The returned function ends that and waits for a report
-// under way.
+// reportStuck reports a reconciliation that does not return. stop ends the reports and waits for a running one.
 func (c *Controller) reportStuck(r *reconciliation) (stop func()) {
 	if c.set.stuck < 0 {
 		return func() {}
@@ -175,7 +175,7 @@ func (c *Controller) reportStuck(r *reconciliation) (stop func()) {
 	})
 }
 
-// reconcile does what there is to do for one state of an object.
+// reconcile handles one state of an object.
 func (c *Controller) reconcile(ctx context.Context, r *reconciliation, rec *cache.Record) (Result, error) {
 	rights := c.rights(r)
 	own := c.client.Bound(rights)
@@ -190,7 +190,7 @@ func (c *Controller) reconcile(ctx context.Context, r *reconciliation, rec *cach
 	has := hasFinalizer(obj, c.set.finalizer)
 	if obj.GetDeletionTimestamp() != nil {
 		if !has {
-			return Done, nil // cleaned up before, or never begun
+			return Done, nil // already cleaned up, or never started
 		}
 		res, err := c.protect(func() (Result, error) { return c.object.clean(theirs, obj) })
 		if err != nil || res != Done {
@@ -206,11 +206,11 @@ func (c *Controller) reconcile(ctx context.Context, r *reconciliation, rec *cach
 	return c.protect(func() (Result, error) { return c.object.do(theirs, obj) })
 }
 
-// load returns the reconciler's own copy of the freshest state; nil if there is none.
+// load returns a copy of the freshest state for the reconciler; nil if the object does not exist.
 func (c *Controller) load(ctx context.Context, own *client.Client, st *cache.Store, rec *cache.Record) (client.Object,
 	error,
 ) {
-	if st.Overdue(rec.Key()) { // the watch has not brought our last write for too long
+	if st.Overdue(rec.Key()) { // the watch has not delivered our last write in time
 		obj := c.object.fresh()
 		obj.GetObjectKind().SetGroupVersionKind(c.main.kind)
 		err := own.Live().Get(ctx, rec.Key(), obj)
@@ -227,7 +227,7 @@ func (c *Controller) load(ctx context.Context, own *client.Client, st *cache.Sto
 	return obj, nil
 }
 
-// protect calls the user's code. A panic is an error, also one of a method of the error that it returns.
+// protect calls the user's code. It turns a panic into an error, also a panic in a method of the returned error.
 func (c *Controller) protect(fn func() (Result, error)) (res Result, err error) {
 	return guard(func() (Result, error) {
 		res, err := fn()
@@ -238,12 +238,12 @@ func (c *Controller) protect(fn func() (Result, error)) (res Result, err error) 
 	})
 }
 
-// finish decides what follows from a reconciliation.
+// finish records the outcome of a reconciliation and schedules the next one.
 func (c *Controller) finish(it *item, r *reconciliation, res Result, err error, existed bool) {
 	now := c.now()
 	rec, exists := r.store.Get(r.key)
 	if (!exists || !c.wanted(rec)) && !r.store.Lacks(r.key.Namespace, r.facts.uid) {
-		c.vanished(r.key) // it may have gone after it was read, before work for it began
+		c.vanished(r.key) // it may have been deleted after it was read, before its work began
 	}
 	c.mu.Lock()
 	it.current, it.state = nil, idle
@@ -294,8 +294,8 @@ func isAbort(err error) bool {
 	return ok
 }
 
-// suspended leaves an object to the fiber that works on it, which tells when it has ended. Until then an earlier
-// failure stays noted, and is not tried again. Under mu.
+// suspended leaves an object to its running fiber, which triggers a reconciliation when it ends. An earlier failure
+// remains recorded until then, and is not retried. The caller holds c.mu.
 func (c *Controller) suspended(it *item) {
 	switch {
 	case !it.reasons.empty():
@@ -305,12 +305,12 @@ func (c *Controller) suspended(it *item) {
 	default:
 		c.q.forget(it)
 	}
-	if it.fail != nil && it.fail.class == Stopped { // the fiber tries again
+	if it.fail != nil && it.fail.class == Stopped { // the fiber is the next attempt
 		it.fail.class = Retryable
 	}
 }
 
-// succeeded schedules what follows a success. Under mu.
+// succeeded schedules the next reconciliation after a success. The caller holds c.mu.
 func (c *Controller) succeeded(it *item, r *reconciliation, res Result, now time.Time, exists bool) {
 	if !res.requeue || it.requeued.differs(r.facts) {
 		it.requeues = 0
@@ -327,13 +327,13 @@ func (c *Controller) succeeded(it *item, r *reconciliation, res Result, now time
 	case delay > 0 && exists:
 		c.waitUntil(it, now.Add(delay), Scheduled)
 	case exists && it.rate.recent(now):
-		c.q.rest(it) // its recent starts count
+		c.q.rest(it) // keep the item: its recent starts count against the rate limit
 	default:
 		c.q.forget(it)
 	}
 }
 
-// failed schedules what follows a failure. Under mu.
+// failed schedules the next reconciliation after a failure. The caller holds c.mu.
 func (c *Controller) failed(it *item, r *reconciliation, res Result, err error, now time.Time) *failure {
 	f := it.fail
 	if f == nil || f.facts.differs(r.facts) {
@@ -347,7 +347,7 @@ func (c *Controller) failed(it *item, r *reconciliation, res Result, err error, 
 	for _, p := range pending.list {
 		it.reasons.add(p)
 	}
-	if it.seen != nil && r.facts.differs(*it.seen) { // the spec has changed: that is no retry
+	if it.seen != nil && r.facts.differs(*it.seen) { // the spec has changed: the next reconciliation is not a retry
 		it.fail = nil
 		c.admit(it, high)
 		return f

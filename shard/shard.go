@@ -10,16 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// By is the field of an object that says in which slot it is.
+// By is the field of an object that determines its slot.
 type By uint8
 
-// The fields.
+// The fields that can determine the slot.
 const (
 	Namespace By = iota
 	UID
 )
 
-// String is "namespace" or "uid".
+// String returns "namespace" or "uid".
 func (b By) String() string {
 	if b == UID {
 		return "uid"
@@ -43,14 +43,14 @@ const (
 	MaxSlots     = 1024
 )
 
-// Layout says how objects are divided into slots. Replicas that share objects have the same one. The zero value is 64
-// slots by namespace.
+// Layout describes how objects are divided into slots. Replicas that share objects must have the same Layout. The zero
+// value has 64 slots by namespace.
 type Layout struct {
 	By    By
-	Slots int // a power of two of at most MaxSlots; 0: DefaultSlots
+	Slots int // a power of two, at most MaxSlots; 0 means DefaultSlots
 }
 
-// Check says what is wrong with a layout.
+// Check returns an error if the layout is invalid.
 func (l Layout) Check() error {
 	if n := l.Len(); n < 1 || n > MaxSlots || n&(n-1) != 0 {
 		return fmt.Errorf("cannot divide objects into %d slots: want a power of two of at most %d", n, MaxSlots)
@@ -61,7 +61,7 @@ func (l Layout) Check() error {
 	return nil
 }
 
-// Len is the number of slots.
+// Len returns the number of slots.
 func (l Layout) Len() int {
 	if l.Slots == 0 {
 		return DefaultSlots
@@ -69,7 +69,7 @@ func (l Layout) Len() int {
 	return l.Slots
 }
 
-// normal is the layout with its number of slots spelled out, so that equal ones are ==.
+// normal returns the layout with an explicit number of slots, so that equal layouts are ==.
 func (l Layout) normal() Layout { return Layout{l.By, l.Len()} }
 
 // SlotOf returns the slot of an object.
@@ -85,10 +85,10 @@ func (l Layout) slotOf(h uint64) int {
 	return int(h >> l.shift())
 }
 
-// shift is by how many bits a hash is longer than a slot. It is 64 for one slot, by which every hash becomes 0.
+// shift returns by how many bits a hash is longer than a slot number. It is 64 for one slot, so every hash becomes 0.
 func (l Layout) shift() int { return 64 - bits.TrailingZeros(uint(l.Len())) }
 
-// hash is FNV-1a, as API servers compute it of the same fields.
+// hash is FNV-1a, which API servers compute of the same fields.
 func hash[T string | []byte](s T) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(s) {
@@ -97,14 +97,14 @@ func hash[T string | []byte](s T) uint64 {
 	return h
 }
 
-// Set is a set of slots of one layout. It is a value: sets can be compared with ==, and none ever changes. The zero Set
-// is empty, of the default layout; see Layout.Set.
+// Set is a set of slots of one layout. Sets are immutable and comparable with ==. The zero Set is empty and has the
+// default layout; see [Layout.Set].
 type Set struct {
 	layout Layout
 	words  [MaxSlots / 64]uint64
 }
 
-// Set returns the set of some slots. It panics for a slot that the layout does not have.
+// Set returns the set of the given slots. It panics if the layout does not have a slot.
 func (l Layout) Set(slots ...int) Set {
 	s := Set{layout: l.normal()}
 	for _, slot := range slots {
@@ -125,20 +125,20 @@ func (l Layout) All() Set {
 	return s
 }
 
-// Layout returns the layout that the slots of a set are of.
+// Layout returns the layout of the set.
 func (s Set) Layout() Layout { return s.layout.normal() }
 
-// Holds says whether a slot is in the set.
+// Holds reports whether a slot is in the set.
 func (s Set) Holds(slot int) bool {
 	return slot >= 0 && slot < MaxSlots && s.words[slot/64]&(1<<(slot%64)) != 0
 }
 
-// Has says whether an object is in one of the slots.
+// Has reports whether the slot of an object is in the set.
 func (s Set) Has(namespace string, uid types.UID) bool {
 	return s.Holds(s.layout.SlotOf(namespace, uid))
 }
 
-// HasBytes is Has for what was not made a string yet.
+// HasBytes is [Set.Has] for byte slices.
 func (s Set) HasBytes(namespace, uid []byte) bool {
 	field := namespace
 	if s.layout.By == UID {
@@ -147,7 +147,7 @@ func (s Set) HasBytes(namespace, uid []byte) bool {
 	return s.Holds(s.layout.slotOf(hash(field)))
 }
 
-// Len is the number of slots in the set.
+// Len returns the number of slots in the set.
 func (s Set) Len() int {
 	n := 0
 	for _, w := range s.words {
@@ -156,13 +156,13 @@ func (s Set) Len() int {
 	return n
 }
 
-// IsEmpty says whether no slot is in the set.
+// IsEmpty reports whether the set has no slots.
 func (s Set) IsEmpty() bool { return s.words == [len(s.words)]uint64{} }
 
-// IsAll says whether every slot is in the set.
+// IsAll reports whether the set has all slots of its layout.
 func (s Set) IsAll() bool { return s.Len() == s.layout.Len() }
 
-// Slots returns the slots of the set in their order.
+// Slots returns the slots of the set in ascending order.
 func (s Set) Slots() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for i, w := range s.words {
@@ -175,7 +175,7 @@ func (s Set) Slots() iter.Seq[int] {
 	}
 }
 
-// Union returns the slots of either set. Both are of the layout of s.
+// Union returns the slots of either set. Both sets must have the same layout.
 func (s Set) Union(o Set) Set {
 	for i := range s.words {
 		s.words[i] |= o.words[i]
@@ -183,7 +183,7 @@ func (s Set) Union(o Set) Set {
 	return s
 }
 
-// Minus returns the slots of s that are not in o. Both are of the layout of s.
+// Minus returns the slots of s that are not in o. Both sets must have the same layout.
 func (s Set) Minus(o Set) Set {
 	for i := range s.words {
 		s.words[i] &^= o.words[i]
@@ -191,7 +191,7 @@ func (s Set) Minus(o Set) Set {
 	return s
 }
 
-// Both returns the slots that are in both sets. Both are of the layout of s.
+// Both returns the slots that are in both sets. Both sets must have the same layout.
 func (s Set) Both(o Set) Set {
 	for i := range s.words {
 		s.words[i] &= o.words[i]
@@ -199,7 +199,7 @@ func (s Set) Both(o Set) Set {
 	return s
 }
 
-// runs returns the slots as runs of consecutive ones: from the first to the one before end.
+// runs returns the maximal runs of consecutive slots: the first slot, and the end, which is excluded.
 func (s Set) runs() iter.Seq2[int, int] {
 	return func(yield func(int, int) bool) {
 		first, end := -1, -1
@@ -219,7 +219,7 @@ func (s Set) runs() iter.Seq2[int, int] {
 	}
 }
 
-// String is like "0-15,32": consecutive slots as a range.
+// String returns the slots like "0-15,32", with consecutive slots as a range.
 func (s Set) String() string {
 	var out strings.Builder
 	for first, end := range s.runs() {
@@ -235,8 +235,9 @@ func (s Set) String() string {
 	return out.String()
 }
 
-// Selector returns the set as the shardSelector of a list or watch (KEP-5866): ranges of the hash, the start of which is
-// in them and the end is not. It is empty for all slots: then nothing is to be selected. No slot cannot be said so.
+// Selector returns the set as the shardSelector of a list or watch (KEP-5866): half-open ranges of the hash. It is
+// empty for a set of all slots, which needs no selector. An empty set has no selector, and Selector must not be used
+// for it.
 func (s Set) Selector() string {
 	if s.IsAll() {
 		return ""
@@ -252,7 +253,8 @@ func (s Set) Selector() string {
 	return out.String()
 }
 
-// bound is the hash at which a slot begins, as API servers want it written; the end of the last one has a digit more.
+// bound returns the hash at which a slot begins, in the format of API servers. The end of the last slot has one more
+// digit.
 func (s Set) bound(slot int) string {
 	if slot == s.layout.Len() {
 		return "0x10000000000000000"

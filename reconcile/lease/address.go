@@ -10,21 +10,21 @@ import (
 	typed "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
-// addressAnnotation is where the holder of a Lease is asked: its identity, a space, and Options.Address. A holder that
-// writes none leaves that of its predecessor, which the identity tells.
+// addressAnnotation has the address of the holder of a Lease: its identity, a space, and Options.Address. A holder
+// without an address keeps the annotation of its predecessor, which the identity reveals.
 const addressAnnotation = "fairlead.io/leader-address"
 
-// addressed sends the requests of the election. It writes the address of this process into the Lease while that is the
-// holder, and knows that of the holder. It is safe for concurrent use.
+// addressed sends the requests of the election. It writes the address of this process into the Lease when this process
+// is the holder, and records the address of any holder. It is safe for concurrent use.
 type addressed struct {
 	typed.LeasesGetter
 	identity, address string
 
 	mu sync.Mutex
-	of string // the annotation as it was seen last
+	of string // the last annotation seen
 }
 
-// holder returns the address of a holder, as far as it is known.
+// holder returns the address of a holder, or "" if it is not known.
 func (a *addressed) holder(identity string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -45,7 +45,7 @@ type addressedLeases struct {
 	a *addressed
 }
 
-// signed returns a Lease with the address of its holder, if that is this process.
+// signed adds the address of this process to a Lease that this process holds. It returns a copy.
 func (l addressedLeases) signed(o *coordinationv1.Lease) *coordinationv1.Lease {
 	holder := o.Spec.HolderIdentity
 	if l.a.address == "" || holder == nil || *holder != l.a.identity {

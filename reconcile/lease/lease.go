@@ -1,22 +1,23 @@
-// Package lease elects one of several processes as the leader, by a Lease in the cluster (coordination.k8s.io/v1), with
-// the algorithm of client-go's leaderelection.
+// Package lease elects one of several processes as the leader. It uses a Lease in the cluster (coordination.k8s.io/v1)
+// and the algorithm of client-go's leaderelection.
 //
 //	l, err := lease.New(cfg, lease.Options{Namespace: "operators", Name: "gateways"})
 //	rt.Add("lease", l.Run)
 //	reconcile.New[v1.Gateway](rt, "gateways", r, reconcile.Leader(l))
 //
-// # What holds
+// # Guarantees
 //
-// Work is done in a term: its context ends when the lease is lost, before another process can have it, and when the
-// process stops. A lease is given back only when all work of the term has said that it is done, so that a successor
-// never works beside it.
+// A term is a period of leadership with a context. The context ends when the lease is lost, before another process can
+// acquire it, and when the process stops. A process releases the lease only after all work of its term has called done.
+// So the successor never works at the same time.
 //
-// Of a process that was paused (by its host, by a debugger, by SIGSTOP) that does not hold: a context cannot end while
-// nothing runs. When it goes on, another one may lead already, and the context of its term ends a moment later. That is
-// what [Lease.Fence] is for: it says, by the clock and without waiting for anybody, whether the lease was renewed
-// recently enough that no other process can have it, so there work learns that its time is over before anything else
-// has noticed. Clocks of machines are not compared: only durations are, and
-// they have to run about equally fast.
+// This does not hold for a process that was paused, by its host, a debugger or SIGSTOP. Its contexts cannot end while
+// it is paused. When it resumes, another process may already lead, and the context ends a moment later. [Lease.Fence]
+// covers this case. It checks, by the clock and without a request, that the last renewal is too recent for another
+// process to have the lease. It therefore detects the loss before the context ends.
+//
+// The package compares only durations, never the clocks of different machines. The clocks must run at about the same
+// rate.
 package lease
 
 import (
@@ -45,33 +46,34 @@ import (
 )
 
 var (
-	// ErrLost is the cause of the end of a term whose lease was lost.
+	// ErrLost is the cause that ends a term when the lease is lost.
 	ErrLost = errors.New("the lease was lost")
-	// ErrNotLeading is returned by Fence when it is not certain that this process leads.
+	// ErrNotLeading is returned by [Lease.Fence] when it is not certain that this process leads.
 	ErrNotLeading = errors.New("this process does not lead")
 )
 
-// Options of a Lease. Namespace and Name are required.
+// Options configures a Lease. Namespace and Name are required.
 type Options struct {
 	Namespace, Name string
-	// Identity of this process, unique among the candidates; the host's name and a random part by default.
+	// Identity is unique among the candidates; the default is the host name and a random part.
 	Identity string
-	// Address is where others reach this process, such as "http://10.0.0.7:8081": the Lease has it while this process leads,
-	// and those that do not lead tell it (Why). Default: none is told.
+	// Address is where other processes reach this process, such as "http://10.0.0.7:8081". The Lease carries it while this
+	// process leads, and [Lease.Why] of the other processes shows it. By default the Lease carries no address.
 	Address string
-	// Duration is for how long others respect a lease that is not renewed: 15 s. Renew is for how long the leader tries to
-	// renew it before it gives up: two thirds of it. Retry is the time between tries: 2 s, or less for a short Renew.
+	// Duration is how long the other candidates respect a lease without a renewal; the default is 15 s. Renew is how long
+	// the leader tries to renew it before it gives up; the default is two thirds of Duration. Retry is the time between
+	// attempts; the default is 2 s, or a quarter of Renew if that is less.
 	Duration, Renew, Retry time.Duration
-	// Drain bounds how long the lease is held, when the process stops, for work that has not ended: 15 s.
+	// Drain bounds how long a stopping process keeps the lease for unfinished work; the default is 15 s.
 	Drain time.Duration
-	// TracerProvider makes a span of a request about the lease that fails, or takes a second or longer; all of them would
-	// be one every two seconds, which tells nothing. Default: none are made.
+	// TracerProvider is for spans of the requests about the lease. Only failed requests and those of at least a second
+	// have spans, since a span for each renewal is not useful. By default there are none.
 	TracerProvider trace.TracerProvider
-	// Logger gets a line for each change. Default: that of the fairlead runtime that runs Run, else none.
+	// Logger logs each change of the leader. The default is that of the fairlead runtime that runs Run, or none.
 	Logger *slog.Logger
 }
 
-// Lease is one candidate. It is safe for concurrent use.
+// Lease is one candidate in the election. It is safe for concurrent use.
 type Lease struct {
 	opt  Options
 	at   *addressed
@@ -80,23 +82,23 @@ type Lease struct {
 	slot inherit.Slot // of log
 
 	mu     sync.Mutex
-	term   *termContext  // of the present leadership; nil if there is none
+	term   *termContext  // the current term; nil if this process does not lead
 	last   *termContext  // the newest term, which may have ended
 	begins chan struct{} // closed when a term begins
 	ends   chan struct{} // closed when Run has returned
-	busy   int           // who was told to lead and has not said that he is done
-	idle   chan struct{} // closed when nobody is any more
+	busy   int           // calls of Lead without done
+	idle   chan struct{} // closed when busy is 0
 }
 
-// Rights says what a candidate asks of the API server: it makes the Lease a rights.Asker.
+// Rights returns the permissions that a candidate needs. It implements rights.Asker.
 func (l *Lease) Rights() []rights.Right {
-	if l == nil { // which is told where it is used
+	if l == nil { // reconcile reports a nil Lease
 		return nil
 	}
 	return rights.Lease(l.opt.Namespace, l.opt.Name)
 }
 
-// New returns a candidate that takes part while Run runs.
+// New returns a candidate. It takes part in the election while Run runs.
 func New(cfg *rest.Config, o Options) (*Lease, error) {
 	if cfg == nil {
 		return nil, errors.New("cannot make a lease: no rest.Config")
@@ -122,7 +124,7 @@ func New(cfg *rest.Config, o Options) (*Lease, error) {
 	}
 	cfg = rest.CopyConfig(cfg)
 	if cfg.Timeout <= 0 || cfg.Timeout > o.Renew/2 {
-		cfg.Timeout = o.Renew / 2 // one lost answer must not cost the lease
+		cfg.Timeout = o.Renew / 2 // one lost response must not lose the lease
 	}
 	c, err := coordinationv1.NewForConfig(cfg)
 	if err != nil {
@@ -150,7 +152,7 @@ func (l *Lease) elector() (*leaderelection.LeaderElector, error) {
 		Lock: l.lock, LeaseDuration: l.opt.Duration, RenewDeadline: l.opt.Renew, RetryPeriod: l.opt.Retry,
 		ReleaseOnCancel: true, Name: l.opt.Name,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(context.Context) {}, // the lock tells it earlier, and in order
+			OnStartedLeading: func(context.Context) {}, // the lock calls won earlier, and in order
 			OnStoppedLeading: func() {},
 			OnNewLeader: func(leader string) {
 				l.log.Info("leader", "leader", leader, "self", leader == l.opt.Identity)
@@ -159,8 +161,8 @@ func (l *Lease) elector() (*leaderelection.LeaderElector, error) {
 	})
 }
 
-// Run takes part in the election until ctx ends; then it waits for the work of its term, and gives the lease back. It
-// can be called once.
+// Run takes part in the election until ctx ends. It then waits for the work of its term, at most Options.Drain, and
+// releases the lease. It may be called once.
 func (l *Lease) Run(ctx context.Context) error {
 	defer close(l.ends)
 	l.slot.From(ctx)
@@ -195,7 +197,7 @@ func (l *Lease) Run(ctx context.Context) error {
 	return nil
 }
 
-// drain waits for the work of the term.
+// drain waits for the work of the term, at most Options.Drain.
 func (l *Lease) drain() {
 	l.mu.Lock()
 	idle := l.idle
@@ -209,7 +211,7 @@ func (l *Lease) drain() {
 	}
 }
 
-// leave is asked before the lease is given back, which must not be while there is work of the term.
+// leave ends the term before the lease is released. It returns an error while work of the term has not ended.
 func (l *Lease) leave() error {
 	l.endTerm(ErrLost)
 	l.mu.Lock()
@@ -235,7 +237,8 @@ func (l *Lease) beginTerm(ctx context.Context) {
 	}
 }
 
-// endTerm ends the term, if there is one. Of one that has ended since the process stops it notes that it was lost.
+// endTerm ends the current term, if there is one. If the cause is ErrLost, it also marks the latest term as lost, even
+// if that has already ended because the process stops.
 func (l *Lease) endTerm(cause error) {
 	l.mu.Lock()
 	term := l.term
@@ -252,7 +255,7 @@ func (l *Lease) endTerm(cause error) {
 	}
 }
 
-// termContext is the context of a term of a lease, which knows how to end and whether it was lost.
+// termContext is the context of a term, with the state of the term.
 type termContext struct {
 	context.Context //nolint:containedctx // it is a context
 	lease           *Lease
@@ -260,7 +263,7 @@ type termContext struct {
 	lost            atomic.Bool
 }
 
-// termKey has contexts that are made of that of a term say which term it is.
+// termKey is the context key of the term of a lease.
 type termKey struct{ lease *Lease }
 
 // Value implements context.Context.
@@ -271,8 +274,8 @@ func (t *termContext) Value(key any) any {
 	return t.Context.Value(key)
 }
 
-// Lead waits until this process leads. The context that it returns ends with the term; done has to be called when
-// everything that was begun in it has ended.
+// Lead waits until this process leads, and returns a context that ends with the term. The caller must call done when
+// all work of the term has ended.
 func (l *Lease) Lead(ctx context.Context) (term context.Context, done func(), err error) {
 	for {
 		l.mu.Lock()
@@ -305,10 +308,12 @@ func (l *Lease) done() {
 	}
 }
 
-// Fence says why a request of a term must not be sent; nil while it is certain that no other process leads, because the
-// last renewal began less than Options.Renew ago, and that the term was not lost, be it won again since. Work that goes
-// on while the process stops may send until the lease is given back. It looks at clocks only, so it may be asked before
-// every request; what was paused after it was asked is what a deposed leader may still send.
+// Fence returns nil while it is certain that no other process leads and that the term was not lost. The last renewal
+// must have begun less than Options.Renew ago. A term stays lost even if this process wins the lease again. While the
+// process stops, unfinished work may send requests until the lease is released.
+//
+// Fence reads only clocks, so it is cheap enough for each request. A process that is paused between Fence and its
+// request may still send that request after it has lost the lease.
 func (l *Lease) Fence(term context.Context) error {
 	if t, ok := term.Value(termKey{l}).(*termContext); ok && t.lost.Load() {
 		return ErrLost
@@ -319,12 +324,11 @@ func (l *Lease) Fence(term context.Context) error {
 	return nil
 }
 
-// Status returns who leads, by the identity; "" if nobody does, or that is not known yet. The error says why it cannot
-// be known, or why this process cannot take the lease, since the last request to the server: that it is forbidden, for
-// instance, or that Run is not running.
+// Status returns the identity of the leader, or "" if there is none or it is not known yet. The error is that of the
+// last request to the server, for example because it is forbidden. Status also returns an error if Run is not running.
 func (l *Lease) Status() (leader string, err error) { return l.lock.status() }
 
-// Address returns where the one that leads is asked; empty if that is not known.
+// Address returns the address of the leader, or "" if it is not known.
 func (l *Lease) Address() string {
 	leader, _ := l.lock.status()
 	return l.at.holder(leader)

@@ -12,31 +12,31 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// lock notes when the lease was last renewed: the time before the request was sent, which is before anybody else can
-// have begun to count.
+// lock records when the lease was last renewed. That is the time before the request was sent, so no other process can
+// have started to count earlier.
 type lock struct {
 	resourcelock.Interface
 	won    func()       // the lease was acquired, or renewed
-	leave  func() error // it is about to be given back; an error if it must not be
-	taken  func()       // somebody else has had it, or may have it from now on, though nobody here has noticed
+	leave  func() error // called before the lease is released; an error prevents that
+	taken  func()       // another process has had the lease, or may have it from now on
 	tracer trace.Tracer
 	renew  time.Duration
-	// keep is how long after the last renewal the lease counts as held: less than others respect it. The elector may
-	// notice later, since it waits for the requests by which it wants to give it back.
+	// keep is how long after the last renewal the lease counts as held. It is less than Options.Duration. The elector may
+	// notice the loss later, since it waits for the requests that release the lease.
 	keep time.Duration
 
-	change  sync.Mutex // held while it is told that it was won or taken, so that what is told last holds; before mu
+	change  sync.Mutex // serializes calls of won and taken; locked before mu
 	mu      sync.Mutex
 	renewed time.Time // zero: it is not held
 	expiry  *time.Timer
-	asked   bool   // somebody takes part in the election
-	holder  string // as the server said last
-	// when the holder has taken it, by its clock
+	asked   bool   // Run has started
+	holder  string // from the last response
+	// when the holder acquired the lease, by the clock of the holder
 	acquired time.Time
-	renewal  time.Time // of the holder, by its clock
-	seen     time.Time // by ours: when the server has said so last
-	noticed  time.Time // by ours: when the holder, or its renewal, was another one last
-	failed   error     // why the last request has not said who leads; nil if it did
+	renewal  time.Time // by the clock of the holder
+	seen     time.Time // by the local clock: time of the last response
+	noticed  time.Time // by the local clock: when holder or renewal last changed
+	failed   error     // error of the last request; nil if it succeeded
 }
 
 // Get implements resourcelock.Interface.
@@ -53,12 +53,12 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	holder := seen.HolderIdentity
 	absent := apierrors.IsNotFound(err)
 	if absent {
-		l.learned(ctx, "", seen, nil) // it is about to be created
+		l.learned(ctx, "", seen, nil) // the elector creates it next
 	} else {
 		l.learned(ctx, "read", seen, err)
 	}
-	// A process that was stopped for long may find the lease free again, since who had it meanwhile has given it back.
-	// What it takes then is a new term: to the work of the old one it is lost.
+	// After a long pause the lease may be free again, because another holder has released it meanwhile. This process then
+	// acquires it in a new term, and the old term is lost.
 	age, held := l.age()
 	if held && (err == nil && holder != l.Identity() || absent && age >= l.renew) {
 		l.change.Lock()
@@ -69,10 +69,10 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	return r, raw, err
 }
 
-// learned notes what an answer says of who leads.
+// learned records the holder in a response, or its error.
 func (l *lock) learned(ctx context.Context, verb string, r resourcelock.LeaderElectionRecord, err error) {
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) && !errors.Is(err, context.DeadlineExceeded) {
-		return // we have stopped asking
+		return // the election was cancelled
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,14 +87,14 @@ func (l *lock) learned(ctx context.Context, verb string, r resourcelock.LeaderEl
 	l.failed, l.holder, l.acquired, l.renewal = nil, r.HolderIdentity, r.AcquireTime.Time, r.RenewTime.Time
 }
 
-// begin notes that there will be requests.
+// begin records that Run has started.
 func (l *lock) begin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.asked = true
 }
 
-// status returns who leads, or why that is not known.
+// status returns the holder, or why it is not known.
 func (l *lock) status() (holder string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,8 +128,8 @@ func (l *lock) write(ctx context.Context, verb string, r resourcelock.LeaderElec
 		if err := l.leave(); err != nil {
 			return err
 		}
-		// The elector reads the lease before it gives it back, and does not look at the holder. After a stop of the process
-		// that may be another one, whose lease it would free.
+		// Before it releases the lease, the elector reads it but does not check the holder. After a pause of this process the
+		// holder may be another process, whose lease it would release.
 		if holder, _ := l.status(); holder != l.Identity() {
 			return fmt.Errorf("cannot give back the lease %s: %w", l.Describe(), errHeldByAnother)
 		}
@@ -138,7 +138,7 @@ func (l *lock) write(ctx context.Context, verb string, r resourcelock.LeaderElec
 	err := send()
 	l.trace(ctx, verb, begun, err)
 	if err != nil {
-		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) { // somebody else was faster, and is read next
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) { // another process wrote first
 			l.learned(ctx, verb, r, err)
 		}
 		return err
@@ -156,14 +156,14 @@ func (l *lock) write(ctx context.Context, verb string, r resourcelock.LeaderElec
 	}
 	l.expiry = time.AfterFunc(time.Until(begun.Add(l.keep)), l.expire)
 	l.mu.Unlock()
-	if age, _ := l.age(); age < l.keep { // else the process was stopped meanwhile, and another one may have it by now
+	if age, _ := l.age(); age < l.keep { // otherwise the process was paused, and another one may hold the lease by now
 		l.won()
 	}
 	return nil
 }
 
-// expire ends the term of a lease that was not renewed for so long that another one may soon have it. One that is
-// renewed at this very moment may lose its term, too: the next renewal begins another.
+// expire ends the term of a lease that was not renewed for keep, since another process may soon acquire it. A
+// concurrent renewal may lose its term, too; the next renewal begins another one.
 func (l *lock) expire() {
 	l.change.Lock()
 	defer l.change.Unlock()
@@ -182,8 +182,8 @@ func (l *lock) lose() {
 	}
 }
 
-// age returns how long ago the last renewal was begun, by whichever clock says more: the monotonic one may stand still
-// while a machine sleeps, the wall clock may be set back.
+// age returns the time since the last renewal began, by the clock that says more. The monotonic clock may stop while a
+// machine sleeps, and the wall clock may be set back.
 func (l *lock) age() (age time.Duration, held bool) {
 	l.mu.Lock()
 	renewed := l.renewed

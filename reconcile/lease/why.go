@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// Why says who leads instead of this process, or why that is not known; nothing while this process leads. It is the
-// same of every object, and makes the Lease a why.Explainer.
+// Why returns who leads instead of this process, or why that is not known. It returns nil while this process leads. The
+// result does not depend on the object. Why implements why.Explainer.
 func (l *Lease) Why(context.Context, why.Object) []why.Cause {
 	if l == nil {
 		return nil
@@ -42,7 +42,7 @@ func (l *Lease) Why(context.Context, why.Object) []why.Cause {
 		c.Message, c.Advice = "this process is about to lead", ""
 	default:
 		l.tellLeader(&c, leader)
-		if quiet := l.lock.quiet(); quiet > 3*l.opt.Retry { // it renews each Retry
+		if quiet := l.lock.quiet(); quiet > 3*l.opt.Retry { // the holder renews each Retry
 			c.Evidence["unrenewed"] = quiet.Round(time.Second).String()
 			c.Message += fmt.Sprintf(", which has not renewed its Lease for %s, and seems to be dead", c.Evidence["unrenewed"])
 			c.Advice = fmt.Sprintf("It goes on by itself in the process that takes over, %v after the last renewal.",
@@ -52,9 +52,9 @@ func (l *Lease) Why(context.Context, why.Object) []why.Cause {
 	return []why.Cause{c}
 }
 
-// tellLeader says where to ask the one that leads.
+// tellLeader adds the address of the leader to a cause.
 func (l *Lease) tellLeader(c *why.Cause, leader string) {
-	host, _, _ := strings.Cut(leader, "_") // as identities are made
+	host, _, _ := strings.Cut(leader, "_") // default identities begin with the host name
 	c.Evidence["host"] = host
 	if address := l.at.holder(leader); address != "" {
 		c.Evidence["address"] = address
@@ -66,14 +66,14 @@ func (l *Lease) tellLeader(c *why.Cause, leader string) {
 		"with the port at which the program listens.", l.opt.Namespace, host)
 }
 
-// quiet is for how long the Lease was seen not to be renewed, by our clock. When nobody looks, nothing is seen.
+// quiet returns for how long the observed Lease has not been renewed, by the local clock. It grows only with responses.
 func (l *lock) quiet() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.seen.Sub(l.noticed)
 }
 
-// ledSince is since when the one leads who was seen last.
+// ledSince returns when the current holder acquired the lease, or zero if there is none or it is not known.
 func (l *lock) ledSince() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// assign computes who is to hold each slot: as evenly as the weights allow, and so that as few slots as possible are to
-// be held by another one than now. Members that leave, or are not among them, are to hold none; where nobody is left
-// the target is "". It depends on nothing but the record, and what it has computed it computes again.
+// assign computes the target of each slot. It distributes the slots as evenly as the weights allow, and moves as few
+// slots as possible. Members that leave, or are not in members, get no slots. Without any members the target is "". The
+// result depends only on the record. Applied to its own result, assign changes nothing.
 //
-// Quotas are by the method of the largest remainder; of equal remainders, who has a slot too many keeps it.
+// Quotas use the largest remainder method. For equal remainders, a member with an excess slot keeps it.
 func assign(members []member, slots []slot) []string {
 	quota := quotas(members, slots)
 	next := make([]string, len(slots))
@@ -24,7 +24,7 @@ func assign(members []member, slots []slot) []string {
 	keep(func(s slot) bool { return s.next == s.holder })
 	keep(func(s slot) bool { _, ok := quota[s.next]; return ok })
 	keep(func(slot) bool { return true })
-	var open []string // one for each slot that somebody is to have more
+	var open []string // a member ID for each slot below a quota
 	for _, m := range members {
 		for range quota[m.ID] {
 			open = append(open, m.ID)
@@ -38,7 +38,7 @@ func assign(members []member, slots []slot) []string {
 	return next
 }
 
-// present is who counts as having a slot: the target, which may not hold it yet, or else its holder.
+// present returns the member that counts as having a slot: the target, which may not hold it yet, or else the holder.
 func present(quota map[string]int, s slot) string {
 	if _, ok := quota[s.next]; ok {
 		return s.next
@@ -49,7 +49,7 @@ func present(quota map[string]int, s slot) string {
 	return ""
 }
 
-// quotas is how many slots each member is to hold that stays.
+// quotas returns how many slots each member should hold, without members that leave.
 func quotas(members []member, slots []slot) map[string]int {
 	type share struct {
 		id              string

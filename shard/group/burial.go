@@ -8,8 +8,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// buried returns the members of a record that are certain to work no more. It marks as dead those whose Leases were not
-// renewed for as long as they last.
+// buried returns the members of a record that have certainly stopped. It marks the Leases of members that have not
+// renewed them for their duration.
 func (m *mind) buried(r *record) (dead []string) {
 	var errs error
 	for _, other := range r.members {
@@ -39,7 +39,7 @@ func (m *mind) isDead(name string) (bool, error) {
 		if apierrors.IsNotFound(err) {
 			d, known := g.view.goneFor(name)
 			g.view.missed(name, "")
-			return known && d >= g.opt.Duration, nil // whoever has deleted it: its holder has stopped by now
+			return known && d >= g.opt.Duration, nil // its holder has stopped by now, whoever deleted it
 		}
 		if err == nil {
 			g.view.saw(got)
@@ -59,7 +59,7 @@ func (m *mind) isDead(name string) (bool, error) {
 		g.view.saw(got)
 		return true, nil
 	}
-	if got, readErr := g.leases.get(m.t.ctx, name); readErr == nil { // it may be marked now, by us or another one
+	if got, readErr := g.leases.get(m.t.ctx, name); readErr == nil { // this or another member may have marked it
 		g.view.saw(got)
 		return got.Annotations[deadAnnotation] != "", nil
 	} else if apierrors.IsNotFound(readErr) {
@@ -69,7 +69,7 @@ func (m *mind) isDead(name string) (bool, error) {
 	return false, err
 }
 
-// clean deletes the Leases of those who are not in the record and do not renew them.
+// clean deletes Leases that belong to no member of the record and are dead or no longer renewed.
 func (m *mind) clean(r *record) {
 	m.g.view.forget(func(name string) bool {
 		return r.member(strings.TrimPrefix(name, m.g.opt.Name+"-")) == nil

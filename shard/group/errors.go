@@ -5,39 +5,41 @@ import (
 	"fmt"
 )
 
-// Causes of the end of a slot's context.
+// Causes of the end of the context of a slot.
 var (
-	// ErrMoved is the cause where another member is to hold the slot: it was handed over, or the drain bound has passed.
+	// ErrMoved is the cause when another member is the target of the slot: the slot was handed over, or the drain bound
+	// has passed.
 	ErrMoved = errors.New("the slot moves to another member")
-	// ErrLost is the cause where it is not certain any more that this member holds the slot: its lease was not renewed in
-	// time or was taken, or the group was deleted or edited.
+	// ErrLost is the cause when this member may no longer hold the slot. Its Lease was not renewed in time or was marked
+	// dead, or the group was deleted or edited.
 	ErrLost = errors.New("the slot was lost")
-	// ErrNotHeld is returned by Fence, and is the cause of Context, for a slot that this member does not hold.
+	// ErrNotHeld is returned by [Group.Fence], and is the cause of [Group.Context], for a slot that this member does not
+	// hold.
 	ErrNotHeld = errors.New("this member does not hold the slot")
 )
 
-// What keeps a member from holding slots. Run returns the first two; the others are in Status and in the log as long as
-// they last, and are tried again.
+// Reasons why a member holds no slots. Run returns the first two. Status and the log have the others while they last,
+// and the member retries.
 var (
-	// ErrRole says that the group is one of another role. Nothing was taken or written.
+	// ErrRole means that the group has another role. The member has written nothing.
 	ErrRole = errors.New("the group has another role")
-	// ErrNotGroup says that the Lease of that name is no group. Nothing was taken or written.
+	// ErrNotGroup means that the Lease of that name is not a group. The member has written nothing.
 	ErrNotGroup = errors.New("the Lease is no group")
-	// errRecord says that the record of the group was edited by hand. It is begun anew, unless a program of another
-	// version has written it.
+	// errRecord means that the record of the group was edited by hand. The group is deleted and created again, unless a
+	// program of another version has written it.
 	errRecord = errors.New("the record of the group cannot be used")
-	// ErrForbidden says that the program may not read or write the Leases of the namespace.
+	// ErrForbidden means that the program may not read or write the Leases of the namespace.
 	ErrForbidden = errors.New("no rights on Leases")
-	// ErrLayout says that the members of the group have another layout, or another Options.Leader.
+	// ErrLayout means that the members of the group have another layout, or another Options.Leader.
 	ErrLayout = errors.New("the group has another layout")
-	// ErrLeader says that somebody else holds the Lease Options.Leader.
+	// ErrLeader means that another holder has the Lease Options.Leader.
 	ErrLeader = errors.New("the program has a leader")
 )
 
-// HolderError says that this member does not hold a slot, and who does.
+// HolderError is the error for a slot that this member does not hold. It names the holder.
 type HolderError struct {
 	Slot   int
-	Holder string // the name of a member; "": nobody, or it is not known
+	Holder string // name of the member; "" if there is none or it is not known
 	Err    error  // ErrNotHeld or ErrLost
 }
 
@@ -50,8 +52,8 @@ func (e *HolderError) Error() string {
 
 func (e *HolderError) Unwrap() error { return e.Err }
 
-// errBefore says that a group was made anew just now.
+// errBefore means that the group was created again recently.
 var errBefore = errors.New("cannot hold slots yet: the group was made anew, and members may not have noticed")
 
-// errConflict says that what was read is not current any more: to be read and decided again.
+// errConflict means that the data read is out of date. The member reads it again and decides again.
 var errConflict = errors.New("somebody else was faster")

@@ -12,26 +12,26 @@ import (
 	typedevents "k8s.io/client-go/kubernetes/typed/events/v1"
 )
 
-// teller writes Events about the group's Lease. It drops what comes faster than it may write.
+// teller writes Events about the Lease of the group. It drops Events above its rate limit.
 type teller struct {
 	g       *Group
 	client  typedevents.EventsV1Interface
 	changes chan Change
 }
 
-// Bounds of Events: so many at once, and then one for each interval.
+// Bounds of Events: a burst, and then one for each interval.
 const (
 	eventsAtOnce  = 20
 	eventInterval = 15 * time.Second
 )
 
-// reasons are the reasons of Events, by the kind of change.
+// reasons maps kinds of changes to reasons of Events.
 var reasons = map[Kind]string{
 	Joined: "MemberJoined", Gained: "SlotsGained", Released: "SlotsReleased", Lost: "SlotsLost", Buried: "MemberDied",
 	Left: "MemberLeft",
 }
 
-// tell has a change told, unless too much waits already. A nil teller tells nobody.
+// tell queues a change. It drops it if the queue is full. A nil teller does nothing.
 func (e *teller) tell(c Change) {
 	if e == nil || reasons[c.Kind] == "" {
 		return
@@ -42,7 +42,7 @@ func (e *teller) tell(c Change) {
 	}
 }
 
-// run writes until over is closed, and then what waits.
+// run writes Events until over is closed, and then the queued ones.
 func (e *teller) run(ctx context.Context, over <-chan struct{}) {
 	left, last, refused := float64(eventsAtOnce), e.g.clock.now(), false
 	for {
@@ -101,7 +101,7 @@ func (e *teller) write(ctx context.Context, c Change) error {
 
 func cut(s string, n int) string { return s[:min(len(s), n)] }
 
-// uid is that of the group's Lease, as far as it is known.
+// uid returns the uid of the Lease of the group, or "" if it is not known.
 func (g *Group) uid() types.UID {
 	g.mu.Lock()
 	defer g.mu.Unlock()

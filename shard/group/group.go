@@ -25,55 +25,59 @@ import (
 // maxWeight bounds Options.Weight.
 const maxWeight = 1000
 
-// Options of a member. Namespace, Name and Role are required.
+// Options configures a member. Namespace, Name and Role are required.
 type Options struct {
 	Namespace, Name string
-	// Role is what the members of the group do, a plain word: "reconcile", "watch". Members of another role are refused.
+	// Role is the purpose of the group in one word, such as "reconcile" or "watch". A member with another role is refused.
 	Role string
-	// Layout is how objects are divided. It takes effect when the last member of another one has left.
+	// Layout is how objects are divided. It takes effect when the last member with another layout has left.
 	Layout shard.Layout
-	// Member is the name of this member, for people: the host's name by default. It need not be unique.
+	// Member is the name of this member for people; the default is the host name. It need not be unique.
 	Member string
-	// Address is where others reach this member, such as "http://10.0.0.7:9090", for those who are told that it holds what
-	// they ask about: see Group.Why. Its Lease shows it. "": that is not said.
+	// Address is where others reach this member, such as "http://10.0.0.7:9090". Its Lease contains the address, and
+	// [Group.Why] of the other members shows it. If empty, the Lease has none.
 	Address string
-	// Weight is how much this member takes, relative to the others: 1 by default, at most 1000.
+	// Weight is the share of this member, relative to the others; the default is 1 and the maximum 1000.
 	Weight int
-	// Leader is the name, in Namespace, of the Lease by which this program elects a leader where it does not share; it is
-	// then held in the name of the group, "shards:Namespace/Name". "": there is none. It counts as part of the layout.
+	// Leader is the name, in Namespace, of the Lease with which this program elects a leader when it does not share. The
+	// group then holds it as "shards:Namespace/Name". If empty, there is no such Lease. Leader counts as part of the
+	// layout.
 	Leader string
-	// Duration is for how long others respect a member's Lease that is not renewed: 9 s. Renew is for how long a member
-	// works after it has begun its last renewal: two thirds of it. It is renewed six times in Duration.
+	// Duration is how long other members respect a Lease without a renewal; the default is 9 s. Renew is how long a member
+	// works after the start of its last renewal; the default is two thirds of Duration. A member renews its Lease six
+	// times in Duration.
 	Duration, Renew, period time.Duration
-	// Drain bounds what Participant.Lose may take where a slot moves or the member leaves: 10 s.
+	// Drain bounds [Participant].Lose when a slot moves or the member leaves; the default is 10 s.
 	Drain time.Duration
-	// Events has changes told by Kubernetes Events about the group's Lease, for which the member needs the right to create
-	// events in the namespace. They are few: one that comes too soon after many others is not written.
+	// Events enables Kubernetes Events about the Lease of the group. The member then needs permission to create events in
+	// the namespace. Their rate is limited, and excess Events are dropped.
 	Events bool
-	// OnChange is called for each change that is logged, by any goroutine. It must not block; it may ask the group.
+	// OnChange is called for each change that is logged, from any goroutine. It must not block. It may call the methods of
+	// the Group.
 	OnChange func(Change)
-	// TracerProvider makes a span of a request about a Lease of the group that fails, or takes a second or longer; of all
-	// that go well there are none. Default: none are made.
+	// TracerProvider is for spans of the requests about the Leases of the group. Only failed requests and those of at
+	// least a second have spans. By default there are none.
 	TracerProvider trace.TracerProvider
-	// Logger gets a line for each change. Default: that of the fairlead runtime that runs Run, else none.
+	// Logger logs each change. The default is that of the fairlead runtime that runs Run, or none.
 	Logger *slog.Logger
 }
 
-// Participant works on the slots that its member holds. Its functions may be called concurrently, for different slots.
-// What panics in them ends Run.
+// Participant works on the slots of its member. Its methods may be called concurrently, for different slots. A panic in
+// them ends Run.
 type Participant interface {
-	// Gain begins to work on slots. It should return soon: what takes long it begins, and does not wait for. While it
-	// returns an error it is called again, with back-off. ctx ends when the member has lost the slots.
+	// Gain begins to work on slots. It should return soon, and start long work in the background. If it returns an error,
+	// it is called again with back-off. ctx ends when the member has lost the slots.
 	Gain(ctx context.Context, slots shard.Set) error
-	// Lose ends the work on slots that were gained, or were to be, and returns when nothing of them runs any more: it
-	// takes nothing new of them, lets what runs end, and when ctx ends, cancels that. The cause of ctx is ErrMoved after
-	// Options.Drain, or ErrLost: then Fence lets nothing through already. quiet says of some of the slots that nothing
-	// runs any more, so that another member has them at once; Lose need not call it. No slot is let go before Lose has
-	// returned or has called quiet for it, however long that takes.
+	// Lose ends the work on slots for which Gain was called or was about to be called. It starts no new work on them,
+	// waits for the running work, and cancels that when ctx ends. Lose returns when no work on the slots runs any more.
+	// The cause of ctx is ErrMoved after Options.Drain. It is ErrLost if Fence already refuses the slots.
+	//
+	// quiet reports that no work runs any more on some of the slots, so that another member gets them at once. Lose need
+	// not call it. The member keeps a slot until Lose has returned or has called quiet for it, without a time limit.
 	Lose(ctx context.Context, slots shard.Set, quiet func(shard.Set))
 }
 
-// Group is one member. It is safe for concurrent use.
+// Group is one member of a group. It is safe for concurrent use.
 type Group struct {
 	opt    Options
 	cfg    *rest.Config
@@ -85,22 +89,22 @@ type Group struct {
 	layout shard.Layout
 
 	participants []Participant
-	events       *teller // nil: there are none
+	events       *teller // nil: no Events
 	ran          atomic.Bool
 	woken        chan struct{}
-	holds        atomic.Pointer[holds] // what Fence lets through
+	holds        atomic.Pointer[holds] // for Fence
 
-	mu    sync.Mutex // guards state; a leaf
+	mu    sync.Mutex // guards state; no other lock is acquired under it
 	state state
 }
 
-// clock is the time of a process. Tests have processes whose clocks differ, and stand still.
+// clock is the time source of a process. Tests use clocks that differ or stop.
 type clock struct {
 	now   func() time.Time
 	after func(time.Duration) <-chan time.Time
 }
 
-// New returns a member that takes part while Run runs.
+// New returns a member. It takes part while Run runs.
 func New(cfg *rest.Config, o Options) (*Group, error) {
 	if cfg == nil {
 		return nil, errors.New("cannot make a member of a group: no rest.Config")
@@ -109,7 +113,7 @@ func New(cfg *rest.Config, o Options) (*Group, error) {
 		return nil, fmt.Errorf("cannot make a member of a group: %w", err)
 	}
 	cfg = rest.CopyConfig(cfg)
-	cfg.QPS = -1 // requests are few by what is done here; a renewal must not wait for others
+	cfg.QPS = -1 // there are few requests, and a renewal must not wait for others
 	cfg.Timeout = 0
 	c, err := typed.NewForConfig(cfg)
 	if err != nil {
@@ -136,12 +140,12 @@ func New(cfg *rest.Config, o Options) (*Group, error) {
 	return g, nil
 }
 
-// complete checks options and fills in the defaults.
+// complete checks the options and sets the defaults.
 func (o *Options) complete() error {
 	if o.Namespace == "" || o.Name == "" || o.Role == "" {
 		return errors.New("it needs a namespace, a name and a role")
 	}
-	if errs := validation.IsDNS1123Label(o.Name); len(errs) > 0 { // it is the value of a label, too
+	if errs := validation.IsDNS1123Label(o.Name); len(errs) > 0 { // it is also a label value
 		return fmt.Errorf("its name is %q: %s", o.Name, strings.Join(errs, ", "))
 	}
 	if o.Leader == o.Name {
@@ -178,14 +182,14 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// Add adds a participant; before Run. Slots are gained in the order in which participants were added, and lost in the
-// reverse order.
+// Add adds a participant. It must be called before Run. Participants gain slots in the order of Add, and lose them in
+// the reverse order.
 func (g *Group) Add(p Participant) { g.participants = append(g.participants, p) }
 
-// Layout returns how objects are divided, with its number of slots spelled out.
+// Layout returns the layout, with an explicit number of slots.
 func (g *Group) Layout() shard.Layout { return g.layout }
 
-// Held returns the slots that this member holds, also those that it is about to let go.
+// Held returns the slots that this member holds, including those that it is about to release.
 func (g *Group) Held() shard.Set {
 	if h := g.holds.Load(); h != nil && h.term.fresh() {
 		return h.set
@@ -193,9 +197,9 @@ func (g *Group) Held() shard.Set {
 	return g.layout.Set()
 }
 
-// Fence says why a request for an object of a slot must not be sent; nil while it is certain that no other member holds
-// the slot. It looks at the clock only, so it may be asked before every request; what was paused after it was asked is
-// what may still be sent when another one holds the slot.
+// Fence returns nil while it is certain that no other member holds the slot. It reads only the clock, so it is cheap
+// enough for each request. A process that is paused between Fence and its request may still send that request when
+// another member holds the slot.
 func (g *Group) Fence(slot int) error {
 	h := g.holds.Load()
 	if h == nil || !h.set.Holds(slot) {
@@ -207,8 +211,8 @@ func (g *Group) Fence(slot int) error {
 	return nil
 }
 
-// Context returns a context for work on a slot, which ends when the slot is lost (ErrLost) or was let go (ErrMoved), at
-// the latest when the drain bound has passed. It has ended if the slot is not held (ErrNotHeld).
+// Context returns a context for work on a slot. It ends when the slot is lost (ErrLost) or released (ErrMoved), at the
+// latest at the drain bound. For a slot that is not held it has already ended (ErrNotHeld).
 func (g *Group) Context(slot int) context.Context {
 	if h := g.holds.Load(); h != nil {
 		if ctx, ok := h.term.context(slot); ok {
@@ -220,8 +224,8 @@ func (g *Group) Context(slot int) context.Context {
 	return ctx
 }
 
-// Here says why this member does not work on a slot: a *HolderError, which names the one that does, as far as it is
-// known. It is for requests from outside that reach any of the members, such as callbacks. nil: it does.
+// Here returns nil if this member works on a slot, and otherwise a *HolderError with the name of the holder, if known.
+// It is for external requests, such as callbacks, that reach any member.
 func (g *Group) Here(slot int) error {
 	err := g.Fence(slot)
 	if err == nil {
@@ -240,13 +244,13 @@ func (g *Group) Here(slot int) error {
 	return e
 }
 
-// holds are the slots of an incarnation that Fence lets through.
+// holds are the slots of an incarnation for which Fence returns nil.
 type holds struct {
 	set  shard.Set
 	term *term
 }
 
-// wake has the member look at what there is.
+// wake starts the next step of the member.
 func (g *Group) wake() {
 	select {
 	case g.woken <- struct{}{}:

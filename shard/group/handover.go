@@ -15,20 +15,20 @@ import (
 
 // holding is a slot that is held.
 type holding struct {
-	ctx    context.Context //nolint:containedctx // it is what work on the slot is given
+	ctx    context.Context //nolint:containedctx // for work on the slot
 	end    context.CancelCauseFunc
 	batch  *batch
-	losing time.Time // since when; zero: not
+	losing time.Time // since when the slot is being lost; zero if it is not
 }
 
-// batch is slots that are gained together.
+// batch is a set of slots that are gained together.
 type batch struct {
 	over  atomic.Bool   // all participants have gained them
-	turn  chan struct{} // has room for who calls Gain, or takes slots out
-	slots shard.Set     // that are not to be lost; of who has the turn
+	turn  chan struct{} // a lock with one place, for calls of Gain and for removals from slots
+	slots shard.Set     // slots that are not being lost; guarded by turn
 }
 
-// gain holds slots from now on, and tells the participants.
+// gain holds slots from now on, and calls Gain of the participants.
 func (t *term) gain(slots shard.Set) {
 	b := &batch{turn: make(chan struct{}, 1), slots: slots}
 	t.mu.Lock()
@@ -54,7 +54,7 @@ func (t *term) gain(slots shard.Set) {
 	})
 }
 
-// tell has a participant gain what is left of a batch; it is false when nothing is.
+// tell calls Gain of a participant for the remaining slots of a batch. It reports whether any slots remain.
 func (t *term) tell(p Participant, b *batch) bool {
 	for attempt := 0; ; attempt++ {
 		left, err := t.try(p, b)
@@ -82,8 +82,8 @@ func (t *term) try(p Participant, b *batch) (left shard.Set, err error) {
 	return b.slots, err
 }
 
-// guard calls a function of a participant. One that panics ends this program's part in the group, since nobody knows
-// what of it runs: nothing is handed over, and others wait for the Lease.
+// guard calls a function of a participant. A panic ends Run, since the work that still runs is unknown. The slots are
+// not handed over, and other members wait for the Lease to expire.
 func (t *term) guard(name string, fn func()) (returned bool) {
 	failed := func(what any) {
 		t.g.fail(fmt.Errorf("cannot go on: %s of a participant has failed: %v", name, what), t)
@@ -95,9 +95,9 @@ func (t *term) guard(name string, fn func()) (returned bool) {
 	return true
 }
 
-// lose has the participants lose those of some slots that are not being lost already, and lets them go.
+// lose makes the participants lose the slots that are not being lost already, and then releases them.
 func (t *term) lose(slots shard.Set) {
-	batches := map[*batch]shard.Set{} // nil: those that nobody gains any more
+	batches := map[*batch]shard.Set{} // the nil batch has the slots for which Gain has finished
 	lost := t.g.layout.Set()
 	var ends []context.CancelCauseFunc
 	t.mu.Lock()
@@ -129,7 +129,7 @@ func (t *term) lose(slots shard.Set) {
 	for b, slots := range batches {
 		all.Go(func() {
 			if b != nil {
-				b.turn <- struct{}{} // after a Gain that is under way
+				b.turn <- struct{}{} // waits for a running Gain
 				b.slots = b.slots.Minus(slots)
 				<-b.turn
 			}
@@ -143,7 +143,7 @@ func (t *term) lose(slots shard.Set) {
 	})
 }
 
-// loseFrom has a participant, and then those added before it, lose slots.
+// loseFrom calls Lose of participant i, and then of those added before it. It finally releases the slots.
 func (t *term) loseFrom(ctx context.Context, i int, slots shard.Set) {
 	if slots.IsEmpty() {
 		return
@@ -173,8 +173,8 @@ func (t *term) loseFrom(ctx context.Context, i int, slots shard.Set) {
 	}
 }
 
-// letGo ends the holding of slots: nothing of them runs, and nothing is sent for them from now on. It is safe for
-// concurrent use.
+// letGo ends the holding of slots. No work on them runs, and Fence refuses them from now on. It is safe for concurrent
+// use.
 func (t *term) letGo(slots shard.Set) {
 	t.mu.Lock()
 	var ends []context.CancelCauseFunc
@@ -191,7 +191,7 @@ func (t *term) letGo(slots shard.Set) {
 	t.g.wake()
 }
 
-// publishLocked has Fence let through what is held.
+// publishLocked updates the slots for Fence. The caller holds t.mu.
 func (t *term) publishLocked() {
 	if !t.lost {
 		t.g.holds.Store(&holds{t.heldLocked(), t})
@@ -206,14 +206,14 @@ func (t *term) heldLocked() shard.Set {
 	return held
 }
 
-// held returns what is held, also what is being lost. It is safe for concurrent use.
+// held returns the held slots, including those that are being lost. It is safe for concurrent use.
 func (t *term) held() shard.Set {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.heldLocked()
 }
 
-// context returns that of a slot. It is safe for concurrent use.
+// context returns the context of a slot. It is safe for concurrent use.
 func (t *term) context(slot int) (context.Context, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -224,7 +224,8 @@ func (t *term) context(slot int) (context.Context, bool) {
 	return h.ctx, true
 }
 
-// follow does what the record says: what it gives is gained, what is to be another one's is lost.
+// follow applies the record: it gains slots that the record assigns to this member, and loses those with another
+// target.
 func (t *term) follow(r *record, leaving bool) {
 	mine, targets := r.heldBy(t.id), r.targetsOf(t.id)
 	if leaving {
@@ -233,7 +234,8 @@ func (t *term) follow(r *record, leaving bool) {
 	t.mu.Lock()
 	held := t.heldLocked()
 	absent := mine.Minus(held)
-	// What was let go and is to be ours again is gained again; what was never gained and is to be another one's is let go.
+	// A released slot that is a target again is gained again. A slot that was never gained and has another target is
+	// released.
 	t.quiet = absent.Minus(targets)
 	if !t.quiet.IsEmpty() {
 		t.g.wake()
@@ -247,7 +249,7 @@ func (t *term) follow(r *record, leaving bool) {
 	t.lose(held.Minus(targets))
 }
 
-// letGone returns what participants have let go and the record still has as ours.
+// letGone returns the slots that participants have released and the record still assigns to this member.
 func (t *term) letGone() shard.Set {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,23 +10,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// leaderSeconds is for how long others respect the Lease of the leader that a group holds. It is longer than what
-// elected leaders write, since another member has to notice that the one that renewed it is dead.
+// leaderSeconds is the duration of the leader Lease that a group holds. It is longer than the duration that elected
+// leaders use, since another member must first notice that the renewing member is dead.
 const leaderSeconds = 60
 
-// leader is the Lease by which the program elects a leader where it does not share. It is of the goroutine of Run.
+// leader is the Lease with which the program elects a leader when it does not share. Only the goroutine of Run uses it.
 type leader struct {
-	version string // that was seen last, of a holder that is not the group
-	since   stamp  // since when
-	kept    stamp  // when we have renewed it last
+	version string // last version seen of another holder
+	since   stamp  // since when that version was seen
+	kept    stamp  // time of our last renewal
 }
 
-// holderOf is the holder of a leader's Lease that a group has.
+// holderOf returns the holder identity that a group writes into the leader Lease.
 func (g *Group) holderOf() string { return "shards:" + g.opt.Namespace + "/" + g.opt.Name }
 
-// take has the group hold the Lease from now on. The error is ErrLeader while somebody else does: until that one gives
-// it back, or has not renewed it for as long as it says, by our elapsed time. It writes each time, so that who was
-// about to give it back, since nobody else was there, does not.
+// take makes the group the holder of the Lease. It returns ErrLeader while another holder has the Lease. The Lease
+// becomes free when that holder releases it, or has not renewed it for its duration, by our elapsed time. It always
+// writes, so that a concurrent release by the last member conflicts.
 func (f *leader) take(ctx context.Context, g *Group, name string) error {
 	if name == "" {
 		return nil
@@ -54,7 +54,7 @@ func (f *leader) take(ctx context.Context, g *Group, name string) error {
 	return err
 }
 
-// busy is ErrLeader while somebody else holds the Lease.
+// busy returns ErrLeader while another holder has the Lease.
 func (f *leader) busy(l *lease, g *Group, now stamp) error {
 	holder := value(l.Spec.HolderIdentity)
 	if holder == "" || holder == g.holderOf() {
@@ -89,8 +89,8 @@ func value[T any](p *T) (v T) {
 	return v
 }
 
-// last returns what gives the Lease back, to be called once a record without members is written. It reads the Lease
-// before that, so that it cannot take it from a member that comes after it.
+// last returns a function that releases the Lease, for use after a record without members is written. It reads the
+// Lease before that write, so that the release conflicts if a new member has taken the Lease since.
 func (f *leader) last(ctx context.Context, g *Group, next *record) (giveBack func(), err error) {
 	if next.leader == "" || len(next.members) > 0 {
 		return func() {}, nil
@@ -111,8 +111,8 @@ func (f *leader) last(ctx context.Context, g *Group, next *record) (giveBack fun
 	}, nil
 }
 
-// lead renews the Lease of the leader, if this is the first member of the record that lives. When somebody else has it
-// nobody of the group may hold slots.
+// lead renews the leader Lease if this member is the first live member of the record. If another holder has the Lease,
+// no member of the group may hold slots.
 func (m *mind) lead() error {
 	r := m.last
 	recently := !m.leader.kept.IsZero() && m.leader.kept.atMost(m.g.clock.now()) < 2*m.g.opt.period
@@ -128,7 +128,7 @@ func (m *mind) lead() error {
 	return errors.Join(err, writeErr)
 }
 
-// first says whether this is the first member of a record whose Lease is renewed.
+// first reports whether this member is the first in the record whose Lease is renewed.
 func (m *mind) first(r *record) bool {
 	for _, other := range r.members {
 		if other.ID == m.t.id {

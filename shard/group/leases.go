@@ -19,7 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tracing"
 )
 
-// Label is on the Leases of a group and of its members; its value is the name of the group.
+// Label is the label of the Leases of a group and of its members; its value is the name of the group.
 const Label = "fairlead.io/shard-group"
 
 // The annotations.
@@ -28,22 +28,22 @@ const (
 	roleAnnotation    = "fairlead.io/shard-role"   // of the group: Options.Role
 	groupAnnotation   = "fairlead.io/shard-group-uid"
 	addressAnnotation = "fairlead.io/shard-address" // of a member: Options.Address
-	deadAnnotation    = "fairlead.io/shard-dead"    // of a member: who has found it dead
+	deadAnnotation    = "fairlead.io/shard-dead"    // of a member: which member marked it dead
 )
 
 type lease = coordinationv1.Lease
 
-// leases sends the requests for Leases of one namespace. Each is bounded in time. Writes name the uid and the version
-// that they replace: without the uid an API server would make a Lease again that was deleted.
+// leases sends the requests for Leases of one namespace, each with a timeout. Writes name the uid and the version that
+// they replace. Without the uid, an API server would create a deleted Lease again.
 type leases struct {
 	client    typed.CoordinationV1Interface
 	namespace string
 	timeout   time.Duration
-	tracer    trace.Tracer // nil: no spans are made
+	tracer    trace.Tracer // nil: no spans
 	member    string
 }
 
-// verbs are those of the API, where a message has another word.
+// verbs maps the words of messages to API verbs where they differ.
 var verbs = map[string]string{"read": "get", "write": "update"}
 
 func (l leases) within(ctx context.Context, verb, name string, send func(context.Context) error) error {
@@ -67,13 +67,13 @@ func (l leases) within(ctx context.Context, verb, name string, send func(context
 	return fmt.Errorf("cannot %s the Lease %s/%s: %w", verb, l.namespace, name, err)
 }
 
-// lacksRight tells a missing right from a refusal by a quota, or by a namespace that is being terminated.
+// lacksRight distinguishes a missing permission from a refusal by a quota or by a terminating namespace.
 func lacksRight(err error) bool {
 	return apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) &&
 		!strings.Contains(err.Error(), "exceeded quota")
 }
 
-// isExpected says that a request has failed as it does where all is well: somebody else was faster.
+// isExpected reports whether a request failed as in normal operation: another client wrote first, or there is no Lease.
 func isExpected(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
@@ -86,7 +86,7 @@ func (l leases) get(ctx context.Context, name string) (got *lease, err error) {
 	return got, err
 }
 
-// list returns all Leases of a group, and the version at which they were so.
+// list returns all Leases of a group, and the resource version of the list.
 func (l leases) list(ctx context.Context, group string) (items []lease, version string, err error) {
 	err = l.within(ctx, "list", group, func(ctx context.Context) error {
 		got, err := l.client.Leases(l.namespace).List(ctx, metav1.ListOptions{LabelSelector: Label + "=" + group})
@@ -117,7 +117,7 @@ func (l leases) put(ctx context.Context, o *lease) (got *lease, err error) {
 	return got, err
 }
 
-// remove deletes a Lease of that version, or of any version if there is none. One that is gone already is no error.
+// remove deletes a Lease of the given version, or of any version if it is "". A missing Lease is not an error.
 func (l leases) remove(ctx context.Context, name string, uid types.UID, version string) error {
 	p := &metav1.Preconditions{UID: &uid}
 	if version != "" {
@@ -132,7 +132,7 @@ func (l leases) remove(ctx context.Context, name string, uid types.UID, version 
 	return err
 }
 
-// annotate has a Lease say something.
+// annotate sets an annotation of a Lease.
 func annotate(l *lease, key, value string) {
 	if l.Annotations == nil {
 		l.Annotations = map[string]string{}

@@ -2,7 +2,7 @@ package group
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Collector returns a collector of metrics of this member.
+// Collector returns a collector for the metrics of this member.
 func (g *Group) Collector() prometheus.Collector { return collector{g} }
 
 type collector struct{ g *Group }

@@ -6,20 +6,19 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// change is what one member writes into the record, in one compare-and-swap. The zero value changes nothing, but that
-// slots that have become free go to their targets.
+// change is one compare-and-swap of the record by one member. The zero value only assigns free slots to their targets.
 type change struct {
 	join    *member
-	leave   string // the ID of who lets all its slots go
+	leave   string // ID of the member that leaves
 	drop    []string
-	release shard.Set // slots of from of which nothing runs any more
+	release shard.Set // slots of from without running work
 	from    string
-	found   string // slots may be held from now on, in the object of that uid
+	found   string // uid of the group Lease; slots may be held from now on
 	abandon bool   // no slot may be held any more
 }
 
-// apply returns the record after a change, and whether it is another one. Slots that nobody holds go to their targets
-// if the record is founded.
+// apply returns the record after a change, and whether it differs. If the record is founded, free slots go to their
+// targets.
 func (c change) apply(r *record) (*record, bool) {
 	n := r.clone()
 	for _, id := range c.drop {
@@ -59,7 +58,7 @@ func (c change) apply(r *record) (*record, bool) {
 	return n, true
 }
 
-// drop takes out a member that holds nothing any more, since it is dead or has lost all.
+// drop removes a member and frees its slots. The member must be dead, or have lost all slots.
 func (r *record) drop(id string) {
 	r.members = slices.DeleteFunc(r.members, func(m member) bool { return m.ID == id })
 	for i := range r.slots {
@@ -73,8 +72,8 @@ func (r *record) drop(id string) {
 	}
 }
 
-// gives says whether a change has slots held by others than those to whom their holder lets them go: slots that were
-// free, or of members that are gone.
+// gives reports whether a change assigns free slots, or slots of removed members. Slots that their holder releases in
+// the change do not count.
 func (c change) gives(before, after *record) bool {
 	for i, s := range after.slots {
 		was := before.slots[i].holder
@@ -85,7 +84,7 @@ func (c change) gives(before, after *record) bool {
 	return false
 }
 
-// free says that nobody holds a slot.
+// free reports whether no slot has a holder.
 func (r *record) free() bool {
 	return !slices.ContainsFunc(r.slots, func(s slot) bool { return s.holder != "" })
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// recordFormat is the version of the form of a record.
+// recordFormat is the version of the format of a record.
 const recordFormat = 1
 
-// record is what the annotation of a group says. It is a value of one goroutine at a time; clone copies it.
+// record is the decoded annotation of a group. Only one goroutine may use it at a time; clone copies it.
 type record struct {
 	layout  shard.Layout
 	leader  string // namespace/name of Options.Leader; "" if there is none
 	rev     int64  // counts the changes
-	sum     string // of what is written, by which an edit by hand is found
-	founded string // the uid of the object in which slots may be held; "": in none
+	sum     string // checksum of the encoded record, to detect edits by hand
+	founded string // uid of the group Lease in which slots may be held; "" if in none
 	members []member
 	slots   []slot
 }
@@ -28,16 +28,16 @@ type record struct {
 // member is an incarnation of a member.
 type member struct {
 	ID      string    `json:"id"`
-	Name    string    `json:"name"` // for people
+	Name    string    `json:"name"` // not unique
 	Weight  int       `json:"weight"`
 	Since   time.Time `json:"since"` // by the clock of that member
 	Leaving bool      `json:"leaving,omitempty"`
 }
 
-// slot is who holds a slot and who is to hold it, by the ID; "" for nobody.
+// slot has the IDs of the holder and the target of a slot; "" if there is none.
 type slot struct{ holder, next string }
 
-// wire is the form of a record in the annotation.
+// wire is the encoding of a record in the annotation.
 type wire struct {
 	Format  int          `json:"format"`
 	Rev     int64        `json:"rev"`
@@ -55,7 +55,7 @@ type wireMember struct {
 	Next  string `json:"next,omitempty"`
 }
 
-// fresh is a record without members.
+// fresh returns a record without members.
 func fresh(l shard.Layout, leader string) *record {
 	return &record{layout: shard.Layout{By: l.By, Slots: l.Len()}, leader: leader, slots: make([]slot, l.Len())}
 }
@@ -67,7 +67,7 @@ func (r *record) clone() *record {
 	return &c
 }
 
-// encode returns the text of a record, and sets its sum.
+// encode returns the encoding of a record, and sets its sum.
 func (r *record) encode() string {
 	w := wire{
 		Format: recordFormat, Rev: r.rev, Of: len(r.slots), By: r.layout.By.String(), Leader: r.leader,
@@ -78,11 +78,11 @@ func (r *record) encode() string {
 	}
 	r.sum = w.sum()
 	w.Sum = r.sum
-	text, _ := json.Marshal(w) // nothing in it can fail
+	text, _ := json.Marshal(w) // marshaling these types cannot fail
 	return string(text)
 }
 
-// sum is a hash of all but the sum.
+// sum returns a hash of all fields but Sum.
 func (w wire) sum() string {
 	w.Sum = ""
 	text, _ := json.Marshal(w)
@@ -91,7 +91,7 @@ func (w wire) sum() string {
 	return strconv.FormatUint(h.Sum64(), 16)
 }
 
-// errFormat is of a record that a program of another version has written, which is not to be touched.
+// errFormat is the error for a record that a newer version of the program has written. The record must not be changed.
 type errFormat int
 
 func (e errFormat) Error() string {
@@ -101,7 +101,7 @@ func (e errFormat) Error() string {
 
 func (e errFormat) Unwrap() error { return errRecord }
 
-// decode reads a record. Its error matches errRecord.
+// decode parses a record. Its errors match errRecord.
 func decode(text string) (*record, error) {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("cannot read the record of the group: %w: %s", errRecord, fmt.Sprintf(format, args...))
@@ -146,7 +146,7 @@ func decode(text string) (*record, error) {
 	return r, nil
 }
 
-// fill notes a member for the slots of a text, which nobody may have been noted for.
+// fill sets the holder or the target of the slots in text to id. It fails if a slot is already assigned.
 func (r *record) fill(text string, of func(*slot) *string, id string) error {
 	set, err := parseSet(r.layout, text)
 	if err != nil {

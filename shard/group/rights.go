@@ -10,17 +10,17 @@ import (
 	"github.com/fairlead-io/fairlead/rights"
 )
 
-// leaseVerbs are what a member does with Leases.
+// leaseVerbs are the verbs that a member needs for Leases.
 var leaseVerbs = []string{"get", "list", "watch", "create", "update", "delete"}
 
-// leaseRule is the RBAC rule that a member needs in the namespace of its group.
+// leaseRule returns the RBAC rule that a member needs in the namespace of its group.
 func leaseRule() string {
 	return fmt.Sprintf(`{apiGroups: [%q], resources: ["leases"], verbs: ["%s"]}`, coordinationv1.GroupName,
 		strings.Join(leaseVerbs, `", "`))
 }
 
-// Rights says what a member asks of the API server: it makes the Group a rights.Asker. Leases of members have names that
-// are made up, so that it is a right to all Leases of the namespace.
+// Rights returns the permissions that a member needs. They cover all Leases of the namespace, since the names of
+// members' Leases are random. Rights implements rights.Asker.
 func (g *Group) Rights() []rights.Right {
 	out := []rights.Right{{
 		Kind: rights.LeaseKind, Namespace: g.opt.Namespace,

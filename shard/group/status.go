@@ -16,29 +16,29 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// Kind is what has changed for a member.
+// Kind is the kind of a change.
 type Kind string
 
 // The kinds of changes.
 const (
 	Joined   Kind = "joined"   // this member is in the record
-	Gained   Kind = "gained"   // it holds Slots, and its participants are told
+	Gained   Kind = "gained"   // it holds Slots, and its participants gain them
 	Moving   Kind = "moving"   // its participants lose Slots
-	Released Kind = "released" // Slots are let go
-	Lost     Kind = "lost"     // it holds nothing any more, for Err, and joins again
-	Buried   Kind = "buried"   // it has found Member dead, which held Slots
+	Released Kind = "released" // Slots were released
+	Lost     Kind = "lost"     // it holds no slots any more because of Err, and joins again
+	Buried   Kind = "buried"   // it has found Member dead, with its Slots
 	Left     Kind = "left"     // Run is about to return
 )
 
-// Change is what Options.OnChange is told, by any goroutine.
+// Change is the argument of Options.OnChange.
 type Change struct {
 	Kind   Kind
 	Slots  shard.Set
-	Member string // Buried
-	Err    error  // Lost
+	Member string // for Buried
+	Err    error  // for Lost
 }
 
-// Report is what a group is like, as `fairlead shards -o json` prints it.
+// Report describes a group, as `fairlead shards -o json` prints it.
 type Report struct {
 	Group   string         `json:"group"` // namespace/name
 	Of      int            `json:"of"`    // slots
@@ -46,44 +46,44 @@ type Report struct {
 	Moving  []Move         `json:"moving"`
 }
 
-// MemberReport is a member of a group. Times are those of its clock.
+// MemberReport describes a member of a group. Times are from the clock of that member.
 type MemberReport struct {
 	Name    string    `json:"name"`
-	Slots   []int     `json:"slots"` // that it holds
+	Slots   []int     `json:"slots"` // the slots that it holds
 	Since   time.Time `json:"since"`
-	Renewed time.Time `json:"renewed"`           // zero: its Lease is not there
+	Renewed time.Time `json:"renewed"`           // zero if its Lease does not exist
 	Address string    `json:"address,omitempty"` // Options.Address
 }
 
-// Move is a slot that is to be held by another member than now, by their names; "" is nobody.
+// Move is a slot whose target is not its holder. From and To are names of members, or "".
 type Move struct {
 	Slot int    `json:"slot"`
 	From string `json:"from"`
 	To   string `json:"to"`
 }
 
-// Status is what a member knows.
+// Status is the state of a member as it knows it.
 type Status struct {
-	Member string    // the ID of the present incarnation in the group; "" before it has joined
-	Held   shard.Set // as Group.Held
-	// Age is how long ago the last renewal that succeeded was begun; negative if this member has no Lease.
+	Member string    // the ID of the current incarnation; "" before it has joined
+	Held   shard.Set // see Group.Held
+	// Age is the time since the start of the last successful renewal. It is negative if this member has no Lease.
 	Age time.Duration
-	// Err is why this member cannot do something, since it was tried last: errors.Is tells ErrForbidden,
-	// ErrLayout and ErrLeader. nil: all is well.
+	// Err has the errors of operations whose last attempt failed, or nil. It may match ErrForbidden, ErrLayout or
+	// ErrLeader.
 	Err error
-	// Group is what was seen of the group last.
+	// Group is the last known state of the group.
 	Group Report
 }
 
-// state is what Status shows.
+// state is the data of Status and the metrics, which Group.mu guards.
 type state struct {
 	id     string
 	record *record
-	errs   map[string]error // by what was tried
-	err    error            // what Run has returned
-	gained int              // slots, all told
-	moved  int              // slots let go
-	lost   int              // terms
+	errs   map[string]error // by operation
+	err    error            // the error of Run
+	gained int              // slots gained in total
+	moved  int              // slots released in total
+	lost   int              // terms lost
 }
 
 func (g *Group) publish(fn func(*state)) {
@@ -92,8 +92,8 @@ func (g *Group) publish(fn func(*state)) {
 	fn(&g.state)
 }
 
-// trouble notes, and logs when it is new, why something that is tried again does not work; nil: it does. A missing right
-// is logged once, whatever is refused because of it. It stays known while tries get no answer, as they do at the end of a
+// trouble records the error of an operation that is retried, or its success if err is nil. It logs changes. A missing
+// permission is logged once for all operations. It stays recorded while attempts get no response, as at the end of a
 // term.
 func (g *Group) trouble(what string, err error) {
 	g.mu.Lock()
@@ -120,7 +120,7 @@ func (g *Group) trouble(what string, err error) {
 	}
 }
 
-// isFinding reports whether an error tells of the group as the API server has shown it.
+// isFinding reports whether an error describes the state of the group that the API server returned.
 func isFinding(err error) bool {
 	for _, finding := range []error{ErrForbidden, errRecord, ErrLayout, ErrLeader, errBefore} {
 		if errors.Is(err, finding) {
@@ -130,8 +130,8 @@ func isFinding(err error) bool {
 	return false
 }
 
-// leftBehind returns the attributes of a log line about a Lease that could not be deleted; none for a missing right,
-// which trouble logs.
+// leftBehind returns the log attributes for a Lease that could not be deleted. It returns none for a missing
+// permission, which trouble logs.
 func leftBehind(err error) []any {
 	if errors.Is(err, ErrForbidden) {
 		return nil
@@ -139,7 +139,7 @@ func leftBehind(err error) []any {
 	return []any{"error", err}
 }
 
-// forbiddenLocked returns the error that the right to Leases is missing, nil if it is not; the caller holds mu.
+// forbiddenLocked returns the recorded error for a missing permission on Leases, or nil. The caller holds g.mu.
 func (g *Group) forbiddenLocked() error {
 	for _, what := range slices.Sorted(maps.Keys(g.state.errs)) {
 		if err := g.state.errs[what]; errors.Is(err, ErrForbidden) {
@@ -149,8 +149,8 @@ func (g *Group) forbiddenLocked() error {
 	return nil
 }
 
-// note tells of a change. A member that has no slot and loses its Lease since it lacks the right to renew it is told by
-// trouble.
+// note records, logs and publishes a change. It does not log that a member without slots has lost its Lease because of
+// a missing permission, which trouble logs.
 func (g *Group) note(c Change) {
 	quiet := false
 	g.publish(func(s *state) {
@@ -184,20 +184,20 @@ func (g *Group) note(c Change) {
 	}
 }
 
-// fail ends Run with an error, and the term without handing over.
+// fail ends Run with an error. It ends the term without a handover.
 func (g *Group) fail(err error, t *term) {
 	g.publish(func(s *state) { s.err = errors.Join(s.err, err) })
 	t.fail(err)
 }
 
-// fatal is why Run cannot go on.
+// fatal returns the error that ends Run, or nil.
 func (g *Group) fatal() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.state.err
 }
 
-// Status returns what this member knows, without a request.
+// Status returns what this member knows. It sends no request.
 func (g *Group) Status() Status {
 	g.mu.Lock()
 	s := g.state
@@ -238,8 +238,8 @@ func (p *Report) fill(r *record, leaseOf func(id string) *lease) {
 	}
 }
 
-// Read returns what a group is like, without taking part in it. Errors are ErrNotGroup, also for one that there is none
-// of, errRecord, and those of requests.
+// Read returns the state of a group without taking part in it. The error matches ErrNotGroup if there is no such group
+// or the Lease is not a group. Other errors are those of an unreadable record and of requests.
 func Read(ctx context.Context, cfg *rest.Config, namespace, name string) (*Report, error) {
 	c, err := typed.NewForConfig(cfg)
 	if err != nil {
@@ -248,7 +248,7 @@ func Read(ctx context.Context, cfg *rest.Config, namespace, name string) (*Repor
 	return leases{client: c, namespace: namespace, timeout: time.Minute}.report(ctx, name)
 }
 
-// Report is [Read] of the group itself.
+// Report is [Read] for the group of this member.
 func (g *Group) Report(ctx context.Context) (*Report, error) {
 	return leases{client: g.leases.client, namespace: g.opt.Namespace, timeout: time.Minute}.report(ctx, g.opt.Name)
 }

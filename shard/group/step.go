@@ -17,8 +17,9 @@ import (
 	"github.com/fairlead-io/fairlead/internal/backoff"
 )
 
-// Run takes part in the group until ctx ends; then it hands over what it holds, and leaves. It returns when nothing of
-// any slot runs any more: nil, or ErrRole or ErrNotGroup, or that a participant has panicked. It can be called once.
+// Run takes part in the group until ctx ends. It then hands over its slots and leaves. It returns when no work on any
+// slot runs any more. The error is nil, matches ErrRole or ErrNotGroup, or is the panic of a participant. Run can be
+// called once.
 func (g *Group) Run(ctx context.Context) error {
 	if g.ran.Swap(true) {
 		return errors.New("cannot take part in the group again: make another member")
@@ -63,30 +64,30 @@ func (g *Group) Run(ctx context.Context) error {
 		}
 		m.dead = append(m.dead, t.id)
 		again := backoff.Policy{Base: 100 * time.Millisecond, Cap: 5 * time.Second}
-		_ = backoff.Pause(ctx, again.Delay(attempt, rand.Float64)) // the end of ctx is looked at above
+		_ = backoff.Pause(ctx, again.Delay(attempt, rand.Float64)) // the loop checks ctx before
 	}
 }
 
-// mind decides for a member, one step after the other, on the goroutine of Run.
+// mind makes the decisions of a member, in steps on the goroutine of Run.
 type mind struct {
 	g    *Group
 	t    *term
 	dead []string // earlier incarnations of this member, which have ended
 
 	leader  leader
-	reread  bool          // what was seen last of the group may not be so any more
-	listed  time.Time     // when all Leases were listed last
-	uid     types.UID     // of the incarnation of the group whose record was read last
-	last    *record       // that record
+	reread  bool          // the last known group Lease may be out of date
+	listed  time.Time     // time of the last list of all Leases
+	uid     types.UID     // uid of the group Lease that was last read
+	last    *record       // the record in it
 	base    *lease        // the Lease that has it
-	until   time.Time     // when to give up to leave in order; zero: not leaving
-	tries   int           // steps that have failed since one has not
+	until   time.Time     // when an orderly leave is given up; zero: not leaving
+	tries   int           // consecutive failed steps
 	pause   time.Duration // before the next step
-	blocked error         // why no slot may be held, though the step has not failed
-	anew    stamp         // when another incarnation of the group was read than before
+	blocked error         // why no slot may be held, although the step succeeded
+	anew    stamp         // when a new incarnation of the group Lease was read
 }
 
-// live takes part as one incarnation, until that has left, or has lost its Lease. The error is one that ends Run.
+// live takes part as one incarnation, until it has left or lost its Lease. A non-nil error ends Run.
 func (m *mind) live(ctx context.Context, t *term) error {
 	m.t, m.tries = t, 0
 	m.g.view.ownIs("")
@@ -113,7 +114,7 @@ func (m *mind) live(ctx context.Context, t *term) error {
 	return nil
 }
 
-// judge notes how a step has gone, and how long to wait for the next one at most.
+// judge records the result of a step, and the maximum wait before the next one.
 func (m *mind) judge(err error) {
 	switch {
 	case err == nil:
@@ -121,7 +122,7 @@ func (m *mind) judge(err error) {
 		m.g.trouble("take part", nil)
 		return
 	case m.t.ctx.Err() != nil:
-	case errors.Is(err, ErrLayout) || errors.Is(err, errBefore): // not a failure, but all there is to do
+	case errors.Is(err, ErrLayout) || errors.Is(err, errBefore): // not failures: the member waits
 		m.tries, m.pause = 0, m.g.opt.period
 		m.g.trouble("take part", err)
 		return
@@ -136,7 +137,7 @@ func (m *mind) judge(err error) {
 	m.reread = true
 }
 
-// rest waits for the next step: until something is seen, but after a failure for its whole pause.
+// rest waits for the next step. An observed change ends the wait early, except after a failure.
 func (m *mind) rest(ctx context.Context, leaving bool) {
 	woken, asked := m.g.woken, ctx.Done()
 	if m.tries > 0 {
@@ -153,7 +154,7 @@ func (m *mind) rest(ctx context.Context, leaving bool) {
 	}
 }
 
-// step looks at the group and does what is next. left says that this incarnation is not in the group any more.
+// step reads the group and performs the next actions. left reports that this incarnation is no longer in the group.
 func (m *mind) step(leaving bool) (left bool, err error) {
 	t := m.t
 	if leaving {
@@ -205,8 +206,7 @@ func (m *mind) step(leaving bool) (left bool, err error) {
 	return false, m.lead()
 }
 
-// object returns the Lease of the group, which it creates if there is none; nil if it need not be, since this member
-// leaves.
+// object returns the Lease of the group. If there is none, it creates it, or returns nil if this member leaves.
 func (m *mind) object(leaving bool) (*lease, error) {
 	g := m.g
 	if now := g.clock.now(); g.view.lags() && now.Sub(m.listed) >= g.opt.period {
@@ -246,7 +246,7 @@ func (m *mind) object(leaving bool) (*lease, error) {
 	return got, nil
 }
 
-// created is a group without members.
+// created returns a group Lease without members.
 func (m *mind) created() *lease {
 	g := m.g
 	l := &lease{ObjectMeta: metav1.ObjectMeta{Name: g.opt.Name, Namespace: g.opt.Namespace}}
@@ -256,8 +256,8 @@ func (m *mind) created() *lease {
 	return l
 }
 
-// read returns the record of the group, if it is one that members have written. One that is not ends the term, and the
-// group is deleted, to be begun anew when all who hold slots of this one have noticed.
+// read returns the record of the group. If members have not written it, read ends the term and deletes the group. The
+// group is created again when all holders of its slots have noticed.
 func (m *mind) read(object *lease) (*record, error) {
 	known := m.t.group != "" && object.UID == m.t.group
 	if m.t.group != "" && !known {
@@ -299,8 +299,8 @@ func (m *mind) read(object *lease) (*record, error) {
 	return nil, err
 }
 
-// replaced returns a new record in the place of one of another layout without members; else why the group is not for
-// this member.
+// replaced returns r, or a new record if r has another layout and no members. If r has members, it returns an error
+// that says why this member cannot join.
 func (m *mind) replaced(r *record) (*record, error) {
 	if r.layout == m.g.layout && r.leader == m.g.opt.Leader {
 		return r, nil
@@ -314,7 +314,7 @@ func (m *mind) replaced(r *record) (*record, error) {
 	return n, nil
 }
 
-// join returns this incarnation as a member, whose Lease it creates.
+// join creates the Lease of this incarnation, and returns it as a member.
 func (m *mind) join(group types.UID) (*member, error) {
 	if m.t.group == "" {
 		err := m.t.begin(m.t.ctx, group)
@@ -328,8 +328,8 @@ func (m *mind) join(group types.UID) (*member, error) {
 	return &member{ID: m.t.id, Name: m.g.opt.Member, Weight: m.g.opt.Weight, Since: since}, nil
 }
 
-// write applies a change to the record, by compare-and-swap, and returns what the record is then. Slots that nobody
-// lets go are given to somebody only while the Lease of the leader is the group's.
+// write applies a change to the record by compare-and-swap and returns the new record. Slots that no live member has
+// released are assigned only while the group holds the leader Lease.
 func (m *mind) write(object *lease, r *record, c change) (*record, error) {
 	m.blocked = nil
 	next, changed := c.apply(r)
@@ -377,7 +377,7 @@ func (m *mind) write(object *lease, r *record, c change) (*record, error) {
 	return next, nil
 }
 
-// tellChange notes what a change of ours has done.
+// tellChange reports the effects of a change by this member.
 func (m *mind) tellChange(before, after *record, c change) {
 	if c.join != nil && after.member(c.join.ID) != nil {
 		m.g.note(Change{Kind: Joined})
@@ -392,9 +392,10 @@ func (m *mind) tellChange(before, after *record, c change) {
 	}
 }
 
-// foundable says whether slots of this incarnation of the group may be held: no Lease is left of a member that may hold
-// slots of another one, or that this record does not know. Who knew another one waits besides for as long as a Lease
-// lasts, since whoever has deleted that may have deleted the Leases of members, too, which have not noticed yet.
+// foundable reports whether slots may be held in this incarnation of the group Lease. There must be no Lease of a
+// member of another incarnation, or of a member that the record does not contain. If this member knew another
+// incarnation, it also waits for the duration of a Lease. The deletion of the group may have included Leases of members
+// that have not noticed yet.
 func (m *mind) foundable(group types.UID, r *record) (bool, error) {
 	all, version, err := m.g.leases.list(m.t.ctx, m.g.opt.Name)
 	if err != nil {

@@ -16,28 +16,28 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// term is one incarnation of a member: from the creation of its Lease until that was lost or given back. Its methods
-// are for the goroutine of Run, but for those that say otherwise.
+// term is one incarnation of a member, from the creation of its Lease until the Lease is lost or deleted. Only the
+// goroutine of Run may call its methods, unless they say otherwise.
 type term struct {
 	g     *Group
 	id    string
-	group types.UID       // of the incarnation of the group that it belongs to; "" before begin
-	ctx   context.Context //nolint:containedctx // it is the life of the term
+	group types.UID       // uid of the group Lease; "" before begin
+	ctx   context.Context //nolint:containedctx // ends with the term
 	end   context.CancelCauseFunc
 	work  sync.WaitGroup // the renewal, and calls of participants
-	own   *lease         // as it was written or read last; of the renewal, once that has begun
+	own   *lease         // the last version written or read; only renew uses it once started
 
 	joined bool // it has been in the record
 
-	renewed atomic.Pointer[stamp] // when the last renewal that succeeded was begun
+	renewed atomic.Pointer[stamp] // start of the last successful renewal
 
-	mu    sync.Mutex // guards the rest; a leaf
+	mu    sync.Mutex // guards the fields below; no other lock is acquired under it
 	lost  bool
-	have  map[int]*holding // what is held, until participants have let it go
-	quiet shard.Set        // let go by participants, not yet in the record
+	have  map[int]*holding // held slots, until participants have released them
+	quiet shard.Set        // released by participants, not yet in the record
 }
 
-// newTerm returns a term without a Lease, which ends with life at the latest.
+// newTerm returns a term without a Lease. It ends with life at the latest.
 func (g *Group) newTerm(life context.Context) *term {
 	const letters = "bcdfghjklmnpqrstvwxz2456789" // as Kubernetes uses for generated names
 	id := make([]byte, 10)
@@ -49,10 +49,10 @@ func (g *Group) newTerm(life context.Context) *term {
 	return t
 }
 
-// leaseOf is the name of the Lease of an incarnation.
+// leaseOf returns the name of the Lease of an incarnation.
 func (g *Group) leaseOf(id string) string { return g.opt.Name + "-" + id }
 
-// begin creates the Lease of the term, for one incarnation of the group, and begins to renew it.
+// begin creates the Lease of the term and starts to renew it. group is the uid of the group Lease.
 func (t *term) begin(ctx context.Context, group types.UID) error {
 	t.group = group
 	begun := stamp{t.g.clock.now()}
@@ -61,7 +61,7 @@ func (t *term) begin(ctx context.Context, group types.UID) error {
 	l.Spec.AcquireTime = l.Spec.RenewTime
 	own, err := t.g.leases.create(ctx, l)
 	if err != nil {
-		return err // a Lease whose creation was answered by nobody is taken away when it is not renewed
+		return err // if the Lease was created nevertheless, others delete it when it expires
 	}
 	t.own = own
 	t.renewed.Store(&begun)
@@ -74,7 +74,7 @@ func (t *term) begin(ctx context.Context, group types.UID) error {
 	return nil
 }
 
-// fill has a Lease say whose it is.
+// fill sets the holder, the times, the label and the annotations of the Lease.
 func (t *term) fill(l *lease, now time.Time) {
 	holder, seconds, renewed := t.g.opt.Member, int32(max(1, t.g.opt.Duration.Seconds())), metav1.NewMicroTime(now)
 	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &holder, &seconds, &renewed
@@ -88,13 +88,13 @@ func (t *term) fill(l *lease, now time.Time) {
 	}
 }
 
-// fresh says that nobody else can have begun to work in the place of this incarnation. It is safe for concurrent use.
+// fresh reports whether no other member can have replaced this incarnation. It is safe for concurrent use.
 func (t *term) fresh() bool {
 	r := t.renewed.Load()
 	return r != nil && r.atMost(t.g.clock.now()) < t.g.opt.Renew
 }
 
-// renew renews the Lease until the term ends, and ends it when that fails for too long.
+// renew renews the Lease until the term ends. It ends the term when renewals fail for too long.
 func (t *term) renew() {
 	wait := t.g.opt.period
 	for {
@@ -106,7 +106,7 @@ func (t *term) renew() {
 		}
 		begun := stamp{t.g.clock.now()}
 		left = t.g.opt.Renew - t.renewed.Load().atMost(begun.Time)
-		if left <= 0 { // also if it could be renewed: nobody here may work as if there had been no gap
+		if left <= 0 { // even if a renewal would succeed: work must not continue across a gap
 			t.fail(errors.New("its Lease was not renewed in time"))
 			return
 		}
@@ -128,14 +128,13 @@ func (t *term) renew() {
 	}
 }
 
-// errGone is why a Lease cannot be renewed any more.
+// errGone is the error when a Lease can no longer be renewed.
 type errGone string
 
 func (e errGone) Error() string { return string(e) }
 
-// renewOnce sends one renewal, which counts from when it was begun, whenever it is answered. After a conflict it reads
-// the Lease, to send the next one on top of it: what has changed it may have been a renewal whose answer was lost, or
-// an edit by hand.
+// renewOnce sends one renewal, which counts from begun. After a conflict it reads the Lease as the base of the next
+// attempt. The conflict may come from a renewal whose response was lost, or from an edit by hand.
 func (t *term) renewOnce(begun stamp, left time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(t.ctx, left, ErrLost)
 	defer cancel()
@@ -167,7 +166,7 @@ func (t *term) renewOnce(begun stamp, left time.Duration) error {
 	return err
 }
 
-// fail ends the term at once: what it holds is lost. It is safe for concurrent use.
+// fail ends the term at once, and all of its slots are lost. It is safe for concurrent use.
 func (t *term) fail(cause error) {
 	t.mu.Lock()
 	first := !t.lost
@@ -188,7 +187,7 @@ func (t *term) fail(cause error) {
 	t.g.wake()
 }
 
-// close waits until nothing of the term runs any more, and deletes its Lease. What it still had is lost.
+// close waits until no work of the term runs any more, and deletes its Lease. Slots that it still holds are lost.
 func (t *term) close(life context.Context) {
 	t.mu.Lock()
 	t.lost = true
@@ -197,7 +196,7 @@ func (t *term) close(life context.Context) {
 	t.end(ErrLost)
 	t.lose(t.held())
 	t.work.Wait()
-	if t.own == nil || t.g.fatal() != nil { // after a panic it is not known what has ended: others wait for the Lease
+	if t.own == nil || t.g.fatal() != nil { // after a panic, work may still run: the Lease must expire
 		return
 	}
 	if err := t.g.leases.remove(life, t.own.Name, t.own.UID, ""); err != nil {

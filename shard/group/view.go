@@ -14,43 +14,43 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// stamp is a time by both clocks of a process, which go on differently: the monotonic one stands still while a machine
-// sleeps, the wall clock may be set.
+// stamp is a time on both clocks of a process. The monotonic clock may stop while a machine sleeps, and the wall clock
+// may be set.
 type stamp struct{ time.Time }
 
-// atMost is the elapsed time by the clock that says more.
+// atMost returns the elapsed time by the clock that says more.
 func (s stamp) atMost(now time.Time) time.Duration {
 	return max(now.Sub(s.Time), now.Round(0).Sub(s.Round(0)))
 }
 
-// atLeast is the elapsed time by the clock that says less.
+// atLeast returns the elapsed time by the clock that says less.
 func (s stamp) atLeast(now time.Time) time.Duration {
 	return min(now.Sub(s.Time), now.Round(0).Sub(s.Round(0)))
 }
 
-// sight is a Lease as it was seen last, and since when it has been so.
+// sight is the last observed version of a Lease, and since when it was observed.
 type sight struct {
 	lease *lease
 	since stamp
 }
 
-// view is what is known of the Leases of a group: by a watch, and by answers. It is safe for concurrent use.
+// view stores the observed Leases of a group, from the watch and from responses. It is safe for concurrent use.
 type view struct {
 	now func() time.Time
 
 	mu   sync.Mutex
 	seen map[string]sight // by name
-	gone map[string]stamp // by name: since when a Lease is known not to be there
+	gone map[string]stamp // by name: since when the Lease is known to be absent
 	own  string           // the name of the Lease of this member
-	told string           // the version of own that the watch has told last
-	late int              // renewals of own that the watch had not told by the next one
+	told string           // the last version of own from the watch
+	late int              // consecutive renewals of own that the watch had not delivered by the next one
 }
 
 func newView(now func() time.Time) *view {
 	return &view{now: now, seen: map[string]sight{}, gone: map[string]stamp{}}
 }
 
-// saw notes a Lease, unless a newer one was seen.
+// saw records a Lease, unless a newer version is known.
 func (v *view) saw(l *lease) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -67,14 +67,14 @@ func (v *view) sawLocked(l *lease) {
 	v.seen[l.Name] = sight{l, stamp{v.now()}}
 }
 
-// ownIs begins to compare what the watch tells of a Lease of our own with what was written.
+// ownIs sets the name of our own Lease, and restarts the check that the watch delivers its renewals.
 func (v *view) ownIs(name string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.own, v.told, v.late = name, "", 0
 }
 
-// tell notes a Lease that the watch has told.
+// tell records a Lease that the watch delivered.
 func (v *view) tell(l *lease) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -84,7 +84,7 @@ func (v *view) tell(l *lease) {
 	v.sawLocked(l)
 }
 
-// renewed notes that own was renewed; before is the version that it had.
+// renewed counts a renewal of own. before is the version that the renewal replaced.
 func (v *view) renewed(before string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -93,14 +93,14 @@ func (v *view) renewed(before string) {
 	}
 }
 
-// lags says that the watch does not keep up, so that it has to be asked what there is.
+// lags reports whether the watch is behind, so that the member must list the Leases.
 func (v *view) lags() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.own == "" || v.late > 1
 }
 
-// missed notes that there is no Lease of a name; version is that of the last one, if it is known.
+// missed records that there is no Lease of a name. version is the last one of the deleted Lease, or "" if not known.
 func (v *view) missed(name, version string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -117,7 +117,7 @@ func (v *view) missedLocked(name, version string) {
 	}
 }
 
-// listed notes all Leases that there were at a version.
+// listed records the result of a list, and its resource version.
 func (v *view) listed(all []lease, version string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -140,7 +140,7 @@ func (v *view) get(name string) (s sight, ok bool) {
 	return s, ok
 }
 
-// goneFor is for how long a Lease has been known to be gone; ok is false if that is not known.
+// goneFor returns for how long a Lease has been known to be absent; ok is false if that is not known.
 func (v *view) goneFor(name string) (d time.Duration, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -148,14 +148,14 @@ func (v *view) goneFor(name string) (d time.Duration, ok bool) {
 	return since.atLeast(v.now()), ok
 }
 
-// forget drops what is known of Leases that are gone, where is says so.
+// forget removes the absent Leases for which is returns true.
 func (v *view) forget(is func(name string) bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	maps.DeleteFunc(v.gone, func(name string, _ stamp) bool { return is(name) })
 }
 
-// all returns what was seen.
+// all returns the last observed version of each Lease.
 func (v *view) all() []sight {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -194,7 +194,7 @@ func (g *Group) follow(ctx context.Context) error {
 	return src.Run(ctx)
 }
 
-// watched notes what the watch has told.
+// watched records an event of the watch.
 func (g *Group) watched(e store.Event) {
 	if e.Object == nil || e.Key.Namespace != g.opt.Namespace {
 		return

@@ -14,10 +14,11 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// Why says why this member does not work on an object of the namespace and uid: who holds its slot, and where to ask
-// that member; or that the slot is moving, or nobody's. Nothing while this member holds it and keeps it. Evidence
-// "member", "address" (Options.Address), "slot" and "lease" tell the holder, as far as they are known, and "next" who is
-// to be it. It asks nobody.
+// Why returns why this member does not work on the object with the namespace and uid. Either another member holds its
+// slot, or the slot is moving or has no holder. It returns nil while this member holds the slot and keeps it.
+//
+// The evidence "member", "address" (Options.Address), "slot" and "lease" describe the holder, as far as known, and
+// "next" is the target. Why sends no request.
 func (g *Group) Why(namespace string, uid types.UID) []why.Cause {
 	slot := g.layout.SlotOf(namespace, uid)
 	fenced := g.Fence(slot)
@@ -51,7 +52,7 @@ func (g *Group) Why(namespace string, uid types.UID) []why.Cause {
 	}
 	switch known := c.Evidence["member"] != "" && c.Evidence["dead"] == ""; {
 	case forbidden != nil && !known:
-		// Without the right it does not see Leases change: a holder that seems to be dead may be alive, or another one.
+		// The member cannot see changes of Leases: a holder that seems to be dead may be alive, or replaced.
 		return []why.Cause{g.forbidden(forbidden)}
 	case forbidden != nil:
 		return []why.Cause{c, g.forbidden(forbidden)}
@@ -63,7 +64,7 @@ func (g *Group) Why(namespace string, uid types.UID) []why.Cause {
 	return []why.Cause{c}
 }
 
-// forbidden tells which rule is missing.
+// forbidden returns the cause that names the missing RBAC rule.
 func (g *Group) forbidden(err error) why.Cause {
 	return why.Cause{
 		Type:    why.Forbidden,
@@ -76,7 +77,7 @@ func (g *Group) forbidden(err error) why.Cause {
 	}
 }
 
-// losing is since when a slot that is held is being let go; zero if it is not.
+// losing returns since when a held slot is being lost, or zero if it is not.
 func (g *Group) losing(slot int) time.Time {
 	h := g.holds.Load()
 	if h == nil {
@@ -90,7 +91,7 @@ func (g *Group) losing(slot int) time.Time {
 	return time.Time{}
 }
 
-// moving tells of a slot that this member hands over: what runs of it comes to its end, and nothing else begins.
+// moving completes the cause for a slot that this member hands over. Running work finishes, and no new work begins.
 func (g *Group) moving(c *why.Cause, slot int, at slotOf, since time.Time) {
 	to := "another one"
 	if at.next != nil && at.next.ID != "" && (at.holder == nil || at.next.ID != at.holder.ID) {
@@ -102,10 +103,10 @@ func (g *Group) moving(c *why.Cause, slot int, at slotOf, since time.Time) {
 	c.Progress = since.IsZero() || g.clock.now().Sub(since) < g.opt.Drain
 }
 
-// slotOf is who has a slot, and who is to have it; nil: nobody.
+// slotOf has the holder and the target of a slot; nil if there is none.
 type slotOf struct{ holder, next *member }
 
-// heldBy tells of a slot of another member.
+// heldBy completes the cause for a slot that another member holds.
 func (g *Group) heldBy(c *why.Cause, slot int, at slotOf) {
 	name := at.holder.Name
 	c.Message = fmt.Sprintf("replica %s holds slot %d of the object", name, slot)
