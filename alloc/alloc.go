@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
-// Option tunes Once and Release. What they are told must be the same for both.
+// Option configures Once and Release. Pass the same options to both.
 type Option func(*options)
 
 type options struct {
@@ -27,33 +27,33 @@ type options struct {
 	discard   func(ctx context.Context, key, value string) error
 }
 
-// Find gives a function that looks for a resource by its idempotency key, for providers that do not honour keys but can
-// keep them, as a tag for example. It is asked before something is created.
+// Find sets a function that finds a resource by its idempotency key. It is for providers that do not honour keys but
+// can store them, for example as a tag. Once calls it before create.
 func Find(fn func(ctx context.Context, key string) (value string, found bool, err error)) Option {
 	return func(o *options) { o.find = fn }
 }
 
-// Discard gives a function that gives back a value that cannot be recorded any more; see OrphanError. It may be called
-// for a value that was given back before.
+// Discard sets a function that releases a value that can no longer be recorded; see OrphanError. It may be called for a
+// value that was already released.
 func Discard(fn func(ctx context.Context, key, value string) error) Option {
 	return func(o *options) { o.discard = fn }
 }
 
-// Guard names the finalizer that has to be on the object. In a reconciler of package reconcile it is known.
+// Guard names the finalizer that the object must have. Reconcilers of package reconcile set it themselves.
 func Guard(finalizer string) Option { return func(o *options) { o.finalizer = finalizer } }
 
-// Unguarded allocates without a finalizer: what was allocated is lost when the object is deleted.
+// Unguarded allocates without a finalizer. The allocated value is lost when the object is deleted.
 func Unguarded() Option { return func(o *options) { o.unguarded = true } }
 
 type finalizerKey struct{}
 
-// WithFinalizer returns a context in which a finalizer guards what is allocated.
+// WithFinalizer returns a context whose allocations require the finalizer name.
 func WithFinalizer(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, finalizerKey{}, name)
 }
 
-// Live has Once believe nothing that it has not heard from the server itself: also a value that the cache shows is
-// confirmed by a read. It is for those who neither lead nor hold the object.
+// Live makes Once confirm a cached value with a read from the server. It is for processes that are neither the leader
+// nor the only one that works on the object.
 func Live() Option { return func(o *options) { o.live = true } }
 
 // allocation is one call of Once or Release.
@@ -61,16 +61,16 @@ type allocation[T any, PT client.ObjectOf[T]] struct {
 	options
 	op     string
 	c      *client.Client
-	obj    PT // after change: what the server has answered, or what a live read has shown
+	obj    PT // after change: the server's answer or the result of a live read
 	slot   string
-	behind bool // the cache was found to know less than the server
+	behind bool // the cache was found to be behind the server
 }
 
 func begin[T any, PT client.ObjectOf[T]](
 	ctx context.Context, op string, c *client.Client, obj PT, slot string, opts []Option,
 ) *allocation[T, PT] {
 	a := &allocation[T, PT]{op: op, c: c, obj: obj, slot: slot}
-	a.behind = obj != nil && obj.GetUID() == "" // which incarnation is meant is for the server to say
+	a.behind = obj != nil && obj.GetUID() == "" // without a uid, only the server knows the incarnation
 	a.finalizer, _ = ctx.Value(finalizerKey{}).(string)
 	for _, o := range opts {
 		if o != nil {
@@ -91,7 +91,7 @@ func (a *allocation[T, PT]) fail(err error) error {
 	return &Error{Op: a.op, Slot: a.slot, Kind: kind, Key: client.KeyOf(a.obj).String(), Err: err}
 }
 
-// cached returns the value that the client shows. Whatever else it shows is not believed.
+// cached returns the value in the client's cache. All other cached state is ignored.
 func (a *allocation[T, PT]) cached(ctx context.Context) (string, bool) {
 	shown := PT(new(T))
 	shown.GetObjectKind().SetGroupVersionKind(a.obj.GetObjectKind().GroupVersionKind())
@@ -105,30 +105,30 @@ func (a *allocation[T, PT]) cached(ctx context.Context) (string, bool) {
 	return value, ok
 }
 
-// now returns the slot as obj has it.
+// now returns the slot in obj, including its mark.
 func (a *allocation[T, PT]) now() (Slot, error) {
 	slots, err := slotsOf(a.obj)
 	return slots[a.slot], err
 }
 
-// says returns what obj has at a place.
+// says returns the slot that obj has at a place.
 func (a *allocation[T, PT]) says(at place) Slot {
 	slots, _, _ := kept(a.obj, at)
 	return slots[a.slot]
 }
 
-// marks says whether what is kept in the slots needs a mark besides.
+// marks reports whether the slots are in the status and therefore need a mark in the annotation.
 func (a *allocation[T, PT]) marks() bool {
 	_, inStatus := statusField(a.obj, false)
 	return inStatus
 }
 
-// errUnconfirmed ends a change that fails on what the cache shows.
+// errUnconfirmed ends a change that failed on the cached state.
 var errUnconfirmed = errors.New("the cache does not say enough")
 
-// change has fn change the slot, with optimistic locking, and writes it to a place. That fn fails, that there is
-// nothing to write, or that the object is not there, is believed only of what the server has: obj is its answer
-// afterwards, or was read from it.
+// change applies fn to the slot and writes it to a place, with optimistic locking. If, on the cached state, fn fails,
+// there is no change, or the object is absent, change repeats with the server's state. Afterwards obj holds the
+// server's answer or state.
 func (a *allocation[T, PT]) change(ctx context.Context, at place, fn func(PT, *Slot) error) error {
 	if !a.behind {
 		wrote, err := a.modify(ctx, at, fn)
@@ -175,8 +175,8 @@ func (a *allocation[T, PT]) modify(
 	return wrote, err
 }
 
-// gone says that the object, or the incarnation of it that is meant, does not exist; and not just its kind, or a
-// subresource.
+// gone reports whether the object, or its incarnation, does not exist. It returns false if the kind or a subresource
+// does not exist.
 func (a *allocation[T, PT]) gone(err error) bool {
 	if errors.Is(err, client.ErrReplaced) {
 		return true
@@ -189,7 +189,7 @@ func (a *allocation[T, PT]) gone(err error) bool {
 	return d != nil && d.Name == a.obj.GetName()
 }
 
-// guarded says why nothing may be allocated for this state of the object.
+// guarded returns the reason why this state of the object permits no allocation, or nil.
 func (a *allocation[T, PT]) guarded(o PT) error {
 	switch {
 	case o.GetDeletionTimestamp() != nil:
@@ -204,16 +204,16 @@ func (a *allocation[T, PT]) guarded(o PT) error {
 	return nil
 }
 
-// Once returns the value of a slot of obj; it is created, by create, if there is none yet. create is given an
-// idempotency key and may be called again with the same key after a crash, an error, or a lost answer: it has to return
-// the resource of the first call then, or Find has to. What it returns is seen by the next read of the client.
+// Once returns the value of a slot of obj. If there is none, it calls create with an idempotency key. After a crash, an
+// error or a lost answer, it may call create again with the same key. Then create, or Find, must return the resource of
+// the first call. The next read of the client sees the recorded value.
 //
-// A value that the client shows is returned without asking the server: it is as old as what the client reads, which is
-// enough for whoever leads, or holds the object; see [Live]. Everything else is decided by what the server has.
+// Once returns a cached value without asking the server. Such a value is as old as the cache, which is sufficient for
+// the leader or the only process that works on the object; see [Live]. All other decisions use the server's state.
 //
-// Once fails before create is called if the server does not keep the intent (ErrDropped), the controller's finalizer is
-// not on the object (ErrNoFinalizer), or the object is being deleted (ErrDeleting). obj is brought up to date when
-// something is written. It is safe for concurrent use with different objs.
+// Once fails before it calls create if the server does not keep the intent (ErrDropped). It also does so if the object
+// lacks the controller's finalizer (ErrNoFinalizer) or is being deleted (ErrDeleting). A write updates obj with the
+// server's answer. Once is safe for concurrent use with different objs.
 func Once[T any, PT client.ObjectOf[T]](
 	ctx context.Context, c *client.Client, obj PT, slot string, create func(
 		ctx context.Context, key string,
@@ -235,7 +235,7 @@ func Once[T any, PT client.ObjectOf[T]](
 	if err != nil {
 		return "", a.fail(err)
 	}
-	if s.Value != "" { // somebody was faster
+	if s.Value != "" { // another process was faster
 		return s.Value, nil
 	}
 	var value string
@@ -252,11 +252,12 @@ func Once[T any, PT client.ObjectOf[T]](
 	return value, nil
 }
 
-// intend makes sure that the server has an intent, and its mark, and returns it, or the value that is there.
+// intend ensures that the server has an intent and its mark. It returns the intent, or the slot with a value if there
+// is one.
 func (a *allocation[T, PT]) intend(ctx context.Context) (Slot, error) {
 	err := a.change(ctx, inSlot, func(o PT, s *Slot) error {
 		switch {
-		case s.Releasing, s.Value != "": // which a status that was wiped is to show again
+		case s.Releasing, s.Value != "": // restores the slot in a status that was cleared
 			return nil
 		case s.Key == "":
 			s.Key = keyOf(o.GetUID(), a.slot, s.Released)
@@ -288,7 +289,7 @@ func (a *allocation[T, PT]) intend(ctx context.Context) (Slot, error) {
 	return s, a.guarded(a.obj)
 }
 
-// mark writes the mark of an intent, and returns what the slot is then.
+// mark writes the mark of an intent and returns the resulting slot.
 func (a *allocation[T, PT]) mark(ctx context.Context, want Slot) (Slot, error) {
 	err := a.change(ctx, inMark, func(_ PT, s *Slot) error {
 		switch {
@@ -308,7 +309,7 @@ func (a *allocation[T, PT]) mark(ctx context.Context, want Slot) (Slot, error) {
 	return a.now()
 }
 
-// create asks the provider for a resource.
+// create calls Find, if set, and then fn if no resource was found.
 func (a *allocation[T, PT]) create(
 	ctx context.Context, key string, fn func(context.Context, string) (string, error),
 ) (value string, err error) {
@@ -330,7 +331,7 @@ func (a *allocation[T, PT]) create(
 	return value, err
 }
 
-// guard calls a user's function, whose panic becomes an error.
+// guard calls a user's function and converts its panic into an error.
 func guard(fn func() error) (err error) {
 	if p := protect.Call(func() { err = fn() }); p != nil {
 		return (*PanicError)(p)

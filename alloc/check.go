@@ -6,7 +6,7 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 )
 
-// check says what is missing, before anything is written.
+// check validates the arguments of Once and Release.
 func (a *allocation[T, PT]) check(noFunction bool) error {
 	switch {
 	case a.c == nil:

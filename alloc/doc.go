@@ -1,52 +1,53 @@
-// Package alloc allocates values outside of the cluster, such as an address of a cloud, exactly once, and records them
-// in the object that needs them.
+// Package alloc allocates values outside of the cluster exactly once, such as an IP address of a cloud. It records each
+// value in the object that needs it.
 //
 //	ip, err := alloc.Once(ctx, c, gateway, "public-ip", func(ctx context.Context, key string) (string, error) {
 //		return cloud.ReserveIP(ctx, key) // may be called again after a crash, with the same key
 //	})
 //
-// [Once] returns the value that is recorded, own writes included. If there is none, it first records an intent with an
-// idempotency key, then calls the function with that key, then records what it returned. Whatever fails in between, the
-// next call uses the same key, so that a provider that honours it returns the first resource. For a provider that does
-// not, give a function that looks for it ([Find]).
+// [Once] returns the recorded value, including the client's own writes. If there is none, Once records an intent with
+// an idempotency key. It then calls the function with that key and records the returned value. If any of these steps
+// fails, the next call uses the same key, so a provider that honours it returns the same resource. For other providers,
+// pass a function that finds the resource by its key ([Find]).
 //
-// [Release] goes the same way back, and then the slot can be used again, with another key. While a slot is being
-// released Once fails with [ErrReleasing]: call Release again.
+// [Release] gives the value back. Afterwards the slot can be used again, with a new key. While a slot is being
+// released, Once fails with [ErrReleasing]; call Release again to complete the release.
 //
-// # Where it is kept
+// # Storage
 //
-// In the first field of type [Slots] of the object's status, or in an annotation of objects that have none:
+// The slots are stored in the first field of type [Slots] of the object's status. If there is none, they are stored in
+// an annotation. An example of such a field:
 //
 //	type GatewayStatus struct {
 //		Allocated alloc.Slots `json:"allocated,omitempty"`
 //	}
 //
-// A status may be lost: others wipe it, or put back an old one. What must not be forgotten, that there may be a
-// resource under a key, that it is being given back, how many were before, is therefore in that annotation, too. It
-// takes one more write for an intent and two for a release, and the right to patch the object besides its status. Who
-// loses both has lost the slots, and only the next Once with a provider that honours keys finds again what there was.
-// [Held] and [Values] know both places; the status alone shows what is usual.
+// A status can be lost: another client may clear it or restore an old one. The annotation therefore also holds the data
+// that must survive: the keys that may have a resource, the releases in progress, and the number of completed releases.
+// That takes one more write for an intent and two more for a release. It also requires permission to patch the object
+// outside of its status. If both are lost, the slots are lost, and only the next Once with a provider that honours keys
+// finds the resource again. [Held] and [Values] read both places. The status alone is sufficient for display.
 //
-// # How old the answers are
+// # Age of values
 //
-// A value that Once finds in what the client reads is returned at once. It is as old as the cache: whoever leads, or is
-// the only one to work on the object, has what is there; another replica may be given, as long as its watch lags, a
-// value that was released meanwhile. With [Live], Once asks the server first, for one request: its value was recorded
-// at some moment during the call. Everything else (there is none, it is being released, it was superseded, the object
-// is gone or another one) is said only if the server has.
+// Once returns a value that it finds in the client's cache at once, so the value is as old as the cache. That is
+// correct for the leader, or for the only process that works on the object. In another replica, the value may have been
+// released already, as long as its watch lags. With [Live], Once first asks the server, which costs one request; its
+// value was then recorded at some moment during the call. All other results come from the server: there is no value,
+// the slot is being released, the intent was superseded, or the object is gone or was replaced.
 //
 // # Invariants
 //
-// Before a function of the user is called, the server has confirmed a state of the object that holds the intent, has
-// the finalizer of the controller, and is not being deleted (O2). Every write carries the resourceVersion of the state
-// that it was computed from. A value, once recorded, is replaced by no other one. The number of a slot never decreases,
-// and a key whose number has passed is never used again: release and [Discard] are called for such a key only, or one
-// that nobody can record any more, and a value whose key was given back is never recorded, by however many processes,
-// with any lag of their watches.
+// Before a user's function is called, the server has confirmed a state of the object (O2). In that state, the object
+// holds the intent, has the finalizer of the controller, and is not being deleted. Every write carries the
+// resourceVersion of the state that it was computed from. A recorded value is never replaced by another one. The number
+// of a slot never decreases, and a key of an earlier number is never used again. Release and [Discard] functions are
+// called only for such a key, or for a key whose value can no longer be recorded. A value whose key was released is
+// never recorded. All of this holds for any number of processes, with any lag of their watches.
 //
-// Several processes that work on one object at a time are safe with a provider that honours keys and remembers them
-// beyond a release. With any other one (Find alone, or one that forgets), one at a time must work on an object: run
-// under a lease, in which a create that was on its way when its process died may still arrive later than the search;
-// the function should bound that time. A create that comes back when its slot is another's, or its object gone, is an
-// [OrphanError], for which [Discard] can give it back.
+// Several processes may work on one object at a time if the provider honours keys and remembers them after a release.
+// With other providers (only Find, or one that forgets keys), only one process at a time may work on an object: run
+// under a lease. Even then, a create that was in flight when its process died may arrive after the search of the next
+// process. The function should bound that time. If a create returns after its slot was reused or its object is gone,
+// Once returns an [OrphanError]. A [Discard] function can release its value.
 package alloc

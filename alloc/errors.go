@@ -6,28 +6,28 @@ import (
 )
 
 var (
-	// ErrNoFinalizer is matched when the controller's finalizer is not on the object, or not known: what would be
-	// allocated could be lost with the object.
+	// ErrNoFinalizer is matched when the object lacks the controller's finalizer, or the finalizer is unknown. The
+	// allocated value could then be lost with the object.
 	ErrNoFinalizer = errors.New("the finalizer of the controller is not there")
-	// ErrDropped is matched when the server does not keep the intent: its schema lacks the field, which it prunes.
+	// ErrDropped is matched when the server drops the intent because the schema of the kind lacks the field.
 	ErrDropped = errors.New("the server does not keep the intent: is the field part of the schema?")
-	// ErrDeleting is matched when something is to be allocated for an object that is being deleted.
+	// ErrDeleting is matched by an allocation for an object that is being deleted.
 	ErrDeleting = errors.New("the object is being deleted")
-	// ErrReleasing is matched when the former value of a slot has not been given back completely.
+	// ErrReleasing is matched while the previous value of a slot is not completely released.
 	ErrReleasing = errors.New("the former value is still being released")
-	// errTwoValues is matched when a provider returned two values for one key, against its promise.
+	// errTwoValues is matched when a provider returned two values for one key.
 	errTwoValues = errors.New("another value is recorded")
-	// errSuperseded is matched when an intent is not the one of the slot any more, as the server has said.
+	// errSuperseded is matched when the server's slot no longer has this intent.
 	errSuperseded = errors.New("the intent was superseded")
 	// errNoValue is matched when a function returned an empty value without an error.
 	errNoValue = errors.New("no value was returned")
 	// errInvalidSlot is matched when the name of a slot is not a DNS label.
 	errInvalidSlot = errors.New("the name of a slot has to be a DNS label")
-	// errStale is matched when another process has changed the slot in between. Try again.
+	// errStale is matched when another process has changed the slot concurrently. The caller may retry.
 	errStale = errors.New("the slot was changed in between")
 )
 
-// Error says which slot of which object is concerned.
+// Error names the operation, the slot and the object that failed.
 type Error struct {
 	Op   string // allocate, release
 	Slot string
@@ -42,13 +42,14 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// OrphanError is a value that was allocated and is not recorded: somebody has to give it back. [Discard] is called
-// where its key can never be used again, for the object is another one, or the slot has a higher number. It is not
-// where another value is recorded under that key: a provider that goes by keys would take that one.
+// OrphanError reports a value that was allocated but not recorded, and which the user must release. Once calls the
+// [Discard] function if the key can never be used again: the object is gone or was replaced, or the slot has a higher
+// number. It does not do so if another value is recorded under that key. A provider that identifies resources by key
+// would release the recorded one.
 type OrphanError struct {
 	IdempotencyKey string
 	Value          string
-	Discarded      bool // the function given by Discard has given it back
+	Discarded      bool // the Discard function has released it
 	Err            error
 }
 
@@ -62,7 +63,7 @@ func (e *OrphanError) Error() string {
 
 func (e *OrphanError) Unwrap() error { return e.Err }
 
-// PanicError is a panic of a user's function.
+// PanicError reports a panic in a user's function.
 type PanicError struct {
 	Value any
 	Stack []byte

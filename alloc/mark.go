@@ -9,15 +9,15 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 )
 
-// The mark of a slot is the slot without its value, in the annotation of objects that keep slots in their status. It
-// outlives a status that somebody has wiped, and says what must not be forgotten: that a resource may exist under a
-// key, that it is being given back, and which keys have been given back for ever. What the two say together is the
-// slot; the higher number wins.
+// The mark of a slot is the slot without its value. Objects with slots in their status have the marks in the
+// annotation. A mark survives the loss of the status. It records that a resource may exist for a key, that the key is
+// being released, and which keys are used up. Slot and mark are combined when they are read; the one with the higher
+// number wins.
 
 // markOf returns the mark of a slot.
 func markOf(s Slot) Slot { return Slot{Key: s.Key, Releasing: s.Releasing, Released: s.Released} }
 
-// together returns what a slot and its mark say.
+// together combines a slot and its mark.
 func together(s, mark Slot) Slot {
 	switch {
 	case mark.Released > s.Released:
@@ -29,21 +29,21 @@ func together(s, mark Slot) Slot {
 		s.Key = mark.Key
 	}
 	if s.Value == "" {
-		s.Value = mark.Value // of an object that somebody reads without its type
+		s.Value = mark.Value // of an object that is read without its Go type
 	}
 	s.Releasing = s.Releasing || mark.Releasing
 	return s
 }
 
-// place is where something is said of a slot.
+// place is a storage place of a slot.
 type place int
 
 const (
-	inSlot place = iota // the status, or the annotation of objects that have no slots there
+	inSlot place = iota // the status, or the annotation if the status has no slots
 	inMark
 )
 
-// kept returns what an object has at a place, and whether its status has slots at all.
+// kept returns the slots that an object has at a place. inStatus reports whether its status has a field for slots.
 func kept(obj client.Object, at place) (_ Slots, inStatus bool, err error) {
 	f, inStatus := statusField(obj, false)
 	if at == inMark || !inStatus {
@@ -63,7 +63,7 @@ func kept(obj client.Object, at place) (_ Slots, inStatus bool, err error) {
 	return f.Interface().(Slots).DeepCopy(), true, nil
 }
 
-// keep writes what an object has at a place of one slot.
+// keep sets one slot of an object at a place.
 func keep(obj client.Object, at place, name string, s Slot) error {
 	slots, inStatus, err := kept(obj, at)
 	if err != nil {
@@ -91,7 +91,7 @@ func keep(obj client.Object, at place, name string, s Slot) error {
 	return nil
 }
 
-// slotsOf returns the slots of an object, marks included.
+// slotsOf returns the slots of an object, combined with their marks.
 func slotsOf(obj client.Object) (Slots, error) {
 	if v := reflect.ValueOf(obj); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, nil

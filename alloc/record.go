@@ -8,15 +8,16 @@ import (
 	"time"
 )
 
-// recordTimeout bounds how long it is tried to record a value after the context has ended.
+// recordTimeout bounds the time to record a value after the context has ended.
 const recordTimeout = 15 * time.Second
 
-// errLost is matched when an object goes without anybody who would release what is recorded in it.
+// errLost is matched when an object is being deleted without the finalizer, so no controller would release a recorded
+// value.
 var errLost = fmt.Errorf("%w, and %w", ErrDeleting, ErrNoFinalizer)
 
-// record puts the value of an intent into its slot, although ctx may have ended meanwhile: what was made should be
-// known. A slot that lacks the intent, because somebody has wiped the status, is given it again. A value that can never
-// be recorded, as the server has shown, is given back.
+// record writes the value of an intent into its slot, even if ctx has ended, so that the resource remains known. If the
+// status was cleared, record restores the intent. If the server's state shows that the value can never be recorded,
+// record calls the Discard function.
 func (a *allocation[T, PT]) record(ctx context.Context, intent Slot, value string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
@@ -32,12 +33,12 @@ func (a *allocation[T, PT]) record(ctx context.Context, intent Slot, value strin
 	var never *neverError
 	switch {
 	case err == nil:
-		if s, err := a.now(); err != nil || s.Releasing { // and whoever releases it gives this value back
+		if s, err := a.now(); err != nil || s.Releasing { // the releasing process also releases this value
 			return errors.Join(err, ErrReleasing)
 		}
 		return nil
 	case a.gone(err):
-	case errors.As(err, &never): // and not even if somebody wipes the status now
+	case errors.As(err, &never): // mark it, so that the value cannot be recorded even if the status is cleared
 		err := a.change(ctx, inMark, func(o PT, s *Slot) error {
 			if err := a.recordable(o, *s, intent, value); !errors.As(err, &never) {
 				return errors.Join(err, errStale)
@@ -46,14 +47,14 @@ func (a *allocation[T, PT]) record(ctx context.Context, intent Slot, value strin
 		})
 		switch {
 		case err == nil, a.gone(err):
-		case errors.Is(err, errStale): // it has been wiped: the next attempt has the same key
+		case errors.Is(err, errStale): // the status was cleared: the next attempt uses the same key
 			return fmt.Errorf("cannot record the value: %w", err)
 		default:
 			orphan.Err = errors.Join(orphan.Err, fmt.Errorf("cannot mark that its key is used up: %w", err))
 			return orphan
 		}
 	case errors.Is(err, errTwoValues), errors.Is(err, errSuperseded):
-		return orphan // its key is not used up: the provider may go by that, and take what is recorded
+		return orphan // its key may be in use: a provider that goes by keys could release the recorded value
 	default:
 		return fmt.Errorf("cannot record the value: %w", err)
 	}
@@ -67,12 +68,12 @@ func (a *allocation[T, PT]) record(ctx context.Context, intent Slot, value strin
 	return orphan
 }
 
-// neverError says that a value can never be recorded, whatever happens to the status.
+// neverError means that a value can never be recorded, even if the status is cleared.
 type neverError struct{ error }
 
 func (e *neverError) Unwrap() error { return e.error }
 
-// recordable says why a value cannot be recorded in a slot of an object.
+// recordable returns the reason why a value cannot be recorded in a slot of an object, or nil.
 func (a *allocation[T, PT]) recordable(o PT, s, intent Slot, value string) error {
 	switch {
 	case s.Released > intent.Released:

@@ -6,13 +6,12 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 )
 
-// Release gives back the value of a slot: it is marked as being released, release is called, and the slot is emptied.
-// release is given the idempotency key, and the value, which is empty if it is not known: then a resource may have been
-// created with the key, or not. It may be called again for what it has released, also by another process at the same
-// time, and has to take absence for a success.
+// Release gives back the value of a slot. It marks the slot as being released, calls release, and empties the slot.
+// release receives the idempotency key and the value. An empty value is unknown: a resource may or may not exist for
+// the key. Release may call release again for the same value, also concurrently from another process. release must
+// therefore treat an absent resource as success.
 //
-// Release does nothing for a slot in which nothing is recorded, nor for an object that does not exist; that it is so,
-// the server has said.
+// Release does nothing if the slot is empty or the object does not exist. It confirms both with the server.
 func Release[T any, PT client.ObjectOf[T]](
 	ctx context.Context, c *client.Client, obj PT, slot string, release func(
 		ctx context.Context, key, value string,
@@ -28,8 +27,8 @@ func Release[T any, PT client.ObjectOf[T]](
 	return nil
 }
 
-// giveBack takes the key out of use first, by the mark: whoever is about to record its value cannot from then on, even
-// if the status is wiped in between.
+// giveBack first marks the key as being released. From then on no process can record a value for it without noticing
+// the release, even if the status is cleared.
 func (a *allocation[T, PT]) giveBack(
 	ctx context.Context, release func(ctx context.Context, key, value string) error,
 ) error {
@@ -57,8 +56,8 @@ func (a *allocation[T, PT]) giveBack(
 		err = a.change(ctx, inSlot, func(_ PT, now *Slot) error {
 			late = false
 			switch {
-			case now.Key != s.Key || now.Released != s.Released: // somebody else has emptied it
-			case now.Value != "" && now.Value != given: // a create that was on its way has recorded what it made
+			case now.Key != s.Key || now.Released != s.Released: // another process has emptied it
+			case now.Value != "" && now.Value != given: // a create that was in flight has recorded its value
 				late, s = true, *now
 			default:
 				*now = Slot{Released: s.Released + 1}
@@ -75,7 +74,7 @@ func (a *allocation[T, PT]) giveBack(
 	return a.change(ctx, inMark, func(PT, *Slot) error { return nil })
 }
 
-// release calls the user's function, and returns the value that it was given.
+// release calls the user's function and returns the value that it passed.
 func (a *allocation[T, PT]) release(
 	ctx context.Context, s Slot, fn func(ctx context.Context, key, value string) error,
 ) (string, error) {

@@ -12,36 +12,36 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 )
 
-// slotsAnnotation holds the slots, as JSON, of objects whose status has no field of type Slots. Of the others it holds what
-// must outlive a status that somebody wipes: the slots without their values.
+// slotsAnnotation holds the slots as JSON if the status has no field of type Slots. Otherwise it holds the marks: the
+// slots without their values, which survive the loss of the status.
 const slotsAnnotation = "alloc.fairlead.io/slots"
 
-// Slots are the allocated values of an object by the names of their slots.
+// Slots maps the names of slots to the allocated values of an object.
 type Slots map[string]Slot
 
 // Slot is one allocated value, or the intent to allocate it.
 type Slot struct {
-	// key is the idempotency key of the allocation. Empty: nothing is allocated.
+	// key is the idempotency key of the allocation. It is empty if no value is allocated.
 	// +optional
 	Key string `json:"key,omitempty"`
-	// since is when the intent was recorded.
+	// since is the time at which the intent was recorded.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
-	// value is what was allocated. Empty: it may have been, and what is not known yet.
+	// value is the allocated value. If it is empty, the allocation may have happened, but its value is not recorded yet.
 	// +optional
 	Value string `json:"value,omitempty"`
-	// releasing says that the value is being given back.
+	// releasing is true while the value is being released.
 	// +optional
 	Releasing bool `json:"releasing,omitempty"`
-	// released counts the values that were given back before. It makes each key another one, and never decreases.
+	// released counts the values that were released before. It makes each key unique and never decreases.
 	// +optional
 	Released int64 `json:"released,omitempty"`
 }
 
-// DeepCopyInto copies the slots, as generated code expects it.
+// DeepCopyInto copies the slots into out, for generated code.
 func (in Slots) DeepCopyInto(out *Slots) { *out = in.DeepCopy() }
 
-// DeepCopy returns a copy.
+// DeepCopy returns a deep copy.
 func (in Slots) DeepCopy() Slots {
 	if in == nil {
 		return nil
@@ -53,13 +53,13 @@ func (in Slots) DeepCopy() Slots {
 	return out
 }
 
-// DeepCopyInto copies a slot.
+// DeepCopyInto copies the slot into out.
 func (in *Slot) DeepCopyInto(out *Slot) {
 	*out = *in
 	out.Since = in.Since.DeepCopy()
 }
 
-// DeepCopy returns a copy.
+// DeepCopy returns a deep copy.
 func (in *Slot) DeepCopy() *Slot {
 	if in == nil {
 		return nil
@@ -73,8 +73,8 @@ func (in Slot) equal(s Slot) bool {
 	return in.Since.Equal(s.Since) && in.Value == s.Value && markOf(in) == markOf(s)
 }
 
-// Held returns the names of the slots of an object that hold a value, or may: the controller must Release them before
-// the object goes.
+// Held returns the names of the slots of an object that may hold a value. The controller must Release them before the
+// object is gone.
 func Held(obj client.Object) []string {
 	slots, err := slotsOf(obj)
 	if err != nil {
@@ -90,7 +90,7 @@ func Held(obj client.Object) []string {
 	return held
 }
 
-// Values returns the recorded values of an object by slot.
+// Values returns the recorded values of an object by slot. It omits slots that are being released.
 func Values(obj client.Object) map[string]string {
 	slots, _ := slotsOf(obj)
 	out := map[string]string{}
@@ -102,15 +102,16 @@ func Values(obj client.Object) map[string]string {
 	return out
 }
 
-// keyOf returns the idempotency key of the n-th allocation of a slot: the same for everybody who computes it.
+// keyOf returns the idempotency key of the n-th allocation of a slot. It is deterministic, so every process computes
+// the same key.
 func keyOf(uid types.UID, slot string, n int64) string {
 	return uuid.NewSHA1(uuid.NameSpaceURL, fmt.Appendf(nil, "fairlead/alloc/%s/%s/%d", uid, slot, n)).String()
 }
 
 var slotsType = reflect.TypeFor[Slots]()
 
-// statusField returns the field for slots in the status of a Go type. A status that is a nil pointer is made, or else
-// stands for a zero field.
+// statusField returns the field of type Slots in the status of obj, and whether the type has one. If the status is a
+// nil pointer, statusField allocates it if fill is true, and otherwise returns the zero Value.
 func statusField(obj client.Object, fill bool) (reflect.Value, bool) {
 	v := reflect.ValueOf(obj)
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {

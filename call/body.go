@@ -15,8 +15,8 @@ import (
 // protobufMagic precedes every protobuf body of Kubernetes.
 var protobufMagic = []byte("k8s\x00")
 
-// encode returns the body of a request and its content type. The object is only read: typed objects seldom carry their
-// own kind, so it is written into the encoding instead of the object, which others may be reading too.
+// encode returns the body of a request and its content type. It does not modify the object, because others may be
+// reading it. If a typed object lacks its kind, encode writes the kind into the encoding instead.
 func encode(r *Request) (body []byte, contentType string, err error) {
 	contentType = r.ContentType
 	switch {
@@ -49,8 +49,8 @@ func encode(r *Request) (body []byte, contentType string, err error) {
 	return body, contentType, nil
 }
 
-// gvk is what the request says of its kind, empty when it does not name it. A subresource body often has another
-// group (autoscaling Scale, policy Eviction), so it is left alone.
+// gvk returns the kind of the request's object, or an empty kind if the request does not name it. The body of a
+// subresource often has another group (autoscaling Scale, policy Eviction), so gvk is empty for it.
 func (r *Request) gvk() schema.GroupVersionKind {
 	if r.Kind == "" || (r.Subresource != "" && r.Subresource != "status") {
 		return schema.GroupVersionKind{}
@@ -58,7 +58,7 @@ func (r *Request) gvk() schema.GroupVersionKind {
 	return r.Resource.GroupVersion().WithKind(r.Kind)
 }
 
-// withKind puts kind and apiVersion in front of the members of a JSON object that has neither.
+// withKind inserts kind and apiVersion at the start of a JSON object that has neither.
 func withKind(body []byte, gvk schema.GroupVersionKind) []byte {
 	rest, ok := bytes.CutPrefix(body, []byte("{"))
 	if !ok {
@@ -94,7 +94,7 @@ func encodeProtobuf(obj runtime.Object, gvk schema.GroupVersionKind) ([]byte, er
 	return append(bytes.Clone(protobufMagic), rest...), nil
 }
 
-// Into decodes the answer into obj, which must have the type of the answer or be unstructured (JSON answers only).
+// Into decodes the answer into obj. The type of obj must match the answer or, for JSON answers only, be unstructured.
 func (a *Answer) Into(obj runtime.Object) error { return decode(a.Raw, obj) }
 
 func decode(raw []byte, obj runtime.Object) error {
@@ -119,7 +119,7 @@ func decode(raw []byte, obj runtime.Object) error {
 	return nil
 }
 
-// mediaType is a Content-Type without its parameters.
+// mediaType returns a Content-Type without its parameters.
 func mediaType(header string) string {
 	t, _, err := mime.ParseMediaType(header)
 	if err != nil {

@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// Budget bounds the retries towards one server: a token bucket from which every retry takes one. It fills by PerSecond,
-// and by Ratio for every call begun, so that a busy client may retry in proportion to its traffic. A retry that finds
-// it empty waits for its token; a call whose wait would be longer than MaxWait fails with ErrBudget instead. The zero
-// value works; a Budget must not be copied after first use.
+// Budget bounds the retries towards one server. It is a token bucket; every retry takes one token. It gains PerSecond
+// tokens per second and Ratio tokens per call, so a busy client may retry in proportion to its traffic. If the bucket
+// is empty, a retry waits for its token. If that wait exceeded MaxWait, the call fails with ErrBudget instead. The zero
+// value is ready to use. A Budget must not be copied after first use.
 //
-// The shape is that of the retry budgets of Finagle and Linkerd, with a queue in front.
+// The design is that of the retry budgets of Finagle and Linkerd, with a queue in front.
 type Budget struct {
-	PerSecond float64       // 10
-	Ratio     float64       // 0.2; negative: none
-	Burst     float64       // 100: the size of the bucket, full at the start
-	MaxWait   time.Duration // 30 s
+	PerSecond float64       // 10 by default
+	Ratio     float64       // 0.2 by default; negative: none
+	Burst     float64       // size of the bucket, full at the start; 100 by default
+	MaxWait   time.Duration // 30 s by default
 
 	mu     sync.Mutex
-	tokens float64 // negative: owed to those who wait
+	tokens float64 // negative: reserved by waiting retries
 	at     time.Time
 }
 
 func (b *Budget) params() (rate, ratio, burst float64, wait time.Duration) {
 	rate, ratio, burst = b.PerSecond, b.Ratio, b.Burst
-	if !(rate > 0) { // or no number
+	if !(rate > 0) { // or NaN
 		rate = 10
 	}
 	if ratio == 0 || math.IsNaN(ratio) {
@@ -37,7 +37,7 @@ func (b *Budget) params() (rate, ratio, burst float64, wait time.Duration) {
 	return rate, max(ratio, 0), burst, orDefault(b.MaxWait, 30*time.Second)
 }
 
-// fill brings the bucket up to date; b.mu is held.
+// fill adds the tokens for the elapsed time; the caller holds b.mu.
 func (b *Budget) fill(now time.Time, rate, burst float64) {
 	if b.at.IsZero() {
 		b.tokens = burst
@@ -49,7 +49,7 @@ func (b *Budget) fill(now time.Time, rate, burst float64) {
 	b.at = now
 }
 
-// deposit counts a call begun.
+// deposit adds the tokens for one call.
 func (b *Budget) deposit(now time.Time) {
 	rate, ratio, burst, _ := b.params()
 	b.mu.Lock()
@@ -58,8 +58,8 @@ func (b *Budget) deposit(now time.Time) {
 	b.tokens = min(burst, b.tokens+ratio)
 }
 
-// reserve takes one token for a retry that is due after a delay, and returns the delay that it must really have; false,
-// and nothing taken, when that would be too long.
+// reserve takes one token for a retry that is due after delay, and returns the necessary delay. If that would exceed
+// MaxWait, reserve takes no token and returns false.
 func (b *Budget) reserve(now time.Time, delay time.Duration) (time.Duration, bool) {
 	rate, _, burst, maxWait := b.params()
 	b.mu.Lock()
@@ -71,14 +71,14 @@ func (b *Budget) reserve(now time.Time, delay time.Duration) (time.Duration, boo
 		return delay, true
 	}
 	seconds := -left / rate
-	if seconds > maxWait.Seconds() { // before it becomes a duration, which a very slow bucket would run over
+	if seconds > maxWait.Seconds() { // compare as float: a very slow rate would overflow a Duration
 		return 0, false
 	}
 	b.tokens = left
 	return max(delay, time.Duration(seconds*float64(time.Second))), true
 }
 
-// giveBack returns the token of a retry that is not made after all.
+// giveBack returns the token of a retry that is not made.
 func (b *Budget) giveBack() {
 	_, _, burst, _ := b.params()
 	b.mu.Lock()

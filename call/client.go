@@ -18,33 +18,33 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tracing"
 )
 
-// Options configure a Client. Only Config is required.
+// Options configures a Client. Only Config is required.
 type Options struct {
-	// Config says where the server is and who we are. Its ContentConfig is not used. A client-side rate limit exists
-	// only when RateLimiter or a positive QPS is set: servers have their own priority and fairness.
+	// Config has the address of the server and the credentials. Its ContentConfig is not used. A client-side rate limit
+	// applies only if RateLimiter or a positive QPS is set, because servers have their own priority and fairness.
 	Config *rest.Config
 
-	// HTTPClient shares connections with others that talk to the same server; made from Config by default. Its
-	// Timeout is not used, for tries have their own, nor its CheckRedirect where a write is redirected: that is
-	// final.
+	// HTTPClient shares connections with other users of the same server; by default New makes one from Config. Its
+	// Timeout is not used, because tries have their own. Its CheckRedirect is not used for writes, because a redirect of
+	// a write is final.
 	HTTPClient *http.Client
 
-	// Reload makes the credentials new after a 401, once for all calls that were refused meanwhile. Token files are
-	// read again without it. An error or a panic of it ends the call.
+	// Reload reloads the credentials after a 401, once for all calls that were refused in the meantime. Token files are
+	// re-read without it. An error or a panic of Reload ends the call.
 	Reload func(ctx context.Context) error
 
-	Budget  *Budget      // retry budget of this server; a new one with its defaults
+	Budget  *Budget      // retry budget of this server; by default a new Budget
 	Metrics *Metrics     // none by default
-	Logger  *slog.Logger // one Warn line per failed try, Debug for what is no failure or Reported; discarded by default
+	Logger  *slog.Logger // failed tries at Warn; expected or Reported ones at Debug; discarded by default
 
-	// TracerProvider makes a span for each try, below that of its context. None by default.
+	// TracerProvider creates a span for each try, as a child of the span in the context. None by default.
 	TracerProvider trace.TracerProvider
 
-	// Rand gives the jitter, in [0,1); math/rand/v2 by default. It must be safe for concurrent use.
+	// Rand returns the jitter, in [0,1); math/rand/v2 by default. It must be safe for concurrent use.
 	Rand func() float64
 }
 
-// Client is one API server as seen by all calls to it. It is safe for concurrent use.
+// Client represents one API server and the state that all calls to it share. It is safe for concurrent use.
 type Client struct {
 	base    *url.URL
 	http    *http.Client
@@ -52,14 +52,14 @@ type Client struct {
 	budget  *Budget
 	metrics *Metrics
 	log     *slog.Logger
-	tracer  trace.Tracer // nil: none
+	tracer  trace.Tracer // may be nil
 	rand    func() float64
 	renewal renewal
 	warned  warnings
 	token   tokenFile
 }
 
-// New returns a client for the server of the configuration. It sends nothing.
+// New returns a client for the server of o.Config. It sends no request.
 func New(o Options) (*Client, error) {
 	if o.Config == nil {
 		return nil, errors.New("cannot make a client: no configuration")
@@ -100,8 +100,8 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// ours is an HTTP client with the same connections that has no timeout and sends no write to another place than it was
-// sent to: there it would be repeated, or become a read whose answer passes for that of the write.
+// ours returns an HTTP client with the same connections, without a timeout, and without redirects of writes. A
+// redirected write would be repeated, or become a read whose answer looks like that of the write.
 func ours(shared *http.Client) *http.Client {
 	h := *shared
 	h.Timeout = 0
@@ -119,9 +119,9 @@ func ours(shared *http.Client) *http.Client {
 	return &h
 }
 
-const maxRedirects = 10 // as net/http has it
+const maxRedirects = 10 // the limit of net/http
 
-// Close closes the idle connections. Calls in flight go on; their contexts end them.
+// Close closes idle connections. Calls in flight continue until their contexts end.
 func (c *Client) Close() {
 	if c == nil || c.http == nil {
 		return
@@ -129,7 +129,7 @@ func (c *Client) Close() {
 	utilnet.CloseIdleConnectionsFor(c.http.Transport)
 }
 
-// Budget returns the retry budget that the calls of this client share.
+// Budget returns the retry budget that all calls of this client share.
 func (c *Client) Budget() *Budget {
 	if c == nil {
 		return nil
@@ -137,7 +137,7 @@ func (c *Client) Budget() *Budget {
 	return c.budget
 }
 
-// warnings remembers the server's warnings that have been logged, each once; a bounded number of them.
+// warnings records the server's warnings that have been logged, up to maxWarnings, so that each is logged once.
 type warnings struct {
 	mu   sync.Mutex
 	seen map[string]struct{}

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// collector gathers the pages of a list into one answer. A list whose continue token has expired starts again, once,
-// and the pages before that are dropped: the answer is one consistent list. The zero value is not usable.
+// collector combines the pages of a list into one answer. If the continue token expires, the list restarts, once, and
+// the earlier pages are dropped, so the answer is one consistent list. The zero value is not usable.
 type collector struct {
 	request Request // as the caller made it
 	policy  Policy  // resolved
@@ -20,8 +20,8 @@ type collector struct {
 	tries   int
 }
 
-// newCollector returns a collector for a request; nil if the request is no list, or one of a form that has no pages of
-// items, such as a Table.
+// newCollector returns a collector for a request. It returns nil if the request is not a list, or asks for a Table,
+// which has no pages of items.
 func newCollector(r Request, p Policy) *collector {
 	if r.Verb != VerbList || isTable(r) {
 		return nil
@@ -42,8 +42,8 @@ func unlimited(r Request) Request {
 // next returns the request for the next page.
 func (l *collector) next() Request { return l.at.request(l.request, l.policy) }
 
-// take takes the outcome of a call for a page and reports whether another page is to be requested. The outcome of the
-// last page becomes that of the list.
+// take adds the page of a call to the list and reports whether to request another page. After the last page, it
+// replaces o with the outcome of the whole list.
 func (l *collector) take(o *outcome) (more bool) {
 	switch {
 	case o.action == fail && l.at.restart(o.err):
@@ -68,7 +68,7 @@ func (l *collector) take(o *outcome) (more bool) {
 	return false
 }
 
-// merge returns the answer that the server would have given without pages.
+// merge returns the answer that the server would have sent without paging.
 func merge(pages []*Page, tries int) (*Answer, error) {
 	last := pages[len(pages)-1]
 	if len(pages) == 1 {
@@ -98,7 +98,7 @@ func merge(pages []*Page, tries int) (*Answer, error) {
 	return &a, err
 }
 
-// mergeProtobuf encodes a list as parseProtobufPage reads it.
+// mergeProtobuf encodes a list in the form that parseProtobufPage reads.
 func mergeProtobuf(pages []*Page, kind runtime.TypeMeta) ([]byte, error) {
 	meta, err := (&metav1.ListMeta{ResourceVersion: pages[0].Version}).Marshal()
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tree"
 )
 
-// shows says whether the live object shows that the write was made: it has every field that was sent, and nothing
-// that the write would have removed. What cannot be compared counts as not held: the refusal of the server then stands,
-// and its caller looks again, whereas a success that was none would lose the write.
+// shows reports whether the live object proves that the write was made: it has every field that was sent, and no field
+// that the write would have removed. If they cannot be compared, shows returns false. The server's refusal is then the
+// result and the caller retries, whereas a false success would lose the write.
 func shows(r *Request, sent, liveRaw []byte) bool {
 	live, ok := asMap(r, liveRaw)
 	if !ok {
@@ -30,7 +30,7 @@ func shows(r *Request, sent, liveRaw []byte) bool {
 		return false
 	}
 	going := tree.At(live, "metadata", "deletionTimestamp") != nil
-	if r.Subresource == "status" { // nothing else is written
+	if r.Subresource == "status" { // the server changes no other field
 		want, live = map[string]any{"status": want["status"]}, map[string]any{"status": live["status"]}
 	}
 	withoutServerFields(want)
@@ -45,22 +45,22 @@ func shows(r *Request, sent, liveRaw []byte) bool {
 		dropUnsent(meta(want), meta(live), "name", "namespace", "uid")
 		return tree.Equal(want, live)
 	case VerbPatch:
-		// One that removes something cannot be read off the result, nor one with a list, which may replace or merge,
-		// unless the live list is just that.
+		// The result of a patch that removes fields does not show whether it was made. Neither does that of a patch with a
+		// list, which may replace or merge, unless the live list is equal.
 		return !removes(want) && tree.Merged(want, live)
 	case VerbApply:
 		return fields != nil && tree.Includes(live, want) && ownsNoMore(fields, want, live)
 	}
 	if going {
-		return false // an object that is being deleted has the name: another one, or ours, which is as good as gone
+		return false // The name belongs to another object, or to ours, which is about to disappear.
 	}
 	if r.Subresource != "status" {
-		delete(want, "status") // where there is a status subresource, a create ignores it
+		delete(want, "status") // a create ignores the status if that is a subresource
 	}
 	return tree.Includes(live, want)
 }
 
-// mergeHeld says whether a merge patch, its precondition aside, would change nothing.
+// mergeHeld reports whether a merge patch, without its precondition, would change nothing.
 func mergeHeld(patch []byte, live map[string]any) bool {
 	var p map[string]any
 	if json.Unmarshal(patch, &p) != nil || p == nil {
@@ -70,7 +70,7 @@ func mergeHeld(patch []byte, live map[string]any) bool {
 	return tree.Merged(p, live)
 }
 
-// removes says whether a patch removes a member, or all.
+// removes reports whether a patch removes a member or the whole value.
 func removes(patch any) bool {
 	m, ok := patch.(map[string]any)
 	if !ok {
@@ -89,7 +89,7 @@ func meta(obj map[string]any) map[string]any {
 	return m
 }
 
-// withoutServerFields drops what the server sets on its own.
+// withoutServerFields removes the fields that only the server sets.
 func withoutServerFields(obj map[string]any) {
 	for _, field := range []string{
 		"resourceVersion", "managedFields", "generation", "creationTimestamp", "selfLink", "deletionTimestamp",
@@ -99,7 +99,7 @@ func withoutServerFields(obj map[string]any) {
 	}
 }
 
-// dropUnsent drops fields that the server fills in where they were not sent.
+// dropUnsent removes fields from live that were not sent, because the server fills them in.
 func dropUnsent(want, live map[string]any, fields ...string) {
 	for _, field := range fields {
 		if want[field] == nil {
@@ -108,7 +108,7 @@ func dropUnsent(want, live map[string]any, fields ...string) {
 	}
 }
 
-// asMap decodes an object from JSON, or from protobuf by way of the type of the request's object.
+// asMap decodes an object from JSON, or from protobuf through the type of the request's object.
 func asMap(r *Request, raw []byte) (map[string]any, bool) {
 	if len(raw) > len(protobufMagic) && string(raw[:len(protobufMagic)]) == string(protobufMagic) {
 		if r.Object == nil {

@@ -13,14 +13,14 @@ import (
 	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
-// renewal makes the credentials new, by one call for all that were refused meanwhile.
+// renewal reloads the credentials, once for all calls that were refused in the meantime.
 type renewal struct {
 	reload func(ctx context.Context) error // may be nil
-	turn   chan struct{}                   // held by the call that renews
-	done   atomic.Uint64                   // how often they were made new
+	turn   chan struct{}                   // held by the call that reloads
+	done   atomic.Uint64                   // number of reloads
 }
 
-// renew makes the credentials new after a 401 to a try that was sent when they had been made new so many times.
+// renew reloads the credentials after a 401. then is the value of done when the refused try was sent.
 func (c *Client) renew(ctx context.Context, then uint64) error {
 	select {
 	case c.renewal.turn <- struct{}{}:
@@ -29,7 +29,7 @@ func (c *Client) renew(ctx context.Context, then uint64) error {
 	}
 	defer func() { <-c.renewal.turn }()
 	if c.renewal.done.Load() != then {
-		return nil // another call has seen to it
+		return nil // another call has reloaded them
 	}
 	err := errors.Join(c.renewal.protect(ctx), c.token.renew(time.Now()))
 	if err == nil {
@@ -38,7 +38,7 @@ func (c *Client) renew(ctx context.Context, then uint64) error {
 	return err
 }
 
-// protect calls the user's function, whose panic becomes an error.
+// protect calls reload and converts its panic into an error.
 func (r *renewal) protect(ctx context.Context) (err error) {
 	if r.reload == nil {
 		return nil
@@ -49,9 +49,9 @@ func (r *renewal) protect(ctx context.Context) (err error) {
 	return err
 }
 
-// tokenFile is a token file that is read again after a 401. client-go reads it once a minute, which is too late for
-// that and right for everything else, so what is read here is used for the next minute only. Plug-ins and token sources
-// of client-go renew themselves when they see a 401.
+// tokenFile re-reads a token file after a 401. client-go re-reads it every minute, which is too late after a 401. The
+// token read here therefore applies for one minute only. Plug-ins and token sources of client-go renew themselves after
+// a 401.
 type tokenFile struct {
 	path string
 

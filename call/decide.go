@@ -15,44 +15,44 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// action is what comes after a try.
+// action is the next action after a try.
 type action uint8
 
 const (
-	done     action = iota // the call has its answer (which may be nil)
-	retry                  // once more, after a while
-	conflict               // ask OnConflict for the next request, after a while
-	fail                   // the call has its error
+	done     action = iota // the call returns its answer, which may be nil
+	retry                  // try again after a delay
+	conflict               // call OnConflict after a delay
+	fail                   // the call returns its error
 )
 
-// outcome is the decision after one try. It is all that Do and Step see of a try.
+// outcome is the decision after one try. Do and Step see no other result of a try.
 type outcome struct {
 	action action
 	after  time.Duration
 	reason string  // one word for logs and metrics
-	answer *Answer // with done; nil for an absence that is fine
+	answer *Answer // with done; nil if the object is absent and NotFoundOK is set
 	err    error   // of this try, unless done
-	free   bool    // the retry needs no token of the budget: it is a part of the same try
-	reload bool    // the credentials must be made new before the retry
+	free   bool    // the retry takes no token of the budget, because it continues the same try
+	reload bool    // reload the credentials before the retry
 }
 
-// progress is what the tries so far have brought. decide is a function of it, the request, the policy and the newest
-// answer; it returns the next one and touches nothing.
+// progress is the state of a call after its tries so far. decide computes the next progress from it, the request, the
+// policy and the newest answer, without side effects.
 type progress struct {
-	sent      int  // requests sent
-	retries   int  // of Policy.Retries
+	sent      int  // used of Policy.Retries
+	retries   int  // used of Policy.Conflicts
 	conflicts int  // of Policy.Conflicts
 	reloaded  bool // credentials were reloaded
 	inDoubt   bool // an earlier try of the present request may have been executed
-	rerun     bool // so may one of a process that has crashed, of which nothing is known
+	rerun     bool // a crashed process may have executed the request
 
-	// verifying holds the refusal (409) that the next try, a read of the live object, is to settle.
+	// verifying holds the refusal (409) that the next try, a read of the live object, verifies.
 	verifying *verification
 }
 
 type verification struct{ err error }
 
-// decide judges one answer.
+// decide evaluates one answer.
 func decide(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func() float64) (outcome, progress) {
 	pr.sent++
 	if pr.verifying != nil {
@@ -76,7 +76,7 @@ func decide(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func()
 		}
 	case a.err == nil && a.code == http.StatusConflict && r.Verb == VerbCreate:
 		if generated(r, sent) {
-			// The server drew a name that was taken; nothing was made.
+			// The generated name was taken, so the server created no object.
 			return again(p, pr, a, outcome{reason: reason, err: err}, rnd)
 		}
 		if (pr.inDoubt || pr.rerun && changes(r, sent)) && readable(r, sent) {
@@ -92,7 +92,7 @@ func decide(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func()
 	case a.err == nil && a.code == http.StatusUnauthorized && !pr.reloaded:
 		pr.reloaded = true
 		return outcome{action: retry, reason: reason, err: err, free: true, reload: true}, pr
-	case r.Verb.write() && tooLarge(a, err): // the store has refused it, so it has certainly not been executed
+	case r.Verb.write() && tooLarge(a, err): // refused by the store, so certainly not executed
 		reason := string(metav1.StatusReasonRequestEntityTooLarge)
 		return outcome{action: fail, reason: reason, err: fmt.Errorf("%w: %w", ErrTooLarge, err)}, pr
 	case r.Verb == VerbApply && unfit(a, err):
@@ -115,7 +115,7 @@ func succeed(a answer, pr progress, recovered bool) outcome {
 	}}
 }
 
-// again is a retry after back-off, as long as there are some left.
+// again returns a retry after a back-off, or a failure if no retries are left.
 func again(p Policy, pr progress, a answer, o outcome, rnd func() float64) (outcome, progress) {
 	if pr.retries >= max(p.Retries, 0) {
 		o.action = fail
@@ -124,15 +124,15 @@ func again(p Policy, pr progress, a answer, o outcome, rnd func() float64) (outc
 	o.action = retry
 	o.after = p.delay(pr.retries, rnd)
 	if told, ok := retryAfter(a); ok && told > 0 {
-		// The server's word wins; a little jitter on top keeps those who were told the same from coming together. "At
-		// once" is no word to take: it comes from proxies, and from clocks that differ.
+		// Retry-After replaces the back-off. The jitter spreads clients that received the same value. A value of zero is
+		// ignored: it comes from proxies and from differing clocks.
 		o.after = told + time.Duration(rnd()*float64(p.Base))
 	}
 	pr.retries++
 	return o, pr
 }
 
-// conflicted asks OnConflict for the next request, where there is one and runs of it are left.
+// conflicted returns a call of OnConflict, or a failure if there is none or no runs of it are left.
 func conflicted(r *Request, p Policy, pr progress, o outcome, rnd func() float64) (outcome, progress) {
 	if r.OnConflict == nil || pr.conflicts >= max(p.Conflicts, 0) {
 		o.action = fail
@@ -147,7 +147,7 @@ func (p Policy) delay(attempt int, rnd func() float64) time.Duration {
 	return backoff.Policy{Base: p.Base, Cap: p.Cap, Factor: 2}.Delay(attempt, rnd)
 }
 
-// doubt notes that a write may have been executed although it has no good answer.
+// doubt records whether a write without a successful answer may have been executed.
 func doubt(r *Request, sent []byte, pr progress, a answer) progress {
 	if !changes(r, sent) {
 		return pr
@@ -173,7 +173,8 @@ func retryable(a answer) bool {
 	return false
 }
 
-// tooLarge tells the refusal of a server, or of the etcd behind it, of which a server makes an internal error.
+// tooLarge reports whether the server, or its etcd, refused the write because of its size. The server reports the
+// refusal of etcd as an internal error.
 func tooLarge(a answer, err error) bool {
 	if a.err != nil || a.code < 500 {
 		return a.err == nil && a.code == http.StatusRequestEntityTooLarge
@@ -182,13 +183,13 @@ func tooLarge(a answer, err error) bool {
 		strings.Contains(err.Error(), "trying to send message larger than max")
 }
 
-// unfit tells the refusal of an apply of what the schema of the kind does not know, or in another form. It comes before
-// anything is done, and a server makes an internal error of it.
+// unfit reports whether the server refused an apply because it does not match the schema of the kind. The server
+// refuses it before it changes anything, and reports an internal error.
 func unfit(a answer, err error) bool {
 	return a.err == nil && a.code >= 500 && strings.Contains(err.Error(), "failed to create typed patch object")
 }
 
-// conflicts says whether a refusal is one that OnConflict can mend.
+// conflicts reports whether OnConflict can handle a refusal.
 func conflicts(r *Request, code int) bool {
 	if !r.Verb.write() || r.Verb == VerbCreate {
 		return false
@@ -197,10 +198,10 @@ func conflicts(r *Request, code int) bool {
 		code == http.StatusUnprocessableEntity && r.Verb == VerbPatch && r.PatchType == types.JSONPatchType
 }
 
-// saysAbsent tells the server's "there is no such object" from the 404 of a path that nobody serves.
+// saysAbsent distinguishes the 404 for an absent object from the 404 for an unknown path.
 func saysAbsent(s *metav1.Status) bool { return s != nil && s.Reason == metav1.StatusReasonNotFound }
 
-// plausible refuses a success that no API server sends, such as the login page of a proxy.
+// plausible rejects a success that no API server sends, such as the login page of a proxy.
 func plausible(a answer) error {
 	switch t := mediaType(a.header.Get("Content-Type")); {
 	case t != JSON && t != Protobuf && len(a.body) > 0:
@@ -211,7 +212,7 @@ func plausible(a answer) error {
 	return nil
 }
 
-// statusOf decodes the Status of an error answer; nil when there is none.
+// statusOf decodes the Status of an error answer; nil if there is none.
 func statusOf(a answer) *metav1.Status {
 	if a.err != nil || a.code < 300 || len(a.body) == 0 {
 		return nil
@@ -223,9 +224,9 @@ func statusOf(a answer) *metav1.Status {
 	return &s
 }
 
-const maxMessage = 512 // of a text that is not a Status: proxies answer with whole pages
+const maxMessage = 512 // of an answer without a Status: proxies send whole pages
 
-// failure words what a try met: its error and one word for it.
+// failure returns the error of a failed try and a one-word reason.
 func failure(a answer, s *metav1.Status) (error, string) {
 	if a.err != nil {
 		return a.err, transportReason(a.err)
@@ -246,8 +247,8 @@ func failure(a answer, s *metav1.Status) (error, string) {
 	return &apierrors.StatusError{ErrStatus: *s}, orString(string(s.Reason), http.StatusText(a.code))
 }
 
-// reasonOf gives an answer without a Status the reason that an API server gives with that code. Not for 404: see
-// saysAbsent.
+// reasonOf returns the reason that an API server gives with a code, for an answer without a Status. It has none for
+// 404: see saysAbsent.
 func reasonOf(code int) metav1.StatusReason {
 	switch code {
 	case http.StatusUnauthorized:
@@ -270,7 +271,7 @@ func reasonOf(code int) metav1.StatusReason {
 	return metav1.StatusReasonUnknown
 }
 
-// retryAfter is the server's wish, from the header or from the Status.
+// retryAfter returns the delay that the server requests in the header or in the Status.
 func retryAfter(a answer) (time.Duration, bool) {
 	if a.err != nil {
 		return 0, false

@@ -20,9 +20,9 @@ import (
 
 // Do makes one request under a policy and returns the answer.
 //
-// It blocks for as long as it tries, and waits between tries; ctx ends both at once. The answer is nil, without an
-// error, when the object does not exist and the request says that absence is fine. Any error of a request that could be
-// sent is an [*Error].
+// Do blocks until the call succeeds or fails, including the waits between tries. If ctx ends, Do returns at once. The
+// answer is nil, without an error, if the object does not exist and the request has NotFoundOK. The error of a valid
+// request is always an [*Error].
 func Do(ctx context.Context, c *Client, r Request, p Policy) (*Answer, error) {
 	x, err := c.begin(r, p)
 	if err != nil {
@@ -47,8 +47,8 @@ func Do(ctx context.Context, c *Client, r Request, p Policy) (*Answer, error) {
 	}
 }
 
-// exchange is one call in progress. It makes one try at a time and says what comes next; who waits in between, a
-// goroutine (Do) or a parked fiber (Step), is no concern of it. It is used by one goroutine at a time.
+// exchange is one call in progress. It makes one try at a time and decides the next action. Do waits between tries on
+// its goroutine, and Step parks its fiber. An exchange must not be used concurrently.
 type exchange struct {
 	c       *Client
 	r       Request
@@ -59,9 +59,9 @@ type exchange struct {
 	pr      progress
 	past    []Failure
 	lastErr error
-	renewed uint64         // how often the credentials had been made new when the last try was sent
-	refused *metav1.Status // of the last try that was answered with a status
-	told    *Retried       // what Policy.Waiting was told last
+	renewed uint64         // number of reloads of the credentials when the last try was sent
+	refused *metav1.Status // of the last try that the server answered with a status
+	told    *Retried       // last value stored in Policy.Waiting
 }
 
 // begin validates and encodes a request. It sends nothing.
@@ -96,7 +96,7 @@ func (x *exchange) set(r Request) error {
 		}
 	}
 	x.r, x.w = r, w
-	x.pr.inDoubt = false // which the last request was, perhaps
+	x.pr.inDoubt = false // the previous request may have been in doubt
 	return nil
 }
 
@@ -107,7 +107,7 @@ func (x *exchange) budget() *Budget {
 	return x.c.budget
 }
 
-// try makes one try and decides. An outcome of fail has the final error.
+// try makes one try and decides the next action. An outcome with fail has the final error.
 func (x *exchange) try(ctx context.Context) outcome {
 	if err := x.c.admit(ctx, x.p.Fence); err != nil {
 		return x.end(ctx, err)
@@ -119,7 +119,7 @@ func (x *exchange) try(ctx context.Context) outcome {
 	return x.judge(ctx, a)
 }
 
-// cancelled is a try that the caller's context has ended.
+// cancelled ends the call after the caller's context has ended a try.
 func (x *exchange) cancelled(ctx context.Context, a answer) outcome {
 	x.pr.sent++
 	x.pr = doubt(&x.r, x.w.body, x.pr, a)
@@ -129,7 +129,7 @@ func (x *exchange) cancelled(ctx context.Context, a answer) outcome {
 	return x.end(ctx, cause)
 }
 
-// admit says whether a request may be sent now. It waits for the client-side rate limit, where one is configured.
+// admit returns an error if no request may be sent now. It waits for the client-side rate limit, if configured.
 func (c *Client) admit(ctx context.Context, fence func() error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -143,7 +143,7 @@ func (c *Client) admit(ctx context.Context, fence func() error) error {
 		}
 	}
 	if fence != nil {
-		return fence() // last, so that nothing that takes time comes after it
+		return fence() // last, so that no delay follows it
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ func (x *exchange) send(ctx context.Context) answer {
 
 func (x *exchange) tryID() string { return x.id + "-" + strconv.Itoa(x.pr.sent+1) }
 
-// judge decides on an answer, asks the budget, and keeps what is needed for the final error.
+// judge decides on an answer, reserves a retry in the budget, and records failures for the final error.
 func (x *exchange) judge(ctx context.Context, a answer) outcome {
 	var o outcome
 	o, x.pr = decide(&x.r, x.p, x.w.body, x.pr, a, x.c.rand)
@@ -207,7 +207,7 @@ func (x *exchange) note(a answer, o outcome) {
 	x.addFailure(f)
 }
 
-// addFailure adds to the failures. Of very many the first and the last ones stay.
+// addFailure adds a failure. Beyond maxFailures it keeps the first and the last ones.
 func (x *exchange) addFailure(f Failure) {
 	if len(x.past) == maxFailures {
 		x.past = append(x.past[:maxFailures/2], x.past[maxFailures/2+1:]...)
@@ -232,9 +232,9 @@ func (x *exchange) log(ctx context.Context, a answer, o outcome) {
 	}
 	level := slog.LevelWarn
 	switch {
-	case o.reason == cancelled && errors.Is(ctx.Err(), context.Canceled): // the caller has cancelled it
+	case o.reason == cancelled && errors.Is(ctx.Err(), context.Canceled): // by the caller
 		level = slog.LevelInfo
-	case a.code == http.StatusNotFound && x.r.Verb == VerbGet, // an answer like any other
+	case a.code == http.StatusNotFound && x.r.Verb == VerbGet, // a normal answer
 		o.action == fail && x.p.Reported,
 		a.code == http.StatusConflict && (x.r.ConflictsExpected || x.r.OnConflict != nil && o.action != fail):
 		level = slog.LevelDebug
@@ -242,7 +242,7 @@ func (x *exchange) log(ctx context.Context, a answer, o outcome) {
 	x.c.log.LogAttrs(ctx, level, "request failed", attrs...)
 }
 
-// pause waits until the next try is due, on this goroutine.
+// pause waits on this goroutine until the next try is due.
 func (x *exchange) pause(ctx context.Context, o outcome) error {
 	if o.after <= 0 {
 		return nil
@@ -258,14 +258,14 @@ func (x *exchange) pause(ctx context.Context, o outcome) error {
 	return nil
 }
 
-// giveUp leaves to others what the budget had given for the next try.
+// giveUp returns the token that the budget reserved for the next try.
 func (x *exchange) giveUp(o outcome) {
 	if !o.free {
 		x.budget().giveBack()
 	}
 }
 
-// resume does what must be done before the next try.
+// resume reloads the credentials or calls OnConflict, if necessary before the next try.
 func (x *exchange) resume(ctx context.Context, o outcome) error {
 	if ctx.Err() != nil {
 		x.giveUp(o)
@@ -288,7 +288,7 @@ func (x *exchange) resume(ctx context.Context, o outcome) error {
 	return nil
 }
 
-// onConflict calls the caller's function, whose panic becomes an error.
+// onConflict calls OnConflict and converts its panic into an error.
 func (x *exchange) onConflict(ctx context.Context) (next Request, err error) {
 	c := Conflict{Request: x.r, Err: x.error(nil), Count: x.pr.conflicts}
 	if p := protect.Call(func() { next, err = x.r.OnConflict(ctx, c) }); p != nil {
@@ -297,7 +297,7 @@ func (x *exchange) onConflict(ctx context.Context) (next Request, err error) {
 	return next, err
 }
 
-// end makes the final outcome; why is what ended the call besides the failure of its last try.
+// end returns the final outcome. why is a further reason besides the failure of the last try; it may be nil.
 func (x *exchange) end(_ context.Context, why error) outcome {
 	return outcome{action: fail, err: x.error(why)}
 }

@@ -1,7 +1,7 @@
-// Package call makes requests to a Kubernetes API server under one policy: timeout, retry, paging, conflict.
+// Package call makes requests to a Kubernetes API server under one policy for timeouts, retries, paging and conflicts.
 //
-// A [Client] stands for one API server; everybody who talks to that server shares it, and with it the connections,
-// the retry budget, the metrics and the log. [Do] makes one request and returns the answer as the server sent it:
+// A [Client] represents one API server. All users of that server share the client and with it the connections, the
+// retry budget, the metrics and the log. [Do] makes one request and returns the answer as the server sent it:
 //
 //	c, err := call.New(call.Options{Config: cfg})
 //	answer, err := call.Do(ctx, c, call.Request{
@@ -14,47 +14,46 @@
 //	var cm corev1.ConfigMap
 //	err = answer.Into(&cm)
 //
-// [List] pages by itself and [Stream] decodes one long body while it arrives; both are iterators. [Step] is the same
-// call as a step of package flow, which parks the fiber between two tries, so that thousands of flows can be in retry
-// without a goroutine each.
+// [List] fetches a list page by page, and [Stream] decodes a long body while it arrives. Both are iterators. [Step]
+// makes the same call as a step of package flow. It parks the fiber between two tries, so thousands of flows can wait
+// for a retry without a goroutine each.
 //
-// # What happens to a try that fails
+// # Failed tries
 //
-//   - No answer, a timeout, a refused or reset connection, 429, 500, 502, 503 and 504 are tried again after a back-off
-//     with full jitter; the server's Retry-After wins over the back-off.
-//   - A write whose outcome is unknown (it may have been executed) is tried again only if that cannot do harm: a
-//     create with a fixed name, an update or patch that carries a resourceVersion or is idempotent, a delete. When the
-//     repeated write is then refused because the thing exists or has changed, the live object decides: it holds every
-//     field that was sent, and nothing that the write would have removed, so the first try had succeeded, or it does
-//     not, and the refusal stands. It stands also where the live object cannot be read; the outcome then stays
+//   - The call retries after no answer, a timeout, a refused or reset connection, 429, 500, 502, 503 and 504. It waits
+//     for a back-off with full jitter, or for the server's Retry-After instead.
+//   - A write with an unknown outcome may have been executed. The call retries it only if that is harmless: a create
+//     with a fixed name, an update or patch that carries a resourceVersion or is idempotent, or a delete. If the server
+//     refuses the retry because the object exists or has changed, the call reads the live object. If that has every
+//     field that was sent and no field that the write would have removed, the first try succeeded. Otherwise the
+//     refusal is the result. If the live object cannot be read, the refusal is the result and the outcome remains
 //     unknown.
-//   - An apply of what the schema of the kind does not know is final, though servers call that an error of their own:
-//     [ErrSchema].
-//   - A write that is too large for the server, or for the etcd behind it, is final: [ErrTooLarge].
-//   - 404 is a failure, or a nil answer when the request says that absence is fine.
-//   - 409 on a write runs the request's OnConflict function after a back-off, a bounded number of times.
-//   - 410 on a continue token starts a list again, once. 401 reloads the credentials, once. All else is final, also
-//     the redirection of a write.
+//   - An apply that does not match the schema of the kind is final ([ErrSchema]), although servers report it as an
+//     internal error.
+//   - A write that is too large for the server or its etcd is final: [ErrTooLarge].
+//   - A 404 is an error, or a nil answer if the request has NotFoundOK.
+//   - A 409 for a write runs the request's OnConflict function after a back-off, at most Policy.Conflicts times.
+//   - A 410 for a continue token restarts a list, once. A 401 reloads the credentials, once. All other answers are
+//     final, including a redirect of a write.
 //
 // # Invariants
 //
-//   - A try never outlives its own timeout, and its timeout never shows as an expiry of the caller's context.
-//   - No request is sent once the caller's context has ended, and one in flight is cancelled on the wire; the error
-//     then matches the context's cause. A client that is bound to a fiber or a reconciliation needs nothing else to
-//     stop.
-//   - Retries towards one server, of all callers together, stay within the budget of its Client.
-//   - The error of a call is an [*Error]: operation, kind, namespace, name, the server's own message and causes, and
-//     what every earlier try had met. errors.As finds the *apierrors.StatusError of the last try, so
-//     apierrors.IsConflict and its like work.
+//   - A try never outlives its own timeout. Its timeout never appears as an expiry of the caller's context.
+//   - No request is sent after the caller's context has ended, and a request in flight is cancelled. The error then
+//     matches the context's cause. A client that is bound to a fiber or a reconciliation needs no other way to stop.
+//   - The retries of all callers towards one server stay within the budget of its Client.
+//   - The error of a call is an [*Error]. It has the operation, kind, namespace, name, the server's message and causes,
+//     and the failures of earlier tries. errors.As finds the *apierrors.StatusError of the last try, so
+//     apierrors.IsConflict and similar functions work.
 //
-// Everything here is safe for concurrent use unless it says otherwise.
+// All types and functions are safe for concurrent use unless their documentation says otherwise.
 //
 // # Reading order
 //
-// Each file rests on those before it, with few exceptions:
+// Each file depends on those before it, with few exceptions:
 //
-//   - what a caller gives and gets: call.go, errors.go, metrics.go, budget.go, credentials.go, client.go;
-//   - one try on the wire: body.go, http.go;
-//   - what follows from an answer: compare.go, managedfields.go, verify.go, decide.go;
+//   - arguments and results: call.go, errors.go, metrics.go, budget.go, credentials.go, client.go;
+//   - one try: body.go, http.go;
+//   - the decision after a try: compare.go, managedfields.go, verify.go, decide.go;
 //   - whole calls: do.go, list.go, stream.go, step.go.
 package call

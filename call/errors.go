@@ -10,66 +10,67 @@ import (
 )
 
 var (
-	// ErrTimeout is matched by the error of a try that took longer than Policy.Timeout. It is not
-	// context.DeadlineExceeded: the caller's own deadline has not passed.
+	// ErrTimeout is matched by the error of a try that took longer than Policy.Timeout. It does not match
+	// context.DeadlineExceeded, because the caller's own deadline has not passed.
 	ErrTimeout = errors.New("no answer in time")
 
-	// ErrOutcomeUnknown is matched by the error of a write that may have been executed although it failed.
+	// ErrOutcomeUnknown is matched by the error of a write that may have been executed although the call failed.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
 
-	// ErrBudget is matched when a call gave up because too many calls to this server are being retried.
+	// ErrBudget is matched when a call gives up because too many calls to this server are being retried.
 	ErrBudget = errors.New("retry budget exhausted")
 
-	// ErrTooLarge is matched when the server cannot take a write, or store what it would make of the object, because it
-	// is too large. Only another write, of less, can do better.
+	// ErrTooLarge is matched when a write, or the resulting object, is too large for the server. Only a smaller write can
+	// succeed.
 	ErrTooLarge = errors.New("too large for the API server")
 
-	// ErrSchema is matched when the server does not take an apply because the schema of the kind does not know a field of
-	// it, or knows it in another form; the error names it.
+	// ErrSchema is matched when the server refuses an apply because a field is missing in the schema of the kind or has
+	// another type there. The error names the field.
 	ErrSchema = errors.New("it does not fit the schema of its kind")
 
-	// errProtocol is matched when the answer is not one of a Kubernetes API server: HTML, a cut body, another kind.
+	// errProtocol is matched when the answer is not from a Kubernetes API server: HTML, a truncated body, or another
+	// kind.
 	errProtocol = errors.New("not an answer of a Kubernetes API server")
 
-	// ErrNotMade is matched by all that is done with a nil Client, as that of a fairlead runtime is whose New has
-	// failed; Run says with what.
+	// ErrNotMade is matched by all calls with a nil Client. The client of a fairlead runtime whose New has failed is nil;
+	// Run returns the cause.
 	ErrNotMade = errors.New("there is no client: what should have made it has failed")
 
-	// errInvalidRequest is matched when a request cannot be sent as it is.
+	// errInvalidRequest is matched when a request is malformed and cannot be sent.
 	errInvalidRequest = errors.New("invalid request")
 )
 
-// Failure is one try that failed.
+// Failure describes one failed try.
 type Failure struct {
-	At   time.Time     // when it began
-	Took time.Duration // until it had failed
-	Code int           // HTTP status, 0 without an answer
-	// one word: timeout, refused, reset, no-answer, protocol, cancelled, or the server's own (TooManyRequests, …)
+	At   time.Time     // start of the try
+	Took time.Duration // time until the failure
+	Code int           // HTTP status; 0 without an answer
+	// timeout, refused, reset, no-answer, protocol, tls, cancelled, or the server's reason (TooManyRequests, …)
 	Reason  string
 	Message string
-	ID      string // sent as Audit-Id: the audit log of the server knows the request by it
+	ID      string // Audit-Id of the request, which the server's audit log shows
 }
 
-// Error is the error of every call that failed after its request was found valid.
+// Error is the error of every failed call with a valid request.
 //
-// It unwraps to the error of the last try first (an *apierrors.StatusError when the server answered), then to sentinels
-// of this package, the context's cause or the error of an OnConflict function, where they apply.
+// It unwraps to the error of the last try first (an *apierrors.StatusError if the server answered). It also unwraps to
+// errors of this package, the context's cause, or the error of an OnConflict function, if they apply.
 type Error struct {
-	// Verb and the names are those of the request; Group is empty for the core group; Kind may be the resource.
+	// Verb and the names are those of the request. Group is empty for the core group. Kind may be the resource.
 	Verb                                      Verb
 	Group, Kind, Namespace, Name, Subresource string
 
-	// Code, Reason, Message and Causes are the server's, of the last try that it answered with a status.
+	// Code, Reason, Message and Causes are from the last try that the server answered with a status.
 	Code    int
 	Reason  metav1.StatusReason
 	Message string
 	Causes  []metav1.StatusCause
 
-	// Tries lists all failed tries, oldest first; of very many, the first and the last ones.
+	// Tries lists all failed tries, oldest first. If there are very many, it lists the first and the last ones.
 	Tries   []Failure
 	Elapsed time.Duration
 
-	// outcomeUnknown says that the write may have been executed.
+	// outcomeUnknown states that the write may have been executed.
 	outcomeUnknown bool
 
 	errs []error
@@ -103,7 +104,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() []error { return e.errs }
 
-// Is makes ErrOutcomeUnknown match an error with that flag.
+// Is reports whether target is ErrOutcomeUnknown and the outcome is unknown.
 func (e *Error) Is(target error) bool { return target == ErrOutcomeUnknown && e.outcomeUnknown }
 
 func (e *Error) operation() string {
@@ -123,7 +124,7 @@ func (e *Error) object() string {
 	return e.Namespace + "/" + e.Name
 }
 
-// collapse words the tries that came before the last one, equal neighbours once with their number.
+// collapse describes tries and combines equal neighbours with their count.
 func collapse(tries []Failure) []string {
 	var out []string
 	for i := 0; i < len(tries); {
@@ -149,7 +150,7 @@ func (f Failure) words() string {
 	return fmt.Sprintf("%d %s", f.Code, f.Reason)
 }
 
-// timeoutError is the error of a try that took too long.
+// timeoutError is the error of a try that exceeded its timeout.
 type timeoutError struct{ after time.Duration }
 
 func (e *timeoutError) Error() string   { return fmt.Sprintf("no answer within %s", e.after) }
@@ -159,7 +160,7 @@ func (e *timeoutError) Is(target error) bool {
 	return target == ErrTimeout
 }
 
-// protocolError is the error of an answer that no API server gives.
+// protocolError is the error for an answer that no API server sends.
 type protocolError struct{ what string }
 
 func (e *protocolError) Error() string        { return errProtocol.Error() + ": " + e.what }

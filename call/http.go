@@ -22,17 +22,17 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// maxBody bounds what is read of one answer, so that a broken server cannot take all memory. Lists are paged.
+// maxBody bounds the size of one answer, so that a broken server cannot exhaust the memory. Lists are paged.
 const maxBody = 512 << 20
 
-// wire is a request that has been encoded: what each try sends again.
+// wire is an encoded request, which each try sends.
 type wire struct {
 	url         string
 	body        []byte
 	contentType string
 }
 
-// answer is what one try brought: either err, or a status with header and body.
+// answer is the result of one try: either err, or a code with header and body.
 type answer struct {
 	id     string
 	at     time.Time
@@ -41,7 +41,7 @@ type answer struct {
 	header http.Header
 	body   []byte
 	err    error
-	// unsent is true when the server certainly has not seen the request.
+	// unsent is true if the server certainly has not received the request.
 	unsent bool
 }
 
@@ -84,7 +84,7 @@ func (r *Request) wire(c *Client) (wire, error) {
 	return wire{url: u.String(), body: body, contentType: contentType}, nil
 }
 
-// url returns where a request goes, whose names have been checked.
+// url returns the URL of a request whose names are valid.
 func (r *Request) url(base *url.URL) *url.URL {
 	segments := make([]string, 0, 8)
 	if r.Resource.Group == "" {
@@ -96,7 +96,7 @@ func (r *Request) url(base *url.URL) *url.URL {
 		segments = append(segments, "namespaces", url.PathEscape(r.Namespace))
 	}
 	segments = append(segments, r.Resource.Resource)
-	// The name of a create is in its body; only that of a subresource's parent is in the path.
+	// The name of a create is in its body. Only the create of a subresource has the name of its parent in the path.
 	if r.Name != "" && (r.Verb != VerbCreate || r.Subresource != "") {
 		segments = append(segments, url.PathEscape(r.Name))
 	}
@@ -106,7 +106,7 @@ func (r *Request) url(base *url.URL) *url.URL {
 	return base.JoinPath(segments...)
 }
 
-// send makes one try. The try has its own timeout; the context of the caller stays as it is.
+// send makes one try with its own timeout. The caller's context is unaffected.
 func (c *Client) send(ctx context.Context, r *Request, w wire, id string, timeout time.Duration, tries int) answer {
 	a := answer{id: id, at: time.Now()}
 	sctx, span := c.spanOf(ctx, r, id, tries)
@@ -121,7 +121,7 @@ func (c *Client) send(ctx context.Context, r *Request, w wire, id string, timeou
 	}
 	a.took = time.Since(a.at)
 	if err != nil {
-		// Whatever the transport made of it, the reason is the context's when that is what ended the try.
+		// If tctx ended the try, its cause is the reason, whatever error the transport returned.
 		if tctx.Err() != nil {
 			err = context.Cause(tctx)
 		}
@@ -131,12 +131,10 @@ func (c *Client) send(ctx context.Context, r *Request, w wire, id string, timeou
 	return a
 }
 
-// open sends the request and returns the response before its body has been read. unsent is meaningful with an error
-// only.
+// open sends the request and returns the response with an unread body. unsent is meaningful only with an error.
 func (c *Client) open(ctx context.Context, r *Request, w wire, id string) (_ *http.Response, unsent bool, err error) {
 	c.metrics.began()
-	// With the hooks of httptrace one can tell a request that never got a connection from one that may have been
-	// executed.
+	// The hooks of httptrace distinguish a request that never got a connection from one that may have been executed.
 	var asked, written atomic.Bool
 	trace := &httptrace.ClientTrace{
 		GetConn:      func(string) { asked.Store(true) },
@@ -162,7 +160,7 @@ func (c *Client) open(ctx context.Context, r *Request, w wire, id string) (_ *ht
 	resp, err := c.http.Do(req)
 	if err != nil {
 		if asWrapped, ok := errors.AsType[*url.Error](err); ok {
-			err = asWrapped.Err // the URL is long, and the call says what it was about
+			err = asWrapped.Err // drop the long URL; the call's error names the object
 		}
 		return nil, asked.Load() && !written.Load() || isDial(err), err
 	}
@@ -207,7 +205,7 @@ func isDial(err error) bool {
 	return ok && op.Op == "dial"
 }
 
-// transportReason names an error of the transport in one word.
+// transportReason returns a one-word reason for an error of the transport.
 func transportReason(err error) string {
 	var netErr net.Error
 	switch {
@@ -233,7 +231,7 @@ func isSyntax(err error) bool {
 	return ok
 }
 
-// isTLS says that the two sides do not trust or understand each other, which no repetition mends.
+// isTLS reports whether the TLS handshake failed permanently, so that a retry is useless.
 func isTLS(err error) bool {
 	_, verify := errors.AsType[*tls.CertificateVerificationError](err)
 	_, record := errors.AsType[tls.RecordHeaderError](err)

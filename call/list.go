@@ -20,33 +20,33 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Object is a pointer to a type of objects: *corev1.Pod, *unstructured.Unstructured, *metav1.PartialObjectMetadata.
+// Object is a pointer to an object type, such as *corev1.Pod, *unstructured.Unstructured or
+// *metav1.PartialObjectMetadata.
 type Object[T any] interface {
 	*T
 	runtime.Object
 	metav1.Object
 }
 
-// Page is one page of a list.
+// Page holds the items of one page of a list.
 type Page struct {
-	// Items are the encoded objects, JSON or protobuf as the list was. They alias Answer.Raw or are of their own.
+	// Items are the encoded objects, in JSON or protobuf as in the list. They may alias Answer.Raw.
 	Items [][]byte
-	// itemKind is the kind of an item that does not name its own: items of built-in kinds do not.
+	// itemKind is the kind of items that lack one, as those of built-in kinds do.
 	itemKind schema.GroupVersionKind
-	// Version is the resource version of the whole list; every page of it carries the same.
+	// Version is the resource version of the whole list; all pages of a list have the same one.
 	Version string
-	// Restarted says that this is a first page again, because the server no longer had the rest of the list: pages
-	// that came before it belong to another list. At most once.
+	// Restarted states that this is the first page of a new list, because the server no longer had the rest of the
+	// previous one. Discard the pages before it. This happens at most once.
 	Restarted bool
 	Answer    *Answer
 
 	next string // continue token
 }
 
-// Pages lists the objects of a resource page by page (Policy.PageSize). The request needs the resource, and where
-// wanted the namespace and a Query with selectors; the verb is implied. Each page is a call of its own under the
-// policy. After an error, which is yielded with a nil page, the sequence ends. The sequence may be ranged over again,
-// which lists again.
+// Pages lists the objects of a resource page by page (Policy.PageSize). The request needs the resource, and optionally
+// the namespace and a Query with selectors; the verb is implied. Each page is a separate call under the policy. An
+// error is yielded with a nil page and ends the sequence. Each range over the sequence makes a new list.
 func Pages(ctx context.Context, c *Client, r Request, p Policy) iter.Seq2[*Page, error] {
 	return func(yield func(*Page, error) bool) {
 		p := p.resolved()
@@ -76,14 +76,14 @@ func Pages(ctx context.Context, c *Client, r Request, p Policy) iter.Seq2[*Page,
 	}
 }
 
-// List yields the objects of a resource one by one, fetching page after page:
+// List yields the objects of a resource one by one, and fetches page after page:
 //
 //	request := call.Request{Resource: pods, Namespace: "team-a"}
 //	for pod, err := range call.List[corev1.Pod](ctx, c, request, call.Policy{}) {
 //
-// Each object is the caller's own. When the list had to start again because its continue token had expired, objects
-// that were yielded already are left out unless they have changed since; one that was deleted meanwhile has been
-// yielded. Who needs one consistent list uses [Pages]. After an error the sequence ends.
+// The caller owns each object. If the continue token expires, the list restarts. List then skips objects that it has
+// already yielded, unless they have changed. An object that was deleted before the restart may have been yielded. Use
+// [Pages] to get one consistent list. An error ends the sequence.
 func List[T any, PT Object[T]](ctx context.Context, c *Client, r Request, p Policy) iter.Seq2[PT, error] {
 	return func(yield func(PT, error) bool) {
 		var seen seen
@@ -126,7 +126,7 @@ func (at *pager) request(r Request, p Policy) Request {
 	}
 	if at.token != "" {
 		q.Set("continue", at.token)
-		// A continue token fixes the version; the server refuses both together.
+		// A continue token implies the version; the server refuses requests with both.
 		q.Del("resourceVersion")
 		q.Del("resourceVersionMatch")
 	}
@@ -134,8 +134,8 @@ func (at *pager) request(r Request, p Policy) Request {
 	return r
 }
 
-// advance goes to the page after the given one. A server that answers with the token that it was given would be asked
-// for ever.
+// advance moves to the page after the given one. It fails if the server repeats the continue token, because the list
+// would never end.
 func (at *pager) advance(page *Page) error {
 	if page.next == at.token {
 		return &protocolError{what: "the continue token does not move"}
@@ -144,7 +144,7 @@ func (at *pager) advance(page *Page) error {
 	return nil
 }
 
-// restart says whether the list is to begin again: its continue token has expired, for the first time.
+// restart reports whether the list must restart because its continue token has expired for the first time.
 func (at *pager) restart(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	if !ok || e.Code != http.StatusGone || at.token == "" || at.restarted {
@@ -161,10 +161,10 @@ func (at *pager) wrap(r Request, err error) error {
 	return fmt.Errorf("cannot list %s: %w", r.Resource.Resource, err)
 }
 
-// seen remembers what was yielded, by uid and version, so that a list that starts again yields it once.
+// seen records the yielded objects by uid and version, so that a restarted list does not yield them twice.
 type seen map[string]string
 
-// before notes an object and says whether it was yielded already. Nothing is kept of a list of one page.
+// before records an object and reports whether it was already yielded. It records nothing for a list of one page.
 func (s *seen) before(obj metav1.Object, more bool) bool {
 	if *s == nil {
 		if !more {
@@ -226,8 +226,8 @@ func parsePage(a *Answer) (*Page, error) {
 	return page, nil
 }
 
-// parseProtobufPage splits a protobuf list without knowing its type: in every list of Kubernetes field 1 is the
-// ListMeta and field 2 are the items.
+// parseProtobufPage splits a protobuf list without knowing its type. In every Kubernetes list, field 1 is the ListMeta
+// and field 2 is the items.
 func parseProtobufPage(a *Answer, rest []byte) (*Page, error) {
 	var u runtime.Unknown
 	if err := u.Unmarshal(rest); err != nil {
@@ -266,7 +266,7 @@ func parseProtobufPage(a *Answer, rest []byte) (*Page, error) {
 	return page, nil
 }
 
-// Decode decodes one of the items into obj, which must have its type or be unstructured (JSON only).
+// Decode decodes an item into obj. The type of obj must match the item or, for JSON only, be unstructured.
 func (p *Page) Decode(item int, obj runtime.Object) error { return p.decodeItem(p.Items[item], obj) }
 
 func (p *Page) decodeItem(raw []byte, obj runtime.Object) error {

@@ -8,8 +8,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tree"
 )
 
-// fieldsOf returns what a manager owns by an operation, Apply or Update, in the form of FieldsV1 (KEP-555); nil where
-// it owns nothing.
+// fieldsOf returns the fields that a manager owns through an operation, Apply or Update, as FieldsV1 (KEP-555); nil if
+// it owns none.
 func fieldsOf(live map[string]any, manager, subresource, operation string) map[string]any {
 	entries, _ := tree.At(live, "metadata", "managedFields").([]any)
 	for _, e := range entries {
@@ -23,9 +23,9 @@ func fieldsOf(live map[string]any, manager, subresource, operation string) map[s
 	return nil
 }
 
-// setByUs says whether a merge patch that the live object has all the values of may have set them: whoever changes a
-// field owns it, so that the same values of which another manager owns each are what that one wrote. Patches that only
-// remove, and servers that keep no managedFields, leave no trace to look for.
+// setByUs reports whether this client may have set the values of a merge patch that the live object contains. A manager
+// that changes a field owns it. If other managers own all of the values, they set them. setByUs returns true for a
+// patch that only removes fields and for a server without managedFields, because both leave no evidence.
 func setByUs(r *Request, sent []byte, live map[string]any) bool {
 	manager := r.Query.Get("fieldManager")
 	entries, _ := tree.At(live, "metadata", "managedFields").([]any)
@@ -38,7 +38,7 @@ func setByUs(r *Request, sent []byte, live map[string]any) bool {
 	return owned || !set
 }
 
-// ownsAny says whether a patch sets any field, and whether one of those is owned.
+// ownsAny reports whether a patch sets any field, and whether fields includes one of those.
 func ownsAny(fields any, patch map[string]any) (set, owned bool) {
 	for name, value := range patch {
 		below := tree.At(fields, "f:"+name)
@@ -54,8 +54,8 @@ func ownsAny(fields any, patch map[string]any) (set, owned bool) {
 	return set, owned
 }
 
-// ownsNoMore says whether an apply of want leaves its manager the fields that it owns now. If it does not, what it
-// removes is still there. A field that is owned as a whole must be the same in both.
+// ownsNoMore reports whether an apply of want leaves its manager with all fields that it owns now. If not, a field that
+// the apply removes is still there. A field that is owned as a whole must be equal in want and live.
 func ownsNoMore(fields, want, live any) bool {
 	owned, ok := fields.(map[string]any)
 	if !ok || len(owned) == 0 {
@@ -64,7 +64,7 @@ func ownsNoMore(fields, want, live any) bool {
 	for name, below := range owned {
 		kind, rest, _ := strings.Cut(name, ":")
 		switch kind {
-		case ".": // the thing itself
+		case ".": // the element itself
 		case "f":
 			w, ok := want.(map[string]any)
 			if _, sent := w[rest]; !ok || !sent || !ownsNoMore(below, w[rest], tree.At(live, rest)) {
@@ -82,14 +82,15 @@ func ownsNoMore(fields, want, live any) bool {
 				func(x any) bool { return tree.Same(x, value) }) {
 				return false
 			}
-		default: // an index, which nothing that is served uses
+		default: // an index, which no served API uses
 			return false
 		}
 	}
 	return true
 }
 
-// element finds the element of a list by its key fields. Those that were not sent have their defaults.
+// element finds the element of a list by its key fields. Key fields that were not sent have defaults, so it ignores
+// them.
 func element(list any, key string) map[string]any {
 	var keys map[string]any
 	if json.Unmarshal([]byte(key), &keys) != nil {

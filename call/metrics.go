@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics counts requests. It is a prometheus.Collector to be registered by the program; several clients may share one.
+// Metrics counts requests. It is a prometheus.Collector that the program must register. Several clients may share one.
 // A nil *Metrics counts nothing.
 type Metrics struct {
 	requests *prometheus.CounterVec
@@ -17,8 +17,8 @@ type Metrics struct {
 	refused  prometheus.Counter
 }
 
-// NewMetrics returns the metrics fairlead_call_requests_total{verb,resource,code} (one per try; code is "none" without
-// an answer), fairlead_call_request_duration_seconds{verb}, fairlead_call_retries_total{verb,reason},
+// NewMetrics returns metrics with these names: fairlead_call_requests_total{verb,resource,code} (one per try; code is
+// "none" without an answer), fairlead_call_request_duration_seconds{verb}, fairlead_call_retries_total{verb,reason},
 // fairlead_call_in_flight and fairlead_call_budget_refused_total.
 func NewMetrics() *Metrics {
 	return &Metrics{

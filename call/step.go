@@ -10,53 +10,51 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// StepSpec says what a step requests and what follows from the answer. Only Request is required. The functions run on
-// the fiber like any step, and what they return is made by its methods.
+// StepSpec defines the request of a step and the reactions to its result. Only Request is required. The functions run
+// on the fiber like any step and return the result of a method of the fiber.
 type StepSpec[P any] struct {
 	Policy Policy
 
-	// Request makes the request from the packet: before the first try, and again each time OnConflict has been dealt
-	// with.
+	// Request makes the request from the packet, before the first try and again after each handled OnConflict.
 	Request func(ctx context.Context, packet *P) (Request, error)
 
-	// OnSuccess gets the answer; the default goes on with the next step. The answer to a list has the items of all
-	// pages. The answer is nil where the request says that absence is fine, the object is absent and there is no
-	// OnNotFound.
+	// OnSuccess receives the answer; by default the flow continues with the next step. The answer to a list contains the
+	// items of all pages. The answer is nil if the object is absent, the request has NotFoundOK, and OnNotFound is nil.
 	OnSuccess func(ctx context.Context, f *flow.Fiber[P], a *Answer) flow.Next
 
-	// OnNotFound makes the absence of the object no failure.
+	// OnNotFound handles the absence of the object, which is then not an error.
 	OnNotFound func(ctx context.Context, f *flow.Fiber[P]) flow.Next
 
-	// OnConflict is called after a back-off when a write was refused with a conflict, at most Policy.Conflicts times.
-	// It usually goes to a flow.Detour that reads again, which then returns to this step; f.Retry(0) asks Request at
-	// once. Without it the OnConflict function of the request is used, if there is one.
+	// OnConflict is called after a back-off if the server refused a write with a conflict, at most Policy.Conflicts
+	// times. It usually returns a flow.Detour that reads the object again and then returns to this step. f.Retry(0) calls
+	// Request at once. If OnConflict is nil, the step uses the OnConflict function of the request, if any.
 	OnConflict func(ctx context.Context, f *flow.Fiber[P], c Conflict) flow.Next
 
-	// OnFailure gets the final error; the default fails the step with it. What was cancelled is not asked.
+	// OnFailure receives the final error; by default the step fails with it. OnFailure is not called after cancellation.
 	OnFailure func(ctx context.Context, f *flow.Fiber[P], err error) flow.Next
 }
 
-// Step is a request as a step of a flow. It decides as [Do] does, and parks the fiber while it waits between two tries:
-// a fiber in retry holds no goroutine and no worker. A try holds the worker until it is answered or has timed out, so
-// that no request is on the wire after the code of a preempted fiber has returned.
+// Step returns a step of a flow that makes a request. It decides as [Do] does, and parks the fiber between two tries,
+// so a waiting fiber holds no goroutine and no worker. A try holds the worker until its answer or timeout. Therefore no
+// request is on the wire after the code of a preempted fiber has returned.
 //
 //	call.Step("create-service", c, call.StepSpec[Domain]{
 //		Request: func(ctx context.Context, d *Domain) (call.Request, error) { return d.serviceRequest(), nil },
 //	})
 //
-// A list is fetched page after page (Policy.PageSize, which replaces a limit in the query). Each page is a call of its
-// own under the policy. A list whose continue token has expired starts again, once, from scratch. A Table is fetched at
-// once, without a limit. To look at a few objects only, use [Pages] within a step.
+// Step fetches a list page by page (Policy.PageSize, which replaces a limit in the query). Each page is a separate call
+// under the policy. A list whose continue token has expired restarts from the beginning, once. Step fetches a Table at
+// once, without a limit. To read only a few objects, use [Pages] within a step.
 //
-// A process that crashes while the request is on the wire leaves no trace of it, and what comes back sends it again.
-// That does no harm to a write which may be repeated: an apply, an update or patch with a resourceVersion, a delete by
-// uid, and in a durable fiber a create with a fixed name: where the name is taken, an object that has all that was sent
-// is the answer. So give objects names that follow from the packet; where the server has to choose them, put the
-// fiber's IdempotencyKey into a label, and have flow.Done look for it.
+// If the process crashes while the request is on the wire, the restarted fiber sends the request again. That is
+// harmless for repeatable writes: an apply, an update or patch with a resourceVersion, a delete by uid. In a durable
+// fiber it is also harmless for a create with a fixed name: if the name is taken, an existing object with all fields
+// that were sent is the answer. Derive the names of objects from the packet. If the server must generate the name, put
+// the fiber's IdempotencyKey into a label and let flow.Done look for it.
 //
-// What earlier tries met is kept in memory only. A fiber that comes back to the step after a restart begins its tries
-// anew, but remembers that an earlier write may have been executed. A write that may have been executed, and must not
-// be twice, is not sent again when the step is retried: the retry fails as the first run did, with ErrOutcomeUnknown.
+// The results of earlier tries are kept in memory only. A fiber that returns to the step after a restart starts with a
+// new count of tries, but treats earlier writes as possibly executed. A write that may have been executed and is not
+// repeatable is not sent again when the step is retried. The retry fails like the first run, with ErrOutcomeUnknown.
 func Step[P any](name string, c *Client, spec StepSpec[P], opts ...flow.Option) flow.Node[P] {
 	s := &stepper[P]{c: c, spec: spec}
 	return flow.Step(name, s.run, opts...)
@@ -65,17 +63,17 @@ func Step[P any](name string, c *Client, spec StepSpec[P], opts ...flow.Option) 
 type stepper[P any] struct {
 	c    *Client
 	spec StepSpec[P]
-	// calls holds the calls of parked fibers. The fiber is referred to weakly: a fiber that is cancelled while it is
-	// parked never comes back to the step, and its call goes when the fiber does.
+	// calls holds the calls of parked fibers. The reference to the fiber is weak: a fiber that is cancelled while parked
+	// never returns to the step. Its call is removed when the fiber is garbage collected.
 	calls sync.Map // weak.Pointer[flow.Fiber[P]] → *stepCall
 }
 
 type stepCall struct {
 	x       *exchange
-	list    *collector // of the pages of a list; nil for other requests
+	list    *collector // collects the pages of a list; nil for other requests
 	last    outcome
-	refused *Conflict // OnConflict has run: make a new request first
-	doubt   error     // the call has ended with it, in doubt; nothing else is set
+	refused *Conflict // OnConflict has run, so a new request must be made first
+	doubt   error     // final error of a call in doubt; no other field is set then
 }
 
 var errNoRequest = errors.New("cannot call: the step has no Request function")
@@ -116,8 +114,8 @@ func (s *stepper[P]) run(ctx context.Context, f *flow.Fiber[P]) flow.Next {
 	return s.try(ctx, f, key, call)
 }
 
-// remembered returns the call that the fiber comes back to; nil if it enters the step anew, as after a deadline of
-// the step that ended the call before.
+// remembered returns the call that the fiber returns to. It returns nil if the fiber enters the step newly, for example
+// after a deadline of the step ended the previous call.
 func (s *stepper[P]) remembered(f *flow.Fiber[P], key weak.Pointer[flow.Fiber[P]]) *stepCall {
 	known, ok := s.calls.Load(key)
 	if !ok {
@@ -131,7 +129,7 @@ func (s *stepper[P]) remembered(f *flow.Fiber[P], key weak.Pointer[flow.Fiber[P]
 	return call
 }
 
-// start begins a call; last is one that ended in doubt, or nil.
+// start begins a call. last is a previous call that ended in doubt, or nil.
 func (s *stepper[P]) start(ctx context.Context, f *flow.Fiber[P], last *stepCall) (*stepCall, error) {
 	r, err := s.request(ctx, f)
 	if err != nil {
@@ -159,7 +157,7 @@ func (s *stepper[P]) begin(r Request) (*exchange, error) {
 	return s.c.begin(r, p)
 }
 
-// send makes one try, and as many more as there are pages that are answered at once.
+// send makes one try, and continues with further pages while their answers succeed.
 func (s *stepper[P]) send(ctx context.Context, call *stepCall) (o outcome) {
 	for {
 		o = call.x.try(ctx)
@@ -186,7 +184,7 @@ func (s *stepper[P]) request(ctx context.Context, f *flow.Fiber[P]) (Request, er
 		r.NotFoundOK = true
 	}
 	if s.spec.OnConflict != nil {
-		// Never called: it tells decide that conflicts are dealt with.
+		// never called; it makes decide return conflict
 		r.OnConflict = func(_ context.Context, c Conflict) (Request, error) { return c.Request, nil }
 	}
 	return r, err
@@ -220,7 +218,7 @@ func (s *stepper[P]) try(ctx context.Context, f *flow.Fiber[P], key weak.Pointer
 	return f.Retry(call.last.after)
 }
 
-// remember keeps a call until the fiber comes back or has ended.
+// remember keeps a call until the fiber returns or is garbage collected.
 func (s *stepper[P]) remember(f *flow.Fiber[P], key weak.Pointer[flow.Fiber[P]], call *stepCall) {
 	if _, known := s.calls.Swap(key, call); !known {
 		runtime.AddCleanup(f, func(key weak.Pointer[flow.Fiber[P]]) { s.calls.Delete(key) }, key)

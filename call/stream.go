@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Stream yields the objects of a resource like [List], but decodes each one while the body arrives: memory does not
-// grow with the list. It asks for everything at once unless Policy.PageSize is set, and has no total deadline;
-// Policy.Timeout is how long it may make no progress. A body that breaks off is asked for again, under the policy, and
-// objects that were yielded already are left out unless they have changed since; for that it remembers their uids.
-// Always JSON.
+// Stream yields the objects of a resource like [List], but decodes each object while the body arrives, so it never
+// holds the whole list. It requests the whole list at once unless Policy.PageSize is set. It has no total deadline;
+// Policy.Timeout bounds the time without progress. If the body breaks off, Stream requests it again under the policy.
+// It then skips objects that it has already yielded, unless they have changed. For that it keeps the uid and version of
+// each object. It always requests JSON.
 func Stream[T any, PT Object[T]](ctx context.Context, c *Client, r Request, p Policy) iter.Seq2[PT, error] {
 	if p.PageSize == 0 {
 		p.PageSize = -1
@@ -54,7 +54,7 @@ func Stream[T any, PT Object[T]](ctx context.Context, c *Client, r Request, p Po
 	}
 }
 
-// stream makes one list request, with retries, and hands each item to the function until that says no.
+// stream makes one list request, with retries, and passes each item to item until that returns false.
 func (c *Client) stream(ctx context.Context, r Request, p Policy,
 	item func(*Page, []byte) (bool, error),
 ) (*Page, error) {
@@ -79,7 +79,7 @@ func (c *Client) stream(ctx context.Context, r Request, p Policy,
 	}
 }
 
-// streamOnce is the try of a stream.
+// streamOnce makes one try of a stream.
 func (x *exchange) streamOnce(ctx context.Context, item func(*Page, []byte) (bool, error)) (*Page, outcome) {
 	if err := x.c.admit(ctx, x.p.Fence); err != nil {
 		return nil, x.end(ctx, err)
@@ -96,12 +96,12 @@ func (x *exchange) streamOnce(ctx context.Context, item func(*Page, []byte) (boo
 	resp, unsent, err := x.c.open(tctx, &x.r, x.w, a.id)
 	a.unsent = unsent
 	var page *Page
-	var broken error // not the wire's fault: what the items function said
+	var broken error // an error of item, not of the connection
 	if err == nil {
 		a.code, a.header = resp.StatusCode, resp.Header
 		body := &watchedBody{body: resp.Body, stalled: stalled, timeout: x.p.Timeout}
 		if a.code < 300 && mediaType(a.header.Get("Content-Type")) == JSON {
-			stalled.Stop() // runs while the body is being read, not while the caller works on an item
+			stalled.Stop() // runs during reads of the body, not while the caller processes an item
 			page, broken, err = decodeList(body, item)
 		} else {
 			a.body, err = io.ReadAll(io.LimitReader(body, maxBody))
@@ -131,7 +131,7 @@ func (x *exchange) streamOnce(ctx context.Context, item func(*Page, []byte) (boo
 	return nil, o
 }
 
-// whole hands out the items of a list that did not come as JSON although that was asked for.
+// whole passes on the items of a list that is not JSON although JSON was requested.
 func (x *exchange) whole(ctx context.Context, a *Answer, item func(*Page, []byte) (bool, error)) (*Page, outcome) {
 	page, err := parsePage(a)
 	if err != nil {
@@ -147,7 +147,7 @@ func (x *exchange) whole(ctx context.Context, a *Answer, item func(*Page, []byte
 	return page, outcome{action: done}
 }
 
-// watchedBody cancels the request when a read takes too long.
+// watchedBody cancels the request if a read takes too long.
 type watchedBody struct {
 	body    io.Reader
 	stalled *time.Timer
@@ -161,8 +161,7 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// decodeList reads a list item by item. broken is an error that no repetition mends: a wrong kind, or what item
-// returned.
+// decodeList reads a list item by item. broken is an error that a retry cannot fix: a wrong kind, or an error of item.
 func decodeList(body io.Reader, item func(*Page, []byte) (bool, error)) (page *Page, broken, err error) {
 	d := json.NewDecoder(body)
 	if err := expect(d, '{'); err != nil {
@@ -218,7 +217,7 @@ func decodeItems(d *json.Decoder, meta *listMeta, item func(*Page, []byte) (bool
 	if token != json.Delim('[') {
 		return false, nil, &protocolError{what: "items that are no array"}
 	}
-	// Servers send kind and apiVersion first; an item that came before them keeps what it says itself.
+	// Servers send kind and apiVersion first. Items before them get no default kind.
 	kind := &Page{}
 	if meta.Kind != "" {
 		if kind, broken = meta.page(); broken != nil {
@@ -249,7 +248,7 @@ func expect(d *json.Decoder, want json.Delim) error {
 	return nil
 }
 
-// midway makes an end of the body within the list an unexpected one.
+// midway converts an EOF within the list into io.ErrUnexpectedEOF.
 func midway(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

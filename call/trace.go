@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// spanOf starts the span of a try, if there is a tracer. What it says of the request are names: no body, no query, no
+// spanOf starts the span of a try, if there is a tracer. Its attributes contain names only, and no body, query or
 // header.
 func (c *Client) spanOf(ctx context.Context, r *Request, id string, tries int) (context.Context, trace.Span) {
 	if c.tracer == nil {
@@ -45,7 +45,7 @@ func (c *Client) spanOf(ctx context.Context, r *Request, id string, tries int) (
 	return ctx, span
 }
 
-// server is where a URL leads, in the terms of OpenTelemetry.
+// server returns the address of a URL as OpenTelemetry attributes.
 func server(u *url.URL) []attribute.KeyValue {
 	at := []attribute.KeyValue{attribute.String("server.address", u.Hostname())}
 	if port, err := strconv.Atoi(u.Port()); err == nil {
@@ -54,8 +54,8 @@ func server(u *url.URL) []attribute.KeyValue {
 	return at
 }
 
-// endSpan ends the span of a try with what came of it. The text of an error is not part of it: that of a server may
-// hold what is in the object. ctx is that of the caller.
+// endSpan ends the span of a try with its result. It omits the text of errors, because a server's message may contain
+// content of the object. ctx is the caller's context.
 func endSpan(ctx context.Context, span trace.Span, r *Request, a answer) {
 	if span == nil {
 		return
@@ -79,7 +79,7 @@ func endSpan(ctx context.Context, span trace.Span, r *Request, a answer) {
 	}
 }
 
-// passOn has the server know of the span: one that traces, too, goes on below it.
+// passOn adds the span to the request header, so that a tracing server can add its spans as children.
 func (c *Client) passOn(ctx context.Context, h http.Header) {
 	if c.tracer != nil {
 		propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(h))

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// repeatable says whether a write whose outcome is unknown may be sent again without harm.
+// repeatable reports whether a write with an unknown outcome may be sent again without harm.
 func repeatable(r *Request, sent []byte) bool {
 	if r.Idempotent {
 		return true
@@ -18,14 +18,14 @@ func repeatable(r *Request, sent []byte) bool {
 	case VerbDelete, VerbDeleteCollection, VerbApply:
 		return true
 	case VerbCreate:
-		// With a fixed name the second create is refused by the first. The create of a subresource is an action.
+		// With a fixed name, the server refuses the second create. The create of a subresource is an action.
 		return r.Subresource == "" && identity(r, sent).Name != ""
 	case VerbUpdate:
 		return identity(r, sent).ResourceVersion != ""
 	case VerbPatch:
 		switch r.PatchType {
 		case types.MergePatchType:
-			return true // RFC 7396: the second time it changes nothing
+			return true // RFC 7396: the second application changes nothing
 		case types.JSONPatchType:
 			return testsVersion(sent)
 		default:
@@ -35,26 +35,26 @@ func repeatable(r *Request, sent []byte) bool {
 	return true
 }
 
-// changes says whether a request that is executed changes anything on the server: a write that is no dry run.
+// changes reports whether a request changes state on the server: it is a write and not a dry run.
 func changes(r *Request, sent []byte) bool {
 	if !r.Verb.write() {
 		return false
 	}
-	if r.deletes() && len(sent) > 0 { // the query does not count
+	if r.deletes() && len(sent) > 0 { // the server ignores the query
 		var options struct{ DryRun []string }
 		return json.Unmarshal(sent, &options) != nil || len(options.DryRun) == 0
 	}
 	return r.Query.Get("dryRun") == ""
 }
 
-// readable says whether what a create was refused for can be read: an action leaves nothing of its name, and a body
-// that we do not understand has none.
+// readable reports whether the object that a create conflicted with can be read. An action creates no object, and the
+// name in an unknown body is unknown.
 func readable(r *Request, sent []byte) bool {
 	return r.Subresource == "" && identity(r, sent).Name != ""
 }
 
-// verify judges the read of the live object that settles a refusal after a try of unknown outcome. Where the read
-// fails, the refusal stands, and the outcome stays unknown.
+// verify evaluates the read of the live object that follows a refusal after an unknown outcome. If the read fails, the
+// refusal is the result and the outcome remains unknown.
 func verify(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func() float64) (outcome, progress) {
 	refusal := pr.verifying
 	status := statusOf(a)
@@ -63,8 +63,7 @@ func verify(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func()
 		if shows(r, sent, a.body) {
 			return succeed(a, pr, true), pr
 		}
-		// It may have been executed all the same, and overwritten since. Of a create the object that is there tells
-		// more than that.
+		// The write may have been executed and overwritten since. For a create, the existing object shows that it was not.
 		o := outcome{action: fail, reason: string(metav1.StatusReasonConflict), err: refusal.err}
 		if r.Verb == VerbCreate {
 			pr.inDoubt = false
@@ -77,7 +76,7 @@ func verify(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func()
 	if a.err == nil && a.code == http.StatusNotFound && saysAbsent(status) {
 		pr.verifying = nil
 		switch {
-		case r.Verb == VerbCreate: // what was in the way is gone again: the create itself decides
+		case r.Verb == VerbCreate: // the conflicting object is gone; the create decides
 			return again(p, pr, a, outcome{reason: reason, err: err}, rnd)
 		case r.NotFoundOK:
 			return outcome{action: done, reason: reason}, pr
@@ -99,7 +98,7 @@ func verify(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func()
 	return o, pr
 }
 
-// objectMeta is what must be known of a body.
+// objectMeta is the relevant metadata of a body.
 type objectMeta struct {
 	Name            string `json:"name"`
 	GenerateName    string `json:"generateName"`
@@ -130,7 +129,7 @@ func generated(r *Request, sent []byte) bool {
 	return r.Subresource == "" && m.Name == "" && m.GenerateName != ""
 }
 
-// testsVersion says whether a JSON patch applies only to one version of the object.
+// testsVersion reports whether a JSON patch is bound to one version of the object.
 func testsVersion(patch []byte) bool {
 	var ops []struct {
 		Op, Path string

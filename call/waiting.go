@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// Waiting shows the call that is being tried again, to those who ask why nothing moves. It is given to calls in their
-// Policy; of several at a time it shows the last one that failed. The zero value is ready for use. It is safe for
-// concurrent use, must not be copied, and costs nothing unless a try fails.
+// Waiting shows a call that is being retried, to diagnose why an operation does not proceed. Calls receive it in their
+// Policy. Of several concurrent calls, it shows the last one that failed. The zero value is ready to use. Waiting is
+// safe for concurrent use, must not be copied, and has no cost unless a try fails.
 type Waiting struct{ last atomic.Pointer[Retried] }
 
-// Retried is a call whose last try failed, and which goes on.
+// Retried describes a call whose last try failed and which will be retried.
 type Retried struct {
-	Err   *Error    // of its tries so far; to be read only
+	Err   *Error    // of the tries so far; read-only
 	Since time.Time // when the call began
-	Until time.Time // when the next try is due; before now, it is under way
+	Until time.Time // when the next try is due; if past, the try is in progress
 }
 
-// Last returns the call that is being tried again; false if there is none.
+// Last returns the call that is being retried; false if there is none.
 func (w *Waiting) Last() (Retried, bool) {
 	if w == nil {
 		return Retried{}, false
@@ -28,7 +28,7 @@ func (w *Waiting) Last() (Retried, bool) {
 	return Retried{}, false
 }
 
-// waits notes that a call is tried again.
+// waits records that a call will be retried.
 func (x *exchange) waits(o outcome) {
 	if w := x.p.Waiting; w != nil {
 		r := &Retried{Err: x.error(nil), Since: x.begun, Until: time.Now().Add(o.after)}
@@ -37,7 +37,7 @@ func (x *exchange) waits(o outcome) {
 	}
 }
 
-// over notes that it is not any more, unless another one is by now.
+// over removes the record of this call, unless another call has replaced it.
 func (x *exchange) over() {
 	if x.told != nil {
 		x.p.Waiting.last.CompareAndSwap(x.told, nil)

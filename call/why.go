@@ -15,10 +15,9 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// Why says what the failure of a request means for whoever does not move on because of it: a right is missing, the
-// server's admission refuses, somebody else has written, the server asks to come back later; or else that it failed.
-// The cause has About, where the object of the request is known, and no times. False: err is of no request to an API
-// server.
+// Why classifies the failure of a request for the diagnosis of a blocked operation. The types are a missing permission,
+// a refusal by admission, a conflict with another writer, a request to retry later, or a plain failure. The cause names
+// the object (About) if it is known, and has no times. Why returns false if err is not from a request to an API server.
 func Why(err error) (why.Cause, bool) {
 	e, ok := errors.AsType[*Error](err)
 	var answer apierrors.APIStatus
@@ -51,7 +50,7 @@ func Why(err error) (why.Cause, bool) {
 	return c, true
 }
 
-// put adds what is known.
+// put adds the pairs whose value is not empty.
 func put(evidence map[string]string, pairs ...string) {
 	for i := 0; i < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
@@ -60,8 +59,8 @@ func put(evidence map[string]string, pairs ...string) {
 	}
 }
 
-// judge finds out what the server's answer is about. Admission answers with whatever code its author has chosen, so its
-// words come before the code.
+// judge classifies the server's answer. It checks the message before the code, because an admission webhook may use any
+// code.
 func judge(c *why.Cause, e *Error, s *metav1.Status) {
 	_, delayed := apierrors.SuggestsClientDelay(&apierrors.StatusError{ErrStatus: *s})
 	switch right := lacking.FindStringSubmatch(s.Message); {
@@ -116,17 +115,17 @@ func judge(c *why.Cause, e *Error, s *metav1.Status) {
 	}
 }
 
-// lacking is what the authorisers of an API server say, of a resource.
+// lacking matches the message of an authoriser that denies access to a resource.
 var lacking = regexp.MustCompile(`User "([^"]*)" cannot (\S+) resource "([^"]*)" in API group "([^"]*)"` +
 	`(?: in the namespace "([^"]*)")?`)
 
-// unreached is what an API server says when it cannot ask an admission webhook.
+// unreached matches the message about an admission webhook that cannot be called.
 var unreached = regexp.MustCompile(`failed calling webhook "([^"]*)"`)
 
-// unconverted is what an API server says when nobody converts an object to the version that is asked for.
+// unconverted matches the message about a failed conversion webhook.
 var unconverted = regexp.MustCompile(`conversion webhook for (.+?) failed`)
 
-// missing tells which right lacks: user, verb, resource, group, namespace.
+// missing describes the missing permission: user, verb, resource, group, namespace.
 func missing(c *why.Cause, right []string) {
 	user, verb, resource, group, namespace := right[0], right[1], right[2], right[3], right[4]
 	name, subresource, _ := strings.Cut(resource, "/")
@@ -147,13 +146,14 @@ func missing(c *why.Cause, right []string) {
 	c.Advice = fmt.Sprintf("Add the rule %s to %s that is bound to %s.", rule, role, user)
 }
 
-// ResourceQuota begins the evidence "refusedBy" of a refusal by a quota; its name follows after a space.
+// ResourceQuota is the prefix of the evidence "refusedBy" for a refusal by a quota. A space and the name of the quota
+// follow.
 const ResourceQuota = "ResourceQuota"
 
-// refusals is how admission words that it refuses, and who it is then.
+// refusals are the messages of admission plug-ins that refuse a request.
 var refusals = []struct {
 	words  *regexp.Regexp
-	who    string // a format for what the words have found
+	who    string // format with the submatch of words
 	advice string
 }{
 	{
@@ -190,7 +190,7 @@ var refusals = []struct {
 	},
 }
 
-// refuse notes which admission has refused something, if one has.
+// refuse records the admission plug-in that refused the request. It reports whether there is one.
 func refuse(c *why.Cause, message string) bool {
 	for _, r := range refusals {
 		if m := r.words.FindStringSubmatch(message); m != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tree"
 )
 
-// applied remembers the applies made, so that one equal to the last one need not be sent while the cache shows its
-// effect. Which fields an owner holds is written in managedFields, which the cache does not keep; that an equal apply
-// was answered by this very incarnation says as much.
+// applied remembers successful applies. An apply equal to the last one need not be sent while the cache shows its
+// result. The cache lacks managedFields and so does not show which fields an owner has. An equal, answered apply of the
+// same incarnation proves that the owner has them.
 type applied struct {
 	mu   sync.Mutex
 	max  int
@@ -39,13 +39,13 @@ func (a *applied) init(bound int) {
 	a.memo = map[applyKey]applyMemo{}
 }
 
-// memo encodes an apply and says what to remember of it.
+// memo encodes an apply and returns the record of it, without the uid.
 func (w *writing) memo(want map[string]any) (applyMemo, []byte, error) {
 	data, err := json.Marshal(want)
 	return applyMemo{at: applyKey{w.k, w.key, w.sub, w.o.owner}, sum: sha256.Sum256(data)}, data, err
 }
 
-// holds says whether an apply was made before and the object still has all of it.
+// holds reports whether an equal apply was made and the object still has all of its fields.
 func (a *applied) holds(m applyMemo, r *cache.Record, want map[string]any) bool {
 	a.mu.Lock()
 	last, ok := a.memo[m.at]
@@ -61,12 +61,12 @@ func (a *applied) holds(m applyMemo, r *cache.Record, want map[string]any) bool 
 	if err != nil {
 		return false
 	}
-	// List items of built-in kinds do not say their kind.
+	// List items of built-in kinds lack kind and apiVersion.
 	have["kind"], have["apiVersion"] = want["kind"], want["apiVersion"]
 	return tree.Contains(have, want)
 }
 
-// note remembers an apply that succeeded.
+// note remembers a successful apply.
 func (a *applied) note(m applyMemo, answer *call.Answer) {
 	if a.max < 0 {
 		return
@@ -78,7 +78,7 @@ func (a *applied) note(m applyMemo, answer *call.Answer) {
 	m.uid = head.Metadata.UID
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for k := range a.memo { // any one makes room: what is forgotten is sent once more
+	for k := range a.memo { // evict any entry: a forgotten apply is only sent again
 		if len(a.memo) < a.max {
 			break
 		}

@@ -13,20 +13,20 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 )
 
-// Applicable is what can be applied: an [Object] that was built for it, or an apply configuration, as client-go has
-// them for its own types (k8s.io/client-go/applyconfigurations) and applyconfiguration-gen and controller-gen generate
-// them for others. A configuration says exactly what is wanted, also a zero, where a Go type encodes every field that
-// is not omitted when empty. Anything else is an error.
+// Applicable is an object that Apply accepts: an [Object] that was built for the apply, or an apply configuration.
+// client-go has apply configurations for its own types (k8s.io/client-go/applyconfigurations); applyconfiguration-gen
+// and controller-gen generate others. A configuration contains exactly the wanted fields, including zeros. A Go type
+// encodes every field without omitempty. Apply returns an error for any other value.
 type Applicable any
 
-// Apply is a server-side apply of the fields of obj by the client's field owner: fields that it applied before and that
-// obj does not have are removed. An apply equal to the last one is not sent while the cache still shows what it
-// applied.
+// Apply makes a server-side apply of the fields of obj with the client's field owner. The server removes fields that
+// this owner applied before and obj lacks. Apply does not send an apply equal to the last one while the cache still
+// shows its result.
 //
-// An Object is what the server answered afterwards; a configuration stays as it is, and the next read shows the answer.
-// Build it anew each time: one that was read, or that an Apply has filled, holds what users and other managers set, and
-// the operator would own that with them from then on. It is refused with ErrWasRead. A resourceVersion makes the apply
-// hold for that version, a uid for that incarnation.
+// If obj is an Object, it holds the server's answer afterwards. A configuration is unchanged; the next read shows the
+// answer. Build a new object for each apply. An object that was read, or that an Apply has filled, also holds the
+// fields of users and other managers. The operator would become a co-owner of them, so Apply refuses such an object
+// with ErrWasRead. A resourceVersion in obj restricts the apply to that version, a uid to that incarnation.
 func (c *Client) Apply(ctx context.Context, obj Applicable, opts ...WriteOption) error {
 	return c.apply(ctx, "", obj, opts)
 }
@@ -53,7 +53,7 @@ func (c *Client) apply(ctx context.Context, subresource string, what Applicable,
 	}
 	meta := sub(want, "metadata")
 	if s, ok := want["status"].(map[string]any); ok && len(s) == 0 {
-		delete(want, "status") // Go types encode an empty one where nobody set anything
+		delete(want, "status") // Go types encode an empty status if no status is set
 	}
 	if subresource == "" || w.o.body == nil {
 		want["kind"], want["apiVersion"] = w.k.gvk.Kind, w.k.gvk.GroupVersion().String()
@@ -84,14 +84,14 @@ func (c *Client) apply(ctx context.Context, subresource string, what Applicable,
 	return w.send(ctx)
 }
 
-// applicable returns the object to apply: obj itself, or what a configuration says, which need not be of a kind that
-// the Scheme knows.
+// applicable returns the object to apply: what itself, or the content of a configuration, whose kind the Scheme need
+// not know.
 func applicable(what Applicable) (Object, error) {
 	if obj, ok := what.(Object); ok {
 		return obj, nil
 	}
 	_, root := what.(runtime.ApplyConfiguration)
-	_, older := what.(interface{ GetName() *string }) // generated before there was that interface
+	_, older := what.(interface{ GetName() *string }) // configurations generated before runtime.ApplyConfiguration existed
 	if !root && !older {
 		return nil, fmt.Errorf("cannot apply a %T: it is neither a pointer to an object nor an apply configuration", what)
 	}
@@ -109,8 +109,8 @@ func applicable(what Applicable) (Object, error) {
 	return u, nil
 }
 
-// readMark says by what an object can be told to have been read. Who applies may say a uid or a version, as a
-// condition; the others only the server sets, and both together nobody needs.
+// readMark returns the field that shows that an object was read; "" if there is none. A caller may set a uid or a
+// resourceVersion as a condition, but not both. Only the server sets the other fields.
 func readMark(obj metav1.Object) string {
 	created := obj.GetCreationTimestamp()
 	switch {

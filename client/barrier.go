@@ -11,13 +11,13 @@ import (
 	"github.com/fairlead-io/fairlead/cache"
 )
 
-// WaitForCache returns when the cache shows everything that the server had when it was called: of the kinds of the
-// given objects, of which nothing else is used, or of all that are watched. It is for those who want to see the writes
-// of others; one's own are seen without it.
+// WaitForCache waits until the cache contains everything that the server had when WaitForCache was called. The objects
+// in kinds only determine the kinds to wait for; without any, it waits for all watched kinds. Use it to see writes of
+// other clients; the client's own writes are visible without it.
 //
-// The server is asked once for all who wait, at most once a second, by a list of the metadata of each kind: see
-// [cache.Store.Barrier]. It waits for at most 10 s, or the deadline of ctx if that is earlier. Its
-// error matches ErrCacheBehind and says which kind is behind, and why; a kind that is not watched is an error that
+// It lists the metadata of each kind. All waiting callers share one list, at most once a second: see
+// [cache.Store.Barrier]. WaitForCache waits at most 10 s, or until the deadline of ctx if that is earlier. Its error
+// then matches ErrCacheBehind and names the kind and the cause. A kind that is not watched returns an error that
 // matches ErrNotWatched.
 func (c *Client) WaitForCache(ctx context.Context, kinds ...Object) error {
 	if err := c.usable(); err != nil {

@@ -9,31 +9,31 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// Binding is what requests are bound to: a reconciliation, a leadership, or both. It says what right there is to make
-// them.
+// Binding ties requests to a reconciliation, a leadership, or both, and determines whether they may be sent.
 type Binding struct {
-	// Fence is asked before each request, reads included, and before each further try of a write. An error refuses it; it
-	// becomes an error that matches ErrFenced and it. It must be quick and safe for concurrent use.
+	// Fence is called before each request, including reads, and before each retry of a write. If it returns an error, the
+	// request is not sent and its error matches ErrFenced and that error. Fence must be quick and safe for concurrent
+	// use.
 	Fence func() error
 
-	// RequireVersion makes updates, patches and applies carry the resourceVersion that they were computed from, so that
-	// one still on the wire when somebody else has taken over can only conflict. It is implied in a fiber.
+	// RequireVersion makes updates, patches and applies carry the resourceVersion that they were computed from. After a
+	// takeover, a request that is still on the wire can then only conflict. Fibers imply it.
 	RequireVersion bool
 
-	// Waiting, if set, shows the request that is being tried again.
+	// Waiting, if set, shows the request that is being retried.
 	Waiting *call.Waiting
 
-	// Reported says that whoever is given an error reports it: see call.Policy. It is implied in a fiber.
+	// Reported states that the caller reports the errors of requests: see call.Policy. Fibers imply it.
 	Reported bool
 
-	// Write tells the ledger of the store whose writes these are.
+	// Write attributes the writes to an owner in the ledger of the store.
 	Write store.WriteContext
 }
 
-// Bound returns a client whose requests are bound, whatever their context: the binding is where the client is. Those
-// of c, of the returned client and of a context (see [Bind]) add up: all fences are asked, a version is required if
-// one of them does, and writes are those of the innermost that names an Owner; the client's are further in than the
-// context's. The two are one client otherwise, so that closing one closes the other.
+// Bound returns a client that applies b to all of its requests, whatever their context. The bindings of c, of the
+// returned client and of a context ([Bind]) combine. All fences are called, and a version is required if any binding
+// requires it. Writes belong to the innermost binding with an Owner; bindings of the client are inside those of the
+// context. The two clients share everything else, so closing one closes the other.
 func (c *Client) Bound(b Binding) *Client {
 	if c.usable() != nil {
 		return c
@@ -41,7 +41,7 @@ func (c *Client) Bound(b Binding) *Client {
 	return &Client{shared: c.shared, binding: c.binding.with(b)}
 }
 
-// with adds an inner binding.
+// with returns outer combined with an inner binding.
 func (outer Binding) with(inner Binding) Binding {
 	inner.Fence = both(outer.Fence, inner.Fence)
 	inner.RequireVersion = inner.RequireVersion || outer.RequireVersion
@@ -55,7 +55,7 @@ func (outer Binding) with(inner Binding) Binding {
 	return inner
 }
 
-// both asks one fence after the other; either may be nil.
+// both calls outer and then inner; either may be nil.
 func both(outer, inner func() error) func() error {
 	if outer == nil || inner == nil {
 		if outer == nil {
@@ -73,9 +73,9 @@ func both(outer, inner func() error) func() error {
 
 type bindingKey struct{}
 
-// Bind returns a context whose requests are bound: for code that is given a context and a client, as that of
-// reconcilers and observers is. Where the client is one's own, use [Client.Bound]. A binding replaces the one of the
-// parent, except that fences add up.
+// Bind returns a context that applies b to its requests. It is for code that receives a context and a client, such as
+// reconcilers and observers. If you own the client, use [Client.Bound]. The binding replaces that of the parent
+// context, except that both fences apply.
 func Bind(ctx context.Context, b Binding) context.Context {
 	b.Fence = both(bound(ctx).Fence, b.Fence)
 	return context.WithValue(ctx, bindingKey{}, b)
@@ -86,8 +86,8 @@ func bound(ctx context.Context) Binding {
 	return b
 }
 
-// fence says why no request may be sent in this context; nil while it may. A context that has merely ended is the
-// caller's own doing, and its cause says all.
+// fence returns the reason why no request may be sent in this context; nil if requests may be sent. For an ended
+// context it returns only the cause, which does not match ErrFenced.
 func (c *Client) fence(ctx context.Context) error {
 	if err := flow.Fenced(ctx); err != nil {
 		return fmt.Errorf("%w: %w", ErrFenced, err)
@@ -106,13 +106,14 @@ func (c *Client) fence(ctx context.Context) error {
 	return nil
 }
 
-// fenced is a policy whose every try asks for leave, since what comes after a back-off may come too late.
+// fenced returns a policy that calls the fence before every try, because permission may end during a back-off.
 func (c *Client) fenced(ctx context.Context, p call.Policy) call.Policy {
 	p.Fence = both(p.Fence, func() error { return c.fence(ctx) })
 	return c.shown(ctx, p)
 }
 
-// shown is a policy whose tries are shown to those who ask, and whose failure is told once.
+// shown returns a policy with the Waiting and Reported of the bindings. Reported prevents a second log line for one
+// failure.
 func (c *Client) shown(ctx context.Context, p call.Policy) call.Policy {
 	if _, fiber := flow.FromContext(ctx); fiber || c.binding.Reported || bound(ctx).Reported {
 		p.Reported = true
@@ -126,7 +127,7 @@ func (c *Client) shown(ctx context.Context, p call.Policy) call.Policy {
 	return p
 }
 
-// requireVersion says whether writes must carry the version that they were computed from.
+// requireVersion reports whether writes must carry the version that they were computed from.
 func (c *Client) requireVersion(ctx context.Context) bool {
 	if c.binding.RequireVersion || bound(ctx).RequireVersion {
 		return true
@@ -135,7 +136,7 @@ func (c *Client) requireVersion(ctx context.Context) bool {
 	return ok
 }
 
-// owner says whose writes those made in a context are.
+// owner returns the attribution of writes in a context.
 func (c *Client) owner(ctx context.Context) store.WriteContext {
 	if c.binding.Write.Owner != "" {
 		return c.binding.Write
@@ -143,16 +144,16 @@ func (c *Client) owner(ctx context.Context) store.WriteContext {
 	return bound(ctx).Write
 }
 
-// afterEnd returns what the end of a fiber is recorded by: its context and the client without the fiber, which may
-// have been cancelled and therefore is fenced. It is recorded before its key is free, so nobody else can be writing.
-// The write still holds for one version only.
+// afterEnd returns a context and a client without the fiber, to save the end of that fiber. The fiber may have been
+// cancelled and is then fenced. Its key is still reserved at this time, so there is no other writer. The write still
+// carries a resourceVersion.
 func (c *Client) afterEnd(ctx context.Context) (context.Context, *Client) {
 	b := bound(ctx)
 	b.RequireVersion, b.Reported = true, true
 	return valueless{ctx}, c.Bound(b)
 }
 
-// valueless is a context without the values of another one, the fiber among them.
+// valueless is a context without the values of its parent, including the fiber.
 type valueless struct{ context.Context } //nolint:containedctx // it is a context
 
 // Value implements [context.Context].

@@ -22,7 +22,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/discover"
 )
 
-// Key names an object; Namespace is empty for cluster-scoped ones.
+// Key names an object. Namespace is empty for cluster-scoped objects.
 type Key = cache.Key
 
 // Object is any Kubernetes object: typed, *unstructured.Unstructured or *metav1.PartialObjectMetadata.
@@ -37,7 +37,7 @@ type ObjectList interface {
 	runtime.Object
 }
 
-// KeyOf returns the key of an object; that of nil is empty.
+// KeyOf returns the key of obj, or an empty key if obj is nil.
 func KeyOf(obj metav1.Object) Key {
 	if isNil(obj) {
 		return Key{}
@@ -45,9 +45,10 @@ func KeyOf(obj metav1.Object) Key {
 	return Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 
-// Reader reads objects into memory of the caller's own.
+// Reader reads objects into memory that the caller owns.
 type Reader interface {
-	// Get fills obj, whose type says which kind is meant. apierrors.IsNotFound tells absence.
+	// Get fills obj, whose type determines the kind. If the object does not exist, the error satisfies
+	// apierrors.IsNotFound.
 	Get(ctx context.Context, key Key, obj Object) error
 	// List fills list, in no particular order.
 	List(ctx context.Context, list ObjectList, opts ...ReadOption) error
@@ -55,47 +56,49 @@ type Reader interface {
 
 var _ Reader = (*Client)(nil)
 
-// Options configure a Client. Config or Call is required; everything else has a default.
+// Options configures a Client. Config, or else both Call and Mapper, is required. All other fields are optional.
 type Options struct {
 	Config *rest.Config
-	// Call makes the requests; by default a new one for Config. Share it: it holds the retry budget of the server.
+	// Call sends the requests; by default New makes one for Config. Clients of one server should share it, because it
+	// holds the retry budget of that server.
 	Call *call.Client
-	// Policy of the requests.
+	// Policy applies to all requests.
 	Policy call.Policy
 
-	// Cache holds the stores to read from; none by default, so that every read is live.
+	// Cache holds the stores to read from. Without it every read asks the server.
 	Cache *cache.Cache
-	// Stores are read from, too, those that hold more first: for those who run sources of their own. Of a resource
-	// that is among them those of Cache are not asked.
+	// Stores are further stores to read from, for programs with their own sources, in order of decreasing content. If
+	// they contain a resource, reads of it do not use the stores of Cache.
 	Stores []*cache.Store
-	// Scheme knows the Go types; that of client-go by default.
+	// Scheme maps Go types to kinds; by default that of client-go.
 	Scheme *runtime.Scheme
-	// Mapper knows the resources of kinds; by default one that asks the server, when it must.
+	// Mapper maps kinds to resources; by default one that asks the server when necessary.
 	Mapper meta.RESTMapper
 	Logger *slog.Logger
 
 	// FieldOwner is the field manager of all writes; "fairlead" by default. Programs that write to the same objects need
-	// one each: it tells after a lost answer whose change it is that is there.
+	// different ones: after a lost answer, it identifies the program that made a change.
 	FieldOwner string
 
-	// Backstop is how often waits look at the server; 30 s.
+	// Backstop is the interval at which waits ask the server; 30 s by default.
 	Backstop time.Duration
 }
 
-// How Modify deals with conflicts.
+// How Modify retries after conflicts.
 const (
-	modifyTries = 10 // writes in all
+	modifyTries = 10 // attempts in total
 	modifyBase  = 10 * time.Millisecond
-	modifyCap   = time.Second // of the back-off, which has full jitter
-	// With resource versions that cannot be ordered, the cache is polled until the version has changed.
+	modifyCap   = time.Second // upper bound of the back-off, which has full jitter
+	// If resource versions cannot be ordered, Modify polls the cache until the version has changed.
 	pollInterval = 50 * time.Millisecond
 	pollTimeout  = 10 * time.Second
 )
 
-// cacheTimeout bounds the time until the cache shows a write that cannot be laid over it, and WaitForCache.
+// cacheTimeout bounds WaitForCache, and the time in which the cache catches up with a write that cannot be stored in
+// it.
 const cacheTimeout = 10 * time.Second
 
-// appliesKept bounds the memory of applies made, by which equal ones are recognised.
+// appliesKept bounds the number of applies that are remembered to recognise equal ones.
 const appliesKept = 10_000
 
 func orDefault(d, def time.Duration) time.Duration {
@@ -111,7 +114,7 @@ type Client struct {
 	binding Binding // of all requests; see Bound
 }
 
-// shared is what a client and those that are bound have in common.
+// shared is the state that a client and the clients bound from it have in common.
 type shared struct {
 	opt     Options
 	apart   map[schema.GroupVersionResource][]*cache.Store // Options.Stores
@@ -119,14 +122,14 @@ type shared struct {
 	ownCall bool
 	kinds   kinds
 	log     *slog.Logger
-	plain   url.Values // the query of a write without options; read-only
+	plain   url.Values // query of a write without options; read-only
 	applied applied
 	hubs    hubs
 	layer   layer
 }
 
-// New returns a client. It sends nothing: without a Mapper, the server is asked for its resources when they are needed
-// first.
+// New returns a client for the cluster of o.Config or o.Call. It sends no request. Without a Mapper, the client asks
+// the server for its resources on first use.
 func New(o Options) (*Client, error) {
 	if o.Config == nil && (o.Call == nil || o.Mapper == nil) {
 		return nil, errors.New("cannot make a client: no configuration")
@@ -168,7 +171,7 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// Close ends the subscriptions of waits and closes idle connections, also those of clients that are bound.
+// Close ends the subscriptions of waits and closes idle connections, also for the clients bound from c.
 func (c *Client) Close() {
 	if c.usable() != nil {
 		return
@@ -179,7 +182,7 @@ func (c *Client) Close() {
 	}
 }
 
-// Scheme returns the scheme that the client knows Go types by; of a nil client that of client-go.
+// Scheme returns the scheme of the client; for a nil client, that of client-go.
 func (c *Client) Scheme() *runtime.Scheme {
 	if c.usable() != nil {
 		return scheme.Scheme
@@ -187,7 +190,7 @@ func (c *Client) Scheme() *runtime.Scheme {
 	return c.kinds.scheme
 }
 
-// Mapper returns the mapper that the client knows resources by; of a nil client one that knows none.
+// Mapper returns the mapper of the client; for a nil client, an empty one.
 func (c *Client) Mapper() meta.RESTMapper {
 	if c.usable() != nil {
 		return meta.NewDefaultRESTMapper(nil)
@@ -195,7 +198,7 @@ func (c *Client) Mapper() meta.RESTMapper {
 	return c.kinds.mapper
 }
 
-// usable says why nothing can be done with a client that New has not made.
+// usable returns an error for a client that New has not made.
 func (c *Client) usable() error {
 	if c == nil || c.shared == nil {
 		return ErrNotMade
@@ -203,7 +206,7 @@ func (c *Client) usable() error {
 	return nil
 }
 
-// kindOf returns the kind of an object, which may be empty apart from its type.
+// kindOf returns the kind of an object, of which only the type must be set.
 func (c *Client) kindOf(obj runtime.Object) (*kind, error) {
 	if err := c.usable(); err != nil {
 		return nil, err
@@ -225,13 +228,13 @@ func (c *Client) kindOfList(list runtime.Object) (*kind, error) {
 	return c.kinds.ofList(list)
 }
 
-// isNil says whether obj is nil, or a nil pointer.
+// isNil reports whether obj is nil or a nil pointer.
 func isNil(obj any) bool {
 	v := reflect.ValueOf(obj)
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// FieldOwner returns the field manager of writes that name none; empty of a client that New has not made.
+// FieldOwner returns the default field manager of writes; empty for a client that New has not made.
 func (c *Client) FieldOwner() string {
 	if c == nil {
 		return ""

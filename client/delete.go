@@ -38,12 +38,12 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 		}
 		pre.ResourceVersion = &version
 	}
-	named := *pre == (metav1.Preconditions{}) // whatever has the name is meant
+	named := *pre == (metav1.Preconditions{}) // no precondition: any object of this name is to be deleted
 	if known := w.incarnation(obj); named && known != "" && subresource == "" {
 		pre.UID = &known
 	}
 	w.req.Object = w.o.deleteOptions(pre)
-	if body := w.o.body; body != nil { // an action of a subresource: it says all there is to say
+	if body := w.o.body; body != nil { // an action of a subresource; its body replaces the options
 		if subresource == "" || !named || w.o.dryRun || w.o.grace != nil || w.o.propagation != "" {
 			return w.fail(errors.New("a Body stands in the place of the options of the delete"))
 		}
@@ -56,12 +56,12 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 	w.req.NotFoundOK = w.o.notFoundOK && subresource == ""
 	a, err := call.Do(ctx, c.call, w.req, c.fenced(ctx, *w.o.policy))
 	if err != nil && pre.UID != nil && apierrors.IsConflict(err) {
-		switch inDoubt := errors.Is(err, call.ErrOutcomeUnknown); { // which a dry run never is
-		case inDoubt && w.replaced(ctx, *pre.UID): // an earlier try has found it; what has its name now is not ours to delete
+		switch inDoubt := errors.Is(err, call.ErrOutcomeUnknown); { // a dry run is never in doubt
+		case inDoubt && w.replaced(ctx, *pre.UID): // An earlier try deleted it. The new object of that name stays.
 			f.absent(ctx)
 			return nil
-		case named && !inDoubt: // the cache did not know yet
-			w.req.Object = w.o.deleteOptions(nil) // the others hold for whatever has the name
+		case named && !inDoubt: // the cache was behind
+			w.req.Object = w.o.deleteOptions(nil) // delete any object of this name, as requested
 			a, err = call.Do(ctx, c.call, w.req, c.fenced(ctx, *w.o.policy))
 		}
 	}
@@ -69,8 +69,8 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 		w.o.answered(a.Raw)
 	}
 	switch {
-	case err == nil && a == nil, // it does not exist
-		err == nil && len(a.Raw) == 0 && subresource == "", // an earlier try had done it
+	case err == nil && a == nil, // the object does not exist
+		err == nil && len(a.Raw) == 0 && subresource == "", // an earlier try deleted it
 		apierrors.IsNotFound(err) && subresource == "":
 		f.absent(ctx)
 	case err == nil:
@@ -81,8 +81,8 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 	return err
 }
 
-// deleteOptions are the options of a delete, all in one body: kube-apiserver does not look at the query of one that has
-// a body.
+// deleteOptions returns the options of a delete, all in the body: kube-apiserver ignores the query of a delete with a
+// body.
 func (o *writeOptions) deleteOptions(pre *metav1.Preconditions) *metav1.DeleteOptions {
 	d := &metav1.DeleteOptions{
 		TypeMeta:           metav1.TypeMeta{Kind: "DeleteOptions", APIVersion: "v1"},
@@ -100,8 +100,8 @@ func (o *writeOptions) deleteOptions(pre *metav1.Preconditions) *metav1.DeleteOp
 	return d
 }
 
-// incarnation returns the uid of the object that a delete is about, as far as it is known: a repetition must not delete
-// another one that has been created meanwhile.
+// incarnation returns the uid of the object to delete, if it is known. A repeated request must not delete a new object
+// of the same name.
 func (w *writing) incarnation(obj Object) types.UID {
 	if r := w.known(); r != nil {
 		return r.UID()
@@ -109,7 +109,7 @@ func (w *writing) incarnation(obj Object) types.UID {
 	return obj.GetUID()
 }
 
-// replaced says whether an incarnation is certainly not there any more.
+// replaced reports whether the incarnation certainly no longer exists.
 func (w *writing) replaced(ctx context.Context, uid types.UID) bool {
 	now := &metav1.PartialObjectMetadata{}
 	now.SetGroupVersionKind(w.k.gvk)
@@ -117,9 +117,9 @@ func (w *writing) replaced(ctx context.Context, uid types.UID) bool {
 	return apierrors.IsNotFound(err) || err == nil && now.UID != uid
 }
 
-// DeleteCollection deletes the objects of the kind of obj, of which nothing else is used, that the selection names.
-// What the server answers does not say what is left, so where the kind is watched one list of the namespace follows,
-// and its result is laid over the store.
+// DeleteCollection deletes the objects that sel selects. obj only determines the kind. The server's answer does not
+// state which objects remain. If the kind is watched, DeleteCollection therefore lists the namespace once and stores
+// the result.
 func (c *Client) DeleteCollection(ctx context.Context, obj Object, sel Selection, opts ...WriteOption) error {
 	k, err := c.kindOf(obj)
 	if err != nil {
@@ -153,8 +153,8 @@ func (c *Client) DeleteCollection(ctx context.Context, obj Object, sel Selection
 	return nil
 }
 
-// relist reads a namespace from the server and lays what has changed over the stores. An object that a store showed
-// before the list began, or that the answer to the delete names, and that the list does not have, is gone.
+// relist lists a namespace from the server and stores the changes. It removes objects that the list lacks if a store
+// showed them before the list began, or if the answer to the delete names them.
 func (c *Client) relist(ctx context.Context, k *kind, namespace string, answer []byte) error {
 	stores := c.stores(k)
 	if len(stores) == 0 {
@@ -162,7 +162,7 @@ func (c *Client) relist(ctx context.Context, k *kind, namespace string, answer [
 	}
 	ctx, cancel := context.WithTimeout(ctx, cacheTimeout)
 	defer cancel()
-	var named metav1.PartialObjectMetadataList // no items in a mere Status
+	var named metav1.PartialObjectMetadataList // stays empty for a Status
 	if err := json.Unmarshal(answer, &named); err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func (c *Client) relist(ctx context.Context, k *kind, namespace string, answer [
 	}
 	for i, st := range stores {
 		for _, m := range named.Items {
-			if _, shown := before[i][m.UID]; !shown && !there[m.UID] { // the watch has yet to tell of its creation
+			if _, shown := before[i][m.UID]; !shown && !there[m.UID] { // the watch has not delivered its creation yet
 				st.PutDeleted(KeyOf(&m), m.UID)
 				c.hubs.poke(st, KeyOf(&m))
 			}
@@ -209,12 +209,12 @@ func (c *Client) relist(ctx context.Context, k *kind, namespace string, answer [
 			if there[uid] {
 				continue
 			}
-			if r, ok := st.Get(key); ok && r.UID() == uid { // else the watch has told already
+			if r, ok := st.Get(key); ok && r.UID() == uid { // otherwise the watch has delivered the change
 				st.PutDeleted(key, uid)
 			}
 			c.hubs.poke(st, key)
 		}
-		if unsettled[st] { // what is left has changed, and whether that concerns the store only its watch can say
+		if unsettled[st] { // Only the watch can tell whether a remaining, changed object still belongs to the store.
 			if err := st.Barrier(ctx); err != nil {
 				c.log.WarnContext(ctx, "the cache does not show a write yet", "op", "delete collection of", "kind", k.gvk.Kind,
 					"error", err)

@@ -8,8 +8,8 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// content is an object as JSON values, without what only the server sets (managedFields) and what says nothing (a null
-// creationTimestamp).
+// content returns an object as JSON values, without managedFields, which only the server sets, and without a null
+// creationTimestamp.
 func content(obj runtime.Object) (map[string]any, error) {
 	raw, err := json.Marshal(obj)
 	if err != nil {
@@ -32,7 +32,7 @@ func contentOf(raw []byte) (map[string]any, error) {
 	return m, nil
 }
 
-// sub returns a nested map, made where it is absent.
+// sub returns the nested map of a field and creates it if it is absent.
 func sub(m map[string]any, field string) map[string]any {
 	if s, ok := m[field].(map[string]any); ok {
 		return s

@@ -1,71 +1,82 @@
-// Package client reads and writes objects of a cluster: typed reads from the store, where a kind is watched, and writes
-// whose answers the next read sees at once.
+// Package client reads and writes Kubernetes objects. Reads of a watched kind come from the store of its cache; all
+// other reads ask the server. A write changes the store before it returns, so the next read sees it.
 //
 //	c, err := client.New(client.Options{Config: cfg, Cache: cache, Scheme: scheme})
 //
-//	pod, err := client.Get[corev1.Pod](ctx, c, client.Key{Namespace: "team-a", Name: "web-0"}) // shared, read-only, no copy
+//	pod, err := client.Get[corev1.Pod](ctx, c, client.Key{Namespace: "team-a", Name: "web-0"}) // shared, READ-ONLY
 //	for pod, err := range client.List[corev1.Pod](ctx, c, client.InNamespace("team-a"), client.Labels("app=web")) { … }
 //
 //	var own corev1.Pod
-//	err = c.Get(ctx, key, &own) // a copy of one's own
+//	err = c.Get(ctx, key, &own) // a private copy
 //
 //	err = client.Modify(ctx, c, &own, func(p *corev1.Pod) error { p.Labels["seen"] = "true"; return nil })
 //
 // # Reads
 //
-// A read of a kind that is watched comes from the store and costs no request: own writes are laid over it, so that the
-// same pass can go on (C1), and what was deleted is not found (C2). A read of a kind, or of a namespace, that is not
-// watched, of a whole object where only metadata is watched, or not listed yet, is a request to the server, as is one
-// through [Client.Live], and one of an object whose last write the watch has not brought for too long. A watch of some
-// labels answers a Get of what has them, and a List that selects them, or them and more. [Get] and [List] hand out the
-// store's shared objects: they are READ-ONLY. The methods fill an object of the caller's own.
+// A read of a watched kind comes from the store and costs no request. The client's own writes are visible to it at once
+// (C1), and objects that the client deleted are not found (C2). These reads ask the server instead:
 //
-// A cache that is behind is not believed against the caller: that an object is absent, is another one, or has already
-// what is to be written is confirmed by the server when the caller has read something newer, or would be refused
-// because of it.
+//   - reads of a kind or a namespace that is not watched or not listed yet;
+//   - reads of whole objects where only their metadata is watched;
+//   - reads through [Client.Live];
+//   - reads of an object whose last write has not arrived through the watch for too long.
 //
-// [OwnedBy] lists what an object owns, [Index] by any index of the store.
+// A watch with a label selector answers a Get of an object that matches it. It answers a List whose selector contains
+// all requirements of the watch's selector.
 //
-// Objects from the store lack their managedFields, and what else the store is told to drop (cache.Content).
+// The functions [Get] and [List] return the store's shared objects, which are READ-ONLY. The methods of [Client] fill
+// an object that the caller owns.
+//
+// The client compares the cache with the versions that the caller has already read. An older cache is not trusted: the
+// server confirms that an object is absent, was replaced, or needs no change. The server also confirms that an object
+// is absent or was replaced before a write fails for that reason.
+//
+// [OwnedBy] lists the objects that an owner owns, and [Index] lists by any index of the store.
+//
+// Objects from the store lack their managedFields and all other fields that the store drops (cache.Content).
 //
 // # Writes
 //
-// Create, Update, Patch, Apply, Delete and DeleteCollection, and all but the last for subresources, go through package
-// call and its retry rules. The answer is put over the store before the method returns, and into the object that was
-// given. A write that would change nothing of what the cache shows is not sent, unless it is told [Always].
+// Create, Update, Patch, Apply, Delete and DeleteCollection use package call and its retry rules. All but
+// DeleteCollection also write subresources. Before a method returns, it stores the server's answer in the cache and in
+// the object that the caller passed. The client does not send a write that would change nothing in the cached object,
+// unless the caller passes [Always].
 //
-// A write that was made is never an error because the cache is late. One that failed and may have been made all the
-// same (call.ErrOutcomeUnknown) is asked for before the method returns, or else by the next read. Where the answer
-// cannot be laid over the store (a field selector that only the server can evaluate; subresources that are answered
-// without the object) the watch has a tenth of a second to bring it, and then the server is asked for this one object.
+// A write that succeeded never returns an error because the cache is late. If a failed write may have been made
+// (call.ErrOutcomeUnknown), the client asks the server before the method returns; if that fails, the next read asks.
+// Some answers cannot be stored: the watch has a field selector that only the server can evaluate, or a subresource
+// answers without the object. Then the client waits 0.1 s for the watch, and after that reads this object from the
+// server.
 //
-// Prefer [Modify] and Apply to Update. Modify applies a function to the freshest known state, sends the difference with
-// the resourceVersion that it was computed from, and does it again after a conflict. An Update replaces the whole
-// object: what the Go type does not know is removed, which is refused where the cache shows it ([ErrPruned]), as is
-// that of an object that lacks what the cache drops ([DroppedError]), and with a conflict nothing is tried again.
+// Prefer [Modify] and Apply to Update. Modify applies a function to the freshest known state and sends the difference
+// with the resourceVersion of that state. After a conflict it repeats both. Update replaces the whole object, so the
+// server removes fields that the Go type does not know. The client refuses such an Update if the cache shows such
+// fields ([ErrPruned]). It also refuses an Update of an object that lacks the fields that the cache drops
+// ([DroppedError]). Update does not retry after a conflict.
 //
-// [Client.Replace] is the lean one, for those who hold the object in exactly the version that they change: one
-// request, no look at the cache, and nothing of the answer is read but its header.
+// [Client.Replace] is the cheapest write, for callers that hold the object in exactly the version that they change. It
+// sends one request, does not consult the cache, and decodes only the header of the answer.
 //
-// Apply takes objects and apply configurations ([Applicable]) that say what is wanted and nothing else. One that was
-// read holds what users and other managers set, and is refused ([ErrWasRead]).
+// Apply takes objects and apply configurations ([Applicable]) that contain only the wanted fields. An object that was
+// read also holds the fields of users and other managers, so Apply refuses it ([ErrWasRead]).
 //
-// # Programs of client-go
+// # Programs that use client-go
 //
-// [Overlay] is a transport that does for clientsets, dynamic and metadata clients what a Client does: what they write
-// is laid over the stores of a cache before their call returns.
+// [Overlay] is an http.RoundTripper that gives clientsets, dynamic clients and metadata clients the same consistency.
+// It adds their writes to the stores of a cache before the call returns.
 //
-// # Who may write
+// # Permission to write
 //
-// A client that is bound ([Client.Bound]) asks its fence before each request; the error of one that may not be sent
-// matches [ErrFenced]. The code of users, which is given a client and a context, has the binding in the context
-// ([Bind]); that of a fiber of package flow that was preempted may not send anything either. Updates, patches and
-// applies of a fiber, or with Binding.RequireVersion, carry the resourceVersion that they were computed from, so that
-// one on the wire can only conflict.
+// A bound client ([Client.Bound]) calls its fence before each request. If the fence refuses, the error matches
+// [ErrFenced]. Code that receives a client and a context, such as a reconciler, has the binding in the context
+// ([Bind]). A preempted fiber of package flow cannot send requests either. Updates, patches and applies of a fiber, or
+// with Binding.RequireVersion, carry the resourceVersion that they were computed from. A request that is already on the
+// wire can then only conflict.
 //
 // # Waiting
 //
-// [When], [Condition] and [Gone] are waits of package flow: evaluated at once, on each event, and live every so often.
+// [When], [Condition] and [Gone] are waits of package flow. They evaluate their condition at once, on each event, and
+// periodically on the server's answer.
 //
-// A [Client] is safe for concurrent use. It has no goroutine; Close ends the subscriptions of its waits.
+// A [Client] is safe for concurrent use. It starts no goroutine; Close ends the subscriptions of its waits.
 package client

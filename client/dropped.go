@@ -8,14 +8,14 @@ import (
 	"github.com/fairlead-io/fairlead/internal/cut"
 )
 
-// Objects of a store that drops fields (cache.Content) lack them, and to send one whole would take them from the
-// server, or put something else in their place.
+// Objects from a store that drops fields (cache.Content) lack those fields. A write of such an object as a whole would
+// remove or overwrite them on the server.
 
-// DroppedError says that an object was to be sent whole, and may lack, or overwrite, what the cache does not keep of
-// it. It matches ErrPruned. Modify and Patch send the difference; an object that was read with Client.Live has all
-// fields, as its managedFields tell.
+// DroppedError is returned when a write of a whole object might remove or overwrite fields that the cache drops. It
+// matches ErrPruned. Modify and Patch send the difference instead. An object that was read through Client.Live has all
+// fields; its managedFields show that.
 type DroppedError struct {
-	Paths []string // what the server has and the cache does not keep
+	Paths []string // fields that the server has and the cache drops
 }
 
 func (e *DroppedError) Error() string {
@@ -23,19 +23,19 @@ func (e *DroppedError) Error() string {
 		ErrPruned, strings.Join(e.Paths, ", "))
 }
 
-// Is has it match ErrPruned.
+// Is reports whether target is ErrPruned.
 func (e *DroppedError) Is(target error) bool { return target == ErrPruned }
 
-// incomplete says what an object that is to be sent whole may lack because a store does not keep it. What a store of
-// whole objects shows to be the same is not lost. content is called if it is needed.
+// incomplete returns a DroppedError if a write of the whole object could lose fields that a store drops. It excludes
+// fields whose value equals that in a store of whole objects. It calls content only if necessary.
 func (w *writing) incomplete(obj Object, content func() (map[string]any, error)) error {
 	if obj.GetUID() == "" && obj.GetResourceVersion() == "" {
-		return nil // it was built anew, to replace the object whatever there is
+		return nil // a new object, which replaces any existing one
 	}
 	var lost []string
 	for _, st := range w.c.written(w.k.gvr) {
 		if kept := st.Options().Content; len(kept.Drop) == 0 || !kept.ManagedFields && len(obj.GetManagedFields()) > 0 {
-			continue // it is not from there
+			continue // not from this store
 		}
 		r, ok := st.Get(w.key)
 		if !ok {
@@ -57,13 +57,14 @@ func (w *writing) incomplete(obj Object, content func() (map[string]any, error))
 	return nil
 }
 
-// takes says whether the server would take a field from what is sent: of an update of the status only that, and of
-// some kinds metadata.
+// takes reports whether the server uses a field of the request. An update of the status changes only the status and,
+// for some kinds, metadata.
 func (w *writing) takes(path string) bool {
 	return w.sub != "status" || strings.HasPrefix(path, "status") || strings.HasPrefix(path, "metadata")
 }
 
-// keeps says whether an object has at a path all that there is, as a store of whole objects shows it in this version.
+// keeps reports whether obj has the complete value at path, according to a store of whole objects with the same
+// version.
 func (w *writing) keeps(obj Object, path string, content func() (map[string]any, error)) (bool, error) {
 	r := w.whole()
 	if r == nil || len(r.Content().Drop) > 0 || r.Version() != obj.GetResourceVersion() {
@@ -88,7 +89,7 @@ func (w *writing) keeps(obj Object, path string, content func() (map[string]any,
 	return lacking(at(has, p.Path(0)), at(want, p.Path(0)), path) == "", nil
 }
 
-// at returns what an object has at a path; nil if nothing.
+// at returns the value at a path, or nil.
 func at(o map[string]any, path []string) any {
 	for _, member := range path[:len(path)-1] {
 		o, _ = o[member].(map[string]any)

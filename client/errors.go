@@ -11,65 +11,65 @@ import (
 )
 
 var (
-	// ErrNotWatched is matched when something can only be answered from the cache, and the cache does not hold the kind
-	// or the namespace, or has not listed it yet.
+	// ErrNotWatched is matched when only the cache can answer, and it does not hold the kind or namespace or has not
+	// listed it yet.
 	ErrNotWatched = errors.New("not watched")
 
-	// errNoName is matched when an object has no name, or no namespace though its kind is namespaced.
+	// errNoName is matched when an object has no name, or has no namespace and its kind is namespaced.
 	errNoName = errors.New("the object has no name or no namespace")
 
-	// ErrNotMade is matched by all that is done with a nil client, as that of a runtime is whose New has failed; Run says
-	// with what.
+	// ErrNotMade is matched by all calls of a nil client. The client of a runtime whose New has failed is nil; Run
+	// returns the cause.
 	ErrNotMade = call.ErrNotMade
 
-	// ErrNil is matched when an object or a function that is needed is nil.
+	// ErrNil is matched when a required object or function is nil.
 	ErrNil = errors.New("it is nil")
 
 	// errNoVersion is matched when a write must carry a resourceVersion and none is known.
 	errNoVersion = errors.New("the object has no resourceVersion")
 
-	// ErrNoUID is matched when a write is asked to hold for one incarnation of an object that has no uid.
+	// ErrNoUID is matched when a call needs the uid of an object that has none.
 	ErrNoUID = errors.New("the object has no uid")
 
-	// ErrPruned is matched when an object was to be sent whole that lacks fields of the one that it replaces, so that the
-	// server would remove them: its Go type does not know them, the cache does not keep them (DroppedError), or it is the
-	// metadata alone. Modify and Patch send the difference.
+	// ErrPruned is matched when a write of a whole object would make the server remove fields. The Go type does not know
+	// them, the cache does not keep them (DroppedError), or the object is only metadata. Modify and Patch send the
+	// difference instead.
 	ErrPruned = errors.New("the object lacks fields of the one that it replaces")
 
-	// ErrWasRead is matched when an object was to be applied that was read, or is the answer to a write: it holds what
-	// users and other managers set, and whoever applies that owns it with them from then on.
+	// ErrWasRead is matched when an object to apply was read or holds the answer to a write. It contains the fields of
+	// users and other managers, and the apply would make its owner a co-owner of them.
 	ErrWasRead = errors.New("the object was read, and to apply it would take over what others have set in it: " +
 		"apply a new one that has only the fields you want, or change this one with Modify")
 
-	// ErrReplaced is matched when an object was deleted and created again: it is not the one that was meant.
+	// ErrReplaced is matched when the object was deleted and another one of the same name was created.
 	ErrReplaced = errors.New("the object was replaced by another one of its name")
 
-	// ErrFenced is matched when no request may be sent any more in this context: its fiber was preempted, its leadership
-	// lost.
+	// ErrFenced is matched when the context or client may no longer send requests: its fiber was preempted, or its
+	// leadership lost.
 	ErrFenced = errors.New("no request may be sent any more")
 
-	// ErrCacheBehind is matched when the cache did not come as far as it was waited for: by WaitForCache, by
-	// DeleteCollection when what is left could not be listed, and by Modify after a conflict where versions cannot be
-	// ordered.
+	// ErrCacheBehind is matched when the cache did not catch up in time: in WaitForCache, in DeleteCollection if the
+	// remaining objects could not be listed, and in Modify after a conflict if versions cannot be ordered.
 	ErrCacheBehind = errors.New("the cache does not show it yet")
 
-	// ErrTooManyConflicts is matched when Modify gave up; the error also unwraps to the last conflict.
+	// ErrTooManyConflicts is matched when Modify gives up. The error also unwraps to the last conflict.
 	ErrTooManyConflicts = errors.New("too many conflicts")
 
-	// ErrStatusApart is matched when one write was to change the status and something else, of a kind whose status is a
-	// subresource: the server takes only one of the two. ModifyStatus then has sent nothing; Modify has written the rest.
+	// ErrStatusApart is matched when one write changes the status and other fields, and the status of the kind is a
+	// subresource. The server accepts only one of the two. ModifyStatus has then sent nothing; Modify has written the
+	// other fields.
 	ErrStatusApart = errors.New("the status is written apart from the rest")
 
-	// ErrShared is matched when a write was given an object that all readers of the cache share, and that the answer would
-	// have been written into. Use a DeepCopy.
+	// ErrShared is matched when a write would store its answer in an object that all readers of the cache share. Use a
+	// DeepCopy.
 	ErrShared = errors.New("the object is shared with all readers of the cache: use a copy of it")
 
-	// errNoIndex is matched when a list asks for an index that the store does not have.
+	// errNoIndex is matched when a list uses an index that the store does not have.
 	errNoIndex = errors.New("no such index")
 )
 
-// Error says which operation on which object could not be made. It unwraps to the cause: one of the sentinels above, a
-// *call.Error (of which apierrors.IsNotFound and its like see the server's answer), or the context's cause.
+// Error names the operation and the object that failed. It unwraps to the cause: one of the errors above, a
+// *call.Error, or the cause of the context. A *call.Error works with apierrors.IsNotFound and similar functions.
 type Error struct {
 	Op   string // get, list, create, update status, …
 	Kind string
@@ -90,7 +90,7 @@ func (k *kind) fail(op string, key cache.Key, err error) error {
 	return &Error{Op: op, Kind: k.gvk.Kind, Key: key, Err: err}
 }
 
-// absent is the error of a read of an object that the cache says does not exist; apierrors.IsNotFound knows it.
+// absent returns the error for an object that does not exist according to the cache. It satisfies apierrors.IsNotFound.
 func (k *kind) absent(key cache.Key) error {
 	return apierrors.NewNotFound(k.gvr.GroupResource(), key.Name)
 }

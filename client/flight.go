@@ -15,43 +15,43 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// layer lays the answers to writes over the stores that hold what was written.
+// layer adds the answers of writes to the stores of the written resource.
 type layer struct {
-	stores  func(schema.GroupVersionResource) []*cache.Store // of a resource, in all its versions
-	poke    func(*cache.Store, Key)                          // wakes those who wait for an object; nil: there are none
-	timeout time.Duration                                    // of bringing a store up to date
+	stores  func(schema.GroupVersionResource) []*cache.Store // stores of a resource, in all its versions
+	poke    func(*cache.Store, Key)                          // wakes waits on an object; may be nil
+	timeout time.Duration                                    // for bringing a store up to date
 	log     *slog.Logger
 }
 
-// target is what a write is about.
+// target describes a write.
 type target struct {
 	op       string // for the log
 	resource schema.GroupVersionResource
-	kind     schema.GroupVersionKind // of stores that do not say theirs
-	key      Key                     // without a name, if the server is to make one
+	kind     schema.GroupVersionKind // for stores that do not name theirs
+	key      Key                     // without a name if the server generates it
 	sub      string
 	create   bool
-	version  string // that the request carries
+	version  string // resourceVersion that the request carries
 	sent     []byte // body of a merge patch or an apply, for the ledger
 }
 
-// flight is a write that is under way, as the stores of its resource know it.
+// flight is a write in progress, announced to the stores of its resource.
 type flight struct {
 	*layer
 	target
-	dry bool // nothing is written
+	dry bool // a dry run
 	on  []landing
 }
 
-// landing is where a write is laid over one store.
+// landing is the state of a write in one store.
 type landing struct {
 	st    *cache.Store
-	w     *store.Write // nil: the store has come since
-	shown types.UID    // what the store showed when the write took off, which is gone if the server does not know it
+	w     *store.Write // nil if the store was added after the write began
+	shown types.UID    // uid in the store when the write began; deleted if the server has no such object
 }
 
-// takeOff announces a write to every store of the resource, those with a selector too: each decides whether it concerns
-// it. Every flight has to end: by land, deleted, absent, lost or fail.
+// takeOff announces a write to every store of the resource. Stores with a selector decide for themselves whether it
+// concerns them. The caller must end every flight with land, deleted, absent, lost or fail.
 func (l *layer) takeOff(owner store.WriteContext, t target) *flight {
 	f := &flight{layer: l, target: t}
 	for _, st := range l.stores(t.resource) {
@@ -70,7 +70,8 @@ func (l *layer) takeOff(owner store.WriteContext, t target) *flight {
 	return f
 }
 
-// join adds the stores that have come since the write took off: what they have listed may be older than it.
+// join includes the stores that were added since the write began, because their list may be older than the write. It
+// reports whether there are any stores.
 func (f *flight) join() (some bool) {
 	if f.dry {
 		return false
@@ -83,7 +84,7 @@ func (f *flight) join() (some bool) {
 	return len(f.on) > 0
 }
 
-// fail ends a write that was refused. It does nothing to one that has ended.
+// fail ends a write that was refused. It has no effect after the end of the write.
 func (f *flight) fail() {
 	for _, o := range f.on {
 		if o.w != nil {
@@ -92,12 +93,12 @@ func (f *flight) fail() {
 	}
 }
 
-// lostPatience bounds what is waited to learn what has become of a write whose answer was lost: its author has an error
-// to deal with.
+// lostPatience bounds the time to find out whether a write with a lost answer was made. The caller is waiting for its
+// error.
 const lostPatience = time.Second
 
-// lost ends a write that may have been made. The server is asked what has become of it, as long as there is time. Where
-// that fails, readers ask the server.
+// lost ends a write that may have been made. It asks the server for the object until the context ends or lostPatience
+// is over. If that fails, reads of the object ask the server.
 func (f *flight) lost(ctx context.Context) {
 	if !f.join() {
 		return
@@ -113,8 +114,8 @@ func (f *flight) lost(ctx context.Context) {
 	}
 }
 
-// land makes reads see what was answered: it puts the answer over the stores, and where that is not possible it brings
-// the object up to date there. The write was made, whatever comes of that, so there is no error.
+// land stores the answer to a write. If a store cannot hold it, land brings the object up to date there. The write
+// succeeded in any case, so land returns no error.
 func (f *flight) land(ctx context.Context, a *reply) {
 	if !f.join() {
 		return
@@ -127,7 +128,7 @@ func (f *flight) land(ctx context.Context, a *reply) {
 		f.settle(ctx, f.on, "")
 		return
 	}
-	ofKind := func(o landing) bool { return a.kind.Kind == f.kindOf(o.st).Kind } // in whatever version
+	ofKind := func(o landing) bool { return a.kind.Kind == f.kindOf(o.st).Kind } // in any version
 	if a.metadata() || slices.ContainsFunc(f.on, ofKind) {
 		switch uid, sure := a.over(f.resource.GroupResource()); {
 		case !sure:
@@ -142,7 +143,7 @@ func (f *flight) land(ctx context.Context, a *reply) {
 	f.done(ctx, a)
 }
 
-// kindOf returns the kind of what a store holds.
+// kindOf returns the kind of the objects in a store.
 func (f *flight) kindOf(st *cache.Store) schema.GroupVersionKind {
 	if kind := st.Options().Kind; !kind.Empty() {
 		return kind
@@ -150,8 +151,8 @@ func (f *flight) kindOf(st *cache.Store) schema.GroupVersionKind {
 	return f.kind
 }
 
-// done lays the answered object over the stores, and settles those that cannot tell whether they hold it, or hold
-// another version of it. All writes have ended before: else the events of the key would be held back meanwhile.
+// done stores the answered object. It settles the stores that cannot decide whether they hold it or that hold another
+// version of it. It first ends all writes, because a write in progress holds back the events of its key.
 func (f *flight) done(ctx context.Context, a *reply) {
 	var unsettled []landing
 	for _, o := range f.on {
@@ -170,7 +171,7 @@ func (f *flight) done(ctx context.Context, a *reply) {
 	f.settle(ctx, unsettled, a.version())
 }
 
-// done says whether the store now shows the answer, or something newer.
+// done reports whether the store now has the answer or a newer state.
 func (o landing) done(a *reply, subresource string) (settled bool) {
 	var result store.PutResult
 	var err error
@@ -180,7 +181,7 @@ func (o landing) done(a *reply, subresource string) (settled bool) {
 			o.w.Created()
 		}
 		result, err = o.w.Done(a.enc, a.raw)
-	case unordered(o.st): // its list may be newer
+	case unordered(o.st): // the list of the store may be newer
 		return false
 	default:
 		result, err = o.st.Put(a.enc, a.raw)
@@ -194,7 +195,7 @@ func (o landing) fail() {
 	}
 }
 
-// deleted lays the answer to a delete over the stores.
+// deleted stores the answer to a delete.
 func (f *flight) deleted(ctx context.Context, a *reply) {
 	if !f.join() {
 		return
@@ -216,12 +217,12 @@ func (f *flight) deleted(ctx context.Context, a *reply) {
 	}
 }
 
-// gone makes reads say that the incarnation is gone that the server has named.
+// gone removes the incarnation with uid from the stores.
 func (f *flight) gone(ctx context.Context, uid types.UID) {
 	var unsettled []landing
 	for _, o := range f.on {
 		if o.shown != "" && o.shown != uid {
-			o.st.PutDeleted(f.key, o.shown) // it made room for the one that was deleted
+			o.st.PutDeleted(f.key, o.shown) // it was deleted before the incarnation that the server named was created
 		}
 		if o.w == nil {
 			o.st.PutDeleted(f.key, uid)
@@ -233,8 +234,8 @@ func (f *flight) gone(ctx context.Context, uid types.UID) {
 	f.settle(ctx, unsettled, "")
 }
 
-// absent makes reads say that what each store showed when the write took off is gone: the server knows no object of
-// that name.
+// absent removes from each store the object that it held when the write began, because the server has no object of that
+// name.
 func (f *flight) absent(ctx context.Context) {
 	f.join()
 	var unsettled []landing
@@ -252,8 +253,9 @@ func (f *flight) absent(ctx context.Context) {
 	f.settle(ctx, unsettled, "")
 }
 
-// settle brings the object up to date in stores over which the answer could not be laid, all at once. Where that fails,
-// readers ask the server until it is. Of what has no name that is known nobody reads it, but lists may show it.
+// settle brings the object up to date in the stores that could not hold the answer, concurrently. If that fails, reads
+// of the object ask the server. If the name is unknown, settle waits for the whole store, because lists may include the
+// object.
 func (f *flight) settle(ctx context.Context, on []landing, version string) {
 	if len(on) == 0 {
 		return
@@ -285,5 +287,5 @@ func (f *flight) wake(st *cache.Store) {
 	}
 }
 
-// evicts are the subresources whose create changes the object without an answer that shows it.
+// evicts are the subresources whose create changes the object and does not return it.
 var evicts = map[string]bool{"eviction": true, "binding": true}

@@ -8,23 +8,23 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// hubs wake waits: one cursor for each store that somebody waits on, however many they are, and no goroutine.
+// hubs wake waits. They use one subscription for each store with waits, and no goroutine.
 type hubs struct {
 	mu      sync.Mutex
 	byStore map[*cache.Store]*hub
 }
 
-// hub is the waits on one store.
+// hub holds the waits on one store.
 type hub struct {
 	st    *cache.Store
 	drain *store.Drainer
 
-	mu    sync.Mutex // after hubs.mu
+	mu    sync.Mutex // locked after hubs.mu
 	waits map[Key]map[*flow.Waker]struct{}
 	count int
 }
 
-// join has a waker woken on each event of a key until it leaves.
+// join makes each event of a key wake w until leave is called.
 func (hs *hubs) join(st *cache.Store, key Key, w flow.Waker) (leave func()) {
 	hs.mu.Lock()
 	h := hs.byStore[st]
@@ -85,7 +85,7 @@ func (hs *hubs) close() {
 
 const takeAtOnce = 256
 
-// events wakes the waits on what has changed. It runs on the goroutine that fills the store.
+// events wakes the waits on the changed keys. It runs on the goroutine that fills the store.
 func (h *hub) events(events []store.Event) (more bool) {
 	for i := range events {
 		h.event(&events[i])
@@ -93,7 +93,7 @@ func (h *hub) events(events []store.Event) (more bool) {
 	return true
 }
 
-// poke wakes the waits on a key because a write of this client was laid over the store, which is no event.
+// poke wakes the waits on a key after a write of this client changed the store. Such a write causes no event.
 func (hs *hubs) poke(st *cache.Store, key Key) {
 	hs.mu.Lock()
 	h := hs.byStore[st]
@@ -106,7 +106,7 @@ func (hs *hubs) poke(st *cache.Store, key Key) {
 func (h *hub) event(e *store.Event) {
 	h.mu.Lock()
 	var wakers []flow.Waker
-	if e.Type == store.Epoch || e.Type == store.Synced { // every answer may be another one now
+	if e.Type == store.Epoch || e.Type == store.Synced { // any answer may have changed
 		for _, ws := range h.waits {
 			wakers = appendWakers(wakers, ws)
 		}

@@ -14,15 +14,15 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// kind is what is known of a kind of objects.
+// kind describes a kind of objects.
 type kind struct {
 	gvk        schema.GroupVersionKind
 	gvr        schema.GroupVersionResource
 	namespaced bool
-	found      store.Found // of gvr, in the cache of the client whose kind it is
+	found      store.Found // stores of gvr in the cache of the client
 }
 
-// kinds finds the kind of objects, through the Scheme and the RESTMapper, and remembers it.
+// kinds resolves kinds through the Scheme and the RESTMapper, and caches them.
 type kinds struct {
 	scheme *runtime.Scheme
 	mapper meta.RESTMapper
@@ -31,7 +31,7 @@ type kinds struct {
 	byGVK  sync.Map // schema.GroupVersionKind → *kind
 }
 
-// of returns the kind of an object, which may be empty apart from its type.
+// of returns the kind of an object, of which only the type must be set.
 func (ks *kinds) of(obj runtime.Object) (*kind, error) {
 	switch obj.(type) {
 	case runtime.Unstructured, *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
@@ -51,7 +51,7 @@ func (ks *kinds) of(obj runtime.Object) (*kind, error) {
 	}
 	gvk := gvks[0]
 	if len(gvks) > 1 {
-		// A type that is registered under several kinds says itself which one it is meant to be.
+		// If a type is registered under several kinds, the object must name its kind.
 		if own := obj.GetObjectKind().GroupVersionKind(); own.Kind != "" {
 			gvk = own
 		} else {

@@ -9,10 +9,10 @@ import (
 	"github.com/fairlead-io/fairlead/internal/discover"
 )
 
-// NewMapper returns a mapper that asks the server for its resources when they are needed first, and again for what it
-// does not know then: a custom resource may have been installed meanwhile, by the program itself even. For what the
-// server does not know either it is asked ten times in a row, and once a second later. It logs nothing. It is safe for
-// concurrent use.
+// NewMapper returns a mapper that asks the server for its resources on first use. It asks again for a kind that it does
+// not know, because a custom resource may have been installed since, even by the program itself. If the server does not
+// know the kind either, the mapper asks at most ten times in a row, and later once a second. It logs nothing. It is
+// safe for concurrent use.
 func NewMapper(cfg *rest.Config) (meta.RESTMapper, error) {
 	m, err := discover.NewMapper(cfg, nil)
 	if err != nil {

@@ -20,37 +20,38 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tree"
 )
 
-// Modify changes the object that obj names: fn is applied to the freshest known state of it, and the difference is sent
-// with the resourceVersion of that state, so that nothing that fn has not seen is overwritten. After a conflict fn is
-// applied again to what is there then, ten times at most; the final error matches
-// ErrTooManyConflicts and the last conflict. fn may therefore run several times, each time on a fresh copy; its error
-// ends the call. Nothing is sent when fn changes nothing; of a kind that is not watched the object is read then, since
-// obj itself may say what nobody has written.
+// Modify changes the object that obj names. It applies fn to the freshest known state and sends the difference with the
+// resourceVersion of that state. It therefore never overwrites a change that fn has not seen. After a conflict it
+// applies fn to the new state, up to ten attempts in total. The final error matches ErrTooManyConflicts and the last
+// conflict. fn may therefore run several times, each time on a fresh copy. An error of fn ends the call. If fn changes
+// nothing, Modify sends no write. If the kind is not watched, it then reads the object from the server, because obj may
+// hold values that were never written.
 //
-// A change is not made twice. If the answer to a write is lost, and the object has another version by then, it is
-// looked whether the change is there and was made by the client's FieldOwner, which therefore has to be its own. If it
-// is not, it may have been overwritten since: fn is applied again if it changes nothing about its own result, which is
-// tried, as fn that sets something does; one that counts up or adds to a list ends the call with an error that matches
-// call.ErrOutcomeUnknown.
+// Modify does not make a change twice. If the answer to a write is lost and the object has another version by then,
+// Modify looks for the change. The change counts as made if it is present and belongs to the client's FieldOwner. The
+// FieldOwner must therefore be unique to the program. If the change is not present, a later write may have overwritten
+// it. Modify then tests whether fn is idempotent on its own result. If it is, Modify applies fn again. Otherwise, as
+// for a counter or an append to a list, the error matches call.ErrOutcomeUnknown.
 //
-// A schema may require what the Go type encodes although it is zero (fields that are not omitempty). An object in the
-// difference that the server lacks, such as the whole status at first, is sent with all of that. If the server refuses a
-// difference of a status since something required lacks in it, it is sent once more with all that the server lacks in the
-// parts that fn changes. Nothing else is sent that fn has not changed, and to set what is zero already changes nothing.
+// A schema may require fields that the Go type encodes although they are zero (fields without omitempty). If the
+// difference adds an object that the server lacks, such as the first status, Modify sends all such fields of it. If the
+// server refuses a status because a required field is missing, Modify retries once. The retry includes all fields that
+// the server lacks in the parts that fn changes. Modify sends no other fields, and setting a zero field to zero is not
+// a change.
 //
-// Afterwards obj is what the server answered: it must be the caller's own, not one that [Get], [List] or an event hands
-// out, which is refused with ErrShared as long as it is the present one. If obj has a uid, only that incarnation is
-// changed: else ErrReplaced. What the cache does not keep (cache.Content) is neither seen nor lost, and what a
-// transform changes in it fn is given as the server has it. If fn changes the status, too, and the server does not take
-// that because it is a subresource, the error matches ErrStatusApart; the rest is written then.
+// Afterwards obj holds the server's answer, so the caller must own it. Modify refuses the current shared object of the
+// cache, as returned by [Get], [List] or an event, with ErrShared. If obj has a uid, Modify changes only that
+// incarnation, and otherwise returns ErrReplaced. Fields that the cache drops (cache.Content) are invisible to fn and
+// remain on the server. fn receives the object without the cache's transform. If the status is a subresource, Modify
+// cannot write it. If fn changes it, Modify writes the other fields and returns an error that matches ErrStatusApart.
 func Modify[T any, PT ObjectOf[T]](
 	ctx context.Context, c *Client, obj PT, fn func(PT) error, opts ...WriteOption,
 ) error {
 	return modify(ctx, c, "", obj, fn, opts)
 }
 
-// ModifyStatus is Modify for the status. If fn changes anything else, nothing is sent, and the error matches
-// ErrStatusApart.
+// ModifyStatus is Modify for the status. If fn changes any other field, ModifyStatus sends nothing and the error
+// matches ErrStatusApart.
 func ModifyStatus[T any, PT ObjectOf[T]](
 	ctx context.Context, c *Client, obj PT, fn func(PT) error, opts ...WriteOption,
 ) error {
@@ -75,10 +76,11 @@ type modification struct {
 	w    *writing
 	obj  Object
 	uid  types.UID
-	live bool // the cache is behind: read from the server
-	own  bool // the base is the caller's object, of which the server may know nothing
+	live bool // read from the server, because the cache is behind
+	own  bool // the base is the caller's object, which may differ from the server's
 	base original
-	// what the server has refused since something required lacks in it: it is completed
+	// The patch that the server refused because a required field is missing, and the error. Set once the retry sends the
+	// missing fields.
 	lacking struct {
 		patch []byte
 		err   error
@@ -119,7 +121,8 @@ func (m *modification) run(ctx context.Context, fn func(Object) error) error {
 	return m.w.fail(fmt.Errorf("%w: gave up after %d: %w", ErrTooManyConflicts, modifyTries, m.last))
 }
 
-// freshest returns a copy of the freshest known state of the incarnation that is meant.
+// freshest returns a copy of the freshest known state. The error matches ErrReplaced if that has another uid than
+// m.uid.
 func (m *modification) freshest(ctx context.Context, tries int) (Object, error) {
 	base, err := m.known(ctx, tries)
 	if err == nil && m.uid != "" && base.GetUID() != m.uid {
@@ -128,14 +131,14 @@ func (m *modification) freshest(ctx context.Context, tries int) (Object, error) 
 	return base, err
 }
 
-// known is what the cache shows, or the server's answer; at first also what the caller has, if that is a whole object
-// and nothing better is known. That the object is not there, or is another one, only the server can say: the cache may
-// not know yet of the one that is meant.
+// known returns the cached object, or else the server's answer. In the first attempt it returns the caller's object if
+// that is whole and the kind is not watched. Only the server decides that the object is absent or was replaced, because
+// the cache may be behind.
 func (m *modification) known(ctx context.Context, tries int) (Object, error) {
 	m.own, m.base = false, original{}
 	base := m.obj.DeepCopyObject().(Object)
 	if !m.live {
-		// With versions that cannot be ordered the lock finds out whether the cache is behind.
+		// If versions cannot be ordered, a conflict detects an outdated cache.
 		r := m.w.cached(isMetadata(m.obj))
 		if r != nil && (m.uid == "" || r.UID() == m.uid) && (m.w.unordered() || m.w.believes(r)) {
 			m.base = originalOf(r)
@@ -178,8 +181,8 @@ func (m *modification) try(ctx context.Context, base Object, fn func(Object) err
 		}
 	}
 	if len(d) == 0 && !m.w.o.always {
-		// which may have been changed by the caller, or be the answer to a dry run: only the server knows that nothing is to
-		// do
+		// The caller may have changed obj, or obj may be the answer to a dry run. Only the server knows that there is no
+		// change.
 		if m.own {
 			return m.tryLive(ctx, fn)
 		}
@@ -212,7 +215,7 @@ func (m *modification) try(ctx context.Context, base Object, fn func(Object) err
 	return m.taken(before, d)
 }
 
-// tryLive is try with what the server has now.
+// tryLive is try with the current state of the server.
 func (m *modification) tryLive(ctx context.Context, fn func(Object) error) error {
 	m.live = true
 	base, err := m.freshest(ctx, 0)
@@ -222,8 +225,8 @@ func (m *modification) tryLive(ctx context.Context, fn func(Object) error) error
 	return m.try(ctx, base, fn)
 }
 
-// taken checks that the server has not dropped a change of the status, as it does where that is a subresource. The
-// write was bound to one version, so nobody else can have changed it back.
+// taken returns an error if the server has dropped a change of the status, as it does if the status is a subresource.
+// The write was bound to one version, so no other client can have reverted it.
 func (m *modification) taken(before, patch map[string]any) error {
 	if _, changed := patch["status"]; !changed || m.w.sub != "" || m.w.o.dryRun {
 		return nil
@@ -239,8 +242,8 @@ func (m *modification) taken(before, patch map[string]any) error {
 	return nil
 }
 
-// repeatable says whether fn may be applied to an object once more that it has perhaps been applied to already: whether
-// it changes nothing about its own result.
+// repeatable reports whether fn is idempotent: whether a second application to the result of the first changes nothing.
+// Only then may fn run again on an object that may already contain its change.
 func (m *modification) repeatable(base Object, fn func(Object) error) bool {
 	once := base.DeepCopyObject().(Object)
 	if guard(fn, once) != nil {
@@ -258,7 +261,7 @@ func (m *modification) repeatable(base Object, fn func(Object) error) bool {
 	return err == nil && len(tree.Difference(before, after)) == 0
 }
 
-// guard calls the caller's function, whose panic becomes an error.
+// guard calls fn and converts its panic into an error.
 func guard(fn func(Object) error, obj Object) (err error) {
 	if p := protect.Call(func() { err = fn(obj) }); p != nil {
 		return fmt.Errorf("panic in the function that modifies the object: %w", p)
@@ -266,8 +269,7 @@ func guard(fn func(Object) error, obj Object) (err error) {
 	return err
 }
 
-// settle waits after a conflict until a newer state than the one that conflicted can be read, from the cache or else
-// from the server.
+// settle waits after a conflict until the cache, or else the server, can return a newer state than the stale one.
 func (m *modification) settle(ctx context.Context, stale string, delay time.Duration) error {
 	st := m.w.c.watched(m.w.k)
 	if st != nil && unordered(st) {
@@ -286,8 +288,8 @@ func (m *modification) settle(ctx context.Context, stale string, delay time.Dura
 	return nil
 }
 
-// poll looks at the cache until the version has changed. Versions that cannot be ordered leave no other way: a state
-// read from the server might be ahead of the cache, and could not be told from one that is behind it.
+// poll waits until the version in the cache has changed. With unordered versions, a state from the server cannot be
+// compared with the cache, which might be ahead or behind.
 func (m *modification) poll(ctx context.Context, st *cache.Store, stale string) error {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
@@ -299,13 +301,13 @@ func (m *modification) poll(ctx context.Context, st *cache.Store, stale string) 
 		if err := backoff.Pause(ctx, pollInterval); err != nil {
 			return m.w.fail(fmt.Errorf("%w: %w", ErrCacheBehind, errors.Join(err, m.last)))
 		}
-		if !ok { // the server says what there is
+		if !ok { // absent from the cache; the next attempt asks the server
 			return nil
 		}
 	}
 }
 
-// assign makes dst, which has the same type, what src is.
+// assign copies src to dst, which has the same type.
 func assign(dst, src Object) error {
 	raw, err := json.Marshal(src)
 	if err != nil {

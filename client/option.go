@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 )
 
-// ReadOption selects what a list returns. Without options it returns everything of the kind.
+// ReadOption restricts a list. Without options, a list returns all objects of the kind.
 type ReadOption func(*readOptions)
 
 type readOptions struct {
@@ -24,7 +24,7 @@ type readOptions struct {
 	index      string
 	indexValue string
 	live       bool
-	metadata   bool // no more of objects is wanted
+	metadata   bool // only metadata is requested
 	err        error
 }
 
@@ -38,10 +38,10 @@ func resolveRead(opts []ReadOption) readOptions {
 	return o
 }
 
-// InNamespace lists one namespace.
+// InNamespace lists the objects of one namespace.
 func InNamespace(ns string) ReadOption { return func(o *readOptions) { o.namespace = ns } }
 
-// Labels lists objects whose labels match a selector such as "app=web,tier!=db". A malformed one fails the list.
+// Labels lists objects whose labels match a selector such as "app=web,tier!=db". A malformed selector fails the list.
 func Labels(selector string) ReadOption {
 	return func(o *readOptions) {
 		sel, err := labels.Parse(selector)
@@ -53,7 +53,7 @@ func Labels(selector string) ReadOption {
 	}
 }
 
-// Matching lists objects whose labels match. nil fails the list.
+// Matching lists objects whose labels match sel. A nil selector fails the list.
 func Matching(sel labels.Selector) ReadOption {
 	return func(o *readOptions) {
 		if sel == nil {
@@ -64,8 +64,9 @@ func Matching(sel labels.Selector) ReadOption {
 	}
 }
 
-// Fields lists objects whose fields match a selector such as "metadata.name=web". From the store only metadata.name and
-// metadata.namespace can be answered; a list by any other field asks the server. See [Index] for more.
+// Fields lists objects whose fields match a selector such as "metadata.name=web". The store evaluates only
+// metadata.name and metadata.namespace; a list with any other field asks the server. See [Index] for lists by other
+// fields.
 func Fields(selector string) ReadOption {
 	return func(o *readOptions) {
 		sel, err := fields.ParseSelector(selector)
@@ -77,18 +78,17 @@ func Fields(selector string) ReadOption {
 	}
 }
 
-// Index lists the objects that an index of the store has under a value: one of those that every store has
-// (cache.IndexOwner, cache.IndexLabel, cache.IndexNamespace), or one that was added with cache.IndexBy; the error of
-// with another one it fails and says which there are. What is listed must be watched, and listed before, else the
-// error matches ErrNotWatched, as it does with Live and with Fields that the store cannot evaluate: the server has no
-// such index.
+// Index lists the objects that an index of the store holds under value. Every store has cache.IndexOwner,
+// cache.IndexLabel and cache.IndexNamespace; cache.IndexBy adds others. The error for an unknown name lists the known
+// ones. The server has no such indexes. The error therefore matches ErrNotWatched if the objects are not watched or not
+// listed yet. So does the error with Live, and with Fields that the store cannot evaluate.
 func Index(name, value string) ReadOption {
 	return func(o *readOptions) { o.index, o.indexValue = name, value }
 }
 
-// OwnedBy lists the objects that have an owner reference to owner, as controller or otherwise: the children that
-// reconcile.Owns watches, for example. They are found by an [Index], without looking at others, in the namespace of
-// owner, if it has one. An owner without a uid fails the list with ErrNoUID.
+// OwnedBy lists the objects that have an owner reference to owner, as controller or otherwise; for example the children
+// that reconcile.Owns watches. It uses an [Index] and does not scan other objects. If owner has a namespace, the list
+// is restricted to it. An owner without a uid fails the list with ErrNoUID.
 //
 //	for pod, err := range client.List[corev1.Pod](ctx, c, client.OwnedBy(domain)) { … }
 func OwnedBy(owner metav1.Object) ReadOption {
@@ -107,7 +107,7 @@ func OwnedBy(owner metav1.Object) ReadOption {
 	}
 }
 
-// Live asks the server, though the kind be watched.
+// Live asks the server even if the kind is watched.
 func Live() ReadOption { return func(o *readOptions) { o.live = true } }
 
 func (o *readOptions) query() url.Values {
@@ -121,7 +121,7 @@ func (o *readOptions) query() url.Values {
 	return q
 }
 
-// fromStore says whether a store can evaluate the fields asked for.
+// fromStore reports whether a store can evaluate the requested fields.
 func (o *readOptions) fromStore() bool {
 	for _, r := range o.fields.Requirements() {
 		if r.Field != "metadata.name" && r.Field != "metadata.namespace" {
@@ -131,7 +131,7 @@ func (o *readOptions) fromStore() bool {
 	return true
 }
 
-// Selection says which objects DeleteCollection deletes: of all namespaces if Namespace is empty, as far as the server
+// Selection selects the objects that DeleteCollection deletes. An empty Namespace selects all namespaces, if the server
 // allows that.
 type Selection struct {
 	Namespace     string
@@ -171,53 +171,54 @@ func (c *Client) resolveWrite(opts []WriteOption) writeOptions {
 	return o
 }
 
-// DryRun has the server check the write and answer as if it had been made. Nothing is put over the store.
+// DryRun makes the server validate the write and answer without making it. The store does not change.
 func DryRun() WriteOption { return func(o *writeOptions) { o.dryRun = true } }
 
-// Force lets an apply take fields from other owners.
+// Force lets an apply take over fields of other owners.
 func Force() WriteOption { return func(o *writeOptions) { o.force = true } }
 
-// Always sends the write though it would change nothing.
+// Always sends the write even if it would change nothing.
 func Always() WriteOption { return func(o *writeOptions) { o.always = true } }
 
-// Owner is the field manager of this write.
+// Owner sets the field manager of this write.
 func Owner(name string) WriteOption { return func(o *writeOptions) { o.owner = name } }
 
-// WithPolicy makes the write under another policy.
+// WithPolicy replaces the policy for this write.
 func WithPolicy(p call.Policy) WriteOption { return func(o *writeOptions) { o.policy = &p } }
 
-// SameUID makes a delete hold for the incarnation that has the uid of the object; without one it fails with ErrNoUID.
+// SameUID restricts a delete to the incarnation that has the uid of the object. Without a uid the delete fails with
+// ErrNoUID.
 func SameUID() WriteOption { return func(o *writeOptions) { o.uid = true } }
 
-// SameVersion makes a write hold for the resourceVersion of the object only; without one it fails.
-// Then nothing foreign can be in its answer, so that its event is known as an own echo whatever kind of patch it was;
-// see [RawPatch].
+// SameVersion restricts a write to the resourceVersion of the object. Without a resourceVersion the write fails. The
+// answer then contains only this change, so its event is recognised as the writer's own with any kind of patch; see
+// [RawPatch].
 func SameVersion() WriteOption { return func(o *writeOptions) { o.version = true } }
 
-// Grace is the grace period of a delete, in seconds.
+// Grace sets the grace period of a delete, in seconds.
 func Grace(seconds int64) WriteOption { return func(o *writeOptions) { o.grace = &seconds } }
 
-// Propagation says what a delete does with dependents.
+// Propagation sets the treatment of dependents by a delete.
 func Propagation(p metav1.DeletionPropagation) WriteOption {
 	return func(o *writeOptions) { o.propagation = p }
 }
 
-// IgnoreNotFound makes a delete of what does not exist a success.
+// IgnoreNotFound makes the delete of an absent object succeed.
 func IgnoreNotFound() WriteOption { return func(o *writeOptions) { o.notFoundOK = true } }
 
-// Answered has a write show fn what the server has answered: JSON, in general the object as it is now. fn is not called
-// where there was no answer, and must not keep the bytes.
+// Answered makes a write call fn with the server's answer: JSON, usually the object after the write. The write does not
+// call fn if there was no answer. fn must not keep raw.
 func Answered(fn func(raw []byte)) WriteOption { return func(o *writeOptions) { o.answered = fn } }
 
-// FromLive has Modify and ModifyStatus begin with what the server has, and not with what the cache shows: what the
-// function then finds missing is missing.
+// FromLive makes Modify and ModifyStatus start from the server's state instead of the cache. The function can then rely
+// on the absence of a field.
 func FromLive() WriteOption { return func(o *writeOptions) { o.live = true } }
 
-// Absent says that the server has just been asked for the object, and has none: an apply, which would ask before it
-// creates one, does not ask again.
+// Absent states that the server has just answered that the object does not exist. An apply then creates it without
+// asking again.
 func Absent() WriteOption { return func(o *writeOptions) { o.absent = true } }
 
-// query holds the options of a write, which are read-only; those of a delete are in its body.
+// query returns the query parameters of a write, which are read-only. A delete has its options in the body.
 func (c *Client) query(o *writeOptions, verb call.Verb) url.Values {
 	switch {
 	case verb == call.VerbDelete:

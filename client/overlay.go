@@ -20,44 +20,45 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// OverlayOptions tune [Overlay]. The zero value works.
+// OverlayOptions configures [Overlay]. The zero value is ready to use.
 type OverlayOptions struct {
-	// Server is the address at which requests reach the server of the cache, if it is another one than the cache itself
-	// uses: scheme, host, and the path in front of those of the API, if there is one.
+	// Server is the address through which requests reach the server of the cache, if it differs from the one that the
+	// cache uses. It has a scheme, a host, and optionally a path prefix of the API.
 	Server *url.URL
-	// Timeout bounds what it takes to have the cache show a write that cannot be laid over it; 10 s.
+	// Timeout bounds the time to bring the stores up to date with a write that cannot be stored; 10 s by default.
 	Timeout time.Duration
 	Logger  *slog.Logger
 }
 
-// Overlay returns a transport through which any program of client-go reads its own writes: it passes every request on
-// to next, and lays the answers to writes over the stores of c before it returns them, so that the next read of a store
-// shows them. Typed, dynamic and metadata clients and the client of controller-runtime are all given it the same way:
+// Overlay returns an http.RoundTripper that makes a client-go program read its own writes. It forwards every request to
+// next. It adds the answers to writes to the stores of c before it returns them, so the next read sees them. Typed,
+// dynamic and metadata clients and the client of controller-runtime use it in the same way:
 //
 //	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 //		return client.Overlay(next, cache, client.OverlayOptions{})
 //	})
 //
-// Requests and answers pass as they are, byte for byte. What is read of an answer, which is only that to a write of a
-// resource that is watched, is kept until the caller has read it, too; one of more than 64 MiB is not looked at. A
-// request that is no write costs nothing, and a write of what is not watched next to nothing.
+// Overlay does not change a byte of requests and answers. It buffers the answers to writes of watched resources until
+// the caller has read them. It does not evaluate answers of more than 64 MiB. Requests that do not write have no
+// overhead, and writes of resources that are not watched have little.
 //
-// Creates, updates, patches and applies of objects and of their subresources, deletes and deletes of collections are
-// recognised by method and path, and answers in JSON and in protobuf read, compressed or not. The object goes through
-// the selectors and the content rules of each store. Where the answer is not the object as a store has it (a Scale, the
-// metadata alone, a table, another version of the API), the store's watch has a tenth of a second to bring it; then the
-// store asks the server for this one object, and RoundTrip returns after that. So it does, within a second, where the
-// answer was lost and nobody knows whether the write was made; the error is the same. Where that fails, or the context
-// of the request has ended, readers are told to ask the server ([cache.Store.Overdue], [cache.Store.Settle]).
+// Overlay recognises creates, updates, patches, applies and deletes of objects and subresources, and deletes of
+// collections, by method and path. It reads answers in JSON and protobuf, also if compressed with gzip. The selectors
+// and content rules of each store apply to the object.
 //
-// Nothing is laid over the stores of what changes nothing (dry runs, refusals), of requests as another user
-// (impersonation), and of those to another server than that of c; see OverlayOptions.Server. That a delete is answered
-// with 404 tells that the object is gone.
+// Some answers are not the object as a store holds it: a Scale, metadata alone, a table, or another version of the API.
+// Then the store's watch has 0.1 s to deliver the object. After that the store reads this object from the server, and
+// only then RoundTrip returns. If the answer was lost, the store also asks the server, for at most one second;
+// RoundTrip returns the same error as next. If that fails, or the context of the request has ended, reads of the object
+// ask the server ([cache.Store.Overdue], [cache.Store.Settle]).
 //
-// Writes whose context has a binding ([Bind]) belong to its Write.Owner, as those of a [Client] do.
+// Overlay stores nothing for dry runs, refused requests, requests with impersonation, and requests to another server
+// than that of c; see OverlayOptions.Server. A 404 for a delete means that the object is absent.
 //
-// next is http.DefaultTransport if it is nil. Without a cache Overlay returns next. The transport is safe for
-// concurrent use if next is; it has no goroutine and need not be closed.
+// Writes whose context has a binding ([Bind]) are attributed to its Write.Owner, as those of a [Client] are.
+//
+// If next is nil, Overlay uses http.DefaultTransport. If c is nil, it returns next. The transport is safe for
+// concurrent use if next is. It starts no goroutine and need not be closed.
 func Overlay(next http.RoundTripper, c *cache.Cache, o OverlayOptions) http.RoundTripper {
 	if next == nil {
 		next = http.DefaultTransport
@@ -88,7 +89,7 @@ type overlay struct {
 	server *url.URL
 	layer  layer
 
-	sent sync.Map // *http.Request that was given → the one that was passed on, while it is under way
+	sent sync.Map // *http.Request from the caller → forwarded copy, while in progress
 }
 
 var _ utilnet.RoundTripperWrapper = (*overlay)(nil)
@@ -96,10 +97,10 @@ var _ utilnet.RoundTripperWrapper = (*overlay)(nil)
 // WrappedRoundTripper implements utilnet.RoundTripperWrapper.
 func (t *overlay) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// CloseIdleConnections closes those of the transport beneath.
+// CloseIdleConnections closes the idle connections of the wrapped transport.
 func (t *overlay) CloseIdleConnections() { utilnet.CloseIdleConnectionsFor(t.next) }
 
-// CancelRequest has the transport beneath cancel a request, if it can.
+// CancelRequest cancels a request in the wrapped transport, if that supports it.
 func (t *overlay) CancelRequest(r *http.Request) {
 	if passed, ok := t.sent.Load(r); ok {
 		r = passed.(*http.Request)
@@ -126,14 +127,14 @@ func (t *overlay) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(r)
 }
 
-// roundTrip sends a write and has it land.
+// roundTrip sends a write and stores its answer.
 func (w *overlayWrite) roundTrip() (*http.Response, error) {
 	ctx := w.r.Context()
 	if w.flight == nil {
 		return w.pass(ctx)
 	}
-	defer w.flight.fail()          // of a transport that panics
-	var asked, written atomic.Bool // a request that never got a connection has not been executed
+	defer w.flight.fail()          // if the transport panics
+	var asked, written atomic.Bool // a request that never got a connection was not executed
 	res, err := w.pass(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn:      func(string) { asked.Store(true) },
 		WroteHeaders: func() { written.Store(true) },
@@ -156,7 +157,7 @@ func (w *overlayWrite) roundTrip() (*http.Response, error) {
 	return res, err
 }
 
-// pass sends the request on.
+// pass forwards the request to the wrapped transport.
 func (w *overlayWrite) pass(ctx context.Context) (*http.Response, error) {
 	r := w.body.attach(w.r.WithContext(ctx))
 	w.t.sent.Store(w.r, r)
@@ -168,13 +169,13 @@ func (w *overlayWrite) pass(ctx context.Context) (*http.Response, error) {
 	return res, err
 }
 
-// unavailable says that a server has refused a request before it looked at it.
+// unavailable reports whether the server refused a request before it processed it.
 func unavailable(res *http.Response) bool {
 	return res.StatusCode == http.StatusNotImplemented ||
 		res.StatusCode == http.StatusServiceUnavailable && res.Header.Get("Retry-After") != ""
 }
 
-// answered has a write land that was made.
+// answered stores the answer to a successful write.
 func (w *overlayWrite) answered(ctx context.Context, res *http.Response) {
 	f := w.flight
 	if !f.join() {
@@ -183,7 +184,7 @@ func (w *overlayWrite) answered(ctx context.Context, res *http.Response) {
 	var head source.Header
 	a := &reply{code: res.StatusCode}
 	switch known, stream := mediaOf(res); {
-	case stream && f.sub != "": // nobody knows when it ends, nor what it has to do with the object
+	case stream && f.sub != "": // may never end, and need not concern the object
 		return
 	case known:
 		body, err := readAnswer(res)
@@ -201,7 +202,7 @@ func (w *overlayWrite) answered(ctx context.Context, res *http.Response) {
 	switch {
 	case w.collection:
 		w.cleared(ctx, a, f.timeout)
-	case w.unsure: // perhaps it was a dry run
+	case w.unsure: // may be a dry run
 		f.fail()
 		f.settle(ctx, f.on, "")
 	case w.deletes:
@@ -211,7 +212,7 @@ func (w *overlayWrite) answered(ctx context.Context, res *http.Response) {
 	}
 }
 
-// lost has a write end of which nobody knows whether it was made.
+// lost ends a write that may or may not have been made.
 func (w *overlayWrite) lost(ctx context.Context) {
 	f := w.flight
 	if w.collection {
@@ -224,7 +225,7 @@ func (w *overlayWrite) lost(ctx context.Context) {
 	f.lost(ctx)
 }
 
-// saysAbsent tells "there is no such object" from the 404 of a path that nobody serves.
+// saysAbsent distinguishes the 404 for an absent object from the 404 for an unknown path.
 func saysAbsent(body []byte, name string) bool {
 	var s metav1.Status
 	a := read(http.StatusNotFound, body, &source.Header{})

@@ -9,17 +9,14 @@ import (
 	"net/http"
 )
 
-// How Overlay reads an answer that the caller is to read, too.
-
-// maxAnswer bounds what is read of one answer, as it comes and as it is decompressed: it is kept in memory.
+// maxAnswer bounds the size of an answer in memory, both as received and decompressed.
 const maxAnswer = 64 << 20
 
-// errUnread says that an answer was not read to its end, or is compressed in a way that is not known. The caller gets
-// it all the same.
+// errUnread means that an answer is too long or has an unknown compression. The caller still receives it.
 var errUnread = errors.New("the answer cannot be read here")
 
-// readAnswer reads the body of an answer and puts in its place one that says the same: bytes, end and error. What is
-// returned is decompressed.
+// readAnswer returns the decompressed body of an answer. It replaces the body by one with the same bytes and the same
+// error at the end.
 func readAnswer(res *http.Response) ([]byte, error) {
 	var raw bytes.Buffer
 	if n := res.ContentLength; n > 0 && n <= maxAnswer {
@@ -52,8 +49,8 @@ func readAnswer(res *http.Response) ([]byte, error) {
 	return plain, nil
 }
 
-// mediaOf says whether an answer is in a form that can be read here, and whether it is one in no form of the API, which
-// may have no end.
+// mediaOf reports whether an answer can be decoded here, and whether it is a stream or not in a format of the API. The
+// latter may never end.
 func mediaOf(res *http.Response) (known, stream bool) {
 	media, params, err := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	switch {
@@ -65,7 +62,7 @@ func mediaOf(res *http.Response) (known, stream bool) {
 	return false, media != "application/yaml" && media != "application/cbor"
 }
 
-// mediaType is a Content-Type without its parameters.
+// mediaType returns the Content-Type without parameters.
 func mediaType(h http.Header) string {
 	media, _, err := mime.ParseMediaType(h.Get("Content-Type"))
 	if err != nil {
@@ -74,7 +71,7 @@ func mediaType(h http.Header) string {
 	return media
 }
 
-// replay is a body of which something was read.
+// replay is a body that was partly read.
 type replay struct {
 	io.Reader
 	io.Closer
@@ -84,7 +81,7 @@ func replayed(read []byte, rest io.Reader, body io.Closer) io.ReadCloser {
 	return replay{Reader: io.MultiReader(bytes.NewReader(read), rest), Closer: body}
 }
 
-// failing is a reader that fails.
+// failing is a reader that always fails.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }

@@ -14,18 +14,18 @@ import (
 	"github.com/fairlead-io/fairlead/cache"
 )
 
-// How Overlay lays the answer to a delete of many over the stores. It lists what there was to delete, as it was before,
-// and says of nothing whether it is gone or has finalizers or a grace period. So each of them is asked for, and where
-// they are many the store is brought up to date as a whole.
+// The answer to a delete of a collection lists the objects as they were before the delete. It does not state which
+// objects are gone and which remain because of finalizers or a grace period. Overlay therefore asks for each object, or
+// brings the whole store up to date if there are many.
 
-// shownObjects are objects that are to be deleted, by what they are and where.
+// shownObjects maps the uids of objects that a request deletes to their keys.
 type shownObjects map[types.UID]Key
 
-// remember notes what the stores show of what a request is to delete, as far as that can be told here.
+// remember records the objects in the stores that the request selects, as far as its label selector determines them.
 func (w *overlayWrite) remember(p place) {
 	selector, err := labels.Parse(w.r.URL.Query().Get("labelSelector"))
 	if err != nil {
-		return // the server refuses it
+		return // the server refuses the request
 	}
 	for _, st := range w.t.layer.stores(p.resource) {
 		for r := range st.Snapshot().InNamespace(p.key.Namespace) {
@@ -39,10 +39,10 @@ func (w *overlayWrite) remember(p place) {
 	}
 }
 
-// askEach is up to how many objects are asked for one by one.
+// askEach is the largest number of objects that are requested one by one.
 const askEach = 32
 
-// cleared brings the stores up to date with what a delete of many has left.
+// cleared brings the stores up to date after a delete of a collection.
 func (w *overlayWrite) cleared(ctx context.Context, a *reply, patience time.Duration) {
 	f := w.flight
 	f.fail()
@@ -53,7 +53,7 @@ func (w *overlayWrite) cleared(ctx context.Context, a *reply, patience time.Dura
 	defer cancel()
 	touched := shownObjects{}
 	maps.Copy(touched, w.before)
-	var answered metav1.PartialObjectMetadataList // no items in a mere Status
+	var answered metav1.PartialObjectMetadataList // stays empty for a Status
 	if a.readable() && a.decode(&answered) == nil {
 		for _, o := range answered.Items {
 			if o.Name != "" {
@@ -73,7 +73,7 @@ func (w *overlayWrite) cleared(ctx context.Context, a *reply, patience time.Dura
 	all.Wait()
 }
 
-// settle makes reads of a store say what the server has of each of them.
+// settle brings the objects up to date in a store.
 func (objects shownObjects) settle(ctx context.Context, st *cache.Store) error {
 	if len(objects) > askEach {
 		err := st.Barrier(ctx)
@@ -96,7 +96,8 @@ func (objects shownObjects) settle(ctx context.Context, st *cache.Store) error {
 				errs = append(errs, err)
 				return
 			}
-			// The watch may have yet to tell of its creation. One that is not selected may be there still.
+			// The watch may not have delivered the creation of this object yet. If the store has a selector, an object that
+			// it lacks may still exist.
 			if r, ok := st.Get(key); st.Complete() && (!ok || r.UID() != uid) {
 				st.PutDeleted(key, uid)
 			}

@@ -14,9 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// What Overlay makes of a request.
-
-// overlayWrite is a write that an overlay passes on.
+// overlayWrite is a write request that an overlay forwards.
 type overlayWrite struct {
 	t          *overlay
 	r          *http.Request
@@ -24,12 +22,12 @@ type overlayWrite struct {
 	flight     *flight
 	deletes    bool
 	collection bool
-	unsure     bool         // whether it is a dry run cannot be told
-	before     shownObjects // of a collection, what the stores showed of it
+	unsure     bool         // the request may be a dry run
+	before     shownObjects // for a collection: the selected objects in the stores
 }
 
-// write reads a request, and announces it to the stores, unless it changes nothing that they hold: then it has no
-// flight.
+// write analyses a request and announces it to the stores. The result has no flight if the request changes no watched
+// object.
 func (t *overlay) write(r *http.Request) *overlayWrite {
 	w := &overlayWrite{t: t, r: r, body: &sentBody{r: r}}
 	p, ok := placeOf(t.server, r.URL)
@@ -68,7 +66,7 @@ func (t *overlay) write(r *http.Request) *overlayWrite {
 	return w
 }
 
-// impersonates says whether a request is made as another user.
+// impersonates reports whether a request uses impersonation.
 func impersonates(h http.Header) bool {
 	for key := range h {
 		if strings.HasPrefix(http.CanonicalHeaderKey(key), "Impersonate-") {
@@ -78,8 +76,7 @@ func impersonates(h http.Header) bool {
 	return false
 }
 
-// dryRun says whether a request only tries what would be written. The options of a delete are in its body, if it has
-// one: kube-apiserver then does not look at the query.
+// dryRun reports whether a request is a dry run. kube-apiserver ignores the query of a delete that has a body.
 func (w *overlayWrite) dryRun(p place) (dry, sure bool) {
 	inQuery := w.r.URL.RawQuery != "" && len(w.r.URL.Query()["dryRun"]) > 0
 	evicts := w.r.Method == http.MethodPost && p.sub == "eviction"
@@ -104,22 +101,21 @@ func (w *overlayWrite) dryRun(p place) (dry, sure bool) {
 	return e.DeleteOptions != nil && len(e.DeleteOptions.DryRun) > 0, err == nil
 }
 
-// sentBody is the body of a request, read beside those who send it.
+// sentBody reads the body of a request without consuming it for the transport.
 type sentBody struct {
 	r     *http.Request
-	taken bool // it can be read only once, and was
+	taken bool // begin was read from a body that can be read only once
 	begin []byte
-	whole bool // that is all of it
+	whole bool // begin is the whole body
 	again io.ReadCloser
 }
 
-// maxSent bounds what is read of a body; the API server takes less.
+// maxSent bounds the bytes read of a body; the API server accepts fewer.
 const maxSent = 8 << 20
 
 func (b *sentBody) empty() bool { return b.r.Body == nil || b.r.Body == http.NoBody }
 
-// peek reads a body that can be read only once, and keeps it for those who send it. Those of client-go can be read
-// again.
+// peek buffers a body that can be read only once. Bodies of client-go have GetBody and need no buffer.
 func (b *sentBody) peek() {
 	if b.empty() || b.r.GetBody != nil || b.taken {
 		return
@@ -134,7 +130,7 @@ func (b *sentBody) peek() {
 	b.again = replayed(b.begin, rest, b.r.Body)
 }
 
-// attach has a request, a copy of the given one, send what was read of its body.
+// attach gives the buffered body to r, a copy of the original request.
 func (b *sentBody) attach(r *http.Request) *http.Request {
 	if b.taken {
 		r.Body = b.again
@@ -142,7 +138,7 @@ func (b *sentBody) attach(r *http.Request) *http.Request {
 	return r
 }
 
-// bytes returns the body; false if it cannot be read, or is too long.
+// bytes returns the body; false if it cannot be read or is too long.
 func (b *sentBody) bytes() ([]byte, bool) {
 	switch {
 	case b.r.Header.Get("Content-Encoding") != "":
@@ -163,14 +159,14 @@ func (b *sentBody) bytes() ([]byte, bool) {
 	return body, err == nil && len(body) < maxSent
 }
 
-// name is that of the object to be created; "" if the server is to make one, or it cannot be read.
+// name returns the name of the object to create; "" if the server generates it or the body cannot be read.
 func (b *sentBody) name() string {
 	name, _, _ := b.forLedger("")
 	return name
 }
 
-// forLedger returns what the ledger of a store wants to know of an object or patch: its name, unless that is known, the
-// version that it carries, and the body itself where it is a merge patch or an apply in JSON.
+// forLedger returns the data for the ledger of a store: the name of the object (known, unless that is empty) and the
+// resourceVersion in the body. sent is the body if it is a merge patch or an apply in JSON.
 func (b *sentBody) forLedger(known string) (name, version string, sent []byte) {
 	body, ok := b.bytes()
 	if !ok || len(body) == 0 {

@@ -12,26 +12,26 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tree"
 )
 
-// Patch is a change of an object.
+// Patch describes a change of an object.
 type Patch struct {
 	typ  types.PatchType
 	data []byte
 	from Object
 }
 
-// RawPatch is a patch that is encoded already: a JSON patch (RFC 6902), a merge patch (RFC 7396) or a strategic merge
+// RawPatch returns a patch from encoded data: a JSON patch (RFC 6902), a merge patch (RFC 7396) or a strategic merge
 // patch.
 //
-// What a JSON or a strategic merge patch has changed cannot be told from what it says. Within a reconciliation its
-// event is therefore not known as an own echo, and has the object reconciled once more, unless the patch holds for one
-// version: [SameVersion]. Merge patches and applies need no lock for that.
+// The text of a JSON or strategic merge patch does not determine the resulting object. Within a reconciliation, its
+// event is therefore not recognised as the reconciler's own and triggers another reconciliation, unless the patch has
+// [SameVersion]. Merge patches and applies do not need SameVersion for that.
 func RawPatch(t types.PatchType, data []byte) Patch { return Patch{typ: t, data: data} }
 
-// MergeFrom is the merge patch that makes the patched object of base, which is only read. Lists are replaced as a
-// whole; with [SameVersion] nobody else's change to them can be lost.
+// MergeFrom returns the merge patch that changes base into the patched object. It only reads base. A merge patch
+// replaces lists as a whole; use [SameVersion] to avoid losing concurrent changes of them.
 func MergeFrom(base Object) Patch { return Patch{typ: types.MergePatchType, from: base} }
 
-// bytes returns the patch for an object, and the resourceVersion that it was computed from, if it is known.
+// bytes returns the patch for an object and the resourceVersion that it was computed from, if known.
 func (p Patch) bytes(obj Object) (data []byte, version string, err error) {
 	if p.from == nil {
 		return p.data, obj.GetResourceVersion(), nil
@@ -50,7 +50,7 @@ func (p Patch) bytes(obj Object) (data []byte, version string, err error) {
 	return data, p.from.GetResourceVersion(), err
 }
 
-// dropServerFields takes out of a patch what is not ours to change.
+// dropServerFields removes fields from a patch that only the server sets.
 func dropServerFields(patch map[string]any) {
 	delete(patch, "kind")
 	delete(patch, "apiVersion")
@@ -66,7 +66,7 @@ func dropServerFields(patch map[string]any) {
 	}
 }
 
-// locked returns the patch bound to one version of the object.
+// locked binds a patch to one version of the object.
 func locked(t types.PatchType, data []byte, version string) ([]byte, error) {
 	if t == types.JSONPatchType {
 		test, _ := json.Marshal(map[string]any{"op": "test", "path": "/metadata/resourceVersion", "value": version})
@@ -90,7 +90,8 @@ func locked(t types.PatchType, data []byte, version string) ([]byte, error) {
 	return json.Marshal(m)
 }
 
-// changesNothing says whether a patch leaves an object, given as JSON, as it is. What cannot be told is a change.
+// changesNothing reports whether a patch leaves an object, given as JSON, unchanged. It returns false if that is
+// unknown.
 func changesNothing(t types.PatchType, data, object []byte) bool {
 	trimmed := bytes.TrimSpace(data)
 	if bytes.Equal(trimmed, []byte("{}")) || t == types.JSONPatchType && bytes.Equal(trimmed, []byte("[]")) {

@@ -7,15 +7,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// place is what the URL of a request names: a resource, an object of it, a subresource of that.
+// place is the resource, object or subresource that the URL of a request names.
 type place struct {
 	resource schema.GroupVersionResource
-	key      Key // without a name it is the collection; Namespace is empty for what is cluster-scoped
+	key      Key // without a name: the collection; Namespace is empty for cluster-scoped resources
 	sub      string
 }
 
-// placeOf reads a URL of a server as the API server does. It returns false for one of another server, for one that
-// names no resource, and for a connection to an object, as to exec in a pod.
+// placeOf parses a URL of a server as the API server does. It returns false for another server, for a path without a
+// resource, and for a connection to an object such as exec in a pod.
 func placeOf(server, u *url.URL) (place, bool) {
 	path, ok := below(server, u)
 	if !ok {
@@ -37,7 +37,7 @@ func placeOf(server, u *url.URL) (place, bool) {
 	default:
 		return place{}, false
 	}
-	if parts[0] == "watch" || parts[0] == "proxy" { // of old
+	if parts[0] == "watch" || parts[0] == "proxy" { // deprecated paths
 		return place{}, false
 	}
 	if parts[0] == "namespaces" && len(parts) > 2 && !(len(parts) == 3 && ofNamespaces[parts[2]]) {
@@ -53,14 +53,14 @@ func placeOf(server, u *url.URL) (place, bool) {
 	return p, len(parts) <= 3 && !connects[p.sub]
 }
 
-// ofNamespaces are the subresources of namespaces: all else behind the name of one is a resource in it.
+// ofNamespaces are the subresources of namespaces. Any other segment after the name of a namespace is a resource in it.
 var ofNamespaces = map[string]bool{"status": true, "finalize": true}
 
-// connects are the subresources that are no objects but streams.
+// connects are the subresources that are streams instead of objects.
 var connects = map[string]bool{"attach": true, "exec": true, "log": true, "portforward": true, "proxy": true}
 
-// below says whether a URL is one of a server, and returns what follows the path of the server's address, with its
-// escapes. The port that belongs to a scheme may be named or not.
+// below reports whether a URL belongs to a server, and returns the escaped path below the path of the server. The
+// default port of a scheme may be omitted.
 func below(server, u *url.URL) (path string, ok bool) {
 	if server == nil || u == nil || u.Scheme != server.Scheme || port(u) != port(server) ||
 		!strings.EqualFold(u.Hostname(), server.Hostname()) {

@@ -15,41 +15,41 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// ErrNotKept is matched when the server dropped a position from the status it was saved in: the schema of the kind
-// lacks the field, and the server prunes what the schema does not name.
+// ErrNotKept is matched when the server dropped a position from the saved status. The schema of the kind lacks the
+// field, and the server prunes unknown fields.
 var ErrNotKept = errors.New("the server does not keep the position: is its field part of the schema?")
 
-// StatusPosition keeps the position of one durable fiber in the status of the object that the fiber works on, so that
-// the operator that starts next finds it there. It is a [flow.Positions] of one key: make one for each fiber.
+// StatusPosition keeps the position of one durable fiber in the status of the object that the fiber works on. The next
+// instance of the operator finds it there. StatusPosition is a [flow.Positions] for one key: make one for each fiber.
 //
 //	pos := client.NewStatusPosition(c, domain, func(d *v1.Domain) **flow.Position { return &d.Status.Flow })
 //	bringUp.Start(ctx, engine, packet, flow.StartOptions{Key: key, Positions: pos, Generation: domain.Generation})
 //
-// What else the steps have to say in the status goes with it ([StatusPosition.Set]): a save is one patch of the status,
-// with optimistic locking, which the next read sees at once. In the schema of the kind, the field is an object that
-// preserves unknown fields, or what controller-gen makes of [flow.Position].
+// A save also writes the other changes of the status that the steps register with [StatusPosition.Set]. It is one patch
+// of the status with optimistic locking, and the next read sees it. In the schema of the kind, the field must be an
+// object that preserves unknown fields, or the type that controller-gen generates for [flow.Position].
 //
-// The end of a fiber that failed or was cancelled is saved although the fiber may not write any more; its key's
-// successor begins only after that. It is safe for concurrent use.
+// The end of a failed or cancelled fiber is saved although the fiber may no longer write. The next fiber of its key
+// starts only after that. StatusPosition is safe for concurrent use.
 type StatusPosition[T any, PT ObjectOf[T]] struct {
 	c    *Client
 	base PT // names the object
 
-	version string // that the caller was shown
+	version string // resourceVersion of the object that the caller has read
 	at      func(PT) **flow.Position
 
 	mu    sync.Mutex
-	sets  []func(PT) error // what goes with the next save
-	known []*flow.Position // what the fiber has loaded, nil among it, and tried to save since; none when it has saved
+	sets  []func(PT) error // changes for the next save
+	known []*flow.Position // loaded (nil if none) or tried to save since; empty after a successful save
 }
 
-// NewStatusPosition returns the position of a fiber that works on obj, of which the name and, if they are known, uid
-// and version are used: another object of that name is never written to, and a cache that is older than obj is not
-// believed. at says where in the status the position is.
+// NewStatusPosition returns the position of a fiber that works on obj. It uses the name and, if set, the uid and the
+// resourceVersion of obj. It never writes to another object of that name and does not use a cache that is older than
+// obj. at returns the location of the position in the status.
 func NewStatusPosition[T any, PT ObjectOf[T]](c *Client, obj PT, at func(PT) **flow.Position) *StatusPosition[T, PT] {
 	base := PT(new(T))
 	if obj == nil {
-		return &StatusPosition[T, PT]{c: c, base: base, at: at} // which has no name, as is told when it is used
+		return &StatusPosition[T, PT]{c: c, base: base, at: at} // every use fails, because base has no name
 	}
 	base.GetObjectKind().SetGroupVersionKind(obj.GetObjectKind().GroupVersionKind())
 	base.SetNamespace(obj.GetNamespace())
@@ -58,22 +58,23 @@ func NewStatusPosition[T any, PT ObjectOf[T]](c *Client, obj PT, at func(PT) **f
 	return &StatusPosition[T, PT]{c: c, base: base, version: obj.GetResourceVersion(), at: at}
 }
 
-// Set has fn change the status in the next save, after earlier ones. Only changes of the status count, and fn may run
-// several times, on a fresh copy each. A fiber that completes without having parked saves nothing: it calls Flush.
+// Set registers fn to change the status in the next save, after earlier functions. Only changes of the status count. fn
+// may run several times, each time on a fresh copy. A fiber that completes without parking saves no position and must
+// call Flush.
 func (s *StatusPosition[T, PT]) Set(fn func(obj PT) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sets = append(s.sets, fn)
 }
 
-// Flush writes what was Set since the last save, if anything.
+// Flush writes the changes registered with Set since the last save, if any.
 func (s *StatusPosition[T, PT]) Flush(ctx context.Context) error {
 	_, err := s.write(ctx, s.c, nil)
 	return err
 }
 
-// Load implements [flow.Positions]. The position of another object of this name does not count. That there is no such
-// object only the server can say.
+// Load implements [flow.Positions]. It ignores the position of another object of this name. If the cache has no such
+// object, Load asks the server.
 func (s *StatusPosition[T, PT]) Load(ctx context.Context, _ string) (flow.Position, bool, error) {
 	obj := s.object()
 	err := s.c.getFresh(ctx, KeyOf(s.base), obj, s.base.GetUID(), s.version)
@@ -96,11 +97,11 @@ func (s *StatusPosition[T, PT]) Load(ctx context.Context, _ string) (flow.Positi
 	return *p.DeepCopy(), true, nil
 }
 
-// Save implements [flow.Positions]. Errors: those of [ModifyStatus], ErrNotKept, [flow.ErrOvertaken].
+// Save implements [flow.Positions]. Its errors are those of [ModifyStatus], ErrNotKept and [flow.ErrOvertaken].
 //
-// The cache that the position was loaded from may have been behind what another process has saved. The first save finds
-// that out, at no cost: it holds for the version of the object that it changes, and does not replace a position that
-// the fiber does not know of, unless the fiber has completed.
+// The position may have been loaded from a cache that is behind a save of another process. The first save detects that
+// without a further request, because it carries the version of the object that it changes. It does not replace a
+// position that the fiber does not know, unless the fiber has completed.
 func (s *StatusPosition[T, PT]) Save(ctx context.Context, _ string, p flow.Position) error {
 	c := s.c
 	if p.Ended {
@@ -115,7 +116,7 @@ func (s *StatusPosition[T, PT]) Save(ctx context.Context, _ string, p flow.Posit
 		return nil
 	})
 	if errors.Is(err, flow.ErrOvertaken) {
-		c.bring(ctx, s.base) // the fiber that takes its place loads what is there
+		c.bring(ctx, s.base) // for the fiber that replaces this one and loads the position
 	}
 	s.tried(&p, err == nil)
 	if err != nil {
@@ -131,8 +132,8 @@ func (s *StatusPosition[T, PT]) Save(ctx context.Context, _ string, p flow.Posit
 	return nil
 }
 
-// knows says whether a position that is stored is one of this fiber, or what it has begun with. When it has saved, the
-// cache shows all that the fibers before it have.
+// knows reports whether a stored position is from this fiber, or the one that it loaded. After its first save, the
+// cache shows all saves of earlier fibers, so knows returns true.
 func (s *StatusPosition[T, PT]) knows(there *flow.Position) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,10 +143,10 @@ func (s *StatusPosition[T, PT]) knows(there *flow.Position) bool {
 		})
 }
 
-// maxTried bounds what is remembered of saves that have failed.
+// maxTried bounds the number of failed saves that are remembered.
 const maxTried = 16
 
-// tried notes what became of a save. One that has failed may be there all the same.
+// tried records the result of a save. A failed save may still have been made.
 func (s *StatusPosition[T, PT]) tried(p *flow.Position, saved bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +161,7 @@ func (s *StatusPosition[T, PT]) tried(p *flow.Position, saved bool) {
 	}
 }
 
-// missing names the fields of a position that are not kept as they are.
+// missing returns the names of the fields of a position that were not kept unchanged.
 func missing(p, kept *flow.Position) []string {
 	have := stored(kept)
 	var names []string
@@ -173,14 +174,14 @@ func missing(p, kept *flow.Position) []string {
 	return names
 }
 
-// stored is a position as it is stored, in whatever way its checkpoint is written: a merge patch says of a member that
-// is null that it is absent.
+// stored returns a position as it is stored, independent of the encoding of its checkpoint. It drops nulls, because a
+// null in a merge patch means an absent member.
 func stored(p *flow.Position) map[string]any {
 	var out map[string]any
 	if raw, err := json.Marshal(p); err == nil {
-		_ = json.Unmarshal(raw, &out) // which has just been made
+		_ = json.Unmarshal(raw, &out) // cannot fail: raw is valid JSON
 	}
-	delete(out, "trace") // a hint, for which the schema of the kind may have no field
+	delete(out, "trace") // an optional hint; the schema of the kind may lack the field
 	dropNulls(out)
 	return out
 }
@@ -201,7 +202,7 @@ func dropNulls(v any) {
 	}
 }
 
-// Clear implements [flow.Positions]. An object that is gone has none.
+// Clear implements [flow.Positions]. It succeeds if the object is gone.
 func (s *StatusPosition[T, PT]) Clear(ctx context.Context, _ string) error {
 	_, err := s.write(ctx, s.c, func(obj PT) error { *s.at(obj) = nil; return nil })
 	if apierrors.IsNotFound(err) || errors.Is(err, ErrReplaced) {
@@ -210,7 +211,8 @@ func (s *StatusPosition[T, PT]) Clear(ctx context.Context, _ string) error {
 	return err
 }
 
-// write sends one patch of the status: change, and what was Set meanwhile. If it fails, that goes with the next one.
+// write sends one patch of the status with change and the registered changes. If it fails, the registered changes
+// remain for the next write.
 func (s *StatusPosition[T, PT]) write(ctx context.Context, c *Client, change func(PT) error) (PT, error) {
 	s.mu.Lock()
 	sets := s.sets

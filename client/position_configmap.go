@@ -13,28 +13,29 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// ConfigMapPositions keeps the positions of durable fibers in one ConfigMap, which it creates: for flows that work on
-// no object with a status. It is a [flow.Positions] of any number of keys.
+// ConfigMapPositions keeps the positions of durable fibers in one ConfigMap, which it creates. It is for flows that do
+// not work on an object with a status. It is a [flow.Positions] for any number of keys.
 //
-//	opt := flow.StartOptions{Key: "prod/orders", Positions: client.NewConfigMapPositions(c, client.Key{Namespace: "ops", Name: "migrations"})}
+//	positions := client.NewConfigMapPositions(c, client.Key{Namespace: "ops", Name: "migrations"})
+//	opt := flow.StartOptions{Key: "prod/orders", Positions: positions}
 //
-// Each save is one patch with optimistic locking, one at a time in this process, and all positions together have to fit
-// a ConfigMap, 1 MiB: it is made for hundreds of fibers rather than thousands, for which [StatusPosition] is. It is
-// safe for concurrent use.
+// Each save is one patch with optimistic locking; a process makes one save at a time. All positions together must fit
+// into a ConfigMap, 1 MiB. That is enough for hundreds of fibers; use [StatusPosition] for thousands.
+// ConfigMapPositions is safe for concurrent use.
 type ConfigMapPositions struct {
 	c    *Client
 	at   Key
-	turn chan struct{} // holds what a write takes: one at a time, since others would conflict with it
+	turn chan struct{} // a token for the one write at a time; concurrent writes would conflict
 }
 
-// NewConfigMapPositions returns the positions that are kept in the ConfigMap of that key, in its data.
+// NewConfigMapPositions returns the positions in the data of the ConfigMap that at names.
 func NewConfigMapPositions(c *Client, at Key) *ConfigMapPositions {
 	s := &ConfigMapPositions{c: c, at: at, turn: make(chan struct{}, 1)}
 	s.turn <- struct{}{}
 	return s
 }
 
-// Load implements [flow.Positions]. It asks the server: another process may have saved last.
+// Load implements [flow.Positions]. It asks the server, because another process may have made the last save.
 func (s *ConfigMapPositions) Load(ctx context.Context, key string) (p flow.Position, found bool, err error) {
 	cm := s.object()
 	err = s.c.Live().Get(ctx, s.at, cm)
@@ -106,7 +107,7 @@ func (s *ConfigMapPositions) Clear(ctx context.Context, key string) error {
 	return err
 }
 
-// enter waits for the turn to write.
+// enter waits until no other write of this process is in progress.
 func (s *ConfigMapPositions) enter(ctx context.Context) (leave func(), err error) {
 	select {
 	case <-s.turn:
@@ -123,9 +124,9 @@ func (s *ConfigMapPositions) object() *corev1.ConfigMap {
 	}
 }
 
-// dataKey makes of the key of a fiber one that a ConfigMap takes: what it does not take, and _ itself, is written as _
-// and two hexadecimal digits for each byte. So different keys stay different; one that becomes too long is refused by
-// the server.
+// dataKey escapes the key of a fiber as a key of a ConfigMap. It writes each byte that a ConfigMap does not accept, and
+// _ itself, as _ and two hexadecimal digits. Different keys remain different. The server refuses a key that is too
+// long.
 func dataKey(key string) string {
 	var b strings.Builder
 	for i := range len(key) {

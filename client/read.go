@@ -19,8 +19,8 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 )
 
-// Get fills obj from the store, if its kind and namespace are watched, else from the server. What obj held before is
-// gone. apierrors.IsNotFound tells absence.
+// Get fills obj from the store if its kind and namespace are watched, else from the server. It overwrites the previous
+// content of obj. If the object does not exist, the error satisfies apierrors.IsNotFound.
 func (c *Client) Get(ctx context.Context, key Key, obj Object) error {
 	k, err := c.kindOf(obj)
 	if err != nil {
@@ -36,7 +36,7 @@ func (c *Client) Get(ctx context.Context, key Key, obj Object) error {
 	return c.getLive(ctx, k, key, obj)
 }
 
-// List fills list from the store, if the kind and the namespace are watched, else from the server, page by page.
+// List fills list from the store if the kind and the namespace are watched, else from the server, page by page.
 func (c *Client) List(ctx context.Context, list ObjectList, opts ...ReadOption) error {
 	k, err := c.kindOfList(list)
 	if err != nil {
@@ -84,8 +84,8 @@ func (l liveReader) List(ctx context.Context, list ObjectList, opts ...ReadOptio
 	return l.c.List(ctx, list, append(opts[:len(opts):len(opts)], Live())...)
 }
 
-// getFresh is Get for somebody who was shown the object before, by uid and version: a cache that is older than that, or
-// shows no such object, is not believed.
+// getFresh is Get for a caller that has seen the object with a uid and a version. If the cache is older than that, or
+// has no such object, it asks the server.
 func (c *Client) getFresh(ctx context.Context, key Key, obj Object, uid types.UID, version string) error {
 	k, err := c.kindOf(obj)
 	if err != nil {
@@ -101,7 +101,7 @@ func (c *Client) getFresh(ctx context.Context, key Key, obj Object, uid types.UI
 	return c.getLive(ctx, k, key, obj)
 }
 
-// fill decodes a record into an object of the caller's own.
+// fill decodes a record into an object that the caller owns.
 func fill(k *kind, r *cache.Record, obj Object) error {
 	err := decodeRecord(r, obj)
 	if err != nil {
@@ -111,7 +111,7 @@ func fill(k *kind, r *cache.Record, obj Object) error {
 	return nil
 }
 
-// fillKept is fill with the object as it is kept, not as a transform shows it.
+// fillKept is fill without the transform of the store.
 func fillKept(k *kind, r *cache.Record, obj Object) error {
 	if r.Content().Transform == nil {
 		return fill(k, r, obj)
@@ -143,11 +143,11 @@ func decodeRecord(r *cache.Record, obj Object) error {
 	return err
 }
 
-// clearObject makes an object what new makes of its type: decoders leave what they do not find.
+// clearObject resets obj to its zero value, because decoders leave absent fields unchanged.
 func clearObject(obj runtime.Object) { reflect.ValueOf(obj).Elem().SetZero() }
 
-// name writes the kind into an object that does not say it, as those of built-in kinds in lists do not, and those that
-// the server reduced to their metadata.
+// name sets the kind of an object that lacks it. Items of lists of built-in kinds lack it. Metadata-only objects carry
+// the kind PartialObjectMetadata, which name replaces.
 func name(k *kind, obj runtime.Object) {
 	_, metadata := obj.(*metav1.PartialObjectMetadata)
 	if metadata || obj.GetObjectKind().GroupVersionKind().Kind == "" {
@@ -155,7 +155,6 @@ func name(k *kind, obj runtime.Object) {
 	}
 }
 
-// getLive reads from the server.
 func (c *Client) getLive(ctx context.Context, k *kind, key Key, obj Object) error {
 	a, err := c.fetch(ctx, k, key, accept(obj, false))
 	if err != nil {
@@ -179,7 +178,7 @@ func (c *Client) fetch(ctx context.Context, k *kind, key Key, accept string) (*c
 	}, c.shown(ctx, c.opt.Policy))
 }
 
-// into decodes an answer into an object that may hold something. After an error it holds that still.
+// into decodes an answer into an object that may be filled already. After an error obj is unchanged.
 func into(k *kind, a *call.Answer, obj Object) error {
 	fresh := reflect.New(reflect.TypeOf(obj).Elem())
 	if err := a.Into(fresh.Interface().(Object)); err != nil {
@@ -190,7 +189,7 @@ func into(k *kind, a *call.Answer, obj Object) error {
 	return nil
 }
 
-// accept asks for no more than the metadata where that is all that is wanted.
+// accept returns the Accept header: it requests only the metadata if obj holds no more.
 func accept(obj runtime.Object, list bool) string {
 	switch obj.(type) {
 	case *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
@@ -238,9 +237,9 @@ func (c *Client) listLive(ctx context.Context, k *kind, o *readOptions, list Obj
 	return nil
 }
 
-// items are the items of a list, to be filled.
+// items collects the items of a list.
 type items struct {
-	target reflect.Value // the slice
+	target reflect.Value // the slice in the list
 	slice  reflect.Value
 	elem   reflect.Type
 	ptr    bool
@@ -278,7 +277,7 @@ func (it *items) add(obj Object) {
 func (it *items) clear() { it.slice = it.slice.Slice(0, 0) }
 func (it *items) done()  { it.target.Set(it.slice) }
 
-// matchesName evaluates the fields that every store can.
+// matchesName evaluates the field selectors that every store supports.
 func matchesName(sel fields.Selector, r *cache.Record) bool {
 	return sel.Empty() || sel.Matches(fields.Set{"metadata.name": r.Name(), "metadata.namespace": r.Namespace()})
 }

@@ -7,27 +7,29 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 )
 
-// Replace writes obj, whole, in the place of exactly the version that it carries. It is the write for those who make
-// many: it costs one request and no look at what the cache shows, nothing is compared, and of the answer only the
-// header is read. Reads show the answer at once.
+// Replace replaces the object by obj if it still has the resourceVersion of obj. It is for callers that make many
+// writes. It sends one request, does not compare obj with the cache, and decodes only the header of the answer. Reads
+// see the write at once.
 //
-// obj has to be the caller's own and, but for what is to be changed, what the server has in that version: it was read
-// or written before, in a Go type that knows all of its fields, which is not checked here as [Client.Update] does. It
-// is sent though it would change nothing. Only what the cache is told to drop is looked at: DroppedError.
+// The caller must own obj. Apart from the intended change, obj must equal the server's object in that version. It must
+// come from a read or write in a Go type that knows all of its fields; Replace does not check that, unlike
+// [Client.Update]. Replace sends obj even if nothing changed. It returns a DroppedError if obj may lack fields that the
+// cache drops.
 //
-// Afterwards obj has the resourceVersion and the generation of the answer, and no managedFields: the next write
-// without any leaves those of the server as they are. All else stays as it was sent. Where the server may have made
-// something else of it, by defaults or by dropping fields that it does not know, obj does not show that. Where the
-// answer was lost and a read has shown that the write was made, obj is what was read: others may have written since.
+// Afterwards obj has the resourceVersion and the generation of the answer, and no managedFields, so the next write
+// keeps those of the server. All other fields are as sent: obj does not show defaults that the server sets or unknown
+// fields that it drops. If the answer was lost and a read has shown that the write was made, obj is the object that was
+// read. It may then include later changes of other clients.
 //
-// After an error obj is as it was. Errors: obj has no version; a conflict (apierrors.IsConflict), after which nothing is tried
-// again; call.ErrOutcomeUnknown where the write may have been made; call.ErrTooLarge; ErrFenced.
+// After an error obj is unchanged. Replace returns an error if obj has no resourceVersion, a conflict
+// (apierrors.IsConflict) without retry, call.ErrOutcomeUnknown if the write may have been made, call.ErrTooLarge, or
+// ErrFenced.
 func (c *Client) Replace(ctx context.Context, obj Object, opts ...WriteOption) error {
 	return c.replace(ctx, "", obj, opts)
 }
 
-// Replace is [Client.Replace] for the subresource. Of a status nothing else in obj may have been changed: the server
-// does not take it.
+// Replace is [Client.Replace] for the subresource. For the status, no other field of obj may have changed, because the
+// server ignores it.
 func (s *SubResource) Replace(ctx context.Context, obj Object, opts ...WriteOption) error {
 	return s.c.replace(ctx, s.name, obj, opts)
 }
@@ -50,8 +52,8 @@ func (c *Client) replace(ctx context.Context, subresource string, obj Object, op
 	return w.send(ctx)
 }
 
-// header takes of an answer what the server has added to what was sent. It returns false where that is not all that
-// it may have changed.
+// header sets the fields of the answer's header in the object. It returns false if the whole answer must be decoded,
+// because it may differ in other fields.
 func (w *writing) header(a *call.Answer, read *reply) bool {
 	if !w.byHeader || a.Recovered || w.o.dryRun || !read.readable() {
 		return false

@@ -15,20 +15,20 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// reply is a good answer to a write, as far as it can be read.
+// reply is a successful answer to a write, as far as it can be decoded.
 type reply struct {
 	code int
-	body []byte                  // as it was sent, decompressed
-	kind schema.GroupVersionKind // of what is answered; empty: it cannot be read
+	body []byte                  // decompressed
+	kind schema.GroupVersionKind // of the answered object; empty if the answer cannot be decoded
 	enc  source.Encoding
-	raw  []byte // what is answered, out of its envelope
+	raw  []byte // the answered object without its envelope
 	head *source.Header
 }
 
-// protobufMagic is in front of the envelope of every answer in protobuf.
+// protobufMagic is the prefix of every answer in protobuf.
 var protobufMagic = []byte("k8s\x00")
 
-// read reads an answer; the header is filled.
+// read decodes an answer and fills head.
 func read(code int, body []byte, head *source.Header) *reply {
 	a := &reply{code: code, body: body, head: head}
 	var kind schema.GroupVersionKind
@@ -42,7 +42,7 @@ func read(code int, body []byte, head *source.Header) *reply {
 	return a
 }
 
-// unwrap takes what was sent out of its envelope, which protobuf has, and which says of what kind it is.
+// unwrap removes the envelope of a protobuf body and returns the kind that the envelope names. JSON has no envelope.
 func unwrap(body []byte) (enc source.Encoding, raw []byte, kind schema.GroupVersionKind, ok bool) {
 	rest, wrapped := bytes.CutPrefix(body, protobufMagic)
 	if !wrapped {
@@ -55,10 +55,10 @@ func unwrap(body []byte) (enc source.Encoding, raw []byte, kind schema.GroupVers
 	return source.Protobuf, envelope.Raw, envelope.GroupVersionKind(), true
 }
 
-// message is a type of the API that has both encodings.
+// message is an API type with both encodings.
 type message interface{ Unmarshal([]byte) error }
 
-// decode reads what was sent, out of its envelope.
+// decode decodes a body without its envelope.
 func decode(enc source.Encoding, raw []byte, into message) error {
 	if enc == source.Protobuf {
 		return into.Unmarshal(raw)
@@ -66,12 +66,13 @@ func decode(enc source.Encoding, raw []byte, into message) error {
 	return json.Unmarshal(raw, into)
 }
 
-// decode reads what was answered.
+// decode decodes the answered object.
 func (a *reply) decode(into message) error { return decode(a.enc, a.raw, into) }
 
 func (a *reply) readable() bool { return a.kind.Kind != "" }
 
-// version is that of the object, also where only a part or a subresource of it is answered; "" if none is named.
+// version returns the resourceVersion of the object, also if the answer is a part or a subresource of it; "" if
+// unknown.
 func (a *reply) version() string {
 	if !a.readable() {
 		return ""
@@ -79,18 +80,18 @@ func (a *reply) version() string {
 	return string(a.head.ResourceVersion)
 }
 
-// status says that there is no object in the answer, but only that the request was good.
+// status reports whether the answer is a Status, which contains no object.
 func (a *reply) status() bool {
 	return a.kind == metav1.SchemeGroupVersion.WithKind("Status") || a.kind.Kind == "Status" && a.kind.Group == ""
 }
 
-// metadata says that the answer is of an object, but not all of it.
+// metadata reports whether the answer contains only the metadata of an object.
 func (a *reply) metadata() bool {
 	return a.kind.Group == metav1.GroupName && a.kind.Kind == "PartialObjectMetadata"
 }
 
-// over returns the uid of an answered object that has come to its end: the write took away its last finalizer, and the
-// server has dropped it. sure is false where the answer does not tell.
+// over returns the uid of an answered object that no longer exists because the write removed its last finalizer. It
+// returns "" if the object still exists. sure is false if the answer does not determine that.
 func (a *reply) over(resource schema.GroupResource) (uid types.UID, sure bool) {
 	if len(a.head.DeletionTimestamp) == 0 || a.head.Finalizers > 0 {
 		return "", true
@@ -108,8 +109,8 @@ func (a *reply) over(resource schema.GroupResource) (uid types.UID, sure bool) {
 	return o.UID, true
 }
 
-// keptBySpec says whether the answered object is kept by the finalizers of its spec, as a namespace that is being
-// deleted is until it is empty. The metadata alone do not tell.
+// keptBySpec reports whether the finalizers of the spec keep the answered object, as for a namespace that is not empty
+// yet. sure is false if the answer has only metadata.
 func (a *reply) keptBySpec(resource schema.GroupResource) (kept, sure bool) {
 	if resource != (schema.GroupResource{Resource: "namespaces"}) {
 		return false, true
@@ -124,8 +125,8 @@ func (a *reply) keptBySpec(resource schema.GroupResource) (kept, sure bool) {
 	return len(ns.Spec.Finalizers) > 0, true
 }
 
-// deleted reads the answer to a delete: the uid of what is gone, if it is named. sure is false where the answer does
-// not tell whether it is.
+// deleted decodes the answer to a delete. gone reports whether the object no longer exists; uid may be empty. sure is
+// false if the answer does not determine that.
 func (a *reply) deleted(resource schema.GroupResource) (gone bool, uid types.UID, sure bool) {
 	gone, uid, err := store.ParseDeletion(a.body)
 	switch {

@@ -8,9 +8,9 @@ import (
 
 // SubResource reads and writes a subresource of objects. It is safe for concurrent use.
 //
-// The answer to a write of the status is the whole object and is laid over the store. A scale changes the object
-// without showing it: what it has made of it is read, from the watch if that brings it at once, before the write
-// returns.
+// The answer to a write of the status is the whole object, which the client stores in the cache. A write of scale
+// changes the object without returning it. Before such a write returns, the client waits briefly for the watch and then
+// reads the object from the server.
 type SubResource struct {
 	c    *Client
 	name string
@@ -22,11 +22,11 @@ func (c *Client) Status() *SubResource { return c.SubResource("status") }
 // SubResource returns the reader and writer of a subresource, such as scale, eviction or token.
 func (c *Client) SubResource(name string) *SubResource { return &SubResource{c: c, name: name} }
 
-// Body gives the body of a write of a subresource that is not the object itself, such as a Scale or an Eviction. The
-// answer goes into it, too. In a delete it stands in the place of the options, of which none may be given besides.
+// Body sets the body of a write of a subresource that is not the object itself, such as a Scale or an Eviction. The
+// write also stores its answer in body. For a delete, body replaces the delete options, so no such option may be set.
 func Body(body Object) WriteOption { return func(o *writeOptions) { o.body = body } }
 
-// Get reads the subresource of the object that obj names into another object, always from the server.
+// Get reads the subresource of the object that obj names into another object. It always asks the server.
 func (s *SubResource) Get(ctx context.Context, obj, into Object) error {
 	k, err := s.c.kindOf(obj)
 	if err != nil {
@@ -46,12 +46,12 @@ func (s *SubResource) Get(ctx context.Context, obj, into Object) error {
 	return a.Into(into)
 }
 
-// Create posts to the subresource, usually a [Body].
+// Create posts to the subresource, usually with a [Body].
 func (s *SubResource) Create(ctx context.Context, obj Object, opts ...WriteOption) error {
 	return s.c.create(ctx, s.name, obj, opts)
 }
 
-// Update replaces the subresource by that of obj, or by the [Body].
+// Update replaces the subresource by that of obj or by the [Body].
 func (s *SubResource) Update(ctx context.Context, obj Object, opts ...WriteOption) error {
 	return s.c.update(ctx, s.name, obj, opts)
 }
@@ -61,7 +61,7 @@ func (s *SubResource) Patch(ctx context.Context, obj Object, patch Patch, opts .
 	return s.c.patch(ctx, s.name, obj, patch, opts)
 }
 
-// Apply is a server-side apply to the subresource; see [Client.Apply].
+// Apply makes a server-side apply to the subresource; see [Client.Apply].
 func (s *SubResource) Apply(ctx context.Context, obj Applicable, opts ...WriteOption) error {
 	return s.c.apply(ctx, s.name, obj, opts)
 }

@@ -12,15 +12,16 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// ObjectOf is the pointer to a Go type that the Scheme knows, such as *corev1.Pod for corev1.Pod.
+// ObjectOf is a pointer to a Go type that the Scheme knows, such as *corev1.Pod for corev1.Pod.
 type ObjectOf[T any] interface {
 	*T
 	metav1.Object
 	runtime.Object
 }
 
-// Get returns an object: the store's own, shared and READ-ONLY, if its kind and namespace are watched, else one that
-// was read from the server. apierrors.IsNotFound tells absence.
+// Get returns an object. If its kind and namespace are watched, it returns the store's object, which is shared and
+// READ-ONLY. Otherwise it reads a new one from the server. If the object does not exist, the error satisfies
+// apierrors.IsNotFound.
 func Get[T any, PT ObjectOf[T]](ctx context.Context, c *Client, key Key) (*T, error) {
 	k, err := kindFor[T, PT](c)
 	if err != nil {
@@ -40,9 +41,9 @@ func Get[T any, PT ObjectOf[T]](ctx context.Context, c *Client, key Key) (*T, er
 	return obj, nil
 }
 
-// List yields objects, in no particular order: the store's own, shared and READ-ONLY, all of one version of the store,
-// if the kind and the namespace are watched; else those that the server answers with, page by page. An error ends the
-// sequence, but for that of an object that cannot be decoded.
+// List yields objects in no particular order. If the kind and the namespace are watched, it yields the store's objects,
+// which are shared and READ-ONLY, all from one version of the store. Otherwise it reads them from the server, page by
+// page. An error ends the sequence, except the decoding error of a single object.
 func List[T any, PT ObjectOf[T]](ctx context.Context, c *Client, opts ...ReadOption) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		k, err := kindFor[T, PT](c)

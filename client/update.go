@@ -19,9 +19,9 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tree"
 )
 
-// replacing looks at an update before it is sent, in the light of what the cache shows: it is done if it would change
-// nothing, and is refused if it would remove what the Go type of obj does not know. (managedFields, which the cache
-// does not keep, the server does: an update without any leaves them as they are, but for what it changes.)
+// replacing compares an update with the cached object before it is sent. done is true if the update would change
+// nothing. It returns an error if the update would remove fields that the Go type of obj does not know. The cache does
+// not keep managedFields, but the server does if the update has none.
 func (w *writing) replacing(obj Object, want map[string]any) (done bool, _ error) {
 	if _, metadata := obj.(*metav1.PartialObjectMetadata); metadata {
 		return false,
@@ -32,7 +32,7 @@ func (w *writing) replacing(obj Object, want map[string]any) (done bool, _ error
 	if r == nil {
 		return false, nil
 	}
-	// Through the Go type, as the wanted object came: the two then lack the same fields.
+	// Decode through the Go type of obj, so that both lack the same fields.
 	have := reflect.New(reflect.TypeOf(obj).Elem()).Interface().(Object)
 	if fill(w.k, r, have) != nil {
 		return false, nil
@@ -45,7 +45,7 @@ func (w *writing) replacing(obj Object, want map[string]any) (done bool, _ error
 		return true, fill(w.k, r, obj)
 	}
 	if obj.GetUID() != r.UID() && obj.GetResourceVersion() != r.Version() {
-		return false, nil // it was built anew, to replace the object whatever there is
+		return false, nil // a new object, which replaces any existing one
 	}
 	what, err := w.unknown(r, is)
 	if err != nil {
@@ -66,7 +66,7 @@ func sameVersion(version string, r *cache.Record) bool {
 	return version == "" || version == r.Version()
 }
 
-// unchanged says whether an update would make of the object what it is.
+// unchanged reports whether an update would leave the object unchanged.
 func (w *writing) unchanged(is, want map[string]any) bool {
 	switch w.sub {
 	case "":
@@ -76,11 +76,11 @@ func (w *writing) unchanged(is, want map[string]any) bool {
 	case "status":
 		return tree.Same(is["status"], want["status"])
 	}
-	return false // what of it the server takes is not known here
+	return false // unknown which fields the server accepts
 }
 
-// unknown names something of a record that is not in what its Go type makes of it. Of an update of the status only
-// that counts.
+// unknown returns a field of a record that is missing in is, its decoded form; "" if there is none. For an update of
+// the status, only fields of the status count.
 func (w *writing) unknown(r *cache.Record, is map[string]any) (string, error) {
 	if r.Encoding() == source.Protobuf {
 		known, err := w.knowsMessage(r)
@@ -102,8 +102,8 @@ func (w *writing) unknown(r *cache.Record, is map[string]any) (string, error) {
 	return lacking(stored, is, ""), nil
 }
 
-// knowsMessage says whether the Go type of the Scheme has all fields of a record that came as protobuf. Decoders skip
-// those that it has not.
+// knowsMessage reports whether the Go type of the Scheme has all fields of a protobuf record. Decoders skip unknown
+// fields.
 func (w *writing) knowsMessage(r *cache.Record) (bool, error) {
 	typed, err := w.c.kinds.scheme.New(w.k.gvk)
 	if err != nil {
@@ -123,14 +123,15 @@ func (w *writing) knowsMessage(r *cache.Record) (bool, error) {
 	return bytes.Equal(again, r.Raw()), err
 }
 
-// lacking returns where b lacks a value that a has, or has another one; "" if it has all of them. A null says nothing.
+// lacking returns the path at which b lacks a value of a or has a different one; "" if there is none. It ignores nulls
+// in a.
 func lacking(a, b any, at string) string {
 	switch a := a.(type) {
 	case nil:
 		return ""
 	case map[string]any:
 		m, ok := b.(map[string]any)
-		if !ok && (b != nil || len(a) == 0 && strings.Contains(at, ".")) { // an empty spec or status says nothing
+		if !ok && (b != nil || len(a) == 0 && strings.Contains(at, ".")) { // an empty spec or status equals an absent one
 			return at
 		}
 		for _, key := range slices.Sorted(maps.Keys(a)) {
@@ -161,8 +162,8 @@ func lacking(a, b any, at string) string {
 	return ""
 }
 
-// sameValue says whether two values mean the same, written in two ways perhaps, as Go types write numbers, times,
-// durations and quantities.
+// sameValue reports whether two values are equal, possibly in different notations of numbers, times, durations and
+// quantities.
 func sameValue(a, b any) bool {
 	if tree.Same(a, b) {
 		return true

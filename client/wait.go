@@ -16,20 +16,22 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// When waits until an object is as cond wants it; cond is given nil while the object does not exist. The object is
-// READ-ONLY. An error of cond ends the wait.
+// When returns a wait until cond returns true for an object. cond receives nil while the object does not exist. The
+// object is READ-ONLY. An error of cond ends the wait.
 //
-//	return f.Await(client.When(c, key, func(p *corev1.Pod) (bool, error) { return p != nil && p.Status.Phase == corev1.PodRunning, nil }), flow.Timeout(5*time.Minute))
+//	running := func(p *corev1.Pod) (bool, error) { return p != nil && p.Status.Phase == corev1.PodRunning, nil }
+//	return f.Await(client.When(c, key, running), flow.Timeout(5*time.Minute))
 //
-// The condition is evaluated when the wait begins, on each event of the object where its kind is watched, and on the
-// server's answer every Options.Backstop, also when the wait would end because the cache has never shown the object.
-// What the server answered is put over the store when it ends the wait, so that the next step reads nothing older.
+// The wait evaluates cond when it begins and on each event of the object, if its kind is watched. It evaluates cond on
+// the server's answer every Options.Backstop. It also asks the server before it ends for an absent object that the
+// cache has never shown. If the server's answer ends the wait, the wait stores that answer in the cache, so the next
+// step reads nothing older.
 func When[T any, PT ObjectOf[T]](c *Client, key Key, cond func(*T) (bool, error)) flow.Backstopped {
 	return &objectWait[T, PT]{c: c, key: key, cond: cond}
 }
 
-// Condition waits until a condition of status.conditions of an object is True, as in Condition[corev1.Pod](c, key,
-// "Ready").
+// Condition returns a wait until a condition in status.conditions of an object is True, as in Condition[corev1.Pod](c,
+// key, "Ready").
 func Condition[T any, PT ObjectOf[T]](c *Client, key Key, name string) flow.Backstopped {
 	return &objectWait[T, PT]{c: c, key: key, condition: name, cond: func(obj *T) (bool, error) {
 		if obj == nil {
@@ -48,7 +50,7 @@ func Condition[T any, PT ObjectOf[T]](c *Client, key Key, name string) flow.Back
 	}}
 }
 
-// Gone waits until an object does not exist.
+// Gone returns a wait until an object does not exist.
 func Gone[T any, PT ObjectOf[T]](c *Client, key Key) flow.Backstopped {
 	return &objectWait[T, PT]{c: c, key: key, gone: true, cond: func(obj *T) (bool, error) { return obj == nil, nil }}
 }
@@ -57,17 +59,17 @@ type objectWait[T any, PT ObjectOf[T]] struct {
 	c     *Client
 	key   Key
 	cond  func(*T) (bool, error)
-	there atomic.Bool // the cache has shown the object: it is not behind its creation
+	there atomic.Bool // the cache has shown the object, so its absence is not due to a late cache
 
-	condition string            // that is waited for; "": another function of the object
-	gone      bool              // its end is waited for
-	last      atomic.Pointer[T] // the object as the server has answered, where its kind is not watched
+	condition string            // name of the condition; empty for other waits
+	gone      bool              // the wait is for deletion
+	last      atomic.Pointer[T] // the server's last answer, if the kind is not watched
 }
 
 // Backstop implements flow.Backstopped.
 func (w *objectWait[T, PT]) Backstop() time.Duration {
 	if w.c.usable() != nil {
-		return 0 // Check says so
+		return 0 // Check returns the error
 	}
 	return w.c.opt.Backstop
 }
@@ -76,11 +78,11 @@ func (w *objectWait[T, PT]) Backstop() time.Duration {
 func (w *objectWait[T, PT]) Watch(waker flow.Waker) (stop func()) {
 	k, err := kindFor[T, PT](w.c)
 	if err != nil {
-		return nil // Check says so
+		return nil // Check returns the error
 	}
 	st := w.c.watchedIn(k, w.key.Namespace)
 	if st == nil {
-		return nil // the backstop alone
+		return nil // only the backstop evaluates the condition
 	}
 	return w.c.hubs.join(st, w.key, waker)
 }
@@ -104,8 +106,8 @@ func (w *objectWait[T, PT]) Check(ctx context.Context, live bool) (bool, error) 
 		if !ok || err == nil || w.there.Load() || w.c.watchedIn(k, w.key.Namespace) == nil {
 			return ok, judged
 		}
-		// That there is no object ends the wait, and the cache may not know yet of the one that is waited for: the server
-		// does.
+		// The object is absent from the cache, and that would end the wait. The cache may be behind its creation, so ask
+		// the server.
 	}
 	a, err := w.c.fetch(ctx, k, w.key, call.JSON)
 	if err != nil {
@@ -126,7 +128,7 @@ func (w *objectWait[T, PT]) Check(ctx context.Context, live bool) (bool, error) 
 	return ok, errors.Join(err, w.c.show(k, a))
 }
 
-// show puts an object that the server has answered over the stores of its kind.
+// show stores an answered object in the stores of its kind.
 func (c *Client) show(k *kind, a *call.Answer) error {
 	for _, st := range c.stores(k) {
 		if _, err := st.Put(source.JSON, a.Raw); err != nil {
@@ -136,8 +138,8 @@ func (c *Client) show(k *kind, a *call.Answer) error {
 	return nil
 }
 
-// bring asks the server for an object that the cache shows too old, and puts it over the stores. Where that fails, the
-// next one who trusts the cache finds out once more that it is behind.
+// bring fetches an object that is outdated in the cache and stores it there. It ignores errors: the next caller that
+// trusts the cache detects the outdated object again.
 func (c *Client) bring(ctx context.Context, obj Object) {
 	k, err := c.kindOf(obj)
 	if err != nil || c.watched(k) == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
 )
 
-// stores returns all stores of a kind: a shared slice, those without a selector first.
+// stores returns all stores of a kind as a shared slice. Stores without a selector come first.
 func (c *Client) stores(k *kind) []*cache.Store {
 	if own := c.apart[k.gvr]; len(own) > 0 {
 		return own
@@ -26,7 +26,7 @@ func (c *Client) stores(k *kind) []*cache.Store {
 	return k.found.In(c.opt.Cache, k.gvr)
 }
 
-// written returns all stores over which a write of a resource is laid, also those of its other versions.
+// written returns all stores that a write of a resource affects, including those of its other versions.
 func (c *Client) written(resource schema.GroupVersionResource) (stores []*cache.Store) {
 	for of, own := range c.apart {
 		if of.GroupResource() == resource.GroupResource() {
@@ -39,7 +39,7 @@ func (c *Client) written(resource schema.GroupVersionResource) (stores []*cache.
 	if len(stores) == 0 {
 		return inCache(c.opt.Cache, resource)
 	}
-	for _, st := range inCache(c.opt.Cache, resource) { // it is laid over them too, though others are read
+	for _, st := range inCache(c.opt.Cache, resource) { // reads do not use these stores, but writes update them
 		if !slices.Contains(stores, st) {
 			stores = append(stores, st)
 		}
@@ -47,7 +47,7 @@ func (c *Client) written(resource schema.GroupVersionResource) (stores []*cache.
 	return stores
 }
 
-// inCache returns all stores of what is written in a resource: in all its versions, and in both groups of events.
+// inCache returns all stores of a resource in the cache, in all its versions. For events it includes both API groups.
 func inCache(c *cache.Cache, resource schema.GroupVersionResource) []*cache.Store {
 	of := resource.GroupResource()
 	stores := c.LookupAll(of)
@@ -58,7 +58,7 @@ func inCache(c *cache.Cache, resource schema.GroupVersionResource) []*cache.Stor
 	return stores
 }
 
-// unordered says whether the versions of a store are opaque: a change can be told, but not which of two is newer.
+// unordered reports whether the versions of a store are opaque. They can be compared for equality but not ordered.
 func unordered(st *cache.Store) bool {
 	for _, r := range st.Version() {
 		if r < '0' || r > '9' {
@@ -68,10 +68,10 @@ func unordered(st *cache.Store) bool {
 	return false
 }
 
-// tells says whether a store can tell all that is asked for: whole objects, or their metadata.
+// tells reports whether a store holds the requested content: whole objects, or only metadata.
 func tells(st *cache.Store, metadata bool) bool { return metadata || !st.Options().Content.Metadata }
 
-// isMetadata says whether no more than the metadata of objects is asked for.
+// isMetadata reports whether obj holds only the metadata of objects.
 func isMetadata(obj any) bool {
 	switch obj.(type) {
 	case *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
@@ -80,8 +80,8 @@ func isMetadata(obj any) bool {
 	return false
 }
 
-// watched returns the first store of a kind that holds all of it, in the namespaces that it watches; perhaps no more
-// than its metadata.
+// watched returns the first store of a kind if it holds all objects of its namespaces, perhaps only their metadata;
+// else nil.
 func (c *Client) watched(k *kind) *cache.Store {
 	if stores := c.stores(k); len(stores) > 0 && stores[0].Complete() {
 		return stores[0]
@@ -89,7 +89,7 @@ func (c *Client) watched(k *kind) *cache.Store {
 	return nil
 }
 
-// watchedIn is watched, or a store that holds the slot of the namespace at present.
+// watchedIn returns a store that currently holds all objects of a namespace; nil if there is none.
 func (c *Client) watchedIn(k *kind, namespace string) *cache.Store {
 	for _, st := range c.stores(k) {
 		if selectsAll(st) && st.Covered(namespace) {
@@ -99,7 +99,7 @@ func (c *Client) watchedIn(k *kind, namespace string) *cache.Store {
 	return nil
 }
 
-// knows says whether a store's silence about a namespace ("": all of them) means absence.
+// knows reports whether an object that a store lacks is absent, for a namespace ("": all namespaces).
 func knows(st *cache.Store, namespace string) bool {
 	for _, scope := range st.Statuses() {
 		if scope.Namespace == "" || scope.Namespace == namespace {
@@ -109,9 +109,9 @@ func knows(st *cache.Store, namespace string) bool {
 	return false
 }
 
-// holds finds an object, or its metadata, in the stores. One that holds only what has certain labels can tell what the
-// object is, but not that there is none; one of metadata, that there is none; and where only the server knows what is
-// selected, an own write may not be shown. sure is false when the server must be asked.
+// holds looks up an object, or its metadata, in the stores. sure is false if the server must be asked. A store with a
+// label selector can return an object but cannot prove its absence. A store of metadata can prove absence. A store
+// whose selector only the server can evaluate may not show the client's own writes.
 func (c *Client) holds(k *kind, key Key, metadata bool) (r *cache.Record, sure bool) {
 	stores := c.stores(k)
 	for i, st := range stores {
@@ -133,8 +133,9 @@ func (c *Client) holds(k *kind, key Key, metadata bool) (r *cache.Record, sure b
 	return nil, false
 }
 
-// newest looks whether a store with a watch of its own is ahead of the one that has answered with r, or that there is
-// nothing: whoever was told by that one must not read what was before. sure is false when the server must be asked.
+// newest checks whether another store has a newer state than the store from, which returned r (nil for an absent
+// object). A caller that has read the newer state must not read an older one. sure is false if the server must be
+// asked.
 func newest(key Key, metadata bool, r *cache.Record, from *cache.Store, others []*cache.Store) (*cache.Record, bool) {
 	for _, st := range others {
 		other, ok := st.Get(key)
@@ -147,28 +148,28 @@ func newest(key Key, metadata bool, r *cache.Record, from *cache.Store, others [
 			}
 		case !ok && r != nil && st.Selects(r) && !st.Lacks(key.Namespace, r.UID()) &&
 			st.Covers(key.Namespace, r.Version()):
-			return nil, false // it has gone, or is selected no more
+			return nil, false // deleted, or no longer selected
 		}
 	}
 	return r, true
 }
 
-// selectsAll says that a store holds all objects of its scopes and slots.
+// selectsAll reports whether a store holds all objects of its scopes and slots.
 func selectsAll(st *cache.Store) bool {
 	o := st.Options()
 	return o.LabelSelector == "" && o.FieldSelector == ""
 }
 
-// byLabels says that a store holds all objects of its scopes and slots, or all that have certain labels.
+// byLabels reports whether a store holds all objects of its scopes and slots, or all that match its label selector.
 func byLabels(st *cache.Store) bool { return st.Options().FieldSelector == "" }
 
-// lookup finds an object in the stores. from is false when the server must be asked; an object that they know to be
-// absent is an error.
+// lookup finds an object in the stores. from is false if the server must be asked. If the stores know that the object
+// is absent, lookup returns an error.
 func (c *Client) lookup(_ context.Context, k *kind, key Key, metadata bool) (r *cache.Record, from bool, err error) {
 	if !k.namespaced {
 		key.Namespace = ""
 	}
-	if key.Name == "" || k.namespaced && key.Namespace == "" { // no object, so none that is absent
+	if key.Name == "" || k.namespaced && key.Namespace == "" { // not a valid name of an object
 		return nil, false, k.fail("get", key, errNoName)
 	}
 	r, sure := c.holds(k, key, metadata)
@@ -178,8 +179,8 @@ func (c *Client) lookup(_ context.Context, k *kind, key Key, metadata bool) (r *
 	return r, sure, nil
 }
 
-// covering returns the first store that holds all that a list selects, and has the index that it asks for; nil if there
-// is none. bare is one that lacks only the index.
+// covering returns the first store that holds all objects that a list selects and has the requested index; nil if there
+// is none. bare is a store that lacks only the index.
 func (c *Client) covering(k *kind, o *readOptions) (st, bare *cache.Store) {
 	if o.live || !o.fromStore() {
 		return nil, nil
@@ -196,8 +197,8 @@ func (c *Client) covering(k *kind, o *readOptions) (st, bare *cache.Store) {
 	return nil, bare
 }
 
-// within says whether a store holds all that is asked for, as far as its selectors go: whoever asks for app=web and
-// tier=db may ask one that holds app=web.
+// within reports whether a store's selectors include all requested objects. For example, a store with app=web includes
+// the objects with app=web and tier=db.
 func (o *readOptions) within(st *cache.Store) bool {
 	sel, err := labels.Parse(st.Options().LabelSelector)
 	if err != nil || !byLabels(st) || !st.Covered(o.namespace) {
@@ -213,21 +214,21 @@ func (o *readOptions) within(st *cache.Store) bool {
 	return true
 }
 
-// snapshot returns the records that a list selects, of one version of the store; nil when the server must be asked.
+// snapshot returns the records that a list selects, from one version of the store; nil if the server must be asked.
 func (c *Client) snapshot(_ context.Context, k *kind, o *readOptions) (iter.Seq[*cache.Record], string, error) {
 	if o.err != nil {
 		return nil, "", o.err
 	}
 	st, bare := c.covering(k, o)
 	switch {
-	case st == nil && o.index != "": // the server cannot answer instead
+	case st == nil && o.index != "": // the server has no such index
 		return nil, "", c.noIndex(k, o, bare)
 	case st == nil || len(st.OverlayStats().Overdue) > 0 && o.index == "":
 		return nil, "", nil
 	}
 	version := st.Version()
 	s := st.Snapshot()
-	if !st.Covered(o.namespace) { // its slot has left meanwhile
+	if !st.Covered(o.namespace) { // the store has lost the slot since
 		return nil, "", nil
 	}
 	var all iter.Seq[*cache.Record]
@@ -249,7 +250,7 @@ func (c *Client) snapshot(_ context.Context, k *kind, o *readOptions) (iter.Seq[
 	}, version, nil
 }
 
-// noIndex says why a list by an index cannot be answered.
+// noIndex returns the error for a list by an index that cannot be answered.
 func (c *Client) noIndex(k *kind, o *readOptions, bare *cache.Store) error {
 	if bare != nil {
 		return fmt.Errorf(
@@ -273,7 +274,7 @@ func (c *Client) noIndex(k *kind, o *readOptions, bare *cache.Store) error {
 	return fmt.Errorf("index %q is a part of the cache: %w: %s", o.index, ErrNotWatched, why)
 }
 
-// extent says what a store holds.
+// extent describes the contents of a store, for errors.
 func extent(st *cache.Store) string {
 	var scopes []string
 	for _, scope := range st.Statuses() {

@@ -13,14 +13,13 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tree"
 )
 
-// A Go type encodes fields that are not omitempty although they are zero, and decodes them to the same where the server
-// has nothing. Between two such objects there is no difference; what the server makes of the difference may lack all
-// the same what its schema requires, and is refused then.
+// A Go type encodes zero fields that lack omitempty, and decodes an absent field to the same zero. A difference of two
+// such objects omits these fields, so the server may refuse it because a required field is missing.
 
-// original is what is known of the object on the server from which a difference is made.
+// original is the server's object that a difference starts from, as far as it is known.
 type original struct {
-	json func() (map[string]any, error) // as the server has it, but for what is dropped; nil: only Go values are known
-	drop []string                       // paths
+	json func() (map[string]any, error) // the server's object without dropped fields; nil if only Go values are known
+	drop []string                       // paths that the cache drops
 }
 
 func originalOf(r *cache.Record) original {
@@ -33,9 +32,9 @@ func originalOf(r *cache.Record) original {
 	}, drop: r.Dropped()}
 }
 
-// whole adds to a difference what else its maps need, so that each can stand on the server: one that the server lacks
-// has all that the type encodes; with complete, one of the status has what the server lacks of that, too. It returns
-// false where only the server knows what it lacks.
+// whole adds missing fields to the maps of a difference. A map that the server lacks gets all fields that the type
+// encodes. With complete, a changed map of the status also gets the fields that the server lacks. whole returns false
+// if only the server knows which fields it lacks.
 func (s original) whole(patch, before, after map[string]any, complete bool) (bool, error) {
 	var has map[string]any
 	for field, change := range patch {
@@ -63,8 +62,8 @@ func (s original) whole(patch, before, after map[string]any, complete bool) (boo
 	return true, nil
 }
 
-// fillIn adds to a merge patch what the object is to have and has not: in the maps that the patch makes and, with
-// everywhere, in all that it changes. It says whether there was something.
+// fillIn adds to a merge patch the fields of to that has lacks: in maps that the patch creates and, with everywhere, in
+// all maps that it changes. It reports whether it added any.
 func fillIn(patch, to, has map[string]any, everywhere bool) (added bool) {
 	for name, v := range to {
 		change, changed := patch[name]
@@ -85,8 +84,8 @@ func fillIn(patch, to, has map[string]any, everywhere bool) (added bool) {
 	return added
 }
 
-// told is what of an encoded Go value the server must have told: no map, and nothing in one, that is there where it has
-// nothing. It is nil if that is all.
+// told returns the part of an encoded Go value that the server must have sent. It removes zero values and empty maps,
+// because the Go type encodes them even if the server lacks them. It returns nil if no value remains.
 func told(m map[string]any) map[string]any {
 	out := maps.Clone(m)
 	for name, v := range m {
@@ -105,7 +104,7 @@ func told(m map[string]any) map[string]any {
 	return out
 }
 
-// lacksRequired says that the server has refused a write for what lacks in it.
+// lacksRequired reports whether the server refused a write because a required field is missing.
 func lacksRequired(err error) bool {
 	var refused apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &refused) || refused.Status().Details == nil {

@@ -11,12 +11,12 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// Why implements flow.Explained: what the object that is waited for looks like in the cache, or where it is not
-// watched, as the server has told last.
+// Why implements flow.Explained. It describes the awaited object as the cache has it. If the kind is not watched, it
+// uses the server's last answer.
 func (w *objectWait[T, PT]) Why() []why.Cause {
 	k, err := kindFor[T, PT](w.c)
 	if err != nil {
-		return nil // Check says so
+		return nil // Check returns the error
 	}
 	obj := PT(w.last.Load())
 	if st := w.c.watchedIn(k, w.key.Namespace); st != nil {
@@ -55,7 +55,8 @@ func (w *objectWait[T, PT]) Why() []why.Cause {
 	return []why.Cause{c}
 }
 
-// seen says what is of interest of an object, its conditions among it: they are what its controllers say of it.
+// seen describes the state of the object that is relevant to the wait, including its conditions, and adds it to
+// evidence.
 func (w *objectWait[T, PT]) seen(obj PT, evidence map[string]string) string {
 	version := obj.GetResourceVersion()
 	evidence["version"] = version

@@ -18,54 +18,54 @@ import (
 	"github.com/fairlead-io/fairlead/internal/writeoption"
 )
 
-// Create creates obj. With a generated name, obj has it afterwards.
+// Create creates obj. If the server generates the name, obj has it afterwards.
 func (c *Client) Create(ctx context.Context, obj Object, opts ...WriteOption) error {
 	return c.create(ctx, "", obj, opts)
 }
 
-// Update replaces the object by obj. With a resourceVersion it conflicts with later changes, without one it overwrites
-// them. Fields that the Go type of obj does not know are removed by the server: where the cache shows that there are
-// such, the error matches ErrPruned and names one, and nothing is sent; so it is, by a DroppedError, of an object that
-// lacks what the cache drops. What is not watched cannot be checked. The managedFields, which objects from the cache
-// lack, the server keeps. An Update that would change nothing is not sent.
+// Update replaces the object by obj. With a resourceVersion it conflicts with later changes; without one it overwrites
+// them. The server removes fields that the Go type of obj does not know. If the cache shows such fields, Update sends
+// nothing and returns an error that matches ErrPruned and names one of them. If obj lacks fields that the cache drops,
+// Update returns a DroppedError. Neither check is possible for objects that are not watched. Objects from the cache
+// lack managedFields, and the server keeps those. Update does not send an update that would change nothing.
 func (c *Client) Update(ctx context.Context, obj Object, opts ...WriteOption) error {
 	return c.update(ctx, "", obj, opts)
 }
 
-// Patch changes the object that obj names. The answer goes into obj.
+// Patch changes the object that obj names and stores the answer in obj.
 func (c *Client) Patch(ctx context.Context, obj Object, patch Patch, opts ...WriteOption) error {
 	return c.patch(ctx, "", obj, patch, opts)
 }
 
-// Delete deletes the object that obj names. obj stays as it is. If the answer is lost, the delete is repeated for the
-// incarnation that the cache showed, or else that obj is by its uid: another object that has its name by then stays.
-// Where neither is known, it does not.
+// Delete deletes the object that obj names. It does not change obj. If the answer is lost, Delete repeats the request
+// for the uid in the cache, or else for that of obj. It therefore does not delete a new object of the same name. If
+// neither is known, the repeated request deletes any object of that name.
 func (c *Client) Delete(ctx context.Context, obj Object, opts ...WriteOption) error {
 	return c.delete(ctx, "", obj, opts)
 }
 
-// writing is one write in the making.
+// writing is a write in preparation.
 type writing struct {
 	c      *Client
-	verb   string // as errors name it
+	verb   string // for errors
 	k      *kind
 	key    Key
 	sub    string
 	o      writeOptions
 	extra  writeoption.Options
-	strict bool   // it must carry the version that it was computed from
-	answer Object // is filled with the answer
+	strict bool   // the write must carry the version that it was computed from
+	answer Object // receives the server's answer
 	req    call.Request
 
-	shown   []metav1.Object // what the caller was shown of the object, by uid and version
+	shown   []metav1.Object // states of the object that the caller has seen, for their uid and version
 	showing [2]metav1.Object
-	version string // that the request carries
+	version string // resourceVersion that the request carries
 	sent    []byte // body of a merge patch or an apply, for the ledger
 
-	byHeader bool          // the answer is what was sent, under a new header
-	head     source.Header // of the answer, once it was read
+	byHeader bool          // read only the header of the answer; see Replace
+	head     source.Header // of the answer, once it has been read
 
-	after func(*call.Answer) // runs once the answer lies over the store
+	after func(*call.Answer) // called after the answer is in the store
 }
 
 func (c *Client) begin(
@@ -92,7 +92,7 @@ func (c *Client) begin(
 	if !k.namespaced && w.key.Namespace != "" {
 		w.key.Namespace, w.req.Namespace = "", ""
 	}
-	if verb != call.VerbDelete { // which only reads the object
+	if verb != call.VerbDelete { // a delete only reads the object
 		if r := w.known(); r != nil && r.Shares(obj) {
 			return nil, w.fail(ErrShared)
 		}
@@ -102,7 +102,7 @@ func (c *Client) begin(
 
 func (w *writing) fail(err error) error { return w.k.fail(w.op(), w.key, err) }
 
-// op says what is done, and to what part of the object.
+// op returns the operation and the subresource, for errors.
 func (w *writing) op() string {
 	if w.sub == "" {
 		return w.verb
@@ -110,17 +110,18 @@ func (w *writing) op() string {
 	return w.verb + " " + w.sub + " of"
 }
 
-// cached is what the cache shows of the object, or of its metadata; nil if it shows nothing, or readers ask the server.
+// cached returns the cached object, or its metadata if metadata is true. It returns nil if the cache has none or if
+// reads must ask the server.
 func (w *writing) cached(metadata bool) *cache.Record {
 	r, _ := w.c.holds(w.k, w.key, metadata)
 	return r
 }
 
-// known is what the cache shows of the object, if only its metadata, but for what may be older than what the caller was
-// shown.
+// known returns the cached object, perhaps only its metadata. It returns nil if that may be older than a state that the
+// caller has seen.
 func (w *writing) known() *cache.Record { return w.believed(w.cached(true)) }
 
-// whole is known for who looks at more than the metadata.
+// whole is known for callers that need more than the metadata.
 func (w *writing) whole() *cache.Record { return w.believed(w.cached(false)) }
 
 func (w *writing) believed(r *cache.Record) *cache.Record {
@@ -136,8 +137,8 @@ func (w *writing) believes(r *cache.Record) bool {
 	})
 }
 
-// outdated says whether a record may be older than what somebody was shown of the object: another incarnation, or
-// another version, that is not known to have come before it. What is not known is empty.
+// outdated reports whether a record may be older than a state with uid and version: it is of another incarnation, or
+// its version is not known to be the same or newer. An empty uid or version is unknown.
 func outdated(r *cache.Record, uid types.UID, version string) bool {
 	if version == "" {
 		return uid != "" && uid != r.UID()
@@ -149,7 +150,8 @@ func outdated(r *cache.Record, uid types.UID, version string) bool {
 	return !ok || order < 0
 }
 
-// lock says which version the write must carry: the one that it was computed from, where it is known.
+// lock returns the version that the write must carry: version, or else that of the cached object if the write must be
+// locked.
 func (w *writing) lock(version string) (string, error) {
 	if version == "" && (w.strict || w.unordered()) {
 		if r := w.known(); r != nil {
@@ -162,7 +164,7 @@ func (w *writing) lock(version string) (string, error) {
 	return version, nil
 }
 
-// unordered says whether the versions of the kind cannot be ordered, so that every write must be locked.
+// unordered reports whether versions of the kind cannot be ordered. Then every write must be locked.
 func (w *writing) unordered() bool {
 	st := w.c.watched(w.k)
 	return st != nil && unordered(st)
@@ -248,13 +250,13 @@ func (c *Client) patch(ctx context.Context, subresource string, obj Object, p Pa
 			if p.from != nil {
 				return nil
 			}
-			return c.Live().Get(ctx, w.key, obj) // what the server would have answered
+			return c.Live().Get(ctx, w.key, obj) // as a request would have returned
 		}
 	}
 	return w.sendPatch(ctx, p.typ, data, version)
 }
 
-// sendPatch sends a patch that was computed from a version.
+// sendPatch sends a patch. version is the one that the patch was computed from.
 func (w *writing) sendPatch(ctx context.Context, t types.PatchType, data []byte, version string) error {
 	var err error
 	if w.strict || w.unordered() {
@@ -278,8 +280,8 @@ func (w *writing) sendPatch(ctx context.Context, t types.PatchType, data []byte,
 	return err
 }
 
-// overtaken makes a conflict of the 422 by which a server refuses a JSON patch that is bound to a version, if the
-// object has another one now. Else the patch itself is wrong, and the error stays.
+// overtaken converts the 422 for a JSON patch that is bound to a version into a conflict, if the object has another
+// version now. Otherwise the patch itself is invalid, and overtaken returns refused.
 func (w *writing) overtaken(ctx context.Context, refused error) error {
 	now, err := w.now(ctx)
 	if err != nil || now.ResourceVersion == w.version {
@@ -290,9 +292,8 @@ func (w *writing) overtaken(ctx context.Context, refused error) error {
 	return w.fail(fmt.Errorf("%w: %w", conflict, refused))
 }
 
-// lockApply is lock for an apply. An object that does not exist is created by it: there is no version to carry. What
-// the cache does not show may have been created since, by somebody whose fields are not to be taken unseen: the server
-// knows.
+// lockApply is lock for an apply. An apply creates an absent object, so it then carries no version. If the cache does
+// not have the object, another client may have created it, so lockApply asks the server.
 func (w *writing) lockApply(ctx context.Context, version string) (string, error) {
 	if w.o.absent && version == "" {
 		return "", nil
@@ -311,7 +312,7 @@ func (w *writing) lockApply(ctx context.Context, version string) (string, error)
 	return now.ResourceVersion, nil
 }
 
-// now is the metadata of the object on the server.
+// now returns the metadata of the object on the server.
 func (w *writing) now(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
 	now := &metav1.PartialObjectMetadata{}
 	now.SetGroupVersionKind(w.k.gvk)
@@ -323,7 +324,7 @@ func (w *writing) encoded(content map[string]any) ([]byte, error) {
 	return json.Marshal(content)
 }
 
-// send makes the request, and lays its answer over the stores before anything else.
+// send makes the request. It stores the answer in the stores before it fills the caller's object.
 func (w *writing) send(ctx context.Context) error {
 	if err := w.c.fence(ctx); err != nil {
 		return w.fail(err)
@@ -361,7 +362,7 @@ func (w *writing) takeOff(ctx context.Context) *flight {
 	})
 }
 
-// failed ends a write that has no good answer.
+// failed ends a write that returned an error.
 func (f *flight) failed(ctx context.Context, err error) {
 	if errors.Is(err, call.ErrOutcomeUnknown) {
 		f.lost(ctx)
@@ -370,5 +371,4 @@ func (f *flight) failed(ctx context.Context, err error) {
 	f.fail()
 }
 
-// read reads the answer to the write.
 func (w *writing) read(a *call.Answer) *reply { return read(a.Code, a.Raw, &w.head) }
