@@ -44,7 +44,7 @@ func (o *Outbox) claim(ctx context.Context, limit int, term time.Duration) ([]le
 	if err != nil {
 		return nil, fmt.Errorf("cannot claim entries: %w", err)
 	}
-	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
+	defer tx.Rollback() //nolint:errcheck // a no-op after a commit
 	if o.dialect == PostgreSQL {
 		// The fast plan walks the pending rows in order and stops at the limit. Until the table is analyzed, PostgreSQL
 		// assumes few pending rows, and would read and sort all of them each time.
@@ -71,7 +71,7 @@ func (o *Outbox) leased(ctx context.Context, tx *sql.Tx, limit int, term time.Du
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close() //nolint:errcheck // rows.Err tells what went wrong
+	defer rows.Close() //nolint:errcheck // rows.Err returns the error
 	var out []lease
 	for rows.Next() {
 		l := lease{token: token}
@@ -115,7 +115,7 @@ func (o *Outbox) store(ctx context.Context, outcomes []outcome) (lost []lease, e
 	if err != nil {
 		return nil, fmt.Errorf("cannot store outcomes: %w", err)
 	}
-	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
+	defer tx.Rollback() //nolint:errcheck // a no-op after a commit
 	now := o.clock()
 	// In row order, as in claim, to avoid deadlocks between relays.
 	slices.SortFunc(outcomes, func(a, b outcome) int { return cmp.Compare(a.seq, b.seq) })

@@ -101,7 +101,7 @@ func (o *Outbox) EnsureSchema(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot make outbox table: %w", err)
 	}
-	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
+	defer tx.Rollback() //nolint:errcheck // a no-op after a commit
 	if err := o.lock(ctx, tx, "schema"); err != nil {
 		return fmt.Errorf("cannot make outbox table: %w", err)
 	}
