@@ -67,8 +67,8 @@ func (c *console) mayKnow(ctx context.Context, rd *reader, of why.Object) (why.O
 	return real, err
 }
 
-// exact qualifies the kind of an object without a group as a core kind, so that a kind of the same name in another
-// group does not match.
+// exact qualifies the kind of an object without a group as a core kind. Otherwise a kind of the same name in another
+// group could match.
 func exact(of why.Object) why.Object {
 	if of.Group == "" && !strings.Contains(of.Kind, ".") {
 		of.Kind += ".v1"

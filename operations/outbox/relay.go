@@ -22,10 +22,10 @@ const LeaseMargin = 30 * time.Second
 // leased without a relay.
 const storeTimeout = 10 * time.Second
 
-// Deliver delivers an entry. It returns nil after delivery, the error of [Reject] if delivery is impossible, the error
-// of [RetryAfter] to set the delay of the next attempt, and any other error for a retry with the usual backoff. It is
-// called concurrently for entries of different keys. It may be called again, with the same ID, for an entry that it has
-// delivered. It should return soon after ctx is done. A panic counts as an error with a retry.
+// Deliver delivers an entry and returns nil after that. The error of [Reject] means that delivery is impossible. The
+// error of [RetryAfter] sets the delay of the next attempt. After any other error the entry is retried with the usual
+// backoff. Deliver is called concurrently for entries of different keys. It may be called again, with the same ID, for
+// an entry that it has delivered. It should return soon after ctx is done. A panic counts as an error with a retry.
 type Deliver func(ctx context.Context, e Entry) error
 
 // Relay delivers the entries of an Outbox. Only Outbox and Deliver are required. Several relays may work on one Outbox,
