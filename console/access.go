@@ -12,23 +12,23 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// reader is who sends a request.
+// reader is the sender of a request.
 type reader struct {
 	c     *console
 	token string
-	name  string // for people; empty where nobody has to say who they are
-	// session is that of the cookie; nil: there is none. It lasts until until, if it is not renewed.
+	name  string // for display; empty without authentication
+	// session is the session of the cookie, or nil. It ends at until unless it is renewed.
 	session *session
 	until   time.Time
-	csrf    string // what a form of this reader has to send
-	open    bool   // nobody has to log in
-	named   bool   // by a proxy, which is where they log in and out
-	// refused are objects that this reader may not get, and until when that is not asked again (sight.go). One page at a
-	// time is made for a reader.
+	csrf    string // token that forms of this reader must send
+	open    bool   // no login is required
+	named   bool   // by a proxy, which handles login and logout
+	// refused maps objects that this reader may not get to the end of the cached refusal (sight.go). One page at a time
+	// is rendered for a reader.
 	refused map[why.Object]time.Time
 }
 
-// may returns nil, a *httpapi.Problem, or another error where it cannot be decided.
+// may returns nil, a *httpapi.Problem, or another error if the check failed.
 func (r *reader) may(ctx context.Context, a httpapi.Access) error {
 	err := r.c.Authorizer.May(ctx, r.token, a)
 	if err == nil {
@@ -37,8 +37,8 @@ func (r *reader) may(ctx context.Context, a httpapi.Access) error {
 	return err
 }
 
-// stays returns nil while the session of a reader lasts, if there is one, and errOver when it has ended. Another error
-// says that this cannot be found out.
+// stays returns nil while the session of a reader lasts or if there is none, and errOver after its end. Another error
+// means that the check failed.
 func (r *reader) stays(ctx context.Context) (err error) {
 	if r.session != nil {
 		r.until, err = r.c.logouts.check(ctx, r.session)
@@ -46,7 +46,7 @@ func (r *reader) stays(ctx context.Context) (err error) {
 	return err
 }
 
-// renew has a session that is used last longer, where it would end before its time.
+// renew extends a session in use that would end before its maximum.
 func (r *reader) renew(w http.ResponseWriter, req *http.Request) {
 	now := r.c.now()
 	if r.session == nil || !r.until.Before(r.session.Until) || now.Sub(r.session.Issued) < renewAfter {
@@ -60,27 +60,27 @@ func (r *reader) renew(w http.ResponseWriter, req *http.Request) {
 	http.SetCookie(w, kept)
 }
 
-// nobody tells whether an error says that no session lasts, rather than that this cannot be found out.
+// nobody reports whether an error means that there is no valid session, as opposed to a failed check.
 func nobody(err error) bool { return errors.Is(err, errNoSession) || errors.Is(err, errOver) }
 
-// refused tells whether an error says no, rather than that nobody could be asked.
+// refused reports whether an error denies access, as opposed to a failed check.
 func refused(err error) bool {
 	p, ok := errors.AsType[*httpapi.Problem](err)
 	return ok && (p.Status == http.StatusForbidden || p.Status == http.StatusUnauthorized)
 }
 
-// unknown tells whether an error says that the token is nobody's.
+// unknown reports whether an error means that the token is invalid.
 func unknown(err error) bool {
 	p, ok := errors.AsType[*httpapi.Problem](err)
 	return ok && p.Status == http.StatusUnauthorized
 }
 
-// mayRun wants the right to pages about the whole program.
+// mayRun checks the right to a page about the whole program.
 func (r *reader) mayRun(ctx context.Context, page string) error {
 	return r.mayAt(ctx, httpapi.Access{Verb: "get", Path: "/debug/" + page})
 }
 
-// mayAt wants the right to a path, or, to get it, that to list all operations that are served.
+// mayAt checks the right to a path. For get, the right to list all served operations is enough.
 func (r *reader) mayAt(ctx context.Context, at httpapi.Access) error {
 	var served []string
 	if r.c.Operations != nil {
@@ -89,7 +89,7 @@ func (r *reader) mayAt(ctx context.Context, at httpapi.Access) error {
 	return httpapi.MayRead(at, served, func(a httpapi.Access) error { return r.may(ctx, a) })
 }
 
-// served are the namespaces whose operations are served; one that is empty stands for all.
+// served returns the namespaces whose operations are served. An empty name means all namespaces.
 func (c *console) served() []string {
 	if len(c.Operations.Namespaces) > 0 {
 		return c.Operations.Namespaces
@@ -97,7 +97,7 @@ func (c *console) served() []string {
 	return []string{""}
 }
 
-// bearer returns the token of a request's header.
+// bearer returns the bearer token of a request, or "".
 func bearer(r *http.Request) string {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -106,8 +106,7 @@ func bearer(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// read finds out who sends a request: by what a proxy says that is believed, by a bearer token, or by the cookie of a
-// session.
+// read authenticates a request by a trusted proxy, by a bearer token, or by the session cookie.
 func (c *console) read(r *http.Request) (*reader, error) {
 	rd := &reader{c: c, open: c.InsecureNoAuth}
 	if rd.open {
@@ -115,7 +114,7 @@ func (c *console) read(r *http.Request) (*reader, error) {
 		return rd, nil
 	}
 	if user, ok := httpapi.Proxied(r.Context()); ok {
-		rd.named, rd.name, rd.csrf = true, user.Username, c.seals.mark("user "+user.Username) // no session is called like that
+		rd.named, rd.name, rd.csrf = true, user.Username, c.seals.mark("user "+user.Username) // not a session id
 		return rd, nil
 	}
 	if rd.token = bearer(r); rd.token == "" {

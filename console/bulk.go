@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	// bulkEvery is the time between two operations that are changed in bulk, by all readers of this process together.
+	// bulkEvery is the interval between two bulk changes of operations, for all readers of this process together.
 	bulkEvery = 20 * time.Millisecond
-	// maxBulks bounds how many readers do so at a time.
+	// maxBulks bounds the concurrent bulk changes.
 	maxBulks = 8
-	// bulkTells is how often a page tells how far it has come.
+	// bulkTells is the interval between progress updates.
 	bulkTells = time.Second
-	// maxBulkFailed bounds the operations that a page names because they failed.
+	// maxBulkFailed bounds the failed operations that a page names.
 	maxBulkFailed = 1000
 )
 
 // bulkVerbs are the verbs that can be applied to the result of a filter.
 var bulkVerbs = []string{verbRetry, verbCancel}
 
-// bulks is the turn of readers that change many operations. It is safe for concurrent use.
+// bulks limits the rate and the concurrency of bulk changes. It is safe for concurrent use.
 type bulks struct {
 	places chan struct{}
 
@@ -51,7 +51,7 @@ func (b *bulks) wait(ctx context.Context) error {
 	return pause(ctx, time.Until(at))
 }
 
-// bulkLink leads to the confirmation of a change of many operations.
+// bulkLink links to the confirmation of a bulk change.
 type bulkLink struct {
 	Verb  string
 	Count int
@@ -66,19 +66,19 @@ func bulkPath(verb string, q url.Values) string {
 	return "/console/bulk?" + to.Encode()
 }
 
-// bulkData asks for the confirmation of a change of many operations, or tells what came of it.
+// bulkData is the page that asks for confirmation of a bulk change or shows its result.
 type bulkData struct {
 	bulkLink
-	Confirmed int // the number that was confirmed before, when there were fewer; 0: none
+	Confirmed int // the number that was confirmed, if it has grown since; 0: none
 	Filter    url.Values
 	List      string // the path of the list
 	Partly    string
-	// Begun is set when it is being done. Gap stands for the progress and the result.
+	// Begun means that the change is in progress. Gap is a placeholder for the progress and the result.
 	Begun bool
 	Gap   template.HTML
 }
 
-// bulkView is the page that asks for the confirmation.
+// bulkView returns the confirmation page.
 func (c *console) bulkView() view {
 	return view{
 		name: "bulk", title: "Many operations", allow: c.mayIn(listOperations), access: listOperations, state: c.changes,
@@ -89,7 +89,7 @@ func (c *console) bulkView() view {
 	}
 }
 
-// bulkOf returns what a request is about, and the operations.
+// bulkOf returns the data of a request, and the operations.
 func (c *console) bulkOf(ctx context.Context, r *http.Request) (d bulkData, rows []*row, err error) {
 	verb := r.URL.Query().Get("verb")
 	if verb != verbRetry && verb != verbCancel {
@@ -110,9 +110,9 @@ func (c *console) bulkOf(ctx context.Context, r *http.Request) (d bulkData, rows
 	return d, rows, nil
 }
 
-// bulk cancels, or schedules again, all operations that a filter wants. The answer tells the progress while it is being
-// done: it needs no memory between requests, so that any replica can be asked, and it ends with the page. Whoever asks
-// again goes on with what is left.
+// bulk cancels or retries all operations that a filter selects. The response streams the progress and ends with the
+// work. No state is kept between requests, so any replica can serve them. A repeated request continues with the
+// remaining operations.
 func (c *console) bulk(w http.ResponseWriter, r *http.Request) {
 	rd, ok := c.enter(w, r)
 	if !ok || !c.fromHere(w, r, rd) {
@@ -176,13 +176,13 @@ func (c *console) bulk(w http.ResponseWriter, r *http.Request) {
 	work.run(ctx, rows, func() error { return send(work.part("bulkProgress")) })
 	c.log.InfoContext(ctx, "many operations were changed on the console", "verb", d.Verb, "done", work.Done, "failed", work.Failed,
 		"left", work.Left(), "user", rd.name)
-	_ = send(append(work.part("bulkResult"), tail...)) // the reader is gone if this fails
+	_ = send(append(work.part("bulkResult"), tail...)) // it fails only if the reader has disconnected
 }
 
-// bulkGap is where the progress stands in the page.
+// bulkGap is the placeholder for the progress in the page.
 const bulkGap = "<!-- the progress -->"
 
-// bulkWork is a change of many operations while it is being made.
+// bulkWork is a bulk change in progress.
 type bulkWork struct {
 	c    *console
 	rd   *reader
@@ -190,7 +190,7 @@ type bulkWork struct {
 
 	Total, Done, Failed int
 	Failures            []bulkFailure
-	Stopped             string // why it has ended before all was done
+	Stopped             string // why it ended early
 }
 
 // bulkFailure is an operation that was not changed.
@@ -199,14 +199,14 @@ type bulkFailure struct {
 	Error string
 }
 
-// Verb is what is done.
+// Verb returns the verb.
 func (b *bulkWork) Verb() string { return b.verb }
 
-// Tried is how many operations it has come to, and Left how many it has not.
+// Tried returns the number of processed operations, and Left the number of the others.
 func (b *bulkWork) Tried() int { return b.Done + b.Failed }
 func (b *bulkWork) Left() int  { return b.Total - b.Tried() }
 
-// run changes the operations one by one, until the reader or the session is gone.
+// run changes the operations one by one, until the reader disconnects or the session ends.
 func (b *bulkWork) run(ctx context.Context, rows []*row, tell func() error) {
 	told := time.Time{}
 	for _, r := range rows {
@@ -242,7 +242,7 @@ func (b *bulkWork) run(ctx context.Context, rows []*row, tell func() error) {
 	}
 }
 
-// part returns a part of the page.
+// part renders a part of the page.
 func (b *bulkWork) part(name string) []byte {
 	var text bytes.Buffer
 	if err := b.c.pages["bulk"].ExecuteTemplate(&text, name, b); err != nil {

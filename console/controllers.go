@@ -8,16 +8,16 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// maxFailures is how many failing objects of each controller are shown.
+// maxFailures bounds the failing objects shown for each controller.
 const maxFailures = 50
 
-// controllerRow is one controller, with those of its objects that the reader may get.
+// controllerRow is one controller, with those objects that the reader may get.
 type controllerRow struct {
 	reconcile.Description
-	Oldest                      *workRow // nil: nothing waits for a worker, or the reader may not see what
+	Oldest                      *workRow // nil: no object waits for a worker, or the reader may not get it
 	Working                     []workRow
 	Failures                    []failureRow
-	HidesWork, HidesFailures    bool // there are others
+	HidesWork, HidesFailures    bool // there are others, which the reader may not get
 	HidesOldest                 bool
 	MoreWorking, MoreOfFailures bool // there are more than a page shows
 }
@@ -38,7 +38,7 @@ func (c *console) controllers(ctx context.Context, rd *reader, _ *http.Request) 
 	for _, d := range c.status().Controllers {
 		row := controllerRow{Description: d}
 		var failed error
-		// see shows an object, or notes that it is hidden.
+		// see shows an object, or records that one is hidden.
 		see := func(key string, hides *bool, show func(of why.Object)) {
 			if failed != nil {
 				return

@@ -1,31 +1,32 @@
-// Package console has pages for the people who run operators: what goes on, and why the one thing that matters does not
-// move. It is mounted by
+// Package console serves web pages for the people who run operators. The pages show the state of the program and
+// explain why an object makes no progress. It is mounted by
 //
 //	fairlead.New(cfg, fairlead.WithListen("127.0.0.1:8080"), fairlead.WithConsole(console.Options{}))
 //
-// at /console/, and serves /api/why, which says why an object does not move as JSON (package why). Pages are made on the
-// server; nothing is loaded from elsewhere, and each works without scripts. With them it is brought up to date while it
-// is looked at.
+// at /console/. It also serves /api/why, which returns the explanation for an object as JSON (package why). Pages are
+// rendered on the server. They load nothing from other hosts and work without scripts. With scripts, open pages are
+// updated live.
 //
-// # Who sees what
+// # Authorization
 //
-// Nobody sees anything without a right. A token of the cluster, given at the login page or as a bearer token, says who it
-// is (TokenReview), and each page asks what that one may (SubjectAccessReview): operations want list on
-// operations.fairlead.io in the namespace; pages about the whole program want that in all namespaces, or get on the path
-// /debug/ and what follows; a cause is told to who may get the object that it is about. What is not there and what may
-// not be seen answer alike.
+// Every page requires a right. A token of the cluster, given at the login page or as a bearer token, identifies the
+// reader (TokenReview). Each page then checks the reader's rights (SubjectAccessReview). Operations require list on
+// operations.fairlead.io in the namespace. Pages about the whole program require that in all namespaces, or get on a
+// path below /debug/. A cause is shown to readers who may get the object that it is about. The answers for a missing
+// object and for a hidden one are the same.
 //
-// The login page puts the token, sealed with Options.SessionKey, into a cookie that scripts cannot read, for eight hours
-// or as long as the token lives; it is refused where the connection would show it to others. A session that was ended is
-// refused by all replicas (logout.go); where they cannot tell each other, a session lasts 15 minutes after its last use. Requests that change
-// something need the verb's right, and a token of the page that they come from.
+// The login page seals the token with Options.SessionKey and stores it in a cookie that scripts cannot read. A session
+// lasts eight hours, or as long as the token is valid. Login is refused on connections that would expose the token. All
+// replicas refuse a session that was ended (logout.go). If replicas cannot share that information, a session lasts 15
+// minutes after its last use. Requests that change objects require the right for that verb, and a token of the page
+// that they come from.
 //
-// # What it costs
+// # Cost
 //
-// Until somebody looks, nothing. The lists of operations are made from an index that follows the store while they are
-// looked at and is dropped ten minutes after. All pages that are open together, however many, take a tenth of a core at
-// most to be kept up to date: they are late rather than dear.
+// Without readers the console costs almost nothing. The lists of operations use an index that follows the store while
+// lists are open. It is dropped ten minutes after the last use. Updating all open pages together takes at most a tenth
+// of a core: under load, updates are delayed.
 //
-// Read options.go, handler.go, access.go, session.go, logout.go; live.go keeps pages up to date, index.go is behind the lists, and
-// each page has a file of its own.
+// To understand the code, read options.go, handler.go, access.go, session.go, logout.go. live.go updates open pages,
+// index.go contains the index of the lists, and each page has its own file.
 package console

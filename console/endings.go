@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// maxEndings bounds the entries of a list, which takes 100 bytes for each in a ConfigMap.
+	// maxEndings bounds the entries of a list. Each takes about 100 bytes in a ConfigMap.
 	maxEndings = 4096
-	// clockSkew is how long an entry outlives its session: the clocks of replicas differ.
+	// clockSkew is how long an entry outlives its session, because the clocks of replicas differ.
 	clockSkew = time.Minute
-	// floorKey is the entry of endings.Floor in the ConfigMap. It is no hash.
+	// floorKey is the key of endings.Floor in the ConfigMap. It cannot collide with a hash.
 	floorKey = "all-until"
 )
 
-// endings are the sessions that were ended before their time: the SHA-256 of each id, and until when the session would
-// have lasted. A full list drops those that would have lasted shortest and raises Floor, so that it refuses other sessions
-// rather than admit one that was ended.
+// endings lists the sessions that were ended early: the SHA-256 of each id, and the regular end of the session. A full
+// list drops the entries with the earliest regular end and raises Floor. It may then refuse valid sessions, but never
+// accepts one that was ended.
 type endings struct {
 	Until map[string]time.Time
-	Floor time.Time // sessions that last no longer are refused; zero: none
+	Floor time.Time // sessions with a regular end up to it are refused; zero: none
 }
 
-// hashOf is what an ended session is known by. The id cannot be found from it.
+// hashOf returns the key of an ended session, from which the id cannot be derived.
 func hashOf(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return hex.EncodeToString(sum[:])
@@ -37,7 +37,7 @@ func (e *endings) has(s *session) bool {
 	return ended || !s.Until.After(e.Floor)
 }
 
-// add notes the end of a session, and forgets the sessions that would be over by now.
+// add records the end of a session, and drops entries of expired sessions.
 func (e *endings) add(s *session, now time.Time) {
 	over := func(until time.Time) bool { return now.Sub(until) > clockSkew }
 	maps.DeleteFunc(e.Until, func(_ string, until time.Time) bool { return over(until) })
@@ -62,7 +62,7 @@ func (e *endings) add(s *session, now time.Time) {
 	}
 }
 
-// endingsOf reads the data of a ConfigMap. It skips entries that are none.
+// endingsOf parses the data of a ConfigMap. It skips invalid entries.
 func endingsOf(data map[string]string) endings {
 	e := endings{Until: map[string]time.Time{}}
 	for hash, text := range data {

@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// fibers are the live fibers by flow and place.
+// fiberCounts counts the live fibers by flow and step.
 type fiberCounts struct {
 	total int
 	flows []flowRow
@@ -22,15 +22,15 @@ type flowRow struct {
 	Name            string
 	Live            int
 	Running, Parked int
-	Steps           []stepRow // where fibers are
+	Steps           []stepRow // with fibers
 	Oldest          time.Time
 
-	forked map[string]map[string]int // by step and the flow of the children: how many are live
+	forked map[string]map[string]int // by step and flow of the children: live children
 	newest flow.Info
 }
 
 type stepRow struct {
-	Path     string // the flow, and the step in it
+	Path     string // flow and step
 	Step     string
 	Why      map[string]int
 	Count    int
@@ -40,7 +40,7 @@ type stepRow struct {
 	Fraction int // of the flow's fibers, in percent
 }
 
-// all yields the live fibers of the program, and the engine that each is of.
+// all yields the live fibers of the program with the number of their engine.
 func (c *console) all() iter.Seq2[int, flow.Info] {
 	return func(yield func(int, flow.Info) bool) {
 		for i := range c.Runtime.Fibers() {
@@ -59,7 +59,7 @@ func (c *console) all() iter.Seq2[int, flow.Info] {
 	}
 }
 
-// placeOf is where a fiber is, whoever has forked it.
+// placeOf returns the flow and step of a fiber, regardless of its parent.
 func placeOf(i *flow.Info) string {
 	if i.Step == "" {
 		return i.Flow
@@ -77,7 +77,7 @@ func (c *console) fibers() fiberCounts {
 		}
 		steps := map[place]*stepRow{}
 		flows := map[string]*flowRow{}
-		parents := map[id]flow.Info{} // of forks; a fiber comes before those that it has forked
+		parents := map[id]flow.Info{} // of forks; a fiber precedes its children
 		counts := fiberCounts{}
 		for engine, i := range c.all() {
 			counts.total++
@@ -141,7 +141,7 @@ func (c *console) fibers() fiberCounts {
 
 func (c *console) flows(context.Context, *reader, *http.Request) (any, error) {
 	counts := c.fibers()
-	var resting []string // flows that nobody is in now
+	var resting []string // known flows without live fibers
 	for _, name := range c.defined.names() {
 		if !slices.ContainsFunc(counts.flows, func(f flowRow) bool { return f.Name == name }) {
 			resting = append(resting, name)
@@ -150,10 +150,10 @@ func (c *console) flows(context.Context, *reader, *http.Request) (any, error) {
 	return map[string]any{"Total": counts.total, "Flows": counts.flows, "Resting": resting}, nil
 }
 
-// maxFibers is how many fibers a page shows.
+// maxFibers bounds the fibers on a page.
 const maxFibers = 100
 
-// flowData is one flow, with some of its fibers: those that have been at their place for longest.
+// flowData is one flow, with the fibers that have been at their step for longest.
 type flowData struct {
 	Flow   flowRow
 	Graph  []*graphNode

@@ -14,13 +14,13 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// funcs are what templates call.
+// funcs are the functions for templates.
 var funcs = template.FuncMap{
 	"when": when, "human": human, "count": count, "text": harmless, "bytes": sizeOf, "short": shorten, "middle": middle, "lines": lines,
 	"static": staticURL, "path": url.PathEscape, "join": strings.Join, "attempts": func(retries int32) int32 { return retries + 1 },
 	"percent":    func(part float64) string { return strconv.Itoa(int(part*100+0.5)) + " %" },
 	"objectPath": objectPath, "command": whyCommand, "elsewhere": elsewhere,
-	// What is copied is what is seen: nothing else is offered.
+	// Copying is offered only if the shown text is the complete text.
 	"plain": func(text string) bool { return text != "" && harmless(text) == text },
 	"nodes": func(flow string, nodes []*graphNode) map[string]any {
 		return map[string]any{"Flow": flow, "Nodes": nodes}
@@ -29,18 +29,18 @@ var funcs = template.FuncMap{
 	"late":   func(since, now time.Time) bool { return !since.IsZero() && now.Sub(since) >= behindAfter },
 	"stored": func(m store.MemoryStats) int64 { return m.Live + m.Unpacked },
 
-	// The picture of a timeline: names stand left of it, labels below.
+	// Geometry of a timeline: names to the left, labels below.
 	"tickX": func(x float64) float64 { return x + timelineLeft }, "tickY": func(high int) int { return high + tickText },
 	"timelineHigh": func(high int) int { return high + tickText + laneHigh/2 },
 	"barY":         func(y int) int { return y + barInset }, "markY": func(y int) int { return y + laneHigh/2 },
 	"laneText": func(y int) int { return y + barInset + 1 },
-	// On a phone names stand above it.
+	// On a phone, names are above the lanes.
 	"phoneX": func(x float64) float64 { return phoneInset + x*phoneWide/timeWide }, "phoneY": func(i int) int { return i * phoneLane },
 	"phoneWide": func(wide float64) float64 { return max(wide*phoneWide/timeWide, leastShown) },
 	"add":       func(a, b int) int { return a + b }, "even": func(i int) bool { return i%2 == 0 },
 }
 
-// The measures around the lanes of a timeline.
+// Dimensions around the lanes of a timeline.
 const (
 	timelineLeft = 220.0
 	tickText     = 18
@@ -48,10 +48,10 @@ const (
 
 	phoneLane  = 36
 	phoneInset = 6.0
-	phoneWide  = 308.0 // of 320, as wide as the page on a phone
+	phoneWide  = 308.0 // of 320, the page width on a phone
 )
 
-// when shows a moment: how long ago it is, brought up to date by the script, and the exact one beside the pointer.
+// when shows a time. A script replaces it by the age; the title has the exact time.
 func when(t any) template.HTML {
 	var at time.Time
 	switch t := t.(type) {
@@ -66,11 +66,11 @@ func when(t any) template.HTML {
 		return `<span class="none">never</span>`
 	}
 	exact := at.UTC().Format("2006-01-02T15:04:05.000Z")
-	return template.HTML(`<time datetime="` + exact + `" title="` + exact + `">` + //nolint:gosec // digits and letters of ours
+	return template.HTML(`<time datetime="` + exact + `" title="` + exact + `">` + //nolint:gosec // digits and letters
 		at.UTC().Format("2006-01-02 15:04:05") + `</time>`)
 }
 
-// human is a time span for people.
+// human formats a duration for people.
 func human(d time.Duration) string {
 	if d < 0 {
 		return "-" + human(-d)
@@ -105,16 +105,16 @@ func sizeOf(n int64) string {
 	return fmt.Sprintf("%.1f %ciB", f, "KMGT"[i])
 }
 
-// maxText bounds what is shown of a text of others.
+// maxText bounds the shown part of foreign text, in bytes.
 const maxText = 2000
 
-// harmless is a text of others as it can be shown: no more than fits, and nothing that cannot be seen, or turns the
-// direction of what follows.
+// harmless makes foreign text safe to show: it truncates the text and replaces invisible characters and bidirectional
+// marks.
 func harmless(v any) string {
 	return shorten(maxText, v)
 }
 
-// lines is harmless for a text of several lines, however long.
+// lines is harmless for multi-line text, without truncation.
 func lines(text string) string {
 	parts := strings.Split(text, "\n")
 	for i, line := range parts {
@@ -123,7 +123,7 @@ func lines(text string) string {
 	return strings.Join(parts, "\n")
 }
 
-// middle is harmless without what is in the middle of a text that is too long: ids differ at their beginning and end.
+// middle is harmless, but cuts out the middle of a long text, because ids differ at both ends.
 func middle(most int, v any) string {
 	text := []rune(harmless(v))
 	if len(text) <= most {
@@ -143,7 +143,7 @@ func shorten(most int, v any) string {
 		switch {
 		case r == '\n' || r == '\t':
 			return ' '
-		case unicode.Is(unicode.Cf, r) || unicode.IsControl(r): // bidirectional marks among them
+		case unicode.Is(unicode.Cf, r) || unicode.IsControl(r): // including bidirectional marks
 			return '\uFFFD'
 		}
 		return r

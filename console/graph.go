@@ -9,30 +9,30 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// graphNode is a part of the picture of a flow: a step with those who are there, or a group of parts.
+// graphNode is a part of the graph of a flow: a step with its fibers, or a group of parts.
 type graphNode struct {
-	Group string // its name; empty: a step
+	Group string // name of a group; empty: a step
 	Nodes []*graphNode
 	Count int // of the fibers in a group
 
 	flow.StepDefinition
 	Name    string // of the step within its group
-	Here    bool   // it is the one whose fibers are listed
+	Here    bool   // its fibers are listed on the page
 	At      *stepRow
 	Forked  []forkedRow
-	Strange bool // the definition does not have it: fibers of another version are there, or have not begun
+	Strange bool // unknown in the definition: fibers of another version, or not yet begun
 }
 
-// forkedRow are the live fibers of a flow that those at a step have forked.
+// forkedRow counts the live children that fibers at a step have forked, for one flow.
 type forkedRow struct {
 	Flow  string
 	Count int
 }
 
-// Moves tells whether the step leads elsewhere than to the next one.
+// Moves reports whether the step can lead to other steps than the next one.
 func (n *graphNode) Moves() bool { return n.OnError != "" || len(n.To) > 0 }
 
-// graphOf puts the steps of a definition into their groups, with what is known of each. Steps that it lacks come first.
+// graphOf groups the steps of a definition and adds their fibers. Steps that are not in the definition come first.
 func graphOf(d flow.Definition, steps []stepRow, forked map[string]map[string]int, here string) []*graphNode {
 	root := &graphNode{}
 	at := map[string]*stepRow{}
@@ -58,7 +58,7 @@ func graphOf(d flow.Definition, steps []stepRow, forked map[string]map[string]in
 	return append(strange, root.Nodes...)
 }
 
-// add puts a step where its path says; the steps of a group come one after the other.
+// add inserts a step at its path. The steps of a group are consecutive.
 func (n *graphNode) add(path []string, step *graphNode) {
 	n.Count += step.At.Count
 	if len(path) == 1 {
@@ -80,13 +80,13 @@ func forkedRows(counts map[string]int) (rows []forkedRow) {
 	return rows
 }
 
-// definitions are those of the flows that were seen alive, so that a page can show one that nobody is in at present.
+// definitions remembers the flows that had live fibers, so that a page can show a flow without any.
 type definitions struct {
 	mu  sync.Mutex
 	all map[string]flow.Definition
 }
 
-// maxDefinitions bounds them.
+// maxDefinitions bounds the remembered flows.
 const maxDefinitions = 256
 
 func (d *definitions) note(one flow.Definition) {
@@ -107,7 +107,7 @@ func (d *definitions) of(name string) (flow.Definition, bool) {
 	return one, ok
 }
 
-// names are those of all flows that were seen.
+// names returns the names of the remembered flows.
 func (d *definitions) names() (all []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
-// guard has pages below /debug/ answer only who may see them.
+// guard restricts the pages below /debug/ to authorized readers.
 func (c *console) guard(pages http.Handler) http.Handler {
 	return c.Proxy.Handler(c.secured(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rd, err := c.read(r)
@@ -17,7 +17,7 @@ func (c *console) guard(pages http.Handler) http.Handler {
 		switch {
 		case err == nil:
 			rd.renew(w, r)
-			w.Header().Del("Content-Security-Policy") // their scripts and styles are their own
+			w.Header().Del("Content-Security-Policy") // these pages have their own scripts and styles
 			pages.ServeHTTP(w, r)
 		case !byPerson(r):
 			c.refuse(w, err)
@@ -29,10 +29,10 @@ func (c *console) guard(pages http.Handler) http.Handler {
 	})))
 }
 
-// mayPass wants the right to the path of a request.
+// mayPass checks the right to the path of a request.
 func (c *console) mayPass(rd *reader, r *http.Request) error {
 	at := httpapi.PathAccess(r)
-	if at.Verb != "get" && !rd.open && (rd.named || bearer(r) == "") { // a page of others may have had the browser send it
+	if at.Verb != "get" && !rd.open && (rd.named || bearer(r) == "") { // cross-site requests carry these
 		return &httpapi.Problem{
 			Status: http.StatusForbidden, Title: http.StatusText(http.StatusForbidden),
 			Detail: "what may change something has to be sent with the header Authorization: Bearer",
@@ -41,7 +41,7 @@ func (c *console) mayPass(rd *reader, r *http.Request) error {
 	return rd.mayAt(httpapi.WithClient(r.Context(), r), at)
 }
 
-// refuse tells a program why it gets no page.
+// refuse answers a program without access.
 func (c *console) refuse(w http.ResponseWriter, err error) {
 	p, ok := errors.AsType[*httpapi.Problem](err)
 	switch {

@@ -25,22 +25,22 @@ var files embed.FS
 type console struct {
 	Options
 	seals *seals
-	// logouts are the sessions that were ended.
+	// logouts knows the ended sessions.
 	logouts *logouts
 	pages   map[string]*template.Template
-	index   *index // nil: there are no operations
+	index   *index // nil without operations
 	live    *live
 	bulks   *bulks
 	rates   *rates
 	shown   *sharedAnswers
-	// defined are the flows that were seen.
+	// defined remembers flows.
 	defined definitions
 	log     *slog.Logger
 	now     func() time.Time
 }
 
-// New returns the handler of /console/ and /api/why. It is safe for concurrent use, and has the runtime run what it needs
-// besides. Errors: what the options lack.
+// New returns the handler of /console/ and /api/why. It adds its background work to the runtime. The handler is safe
+// for concurrent use. New fails if the options are incomplete or invalid.
 func New(o Options) (http.Handler, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -66,34 +66,34 @@ func New(o Options) (http.Handler, error) {
 	return o.Proxy.Handler(c.secured(c.routes())), nil
 }
 
-// view is one page: what it is called, who may see it, and what is shown.
+// view is one page: its name, its authorization and its data.
 type view struct {
-	name  string // of the template, and of the page in paths
+	name  string // of the template, and in paths
 	title string
-	// allow says who may see it; nil: whoever may see what is about the whole program.
+	// allow checks the reader's right. Nil: the right to pages about the whole program.
 	allow func(ctx context.Context, rd *reader, r *http.Request) error
-	// access is what it takes to see the part of a namespace; nil: the page has no such parts.
+	// access returns the right to the part of a namespace. Nil: the page has no such parts.
 	access func(namespace string) httpapi.Access
 	data   func(ctx context.Context, rd *reader, r *http.Request) (any, error)
-	// state is a number that changes with what is shown; nil: it is made to be compared.
+	// state returns a number that changes with the content. Nil: the page is rendered to detect changes.
 	state func() uint64
-	// shows tells of which kinds; nil: of none.
+	// shows reports whether the page shows a kind. Nil: it shows none.
 	shows shows
 }
 
-// page is what a template is given.
+// page is the input of a template.
 type page struct {
 	Title, Name string
 	Reader      string
-	Open        bool // nobody has to log in
-	Named       bool // by a proxy, where the reader logs out
+	Open        bool // no login is required
+	Named       bool // by a proxy, which handles logout
 	CSRF        string
 	Nav         []link
 	At          time.Time
 	Health      *health
-	URL         string   // where the reader has reached the console
+	URL         string   // URL of the console as the reader reached it
 	Refused     []string // resources of this page that the API server refuses
-	Live        string   // the path of the stream that keeps it up to date
+	Live        string   // path of the stream with updates
 	Data        any
 }
 
@@ -125,8 +125,8 @@ func (c *console) views() []view {
 	return append(all, view{name: "why", title: "Why?", allow: anybody, data: c.whyPage})
 }
 
-// changes is a number that changes with the operations. Of those that the store does not have, as in a group of replicas,
-// nobody tells: it changes as often as an open page is looked at.
+// changes returns a number that changes with the operations. With sharding the store lacks events of other slots, so
+// the number differs on each call.
 func (c *console) changes() uint64 {
 	if _, sharded := c.Operations.Operations.Held(); sharded {
 		return uint64(c.now().UnixNano())
@@ -166,7 +166,7 @@ func (c *console) routes() http.Handler {
 	return mux
 }
 
-// serve adds a page, and the stream that keeps it up to date.
+// serve adds a page and its update stream.
 func (c *console) serve(mux *http.ServeMux, pattern string, v view) {
 	mux.HandleFunc("GET "+pattern, func(w http.ResponseWriter, r *http.Request) {
 		rd, ok := c.enter(w, r)
@@ -195,7 +195,7 @@ func (c *console) serve(mux *http.ServeMux, pattern string, v view) {
 	})
 }
 
-// show returns what a page shows to a reader, who has to have the right.
+// show returns the data of a page if the reader has the right.
 func (c *console) show(ctx context.Context, rd *reader, v view, r *http.Request) (any, error) {
 	if err := c.maySee(ctx, rd, v, r); err != nil {
 		return nil, err
@@ -203,7 +203,7 @@ func (c *console) show(ctx context.Context, rd *reader, v view, r *http.Request)
 	return v.data(ctx, rd, r)
 }
 
-// maySee wants the right to a page, of somebody whose session has not ended since.
+// maySee checks the session and the right to a page.
 func (c *console) maySee(ctx context.Context, rd *reader, v view, r *http.Request) error {
 	if err := rd.stays(ctx); err != nil {
 		return err
@@ -216,7 +216,7 @@ func (c *console) maySee(ctx context.Context, rd *reader, v view, r *http.Reques
 	}
 }
 
-// enter finds out who asks, and shows the login page to who has not said.
+// enter authenticates a request, or redirects to the login page.
 func (c *console) enter(w http.ResponseWriter, r *http.Request) (*reader, bool) {
 	rd, err := c.read(r)
 	if err != nil {
@@ -227,7 +227,7 @@ func (c *console) enter(w http.ResponseWriter, r *http.Request) (*reader, bool) 
 	return rd, true
 }
 
-// contents returns a page without what is around its main element. Without a reader it is about nobody's rights.
+// contents returns a page without the parts around its main element. rd may be nil.
 func (c *console) contents(r *http.Request, rd *reader, v view, data any) *page {
 	p := &page{Title: v.title, Name: v.name, At: c.now(), Health: &health{}, Data: data, URL: urlOf(r)}
 	if rd != nil {
@@ -238,7 +238,7 @@ func (c *console) contents(r *http.Request, rd *reader, v view, data any) *page 
 	return p
 }
 
-// page returns a page as a whole.
+// page returns a complete page.
 func (c *console) page(r *http.Request, rd *reader, v view, data any) *page {
 	p := c.contents(r, rd, v, data)
 	if rd != nil {
@@ -250,22 +250,23 @@ func (c *console) page(r *http.Request, rd *reader, v view, data any) *page {
 	return p
 }
 
-// plainHost is the host of a URL that a shell takes as it is.
+// plainHost matches hosts that need no quoting in a shell.
 var plainHost = regexp.MustCompile(`^[A-Za-z0-9.:\[\]-]+$`)
 
-// urlOf is where a reader has reached the console: scheme and host; empty if the host is none.
+// urlOf returns the scheme and host by which the reader reached the console, or "" if the host is not plain.
 func urlOf(r *http.Request) string {
 	if !plainHost.MatchString(r.Host) {
 		return ""
 	}
 	scheme := "http"
-	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" { // it is shown to the sender only
+	// A client can forge the header, but only that client sees the result.
+	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
 		scheme = "https"
 	}
 	return scheme + "://" + r.Host
 }
 
-// render answers with a page as a whole, or with an error instead.
+// render answers with a complete page, or with an error.
 func (c *console) render(w http.ResponseWriter, status int, p *page) {
 	var b bytes.Buffer
 	if err := c.pages[p.Name].ExecuteTemplate(&b, "layout", p); err != nil {
@@ -277,16 +278,16 @@ func (c *console) render(w http.ResponseWriter, status int, p *page) {
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Length", strconv.Itoa(b.Len()))
 	w.WriteHeader(status)
-	_, _ = w.Write(b.Bytes()) // the caller is gone if this fails
+	_, _ = w.Write(b.Bytes()) // it fails only if the client has disconnected
 }
 
-// errNothing is what is not there, or may not be seen: both answer alike.
+// errNothing is the error for a missing object and for a hidden one, so that both answers are the same.
 var errNothing = errors.New("there is nothing here, or nothing that you may see")
 
-// fail answers with what an error means.
+// fail answers with an error.
 func (c *console) fail(w http.ResponseWriter, r *http.Request, rd *reader, err error) {
 	switch {
-	case errors.Is(err, errOver), unknown(err) && (rd == nil || !rd.named): // else there is nowhere to log in
+	case errors.Is(err, errOver), unknown(err) && (rd == nil || !rd.named): // a proxy has its own login
 		c.toLogin(w, r, errOver)
 	case errors.Is(err, errNothing), refused(err):
 		c.nothing(w, r, rd)
@@ -310,12 +311,12 @@ func (c *console) nothing(w http.ResponseWriter, r *http.Request, rd *reader) {
 	c.message(w, r, rd, http.StatusNotFound, "Nothing here", errNothing.Error()+".")
 }
 
-// message shows a page that says one thing.
+// message shows a page with a single message.
 func (c *console) message(w http.ResponseWriter, r *http.Request, rd *reader, status int, title, text string) {
 	c.render(w, status, c.page(r, rd, view{name: "message", title: title}, text))
 }
 
-// parsePages makes a template of each page, with the layout around it.
+// parsePages parses the template of each page, with the layout.
 func parsePages() (map[string]*template.Template, error) {
 	base, err := template.New("").Funcs(funcs).ParseFS(files, "templates/layout.html", "templates/parts.html")
 	if err != nil {

@@ -13,43 +13,43 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// staleAfter is the age at which all pages say how old their content is. A quiet source is confirmed every minute.
+// staleAfter is the age from which all pages show the age of their content. An idle source is confirmed every minute.
 const staleAfter = 2 * time.Minute
 
-// health is the state of the program. The banner of all pages and the card of the overview show the same one.
+// health is the state of the program. The banner of all pages and the overview show the same state.
 type health struct {
-	Stale      string // how long the API server has confirmed nothing; empty if that is not too long
+	Stale      string // time since the API server's last confirmation; empty if short
 	Problems   []string
 	Blocked    []blockedRow
 	Conditions []condition
 }
 
-// OK reports whether nothing is wrong; Limited whether nothing is but resources that the API server refuses.
+// OK reports whether there are no problems at all.
 func (h *health) OK() bool { return h.Limited() && len(h.Conditions) == 0 }
 
-// Limited is OK but for resources that the API server refuses.
+// Limited reports whether there are no problems except resources that the API server refuses.
 func (h *health) Limited() bool { return h.Stale == "" && len(h.Problems) == 0 && len(h.Blocked) == 0 }
 
-// blockedRow is a controller or an engine whose workers do not return.
+// blockedRow is a controller or an engine whose workers are blocked.
 type blockedRow struct {
 	Name  string // such as "controller maps"
-	At    string // the objects, or the steps, that the workers are at
-	Page  string // that shows them, without "/console/"
+	At    string // the things that the workers process: objects or steps
+	Page  string // the page with details, without "/console/"
 	Since time.Time
 }
 
 // pageFlows is the page of the fibers.
 const pageFlows = "flows"
 
-// Title is the name of the page.
+// Title returns the name of the page.
 func (b blockedRow) Title() string { return strings.ToUpper(b.Page[:1]) + b.Page[1:] }
 
-// engineBlocked is the row of an engine.
+// engineBlocked returns the row of an engine.
 func engineBlocked(name string, since time.Time) blockedRow {
 	return blockedRow{Name: name, At: "steps", Page: pageFlows, Since: since}
 }
 
-// condition is a resource that the API server does not serve, or forbids to the program.
+// condition is a resource that the API server does not serve, or that it forbids the program to read.
 type condition struct {
 	Cluster, Namespace string
 	Kind               schema.GroupKind
@@ -57,8 +57,8 @@ type condition struct {
 	Since              time.Time
 }
 
-// Text is for all readers of a page of the kind. The words of the server, with the name of the program's account, are on
-// the page of the sources.
+// Text returns a text for all readers of a page of the kind. The server's message, which contains the name of the
+// program's account, is only on the page of the sources.
 func (c condition) Text() string {
 	kind := c.Kind.String()
 	if c.Cluster != "" {
@@ -73,7 +73,7 @@ func (c condition) Text() string {
 	return "The API server does not serve " + kind + "."
 }
 
-// health returns the state of the program. A page asks once, so that all of its parts say the same.
+// health returns the state of the program. A page calls it once, so that all its parts agree.
 func (c *console) health() *health {
 	h := healthOf(c.status())
 	if c.Operations != nil && c.Operations.Executor != nil {
@@ -123,7 +123,7 @@ func healthOf(s fairlead.Status) *health {
 	return h
 }
 
-// shows tells which kinds a page shows; nil: none.
+// shows reports whether a page shows a kind. Nil: it shows none.
 type shows func(c *console, kind schema.GroupKind) bool
 
 func showsAll(*console, schema.GroupKind) bool { return true }
@@ -134,7 +134,7 @@ func showsKind(name string) shows {
 	}
 }
 
-// showsControlled shows the kinds of the controllers.
+// showsControlled reports whether a controller handles the kind.
 func showsControlled(c *console, kind schema.GroupKind) bool {
 	for _, ctl := range c.status().Controllers {
 		if ctl.Of.Group == kind.Group && ctl.Of.Kind == kind.Kind {
@@ -144,7 +144,7 @@ func showsControlled(c *console, kind schema.GroupKind) bool {
 	return false
 }
 
-// of returns the conditions that concern a page: those of its kinds, in its namespace if it has one.
+// of returns the conditions that affect a page: those of its kinds, in its namespace if it has one.
 func (h *health) of(c *console, v view, r *http.Request) (texts []string) {
 	if v.shows == nil {
 		return nil

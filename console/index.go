@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// row is what the lists show of an operation. It does not change: another one takes its place.
+// row is an operation in the lists. It is immutable; a change replaces it.
 type row struct {
 	key                  cache.Key
 	id, correlation      string
@@ -26,8 +26,8 @@ type row struct {
 	category             string
 	resource             operations.Resource
 	status               operations.Status
-	waiting, reason, err string // err: of the operation if it has failed, else of the last try
-	tries                int32  // beyond the first ones
+	waiting, reason, err string // err: of a failed operation, else of the last try
+	tries                int32  // repeated tries
 	done, total          int
 	created, finished    time.Time
 	canceled             bool
@@ -35,8 +35,8 @@ type row struct {
 	hooks                []string // the Webhooks that it calls
 }
 
-// stuckBy returns the first cause by which the operation is stuck; empty if it is not. The operations that the executor
-// knows to be stuck, which can tell more than their objects do, are in live.
+// stuckBy returns the first cause for which the operation is stuck, or "". live contains the stuck operations that the
+// executor knows. It takes precedence, because the executor knows more than the object.
 func (r *row) stuckBy(live map[cache.Key]why.Type, now time.Time) why.Type {
 	if r.status != operations.InProgress {
 		return ""
@@ -52,32 +52,32 @@ func (r *row) stuckBy(live map[cache.Key]why.Type, now time.Time) why.Type {
 	return ""
 }
 
-// index follows the operations in a store while somebody looks at lists of them.
+// index follows the operations in a store while readers use lists of them.
 type index struct {
 	store  *cache.Store
-	live   func() map[cache.Key]why.Type // what the executor knows to be stuck; nil: there is none
-	wanted chan struct{}                 // has one place: somebody looks
+	live   func() map[cache.Key]why.Type // stuck operations of the executor; nil without one
+	wanted chan struct{}                 // capacity 1: a reader needs the index
 	state  atomic.Uint64
 
 	mu     sync.RWMutex
-	last   time.Time // somebody looked
+	last   time.Time // last use
 	ready  chan struct{}
 	synced bool
 	rows   map[cache.Key]*row
-	sorted []*row // the oldest first
+	sorted []*row // oldest first
 }
 
-// idle is how long nobody has to have looked for the index to be dropped.
+// idle is the time after the last use until the index is dropped.
 const idle = 10 * time.Minute
 
 func newIndex(st *cache.Store, live func() map[cache.Key]why.Type) *index {
 	return &index{store: st, live: live, wanted: make(chan struct{}, 1), ready: make(chan struct{})}
 }
 
-// changes is a number that changes with what is shown.
+// changes returns a number that changes with the content.
 func (x *index) changes() uint64 { return x.state.Load() }
 
-// run keeps the index while it is wanted, until ctx ends.
+// run maintains the index while it is in use, until ctx ends.
 func (x *index) run(ctx context.Context) error {
 	for {
 		select {
@@ -90,7 +90,7 @@ func (x *index) run(ctx context.Context) error {
 	}
 }
 
-// follow keeps the index until nobody has looked for a while.
+// follow maintains the index until it is idle.
 func (x *index) follow(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -116,12 +116,12 @@ func (x *index) follow(ctx context.Context) {
 			}
 		}
 	})
-	_ = d.Run(ctx) // it ends with ctx, or with the store
+	_ = d.Run(ctx) // ends with ctx or with the store
 	cancel()
 }
 
 func (x *index) drop() {
-	x.state.Add(1) // who still has a page open has it made anew
+	x.state.Add(1) // open pages are rendered again
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.rows, x.sorted = nil, nil
@@ -130,7 +130,7 @@ func (x *index) drop() {
 	}
 }
 
-// take applies changes.
+// take applies events.
 func (x *index) take(events []store.Event) {
 	view := cache.Of[v1alpha1.Operation](x.store)
 	made := make([]*row, len(events))
@@ -203,7 +203,7 @@ func (x *index) unsort(r *row) {
 	}
 }
 
-// older orders rows: by when they were scheduled, then by key.
+// older orders rows by scheduling time, then by key.
 func older(a, b *row) int {
 	if d := a.created.Compare(b.created); d != 0 {
 		return d
@@ -223,7 +223,7 @@ func rowOf(k cache.Key, op *v1alpha1.Operation) *row {
 		created: v.CreatedAt, canceled: op.Spec.CancelRequested, troubles: operations.Troubles(op, time.Now()),
 	}
 	for _, hook := range op.Spec.WebhookIDs {
-		r.hooks = append(r.hooks, unique.Make(hook).Value()) // of which all operations share one
+		r.hooks = append(r.hooks, unique.Make(hook).Value()) // shared between operations
 	}
 	if v.FinishedAt != nil {
 		r.finished = *v.FinishedAt
@@ -237,12 +237,12 @@ func rowOf(k cache.Key, op *v1alpha1.Operation) *row {
 	return r
 }
 
-// words are what a text is looked for in, in lower case.
+// words returns the lower-case text to search in.
 func words(r *row) string {
 	return strings.ToLower(strings.Join([]string{r.id, r.resource.ID, r.correlation, r.category, r.key.Name}, "\n"))
 }
 
-// touch says that somebody looks.
+// touch records a use of the index.
 func (x *index) touch() (ready <-chan struct{}) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -250,7 +250,7 @@ func (x *index) touch() (ready <-chan struct{}) {
 	return x.ready
 }
 
-// look waits until the index is there.
+// look waits until the index is complete.
 func (x *index) look(ctx context.Context) error {
 	ready := x.touch()
 	select {
@@ -265,21 +265,21 @@ func (x *index) look(ctx context.Context) error {
 	}
 }
 
-// filter says which operations are wanted; what is empty restricts nothing.
+// filter selects operations. Empty fields restrict nothing.
 type filter struct {
 	namespace    string
-	status       string // of operations.Status, or "stuck"
+	status       string // an operations.Status, or "stuck"
 	opType       string
 	category     string
 	resourceType string
-	webhook      string // that it calls
-	cause        string // by which it is stuck, of why.Type
-	text         string // in lower case
+	webhook      string // called by the operation
+	cause        string // a why.Type for which the operation is stuck
+	text         string // lower case
 	youngest     time.Time
 	oldest       time.Time
 }
 
-// has tells whether a row is wanted, whose operation is stuck by a cause, or is not if that is empty.
+// has reports whether the filter selects a row. cause is the cause for which its operation is stuck, or "".
 func (f *filter) has(r *row, cause why.Type) bool {
 	switch {
 	case f.namespace != "" && r.key.Namespace != f.namespace,
@@ -297,24 +297,24 @@ func (f *filter) has(r *row, cause why.Type) bool {
 	return f.text == "" || strings.Contains(r.words, f.text)
 }
 
-// statusStuck picks what cannot go on by itself.
+// statusStuck selects stuck operations.
 const statusStuck = "stuck"
 
-// part is some of the rows that a filter wants, the newest first.
+// part is a page of the rows that a filter selects, newest first.
 type part struct {
 	rows    []*row
-	total   int // that the filter wants
+	total   int // selected by the filter
 	all     int
-	counts  map[string]int // by status, of all in the namespace
+	counts  map[string]int // by status, in the namespace
 	causes  map[*row]why.Type
-	stuck   map[why.Type]int // of all in the namespace
-	open    map[string]int   // by verb, the operations that the filter wants and that it can be done to
+	stuck   map[why.Type]int // in the namespace
+	open    map[string]int   // by verb, the selected operations to which it applies
 	more    bool
 	newer   bool
 	skipped int
 }
 
-// rowsOf returns the rows from a place on.
+// page returns up to limit rows, starting at from.
 func (x *index) page(f filter, from, limit int, now time.Time) part {
 	var live map[cache.Key]why.Type
 	if x.live != nil {
@@ -359,7 +359,7 @@ func (x *index) page(f filter, from, limit int, now time.Time) part {
 	return p
 }
 
-// verb is what a reader can have done to the operation: retry, cancel, or nothing.
+// verb returns the verb that applies to the operation: retry, cancel, or "".
 func (r *row) verb() string {
 	switch {
 	case r.status == operations.Failed:
@@ -370,7 +370,7 @@ func (r *row) verb() string {
 	return ""
 }
 
-// all returns the rows that a filter wants and that a verb can be applied to, the oldest first.
+// all returns the selected rows to which a verb applies, oldest first.
 func (x *index) all(f filter, verb string, now time.Time) (rows []*row) {
 	var live map[cache.Key]why.Type
 	if x.live != nil {
@@ -386,14 +386,14 @@ func (x *index) all(f filter, verb string, now time.Time) (rows []*row) {
 	return rows
 }
 
-// outcomes are what became of the operations that call a Webhook.
+// outcomes counts the operations that call a Webhook, by state.
 type outcomes struct{ InProgress, Stuck, Succeeded, Failed int }
 
-// Ended is how many have ended, and Rate the part of them that has succeeded.
+// Ended returns the number of ended operations, and Rate the fraction of them that succeeded.
 func (o outcomes) Ended() int    { return o.Succeeded + o.Failed }
 func (o outcomes) Rate() float64 { return float64(o.Succeeded) / float64(max(1, o.Ended())) }
 
-// outcomes returns those of the Webhooks of a namespace, or of all if it is empty.
+// outcomes returns the outcomes by Webhook, of a namespace or of all if it is empty.
 func (x *index) outcomes(namespace string, now time.Time) map[cache.Key]*outcomes {
 	var live map[cache.Key]why.Type
 	if x.live != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
-// menu returns the pages that a reader may see. A page of which the reader may see the part of some namespaces only leads
-// to that namespace, if there is one, or to the choice.
+// menu returns the pages that the reader may see. If the reader may see only the part of some namespaces, the link
+// leads to a single namespace or to the choice.
 func (c *console) menu(ctx context.Context, rd *reader, at *url.URL) (all []link) {
 	for _, v := range c.views() {
 		path := "/console/" + v.name
@@ -39,10 +39,10 @@ func (c *console) menu(ctx context.Context, rd *reader, at *url.URL) (all []link
 	return all
 }
 
-// allowed reports whether an error does not refuse an access. One that cannot be decided now may be tried.
+// allowed reports whether an error does not deny access. A failed check counts as allowed.
 func allowed(err error) bool { return err == nil || !refused(err) }
 
-// everywhere wants a right in all namespaces that are served.
+// everywhere checks a right in all served namespaces.
 func (c *console) everywhere(ctx context.Context, rd *reader, in func(namespace string) httpapi.Access) error {
 	for _, namespace := range c.served() {
 		if err := rd.may(ctx, in(namespace)); err != nil {
@@ -52,8 +52,8 @@ func (c *console) everywhere(ctx context.Context, rd *reader, in func(namespace 
 	return nil
 }
 
-// namespaces returns those in which a reader has a right: of those that are served or, if all are, of the one of the
-// reader's service account and of those that have operations or Webhooks. No more than maxAsked are asked about.
+// namespaces returns the namespaces in which the reader has a right. If all namespaces are served, it checks that of
+// the reader's service account and those with operations or Webhooks. It checks at most maxAsked.
 func (c *console) namespaces(ctx context.Context, rd *reader, in func(namespace string) httpapi.Access) (all []string) {
 	candidates := c.Operations.Namespaces
 	if len(candidates) == 0 {
@@ -74,7 +74,7 @@ func (c *console) namespaces(ctx context.Context, rd *reader, in func(namespace 
 	return all
 }
 
-// inUse returns the namespaces that have operations or Webhooks.
+// inUse returns the namespaces with operations or Webhooks.
 func (c *console) inUse() []string {
 	names := map[string]bool{}
 	for k := range c.Operations.Operations.Snapshot().All() {
@@ -86,23 +86,23 @@ func (c *console) inUse() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// land leads to the first page that the reader may see.
+// land redirects to the first page that the reader may see.
 func (c *console) land(w http.ResponseWriter, r *http.Request) {
 	rd, ok := c.enter(w, r)
 	if !ok {
 		return
 	}
 	pages := c.menu(httpapi.WithClient(r.Context(), r), rd, r.URL)
-	http.Redirect(w, r, pages[0].Path, http.StatusSeeOther) // everybody may see Why
+	http.Redirect(w, r, pages[0].Path, http.StatusSeeOther) // every reader may see the page Why
 }
 
-// choiceData are the namespaces of a page that a reader may see.
+// choiceData lists the namespaces of a page that a reader may see.
 type choiceData struct {
 	Path       string
 	Namespaces []link
 }
 
-// choose asks which namespace is to be shown.
+// choose asks for the namespace to show.
 func (c *console) choose(w http.ResponseWriter, r *http.Request, rd *reader, v view) {
 	d := choiceData{Path: r.URL.Path}
 	for _, namespace := range c.namespaces(httpapi.WithClient(r.Context(), r), rd, v.access) {

@@ -14,25 +14,25 @@ import (
 )
 
 const (
-	// liveEvery is how often an open page is looked at, where there is the time.
+	// liveEvery is the minimum interval between two updates of an open page.
 	liveEvery = 2 * time.Second
-	// livePart is the part of a core that all open pages together may take.
+	// livePart is the divisor of a core that rendering all open pages may use.
 	livePart = 10
-	// maxLive bounds the pages that are kept up to date at a time; others say so and go on by reloading.
+	// maxLive bounds the pages with live updates. Others show a notice and reload.
 	maxLive = 1000
-	// keepAlive is how long a stream is silent at most.
+	// keepAlive bounds the silence of a stream.
 	keepAlive = 20 * time.Second
-	// liveFor is how long a stream lasts: the browser begins another one.
+	// liveFor bounds the duration of a stream, after which the browser reconnects.
 	liveFor = 30 * time.Minute
 )
 
-// live makes the pages that are open, one at a time and no more than livePart allows.
+// live limits the rendering of open pages: one at a time, within livePart.
 type live struct {
-	turn chan struct{} // has one place
+	turn chan struct{} // capacity 1
 
 	mu   sync.Mutex
 	open int
-	next time.Time // before that nothing is made
+	next time.Time // earliest start of the next rendering
 }
 
 func newLive() *live { return &live{turn: make(chan struct{}, 1)} }
@@ -53,7 +53,7 @@ func (l *live) leave() {
 	l.open--
 }
 
-// do calls fn when it is its turn.
+// do calls fn in its turn.
 func (l *live) do(ctx context.Context, fn func() error) error {
 	select {
 	case l.turn <- struct{}{}:
@@ -76,7 +76,7 @@ func (l *live) do(ctx context.Context, fn func() error) error {
 	return err
 }
 
-// pause waits.
+// pause waits for d, or returns the error of ctx.
 func pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
@@ -91,9 +91,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// stream sends what a page shows, each time it is another than before, as server-sent events: the contents of its main
-// element, as a JSON string. The last event is over when the session or its token have ended, and gone when the page cannot
-// be shown any more.
+// stream sends the contents of the page's main element as server-sent events whenever they change, as a JSON string.
+// The last event is "over" if the session or its token has ended, and "gone" if the page is no longer available.
 func (c *console) stream(w http.ResponseWriter, r *http.Request, v view) {
 	rd, err := c.read(r)
 	if err != nil {
@@ -132,13 +131,13 @@ func (c *console) stream(w http.ResponseWriter, r *http.Request, v view) {
 	if send("retry: 5000\n\n") != nil {
 		return
 	}
-	// What is wrong otherwise is told by the page itself, when it is loaded again.
+	// Details are shown when the page is loaded again.
 	ended := func(err error) {
 		event := "gone"
 		if unknown(err) || errors.Is(err, errOver) {
 			event = "over"
 		}
-		_ = send("event: " + event + "\ndata: \n\n") // the reader is gone if this fails
+		_ = send("event: " + event + "\ndata: \n\n") // it fails only if the reader has disconnected
 	}
 	var last []byte
 	var seen uint64
@@ -179,7 +178,7 @@ func (c *console) stream(w http.ResponseWriter, r *http.Request, v view) {
 				last, quiet = made, time.Now()
 			}
 			first = false
-		} else if time.Since(checked) > keepAlive/2 { // nothing changes, but the right to see it may
+		} else if time.Since(checked) > keepAlive/2 { // the content is unchanged, but the right may not be
 			if err := c.maySee(ctx, rd, v, r); err != nil && (refused(err) || errors.Is(err, errOver) || errors.Is(err, errNothing)) {
 				ended(err)
 				return
@@ -198,7 +197,7 @@ func (c *console) stream(w http.ResponseWriter, r *http.Request, v view) {
 	}
 }
 
-// fragment makes the contents of the main element of a page.
+// fragment renders the contents of the main element of a page.
 func (c *console) fragment(ctx context.Context, rd *reader, v view, r *http.Request) ([]byte, error) {
 	data, err := c.show(ctx, rd, v, r)
 	if err != nil {
@@ -209,7 +208,7 @@ func (c *console) fragment(ctx context.Context, rd *reader, v view, r *http.Requ
 	return b.Bytes(), err
 }
 
-// sharedAnswers keeps what several pages show for a moment, so that it is made once for all of them.
+// sharedAnswers caches data of several pages briefly.
 type sharedAnswers struct {
 	mu      sync.Mutex
 	entries map[string]*cached
@@ -221,12 +220,12 @@ type cached struct {
 	value any
 }
 
-// cacheFor is for how long.
+// cacheFor is the lifetime of the cache entries.
 const cacheFor = time.Second
 
 func newShared() *sharedAnswers { return &sharedAnswers{entries: map[string]*cached{}} }
 
-// shared returns what make made lately under a name; there are few names.
+// shared returns the cached result of make for a name. The set of names is small.
 func shared[T any](c *sharedAnswers, name string, make func() T) T {
 	c.mu.Lock()
 	e := c.entries[name]

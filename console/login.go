@@ -9,19 +9,19 @@ import (
 	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
-// loginData is what the login page shows.
+// loginData is the data of the login page.
 type loginData struct {
 	Next, Why string
 	Private   bool
 }
 
-// startPath leads to the first page that the reader may see.
+// startPath redirects to the first page that the reader may see.
 const startPath = "/console/"
 
-// maxForm bounds what a form sends.
+// maxForm bounds the body of a form in bytes.
 const maxForm = 16 << 10
 
-// toLogin sends a person to the login page, and tells a program that it has to say who it is.
+// toLogin redirects a person to the login page. It answers a program with 401.
 func (c *console) toLogin(w http.ResponseWriter, r *http.Request, why error) {
 	if !nobody(why) {
 		c.message(w, r, nil, http.StatusServiceUnavailable, "This cannot be shown now", why.Error())
@@ -38,12 +38,12 @@ func (c *console) toLogin(w http.ResponseWriter, r *http.Request, why error) {
 	http.Redirect(w, r, "/console/login?"+q.Encode(), http.StatusSeeOther)
 }
 
-// byPerson tells whether a request is that of a browser for a page, rather than that of a program.
+// byPerson reports whether a browser requests a page, as opposed to a program.
 func byPerson(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "text/html") && r.Method == http.MethodGet
 }
 
-// nextPath is where to go after the login: a page of the console, or below /debug/.
+// nextPath returns the target after the login: a page of the console, or below /debug/.
 func nextPath(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil ||
@@ -66,7 +66,7 @@ func (c *console) loginPage(w http.ResponseWriter, r *http.Request) {
 	c.showLogin(w, r, http.StatusOK, d)
 }
 
-// known tells whether there is nothing to log in for.
+// known reports whether no login is required.
 func (c *console) known(r *http.Request) bool {
 	_, named := httpapi.Proxied(r.Context())
 	return named || c.InsecureNoAuth
@@ -94,7 +94,7 @@ func (c *console) login(w http.ResponseWriter, r *http.Request) {
 	case len(token) > maxToken:
 		d.Why = "The token is too long to be kept by a browser."
 	default:
-		// What is asked is not important: a good token may be refused, one that is nobody's is not known.
+		// Any access will do: a valid token may be refused, but an invalid one is unknown.
 		err := c.Authorizer.May(httpapi.WithClient(r.Context(), r), token, httpapi.Access{Verb: "get", Path: "/debug/overview"})
 		switch {
 		case unknown(err):
@@ -143,7 +143,7 @@ func (c *console) logout(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/console/login", http.StatusSeeOther)
 }
 
-// fromHere checks that a form is one of ours, made for this reader.
+// fromHere checks that a form was rendered for this reader.
 func (c *console) fromHere(w http.ResponseWriter, r *http.Request, rd *reader) bool {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if rd.csrf == "" || subtle.ConstantTimeCompare([]byte(r.PostFormValue("csrf")), []byte(rd.csrf)) != 1 {

@@ -18,38 +18,38 @@ import (
 )
 
 const (
-	// endedName is the ConfigMap of the sessions that were ended, in Options.SessionNamespace.
+	// endedName is the ConfigMap with the ended sessions, in Options.SessionNamespace.
 	endedName = "fairlead-console-sessions"
-	// shortSession is how long a session lasts unused where replicas cannot tell each other of a logout.
+	// shortSession is the idle lifetime of a session if replicas cannot share logouts.
 	shortSession = 15 * time.Minute
-	// renewAfter is the age at which a short session that is used is renewed.
+	// renewAfter is the age at which a short session in use is renewed.
 	renewAfter = shortSession / 3
-	// freshFor is how long what was read of the ConfigMap is good, and goodFor how long it is while it cannot be read:
-	// every replica refuses a session within five seconds of its end.
+	// freshFor is how long the ConfigMap is cached, and goodFor how long the cache is used if reading fails. Every
+	// replica therefore refuses a session within five seconds of its end.
 	freshFor, goodFor = 2 * time.Second, 5 * time.Second
-	// probeEvery is how often the right to write the ConfigMap is looked at.
+	// probeEvery is the interval between checks of the right to write the ConfigMap.
 	probeEvery = time.Minute
-	// readTime and writeTime bound what a request waits for the API server.
+	// readTime and writeTime bound the time that a request waits for the API server.
 	readTime, writeTime = 4 * time.Second, 5 * time.Second
 	maxConflicts        = 20
 )
 
-// logouts knows the sessions that were ended before their time. Replicas that share a session key tell each other by a
-// ConfigMap, which is read when a session is used, at most every two seconds. A watch would not do: one that has died is
-// noticed after minutes only. It is safe for concurrent use.
+// logouts knows the sessions that were ended early. Replicas with the same session key share them in a ConfigMap. A
+// replica reads it when a session is used, at most every two seconds. A watch is not sufficient, because a broken one
+// may go unnoticed for minutes. logouts is safe for concurrent use.
 type logouts struct {
-	calls     *call.Client // nil: there is no ConfigMap
+	calls     *call.Client // nil: no ConfigMap
 	namespace string
 	alone     bool // no other process can open the sessions
 	log       *slog.Logger
-	turn      chan struct{} // has one place: whoever asks the API server
+	turn      chan struct{} // capacity 1: a lock for API requests
 
 	mu     sync.Mutex
-	own    endings // by this process
-	all    endings // as the ConfigMap had it
+	own    endings // ended by this process
+	all    endings // last content of the ConfigMap
 	asOf   time.Time
-	shared bool      // the ConfigMap can be read and written
-	probed time.Time // when that was found out
+	shared bool      // the ConfigMap is readable and writable
+	probed time.Time // time of that check
 }
 
 func newLogouts(o *Options) *logouts {
@@ -65,8 +65,8 @@ func newLogouts(o *Options) *logouts {
 	return l
 }
 
-// check returns until when a session lasts if it is not used again; errOver if it was ended or has lasted too long; and
-// another error while that cannot be found out.
+// check returns the end of a session that is not used again. It returns errOver if the session has ended, and another
+// error if the check failed.
 func (l *logouts) check(ctx context.Context, s *session) (until time.Time, err error) {
 	if err := l.refresh(ctx); err != nil {
 		return until, fmt.Errorf("cannot find out whether the session has ended: %w", err)
@@ -83,7 +83,7 @@ func (l *logouts) check(ctx context.Context, s *session) (until time.Time, err e
 	return until, nil
 }
 
-// end ends a session. An error says that other replicas may not know.
+// end ends a session. An error means that other replicas may not know.
 func (l *logouts) end(ctx context.Context, s *session) error {
 	l.mu.Lock()
 	l.own.add(s, time.Now())
@@ -107,19 +107,19 @@ func (l *logouts) end(ctx context.Context, s *session) error {
 		case err == nil:
 			l.learn(all, asOf)
 			return nil
-		case apierrors.IsForbidden(err): // then sessions are short
+		case apierrors.IsForbidden(err): // sessions are short then
 			l.know(false, err)
 			return nil
 		case !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err), conflicts == maxConflicts:
 			return err
 		}
-		if err := pause(ctx, rand.N(100*time.Millisecond)); err != nil { //nolint:gosec // to be apart from other replicas
+		if err := pause(ctx, rand.N(100*time.Millisecond)); err != nil { //nolint:gosec // jitter between replicas
 			return err
 		}
 	}
 }
 
-// refresh reads the ConfigMap unless that was done lately.
+// refresh reads the ConfigMap unless the cache is fresh.
 func (l *logouts) refresh(ctx context.Context) error {
 	if l.calls == nil || l.fresh() {
 		return nil
@@ -157,15 +157,15 @@ func (l *logouts) refresh(ctx context.Context) error {
 		return nil
 	}
 	switch err := l.put(ctx, object, metav1.DryRunAll); {
-	case err == nil, apierrors.IsConflict(err), apierrors.IsAlreadyExists(err): // others can, and so can this one
+	case err == nil, apierrors.IsConflict(err), apierrors.IsAlreadyExists(err): // a conflict proves the right to write
 		l.know(true, nil)
-	case apierrors.IsForbidden(err), apierrors.IsNotFound(err): // the latter without the namespace
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err): // NotFound: the namespace does not exist
 		l.know(false, err)
 	}
 	return nil
 }
 
-// fresh reports whether nothing has to be asked.
+// fresh reports whether no request is necessary.
 func (l *logouts) fresh() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -178,7 +178,7 @@ func (l *logouts) learn(all endings, asOf time.Time) {
 	l.all, l.asOf = all, asOf
 }
 
-// know notes whether the ConfigMap can be read and written.
+// know records whether the ConfigMap is readable and writable.
 func (l *logouts) know(shared bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -189,7 +189,7 @@ func (l *logouts) know(shared bool, err error) {
 	l.shared, l.probed = shared, time.Now()
 }
 
-// get returns the ConfigMap, without a resource version if there is none.
+// get returns the ConfigMap, without a resource version if it does not exist.
 func (l *logouts) get(ctx context.Context) (*corev1.ConfigMap, error) {
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: endedName}}
 	request := l.request(call.VerbGet)

@@ -23,7 +23,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// operationData is one operation.
+// operationData is the data of one operation.
 type operationData struct {
 	Path      string
 	Op        *v1alpha1.Operation
@@ -35,16 +35,16 @@ type operationData struct {
 	YAML      string
 	CanCancel bool
 	CanRetry  bool
-	// Trace is the id of the last trace, TracePath where it is shown; empty if that is not known.
+	// Trace is the id of the last trace, and TracePath its URL. Both are empty if unknown.
 	Trace, TracePath string
 }
 
-// operationOf is the operation that a path names.
+// operationOf returns the operation in the path.
 func operationOf(r *http.Request) cache.Key {
 	return cache.Key{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
 }
 
-// mayGet is the right to see one operation.
+// mayGet checks the right to see one operation.
 func (c *console) mayGet(ctx context.Context, rd *reader, r *http.Request) error {
 	k := operationOf(r)
 	if !c.serves(k.Namespace) || len(validation.IsDNS1123Subdomain(k.Name)) > 0 {
@@ -55,7 +55,7 @@ func (c *console) mayGet(ctx context.Context, rd *reader, r *http.Request) error
 	return rd.may(ctx, a)
 }
 
-// find returns an operation: from the store, or from the API server where the store does not have it, or not yet.
+// find returns an operation from the store, or else from the API server.
 func (c *console) find(ctx context.Context, k cache.Key) (*v1alpha1.Operation, error) {
 	if op, err := cache.Of[v1alpha1.Operation](c.Operations.Operations).Get(k); err == nil {
 		return op, nil
@@ -68,7 +68,7 @@ func (c *console) find(ctx context.Context, k cache.Key) (*v1alpha1.Operation, e
 }
 
 func (c *console) operation(ctx context.Context, rd *reader, r *http.Request) (any, error) {
-	// The index tells open pages of changes.
+	// The index notifies open pages of changes.
 	if err := c.index.look(ctx); err != nil {
 		return nil, err
 	}
@@ -107,26 +107,26 @@ func (c *console) operation(ctx context.Context, rd *reader, r *http.Request) (a
 	return d, nil
 }
 
-// looks bounds how often a picture is taken of an operation that ends meanwhile.
+// looks bounds the attempts to get a consistent picture of an operation that is ending.
 const looks = 3
 
-// picture returns an operation with the answer to why it does not move, of one moment: both say alike whether it has
-// ended. To explain takes a while, in which it may end, and what works on it knows of its end before that is recorded:
-// then both are asked again. An end that stays unrecorded is none.
+// picture returns an operation with the answer to why it makes no progress. Both agree on whether the operation has
+// ended. The operation may end while the answer is computed, and the executor knows the end before it is recorded. In
+// both cases picture tries again. An end that stays unrecorded is not reported.
 func (c *console) picture(ctx context.Context, rd *reader, k cache.Key) (*v1alpha1.Operation, why.Answer, error) {
 	for look := 1; ; look++ {
 		answer, err := c.explain(ctx, rd, operationObject(k))
 		if err != nil {
 			answer = why.Answer{Causes: []why.Cause{}}
 		}
-		op, err := c.find(ctx, k) // after that, so that it is the newer one
+		op, err := c.find(ctx, k) // after the answer, so that it is newer
 		if err != nil {
 			return nil, answer, err
 		}
 		isEnd := func(c why.Cause) bool { return c.Type == why.Ended }
 		ended := slices.ContainsFunc(answer.Causes, isEnd)
 		switch {
-		case ended == op.Terminal(), op.Terminal() && look > 1: // of what has ended something else may be told, too
+		case ended == op.Terminal(), op.Terminal() && look > 1: // an ended operation may have other causes, too
 			return op, answer, nil
 		case look == looks:
 			causes := slices.DeleteFunc(answer.Causes, isEnd)
@@ -144,7 +144,7 @@ func operationObject(k cache.Key) why.Object {
 	}
 }
 
-// traceOf is the id of the trace in which an operation was worked on last; empty if there is none.
+// traceOf returns the id of the latest trace of an operation, or "".
 func traceOf(op *v1alpha1.Operation) string {
 	parts := strings.Split(cmp.Or(op.Status.TraceParent, op.Annotations[v1alpha1.AnnotationTraceParent]), "-")
 	const fields, length = 4, 32 // version, trace, span, flags
@@ -154,7 +154,7 @@ func traceOf(op *v1alpha1.Operation) string {
 	return parts[1]
 }
 
-// The verbs of act.
+// Verbs of act.
 const (
 	verbCancel = "cancel"
 	verbRetry  = "retry"
@@ -164,7 +164,7 @@ func updateOperations(namespace string) httpapi.Access {
 	return httpapi.OperationAccess("update", namespace)
 }
 
-// act cancels an operation, or schedules it again.
+// act cancels or retries an operation.
 func (c *console) act(w http.ResponseWriter, r *http.Request) {
 	rd, ok := c.enter(w, r)
 	if !ok || !c.fromHere(w, r, rd) {
@@ -183,15 +183,14 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// notDone is why an operation was not cancelled, or not scheduled again, by who may do so.
+// notDone is the reason why an authorized change of an operation failed.
 type notDone struct{ error }
 
 func (e *notDone) Unwrap() error { return e.error }
 
 var errFollowed = &notDone{errors.New("another operation has taken its place")}
 
-// do cancels an operation, or schedules it again, if the reader may do so. An id that is not empty restricts it to that
-// operation.
+// do cancels or retries an operation if the reader may. A non-empty id restricts it to that operation.
 func (c *console) do(ctx context.Context, rd *reader, verb string, k cache.Key, id string) error {
 	if !c.serves(k.Namespace) || len(validation.IsDNS1123Subdomain(k.Name)) > 0 {
 		return errNothing

@@ -22,11 +22,11 @@ import (
 
 const (
 	pageSize = 50
-	// maxQuery bounds a parameter of a filter, in bytes. No part of an Operation that a filter compares is longer.
+	// maxQuery bounds a filter parameter in bytes. No field of an Operation that a filter compares is longer.
 	maxQuery = 512
 )
 
-// operationsData is the list of operations.
+// operationsData is the data of the list of operations.
 type operationsData struct {
 	Query      url.Values
 	Rows       []shownRow
@@ -36,7 +36,7 @@ type operationsData struct {
 	Newer      string
 	Tabs       []tab
 	Namespaces []string
-	Partly     string // what of them is shown, if not all
+	Partly     string // the part that is shown, if not all
 	Ages       []choice
 	Bulks      []bulkLink
 }
@@ -52,7 +52,7 @@ type choice struct {
 	Here         bool
 }
 
-// ages are the choices of the filter by age.
+// ages are the options of the filter by age.
 var ages = []choice{
 	{Value: "", Title: "any"},
 	{Value: "15m", Title: "last 15 minutes"},
@@ -68,12 +68,12 @@ func listOperations(namespace string) httpapi.Access {
 	return httpapi.OperationAccess("list", namespace)
 }
 
-// listable checks the right to see the operations of a namespace; an empty one is all that are served.
+// listable checks the right to see the operations of a namespace. An empty name means all namespaces.
 func (c *console) listable(ctx context.Context, rd *reader, namespace string) error {
 	return rd.may(ctx, listOperations(namespace))
 }
 
-// mayIn is the right to a list: in the namespace that is asked for, or in all that are served.
+// mayIn checks the right to a list: in the requested namespace, or in all served namespaces.
 func (c *console) mayIn(access func(namespace string) httpapi.Access) func(context.Context, *reader, *http.Request) error {
 	return func(ctx context.Context, rd *reader, r *http.Request) error {
 		if namespace := r.URL.Query().Get("namespace"); namespace != "" {
@@ -90,10 +90,10 @@ func (c *console) mayIn(access func(namespace string) httpapi.Access) func(conte
 	}
 }
 
-// errWhich is for who may not see all namespaces.
+// errWhich is for readers who may not see all namespaces.
 var errWhich = errors.New("you may not see all namespaces: name one")
 
-// serves tells whether this program serves the operations of a namespace.
+// serves reports whether the operations of a namespace are served.
 func (c *console) serves(namespace string) bool {
 	return len(validation.IsDNS1123Label(namespace)) == 0 &&
 		(len(c.Operations.Namespaces) == 0 || slices.Contains(c.Operations.Namespaces, namespace))
@@ -102,9 +102,9 @@ func (c *console) serves(namespace string) bool {
 // filterParameters are the query parameters of a filter.
 var filterParameters = []string{"namespace", "status", "type", "category", "resource", "webhook", "cause", "q", "age"}
 
-// filterOf reads the filter of a request, and returns the parameters that it is made of. It refuses a parameter that it
-// cannot use, and one that neither it nor the page knows. Such a filter would select more operations than the reader
-// wants, and a page can cancel all of them.
+// filterOf parses the filter of a request, and returns its parameters. It refuses invalid parameters, and parameters
+// that are not in ofPage. Ignoring them would select more operations than the reader intends, and a page can cancel all
+// of them.
 func filterOf(r *http.Request, now time.Time, ofPage ...string) (filter, url.Values, error) {
 	asked, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -159,7 +159,7 @@ func (c *console) operations(ctx context.Context, rd *reader, r *http.Request) (
 	from, _ := strconv.Atoi(r.URL.Query().Get("from"))
 	from = max(0, from)
 	p := c.index.page(f, from, pageSize, now)
-	if len(p.rows) == 0 && p.total > 0 { // there were more: the last page
+	if len(p.rows) == 0 && p.total > 0 { // from is beyond the end: show the last page
 		from = (p.total - 1) / pageSize * pageSize
 		p = c.index.page(f, from, pageSize, now)
 	}
@@ -216,7 +216,7 @@ func (c *console) operations(ctx context.Context, rd *reader, r *http.Request) (
 	return d, nil
 }
 
-// partly says what part of the operations this process has, if not all of them.
+// partly says which part of the operations this process has, or "" for all.
 func (c *console) partly() string {
 	held, ok := c.Operations.Operations.Held()
 	if !ok || held.Len() == held.Layout().Len() {
@@ -226,7 +226,7 @@ func (c *console) partly() string {
 		" slots; operations of the others are on the pages of the other replicas."
 }
 
-// The names that templates use.
+// Methods for templates.
 
 func (r *row) Path() string {
 	return "/console/operations/" + url.PathEscape(r.key.Namespace) + "/" + url.PathEscape(r.key.Name)
@@ -247,7 +247,7 @@ func (r *row) Done() int           { return r.done }
 func (r *row) Total() int          { return r.total }
 func (r *row) Took() string        { return human(r.finished.Sub(r.created)) }
 
-// Note is what the operation waits for, or its error with the reason of a failure.
+// Note returns the reason why the operation waits, or its error with the reason of the failure.
 func (r *row) Note() string {
 	if r.reason != "" && r.err != "" && r.err != r.reason {
 		return r.reason + ": " + r.err
@@ -255,7 +255,7 @@ func (r *row) Note() string {
 	return cmp.Or(r.waiting, r.err, r.reason)
 }
 
-// shownRow is a row with the first cause by which its operation is stuck; empty if it is not.
+// shownRow is a row with the first cause for which its operation is stuck, or "".
 type shownRow struct {
 	*row
 	Cause why.Type

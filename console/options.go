@@ -21,62 +21,63 @@ import (
 	"github.com/fairlead-io/fairlead/shard/group"
 )
 
-// Options configure the pages. The zero value is good for a program that is given them by fairlead.WithConsole.
+// Options configures the console. The zero value works with fairlead.WithConsole.
 type Options struct {
-	// Runtime is the program that is shown. fairlead.WithConsole sets it.
+	// Runtime is the program to show. fairlead.WithConsole sets it.
 	Runtime *fairlead.Runtime
-	// Operations are shown besides. Default: there are none.
+	// Operations adds the pages of operations. Default: none.
 	Operations *Operations
-	// Shards tells of the replicas that share the objects. Default: the group of the runtime, if it has one.
+	// Shards returns the report of the replicas that share the objects. Default: that of the runtime's group, if it has
+	// one.
 	Shards func(ctx context.Context) (*group.Report, error)
-	// Authorizer decides who may see and do what. Default: the API server, asked by the runtime; tokens have to be meant
-	// for one of Audiences, or for the API server itself without any.
+	// Authorizer decides about rights. Default: the API server, through the runtime. Tokens must be valid for one of
+	// Audiences, or for the API server itself if empty.
 	Authorizer Authorizer
 	Audiences  []string
-	// Proxy is one that says who its callers are: they need no login. It counts by TLS only, where httpapi.Proxy.TLS has the
-	// server ask for its certificate. Default: nobody else says who somebody is.
+	// Proxy is a trusted proxy that names the users, who then need no login. It requires TLS, with a server that
+	// requests the proxy's certificate by httpapi.Proxy.TLS. Default: no proxy is trusted.
 	Proxy *httpapi.Proxy
-	// GuardDebug has the runtime's pages below /debug/, which else answer everybody, want what its pages here want: get on
-	// their path, such as /debug/flows, or list of all operations that are served; by a bearer token, a session or a
-	// Proxy. A request that may change something (POST) wants that verb on the path, and a bearer token: a browser sends
-	// the others by itself.
+	// GuardDebug protects the runtime's pages below /debug/, which are otherwise open to every client. It requires get
+	// on their path, such as /debug/flows, or list of all served operations. Readers authenticate by a bearer token, a
+	// session or a Proxy. A request that may change state (POST) requires that verb on the path and a bearer token,
+	// because a browser sends the other credentials automatically.
 	GuardDebug bool
-	// InsecureNoAuth shows everything to everybody who can connect: only programs of this machine may, by a loopback
-	// address as host.
+	// InsecureNoAuth shows everything to every client that can connect. Only requests with localhost or a loopback
+	// address as host are served.
 	InsecureNoAuth bool
-	// SessionKey seals what the cookie holds; replicas behind one address share it. At least 32 bytes; default: random,
-	// so that a restart of the program ends all sessions.
+	// SessionKey seals the cookie. Replicas behind one address share it. At least 32 bytes. Default: random, so that a
+	// restart ends all sessions.
 	SessionKey []byte
-	// SessionNamespace is where replicas that share a SessionKey have the ConfigMap fairlead-console-sessions, by which they
-	// know of sessions that people have ended: each replica refuses such a session within five seconds. Without it, or
-	// without the rights to get, create and update the ConfigMap, a session lasts 15 minutes after its last use.
+	// SessionNamespace is the namespace of the ConfigMap fairlead-console-sessions, by which replicas with the same
+	// SessionKey share logouts. Each replica refuses an ended session within five seconds. Without it, or without the
+	// rights to get, create and update the ConfigMap, a session lasts 15 minutes after its last use.
 	SessionNamespace string
-	// TraceURL is where traces are shown, with {trace} where the id of one belongs: the pages of operations link to theirs.
-	// Default: the id alone is shown.
+	// TraceURL is the URL of a trace with {trace} in place of its id. Pages of operations link to it. Default: only the
+	// id is shown.
 	TraceURL string
-	// Logger is told who has logged in, and who has changed something. Default: discarded.
+	// Logger receives logins and changes. Default: discarded.
 	Logger *slog.Logger
 }
 
-// Operations are what the pages of operations show, and act on.
+// Operations configures the pages of operations.
 type Operations struct {
 	Operations, Webhooks *cache.Store
 	Scheduler            *operations.Scheduler
-	// Executor runs them in this process.
+	// Executor runs the operations in this process.
 	Executor *executor.Executor
-	// Namespaces are those that are served; empty: all.
+	// Namespaces are the served namespaces. Empty: all.
 	Namespaces []string
 }
 
-// Authorizer decides whether the bearer of a token has an access. It returns nil, a *httpapi.Problem with status 401 or
-// 403, or another error when it cannot decide; behind a Proxy about the user of httpapi.Proxied. Caller returns the name
-// of who it is, for people to read.
+// Authorizer decides whether the bearer of a token has an access. May returns nil, a *httpapi.Problem with status 401
+// or 403, or another error when it cannot decide. Behind a Proxy it decides about the user of httpapi.Proxied. Caller
+// returns the display name of the user.
 type Authorizer interface {
 	May(ctx context.Context, token string, a httpapi.Access) error
 	Caller(token string) string
 }
 
-// minSessionKey is as much as cannot be guessed.
+// minSessionKey is the minimum length of a session key in bytes.
 const minSessionKey = 32
 
 func (o *Options) complete() error {
@@ -127,7 +128,7 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// Open returns the pages for a runtime.
+// Open returns the handler for a runtime.
 func (o Options) Open(rt *fairlead.Runtime) (http.Handler, error) {
 	o.Runtime = rt
 	return New(o)

@@ -16,12 +16,12 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// status is what the runtime is doing, as all pages of this moment show it.
+// status returns the state of the runtime, shared by all pages for a moment.
 func (c *console) status() fairlead.Status {
 	return shared(c.shown, "status", func() fairlead.Status { return c.Runtime.Status(maxFailures) })
 }
 
-// overviewData is what the first page shows.
+// overviewData is the data of the first page.
 type overviewData struct {
 	Status      fairlead.Status
 	Operations  *operationCounts // nil: there are none, or the reader may not list them
@@ -83,13 +83,13 @@ func (c *console) overview(ctx context.Context, rd *reader, _ *http.Request) (an
 	return d, nil
 }
 
-// stuckGroup is how many operations are stuck by one cause.
+// stuckGroup counts the operations that are stuck for one cause.
 type stuckGroup struct {
 	Cause why.Type
 	Count int
 }
 
-// groupsOf returns the groups, the largest first.
+// groupsOf returns the groups, largest first.
 func groupsOf(counts map[why.Type]int) (all []stuckGroup) {
 	for cause, n := range counts {
 		all = append(all, stuckGroup{cause, n})
@@ -100,12 +100,12 @@ func groupsOf(counts map[why.Type]int) (all []stuckGroup) {
 	return all
 }
 
-// Path is the list of the operations of the group.
+// Path returns the list of the group's operations.
 func (g stuckGroup) Path() string {
 	return "/console/operations?" + url.Values{"status": {statusStuck}, "cause": {string(g.Cause)}}.Encode()
 }
 
-// Text says what the operations of the group have in common.
+// Text describes the common cause of the group.
 func (g stuckGroup) Text() string {
 	wait := "operations wait "
 	if g.Count == 1 {
@@ -122,7 +122,7 @@ func (g stuckGroup) Text() string {
 	return wait + cmp.Or(object, "for longer than declared")
 }
 
-// The counters that are plotted.
+// The plotted counters.
 const (
 	finished   = "fairlead_operations_finished_total"
 	reconciled = "fairlead_reconcile_total"

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// plot is a curve of the last hour.
+// plot is a chart of the last hour.
 type plot struct {
 	Title, Unit       string
 	Last, Least, Most string
@@ -17,30 +17,30 @@ type plot struct {
 	Line              template.HTMLAttr
 	Rows, Columns     []axisMark
 	Spots             []spot
-	Table             []point // the last values
+	Table             []point // the latest values
 }
 
-// axisMark is a line across the plot with its label.
+// axisMark is a grid line with its label.
 type axisMark struct {
 	At    float64
 	Label string
 }
 
-// spot is a part of the plot that tells its value under the pointer.
+// spot is an area of the plot with a tooltip.
 type spot struct {
 	X, Wide float64
 	Text    string
 }
 
-// The measures of a plot, in its own units. Labels stand left of the curve and below.
+// Dimensions of a plot, in its own units. Labels are to the left of the curve and below.
 const (
 	plotLeft, plotTop  = 44.0, 8.0
 	plotWide, plotHigh = 266.0, 72.0
-	plotSpots          = 60 // a minute each
+	plotSpots          = 60 // one minute each
 	plotTable          = 10
 )
 
-// plotOf draws a curve over the last hour.
+// plotOf draws a chart of the last hour.
 func plotOf(title, unit string, points []point) plot {
 	p := plot{Title: title, Unit: unit, Empty: len(points) == 0}
 	if p.Empty {
@@ -82,7 +82,7 @@ func plotOf(title, unit string, points []point) plot {
 	return p
 }
 
-// scaleOf is the upper end of an axis for values up to most: 1, 2 or 5 times a power of ten.
+// scaleOf returns the upper end of an axis for values up to most: 1, 2 or 5 times a power of ten.
 func scaleOf(most float64) float64 {
 	if most <= 0 {
 		return 1

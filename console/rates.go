@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// sample is what was counted at a moment.
+// sample holds the counters at one time.
 type sample struct {
 	at    time.Time
 	count map[string]float64
@@ -44,16 +44,16 @@ func (r *rates) note(at time.Time) {
 	r.samples = append(slices.DeleteFunc(r.samples, func(old sample) bool { return at.Sub(old.at) > rateFor }), s)
 }
 
-// point is a value over the time before a moment.
+// point is a value for the interval before a time.
 type point struct {
 	At    time.Time
 	Value float64
 }
 
-// perSecond returns how a counter grew.
+// perSecond returns the growth of a counter per second.
 func (r *rates) perSecond(name string) []point { return r.ratio(name, "") }
 
-// ratio returns how a counter grew for each by which another one did; per second, if that has no name.
+// ratio returns the growth of a counter divided by that of another one, or per second if by is empty.
 func (r *rates) ratio(of, by string) (all []point) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,11 +7,11 @@ import (
 	"github.com/fairlead-io/fairlead/internal/serve"
 )
 
-// policy lets a page load what comes from here, and nothing else.
+// policy lets a page load content only from this server.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// secured says what browsers may do with pages, and keeps the requests of other sites out.
+// secured adds security headers, and refuses cross-site requests.
 func (c *console) secured(next http.Handler) http.Handler {
 	refuse := func(w http.ResponseWriter, text string) { http.Error(w, text, http.StatusForbidden) }
 	origin := http.NewCrossOriginProtection()

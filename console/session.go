@@ -18,18 +18,18 @@ import (
 	"github.com/fairlead-io/fairlead/internal/serve"
 )
 
-// session is what the cookie holds, sealed.
+// session is the sealed content of the cookie.
 type session struct {
 	ID     string    `json:"i"`
 	Token  string    `json:"t"`
 	Until  time.Time `json:"u"`
-	Issued time.Time `json:"b"` // when it began, or was renewed
+	Issued time.Time `json:"b"` // time of the login or the last renewal
 }
 
 const (
-	// maxSession is how long somebody is logged in at most.
+	// maxSession bounds the duration of a login.
 	maxSession = 8 * time.Hour
-	// maxToken bounds what is taken: a cookie has to hold it.
+	// maxToken bounds the length of a token in bytes, because it must fit into a cookie.
 	maxToken = 2800
 
 	cookieName = "fairlead-console"
@@ -40,16 +40,16 @@ var (
 	errOver      = errors.New("the session has ended: log in again")
 )
 
-// seals makes what others cannot.
+// seals seals cookies and authenticates forms.
 type seals struct {
 	box  cipher.AEAD
-	mark func(of string) string // what only this program, and its replicas, can make of a text
+	mark func(of string) string // a MAC of the text that only replicas with the same key can compute
 }
 
 func newSeals(key []byte) (*seals, error) {
 	if len(key) == 0 {
 		key = make([]byte, minSessionKey)
-		_, _ = rand.Read(key) // it does not fail
+		_, _ = rand.Read(key) // it never fails
 	}
 	derive := func(purpose string) ([]byte, error) {
 		return hkdf.Key(sha256.New, key, nil, "fairlead console "+purpose, 32)
@@ -77,11 +77,11 @@ func newSeals(key []byte) (*seals, error) {
 	}}, nil
 }
 
-// begin returns the cookie of a new session. The times of a token that is a JWT are read without being believed: the API
-// server is asked about it at each request.
+// begin returns the cookie of a new session. The expiry of a JWT limits the session, but is not trusted: the API server
+// reviews the token on each request.
 func (s *seals) begin(token string, secure bool, now time.Time) (*http.Cookie, error) {
 	id := make([]byte, 16)
-	_, _ = rand.Read(id) // it does not fail
+	_, _ = rand.Read(id) // it never fails
 	of := session{ID: base64.RawURLEncoding.EncodeToString(id), Token: token, Until: now.Add(maxSession)}
 	if ends, ok := endOf(token); ok && ends.Before(of.Until) {
 		of.Until = ends
@@ -89,7 +89,7 @@ func (s *seals) begin(token string, secure bool, now time.Time) (*http.Cookie, e
 	return s.seal(of, secure, now)
 }
 
-// seal returns the cookie of a session that begins now, or is renewed.
+// seal returns the cookie of a new or renewed session.
 func (s *seals) seal(of session, secure bool, now time.Time) (*http.Cookie, error) {
 	of.Issued = now
 	raw, err := json.Marshal(of)
@@ -126,7 +126,7 @@ func (s *seals) session(r *http.Request, now time.Time) (session, error) {
 	return of, nil
 }
 
-// endOf is when a token says that it ends.
+// endOf returns the expiry of a JWT, without verification.
 func endOf(token string) (time.Time, bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -142,8 +142,7 @@ func endOf(token string) (time.Time, bool) {
 	return time.Unix(claims.Exp, 0), true
 }
 
-// private tells whether nobody else can read what is sent over the connection of a request: it is encrypted, or does not
-// leave this machine.
+// private reports whether the connection of a request is confidential: it is encrypted or local.
 func private(r *http.Request) bool {
 	return r.TLS != nil || serve.IsLocal(r)
 }

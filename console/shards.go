@@ -22,7 +22,7 @@ type memberRow struct {
 	Silent   bool
 }
 
-// silentAfter is from when on a member that has not renewed its Lease is told apart.
+// silentAfter is the age of a member's Lease from which the page marks the member.
 const silentAfter = 10 * time.Second
 
 func (c *console) shards(ctx context.Context, _ *reader, _ *http.Request) (any, error) {

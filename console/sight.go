@@ -8,8 +8,8 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// sight is which objects a reader may see on one page about the whole program: those that they may get. The broadest
-// right is asked for first, so that it is one question about each kind for who may see all of it.
+// sight decides which objects a reader may see on a page about the whole program: those that the reader may get. It
+// checks the broadest right first, so that a reader with full access costs one review per kind.
 type sight struct {
 	c     *console
 	rd    *reader
@@ -18,20 +18,20 @@ type sight struct {
 }
 
 const (
-	// maxAsked bounds the questions for one page: objects that are left are not shown.
+	// maxAsked bounds the reviews for one page. Objects beyond it are not shown.
 	maxAsked = 64
-	// keepRefused is how long a page that is kept up to date does not ask again for what was refused.
+	// keepRefused is how long a refusal is cached for a page with live updates.
 	keepRefused = 30 * time.Second
 )
 
 func (c *console) sight(rd *reader) *sight { return &sight{c: c, rd: rd, known: map[why.Object]bool{}} }
 
-// may tells whether the reader may get an object. An error says that it cannot be decided, or that the session is over.
+// may reports whether the reader may get an object. An error means that the check failed or the session is over.
 func (s *sight) may(ctx context.Context, of why.Object) (bool, error) {
 	if s.rd.open {
 		return true, nil
 	}
-	if of.Kind == "" { // of something that the API server does not have
+	if of.Kind == "" { // not an object of the API server
 		return false, nil
 	}
 	for _, part := range []why.Object{
@@ -62,7 +62,7 @@ func (s *sight) ask(ctx context.Context, of why.Object) (bool, error) {
 	}
 	resource, real, err := s.c.Runtime.ResourceOf(exact(of))
 	if err != nil {
-		return false, nil //nolint:nilerr // a kind that is unknown now is nobody's to see
+		return false, nil //nolint:nilerr // an unknown kind is hidden
 	}
 	err = s.rd.may(ctx, httpapi.Access{
 		Verb: "get", Group: resource.Group, Resource: resource.Resource, Namespace: real.Namespace, Name: of.Name,

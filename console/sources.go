@@ -25,23 +25,23 @@ type sourceRow struct {
 	PerSecond                   string
 	Memory                      store.MemoryStats
 	Aside                       []asideRow
-	Hidden                      bool // there is more that is set aside
+	Hidden                      bool // there are further unreadable objects, hidden from the reader
 	Bad, Running                bool
-	broken                      bool // it is bad for more than objects that cannot be read
+	broken                      bool // it has other problems than unreadable objects
 	Age                         time.Duration
 }
 
-// asideRow is an object that cannot be read.
+// asideRow is an object that cannot be decoded.
 type asideRow struct {
 	observe.QuarantinedDescription
 	Of why.Object
 }
 
-// Lacks tells whether nothing is wrong but that some objects cannot be read.
+// Lacks reports whether unreadable objects are the only problem.
 func (r *sourceRow) Lacks() bool { return (len(r.Aside) > 0 || r.Hidden) && !r.broken }
 
-// Says is what the source says of itself. While it is well that is of objects that cannot be read, which are told
-// only to who may get them.
+// Says returns the message of the source. While the source is healthy, its status message is about unreadable objects,
+// which only readers with the right may see, so it is omitted.
 func (r *sourceRow) Says() string {
 	if r.Status == nil || r.Status.Phase == string(source.Watching) {
 		return r.Error
@@ -49,10 +49,10 @@ func (r *sourceRow) Says() string {
 	return strings.TrimSpace(r.Status.Message + " " + r.Error)
 }
 
-// behindAfter is how long an observer has not handled an event before the page says so, as why does.
+// behindAfter is the delay of an observer from which the page shows it, as why does.
 const behindAfter = 5 * time.Second
 
-// fine are the phases of a source that need no look.
+// fine contains the phases of a healthy source.
 var fine = map[string]bool{string(source.Watching): true, string(source.Stopped): true}
 
 func (c *console) sources(ctx context.Context, rd *reader, _ *http.Request) (any, error) {

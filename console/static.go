@@ -10,8 +10,8 @@ import (
 
 const staticPath = "/console/static/"
 
-// assets are the files that pages load, with a version of each that follows from its content: browsers keep them for as
-// long as they like, and ask for others after an update.
+// assets are the files that pages load. The version of a file derives from its content, so browsers can cache it
+// indefinitely and load a new version after an update.
 type assets struct {
 	fs.FS
 	versions map[string]string
@@ -20,7 +20,7 @@ type assets struct {
 var static = sync.OnceValue(func() assets {
 	dir, err := fs.Sub(files, "static")
 	if err != nil {
-		panic(err) // it is embedded
+		panic(err) // the directory is embedded
 	}
 	a := assets{dir, map[string]string{}}
 	err = fs.WalkDir(dir, ".", func(name string, d fs.DirEntry, err error) error {
@@ -38,10 +38,11 @@ var static = sync.OnceValue(func() assets {
 	return a
 })
 
-// staticURL is where a page finds a file.
+// staticURL returns the URL of a file.
 func staticURL(name string) string { return staticPath + name + "?v=" + static().versions[name] }
 
-// serveStatic serves them. What is asked for by the version of another replica, as during an update, is not to be kept.
+// serveStatic serves the files. A file requested with the version of another replica, as during an update, must not be
+// cached.
 func serveStatic() http.Handler {
 	served := http.StripPrefix(staticPath, http.FileServerFS(static().FS))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -12,24 +12,24 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// timeline is what has happened in an operation, on one axis.
+// timeline is the history of an operation on one axis.
 type timeline struct {
 	Begin, End time.Time
 	Lanes      []lane
 	Ticks      []tick
 	High       int
-	Tries      []tryRow          // what is remembered, in order
-	Known      executor.Attempts // whose Last they are
-	Untold     bool              // there were more tries or polls than are remembered
+	Tries      []tryRow          // remembered tries, in order
+	Known      executor.Attempts // the source of Tries
+	Untold     bool              // there were further tries or polls
 }
 
-// tryRow is one try or poll that is remembered.
+// tryRow is one remembered try or poll.
 type tryRow struct {
 	executor.Attempt
 	Kind string // of the call
 }
 
-// Took is how long it lasted, or has so far.
+// Took returns the duration, so far if it has not ended.
 func (r *tryRow) Took(now time.Time) time.Duration {
 	if r.Ended.IsZero() {
 		return now.Sub(r.Began)
@@ -37,7 +37,7 @@ func (r *tryRow) Took(now time.Time) time.Duration {
 	return r.Ended.Sub(r.Began)
 }
 
-// Means is the verdict in words.
+// Means returns the verdict in words.
 func (r *tryRow) Means() string {
 	switch r.Verdict {
 	case webhook.Succeeded:
@@ -56,7 +56,7 @@ func (r *tryRow) Means() string {
 	return "under way"
 }
 
-// What says whether it is a try or a poll, and how it ended.
+// What returns whether it is a try or a poll, and how it ended.
 func (r *tryRow) What() string {
 	what := "try"
 	if r.Poll {
@@ -68,7 +68,7 @@ func (r *tryRow) What() string {
 	return what + ": " + r.Means()
 }
 
-// class is that of its bar.
+// class returns the CSS class of its bar.
 func (r *tryRow) class() string {
 	switch r.Verdict {
 	case webhook.Succeeded:
@@ -81,7 +81,7 @@ func (r *tryRow) class() string {
 	return "going"
 }
 
-// purposes are those of the kinds of calls.
+// purposes maps kinds of calls to purposes.
 var purposes = map[string]webhook.Purpose{
 	kindCall: webhook.Main, kindCompensation: webhook.Compensate, kindNotification: webhook.Notify,
 }
@@ -93,7 +93,7 @@ const (
 	kindNotification = "notification"
 )
 
-// remember adds the tries that are remembered to the lanes of their calls.
+// remember adds the remembered tries to the lanes of their calls.
 func (t *timeline) remember(known executor.Attempts, x func(time.Time) float64, now time.Time) {
 	t.Known, t.Untold = known, known.Dropped > 0
 	for i := range t.Lanes {
@@ -116,7 +116,7 @@ func (t *timeline) remember(known executor.Attempts, x func(time.Time) float64, 
 				tries++
 			}
 		}
-		// The status is written after a try: it may know one less than is remembered.
+		// The status is written after a try, so it may lag by one.
 		untold := tries < int(l.Call.RetriesCount)+1 && l.Call.RetriesCount > 0 || polls == 0 && l.Call.LastPollTimestamp != nil
 		t.Untold = t.Untold || untold
 		if len(bars) > 0 {
@@ -133,16 +133,16 @@ func (t *timeline) remember(known executor.Attempts, x func(time.Time) float64, 
 	}
 }
 
-// lane is a line of the picture: a call, or the wait before the first one.
+// lane is a row of the picture: a call, or the wait before the first one.
 type lane struct {
-	Title, Kind string // wait, call, compensation, notification
+	Title, Kind string // kinds: wait, call, compensation, notification
 	State       string
 	Y, TextY    int
 	Bars        []bar
 	Marks       []mark
 	Call        *v1alpha1.WebhookCallStatus // nil: a wait
 	From, To    time.Time
-	Open        bool // it goes on
+	Open        bool // not ended
 }
 
 // bar is a part of a lane, in units of the picture.
@@ -152,7 +152,7 @@ type bar struct {
 	Title   string
 }
 
-// mark is a moment.
+// mark is a point in time.
 type mark struct {
 	X            float64
 	Class, Title string
@@ -163,7 +163,7 @@ type tick struct {
 	Label string
 }
 
-// The measures of the picture.
+// Dimensions of the picture.
 const (
 	laneHigh   = 22
 	timeWide   = 1000.0
@@ -171,7 +171,7 @@ const (
 	leastShown = 3.0
 )
 
-// timelineOf draws an operation, with the tries that are remembered of it.
+// timelineOf draws an operation with its remembered tries.
 func timelineOf(op *v1alpha1.Operation, known executor.Attempts, now time.Time) *timeline {
 	v := operations.ViewOf(op)
 	t := &timeline{Begin: v.CreatedAt, End: now}
@@ -270,7 +270,7 @@ func laneOf(
 	return l
 }
 
-// firstCall is when the first call began; zero: none has.
+// firstCall returns the start of the first call, or zero.
 func firstCall(op *v1alpha1.Operation) (first time.Time) {
 	if !op.PickedUp() {
 		return first

@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// webhookData is one Webhook.
+// webhookData is the data of one Webhook.
 type webhookData struct {
 	webhookRow
 	Why          why.Answer
@@ -21,12 +21,12 @@ type webhookData struct {
 	MaxAttempts  int32
 }
 
-// webhookOf is the Webhook that a path names.
+// webhookOf returns the Webhook in the path.
 func webhookOf(r *http.Request) cache.Key {
 	return cache.Key{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
 }
 
-// mayGetWebhook is the right to see one Webhook.
+// mayGetWebhook checks the right to see one Webhook.
 func (c *console) mayGetWebhook(ctx context.Context, rd *reader, r *http.Request) error {
 	k := webhookOf(r)
 	if !c.serves(k.Namespace) || len(validation.IsDNS1123Subdomain(k.Name)) > 0 {

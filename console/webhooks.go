@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// webhooksData is the list of Webhooks.
+// webhooksData is the data of the list of Webhooks.
 type webhooksData struct {
 	Namespace string
 	Rows      []webhookRow
@@ -32,16 +32,16 @@ type webhookRow struct {
 	Conditions      []metav1.Condition
 	Failing         bool
 	Created         time.Time
-	State           *webhook.TargetState // of its calls by this process; nil: there were none
-	Outcomes        *outcomes            // of the operations that call it; nil: there are none, or the reader may not list them
+	State           *webhook.TargetState // of its calls by this process; nil: none
+	Outcomes        *outcomes            // of its operations; nil: none, or the reader may not list them
 }
 
-// Path is the page of the Webhook.
+// Path returns the page of the Webhook.
 func (r webhookRow) Path() string {
 	return "/console/webhooks/" + url.PathEscape(r.Namespace) + "/" + url.PathEscape(r.Name)
 }
 
-// Operations is the list of the operations that call it, in a state; all of them if that is empty.
+// Operations returns the list of the operations that call the Webhook, in a state or in all if it is empty.
 func (r webhookRow) Operations(status string) string {
 	q := url.Values{"namespace": {r.Namespace}, "webhook": {r.Name}}
 	if status != "" {
@@ -50,7 +50,7 @@ func (r webhookRow) Operations(status string) string {
 	return "/console/operations?" + q.Encode()
 }
 
-// maxWebhooks bounds what one page shows.
+// maxWebhooks bounds the Webhooks on one page.
 const maxWebhooks = 500
 
 func webhookAccess(verb, namespace string) httpapi.Access {
@@ -106,8 +106,8 @@ func webhookRowOf(k cache.Key, w *v1alpha1.Webhook, state *webhook.TargetState) 
 	return row
 }
 
-// outcomes returns what became of the operations of a namespace, or of all if it is empty, by the Webhooks that they
-// call; nothing if the reader may not list them.
+// outcomes returns the outcomes of operations by Webhook, of a namespace or of all if it is empty. It returns nil if
+// the reader may not list them.
 func (c *console) outcomes(ctx context.Context, rd *reader, namespace string) (map[cache.Key]*outcomes, error) {
 	namespaces := c.served()
 	if namespace != "" {

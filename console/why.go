@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// explain says why an object does not move, as far as the reader may know: of causes about objects that they may not get
-// they are told no more than that there are some.
+// explain returns why an object makes no progress. A cause about an object that the reader may not get is replaced by a
+// notice.
 func (c *console) explain(ctx context.Context, rd *reader, of why.Object) (why.Answer, error) {
 	of, err := c.mayKnow(ctx, rd, of)
 	if err != nil {
@@ -29,7 +29,7 @@ func (c *console) explain(ctx context.Context, rd *reader, of why.Object) (why.A
 		return answer, err
 	}
 	var causes []why.Cause
-	visible := math.MaxInt // depth; what is further away may be a cause of what is hidden
+	visible := math.MaxInt // maximum depth; deeper causes may explain a hidden one
 	for _, cause := range answer.Causes {
 		hidden := cause.Depth > visible
 		if cause.About != nil && !hidden {
@@ -51,8 +51,8 @@ func (c *console) explain(ctx context.Context, rd *reader, of why.Object) (why.A
 	return answer, nil
 }
 
-// mayKnow checks the right to get an object, and returns it with its real kind. What is unknown and what is forbidden is
-// errNothing alike.
+// mayKnow checks the right to get an object, and returns it with its real kind. It returns errNothing for an unknown
+// kind and for a missing right alike.
 func (c *console) mayKnow(ctx context.Context, rd *reader, of why.Object) (why.Object, error) {
 	resource, real, err := c.Runtime.ResourceOf(of)
 	if err != nil {
@@ -67,8 +67,8 @@ func (c *console) mayKnow(ctx context.Context, rd *reader, of why.Object) (why.O
 	return real, err
 }
 
-// exact names the kind of an object so that no kind of that name in another group is meant. One without a group is the
-// core's.
+// exact qualifies the kind of an object without a group as a core kind. Otherwise a kind of the same name in another
+// group could match.
 func exact(of why.Object) why.Object {
 	if of.Group == "" && !strings.Contains(of.Kind, ".") {
 		of.Kind += ".v1"
@@ -76,7 +76,7 @@ func exact(of why.Object) why.Object {
 	return of
 }
 
-// meant is exact of what a program tells of, which may have left the group out.
+// meant is exact for an object named by a program, which may have omitted the group.
 func (c *console) meant(of why.Object) why.Object {
 	core := exact(of)
 	if _, _, err := c.Runtime.ResourceOf(core); err != nil {
@@ -85,7 +85,7 @@ func (c *console) meant(of why.Object) why.Object {
 	return core
 }
 
-// asked reads what is asked for: kind, namespace and name. An operation may be named by its resource, as TYPE/ID.
+// asked returns the requested object: kind, namespace and name. An operation may be named by its resource, as TYPE/ID.
 func asked(r *http.Request) (of why.Object) {
 	q := r.URL.Query()
 	of = why.Object{
@@ -136,13 +136,13 @@ func problem(w http.ResponseWriter, status int, detail string) {
 func writeJSON(w http.ResponseWriter, status int, contentType string, v any) {
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the caller is gone if this fails
+	_ = json.NewEncoder(w).Encode(v) // it fails only if the client has disconnected
 }
 
-// whyData is the page that says why.
+// whyData is the data of the page Why.
 type whyData struct {
 	Asked  why.Object
-	Answer *why.Answer // nil: nothing was asked, or there is nothing
+	Answer *why.Answer // nil: no object was named, or none was found
 	Error  string
 }
 
@@ -150,7 +150,7 @@ func (c *console) whyPage(ctx context.Context, rd *reader, r *http.Request) (any
 	d := whyData{Asked: asked(r)}
 	d.Asked.Name = r.URL.Query().Get("name")
 	if d.Asked.Kind == "" && d.Asked.Name == "" {
-		// Any token is good enough for an empty form, but it has to be one.
+		// The empty form requires any valid token.
 		if err := rd.may(ctx, httpapi.Access{Verb: "get", Path: "/debug/why"}); unknown(err) {
 			return nil, err
 		}
@@ -170,7 +170,7 @@ func (c *console) whyPage(ctx context.Context, rd *reader, r *http.Request) (any
 	return d, nil
 }
 
-// whyPath is the page that says why an object does not move.
+// whyPath returns the page that explains an object.
 func whyPath(kind string, of why.Object) string {
 	q := url.Values{"kind": {kind}, "name": {of.Name}}
 	if of.Namespace != "" {
@@ -182,8 +182,8 @@ func whyPath(kind string, of why.Object) string {
 	return "/console/why?" + q.Encode()
 }
 
-// elsewhere returns the page of the replica that works on an object, by an answer of another replica; empty if the answer
-// names no address of it.
+// elsewhere returns the page of the replica that works on an object, from the answer of another replica. It returns ""
+// if the answer contains no address.
 func elsewhere(a why.Answer) string {
 	for _, c := range a.Causes {
 		if c.Type != why.HeldBy && c.Type != why.NotLeading || c.Depth != 0 {
@@ -191,7 +191,7 @@ func elsewhere(a why.Answer) string {
 		}
 		at := c.Evidence["address"]
 		if !strings.Contains(at, "://") {
-			at = "//" + at // by the scheme of this page
+			at = "//" + at // with the scheme of this page
 		}
 		u, err := url.Parse(at)
 		if err != nil || u.Host == "" || u.User != nil || u.Scheme != "" && u.Scheme != "http" && u.Scheme != "https" {
@@ -203,7 +203,7 @@ func elsewhere(a why.Answer) string {
 	return ""
 }
 
-// whyCommand is the command that asks the console at a URL the same.
+// whyCommand returns the command that asks the console at a URL the same question.
 func whyCommand(kind, namespace, name, url string) string {
 	text := "fairlead why " + kind + "/" + name + " -n " + namespace
 	if url != "" {
@@ -212,7 +212,7 @@ func whyCommand(kind, namespace, name, url string) string {
 	return text
 }
 
-// splitKey reads namespace/name.
+// splitKey parses namespace/name.
 func splitKey(key string) why.Object {
 	if namespace, name, ok := strings.Cut(key, "/"); ok {
 		return why.Object{Namespace: namespace, Name: name}
@@ -220,5 +220,5 @@ func splitKey(key string) why.Object {
 	return why.Object{Name: key}
 }
 
-// objectPath is the page that says why an object does not move.
+// objectPath returns the page that explains an object.
 func objectPath(of why.Object) string { return whyPath(of.Kind, of) }

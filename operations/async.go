@@ -16,41 +16,42 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tracing"
 )
 
-// Begin is the part of an API service that begins a slow request: within its own transaction it checks the request,
-// marks its resource as not ready, and enqueues the returned Request (package outbox), so that the operation is
-// scheduled with the commit and never before it. A service without an outbox commits first and then calls Schedule.
+// Begin starts a slow request in the API service. Within its own transaction it checks the request, marks the resource
+// as not ready and enqueues the returned Request (package outbox). The operation is then scheduled with the commit and
+// never before it. A service without an outbox commits first and then calls Schedule.
 //
-// id is the operation id of this request; Request.ID must be it. Errors answer the caller: [ErrInProgress] as 409, an
-// error with a method HTTPStatus() int as that, one of the API server that is throttling or out of order as 503 with
-// Retry-After, a deadline as 504, others as 500. After those the operation may have been begun all the same: the same
-// Idempotency-Key tells.
+// id is the operation id of this request, and Request.ID must be equal to it. The middleware answers an error with a
+// status: [ErrInProgress] with 409, and an error that has a method HTTPStatus() int with that status. An API server
+// that throttles or is unavailable gives 503 with Retry-After, a deadline gives 504, and any other error gives 500.
+// After 503, 504 and 500 the operation may have started nevertheless. The caller finds out by repeating the request
+// with the same Idempotency-Key.
 type Begin func(ctx context.Context, r *http.Request, id string) (Request, error)
 
-// AsyncOptions configure the middleware. Scheduler is required.
+// AsyncOptions configures the middleware. Scheduler is required.
 type AsyncOptions struct {
-	// Scheduler is asked for what has become of an operation.
+	// Scheduler reads the state of operations.
 	Scheduler *Scheduler
-	// Location returns where the operation of a resource is shown. Default: [Resource.Path].
+	// Location returns the URL of the operation of a resource. Default: [Resource.Path].
 	Location func(Resource) string
-	// WaitAtMost bounds how long a request without Prefer: respond-async waits for the end. Default: 30 s.
+	// WaitAtMost bounds how long a request without Prefer: respond-async waits for its operation to end. Default: 30 s.
 	WaitAtMost time.Duration
-	// Logger gets one line per failed request. Default: discarded.
+	// Logger receives one line per failed request. Default: discarded.
 	Logger *slog.Logger
 }
 
 // Async returns a handler that begins an operation and answers by RFC 7240:
 //
 //   - Prefer: respond-async: 202 at once, with Location and Preference-Applied;
-//   - Prefer: wait=N, with or without respond-async: after at most N seconds, 200 with the outcome if it is there by
-//     then, else 202;
+//   - Prefer: wait=N, with or without respond-async: 200 with the outcome if the operation ends within N seconds, else
+//     202;
 //   - neither: as wait, up to WaitAtMost.
 //
-// An operation that failed answers 200 too: the request for its state succeeded, and the state is in the body; the
-// header Operation-Status says it as well. The header Idempotency-Key, if sent, becomes the operation id; when its
-// operation has ended already, every answer has that outcome.
+// A failed operation is answered with 200 too: the request for its state succeeded, and the body holds the state. The
+// header Operation-Status repeats the state. The header Idempotency-Key, if sent, becomes the operation id. If the
+// operation with that id has ended already, every answer carries its outcome.
 //
-// What begin is given is in the trace of the caller, as the headers of W3C Trace Context tell it, unless the context of
-// the request is in one already; see [Scheduler.Schedule].
+// If the context of the request has no span, begin gets the trace of the caller from the W3C Trace Context headers. See
+// [Scheduler.Schedule].
 func Async(o AsyncOptions, begin Begin) http.Handler {
 	if o.Location == nil {
 		o.Location = Resource.Path
@@ -79,7 +80,7 @@ func (a *async) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	repeats := id != ""
 	if !repeats {
 		id = uuid.NewString()
-	} else if !isOperationID(id) { // known before anything is begun, and promised
+	} else if !isOperationID(id) { // refused before begin runs, with a precise error
 		a.refuse(w, r, &InvalidError{Fields: []FieldError{{"Idempotency-Key", operationIDRule}}})
 		return
 	}
@@ -99,7 +100,7 @@ func (a *async) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Preference-Applied", "respond-async")
 	}
 	if respondAsync && !waits {
-		if repeats { // whoever sends no key asks for nothing old
+		if repeats { // without a key the id is new, so it has no outcome yet
 			if old, ok := a.outcome(r.Context(), request.Resource, id); ok {
 				pending = old
 			}
@@ -112,22 +113,23 @@ func (a *async) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	view, err := a.Scheduler.Wait(ctx, request.Resource, id, nil)
 	switch {
 	case err == nil:
-		w.Header().Del("Preference-Applied") // it has ended in time
+		w.Header().Del("Preference-Applied") // it ended in time
 		w.Header().Set("Operation-Status", string(view.Status))
 		answer(w, http.StatusOK, view)
-	case r.Context().Err() != nil: // nobody is there to be answered
+	case r.Context().Err() != nil: // the client has disconnected
 	case ctx.Err() != nil:
 		accepted(w, pending)
 	case errors.Is(err, ErrNotFound):
 		w.Header().Del("Preference-Applied")
 		a.refuse(w, r, err)
-	default: // it was begun, whatever keeps us from seeing its end
+	default: // the operation has begun, although its end cannot be observed
 		a.Logger.WarnContext(r.Context(), "cannot wait for operation", "operation", id, "error", err)
 		accepted(w, pending)
 	}
 }
 
-// outcome returns how the operation with that id has ended. It reports false if it has not, or nobody knows.
+// outcome returns the final view of the operation with the given id. It returns false if the operation has not ended or
+// its state cannot be read.
 func (a *async) outcome(ctx context.Context, r Resource, id string) (View, bool) {
 	op, err := a.Scheduler.Get(ctx, r)
 	if err != nil {
@@ -184,31 +186,31 @@ func (a *async) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	problem["title"], problem["status"] = http.StatusText(status), status
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(problem) // the caller is gone if this fails
+	_ = json.NewEncoder(w).Encode(problem) // it fails only if the client has disconnected
 }
 
-// busy tells whether all that helps is to come again later.
+// busy reports whether err is temporary, so that the caller should retry later.
 func busy(err error) bool {
 	return apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) ||
 		apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
 
-// maxRetryAfter bounds, in seconds, for how long callers are sent away because the API server says so.
+// maxRetryAfter bounds the Retry-After, in seconds, that the API server can impose on callers.
 const maxRetryAfter = 300
 
 func answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the caller is gone if this fails
+	_ = json.NewEncoder(w).Encode(body) // it fails only if the client has disconnected
 }
 
-// preferences reads the header Prefer of RFC 7240. Of a preference that is sent twice the first one counts, and what
-// is unknown or malformed is ignored.
+// preferences parses the Prefer header of RFC 7240. The first occurrence of a repeated preference counts. Unknown and
+// malformed preferences are ignored.
 func preferences(values []string, most time.Duration) (respondAsync, waits bool, wait time.Duration) {
 	wait = most
 	for _, value := range values {
 		for preference := range strings.SplitSeq(value, ",") {
-			token, _, _ := strings.Cut(preference, ";") // parameters mean nothing here
+			token, _, _ := strings.Cut(preference, ";") // no supported preference has parameters
 			name, arg, _ := strings.Cut(token, "=")
 			switch strings.ToLower(strings.TrimSpace(name)) {
 			case "respond-async":

@@ -12,18 +12,18 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// giving is how much of an Operation gives way so that its cancellation can be stored, however full it is. Each one
-// includes those before it.
+// giving says which parts of an Operation are removed to make room for its cancellation when the Operation is full.
+// Each level includes the levels before it.
 type giving uint8
 
 const (
 	givesNothing  giving = iota
-	givesManaged         // managed fields, which the server begins anew
-	givesMetadata        // labels and annotations of others
-	givesObject          // the request object, which compensation may need: the last thing to go
+	givesManaged         // managed fields; the server recreates them
+	givesMetadata        // foreign labels and annotations
+	givesObject          // the request object; last, because compensation may need it
 )
 
-// requestCancel asks for the cancellation of the version that is given. It fails as package call says.
+// requestCancel sets spec.cancelRequested on exactly the given version of op. Its errors are those of package call.
 func (s *Scheduler) requestCancel(ctx context.Context, op *v1alpha1.Operation) (*v1alpha1.Operation, error) {
 	for gives := givesNothing; ; gives++ {
 		body, err := gives.patch(op)
@@ -45,7 +45,7 @@ func (s *Scheduler) requestCancel(ctx context.Context, op *v1alpha1.Operation) (
 	}
 }
 
-// patch is the request. The version keeps it from reaching an operation that has taken the place of this one.
+// patch returns the merge patch. The resourceVersion keeps it from applying to an Operation that has replaced op.
 func (g giving) patch(op *v1alpha1.Operation) ([]byte, error) {
 	metadata, spec := map[string]any{"resourceVersion": op.ResourceVersion}, map[string]any{"cancelRequested": true}
 	if g >= givesManaged {
@@ -60,7 +60,7 @@ func (g giving) patch(op *v1alpha1.Operation) ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": metadata, "spec": spec})
 }
 
-// withoutOthers is the patch that removes what is not ours.
+// withoutOthers returns a patch that removes the keys outside of our group.
 func withoutOthers(all map[string]string) map[string]any {
 	gone := make(map[string]any)
 	for key := range all {

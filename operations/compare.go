@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 )
 
-// canonical returns a JSON value with sorted members and no white space, so that equal values have equal bytes. What
-// is not JSON stays as it is.
+// canonical returns a JSON value with sorted members and without white space, so that equal values have equal bytes.
+// Input that is not JSON is returned unchanged.
 func canonical(raw []byte) []byte {
 	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber() // numbers keep their spelling
+	d.UseNumber() // keep the spelling of numbers
 	var v any
 	if d.Decode(&v) != nil {
 		return raw

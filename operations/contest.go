@@ -9,21 +9,21 @@ import (
 	"github.com/fairlead-io/fairlead/internal/backoff"
 )
 
-// patience is how long a request contends with others who write the same Operation. An executor writes one several
-// times a second while it runs, and so may those who label or annotate it: whoever only tries often loses to them by
-// chance.
+// patience bounds how long a request competes with other writers of the same Operation. A running executor writes it
+// several times a second, and other clients may label or annotate it. A fixed number of attempts could therefore fail
+// by chance.
 const patience = 30 * time.Second
 
 var betweenRounds = backoff.Policy{Base: 10 * time.Millisecond, Cap: 500 * time.Millisecond, Factor: 2}
 
-// contest is one request that others may be faster than.
+// contest is a request that retries after optimistic-lock conflicts with other writers.
 type contest struct {
 	began  time.Time
 	rounds int
-	lost   error // how the last round ended
+	lost   error // the error of the last round
 }
 
-// next tells whether there is one more round, and waits until it begins.
+// next reports whether another round may start, and waits for its backoff.
 func (c *contest) next(ctx context.Context) bool {
 	if c.rounds++; c.rounds == 1 {
 		c.began = time.Now()
@@ -40,7 +40,7 @@ func (c *contest) next(ctx context.Context) bool {
 	return true
 }
 
-// err says why there is no further round.
+// err returns the error after the last round.
 func (c *contest) err() error {
 	return fmt.Errorf("gave up after %d lost races in %s: %w", c.rounds-1, time.Since(c.began).Round(time.Millisecond),
 		c.lost)

@@ -1,7 +1,8 @@
-// Package operations turns slow requests of an API service into Operations: the service answers at once, and the
-// remote calls that the request needs run apart from it, to an end that always comes and always has a reason.
+// Package operations turns slow requests of an API service into Operations. The service answers at once, and an
+// executor makes the remote calls of the request in the background. Every Operation ends, and its status gives the
+// reason.
 //
-// It is all that an API service links. A [Scheduler] writes Operations, one per resource at a time:
+// An API service imports only this package. A [Scheduler] writes Operations, one per resource at a time:
 //
 //	s, err := operations.NewScheduler(operations.Options{Config: cfg, Namespace: "shop"})
 //	op, err := s.Schedule(ctx, operations.Request{
@@ -11,17 +12,18 @@
 //	})
 //	if errors.Is(err, operations.ErrInProgress) { … } // the previous one must finish first
 //
-// [Async] is the same as HTTP middleware, with the conventions of RFC 7240 (Prefer: respond-async).
+// [Async] offers the same as HTTP middleware, with the conventions of RFC 7240 (Prefer: respond-async).
 //
-// Package operations/executor runs what was scheduled, operations/httpapi shows it over HTTP, and operations/outbox
-// schedules with the commit of the caller's own SQL transaction.
+// Package operations/executor runs Operations, operations/httpapi serves them over HTTP, and operations/outbox
+// schedules them with the commit of the caller's own SQL transaction.
 //
 // # Invariants
 //
-//   - At most one unfinished operation per resource (O3). The API server itself decides between two schedulers: of two
-//     requests exactly one wins and the other gets [ErrInProgress].
-//   - A request is known by its id: scheduling the same id again runs nothing and answers with what became of it.
-//   - An accepted request is never replaced before it has ended; until the executor has picked it up it counts as in
-//     progress, whatever the status says of the operation before.
-//   - An invalid request is refused with every reason before anything is written.
+//   - A resource has at most one unfinished operation (O3). The API server arbitrates between schedulers: of two
+//     concurrent requests exactly one wins and the other gets [ErrInProgress].
+//   - The id identifies a request. Scheduling the same id again starts nothing and returns the existing Operation or
+//     its outcome.
+//   - An accepted request is never replaced before it ends. Until the executor picks it up, it counts as in progress,
+//     whatever the status says about the previous operation.
+//   - An invalid request is refused with all its problems before anything is written.
 package operations

@@ -9,39 +9,38 @@ import (
 )
 
 var (
-	// ErrInProgress is matched when another operation of the resource has not ended yet; errors.As finds the
+	// ErrInProgress matches when another operation of the resource has not ended yet; errors.As finds the
 	// [*InProgressError] that names it.
 	ErrInProgress = errors.New("another operation is in progress")
 
-	// ErrIDReused is matched when the id of the request belongs to another request of the same resource.
+	// ErrIDReused matches when the id of the request belongs to another request of the same resource.
 	ErrIDReused = errors.New("the operation id belongs to another request")
 
-	// ErrNotFound is matched when the resource has no operation.
+	// ErrNotFound matches when the resource has no operation.
 	ErrNotFound = errors.New("operation not found")
 
-	// ErrInvalid is matched when a request cannot be accepted; errors.As finds the [*InvalidError] with every reason.
+	// ErrInvalid matches when a request cannot be accepted; errors.As finds the [*InvalidError] with every problem.
 	ErrInvalid = errors.New("invalid request")
 
-	// ErrEnded is matched when an operation has ended, so that it can no longer be cancelled.
+	// ErrEnded matches when an operation has ended, so that it can no longer be cancelled.
 	ErrEnded = errors.New("the operation has ended")
 
-	// ErrSucceeded is matched when an operation has succeeded, so that there is nothing to retry.
+	// ErrSucceeded matches when an operation has succeeded, so that Retry does not apply.
 	ErrSucceeded = errors.New("the operation has succeeded")
 
-	// ErrFollowed is matched when another operation of the resource was scheduled meanwhile.
+	// ErrFollowed matches when another operation of the resource was scheduled meanwhile.
 	ErrFollowed = errors.New("another operation has followed it")
 
-	// ErrUnknownCallback is matched when a callback token stands for nothing.
+	// ErrUnknownCallback matches when a callback token identifies no call.
 	ErrUnknownCallback = errors.New("unknown callback token")
 
-	// ErrCallbackUsed is matched when the outcome that a callback reports is known already, or no longer wanted.
+	// ErrCallbackUsed matches when the outcome that a callback reports is known already or no longer needed.
 	ErrCallbackUsed = errors.New("the outcome of this call is known already")
 )
 
-// InProgressError says which operation stands in the way.
+// InProgressError names the operation that blocks a request.
 type InProgressError struct {
-	// Running is the operation that has not ended, or that has and is being deleted, as it was read. It belongs to the
-	// caller.
+	// Running is the operation that has not ended, or that has ended and is being deleted. The caller owns it.
 	Running *v1alpha1.Operation
 }
 
@@ -58,15 +57,15 @@ func (e *InProgressError) Error() string {
 // Is matches ErrInProgress.
 func (e *InProgressError) Is(target error) bool { return target == ErrInProgress }
 
-// FieldError is one thing that is wrong with a request.
+// FieldError is one problem of a request.
 type FieldError struct {
 	// Field is the path of the field under its JSON name, such as spec.webhookIDs[1].
 	Field string `json:"field"`
-	// Problem says what to change.
+	// Problem says how to correct the field.
 	Problem string `json:"problem"`
 }
 
-// InvalidError is everything that is wrong with a request.
+// InvalidError holds all problems of a request.
 type InvalidError struct{ Fields []FieldError }
 
 // Error lists every field with its problem.

@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// vanished tells whether a create has failed because what it had perhaps made, before its answer was lost, was deleted
-// meanwhile.
+// vanished reports whether a create failed because the object was deleted meanwhile. An earlier attempt, whose answer
+// was lost, may have created that object.
 func vanished(err error, name string) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
@@ -22,8 +22,8 @@ func vanished(err error, name string) bool {
 	return d != nil && d.Name == name
 }
 
-// judge decides what a request means for the Operation that exists: an answer, an error, or neither when it has ended
-// and the request may replace it.
+// judge decides how a request relates to the existing Operation. It returns the Operation as the answer, or an error.
+// It returns neither if the Operation has ended and the request may replace it.
 func judge(found *v1alpha1.Operation, wanted *v1alpha1.OperationSpec) (*v1alpha1.Operation, error) {
 	if found.Spec.ResourceReference != wanted.ResourceReference {
 		return nil, fmt.Errorf("the name %s belongs to %s/%s: it was not made by a scheduler", found.Name,
@@ -36,7 +36,7 @@ func judge(found *v1alpha1.Operation, wanted *v1alpha1.OperationSpec) (*v1alpha1
 		return found, nil
 	}
 	if old := earlier(found, wanted.OperationID); old != nil {
-		if old.Spec.OperationType != wanted.OperationType { // what else it asked for is not kept
+		if old.Spec.OperationType != wanted.OperationType { // the history keeps only the type of the request
 			return nil, ErrIDReused
 		}
 		return old, nil
@@ -47,8 +47,8 @@ func judge(found *v1alpha1.Operation, wanted *v1alpha1.OperationSpec) (*v1alpha1
 	return nil, nil
 }
 
-// earlier returns the operation with that id as it was at its end, if others have followed it: from the history, or
-// from the status for as long as that is not about its successor. It returns nil if there is none.
+// earlier returns the ended operation with the given id if later ones have followed it. It reads the history, or the
+// status as long as the executor has not picked up the successor. It returns nil if there is none.
 func earlier(found *v1alpha1.Operation, id string) *v1alpha1.Operation {
 	if s := &found.Status; s.OperationID == id && s.Phase.Terminal() && !found.PickedUp() {
 		op := past(found, v1alpha1.FinishedOperation{OperationID: id, OperationType: s.OperationType, Phase: s.Phase})
@@ -63,10 +63,10 @@ func earlier(found *v1alpha1.Operation, id string) *v1alpha1.Operation {
 	return nil
 }
 
-// past returns the Operation as it was when an earlier request of its resource had ended, as far as history tells.
+// past returns an earlier, ended operation of the resource as far as the history records it.
 func past(found *v1alpha1.Operation, h v1alpha1.FinishedOperation) *v1alpha1.Operation {
 	op := found.DeepCopy()
-	for _, of := range []string{ // the present one
+	for _, of := range []string{ // these describe the present request
 		v1alpha1.AnnotationScheduledAt, v1alpha1.AnnotationTraceParent, v1alpha1.AnnotationTraceState,
 	} {
 		delete(op.Annotations, of)
@@ -87,7 +87,7 @@ func past(found *v1alpha1.Operation, h v1alpha1.FinishedOperation) *v1alpha1.Ope
 	return op
 }
 
-// same tells whether two specs ask for the same, a request to cancel aside.
+// same reports whether two specs request the same operation. It ignores cancelRequested.
 func same(a, b *v1alpha1.OperationSpec) bool {
 	normal := func(s *v1alpha1.OperationSpec) v1alpha1.OperationSpec {
 		op := v1alpha1.Operation{Spec: *s.DeepCopy()}
@@ -98,6 +98,6 @@ func same(a, b *v1alpha1.OperationSpec) bool {
 		}
 		return op.Spec
 	}
-	// nil and empty are alike: a server does not keep the difference
+	// Semantic equality: a server does not preserve the difference between nil and empty.
 	return equality.Semantic.DeepEqual(normal(a), normal(b))
 }

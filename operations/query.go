@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// Get returns the Operation of a resource, [ErrNotFound] if there is none.
+// Get returns the Operation of a resource, or [ErrNotFound].
 func (s *Scheduler) Get(ctx context.Context, r Resource) (*v1alpha1.Operation, error) {
 	op, err := s.read(ctx, v1alpha1.OperationName(r.Type, r.ID))
 	if err != nil {
@@ -28,25 +28,24 @@ func (s *Scheduler) Get(ctx context.Context, r Resource) (*v1alpha1.Operation, e
 	return op, nil
 }
 
-// Query selects the Operations that List returns. Empty fields restrict nothing.
+// Query selects Operations for [Scheduler.Page] and [Scheduler.List]. Empty fields restrict nothing.
 type Query struct {
-	// ResourceType restricts to one type of resources.
+	// ResourceType restricts to one type of resource.
 	ResourceType string
-	// Type restricts to one type of operations, such as Delete.
+	// Type restricts to one type of operation, such as Delete.
 	Type v1alpha1.OperationType
 	// Category restricts to one category.
 	Category string
-	// CorrelationID restricts to the operations of one request.
+	// CorrelationID restricts to one correlation ID.
 	CorrelationID string
-	// Phase restricts to one phase of the present request. A request that no controller has picked up yet is in
-	// progress.
+	// Phase restricts to one phase of the present request. A request that no executor has picked up yet is in progress.
 	Phase v1alpha1.Phase
-	// Related restricts to operations that touch this resource too.
+	// Related restricts to operations that touch this resource as their own or as a related one.
 	Related Resource
-	// Limit is how many Operations a page has at most. What the API server cannot select is left out of the pages that
-	// it answers, so pages may be short or empty. Default: those of package call.
+	// Limit bounds the number of Operations on a page. The client filters by the criteria that the API server cannot
+	// select, so pages may be short or empty. Default: that of package call.
 	Limit int64
-	// Continue is the token of the page before.
+	// Continue is the token from the previous page.
 	Continue string
 }
 
@@ -61,7 +60,8 @@ func (q Query) Matches(op *v1alpha1.Operation) bool {
 		(q.Related == Resource{} || op.Touches(related))
 }
 
-// ParsePhase returns the phase of a name. It takes no notice of case, spaces and underscores: in_progress is In Progress.
+// ParsePhase returns the phase with the given name. It ignores case, spaces and underscores: in_progress is In
+// Progress.
 func ParsePhase(name string) (phase v1alpha1.Phase, known bool) {
 	plain := func(s string) string { return strings.ToLower(strings.NewReplacer(" ", "", "_", "").Replace(s)) }
 	for _, phase := range []v1alpha1.Phase{v1alpha1.PhaseInProgress, v1alpha1.PhaseSuccess, v1alpha1.PhaseFailed} {
@@ -79,7 +79,8 @@ func phaseOf(op *v1alpha1.Operation) v1alpha1.Phase {
 	return v1alpha1.PhaseInProgress
 }
 
-// values returns the parameters for the API server. It knows the phase of a request only when it has ended.
+// values returns the query parameters for the API server. The phase is selectable on the server only for ended
+// requests.
 func (q Query) values() url.Values {
 	values := url.Values{}
 	selector := fields.Set{
@@ -102,7 +103,7 @@ func (q Query) values() url.Values {
 	return values
 }
 
-// Page returns one page of Operations; its Continue is empty on the last one.
+// Page returns one page of Operations. Continue is empty on the last page.
 func (s *Scheduler) Page(ctx context.Context, q Query) (*v1alpha1.OperationList, error) {
 	answer, err := call.Do(ctx, s.calls, call.Request{
 		Verb: call.VerbList, Resource: operations, Kind: "Operation", Namespace: s.namespace, Query: q.values(),
@@ -118,7 +119,7 @@ func (s *Scheduler) Page(ctx context.Context, q Query) (*v1alpha1.OperationList,
 	return list, nil
 }
 
-// List returns all Operations of the query, page by page as they are asked for.
+// List iterates over all Operations that q selects. It fetches each page when the iteration reaches it.
 func (s *Scheduler) List(ctx context.Context, q Query) iter.Seq2[*v1alpha1.Operation, error] {
 	if q.Limit <= 0 {
 		q.Limit = call.CachePage

@@ -28,20 +28,20 @@ const (
 	Parallel   = v1alpha1.ExecutionParallel
 )
 
-// Resource names what an operation is about: a resource of the API service, not of Kubernetes. Both parts are free
-// text and required.
+// Resource identifies the resource that an operation changes. It is a resource of the API service, not of Kubernetes.
+// Both parts are free text and required.
 type Resource struct {
 	Type string // for example Application; up to 128 bytes
-	ID   string // unique among the resources of its type; up to 512 bytes
+	ID   string // unique within its type; up to 512 bytes
 }
 
 // String returns Type/ID.
 func (r Resource) String() string { return r.Type + "/" + r.ID }
 
-// Path is where the HTTP API shows the operation of the resource: /operations/{type}/{id}, percent-encoded.
+// Path returns the path of the resource's operation in the HTTP API: /operations/{type}/{id}, percent-encoded.
 func (r Resource) Path() string { return "/operations/" + segment(r.Type) + "/" + segment(r.ID) }
 
-// segment returns text as one segment of a path, which a dot or two would not be.
+// segment escapes text as one path segment. Clients would resolve a bare "." or "..", so their dots are escaped too.
 func segment(text string) string {
 	if text == "." || text == ".." {
 		return strings.ReplaceAll(text, ".", "%2E")
@@ -55,44 +55,45 @@ func (r Resource) reference() v1alpha1.ResourceReference {
 
 // Request asks for one operation. Type and Resource are required.
 type Request struct {
-	// ID is unique for this request among those of all resources of the namespace, since receivers know a request by it
-	// alone; scheduling it again changes nothing, as long as the Operation or its history of ten tells of it. Default: a
-	// new random UUID.
+	// ID is unique among the requests of all resources of the namespace, because receivers identify a request by its ID
+	// alone. Scheduling the same ID again changes nothing while the Operation, or its history of ten, contains it.
+	// Default: a new random UUID.
 	ID string
 	// Type is Create, Update or Delete.
 	Type v1alpha1.OperationType
 	// Category groups operations of one kind, for example registerApplication.
 	Category string
-	// Resource is what the operation is about.
+	// Resource is the resource that the operation changes.
 	Resource Resource
-	// Related resources are touched too; operations can be searched by them.
+	// Related lists further resources that the operation touches. Queries can select by them.
 	Related []Resource
-	// Lock are related resources that this operation has for itself: it waits until no operation that was accepted before
-	// has one of them, as its own resource or as a locked one, and those that come later wait for its end.
+	// Lock lists related resources that this operation locks. It waits for all operations accepted before it that have
+	// one of them as their own or as a locked resource. Operations accepted later wait until this one ends.
 	Lock []Resource
 	// CorrelationID is sent with every call.
 	CorrelationID string
-	// Webhooks are names of Webhooks of the namespace, in order; none: the operation succeeds at once.
+	// Webhooks names Webhooks of the namespace, in call order. An operation without any succeeds at once.
 	Webhooks []string
-	// Object is what templates see as .Resource: anything that encodes as JSON. With TenantID and Headers up to 256 KiB.
+	// Object is available to templates as .Resource. It may be any value that encodes as JSON. Object, TenantID and
+	// Headers together may have up to 256 KiB.
 	Object any
-	// TenantID is on whose behalf the request runs.
+	// TenantID names the tenant on whose behalf the request runs.
 	TenantID string
-	// Headers are those of the caller's request that templates may see. Credentials are refused.
+	// Headers are headers of the caller's request that templates may use. Names that suggest credentials are refused.
 	Headers map[string]string
 	// Execution is Sequential (default) or Parallel.
 	Execution v1alpha1.ExecutionMode
-	// Timeout of the whole operation, from now on. Default: 2h.
+	// Timeout bounds the whole operation, counted from when it is scheduled. Default: 2h.
 	Timeout time.Duration
-	// Notify names a Webhook that is called with the outcome.
+	// Notify names a Webhook that receives the outcome.
 	Notify string
-	// Compensate names Webhooks that are called when the operation fails after a webhook had succeeded.
+	// Compensate names Webhooks that are called when the operation fails after at least one webhook succeeded.
 	Compensate []string
-	// TTLAfterFinished is how long after its end the Operation is deleted. Default: it is kept.
+	// TTLAfterFinished is the time between the end of the Operation and its deletion. Default: it is not deleted.
 	TTLAfterFinished *time.Duration
 }
 
-// Spec returns the request as the spec of an Operation, or an [*InvalidError] with every reason against it.
+// Spec returns the request as the spec of an Operation, or an [*InvalidError] with every problem.
 func (r Request) Spec() (v1alpha1.OperationSpec, error) {
 	spec := v1alpha1.OperationSpec{
 		OperationID:          r.ID,
@@ -144,8 +145,8 @@ var (
 	)
 )
 
-// What a spec may have of each. Of lists that are longer only as much is looked at: the work is not the caller's to
-// choose.
+// Bounds of the lists in a spec. Validation looks at no more items than these, so that a caller cannot cause unbounded
+// work.
 const (
 	maxWebhooks = 32
 	maxRelated  = 64
@@ -156,11 +157,12 @@ const operationIDRule = "must be up to 255 visible ASCII characters without a do
 
 func isOperationID(text string) bool { return len(text) <= 255 && operationID.MatchString(text) }
 
-// carriesCredentials tells whether a header of that name may carry credentials, so that no Operation may hold it.
+// carriesCredentials reports whether the name suggests that the header carries credentials. No Operation may store such
+// a header.
 func carriesCredentials(header string) bool { return credential.MatchString(header) }
 
-// Validate checks a spec by the rules that the API server enforces too, so that a caller learns every reason at once
-// and without a request. It returns nil or an [*InvalidError].
+// Validate checks a spec by the rules that the API server enforces too. A caller gets every problem at once and without
+// a request to the server. Validate returns nil or an [*InvalidError].
 func Validate(spec v1alpha1.OperationSpec) error {
 	v := &validator{}
 	if spec.OperationID != "" {

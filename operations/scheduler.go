@@ -18,37 +18,36 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// Options configure a Scheduler. Config and Namespace are required.
+// Options configures a Scheduler. Config and Namespace are required.
 type Options struct {
-	// Config says where the API server is and who we are.
+	// Config contains the address and the credentials for the API server.
 	Config *rest.Config
-	// Calls is a client that is shared with others. Default: a new one, which Close closes.
+	// Calls is a client shared with other users. Default: a new one, which Close closes.
 	Calls *call.Client
-	// Namespace of the Operations and their Webhooks.
+	// Namespace is the namespace of the Operations and their Webhooks.
 	Namespace string
-	// Policy of the requests. Default: that of package call.
+	// Policy applies to all requests to the API server. Default: that of package call.
 	Policy call.Policy
-	// Logger gets one line per decision. Default: discarded.
+	// Logger receives one line per decision. Default: discarded.
 	Logger *slog.Logger
-	// TracerProvider makes spans of the requests of Calls, where that is not given. Default: none are made. The span of
-	// the context in which something is scheduled is recorded in the Operation anyway, so that the spans of its calls
-	// follow it.
+	// TracerProvider creates spans for the requests of the default Calls client. Default: none. Independently of it,
+	// the Operation records the span of the context in which it was scheduled, as parent of the spans of its calls.
 	TracerProvider trace.TracerProvider
 }
 
-// Scheduler writes Operations and reads what has become of them, always from the API server itself. It is safe for
-// concurrent use, by any number of processes.
+// Scheduler writes Operations and reads their state. It always reads from the API server, never from a cache. It is
+// safe for concurrent use, also by several processes.
 type Scheduler struct {
 	calls     *call.Client
-	owned     bool           // calls is ours to close
-	sources   *source.Client // for Wait
+	owned     bool           // Close closes calls
+	sources   *source.Client // for Wait and Follow
 	namespace string
 	policy    call.Policy
 	log       *slog.Logger
 	replacing func(ctx context.Context, ended *v1alpha1.Operation) error
 }
 
-// NewScheduler returns a Scheduler for one namespace. It sends nothing.
+// NewScheduler returns a Scheduler for one namespace. It sends no requests.
 func NewScheduler(o Options) (*Scheduler, error) {
 	if o.Namespace == "" {
 		return nil, errors.New("cannot make a scheduler: no namespace")
@@ -71,26 +70,26 @@ func NewScheduler(o Options) (*Scheduler, error) {
 	return s, nil
 }
 
-// In returns the same Scheduler for another namespace.
+// In returns a Scheduler for another namespace that shares the connections of s. Only s needs to be closed.
 func (s *Scheduler) In(namespace string) *Scheduler {
 	other := *s
-	other.namespace, other.owned = namespace, false // the first one closes what they share
+	other.namespace, other.owned = namespace, false // s closes what both share
 	return &other
 }
 
-// BeforeReplacing returns the same Scheduler, which asks before a request replaces an operation that has ended: an
-// error is that of Schedule, and nothing is replaced. Whoever schedules on behalf of others can so tell those who may
-// only create from those who may update.
+// BeforeReplacing returns a copy of s that calls ask before a request replaces an ended operation. If ask returns an
+// error, Schedule replaces nothing and returns that error. A service that schedules on behalf of other users can thus
+// distinguish permission to create from permission to update.
 func (s *Scheduler) BeforeReplacing(ask func(ctx context.Context, ended *v1alpha1.Operation) error) *Scheduler {
 	other := *s
 	other.replacing, other.owned = ask, false
 	return &other
 }
 
-// Namespace returns where the Operations are.
+// Namespace returns the namespace of the Operations.
 func (s *Scheduler) Namespace() string { return s.namespace }
 
-// Close closes the connections that this Scheduler opened for itself.
+// Close closes the connections that s opened. It does not close Options.Calls.
 func (s *Scheduler) Close() {
 	s.sources.Close()
 	if s.owned {
@@ -98,14 +97,14 @@ func (s *Scheduler) Close() {
 	}
 }
 
-// Schedule writes the Operation of the request and returns it as it is on the server. It belongs to the caller.
+// Schedule writes the Operation of the request and returns it as stored on the server. The caller owns the result.
 //
-// The span of ctx, if there is one, is recorded in the Operation: the spans of its calls follow it, and receivers are
-// told.
+// The Operation records the span of ctx, if there is one. The spans of its calls have it as their parent, and receivers
+// get it in the trace headers.
 //
-// Scheduling the same ID and content again returns what is there, whatever its phase. Errors: [ErrInvalid] before
-// anything is sent; [ErrInProgress] when another operation of the resource has not ended; [ErrIDReused] when the ID is
-// that of a request with other content; those of package call.
+// Scheduling the same ID and content again returns the existing Operation, whatever its phase. Errors: [ErrInvalid]
+// before any request is sent; [ErrInProgress] when another operation of the resource has not ended; [ErrIDReused] when
+// a request with other content has the ID; those of package call.
 func (s *Scheduler) Schedule(ctx context.Context, r Request) (*v1alpha1.Operation, error) {
 	spec, err := r.Spec()
 	if err != nil {
@@ -114,7 +113,7 @@ func (s *Scheduler) Schedule(ctx context.Context, r Request) (*v1alpha1.Operatio
 	return s.ScheduleSpec(ctx, spec)
 }
 
-// ScheduleSpec is Schedule for a request that has the form of a spec already.
+// ScheduleSpec is Schedule for a request in the form of a spec.
 func (s *Scheduler) ScheduleSpec(ctx context.Context, spec v1alpha1.OperationSpec) (*v1alpha1.Operation, error) {
 	err := Validate(spec)
 	if err == nil {
@@ -129,7 +128,8 @@ func (s *Scheduler) ScheduleSpec(ctx context.Context, spec v1alpha1.OperationSpe
 	return nil, fmt.Errorf("cannot schedule %s of %s/%s: %w", spec.OperationType, spec.ResourceType, spec.ResourceID, err)
 }
 
-// mostInvalid bounds how often a refusal is taken for that of a change which the present state does not allow any more.
+// mostInvalid bounds how often an Invalid answer counts as a lost race: the server may refuse the change only because
+// the object has changed since it was read.
 const mostInvalid = 5
 
 func (s *Scheduler) schedule(ctx context.Context, spec v1alpha1.OperationSpec) (*v1alpha1.Operation, error) {
@@ -169,7 +169,7 @@ func (s *Scheduler) schedule(ctx context.Context, spec v1alpha1.OperationSpec) (
 		case err == nil:
 			return op, nil
 		case apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsInvalid(err) && race.rounds < mostInvalid:
-			race.lost = err // somebody was faster: look at what is there now
+			race.lost = err // lost the race: read the object again
 		default:
 			return nil, err
 		}
@@ -177,7 +177,7 @@ func (s *Scheduler) schedule(ctx context.Context, spec v1alpha1.OperationSpec) (
 	return nil, race.err()
 }
 
-// stamp says when, and in which span, the present request of an Operation was scheduled.
+// stamp records the time and the span in which the present request of an Operation was scheduled.
 func stamp(ctx context.Context, op *v1alpha1.Operation) {
 	if op.Annotations == nil {
 		op.Annotations = make(map[string]string)
@@ -186,9 +186,9 @@ func stamp(ctx context.Context, op *v1alpha1.Operation) {
 	keepTrace(ctx, op)
 }
 
-// Retry schedules the request of the operation of a resource that has failed again, with a new id. Of several who do so
-// at once, one does. Errors: [ErrNotFound]; [ErrInProgress] when it has not ended; [ErrSucceeded]; [ErrFollowed] when
-// another one was scheduled meanwhile; those of package call.
+// Retry schedules the request of a resource's failed operation again, with a new id. Of several concurrent calls only
+// one succeeds. Errors: [ErrNotFound]; [ErrInProgress] when the operation has not ended; [ErrSucceeded]; [ErrFollowed]
+// when another operation was scheduled meanwhile; those of package call.
 func (s *Scheduler) Retry(ctx context.Context, r Resource) (*v1alpha1.Operation, error) {
 	op, err := s.retry(ctx, v1alpha1.OperationName(r.Type, r.ID))
 	if err != nil {
@@ -208,7 +208,7 @@ func (s *Scheduler) retry(ctx context.Context, name string) (*v1alpha1.Operation
 		if op == nil {
 			return nil, ErrNotFound
 		}
-		if op.EffectiveID() == ours { // the answer was lost, and what was written has changed since
+		if op.EffectiveID() == ours { // the answer to our write was lost, and the object has changed since
 			return op, nil
 		}
 		switch old := earlier(op, ours); {
@@ -224,7 +224,7 @@ func (s *Scheduler) retry(ctx context.Context, name string) (*v1alpha1.Operation
 		failed = op.EffectiveID()
 		op.Spec.OperationID, op.Spec.CancelRequested = ours, false
 		stamp(ctx, op)
-		// It holds for this version only, so that it follows the operation that has failed and no other one.
+		// The resourceVersion makes the update follow the failed operation and no other one.
 		written, err := s.write(ctx, call.VerbUpdate, op)
 		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 			return written, err
@@ -234,9 +234,9 @@ func (s *Scheduler) retry(ctx context.Context, name string) (*v1alpha1.Operation
 	return nil, race.err()
 }
 
-// Cancel asks for the cancellation of the operation of a resource and returns the Operation. It is fine to ask again.
-// id restricts it to that operation, if not empty; else it is the one that is there now, and none that follows it.
-// Errors: [ErrNotFound]; [ErrEnded] when it has ended already.
+// Cancel requests the cancellation of the operation of a resource and returns the Operation. It is idempotent. A
+// non-empty id restricts it to that operation. Without an id it cancels the present operation, but not one that
+// replaces it meanwhile. Errors: [ErrNotFound]; [ErrEnded] when the operation has ended already.
 func (s *Scheduler) Cancel(ctx context.Context, r Resource, id string) (*v1alpha1.Operation, error) {
 	op, err := s.cancel(ctx, r, id)
 	if err != nil {
@@ -282,12 +282,11 @@ func (s *Scheduler) cancel(ctx context.Context, r Resource, id string) (*v1alpha
 	return nil, race.err()
 }
 
-// operations is the resource in the API.
 var operations = schema.GroupVersionResource{
 	Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: "operations",
 }
 
-// Named returns an Operation by its name. Errors: ErrNotFound; those of package call.
+// Named returns the Operation with the given object name. Errors: [ErrNotFound]; those of package call.
 func (s *Scheduler) Named(ctx context.Context, name string) (*v1alpha1.Operation, error) {
 	op, err := s.read(ctx, name)
 	if err == nil && op == nil {

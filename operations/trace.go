@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// keepTrace has the Operation tell in which span its present request was scheduled, for the spans of its calls to
-// follow it, and of no span where there is none: what is there is of the request before.
+// keepTrace records the span in which the present request was scheduled, as parent of the spans of its calls. Without a
+// span it removes the annotations, which belong to the previous request.
 func keepTrace(ctx context.Context, op *v1alpha1.Operation) {
 	parent, state := tracing.Format(trace.SpanContextFromContext(ctx))
 	for name, value := range map[string]string{

@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/internal/causes"
 )
 
-// Status is the state of an operation in the words of the HTTP API.
+// Status is the state of an operation as the HTTP API spells it.
 type Status string
 
 // The states of an operation.
@@ -20,7 +20,7 @@ const (
 	Failed     Status = "FAILED"
 )
 
-// View is an operation as the HTTP API and the command line show it.
+// View is an operation as the HTTP API and the command line present it.
 type View struct {
 	OperationID       string                     `json:"operationID"`
 	OperationType     v1alpha1.OperationType     `json:"operationType"`
@@ -30,16 +30,16 @@ type View struct {
 	CorrelationID     string                     `json:"correlationID,omitempty"`
 	RelatedResources  []v1alpha1.RelatedResource `json:"relatedResources,omitempty"`
 	Status            Status                     `json:"status"`
-	// for what no call is made: an operation that excludes this one by a lock, a Webhook that does not exist, credentials
-	// that are not released, a CustomResourceDefinition that is too old
+	// Waiting says why no call is made: another operation holds a lock, a Webhook does not exist, credentials are not
+	// released, or the CustomResourceDefinition is too old.
 	Waiting string `json:"waiting,omitempty"`
-	// of the last try or poll of a call that has not ended, also while the next one is under way, after the name of its
-	// Webhook
+	// LastError is the error of the last attempt or poll of an unfinished call, after the name of its Webhook. It stays
+	// while the next attempt runs.
 	LastError  string                       `json:"lastError,omitempty"`
 	Reason     string                       `json:"reason,omitempty"`
 	Error      string                       `json:"error,omitempty"`
 	Progress   Progress                     `json:"progress"`
-	CreatedAt  time.Time                    `json:"createdAt,omitzero"` // not known of one that others have followed
+	CreatedAt  time.Time                    `json:"createdAt,omitzero"` // zero if only the history has it
 	FinishedAt *time.Time                   `json:"finishedAt,omitempty"`
 	Webhooks   []v1alpha1.WebhookCallStatus `json:"webhooks,omitempty"`
 }
@@ -50,11 +50,11 @@ type Progress struct {
 	Total     int `json:"total"`
 }
 
-// Terminal tells whether the operation has ended.
+// Terminal reports whether the operation has ended.
 func (v View) Terminal() bool { return v.Status != InProgress }
 
-// ViewOf returns the view of an Operation. A status that is about an earlier request is not shown: until the executor
-// has picked the present one up, it is in progress and nothing has been done. The view shares memory with op.
+// ViewOf returns the view of an Operation. It ignores a status that describes an earlier request: until the executor
+// picks up the present request, that one is in progress without any progress. The view shares memory with op.
 func ViewOf(op *v1alpha1.Operation) View {
 	v := View{
 		OperationID:       op.EffectiveID(),
@@ -99,7 +99,7 @@ func ViewOf(op *v1alpha1.Operation) View {
 	return v
 }
 
-// waiting returns what the conditions of an operation in progress say that it waits for.
+// waiting returns the message of the Ready condition if its reason means that the operation waits.
 func waiting(op *v1alpha1.Operation) string {
 	c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionReady)
 	if c == nil {
@@ -114,7 +114,7 @@ func waiting(op *v1alpha1.Operation) string {
 	return ""
 }
 
-// lastError returns the error of the last try of the first call that has failed and is to be made again.
+// lastError returns the last error of the first failed call that is due for another attempt.
 func lastError(op *v1alpha1.Operation) string {
 	calls := slices.Concat(op.Status.Webhooks, op.Status.Compensations)
 	if op.Status.Notification != nil {
@@ -128,8 +128,8 @@ func lastError(op *v1alpha1.Operation) string {
 	return ""
 }
 
-// ViewOfID returns the view of the operation with that id, from what an Operation tells of it: its present request, or
-// one before that has ended. It reports false where the Operation tells nothing of that id.
+// ViewOfID returns the view of the operation with the given id: the present request of op, or an earlier one that its
+// history or status records. It returns false if op does not record that id.
 func ViewOfID(op *v1alpha1.Operation, id string) (View, bool) {
 	if op.EffectiveID() == id {
 		return ViewOf(op), true

@@ -13,11 +13,11 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// Wait returns what has become of an operation when it has ended, and calls progress, if not nil, with every state
-// before that, from the goroutine of the caller. With an id it waits for that operation, also before it is written, and
-// finds its outcome when later ones have followed; without, for the one that is there.
+// Wait returns the outcome of an operation once it has ended. Before that it calls progress, if not nil, with every
+// state, on the caller's goroutine. With an id it waits for that operation, even before it is written, and finds its
+// outcome after later operations have followed. Without an id it waits for the present operation.
 //
-// Errors: the context's cause; [ErrNotFound] when the Operation was deleted, or when there is none and no id was given.
+// Errors: the context's cause; [ErrNotFound] when the Operation was deleted, or when none exists and id is empty.
 func (s *Scheduler) Wait(ctx context.Context, r Resource, id string, progress func(View)) (View, error) {
 	v, err := s.wait(ctx, r, id, false, progress)
 	if err != nil {
@@ -26,8 +26,8 @@ func (s *Scheduler) Wait(ctx context.Context, r Resource, id string, progress fu
 	return v, nil
 }
 
-// WaitFor is Wait for an operation that is known to have been written, as by Schedule: when it is not there any more,
-// it was deleted.
+// WaitFor is Wait for an operation that has been written, for example by Schedule. If the object does not exist, it was
+// deleted.
 func (s *Scheduler) WaitFor(ctx context.Context, op *v1alpha1.Operation, progress func(View)) (View, error) {
 	r := Resource{Type: op.Spec.ResourceType, ID: op.Spec.ResourceID}
 	v, err := s.wait(ctx, r, op.EffectiveID(), true, progress)
@@ -59,7 +59,7 @@ func (s *Scheduler) wait(ctx context.Context, r Resource, id string, written boo
 	defer cancel()
 	var last View
 	var failed error
-	// next handles an event, and reports whether another one is wanted.
+	// next handles an event and reports whether to continue.
 	next := func(e *store.Event) (more bool) {
 		if e.Type == store.Synced && e.Count == 0 && written {
 			failed = errDeleted
@@ -75,7 +75,7 @@ func (s *Scheduler) wait(ctx context.Context, r Resource, id string, written boo
 		}
 		v, ours := ViewOfID(op, id)
 		if ours && v.Terminal() {
-			last = v // also the last known state of an operation that was deleted since
+			last = v // also the last known state of a deleted operation
 			return false
 		}
 		written = written || ours
@@ -102,7 +102,7 @@ func (s *Scheduler) wait(ctx context.Context, r Resource, id string, written boo
 			return true
 		},
 	})
-	sources.Go(func() { _ = watch.source.Run(ctx) }) // it ends with the context, and retries until then
+	sources.Go(func() { _ = watch.source.Run(ctx) }) // Run retries until the context ends
 	if err := events.Run(ctx); err != nil {
 		return View{}, err
 	}
@@ -111,8 +111,8 @@ func (s *Scheduler) wait(ctx context.Context, r Resource, id string, written boo
 
 var errDeleted = fmt.Errorf("%w: it was deleted", ErrNotFound)
 
-// Follow returns a store of the one Operation that a resource may have, which is empty at first, and run, which fills it
-// by a watch until its context ends. The store is the caller's, who closes it when run has returned.
+// Follow returns an initially empty store of the one Operation that a resource may have. run fills the store by a watch
+// until its context ends. The caller owns the store and closes it after run has returned.
 func (s *Scheduler) Follow(r Resource) (st *cache.Store, run func(context.Context) error, err error) {
 	w, err := s.watch(r)
 	if err != nil {

@@ -8,21 +8,21 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// Trouble is a cause for which an operation is stuck from the moment From on, unless its object changes before; From is
-// zero where it is stuck whenever that is asked.
+// Trouble is a cause for which an operation is stuck from the time From on, unless its object changes before. A zero
+// From means that the operation is stuck now and at any later time.
 type Trouble = causes.Trouble
 
-// Troubles returns what the object of an operation tells of its being stuck, the first cause first: the operation is
-// stuck by the first one whose moment has come. It returns nothing for one that has ended. now is the present time. It
-// is the answer of [Why] in a form that stays right while the object does not change. op is not changed.
+// Troubles returns the causes for which the object of an operation is or will be stuck, in order. The first cause whose
+// From has passed applies. Unlike the answer of [Why], the result stays valid as long as the object does not change.
+// Troubles returns nil for an ended operation. now is the present time. op is not changed.
 func Troubles(op *v1alpha1.Operation, now time.Time) []Trouble {
 	return causes.Troubles(op, causes.Known{}, now)
 }
 
-// Why says why an operation does not move on, from what the object tells, the most direct cause first: [why.Ended] for
-// one that has ended, with its reason. now is the present time. It needs nothing but the object, so every replica and
-// every client gets the same; the executor that works on the operation knows more (executor.Executor.Why). op is not
-// changed.
+// Why explains from the object why an operation makes no progress, the most direct cause first. For an ended operation
+// the cause is [why.Ended] with its reason. now is the present time. Why reads only the object, so every replica and
+// every client gets the same answer. The executor that runs the operation knows more: see executor.Executor.Why. op is
+// not changed.
 func Why(op *v1alpha1.Operation, now time.Time) []why.Cause {
 	all := causes.Of(op, causes.Known{}, now)
 	if len(all) == 0 {

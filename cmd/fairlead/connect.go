@@ -13,21 +13,21 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// connection are the flags that say which API server is meant, and as whom. They have kubectl's names and meaning.
+// connection holds the flags that select the API server and the user. They have kubectl's names and meaning.
 type connection struct {
 	kubeconfig, context          string
 	server, token, tokenFile, ca string
 	insecure                     bool
 }
 
-// flags adds the flags that all commands have.
+// flags adds the flags of all commands.
 func (c *connection) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.kubeconfig, "kubeconfig", "",
 		"`file` that says where the API server is (default: $KUBECONFIG, ~/.kube/config, the pod's own)")
 	f.StringVar(&c.context, "context", "", "`name` of the context in that file")
 }
 
-// serverFlags adds the flags that need no file.
+// serverFlags adds the flags that work without a kubeconfig.
 func (c *connection) serverFlags(f *pflag.FlagSet) {
 	c.flags(f)
 	f.StringVar(&c.server, "server", "", "`URL` of the API server; plain http works too")
@@ -101,7 +101,7 @@ func (c *connection) config() (*rest.Config, string, error) {
 		}
 		return nil, "", fmt.Errorf("cannot use the kubeconfig: %w", err)
 	}
-	// The loader leaves credentials out where there is no TLS. A token on the command line is meant for this server.
+	// The loader drops credentials without TLS. A token on the command line is meant for this server.
 	switch {
 	case c.token != "":
 		config.BearerToken, config.BearerTokenFile = c.token, ""
@@ -115,7 +115,7 @@ func (c *connection) config() (*rest.Config, string, error) {
 	return config, namespace, nil
 }
 
-// contextNamespace is the namespace of the context, also where no server is configured.
+// contextNamespace returns the namespace of the context, even if no server is configured.
 func (c *connection) contextNamespace() string {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.kubeconfig

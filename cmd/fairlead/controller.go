@@ -26,12 +26,12 @@ import (
 	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
-// controllerOptions configure the operations controller and its HTTP API.
+// controllerOptions configures the operations controller and its HTTP API.
 type controllerOptions struct {
 	serveOptions
 	sharingOptions
 	namespaces []string
-	// systemNamespace has callback key and Lease; empty: the default namespace.
+	// systemNamespace contains the callback key and the Lease. Empty: the default namespace.
 	systemNamespace string
 	allowTargets    []string
 	denyTargets     []string
@@ -46,10 +46,10 @@ type controllerOptions struct {
 }
 
 const (
-	// defaultDrain is how long calls under way are waited for when the controller is told to end.
+	// defaultDrain is how long a stopping controller waits for running calls.
 	defaultDrain = 8 * time.Second
-	// stopMargin is how long the rest of an end may take: writes, requests to the HTTP API, Events. The grace of the pod
-	// in deploy/ is above both together.
+	// stopMargin bounds the rest of a shutdown: writes, requests to the HTTP API, Events. The termination grace period
+	// of the pod in deploy/ exceeds the sum of both.
 	stopMargin = 15 * time.Second
 )
 
@@ -146,12 +146,12 @@ Lease, or its slots. What takes longer is cut off, and made again, with the same
 	return cmd
 }
 
-// hotBytes is what each store keeps decoded: most operations wait, and need not be.
+// hotBytes bounds the decoded objects of each store. It is small because most operations wait.
 const hotBytes = 1 << 20
 
-// runController runs until the context ends. namespace is the default one, which also has the callback key and
-// the Lease unless the options name another.
-// ready, if not nil, is called with the address of the HTTP API when it is served.
+// runController runs until the context ends. namespace is the default namespace. It also contains the callback key and
+// the Lease unless the options name another one. If ready is not nil, it is called with the address of the HTTP API
+// once that is served.
 func runController(
 	ctx context.Context, config *rest.Config, namespace string, o controllerOptions, log *slog.Logger, ready func(
 		net.Addr,
@@ -191,11 +191,11 @@ func runController(
 	rt := fairlead.New(config, opts...)
 	c.rt = rt
 	if rt.Calls() == nil {
-		return rt.Run(ctx) // says what is wrong with the configuration
+		return rt.Run(ctx) // reports the configuration problem
 	}
 	if err := checkCluster(ctx, rt.Calls(), config); err != nil {
 		if ctx.Err() != nil {
-			return nil // it was told to end
+			return nil // it was stopped
 		}
 		return err
 	}
@@ -244,7 +244,7 @@ func (o *controllerOptions) open(log *slog.Logger) (*doors, error) {
 	return o.serveOptions.open(log)
 }
 
-// checkCluster says in one line what is wrong when nothing could work.
+// checkCluster returns a one-line error if the controller cannot work with the cluster.
 func checkCluster(ctx context.Context, calls *call.Client, config *rest.Config) error {
 	_, err := call.Do(ctx, calls, call.Request{
 		Verb: call.VerbList, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation,
@@ -263,14 +263,14 @@ func checkCluster(ctx context.Context, calls *call.Client, config *rest.Config) 
 	}
 }
 
-// controller is what runController puts together.
+// controller holds the parts of runController.
 type controller struct {
 	controllerOptions
 	rt        *fairlead.Runtime
 	config    *rest.Config
 	namespace string
 	log       *slog.Logger
-	spans     *tracing // nil: nowhere
+	spans     *tracing // nil: no tracing
 
 	operations, webhooks, secrets *cache.Handle
 	accounts                      *cache.Handle // nil with --credentials=any
@@ -279,13 +279,13 @@ type controller struct {
 	scheduler                     *operations.Scheduler
 	key                           []byte
 	executor                      *executor.Executor
-	crashes                       *executor.CrashLog // nil: there is none
+	crashes                       *executor.CrashLog // nil: none
 	election                      *election          // nil without --leader-elect
-	address                       string             // where others reach this one; empty: that is not known
+	address                       string             // where other replicas reach this one; empty: unknown
 	sharing                       *sharing           // nil without --shards
 }
 
-// prepare makes everything that needs no running cache.
+// prepare creates the parts that need no running cache.
 func (c *controller) prepare(ctx context.Context, listener net.Listener) error {
 	in := cache.Namespaces(c.namespaces...)
 	var err error
@@ -366,8 +366,8 @@ func (c *controller) close() {
 	}
 }
 
-// execute runs the executor until ctx ends, and then for as long as calls are under way, at most for --drain; in any
-// case it ends with the term. A leader that is deposed ends the program: its successor works from what is recorded.
+// execute runs the executor until ctx ends, and then until the running calls have ended, at most for --drain. It always
+// ends with the term. A deposed leader ends the program; its successor continues from the recorded state.
 func (c *controller) execute(ctx context.Context) error {
 	term := c.term(ctx)
 	if c.beforeCalls(ctx, term); ctx.Err() != nil || term.Err() != nil {

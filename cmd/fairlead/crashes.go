@@ -6,7 +6,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
-// openCrashes has the Go runtime write down of what this process dies.
+// openCrashes makes the Go runtime write a report if this process crashes.
 func (c *controller) openCrashes() (executor.Witness, error) {
 	if c.crashDir == "" {
 		return nil, nil
@@ -23,7 +23,7 @@ func (c *controller) closeCrashes() {
 	if c.crashes == nil {
 		return
 	}
-	_ = debug.SetCrashOutput(nil, debug.CrashOptions{}) // it cannot fail without a file
+	_ = debug.SetCrashOutput(nil, debug.CrashOptions{}) // cannot fail without a file
 	if err := c.crashes.Close(); err != nil {
 		c.log.Warn("cannot close the crash log", "error", err)
 	}

@@ -10,13 +10,13 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook/guard"
 )
 
-// What --credentials may be.
+// Values of --credentials.
 const (
 	credentialsReleased = "released"
 	credentialsAny      = "any"
 )
 
-// targetFlags are those that bound what Webhooks reach and use, which every controller has.
+// targetFlags adds the flags that bound the targets and credentials of Webhooks. Every controller has them.
 func (o *controllerOptions) targetFlags(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.denyTargets, "deny-target", nil,
 		"`CIDR or host` that webhooks may not call, whatever --allow-target says; may be repeated")
@@ -26,7 +26,7 @@ func (o *controllerOptions) targetFlags(f *pflag.FlagSet) {
 			", or any of their namespace")
 }
 
-// checkTargets says what is wrong with those flags.
+// checkTargets validates these flags.
 func (o *controllerOptions) checkTargets() error {
 	if _, err := guard.NewWith(guard.Options{Deny: o.denyTargets, Allow: o.allowTargets}); err != nil {
 		return usageErrorf("%v", err)
@@ -37,8 +37,8 @@ func (o *controllerOptions) checkTargets() error {
 	return nil
 }
 
-// acquireCredentials has the Secrets and service accounts watched that webhooks may use; of the Secrets the others stay
-// in the API server.
+// acquireCredentials watches the Secrets and service accounts that webhooks may use. Other Secrets are not read from
+// the API server.
 func (c *controller) acquireCredentials(in cache.Option) (err error) {
 	secrets := []cache.Option{in}
 	if c.credentials != credentialsAny {

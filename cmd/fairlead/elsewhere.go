@@ -6,15 +6,15 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// elsewhere keeps changes of objects whose slot has left from being shown, which had come before and were still to be
-// shown: only their end is. The zero value is ready for use.
+// elsewhere filters changes of objects whose slot has left this process while the changes were pending. It shows only
+// that such objects leave. The zero value is ready for use.
 type elsewhere struct {
-	unseen map[cache.Key]struct{} // they were added, and not shown: nor is their end
+	unseen map[cache.Key]struct{} // added but never shown, so their end is not shown either
 	out    []store.Event
 }
 
-// leave returns what is to be shown of a batch. Of slots that were lost, not handed over, another process may tell
-// what was deleted: here it has left. The slice is valid until the next call.
+// leave returns the events of a batch to show. For slots that were lost, not handed over, another process may report
+// deletions, so they are shown as left here. The slice is valid until the next call.
 func (w *elsewhere) leave(held, lost shard.Set, batch []store.Event) []store.Event {
 	w.out = w.out[:0]
 	for _, e := range batch {
@@ -32,7 +32,7 @@ func (w *elsewhere) leave(held, lost shard.Set, batch []store.Event) []store.Eve
 	return w.out
 }
 
-// hides says that a change of an object is not to be shown.
+// hides reports whether a change is not shown.
 func (w *elsewhere) hides(e *store.Event, held bool) bool {
 	_, unseen := w.unseen[e.Key]
 	ends := e.Type == store.Deleted || e.Type == store.Left

@@ -77,7 +77,7 @@ func showFlows(ctx context.Context, s streams, o flowsOptions) error {
 		case err != nil && ctx.Err() == nil:
 			return err
 		case err != nil && o.watch:
-			return nil // to be interrupted is how it ends
+			return nil // an interrupt is the normal end
 		case err != nil:
 			return fmt.Errorf("cannot read flows: %w", context.Cause(ctx))
 		}
@@ -99,7 +99,7 @@ func showFlows(ctx context.Context, s streams, o flowsOptions) error {
 	}
 }
 
-// maxFlows bounds what is read, since the page may have a million lines.
+// maxFlows bounds the bytes read. The page may have a million lines.
 const maxFlows = 1 << 30
 
 func fetchFlows(ctx context.Context, o flowsOptions) ([]flow.Info, error) {

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// interruptible is a writer whose Write returns soon after an interruption even if nobody reads. What was being written
-// then is left behind, since a write cannot be taken back; the program ends anyway.
+// interruptible is a writer whose Write returns soon after an interruption, even if the reader has stopped. It abandons
+// a pending write, which cannot be cancelled; the program ends anyway.
 type interruptible struct {
 	w           io.Writer
 	interrupted <-chan struct{}
 }
 
-// lastWrite is how long a write may take after the interruption.
+// lastWrite bounds a write after the interruption.
 const lastWrite = time.Second
 
 var errInterrupted = errors.New("interrupted while nobody reads")

@@ -18,20 +18,20 @@ const leaseName = "fairlead-controller"
 
 var errDeposed = errors.New("lost the Lease " + leaseName + ": another replica leads now")
 
-// election makes the runtime lead while this process holds the Lease of the operations controller.
+// election runs the leader election of the runtime by the Lease of the operations controller.
 type election struct {
 	c      *controller
 	system *lease.Lease
-	reign  atomic.Pointer[reign] // nil while this process does not lead
+	reign  atomic.Pointer[reign] // nil while this process is not the leader
 }
 
-// reign is the time in which this process leads.
+// reign is a period of leadership of this process.
 type reign struct {
 	term  context.Context //nolint:containedctx // of the runtime and the executor
-	fence func() error    // says why nothing may be sent any more
+	fence func() error    // returns an error once requests must not be sent
 }
 
-// newElection returns the election of a controller that others reach at an address; empty: that is not known.
+// newElection returns the election of a controller with the given address for other replicas. Empty: unknown.
 func newElection(c *controller, address string) (*election, error) {
 	c.address = address
 	host, err := os.Hostname()
@@ -48,19 +48,19 @@ func newElection(c *controller, address string) (*election, error) {
 	return &election{c: c, system: l}, nil
 }
 
-// Run takes part in the election. The runtime ends it when all work has ended.
+// Run takes part in the election. The runtime stops it after all other work.
 func (e *election) Run(ctx context.Context) error { return e.system.Run(ctx) }
 
-// Status returns who leads.
+// Status returns the leader.
 func (e *election) Status() (leader string, err error) { return e.system.Status() }
 
-// Address returns where the one that leads is asked.
+// Address returns the address of the leader.
 func (e *election) Address() string { return e.system.Address() }
 
-// Why says who leads in place of this process, and since when.
+// Why returns the leader as the cause if this process does not lead, and since when.
 func (e *election) Why(ctx context.Context, of why.Object) []why.Cause { return e.system.Why(ctx, of) }
 
-// Fence says why nothing may be sent any more in a term.
+// Fence returns an error once requests of a term must not be sent.
 func (e *election) Fence(term context.Context) error {
 	r := e.reign.Load()
 	if r == nil || r.term != term {
@@ -69,7 +69,7 @@ func (e *election) Fence(term context.Context) error {
 	return r.fence()
 }
 
-// Lead waits until this process leads.
+// Lead waits until this process is the leader.
 func (e *election) Lead(ctx context.Context) (context.Context, func(), error) {
 	term, done, err := e.system.Lead(ctx)
 	if err != nil {
@@ -79,7 +79,7 @@ func (e *election) Lead(ctx context.Context) (context.Context, func(), error) {
 	return term, done, nil
 }
 
-// fence says why the executor may not send anything now.
+// fence returns an error if the executor must not send requests now.
 func (c *controller) fence() error {
 	if !c.leaderElect {
 		return nil
@@ -91,7 +91,7 @@ func (c *controller) fence() error {
 	return r.fence()
 }
 
-// term returns the context of the time in which this process leads: the executor ends with it, however it is told to.
+// term returns the context of the present leadership. The executor ends with it.
 func (c *controller) term(ctx context.Context) context.Context {
 	if c.leaderElect {
 		return c.election.reign.Load().term

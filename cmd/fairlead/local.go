@@ -8,8 +8,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/serve"
 )
 
-// localOnly answers programs of this machine, and not the pages of others that a browser on it shows: those can send
-// requests to loopback too, and read the answers where a name of theirs has come to stand for it (DNS rebinding).
+// localOnly serves only programs on this machine. It refuses requests from pages of other sites in a local browser.
+// Such pages can send requests to loopback, and can read the answers after DNS rebinding.
 func localOnly(next http.Handler, publicURL string) (http.Handler, error) {
 	public, err := url.Parse(publicURL)
 	if err != nil {
@@ -18,7 +18,7 @@ func localOnly(next http.Handler, publicURL string) (http.Handler, error) {
 	refuse := func(w http.ResponseWriter, detail string) {
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(http.StatusForbidden)
-		// the caller is gone if this fails
+		// it fails only if the client has disconnected
 		_, _ = fmt.Fprintf(w, `{"title":"Forbidden","status":403,"detail":%q}`+"\n", detail)
 	}
 	origin := http.NewCrossOriginProtection()

@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	// what client-go and OpenTelemetry would write to stderr beside the errors that they return
+	// client-go and OpenTelemetry would log errors to stderr that they also return
 	klog.SetLogger(logr.Discard())
 	otel.SetLogger(logr.Discard())
 	// a second signal ends the program at once

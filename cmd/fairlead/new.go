@@ -134,7 +134,7 @@ func kindFlags(cmd *cobra.Command, group, version, kind *string) {
 	cmd.Flags().StringVar(version, "version", project.DefaultVersion, "`version` of the API")
 }
 
-// newError makes a name that cannot be used a mistake of usage.
+// newError converts an error about an invalid name to a usage error.
 func newError(err error) error {
 	if project.Mistaken(err) {
 		return &usageError{err.Error()}

@@ -21,7 +21,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// opOptions are what all commands about operations have.
+// opOptions holds the flags of all operation commands.
 type opOptions struct {
 	connection
 	namespace string
@@ -44,7 +44,7 @@ func (o *opOptions) scheduler() (*operations.Scheduler, error) {
 	return operations.NewScheduler(operations.Options{Config: config, Namespace: namespace})
 }
 
-// scheduled does something with a scheduler, and says what helps when that fails.
+// scheduled calls do with a scheduler, and adds advice to its error.
 func (o *opOptions) scheduled(do func(*operations.Scheduler) error) error {
 	scheduler, err := o.scheduler()
 	if err != nil {
@@ -54,7 +54,7 @@ func (o *opOptions) scheduled(do func(*operations.Scheduler) error) error {
 	return friendly(do(scheduler), scheduler)
 }
 
-// scheduledFor is scheduled for the resource that the arguments name.
+// scheduledFor is scheduled with the resource in the arguments.
 func (o *opOptions) scheduledFor(args []string, do func(*operations.Scheduler, operations.Resource) error) error {
 	r, err := named(args)
 	if err != nil {
@@ -94,7 +94,7 @@ Linked as kubectl-fairlead somewhere in the PATH, fairlead is a plugin of kubect
 	return cmd
 }
 
-// named reads TYPE/ID or TYPE ID.
+// named parses TYPE/ID or TYPE ID.
 func named(args []string) (operations.Resource, error) {
 	r := operations.Resource{}
 	switch len(args) {
@@ -109,7 +109,7 @@ func named(args []string) (operations.Resource, error) {
 	return r, nil
 }
 
-// friendly adds what to do to errors that people meet first.
+// friendly adds advice to common errors.
 func friendly(err error, s *operations.Scheduler) error {
 	switch {
 	case err == nil:
@@ -396,8 +396,8 @@ func showTable(w io.Writer, views []operations.View) error {
 	return tw.Flush()
 }
 
-// plain is text on one line that does nothing to a terminal: what is shown of an operation is what its callers and
-// receivers have sent.
+// plain converts text to one line without control characters for the terminal. Callers and receivers control the text
+// of operations.
 func plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029' {

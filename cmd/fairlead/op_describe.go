@@ -71,7 +71,7 @@ func describeOperation(w io.Writer, op *v1alpha1.Operation) error {
 	return tw.Flush()
 }
 
-// resources lists the related resources of an operation that it locks, or those that it does not.
+// resources lists the related resources of an operation that are locked, or those that are not.
 func resources(op *v1alpha1.Operation, locked bool) string {
 	var all []string
 	for _, r := range op.Spec.RelatedResources {

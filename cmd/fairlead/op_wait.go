@@ -45,7 +45,7 @@ func newOpWaitCommand(s streams, o *opOptions) *cobra.Command {
 	return cmd
 }
 
-// appearWithin is how long an operation may take to be written: services with an outbox answer before it is.
+// appearWithin bounds the delay until an operation is written: services with an outbox answer before that.
 const appearWithin = 5 * time.Second
 
 // appear waits until a resource has an operation.
@@ -66,8 +66,7 @@ func appear(ctx context.Context, scheduler *operations.Scheduler, r operations.R
 	}
 }
 
-// awaitOperation shows progress until an operation ends: a line that is rewritten on a terminal, else one for every
-// change.
+// awaitOperation shows progress until an operation ends: as an updated line on a terminal, else one line per change.
 func awaitOperation(ctx context.Context, s streams, o *opOptions,
 	wait func(context.Context, func(operations.View)) (operations.View, error),
 ) error {

@@ -6,13 +6,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// pluginName is that of the program where kubectl looks for its command fairlead.
+// pluginName is the program name by which kubectl finds the plugin fairlead.
 const pluginName = "kubectl-fairlead"
 
-// usages finds where a help text calls the program: at the beginning of a line that is indented, or behind a pipe.
+// usages matches calls of the program in help texts: at the beginning of an indented line, or after a pipe.
 var usages = regexp.MustCompile(`(?m)(^[ \t]+|\| )fairlead `)
 
-// asPlugin has the commands tell how they are called by kubectl.
+// asPlugin adapts the help texts to the call as a kubectl plugin.
 func asPlugin(root *cobra.Command) {
 	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl fairlead"}
 	var each func(*cobra.Command)

@@ -31,18 +31,18 @@ type printer struct {
 	failed error
 }
 
-// format writes one kind of output. Calls come one at a time.
+// format writes one output format. Calls are not concurrent.
 type format interface {
 	event(w io.Writer, e store.Event) error
 	status(w io.Writer, s source.Status) error
 	stats(w io.Writer, s watchStats) error
-	// share is told of the slots of which objects are shown, where others show the others.
+	// share reports the slots whose objects are shown, if other processes show the others.
 	share(w io.Writer, member string, held shard.Set) error
-	// settle is called when nothing more is due at once.
+	// settle is called when no further event is pending.
 	settle(w io.Writer) error
 }
 
-// watchStats are counts and times since the start.
+// watchStats holds counts and times since the start.
 type watchStats struct {
 	Type           string  `json:"type"`
 	Count          int     `json:"count"`
@@ -50,7 +50,7 @@ type watchStats struct {
 	ElapsedSeconds float64 `json:"elapsedSeconds"`
 }
 
-// newPrinter makes a printer. When interrupted is closed, it no longer waits for a reader that has stopped.
+// newPrinter returns a printer. After interrupted is closed, it no longer waits for a stopped reader.
 func newPrinter(s streams, output string, r resource, stats bool, interrupted <-chan struct{}) *printer {
 	out := bufio.NewWriterSize(&interruptible{s.out, interrupted}, 64<<10)
 	p := &printer{resource: r, stats: stats, begin: time.Now(), out: out}
@@ -70,7 +70,7 @@ func newPrinter(s streams, output string, r resource, stats bool, interrupted <-
 	return p
 }
 
-// print writes a batch of events, and what it wrote goes out at the end of it.
+// print writes a batch of events and flushes the output.
 func (p *printer) print(batch []store.Event) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,7 +111,7 @@ func (p *printer) counts() watchStats {
 	return watchStats{Type: "STATS", Count: p.count, Events: p.events, ElapsedSeconds: time.Since(p.begin).Seconds()}
 }
 
-// close writes the last words: that each scope has stopped, then the counts.
+// close writes the final status of each scope, and then the counts.
 func (p *printer) close(ends []source.Status) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,7 +137,7 @@ func (p *printer) fail(err error) error {
 	return p.failed
 }
 
-// jsonFormat writes a JSON object a line. The object itself is copied as it came, never decoded.
+// jsonFormat writes one JSON object per line. It copies the object unchanged, without decoding.
 type jsonFormat struct{ line []byte }
 
 func (f *jsonFormat) event(w io.Writer, e store.Event) error {
@@ -166,7 +166,7 @@ func (f *jsonFormat) event(w io.Writer, e store.Event) error {
 			return err
 		}
 		oneLineJSON(b[begin:])
-	case store.Left: // the object goes on elsewhere
+	case store.Left: // another process has the object now
 		b = append(b, `LEFT"`...)
 		b = appendField(b, "key", e.Key.String())
 		b = appendField(b, "uid", string(e.Object.UID()))
@@ -198,7 +198,7 @@ func (f *jsonFormat) event(w io.Writer, e store.Event) error {
 	return err
 }
 
-// oneLineJSON makes one line of a value as a server may send it: within strings, line ends are escaped.
+// oneLineJSON replaces line ends in a JSON value. Within strings they are escaped, so this does not change the value.
 func oneLineJSON(b []byte) {
 	for _, end := range []byte{'\n', '\r'} {
 		for rest := b; ; {
@@ -218,7 +218,7 @@ func appendField(b []byte, name, value string) []byte {
 	b = append(b, '"', ':')
 	for i := range len(value) {
 		if c := value[i]; c < 0x20 || c == '"' || c == '\\' || c >= 0x7f {
-			quoted, _ := json.Marshal(value) // strings always encode
+			quoted, _ := json.Marshal(value) // a string always encodes
 			return append(b, quoted...)
 		}
 	}
@@ -250,7 +250,7 @@ func (f *jsonFormat) share(w io.Writer, member string, held shard.Set) error {
 func (f *jsonFormat) stats(w io.Writer, s watchStats) error { return json.NewEncoder(w).Encode(s) }
 func (f *jsonFormat) settle(io.Writer) error                { return nil }
 
-// nameFormat writes the name of every object that appears or changes, as kubectl does. Statuses go to stderr.
+// nameFormat writes the name of each added or changed object, as kubectl does. Statuses go to stderr.
 type nameFormat struct {
 	resource string
 	log      io.Writer

@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// remote is a program whose pages are asked for, and as whom.
+// remote identifies a program with pages, and the credentials for it.
 type remote struct{ url, token, authority string }
 
-// flags adds those that all commands have that ask a program.
+// flags adds the flags of commands that query a program.
 func (r *remote) flags(f *pflag.FlagSet, address, what, wants string) {
 	f.StringVar(&r.url, "url", address, "`URL` of "+what)
 	f.StringVar(&r.token, "token", "", "bearer `token`; fairlead controller wants one of who may "+wants)
@@ -32,7 +32,7 @@ func (r *remote) parse() (*url.URL, error) {
 	return u, nil
 }
 
-// get asks for a page. The caller has to close the body of the answer, and to call done.
+// get requests a page. The caller must close the body of the answer, and call done.
 func (r *remote) get(ctx context.Context, u *url.URL) (answer *http.Response, done func(), err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
@@ -50,7 +50,7 @@ func (r *remote) get(ctx context.Context, u *url.URL) (answer *http.Response, do
 	return answer, client.CloseIdleConnections, err
 }
 
-// transportTo trusts the authorities of the file, if there is one, instead of those of the machine.
+// transportTo trusts the CAs in the file, if given, instead of the system's.
 func transportTo(authority string) (*http.Transport, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	if authority == "" {

@@ -16,15 +16,15 @@ import (
 	"github.com/fairlead-io/fairlead/internal/abandon"
 )
 
-// resource is what a name on the command line stands for.
+// resource is the resource for a name on the command line.
 type resource struct {
 	gvr        schema.GroupVersionResource
-	kind       string // empty when it was not looked up
+	kind       string // empty if not looked up
 	namespaced bool
 }
 
-// clusterScoped are the resources of Kubernetes itself that are in no namespace, so that a full name, which is not
-// looked up, does not need -A for them.
+// clusterScoped are the cluster-scoped resources of Kubernetes. Full names are not looked up, so this avoids the need
+// for -A.
 var clusterScoped = map[schema.GroupResource]bool{
 	{Resource: "nodes"}: true, {Resource: "namespaces"}: true, {Resource: "persistentvolumes"}: true,
 	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}:                         true,
@@ -54,10 +54,10 @@ var clusterScoped = map[schema.GroupResource]bool{
 	{Group: "storage.k8s.io", Resource: "volumeattributesclasses"}:                         true,
 }
 
-// discoveryTimeout bounds the look-up of a name.
+// discoveryTimeout bounds the discovery of a name.
 const discoveryTimeout = 15 * time.Second
 
-// findResource returns the resource of a name. One with version and group is taken as it is; others are looked up.
+// findResource returns the resource of a name. It discovers the name unless that has version and group.
 func findResource(ctx context.Context, config *rest.Config, name string) (r resource, err error) {
 	if name == "" || strings.ContainsAny(name, "/ \t") {
 		return resource{}, usageErrorf("%q is not the name of a resource: write pods, or deployments.v1.apps", name)
@@ -100,7 +100,7 @@ func findResource(ctx context.Context, config *rest.Config, name string) (r reso
 	return resource{gvr: mapping.Resource, kind: gvk.Kind, namespaced: mapping.Scope.Name() == "namespace"}, nil
 }
 
-// isVersion tells deployments.v1.apps from operations.fairlead.io.
+// isVersion distinguishes deployments.v1.apps from operations.fairlead.io.
 func isVersion(s string) bool {
 	return len(s) > 1 && s[0] == 'v' && s[1] >= '0' && s[1] <= '9'
 }

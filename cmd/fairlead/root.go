@@ -11,26 +11,26 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// streams are what a command reads and writes: its constructor gets them, nothing else of the process.
+// streams are the input and output of a command. Its constructor gets nothing else of the process.
 type streams struct {
 	in  io.Reader
-	out io.Writer // results, which a script may read
+	out io.Writer // results, for scripts too
 	err io.Writer // progress and errors, for people
 }
 
-// Exit codes of the program. A command that runs another one passes its code on.
+// Exit codes of the program. A command that runs another program returns its exit code.
 const (
 	exitOK      = 0
 	exitFailure = 1
 	exitUsage   = 2
 )
 
-// run is the program. It returns the exit code, and has written one line to stderr if that is not 0.
+// run runs the program and returns the exit code. If it is not 0, run has written one line to stderr.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return runAs(ctx, "fairlead", args, stdin, stdout, stderr)
 }
 
-// runAs is run under the name by which it was called.
+// runAs is run with the name of the program.
 func runAs(ctx context.Context, name string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	s := streams{in: stdin, out: stdout, err: stderr}
 	root := newRootCommand(s)
@@ -51,7 +51,7 @@ func runAs(ctx context.Context, name string, args []string, stdin io.Reader, std
 	case errors.As(err, &exit):
 		return exit.code
 	case errors.As(err, &usage), !begun:
-		// What cobra finds wrong before a command begins is always the caller's mistake.
+		// Errors of cobra before a command begins are usage errors.
 		_, _ = fmt.Fprintf(stderr, "%s: %s (see %[1]s --help)\n", cmd.CommandPath(), oneLine(err))
 		return exitUsage
 	default:
@@ -60,7 +60,7 @@ func runAs(ctx context.Context, name string, args []string, stdin io.Reader, std
 	}
 }
 
-// newRootCommand returns the whole tree. Each command is a file with a constructor; add it here.
+// newRootCommand returns the command tree. Each command has its own file with a constructor; add it here.
 func newRootCommand(s streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "fairlead",
@@ -113,7 +113,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage.`,
 	return root
 }
 
-// markBegin has every command of the tree set *begun when its own code starts.
+// markBegin makes every command of the tree set *begun when its own code starts.
 func markBegin(cmd *cobra.Command, begun *bool) {
 	if inner := cmd.RunE; inner != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -126,14 +126,14 @@ func markBegin(cmd *cobra.Command, begun *bool) {
 	}
 }
 
-// usageError is the caller's mistake: exit code 2.
+// usageError is a mistake of the user: exit code 2.
 type usageError struct{ text string }
 
 func (e *usageError) Error() string { return e.text }
 
 func usageErrorf(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
 
-// exitError ends the program with a code and without a message.
+// exitError ends the program with an exit code, without a message.
 type exitError struct{ code int }
 
 func (e *exitError) Error() string { return fmt.Sprintf("exit status %d", e.code) }

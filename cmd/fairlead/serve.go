@@ -18,7 +18,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
-// serveOptions say where and how the HTTP API and the controller's own pages are served.
+// serveOptions configures the HTTP API and the controller's own pages.
 type serveOptions struct {
 	listen, metricsListen string
 	publicURL             string
@@ -30,8 +30,8 @@ type serveOptions struct {
 	proxy                 httpapi.ProxyOptions
 }
 
-// ownAudience is what tokens that are meant for the HTTP API are made for. Beside it those for the API server are
-// taken, as ever, unless --audience says else.
+// ownAudience is the audience of tokens for the HTTP API. Unless --audience is set, tokens for the API server are
+// accepted, too.
 const ownAudience = "fairlead"
 
 func (o *serveOptions) flags(f *pflag.FlagSet) {
@@ -75,11 +75,11 @@ func (o *serveOptions) scheme() string {
 	return "http"
 }
 
-// doors are what the controller listens on.
+// doors holds the listeners of the controller.
 type doors struct {
 	api, metrics net.Listener       // nil: none
 	certificate  *serve.Certificate // nil: plain HTTP
-	proxy        *httpapi.Proxy     // nil: nobody says who others are
+	proxy        *httpapi.Proxy     // nil: no proxy is trusted
 }
 
 func (d *doors) close() {
@@ -163,9 +163,9 @@ func (o *serveOptions) checkAPI(loopback bool) error {
 	return nil
 }
 
-const defaultUserHeader = "X-Remote-User" // as httpapi.ProxyOptions has it
+const defaultUserHeader = "X-Remote-User" // as in httpapi.ProxyOptions
 
-// checkProxy refuses what would be a belief without ground, or none.
+// checkProxy refuses proxy flags that are incomplete or unsafe.
 func (o *serveOptions) checkProxy() error {
 	switch {
 	case o.proxy.CAFile == "" && (len(o.proxy.Names) > 0 || cmp.Or(o.proxy.UserHeader, defaultUserHeader) != defaultUserHeader ||
@@ -186,17 +186,17 @@ func (o *serveOptions) checkMetrics(loopback bool) error {
 	return nil
 }
 
-// answerTime bounds a request of the HTTP API from its header to the end of the answer, event streams aside.
+// answerTime bounds a request of the HTTP API from its header to the end of the answer, except event streams.
 const answerTime = time.Minute
 
-// strangerTime bounds how long a connection waits on which no caller has shown a right.
+// strangerTime bounds how long a connection without an authorized request may stay idle.
 const strangerTime = 10 * time.Second
 
-// maxMetricsConnections bounds who may look at metrics at a time: probes and some scrapers.
+// maxMetricsConnections bounds the connections for metrics: probes and a few scrapers.
 const maxMetricsConnections = 128
 
-// serve has the runtime serve what there is, whether or not this process leads, and until the calls under way have
-// come back: who is to be called back, or is asked about operations, cannot know that this process is about to end.
+// serve makes the runtime serve the HTTP API and the pages, also without leadership and until the running calls have
+// ended. Receivers with callbacks, and clients, cannot know that this process is stopping.
 func (c *controller) serve(d *doors, ready func(net.Addr)) error {
 	var authorizer authorizer = httpapi.Anonymous{}
 	if !c.noAuth {
@@ -264,8 +264,8 @@ func isLoopback(l net.Listener) bool {
 	return ok && at.IP.IsLoopback()
 }
 
-// handler serves the HTTP API, and the controller's own pages unless these have an address of their own. Event streams
-// end when stop is closed.
+// handler returns the HTTP API, and the controller's own pages unless they have a separate address. Event streams end
+// when stop is closed.
 func (c *controller) handler(authorizer authorizer, stop <-chan struct{}, d *doors) (http.Handler, error) {
 	api, err := httpapi.New(httpapi.Options{
 		Scheduler: c.scheduler, Operations: c.operations.Store, Namespaces: c.namespaces, All: len(c.namespaces) == 0,
@@ -296,13 +296,13 @@ func (c *controller) handler(authorizer authorizer, stop <-chan struct{}, d *doo
 	return c.onlyLocal(d.proxy.Handler(mux))
 }
 
-// authorizer decides about operations, for the HTTP API, and about anything else, for the console.
+// authorizer decides about operations for the HTTP API, and about any access for the console.
 type authorizer interface {
 	httpapi.Authorizer
 	console.Authorizer
 }
 
-// console has the pages for people. Their sessions are sealed with what all replicas share, the key of callbacks.
+// console returns the console. All replicas share the callback key, so it seals the sessions.
 func (c *controller) console(authorizer authorizer) (http.Handler, error) {
 	o := console.Options{
 		Runtime: c.rt, InsecureNoAuth: c.noAuth, SessionKey: c.key, SessionNamespace: c.systemNamespace,
@@ -321,7 +321,7 @@ func (c *controller) console(authorizer authorizer) (http.Handler, error) {
 	return console.New(o)
 }
 
-// ownPages serves the controller's own pages.
+// ownPages returns the controller's own pages.
 func (c *controller) ownPages(authorizer httpapi.Authorizer) http.Handler {
 	mux := http.NewServeMux()
 	c.health(mux)
@@ -340,7 +340,7 @@ func (c *controller) flows(authorizer httpapi.Authorizer) http.Handler {
 	return httpapi.Protect(c.executor.Flows().DebugHandler(), authorizer, c.namespaces...)
 }
 
-// onlyLocal keeps the pages of others out where nobody has to say who he is.
+// onlyLocal refuses pages of other sites if no authentication is required.
 func (c *controller) onlyLocal(pages http.Handler) (http.Handler, error) {
 	if !c.noAuth {
 		return pages, nil

@@ -79,7 +79,7 @@ func printShards(w io.Writer, report *group.Report, now time.Time) error {
 	}
 	layout := shard.Layout{Slots: report.Of}
 	held := 0
-	_, _ = fmt.Fprintln(tw, "MEMBER\tHOLDS\tSLOTS\tJOINED\tRENEWED") // Flush tells what fails
+	_, _ = fmt.Fprintln(tw, "MEMBER\tHOLDS\tSLOTS\tJOINED\tRENEWED") // Flush returns the error
 	for _, m := range report.Members {
 		held += len(m.Slots)
 		slots := "-"

@@ -20,7 +20,7 @@ import (
 	"github.com/fairlead-io/fairlead/shard/group"
 )
 
-// shareOptions say whether a watch shares the objects with others.
+// shareOptions configures a watch that shares the objects with other processes.
 type shareOptions struct {
 	group string
 	by    string
@@ -36,7 +36,7 @@ func (o *shareOptions) flags(f *pflag.FlagSet) {
 	o.given = f.Changed
 }
 
-// check reads the flags.
+// check validates the flags.
 func (o *shareOptions) check() (shard.Layout, error) {
 	for _, flag := range []string{"shard-by", "shard-slots"} {
 		if o.group == "" && o.given(flag) {
@@ -60,37 +60,38 @@ func (o *shareOptions) check() (shard.Layout, error) {
 	return layout, nil
 }
 
-// groupName reads the name of a group.
+// groupName parses the name of a group.
 func groupName(s string) (namespace, name string, err error) {
 	namespace, name, ok := strings.Cut(s, "/")
 	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 {
 		return "", "", fmt.Errorf("%q is not namespace/name", s)
 	}
-	if wrong := validation.IsDNS1123Label(name); len(wrong) > 0 { // it is the value of a label, too
+	if wrong := validation.IsDNS1123Label(name); len(wrong) > 0 { // it is also a label value
 		return "", "", fmt.Errorf("%q is not namespace/name: %s", s, wrong[0])
 	}
 	return namespace, name, nil
 }
 
-// share is the part of the objects that this process shows, as a member of a group; nil: it shows all. It is a
-// group.Participant. Before a slot is let go it is shown that its objects have left, if the reader takes that in time.
+// share is the part of the objects that this process shows as a member of a group, or nil if it shows all. It
+// implements group.Participant. Before it releases a slot, it shows that the objects have left, if the reader takes the
+// output in time.
 type share struct {
 	slots  *source.Sharding
 	group  *group.Group
 	member string
 	print  func(member string, held shard.Set)
-	asked  chan chan<- struct{} // closes what it is given when all was shown that there was
-	over   chan struct{}        // closed when nothing is shown any more
+	asked  chan chan<- struct{} // receives channels, and closes each one when all pending events are shown
+	over   chan struct{}        // closed after the last output
 
-	mu      sync.Mutex // guards the rest, and is held while something is shown
-	held    shard.Set  // as it was shown
+	mu      sync.Mutex // guards the rest; held during output
+	held    shard.Set  // as last shown
 	lost    shard.Set  // not handed over
 	changed chan struct{}
 	elsewhere
 }
 
-// newShare makes a member, or nil without a group. print is called with what it holds, whenever that changes, one call
-// at a time.
+// newShare returns a member, or nil without a group. print is called with the held slots whenever they change. Calls
+// are not concurrent.
 func newShare(
 	cfg *rest.Config, o shareOptions, layout shard.Layout, log *slog.Logger, print func(string, shard.Set),
 ) (*share, error) {
@@ -146,8 +147,7 @@ func (s *share) Lose(ctx context.Context, slots shard.Set, quiet func(shard.Set)
 	}
 }
 
-// hold shows what is held from now on, if slots come or leave that did not before. Those that leave when ctx is over are
-// lost.
+// hold shows the held slots if slots are gained or lost. Slots lost after ctx has ended count as lost, not handed over.
 func (s *share) hold(ctx context.Context, slots shard.Set, come bool) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,14 +168,14 @@ func (s *share) hold(ctx context.Context, slots shard.Set, come bool) (changed b
 	return true
 }
 
-// follow has the changes of a store shown until ctx ends or it is sated.
+// follow shows the changes of a store until ctx ends or sated returns true.
 func (s *share) follow(ctx context.Context, changes *store.Drainer, sated func() bool) error {
 	if s == nil {
 		return changes.Run(ctx)
 	}
 	defer close(s.over)
 	defer changes.Close()
-	show := func(shown chan<- struct{}) { // what comes meanwhile is not waited for
+	show := func(shown chan<- struct{}) { // later events are not awaited
 		for left := changes.Lag(); left > 0 && ctx.Err() == nil && changes.Step(); left-- {
 			continue
 		}
@@ -201,8 +201,8 @@ func (s *share) follow(ctx context.Context, changes *store.Drainer, sated func()
 	return context.Cause(ctx)
 }
 
-// show prints what is this process's of a batch. While it is not certain that what is held still is, nothing is shown:
-// a process that was paused for too long learns first what it has lost.
+// show prints the events of a batch that belong to this process. It waits until the held slots are certain: a process
+// that was paused too long first learns which slots it has lost.
 func (s *share) show(ctx context.Context, batch []store.Event, print func([]store.Event) error) error {
 	if s == nil {
 		return print(batch)
@@ -212,7 +212,7 @@ func (s *share) show(ctx context.Context, batch []store.Event, print func([]stor
 	for !s.held.Minus(s.group.Held()).IsEmpty() {
 		changed := s.changed
 		s.mu.Unlock()
-		again := time.NewTimer(10 * time.Millisecond) // the lease may have been renewed at the last moment
+		again := time.NewTimer(10 * time.Millisecond) // the lease may have been renewed meanwhile
 		select {
 		case <-changed:
 		case <-again.C:
@@ -227,7 +227,7 @@ func (s *share) show(ctx context.Context, batch []store.Event, print func([]stor
 	return print(s.elsewhere.leave(s.held, s.lost, batch))
 }
 
-// sharding is that of the source; nil: it has none.
+// sharding returns the sharding of the source, or nil.
 func (s *share) sharding() *source.Sharding {
 	if s == nil {
 		return nil
@@ -235,7 +235,7 @@ func (s *share) sharding() *source.Sharding {
 	return s.slots
 }
 
-// name is that of the division of objects.
+// name returns the name of the sharding.
 func (s *share) name() string {
 	if s == nil {
 		return ""

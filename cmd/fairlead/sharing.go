@@ -22,16 +22,16 @@ import (
 const (
 	// groupDefault is the group of the operations controller, in the system namespace.
 	groupDefault = "fairlead-controller-shards"
-	// groupRole is what its members do.
+	// groupRole is the role of its members.
 	groupRole = "operations"
 )
 
-// sharingOptions say whether replicas of the controller share the operations.
+// sharingOptions configures whether replicas of the controller share the operations.
 type sharingOptions struct {
-	shards string // [namespace/]name of the group; "": they do not
+	shards string // [namespace/]name of the group; "": not shared
 	slots  int
-	member string                 // the name of this replica, for people; "": that of the host, with the process
-	given  func(flag string) bool // nil: of a command that has no such flags
+	member string                 // display name of this replica; "": host name and process
+	given  func(flag string) bool // nil: the command has no such flags
 }
 
 func (o *sharingOptions) sharingFlags(f *pflag.FlagSet) {
@@ -43,8 +43,8 @@ func (o *sharingOptions) sharingFlags(f *pflag.FlagSet) {
 	o.given = f.Changed
 }
 
-// check says what is wrong with the flags, whatever the namespace. A name that is empty, as of a variable that is not set,
-// must not have replicas work beside each other.
+// check validates the flags without the namespace. An empty name, as from an unset variable, is refused: it would let
+// replicas work without coordination.
 func (o *sharingOptions) check() error {
 	switch {
 	case o.given == nil:
@@ -56,8 +56,8 @@ func (o *sharingOptions) check() error {
 	return nil
 }
 
-// group reads the flags. The Lease of --leader-elect, which the group holds while it has members, is in the system
-// namespace, so the group is, too.
+// group parses the flags. While it has members, the group holds the Lease of --leader-elect, which is in the system
+// namespace. Therefore the group must be there, too.
 func (o *sharingOptions) group(system string) (name string, layout shard.Layout, err error) {
 	namespace, name, ok := strings.Cut(o.shards, "/")
 	if !ok {
@@ -79,13 +79,14 @@ func (o *sharingOptions) group(system string) (name string, layout shard.Layout,
 	return name, layout, nil
 }
 
-// sharing is this replica's part of the operations.
+// sharing is this replica's membership in the group.
 type sharing struct {
 	group *group.Group
 	slots *source.Sharding // of the store of operations
 }
 
-// newSharing makes this replica a member, which takes part when it is run. address is where it is asked; empty: nowhere.
+// newSharing returns a membership, which starts when it is run. address is where other replicas reach this one; empty:
+// unreachable.
 func newSharing(c *controller, address string) (*sharing, error) {
 	name, layout, err := c.sharingOptions.group(c.systemNamespace)
 	if err != nil {
@@ -104,10 +105,10 @@ func newSharing(c *controller, address string) (*sharing, error) {
 		return nil, err
 	}
 	s := &sharing{group: g, slots: source.NewSharding(layout)}
-	return s, s.slots.Set(layout.Set()) // none, and that is known: who waits for slots is ready
+	return s, s.slots.Set(layout.Set()) // no slots, explicitly: a replica that waits for slots is ready
 }
 
-// source is the option of the store of operations; nil: it holds all.
+// source returns the option for the store of operations, or nil if it holds all.
 func (s *sharing) source() cache.Option {
 	if s == nil {
 		return nil
@@ -115,7 +116,8 @@ func (s *sharing) source() cache.Option {
 	return source.ShardWith(s.slots)
 }
 
-// ready says why others must not go on the strength of this replica: it will never get a slot as things are.
+// ready makes the readiness page fail if this replica lacks the rights to take part in the group, so that a rollout
+// stops.
 func (s *sharing) ready(pages http.Handler) http.Handler {
 	if s == nil {
 		return pages
@@ -129,8 +131,8 @@ func (s *sharing) ready(pages http.Handler) http.Handler {
 	})
 }
 
-// executeShared runs the operations of the slots that this replica gets, until ctx ends; then it hands them over, for
-// which calls under way are waited for, at most for --drain.
+// executeShared runs the operations of the slots that this replica gets, until ctx ends. Then it hands them over, after
+// waiting for running calls at most for --drain.
 func (c *controller) executeShared(ctx context.Context) error {
 	all := context.WithoutCancel(ctx)
 	if c.beforeCalls(ctx, all); ctx.Err() != nil {
@@ -156,7 +158,7 @@ func (c *controller) executeShared(ctx context.Context) error {
 		return usageErrorf("--shards: %v", err)
 	case err != nil:
 		return err
-	case ctx.Err() == nil: // it has ended by itself
+	case ctx.Err() == nil: // it ended on its own
 		return over
 	}
 	c.log.InfoContext(ctx, "no operation runs here any more", "cause", over)

@@ -14,12 +14,12 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 )
 
-// callbackSecret holds the key of callback tokens.
+// callbackSecret is the Secret with the key of callback tokens.
 const callbackSecret = "fairlead-callback-key"
 
-// placeSystem decides where callback key and Lease are: where --system-namespace says, else in the namespace that is
-// served, or in the own one (of the pod, or of the context) where all or several are: who may read the Secrets of one
-// could else forge callbacks of the others.
+// placeSystem decides the namespace of the callback key and the Lease. That is --system-namespace if set. It is own
+// (the namespace of the pod or the context) if all namespaces are served, or several without own. Otherwise it is the
+// first served namespace. A reader of Secrets in that namespace can forge callbacks of all served namespaces.
 func (o *controllerOptions) placeSystem(own string) error {
 	served := slices.Compact(slices.Sorted(slices.Values(o.namespaces)))
 	switch {
@@ -35,7 +35,7 @@ func (o *controllerOptions) placeSystem(own string) error {
 	return nil
 }
 
-// warnOfSystem says so where one of several namespaces has what all share.
+// warnOfSystem logs a warning if the system namespace is one of several served namespaces.
 func (c *controller) warnOfSystem(ctx context.Context) {
 	if served := slices.Compact(slices.Sorted(slices.Values(c.namespaces))); len(served) > 1 &&
 		slices.Contains(served, c.systemNamespace) {
@@ -46,7 +46,8 @@ func (c *controller) warnOfSystem(ctx context.Context) {
 	}
 }
 
-// callbackKey returns the key of callback tokens, which all replicas share: from a Secret that the first of them makes.
+// callbackKey returns the key of callback tokens, which all replicas share in a Secret. The first replica creates the
+// Secret.
 func callbackKey(ctx context.Context, calls *call.Client, namespace string) ([]byte, error) {
 	fresh := make([]byte, 32)
 	_, _ = rand.Read(fresh) // it never fails
@@ -82,7 +83,8 @@ func secretRequest(verb call.Verb, namespace string) call.Request {
 	}
 }
 
-// beforeCalls waits until the targets are known, which has to be before the first call, at most until the term ends.
+// beforeCalls waits until the forbidden targets are known, at most until the term ends. That must be before the first
+// call.
 func (c *controller) beforeCalls(ctx, term context.Context) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()

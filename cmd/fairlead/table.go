@@ -19,7 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// row is an object as tables show it.
+// row is an object in a table.
 type row struct{ namespace, name, state, age, version string }
 
 func rowOf(r *cache.Record, now time.Time) row {
@@ -36,7 +36,7 @@ func rowOf(r *cache.Record, now time.Time) row {
 	return out
 }
 
-// stateOf says in a word how an object of any kind is doing: its phase, or its condition Ready or Available.
+// stateOf returns the state of an object of any kind in one word: its phase, or its condition Ready or Available.
 func stateOf(object map[string]any) string {
 	if phase, ok, _ := unstructured.NestedString(object, "status", "phase"); ok && phase != "" {
 		return phase
@@ -55,7 +55,7 @@ func stateOf(object map[string]any) string {
 	return "-"
 }
 
-// table appends a line for every event, for output that cannot be rewritten. Statuses go to stderr.
+// table writes one line per event, for output that cannot be rewritten. Statuses go to stderr.
 type table struct {
 	namespaced bool
 	log        io.Writer
@@ -103,16 +103,16 @@ func (t *table) share(_ io.Writer, _ string, held shard.Set) error {
 }
 func (t *table) settle(io.Writer) error { return nil }
 
-// screen is a table on a terminal, written anew when something has changed, with a status line below.
+// screen is a table on a terminal. It is redrawn after changes, with a status line below.
 type screen struct {
 	resource      resource
 	width, height int
 	rows          map[cache.Key]*cache.Record
-	fresh         map[cache.Key]bool // changed since the last picture
+	fresh         map[cache.Key]bool // changed since the last drawing
 	statuses      map[string]source.Status
 	synced        bool
 	note          string
-	drawn         int // lines of the last picture
+	drawn         int // lines of the last drawing
 }
 
 func newScreen(r resource, width, height int) *screen {
@@ -152,7 +152,7 @@ func (s *screen) share(_ io.Writer, _ string, held shard.Set) error {
 
 func (s *screen) stats(w io.Writer, st watchStats) error { return logStats(w, st) }
 
-// settle draws the picture over the last one. Where there are more objects than lines, those that changed last stay.
+// settle redraws the table. If there are more objects than lines, it shows those that changed last.
 func (s *screen) settle(w io.Writer) error {
 	keys := make([]cache.Key, 0, len(s.rows))
 	for k := range s.rows {
@@ -186,7 +186,7 @@ func (s *screen) settle(w io.Writer) error {
 		picture.WriteString("\x1b[2K" + cut(line, s.width) + "\n")
 	}
 	for range s.drawn - len(lines) {
-		picture.WriteString("\x1b[2K\n") // what is left of a longer picture
+		picture.WriteString("\x1b[2K\n") // clear the rest of a longer drawing
 	}
 	s.drawn = max(s.drawn, len(lines))
 	_, err := io.WriteString(w, picture.String())

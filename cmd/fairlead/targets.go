@@ -27,14 +27,13 @@ import (
 	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
-// targets knows the addresses of the cluster itself, which tenants are not to reach by Webhooks: those of the API
-// server, and the ranges of services and pods, which may be public ones. It follows them while run runs. It is safe for
-// concurrent use.
+// targets knows the addresses of the cluster itself that Webhooks must not reach: those of the API server, and the
+// ranges of services and pods, which may be public. It follows their changes during run. It is safe for concurrent use.
 type targets struct {
 	config *rest.Config
 	calls  *call.Client
 	log    *slog.Logger
-	host   string // of the API server, as we name it
+	host   string // of the API server, as configured
 	port   string
 	names  []string // of the API server, with ports
 	lookUp func(ctx context.Context, host string) ([]netip.Addr, error)
@@ -43,21 +42,21 @@ type targets struct {
 	inside atomic.Pointer[[]netip.Prefix]
 
 	mu      sync.Mutex
-	ranges  map[string][]netip.Prefix // by the resource that has them
+	ranges  map[string][]netip.Prefix // by source resource
 	seen    map[netip.AddrPort]time.Time
-	unknown map[string]struct{} // what is not known yet
-	missing []string            // what cannot be known, and why
-	settled chan struct{}       // closed when nothing is unknown
+	unknown map[string]struct{} // sources not known yet
+	missing []string            // unavailable sources with the reason
+	settled chan struct{}       // closed when unknown is empty
 }
 
 const (
-	// lookAgain is how often the addresses of the API server are looked up, lookSoon how soon after a failure.
+	// lookAgain is the interval of address lookups for the API server, and lookSoon the interval after a failure.
 	lookAgain = 30 * time.Second
 	lookSoon  = 2 * time.Second
-	// keepAddress is for how long an address of the API server is denied after it was named last: a name may stand for
-	// others each time.
+	// keepAddress is how long an address of the API server stays denied after the last lookup that returned it. A name
+	// may resolve to different addresses each time.
 	keepAddress = time.Hour
-	// settleTime bounds how long operations wait for what the cluster says of its ranges.
+	// settleTime bounds how long operations wait for the ranges of the cluster.
 	settleTime = 10 * time.Second
 
 	theAPIServer = "the addresses of the API server"
@@ -97,7 +96,7 @@ func portOf(u *url.URL) string {
 	return cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
 }
 
-// options returns them for an executor.
+// options returns the targets for an executor.
 func (t *targets) options(deny []string) executor.Targets {
 	return executor.Targets{Never: load(&t.never), NeverHosts: t.names, Deny: deny, Inside: load(&t.inside)}
 }
@@ -111,7 +110,7 @@ func load[T any](p *atomic.Pointer[[]T]) func() []T {
 	}
 }
 
-// run follows them until ctx ends.
+// run follows the addresses and ranges until ctx ends.
 func (t *targets) run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -149,8 +148,7 @@ func (t *targets) run(ctx context.Context) error {
 	}
 }
 
-// await returns when it is known what the cluster says of its ranges, or that it says nothing; at the latest after a
-// time.
+// await waits until the ranges of the cluster are known or known to be unavailable, at most for settleTime.
 func (t *targets) await(ctx context.Context) {
 	select {
 	case <-t.settled:
@@ -168,7 +166,8 @@ func (t *targets) await(ctx context.Context) {
 	}
 }
 
-// find looks up where the API server is: under the name that we use, as the service kubernetes, and behind it.
+// find looks up the addresses of the API server: by its configured name, as the service kubernetes, and of its
+// endpoints.
 func (t *targets) find(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lookAgain)
 	defer cancel()
@@ -209,7 +208,8 @@ func (t *targets) find(ctx context.Context) error {
 	return nil
 }
 
-// resolve returns the addresses of the name that we use; where it stands for this machine, all that the machine has.
+// resolve returns the addresses of the configured name. If it stands for this machine, it returns all addresses of the
+// machine.
 func (t *targets) resolve(ctx context.Context) ([]netip.Addr, error) {
 	var addrs []netip.Addr
 	if addr, err := netip.ParseAddr(t.host); err == nil {
@@ -229,7 +229,7 @@ func (t *targets) resolve(ctx context.Context) ([]netip.Addr, error) {
 	return addrs, err
 }
 
-// behind returns the service of the API server and its endpoints, as the API server itself keeps them.
+// behind returns the service and the endpoints of the API server, as the API server maintains them.
 func (t *targets) behind(ctx context.Context) (service corev1.Service, endpoints discoveryv1.EndpointSlice, err error) {
 	for _, each := range []struct {
 		request call.Request
@@ -254,7 +254,7 @@ func (t *targets) behind(ctx context.Context) (service corev1.Service, endpoints
 	return service, endpoints, err
 }
 
-// found notes where the API server is now; where it was a while ago counts, too.
+// found records the present addresses of the API server. Addresses within keepAddress stay in effect.
 func (t *targets) found(addrs []netip.AddrPort, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -272,7 +272,7 @@ func (t *targets) found(addrs []netip.AddrPort, now time.Time) {
 	t.never.Store(&all)
 }
 
-// has takes the ranges that a resource says now.
+// has sets the ranges from a resource.
 func (t *targets) has(resource string, prefixes []netip.Prefix) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -286,8 +286,8 @@ func (t *targets) has(resource string, prefixes []netip.Prefix) {
 	t.inside.Store(&all)
 }
 
-// known notes that something is known, or why it cannot be. When that holds for everything, it is told once what cannot
-// be.
+// known records that a source is known, or why it is unavailable. When all sources are settled, it logs the unavailable
+// ones once.
 func (t *targets) known(what string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

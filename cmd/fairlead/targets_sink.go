@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// podCIDRs reads them from a Node.
+// podCIDRs returns the pod ranges of a Node.
 func podCIDRs(raw []byte) ([]string, error) {
 	var node struct {
 		Spec corev1.NodeSpec `json:"spec"`
@@ -22,7 +22,7 @@ func podCIDRs(raw []byte) ([]string, error) {
 	return append(node.Spec.PodCIDRs, node.Spec.PodCIDR), err
 }
 
-// serviceRanges reads them from a ServiceCIDR.
+// serviceRanges returns the ranges of a ServiceCIDR.
 func serviceRanges(raw []byte) ([]string, error) {
 	var cidr struct {
 		Spec networkingv1.ServiceCIDRSpec `json:"spec"`
@@ -31,15 +31,15 @@ func serviceRanges(raw []byte) ([]string, error) {
 	return cidr.Spec.CIDRs, err
 }
 
-// rangeSink keeps of the objects of a resource the ranges that they say. Those that are known hold when no more can be
-// learned.
+// rangeSink stores only the ranges of the objects of a resource. The last known ranges stay in effect when updates
+// fail.
 type rangeSink struct {
 	targets  *targets
 	resource string
 	read     func(raw []byte) ([]string, error)
 	known    map[string][]netip.Prefix // by name
 	version  string
-	open     *rangeReplacement // nil: there is none
+	open     *rangeReplacement // nil: none
 }
 
 func (s *rangeSink) parse(o *source.Object) ([]netip.Prefix, error) {
@@ -88,7 +88,7 @@ func (s *rangeSink) Apply(change source.ChangeType, o *source.Object) error {
 		s.known[name] = prefixes
 	}
 	s.version = string(o.Header.ResourceVersion)
-	if !slices.Equal(before, s.known[name]) { // nodes change often, their ranges hardly ever
+	if !slices.Equal(before, s.known[name]) { // nodes change often, but rarely their ranges
 		s.tell()
 	}
 	return nil
@@ -123,7 +123,7 @@ func (s *rangeSink) Replace() source.Replacement {
 	return s.open
 }
 
-// rangeReplacement is what a list says.
+// rangeReplacement collects the content of a list.
 type rangeReplacement struct {
 	sink   *rangeSink
 	staged map[string][]netip.Prefix

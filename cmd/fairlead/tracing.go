@@ -19,19 +19,19 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// serviceName is what traces call the controller, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES do.
+// serviceName is the service name in traces, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES sets another one.
 const serviceName = "fairlead-controller"
 
-// flushTime bounds how long the end of the controller waits for a collector to take the last spans.
+// flushTime bounds how long a stopping controller waits for the collector to accept the last spans.
 const flushTime = 3 * time.Second
 
-// tracing sends spans where the variables of OpenTelemetry say; nil: nowhere.
+// tracing exports spans as the OpenTelemetry variables configure. Nil: no tracing.
 type tracing struct {
 	provider *sdktrace.TracerProvider
 	outlet   *outlet
 }
 
-// newTracing reads the variables; without any that names an exporter or an endpoint there is no tracing.
+// newTracing reads the variables. It returns nil if none names an exporter or an endpoint.
 func newTracing(ctx context.Context, log *slog.Logger) (*tracing, error) {
 	make, err := exporterOf(os.Getenv)
 	if err != nil || make == nil {
@@ -44,19 +44,19 @@ func newTracing(ctx context.Context, log *slog.Logger) (*tracing, error) {
 	about, err := sdkresource.New(ctx, sdkresource.WithAttributes(
 		attribute.String("service.name", serviceName), attribute.String("service.version", version()),
 	), sdkresource.WithHost(), sdkresource.WithTelemetrySDK(),
-		sdkresource.WithFromEnv()) // which has the last word
+		sdkresource.WithFromEnv()) // the environment takes precedence
 	if err != nil {
 		log.WarnContext(ctx, "not all of what OTEL_RESOURCE_ATTRIBUTES says can be used", "error", err)
 	}
 	o := &outlet{to: to, log: log}
 	o.life, o.end = context.WithCancel(context.WithoutCancel(ctx))
-	// Sampler, batches and limits are those of the environment; what finds no place in the queue is dropped.
+	// Sampler, batches and limits come from the environment. Spans that do not fit into the queue are dropped.
 	return &tracing{
 		provider: sdktrace.NewTracerProvider(sdktrace.WithBatcher(o), sdktrace.WithResource(about)), outlet: o,
 	}, nil
 }
 
-// tracers returns the provider as the library takes it.
+// tracers returns the provider, or a nil interface without tracing.
 func (t *tracing) tracers() trace.TracerProvider {
 	if t == nil {
 		return nil
@@ -64,7 +64,7 @@ func (t *tracing) tracers() trace.TracerProvider {
 	return t.provider
 }
 
-// stop sends what has not been sent yet, within flushTime. What is left then is lost.
+// stop exports the pending spans, within flushTime. The rest is lost.
 func (t *tracing) stop() {
 	if t == nil {
 		return
@@ -77,7 +77,7 @@ func (t *tracing) stop() {
 	t.outlet.end()
 }
 
-// exporterOf says what makes the exporter that the environment asks for; nil: it asks for none.
+// exporterOf returns the constructor of the configured exporter, or nil if none is configured.
 func exporterOf(env func(string) string) (func(context.Context) (sdktrace.SpanExporter, error), error) {
 	if strings.EqualFold(env("OTEL_SDK_DISABLED"), "true") {
 		return nil, nil
@@ -114,7 +114,7 @@ func exporterOf(env func(string) string) (func(context.Context) (sdktrace.SpanEx
 	}
 }
 
-// samplers are those that the SDK knows, "" for its default: parentbased_always_on.
+// samplers are the samplers of the SDK; "" is its default: parentbased_always_on.
 var samplers = map[string]bool{
 	"": true, "always_on": true, "always_off": true, "traceidratio": true, "parentbased_always_on": true,
 	"parentbased_always_off": true, "parentbased_traceidratio": true,
@@ -132,16 +132,16 @@ func firstOf(env func(string) string, names ...string) variable {
 	return variable{}
 }
 
-// outlet sends spans on. A collector that does not take them is told of once, and what it does not take is lost.
+// outlet forwards spans. If the collector refuses them, it logs that once, and the spans are lost.
 type outlet struct {
 	to   sdktrace.SpanExporter
 	log  *slog.Logger
 	told sync.Once
-	life context.Context //nolint:containedctx // until the process is about to end
+	life context.Context //nolint:containedctx // until the process ends
 	end  context.CancelFunc
 }
 
-// ExportSpans implements sdktrace.SpanExporter. It returns no error: the SDK would write it to stderr, each time.
+// ExportSpans implements sdktrace.SpanExporter. It returns no error, because the SDK would write each one to stderr.
 func (o *outlet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

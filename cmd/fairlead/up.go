@@ -25,10 +25,10 @@ import (
 	"github.com/fairlead-io/fairlead/operations/install"
 )
 
-// commandGrace is what a command gets to end in. With the time that the servers need it stays under ten seconds.
+// commandGrace bounds the shutdown of a command. Together with the shutdown of the servers it stays under ten seconds.
 const commandGrace = 3 * time.Second
 
-// upDrain is how long calls under way are waited for, most likely those of a companion.
+// upDrain is how long a shutdown waits for running calls, most likely those to a companion.
 const upDrain = 3 * time.Second
 
 func newUpCommand(s streams) *cobra.Command {
@@ -157,7 +157,7 @@ func up(ctx context.Context, s streams, o upOptions, command []string) error {
 	return runAll(ctx, s, c, o)
 }
 
-// runAll runs the operations controller and the companions until the context ends or one of them does.
+// runAll runs the operations controller and the companions until the context or one of them ends.
 func runAll(ctx context.Context, s streams, c *cluster.Cluster, o upOptions) error {
 	calls, err := call.New(call.Options{Config: c.Config()})
 	if err != nil {
@@ -166,12 +166,12 @@ func runAll(ctx context.Context, s streams, c *cluster.Cluster, o upOptions) err
 	defer calls.Close()
 	if err := install.CRDs(ctx, calls); err != nil {
 		if ctx.Err() != nil {
-			return nil // interrupted, as it should be
+			return nil // interrupted, the normal end
 		}
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	// of the companions, which may be called until the controller has ended
+	// for the companions: the controller may call them until it has ended
 	beside, end := context.WithCancel(context.WithoutCancel(ctx))
 	var controller, companions sync.WaitGroup
 	defer companions.Wait()
@@ -217,7 +217,8 @@ func runAll(ctx context.Context, s streams, c *cluster.Cluster, o upOptions) err
 	return upError(ctx)
 }
 
-// runAlone runs one controller, in this process. serving is called when its HTTP API is served, and ready when it is.
+// runAlone runs one controller in this process. serving is called when its HTTP API is served, and ready when it is
+// ready.
 func runAlone(ctx context.Context, s streams, c *cluster.Cluster, o upOptions, serving, ready func()) error {
 	log, err := openLog(filepath.Join(c.Dir(), "controller.log"))
 	if err != nil {
@@ -241,8 +242,8 @@ func runAlone(ctx context.Context, s streams, c *cluster.Cluster, o upOptions, s
 		})
 }
 
-// awaitReady returns when a server says that it is ready, or ctx has ended. A control plane that has just started tells
-// clients to come back in a second.
+// awaitReady returns when a server is ready or ctx has ended. A starting control plane asks clients to retry after a
+// second.
 func awaitReady(ctx context.Context, url string) error {
 	asking := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -266,7 +267,7 @@ func awaitReady(ctx context.Context, url string) error {
 	}
 }
 
-// upError is why it ended: nil when it was interrupted.
+// upError returns the reason of the end, or nil after an interrupt.
 func upError(ctx context.Context) error {
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		return err
@@ -274,7 +275,7 @@ func upError(ctx context.Context) error {
 	return nil
 }
 
-// hints say what to try next.
+// hints returns suggestions for next steps.
 func (o *upOptions) hints() []string {
 	hints := []string{"", "Copy the export line into another shell, then try:"}
 	if len(o.with) > 0 {
@@ -300,7 +301,8 @@ func openLog(path string) (*os.File, error) {
 	return f, nil
 }
 
-// runCompanion runs a program until the context ends. One that ends by itself is an error: its own words are on stderr.
+// runCompanion runs a program until the context ends. An earlier exit is an error. The program's own messages go to
+// stderr.
 func runCompanion(ctx context.Context, s streams, c *cluster.Cluster, command []string) error {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stdout, cmd.Stderr = s.err, s.err
@@ -308,7 +310,7 @@ func runCompanion(ctx context.Context, s streams, c *cluster.Cluster, command []
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = commandGrace
 	cmd.SysProcAttr = child.Attr()
-	runtime.LockOSThread() // as child.Attr wants it
+	runtime.LockOSThread() // required by child.Attr
 	defer runtime.UnlockOSThread()
 	err := cmd.Run()
 	switch {
@@ -321,7 +323,7 @@ func runCompanion(ctx context.Context, s streams, c *cluster.Cluster, command []
 	}
 }
 
-// runCommand runs a command beside the control plane and ends it when the control plane ends.
+// runCommand runs a command beside the control plane, and stops it when the control plane ends.
 func runCommand(ctx context.Context, s streams, c *cluster.Cluster, command []string) error {
 	interrupted := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -355,7 +357,7 @@ func runCommand(ctx context.Context, s streams, c *cluster.Cluster, command []st
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-			return &exitError{128 + int(status.Signal())} // as a shell has it
+			return &exitError{128 + int(status.Signal())} // as shells do
 		}
 		return &exitError{exit.ExitCode()}
 	}
@@ -365,11 +367,11 @@ func runCommand(ctx context.Context, s streams, c *cluster.Cluster, command []st
 	return nil
 }
 
-// interruptGrace is how long a command has to end by itself after an interrupt.
+// interruptGrace is how long a command may take to end on its own after an interrupt.
 const interruptGrace = time.Second
 
-// endInterrupted tells a command to end. Ctrl-C in a terminal reaches it as well as us, and many take a second signal for
-// impatience: it is told only if it goes on.
+// endInterrupted stops a command. Ctrl-C in a terminal reaches the command as well, and many programs treat a second
+// signal as a forced stop. Therefore it sends the signal only if the command keeps running.
 func endInterrupted(p *os.Process) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -386,5 +388,5 @@ func endInterrupted(p *os.Process) error {
 	}
 }
 
-// say writes a line. Nothing better can be done when people can no longer be told.
+// say writes a line. It ignores errors, because there is no other way to report them.
 func say(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }

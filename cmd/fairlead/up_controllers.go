@@ -25,20 +25,20 @@ import (
 // maxControllers bounds --controllers.
 const maxControllers = 16
 
-// beginAgain is how long to wait before a controller that has died is started again.
+// beginAgain is the delay before a crashed controller is restarted.
 const beginAgain = time.Second
 
-// crew is the controllers of up --controllers, processes of their own that share the operations.
+// crew runs the controllers of up --controllers: separate processes that share the operations.
 type crew struct {
 	s       streams
 	cluster *cluster.Cluster
 	program string
 	o       controllerOptions
 
-	mu sync.Mutex // of what is said
+	mu sync.Mutex // guards the output
 }
 
-// newCrew makes one for a control plane. Nothing runs yet.
+// newCrew returns a crew for a control plane, without starting it.
 func (o *upOptions) newCrew(s streams, c *cluster.Cluster) (*crew, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -47,8 +47,8 @@ func (o *upOptions) newCrew(s streams, c *cluster.Cluster) (*crew, error) {
 	return &crew{s: s, cluster: c, program: program, o: o.controller}, nil
 }
 
-// run keeps n controllers running until ctx ends, and returns when all of them have ended. ready is called when each of
-// them was ready once. One that dies after that is started again, at the same address.
+// run keeps n controllers running until ctx ends, and returns when all have ended. ready is called when each was ready
+// once. A controller that dies later is restarted at the same address.
 func (k *crew) run(ctx context.Context, n int, ready func()) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -72,7 +72,7 @@ func (k *crew) run(ctx context.Context, n int, ready func()) error {
 	return nil
 }
 
-// keep keeps one controller running. up is called when it is ready for the first time, or will never be.
+// keep keeps one controller running. up is called when it is ready for the first time, or can never be.
 func (k *crew) keep(ctx context.Context, i int, up func()) error {
 	defer up()
 	listen := k.o.listen
@@ -86,7 +86,7 @@ func (k *crew) keep(ctx context.Context, i int, up func()) error {
 	}
 	defer log.Close()
 	for wasReady := false; ; {
-		serving := make(chan int, 1) // the process
+		serving := make(chan int, 1) // the process id
 		var address string
 		ended := make(chan error, 1)
 		alive, over := context.WithCancel(ctx)
@@ -99,7 +99,7 @@ func (k *crew) keep(ctx context.Context, i int, up func()) error {
 		}()
 		select {
 		case process := <-serving:
-			listen = address // so that receivers find it there again
+			listen = address // receivers must find it there after a restart
 			if awaitReady(alive, "http://"+address+"/readyz") == nil {
 				k.say("operations controller %d ready, process %d, HTTP API at http://%s/operations, log in %s", i, process,
 					address, path)
@@ -129,7 +129,8 @@ func (k *crew) say(format string, args ...any) {
 	say(k.s.err, format, args...)
 }
 
-// controller runs one process until it ends, at the end of ctx in order. serving is told where it serves its HTTP API.
+// controller runs one process until it ends. At the end of ctx it is stopped gracefully. serving is called with the
+// address of its HTTP API.
 func (k *crew) controller(ctx context.Context, listen string, log io.Writer, serving func(at string, process int)) error {
 	args := []string{
 		"controller", "--kubeconfig", k.cluster.KubeconfigPath(), "--shards", "--system-namespace", "default",
@@ -150,7 +151,7 @@ func (k *crew) controller(ctx context.Context, listen string, log io.Writer, ser
 	var reading sync.WaitGroup
 	defer reading.Wait()
 	defer func() { _ = in.Close() }() // it never fails
-	runtime.LockOSThread()            // as child.Attr wants it
+	runtime.LockOSThread()            // required by child.Attr
 	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
 		return err
@@ -159,7 +160,7 @@ func (k *crew) controller(ctx context.Context, listen string, log io.Writer, ser
 		lines := bufio.NewReader(out)
 		for {
 			line, err := lines.ReadString('\n')
-			_, _ = io.WriteString(log, line) // nothing better can be done when the disk is full
+			_, _ = io.WriteString(log, line) // ignored, for example if the disk is full
 			if _, at, ok := strings.Cut(line, `msg="HTTP API is served"`); ok {
 				_, at, _ = strings.Cut(strings.TrimSpace(at), "address=")
 				serving(at, cmd.Process.Pid)

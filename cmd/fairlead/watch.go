@@ -135,7 +135,7 @@ func (o *watchOptions) check(s streams) error {
 		return err
 	}
 	if o.bulkGuard == 0 {
-		o.bulkGuardFlag = -1 // off, in the words of the library
+		o.bulkGuardFlag = -1 // off, for the library
 	} else {
 		o.bulkGuardFlag = o.bulkGuard
 	}
@@ -153,7 +153,7 @@ func watch(ctx context.Context, s streams, o watchOptions, name string) error {
 	resource, err := findResource(ctx, config, name)
 	switch {
 	case ctx.Err() != nil:
-		return nil // to be interrupted is how it ends
+		return nil // an interrupt is the normal end
 	case err != nil:
 		return err
 	}
@@ -166,7 +166,7 @@ func watch(ctx context.Context, s streams, o watchOptions, name string) error {
 	return follow(ctx, s, o, config, resource)
 }
 
-// follow runs a source into a store and prints what its subscriber is given, until the context ends.
+// follow runs a source into a store and prints the events, until the context ends.
 func follow(ctx context.Context, s streams, o watchOptions, config *rest.Config, resource resource) error {
 	log := slog.New(slog.DiscardHandler)
 	warn := slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -191,7 +191,7 @@ func follow(ctx context.Context, s streams, o watchOptions, config *rest.Config,
 	})
 	defer st.Close()
 	life := ctx
-	if part != nil { // what it shows has left before it ends
+	if part != nil { // its objects are shown as left before it ends
 		life = context.WithoutCancel(ctx)
 	}
 	life, end := context.WithCancelCause(life)
@@ -208,7 +208,7 @@ func follow(ctx context.Context, s streams, o watchOptions, config *rest.Config,
 	}
 	var running sync.WaitGroup
 	statuses := st.WatchStatus()
-	var ends []source.Status // for the end: what is printed at present comes before
+	var ends []source.Status // last statuses, printed after the pending output
 	running.Go(func() {
 		for status := range statuses.C {
 			if status.Phase == source.Stopped {
@@ -246,13 +246,13 @@ func follow(ctx context.Context, s streams, o watchOptions, config *rest.Config,
 		err = ended
 	}
 	cancel(nil)
-	sourcing.Wait() // it reports that it has stopped, and the slots are handed over
+	sourcing.Wait() // it reports the stop and hands over the slots
 	statuses.Close()
 	running.Wait()
 	closed := p.close(ends)
 	for _, interrupted := range []error{context.Canceled, errInterrupted} {
 		if errors.Is(err, interrupted) {
-			err = nil // as it should be
+			err = nil // the normal end
 		}
 		if errors.Is(closed, interrupted) {
 			closed = nil
@@ -261,10 +261,10 @@ func follow(ctx context.Context, s streams, o watchOptions, config *rest.Config,
 	return cmp.Or(err, closed)
 }
 
-// watchBatch is how many events are printed before the output goes out.
+// watchBatch is the number of events printed before a flush.
 const watchBatch = 256
 
-// terminal tells whether a stream is a terminal, and how wide and high.
+// terminal returns the size of a terminal, or false if the stream is none.
 func terminal(w any) (width, height int, ok bool) {
 	f, isFile := w.(*os.File)
 	if !isFile || !term.IsTerminal(int(f.Fd())) {

@@ -63,7 +63,7 @@ Exit codes: 0 when there is an answer, 1 when there is no such object, or nobody
 	return cmd
 }
 
-// objectNamed reads KIND/NAME or KIND NAME, and for an operation also its resource, TYPE/ID or TYPE ID, for the name.
+// objectNamed parses KIND/NAME or KIND NAME. The name of an operation may be its resource, TYPE/ID or TYPE ID.
 func objectNamed(args []string) (of why.Object, err error) {
 	usage := usageErrorf("name the object as KIND/NAME, such as operation/Application/shop or webhook/cleanup, or as KIND NAME")
 	if len(args) == 0 || len(args) > 3 {
@@ -98,7 +98,7 @@ func objectNamed(args []string) (of why.Object, err error) {
 	return of, nil
 }
 
-// errNoSuchObject is said of what does not exist and of what nobody may tell of.
+// errNoSuchObject is the error for a missing object and for a missing right alike.
 var errNoSuchObject = errors.New("there is no such object, or you may not get it")
 
 func sayWhy(ctx context.Context, s streams, o whyOptions, of why.Object) error {
@@ -136,7 +136,7 @@ func sayWhy(ctx context.Context, s streams, o whyOptions, of why.Object) error {
 	return printWhy(s.out, answer)
 }
 
-// sayForward names the commands that ask the replica that leads, where its address is not known or not reached from here.
+// sayForward prints the commands that query the leader if its address is unknown or unreachable.
 func sayForward(s streams, base *url.URL, c why.Cause) {
 	namespace, _, _ := strings.Cut(c.Evidence["lease"], "/")
 	host := c.Evidence["host"]
@@ -154,10 +154,10 @@ func sayForward(s streams, base *url.URL, c why.Cause) {
 		plain(host), plain(namespace), plain(host), port, base.Scheme)
 }
 
-// maxAnswer bounds what is read of an answer.
+// maxAnswer bounds the bytes read of an answer.
 const maxAnswer = 4 << 20
 
-// ask asks a program.
+// ask queries a program.
 func (o *whyOptions) ask(ctx context.Context, base *url.URL, of why.Object) (answer why.Answer, err error) {
 	u := base.JoinPath("api", "why")
 	u.RawQuery = url.Values{"kind": {of.Kind}, "namespace": {of.Namespace}, "name": {of.Name}}.Encode()
@@ -197,20 +197,20 @@ func (o *whyOptions) ask(ctx context.Context, base *url.URL, of why.Object) (ans
 		plain(strings.TrimSpace(string(said))))
 }
 
-// noSuchPath is how the HTTP API of package httpapi answers, where a program serves that and no console.
+// noSuchPath is the answer of package httpapi in a program without a console.
 const noSuchPath = "no such path"
 
-// howConsole says how a program gets what answers.
+// howConsole explains how to add the console to a program.
 const howConsole = "A program of your own needs fairlead.WithListen and fairlead.WithConsole(console.Options{}); " +
 	"fairlead controller answers at the address of --listen"
 
-// errNoConsole is said of a program that answers something else.
+// errNoConsole is the error for a program without a console.
 func errNoConsole(base *url.URL) error {
 	return fmt.Errorf("cannot ask why: the program at %s has no console (/api/why). %s", base, howConsole)
 }
 
-// askHolder asks the replica that has the object, by the address that another one has told. The token is not sent in
-// clear text where the other one was asked by https.
+// askHolder queries the replica that has the object, at the address from another replica's answer. It does not send the
+// token without TLS if the other replica was queried by https.
 func (o *whyOptions) askHolder(ctx context.Context, base *url.URL, address string, of why.Object) (why.Answer, error) {
 	if !strings.Contains(address, "://") {
 		address = base.Scheme + "://" + address
@@ -227,5 +227,5 @@ func (o *whyOptions) askHolder(ctx context.Context, base *url.URL, address strin
 	return o.ask(ctx, u, of)
 }
 
-// holderPatience is how long another replica may take to answer; it may stand still.
+// holderPatience bounds the wait for another replica, which may be unresponsive.
 const holderPatience = 5 * time.Second

@@ -2,8 +2,8 @@ package main
 
 import "net"
 
-// addressOf is where other replicas say that this one is to be asked; empty if it listens nowhere, or nobody can tell
-// by which address it is reached: one that listens on all takes the first of its own that is not for this machine only.
+// addressOf returns the address at which other replicas can reach this one, or "" if unknown. For a listener on all
+// addresses it returns the first address that is not local to this machine.
 func addressOf(scheme string, l net.Listener) string {
 	if l == nil {
 		return ""

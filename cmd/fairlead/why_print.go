@@ -16,15 +16,15 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// Bounds of what is shown of an answer in words: its texts are of others.
+// Bounds of a printed answer, which contains foreign text.
 const (
-	maxText     = 2000 // bytes of one text
-	maxEvidence = 40   // of one cause
+	maxText     = 2000 // bytes per text
+	maxEvidence = 40   // per cause
 	maxCauses   = 100
-	maxLines    = 40 // of one text
+	maxLines    = 40 // per text
 )
 
-// harmlessText is a text on one line, of a bounded length, that does nothing to a terminal.
+// harmlessText returns a text on one line, truncated and without control characters.
 func harmlessText(s string) string {
 	if s = plain(s); len(s) > maxText {
 		s = strings.ToValidUTF8(s[:maxText], "") + "…"
@@ -83,7 +83,7 @@ func printCause(text *strings.Builder, n int, c why.Cause) {
 	}
 }
 
-// printEvidence writes what has several lines, such as a stack, below its name.
+// printEvidence writes multi-line values, such as a stack, below their name.
 func printEvidence(text *strings.Builder, key, value string) {
 	lines := strings.Split(strings.TrimSpace(value), "\n")
 	if len(lines) == 1 {
@@ -99,7 +99,7 @@ func printEvidence(text *strings.Builder, key, value string) {
 	}
 }
 
-// times says since when and until when a cause holds.
+// times returns since when and until when a cause holds.
 func times(c why.Cause, now time.Time) (text string) {
 	if !c.Since.IsZero() {
 		text = " since " + duration.HumanDuration(max(0, now.Sub(c.Since)))
@@ -114,7 +114,7 @@ func times(c why.Cause, now time.Time) (text string) {
 	return text
 }
 
-// harmless is an answer whose texts do nothing to a terminal.
+// harmless returns an answer without control characters in its texts.
 func harmless(a why.Answer) why.Answer {
 	a.Kind, a.Namespace, a.Name = plain(a.Kind), plain(a.Namespace), plain(a.Name)
 	a.Causes = slices.Clone(a.Causes)
@@ -134,8 +134,7 @@ func harmless(a why.Answer) why.Answer {
 	return a
 }
 
-// encodeHarmless writes JSON in which what could do something to a terminal is escaped, so that programs read what it
-// was.
+// encodeHarmless writes JSON with escaped control characters, so that programs read the original text.
 func encodeHarmless(w io.Writer, v any) error {
 	raw, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

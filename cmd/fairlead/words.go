@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// splitWords splits a command line as a shell does that expands nothing: at white space, but not in '…', in "…" where \
-// keeps \ and ", or after \.
+// splitWords splits a command line like a shell without expansion: at white space, except in '…', in "…" where \
+// escapes \ and ", or after \.
 func splitWords(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder
-	var quote byte                   // in which we are, 0: none
-	begun, kept := false, false      // a word; the next character as it is
-	for _, c := range []byte(line) { // what has a meaning is ASCII
+	var quote byte                   // the open quote; 0: none
+	begun, kept := false, false      // a word has begun; the next character is literal
+	for _, c := range []byte(line) { // all special characters are ASCII
 		switch {
 		case kept:
 			if quote == '"' && c != '"' && c != '\\' {
@@ -48,7 +48,7 @@ func splitWords(line string) ([]string, error) {
 	return words, nil
 }
 
-// shellQuote returns s as one word of a shell.
+// shellQuote quotes s as one shell word.
 func shellQuote(s string) string {
 	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:+@%,=") == "" {
 		return s

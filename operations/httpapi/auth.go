@@ -13,17 +13,19 @@ import (
 	"github.com/fairlead-io/fairlead/internal/serve"
 )
 
-// Authorizer decides whether the bearer of a token may do something with operations of a namespace. It returns nil, a
-// [*Problem] with status 401 or 403, or another error when it cannot decide. Behind a [Proxy] it has to decide about the
+// Authorizer decides whether the bearer of a token may act on operations of a namespace. It returns nil, a [*Problem]
+// with status 401 or 403, or another error when it cannot decide. Behind a [Proxy], an Authorizer must decide about the
 // user of [Proxied] instead, if there is one.
 //
-// Places are shared between callers (see Options). One that has the method Caller(token string) string says by it whose
-// an authorized token is, empty if callers cannot be told apart; without it each token is a caller.
+// Slots are shared between callers (see Options). If the Authorizer has the method Caller(token string) string, its
+// result identifies the caller of an authorized token. An empty result means that callers cannot be distinguished.
+// Without the method, each token is a caller.
 type Authorizer interface {
 	Authorize(ctx context.Context, token, verb, namespace string) error
 }
 
-// Anonymous lets everybody do everything. It is for servers that only their own machine can reach.
+// Anonymous is an Authorizer that permits every request. Use it only for servers that are reachable from their own
+// machine only.
 type Anonymous struct{}
 
 // Authorize returns nil.
@@ -32,10 +34,10 @@ func (Anonymous) Authorize(context.Context, string, string, string) error { retu
 // May returns nil.
 func (Anonymous) May(context.Context, string, Access) error { return nil }
 
-// Caller returns the empty string: nobody is known.
+// Caller returns the empty string.
 func (Anonymous) Caller(string) string { return "" }
 
-// callerOf returns who a proxy says it is, or else whose token it is.
+// callerOf returns the user that a proxy names, or else the caller of the token.
 func callerOf(ctx context.Context, a Authorizer, token string) string {
 	if who := proxied(ctx); who != nil {
 		return who.user.Username
@@ -47,7 +49,7 @@ func callerOf(ctx context.Context, a Authorizer, token string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// bearer returns the token of a request, empty if it has none.
+// bearer returns the bearer token of a request, or "".
 func bearer(r *http.Request) string {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -56,10 +58,10 @@ func bearer(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// clientKey is that of the client's address in a context.
+// clientKey is the context key of the client address.
 type clientKey struct{}
 
-// WithClient adds the address that a request comes from, by which reviews of unknown tokens are shared.
+// WithClient returns a context with the client address of r. Reviews of unknown tokens are shared by client address.
 func WithClient(ctx context.Context, r *http.Request) context.Context {
 	return context.WithValue(ctx, clientKey{}, serve.Client(r.RemoteAddr))
 }
@@ -69,9 +71,9 @@ func clientOf(ctx context.Context) string {
 	return client
 }
 
-// Protect has a page that tells of all operations, such as their flows, answer only those who may list them in every
-// one of the namespaces; without any, in all that there are. Of an Authorizer that has the method May of [Kubernetes],
-// the right to get the path of the page is enough, too.
+// Protect wraps a page that shows all operations, such as their flows. It answers only callers who may list operations
+// in every one of the namespaces, or cluster-wide if none are given. With an Authorizer that has the method May of
+// [Kubernetes], the right to get the path of the page is enough, too.
 func Protect(page http.Handler, a Authorizer, namespaces ...string) http.Handler {
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
@@ -88,12 +90,12 @@ func Protect(page http.Handler, a Authorizer, namespaces ...string) http.Handler
 	})
 }
 
-// MayRead wants the right to a page or, to get one, that to list operations in each of the namespaces, if there are
-// any. may says what there is the right to: its error is a *Problem with status 403 where there is not.
+// MayRead checks the right to a page. For verb get, the right to list operations in each of the namespaces is enough,
+// if there are any. may checks a single right; it returns a *Problem with status 403 if the right is missing.
 func MayRead(page Access, namespaces []string, may func(Access) error) error {
 	err := may(page)
 	p, ok := errors.AsType[*Problem](err)
-	if !ok || p.Status != http.StatusForbidden || page.Verb != "get" || len(namespaces) == 0 { // to read is not to change
+	if !ok || p.Status != http.StatusForbidden || page.Verb != "get" || len(namespaces) == 0 { // list permits reading only
 		return err
 	}
 	for _, namespace := range namespaces {
@@ -104,7 +106,8 @@ func MayRead(page Access, namespaces []string, may func(Access) error) error {
 	return nil
 }
 
-// allows is what an Authorizer says of an access: of pages, one without the method May of [Kubernetes] knows nothing.
+// allows checks an access with an Authorizer. An Authorizer without the method May of [Kubernetes] permits no access to
+// paths.
 func allows(ctx context.Context, a Authorizer, token string, access Access) error {
 	if access.Path == "" {
 		return a.Authorize(ctx, token, access.Verb, access.Namespace)

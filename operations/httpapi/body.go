@@ -17,12 +17,12 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// readBody reads a body that is one JSON object.
+// readBody reads a body that must be one JSON object.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	raw, err := io.ReadAll(r.Body)
-	if err == nil { // or else the deadline would be taken for the caller's going away
+	if err == nil { // keep the deadline after an error, since clearing it would look like a disconnect
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-		w.Header().Del("Connection") // there is nothing left of the body
+		w.Header().Del("Connection") // the body was read completely, so the connection can be reused
 	}
 	var large *http.MaxBytesError
 	switch {
@@ -36,7 +36,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		return nil, &Problem{Status: http.StatusBadRequest, Title: "Empty body", Detail: "send the fields as a JSON object"}
 	}
 	var value json.RawMessage
-	if err := json.Unmarshal(raw, &value); err != nil { // also if something follows the object
+	if err := json.Unmarshal(raw, &value); err != nil { // also fails on data after the object
 		return nil, unreadable(err)
 	}
 	if value[0] != '{' {
@@ -49,8 +49,8 @@ func unreadable(err error) *Problem {
 	return &Problem{Status: http.StatusBadRequest, Title: "Body cannot be read", Detail: err.Error()}
 }
 
-// readSpec reads the fields of a spec, with the operation id that the headers tell, and adds all that is wrong with
-// them. The error is for a body that cannot be read at all.
+// readSpec reads the fields of a spec, with the operation id from the headers, and adds all their problems to wrong. It
+// returns an error only if the body cannot be read.
 func readSpec(w http.ResponseWriter, r *http.Request, wrong *faults) (spec v1alpha1.OperationSpec, err error) {
 	raw, err := readBody(w, r)
 	if err != nil {
@@ -59,12 +59,12 @@ func readSpec(w http.ResponseWriter, r *http.Request, wrong *faults) (spec v1alp
 	misshapen := misshapen("spec", raw, reflect.TypeOf(spec))
 	wrong.add(http.StatusBadRequest, "Body cannot be read", misshapen...)
 	members, _ := object(raw)
-	given := false // the spec cannot tell a timeout of zero from none, which would stand for the default
+	given := false // zero is invalid, but in the spec it looks like an absent timeout
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		member := members[name]
 		one, err := json.Marshal(map[string]json.RawMessage{name: member})
 		if err == nil {
-			_ = json.Unmarshal(one, &spec) // as far as it can be: what is wrong is known
+			_ = json.Unmarshal(one, &spec) // misshapen has reported the errors already
 		}
 		given = given || strings.EqualFold(name, "timeout") && kindOf(member) != "null"
 	}
@@ -89,7 +89,7 @@ func readSpec(w http.ResponseWriter, r *http.Request, wrong *faults) (spec v1alp
 	return spec, nil
 }
 
-// without leaves out what is said of fields, and what is in them, that could not be read in the first place.
+// without removes problems of fields that could not be read, and of the fields within them.
 func without(all, misshapen []operations.FieldError) []operations.FieldError {
 	return slices.DeleteFunc(slices.Clone(all), func(f operations.FieldError) bool {
 		return slices.ContainsFunc(misshapen, func(m operations.FieldError) bool {

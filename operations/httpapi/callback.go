@@ -16,25 +16,25 @@ import (
 	"github.com/fairlead-io/fairlead/operations"
 )
 
-// CallbackSink takes the outcome that a receiver reports. Outcome is SUCCEEDED or FAILED.
+// CallbackSink accepts the outcomes that receivers report.
 type CallbackSink interface {
-	// Owner returns the namespace of the operation that a token was made for, without asking anybody: it is called for
-	// everything that strangers send. Error: [operations.ErrUnknownCallback] for a token that was not made here.
+	// Owner returns the namespace of the operation for which a token was issued. It must not send requests, because it
+	// runs for every unauthenticated request. Error: [operations.ErrUnknownCallback] for a token that was not issued
+	// here.
 	Owner(token string) (namespace string, err error)
-	// Take records the outcome before it returns. Errors: [operations.ErrUnknownCallback] for a token that stands for
-	// nothing, [operations.ErrCallbackUsed] for one whose outcome is known already.
+	// Take records the outcome before it returns. Errors: [operations.ErrUnknownCallback] for a token that identifies
+	// no call, [operations.ErrCallbackUsed] if the outcome is known already.
 	Take(ctx context.Context, token string, succeeded bool, message string) error
 }
 
 const (
-	// callbackBody is how long the body of a callback may take to come.
+	// callbackBody bounds the time to read the body of a callback.
 	callbackBody = 5 * time.Second
-	// maxCallbackToken bounds what is looked at as a token. One that names everything at its longest has less than half of
-	// it.
+	// maxCallbackToken bounds the tokens that are parsed. The longest valid token has less than half of it.
 	maxCallbackToken = 4 << 10
 )
 
-// callback reads nothing, and takes no place, before the token is known to be good.
+// callback reads no body and takes no slot before the token is verified.
 func (h *handler) callback(w http.ResponseWriter, r *http.Request) error {
 	unknown := &Problem{
 		Status: http.StatusNotFound, Title: "Unknown callback",
@@ -59,7 +59,7 @@ func (h *handler) callback(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer leave()
-	// only some test servers cannot
+	// Fails only with some test servers.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(min(callbackBody, h.Timeout)))
 	r.Body = http.MaxBytesReader(w, r.Body, maxCallback)
 	succeeded, message, err := readCallback(w, r)
@@ -88,7 +88,7 @@ func callbackProblem(err error, unknown *Problem) error {
 	}
 }
 
-// readCallback reads the outcome that a receiver reports.
+// readCallback reads the outcome from the body.
 func readCallback(w http.ResponseWriter, r *http.Request) (succeeded bool, message string, err error) {
 	var body struct {
 		Status string `json:"status"`
@@ -99,7 +99,7 @@ func readCallback(w http.ResponseWriter, r *http.Request) (succeeded bool, messa
 		return false, "", err
 	}
 	var wrong faults
-	_ = json.Unmarshal(raw, &body) // as far as it can be; other members are the receiver's own
+	_ = json.Unmarshal(raw, &body) // misshapen reports the errors; other members belong to the receiver
 	for _, f := range misshapen("callback", raw, reflect.TypeOf(body)) {
 		if f.Field == "callback.status" || f.Field == "callback.error" {
 			wrong.add(http.StatusBadRequest, "Body cannot be read", f)
@@ -113,18 +113,18 @@ func readCallback(w http.ResponseWriter, r *http.Request) (succeeded bool, messa
 			Problem: "must be SUCCEEDED, or FAILED with an error: {\"status\": \"FAILED\", \"error\": \"…\"}",
 		})
 	}
-	// As everywhere, a success with an error text is a failure.
+	// As in other answers, a success with an error text is a failure.
 	return status == "SUCCEEDED" && body.Error == "", body.Error, wrong.problem()
 }
 
-// spent remembers callbacks that came to nothing, so that they need not be asked about when they come again.
+// spent remembers unsuccessful callbacks, so that a repetition does not reach the CallbackSink.
 type spent struct {
 	mu   sync.Mutex
 	seen *memory[[sha256.Size]byte, verdict]
 }
 
-// maxSpent bounds what is remembered, keepUsed and keepUnknown for how long. An outcome stays; what is not there may
-// yet come.
+// maxSpent bounds the number of remembered callbacks; keepUsed and keepUnknown bound the time. A used callback stays
+// used, but an unknown one may become known.
 const (
 	maxSpent    = 4096
 	keepUsed    = 10 * time.Minute
@@ -133,7 +133,7 @@ const (
 
 func newSpent() *spent { return &spent{seen: newMemory[[sha256.Size]byte, verdict](maxSpent)} }
 
-// get returns what became of a callback with that token, nil if it is not known.
+// get returns the remembered error for a token, or nil.
 func (s *spent) get(token string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

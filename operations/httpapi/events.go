@@ -19,20 +19,21 @@ import (
 )
 
 const (
-	// heartbeat keeps proxies from closing a stream on which nothing happens.
+	// heartbeat is the interval of comments that keep proxies from closing an idle stream.
 	heartbeat = 15 * time.Second
-	// beatsAllowed is after how many of them the caller's right is looked at again.
+	// beatsAllowed is the number of heartbeats between two checks of the caller's right.
 	beatsAllowed = 4
 )
 
 // events sends the operation whenever it changes, until it ends:
 //
 //	event: progress, succeeded, failed or gone
-//	id: the operation and the version that it was read of
+//	id: the operation id and the resource version of the Operation
 //	data: the operation as GET shows it
 //
-// A caller who was cut off and comes again with that id as Last-Event-ID, as browsers do, is told of the same
-// operation, also when another one has followed it; and 204, on which they stop, when it has nothing new to learn.
+// A client that reconnects with that id as Last-Event-ID, as browsers do, gets events of the same operation, even if
+// another one has followed it. If the outcome was sent already, the answer is 204, which stops browsers from
+// reconnecting.
 func (h *handler) events(w http.ResponseWriter, r *http.Request) error {
 	a, leave, err := h.enterStream(r)
 	if err != nil {
@@ -41,7 +42,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) error {
 	defer leave()
 	s := &stream{w: w, control: http.NewResponseController(w), timeout: h.Timeout}
 	res := resource(r)
-	changes, err := h.follow(r.Context(), s, a.namespace, res, false) // before the first look, so that nothing is missed after it
+	changes, err := h.follow(r.Context(), s, a.namespace, res, false) // before the first read, to miss no change
 	if err != nil {
 		return err
 	}
@@ -70,7 +71,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) error {
 	}
 	s.covered = func() bool { return h.Operations.Covered(a.namespace) }
 	for more := s.begin(r.Method == http.MethodHead, op); more; {
-		if more = s.run(r.Context(), h.Stop, changes); more { // its slot has left
+		if more = s.run(r.Context(), h.Stop, changes); more { // the slot has left this replica
 			changes.stop()
 			if changes, err = h.follow(r.Context(), s, a.namespace, res, true); err != nil {
 				changes = &follower{stop: func() {}}
@@ -81,7 +82,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// enterStream takes a place for a stream whose caller may have it, which leave gives back.
+// enterStream checks the caller's right and takes a stream slot. leave returns the slot.
 func (h *handler) enterStream(r *http.Request) (a admission, leave func(), err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
 	defer cancel()
@@ -94,7 +95,7 @@ func (h *handler) enterStream(r *http.Request) (a admission, leave func(), err e
 	return a, leave, err
 }
 
-// first finds the operation that a stream is about.
+// first reads the operation at the start of a stream.
 func (h *handler) first(r *http.Request, a admission, res operations.Resource) (*v1alpha1.Operation, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
 	defer cancel()
@@ -106,7 +107,7 @@ func (h *handler) first(r *http.Request, a admission, res operations.Resource) (
 	return h.find(r.WithContext(ctx), a.namespace, res)
 }
 
-// stream is the answer to one caller, about one operation whatever follows it.
+// stream is the answer to one caller. It stays with one operation even when others follow.
 type stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -114,25 +115,24 @@ type stream struct {
 	allowed func(ctx context.Context) bool
 	id      string
 	uid     types.UID
-	version string // of the Operation that was looked at last
+	version string // resource version of the Operation that was seen last
 	last    operations.View
-	over    bool        // there is nothing more to send
+	over    bool        // the stream has ended
 	covered func() bool // nil: always
-	own     bool        // it is followed by a watch of its own
-	left    bool        // the store that it is followed by does not have it any more, while it may go on
+	own     bool        // the stream has its own watch
+	left    bool        // the object left the store, but the operation may continue
 }
 
-// begin begins the answer with what was looked at, and reports whether there is more to come. head is for who wants no
-// body.
+// begin starts the answer with the current state and reports whether to continue. head suppresses the body.
 func (s *stream) begin(head bool, op *v1alpha1.Operation) (more bool) {
 	s.w.Header().Set("Content-Type", "text/event-stream")
 	s.w.Header().Set("Cache-Control", "no-store")
 	s.w.WriteHeader(http.StatusOK)
-	return !head && s.show(op) // for a head there is nothing to wait for
+	return !head && s.show(op) // a HEAD request ends here
 }
 
-// run sends until the operation has ended, the caller is gone, or the server stops; or until it has to be followed anew,
-// which it reports.
+// run sends events until the operation ends, the caller disconnects or the server stops. It returns true if the caller
+// must follow the operation again.
 func (s *stream) run(ctx context.Context, stop <-chan struct{}, changes *follower) (again bool) {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
@@ -159,14 +159,14 @@ func (s *stream) run(ctx context.Context, stop <-chan struct{}, changes *followe
 	}
 }
 
-// stillAllowed tells whether the token is still good for what is shown. When nobody knows, it is.
+// stillAllowed reports whether the caller's right is still valid. A failed check counts as valid.
 func (s *stream) stillAllowed(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	return s.allowed(ctx)
 }
 
-// heardAll sends what changes tell, and reports whether there is more to come.
+// heardAll sends the changes and reports whether to continue.
 func (s *stream) heardAll(events []store.Event) (more bool) {
 	for i := range events {
 		if s.left = events[i].Type == store.Left; s.left {
@@ -180,9 +180,9 @@ func (s *stream) heardAll(events []store.Event) (more bool) {
 	return true
 }
 
-// heard sends what a change tells, and reports whether there is more to come.
+// heard sends a change and reports whether to continue.
 func (s *stream) heard(e *store.Event) (more bool) {
-	if s.own && e.Type == store.Synced && e.Count == 0 { // it was deleted before it was followed
+	if s.own && e.Type == store.Synced && e.Count == 0 { // deleted before the watch began
 		s.send("gone", s.last)
 		return false
 	}
@@ -196,21 +196,21 @@ func (s *stream) heard(e *store.Event) (more bool) {
 	ended := operations.ViewOf(op).Terminal()
 	switch {
 	case e.Type == store.Deleted && op.UID != s.uid:
-		return true // the one before
+		return true // a previous object of the same name
 	case e.Type == store.Deleted && !ended:
 		s.send("gone", s.last)
 		return false
 	case e.Type != store.Deleted && !newer(op.ResourceVersion, s.version):
-		return true // the first look was at the API server itself, which the store may be behind
+		return true // the first read was from the API server, and the store may be older
 	}
 	return s.show(op)
 }
 
-// show sends what an Operation tells of the operation, and reports whether there is more to come.
+// show sends the state of the operation and reports whether to continue.
 func (s *stream) show(op *v1alpha1.Operation) (more bool) {
 	s.version = op.ResourceVersion
 	v, ok := operations.ViewOfID(op, s.id)
-	if !ok { // so many have followed it that its end is forgotten, or it was deleted and made anew
+	if !ok { // the history has dropped it, or the object was deleted and recreated
 		s.send("gone", s.last)
 		return false
 	}
@@ -223,14 +223,14 @@ func (s *stream) send(name string, v operations.View) bool {
 	return err == nil && s.write(fmt.Sprintf("event: %s\nid: %s.%s\ndata: %s\n\n", name, s.id, s.version, data))
 }
 
-// write gives up on a caller who does not read.
+// write fails if the client does not read in time.
 func (s *stream) write(text string) bool {
-	_ = s.control.SetWriteDeadline(time.Now().Add(s.timeout)) // only some test servers cannot
+	_ = s.control.SetWriteDeadline(time.Now().Add(s.timeout)) // fails only with some test servers
 	_, err := io.WriteString(s.w, text)
 	if err == nil {
 		err = s.control.Flush()
 	}
-	_ = s.control.SetWriteDeadline(time.Time{}) // with HTTP/2 a stream ends when it passes, though nothing is written
+	_ = s.control.SetWriteDeadline(time.Time{}) // HTTP/2 ends a stream when its deadline passes, even without a write
 	return err == nil
 }
 
@@ -245,7 +245,7 @@ func eventName(v operations.View) string {
 	}
 }
 
-// newer tells whether a version comes after another one; of versions that cannot be compared, every other one does.
+// newer reports whether version is later than the other one. Versions that cannot be compared are newer if they differ.
 func newer(version, than string) bool {
 	order, ok := resourceversion.Compare(version, than)
 	return order > 0 || !ok && version != than

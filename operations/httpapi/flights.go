@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// flights has one caller find out what several want to know at the same time. The zero value works.
+// flights merges concurrent calls with the same key into one call. The zero value is ready to use.
 type flights[K comparable, V any] struct {
 	mu    sync.Mutex
 	under map[K]*flight[V]
@@ -15,10 +15,10 @@ type flight[V any] struct {
 	done      chan struct{}
 	value     V
 	err       error
-	abandoned bool // who was to find out is gone: it says nothing to the others
+	abandoned bool // the calling context ended, so the result is not shared
 }
 
-// do returns what fn does, which is called unless somebody else's is under way for the key.
+// do returns the result of fn. If a call for the key is in progress, do waits for its result instead.
 func (f *flights[K, V]) do(ctx context.Context, key K, fn func() (V, error)) (V, error) {
 	for {
 		f.mu.Lock()

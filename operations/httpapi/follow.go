@@ -9,16 +9,16 @@ import (
 	"github.com/fairlead-io/fairlead/operations"
 )
 
-// follower brings the changes of one operation: from the store, or where that lacks its namespace, which is another
-// replica's then, by a watch of its own.
+// follower receives the changes of one operation from the store. If the store does not cover the namespace, which
+// another replica then owns, it uses its own watch.
 type follower struct {
 	*store.Drainer
 	own  bool
 	stop func()
 }
 
-// follow follows an operation from now on. One that has left the store is followed again by a watch of its own, which
-// begins with its present state.
+// follow subscribes to the changes of an operation from now on. With again it uses its own watch, which starts with the
+// present state.
 func (h *handler) follow(
 	ctx context.Context, s *stream, namespace string, res operations.Resource, again bool,
 ) (*follower, error) {
@@ -31,7 +31,8 @@ func (h *handler) follow(
 	}
 	s.left, s.own = false, false
 	changes := h.Operations.Drain(drain)
-	if !again && h.Operations.Covered(namespace) { // asked after it is followed: that it leaves then is told, or seen at the next beat
+	// Checked after subscribing: a later loss of coverage arrives as an event or is noticed at the next heartbeat.
+	if !again && h.Operations.Covered(namespace) {
 		return &follower{Drainer: changes, stop: changes.Close}, nil
 	}
 	changes.Close()
@@ -42,7 +43,7 @@ func (h *handler) follow(
 	s.own = true
 	ctx, end := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	running.Go(func() { _ = run(ctx) }) // it ends with the context, and tries again until then
+	running.Go(func() { _ = run(ctx) }) // Run retries until the context ends
 	drain.From = store.FromSnapshot
 	changes = st.Drain(drain)
 	return &follower{Drainer: changes, own: true, stop: func() {

@@ -24,52 +24,52 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// Options configure the handler. Scheduler, Operations and Authorizer are required.
+// Options configures the handler. Scheduler, Operations and Authorizer are required.
 type Options struct {
-	// Scheduler writes; its namespace is the default one.
+	// Scheduler writes Operations. Its namespace is the default namespace of requests.
 	Scheduler *operations.Scheduler
-	// Operations is what is read. It holds the namespaces that are served; of one of some slots (store.Options.Shard) what
-	// is lacking is read from the API server instead.
+	// Operations is the store for reads, with the namespaces that are served. If it holds only some slots
+	// (store.Options.Shard), the handler reads the rest from the API server.
 	Operations *cache.Store
-	// Namespaces are those that are served besides that of the Scheduler. All allows every one.
+	// Namespaces are served besides that of the Scheduler. All serves every namespace.
 	Namespaces []string
 	All        bool
-	// Authorizer decides who may do what. Use [Anonymous] only where nobody else can connect.
+	// Authorizer decides about rights. Use [Anonymous] only if no other machine can connect.
 	Authorizer Authorizer
-	// Pending tells of an operation that was accepted but is not written yet, for a service that schedules through an
-	// outbox: the Location that it has given away is good from the first moment. Default: there are none.
+	// Pending returns an operation that was accepted but is not written yet. A service that schedules through an outbox
+	// sets it, so that its Location works from the start. Default: none are pending.
 	Pending func(ctx context.Context, namespace string, r operations.Resource) (operations.View, bool)
-	// Callbacks takes the outcomes of AsyncCallback webhooks. Default: they are unknown.
+	// Callbacks accepts the outcomes of AsyncCallback webhooks. Default: every callback is unknown.
 	Callbacks CallbackSink
-	// PublicURL is what Location starts with. Default: nothing, so that it is relative to the server that was asked.
+	// PublicURL is the prefix of Location. Default: empty, so that Location is relative to the server.
 	PublicURL string
-	// MaxInFlight bounds the requests at a time; more of them wait for some seconds. Default: 64.
+	// MaxInFlight bounds the number of concurrent requests. Further requests wait for some seconds. Default: 64.
 	//
-	// This bound and the next two are shared, first between namespaces, then between the callers of one: a namespace has
-	// at most as many places as are left free, so half of all when it is alone, and a caller at most half as many as are
-	// left free, so a third.
+	// This bound and the next two are shared, first between namespaces, then between the callers of one namespace. A
+	// namespace may use as many slots as remain free, so half of them if it is alone. A caller may use half as many as
+	// remain free, so a third if it is alone.
 	MaxInFlight int
-	// MaxStreams bounds the event streams at a time. Default: 1,024.
+	// MaxStreams bounds the number of concurrent event streams. Default: 1,024.
 	MaxStreams int
-	// MaxCallbacks bounds the callbacks at a time whose token is good; others take no place. Default: 64.
+	// MaxCallbacks bounds the number of concurrent callbacks with a valid token. Others take no slot. Default: 64.
 	MaxCallbacks int
-	// Timeout bounds a request with the reading of its body, and after it the writing of the answer. Of an event stream it
-	// bounds the beginning and each event. Default: 30s.
+	// Timeout bounds a request including reading its body, and then writing the answer. For an event stream it bounds
+	// the start and each event. Default: 30s.
 	Timeout time.Duration
-	// Stop ends the event streams when it is closed, so that a server that shuts down has no requests which never end; who
-	// listened comes again, with what was seen last. Default: they go on until the caller or the operation ends them.
+	// Stop, when closed, ends the event streams, so that a server can shut down. Clients reconnect with their last
+	// event ID. Default: streams last until the caller disconnects or the operation ends.
 	Stop <-chan struct{}
-	// Logger gets one line per refused or failed request, at level debug where the caller is not known or there are too
-	// many. Default: discarded.
+	// Logger receives one line per refused or failed request. The level is debug if the caller is unknown or the server
+	// is overloaded. Default: discarded.
 	Logger *slog.Logger
-	// Registerer gets the metrics. Default: none.
+	// Registerer receives the metrics. Default: none.
 	Registerer prometheus.Registerer
-	// TracerProvider makes a span of each request but those for event streams. Default: none are made. The trace of the
-	// caller, as the headers of W3C Trace Context tell it, goes on in any case: it is kept in what is scheduled.
+	// TracerProvider creates a span for each request except event streams. Default: none. Independently of it, a
+	// scheduled operation records the caller's trace from the W3C Trace Context headers.
 	TracerProvider trace.TracerProvider
 }
 
-// Bounds of what callers may send.
+// Bounds of requests, and the Retry-After of unfinished operations.
 const (
 	maxBody      = 512 << 10
 	maxCallback  = 16 << 10
@@ -82,12 +82,12 @@ type handler struct {
 	Options
 	limits *limits
 	keys   *keys
-	spent  *spent // callbacks that need not be asked about
-	shared bool   // between namespaces
+	spent  *spent // callbacks with a known result
+	shared bool   // several namespaces share the slots
 	log    *slog.Logger
 }
 
-// New returns the handler of everything under /operations and /callbacks. It is safe for concurrent use.
+// New returns the handler for /operations, /callbacks and /openapi.json. It is safe for concurrent use.
 func New(o Options) (http.Handler, error) {
 	if o.Scheduler == nil || o.Operations == nil || o.Authorizer == nil {
 		return nil, errors.New("cannot make the operations handler: scheduler, operations and authorizer are required")
@@ -126,7 +126,7 @@ func New(o Options) (http.Handler, error) {
 	return h.traced(mux, h.known(mux)), nil
 }
 
-// maxLogged bounds what a line of the log has of a path and of an error: both are what a caller makes them.
+// maxLogged bounds the path and the error in a log line, in bytes. Callers control both.
 const maxLogged = 512
 
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
@@ -141,7 +141,7 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		"error", short(err.Error(), maxLogged))
 }
 
-// short cuts a text.
+// short truncates a text to the given number of bytes.
 func short(text string, bytes int) string {
 	if len(text) <= bytes {
 		return text
@@ -149,7 +149,7 @@ func short(text string, bytes int) string {
 	return strings.ToValidUTF8(text[:bytes], "") + "…"
 }
 
-// known answers what no endpoint is there for as problems too.
+// known answers requests for unknown endpoints with a problem, too.
 func (h *handler) known(mux *http.ServeMux) http.Handler {
 	nothing := h.plain(func(w http.ResponseWriter, r *http.Request) error {
 		next, _ := mux.Handler(r)
@@ -170,7 +170,7 @@ func (h *handler) known(mux *http.ServeMux) http.Handler {
 	})
 }
 
-// statusOnly takes the status of an answer and drops its body.
+// statusOnly records the status of an answer and drops its body.
 type statusOnly struct {
 	header http.Header
 	status int
@@ -180,7 +180,7 @@ func (s *statusOnly) Header() http.Header         { return s.header }
 func (s *statusOnly) Write(b []byte) (int, error) { return len(b), nil }
 func (s *statusOnly) WriteHeader(status int)      { s.status = status }
 
-// loggable is the path without what must not be in a log.
+// loggable returns the path without callback tokens.
 func loggable(u *url.URL) string {
 	if strings.HasPrefix(u.Path, "/callbacks/") {
 		return "/callbacks/…"
@@ -188,8 +188,8 @@ func loggable(u *url.URL) string {
 	return u.Path
 }
 
-// admit finds the namespace of a request and checks the caller's right. What else is wrong, such as a query parameter
-// that is neither the namespace nor one of these, is in the admission.
+// admit finds the namespace of a request and checks the caller's right. The admission collects other problems, such as
+// a query parameter that is neither the namespace nor one of parameters.
 func (h *handler) admit(r *http.Request, verb string, parameters ...string) (a admission, err error) {
 	a.query, err = url.ParseQuery(r.URL.RawQuery)
 	malformed := err != nil
@@ -199,7 +199,7 @@ func (h *handler) admit(r *http.Request, verb string, parameters ...string) (a a
 	}
 	served := a.namespace == h.Scheduler.Namespace() || slices.Contains(h.Namespaces, a.namespace)
 	valid := served || len(validation.IsDNS1123Label(a.namespace)) == 0
-	if valid { // nobody needs to be asked about one that cannot be
+	if valid { // an invalid name needs no request to the API server
 		if err := h.Authorizer.Authorize(r.Context(), a.token, verb, a.namespace); err != nil {
 			return a, err
 		}
@@ -224,7 +224,7 @@ func (h *handler) admit(r *http.Request, verb string, parameters ...string) (a a
 	return a, nil
 }
 
-// may tells whether the caller has a further right.
+// may checks a further right of the caller.
 func (h *handler) may(r *http.Request, a admission, verb string) error {
 	return h.Authorizer.Authorize(r.Context(), a.token, verb, a.namespace)
 }
@@ -237,9 +237,9 @@ func objectOf(namespace string, res operations.Resource) cache.Key {
 	return cache.Key{Namespace: namespace, Name: v1alpha1.OperationName(res.Type, res.ID)}
 }
 
-// find returns the Operation of a resource. The store is good enough for one that is in progress; an end, or none, is
-// confirmed by the API server, since what was scheduled a moment ago may not have come by: nobody is shown the outcome
-// before as that of their request.
+// find returns the Operation of a resource. It takes an operation in progress from the store. It confirms an ended or
+// missing operation with the API server, because the store may not have a just-scheduled request yet. Otherwise a
+// caller could see the outcome of a previous request as that of its own.
 func (h *handler) find(r *http.Request, namespace string, res operations.Resource) (*v1alpha1.Operation, error) {
 	if op, err := cache.Of[v1alpha1.Operation](h.Operations).Get(objectOf(namespace, res)); err == nil && !op.Terminal() {
 		return op, nil
@@ -266,7 +266,6 @@ func (h *handler) get(w http.ResponseWriter, r *http.Request, a admission) error
 	return nil
 }
 
-// show answers with the view of an operation.
 func (h *handler) show(w http.ResponseWriter, status int, op *v1alpha1.Operation) {
 	h.showView(w, status, operations.ViewOf(op))
 }
@@ -290,17 +289,17 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	write(w, status, "application/json", body)
 }
 
-// write answers with a length, so that nobody takes a part for the whole.
+// write sets Content-Length, so that clients detect truncated answers.
 func write(w http.ResponseWriter, status int, contentType string, body any) {
 	raw, err := json.Marshal(body)
 	if err != nil {
-		panic(err) // what is written came from JSON
+		panic(err) // every body can be encoded
 	}
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Content-Length", strconv.Itoa(len(raw)+1))
 	w.WriteHeader(status)
-	_, _ = w.Write(append(raw, '\n')) // the caller is gone if this fails
+	_, _ = w.Write(append(raw, '\n')) // it fails only if the client has disconnected
 }
 
 //go:embed openapi.json
@@ -308,6 +307,6 @@ var openAPI []byte
 
 func openapi(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", "application/vnd.oai.openapi+json;version=3.1")
-	_, _ = w.Write(openAPI) // the caller is gone if this fails
+	_, _ = w.Write(openAPI) // it fails only if the client has disconnected
 	return nil
 }

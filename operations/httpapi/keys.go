@@ -6,10 +6,10 @@ import (
 	"github.com/fairlead-io/fairlead/operations"
 )
 
-// keys remembers which resource an idempotency key was sent for. The Scheduler finds a key that is used again for the
-// same resource; for another one nobody else would, and receivers, who know the key only, would take the second request
-// for a repetition of the first. It covers the latest requests to this replica, which is where a caller that confuses
-// keys sends them.
+// keys remembers the resource of each idempotency key. The Scheduler detects a key that is reused for the same
+// resource. Reuse for another resource is detected only here. Receivers know only the key and would mistake the second
+// request for a repetition of the first. keys covers the latest requests to this replica, because a caller that
+// confuses keys usually sends them to the same replica.
 type keys struct {
 	mu     sync.Mutex
 	owners *memory[keyOf, *owner]
@@ -17,20 +17,20 @@ type keys struct {
 
 type keyOf struct{ namespace, id string }
 
-// owner is the resource that has a key.
+// owner is the resource of a key.
 type owner struct {
 	resource operations.Resource
-	asking   int  // requests under way
-	used     bool // there may be an operation of that key
+	asking   int  // concurrent requests
+	used     bool // an operation with that key may exist
 }
 
-// maxKeys bounds what is remembered.
+// maxKeys bounds the number of remembered keys.
 const maxKeys = 1 << 14
 
 func newKeys() *keys { return &keys{owners: newMemory[keyOf, *owner](maxKeys)} }
 
-// claim reports whether the key is free or was sent for this resource. done tells how the request ended: used, unless
-// nothing of it can have been written. A key that no request has used is free again.
+// claim reports whether the key is free or belongs to r. The caller calls done when the request ends; used is false
+// only if certainly no operation was written. A key that no request has used becomes free again.
 func (k *keys) claim(key keyOf, r operations.Resource) (ours bool, done func(used bool)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -48,7 +48,7 @@ func (k *keys) claim(key keyOf, r operations.Resource) (ours bool, done func(use
 		defer k.mu.Unlock()
 		o.asking--
 		o.used = o.used || used
-		if now, _ := k.owners.get(key); !o.used && o.asking == 0 && now == o { // or it was forgotten, and perhaps taken again
+		if now, _ := k.owners.get(key); !o.used && o.asking == 0 && now == o { // unless evicted and claimed again
 			k.owners.drop(key)
 		}
 	}

@@ -25,14 +25,13 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// Kubernetes asks the API server: who is this (TokenReview), and may they (SubjectAccessReview). Answers are kept for
-// ten seconds, refusals for less. It is a prometheus.Collector, and safe for concurrent use; make it with
-// [NewKubernetes].
+// Kubernetes is an Authorizer that asks the API server. It authenticates by TokenReview and authorizes by
+// SubjectAccessReview. It caches positive answers for ten seconds and refusals for a shorter time. It is a
+// prometheus.Collector and safe for concurrent use. Create it with [NewKubernetes].
 //
-// Tokens that have not been seen yet are asked about apart from the others, 50 a second, in turns of the addresses that
-// they come from: whoever sends many that are no good waits for himself, and those whose token was good lately wait for
-// nobody. All other questions are asked in turns of those whom they are about; the service accounts of a namespace are
-// one of them.
+// Reviews of unknown tokens have a separate limit of 50 a second, shared fairly between client addresses. A client that
+// sends many invalid tokens delays only itself, and callers with a recently valid token are not delayed. All other
+// reviews are shared fairly between the users they are about. All service accounts of a namespace count as one user.
 type Kubernetes struct {
 	calls     *call.Client
 	audiences []string
@@ -42,8 +41,8 @@ type Kubernetes struct {
 	strangers, guests *turnstile
 
 	mu     sync.Mutex
-	tokens *memory[tokenSum, *caller] // those that were good when they were looked at last
-	junk   *memory[tokenSum, verdict] // those that were not
+	tokens *memory[tokenSum, *caller] // tokens that were valid at their last review
+	junk   *memory[tokenSum, verdict] // tokens that were not
 	rights *memory[question, verdict]
 
 	asking   flights[tokenSum, *caller]
@@ -52,11 +51,11 @@ type Kubernetes struct {
 
 type tokenSum [sha256.Size]byte
 
-// caller is who has sent a good token.
+// caller is the user of a valid token.
 type caller struct {
 	user   authenticationv1.UserInfo
-	sum    [sha256.Size]byte // of all that the API server knows of the user
-	tenant string            // whom the questions about this caller are counted for
+	sum    [sha256.Size]byte // of all user attributes
+	tenant string            // the group that shares a quota of reviews
 	until  time.Time
 }
 
@@ -65,20 +64,21 @@ type question struct {
 	Access
 }
 
-// Access is what somebody may do, or not: with objects of the API server, or with a path of it that names none.
+// Access is an action to authorize: on objects of the API server, or on a non-resource path.
 type Access struct {
 	Verb, Group, Resource, Subresource string
-	Namespace                          string // empty: all of them, or that of a resource that has none
-	Name                               string // empty: all of them
+	Namespace                          string // empty: all namespaces, or a cluster-scoped resource
+	Name                               string // empty: all objects
 	Path                               string // instead of a resource, such as /debug/flows
 }
 
-// OperationAccess is something that is done with operations.
+// OperationAccess returns the Access for a verb on operations of a namespace.
 func OperationAccess(verb, namespace string) Access {
 	return Access{Verb: verb, Group: v1alpha1.GroupVersion.Group, Resource: "operations", Namespace: namespace}
 }
 
-// PathAccess is what a request for a page asks for, as the API server has it of paths that name no resource; HEAD is get.
+// PathAccess returns the Access that a request for a page needs, in the form of non-resource paths of the API server.
+// HEAD counts as get.
 func PathAccess(r *http.Request) Access {
 	at := path.Clean("/" + r.URL.Path)
 	if strings.HasSuffix(r.URL.Path, "/") && at != "/" {
@@ -91,7 +91,7 @@ func PathAccess(r *http.Request) Access {
 	return Access{Verb: verb, Path: at}
 }
 
-// String is such as "get secrets/pull in namespace prod".
+// String returns a text such as "get secrets/pull in namespace prod".
 func (a Access) String() string {
 	if a.Path != "" {
 		return a.Verb + " " + a.Path
@@ -111,7 +111,7 @@ func (a Access) String() string {
 	return s + " in namespace " + a.Namespace
 }
 
-// verdict is nil or a problem.
+// verdict is a cached decision: nil or a problem.
 type verdict struct {
 	err   error
 	until time.Time
@@ -123,18 +123,18 @@ const (
 	keepRefused = 2 * time.Second
 	keepMost    = 4096
 
-	// maxToken bounds a token.
+	// maxToken bounds the length of a token in bytes.
 	maxToken = 16 << 10
 
 	strangersPerSecond, strangersBurst = 50, 100
 	guestsPerSecond, guestsBurst       = 200, 400
-	// reviewsWait is how many questions of one address, or about one tenant, may wait, and reviewPatience how long.
+	// reviewsWait bounds the waiting reviews per client address or tenant, and reviewPatience the time they wait.
 	reviewsWait    = 32
 	reviewPatience = 5 * time.Second
 )
 
-// NewKubernetes returns an Authorizer that asks the API server of the calls. Tokens have to be meant for one of the
-// audiences; without any, or for the empty one, for the API server itself.
+// NewKubernetes returns an Authorizer that sends reviews through calls. A token must be valid for one of the audiences.
+// Without audiences, or for the empty one, it must be valid for the API server itself.
 func NewKubernetes(calls *call.Client, audiences ...string) *Kubernetes {
 	if len(audiences) == 0 {
 		audiences = []string{""}
@@ -162,8 +162,8 @@ func (k *Kubernetes) Authorize(ctx context.Context, token, verb, namespace strin
 	return k.May(ctx, token, OperationAccess(verb, namespace))
 }
 
-// May decides whether the user whom a proxy has named (see [Proxy]), or else the bearer of a token, has an access. It fails
-// as Authorize does.
+// May decides whether the user named by a proxy (see [Proxy]), or else the bearer of the token, has an access. Its
+// errors are those of Authorize.
 func (k *Kubernetes) May(ctx context.Context, token string, a Access) error {
 	if who := proxied(ctx); who != nil {
 		return k.may(ctx, who, a)
@@ -181,7 +181,7 @@ func (k *Kubernetes) May(ctx context.Context, token string, a Access) error {
 	return k.may(ctx, who, a)
 }
 
-// Caller returns the name of the user whose token it is.
+// Caller returns the name of the token's user.
 func (k *Kubernetes) Caller(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	k.mu.Lock()
@@ -189,7 +189,7 @@ func (k *Kubernetes) Caller(token string) string {
 	if who, ok := k.tokens.get(sum); ok {
 		return who.user.Username
 	}
-	return fmt.Sprintf("%x", sum[:8]) // many others have come since
+	return fmt.Sprintf("%x", sum[:8]) // evicted from the cache
 }
 
 var notValid = &Problem{
@@ -197,7 +197,7 @@ var notValid = &Problem{
 	Detail: "the token is not valid in this cluster, or not meant for this server",
 }
 
-// who returns whose token it is.
+// who returns the caller of a token.
 func (k *Kubernetes) who(ctx context.Context, token string) (*caller, error) {
 	if len(token) > maxToken {
 		return nil, notValid
@@ -212,7 +212,7 @@ func (k *Kubernetes) who(ctx context.Context, token string) (*caller, error) {
 		lane, from = k.guests, visitor{before.tenant, before.user.Username}
 	}
 	return k.asking.do(ctx, sum, func() (*caller, error) {
-		if who, _, err := k.remembered(sum); who != nil || err != nil { // somebody else has found out meanwhile
+		if who, _, err := k.remembered(sum); who != nil || err != nil { // another request has decided meanwhile
 			return who, err
 		}
 		who, err := k.review(ctx, lane, from, token)
@@ -229,8 +229,8 @@ func (k *Kubernetes) who(ctx context.Context, token string) (*caller, error) {
 	})
 }
 
-// remembered returns whose token it is, or why it is nobody's, as far as that was found out and still holds. before is
-// whose it was when that was found out last.
+// remembered returns the cached caller of a token, or the cached refusal, if still valid. before is the caller of the
+// last successful review, even if it has expired.
 func (k *Kubernetes) remembered(sum tokenSum) (who, before *caller, err error) {
 	k.mu.Lock()
 	before, good := k.tokens.get(sum)
@@ -245,7 +245,7 @@ func (k *Kubernetes) remembered(sum tokenSum) (who, before *caller, err error) {
 	return nil, before, nil
 }
 
-// review has the API server look at a token.
+// review sends a TokenReview.
 func (k *Kubernetes) review(ctx context.Context, lane *turnstile, from visitor, token string) (*caller, error) {
 	named := slices.DeleteFunc(slices.Clone(k.audiences), func(a string) bool { return a == "" })
 	var asked [][]string
@@ -260,7 +260,7 @@ func (k *Kubernetes) review(ctx context.Context, lane *turnstile, from visitor, 
 		err := k.ask(ctx, lane, from, "tokenreviews", authenticationv1.SchemeGroupVersion, review, func() bool {
 			return review.Status.Authenticated &&
 				(audiences == nil || slices.ContainsFunc(review.Status.Audiences, func(a string) bool {
-					return slices.Contains(audiences, a) // or else the API server has not looked at them
+					return slices.Contains(audiences, a) // otherwise the API server ignored the audiences
 				}))
 		})
 		if errors.Is(err, errRefused) {
@@ -279,7 +279,7 @@ func (k *Kubernetes) review(ctx context.Context, lane *turnstile, from visitor, 
 func newCaller(user authenticationv1.UserInfo) *caller {
 	all, err := json.Marshal(user)
 	if err != nil {
-		panic(err) // it is made of strings
+		panic(err) // it contains only strings
 	}
 	who := &caller{user: user, sum: sha256.Sum256(all), tenant: user.Username}
 	if account, ok := strings.CutPrefix(user.Username, "system:serviceaccount:"); ok {
@@ -301,7 +301,7 @@ func (k *Kubernetes) may(ctx context.Context, who *caller, a Access) error {
 		return known.err
 	}
 	_, err := k.deciding.do(ctx, q, func() (struct{}, error) {
-		if known, ok := decided(); ok { // by somebody else meanwhile
+		if known, ok := decided(); ok { // by another request meanwhile
 			return struct{}{}, known.err
 		}
 		user := who.user
@@ -341,10 +341,10 @@ func forbidden(user string, a Access) *Problem {
 	return &Problem{Status: http.StatusForbidden, Title: "Forbidden", Detail: user + " may not " + a.String()}
 }
 
-// errRefused is a review that says no.
+// errRefused is a negative review.
 var errRefused = errors.New("refused")
 
-// ask has the API server answer a review, when it is the visitor's turn. It may be asked twice.
+// ask sends a review when it is the visitor's turn. The request is idempotent and may be sent twice.
 func (k *Kubernetes) ask(
 	ctx context.Context, lane *turnstile, from visitor, resource string, of schema.GroupVersion, review runtime.Object, says func() bool,
 ) error {

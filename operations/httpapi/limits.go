@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Bounds of what callers may have at a time, and of what may wait for its turn.
+// Bounds of concurrent and waiting requests.
 const (
 	defaultInFlight  = 64
 	defaultStreams   = 1024
@@ -19,14 +19,14 @@ const (
 
 	requestsWait, callbacksWait = 256, 256 // of one namespace
 	turnPatience                = 5 * time.Second
-	// linger is for how long the rest of a body that nobody wants is still read, so that the answer arrives.
+	// linger bounds how long the server reads the rest of an unwanted body, so that the answer arrives.
 	linger = time.Second
 )
 
-// limits are the places of a handler, each shared by namespace and then by caller.
+// limits holds the slots of a handler, each shared by namespace and then by caller.
 type limits struct {
 	requests, streams, callbacks *turnstile
-	pages                        *turnstile // they are computed, so there are not more of them than processors
+	pages                        *turnstile // CPU-bound, so at most one per processor
 	refused                      *prometheus.CounterVec
 }
 
@@ -58,7 +58,7 @@ func (l *limits) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// enter takes a place, and has to be followed by leave. Its error is for the caller.
+// enter takes a slot; the caller must call leave afterwards. The error is meant for the client.
 func (l *limits) enter(ctx context.Context, t *turnstile, v visitor) (leave func(), err error) {
 	leave, err = t.enter(ctx, v)
 	var busy *busyError
@@ -90,19 +90,20 @@ func (l *limits) enter(ctx context.Context, t *turnstile, v visitor) (leave func
 	return nil, p
 }
 
-// endpoint answers a request or returns why not.
+// endpoint answers a request, or returns an error without an answer.
 type endpoint func(w http.ResponseWriter, r *http.Request) error
 
-// admission is a request whose caller has the right that it needs first.
+// admission is a request whose caller has the required right.
 type admission struct {
 	namespace, token string
 	query            url.Values
 	visitor
-	wrong faults // what is wrong with it all the same
+	wrong faults // further problems of the request
 }
 
-// limited is an endpoint for callers who have the right of the verb. It bounds its time, and how many there are at a
-// time. Nothing is read or looked up for others. It refuses query parameters other than the namespace and these.
+// limited returns an endpoint for callers who have the right for verb. It bounds the time and the number of concurrent
+// requests. It reads and looks up no data for other callers. It refuses query parameters other than the namespace and
+// the given ones.
 func (h *handler) limited(
 	verb string, next func(w http.ResponseWriter, r *http.Request, a admission) error, parameters ...string,
 ) http.Handler {
@@ -124,17 +125,17 @@ func (h *handler) limited(
 	})
 }
 
-// plain is an endpoint that nobody can keep waiting: who does not read the answer is given up, and a body that was not
-// read is not waited for.
+// plain returns an endpoint that slow clients cannot block. It drops clients that do not read the answer, and does not
+// wait for a body that was not read.
 func (h *handler) plain(next endpoint) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(WithClient(r.Context(), r))
 		control, now := http.NewResponseController(w), time.Now()
-		_ = control.SetWriteDeadline(now.Add(2 * h.Timeout)) // only some test servers cannot
+		_ = control.SetWriteDeadline(now.Add(2 * h.Timeout)) // fails only with some test servers
 		if r.ContentLength != 0 {
 			_ = control.SetReadDeadline(now.Add(h.Timeout))
 			if r.ProtoMajor == 1 {
-				w.Header().Set("Connection", "close") // until it was read; the server would else read it before it answers
+				w.Header().Set("Connection", "close") // until the body is read: the server would read it before it answers
 			}
 		}
 		if err := next(w, r); err != nil {

@@ -2,12 +2,12 @@ package httpapi
 
 import "container/list"
 
-// memory keeps values by key, at most so many. When it is full, the group that has the most forgets its oldest one, so
-// that nobody makes it forget what others have put there. It is not safe for concurrent use.
+// memory is a cache with a bounded number of entries. A full memory evicts the oldest entry of the largest group, so
+// that one group cannot evict the entries of others. It is not safe for concurrent use.
 type memory[K comparable, V any] struct {
 	most    int
 	entries map[K]*list.Element
-	groups  map[string]*list.List // each the oldest first
+	groups  map[string]*list.List // each with the oldest first
 }
 
 type remembered[K comparable, V any] struct {

@@ -16,11 +16,11 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// Page is a part of the operations of a namespace, in the order of their names. It may have fewer than were asked for,
-// or none, though there are more: Continue says so.
+// Page is a part of the operations of a namespace, ordered by object name. It may have fewer items than requested, or
+// none, although more follow: then Continue is set.
 type Page struct {
 	Items []operations.View `json:"items"`
-	// Continue asks for the next page; empty on the last one.
+	// Continue is the token for the next page. It is empty on the last page.
 	Continue string `json:"continue,omitempty"`
 }
 
@@ -66,7 +66,7 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request, a admission) (err
 		return err
 	}
 	select {
-	case <-h.Operations.Synced(): // before, all would seem to be there is
+	case <-h.Operations.Synced(): // before that, a page could be incomplete
 	case <-r.Context().Done():
 		return r.Context().Err()
 	}
@@ -90,20 +90,19 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request, a admission) (err
 	return nil
 }
 
-// A page is as short as its work is long: it has at most maxPageBytes, and at most maxLooks operations are looked at
-// for it.
+// maxPageBytes bounds the size of a page, and maxLooks the number of operations examined for it.
 const (
 	maxPageBytes = 512 << 10
 	maxLooks     = 2000
 )
 
-// encodedPage is a Page whose items are JSON already.
+// encodedPage is a Page whose items are already encoded.
 type encodedPage struct {
 	Items    []json.RawMessage `json:"items"`
 	Continue string            `json:"continue,omitempty"`
 }
 
-// listParameters are the query parameters of a list, besides the namespace.
+// listParameters are the query parameters of a list, except namespace.
 var listParameters = []string{
 	"category", "continue", "correlationID", "limit", "phase", "related", "resourceType", "status", "type",
 }
@@ -118,8 +117,8 @@ func (s selection) has(op *v1alpha1.Operation) bool {
 	return s.Matches(op) && (s.status == "" || operations.ViewOf(op).Status == s.status)
 }
 
-// page collects the operations behind the name after. Names are compared first, so that objects of earlier pages are
-// not decoded again.
+// page collects the operations after the given name. It compares names first, so that objects of earlier pages are not
+// decoded again.
 func (h *handler) page(namespace string, wanted selection, after string, limit int) (encodedPage, error) {
 	snapshot := h.Operations.Snapshot()
 	var names []cache.Key
@@ -143,8 +142,8 @@ func (h *handler) page(namespace string, wanted selection, after string, limit i
 	return p.page, nil
 }
 
-// livePage is page for a namespace that the store lacks: by the API server, whose pages are in the same order. Where its
-// own mark is not good any more, or was never known, it begins from the front.
+// livePage is page for a namespace that the store does not cover. It reads from the API server, whose pages have the
+// same order. If the continue token of the API server is unknown or has expired, it starts from the beginning.
 func (h *handler) livePage(
 	ctx context.Context, namespace string, wanted selection, after mark, limit int,
 ) (encodedPage, error) {
@@ -174,13 +173,13 @@ func (h *handler) livePage(
 	}
 }
 
-// livePages is how many operations are read from the API server at a time.
+// livePages is the page size of reads from the API server.
 const livePages = 100
 
-// mark is where a page ends.
+// mark is the position at the end of a page.
 type mark struct {
-	name   string // of the last one
-	server string // with what the API server goes on with its page that has the next one; empty: with the first page
+	name   string // of the last operation
+	server string // continue token of the server page with the next operation; empty: the first page
 }
 
 func (m mark) String() string {
@@ -206,8 +205,8 @@ type pageMaker struct {
 	last          string
 }
 
-// take looks at the next operation, nil if it cannot be read, and reports whether the page has room for more. server is
-// with what the API server goes on with its page that has this one.
+// take examines the next operation, nil if it cannot be read, and reports whether the page has room for more. server is
+// the continue token of the server page that contains the operation.
 func (p *pageMaker) take(name string, op *v1alpha1.Operation, server string) (more bool, err error) {
 	has := op != nil && p.wanted.has(op)
 	if p.looked == maxLooks || p.bytes >= maxPageBytes || has && len(p.page.Items) == p.limit {

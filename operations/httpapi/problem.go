@@ -16,22 +16,23 @@ import (
 	"github.com/fairlead-io/fairlead/operations"
 )
 
-// Problem is an error as the HTTP API shows it: application/problem+json of RFC 9457.
+// Problem is an error of the HTTP API: application/problem+json of RFC 9457.
 type Problem struct {
 	Type   string `json:"type,omitempty"`
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail,omitempty"`
-	// Cause says for programs why the API server refuses what the caller has the right to; see the constants.
+	// Cause is a machine-readable reason why the API server refuses a request that the caller has the right to. See the
+	// Cause constants.
 	Cause string `json:"cause,omitempty"`
-	// OperationID is the operation that stands in the way.
+	// OperationID is the operation that blocks the request.
 	OperationID string `json:"operationID,omitempty"`
-	// Running is where that operation is shown.
+	// Running is the view of that operation.
 	Running *operations.View `json:"running,omitempty"`
-	// Fields are what is wrong with a request.
+	// Fields lists the problems of the request.
 	Fields []operations.FieldError `json:"fields,omitempty"`
 
-	after int // seconds until it is worth trying again
+	after int // Retry-After, in seconds
 }
 
 // Error returns title and detail.
@@ -46,8 +47,7 @@ func (p *Problem) write(w http.ResponseWriter) {
 	write(w, p.Status, "application/problem+json", p)
 }
 
-// answerProblem answers with what an error means, and when it is worth trying again where that is all that helps. It
-// returns the status.
+// answerProblem answers with the problem for err. It adds Retry-After to 429 and 503. It returns the status.
 func answerProblem(w http.ResponseWriter, err error) (status int) {
 	p := problemOf(err)
 	if p.Status == http.StatusServiceUnavailable || p.Status == http.StatusTooManyRequests {
@@ -61,10 +61,10 @@ func answerProblem(w http.ResponseWriter, err error) (status int) {
 	return p.Status
 }
 
-// maxRetryAfter bounds, in seconds, for how long callers are sent away because the API server says so.
+// maxRetryAfter bounds the Retry-After, in seconds, that the API server can impose on callers.
 const maxRetryAfter = 300
 
-// faults are what is wrong with one request, which is told at once.
+// faults collects the problems of one request, so that one answer lists them all.
 type faults struct {
 	title  string
 	status int
@@ -77,11 +77,11 @@ const (
 
 	titleInProgress = "Another operation is in progress"
 
-	// maxFaults bounds what is told of one request, and maxName a name in it that is the caller's own.
+	// maxFaults bounds the problems in one answer, and maxName the bytes of a name that the caller has chosen.
 	maxFaults, maxName = 100, 128
 )
 
-// add adds what is wrong. Things that have a status of their own each are a bad request together.
+// add adds problems. Problems with different statuses result in 400.
 func (f *faults) add(status int, title string, fields ...operations.FieldError) {
 	switch {
 	case len(fields) == 0:
@@ -99,13 +99,13 @@ func (f *faults) add(status int, title string, fields ...operations.FieldError) 
 	f.fields = append(f.fields, fields...)
 }
 
-// parameter adds what is wrong with a query parameter.
+// parameter adds a problem of a query parameter.
 func (f *faults) parameter(name, problem string) {
 	f.add(http.StatusBadRequest, "Bad query", operations.FieldError{Field: "query " + name, Problem: problem})
 }
 
-// parameters adds the query parameters that are unknown or repeated. An unknown one is refused, since a filter that is
-// misspelled would else select everything.
+// parameters adds the query parameters that are unknown or repeated. An unknown one is refused, because a misspelled
+// filter would otherwise select everything.
 func (f *faults) parameters(query url.Values, known []string) {
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		switch {
@@ -117,7 +117,7 @@ func (f *faults) parameters(query url.Values, known []string) {
 	}
 }
 
-// problem returns all of it, nil if nothing is wrong.
+// problem returns all problems as one error, or nil.
 func (f *faults) problem() error {
 	if len(f.fields) == 0 {
 		return nil
@@ -125,7 +125,7 @@ func (f *faults) problem() error {
 	return fieldProblem(f.status, f.title, f.fields)
 }
 
-// fieldProblem tells what is wrong with fields, as much of it as anybody reads.
+// fieldProblem returns a problem with at most maxFaults fields.
 func fieldProblem(status int, title string, fields []operations.FieldError) *Problem {
 	told := fields[:min(len(fields), maxFaults)]
 	all := make([]string, len(told))
@@ -138,7 +138,7 @@ func fieldProblem(status int, title string, fields []operations.FieldError) *Pro
 	return &Problem{Status: status, Title: title, Detail: strings.Join(all, "; "), Fields: told}
 }
 
-// problemOf returns an error as a problem. Errors of package operation keep their meaning; others are internal.
+// problemOf converts an error to a Problem. Errors of package operations keep their meaning. Others become 502.
 func problemOf(err error) *Problem {
 	var (
 		p       *Problem
@@ -179,7 +179,7 @@ func problemOf(err error) *Problem {
 			Status: http.StatusUnprocessableEntity, Title: "Refused by the API server", Detail: err.Error(),
 			Fields: causes(err),
 		}
-	case apierrors.IsNotFound(err): // a namespace; an operation is ErrNotFound
+	case apierrors.IsNotFound(err): // a namespace; a missing operation is ErrNotFound
 		return &Problem{Status: http.StatusNotFound, Title: "Not Found", Detail: err.Error()}
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		return &Problem{
@@ -208,7 +208,7 @@ func problemOf(err error) *Problem {
 	}
 }
 
-// causes are the fields that the API server names.
+// causes returns the fields that the API server names in an error.
 func causes(err error) (fields []operations.FieldError) {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {

@@ -21,38 +21,37 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 )
 
-// ProxyOptions say which proxy is believed, and which of its headers. CAFile is required. They mean what the
-// --requestheader flags of the API server mean.
+// ProxyOptions configures the trusted proxy and its headers. CAFile is required. The options have the meaning of the
+// --requestheader flags of the API server.
 type ProxyOptions struct {
-	// CAFile has the certificates that vouch for that of a proxy, PEM. It is read again when it has changed, at most
-	// every five seconds; one that cannot be read leaves those from before.
+	// CAFile is a PEM file with the CA certificates for client certificates of proxies. A changed file is reloaded
+	// within five seconds. If it cannot be read, the previous certificates stay in use.
 	CAFile string
-	// Names are the common names of proxies that are believed. Default: all that the CA vouches for, so that it has to be
-	// one that makes certificates for nobody else.
+	// Names are the common names of trusted proxies. Default: every certificate of the CA is trusted, so the CA must
+	// issue certificates only for proxies.
 	Names []string
-	// UserHeader names the user. Default: X-Remote-User. A request that has it more than once, or empty, has no user.
+	// UserHeader names the user. Default: X-Remote-User. A request with a repeated or empty header has no user.
 	UserHeader string
-	// GroupHeader names a group of the user, such as X-Remote-Group, and may come several times. Default: nobody says what
-	// groups users are in; a proxy that does not set it would hand on what its callers have sent.
+	// GroupHeader names a group of the user, such as X-Remote-Group, and may be repeated. Default: none. Set it only if
+	// the proxy sets the header; otherwise the proxy would forward the header of its own callers.
 	GroupHeader string
-	// GroupSeparator parts the groups of one header, such as "," where a proxy sends all of them in one. Default: a header
-	// is one group.
+	// GroupSeparator separates the groups in one header, such as "," if the proxy sends all of them in one. Default: a
+	// header is one group.
 	GroupSeparator string
-	// ExtraHeaderPrefix begins the headers of what else is known of the user; the rest of the name, in lower case, is the
-	// key; such as X-Remote-Extra-. Default: nothing else is known.
+	// ExtraHeaderPrefix is the prefix of headers with extra user attributes, such as X-Remote-Extra-. The rest of the
+	// header name, in lower case, is the key. Default: no extra attributes.
 	ExtraHeaderPrefix string
-	// Logger is told of headers that do not count, at level debug, and of a CAFile that cannot be read any more, at level
-	// warn. Default: discarded.
+	// Logger receives ignored headers at level debug, and an unreadable CAFile at level warn. Default: discarded.
 	Logger *slog.Logger
 }
 
-// Proxy believes the headers of a proxy that has shown a client certificate of a named CA, as the API server does with
-// its request-header authentication: the user whom they name is the caller, and may do what the API server says of that
-// user (SubjectAccessReview). The headers of others are not looked at. Make it with [NewProxy]; it is safe for
-// concurrent use.
+// Proxy authenticates callers by the headers of a trusted proxy, like the request-header authentication of the API
+// server. The proxy must present a client certificate of the configured CA. The user in the headers is then the caller,
+// with the rights that the API server reports for that user (SubjectAccessReview). Headers of other clients are
+// ignored. Create a Proxy with [NewProxy]; it is safe for concurrent use.
 //
-// It is the proxy that has to drop those headers from what its own callers send. What would change something is refused
-// where a browser says that a page of another site has sent it.
+// The proxy must drop these headers from the requests of its own callers. The handler refuses cross-origin requests of
+// browsers that change state.
 type Proxy struct {
 	o      ProxyOptions
 	now    func() time.Time
@@ -65,15 +64,15 @@ type Proxy struct {
 }
 
 const (
-	// lookAtCA is how often the file of the CA is read again.
+	// lookAtCA is the minimum interval between two reads of the CA file.
 	lookAtCA = 5 * time.Second
-	// maxUser bounds the name of a user.
+	// maxUser bounds the length of a user name in bytes.
 	maxUser = 1 << 10
-	// authenticated is the group of all who are known.
+	// authenticated is the group of all authenticated users.
 	authenticated = "system:authenticated"
 )
 
-// NewProxy reads the CA. Its errors are those of the file.
+// NewProxy returns a Proxy. It fails if the CA file is missing or unreadable.
 func NewProxy(o ProxyOptions) (*Proxy, error) { return newProxy(o, time.Now) }
 
 func newProxy(o ProxyOptions, now func() time.Time) (*Proxy, error) {
@@ -92,14 +91,14 @@ func newProxy(o ProxyOptions, now func() time.Time) (*Proxy, error) {
 	return p, nil
 }
 
-// load reads the file of the CA.
+// load reads the CA file.
 func (p *Proxy) load() error {
 	p.looked = p.now()
 	raw, err := os.ReadFile(p.o.CAFile)
 	if err != nil {
 		return fmt.Errorf("cannot read the CA of proxies: %w", err)
 	}
-	if p.pool != nil && bytes.Equal(raw, p.pem) { // without a pool the roots of the machine would do
+	if p.pool != nil && bytes.Equal(raw, p.pem) { // a nil pool would mean the system roots
 		return nil
 	}
 	pool := x509.NewCertPool()
@@ -110,7 +109,7 @@ func (p *Proxy) load() error {
 	return nil
 }
 
-// roots are the certificates of the CA.
+// roots returns the certificates of the CA.
 func (p *Proxy) roots() *x509.CertPool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,8 +121,8 @@ func (p *Proxy) roots() *x509.CertPool {
 	return p.pool
 }
 
-// TLS returns a configuration that asks clients for a certificate of the CA besides, and goes on with those that have
-// none, or another one: they are callers like all others. What is given is not changed.
+// TLS returns a copy of config that also requests a client certificate of the CA. Clients without one, or with another
+// one, are accepted as ordinary callers. config is not changed.
 func (p *Proxy) TLS(config *tls.Config) *tls.Config {
 	asking := func() *tls.Config {
 		c := config.Clone()
@@ -135,7 +134,8 @@ func (p *Proxy) TLS(config *tls.Config) *tls.Config {
 	return served
 }
 
-// Handler has pages answer the user whom a proxy names. The headers never come by it. Of nil it is the pages themselves.
+// Handler returns a handler that serves pages as the user that a proxy names. It removes the headers from the request.
+// With a nil Proxy it returns pages.
 func (p *Proxy) Handler(pages http.Handler) http.Handler {
 	if p == nil {
 		return pages
@@ -149,7 +149,7 @@ func (p *Proxy) Handler(pages http.Handler) http.Handler {
 		who, err := p.user(r)
 		if err != nil {
 			p.o.Logger.DebugContext(ctx, "headers that name a user do not count", "from", r.RemoteAddr, "error", err)
-		} else if err := p.origin.Check(r); err != nil { // the proxy's cookie may have been enough, which comes from anywhere
+		} else if err := p.origin.Check(r); err != nil { // cookies of the proxy arrive cross-site too
 			answerProblem(w, &Problem{
 				Status: http.StatusForbidden, Title: http.StatusText(http.StatusForbidden),
 				Detail: "a page of another site has sent this request",
@@ -169,13 +169,13 @@ func (p *Proxy) Handler(pages http.Handler) http.Handler {
 	})
 }
 
-// owns tells whether a header is for proxies only.
+// owns reports whether a header is reserved for proxies.
 func (p *Proxy) owns(name string) bool {
 	_, extra := p.extra(name)
 	return strings.EqualFold(name, p.o.UserHeader) || strings.EqualFold(name, p.o.GroupHeader) || extra
 }
 
-// extra is the key that a header is about.
+// extra returns the key of an extra attribute header.
 func (p *Proxy) extra(name string) (key string, ok bool) {
 	key, ok = strings.CutPrefix(strings.ToLower(name), p.o.ExtraHeaderPrefix)
 	if plain, err := url.PathUnescape(key); err == nil {
@@ -193,7 +193,7 @@ func (p *Proxy) named(h http.Header) bool {
 	return false
 }
 
-// user is whom a request is for, or why its headers do not count.
+// user returns the user that the headers name, or an error if the headers are not trusted.
 func (p *Proxy) user(r *http.Request) (u authenticationv1.UserInfo, err error) {
 	if err := p.trust(r.TLS); err != nil {
 		return u, err
@@ -218,7 +218,7 @@ func (p *Proxy) user(r *http.Request) (u authenticationv1.UserInfo, err error) {
 		}
 	}
 	if u.Username != "system:anonymous" && !slices.Contains(u.Groups, authenticated) {
-		u.Groups = append(u.Groups, authenticated) // as the API server does with whom it knows
+		u.Groups = append(u.Groups, authenticated) // as the API server does for authenticated users
 	}
 	for name, values := range r.Header {
 		key, ok := p.extra(name)
@@ -233,7 +233,7 @@ func (p *Proxy) user(r *http.Request) (u authenticationv1.UserInfo, err error) {
 	return u, nil
 }
 
-// trust wants a client certificate that is good now: connections outlive certificates.
+// trust requires a client certificate that is valid now, because a connection may outlive its certificate.
 func (p *Proxy) trust(state *tls.ConnectionState) error {
 	if state == nil || len(state.PeerCertificates) == 0 {
 		return errors.New("it comes without a client certificate")
@@ -262,8 +262,8 @@ func proxied(ctx context.Context) *caller {
 	return who
 }
 
-// Proxied returns the user whom a proxy has named for a request, from its context: for an Authorizer of your own, which
-// then has to decide about that user and not about the token.
+// Proxied returns the user that a proxy has named, from the context of the request. A custom Authorizer must decide
+// about that user instead of the token.
 func Proxied(ctx context.Context) (u authenticationv1.UserInfo, ok bool) {
 	who := proxied(ctx)
 	if who == nil {

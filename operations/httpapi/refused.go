@@ -10,19 +10,19 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 )
 
-// The values of Problem.Cause: why the API server refuses a request that the caller has the right to.
+// Values of Problem.Cause: reasons why the API server refuses a request that the caller has the right to.
 const (
-	// CauseQuotaExceeded says that a ResourceQuota of the namespace is used up.
+	// CauseQuotaExceeded means that a ResourceQuota of the namespace is used up.
 	CauseQuotaExceeded = "QuotaExceeded"
-	// CauseNamespaceTerminating says that the namespace is being deleted.
+	// CauseNamespaceTerminating means that the namespace is being deleted.
 	CauseNamespaceTerminating = "NamespaceTerminating"
-	// CauseAdmissionDenied says that another admission of the API server refuses the request.
+	// CauseAdmissionDenied means that another admission plugin of the API server refuses the request.
 	CauseAdmissionDenied = "AdmissionDenied"
-	// CauseServerLacksRight says that the server of the HTTP API has no right to the request.
+	// CauseServerLacksRight means that the server of the HTTP API lacks the right for the request.
 	CauseServerLacksRight = "ServerLacksRight"
 )
 
-// refused tells the refusals of admission, which the API server answers with 403 too, from a missing right.
+// refused distinguishes refusals by admission from a missing right. The API server answers both with 403.
 func refused(err error) *Problem {
 	told, _ := call.Why(err)
 	p := &Problem{Status: http.StatusForbidden, Title: "Forbidden", Detail: "the API server refuses: " + err.Error()}

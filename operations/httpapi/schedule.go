@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// schedule needs the right to create, that to update where an operation that has ended is replaced, and that to get for
-// what it shows of another request than this one.
+// schedule requires the right to create. It also requires update to replace an ended operation, and get to show another
+// request than this one.
 func (h *handler) schedule(w http.ResponseWriter, r *http.Request, a admission) error {
 	spec, err := readSpec(w, r, &a.wrong)
 	if err == nil {
@@ -46,14 +46,14 @@ func (h *handler) schedule(w http.ResponseWriter, r *http.Request, a admission) 
 		return err
 	}
 	w.Header().Set("Location", h.location(a.namespace, res))
-	if op.PickedUp() && h.may(r, a, "get") != nil { // a request of before: its first answer is given again
+	if op.PickedUp() && h.may(r, a, "get") != nil { // a repeated request: give its first answer again
 		op = &v1alpha1.Operation{ObjectMeta: op.ObjectMeta, Spec: spec}
 	}
 	h.show(w, http.StatusAccepted, op)
 	return nil
 }
 
-// maybeWritten tells whether an operation may be there all the same.
+// maybeWritten reports whether an operation may exist despite the error.
 func maybeWritten(err error) bool {
 	var refused *Problem
 	var invalid *operations.InvalidError
@@ -64,7 +64,7 @@ func maybeWritten(err error) bool {
 
 const cancelVerb = ":cancel"
 
-// canceling refuses a POST that asks for nothing that there is, whoever sends it.
+// canceling refuses a POST that is not for :cancel, before any authorization.
 func (h *handler) canceling(next http.Handler) http.Handler {
 	other := h.plain(func(w http.ResponseWriter, _ *http.Request) error {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -82,7 +82,7 @@ func (h *handler) canceling(next http.Handler) http.Handler {
 	})
 }
 
-// cancel needs the right to update, and that to get for what it shows.
+// cancel requires the right to update, and get to show the operation.
 func (h *handler) cancel(w http.ResponseWriter, r *http.Request, a admission) error {
 	if err := a.wrong.problem(); err != nil {
 		return err

@@ -16,9 +16,9 @@ import (
 
 var durationType = reflect.TypeFor[metav1.Duration]()
 
-// misshapen says what of a JSON value cannot be read as a type: every member that the type does not have, and every
-// value of another type, with its path, up to a bound. A decoder would name the first one only, and not those that
-// decode themselves.
+// misshapen returns the parts of a JSON value that do not fit a type: each unknown member and each value of a wrong
+// type, with its path, up to a bound. A decoder would report only the first one, and none within types that decode
+// themselves.
 func misshapen(path string, raw json.RawMessage, t reflect.Type) (all []operations.FieldError) {
 	kind := kindOf(raw)
 	wrong := []operations.FieldError{{Field: path, Problem: "must not be of type " + kind}}
@@ -33,7 +33,7 @@ func misshapen(path string, raw json.RawMessage, t reflect.Type) (all []operatio
 			return []operations.FieldError{{Field: path, Problem: `must be a duration in quotes, such as "30s" or "2h"`}}
 		}
 		return nil
-	case kind == "null": // leaves what is there, as anywhere in JSON
+	case kind == "null": // null leaves a field unchanged, as in encoding/json
 		return nil
 	case reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()): // free-form
 		return nil
@@ -88,7 +88,7 @@ func misshapen(path string, raw json.RawMessage, t reflect.Type) (all []operatio
 	return all
 }
 
-// kindOf is the type of a JSON value.
+// kindOf returns the type of a JSON value.
 func kindOf(raw json.RawMessage) string {
 	switch raw = bytes.TrimSpace(raw); raw[0] {
 	case '{':
@@ -110,7 +110,7 @@ func object(raw json.RawMessage) (members map[string]json.RawMessage, ok bool) {
 	return members, json.Unmarshal(raw, &members) == nil
 }
 
-// fieldsOf collects the fields of a struct by their JSON names, those of embedded structs too.
+// fieldsOf collects the fields of a struct and its embedded structs by JSON name.
 func fieldsOf(t reflect.Type, into map[string]reflect.Type) {
 	for f := range t.Fields() {
 		if f.Anonymous {
@@ -123,7 +123,7 @@ func fieldsOf(t reflect.Type, into map[string]reflect.Type) {
 	}
 }
 
-// find returns the field that a member is decoded into: names are taken in any case.
+// find returns the field that a member is decoded into. Names match in any case.
 func find(fields map[string]reflect.Type, member string) (name string, ok bool) {
 	if _, ok = fields[member]; ok {
 		return member, true

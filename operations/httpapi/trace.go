@@ -12,9 +12,9 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tracing"
 )
 
-// traced answers in the span of the caller, as W3C Trace Context has it, or where there is a provider in one below it.
-// The paths of requests, which have tokens and what callers name, are no part of a span, and event streams have none:
-// they may last for days.
+// traced runs requests in the caller's trace from the W3C Trace Context headers, and in a child span if there is a
+// provider. Spans do not contain request paths, which hold tokens and names that callers choose. Event streams have no
+// span, since they may last for days.
 func (h *handler) traced(mux *http.ServeMux, next http.Handler) http.Handler {
 	tracer := tracing.Tracer(h.TracerProvider, "operation/httpapi")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -54,7 +54,7 @@ func (h *handler) traced(mux *http.ServeMux, next http.Handler) http.Handler {
 	})
 }
 
-// method is that of a request, as OpenTelemetry has it: what a caller may make up is not repeated.
+// method returns the method as OpenTelemetry specifies it. Unknown methods become _OTHER, because callers choose them.
 func method(r *http.Request) string {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
@@ -64,13 +64,13 @@ func method(r *http.Request) string {
 	return "_OTHER"
 }
 
-// statusOf remembers the status of an answer. Everything else is that of the writer within.
+// statusOf records the status of an answer.
 type statusOf struct {
 	http.ResponseWriter
 	code int
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap supports http.ResponseController.
 func (s *statusOf) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 func (s *statusOf) WriteHeader(code int) {

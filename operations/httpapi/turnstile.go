@@ -10,47 +10,49 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// turnstile lets a bounded number through at a time, and per second if it has a rate, and is fair: first between
-// groups, such as namespaces, then between callers within one. The next one comes from the group that has the fewest
-// inside, of several the one that was served least lately. However many come, a group has at most as many places as are
-// left free, and a caller half as many: alone these are half of all and a third, and each further group leaves as many
-// as it takes. So whoever hangs, others find a place.
+// turnstile is a fair semaphore with an optional rate. It is fair first between groups, such as namespaces, then
+// between the callers of a group. The next slot goes to the group with the fewest slots in use, and on a tie to the
+// group that was served longest ago. The same order applies to the callers of a group.
 //
-// A visitor without a group, or a caller, shares with nobody in particular.
+// A group may use as many slots as remain free, and a caller half as many. Alone they get half of all slots and a
+// third. Each further group leaves free as many slots as it takes. Therefore one group or caller whose requests hang
+// cannot block the others.
+//
+// A visitor without a group has no group bound, and one without a caller has no caller bound.
 type turnstile struct {
 	places   int
-	rate     *rate.Limiter // default: any number per second
-	queue    int           // how many of a group may wait; 0: nobody waits
-	patience time.Duration // how long they wait
+	rate     *rate.Limiter // default: no rate limit
+	queue    int           // waiting visitors per group; 0: no waiting
+	patience time.Duration // bound of the waiting time
 
 	mu      sync.Mutex
 	running int
 	groups  map[string]*share
 	callers map[visitor]*share
-	waiting []*waiter // in the order in which they came
+	waiting []*waiter // in order of arrival
 	served  uint64
-	wake    *time.Timer // for the rate, while somebody waits for it
+	wake    *time.Timer // set while the rate delays a waiter
 }
 
 type visitor struct{ group, caller string }
 
-// share is what a group or a caller has of a turnstile.
+// share is the state of one group or caller.
 type share struct {
 	running, waiting int
-	served           uint64 // when it was let in last
+	served           uint64 // sequence number of its last admission
 }
 
 type waiter struct {
 	visitor
 	group, caller *share
-	in            chan struct{} // closed when it is let in, or sent away
+	in            chan struct{} // closed on admission or refusal
 	refused       *busyError
 }
 
-// maxWaiting bounds who waits at one turnstile.
+// maxWaiting bounds the waiters of one turnstile.
 const maxWaiting = 1024
 
-// busyError says that there is no place, and for whom: the caller, the group, or all.
+// busyError means that no slot is free within scope: the caller, the group, or all.
 type busyError struct{ scope string }
 
 const (
@@ -61,8 +63,7 @@ const (
 
 func (e *busyError) Error() string { return fmt.Sprintf("too many at a time (%s)", e.scope) }
 
-// enter returns when the visitor may go on, and what has to be called afterwards. Errors: a [*busyError]; that of the
-// context.
+// enter waits for a slot. The visitor must call leave afterwards. Errors: a [*busyError]; the context's cause.
 func (t *turnstile) enter(ctx context.Context, v visitor) (leave func(), err error) {
 	w := &waiter{visitor: v, in: make(chan struct{})}
 	t.mu.Lock()
@@ -123,7 +124,7 @@ func (t *turnstile) add(w *waiter) {
 	t.waiting = append(t.waiting, w)
 }
 
-// remove takes a waiter out of the queue.
+// remove removes a waiter from the queue.
 func (t *turnstile) remove(w *waiter) {
 	i := slices.Index(t.waiting, w)
 	t.waiting = slices.Delete(t.waiting, i, i+1)
@@ -132,7 +133,7 @@ func (t *turnstile) remove(w *waiter) {
 	t.forget(w.visitor, w.group, w.caller)
 }
 
-// forget drops the shares that nobody has any more.
+// forget deletes unused shares.
 func (t *turnstile) forget(v visitor, group, caller *share) {
 	if caller.running+caller.waiting == 0 {
 		delete(t.callers, v)
@@ -142,7 +143,7 @@ func (t *turnstile) forget(v visitor, group, caller *share) {
 	}
 }
 
-// admit lets in whom there is place for.
+// admit admits waiters while slots and the rate permit.
 func (t *turnstile) admit() {
 	for {
 		w := t.next()
@@ -160,12 +161,12 @@ func (t *turnstile) admit() {
 	}
 }
 
-// next returns who is to be let in, nil if there is nobody or no place.
+// next returns the waiter to admit next, or nil.
 func (t *turnstile) next() (first *waiter) {
 	if t.running >= t.places {
 		return nil
 	}
-	var best [4]uint64 // the fewest inside, then the longest ago
+	var best [4]uint64 // the fewest slots, then the longest time since service
 	for _, w := range t.waiting {
 		if t.full(w) != "" {
 			continue
@@ -178,7 +179,7 @@ func (t *turnstile) next() (first *waiter) {
 	return first
 }
 
-// full says whose places are all taken, empty if none are.
+// full returns the scope whose slots are used up, or "".
 func (t *turnstile) full(w *waiter) (scope string) {
 	free := t.places - t.running
 	switch {
@@ -192,7 +193,7 @@ func (t *turnstile) full(w *waiter) (scope string) {
 	return ""
 }
 
-// inTime tells whether the rate lets one in now; if not, it sees to it that this is looked at again.
+// inTime reports whether the rate permits an admission now. Otherwise it schedules another admit.
 func (t *turnstile) inTime() bool {
 	if t.rate == nil {
 		return true
@@ -214,8 +215,8 @@ func (t *turnstile) inTime() bool {
 	return false
 }
 
-// makeRoom sends somebody away if one more cannot wait: the newcomer if his group has too many, else the last one of
-// the group with the most.
+// makeRoom refuses a waiter if the queue is full: the newcomer if its group has too many, else the last waiter of the
+// largest group.
 func (t *turnstile) makeRoom(w *waiter) {
 	if w.group.waiting > t.queue {
 		t.refuse(w)
@@ -225,7 +226,7 @@ func (t *turnstile) makeRoom(w *waiter) {
 		return
 	}
 	last, most := w, w.group.waiting
-	for _, other := range t.waiting { // the last one of a group is met last
+	for _, other := range t.waiting { // >= finds the last waiter of a group
 		if other.group.waiting >= most && other != w {
 			last, most = other, other.group.waiting
 		}
@@ -235,7 +236,7 @@ func (t *turnstile) makeRoom(w *waiter) {
 
 func (t *turnstile) refuse(w *waiter) {
 	scope := t.full(w)
-	if scope == "" { // the rate is used up, or it is others' turn
+	if scope == "" { // the rate is used up, or other waiters are first
 		scope = scopeAll
 	}
 	w.refused = &busyError{scope}
@@ -243,11 +244,11 @@ func (t *turnstile) refuse(w *waiter) {
 	close(w.in)
 }
 
-// giveUp ends the waiting: with the error, or because it took too long.
+// giveUp ends the wait of w with err. A nil err means that the wait took too long.
 func (t *turnstile) giveUp(w *waiter, err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if w.isIn() { // meanwhile
+	if w.isIn() { // admitted or refused meanwhile
 		if w.refused == nil && err != nil {
 			t.left(w.visitor)
 			return err
@@ -277,7 +278,7 @@ func (t *turnstile) left(v visitor) {
 	t.admit()
 }
 
-// inside is how many are inside.
+// inside returns the number of slots in use.
 func (t *turnstile) inside() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package install puts the custom resources of fairlead.io into a cluster.
+// Package install installs the custom resource definitions of fairlead.io in a cluster.
 package install
 
 import (
@@ -19,8 +19,9 @@ const (
 	pollInterval = 50 * time.Millisecond
 )
 
-// CRDs applies the custom resource definitions (server-side, as field manager fairlead, taking over what others own of
-// them) and returns when the API server serves all of them. It can be repeated; an older version is updated.
+// CRDs applies the custom resource definitions and returns once the API server serves all of them. It uses server-side
+// apply as field manager fairlead and takes over conflicting fields of other managers. It is idempotent and updates
+// older versions.
 func CRDs(ctx context.Context, calls *call.Client) error {
 	crds := v1alpha1.CRDs()
 	for _, crd := range crds {
@@ -46,7 +47,7 @@ func apply(ctx context.Context, calls *call.Client, crd *apiextensionsv1.CustomR
 	return err
 }
 
-// established waits until the API server serves a resource. There is at most a moment to wait, so it asks.
+// established polls until the API server serves a resource. That takes a moment at most, so a watch is not worthwhile.
 func established(ctx context.Context, calls *call.Client, name string) error {
 	for {
 		answer, err := call.Do(ctx, calls, call.Request{

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Dialect is the kind of a database.
+// Dialect is the kind of database.
 type Dialect string
 
-// The dialects.
+// The supported dialects.
 const (
 	PostgreSQL Dialect = "postgresql"
 	SQLite     Dialect = "sqlite"
 )
 
-// Schema returns the statements that make the table of an Outbox, for callers who have migrations of their own. Each
-// may run again without harm. An empty table is the default of [Options].
+// Schema returns the statements that create the table of an Outbox, for callers with their own migrations. Each
+// statement is idempotent. An empty table means the default of [Options].
 func Schema(dialect Dialect, table string) []string {
 	if table == "" {
 		table = "fairlead_outbox"
@@ -28,7 +28,7 @@ func Schema(dialect Dialect, table string) []string {
 func schema(dialect Dialect, table string) []string {
 	sequence := "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
 	if dialect == SQLite {
-		sequence = "INTEGER PRIMARY KEY AUTOINCREMENT" // never gives a number twice, also after the last row was deleted
+		sequence = "INTEGER PRIMARY KEY AUTOINCREMENT" // never reuses a number
 	}
 	// Times are microseconds since 1970, zero for none.
 	statements := []string{
@@ -56,20 +56,20 @@ func schema(dialect Dialect, table string) []string {
 	return statements
 }
 
-// statements are those of one table, in the dialect of its database.
+// statements holds the statements for one table, in the dialect of its database.
 type statements struct {
 	insert, byID, claim, end, postpone, release, clean, rejected, requeue, stats string
 }
 
-// eligible are the pending entries that are due, not leased, and the first of their key. The subquery is one look into
-// the index on the key for each row until the limit is reached; a NOT EXISTS can become a join over all pending rows.
+// eligible selects the pending entries that are due, not leased, and the first of their key. The subquery is one lookup
+// in the key index per row until the limit is reached. A NOT EXISTS could become a join over all pending rows.
 const eligible = `SELECT o.seq FROM {table} AS o
 	WHERE o.state = 'pending' AND o.due_at <= {now} AND o.leased_until <= {now}
 	AND o.seq = (SELECT MIN(p.seq) FROM {table} AS p WHERE p.order_key = o.order_key AND p.state = 'pending')
 	ORDER BY o.seq LIMIT ?`
 
-// now is the clock of the database, which all have in common, or the argument where that is no null. Within a statement
-// it stands still.
+// now returns an expression for the clock of the database, or for the parameter if it is not null. The value is
+// constant within a statement.
 func now(dialect Dialect) string {
 	if dialect == SQLite {
 		return `COALESCE(?, CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER))`
@@ -83,8 +83,8 @@ func newStatements(dialect Dialect, table string) statements {
 	claim := `UPDATE {table} SET leased_until = {now} + ?, lease = ?, attempts = attempts + 1 WHERE seq IN (` + eligible +
 		`) ` + claimed
 	if dialect == PostgreSQL {
-		// The lease is written by whoever gets the row lock; rows that another relay is claiming are passed over.
-		// MATERIALIZED, because a subquery with LIMIT and row locks must run once only.
+		// The relay that gets the row lock writes the lease; rows that another relay is claiming are skipped.
+		// MATERIALIZED, because a subquery with LIMIT and row locks must run only once.
 		claim = `WITH due AS MATERIALIZED (` + eligible +
 			` FOR UPDATE OF o SKIP LOCKED), lease AS (SELECT {now} + ?::bigint AS until, ?::text AS token)
 	UPDATE {table} SET leased_until = lease.until, lease = lease.token, attempts = attempts + 1
@@ -138,7 +138,8 @@ func numbered(s string) string {
 	return b.String()
 }
 
-// lock holds name, of this table, until tx ends. SQLite has one writer at a time, so there it is nothing to do.
+// lock holds a lock for name, scoped to this table, until tx ends. It does nothing on SQLite, which has only one writer
+// at a time.
 func (o *Outbox) lock(ctx context.Context, tx *sql.Tx, name string) error {
 	if o.dialect != PostgreSQL {
 		return nil

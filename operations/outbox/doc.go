@@ -1,7 +1,6 @@
-// Package outbox carries requests from a caller's own SQL transaction to the scheduler: the request is written to a
-// table of the caller's database, in the same transaction as the change that it belongs to, and relayed after the
-// commit. So neither does a rolled back request run, nor is a committed one lost. The pattern is known as transactional
-// outbox.
+// Package outbox schedules requests with the commit of a caller's own SQL transaction (transactional outbox). The
+// caller writes the request to a table of its database, in the transaction of the change that it belongs to. A relay
+// delivers the request after the commit. Therefore a rolled back request never runs and a committed one is never lost.
 //
 //	box, err := outbox.Open(db, outbox.PostgreSQL, outbox.Options{})
 //	err = box.EnsureSchema(ctx) // or put outbox.Schema(…) into your migrations
@@ -12,26 +11,25 @@
 //	err = tx.Commit()
 //	box.Notify() // optional: no need to wait for the next poll
 //
-//	// Once per process, in as many processes as you like:
+//	// Once per process, in any number of processes:
 //	relay := &outbox.Relay{Outbox: box, Deliver: func(ctx context.Context, e outbox.Entry) error {
 //		return schedule(ctx, e.ID, e.Payload)
 //	}}
 //	err = relay.Run(ctx)
 //
-// The package works on database/sql and needs no driver of its own; PostgreSQL 12 and SQLite 3.35 are the oldest that
-// will do. On SQLite give the connections a busy_timeout, since a relay writes too.
+// The package uses database/sql and imports no driver. It requires at least PostgreSQL 12 or SQLite 3.35. SQLite
+// connections need a busy_timeout, because a relay writes too.
 //
-// What holds:
+// Guarantees:
 //
-//   - an entry is delivered at least once after its transaction was committed, and never when it was rolled back;
-//   - each delivery of an entry carries the same ID, so that the receiver can tell a repetition;
-//   - entries with the same Key are delivered in the order of their commits, one at a time: the next one starts when
-//     the one before was delivered or rejected. Entries with different keys do not wait for each other;
-//   - an Operation tells a repetition for as long as it is there: one with a time to live after its end should be kept
-//     for some minutes, or it may be gone, and run again, when a relay dies right after it has scheduled it;
-//   - several relays share the work: an entry is leased to one of them. A relay that dies loses its lease after a
-//     while, and another one delivers the entry again. Times are those of the database: neither the clocks of writers
-//     nor those of relays matter;
-//   - an entry ends as delivered, or as rejected with the reason kept. As long as Deliver returns any other error it is
-//     tried again, at growing intervals.
+//   - An entry is delivered at least once after its transaction was committed, and never if it was rolled back.
+//   - Each delivery of an entry carries the same ID, so that the receiver recognizes repetitions.
+//   - Entries with the same Key are delivered one at a time, in commit order. The next one starts when the previous one
+//     was delivered or rejected. Entries with different keys do not wait for each other.
+//   - An Operation detects a repetition only as long as it exists. Its time to live after its end should be at least
+//     some minutes. Otherwise it may run twice if a relay dies right after scheduling it.
+//   - Several relays share the work; each leases entries. If a relay dies, its lease expires and another relay delivers
+//     the entry again. Times are those of the database, so the clocks of writers and relays do not matter.
+//   - An entry ends as delivered, or as rejected with the reason. After any other error of Deliver it is retried, at
+//     growing intervals.
 package outbox

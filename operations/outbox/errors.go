@@ -7,13 +7,13 @@ import (
 )
 
 var (
-	// ErrInvalid is returned for an entry or a setting that cannot be used.
+	// ErrInvalid matches when an entry or a setting is invalid.
 	ErrInvalid = errors.New("invalid")
 
-	// ErrConflict is returned by Enqueue for an ID that is taken by an entry with another key or payload.
+	// ErrConflict matches when Enqueue gets an ID of an entry with another key or payload.
 	ErrConflict = errors.New("id is taken by another entry")
 
-	// ErrNotFound is returned by Requeue for an ID that no rejected entry has.
+	// ErrNotFound matches when Requeue gets an ID without a rejected entry.
 	ErrNotFound = errors.New("no such rejected entry")
 )
 
@@ -23,8 +23,8 @@ type rejection struct{ cause error }
 func (r *rejection) Error() string { return "rejected: " + r.cause.Error() }
 func (r *rejection) Unwrap() error { return r.cause }
 
-// Reject makes a Deliver function say that the entry can never be delivered, because of cause: it is kept as rejected
-// and not tried again, and the next entry of its key takes its turn. Reject of nil is nil.
+// Reject returns an error with which Deliver rejects an entry permanently. The entry is kept as rejected and not
+// retried, and the next entry of its key is delivered. Reject returns nil for a nil cause.
 func Reject(cause error) error {
 	if cause == nil {
 		return nil
@@ -32,7 +32,7 @@ func Reject(cause error) error {
 	return &rejection{cause: cause}
 }
 
-// postponement carries when to try again.
+// postponement carries the delay of the next attempt.
 type postponement struct {
 	after time.Duration
 	cause error
@@ -41,8 +41,8 @@ type postponement struct {
 func (p *postponement) Error() string { return fmt.Sprintf("retry after %v: %v", p.after, p.cause) }
 func (p *postponement) Unwrap() error { return p.cause }
 
-// RetryAfter makes a Deliver function say when the entry should be tried again, instead of the usual back-off: after
-// the given time, because of cause. RetryAfter of a nil cause is nil, which means delivered.
+// RetryAfter returns an error with which Deliver sets the delay of the next attempt, instead of the usual backoff. It
+// returns nil, which means delivered, for a nil cause.
 func RetryAfter(after time.Duration, cause error) error {
 	if cause == nil {
 		return nil

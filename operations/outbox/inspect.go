@@ -7,27 +7,26 @@ import (
 	"time"
 )
 
-// Rejection is an entry that was rejected, and why.
+// Rejection is a rejected entry with its reason.
 type Rejection struct {
 	Entry
 	Reason     string
 	RejectedAt time.Time
 }
 
-// Stats counts what is in the table.
+// Stats counts the entries in the table.
 type Stats struct {
-	// Pending entries, those in delivery included.
+	// Pending counts pending entries, including those in delivery.
 	Pending int
 
-	// Rejected entries.
+	// Rejected counts rejected entries.
 	Rejected int
 
-	// Oldest is when the oldest pending entry was enqueued; the zero time when there is none.
+	// Oldest is the enqueue time of the oldest pending entry, or the zero time if there is none.
 	Oldest time.Time
 }
 
-// Stats reads how much there is to do. It counts rows, so it is meant for a metric or a health check, not for each
-// request.
+// Stats counts the entries. It scans rows, so it is meant for metrics and health checks, not for each request.
 func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
 	var s Stats
 	var oldest int64
@@ -46,7 +45,7 @@ func (o *Outbox) Rejected(ctx context.Context, limit int) ([]Rejection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot list rejected outbox entries: %w", err)
 	}
-	defer rows.Close() //nolint:errcheck // rows.Err tells what went wrong
+	defer rows.Close() //nolint:errcheck // rows.Err returns the error
 	var out []Rejection
 	for rows.Next() {
 		var r Rejection
@@ -64,8 +63,8 @@ func (o *Outbox) Rejected(ctx context.Context, limit int) ([]Rejection, error) {
 	return out, nil
 }
 
-// Requeue makes the rejected entry with this ID pending again, at its old place among the entries of its key, and wakes
-// the relays of this process. It returns [ErrNotFound] when no rejected entry has it.
+// Requeue makes a rejected entry pending again, at its old position among the entries of its key, and wakes the relays
+// of this process. It returns [ErrNotFound] if no rejected entry has the ID.
 func (o *Outbox) Requeue(ctx context.Context, id string) error {
 	result, err := o.db.ExecContext(ctx, o.sql.requeue, id)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/backoff"
 )
 
-// What becomes of an entry. The first three are states of its row; released is pending with the attempt not counted.
+// Outcomes of a delivery. The first three are states of the row. Released means pending without counting the attempt.
 const (
 	statePending   = "pending"
 	stateDelivered = "delivered"
@@ -24,31 +24,30 @@ const (
 )
 
 const (
-	// maxErrorBytes bounds what is kept of an error.
+	// maxErrorBytes bounds the stored text of an error.
 	maxErrorBytes = 4096
 
-	// cleanBatch bounds how many rows one statement deletes.
+	// cleanBatch bounds the rows that one statement deletes.
 	cleanBatch = 1000
 )
 
-// lease is an entry that belongs to one relay for a while. What the relay stores about it counts only while the token
-// in the row is still the same.
+// lease is an entry that is leased to one relay. The relay's updates apply only while the row has the same token.
 type lease struct {
 	Entry
 	seq   int64
 	token string
 }
 
-// claim leases up to limit entries, in their order.
+// claim leases up to limit entries, in order.
 func (o *Outbox) claim(ctx context.Context, limit int, term time.Duration) ([]lease, error) {
 	tx, err := o.db.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("cannot claim entries: %w", err)
 	}
-	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
+	defer tx.Rollback() //nolint:errcheck // a no-op after a commit
 	if o.dialect == PostgreSQL {
-		// The plan to have walks the pending rows in order and stops at the limit. As long as the table was not analyzed
-		// PostgreSQL believes that few rows are pending, and would examine and sort them all, each time.
+		// The fast plan walks the pending rows in order and stops at the limit. Until the table is analyzed, PostgreSQL
+		// assumes few pending rows, and would read and sort all of them each time.
 		if _, err := tx.ExecContext(ctx, planInOrder); err != nil {
 			return nil, fmt.Errorf("cannot claim entries: %w", err)
 		}
@@ -63,7 +62,7 @@ func (o *Outbox) claim(ctx context.Context, limit int, term time.Duration) ([]le
 	return out, nil
 }
 
-// planInOrder holds until the end of the transaction.
+// planInOrder is in effect until the end of the transaction.
 const planInOrder = `SELECT set_config('enable_sort', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true)`
 
 func (o *Outbox) leased(ctx context.Context, tx *sql.Tx, limit int, term time.Duration) ([]lease, error) {
@@ -72,7 +71,7 @@ func (o *Outbox) leased(ctx context.Context, tx *sql.Tx, limit int, term time.Du
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close() //nolint:errcheck // rows.Err tells what went wrong
+	defer rows.Close() //nolint:errcheck // rows.Err returns the error
 	var out []lease
 	for rows.Next() {
 		l := lease{token: token}
@@ -91,7 +90,7 @@ func (o *Outbox) leased(ctx context.Context, tx *sql.Tx, limit int, term time.Du
 	return out, nil
 }
 
-// claimArgs are in the order in which the statement of the dialect has its parameters.
+// claimArgs returns the arguments in the parameter order of the dialect's statement.
 func (o *Outbox) claimArgs(limit int, term time.Duration, token string) []any {
 	now := o.clock()
 	which, what := []any{now, now, limit}, []any{now, term.Microseconds(), token}
@@ -101,24 +100,24 @@ func (o *Outbox) claimArgs(limit int, term time.Duration, token string) []any {
 	return append(what, which...)
 }
 
-// outcome is what came of a lease.
+// outcome is the result of a lease.
 type outcome struct {
 	lease
 	state  string
-	after  time.Duration // until the next attempt, of a pending one
+	after  time.Duration // until the next attempt of a pending entry
 	reason string
 }
 
-// store writes all outcomes, or none, and returns the leases that were lost: to another relay, or because the entry has
+// store writes all outcomes or none. It returns the lost leases: another relay has taken the entry, or the entry has
 // ended.
 func (o *Outbox) store(ctx context.Context, outcomes []outcome) (lost []lease, err error) {
 	tx, err := o.db.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("cannot store outcomes: %w", err)
 	}
-	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
+	defer tx.Rollback() //nolint:errcheck // a no-op after a commit
 	now := o.clock()
-	// In the order of rows, as claim goes, so that two relays never wait for each other in a circle.
+	// In row order, as in claim, to avoid deadlocks between relays.
 	slices.SortFunc(outcomes, func(a, b outcome) int { return cmp.Compare(a.seq, b.seq) })
 	for _, out := range outcomes {
 		var result sql.Result
@@ -148,7 +147,7 @@ func (o *Outbox) store(ctx context.Context, outcomes []outcome) (lost []lease, e
 	return lost, nil
 }
 
-// clean deletes entries that were delivered as long ago as age, and reports whether there may be more.
+// clean deletes entries that were delivered at least age ago, and reports whether more may remain.
 func (o *Outbox) clean(ctx context.Context, age time.Duration) (bool, error) {
 	result, err := o.db.ExecContext(ctx, o.sql.clean, o.clock(), age.Microseconds(), cleanBatch)
 	if err != nil {
@@ -158,7 +157,7 @@ func (o *Outbox) clean(ctx context.Context, age time.Duration) (bool, error) {
 	return n == cleanBatch, err
 }
 
-// storable makes text fit for a text column of PostgreSQL, and not too long.
+// storable makes text valid for a text column of PostgreSQL and truncates it.
 func storable(text string) string {
 	if len(text) > maxErrorBytes {
 		text = text[:maxErrorBytes]
@@ -166,8 +165,8 @@ func storable(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// retryDelay is the wait after the given attempt, from 1: it doubles from initial up to limit, and is drawn from the
-// upper half of that.
+// retryDelay returns the delay after the given attempt, from 1. It doubles from initial up to limit, and is drawn
+// randomly from the upper half.
 func retryDelay(initial, limit time.Duration, attempt int) time.Duration {
 	return backoff.Policy{Base: initial, Cap: limit, Factor: 2, Equal: true}.Delay(max(attempt, 1)-1, mathrand.Float64)
 }

@@ -13,45 +13,45 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of an entry, in bytes.
+// Bounds of an entry, in bytes.
 const (
 	maxIDBytes      = 512
 	maxKeyBytes     = 1024
 	maxPayloadBytes = 1 << 20
 )
 
-// Entry is a request on its way.
+// Entry is a request in the outbox.
 type Entry struct {
-	// ID tells the entry from all others, and is the same on each delivery. Use the operation id. Required, 512 bytes at most.
+	// ID identifies the entry and is the same on each delivery. Use the operation id. Required, at most 512 bytes.
 	ID string
 
-	// Key orders: entries of one key are delivered one after the other. Use the resource. Entries with an empty key are
-	// ordered among themselves like those of any other key. 1024 bytes at most.
+	// Key determines the order: entries of one key are delivered one after the other. Use the resource. The empty key
+	// is a key like any other. At most 1024 bytes.
 	Key string
 
-	// Payload is any JSON value. Required, 1 MiB at most.
+	// Payload is any JSON value. Required, at most 1 MiB.
 	Payload json.RawMessage
 
-	// Attempt counts the deliveries of this entry, from 1. Set by the relay.
+	// Attempt counts the deliveries of this entry, from 1. The relay sets it.
 	Attempt int
 
-	// EnqueuedAt is when Enqueue was called. Set by Enqueue.
+	// EnqueuedAt is the time of Enqueue, which sets it.
 	EnqueuedAt time.Time
 }
 
-// Options of an Outbox. The zero value works.
+// Options configures an Outbox. The zero value works.
 type Options struct {
-	// Table is the name of the table, up to 40 lower-case letters, digits and underscores. Default: fairlead_outbox.
+	// Table is the name of the table: up to 40 lower-case letters, digits and underscores. Default: fairlead_outbox.
 	// PostgreSQL looks it up in the search path of the connection.
 	Table string
 
-	// Now replaces the clock of the database, by which entries are due and leases end, in tests. Default: that of the
-	// database, so that neither the clocks of those who enqueue nor those of the relays matter.
+	// Now replaces the database clock in tests. Default: the database clock, so that the clocks of writers and relays
+	// do not matter.
 	Now func() time.Time
 }
 
-// Outbox is a table of entries in a database. It is safe for concurrent use, and holds nothing that needs closing; the
-// database stays the caller's.
+// Outbox is a table of entries in a database. It is safe for concurrent use and needs no closing. The caller owns the
+// database.
 type Outbox struct {
 	db      *sql.DB
 	dialect Dialect
@@ -65,8 +65,8 @@ type Outbox struct {
 
 var tableName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
 
-// Open returns the Outbox in db. It does not touch the database. It returns [ErrInvalid] for an unknown dialect and for
-// a table whose name cannot be used.
+// Open returns the Outbox in db. It does not access the database. It returns [ErrInvalid] for an unknown dialect or an
+// invalid table name.
 func Open(db *sql.DB, dialect Dialect, opts Options) (*Outbox, error) {
 	if opts.Table == "" {
 		opts.Table = "fairlead_outbox"
@@ -87,7 +87,7 @@ func Open(db *sql.DB, dialect Dialect, opts Options) (*Outbox, error) {
 	}, nil
 }
 
-// clock is the argument of statements that tells them what time it is: null for the clock of the database.
+// clock returns the time argument of statements: nil for the database clock.
 func (o *Outbox) clock() any {
 	if o.now == nil {
 		return nil
@@ -95,13 +95,13 @@ func (o *Outbox) clock() any {
 	return micros(o.now())
 }
 
-// EnsureSchema makes the table and its indexes where they are missing. Several processes may call it at once.
+// EnsureSchema creates the table and its indexes if they are missing. Several processes may call it concurrently.
 func (o *Outbox) EnsureSchema(ctx context.Context) error {
 	tx, err := o.db.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("cannot make outbox table: %w", err)
 	}
-	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
+	defer tx.Rollback() //nolint:errcheck // a no-op after a commit
 	if err := o.lock(ctx, tx, "schema"); err != nil {
 		return fmt.Errorf("cannot make outbox table: %w", err)
 	}
@@ -116,15 +116,15 @@ func (o *Outbox) EnsureSchema(ctx context.Context) error {
 	return nil
 }
 
-// Enqueue writes e as part of tx. It is delivered after tx was committed, and not at all when tx is rolled back. Call
-// Notify after the commit to have it delivered at once.
+// Enqueue writes e as part of tx. The entry is delivered after tx commits, and never if tx is rolled back. Call Notify
+// after the commit for immediate delivery.
 //
-// An ID that is in the table already, pending or ended, with the same key and payload is no error and changes nothing;
-// with others it is [ErrConflict]. [ErrInvalid] is returned for an entry out of its limits. After another error tx can
-// only be rolled back.
+// If the table has an entry with the same ID, key and payload, pending or ended, Enqueue changes nothing and returns
+// nil. If the key or payload differs, it returns [ErrConflict]. It returns [ErrInvalid] for an invalid entry. After any
+// other error, tx must be rolled back.
 //
-// On PostgreSQL transactions that enqueue for the same key wait for each other, from here to their end; that is what
-// makes the order of entries the order of commits.
+// On PostgreSQL, transactions that enqueue for the same key wait for each other until they end. This makes the order of
+// entries the commit order.
 func (o *Outbox) Enqueue(ctx context.Context, tx *sql.Tx, e Entry) error {
 	if err := validate(e); err != nil {
 		return fmt.Errorf("cannot enqueue %q: %w", e.ID, err)
@@ -166,7 +166,7 @@ func (o *Outbox) Notify() {
 	o.change = make(chan struct{})
 }
 
-// changed is closed by the next Notify.
+// changed returns a channel that the next Notify closes.
 func (o *Outbox) changed() <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -182,7 +182,7 @@ func validate(e Entry) error {
 			return fmt.Errorf("%w: %s has %d bytes, more than %d", ErrInvalid, text.name, len(text.value), text.limit)
 		}
 		if !utf8.ValidString(text.value) || strings.ContainsRune(text.value, 0) {
-			return fmt.Errorf("%w: %s is no UTF-8 text", ErrInvalid, text.name) // PostgreSQL could not store it
+			return fmt.Errorf("%w: %s is no UTF-8 text", ErrInvalid, text.name) // PostgreSQL cannot store it
 		}
 	}
 	if e.ID == "" {

@@ -15,54 +15,54 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tracing"
 )
 
-// LeaseMargin is how much longer than Relay.Timeout an entry stays leased: time to store the outcome.
+// LeaseMargin is the time for which an entry stays leased beyond Relay.Timeout, to store the outcome.
 const LeaseMargin = 30 * time.Second
 
-// storeTimeout bounds a statement of the relay. Statements run to their end when Run is told to stop, so that no row
-// stays leased to nobody.
+// storeTimeout bounds a statement of the relay. Statements complete even when Run is stopped, so that no row stays
+// leased without a relay.
 const storeTimeout = 10 * time.Second
 
-// Deliver hands an entry on. It returns nil when that is done, the error of [Reject] when it can never be done, the
-// error of [RetryAfter] to be called again at a certain time, and any other error to be called again after the usual
-// back-off. It is called for several entries at once, of different keys, and may be called again for an entry that it
-// has delivered, with the same ID. It should return soon after ctx is done. A panic counts as an error to try again.
+// Deliver delivers an entry and returns nil after that. The error of [Reject] means that delivery is impossible. The
+// error of [RetryAfter] sets the delay of the next attempt. After any other error the entry is retried with the usual
+// backoff. Deliver is called concurrently for entries of different keys. It may be called again, with the same ID, for
+// an entry that it has delivered. It should return soon after ctx is done. A panic counts as an error with a retry.
 type Deliver func(ctx context.Context, e Entry) error
 
 // Relay delivers the entries of an Outbox. Only Outbox and Deliver are required. Several relays may work on one Outbox,
-// in one process or many. Its fields must not change while it runs.
+// in one process or in many. The fields must not change during Run.
 type Relay struct {
 	Outbox  *Outbox
 	Deliver Deliver
 
-	// Concurrency is how many entries are in delivery at once, and leased. Default: 16.
+	// Concurrency bounds the entries that are leased and in delivery. Default: 16.
 	Concurrency int
 
-	// Timeout of one delivery. Default: 30s. An entry whose relay died is delivered by another one after Timeout and
+	// Timeout bounds one delivery. Default: 30s. If a relay dies, another one delivers its entries after Timeout and
 	// [LeaseMargin].
 	Timeout time.Duration
 
-	// Poll is how often the table is looked at when nothing happens. Default: 1s.
+	// Poll is the interval between reads of the table without Notify. Default: 1s.
 	Poll time.Duration
 
-	// InitialBackoff and MaxBackoff bound the wait before an entry is tried again, which doubles with each attempt and is
-	// drawn from the upper half of it. Default: 1s and 5m.
+	// InitialBackoff and MaxBackoff bound the delay before a retry. The delay doubles with each attempt and is drawn
+	// randomly from its upper half. Default: 1s and 5m.
 	InitialBackoff, MaxBackoff time.Duration
 
-	// Keep is how long delivered entries stay in the table; so long a repeated Enqueue is recognised. Default: 24h.
-	// Rejected ones stay until somebody deletes them.
+	// Keep is how long delivered entries stay in the table, which is how long a repeated Enqueue is recognized.
+	// Default: 24h. Rejected entries stay until they are deleted manually.
 	Keep time.Duration
 
-	// TracerProvider makes a span of each delivery: the root of a trace, in whose context Deliver is called. Default: none
-	// are made.
+	// TracerProvider creates a span for each delivery, as the root of a trace. Deliver is called in its context.
+	// Default: none.
 	TracerProvider trace.TracerProvider
 
-	// Log gets a line for what fails. Default: that of the fairlead runtime that runs Run, else none.
+	// Log receives a line for each failure. Default: the logger of the fairlead runtime that runs Run, else none.
 	Log *slog.Logger
 }
 
-// Run delivers entries until ctx is done, then waits for the deliveries in flight, whose contexts end too, and returns
-// nil. An entry whose delivery was interrupted that way is free for the next relay. It returns [ErrInvalid] at once
-// when Outbox or Deliver is missing. Errors of the database are logged and tried again.
+// Run delivers entries until ctx is done. It then waits for the deliveries in progress, whose contexts end too, and
+// returns nil. Interrupted entries become available to other relays at once. Run returns [ErrInvalid] immediately if
+// Outbox or Deliver is missing. Database errors are logged and retried.
 func (r *Relay) Run(ctx context.Context) error {
 	if r.Outbox == nil || r.Deliver == nil {
 		return fmt.Errorf("cannot run relay: %w: Outbox and Deliver are required", ErrInvalid)
@@ -81,17 +81,17 @@ func (r *Relay) Run(ctx context.Context) error {
 	return nil
 }
 
-// run is one call of Relay.Run: the settings with their defaults, and what is going on. The loop alone talks to the
-// database, so that the outcomes of many deliveries are stored in one transaction; the deliveries alone run user code.
+// run is one call of Relay.Run: the settings with defaults, and the state. Only the loop accesses the database, so that
+// one transaction stores the outcomes of many deliveries. Only the delivery goroutines run user code.
 type run struct {
 	Relay
 	box        *Outbox
 	tracer     trace.Tracer // nil: none
 	deliveries sync.WaitGroup
-	ended      chan outcome // has room for those of all deliveries
+	ended      chan outcome // has room for all deliveries
 	unstored   []outcome
-	busy       int // entries that are leased, up to the storing of their outcome
-	failures   int // of the database, in a row
+	busy       int // leased entries whose outcome is not stored yet
+	failures   int // consecutive database errors
 	nextClean  time.Time
 }
 
@@ -113,16 +113,16 @@ func setDefault[T int | time.Duration](field *T, value T) {
 	}
 }
 
-// step stores what has ended, starts what can start, and waits until there may be more to do.
+// step stores outcomes, starts deliveries, and waits until more may be due.
 func (r *run) step(ctx context.Context) {
-	changed := r.box.changed() // before looking, so that no commit falls between
+	changed := r.box.changed() // before the read, so that no commit is missed
 	wait := r.Poll
 	if err := r.exchange(ctx); err != nil {
 		if r.failures++; r.failures == 1 {
 			r.Log.WarnContext(ctx, "cannot use outbox, trying again", "error", err)
 		}
 		wait = retryDelay(r.InitialBackoff, min(r.MaxBackoff, 30*time.Second), r.failures)
-		changed = nil // a database that does not answer is not asked more often because there is more to do
+		changed = nil // do not query a failing database earlier because of a Notify
 	} else if r.failures > 0 {
 		r.Log.InfoContext(ctx, "outbox can be used again", "failures", r.failures)
 		r.failures = 0
@@ -139,7 +139,7 @@ func (r *run) step(ctx context.Context) {
 	r.collect()
 }
 
-// exchange stores outcomes and leases as many entries as there is room for.
+// exchange stores outcomes and leases entries up to Concurrency.
 func (r *run) exchange(ctx context.Context) error {
 	if err := r.store(ctx); err != nil {
 		return err
@@ -162,7 +162,7 @@ func (r *run) exchange(ctx context.Context) error {
 	return nil
 }
 
-// collect takes what has ended meanwhile, without waiting.
+// collect takes further outcomes without waiting.
 func (r *run) collect() {
 	for {
 		select {
@@ -174,7 +174,7 @@ func (r *run) collect() {
 	}
 }
 
-// store writes the outcomes. When it fails they stay, for the next time.
+// store writes the outcomes. If it fails, they remain for the next time.
 func (r *run) store(ctx context.Context) error {
 	if len(r.unstored) == 0 {
 		return nil
@@ -194,18 +194,18 @@ func (r *run) store(ctx context.Context) error {
 	return nil
 }
 
-// finish waits for the deliveries and stores what came of them.
+// finish waits for the deliveries and stores their outcomes.
 func (r *run) finish(ctx context.Context) {
 	r.deliveries.Wait()
 	r.collect()
 	if err := r.store(ctx); err != nil {
-		// Their leases run out, and they are delivered again.
+		// Their leases expire, and they are delivered again.
 		r.Log.WarnContext(ctx, "cannot store the outcomes of the last outbox entries", "entries", len(r.unstored),
 			"error", err)
 	}
 }
 
-// deliver hands one entry on and says what came of it.
+// deliver delivers one entry and returns the outcome.
 func (r *run) deliver(ctx context.Context, l lease) outcome {
 	if r.tracer == nil {
 		return r.attempt(ctx, l)
@@ -217,7 +217,7 @@ func (r *run) deliver(ctx context.Context, l lease) outcome {
 }
 
 func (r *run) attempt(ctx context.Context, l lease) outcome {
-	err := ctx.Err() // not called when Run was told to stop while the entry was being claimed
+	err := ctx.Err() // skip the call if Run was stopped during the claim
 	if err == nil {
 		err = r.call(ctx, l.Entry)
 	}
@@ -231,7 +231,7 @@ func (r *run) attempt(ctx context.Context, l lease) outcome {
 		log.WarnContext(ctx, "outbox entry rejected", "error", rejected.cause)
 		return outcome{lease: l, state: stateRejected, reason: rejected.cause.Error()}
 	case ctx.Err() != nil:
-		return outcome{lease: l, state: stateReleased} // told to stop, which is no fault of the entry
+		return outcome{lease: l, state: stateReleased} // stopped; the attempt does not count
 	case errors.As(err, &postponed):
 		log.InfoContext(ctx, "outbox entry postponed", "after", postponed.after, "error", postponed.cause)
 		return outcome{lease: l, state: statePending, after: postponed.after, reason: postponed.cause.Error()}
@@ -242,7 +242,7 @@ func (r *run) attempt(ctx context.Context, l lease) outcome {
 	}
 }
 
-// call runs the user's function.
+// call calls Deliver with the timeout and recovers panics.
 func (r *run) call(ctx context.Context, e Entry) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
@@ -266,7 +266,7 @@ func (r *run) clean(ctx context.Context) {
 	if err != nil {
 		r.Log.WarnContext(ctx, "cannot delete delivered outbox entries", "error", err)
 	}
-	if !full { // else there is more, to be deleted in the next step
+	if !full { // otherwise more remain for the next step
 		r.nextClean = now.Add(min(time.Minute, r.Keep))
 	}
 }

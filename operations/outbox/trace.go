@@ -8,8 +8,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// trace starts the span of a delivery. An entry may wait for hours, so it is a trace of its own; who has enqueued it is not
-// known to the table.
+// trace starts the span of a delivery. The span is the root of a trace, because an entry may wait for hours and the
+// table does not store the trace of Enqueue.
 func (r *run) trace(ctx context.Context, l lease) (context.Context, trace.Span) {
 	ctx, span := r.tracer.Start(ctx, "deliver", trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindConsumer))
 	span.SetAttributes(attribute.String("outbox.id", l.ID), attribute.String("outbox.key", l.Key),
@@ -17,8 +17,8 @@ func (r *run) trace(ctx context.Context, l lease) (context.Context, trace.Span) 
 	return ctx, span
 }
 
-// endTrace ends the span of a delivery with what came of it. The text of an error is no part of it: it may hold what is in
-// the entry.
+// endTrace ends the span of a delivery with its outcome. It omits the text of an error, which may contain data of the
+// entry.
 func endTrace(span trace.Span, o outcome) {
 	var said string
 	var failed bool

@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// maxStart and maxKind bound, in bytes, what a message shows of an answer and of its content type.
+// maxStart and maxKind bound the part of an answer and of its content type in a message, in bytes.
 const maxStart, maxKind = 200, 64
 
-// answer is what came back. Status 0 stands for no answer.
+// answer is a response, or the lack of one. Status 0 means no answer.
 type answer struct {
 	status    int
 	header    http.Header
 	raw       []byte
 	truncated bool
 	after     time.Duration // Retry-After; negative: none
-	err       error         // why there is no answer
+	err       error         // why no answer came
 
-	// What open makes of it, masked.
+	// Set by open, masked.
 	headers map[string]string // lower-case names
 	body    any               // parsed JSON, else a string
 	start   string            // the first characters of the body
-	large   bool              // JSON, of so many values that it is not parsed
+	large   bool              // JSON with too many values to parse
 }
 
 func noAnswer(err error) *answer {
@@ -43,7 +43,7 @@ func (a *answer) cel() *celResponse {
 
 func (a *answer) is2xx() bool { return a.status >= 200 && a.status < 300 }
 
-// readBody reads at most maxBody bytes, unpacked. reserve is called before more than smallBody of them are.
+// readBody reads at most maxBody bytes after unpacking. It calls reserve before it reads more than smallBody bytes.
 func readBody(resp *http.Response, reserve func() error) (data []byte, truncated bool, err error) {
 	var body io.Reader = resp.Body
 	switch encoding := strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding"))); encoding {
@@ -80,8 +80,8 @@ func readBody(resp *http.Response, reserve func() error) (data []byte, truncated
 	return data, false, nil
 }
 
-// open masks and parses. It takes memory and time, so it is done when it is the turn of the namespace, and undone by
-// close.
+// open masks and parses the answer. That takes memory and time, so it runs in a turn of the namespace, and close frees
+// the memory.
 func (a *answer) open(m *mask) {
 	a.headers = make(map[string]string, len(a.header))
 	for name, values := range a.header {
@@ -102,7 +102,7 @@ func (a *answer) open(m *mask) {
 
 func (a *answer) close() { a.headers, a.body, a.start = nil, "", "" }
 
-// valuesIn is of how many values and names JSON is at most.
+// valuesIn returns an upper bound of the values and names in a JSON text.
 func valuesIn(text string) int {
 	n, quoted := 1, false
 	for i := 0; i < len(text); i++ {

@@ -5,39 +5,39 @@ import (
 	"time"
 )
 
-// BreakerState says whether calls go through.
+// BreakerState says whether calls pass.
 type BreakerState string
 
-// The states.
+// The states of a breaker.
 const (
-	Closed   BreakerState = "Closed"   // calls go through
-	Open     BreakerState = "Open"     // none does
-	HalfOpen BreakerState = "HalfOpen" // one does, and decides
+	Closed   BreakerState = "Closed"   // calls pass
+	Open     BreakerState = "Open"     // no calls pass
+	HalfOpen BreakerState = "HalfOpen" // one call passes and decides the next state
 )
 
 // BreakerStatus is the state of an endpoint's breaker.
 type BreakerStatus struct {
 	State    BreakerState
-	Until    time.Time // Open: when the next call may try; else zero
-	Failures int       // in a row
+	Until    time.Time // Open: the earliest time of the next call; else zero
+	Failures int       // consecutive
 }
 
-// breaker counts failures in a row. Its owner locks.
+// breaker counts consecutive failures. Its owner locks it.
 type breaker struct {
 	status  BreakerStatus
-	probing bool // HalfOpen: the one call is under way
-	opened  int  // how often
+	probing bool // HalfOpen: the deciding call is in progress
+	opened  int  // number of times
 }
 
-// pass is the leave of one call.
+// pass is the permission for one call.
 type pass struct {
-	probe  bool // it decides
-	opened int  // how often the breaker had opened before
+	probe  bool // the call decides the next state
+	opened int  // breaker.opened when the call started
 }
 
 func newBreaker() breaker { return breaker{status: BreakerStatus{State: Closed}} }
 
-// wait is how long no call may pass; 0: one may pass now.
+// wait returns how long no call may pass. 0 means that a call may pass now.
 func (b *breaker) wait(now time.Time, openFor time.Duration) time.Duration {
 	switch b.status.State {
 	case Open:
@@ -52,12 +52,12 @@ func (b *breaker) wait(now time.Time, openFor time.Duration) time.Duration {
 	return 0
 }
 
-// jitter spreads those who wait for the same moment.
+// jitter spreads callers that wait for the same moment.
 func jitter(openFor time.Duration) time.Duration {
 	return rand.N(max(openFor/10, 1))
 }
 
-// pass notes that a call goes through.
+// pass records that a call passes.
 func (b *breaker) pass() pass {
 	if b.status.State == Closed {
 		return pass{opened: b.opened}
@@ -66,8 +66,8 @@ func (b *breaker) pass() pass {
 	return pass{probe: true, opened: b.opened}
 }
 
-// done notes how a call ended. Calls that passed before the breaker opened no longer count, also when it has closed
-// again.
+// done records the outcome of a call. It ignores calls that passed before the breaker last opened, even if it has
+// closed since.
 func (b *breaker) done(p pass, outcome outcome, now time.Time, limits Breaker) {
 	if p.opened != b.opened {
 		return
@@ -85,11 +85,11 @@ func (b *breaker) done(p pass, outcome outcome, now time.Time, limits Breaker) {
 	}
 }
 
-// outcome is what a call tells of the health of its endpoint.
+// outcome is the evidence of a call about the health of its endpoint.
 type outcome int
 
 const (
-	outcomeNone outcome = iota // it was not reached, for a reason of ours
+	outcomeNone outcome = iota // not reached, for a local reason
 	outcomeGood
 	outcomeBad
 )

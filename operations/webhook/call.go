@@ -5,48 +5,48 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Call is what differs from one call of an endpoint to the next.
+// Call is the part that differs between calls of an endpoint.
 type Call struct {
-	// ID is sent as webhook-id and Idempotency-Key: the same on every try, see CallID.
+	// ID is sent as webhook-id and Idempotency-Key. It is the same for every try; see CallID.
 	ID            string
 	CorrelationID string // empty: no correlation header
 	Data          Data
-	// After is the span of the try or poll before this one ([Result.Span]), to which the span of this one links. Default:
-	// it links to none.
+	// After is the span of the previous try or poll ([Result.Span]). The span of this one links to it. Default: no
+	// link.
 	After trace.SpanContext
 }
 
-// Fields are those of an Operation's spec under their JSON names.
+// Fields are the fields of an Operation's spec by JSON name.
 type Fields = map[string]any
 
-// Data is what templates see. It is only read.
+// Data is the input of templates. It is never modified.
 type Data struct {
 	// .Resource: any JSON value, as json.RawMessage, as maps and lists, or as a struct with JSON names
 	Resource    any
 	TenantID    string            // .TenantID
 	Headers     map[string]string // .Headers
-	Operation   func() Fields     // .Operation: called while a request is made, if there is a template; nil: none
-	CallbackURL string            // .CallbackURL; it holds a token, so it is masked like a secret
+	Operation   func() Fields     // .Operation: called while a request with a template is rendered; nil: none
+	CallbackURL string            // .CallbackURL; it contains a token, so it is masked like a secret
 	Outcome     *Outcome          // .Outcome: for compensation and notification only
 }
 
-// Outcome is what compensations and notifications are told of the operation, as .Outcome.phase, .reason and .message.
+// Outcome is the outcome of the operation for compensations and notifications, as .Outcome.phase, .reason and .message.
 type Outcome struct {
 	Phase, Reason, Message string
 }
 
-// Purpose of a call within its operation.
+// Purpose is the role of a call within its operation.
 type Purpose string
 
-// The purposes.
+// The purposes of calls.
 const (
 	Main       Purpose = ""
 	Compensate Purpose = "compensate"
 	Notify     Purpose = "notify"
 )
 
-// CallID is the ID of a call: <namespace>.<operationID>.<webhookID>, with .compensate or .notify for those calls.
-// Neither a namespace nor the id of an operation has a dot, so no two calls share one.
+// CallID returns the ID of a call: <namespace>.<operationID>.<webhookID>, with .compensate or .notify for those
+// purposes. Neither a namespace nor an operation id contains a dot, so IDs are unique.
 func CallID(namespace, operationID, webhookID string, purpose Purpose) string {
 	id := namespace + "." + operationID + "." + webhookID
 	if purpose != Main {

@@ -19,41 +19,42 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook/guard"
 )
 
-// Options of a Client. The zero value works for endpoints at public addresses that need no credentials.
+// Options configures a Client. The zero value works for endpoints at public addresses that need no credentials.
 type Options struct {
-	// Resolver gives secrets. Without one, definitions that name secrets cannot be called.
+	// Resolver provides secrets. Without one, definitions that name secrets cannot be called.
 	Resolver Resolver
-	// AllowTargets lists what may be called besides public addresses: CIDRs, addresses, names of hosts. See guard.Options.
+	// AllowTargets lists allowed targets besides public addresses: CIDRs, addresses, host names. See guard.Options.
 	AllowTargets []string
-	// DenyTargets lists what may not be called, whatever AllowTargets says.
+	// DenyTargets lists refused targets. It takes precedence over AllowTargets.
 	DenyTargets []string
-	// InsideTargets are ranges that may not be called unless AllowTargets says so, though their addresses look public:
-	// those of the services and pods of a cluster. It is asked at each connection. Nil: none.
+	// InsideTargets returns ranges that look public but are internal, such as services and pods of a cluster. They are
+	// refused unless AllowTargets allows them. It is called for each connection. Nil: none.
 	InsideTargets func() []netip.Prefix
-	// NeverTargets are addresses and ports that may not be called whatever AllowTargets says: those of the API server. It
-	// is asked at each connection. Nil: none.
+	// NeverTargets returns addresses with ports that AllowTargets cannot allow: those of the API server. It is called
+	// for each connection. Nil: none.
 	NeverTargets func() []netip.AddrPort
-	// NeverHosts are names with ports that may not be called whatever AllowTargets says. See guard.Options.
+	// NeverHosts are names with ports that AllowTargets cannot allow. See guard.Options.
 	NeverHosts []string
-	// Proxy is the egress proxy for all requests, http, https or socks5; nil: none. Proxies from the environment are
-	// ignored. With a proxy, names are resolved there, out of reach of the guard: the proxy has to guard them; literal
-	// addresses are still refused here.
+	// Proxy is the egress proxy for all requests: http, https or socks5. Nil: none. Proxies from the environment are
+	// ignored. The proxy resolves names, so the guard cannot check them and the proxy must. Literal addresses are still
+	// checked here.
 	Proxy *url.URL
-	// Fence is asked just before each request is sent for a definition of a namespace, those to token endpoints too; an
-	// error keeps it from being sent, and the try is Canceled: for one, because this process does not lead any more, or
-	// the namespace is another replica's. It must be quick and safe for concurrent use. Nil: all are sent.
+	// Fence is called just before each request for a definition of a namespace is sent, including those to token
+	// endpoints. An error prevents the request, and the try is Canceled. It may fail because this process is no longer
+	// the leader, or because another replica owns the namespace. It must be quick and safe for concurrent use. Nil: all
+	// requests are sent.
 	Fence func(namespace string) error
-	// Witness is told what is computed for definitions. Nil: nobody is.
+	// Witness observes the computations for definitions. Nil: none.
 	Witness Witness
-	// UserAgent is sent unless a definition sets its own. Default: Fairlead.
+	// UserAgent is the User-Agent unless a definition sets its own. Default: Fairlead.
 	UserAgent string
-	// OnBreaker is told when the state of an endpoint's breaker may have changed. It must not block. It may be called from
-	// several goroutines; Client.Breaker has the present state.
+	// OnBreaker is called when the state of an endpoint's breaker may have changed. It must not block and may be called
+	// concurrently. Client.Breaker returns the present state.
 	OnBreaker func(namespace, name string, status BreakerStatus)
-	// Logger is told of panics in callbacks, which are caught. Default: none.
+	// Logger receives panics of callbacks, which are recovered. Default: none.
 	Logger *slog.Logger
-	// TracerProvider makes a span of each try and poll, below that of its context, of which the receiver is told by the
-	// headers of W3C Trace Context. Without one the receiver is told of the span of the context, and without that of a
+	// TracerProvider creates a span for each try and poll as a child of the context's span. The receiver gets it in the
+	// W3C Trace Context headers. Without a provider the receiver gets the span of the context. Without that, it gets a
 	// trace of the call's own, which is not sampled.
 	TracerProvider trace.TracerProvider
 }
@@ -68,7 +69,7 @@ type Client struct {
 	tracer     trace.Tracer // nil: no spans
 	transports transports
 	tokens     tokens
-	turns      *turns // of what is computed for the namespaces
+	turns      *turns // of computations for namespaces
 	witness    Witness
 	long       *crowd // of long answers
 
@@ -78,7 +79,7 @@ type Client struct {
 	inFlight sync.WaitGroup // tries
 }
 
-// New makes a Client. It fails on targets and proxies that cannot be understood.
+// New returns a Client. It fails on invalid targets or an invalid proxy.
 func New(o Options) (*Client, error) {
 	g, err := guard.NewWith(guard.Options{
 		Never: o.NeverTargets, NeverHosts: o.NeverHosts, Deny: o.DenyTargets, Allow: o.AllowTargets, Inside: o.InsideTargets,
@@ -114,8 +115,8 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// Close waits for the tries under way and closes all connections. Tries after Close are Canceled. To end
-// tries early, cancel their contexts. Close may be called more than once.
+// Close waits for the tries in progress and closes all connections. Later tries are Canceled. To end tries early,
+// cancel their contexts. Close may be called more than once.
 func (c *Client) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -124,7 +125,7 @@ func (c *Client) Close() {
 	c.transports.close()
 }
 
-// begin registers a try, unless the Client is closed.
+// begin registers a try. It reports false if the Client is closed.
 func (c *Client) begin() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,10 +147,10 @@ func (c *Client) gate(endpoint string) *gate {
 	return g
 }
 
-// Acquire asks for leave to send one request to w's endpoint: a call or a poll. It never blocks. With a permit the
-// caller sends the request, or gives the permit back with Release. Without one it asks again, with the same id, after
-// wait.For, or as soon as wake is called (once, from any goroutine; it must not block; nil is allowed). Who came first
-// is served first. id names the waiting caller, for example Call.ID.
+// Acquire requests a permit to send one request, a call or a poll, to w's endpoint. It never blocks. With a permit the
+// caller sends the request, or returns the permit with Release. Without one it asks again with the same id after
+// wait.For, or as soon as wake is called. wake is called at most once, from any goroutine; it must not block and may be
+// nil. Permits are given in order of arrival. id identifies the waiting caller, for example Call.ID.
 func (c *Client) Acquire(w *Compiled, id string, wake func()) (*Permit, Wait) {
 	g := c.gate(w.def.endpoint())
 	before := g.breakerStatus()
@@ -162,11 +163,10 @@ func (c *Client) Acquire(w *Compiled, id string, wake func()) (*Permit, Wait) {
 	return &Permit{client: c, hook: w, gate: g, leave: leave}, Wait{}
 }
 
-// Withdraw tells that the caller who asked with id does not wait any longer. Without it, its place is lost to the
-// others for a moment.
+// Withdraw removes a waiting caller from the queue. Without it, its place stays reserved for a moment.
 func (c *Client) Withdraw(w *Compiled, id string) { c.WithdrawFrom(w.def.Namespace, w.def.Name, id) }
 
-// WithdrawFrom is Withdraw for a caller who has not kept the Compiled.
+// WithdrawFrom is Withdraw by the name of the endpoint.
 func (c *Client) WithdrawFrom(namespace, name, id string) {
 	endpoint := Definition{Namespace: namespace, Name: name}.endpoint()
 	c.mu.Lock()
@@ -177,7 +177,7 @@ func (c *Client) WithdrawFrom(namespace, name, id string) {
 	}
 }
 
-// Breaker is the state of the breaker of an endpoint.
+// Breaker returns the state of an endpoint's breaker.
 func (c *Client) Breaker(namespace, name string) BreakerStatus {
 	c.mu.Lock()
 	g := c.gates[Definition{Namespace: namespace, Name: name}.endpoint()]
@@ -188,7 +188,7 @@ func (c *Client) Breaker(namespace, name string) BreakerStatus {
 	return g.breakerStatus()
 }
 
-// Breakers counts the endpoints that have been asked for by the state of their breaker, each state among them.
+// Breakers counts the known endpoints by breaker state. The result contains every state.
 func (c *Client) Breakers() map[BreakerState]int {
 	c.mu.Lock()
 	gates := slices.Collect(maps.Values(c.gates))
@@ -200,11 +200,11 @@ func (c *Client) Breakers() map[BreakerState]int {
 	return count
 }
 
-// Mask hides in a text that the receiver of w has sent apart from its answers, such as a callback, what Results hide
-// too: the values that calls authenticate and sign with. more are further values to hide. A text is hidden as a whole
-// if ctx ends before it is the turn of the namespace of w, or if there is too much to look for in it.
+// Mask hides secrets in a text from the receiver of w that is not an answer, such as a callback. It hides what Results
+// hide: the values that calls authenticate and sign with. more lists further values to hide. Mask hides the whole text
+// if ctx ends before the turn of the namespace, or if there are too many secrets to search for.
 func (c *Client) Mask(ctx context.Context, w *Compiled, text string, more ...string) string {
-	creds, _ := c.credentials(ctx, w, false, "") // without error: what cannot be had was not sent
+	creds, _ := c.credentials(ctx, w, false, "") // an unavailable secret was never sent
 	secrets, size := append(creds.secrets, more...), 0
 	for _, secret := range secrets {
 		size += len(secret)
@@ -218,7 +218,7 @@ func (c *Client) Mask(ctx context.Context, w *Compiled, text string, more ...str
 	return text
 }
 
-// Forget drops the limits, the breaker and the token of an endpoint that is no more.
+// Forget drops the limits, the breaker and the token of a deleted endpoint.
 func (c *Client) Forget(namespace, name string) {
 	endpoint := Definition{Namespace: namespace, Name: name}.endpoint()
 	c.tokens.forget(endpoint)
@@ -227,8 +227,8 @@ func (c *Client) Forget(namespace, name string) {
 	delete(c.gates, endpoint)
 }
 
-// Compile is the function Compile when it is the turn of the definition's namespace: definitions of others are not
-// compiled meanwhile, nor delayed by one that takes long. It fails also if ctx ends before.
+// Compile is the function Compile in a turn of the definition's namespace, so that a slow compilation does not delay
+// other namespaces. It also fails if ctx ends before the turn.
 func (c *Client) Compile(ctx context.Context, d Definition) (w *Compiled, err error) {
 	if waited := c.compute(ctx, &d, Compiling, func() { w, err = Compile(d) }); waited != nil {
 		return nil, fmt.Errorf("cannot compile %s: %w", d.endpoint(), waited)
@@ -245,7 +245,7 @@ func (c *Client) announce(w *Compiled, g *gate, before BreakerStatus) {
 	}
 }
 
-// notify runs callbacks of the user, each on its own.
+// notify runs user callbacks and recovers their panics.
 func (c *Client) notify(callbacks ...func()) {
 	for _, callback := range callbacks {
 		if p := protect.Call(callback); p != nil {

@@ -23,12 +23,12 @@ type Compiled struct {
 	headers     []headerText
 	body        *text // nil: none
 	defaultBody bool
-	dynamic     bool // there is a template that needs data
+	dynamic     bool // a template needs data
 
 	success, gone, retry, location, responseError *expr // nil: the default
 	pollSucceeded, pollFailed, pollError          *expr
 
-	origins []string // that response.location names
+	origins []string // from constants in response.location
 }
 
 type headerText struct {
@@ -36,8 +36,8 @@ type headerText struct {
 	text *text
 }
 
-// Compile checks a definition and compiles its templates and expressions. The error joins a *FieldError for each field
-// that is wrong, named as in the Webhook resource.
+// Compile checks a definition and compiles its templates and expressions. The error joins a *FieldError for each
+// invalid field, named as in the Webhook resource.
 func Compile(d Definition) (*Compiled, error) {
 	w := &Compiled{def: d.withDefaults()}
 	var errs []error
@@ -80,10 +80,10 @@ func Compile(d Definition) (*Compiled, error) {
 	return w, nil
 }
 
-// Definition is what was compiled, with the defaults filled in.
+// Definition returns the definition with the defaults filled in.
 func (w *Compiled) Definition() Definition { return w.def }
 
-// Warnings are remarks for the author of the definition: things that are valid and probably not meant.
+// Warnings returns remarks for the author of the definition: settings that are valid but probably not intended.
 func (w *Compiled) Warnings() []string { return slices.Clone(w.warnings) }
 
 func (w *Compiled) checkNumbers() error {
@@ -148,7 +148,7 @@ func (w *Compiled) compileRequest() error {
 			errs = append(errs, &FieldError{Field: "spec.request.method", Err: err})
 		}
 	}
-	r.URL = strings.TrimSpace(r.URL) // a block scalar of YAML ends with a line break
+	r.URL = strings.TrimSpace(r.URL) // a YAML block scalar ends with a line break
 	w.url = parse("spec.request.url", r.URL, kindURL, maxURL)
 	if w.def.Auth != nil && !namesHost(r.URL) {
 		errs = append(errs, fieldError("spec.request.url",
@@ -188,14 +188,14 @@ func (w *Compiled) compileRequest() error {
 	if r.Body != nil {
 		body = *r.Body
 	}
-	w.defaultBody = body == defaultBody // whoever filled it in: the API server writes defaults into the resource
+	w.defaultBody = body == defaultBody // also if the API server filled in the default
 	if body != "" {
 		w.body = parse("spec.request.body", body, kindBody, maxRequest)
 	}
 	return errors.Join(errs...)
 }
 
-// namesHost reports whether the text of a URL template before the first action has the whole host.
+// namesHost reports whether the constant text before the first action of a URL template contains the whole host.
 func namesHost(source string) bool {
 	text, _, dynamic := strings.Cut(source, "{{")
 	_, rest, found := strings.Cut(text, "://")
@@ -234,7 +234,7 @@ func (w *Compiled) checkAuth() error {
 	return nil
 }
 
-// trusts reports whether credentials may go to u, if from is the URL of the request (nil: not known).
+// trusts reports whether credentials may be sent to u. from is the URL of the request, nil if unknown.
 func (w *Compiled) trusts(u, from *url.URL) bool {
 	origin := originOf(u)
 	if from != nil && origin == originOf(from) {

@@ -17,13 +17,13 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook/signature"
 )
 
-// Resolver gives the secret values that definitions name. It is called at every try, so it should read from a cache. It
-// must be safe for concurrent use. Its errors end up in results, so they must not contain secret values. A *FieldError
-// stands for what no other try can mend.
+// Resolver provides the secrets that definitions name. It is called for every try, so it should read from a cache. It
+// must be safe for concurrent use. Its errors appear in results, so they must not contain secret values. A *FieldError
+// means that another try cannot succeed.
 type Resolver interface {
-	// Secret gives the values of a secret. They are not changed.
+	// Secret returns the values of a secret. The Client does not modify them.
 	Secret(ctx context.Context, namespace, name string) (map[string][]byte, error)
-	// ServiceAccountToken gives a token of a service account.
+	// ServiceAccountToken returns a token of a service account.
 	ServiceAccountToken(ctx context.Context, req TokenRequest) (string, error)
 }
 
@@ -32,11 +32,11 @@ type TokenRequest struct {
 	Namespace          string
 	ServiceAccountName string
 	Audience           string
-	// Refused is the token that the receiver has just refused, if any: it must not come from the cache again.
+	// Refused is a token that the receiver has just refused, if any. The Resolver must not return it from a cache.
 	Refused string
 }
 
-// noResolver is what a Client without a Resolver has.
+// noResolver is the Resolver of a Client without one.
 type noResolver struct{}
 
 func (noResolver) Secret(context.Context, string, string) (map[string][]byte, error) {
@@ -47,12 +47,12 @@ func (noResolver) ServiceAccountToken(context.Context, TokenRequest) (string, er
 	return "", errors.New("no resolver of secrets is configured")
 }
 
-// credentials are what one try uses and must not show.
+// credentials are the secrets of one try. They must not appear in output.
 type credentials struct {
 	authorization string
-	token         string       // the part of authorization that may be renewed
+	token         string       // the renewable part of authorization
 	cached        bool         // token was not fetched for this try
-	refused       *atomic.Bool // of token, if it is one of our cache
+	refused       *atomic.Bool // marks token as refused in our cache
 	keys          signature.Keys
 	tls           tlsMaterial
 	secrets       []string
@@ -60,16 +60,16 @@ type credentials struct {
 
 func (c *credentials) hide(secrets ...string) { c.secrets = append(c.secrets, secrets...) }
 
-// credentials resolves what w needs. On an untrusted request it fetches no token and gives nothing away, but still
-// tells what to mask. refused is a token that the receiver has just refused.
+// credentials resolves the secrets of w. For an untrusted request it fetches no token and returns no credentials, only
+// the values to mask. refused is a token that the receiver has just refused.
 func (c *Client) credentials(ctx context.Context, w *Compiled, trusted bool, refused string) (*credentials, error) {
 	creds := &credentials{}
 	err := c.resolve(ctx, w, creds, trusted, refused)
 	if !trusted {
-		err = nil // what cannot be had is not needed
+		err = nil // unavailable secrets are not needed
 		creds.authorization, creds.keys = "", nil
 		creds.tls.cert, creds.tls.key, creds.tls.serverName = nil, nil, ""
-		creds.tls.withSystem = true // another host is not bound to have a certificate of that authority
+		creds.tls.withSystem = true // another host may have a certificate of another CA
 	}
 	if err != nil {
 		var known *credentialsError
@@ -83,10 +83,10 @@ func (c *Client) credentials(ctx context.Context, w *Compiled, trusted bool, ref
 func (c *Client) resolve(ctx context.Context, w *Compiled, creds *credentials, trusted bool, refused string) error {
 	d := &w.def
 	creds.tls.serverName = d.TLS.ServerName
-	// One that cannot be had keeps none of the others from being masked.
+	// Continue after an error, so that the other secrets are masked.
 	unsure := errors.Join(c.resolveCA(ctx, d, creds), c.resolveKeys(ctx, d, creds))
 	if unsure != nil {
-		trusted = false // nothing will be sent, so no token is needed
+		trusted = false // no request will be sent, so no token is needed
 	}
 	return errors.Join(unsure, c.resolveAuth(ctx, w, creds, trusted, refused))
 }
@@ -141,7 +141,7 @@ func (c *Client) resolveKeys(ctx context.Context, d *Definition, creds *credenti
 	if err != nil {
 		return err
 	}
-	if len(values) > maxKeys { // each signs the whole body
+	if len(values) > maxKeys { // each key signs the whole body
 		return &credentialsError{
 			Field: field,
 			Err:   fmt.Errorf("cannot sign: secret %s has more than %d keys", d.SigningSecret, maxKeys),
@@ -190,7 +190,7 @@ func (c *Client) resolveServiceAccount(ctx context.Context, d *Definition, creds
 	if err != nil {
 		return &credentialsError{Field: field, Err: fmt.Errorf("cannot get a token: %w", err)}
 	}
-	creds.cached = token != refused // only the resolver knows; a second try with the same token is pointless
+	creds.cached = token != refused // the resolver may have a cache; a second try with the same token is pointless
 	return creds.bearer(field, token)
 }
 
@@ -206,7 +206,7 @@ func (c *credentials) bearer(field, token string) error {
 	return nil
 }
 
-// secret gives the values of a secret, which must have the given keys.
+// secret returns the values of a secret, which must have the given keys.
 func (c *Client) secret(
 	ctx context.Context, d *Definition, field, name string, keys ...string,
 ) (map[string][]byte, error) {
@@ -234,7 +234,7 @@ func (c *Client) secret(
 	return values, nil
 }
 
-// hideCallback masks the token of the callback URL: the URL, and the last segment of its path.
+// hideCallback masks the callback URL and the last segment of its path, which is a token.
 func (c *credentials) hideCallback(callback string) {
 	if callback == "" {
 		return

@@ -7,32 +7,32 @@ import (
 	"sync"
 )
 
-// crowd bounds how many long answers are in memory. Who sends one may be slow on purpose, so that places are not only
-// shared between namespaces but taken away again: when all are in use, the namespace that has the most gives one up to
-// another that has less, and what was being read there is tried again.
+// crowd bounds the number of long answers in memory. A receiver may send slowly on purpose. Therefore slots are shared
+// between namespaces and can be revoked. When all are in use, the namespace with the most slots gives one up to a
+// namespace with fewer. The try that held it fails with errCrowded and is retried.
 type crowd struct {
 	mu      sync.Mutex
 	free    int
-	leaving int // places that were taken away and are in use still
+	leaving int // revoked slots that are still in use
 	guests  map[string]*guest
 }
 
-// guest is what one namespace has and waits for: lists of *seat, who came first is first.
+// guest holds the slots and waiters of one namespace: lists of *seat in order of arrival.
 type guest struct{ seated, waiting list.List }
 
 type seat struct {
-	turn  chan struct{} // closed when there is a place
+	turn  chan struct{} // closed when a slot is assigned
 	leave context.CancelCauseFunc
-	at    *list.Element // of one of the lists; nil: the place was taken away
+	at    *list.Element // in one of the lists; nil: revoked
 }
 
-// errCrowded is why an answer was not read to its end.
+// errCrowded is the cause when the slot of an answer was revoked.
 var errCrowded = errors.New("too many long answers of this namespace are being read")
 
 func newCrowd(places int) *crowd { return &crowd{free: places, guests: make(map[string]*guest)} }
 
-// enter waits for a place until ctx ends. leave is called with errCrowded if the place is taken away again; it is in
-// use until done was called all the same.
+// enter waits for a slot until ctx ends. If the slot is revoked, leave is called with errCrowded. The slot stays in use
+// until the caller calls done.
 func (c *crowd) enter(ctx context.Context, namespace string, leave context.CancelCauseFunc) (done func(), err error) {
 	s := &seat{turn: make(chan struct{}), leave: leave}
 	c.mu.Lock()
@@ -65,7 +65,7 @@ func (c *crowd) left(namespace string, s *seat) {
 	if s.at == nil {
 		c.leaving--
 	} else {
-		g.seated.Remove(s.at) // it is in one of them, and the other does nothing
+		g.seated.Remove(s.at) // s.at is in one list; Remove on the other is a no-op
 		g.waiting.Remove(s.at)
 	}
 	if g != nil && g.seated.Len()+g.waiting.Len() == 0 {
@@ -74,7 +74,8 @@ func (c *crowd) left(namespace string, s *seat) {
 	c.serve()
 }
 
-// serve gives the free places to those who have the least. If more is wanted, who has most gives up one.
+// serve assigns free slots to the namespaces with the fewest. If more waiters remain, it revokes a slot of the
+// namespace with the most.
 func (c *crowd) serve() {
 	for g := c.neediest(); g != nil; g = c.neediest() {
 		if c.free == 0 {
@@ -97,8 +98,8 @@ func (c *crowd) neediest() (least *guest) {
 	return least
 }
 
-// makeRoom takes one place away, the one that was given first, unless one is being left already or it would only change
-// sides.
+// makeRoom revokes the oldest slot of the largest namespace. It does not if a revoked slot is still in use, or if the
+// exchange would only swap the two namespaces.
 func (c *crowd) makeRoom(needy *guest) {
 	var most *guest
 	for _, g := range c.guests {

@@ -2,23 +2,23 @@ package webhook
 
 import "time"
 
-// Mode says how the receiver tells its result.
+// Mode says how the receiver reports its result.
 type Mode string
 
-// The modes.
+// The modes of a webhook.
 const (
 	Sync          Mode = "Sync"          // the answer is the result
 	Async         Mode = "Async"         // the answer names a URL to poll
 	AsyncCallback Mode = "AsyncCallback" // the receiver calls back
 )
 
-// Definition describes an endpoint: what to send, and how to judge what comes back. Its fields mirror the spec of the
-// Webhook resource, and errors name them as it does. Zero fields mean the defaults.
+// Definition describes an endpoint: the request, and the rules that judge the answer. Its fields mirror the spec of the
+// Webhook resource, and errors name fields as the resource does. Zero fields mean the defaults.
 type Definition struct {
-	// Namespace and Name identify the endpoint: limits, breaker and cached tokens belong to the pair. The Resolver gets
-	// the Namespace.
+	// Namespace and Name identify the endpoint, which owns limits, breaker and cached tokens. The Resolver gets the
+	// Namespace.
 	Namespace, Name string
-	// Revision tells versions of the endpoint apart, for a Witness. Nothing else looks at it.
+	// Revision distinguishes versions of the endpoint for a Witness. It has no other use.
 	Revision string
 
 	Mode              Mode          // default Sync
@@ -28,21 +28,21 @@ type Definition struct {
 	Response          Response      //
 	Poll              Poll          //
 	Retry             RetryPolicy   //
-	Timeout           time.Duration // of all tries, polls and waiting together; default 2h; kept by the caller
+	Timeout           time.Duration // of all tries, polls and waits together; default 2h; enforced by the caller
 	Auth              *Auth         // nil: none
-	SigningSecret     string        // name of the secret whose values are the signing keys; empty: not signed
+	SigningSecret     string        // name of the secret with the signing keys; empty: not signed
 	TLS               TLS           //
-	Concurrency       int           // requests in flight; 0: no limit
-	RatePerSecond     float64       // requests started; 0: no limit
+	Concurrency       int           // concurrent requests; 0: no limit
+	RatePerSecond     float64       // started requests; 0: no limit
 	Breaker           Breaker       //
 }
 
-// Request is what is sent. Every field is a template.
+// Request describes the request. Every field is a template.
 type Request struct {
 	Method string // default POST
 	URL    string // absolute, http or https
-	// Headers have templates as values; an empty value sends no header. User-Agent, Accept and Content-Type may be set;
-	// what the protocol sets itself is ignored (see Compiled.Warnings), and what would change the connection is an error.
+	// Headers maps names to templates. An empty value sends no header. User-Agent, Accept and Content-Type may be set.
+	// Headers of the protocol are ignored (see Compiled.Warnings). Headers that change the connection are an error.
 	Headers map[string]string
 	Body    *string // default {} as application/json; empty: no body. GET and HEAD never send {}
 }
@@ -51,13 +51,14 @@ type Request struct {
 type Response struct {
 	Success string // default: status 2xx
 	Gone    string // default: status 404 or 410
-	// default: no answer (status 0), 408, 425, 429, 5xx. A rule of one's own wins over success, the default does not
+	// default: no answer (status 0), 408, 425, 429, 5xx. An explicit rule takes precedence over success, the default
+	// does not
 	Retry    string
 	Location string // the URL to poll; default: the Location header
-	Error    string // an error text; a success with one is a failure. What it cannot find counts as no text
+	Error    string // an error text; a success with one is a failure. An evaluation error counts as no text
 }
 
-// Poll holds the CEL rules for the answer of a poll, and how often to ask.
+// Poll holds the CEL rules for the answer of a poll, and the poll interval.
 type Poll struct {
 	Interval  time.Duration // default 10s
 	Succeeded string        // default: response.body.status is SUCCEEDED, SUCCESS or DONE, in any case
@@ -67,12 +68,12 @@ type Poll struct {
 
 // RetryPolicy says how often and when a try is repeated.
 type RetryPolicy struct {
-	MaxAttempts     int           // tries, the first one included; default 10
+	MaxAttempts     int           // tries, including the first; default 10
 	InitialInterval time.Duration // default 1s
 	MaxInterval     time.Duration // default 5m
 }
 
-// Auth is exactly one way to prove who calls. Secrets are named, and resolved at each try by the Resolver.
+// Auth selects exactly one authentication method. The Resolver resolves the named secrets at each try.
 type Auth struct {
 	Basic               string               // name of a secret with username and password
 	Bearer              string               // name of a secret with token
@@ -88,21 +89,21 @@ type OAuth2 struct {
 	Secret   string // name of a secret with client_id and client_secret
 }
 
-// ServiceAccountToken asks the Resolver for a token of a service account.
+// ServiceAccountToken uses a token of a service account from the Resolver.
 type ServiceAccountToken struct {
 	Audience           string
 	ServiceAccountName string
 }
 
-// TLS says which server is trusted.
+// TLS configures the trust in the server.
 type TLS struct {
-	CASecret   string // name of a secret with ca.crt; default: the system's authorities
+	CASecret   string // name of a secret with ca.crt; default: the system's CAs
 	ServerName string // default: the host of the URL
 }
 
 // Breaker stops calls to an endpoint that keeps failing.
 type Breaker struct {
-	Failures int           // in a row; default 5
+	Failures int           // consecutive; default 5
 	OpenFor  time.Duration // default 30s
 }
 
@@ -118,19 +119,19 @@ const (
 	keyCA           = "ca.crt"
 )
 
-// Floors and caps. A definition beyond one is taken as if it were at it: the API server refuses such Webhooks, but may
-// have some from before.
+// Bounds of definitions. A value beyond a bound counts as the bound: the API server refuses such Webhooks, but may have
+// stored some before.
 const (
-	// of every wait: between tries and between polls, after jitter and Retry-After too
+	// of every wait between tries and polls, also after jitter and Retry-After
 	MinInterval       = 50 * time.Millisecond
 	MaxAttempts       = 100_000
 	MaxRequestTimeout = 10 * time.Minute
 	MaxTimeout        = 720 * time.Hour
 )
 
-// Bounds.
+// Bounds of requests and answers.
 const (
-	maxBody     = 1 << 20   // bytes of an answer that are read, after unpacking
+	maxBody     = 1 << 20   // bytes read of an answer, after unpacking
 	maxHeader   = 64 << 10  // bytes of the headers of an answer
 	MaxMessage  = 1 << 10   // bytes of Result.Message
 	maxRequest  = 1 << 20   // bytes of a rendered body
@@ -143,16 +144,17 @@ const (
 const (
 	defaultBody = "{}"
 
-	// Of answers longer than smallBody, bytes, maxLong are in memory at a time, shared between namespaces.
+	// At most maxLong answers longer than smallBody bytes are in memory at a time, shared between namespaces.
 	smallBody = 64 << 10
 	maxLong   = 32
-	// maxValues bounds what is parsed: the values of an answer take up to fifty times the memory of their text.
+	// maxValues bounds the JSON that is parsed: parsed values take up to fifty times the memory of their text.
 	maxValues = 100_000
-	// maxSecret, bytes, bounds the values of a secret that are sent: answers are searched for two dozen spellings of each.
+	// maxSecret bounds the values of a secret that are sent, in bytes. Masking searches answers for two dozen spellings
+	// of each.
 	maxSecret = 16 << 10
-	// maxKeys bounds the keys that a request is signed with: the one that is in use, and those that it is changed for.
+	// maxKeys bounds the signing keys of a request: the current key and those of a rotation.
 	maxKeys = 8
-	// maxMasked, bytes, and maxMaskedValues bound what a text of a receiver is searched for.
+	// maxMasked, in bytes, and maxMaskedValues bound the secrets that Client.Mask searches for.
 	maxMasked, maxMaskedValues = 64 << 10, 64
 )
 
@@ -182,7 +184,7 @@ func (d Definition) withDefaults() Definition {
 	return d
 }
 
-// setDefault leaves what is negative to be refused.
+// setDefault sets the default and applies the bounds. It leaves negative values, which Compile refuses.
 func setDefault(d *time.Duration, otherwise, least, most time.Duration) {
 	switch {
 	case *d == 0:

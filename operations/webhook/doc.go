@@ -1,7 +1,7 @@
-// Package webhook calls an HTTP endpoint the modern way: request from templates, credentials, Standard Webhooks
-// signature, a guard against server-side request forgery, limits and a breaker per endpoint, and rules that judge the
-// answer. It performs one try at a time and says what it means; waiting, retrying and remembering belong to the caller,
-// who gets pure functions for them.
+// Package webhook calls HTTP endpoints. A definition gives the request as templates, credentials, a Standard Webhooks
+// signature, limits, a breaker and the rules that judge the answer. A guard protects against server-side request
+// forgery. The package performs one try at a time and returns its verdict. The caller waits, retries and keeps state,
+// with pure functions of this package.
 //
 //	client, err := webhook.New(webhook.Options{Resolver: secrets, AllowTargets: []string{"10.0.0.0/8"}})
 //	defer client.Close()
@@ -17,30 +17,32 @@
 //	delay, again := hook.NextTry(tries, result, rand.Float64) // exponential, full jitter; Retry-After wins
 //	for Async: permit.Poll(ctx, call, result.Location), then hook.NextPoll(result)
 //
-// Templates are text/template over .Resource, .TenantID, .Headers, .Operation, .CallbackURL and .Outcome; a missing key
-// is an error, and so is null: give a default with {{default "none" (get .Resource "name")}}. Values are escaped where
-// they stand: inside the quotes of a JSON body as JSON, in a URL's path and query as such, a slash too; an object or
-// list renders as JSON. The host of the URL may come from data only where no credentials are sent. Functions besides
-// those of text/template (html, js and call are not available): json and toJson, get, default, lower, upper, trim,
-// join, replace, b64enc, urlquery, queryEscape, pathEscape, and path for a value that is several segments.
+// Templates are text/template over .Resource, .TenantID, .Headers, .Operation, .CallbackURL and .Outcome. A missing key
+// or null is an error; a template gives a default with {{default "none" (get .Resource "name")}}. Values are escaped
+// for their position: as JSON inside the quotes of a JSON body, and as path or query in a URL, slashes included. An
+// object or list renders as JSON. The host of the URL may come from data only if no credentials are sent. Additional
+// functions are json and toJson, get, default, lower, upper, trim, join, replace, b64enc, urlquery, queryEscape,
+// pathEscape, and path for a value of several segments. The functions html, js and call are not available.
 //
-// Expressions are CEL over response.status (0: no answer came), response.headers (lower-case names) and response.body
+// Expressions are CEL over response.status (0: no answer), response.headers (lower-case names) and response.body
 // (parsed JSON of up to 100,000 values and names, else a string), with the string functions of cel-go's ext.Strings.
-// Keys of maps and patterns of matches are constants, and how deep an expression is nested, how many lists and maps it
-// spells out, and how often it uses all, exists, exists_one, filter and map is bounded.
+// Keys of map literals and patterns of matches must be constants. The nesting depth, the number of list and map
+// literals, and the number of all, exists, exists_one, filter and map are bounded.
 //
 // Invariants:
-//   - One try is at most one request, except that a 401 for a cached token is followed by one more with a fresh token.
-//   - A try ends within its requestTimeout, and reads at most 1 MiB of answer and 64 KiB of headers, packed or
-//     not.
-//   - No connection is made to an address that the guard refuses, be it of the target, a poll URL or a token endpoint.
-//   - Credentials and signatures go to the origin of the request's URL only, and to hosts that the definition itself
+//   - One try sends at most one request. The only exception: a 401 for a cached token is followed by one more request
+//     with a fresh token.
+//   - A try ends within its requestTimeout. It reads at most 1 MiB of answer, before and after unpacking, and 64 KiB of
+//     headers.
+//   - No connection is made to an address that the guard refuses, whether for the target, a poll URL or a token
+//     endpoint.
+//   - Credentials and signatures go only to the origin of the request's URL and to hosts that the definition itself
 //     names.
-//   - No secret value appears in a Result, an error or a log line, whoever wrote it there.
-//   - Templates and expressions see nothing but the data given, and end: output, steps, cost and memory are bounded
-//     before they are taken, for all templates of a call together and for each expression.
-//   - What a definition has us compute (Client.Compile, rendering, parsing, masking, judging) is done in turns that are
-//     shared between namespaces by the time it takes, and so are the places of the long answers in memory: no namespace
-//     waits for another one's.
-//   - No callback runs under a lock, and the package starts no goroutine besides those of net/http, which Close ends.
+//   - No secret value appears in a Result, an error or a log line, even if the receiver echoes it.
+//   - Templates and expressions see only the given data, and they terminate. Output, steps, cost and memory are bounded
+//     before they are used: for all templates of a call together, and for each expression.
+//   - Computation for a definition (Client.Compile, rendering, parsing, masking, judging) is scheduled fairly between
+//     namespaces by processor time. The slots for long answers in memory are shared fairly too. No namespace blocks
+//     another one.
+//   - No callback runs under a lock. The package starts no goroutines except those of net/http, which Close ends.
 package webhook

@@ -7,25 +7,26 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook/guard"
 )
 
-// Causes that a Result's Err or the error of Compile may match with errors.Is.
+// Causes that match the Err of a Result or the error of Compile.
 var (
-	// errTargetRefused: the guard refused the address of the target. errors.As finds a *guard.RefusedError.
+	// errTargetRefused means that the guard refused the address of the target. errors.As finds a *guard.RefusedError.
 	errTargetRefused = guard.ErrRefused
-	// ErrInvalid: a field of the definition or of the call is wrong. errors.As finds a *FieldError.
+	// ErrInvalid means that a field of the definition or of the call is invalid. errors.As finds a *FieldError.
 	ErrInvalid = errors.New("invalid field")
-	// errNoAnswer: the request got no answer: no connection, reset, timeout, or an answer that is not HTTP.
+	// errNoAnswer means that the request got no answer: no connection, a reset, a timeout, or an answer that is not
+	// HTTP.
 	errNoAnswer = errors.New("no answer")
-	// errCredentials: a secret or token could not be had. errors.As finds a *credentialsError.
+	// errCredentials means that a secret or token was not available. errors.As finds a *credentialsError.
 	errCredentials = errors.New("no credentials")
-	// errCanceled: the caller's context ended before the answer came.
+	// errCanceled means that the caller's context ended before the answer came.
 	errCanceled = errors.New("call canceled")
-	// ErrFenced: Options.Fence has kept the request from being sent.
+	// ErrFenced means that Options.Fence prevented the request.
 	ErrFenced = errors.New("no request may be sent any more")
-	// errClosed: the Client is closed.
+	// errClosed means that the Client is closed.
 	errClosed = errors.New("webhook client closed")
 )
 
-// FieldError names the field of a definition or call that cannot be used. errors.Is(err, ErrInvalid) holds.
+// FieldError names an invalid field of a definition or call. It matches ErrInvalid.
 type FieldError struct {
 	Field string // as in the Webhook resource, for example spec.request.url
 	Err   error  // "cannot parse template: …", "cannot compile expression: …"
@@ -33,27 +34,27 @@ type FieldError struct {
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Err.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *FieldError) Unwrap() error { return e.Err }
 
-// Is makes the error match ErrInvalid.
+// Is matches ErrInvalid.
 func (e *FieldError) Is(target error) bool { return target == ErrInvalid }
 
 func fieldError(field, format string, args ...any) *FieldError {
 	return &FieldError{Field: field, Err: fmt.Errorf(format, args...)}
 }
 
-// credentialsError says which credentials could not be had. errors.Is(err, errCredentials) holds.
+// credentialsError names the credentials that were not available. It matches errCredentials.
 type credentialsError struct {
 	Field     string // for example spec.auth.oauth2
-	Permanent bool   // trying again with the same secret is pointless: the token endpoint refused it
+	Permanent bool   // the token endpoint refused the secret, so another try with it is pointless
 	Err       error
 }
 
 func (e *credentialsError) Error() string { return e.Field + ": " + e.Err.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *credentialsError) Unwrap() error { return e.Err }
 
-// Is makes the error match errCredentials.
+// Is matches errCredentials.
 func (e *credentialsError) Is(target error) bool { return target == errCredentials }

@@ -16,23 +16,23 @@ import (
 	"cel.dev/cel-go/ext"
 )
 
-// Bounds of one evaluation. What a single operation takes besides is bounded before it is done, see price.
+// Bounds of one evaluation. The price of a single operation is bounded separately, before it runs; see price.
 const (
-	costLimit   = 200_000          // in the units of CEL, about one per operation or ten bytes
-	evalTimeout = 10 * time.Second // the last resort; the cost limit strikes first
-	checkEvery  = 64               // iterations between two looks at the context
+	costLimit   = 200_000          // in CEL units, about one per operation or ten bytes
+	evalTimeout = 10 * time.Second // last resort; the cost limit applies first
+	checkEvery  = 64               // iterations between two checks of the context
 )
 
-// celResponse is what expressions call response.
+// celResponse is the type of the variable response.
 type celResponse struct {
 	Status  int64             `cel:"status"`
 	Headers map[string]string `cel:"headers"`
 	Body    any               `cel:"body"`
 }
 
-// environments are those that expressions are compiled in, one at a time in each: an undeclared name makes an
-// environment write to itself, and the suggestions that it makes then are not guarded. Making one takes milliseconds,
-// and is done as often as expressions are compiled side by side.
+// environments pools the CEL environments. An environment compiles one expression at a time: an undeclared name makes
+// it write to itself without a lock, to compute suggestions. Creating one takes milliseconds, and happens as often as
+// expressions compile concurrently.
 var environments = sync.Pool{New: func() any {
 	env, err := cel.NewEnv(
 		ext.NativeTypes(reflect.TypeFor[celResponse](), ext.ParseStructTags(true)),
@@ -49,14 +49,14 @@ var environments = sync.Pool{New: func() any {
 	return env
 }}
 
-// expr is a compiled expression, safe for concurrent use.
+// expr is a compiled expression. It is safe for concurrent use.
 type expr struct {
 	field   string
 	program cel.Program
 	ast     *cel.Ast
 }
 
-// compileExpr compiles source, which is to yield want.
+// compileExpr compiles source, which must yield want.
 func compileExpr(field, source string, want *cel.Type) (*expr, error) {
 	made := environments.Get()
 	env, ok := made.(*cel.Env)
@@ -67,7 +67,7 @@ func compileExpr(field, source string, want *cel.Type) (*expr, error) {
 	parsed, issues := env.Parse(source)
 	err := issues.Err()
 	if err == nil {
-		err = checkShape(parsed.NativeRep().Expr()) // before its types are checked, which what it refuses makes slow
+		err = checkShape(parsed.NativeRep().Expr()) // before type checking, which is slow for some refused shapes
 	}
 	if err != nil {
 		return nil, fieldError(field, "cannot compile expression: %w", err)
@@ -102,7 +102,7 @@ func (e *expr) eval(a *answer) (ref.Val, *purse, error) {
 	return out, p, nil
 }
 
-// cannot is no FieldError: the expression is valid, it is this answer that it does not fit.
+// cannot returns no FieldError: the expression is valid, but does not fit this answer.
 func (e *expr) cannot(format string, args ...any) error {
 	return fmt.Errorf("%s: cannot evaluate expression on this answer: "+format, append([]any{e.field}, args...)...)
 }
@@ -119,8 +119,8 @@ func (e *expr) bool(a *answer) (bool, error) {
 	return bool(truth), nil
 }
 
-// text is the string that the expression yields. What is empty in JSON (null, false, {}, []) is the empty string, and
-// what is no string is its JSON.
+// text returns the value of the expression as a string. Empty JSON values (null, false, {}, []) become the empty
+// string, and other values become JSON.
 func (e *expr) text(a *answer) (string, error) {
 	out, purse, err := e.eval(a)
 	if err != nil {
@@ -157,7 +157,7 @@ func (e *expr) text(a *answer) (string, error) {
 	return "", nil
 }
 
-// origins are those that string constants of the expression begin with: hosts that the author names.
+// origins returns the origins of URLs in string constants of the expression, which the author trusts.
 func (e *expr) origins() []string {
 	var found []string
 	ast.PostOrderVisit(e.ast.NativeRep().Expr(), ast.NewExprVisitor(func(node ast.Expr) {

@@ -15,16 +15,16 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// maxSpent is what the operations of one evaluation may cost together, in bytes that they read or make, or 16 a value.
-// CEL charges for a call when it is done; these are charged before.
+// maxSpent bounds the total price of the operations of one evaluation. The unit is a byte read or produced; a value
+// costs 16. CEL charges for a call after it is done. These prices are charged before.
 const maxSpent = 4 << 20
 
 var errTooDear = errors.New("too much work for an expression")
 
-// purse is what is left of an evaluation.
+// purse is the remaining budget of an evaluation.
 type purse struct{ left int }
 
-// purseName is that of a variable which no expression can name, by which the operations find the purse.
+// purseName is the variable that holds the budget. Expressions cannot use the name because it contains a space.
 const purseName = "fairlead purse"
 
 func (p *purse) pay(n int) error {
@@ -36,8 +36,8 @@ func (p *purse) pay(n int) error {
 	return nil
 }
 
-// weigh pays for a walk through a value. Values within values can be shared, so that one may be far larger than the
-// memory that it takes.
+// weigh charges for walking through a value. Nested values may be shared, so a value may be far larger than the memory
+// that it takes.
 func (p *purse) weigh(v ref.Val) error {
 	err := p.pay(16 + len(textOf(v)))
 	switch v := v.(type) {
@@ -52,7 +52,7 @@ func (p *purse) weigh(v ref.Val) error {
 		for it := v.Iterator(); err == nil && it.HasNext() == types.True; {
 			err = p.weigh(it.Next())
 		}
-	case traits.Indexer: // the answer as a whole
+	case traits.Indexer: // the whole answer
 		for _, field := range []types.String{"headers", "body"} {
 			if err == nil {
 				err = p.weigh(v.Get(field))
@@ -62,7 +62,7 @@ func (p *purse) weigh(v ref.Val) error {
 	return err
 }
 
-// textOf is the content of a string or of bytes.
+// textOf returns the content of a string or of bytes.
 func textOf(v ref.Val) string {
 	switch v := v.(type) {
 	case types.String:
@@ -73,10 +73,10 @@ func textOf(v ref.Val) string {
 	return ""
 }
 
-// price pays for a call before it is made.
+// price charges for a call before it is made.
 type price func(p *purse, args []ref.Val) error
 
-// prices are those of the operations that may take more than their arguments are long, or make more.
+// prices covers the operations that may take more time than the length of their arguments, or produce more.
 var prices = map[string]price{
 	operators.Equals:    payForAll,
 	operators.NotEquals: payForAll,
@@ -121,7 +121,7 @@ var prices = map[string]price{
 	"strings.quote": func(p *purse, args []ref.Val) error { return p.pay(6 * len(textOf(args[0]))) },
 }
 
-// payForAll pays for values as they would be if nothing in them were shared.
+// payForAll charges for values as if no part of them were shared.
 func payForAll(p *purse, args []ref.Val) error {
 	for _, arg := range args {
 		if err := p.weigh(arg); err != nil {
@@ -131,7 +131,7 @@ func payForAll(p *purse, args []ref.Val) error {
 	return nil
 }
 
-// payForTexts pays for reading texts once.
+// payForTexts charges for reading texts once.
 func payForTexts(p *purse, args []ref.Val) error {
 	n := 16
 	for _, arg := range args {
@@ -140,10 +140,10 @@ func payForTexts(p *purse, args []ref.Val) error {
 	return p.pay(n)
 }
 
-// zonePrice is that of looking up a time zone, which reads a file.
+// zonePrice is the price of a time zone lookup, which reads a file.
 const zonePrice = maxSpent / 64
 
-// matchPrice is that of a regular expression: each byte may be held against each instruction.
+// matchPrice returns the price of a regular expression: each byte may be matched against each instruction.
 func matchPrice(pattern string) price {
 	size, err := patternSize(pattern)
 	return func(p *purse, args []ref.Val) error {
@@ -154,8 +154,8 @@ func matchPrice(pattern string) price {
 	}
 }
 
-// readings charge for the other calls, when they are done, by what they read and make: CEL takes many of them, size for
-// one, to be as cheap for a long text as for a short one.
+// readings charges for the other calls, after they are done, by the bytes they read and produce. CEL gives many of
+// them, such as size, a cost that does not depend on the length of the text.
 type readings struct{}
 
 // CallCost implements cost.ActualCostEstimator.
@@ -168,7 +168,7 @@ func (readings) CallCost(_, _ string, args []ref.Val, result ref.Val) *uint64 {
 	return &units
 }
 
-// pricer puts prices on the operations of a program.
+// pricer adds prices to the operations of a program.
 type pricer struct {
 	functions map[string]*decls.FunctionDecl
 }
@@ -222,8 +222,8 @@ func (f pricer) decorate(node interpreter.InterpretableV2) (interpreter.Interpre
 	return made, err
 }
 
-// flatten adds lists so that the sum holds their items. CEL's holds the two lists, and asks both for their sizes at
-// each look at it.
+// flatten makes the sum of two lists contain their items. CEL's own sum refers to the two lists and asks both for their
+// sizes at each access.
 func flatten(add functions.FunctionOp) functions.FunctionOp {
 	return func(args ...ref.Val) ref.Val {
 		sum := add(args...)
@@ -239,7 +239,7 @@ func flatten(add functions.FunctionOp) functions.FunctionOp {
 	}
 }
 
-// implementation is what a function does, whatever the types of its arguments are.
+// implementation returns the implementation of a function that accepts arguments of any type.
 func implementation(f *decls.FunctionDecl) (functions.FunctionOp, error) {
 	bindings, err := f.Bindings()
 	if err != nil {
@@ -264,7 +264,7 @@ func implementation(f *decls.FunctionDecl) (functions.FunctionOp, error) {
 	return nil, errors.New("cannot find what " + f.Name() + " does")
 }
 
-// pricedCall is a call that is paid for before it is made.
+// pricedCall is a call that is charged before it is made.
 type pricedCall struct {
 	interpreter.InterpretableCall
 	args  []interpreter.InterpretableV2

@@ -9,9 +9,8 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 )
 
-// searches are indexOf and lastIndexOf. Those of CEL hold all of the text that is looked for against every place of the
-// other one, in one go that nothing ends: for half a megabyte of each that takes a minute. These take as long as both
-// are.
+// searches implements indexOf and lastIndexOf in linear time. Those of CEL compare the whole wanted text at every
+// position, without a check for cancellation: half a megabyte of each takes a minute.
 var searches = map[string]functions.FunctionOp{
 	"indexOf": func(args ...ref.Val) ref.Val {
 		return search(args, 0, func(text, wanted string, from int) int {
@@ -29,9 +28,9 @@ var searches = map[string]functions.FunctionOp{
 	},
 }
 
-// search does what both have in common. find is given bytes; those who call us count characters. A third argument says
-// from where on, or back from where; without one it is from the character otherwise, which counts from the end if it is
-// negative.
+// search implements the common part. find works with bytes, expressions with characters. The optional third argument is
+// the start position, from where lastIndexOf searches backwards. Its default is otherwise; a negative value counts from
+// the end.
 func search(args []ref.Val, otherwise int, find func(text, wanted string, from int) int) ref.Val {
 	if len(args) < 2 {
 		return types.NewErr("no such overload")
@@ -67,7 +66,7 @@ func search(args []ref.Val, otherwise int, find func(text, wanted string, from i
 	return types.Int(utf8.RuneCountInString(text[:at]))
 }
 
-// byteOf is where a character begins; there are as many.
+// byteOf returns the byte offset of a character, or the length of the text.
 func byteOf(text string, character int) int {
 	for at := range text {
 		if character == 0 {

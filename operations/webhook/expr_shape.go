@@ -10,18 +10,17 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// Bounds of the shape of an expression. They hold what is hard about it down before anything looks at it for long:
-// types of nested literals take the checker time that grows with a power of their depth, and with keys that are maps
-// themselves, exponentially.
+// Bounds of the shape of an expression, checked before any expensive work. Type checking of nested literals takes
+// polynomial time in their depth, and exponential time if map keys are maps themselves.
 const (
 	maxExprDepth   = 64   // levels of the syntax tree
-	maxLiterals    = 64   // lists and maps that are spelled out
-	maxLiteralNest = 8    // of them within each other
+	maxLiterals    = 64   // list and map literals
+	maxLiteralNest = 8    // nesting depth of literals
 	maxMacros      = 8    // all, exists, exists_one, filter, map
-	maxPattern     = 1000 // instructions of the program of a regular expression
+	maxPattern     = 1000 // instructions of a compiled regular expression
 )
 
-// checkShape refuses expressions that cost more to compile or to evaluate than any honest one.
+// checkShape refuses expressions that are unreasonably expensive to compile or to evaluate.
 func checkShape(root ast.Expr) error {
 	s := &shape{}
 	s.visit(root, 1, 0)
@@ -82,7 +81,7 @@ func (s *shape) visit(e ast.Expr, depth, nest int) {
 		}
 		c := e.AsComprehension()
 		down(nest, c.IterRange(), c.LoopCondition(), c.LoopStep(), c.Result())
-		if c.AccuInit().Kind() != ast.ListKind { // the list that the macro itself begins with is not spelled out
+		if c.AccuInit().Kind() != ast.ListKind { // the initial list of a macro is not a literal of the author
 			down(nest, c.AccuInit())
 		}
 	}
@@ -97,7 +96,7 @@ func (s *shape) literal(nest int) {
 	}
 }
 
-// pattern checks a regular expression, which has to be known beforehand: how long it may take is a matter of its size.
+// pattern checks a regular expression. It must be a constant, because its size determines the price.
 func (s *shape) pattern(e ast.Expr) {
 	text, ok := literalText(e)
 	if !ok {
@@ -109,13 +108,13 @@ func (s *shape) pattern(e ast.Expr) {
 	}
 }
 
-// patternSize is of how many instructions the program of a regular expression is.
+// patternSize returns the number of instructions of a compiled regular expression.
 func patternSize(pattern string) (int, error) {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
 		return 0, err
 	}
-	// repetitions are written out when it is compiled, into up to three million instructions
+	// compilation expands repetitions, into up to three million instructions
 	if atLeast(parsed) > maxPattern {
 		return 0, errTooLarge
 	}
@@ -131,14 +130,14 @@ func patternSize(pattern string) (int, error) {
 
 var errTooLarge = errors.New("it is too large")
 
-// atLeast is how many instructions the program of a regular expression has at least, as far as that is of interest.
+// atLeast returns a lower bound of the instructions of a regular expression, capped above maxPattern.
 func atLeast(re *syntax.Regexp) (n int) {
 	for _, sub := range re.Sub {
 		n += atLeast(sub)
 	}
 	switch re.Op {
 	case syntax.OpRepeat:
-		n *= max(re.Min, re.Max) // without an upper bound that is -1
+		n *= max(re.Min, re.Max) // Max is -1 without an upper bound
 	case syntax.OpLiteral:
 		n = len(re.Rune)
 	case syntax.OpEmptyMatch:

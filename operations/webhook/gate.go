@@ -9,29 +9,29 @@ import (
 )
 
 const (
-	// grace is how long a place is kept for a caller who was woken, or whose turn in the rate has come.
+	// grace is how long a slot stays reserved for a caller that was woken or whose turn in the rate has come.
 	grace = 2 * time.Second
-	// askAgain is when a caller who waits for a place asks again, should nobody wake it.
+	// askAgain is when a waiting caller asks again if it is not woken.
 	askAgain = 10 * time.Second
 )
 
-// WaitReason says what a caller has to wait for.
+// WaitReason says which limit makes a caller wait.
 type WaitReason string
 
-// The reasons.
+// The reasons to wait.
 const (
 	WaitBreaker     WaitReason = "breaker"
 	WaitRate        WaitReason = "rate"
 	WaitConcurrency WaitReason = "concurrency"
 )
 
-// Wait is the answer "not now" of Client.Acquire.
+// Wait is the answer of Client.Acquire without a permit.
 type Wait struct {
-	For    time.Duration // ask again after that; above zero
+	For    time.Duration // ask again after this time; above zero
 	Reason WaitReason
 }
 
-// gate holds the limits of one endpoint. It never runs a callback under its lock: methods return those to run.
+// gate holds the limits of one endpoint. It never runs a callback under its lock: methods return the callbacks to run.
 type gate struct {
 	mu       sync.Mutex
 	breaker  breaker
@@ -39,15 +39,15 @@ type gate struct {
 	capacity int // 0: no limit
 	inFlight int
 
-	queue  list.List                // of *place, who came first is first
+	queue  list.List                // of *place, in order of arrival
 	places map[string]*list.Element // by id: the queue
-	woken  map[string]time.Time     // by id: until when a place is kept
+	woken  map[string]time.Time     // by id: until when a slot is reserved
 
 	limiter *rate.Limiter
-	turns   list.List                // of *turn, the earliest first
+	turns   list.List                // of *turn, earliest first
 	turnOf  map[string]*list.Element // by id
 
-	since  time.Time // from when on the breaker has been in its state; zero: ever
+	since  time.Time // when the breaker entered its state; zero: initial state
 	record record
 }
 
@@ -68,7 +68,7 @@ func newGate() *gate {
 	}
 }
 
-// acquire asks for a permit for id.
+// acquire requests a permit for id.
 func (g *gate) acquire(d *Definition, id string, wake func()) (leave pass, wait Wait, wakes []func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -84,7 +84,7 @@ func (g *gate) acquire(d *Definition, id string, wake func()) (leave pass, wait 
 	if g.capacity > 0 {
 		p := g.enqueue(id)
 		if wakes = g.promote(now); g.woken[id].IsZero() {
-			p.wake = wake // only now: who gets its place at once need not be woken
+			p.wake = wake // set after promote: a caller that gets its slot at once needs no wake
 			return pass{}, Wait{For: askAgain, Reason: WaitConcurrency}, wakes
 		}
 	}
@@ -95,21 +95,21 @@ func (g *gate) acquire(d *Definition, id string, wake func()) (leave pass, wait 
 	return g.breaker.pass(), Wait{}, wakes
 }
 
-// configure follows the definition, which may have been edited.
+// configure applies the definition, which may have been edited.
 func (g *gate) configure(d *Definition, now time.Time) {
 	g.limits, g.capacity = d.Breaker, d.Concurrency
 	switch {
 	case d.RatePerSecond <= 0:
 		g.limiter = nil
 	case g.limiter == nil:
-		g.limiter = rate.NewLimiter(rate.Limit(d.RatePerSecond), 1) // a burst of one: evenly spaced
+		g.limiter = rate.NewLimiter(rate.Limit(d.RatePerSecond), 1) // burst 1: evenly spaced
 	case g.limiter.Limit() != rate.Limit(d.RatePerSecond):
 		g.limiter.SetLimitAt(now, rate.Limit(d.RatePerSecond))
 	}
 }
 
-// turn is how long id has to wait for its turn in the rate. Who has to wait keeps its turn, so that many who wait do
-// not all come back at once.
+// turn returns how long id has to wait for its turn in the rate. A waiting caller keeps its turn, so that many waiting
+// callers do not return at once.
 func (g *gate) turn(id string, now time.Time) time.Duration {
 	if g.limiter == nil {
 		return 0
@@ -132,10 +132,10 @@ func (g *gate) takeTurn(id string) {
 	}
 }
 
-// free is how many places nobody has or is kept for.
+// free returns the number of slots that are neither used nor reserved.
 func (g *gate) free() int { return g.capacity - g.inFlight - len(g.woken) }
 
-// enqueue gives id a place at the end of the queue, unless it has one or one is kept for it.
+// enqueue appends id to the queue, unless it is in the queue or has a reserved slot.
 func (g *gate) enqueue(id string) *place {
 	if e := g.places[id]; e != nil {
 		p := e.Value.(*place)
@@ -149,7 +149,7 @@ func (g *gate) enqueue(id string) *place {
 	return p
 }
 
-// leave takes id out of the queue and gives up what is kept for it.
+// leave removes id from the queue and drops its reservation.
 func (g *gate) leave(id string) {
 	if e := g.places[id]; e != nil {
 		g.queue.Remove(e)
@@ -158,11 +158,11 @@ func (g *gate) leave(id string) {
 	delete(g.woken, id)
 }
 
-// promote keeps the free places for those who came first.
+// promote reserves the free slots in order of arrival.
 func (g *gate) promote(now time.Time) (wakes []func()) {
 	for id, until := range g.woken {
 		if now.After(until) {
-			delete(g.woken, id) // it does not come; the next one
+			delete(g.woken, id) // it did not return in time
 		}
 	}
 	for e := g.queue.Front(); e != nil && (g.capacity == 0 || g.free() > 0); e = g.queue.Front() {
@@ -176,7 +176,7 @@ func (g *gate) promote(now time.Time) (wakes []func()) {
 	return wakes
 }
 
-// release gives the place back.
+// release returns the slot.
 func (g *gate) release(p pass, outcome outcome) []func() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -187,7 +187,7 @@ func (g *gate) release(p pass, outcome outcome) []func() {
 	return g.promote(now)
 }
 
-// withdraw forgets that id waits.
+// withdraw removes a waiting id.
 func (g *gate) withdraw(id string) []func() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -196,7 +196,7 @@ func (g *gate) withdraw(id string) []func() {
 	return g.promote(time.Now())
 }
 
-// note notes since when the breaker is in its state, which was another one before.
+// note records when the breaker changed its state.
 func (g *gate) note(before BreakerState, now time.Time) {
 	if g.breaker.status.State != before {
 		g.since = now

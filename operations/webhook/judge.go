@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// judgeCall says what the answer of a call means. from is the URL of the request.
+// judgeCall judges the answer of a call. from is the URL of the request.
 func (w *Compiled) judgeCall(a *answer, from *url.URL) Result {
 	res := Result{StatusCode: a.status, RetryAfter: a.after, Truncated: a.truncated}
 	if a.status == 0 {
@@ -30,7 +30,7 @@ func (w *Compiled) judgeCall(a *answer, from *url.URL) Result {
 	}
 	errText := w.errorText(w.responseError, a)
 	switch {
-	case retry && (!success || w.retry != nil): // the default rule does not overrule a success rule
+	case retry && (!success || w.retry != nil): // the default rule does not override success
 		res.Verdict, res.Message = Retry, a.describe(errText)
 	case !success:
 		res.Verdict, res.Message = Failed, a.describe(errText)
@@ -78,11 +78,11 @@ func (w *Compiled) accept(a *answer, res Result, from *url.URL) Result {
 	return res
 }
 
-// judgePoll says what the answer of a poll means. Nothing that goes wrong on the way is final: the work goes on
+// judgePoll judges the answer of a poll. An unusable answer is not final, because the receiver's work continues
 // regardless.
 func (w *Compiled) judgePoll(a *answer) Result {
 	res := Result{Verdict: Pending, StatusCode: a.status, RetryAfter: a.after, Truncated: a.truncated, Err: a.err}
-	if busy(a.status) { // it tells of the server, not of the work
+	if busy(a.status) { // it describes the server, not the work
 		res.Message = a.describe("")
 		return res
 	}
@@ -130,7 +130,7 @@ func (w *Compiled) wantsRetry(a *answer) (bool, error) {
 	return busy(a.status), nil
 }
 
-// busy are no answer and those that ask for another try.
+// busy reports whether the status asks for another try. That includes no answer.
 func busy(status int) bool {
 	switch status {
 	case 0, 408, 425, 429:
@@ -152,7 +152,7 @@ func (w *Compiled) pollSays(rule *expr, a *answer, words ...string) (bool, error
 	return false, nil
 }
 
-// errorText is empty where the rule finds nothing in this answer: most answers have no error to find.
+// errorText returns the error text, or "" if the rule fails: most answers contain no error.
 func (w *Compiled) errorText(rule *expr, a *answer) string {
 	if rule == nil {
 		return ""
@@ -169,7 +169,7 @@ func (r Result) fail(err error) Result {
 	return r
 }
 
-// describe is the message for an answer that is not a success.
+// describe returns the message for an answer that is not a success.
 func (a *answer) describe(errText string) string {
 	if a.status == 0 {
 		if a.err == nil {
@@ -189,7 +189,8 @@ func (a *answer) describe(errText string) string {
 	return fmt.Sprintf("answered %d", a.status)
 }
 
-// complaint looks where error texts usually are: RFC 9457, OAuth, GraphQL, Google and Kubernetes errors, plain text.
+// complaint searches the usual places of error texts: RFC 9457, OAuth, GraphQL, Google and Kubernetes errors, plain
+// text.
 func (a *answer) complaint() string {
 	switch body := a.body.(type) {
 	case string:
@@ -214,8 +215,8 @@ func (a *answer) complaint() string {
 	return ""
 }
 
-// progress is the message of a poll for which neither rule holds. It begins with "in progress" only if the answer says
-// so: by a status in its body, by 202, or by a body for which poll.succeeded was written.
+// progress returns the message of a poll for which neither rule holds. It starts with "in progress" only if the answer
+// confirms that: by a status in its body, by 202, or by a body for an explicit poll.succeeded.
 func (w *Compiled) progress(a *answer) string {
 	status := get(a.body, "status")
 	_, isText := a.body.(string)
@@ -238,7 +239,7 @@ func (a *answer) isHTML() bool {
 	return strings.Contains(strings.ToLower(a.headers["content-type"]), "html")
 }
 
-// excerpt shows an answer with which no rule can do anything: status, content type and the first characters.
+// excerpt describes an answer that fits no rule: status, content type and the first characters.
 func (a *answer) excerpt() string {
 	text := fmt.Sprintf("answered %d", a.status)
 	if kind := a.headers["content-type"]; kind != "" {

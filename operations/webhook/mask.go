@@ -10,17 +10,16 @@ import (
 	"strings"
 )
 
-// masked stands where a secret was.
+// masked replaces a secret.
 const masked = "[masked]"
 
-// minSecret is the length below which a value is not searched for: it would be found everywhere.
+// minSecret is the minimum length of a value to search for. A shorter one would match everywhere.
 const minSecret = 3
 
-// mask replaces secrets in texts, in the spellings in which a receiver is likely to echo them. The nil mask replaces
-// nothing.
+// mask replaces secrets in texts, in the spellings that a receiver is likely to echo. The nil mask replaces nothing.
 type mask struct{ spellings []string }
 
-// newMask makes a mask for the given values; empty ones are ignored.
+// newMask returns a mask for the given values. Values shorter than minSecret are ignored.
 func newMask(secrets ...string) *mask {
 	set := map[string]bool{}
 	for _, secret := range secrets {
@@ -37,7 +36,7 @@ func newMask(secrets ...string) *mask {
 	for spelling := range set {
 		m.spellings = append(m.spellings, spelling)
 	}
-	slices.SortFunc(m.spellings, func(a, b string) int { // the longest first: one may be part of another
+	slices.SortFunc(m.spellings, func(a, b string) int { // longest first: one may contain another
 		if len(a) != len(b) {
 			return len(b) - len(a)
 		}
@@ -55,7 +54,7 @@ func spell(secret string) []string {
 	for _, htmlSafe := range []bool{false, true} {
 		var quoted string
 		if htmlSafe {
-			data, _ := json.Marshal(secret) // strings always can be
+			data, _ := json.Marshal(secret) // a string always encodes
 			quoted = string(data)
 		} else {
 			quoted, _ = jsonText(secret)
@@ -63,7 +62,7 @@ func spell(secret string) []string {
 		out = append(out, strings.Trim(quoted, `"`))
 	}
 	out = append(out, hex.EncodeToString([]byte(secret)), strings.ToUpper(hex.EncodeToString([]byte(secret))))
-	// Within a longer text, base64 of the secret depends on where it begins; all but the edges is the same.
+	// Within a longer text, base64 of the secret depends on its offset modulo 3; all but the edges is the same.
 	for shift, skip := range []int{0, 2, 3} {
 		padded := append(make([]byte, shift), secret...)
 		for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
@@ -90,12 +89,12 @@ func lowerEscapes(s string) string {
 	return string(b)
 }
 
-// Mask returns text with secrets replaced, in the spellings in which a receiver is likely to echo them. Values of less
-// than three bytes are not searched for.
+// Mask returns text with secrets replaced, in the spellings that a receiver is likely to echo. Values shorter than
+// three bytes are ignored.
 func Mask(text string, secrets ...string) string { return newMask(secrets...).apply(text) }
 
-// apply looks for each spelling in what the ones before have left only: what stands for a secret is not searched, or
-// secrets that are parts of it would make a text grow with each of them.
+// apply searches for each spelling only in the text that remains. Searching the replacements too would let a text grow
+// with each secret that is a part of the replacement.
 func (m *mask) apply(text string) string {
 	if m == nil || text == "" {
 		return text
@@ -113,7 +112,7 @@ func (m *mask) apply(text string) string {
 	return strings.Join(pieces, masked)
 }
 
-// applyError hides an error that holds a secret behind one that does not. What matched it still does.
+// applyError replaces an error that contains a secret by one that does not. errors.Is still matches the same targets.
 func (m *mask) applyError(err error) error {
 	if err == nil {
 		return nil
@@ -124,7 +123,7 @@ func (m *mask) applyError(err error) error {
 	return err
 }
 
-// maskedError has no Unwrap on purpose.
+// maskedError has no Unwrap, because the wrapped error contains a secret.
 type maskedError struct {
 	text string
 	err  error

@@ -19,10 +19,10 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 )
 
-// tokenTTL is how long a token is used whose end the server does not tell.
+// tokenTTL is the lifetime of a token without expires_in.
 const tokenTTL = 10 * time.Minute
 
-// maxToken, bytes, is how long an access token may be; it is sent in a header.
+// maxToken bounds the length of an access token in bytes. It is sent in a header.
 const maxToken = 16 << 10
 
 // tokens caches an access token for each endpoint.
@@ -31,14 +31,14 @@ type tokens struct {
 	entries map[string]*tokenEntry // by endpoint
 }
 
-// tokenEntry fetches one token at a time: the others wait for the one who does.
+// tokenEntry fetches one token at a time. Concurrent callers wait for it.
 type tokenEntry struct {
-	key     string        // what the token was fetched with: another secret has another entry
-	turn    chan struct{} // holds one element while nobody fetches; guards the rest
+	key     string        // digest of the inputs: another secret has another entry
+	turn    chan struct{} // a lock: holds an element while free; guards the rest
 	value   string
 	kind    string
 	renewAt time.Time
-	refused *atomic.Bool // by a receiver, so that it is not used from the cache again; each value has its own
+	refused *atomic.Bool // set after a receiver refused the token; each value has its own
 }
 
 func (t *tokens) entry(endpoint, key string) *tokenEntry {
@@ -56,7 +56,7 @@ func (t *tokens) entry(endpoint, key string) *tokenEntry {
 	return e
 }
 
-// known is the token of the cache, empty if there is none or it is being fetched.
+// known returns the cached token, or "" if there is none or a fetch is in progress.
 func (t *tokens) known(endpoint, key string) string {
 	t.mu.Lock()
 	e := t.entries[endpoint]
@@ -149,7 +149,7 @@ func (c *Client) fetchToken(
 	if end.IsZero() {
 		end = now.Add(tokenTTL)
 	}
-	// A token near its end may end on the way.
+	// A token close to its expiry could expire in transit.
 	entry.renewAt = end.Add(-min(end.Sub(now)/10, time.Minute))
 	entry.value, entry.kind, entry.refused = token.AccessToken, "Bearer", new(atomic.Bool)
 	if kind := token.Type(); !strings.EqualFold(kind, "bearer") {
@@ -158,7 +158,7 @@ func (c *Client) fetchToken(
 	return nil
 }
 
-// refusedByServer reports whether the token endpoint said no, as against being out of order or busy.
+// refusedByServer reports whether the token endpoint refused the request, as opposed to a temporary failure.
 func refusedByServer(err error) bool {
 	var retrieve *oauth2.RetrieveError
 	if !errors.As(err, &retrieve) || retrieve.Response == nil {

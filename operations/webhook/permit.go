@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
-// Permit is the leave to send one request. Call, Poll or Release must be called, exactly one of them; after that the
-// permit is used up and further ones do nothing (Call and Poll: Canceled).
+// Permit is the permission to send one request. The caller must call exactly one of Call, Poll and Release. Afterwards
+// the permit is used up and further calls have no effect (Call and Poll return Canceled).
 type Permit struct {
 	client *Client
 	hook   *Compiled
@@ -24,7 +24,7 @@ type Permit struct {
 	used   atomic.Bool
 }
 
-// Release gives the permit back unused.
+// Release returns the permit unused.
 func (p *Permit) Release() {
 	if p.used.CompareAndSwap(false, true) {
 		p.finish(outcomeNone)
@@ -52,7 +52,8 @@ func (p *Permit) Call(ctx context.Context, call Call) Result {
 	})
 }
 
-// Poll asks once for the state of a call whose answer named pollURL, and judges what it says. It returns like Call.
+// Poll sends one request for the state of a call to the pollURL of its answer, and judges the result. It returns like
+// Call.
 func (p *Permit) Poll(ctx context.Context, call Call, pollURL string) Result {
 	return p.try(ctx, "poll", call, func(ctx context.Context, t *try) Result {
 		t.call = call
@@ -67,7 +68,7 @@ func (p *Permit) Poll(ctx context.Context, call Call, pollURL string) Result {
 			return t.judge(func() Result { return p.hook.judgePoll(t.answer) })
 		}
 		if res.Verdict == Retry || (res.Verdict != Refused && res.Verdict != Canceled && errors.Is(res.Err, errCredentials)) {
-			res.Verdict = Pending // what is in progress over there goes on without us
+			res.Verdict = Pending // the receiver's work continues regardless
 		}
 		return res
 	})
@@ -87,19 +88,19 @@ type try struct {
 	creds   *credentials
 	mask    *mask
 	answer  *answer
-	left    func() // gives back the place among the long answers; nil: there is none
+	left    func() // returns the slot for a long answer; nil: none
 }
 
-// compute runs f when it is the turn of the namespace.
+// compute runs f in a turn of the namespace.
 func (t *try) compute(ctx context.Context, p Phase, f func()) error {
 	return t.permit.client.compute(ctx, &t.permit.hook.def, p, f)
 }
 
-// prepare makes the request. It reports false if there is nothing to send.
+// prepare renders the request. It reports false if no request can be sent.
 func (t *try) prepare(ctx context.Context, render func() error) (Result, bool) {
 	var err error
 	switch waited := t.compute(ctx, Rendering, func() { err = render() }); {
-	case waited != nil: // for longer than a try may take
+	case waited != nil: // for longer than the request timeout
 		err = fmt.Errorf("%w: the namespace has had no turn to make its request: %w", errNoAnswer, waited)
 		return Result{Verdict: Retry, Message: err.Error(), Err: err, RetryAfter: -1}, false
 	case err != nil:
@@ -108,7 +109,7 @@ func (t *try) prepare(ctx context.Context, render func() error) (Result, bool) {
 	return Result{}, true
 }
 
-// judge judges the answer. That it took long until the namespace had its turn for that is not the answer's fault.
+// judge judges the answer. It uses the outer context, so that a long wait for a turn does not count against the answer.
 func (t *try) judge(judge func() Result) (res Result) {
 	err := t.compute(t.outer, Judging, func() {
 		t.answer.open(t.mask)
@@ -121,7 +122,7 @@ func (t *try) judge(judge func() Result) (res Result) {
 	return res
 }
 
-// try runs body with the timeout of the definition, in a span, and gives back the permit.
+// try runs body in a span, with the timeout of the definition, and returns the permit.
 func (p *Permit) try(
 	ctx context.Context, what string, call Call, body func(context.Context, *try) Result,
 ) (res Result) {
@@ -149,7 +150,7 @@ func (p *Permit) try(
 		p.finish(counts)
 		res.Span = t.endSpan(span, res)
 	}()
-	if p := protect.Call(func() { res = body(limited, t) }); p != nil { // a Resolver is code of the user
+	if p := protect.Call(func() { res = body(limited, t) }); p != nil { // a Resolver is user code
 		res = Result{Verdict: Retry, RetryAfter: -1, Err: fmt.Errorf("cannot make the call: panic: %v", p.Value)}
 		res.Message = res.Err.Error()
 		return res
@@ -158,13 +159,13 @@ func (p *Permit) try(
 		res.Verdict, res.Err = Canceled, fmt.Errorf("%w: %w", errCanceled, context.Cause(ctx))
 		res.Message = res.Err.Error()
 	}
-	if t.answer != nil && t.trusted { // another host tells nothing of this endpoint
+	if t.answer != nil && t.trusted { // an untrusted poll URL is another host
 		counts = outcomeOf(res)
 	}
 	return res
 }
 
-// clean masks what is left to mask: a receiver may have spelled a secret so that only parsing brought it to light.
+// clean masks the result once more: parsing may have decoded a secret that the receiver had spelled differently.
 func (t *try) clean(res Result) Result {
 	m := t.mask
 	if m == nil {
@@ -182,7 +183,7 @@ func (t *try) clean(res Result) Result {
 	return res
 }
 
-// send sends the request, and once more if a cached token was refused. It reports false if there is nothing to judge.
+// send sends the request, and once more if a cached token was refused. It reports false if there is no answer to judge.
 func (t *try) send(ctx context.Context) (Result, bool) {
 	res, ok := t.sendWith(ctx, "")
 	if !ok || t.answer.status != http.StatusUnauthorized || !t.creds.cached || t.creds.token == "" {
@@ -192,7 +193,7 @@ func (t *try) send(ctx context.Context) (Result, bool) {
 	if again, ok := t.sendWith(ctx, firstCreds.token); again.Verdict == Canceled {
 		return again, false
 	} else if !ok {
-		t.answer, t.creds, t.mask = first, firstCreds, firstMask // the refusal is all there is to judge
+		t.answer, t.creds, t.mask = first, firstCreds, firstMask // judge the refusal
 	}
 	return Result{}, true
 }
@@ -229,13 +230,13 @@ func (t *try) sendWith(ctx context.Context, refused string) (Result, bool) {
 	return Result{}, true
 }
 
-// fencedOff is the result of what was not sent, since somebody else may be sending it.
+// fencedOff returns the result of a request that was not sent because another process may be sending it.
 func fencedOff(err error) Result {
 	return Result{Verdict: Canceled, Message: err.Error(), Err: fmt.Errorf("%w: %w", errCanceled, err), RetryAfter: -1}
 }
 
-// noCredentials judges a try that was not sent for want of credentials. Secrets get mended, so it is worth another try,
-// unless the token endpoint has refused them.
+// noCredentials returns the result of a try without credentials. Another try may succeed after the secret is fixed,
+// unless the token endpoint has refused it.
 func noCredentials(err error) Result {
 	if errors.Is(err, ErrFenced) {
 		return fencedOff(err)
@@ -245,7 +246,7 @@ func noCredentials(err error) Result {
 	switch {
 	case errors.Is(err, errTargetRefused):
 		res.Verdict = Refused
-	case errors.Is(err, ErrInvalid): // says the Resolver
+	case errors.Is(err, ErrInvalid): // from the Resolver
 		res.Verdict = Invalid
 	case errors.As(err, &known) && known.Permanent:
 		res.Verdict = Failed
@@ -253,7 +254,7 @@ func noCredentials(err error) Result {
 	return res
 }
 
-// noRequest reports whether the endpoint was not asked at all.
+// noRequest reports whether no request reached the endpoint.
 func (r Result) noRequest() bool { return errors.Is(r.Err, errCredentials) }
 
 // exchange sends the request and reads the answer.
@@ -285,7 +286,7 @@ func (p *Permit) exchange(ctx context.Context, t *try) *answer {
 	return &answer{status: resp.StatusCode, header: resp.Header, raw: data, truncated: truncated, after: after}
 }
 
-// reserve waits for a place among the long answers, unless there is one from the try before.
+// reserve waits for a slot for a long answer. It first returns the slot of the previous request of the try.
 func (t *try) reserve(ctx context.Context, leave context.CancelCauseFunc) error {
 	if t.left != nil {
 		t.left()
@@ -295,19 +296,19 @@ func (t *try) reserve(ctx context.Context, leave context.CancelCauseFunc) error 
 	return err
 }
 
-// signed is the request to send. To sign a long body takes time, so it is done when it is the turn of the namespace.
+// signed returns the request to send. Signing a long body takes time, so it runs in a turn of the namespace.
 func (t *try) signed(ctx context.Context) (req *http.Request, err error) {
 	if len(t.creds.keys) == 0 {
 		return t.httpRequest(ctx), nil
 	}
-	turns := t.permit.client.turns // it is no code of the tenant's, so that nothing is noted about it
+	turns := t.permit.client.turns // not tenant code, so no Witness
 	if err = turns.do(ctx, t.permit.hook.def.Namespace, func() { req = t.httpRequest(ctx) }); err != nil {
 		err = fmt.Errorf("the namespace has had no turn to sign its request: %w", err)
 	}
 	return req, err
 }
 
-// httpRequest makes the request to send. It has no GetBody, so that net/http does not repeat it of its own accord.
+// httpRequest returns the request to send. It has no GetBody, so that net/http does not retry it.
 func (t *try) httpRequest(ctx context.Context) *http.Request {
 	w, r := t.permit.hook, t.request
 	sealed := &request{method: r.method, url: r.url, header: r.header.Clone(), body: r.body}
@@ -327,7 +328,7 @@ func (t *try) httpRequest(ctx context.Context) *http.Request {
 	return req
 }
 
-// silence says why no answer came.
+// silence explains why no answer came.
 func (p *Permit) silence(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errCrowded) {
 		return fmt.Errorf("%w: %w", errNoAnswer, cause)

@@ -15,33 +15,33 @@ import (
 )
 
 const (
-	// maxPools bounds the weight of all pools of connections: 4,096 of them without certificates of their own.
+	// maxPools bounds the weight of all connection pools: 4,096 of them without their own certificates.
 	maxPools   = 64 << 20
 	poolWeight = 16 << 10
-	// maxConnections bounds the connections, busy and idle ones together. A namespace may have as many as are left for the
+	// maxConnections bounds the connections, busy and idle. A namespace may have at most as many as remain for the
 	// others.
 	maxConnections = 1024
-	// maxIdle bounds the idle ones of a pool, and maxIdlePerHost those to one host.
+	// maxIdle bounds the idle connections of a pool, and maxIdlePerHost those to one host.
 	maxIdle, maxIdlePerHost = 256, 64
 )
 
-// errConnections is why no connection was made.
+// errConnections means that the namespace has reached its share of connections.
 var errConnections = errors.New("the namespace has too many connections")
 
-// transports are the pools of connections. Each belongs to one namespace: none of them sees or takes the connections of
-// another. What is too much goes from the namespace that has the most, the least recently used pool first.
+// transports holds the connection pools. Each pool belongs to one namespace, so namespaces never share connections. To
+// stay within maxPools, it evicts the least recently used pool of the largest namespace.
 type transports struct {
 	guard *guard.Guard
 	proxy *url.URL
-	fence func(namespace string) error // nil: there is none
+	fence func(namespace string) error // nil: none
 
 	mu          sync.Mutex
 	spaces      map[string]*poolSpace
 	weight      int
-	connections int // being made too
+	connections int // including those being dialed
 }
 
-// poolSpace are the pools and connections of one namespace.
+// poolSpace holds the pools and connections of one namespace.
 type poolSpace struct {
 	namespace   string
 	byKey       map[[32]byte]*list.Element
@@ -58,8 +58,8 @@ type pool struct {
 	evicted   bool
 }
 
-// transport gives the pool of a namespace for m, whose certificates are parsed when it is the turn of the namespace.
-// release must be called when the answer has been read.
+// transport returns the pool of a namespace for m. It parses certificates in a turn of the namespace. The caller must
+// call release after reading the answer.
 func (c *Client) transport(
 	ctx context.Context, namespace string, m tlsMaterial,
 ) (rt http.RoundTripper, release func(), err error) {
@@ -78,12 +78,12 @@ func (c *Client) transport(
 	return rt, release, nil
 }
 
-// get gives a pool, which is made with config if there is none; nil if that is nil too.
+// get returns a pool, which it creates with config if necessary. It returns nil if there is no pool and no config.
 func (t *transports) get(
 	namespace string, key [32]byte, config *tls.Config, weight int,
 ) (rt http.RoundTripper, release func()) {
 	var evicted []*pool
-	defer func() { closeIdle(evicted) }() // once the lock is released
+	defer func() { closeIdle(evicted) }() // after the lock is released
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.spaces[namespace]
@@ -124,7 +124,7 @@ func (t *transports) release(p *pool) {
 	}
 }
 
-// evict drops pools until their weight is not above keep. The caller closes their idle connections once it has released
+// evict drops pools until their weight is at most keep. The caller closes their idle connections after it has released
 // mu.
 func (t *transports) evict(keep int) (evicted []*pool) {
 	for t.weight > keep {
@@ -145,7 +145,7 @@ func (t *transports) evict(keep int) (evicted []*pool) {
 	return evicted
 }
 
-// forget drops a namespace that has neither pools nor connections.
+// forget drops a namespace without pools and connections.
 func (t *transports) forget(s *poolSpace) {
 	if t.spaces[s.namespace] == s && s.recent.Len() == 0 && s.connections == 0 {
 		delete(t.spaces, s.namespace)
@@ -158,7 +158,7 @@ func closeIdle(pools []*pool) {
 	}
 }
 
-// close ends all idle connections. The others end when their answers have been read.
+// close closes all idle connections. The others close after their answers have been read.
 func (t *transports) close() {
 	t.mu.Lock()
 	evicted := t.evict(0)
@@ -166,7 +166,7 @@ func (t *transports) close() {
 	closeIdle(evicted)
 }
 
-// dialer counts the connections of a namespace, and makes none that would leave too few for others.
+// dialer counts the connections of a namespace, and refuses one that would leave too few for others.
 func (t *transports) dialer(
 	s *poolSpace, dial func(context.Context, string, string) (net.Conn, error),
 ) func(context.Context, string, string) (net.Conn, error) {
@@ -214,7 +214,7 @@ func (t *transports) pools(s *poolSpace) (all []*pool) {
 	return all
 }
 
-// counted is a connection that counts.
+// counted is a connection that is part of the count.
 type counted struct {
 	net.Conn
 	closed func()

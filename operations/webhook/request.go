@@ -19,7 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook/signature"
 )
 
-// Names of headers that every call carries, besides those of package signature.
+// Headers of every call, besides those of package signature.
 const (
 	headerIdempotencyKey = "Idempotency-Key"
 	headerTraceParent    = "traceparent"
@@ -33,7 +33,7 @@ type request struct {
 	body   []byte
 }
 
-// render gives the request of a call, or a *FieldError.
+// render renders the request of a call. The error is a *FieldError.
 func (w *Compiled) render(call Call) (*request, error) {
 	if err := call.validate(); err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (w *Compiled) render(call Call) (*request, error) {
 	return r, nil
 }
 
-// root is what the templates of the endpoint see; nothing, if it has none.
+// root returns the data of the templates, or nil if the endpoint has none.
 func (w *Compiled) root(call Call) (map[string]any, error) {
 	if !w.dynamic {
 		return nil, nil
@@ -107,8 +107,8 @@ func (w *Compiled) renderHeaders(h http.Header, root map[string]any, spent *effo
 	return nil
 }
 
-// pollRequest is the request that asks for the state of a call. It reports whether the URL may get credentials; headers
-// of the definition may hold some, so they go the same way.
+// pollRequest returns the request for the state of a call. It reports whether the URL may get credentials. Headers of
+// the definition may contain credentials, so they are sent only then, too.
 func (w *Compiled) pollRequest(call Call, pollURL string) (r *request, trusted bool, err error) {
 	if err := call.validate(); err != nil {
 		return nil, false, err
@@ -122,8 +122,7 @@ func (w *Compiled) pollRequest(call Call, pollURL string) (r *request, trusted b
 	if err != nil {
 		return nil, false, err
 	}
-	// The definition may have changed since the call, so that it does not render any more. The poll goes on, without
-	// credentials.
+	// The definition may have changed since the call and no longer render. The poll continues without credentials.
 	spent := newEffort()
 	from, _ := w.renderURL(root, spent)
 	if trusted = w.trusts(u, from); trusted {
@@ -135,10 +134,10 @@ func (w *Compiled) pollRequest(call Call, pollURL string) (r *request, trusted b
 	return r, trusted, nil
 }
 
-// seal adds what every call carries. It is the last word on these headers.
+// seal adds the headers that every call carries. They override those of the definition.
 func (w *Compiled) seal(ctx context.Context, r *request, call Call, userAgent string, keys signature.Keys) {
 	h, now := r.header, time.Now()
-	// Standard Webhooks spells them in lower case; net/http writes the canonical form, which HTTP does not tell from it.
+	// Standard Webhooks spells them in lower case; net/http writes the canonical form, which is equivalent in HTTP.
 	h.Set(signature.HeaderID, call.ID)
 	h.Set(headerIdempotencyKey, call.ID)
 	h.Set(signature.HeaderTimestamp, strconv.FormatInt(now.Unix(), 10))
@@ -159,8 +158,8 @@ func (w *Compiled) seal(ctx context.Context, r *request, call Call, userAgent st
 	setTrace(ctx, h, call.ID)
 }
 
-// setTrace propagates the trace of ctx (W3C Trace Context). Without one, the tries of a call share a trace id made from
-// its ID.
+// setTrace propagates the trace of ctx (W3C Trace Context). Without one, the tries of a call share a trace id derived
+// from the call ID.
 func setTrace(ctx context.Context, h http.Header, id string) {
 	h.Del("tracestate")
 	if trace.SpanContextFromContext(ctx).IsValid() {
@@ -184,7 +183,7 @@ func parseMethod(text string) (string, error) {
 	return "", fmt.Errorf("cannot use method %q", text)
 }
 
-// isProtocol tells the headers that the protocol sets, whatever a definition says.
+// isProtocol reports whether the protocol sets the header regardless of the definition.
 func isProtocol(name string) bool {
 	switch strings.ToLower(name) {
 	case signature.HeaderID, signature.HeaderTimestamp, signature.HeaderSignature, "idempotency-key", "traceparent",
@@ -194,7 +193,7 @@ func isProtocol(name string) bool {
 	return false
 }
 
-// isForbidden tells the headers that would change where a request goes or how it is framed.
+// isForbidden reports whether the header would change where a request goes or how it is framed.
 func isForbidden(name string) bool {
 	switch lower := strings.ToLower(name); lower {
 	case "host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "expect", "keep-alive",

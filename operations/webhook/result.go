@@ -11,20 +11,20 @@ import (
 	"github.com/fairlead-io/fairlead/internal/backoff"
 )
 
-// Verdict is what a try or poll means.
+// Verdict is the meaning of a try or poll.
 type Verdict int
 
 // The verdicts. The zero value is none of them.
 const (
 	_         Verdict = iota
 	Succeeded         // judged successful
-	Failed            // judged failed, for good
+	Failed            // judged failed, permanently
 	Accepted          // Async: poll Result.Location; AsyncCallback: wait for the callback
 	Pending           // of a poll: still in progress, or no usable answer; poll again
 	Retry             // try again with the same ID
 	Invalid           // a field cannot be rendered; Err is a *FieldError
 	Refused           // the guard refused the target; Err is a *guard.RefusedError
-	Canceled          // the caller's context ended first; nothing was judged
+	Canceled          // the caller's context ended first; no answer was judged
 )
 
 var verdictNames = [...]string{
@@ -32,7 +32,7 @@ var verdictNames = [...]string{
 	"Canceled",
 }
 
-// String is the name of the verdict; it suits a metric label.
+// String returns the name of the verdict. It is suitable as a metric label.
 func (v Verdict) String() string {
 	if v < 0 || int(v) >= len(verdictNames) {
 		return verdictNames[0]
@@ -40,25 +40,25 @@ func (v Verdict) String() string {
 	return verdictNames[v]
 }
 
-// Result is the outcome of one try or one poll. It holds no secret values.
+// Result is the outcome of one try or one poll. It contains no secret values.
 type Result struct {
 	Verdict    Verdict
 	Gone       bool   // the rule gone matched, whatever the verdict: a Delete has succeeded
 	StatusCode int    // 0: no answer
-	Message    string // for people: one line, at most MaxMessage bytes; empty on plain success
+	Message    string // human-readable: one line, at most MaxMessage bytes; empty on plain success
 	Location   string // Accepted in mode Async: the absolute URL to poll
-	// RetryAfter is what the answer asked for, in [0, 24h]; negative if it did not. NextTry and NextPoll heed it.
+	// RetryAfter is the Retry-After of the answer, in [0, 24h], or negative without one. NextTry and NextPoll use it.
 	RetryAfter time.Duration
 	Truncated  bool          // the answer was longer than 1 MiB; only its start was judged
 	Duration   time.Duration // of the whole try
-	Err        error         // the typed cause where there is one, see the Err variables
-	// Span is that of the try or poll, where there is a TracerProvider.
+	Err        error         // the cause, if known; see the Err variables
+	// Span is the span of the try or poll, if there is a TracerProvider.
 	Span trace.SpanContext
 }
 
-// NextTry tells when to try again after a Retry, with tries made so far (at least 1): exponential with full jitter, or
-// what Retry-After said. It reports false when the tries are used up. rnd is for example rand.Float64; see
-// backoff.Policy.
+// NextTry returns the delay after a Retry. tries is the number of tries so far, at least 1. The delay is exponential
+// with full jitter, or that of Retry-After. NextTry returns false when the tries are used up. rnd is for example
+// rand.Float64; see backoff.Policy.
 func (w *Compiled) NextTry(tries int, r Result, rnd func() float64) (time.Duration, bool) {
 	if tries >= w.def.Retry.MaxAttempts {
 		return 0, false
@@ -70,16 +70,16 @@ func (w *Compiled) NextTry(tries int, r Result, rnd func() float64) (time.Durati
 	return max(policy.Delay(tries-1, rnd), MinInterval), true
 }
 
-// NextPoll tells when to poll after an Accepted or Pending: the interval, or what Retry-After said.
+// NextPoll returns the delay after an Accepted or Pending: the poll interval, or that of Retry-After.
 func (w *Compiled) NextPoll(r Result) time.Duration {
 	if r.RetryAfter >= 0 {
-		// Retry-After: 0 must not become a busy loop
+		// Retry-After: 0 must not cause a busy loop
 		return max(r.RetryAfter, min(w.def.Poll.Interval, time.Second), MinInterval)
 	}
 	return w.def.Poll.Interval
 }
 
-// oneLine makes text fit for a status: valid UTF-8, one line, no control characters, bounded.
+// oneLine makes text suitable for a status: valid UTF-8, one line, no control characters, bounded.
 func oneLine(text string) string {
 	const ellipsis = "…"
 	var b strings.Builder

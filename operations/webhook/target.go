@@ -9,7 +9,7 @@ import (
 
 var errURL = errors.New("cannot use URL")
 
-// parseTarget accepts absolute http and https URLs without credentials or tricks.
+// parseTarget accepts absolute http and https URLs without credentials and without dot segments.
 func parseTarget(text string) (*url.URL, error) {
 	if len(text) > maxURL {
 		return nil, fmt.Errorf("%w: longer than %d bytes", errURL, maxURL)
@@ -23,7 +23,7 @@ func parseTarget(text string) (*url.URL, error) {
 	if err != nil {
 		var parse *url.Error
 		if errors.As(err, &parse) {
-			err = parse.Err // without the URL itself
+			err = parse.Err // without the URL
 		}
 		return nil, fmt.Errorf("%w: %w", errURL, err)
 	}
@@ -48,7 +48,7 @@ func checkTarget(u *url.URL) error {
 	return nil
 }
 
-// resolveLocation is the absolute URL to poll.
+// resolveLocation returns the absolute URL to poll.
 func resolveLocation(location string, from *url.URL) (string, error) {
 	if strings.Contains(location, masked) {
 		return "", fmt.Errorf("%w to poll: it contains a secret", errURL)
@@ -68,7 +68,7 @@ func resolveLocation(location string, from *url.URL) (string, error) {
 	return absolute.String(), nil
 }
 
-// originOf is scheme, host and port, in one spelling.
+// originOf returns scheme, host and port in canonical form.
 func originOf(u *url.URL) string {
 	port := u.Port()
 	if port == "" {

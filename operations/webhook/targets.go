@@ -8,52 +8,52 @@ import (
 	"time"
 )
 
-// TargetState is what a Client knows of one endpoint: what holds calls back, and how the last ones went. The JSON names
+// TargetState is the state of one endpoint in a Client: its limits, and the record of its latest tries. The JSON names
 // are those of the console.
 type TargetState struct {
 	Namespace string `json:"namespace"`
 	Webhook   string `json:"webhook"` // the name of the definition
 
 	Circuit  BreakerState `json:"circuit"`
-	Since    time.Time    `json:"since,omitzero"` // of that state; zero: it was never in another one
-	Until    time.Time    `json:"until,omitzero"` // Open: when the next call may try
-	InARow   int          `json:"inARow"`         // failures, since the last success
-	UnderWay int          `json:"underWay"`       // requests that have been given leave and have not ended
+	Since    time.Time    `json:"since,omitzero"` // start of that state; zero: it never changed
+	Until    time.Time    `json:"until,omitzero"` // Open: the earliest time of the next call
+	InARow   int          `json:"inARow"`         // failures since the last success
+	UnderWay int          `json:"underWay"`       // permitted requests that have not ended
 
-	Concurrency   int     `json:"concurrency,omitempty"`   // at most so many under way; 0: no bound
-	RatePerSecond float64 `json:"ratePerSecond,omitempty"` // at most so many begun; 0: no bound
-	// Waiting is how many have asked for leave, have not got it for want of a place or a turn, and have not given up.
+	Concurrency   int     `json:"concurrency,omitempty"`   // bound of concurrent requests; 0: none
+	RatePerSecond float64 `json:"ratePerSecond,omitempty"` // bound of started requests; 0: none
+	// Waiting is the number of callers that wait for a slot or a turn and have not withdrawn.
 	Waiting int `json:"waiting"`
 
-	Tries int64 `json:"tries"` // that have ended, since the Client was made; polls too
-	// SuccessRate and Latency are means of the last minutes, in which what is older counts less and less: half after five
-	// minutes. SuccessRate is from 0 to 1; both are 0 where there were no tries.
+	Tries int64 `json:"tries"` // finished tries and polls since New
+	// SuccessRate and Latency are exponentially weighted means with a half-life of five minutes. SuccessRate is between
+	// 0 and 1. Both are 0 if there were no tries.
 	SuccessRate float64       `json:"successRate"`
 	Latency     time.Duration `json:"latency"`            // in nanoseconds
-	Last        time.Time     `json:"last,omitzero"`      // when the last try ended
-	Failures    []Failure     `json:"failures,omitempty"` // the last of them, 5 at most, the newest first
+	Last        time.Time     `json:"last,omitzero"`      // end of the last try
+	Failures    []Failure     `json:"failures,omitempty"` // the latest, at most 5, newest first
 }
 
-// Failure is a try that did not bring what was asked for.
+// Failure is an unsuccessful try.
 type Failure struct {
 	At       time.Time     `json:"at"` // its end
 	Verdict  string        `json:"verdict"`
 	Status   int           `json:"status,omitempty"` // 0: no answer
-	Message  string        `json:"message"`          // without secrets, 256 bytes at most
+	Message  string        `json:"message"`          // without secrets, at most 256 bytes
 	Duration time.Duration `json:"duration"`         // in nanoseconds
 }
 
-// Bounds of what is kept of an endpoint.
+// Bounds of the record of an endpoint.
 const (
 	maxFailures       = 5
 	maxFailureMessage = 256
 )
 
-// halfLife is after what time a try counts half.
+// halfLife is the age at which a try has half its weight.
 const halfLife = 5 * time.Minute
 
-// Targets returns the state of the endpoints of a namespace, or of all if it is empty, sorted by namespace and name:
-// those that leave was asked for, and that were not forgotten since.
+// Targets returns the state of the endpoints of a namespace, or of all namespaces if it is empty, sorted by namespace
+// and name. It includes the endpoints for which a permit was requested and that were not forgotten since.
 func (c *Client) Targets(namespace string) []TargetState {
 	c.mu.Lock()
 	found := make(map[string]*gate)
@@ -74,7 +74,7 @@ func (c *Client) Targets(namespace string) []TargetState {
 	return all
 }
 
-// Target is Targets for one endpoint. It is false where nobody has asked for leave.
+// Target is Targets for one endpoint. It returns false if no permit was requested for it.
 func (c *Client) Target(namespace, name string) (TargetState, bool) {
 	c.mu.Lock()
 	g := c.gates[Definition{Namespace: namespace, Name: name}.endpoint()]
@@ -109,16 +109,16 @@ func (g *gate) state(namespace, name string) TargetState {
 	return s
 }
 
-// record is what is kept of the tries of an endpoint. Its owner locks.
+// record is the history of the tries of an endpoint. Its owner locks it.
 type record struct {
 	tries                int64
-	weight, failed, took float64 // of tries, of failures among them, and nanoseconds that they took: each counts less by and by
+	weight, failed, took float64 // of tries, failures, nanoseconds; decaying
 	last                 time.Time
 	failures             [maxFailures]*Failure
 	newest               int
 }
 
-// remember notes what a try has brought. One that was cancelled says nothing.
+// remember records the result of a try. It ignores canceled tries, which carry no information.
 func (g *gate) remember(res Result, now time.Time) {
 	if res.Verdict == Canceled {
 		return
@@ -147,7 +147,7 @@ func (g *gate) remember(res Result, now time.Time) {
 	}
 }
 
-// cut returns the beginning of a text, at most n bytes of it.
+// cut truncates a text to at most n bytes.
 func cut(text string, n int) string {
 	if len(text) <= n {
 		return text

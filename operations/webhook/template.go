@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
-// kind says where the output of a template goes, and so how values are escaped.
+// kind is the destination of a template's output. It determines how values are escaped.
 type kind int
 
 const (
@@ -23,13 +23,13 @@ const (
 	kindBody
 )
 
-// Bounds of all renderings of one call together, but for the depth.
+// Bounds of all renderings of one call together, except maxDepth.
 const (
-	maxSteps   = 100_000          // what is evaluated: texts, actions, each argument of a function, each turn of a loop
+	maxSteps   = 100_000          // evaluated items: texts, actions, function arguments, loop iterations
 	maxWork    = 4 << 20          // bytes that functions read or produce
-	maxDepth   = 64               // templates that call each other
-	maxRunning = 10 * time.Second // the last resort; on a starved machine it must not hit honest templates
-	clockEvery = 1000             // steps between two looks at the clock
+	maxDepth   = 64               // nested template calls
+	maxRunning = 10 * time.Second // last resort; must not affect valid templates on a slow machine
+	clockEvery = 1000             // steps between two checks of the clock
 )
 
 var (
@@ -39,18 +39,18 @@ var (
 
 // Names that compiled templates use and users cannot.
 const (
-	fnEmit  = "fairlead_emit"  // every value goes through it on its way out
-	fnStep  = "fairlead_step"  // at the start of each list of nodes: how much is in it
-	fnPay   = "fairlead_pay"   // around what builtin functions and loops look at as a whole
-	fnEnter = "fairlead_enter" // around each call of a template
+	fnEmit  = "fairlead_emit"  // wraps every printed value
+	fnStep  = "fairlead_step"  // starts each list of nodes, with its weight
+	fnPay   = "fairlead_pay"   // wraps values that builtin functions and loops read completely
+	fnEnter = "fairlead_enter" // surrounds each call of a template
 	fnLeave = "fairlead_leave"
 )
 
-// text is a parsed template that can be rendered by many at a time.
+// text is a parsed template. It is safe for concurrent use.
 type text struct {
 	kind   kind
 	limit  int
-	static *string // what it always renders, if it has no actions
+	static *string // the constant output, if there are no actions
 	runs   sync.Pool
 }
 
@@ -87,7 +87,7 @@ func parseTemplate(source string, kind kind, limit int) (*text, error) {
 		r := &run{kind: kind, limit: limit}
 		clone, err := master.Clone()
 		if err != nil {
-			return err // only html templates that ran already cannot be cloned
+			return err // text templates can always be cloned
 		}
 		r.template = clone.Funcs(r.functions()).Funcs(r.hooks())
 		return r
@@ -95,7 +95,7 @@ func parseTemplate(source string, kind kind, limit int) (*text, error) {
 	return t, nil
 }
 
-// effort is what the templates of one call have taken.
+// effort counts the work of the templates of one call.
 type effort struct {
 	started     time.Time
 	steps, work int
@@ -103,7 +103,7 @@ type effort struct {
 
 func newEffort() *effort { return &effort{started: time.Now()} }
 
-// render executes the template. jsonBody says that the output is JSON.
+// render executes the template. jsonBody means that the output is JSON.
 func (t *text) render(root map[string]any, jsonBody bool, spent *effort) (out string, err error) {
 	if t.static != nil {
 		return *t.static, nil
@@ -137,7 +137,7 @@ var (
 	calling = regexp.MustCompile(` at <(?:` + fnEmit + `|` + fnPay + `)>(: error calling \w+)?`)
 )
 
-// asWritten is a message of text/template without our own functions.
+// asWritten removes our own functions from a message of text/template.
 func asWritten(message string) string {
 	return calling.ReplaceAllString(paidFor.ReplaceAllString(message, "$1"), "")
 }
@@ -183,7 +183,7 @@ func (h *hooks) list(list *parse.ListNode) error {
 			err = h.branch(&n.BranchNode)
 		case *parse.RangeNode:
 			if err = h.branch(&n.BranchNode); err == nil {
-				n.Pipe.Cmds = append(n.Pipe.Cmds, call(fnPay, n.Pipe.Pos)) // a map is sorted whole, however soon the loop ends
+				n.Pipe.Cmds = append(n.Pipe.Cmds, call(fnPay, n.Pipe.Pos)) // a loop sorts the whole map
 			}
 		case *parse.TemplateNode:
 			err = checkPipe(n.Pipe)
@@ -201,7 +201,7 @@ func (h *hooks) list(list *parse.ListNode) error {
 	return nil
 }
 
-// weight is how much is evaluated in a list at least, without the lists in it.
+// weight returns the minimum number of steps to evaluate a list, without nested lists.
 func weight(list *parse.ListNode) int {
 	n := len(list.Nodes)
 	for _, node := range list.Nodes {
@@ -240,7 +240,7 @@ func (h *hooks) branch(n *parse.BranchNode) error {
 	return errors.Join(checkPipe(n.Pipe), h.list(n.List), h.list(n.ElseList))
 }
 
-// call is a command of a pipeline that calls a function of ours.
+// call returns a pipeline command that calls one of our functions.
 func call(name string, pos parse.Pos, args ...parse.Node) *parse.CommandNode {
 	return &parse.CommandNode{
 		NodeType: parse.NodeCommand, Pos: pos,
@@ -248,7 +248,8 @@ func call(name string, pos parse.Pos, args ...parse.Node) *parse.CommandNode {
 	}
 }
 
-// emit appends the escaper to a pipeline whose value is printed. Constants are part of the template's text.
+// emit appends the escaper to a pipeline whose value is printed. Constants are part of the template's text and are not
+// escaped.
 func emit(pipe *parse.PipeNode) {
 	if len(pipe.Decl) > 0 {
 		return
@@ -261,8 +262,8 @@ func emit(pipe *parse.PipeNode) {
 	pipe.Cmds = append(pipe.Cmds, call(fnEmit, pipe.Pos))
 }
 
-// checkPipe refuses the builtin functions that make no sense here or cannot be bounded, and has those that compare pay
-// for what they look at.
+// checkPipe refuses builtin functions that are useless here or cannot be bounded. It makes comparisons pay for their
+// operands.
 func checkPipe(pipe *parse.PipeNode) error {
 	if pipe == nil {
 		return nil
@@ -278,7 +279,7 @@ func checkPipe(pipe *parse.PipeNode) error {
 			for j, arg := range cmd.Args[1:] {
 				cmd.Args[1+j] = paid(arg)
 			}
-			if i > 0 { // the value that comes down the pipeline
+			if i > 0 { // the value from the pipeline
 				cmds = append(cmds, call(fnPay, cmd.Pos))
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"text/template"
 )
 
-// functions of the templates. Those of text/template that print are replaced by bounded ones.
+// functions returns the template functions. The printing functions of text/template are replaced by bounded ones.
 func (r *run) functions() template.FuncMap {
 	return template.FuncMap{
 		"json":    r.toJSON,
@@ -42,7 +42,7 @@ func (r *run) toJSON(v any) (rawJSON, error) {
 	return rawJSON(s), r.charge(len(s))
 }
 
-// get walks into maps; what is not there is nil.
+// get walks into maps. It returns nil for a missing key.
 func get(v any, keys ...string) any {
 	for _, key := range keys {
 		m, ok := v.(map[string]any)
@@ -54,7 +54,7 @@ func get(v any, keys ...string) any {
 	return v
 }
 
-// defaultTo is v, or def where v is empty in the sense of "if".
+// defaultTo returns v, or def if v is empty in the sense of "if".
 func defaultTo(def, v any) any {
 	if truth, _ := template.IsTrue(v); truth {
 		return v
@@ -70,7 +70,7 @@ func (r *run) mapText(v any, f func(string) string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := r.charge(3 * len(s)); err != nil { // no function here makes a text longer than three times
+	if err := r.charge(3 * len(s)); err != nil { // no function here more than triples the length
 		return "", err
 	}
 	return f(s), nil
@@ -108,7 +108,7 @@ func (r *run) replace(old, with string, v any) (string, error) {
 	return strings.ReplaceAll(s, old, with), nil
 }
 
-// flat replaces what is neither text nor number nor bool by its JSON, and charges for all.
+// flat converts values other than text, number and bool to JSON, and charges for all of them.
 func (r *run) flat(args []any, factor int) ([]any, error) {
 	flat := make([]any, len(args))
 	for i, arg := range args {
@@ -140,7 +140,7 @@ func (r *run) sprint(args []any, f func(...any) string) (string, error) {
 	return f(flat...), nil
 }
 
-// sprintf bounds what fmt.Sprintf does not: widths, and arguments used more than once.
+// sprintf bounds two features of fmt.Sprintf: widths, and arguments used more than once.
 func (r *run) sprintf(format string, args ...any) (string, error) {
 	if err := checkFormat(format); err != nil {
 		return "", err
@@ -148,7 +148,7 @@ func (r *run) sprintf(format string, args ...any) (string, error) {
 	if err := r.charge(len(format) + 1000*strings.Count(format, "%")); err != nil {
 		return "", err
 	}
-	flat, err := r.flat(args, 10) // %q makes ten characters of one byte at worst
+	flat, err := r.flat(args, 10) // %q makes at most ten characters of one byte
 	if err != nil {
 		return "", err
 	}

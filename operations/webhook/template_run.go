@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// run is the state of one rendering at a time. It is the template's writer, which makes it know where each value
-// stands.
+// run is the state of one rendering. It is the template's writer, so that it knows the position of each value.
 type run struct {
 	template *template.Template
 	kind     kind
@@ -21,7 +20,7 @@ type run struct {
 	depth int
 	spent *effort
 
-	// The lexer of a JSON body: inactive until the output turns out to be JSON.
+	// Lexer state of a JSON body. It is inactive until the output proves to be JSON.
 	json, structural, quoted, escaped bool
 }
 
@@ -29,7 +28,7 @@ func (r *run) reset(jsonBody bool, spent *effort) {
 	*r = run{template: r.template, kind: r.kind, limit: r.limit, out: r.out[:0], spent: spent, json: jsonBody}
 }
 
-// Write collects the output.
+// Write appends to the output.
 func (r *run) Write(p []byte) (int, error) {
 	if len(r.out)+len(p) > r.limit {
 		return 0, fmt.Errorf("output longer than %d bytes", r.limit)
@@ -52,7 +51,7 @@ func (r *run) lex(p []byte) {
 			case '"':
 				r.structural, r.quoted = true, true
 			default:
-				r.json = false // whatever it is, it is not JSON
+				r.json = false // not JSON
 				return
 			}
 		case r.escaped:
@@ -69,7 +68,7 @@ func (r *run) hooks() template.FuncMap {
 	return template.FuncMap{fnEmit: r.emit, fnStep: r.step, fnPay: r.pay, fnEnter: r.enter, fnLeave: r.leave}
 }
 
-// step counts n things that are evaluated.
+// step counts n steps.
 func (r *run) step(n int) (string, error) {
 	e := r.spent
 	before := e.steps
@@ -102,7 +101,7 @@ func (r *run) charge(n int) error {
 	return nil
 }
 
-// pay is v, at the price of looking at all of it.
+// pay returns v, after charging for reading all of it.
 func (r *run) pay(v any) (any, error) {
 	n := 0
 	switch v := v.(type) {
@@ -118,12 +117,12 @@ func (r *run) pay(v any) (any, error) {
 		n = 16 * len(v)
 	}
 	if n < 64 {
-		return v, nil // counted as a step
+		return v, nil // already counted as a step
 	}
 	return v, r.charge(n)
 }
 
-// emit turns a value into the text that is right where it stands.
+// emit converts a value to text and escapes it for its position.
 func (r *run) emit(v any) (string, error) {
 	if v == nil {
 		return "", fmt.Errorf("the value is null; give a default or render it with json")
@@ -146,13 +145,13 @@ func (r *run) emit(v any) (string, error) {
 	return s, nil
 }
 
-// Texts that functions have made fit for their place already.
+// Texts that functions have already escaped.
 type (
 	rawJSON string
 	rawURL  string
 )
 
-// show is a value as text: objects and lists as JSON.
+// show returns a value as text: objects and lists as JSON.
 func (r *run) show(v any) (string, error) {
 	switch v := v.(type) {
 	case nil:
@@ -185,7 +184,7 @@ func (r *run) emitJSON(v any, s string) (string, error) {
 	}
 	switch v.(type) {
 	case string, rawURL:
-		// Outside of quotes a text must be a value of its own, or it could add fields.
+		// Outside of quotes a text must be a complete JSON value; otherwise it could add fields.
 		if r.structural && s != "" && !json.Valid([]byte(s)) {
 			return "", fmt.Errorf("a text stands outside of quotes in a JSON body; render it with json")
 		}
@@ -193,7 +192,7 @@ func (r *run) emitJSON(v any, s string) (string, error) {
 	return s, nil
 }
 
-// emitURL escapes by what part of the URL has been reached.
+// emitURL escapes for the part of the URL that has been reached.
 func (r *run) emitURL(v any, s string) (string, error) {
 	if _, raw := v.(rawURL); raw {
 		return s, nil
@@ -202,15 +201,15 @@ func (r *run) emitURL(v any, s string) (string, error) {
 	scheme, rest, found := strings.Cut(so, "://")
 	switch {
 	case !found || strings.ContainsAny(scheme, "/?#"):
-		return s, nil // the value begins the URL; all of it is checked when it is complete
+		return s, nil // the value begins the URL; renderURL checks the complete URL
 	case strings.ContainsRune(rest, '?') || strings.ContainsRune(rest, '#'):
 		return url.QueryEscape(s), nil
 	case strings.ContainsRune(rest, '/'):
 		return escapeSlashes(escapePath(s)), nil
 	case strings.HasPrefix(s, "/"):
-		return escapePath(s), nil // ends the host
+		return escapePath(s), nil // it ends the host
 	}
-	// Within the host a value may be a label or a port, but it must not turn what stood before into a user name.
+	// Within the host a value may be a label or a port, but it must not turn the preceding text into a user name.
 	for i := range len(s) {
 		if c := s[i]; !isAlphanumeric(c) && c != '.' && c != '-' && c != ':' && c != '_' {
 			return "", fmt.Errorf("a value in the host of a URL has a character other than letters, digits, dot, dash and colon")
@@ -219,10 +218,10 @@ func (r *run) emitURL(v any, s string) (string, error) {
 	return s, nil
 }
 
-// escapeSlashes keeps what is in a segment of a path from becoming several.
+// escapeSlashes keeps a value within one path segment.
 func escapeSlashes(path string) string { return strings.ReplaceAll(path, "/", "%2F") }
 
-// escapePath escapes what does not belong into a path. Slashes stay.
+// escapePath escapes characters that are not allowed in a path. It keeps slashes.
 func escapePath(s string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder

@@ -11,8 +11,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// spanOf begins the span of a try, if there is a tracer: what is "call" or "poll". The context that it returns is what
-// the receiver is told.
+// spanOf starts the span of a try, if there is a tracer. The argument what names the request, "call" or "poll". The
+// receiver gets the trace of the returned context.
 func (p *Permit) spanOf(ctx context.Context, what string, call Call) (context.Context, trace.Span) {
 	tracer := p.client.tracer
 	if tracer == nil {
@@ -33,8 +33,8 @@ func (p *Permit) spanOf(ctx context.Context, what string, call Call) (context.Co
 	return ctx, span
 }
 
-// endSpan ends the span of a try with what has come of it. What was sent, what came back, and the text of an error are
-// no part of it. It returns the context of the span.
+// endSpan ends the span of a try with its result and returns the context of the span. The span does not contain the
+// request, the answer or the text of an error.
 func (t *try) endSpan(span trace.Span, res Result) trace.SpanContext {
 	if span == nil {
 		return trace.SpanContext{}
@@ -65,8 +65,8 @@ func (t *try) endSpan(span trace.Span, res Result) trace.SpanContext {
 	return span.SpanContext()
 }
 
-// shown is a URL without what may be secret in it: all of its query, and the values that calls authenticate and sign
-// with, where a template has put one of them elsewhere.
+// shown returns a URL without possible secrets: without its query, and with masked credentials and signing keys in the
+// rest.
 func (t *try) shown(u *url.URL) string {
 	shown := *u
 	shown.User, shown.RawQuery, shown.Fragment, shown.RawFragment = nil, "", "", ""
@@ -77,7 +77,7 @@ func (t *try) shown(u *url.URL) string {
 	return text
 }
 
-// errorType says in a word why a try was no success; empty: it was one, or goes on.
+// errorType returns a short reason for an unsuccessful try, or "" for a success or a pending one.
 func errorType(res Result, status int) string {
 	switch {
 	case res.Verdict == Succeeded, res.Verdict == Accepted, res.Verdict == Pending && res.Err == nil:
@@ -97,5 +97,5 @@ func errorType(res Result, status int) string {
 	case res.Verdict == Invalid:
 		return "invalid"
 	}
-	return "failed" // says its rule
+	return "failed" // by its rule
 }

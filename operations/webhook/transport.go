@@ -12,12 +12,11 @@ import (
 	"time"
 )
 
-// tlsMaterial is what makes connections different from others. Zero: the system's authorities and no client
-// certificate.
+// tlsMaterial distinguishes connection pools. The zero value means the system's CAs and no client certificate.
 type tlsMaterial struct {
 	cert, key, ca []byte // PEM
 	serverName    string
-	withSystem    bool // ca adds to the system's authorities instead of replacing them
+	withSystem    bool // ca adds to the system's CAs instead of replacing them
 }
 
 func (m tlsMaterial) fingerprint() [32]byte {
@@ -60,7 +59,7 @@ func (t *transports) newTransport(s *poolSpace, config *tls.Config) *http.Transp
 		TLSClientConfig:        config,
 		TLSHandshakeTimeout:    10 * time.Second,
 		ForceAttemptHTTP2:      true,
-		DisableCompression:     true, // unpacked here, where the result is bounded
+		DisableCompression:     true, // unpacked in readBody, with a bound
 		MaxIdleConns:           maxIdle,
 		MaxIdleConnsPerHost:    maxIdlePerHost,
 		IdleConnTimeout:        60 * time.Second,
@@ -73,7 +72,7 @@ func (t *transports) newTransport(s *poolSpace, config *tls.Config) *http.Transp
 	return tr
 }
 
-// guarded judges the host itself where a proxy will resolve it.
+// guarded checks the host of a request that a proxy resolves.
 func (t *transports) guarded(rt *http.Transport) http.RoundTripper {
 	if t.proxy == nil {
 		return rt
@@ -89,7 +88,7 @@ func (t *transports) guarded(rt *http.Transport) http.RoundTripper {
 	})
 }
 
-// fenced asks for leave at the last moment.
+// fenced calls the fence just before the request is sent.
 func (t *transports) fenced(namespace string, rt http.RoundTripper) http.RoundTripper {
 	if t.fence == nil {
 		return rt
@@ -109,7 +108,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// bare strips the URL that net/http puts before an error: it may be long, and holds data of the caller.
+// bare removes the URL that net/http adds to an error. It may be long, and contains data of the caller.
 func bare(err error) error {
 	for {
 		var wrapped *url.Error

@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// turns share processor time between namespaces: what their definitions have us compile, render, parse, mask and judge.
-// At most as many at a time as there are places, and the next one is of the namespace that has had the least time.
-// There are no goroutines in here: who asks waits, and works itself.
+// turns shares processor time for computations between namespaces. It bounds the concurrent computations to the number
+// of slots. The next slot goes to the namespace that has used the least time. The waiting goroutine itself runs the
+// computation; turns starts no goroutines.
 type turns struct {
-	most int // places
+	most int // slots
 
 	mu     sync.Mutex
 	free   int
-	queued int // who waits
+	queued int // waiters
 	shares map[string]*share
-	now    time.Duration // what the namespace had that was served last: who comes anew begins there
+	now    time.Duration // time of the namespace served last; new namespaces start there
 }
 
-// share is what one namespace waits for and has had.
+// share is the state of one namespace.
 type share struct {
-	had     time.Duration // time of its work, and what it has missed by not being there
+	had     time.Duration // used time, plus the time it missed while it was absent
 	working int
 	waiting list.List // of *turnWait
 }
 
-// turnWait is somebody who waits for some places, all at once.
+// turnWait is a waiter for a number of slots, all at once.
 type turnWait struct {
-	turn   chan struct{} // closed when it is his turn
+	turn   chan struct{} // closed when the slots are assigned
 	places int
 }
 
@@ -37,13 +37,12 @@ func newTurns(places int) *turns {
 	return &turns{most: places, free: places, shares: make(map[string]*share)}
 }
 
-// do runs f when it is the turn of the namespace, in this goroutine. It fails with the cause of ctx if that ends
-// before.
+// do runs f in this goroutine when it is the turn of the namespace. It returns the cause of ctx if ctx ends before.
 func (t *turns) do(ctx context.Context, namespace string, f func()) error {
 	return t.doIn(ctx, namespace, 1, f)
 }
 
-// doAlone is do while nobody else has a turn. It counts as what it takes: all places.
+// doAlone is do with all slots, so that no other computation runs. The time counts once for each slot.
 func (t *turns) doAlone(ctx context.Context, namespace string, f func()) error {
 	return t.doIn(ctx, namespace, t.most, f)
 }
@@ -69,7 +68,7 @@ func (t *turns) wait(ctx context.Context, namespace string, places int) error {
 		t.shares[namespace] = s
 	}
 	if s.working == 0 && s.waiting.Len() == 0 {
-		s.had = max(s.had, t.now) // what was not used is not saved up
+		s.had = max(s.had, t.now) // unused time is not saved up
 	}
 	if t.free >= places && t.queued == 0 {
 		t.free -= places
@@ -89,7 +88,7 @@ func (t *turns) wait(ctx context.Context, namespace string, places int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	select {
-	case <-w.turn: // it came at the same moment, and goes to the next
+	case <-w.turn: // assigned at the same moment; pass it on
 		s.working--
 		t.free += places
 	default:
@@ -110,8 +109,8 @@ func (t *turns) done(namespace string, places int, took time.Duration) {
 	t.next()
 }
 
-// next gives free places to the namespace that has had the least, and forgets those that have nothing here any more. If
-// it wants more than are free, the others wait with it.
+// next assigns free slots to the namespace that has used the least time, and forgets inactive namespaces. If that
+// namespace needs more slots than are free, the others wait with it.
 func (t *turns) next() {
 	if t.free == t.most && t.queued == 0 {
 		clear(t.shares)

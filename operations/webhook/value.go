@@ -8,13 +8,13 @@ import (
 	"strconv"
 )
 
-// decimal is a number of JSON that is not an integer. As a type of its own it prints without an exponent.
+// decimal is a JSON number that is not an integer. It prints without an exponent.
 type decimal float64
 
-// String is the shortest decimal notation.
+// String returns the shortest decimal notation.
 func (d decimal) String() string { return strconv.FormatFloat(float64(d), 'f', -1, 64) }
 
-// parseJSON reads one JSON value, integers as int64 where they fit.
+// parseJSON parses one JSON value. Integers become int64 if they fit.
 func parseJSON(data []byte) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
@@ -43,14 +43,14 @@ func numbers(v any, float func(float64) any) any {
 		if n, err := v.Int64(); err == nil {
 			return n
 		}
-		f, _ := v.Float64() // out of range gives an infinity
+		f, _ := v.Float64() // out of range becomes infinity
 		return float(f)
 	}
 	return v
 }
 
-// plain gives templates a value of nothing but nil, bool, string, int64, decimal, maps and lists: types without methods
-// to call and without anything that could be changed.
+// plain converts a value to nil, bool, string, int64, decimal, maps and lists. These types have no methods that a
+// template could call, and share no mutable state.
 func plain(v any) (any, error) {
 	switch v := v.(type) {
 	case nil, bool, string, int64, decimal:
@@ -61,7 +61,7 @@ func plain(v any) (any, error) {
 		return int64(v), nil
 	case float64:
 		if whole := int64(v); float64(whole) == v && whole > -1<<53 && whole < 1<<53 {
-			return whole, nil // encoding/json makes floats of all numbers
+			return whole, nil // encoding/json decodes all numbers as floats
 		}
 		return decimal(v), nil
 	case map[string]string:
@@ -102,7 +102,7 @@ func plain(v any) (any, error) {
 	return plain(parsed)
 }
 
-// root is the dot of the templates.
+// root returns the dot of the templates.
 func (d Data) root() (map[string]any, error) {
 	resource, err := plain(d.Resource)
 	if err != nil {
@@ -133,7 +133,7 @@ func (d Data) root() (map[string]any, error) {
 	return root, nil
 }
 
-// jsonText is v as JSON, without the escapes for HTML.
+// jsonText returns v as JSON, without HTML escapes.
 func jsonText(v any) (string, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -2,27 +2,27 @@ package webhook
 
 import "context"
 
-// Phase is what is computed for a definition.
+// Phase is a kind of computation for a definition.
 type Phase string
 
-// The phases.
+// The phases of computation.
 const (
 	Compiling Phase = "compiling"
 	Rendering Phase = "rendering"
 	Judging   Phase = "judging"
 )
 
-// Witness is told what is computed for definitions, which is code of tenants, while it is computed: so that it can be
-// said afterwards what a process was at when it died. It must be safe for concurrent use, and quick.
+// Witness observes the computations for definitions, which are tenant code, while they run. After a crash of the
+// process it can thus tell which definition was being computed. It must be safe for concurrent use, and quick.
 type Witness interface {
-	// Begin is told what begins, and returns what is called at its end, in the same goroutine. Nothing is computed for
-	// another definition meanwhile if it is alone.
+	// Begin is called when a computation starts, and returns a function that is called at its end, in the same
+	// goroutine. alone means that no other definition is computed meanwhile.
 	Begin(d *Definition, p Phase, alone bool) (end func())
-	// Suspects tells whether something is to be computed alone.
+	// Suspects reports whether the definition must be computed alone.
 	Suspects(d *Definition) bool
 }
 
-// compute runs f when it is the turn of the namespace.
+// compute runs f in a turn of the namespace.
 func (c *Client) compute(ctx context.Context, d *Definition, p Phase, f func()) error {
 	if c.witness == nil {
 		return c.turns.do(ctx, d.Namespace, f)

@@ -13,10 +13,10 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// OutdatedCRD says that the CustomResourceDefinition is older than the executor, so that no call can be made.
+// OutdatedCRD means that the CustomResourceDefinition is older than the executor, so that no call can be made.
 const OutdatedCRD why.Type = "OutdatedCRD"
 
-// awaited tells for whom an operation waits, as its condition says. The most direct is in the first place.
+// awaited returns the causes in the Ready condition of a waiting operation, the most direct first.
 func awaited(op *v1alpha1.Operation, known Known, now time.Time) (all []why.Cause) {
 	c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionReady)
 	if c == nil || c.Message == "" {
@@ -53,11 +53,10 @@ func awaited(op *v1alpha1.Operation, known Known, now time.Time) (all []why.Caus
 	return all
 }
 
-// behind is what the condition says of the operation that goes first: its id, type and resource, and the resource that
-// is locked.
+// behind parses the condition about the preceding operation: its id, type and resource, and the locked resource.
 var behind = regexp.MustCompile(`^waiting for the end of operation (\S+) \((\w+)\) of (.+), because of (.+)$`)
 
-// lockOf reads the condition.
+// lockOf returns the cause in the condition's message.
 func lockOf(op *v1alpha1.Operation, message string) why.Cause {
 	said := behind.FindStringSubmatch(message)
 	if said == nil {
@@ -78,7 +77,7 @@ func lockHeld(op *v1alpha1.Operation, first *why.Object, message string, evidenc
 	}
 }
 
-// LockHeld says that op waits for the end of first.
+// LockHeld returns the cause of op waiting for the end of first.
 func LockHeld(op, first *v1alpha1.Operation) why.Cause {
 	holder := first.Spec.ResourceType + "/" + first.Spec.ResourceID
 	message := "it waits for the end of operation " + first.EffectiveID() + " of " + holder
@@ -92,7 +91,7 @@ func LockHeld(op, first *v1alpha1.Operation) why.Cause {
 	return lockHeld(op, OperationObject(first.Namespace, first.Name), message, evidence)
 }
 
-// contested returns a resource that one of two operations locks, and the other one locks or is about.
+// contested returns a resource that one of two operations locks and the other locks or has as its own.
 func contested(a, b *v1alpha1.Operation) (v1alpha1.ResourceReference, bool) {
 	for _, pair := range [][2]*v1alpha1.Operation{{a, b}, {b, a}} {
 		mine, other := pair[0], pair[1]

@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// Due returns the calls that an operation is at, as record.Due does.
+// Due returns the current calls of an operation, as record.Due does.
 func Due(op *v1alpha1.Operation, known Known) []record.Target {
 	return record.Due(op, func(t record.Target) bool {
 		if known.Began != nil {
@@ -23,7 +23,7 @@ func Due(op *v1alpha1.Operation, known Known) []record.Target {
 	})
 }
 
-// DueSince is since when a call waits to be made, or made again: that is not later than now.
+// DueSince returns since when a call is due, at most now.
 func DueSince(op *v1alpha1.Operation, t record.Target, now time.Time) time.Time {
 	e := record.Entry(&op.Status, t)
 	switch {
@@ -35,8 +35,8 @@ func DueSince(op *v1alpha1.Operation, t record.Target, now time.Time) time.Time 
 	return e.StartedAt.Time
 }
 
-// call says what one call of an operation waits for, as far as its record tells. It is false for one that has not begun,
-// or has ended.
+// call returns the cause for which a call waits, as far as its record shows. It returns false for a call that has not
+// begun or has ended.
 func call(op *v1alpha1.Operation, t record.Target, known Known, now time.Time) (told, bool) {
 	e := record.Entry(&op.Status, t)
 	if e == nil || e.State.Terminal() || e.AttemptID == "" {
@@ -127,7 +127,7 @@ func call(op *v1alpha1.Operation, t record.Target, known Known, now time.Time) (
 		c.Until = end
 		c.Advice += " Give the Webhook or the operation more timeout if that is right."
 	}
-	if c.bound.IsZero() { // a declared wait, and a moment to begin what follows on it
+	if c.bound.IsZero() { // a declared wait, plus a moment to start the next step
 		c.bound = c.Until.Add(soon)
 		c.failed = c.failed && !e.RetryAfter
 	}
@@ -137,7 +137,7 @@ func call(op *v1alpha1.Operation, t record.Target, known Known, now time.Time) (
 	return c, true
 }
 
-// edited adds to a cause that the Webhook was edited after the try that it tells of.
+// edited adds to a cause that the Webhook was edited after the recorded try.
 func edited(c *why.Cause, e *v1alpha1.WebhookCallStatus, known Known) {
 	if known.Generation == nil || e.WebhookGeneration == 0 {
 		return
@@ -159,7 +159,7 @@ func edited(c *why.Cause, e *v1alpha1.WebhookCallStatus, known Known) {
 	}
 }
 
-// underWay is said of a try or poll that has begun and has not come back.
+// underWay describes a try or poll that has begun and has not returned.
 func underWay(c *told, e *v1alpha1.WebhookCallStatus, name string, began time.Time, most time.Duration) {
 	c.bound = began.Add(most + soon)
 	switch {
@@ -174,7 +174,7 @@ func underWay(c *told, e *v1alpha1.WebhookCallStatus, name string, began time.Ti
 	}
 }
 
-// try returns how long a try of a Webhook may last.
+// try returns the maximum duration of a try of a Webhook.
 func (k Known) try(hook string) time.Duration {
 	if k.Try != nil {
 		if most := k.Try(hook); most > 0 {
@@ -184,8 +184,8 @@ func (k Known) try(hook string) time.Duration {
 	return longest
 }
 
-// LastError returns the error of the last try or poll of a call that has not ended, also while the next one is under
-// way; empty if there was none, or if the call has come further since.
+// LastError returns the error of the last try or poll of an unfinished call, even while the next one runs. It returns
+// "" if there was none, or if the call has made progress since.
 func LastError(e *v1alpha1.WebhookCallStatus) string {
 	if !hasFailed(e) {
 		return ""
@@ -193,7 +193,7 @@ func LastError(e *v1alpha1.WebhookCallStatus) string {
 	return e.Message
 }
 
-// hasFailed tells whether the last try or poll of a call that has not ended has failed.
+// hasFailed reports whether the last try or poll of an unfinished call has failed.
 func hasFailed(e *v1alpha1.WebhookCallStatus) bool {
 	switch {
 	case e.State.Terminal(), e.AwaitsCallback():
@@ -204,23 +204,22 @@ func hasFailed(e *v1alpha1.WebhookCallStatus) bool {
 	return e.Message != "" || e.NextAttemptAt != nil || e.RetriesCount > 0
 }
 
-// pollFailed tells whether the last poll has brought no word of how far the receiver is.
+// pollFailed reports whether the last poll returned no progress of the receiver.
 func pollFailed(e *v1alpha1.WebhookCallStatus) bool {
 	return e.LastPollTimestamp != nil && e.Message != "" && !strings.HasPrefix(e.Message, goesOn)
 }
 
-// The beginnings of the messages of package webhook about polls: of an answer that says that the work goes on, and of one
-// that says nothing.
+// Prefixes of messages of package webhook about polls: for an answer that confirms progress, and for an answer that
+// fits no rule.
 const (
 	goesOn   = "in progress"
 	unjudged = "neither poll.succeeded nor poll.failed holds"
 )
 
-// misfit is the message of package webhook about an expression that cannot be evaluated on an answer.
+// misfit matches the message of package webhook about an expression that cannot be evaluated on an answer.
 var misfit = regexp.MustCompile(`^(?:answered \d+: )?(spec\.[\w.]+): cannot evaluate expression on this answer: `)
 
-// misfitting returns the field of the Webhook whose expression could not be evaluated on the last answer; empty if there
-// is none.
+// misfitting returns the field of the Webhook whose expression could not be evaluated on the last answer, or "".
 func misfitting(e *v1alpha1.WebhookCallStatus) string {
 	if said := misfit.FindStringSubmatch(e.Message); said != nil {
 		return said[1]
@@ -228,7 +227,7 @@ func misfitting(e *v1alpha1.WebhookCallStatus) string {
 	return ""
 }
 
-// remedies say what can be done where no answer has come, by a part of the error.
+// remedies lists advice for a missing answer, by a part of the error.
 var remedies = []struct{ part, advice string }{
 	{"x509:", "The certificate of the receiver is not trusted. Give its CA with spec.tls.caSecretRef of the Webhook, and its " +
 		"name with spec.tls.serverName, or renew it."},
@@ -248,7 +247,7 @@ var remedies = []struct{ part, advice string }{
 
 const slow = "See whether the receiver is reached, and whether it takes longer than requestTimeout of the Webhook."
 
-// byStatus says what a status usually means; empty where that is in the answer.
+// byStatus returns advice for a status, or "" if the answer itself explains it.
 func byStatus(code int32) string {
 	switch {
 	case code == 401, code == 403, code == 407:
@@ -263,7 +262,7 @@ func byStatus(code int32) string {
 	return ""
 }
 
-// remedy says what can be done about a try that has failed.
+// remedy returns advice for a failed try.
 func remedy(e *v1alpha1.WebhookCallStatus) string {
 	field := misfitting(e)
 	switch {
@@ -275,7 +274,7 @@ func remedy(e *v1alpha1.WebhookCallStatus) string {
 			"spec.poll.failed of Webhook " + e.WebhookID + "."
 	case e.WebhookPollURL != "" && (e.LastStatusCode == 404 || e.LastStatusCode == 410):
 		return "The receiver does not know the job any more whose address it has given: see what has become of it there."
-	case e.LastStatusCode != 0: // then the message is the receiver's
+	case e.LastStatusCode != 0: // the message comes from the receiver
 		return cmp.Or(byStatus(e.LastStatusCode), "See at the receiver why it does not answer as it should.")
 	}
 	if strings.Contains(e.Message, "because it is being terminated") {
@@ -292,7 +291,7 @@ func remedy(e *v1alpha1.WebhookCallStatus) string {
 	return "See whether the receiver runs, and can be reached from the controller."
 }
 
-// credentials is what messages begin with that tell of credentials, and hold no text of a receiver.
+// credentials is the prefix of messages about a service account token. These messages contain no text of the receiver.
 const credentials = "spec.auth.serviceAccountToken: "
 
 func evidence(op *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus, t record.Target) map[string]string {
@@ -319,7 +318,7 @@ func evidence(op *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus, t record.Ta
 	return m
 }
 
-// title names a call in a sentence.
+// title returns the name of a call for use in a sentence.
 func title(t record.Target) string {
 	switch t.Purpose {
 	case record.Compensate:
@@ -330,7 +329,7 @@ func title(t record.Target) string {
 	return "webhook " + t.ID
 }
 
-// expiry is when a call is given up.
+// expiry returns when a call times out.
 func expiry(op *v1alpha1.Operation, t record.Target, e *v1alpha1.WebhookCallStatus, known Known) time.Time {
 	var at time.Time
 	if known.Timeout != nil && e.StartedAt != nil {

@@ -1,7 +1,7 @@
-// Package causes tells why an operation does not move on, in the values of package why: [Of] from the object alone, and
-// the other functions one cause each, for those who know more than the object tells.
+// Package causes explains why an operation makes no progress, in the values of package why. [Of] reads only the object.
+// The other functions each return one cause, for callers that know more than the object contains.
 //
-// What the object tells holds for every replica, also for one that does not work on the operation, and for nobody at
-// all: the phase, the calls with their times, the conditions that the executor writes while it waits for others. It may
-// be older than what the executor knows, since not every wait is written (executor, "Order of writes").
+// The object contains the phase, the calls with their times, and the conditions that the executor writes while it
+// waits. Every client and every replica can read it, even a replica that does not run the operation. The object may be
+// older than the executor's own state, because not every wait is written (executor, "Order of writes").
 package causes

@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// mend says what can be done after a failure, by its reason.
+// mend lists advice after a failure, by reason.
 var mend = map[string]string{
 	v1alpha1.ReasonTargetRefused: "If the target is meant to be called, allow it with --allow-target of the controller, and retry the " +
 		"operation.",
@@ -25,7 +25,7 @@ var mend = map[string]string{
 	v1alpha1.ReasonNotReleased:      "Release what the error names, and retry the operation.",
 }
 
-// ended is said of an operation that has ended.
+// ended returns the cause for an operation that has ended.
 func ended(op *v1alpha1.Operation) why.Cause {
 	reason, message := v1alpha1.ReasonSucceeded, ""
 	if c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError); c != nil &&
@@ -56,14 +56,14 @@ func ended(op *v1alpha1.Operation) why.Cause {
 	if at == nil {
 		return c
 	}
-	if ttl := op.Spec.TTLAfterFinished; ttl != nil { // then it is deleted
+	if ttl := op.Spec.TTLAfterFinished; ttl != nil { // it is deleted after the TTL
 		c.Until = at.Add(ttl.Duration)
 		c.Evidence["deletedAfter"] = ttl.Duration.String()
 	}
 	return c
 }
 
-// blame names the call that has failed, of which text tells, and says what its last answer means.
+// blame adds the failed call that the error text describes, and advice for its last answer.
 func blame(c *why.Cause, op *v1alpha1.Operation, reason, text string) {
 	e := failedFirst(op, text)
 	if e == nil {
@@ -82,11 +82,11 @@ func blame(c *why.Cause, op *v1alpha1.Operation, reason, text string) {
 	}
 }
 
-// failedFirst returns the main call that has failed first, of which text tells; nil if there is none.
+// failedFirst returns the main call that failed first, preferably the one that text describes, or nil.
 func failedFirst(op *v1alpha1.Operation, text string) (e *v1alpha1.WebhookCallStatus) {
 	for i := range op.Status.Webhooks {
 		it := &op.Status.Webhooks[i]
-		// those that fail with it are cut off by it, and say what they were at
+		// calls that failed at the same time were cut off by it and carry their own message
 		if it.State == v1alpha1.PhaseFailed && (e == nil || goesBefore(it, e, text)) {
 			e = it
 		}
@@ -94,7 +94,7 @@ func failedFirst(op *v1alpha1.Operation, text string) (e *v1alpha1.WebhookCallSt
 	return e
 }
 
-// firstFailure says what has failed before the compensations of an operation began.
+// firstFailure describes the failure that led to the compensations.
 func firstFailure(op *v1alpha1.Operation) string {
 	c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError)
 	if c == nil {
@@ -106,7 +106,7 @@ func firstFailure(op *v1alpha1.Operation) string {
 	return "the operation failed first with reason " + c.Reason + ": " + c.Message
 }
 
-// uncompensated adds to the cause of an operation that has failed which of its compensations have failed, too.
+// uncompensated adds the failed compensations to the cause of a failed operation.
 func uncompensated(c *why.Cause, op *v1alpha1.Operation) {
 	for i := range op.Status.Compensations {
 		e := &op.Status.Compensations[i]
@@ -123,8 +123,8 @@ func uncompensated(c *why.Cause, op *v1alpha1.Operation) {
 	}
 }
 
-// goesBefore says that a call has failed before another one or, with it, is the one of which the error of the operation
-// tells.
+// goesBefore reports whether a call failed before another one. On a tie it reports whether the error text of the
+// operation describes the call.
 func goesBefore(e, other *v1alpha1.WebhookCallStatus, text string) bool {
 	at, others := e.FinishedAt, other.FinishedAt
 	if at == nil || others == nil || at.Equal(others) {

@@ -7,11 +7,11 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// refused is what API servers say of a request that its sender has no right to.
+// refused matches the message of an API server for a request without permission.
 var refused = regexp.MustCompile(
 	`User "([^"]*)" cannot (\w+) resource "([^"]+)" in API group "([^"]*)"(?: in the namespace "([^"]*)")?`)
 
-// ForbiddenText reads which right is missing from an error of the API server. It is false for other errors.
+// ForbiddenText returns the missing permission from the text of an API server error. It returns false for other errors.
 func ForbiddenText(text string) (why.Cause, bool) {
 	said := refused.FindStringSubmatch(strings.ReplaceAll(text, `\"`, `"`))
 	if said == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// OperationObject and WebhookObject name objects.
+// OperationObject names an Operation.
 func OperationObject(namespace, name string) *why.Object {
 	return &why.Object{
 		Group: v1alpha1.GroupVersion.Group, Kind: v1alpha1.KindOperation, Namespace: namespace, Name: name,
@@ -20,7 +20,7 @@ func WebhookObject(namespace, name string) *why.Object {
 	return &why.Object{Group: v1alpha1.GroupVersion.Group, Kind: v1alpha1.KindWebhook, Namespace: namespace, Name: name}
 }
 
-// Missing says that a Webhook does not exist.
+// Missing returns the cause for a Webhook that does not exist.
 func Missing(namespace, hook string, since time.Time) why.Cause {
 	return why.Cause{
 		Type: why.WebhookMissing, Message: "webhook " + hook + " does not exist in namespace " + namespace, Since: since,
@@ -30,7 +30,8 @@ func Missing(namespace, hook string, since time.Time) why.Cause {
 	}
 }
 
-// NotReleased says that what a Webhook names may not be used, in words that say what lacks.
+// NotReleased returns the cause for a Webhook whose Secret or service account is not released. lacks describes the
+// missing release.
 func NotReleased(namespace, hook, lacks string, since time.Time) why.Cause {
 	return why.Cause{
 		Type: why.NotReleased, Message: lacks, Since: since, Evidence: map[string]string{"webhook": hook},
@@ -40,7 +41,8 @@ func NotReleased(namespace, hook, lacks string, since time.Time) why.Cause {
 	}
 }
 
-// Quarantined says that a Webhook is not used, since it has killed the controller. said is what is known besides.
+// Quarantined returns the cause for a Webhook that is not used because it has crashed the controller. said holds
+// further information.
 func Quarantined(namespace, hook, said string, since time.Time) why.Cause {
 	c := why.Cause{
 		Type: why.Quarantined, Message: "webhook " + hook + " is quarantined, since it has killed the controller", Since: since,
@@ -57,11 +59,11 @@ func Quarantined(namespace, hook, said string, since time.Time) why.Cause {
 type Circuit struct {
 	State        string
 	Since, Until time.Time
-	Failures     int    // in a row
-	Last         string // what came of the last one
+	Failures     int    // consecutive
+	Last         string // error of the last failure
 }
 
-// CircuitOpen says that a Webhook is left alone for a while.
+// CircuitOpen returns the cause for a Webhook whose breaker is open or half-open.
 func CircuitOpen(namespace, hook string, s Circuit) why.Cause {
 	c := why.Cause{
 		Type: why.CircuitOpen, Since: s.Since, Until: s.Until, About: WebhookObject(namespace, hook),
@@ -81,7 +83,7 @@ func CircuitOpen(namespace, hook string, s Circuit) why.Cause {
 	return c
 }
 
-// Busy says that a bound of a Webhook itself is used up: "rate" or "concurrency".
+// Busy returns the cause for a Webhook whose own bound is used up: "rate" or "concurrency".
 func Busy(namespace, hook, bound string, most, waiting int, since, until time.Time) why.Cause {
 	words := "its bound on calls at a time, concurrency " + strconv.Itoa(most)
 	if bound == "rate" {
@@ -97,7 +99,7 @@ func Busy(namespace, hook, bound string, most, waiting int, since, until time.Ti
 	}
 }
 
-// Held says which operation holds one of the places of a Webhook, of which so many are held.
+// Held returns the cause for an operation that holds one of the held slots of a Webhook.
 func Held(namespace, hook, operation string, since time.Time, held int) why.Cause {
 	return why.Cause{
 		Type: why.QueuedBehind, Depth: 1, Since: since, About: OperationObject(namespace, operation),
@@ -109,7 +111,7 @@ func Held(namespace, hook, operation string, since time.Time, held int) why.Caus
 	}
 }
 
-// Share says that the namespace of an operation has used up its share of something.
+// Share returns the cause for a namespace that has used up its share of a resource.
 func Share(namespace, of string, since time.Time) why.Cause {
 	return rateLimited(namespace, "namespace "+namespace+" has used up its share of "+of, of, since)
 }
@@ -126,7 +128,7 @@ func rateLimited(namespace, message, share string, since time.Time) why.Cause {
 	return c
 }
 
-// Outdated says that no call can be made.
+// Outdated returns the cause for an outdated CustomResourceDefinition.
 func Outdated(message string, since time.Time) why.Cause {
 	return why.Cause{
 		Type: OutdatedCRD, Message: message, Since: since, Evidence: map[string]string{"crd": "operations.fairlead.io"},

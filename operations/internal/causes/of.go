@@ -9,29 +9,30 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// Known is what somebody knows of the calls of an operation besides the object. The zero value: nothing.
+// Known is knowledge about the calls of an operation beyond the object. Each nil function means that the information is
+// not available. The zero value contains no knowledge.
 type Known struct {
-	// Began is when a call that is under way was begun; zero if it is not under way. Nil: nobody knows.
+	// Began returns when a running call began, or the zero time if it is not running.
 	Began func(record.Target) time.Time
-	// Timeout is that of a Webhook; zero: not known. Nil: nobody knows.
+	// Timeout returns the timeout of a Webhook, or zero if unknown.
 	Timeout func(webhook string) time.Duration
-	// Try is how long one try or poll of a Webhook may last; zero: not known. Nil: nobody knows.
+	// Try returns the maximum duration of one try or poll of a Webhook, or zero if unknown.
 	Try func(webhook string) time.Duration
-	// Generation is that of a Webhook; zero: not known. Nil: nobody knows.
+	// Generation returns the generation of a Webhook, or zero if unknown.
 	Generation func(webhook string) int64
-	// Next is when a call is made again, where that is later than its record says; zero: then. Nil: nobody knows.
+	// Next returns when a call is made again if that is later than its record says, or the zero time.
 	Next func(record.Target) time.Time
 }
 
 const (
-	// soon is within what time something usually begins, so that it is no trouble that it has not.
+	// soon is the grace period for the start of a step. A shorter delay is not reported as trouble.
 	soon = 5 * time.Second
-	// longest is how long a try lasts at most: the API server takes no longer requestTimeout.
+	// longest is the maximum duration of a try: the API server accepts no longer requestTimeout.
 	longest = 10 * time.Minute
 )
 
-// Of says why an operation does not move on, from what the object tells; nothing where its next step is simply due. op
-// is not changed.
+// Of returns the causes for which an operation makes no progress, from the object and known. It returns nil if the next
+// step is simply due. op is not changed.
 func Of(op *v1alpha1.Operation, known Known, now time.Time) []why.Cause {
 	if op.Terminal() {
 		return over(op)
@@ -43,7 +44,7 @@ func Of(op *v1alpha1.Operation, known Known, now time.Time) []why.Cause {
 	return all
 }
 
-// inProgress is Of for an operation that has not ended.
+// inProgress is Of for an unfinished operation.
 func inProgress(op *v1alpha1.Operation, known Known, now time.Time) (all []told) {
 	if late, counts := deadline(op); counts && !now.Before(late.Since) {
 		all = append(all, late)
@@ -54,7 +55,7 @@ func inProgress(op *v1alpha1.Operation, known Known, now time.Time) (all []told)
 	if record.StageOf(op) == record.Stopping {
 		return append(all, unended(op))
 	}
-	for _, c := range awaited(op, known, now) { // nothing bounds these
+	for _, c := range awaited(op, known, now) { // these have no bound
 		all = append(all, told{Cause: c})
 	}
 	for _, t := range Due(op, known) {
@@ -65,7 +66,7 @@ func inProgress(op *v1alpha1.Operation, known Known, now time.Time) (all []told)
 	return all
 }
 
-// Next is said of an operation that has not ended where there is nothing else to say.
+// Next returns the cause for an unfinished operation without any other cause.
 func Next(op *v1alpha1.Operation, now time.Time) why.Cause { return next(op).at(now) }
 
 func next(op *v1alpha1.Operation) told {
@@ -76,7 +77,7 @@ func next(op *v1alpha1.Operation) told {
 	}, wait{bound: since.Add(soon)}}
 }
 
-// over is what there is to say of an operation that has ended.
+// over returns the causes for an operation that has ended.
 func over(op *v1alpha1.Operation) []why.Cause {
 	if op.DeletionTimestamp == nil {
 		return []why.Cause{ended(op)}
@@ -101,8 +102,8 @@ func over(op *v1alpha1.Operation) []why.Cause {
 	return foreign
 }
 
-// deadline tells of an operation whose time is over although it has not ended, which it is from Since on. It is false
-// where the deadline has no effect any more.
+// deadline returns the cause for a missed deadline, which applies from Since on. It returns false if the deadline no
+// longer has an effect.
 func deadline(op *v1alpha1.Operation) (told, bool) {
 	at, stage := op.Deadline(), record.StageOf(op)
 	return told{why.Cause{
@@ -112,7 +113,7 @@ func deadline(op *v1alpha1.Operation) (told, bool) {
 	}, wait{bound: at.Add(soon)}}, stage == record.Requested || stage == record.Calling || stage == record.Stopping
 }
 
-// Led tells of the deadline that has led to the calls that an operation is at: those come first.
+// Led returns the deadline that led to the current calls of an operation. The causes of those calls come first.
 func Led(op *v1alpha1.Operation) []why.Cause {
 	failed, decided := record.Failure(op)
 	if op.Terminal() || !decided || failed != v1alpha1.ReasonTimedOut && failed != v1alpha1.ReasonWebhookNotFound {
@@ -126,7 +127,7 @@ func Led(op *v1alpha1.Operation) []why.Cause {
 	}}
 }
 
-// waiting is said of a request that nobody has picked up.
+// waiting returns the cause for a request that no executor has picked up.
 func waiting(op *v1alpha1.Operation) told {
 	since := op.ScheduledAt()
 	c := told{why.Cause{
@@ -141,7 +142,7 @@ func waiting(op *v1alpha1.Operation) told {
 	return c
 }
 
-// unended is said of an operation that is to end, which a controller does at once.
+// unended returns the cause for a cancelled or deleted operation whose end is not recorded.
 func unended(op *v1alpha1.Operation) told {
 	c := told{Cause: why.Cause{
 		Type: why.Parked, Message: "its cancellation was requested, and no controller has recorded its end", Since: LastStep(op),
@@ -155,7 +156,8 @@ func unended(op *v1alpha1.Operation) told {
 	return c
 }
 
-// LastStep is when an operation moved last, as far as its status tells: it was picked up, or a call of it has ended.
+// LastStep returns when an operation last made progress, as far as its status shows: it was picked up, or one of its
+// calls ended.
 func LastStep(op *v1alpha1.Operation) time.Time {
 	last := op.ScheduledAt()
 	if !op.PickedUp() {

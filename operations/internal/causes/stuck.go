@@ -7,18 +7,18 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// wait is what decides whether an operation in progress is stuck by one of its causes.
+// wait determines whether a cause makes an operation in progress stuck.
 type wait struct {
-	// failed says that the last try has failed, and that nothing has come of the call since.
+	// failed means that the last try has failed, and that the call has made no progress since.
 	failed bool
-	// bound is the end of the wait as it was declared: by the timeout of a try, the interval of polls, the timeout of a
-	// callback, or a Retry-After. The zero time: nothing declares an end.
+	// bound is the declared end of the wait: by the timeout of a try, the poll interval, the timeout of a callback, or
+	// a Retry-After. Zero means that there is no declared end.
 	bound time.Time
 }
 
-// stuckFrom returns from when on the wait makes its operation stuck. This is the definition of stuck: an operation in
-// progress is stuck if its last try has failed, or if its wait has passed its bound or has none, until it makes
-// progress. One that waits within its bound is not stuck.
+// stuckFrom returns the time from which the wait makes its operation stuck. This is the definition of stuck: an
+// operation in progress is stuck if its last try has failed, or if its wait has passed its bound or has none, until it
+// makes progress. An operation that waits within its bound is not stuck.
 func (w wait) stuckFrom() time.Time {
 	if w.failed {
 		return time.Time{}
@@ -26,13 +26,13 @@ func (w wait) stuckFrom() time.Time {
 	return w.bound
 }
 
-// told is a cause together with what decides whether its operation is stuck by it.
+// told is a cause with its wait.
 type told struct {
 	why.Cause
 	wait
 }
 
-// at returns the cause as it is at a moment.
+// at returns the cause at the given time.
 func (t told) at(now time.Time) why.Cause {
 	if t.Progress = now.Before(t.stuckFrom()); !t.Progress && t.Advice == "" {
 		t.Advice = "It lasts longer than it may: see whether fairlead controller runs for its namespace, and what it logs."
@@ -40,15 +40,15 @@ func (t told) at(now time.Time) why.Cause {
 	return t.Cause
 }
 
-// Trouble is a cause for which an operation is stuck from a moment on, unless its object changes before.
+// Trouble is a cause for which an operation is stuck from a time on, unless its object changes before.
 type Trouble struct {
 	Cause why.Type
-	From  time.Time // zero: it always is
+	From  time.Time // zero: at any time
 }
 
-// Troubles returns what the object of an operation says of its being stuck, the first cause first; nothing for one that
-// has ended. The causes are those of [Of] and, where it has none, of [Next], with the moment at which each ends being
-// progress. op is not changed.
+// Troubles returns the causes for which an operation is or will be stuck, in order, or nil for an ended operation. The
+// causes are those of [Of], or of [Next] if it has none. Each has the time at which it stops being progress. op is not
+// changed.
 func Troubles(op *v1alpha1.Operation, known Known, now time.Time) []Trouble {
 	if op.Terminal() {
 		return nil
@@ -57,7 +57,7 @@ func Troubles(op *v1alpha1.Operation, known Known, now time.Time) []Trouble {
 	if len(all) == 0 {
 		all = append(all, next(op))
 	}
-	if late, counts := deadline(op); counts && now.Before(late.Since) { // else it is among them
+	if late, counts := deadline(op); counts && now.Before(late.Since) { // otherwise all contains it
 		all = append(all, told{late.Cause, wait{bound: late.bound}})
 	}
 	untimed := make([]why.Cause, len(all))
@@ -71,8 +71,8 @@ func Troubles(op *v1alpha1.Operation, known Known, now time.Time) []Trouble {
 	return troubles
 }
 
-// Stuck returns the type of the first of the causes of an operation in progress that is no progress; false if there is
-// none, so that the operation is not stuck.
+// Stuck returns the type of the first cause that is not progress. It returns false if there is none, so that the
+// operation is not stuck.
 func Stuck(all []why.Cause) (why.Type, bool) {
 	for _, c := range why.NewAnswer(why.Object{}, all).Causes {
 		if c.Type != why.Ended && !c.Progress {

@@ -19,21 +19,21 @@ import (
 )
 
 var (
-	// ErrNoWebhook says that a Webhook does not exist.
+	// ErrNoWebhook means that a Webhook does not exist.
 	ErrNoWebhook = errors.New("webhook does not exist")
-	// ErrCompiling says that a Webhook is not compiled yet. Who has asked is woken when it is.
+	// ErrCompiling means that a Webhook is not compiled yet. The caller is woken when it is.
 	ErrCompiling = errors.New("webhook is not compiled yet")
 )
 
-// Cache keeps Webhooks compiled, each version once. Compiling is code of tenants: it is done outside of the lock and of
-// the workers of operations, for each namespace one after the other, when it is its turn (webhook.Client.Compile). What
-// is compiled is dropped again when all together would be too large, of the namespace that has the most. It is safe for
-// concurrent use.
+// Cache compiles each version of a Webhook once and keeps the result. Compiling runs code of tenants. It runs outside
+// of the lock and of the workers of operations, for each namespace one Webhook after the other
+// (webhook.Client.Compile). When the cache is full, it evicts compiled Webhooks of the largest namespace. It is safe
+// for concurrent use.
 type Cache struct {
 	store    *cache.Store
 	webhooks cache.View[v1alpha1.Webhook]
 	compile  func(context.Context, webhook.Definition) (*webhook.Compiled, error)
-	most     int // weight of all that is kept
+	most     int // weight of all cached Webhooks
 
 	pins pins
 
@@ -44,46 +44,46 @@ type Cache struct {
 	crew   *share.Crew // compiles
 }
 
-// Times are how long a Webhook takes, and how far its tries and polls are apart.
+// Times are the timeouts and intervals of a Webhook.
 type Times struct {
 	Timeout time.Duration // of the Webhook as a whole
 	Try     time.Duration // of one try or poll
-	// What is waited where the receiver has not asked for anything.
+	// Retry and Poll apply unless the receiver asks for another delay.
 	Retry backoff.Policy
 	Poll  time.Duration
 }
 
-// Waker is told that it makes sense to ask again. It is a key of maps.
+// Waker is notified when asking again makes sense. It must be usable as a map key.
 type Waker interface{ Set() }
 
-// hook is what is known of one Webhook, in the version that was asked for last.
+// hook is the state of one Webhook, in the version that was last requested.
 type hook struct {
 	key        cache.Key
 	uid        types.UID
 	generation int64
-	times      Times  // Timeout is 0: not known yet
-	version    string // of which out is known
+	times      Times  // Timeout is 0 if unknown
+	version    string // of out
 	out        bool   // see Is
 
 	compiled *webhook.Compiled
 	err      error
-	kept     *list.Element // of hookSpace.recent; nil: it has to be compiled
+	kept     *list.Element // in hookSpace.recent; nil: not compiled
 	weight   int
-	queued   bool          // it is in hookSpace.queue
-	busy     chan struct{} // closed when it has been compiled; nil while nobody does it
+	queued   bool          // in hookSpace.queue
+	busy     chan struct{} // closed after compilation; nil unless it runs
 	wakes    map[Waker]struct{}
 }
 
-// hookSpace are the Webhooks of one namespace.
+// hookSpace holds the Webhooks of one namespace.
 type hookSpace struct {
 	namespace string
-	recent    list.List // of *hook that are compiled, the one used last first
+	recent    list.List // of compiled *hook, most recently used first
 	weight    int
-	queue     []*hook // that operations wait for
+	queue     []*hook // requested by operations
 	working   bool
 }
 
-// New returns a Cache of the Webhooks of a store. compile is asked for each version once, unless it was dropped since.
+// New returns a Cache of the Webhooks of a store. compile is called once for each version, and again after an eviction.
 func New(webhooks *cache.Store, compile func(context.Context, webhook.Definition) (*webhook.Compiled, error)) *Cache {
 	return &Cache{
 		store: webhooks, webhooks: cache.Of[v1alpha1.Webhook](webhooks), compile: compile, most: maxHooks,
@@ -91,8 +91,8 @@ func New(webhooks *cache.Store, compile func(context.Context, webhook.Definition
 	}
 }
 
-// Get returns the Webhook ready for calls. Errors: ErrNoWebhook; ErrCompiling, and then n is set when it makes sense to
-// ask again; a *webhook.FieldError that names the field.
+// Get returns the compiled Webhook. Errors: ErrNoWebhook; ErrCompiling, after which n is set when asking again makes
+// sense; a *webhook.FieldError that names the field.
 func (h *Cache) Get(key cache.Key, n Waker) (*webhook.Compiled, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -112,7 +112,7 @@ func (h *Cache) Get(key cache.Key, n Waker) (*webhook.Compiled, error) {
 	return nil, ErrCompiling
 }
 
-// Await is Get for those who have the time to wait. What is compiled for it is the first to be dropped again.
+// Await is Get, but waits until the Webhook is compiled. The result is the first to be evicted.
 func (h *Cache) Await(ctx context.Context, key cache.Key) (*webhook.Compiled, error) {
 	for {
 		h.mu.Lock()
@@ -139,7 +139,7 @@ func (h *Cache) Await(ctx context.Context, key cache.Key) (*webhook.Compiled, er
 
 func noWebhook(key cache.Key) error { return fmt.Errorf("%w: %s", ErrNoWebhook, key.Name) }
 
-// Times returns those of a Webhook, which needs no compiling; false if it does not exist.
+// Times returns the Times of a Webhook without compiling it, or false if it does not exist.
 func (h *Cache) Times(key cache.Key) (Times, bool) {
 	h.mu.Lock()
 	k := h.look(key)
@@ -164,7 +164,7 @@ func (h *Cache) Times(key cache.Key) (Times, bool) {
 	return known, true
 }
 
-// timesOf holds for objects to which no server has given their defaults, too.
+// timesOf also handles objects without server-side defaults.
 func timesOf(s *v1alpha1.WebhookSpec) Times {
 	or := func(d, byDefault time.Duration) time.Duration {
 		if d <= 0 {
@@ -183,8 +183,8 @@ func timesOf(s *v1alpha1.WebhookSpec) Times {
 	}
 }
 
-// Is tells what of says of a Webhook, which is asked once for each version of it. It is false for one that does not
-// exist.
+// Is returns the result of the function of for a Webhook. It calls of once for each version. It returns false if the
+// Webhook does not exist.
 func (h *Cache) Is(key cache.Key, of func(*v1alpha1.Webhook) bool) bool {
 	record, ok := h.store.Get(key)
 	if !ok {
@@ -210,7 +210,7 @@ func (h *Cache) Is(key cache.Key, of func(*v1alpha1.Webhook) bool) bool {
 	return out
 }
 
-// look returns what is known of a Webhook in its present version, nil if it does not exist.
+// look returns the hook for the present version of a Webhook, or nil if it does not exist.
 func (h *Cache) look(key cache.Key) *hook {
 	record, ok := h.store.Get(key)
 	if !ok {
@@ -229,7 +229,7 @@ func (h *Cache) look(key cache.Key) *hook {
 	return k
 }
 
-// Forget drops a Webhook that is no more.
+// Forget drops a deleted Webhook.
 func (h *Cache) Forget(key cache.Key) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -254,7 +254,7 @@ func (h *Cache) space(namespace string) *hookSpace {
 	return s
 }
 
-// enqueue has a Webhook compiled.
+// enqueue schedules the compilation of a Webhook.
 func (h *Cache) enqueue(k *hook) {
 	if k.queued || k.busy != nil {
 		return
@@ -268,10 +268,10 @@ func (h *Cache) enqueue(k *hook) {
 	h.crew.Add(func(ctx context.Context) { h.work(ctx, s) })
 }
 
-// Run compiles what operations wait for, until the context ends.
+// Run compiles requested Webhooks until the context ends.
 func (h *Cache) Run(ctx context.Context) { h.crew.Run(ctx) }
 
-// work compiles what waits in one namespace.
+// work compiles the queue of one namespace.
 func (h *Cache) work(ctx context.Context, s *hookSpace) {
 	for {
 		h.mu.Lock()
@@ -284,18 +284,18 @@ func (h *Cache) work(ctx context.Context, s *hookSpace) {
 		k := s.queue[0]
 		s.queue = s.queue[1:]
 		k.queued = false
-		if h.known[k.key] != k || k.kept != nil || k.busy != nil { // who compiles it wakes those that wait
+		if h.known[k.key] != k || k.kept != nil || k.busy != nil { // the goroutine that compiles it wakes the waiters
 			wakes := k.take()
 			h.mu.Unlock()
 			wakeAll(wakes)
 			continue
 		}
-		_, _ = h.make(ctx, k, true) // it is kept
+		_, _ = h.make(ctx, k, true) // the hook keeps the error
 	}
 }
 
-// make compiles a Webhook and keeps what came of it, at the place of one that was just used, or at that of one that was
-// not. The caller holds mu, which is released.
+// make compiles a Webhook and caches the result, as most recently used if used is true, else as least recently used.
+// The caller holds mu, which make releases.
 func (h *Cache) make(ctx context.Context, k *hook, used bool) (compiled *webhook.Compiled, err error) {
 	k.busy = make(chan struct{})
 	h.mu.Unlock()
@@ -319,7 +319,7 @@ func (h *Cache) make(ctx context.Context, k *hook, used bool) (compiled *webhook
 	return compiled, err
 }
 
-// take returns those who wait, who ask again.
+// take removes and returns the waiters.
 func (k *hook) take() map[Waker]struct{} {
 	wakes := k.wakes
 	k.wakes = nil
@@ -332,7 +332,7 @@ func wakeAll(wakes map[Waker]struct{}) {
 	}
 }
 
-// keep remembers what is compiled, and makes room for it.
+// keep caches a compiled Webhook, and evicts others if necessary.
 func (h *Cache) keep(k *hook, compiled *webhook.Compiled, used bool) {
 	s, weight := h.space(k.key.Namespace), leastWeight
 	if compiled != nil {
@@ -354,13 +354,13 @@ func (h *Cache) keep(k *hook, compiled *webhook.Compiled, used bool) {
 			}
 		}
 		if largest.recent.Len() < 2 {
-			return // one is always there, or nobody could use it
+			return // keep at least one, or none could ever be used
 		}
 		h.evict(largest.recent.Back().Value.(*hook))
 	}
 }
 
-// evict drops what is compiled of a Webhook.
+// evict drops the compiled form of a Webhook.
 func (h *Cache) evict(k *hook) {
 	if k.kept == nil {
 		return
@@ -373,7 +373,7 @@ func (h *Cache) evict(k *hook) {
 	h.leave(s)
 }
 
-// leave forgets a namespace that has nothing here.
+// leave removes an empty namespace.
 func (h *Cache) leave(s *hookSpace) {
 	if s.recent.Len() == 0 && !s.working {
 		delete(h.spaces, s.namespace)

@@ -9,10 +9,10 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// Revision names a version of a Webhook.
+// Revision identifies a version of a Webhook.
 func Revision(w *v1alpha1.Webhook) string { return fmt.Sprint(w.UID, "/", w.Generation) }
 
-// Generation returns that of the Webhook that was compiled; 0 if it is not known.
+// Generation returns the generation of a compiled Webhook, or 0 if unknown.
 func Generation(hook *webhook.Compiled) int64 {
 	revision := hook.Definition().Revision
 	n, err := strconv.ParseInt(revision[strings.LastIndexByte(revision, '/')+1:], 10, 64)
@@ -22,7 +22,7 @@ func Generation(hook *webhook.Compiled) int64 {
 	return n
 }
 
-// definition translates the resource. Fields that are not set have the defaults of package webhook, which are the same.
+// definition converts the resource. Unset fields get the defaults of package webhook, which are the same.
 func definition(w *v1alpha1.Webhook) webhook.Definition {
 	s := &w.Spec
 	d := webhook.Definition{

@@ -1,6 +1,7 @@
-// Package compiled keeps the Webhooks of a store compiled, ready for calls.
+// Package compiled caches the compiled Webhooks of a store, ready for calls.
 //
-// Compiling is code of tenants, and what is compiled takes many times the memory of its text. So each namespace
-// compiles one Webhook at a time, apart from who asks ([Cache.Get] returns [ErrCompiling] and wakes), what is too heavy
-// is refused (weight.go), and both what is kept and what calls use ([Cache.Pin]) are bounded over all namespaces.
+// Webhooks contain code of tenants, and a compiled Webhook takes many times the memory of its text. Therefore each
+// namespace compiles one Webhook at a time, in the background: [Cache.Get] returns [ErrCompiling] and wakes the caller
+// later. Webhooks that would take too much memory are refused (weight.go). The memory of cached Webhooks and of
+// Webhooks in use ([Cache.Pin]) is bounded over all namespaces.
 package compiled

@@ -9,17 +9,17 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// What compiled Webhooks take of memory, in bytes. Measured: up to 90 times the text of the actions of templates, up to
-// 210 times that of expressions; the text between actions is not copied.
+// Memory of compiled Webhooks, in bytes. Measured: up to 90 times the text of template actions, and up to 210 times
+// that of expressions. The text between actions is not copied.
 const (
 	leastWeight, perAction, perExpression = 8 << 10, 96, 224
-	// maxWeight bounds one of them: nobody writes 85 KiB of template actions.
+	// maxWeight bounds one Webhook. It allows about 85 KiB of template actions.
 	maxWeight = 8 << 20
-	// maxHooks bounds those that are kept, maxPinned those that calls under way use besides.
+	// maxHooks bounds the cached Webhooks, and maxPinned those in use by running calls.
 	maxHooks, maxPinned = 32 << 20, 64 << 20
 )
 
-// weigh estimates the memory that a Webhook takes when it is compiled.
+// weigh estimates the memory of a compiled Webhook in bytes.
 func weigh(d webhook.Definition) int {
 	templates := actions(d.Request.Method) + actions(d.Request.URL)
 	for _, value := range d.Request.Headers {
@@ -34,7 +34,7 @@ func weigh(d webhook.Definition) int {
 	return leastWeight + perAction*templates + perExpression*expressions
 }
 
-// actions returns the length of what stands in a template between braces, or could.
+// actions returns the total length of the actions in a template, as an upper bound.
 func actions(template string) (n int) {
 	for {
 		_, rest, found := strings.Cut(template, "{{")
@@ -47,7 +47,7 @@ func actions(template string) (n int) {
 	}
 }
 
-// compileLight compiles what is not too large.
+// compileLight compiles a Webhook unless it would take too much memory.
 func (h *Cache) compileLight(ctx context.Context, d webhook.Definition) (*webhook.Compiled, error) {
 	if weight := weigh(d); weight > maxWeight {
 		return nil, &webhook.FieldError{
@@ -61,14 +61,14 @@ func (h *Cache) compileLight(ctx context.Context, d webhook.Definition) (*webhoo
 	return h.compile(ctx, d)
 }
 
-// Pin has a Webhook stay for one call. It returns false if its namespace has too many that stay.
+// Pin reserves memory for a Webhook during one call. It returns false if its namespace has reached its bound.
 func (h *Cache) Pin(hook *webhook.Compiled) bool { return h.pins.take(hook) }
 
-// Unpin ends the use of a Webhook by one call.
+// Unpin ends the reservation of Pin.
 func (h *Cache) Unpin(hook *webhook.Compiled) { h.pins.release(hook) }
 
-// pins bounds the memory of the compiled Webhooks that calls under way use, which would stay however little is kept. A
-// namespace may have as much as is left for others, and always one. The zero value is ready for use.
+// pins bounds the memory of the compiled Webhooks that running calls use, which eviction from the cache cannot free. A
+// namespace may use as much as remains for others, and always at least one Webhook. The zero value is ready for use.
 type pins struct {
 	mu     sync.Mutex
 	users  map[*webhook.Compiled]int
@@ -76,7 +76,7 @@ type pins struct {
 	weight int
 }
 
-// take pins a Webhook for one call. It returns false if its namespace has too many.
+// take pins a Webhook for one call. It returns false if its namespace has reached its bound.
 func (p *pins) take(hook *webhook.Compiled) bool {
 	d := hook.Definition()
 	weight := weigh(d)

@@ -15,11 +15,11 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// Change is one change of the status. It decides itself whether it still applies.
+// Change is a change of the status. It does nothing if it no longer applies.
 type Change func(op *v1alpha1.Operation)
 
-// Begin makes the status be about the present request. What the status said of the request before goes to history.
-// placeOf tells the place of the operation.
+// Begin resets the status for the present request. It moves the outcome of the previous request to the history. placeOf
+// returns the place of the operation.
 func Begin(now time.Time, placeOf func(*v1alpha1.Operation) string) Change {
 	return func(op *v1alpha1.Operation) {
 		if op.PickedUp() {
@@ -55,8 +55,7 @@ func Begin(now time.Time, placeOf func(*v1alpha1.Operation) string) Change {
 	}
 }
 
-// Await shows for what the operation waits, which reason and message say, or with an empty message that it does so no
-// more.
+// Await records why the operation waits, by reason and message. An empty message records that it no longer waits.
 func Await(operation, reason, message string, now time.Time) Change {
 	return func(op *v1alpha1.Operation) {
 		if !concerns(op, operation) || reason == v1alpha1.ReasonWaitingForLock && len(op.Status.Webhooks) > 0 {
@@ -70,7 +69,7 @@ func Await(operation, reason, message string, now time.Time) Change {
 	}
 }
 
-// Attempt records that a call is about to be made (O2), with which generation of its Webhook; 0: that is not known.
+// Attempt records that a call is about to be made (O2), with the generation of its Webhook, or 0 if unknown.
 func Attempt(op *v1alpha1.Operation, t record.Target, id string, generation int64, now time.Time) Change {
 	operation := op.EffectiveID()
 	return func(op *v1alpha1.Operation) {
@@ -80,7 +79,7 @@ func Attempt(op *v1alpha1.Operation, t record.Target, id string, generation int6
 		e := record.Entry(&op.Status, t)
 		if e == nil {
 			e = insert(op, t)
-		} else if e.State.Terminal() || e.AttemptID == id { // the latter when the answer to the write was lost
+		} else if e.State.Terminal() || e.AttemptID == id { // the id is equal if the answer to the write was lost
 			return
 		} else if e.AttemptID != "" {
 			e.RetriesCount++
@@ -95,7 +94,7 @@ func Attempt(op *v1alpha1.Operation, t record.Target, id string, generation int6
 	}
 }
 
-// Again notes that the recorded attempt of a call is about to be repeated.
+// Again records that the recorded attempt of a call is about to be repeated.
 func Again(op *v1alpha1.Operation, t record.Target, generation int64) Change {
 	operation, attempt, count := op.EffectiveID(), "", int32(0)
 	if e := record.Entry(&op.Status, t); e != nil {
@@ -112,8 +111,8 @@ func Again(op *v1alpha1.Operation, t record.Target, generation int64) Change {
 	}
 }
 
-// keepError has the message of a call name the status of the last answer too: the message stays while the call is tried
-// again, but the status code does not, since one without a next try says that the receiver has taken the call.
+// keepError adds the last status code to the message of a call. The message stays during the next try, but the status
+// code does not: a status code without a next try means that the receiver has accepted the call.
 func keepError(e *v1alpha1.WebhookCallStatus) {
 	answered := "answered " + strconv.Itoa(int(e.LastStatusCode))
 	if e.LastStatusCode != 0 && !strings.HasPrefix(e.Message, answered) {
@@ -121,20 +120,20 @@ func keepError(e *v1alpha1.WebhookCallStatus) {
 	}
 }
 
-// Verdict is what an answer means for a call.
+// Verdict is the meaning of an answer for a call.
 type Verdict struct {
-	State   v1alpha1.Phase // In Progress: tried or polled again, or waiting for the callback
+	State   v1alpha1.Phase // In Progress: a retry, a poll or the callback follows
 	Code    int
 	Reason  string // of a failure
 	Message string
 	PollURL string
 	Polled  bool
 	Next    time.Time // of the next try or poll; zero for none
-	Asked   bool      // Next is when the receiver has asked for it
+	Asked   bool      // the receiver asked for Next
 }
 
-// Judged records what a call has brought. It applies only while the status still names the attempt (fencing). A failed
-// webhook decides the outcome of the operation.
+// Judged records the result of a call. It applies only while the status names the same attempt (fencing). A failed
+// webhook determines the outcome of the operation.
 func Judged(op *v1alpha1.Operation, t record.Target, v Verdict, now time.Time) Change {
 	operation := op.EffectiveID()
 	var attempt string
@@ -172,7 +171,7 @@ func Judged(op *v1alpha1.Operation, t record.Target, v Verdict, now time.Time) C
 	}
 }
 
-// Fail decides that the outcome is failure. The first reason stays.
+// Fail records failure as the outcome. The first reason stays.
 func Fail(operation, reason, message string, now time.Time) Change {
 	return func(op *v1alpha1.Operation) {
 		if concerns(op, operation) && !meta.IsStatusConditionTrue(op.Status.Conditions, v1alpha1.ConditionError) {
@@ -181,13 +180,13 @@ func Fail(operation, reason, message string, now time.Time) Change {
 	}
 }
 
-// Finish records the end that was decided of a state. Webhooks that were not finished by then have failed. Nothing is
-// recorded on a state of which something else would be decided.
+// Finish records the end that was decided on the given state. Unfinished webhooks become failed. Finish does nothing if
+// the state has changed such that the decision would be different.
 func Finish(decided *v1alpha1.Operation, phase v1alpha1.Phase, now time.Time) Change {
 	operation, succeeded := decided.EffectiveID(), record.SucceededCalls(decided)
 	return func(op *v1alpha1.Operation) {
 		failed := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError)
-		// somebody has taken the reason away, or a callback has come, so that there may be something to compensate
+		// another client removed the reason, or a callback arrived, so that a compensation may be necessary
 		anew := failed == nil || record.SucceededCalls(op) != succeeded
 		if !concerns(op, operation) || phase == v1alpha1.PhaseFailed && anew {
 			return
@@ -212,7 +211,7 @@ func Finish(decided *v1alpha1.Operation, phase v1alpha1.Phase, now time.Time) Ch
 	}
 }
 
-// concerns tells whether the status is about that operation and the operation has not ended.
+// concerns reports whether the status is about the given operation and the operation has not ended.
 func concerns(op *v1alpha1.Operation, operation string) bool {
 	return op.Status.OperationID == operation && op.EffectiveID() == operation && !op.Status.Phase.Terminal()
 }
@@ -238,7 +237,7 @@ func insert(op *v1alpha1.Operation, t record.Target) *v1alpha1.WebhookCallStatus
 	return record.Entry(&op.Status, t)
 }
 
-// Tidy makes a message fit for a status: one line of valid text of a bounded length.
+// Tidy makes a message valid for a status: one line of valid text with a bounded length.
 func Tidy(message string) string {
 	message = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
@@ -266,14 +265,13 @@ func condition(
 	})
 }
 
-// Micro is a time as a status holds it, in whole microseconds, and never an earlier one: what waits for it, or counts
-// from it, does not end too soon.
+// Micro returns a time for a status, rounded up to whole microseconds. Rounding down would let waits end too early.
 func Micro(t time.Time) *metav1.MicroTime {
 	m := metav1.NewMicroTime(t.Add(time.Microsecond - time.Nanosecond).Truncate(time.Microsecond))
 	return &m
 }
 
-// Key records the key of a call that is begun.
+// Key records the idempotency key of a call that has begun.
 func Key(op *v1alpha1.Operation, t record.Target) Change {
 	operation := op.EffectiveID()
 	return func(op *v1alpha1.Operation) {

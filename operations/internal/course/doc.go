@@ -1,4 +1,4 @@
-// Package course decides what becomes of an operation: what is due for it now (Plan), what each step changes in its
-// status (Change), and where it stands among those that exclude it (Place). All of it depends on its arguments only;
-// the executor does what is decided here.
+// Package course decides the course of an operation: its next step (Plan), the status change of each step (Change), and
+// the order among operations that exclude each other (Place). The results depend only on the arguments. The executor
+// carries out the decisions.
 package course

@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// NewAttempt returns the id of another try of a call.
+// NewAttempt returns the id for another try of a call.
 func NewAttempt(op *v1alpha1.Operation, t record.Target) string {
 	if FirstTry(op, t) {
 		return FirstAttempt(op)
@@ -19,18 +19,18 @@ func NewAttempt(op *v1alpha1.Operation, t record.Target) string {
 	return uuid.Must(uuid.NewV7()).String()
 }
 
-// CallID returns the idempotency key of a call: the same on every try. It does not depend on the recorded key, so that a
-// writer of the status cannot choose the key of another call.
+// CallID returns the idempotency key of a call, which is the same on every try. It does not depend on the recorded key,
+// so that a writer of the status cannot choose the key of another call.
 func CallID(op *v1alpha1.Operation, t record.Target) string {
 	return webhook.CallID(op.Namespace, op.EffectiveID(), t.ID, webhook.Purpose(t.Purpose))
 }
 
-// Unkeyed reports whether the status has lost the key of a call that was begun.
+// Unkeyed reports whether the key of a call that has begun is missing from the status.
 func Unkeyed(e *v1alpha1.WebhookCallStatus) bool {
 	return e != nil && e.AttemptID != "" && e.IdempotencyKey == ""
 }
 
-// Keys counts the keys that are recorded.
+// Keys counts the recorded keys.
 func Keys(s *v1alpha1.OperationStatus) (n int) {
 	count := func(e *v1alpha1.WebhookCallStatus) {
 		if e != nil && e.IdempotencyKey != "" {
@@ -47,9 +47,9 @@ func Keys(s *v1alpha1.OperationStatus) (n int) {
 	return n
 }
 
-// KeptKeys tells whether an answer of the API server has n keys. It need not be decoded for that: the status is the
-// last part of an object, and the quotes around the name of a field are not to be found within a string. Where that
-// does not hold it is decoded after all.
+// KeptKeys reports whether an answer of the API server has n keys. It usually avoids decoding: the status is the last
+// part of an object, and a JSON string cannot contain the unescaped quotes around a field name. If the count differs,
+// it decodes the answer.
 func KeptKeys(answer []byte, n int) bool {
 	if n == 0 {
 		return true

@@ -12,26 +12,26 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// Act is what to do next.
+// Act is the next action.
 type Act uint8
 
-// What there is to do.
+// The actions.
 const (
-	// ActNothing says: the operation has ended, or belongs to nobody any more.
+	// ActNothing: the operation has ended, or no executor is responsible for it.
 	ActNothing Act = iota
-	// ActBegin says: the spec asks for an operation that the status does not speak of yet.
+	// ActBegin: the spec requests an operation that the status does not describe yet.
 	ActBegin
-	// ActCall says: start the calls in Decision.Due, now.
+	// ActCall: start the calls in Decision.Due now.
 	ActCall
-	// ActWait says: nothing is due before Decision.Until.
+	// ActWait: no step is due before Decision.Until.
 	ActWait
-	// ActFail says: the outcome is failure, for Decision.Reason; it is not recorded yet.
+	// ActFail: the outcome is failure with Decision.Reason, not recorded yet.
 	ActFail
-	// ActFinish says: everything has been done; the end, with Decision.Phase, is not decided yet.
+	// ActFinish: all calls have ended; the end with Decision.Phase is not recorded yet.
 	ActFinish
 )
 
-// Decision is the answer of Plan.
+// Decision is the result of Plan.
 type Decision struct {
 	Act     Act
 	Due     []record.Target
@@ -39,25 +39,25 @@ type Decision struct {
 	Phase   v1alpha1.Phase
 	Reason  string
 	Message string
-	// Missing are Webhooks that do not exist; the operation waits for them.
+	// Missing lists Webhooks that do not exist. The operation waits for them.
 	Missing []string
-	// Withheld say which credentials are not released; the operation waits for that.
+	// Withheld describes credentials that are not released. The operation waits for them.
 	Withheld []string
-	// Turn is why the first call is not made yet.
+	// Turn says why the first call is not made yet.
 	Turn Turn
 }
 
-// Lookup tells what Plan needs to know of a Webhook; ok is false if it does not exist.
+// Lookup returns the facts about a Webhook. ok is false if it does not exist.
 type Lookup func(name string) (w WebhookFacts, ok bool)
 
-// WebhookFacts are what Plan needs to know of a Webhook that exists.
+// WebhookFacts are the properties of a Webhook that Plan needs.
 type WebhookFacts struct {
 	Timeout     time.Duration
 	Retry       backoff.Policy
 	Poll        time.Duration
-	Withheld    bool   // what it needs is not released: it is not to be called
-	Why         string // in words; empty while it is not known whether it is released
-	Quarantined bool   // it exists, and is not used
+	Withheld    bool   // its credentials are not released: no call is made
+	Why         string // a description; empty while the release is unknown
+	Quarantined bool   // it exists, but is not used
 }
 
 // absence says why a Webhook cannot be called.
@@ -68,19 +68,19 @@ func absence(find Lookup, name string) string {
 	return "missing"
 }
 
-// Surroundings is what Plan needs to know besides the Operation.
+// Surroundings is the input of Plan besides the Operation.
 type Surroundings struct {
 	Find Lookup
-	// Turn tells whether the operation may make its first call. Nil: it may.
+	// Turn reports whether the operation may make its first call. Nil: it may.
 	Turn func(*v1alpha1.Operation) Turn
-	// Flying tells whether a call is under way.
+	// Flying reports whether a call is in progress.
 	Flying func(record.Target) bool
-	// NotBefore is until when a call has to wait for something that its status does not tell: for its turn, or for a poll
-	// whose status was not written since the last one. The zero time: for nothing.
+	// NotBefore returns a lower bound for a call that its status does not contain: its turn, or the next poll if the
+	// last one was not written. Zero means no bound.
 	NotBefore func(record.Target) time.Time
 }
 
-// Plan decides what is due for an operation. It depends on its arguments only.
+// Plan decides the next step of an operation. The result depends only on the arguments.
 func Plan(op *v1alpha1.Operation, s Surroundings, now time.Time) Decision {
 	stage := record.StageOf(op)
 	switch stage {
@@ -127,15 +127,15 @@ func Plan(op *v1alpha1.Operation, s Surroundings, now time.Time) Decision {
 }
 
 const (
-	// lookAgain bounds how long an operation waits that the store does not know enough for. What it lacks is an event,
-	// which wakes it.
+	// lookAgain bounds a wait for missing information in the store. The event with the information ends the wait
+	// earlier.
 	lookAgain = time.Second
-	// lookBehind bounds how long an operation stays behind one that is gone without an event, since it came and went too
-	// fast for one.
+	// lookBehind bounds a wait behind an operation that is gone without an event, because it was created and deleted
+	// too quickly.
 	lookBehind = time.Minute
 )
 
-// attend pursues the webhooks once it is the turn of the operation.
+// attend pursues the webhooks if it is the turn of the operation.
 func attend(op *v1alpha1.Operation, s Surroundings, now time.Time) Decision {
 	if s.Turn == nil {
 		return pursue(op, record.Due(op, s.Flying), s, now)
@@ -149,8 +149,7 @@ func attend(op *v1alpha1.Operation, s Surroundings, now time.Time) Decision {
 	return pursue(op, record.Due(op, s.Flying), s, now)
 }
 
-// excuse says what an operation that was not finished in time was waiting for, if that is another operation or the
-// release of credentials.
+// excuse says what a timed out operation was waiting for, if that was another operation or the release of credentials.
 func excuse(op *v1alpha1.Operation) string {
 	c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionReady)
 	if c == nil || c.Reason != v1alpha1.ReasonWaitingForLock && c.Reason != v1alpha1.ReasonNotReleased {
@@ -159,8 +158,8 @@ func excuse(op *v1alpha1.Operation) string {
 	return ": it was " + c.Message
 }
 
-// invalid says what is wrong with a request that cannot be run: one that no Scheduler has made, since the API server
-// and the Scheduler refuse such. It looks only before the first call.
+// invalid returns the problem of a request that cannot run. The Scheduler and the API server refuse such requests, so
+// another client wrote it. invalid checks only before the first call.
 func invalid(op *v1alpha1.Operation) string {
 	if len(op.Status.Webhooks) > 0 {
 		return ""
@@ -174,8 +173,8 @@ func invalid(op *v1alpha1.Operation) string {
 	return ""
 }
 
-// conclude decides what follows a decided outcome: compensation, notification, the end. The calls under way return first,
-// so that their effects are compensated too, and nothing happens after the end.
+// conclude decides the step after a decided outcome: compensation, notification, or the end. It first waits for the
+// running calls, so that their effects are compensated too, and no call runs after the end.
 func conclude(op *v1alpha1.Operation, phase v1alpha1.Phase, s Surroundings, now time.Time) Decision {
 	due := record.Due(op, s.Flying)
 	switch {
@@ -187,9 +186,8 @@ func conclude(op *v1alpha1.Operation, phase v1alpha1.Phase, s Surroundings, now 
 	return afterwards(op, due[0], phase, s, now)
 }
 
-// afterwards pursues a call that cannot change the outcome. A Webhook that is missing, or whose credentials are not
-// released, is waited for as long as the operation itself might have taken; then the call is due, and its maker finds
-// that it cannot be made.
+// afterwards pursues a call that cannot change the outcome. It waits for a missing Webhook or unreleased credentials
+// until the deadline of the operation. Then the call is due, and it fails when it is made.
 func afterwards(op *v1alpha1.Operation, t record.Target, phase v1alpha1.Phase, s Surroundings, now time.Time) Decision {
 	d := pursue(op, []record.Target{t}, s, now)
 	d.Phase = phase
@@ -203,15 +201,15 @@ func afterwards(op *v1alpha1.Operation, t record.Target, phase v1alpha1.Phase, s
 	return d
 }
 
-// FarFuture stands for "not before something happens".
+// FarFuture means that only an event ends the wait.
 var FarFuture = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// pursue returns which of the targets are due, or else until when none is.
+// pursue returns the due targets, or else the time until the first is due.
 func pursue(op *v1alpha1.Operation, targets []record.Target, s Surroundings, now time.Time) Decision {
 	d := Decision{Act: ActWait, Until: FarFuture}
 	for _, t := range targets {
 		if s.Flying(t) {
-			continue // it comes back by itself
+			continue // its return is an event
 		}
 		facts, ok := s.Find(t.ID)
 		if !ok {
@@ -226,7 +224,7 @@ func pursue(op *v1alpha1.Operation, targets []record.Target, s Surroundings, now
 				due = e.StartedAt.Add(facts.Timeout)
 			}
 		}
-		if facts.Withheld && !due.After(now) { // its own timeout goes on
+		if facts.Withheld && !due.After(now) { // its own timeout continues
 			if due = FarFuture; e != nil && e.StartedAt != nil {
 				due = e.StartedAt.Add(facts.Timeout)
 			}
@@ -247,7 +245,7 @@ func pursue(op *v1alpha1.Operation, targets []record.Target, s Surroundings, now
 	return d
 }
 
-// dueAt returns when a call wants attention: its next try or poll, or its own timeout.
+// dueAt returns when a call is due: for its next try or poll, or for its timeout.
 func dueAt(e *v1alpha1.WebhookCallStatus, facts WebhookFacts, now time.Time) time.Time {
 	if e == nil || e.StartedAt == nil {
 		return time.Time{}
@@ -259,15 +257,15 @@ func dueAt(e *v1alpha1.WebhookCallStatus, facts WebhookFacts, now time.Time) tim
 	case e.NextAttemptAt != nil && e.NextAttemptAt.Time.Before(expiry):
 		return e.NextAttemptAt.Time
 	case e.NextAttemptAt == nil && !e.AwaitsCallback():
-		return time.Time{} // recorded but without an answer: made now, or again after a crash
+		return time.Time{} // recorded without an answer: called now, or again after a crash
 	default:
 		return expiry
 	}
 }
 
-// tooFar tells whether the next try or poll is much further away than the Webhook has it wait: twice, since clocks may
-// differ a little. It was noted by a process whose clock is ahead of ours, or before the Webhook was told to wait less.
-// What the receiver has asked for counts.
+// tooFar reports whether the next try or poll is more than twice as far away as the Webhook allows. The factor covers
+// clock differences. Such a time was recorded by a process with a wrong clock, or before the Webhook's intervals were
+// shortened. Times that the receiver asked for are never too far.
 func tooFar(e *v1alpha1.WebhookCallStatus, facts WebhookFacts, now time.Time) bool {
 	longest := facts.Retry.Ceiling(int(e.RetriesCount))
 	if e.WebhookPollURL != "" {
@@ -276,7 +274,7 @@ func tooFar(e *v1alpha1.WebhookCallStatus, facts WebhookFacts, now time.Time) bo
 	return !e.RetryAfter && e.NextAttemptAt.Sub(now) > 2*max(longest, webhook.MinInterval)
 }
 
-// firstFailed returns the record of a webhook that has failed, nil if there is none.
+// firstFailed returns the record of a failed webhook, or nil.
 func firstFailed(op *v1alpha1.Operation) *v1alpha1.WebhookCallStatus {
 	for i := range op.Status.Webhooks {
 		if op.Status.Webhooks[i].State == v1alpha1.PhaseFailed {

@@ -9,26 +9,27 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// Too large. An Operation can be so large that the API server does not store another word of it: by its request object,
-// by annotations of others, by the bookkeeping of the server. What cannot be recorded is not done, so such an operation
-// ends, as failed unless all was done; and what is not needed for that gives way, one after the other, until the end
-// can be written (O1).
+// An Operation can be so large that the API server refuses any addition. The reason may be its request object,
+// annotations of other clients, or the server's bookkeeping. A step that cannot be recorded is not done. Such an
+// operation therefore ends, as failed unless all calls are done. Data that is not needed for the end is removed step by
+// step until the end can be written (O1).
 
-// Thinness is how much of an operation has given way. Each one includes those before it.
+// Thinness says which parts of an operation are removed. Each level includes the levels before it.
 type Thinness uint8
 
-// What gives way, each after what is before it.
+// The levels of Thinness.
 const (
 	Whole   Thinness = iota
 	Brief            // no history, short messages
-	Unowned          // no managed fields, which the server begins anew; of calls that are over only how they ended
-	// at the end only: no request object, which is taken away with a request to cancel, since the rules allow that alone
+	Unowned          // no managed fields, which the server recreates; of ended calls only the outcome
+	// only for the end: no request object; it is removed together with a request to cancel, the only form that the
+	// validation rules allow
 	Stripped
-	Naked // no labels and annotations of others
-	Bones // of calls nothing but their outcome
+	Naked // no foreign labels and annotations
+	Bones // only the outcome of calls
 )
 
-// String says what gives way.
+// String names the removed parts.
 func (t Thinness) String() string {
 	return [...]string{
 		"nothing", "history and messages", "managed fields", "request object", "labels and annotations",
@@ -36,15 +37,15 @@ func (t Thinness) String() string {
 	}[t]
 }
 
-// Reset is what metadata.managedFields are replaced by for the server to begin them anew.
+// Reset is the value of metadata.managedFields that makes the server recreate them.
 const Reset = `[{}]`
 
 const (
-	briefMessage = 64             // bytes of a message that is short
+	briefMessage = 64             // bytes of a short message
 	ownPrefix    = "fairlead.io/" // of labels and annotations that stay
 )
 
-// Apply takes from an operation what gives way without a request of its own.
+// Apply removes the parts that need no separate request.
 func (t Thinness) Apply(op *v1alpha1.Operation) {
 	if t < Brief {
 		return
@@ -73,7 +74,7 @@ func (t Thinness) call(e *v1alpha1.WebhookCallStatus) {
 	switch {
 	case t >= Bones:
 		*e = v1alpha1.WebhookCallStatus{WebhookID: e.WebhookID, State: e.State}
-	case t >= Unowned && e.State.Terminal(): // what only those need that go on
+	case t >= Unowned && e.State.Terminal(): // only unfinished calls need these
 		e.WebhookPollURL, e.AttemptID, e.IdempotencyKey, e.StartedAt, e.LastPollTimestamp = "", "", "", nil, nil
 	}
 }
@@ -85,7 +86,7 @@ func short(message string) string {
 	return strings.ToValidUTF8(message[:briefMessage-len("…")], "") + "…"
 }
 
-// Patch is the request that takes away what is not part of the status; nil if there is nothing.
+// Patch returns the request that removes parts outside of the status, or nil.
 func (t Thinness) Patch(op *v1alpha1.Operation) []byte {
 	metadata := map[string]any{"managedFields": json.RawMessage(Reset)}
 	body := map[string]any{"metadata": metadata}
@@ -104,7 +105,7 @@ func (t Thinness) Patch(op *v1alpha1.Operation) []byte {
 	return patch
 }
 
-// foreign is the patch that removes what is not ours.
+// foreign returns a patch that removes keys with another prefix.
 func foreign(all map[string]string) map[string]any {
 	gone := make(map[string]any)
 	for key := range all {

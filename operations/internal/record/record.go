@@ -1,5 +1,5 @@
-// Package record reads the record that an Operation keeps of its calls. The decision about the next step (package
-// course) and its explanation (package causes) both read it here, so that they cannot disagree about which call is next.
+// Package record reads the record of calls in the status of an Operation. The decision about the next step (package
+// course) and its explanation (package causes) both use it, so they always agree about the next call.
 package record
 
 import (
@@ -9,36 +9,36 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// Purpose is why a Webhook is called, with the values of webhook.Purpose.
+// Purpose is the role of a call, with the values of webhook.Purpose.
 type Purpose string
 
-// The purposes.
+// The purposes of calls.
 const (
 	Main       Purpose = ""
 	Compensate Purpose = "compensate"
 	Notify     Purpose = "notify"
 )
 
-// Target names one call of an operation.
+// Target identifies one call of an operation.
 type Target struct {
 	Purpose Purpose
 	ID      string // the name of the Webhook
 }
 
-// Stage is how far an operation is.
+// Stage is the progress of an operation.
 type Stage uint8
 
-// The stages.
+// The stages of an operation.
 const (
-	Requested Stage = iota // the status is not about the present request
-	Calling                // the Webhooks are called
-	Stopping               // a caller asked for the end, and no outcome is recorded
+	Requested Stage = iota // the status does not describe the present request
+	Calling                // Webhooks are called
+	Stopping               // cancelled or deleted, and no outcome is recorded
 	Failed                 // the outcome is failure: compensations and the notification follow
 	Succeeded              // all Webhooks have succeeded: the notification follows
 	Ended
 )
 
-// StageOf returns how far an operation is.
+// StageOf returns the stage of an operation.
 func StageOf(op *v1alpha1.Operation) Stage {
 	_, failed := Failure(op)
 	switch {
@@ -56,7 +56,7 @@ func StageOf(op *v1alpha1.Operation) Stage {
 	return Calling
 }
 
-// Failure returns the recorded reason for which an operation has failed, or will fail; false if there is none.
+// Failure returns the recorded reason for which an operation has failed or will fail, or false.
 func Failure(op *v1alpha1.Operation) (reason string, failed bool) {
 	if !op.PickedUp() {
 		return "", false
@@ -68,8 +68,8 @@ func Failure(op *v1alpha1.Operation) (reason string, failed bool) {
 	return c.Reason, true
 }
 
-// Due returns the calls that an operation is at: those that have not ended and wait for no other call. underWay tells
-// whether a call is being made. Calls under way end before a compensation or the notification begins; until then, Due
+// Due returns the current calls of an operation: those that have not ended and wait for no other call. underWay reports
+// whether a call is running. Before a compensation or the notification begins, running calls must end; until then, Due
 // returns them instead.
 func Due(op *v1alpha1.Operation, underWay func(Target) bool) []Target {
 	switch stage := StageOf(op); stage {
@@ -81,7 +81,7 @@ func Due(op *v1alpha1.Operation, underWay func(Target) bool) []Target {
 	return nil
 }
 
-// open returns the first Webhook that has not ended, or all of them if they are called in parallel.
+// open returns the first unfinished Webhook, or all of them in parallel execution.
 func open(op *v1alpha1.Operation) (due []Target) {
 	for _, id := range op.Spec.WebhookIDs {
 		t := Target{Main, id}
@@ -96,7 +96,7 @@ func open(op *v1alpha1.Operation) (due []Target) {
 	return due
 }
 
-// following returns the calls that follow a decided outcome.
+// following returns the calls after a decided outcome.
 func following(op *v1alpha1.Operation, outcome Stage, underWay func(Target) bool) (due []Target) {
 	for _, id := range op.Spec.WebhookIDs {
 		if t := (Target{Main, id}); underWay(t) {
@@ -119,7 +119,7 @@ func following(op *v1alpha1.Operation, outcome Stage, underWay func(Target) bool
 	return nil
 }
 
-// UnderWay reports whether a call is under way as far as the record tells, for a reader that does not make the calls.
+// UnderWay reports whether a call is running according to the record, for readers that do not make the calls.
 func UnderWay(op *v1alpha1.Operation, t Target) bool {
 	e := Entry(&op.Status, t)
 	cutOff := t.Purpose == Main && (len(op.Status.Compensations) > 0 || op.Status.Notification != nil)
@@ -131,7 +131,7 @@ func isOpen(op *v1alpha1.Operation, t Target) bool {
 	return e == nil || !e.State.Terminal()
 }
 
-// SucceededCalls returns how many Webhooks of an operation have succeeded.
+// SucceededCalls returns the number of succeeded Webhooks of an operation.
 func SucceededCalls(op *v1alpha1.Operation) int {
 	n := 0
 	for i := range op.Status.Webhooks {
@@ -151,7 +151,7 @@ func allSucceeded(op *v1alpha1.Operation) bool {
 	return true
 }
 
-// Entry returns the record of a call, nil if it has not been started. It points into the status.
+// Entry returns the record of a call, or nil if it has not started. The result points into the status.
 func Entry(s *v1alpha1.OperationStatus, t Target) *v1alpha1.WebhookCallStatus {
 	list := s.Webhooks
 	switch t.Purpose {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Price is what something costs, or what somebody has.
+// Price is a cost or a balance, in number and in bytes.
 type Price struct{ Count, Bytes float64 }
 
 func (p Price) plus(q Price) Price            { return Price{p.Count + q.Count, p.Bytes + q.Bytes} }
@@ -17,68 +17,71 @@ func (p Price) positive() bool                { return p.Count > 0 && p.Bytes > 
 func (p Price) covers(q Price) bool           { return p.Count >= q.Count && p.Bytes >= q.Bytes }
 func untilPositive(has, rate float64) float64 { return max(0, -has/rate) }
 
-// Budget bounds what each namespace has done over time: so much per second, and so much at once after a time of rest
-// (token buckets). Who has anything left may spend more than that, and others of the namespace wait until it is paid
-// back; so the largest costs what it costs, and none is too large. What is under way at a time is bounded likewise.
-// Those of a namespace that wait take turns by tenant, those that are urgent first. No namespace waits for another
-// one's. But those that have less than half of what a rest brings, tired ones, share what all of them together may have
-// per second, so that nobody gets more by having many namespaces; who uses little notices nothing of that. Large ones
-// are bounded over all namespaces, too, and go by turns. It is safe for concurrent use and calls nobody under its lock.
+// Budget bounds the work of each namespace over time, by token buckets. A namespace with a positive balance may
+// overdraw it. Its next work waits until the debt is repaid, so no work is too large to ever start. The concurrent
+// bytes of a namespace are bounded likewise.
+//
+// The waiters of a namespace take turns by tenant, urgent ones first. No namespace waits for another one, with two
+// exceptions. Namespaces with less than half of their maximum balance are tired: all of them share one total rate, so
+// that a user gains no capacity by using many namespaces. Large work is bounded over all namespaces, and namespaces
+// take turns for it.
+//
+// Budget is safe for concurrent use and runs no callback under its lock.
 type Budget struct {
 	BudgetOptions
 
 	mu       sync.Mutex
 	accounts map[string]*account
-	open     float64 // bytes of large ones under way
-	spent    float64 // for large ones, and not paid back at spentAt
+	open     float64 // bytes of large work in progress
+	spent    float64 // by large work, as of spentAt
 	spentAt  time.Time
-	crowd    []*account // of those that wait for the end of large ones only, the next one first
-	tired    int        // of the accounts
-	counted  time.Time  // when all of them were last refilled, so that tired is right
+	crowd    []*account // accounts that wait only for the end of large work, in order
+	tired    int        // number of tired accounts
+	counted  time.Time  // when all accounts were last refilled, which updates tired
 	sweepAt  int
 	waiting  map[any]*waiter
 	granted  map[any]Price
-	waits    int // so far
+	waits    int // number so far
 }
 
-// BudgetOptions configure a Budget. Rate and Most are required.
+// BudgetOptions configures a Budget. Rate and Most are required.
 type BudgetOptions struct {
-	// Rate is what a namespace may spend per second, and Most what it may spend at once after a rest.
+	// Rate is the income of a namespace per second, and Most its maximum balance.
 	Rate, Most Price
-	// Total is what all tired namespaces together may spend per second. Default: there is no bound.
+	// Total is the rate per second of all tired namespaces together. Default: no bound.
 	Total Price
-	// Abreast are the bytes under way with which a namespace may begin no more, and with which no large one may begin of
-	// those that are under way of all namespaces. Default: there is no bound.
+	// Abreast bounds the bytes in progress: those of a namespace for any work, and those of all large work for large
+	// work. Work starts only below the bound. Default: no bound.
 	Abreast float64
-	// Large is what one has to have of bytes to be large. Default: all are.
+	// Large is the minimum size of large work in bytes. Default: all work is large.
 	Large float64
-	// Short is told, now and then, of a namespace that has to wait. Default: nobody is.
+	// Short is called occasionally for a namespace that has to wait. Default: none.
 	Short func(namespace string)
 }
 
-// account is what one namespace has left, and who waits for it.
+// account is the balance and the waiters of one namespace.
 type account struct {
 	namespace     string
 	left          Price
-	open          float64   // bytes under way
-	at            time.Time // of left
-	tired, crowds bool      // the latter: it is in the crowd
+	open          float64   // bytes in progress
+	at            time.Time // time of the last refill
+	tired, crowds bool      // crowds: in Budget.crowd
 	urgent, queue rota
-	timer         *time.Timer // nil while nobody waits
+	timer         *time.Timer // nil without waiters
 	told          time.Time
 }
 
-// accounts of namespaces that have not spent anything lately are forgotten when there are so many; shortEvery is how
-// often short is told of the same one.
+// minSweep is the number of accounts above which idle ones are dropped. shortEvery is the minimum interval of Short for
+// a namespace.
 const (
 	minSweep   = 1024
 	shortEvery = time.Minute
-	// lookAtShare is how often those that wait are looked at, since what they share with others changes, and how often the
-	// tired are counted.
+	// lookAtShare is the interval at which waiters are checked, because their share of Total changes, and at which
+	// tired accounts are counted.
 	lookAtShare = time.Second
 )
 
-// NewBudget returns a Budget of which nothing has been used.
+// NewBudget returns an unused Budget.
 func NewBudget(o BudgetOptions) *Budget {
 	return &Budget{
 		BudgetOptions: o, sweepAt: minSweep,
@@ -86,8 +89,8 @@ func NewBudget(o BudgetOptions) *Budget {
 	}
 }
 
-// Acquire spends what something costs and returns what was spent, which may be what an earlier call of the same key
-// asked for. If the namespace has nothing left it returns false, and the caller is woken when it is its turn.
+// Acquire spends cost and returns the spent price. That may be the price of an earlier call with the same key. If the
+// caller has to wait, Acquire returns false and calls wake when it is its turn.
 func (b *Budget) Acquire(who Party, key any, cost Price, urgent bool, wake func()) (Price, bool) {
 	b.mu.Lock()
 	if paid, ok := b.granted[key]; ok {
@@ -129,13 +132,13 @@ func (b *Budget) Acquire(who Party, key any, cost Price, urgent bool, wake func(
 	return Price{}, false
 }
 
-// may tells whether a namespace may begin something.
+// may reports whether a namespace may start work.
 func (b *Budget) may(a *account, cost Price) bool {
 	return b.mayOf(a) && (b.Abreast == 0 || cost.Bytes < b.Large || b.mayLarge() && (len(b.crowd) == 0 || b.crowd[0] == a))
 }
 
-// mayLarge tells whether a large one may begin as far as all of them together go: they have a rest, and a rate, as one
-// namespace has the former and the tired have the latter.
+// mayLarge reports whether the bounds of all namespaces together permit large work: a balance like that of one
+// namespace, and the rate of the tired ones.
 func (b *Budget) mayLarge() bool {
 	if b.open >= b.Abreast {
 		return false
@@ -149,7 +152,7 @@ func (b *Budget) mayLarge() bool {
 	return b.spent < b.Most.Bytes
 }
 
-// mayOf tells whether a namespace may begin something as far as its own share goes.
+// mayOf reports whether a namespace may start work by its own share.
 func (b *Budget) mayOf(a *account) bool {
 	return a.left.positive() && (b.Abreast == 0 || a.open < b.Abreast)
 }
@@ -162,7 +165,7 @@ func (b *Budget) begin(a *account, cost Price) {
 	b.note(a)
 }
 
-// over is begin's end.
+// over reverts the concurrency that begin counted.
 func (b *Budget) over(a *account, paid Price) {
 	a.open -= paid.Bytes
 	if paid.Bytes >= b.Large {
@@ -170,7 +173,7 @@ func (b *Budget) over(a *account, paid Price) {
 	}
 }
 
-// note finds out whether a namespace is tired.
+// note updates whether a namespace is tired.
 func (b *Budget) note(a *account) {
 	if tired := !a.left.covers(b.Most.times(0.5)); tired != a.tired {
 		if a.tired = tired; tired {
@@ -181,7 +184,7 @@ func (b *Budget) note(a *account) {
 	}
 }
 
-// rateOf is what a namespace gets per second.
+// rateOf returns the income of a namespace per second.
 func (b *Budget) rateOf(a *account) Price {
 	if !a.tired || b.Total == (Price{}) {
 		return b.Rate
@@ -189,14 +192,14 @@ func (b *Budget) rateOf(a *account) Price {
 	return b.Rate.atMost(b.Total.times(1 / float64(b.tired)))
 }
 
-// Take spends without asking.
+// Take spends cost without waiting.
 func (b *Budget) Take(namespace string, cost Price) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.begin(b.account(namespace), cost)
 }
 
-// End is told when that for which paid was spent is over, and what it has cost in the end.
+// End ends work for which paid was spent, and corrects the balance to the actual cost.
 func (b *Budget) End(namespace string, paid, cost Price) {
 	b.change(namespace, func(a *account) {
 		b.over(a, paid)
@@ -204,7 +207,7 @@ func (b *Budget) End(namespace string, paid, cost Price) {
 	})
 }
 
-// Charge spends without asking for what is over already; a negative cost gives back.
+// Charge spends cost for work that is already done. A negative cost is a refund.
 func (b *Budget) Charge(namespace string, cost Price) {
 	b.change(namespace, func(a *account) { a.left = a.left.plus(cost.times(-1)).atMost(b.Most) })
 }
@@ -221,10 +224,10 @@ func (b *Budget) change(namespace string, change func(*account)) {
 	}
 }
 
-// Refund gives back what was spent for something that was not done.
+// Refund returns the price of work that was not done.
 func (b *Budget) Refund(namespace string, paid Price) { b.Charge(namespace, paid.times(-1)) }
 
-// Withdraw forgets that somebody waits, and gives back what it has not used.
+// Withdraw removes a waiter and refunds a grant that it has not used.
 func (b *Budget) Withdraw(who Party, key any) {
 	b.change(who.Namespace, func(a *account) {
 		if paid, ok := b.granted[key]; ok {
@@ -239,7 +242,7 @@ func (b *Budget) Withdraw(who Party, key any) {
 	})
 }
 
-// account returns that of a namespace, with what it has now.
+// account returns the refilled account of a namespace.
 func (b *Budget) account(namespace string) *account {
 	now := time.Now()
 	if b.tired > 1 && now.Sub(b.counted) >= lookAtShare {
@@ -270,7 +273,7 @@ func (b *Budget) refill(a *account, now time.Time) {
 	b.note(a)
 }
 
-// serve lets those go on whose turn it is.
+// serve grants the waiters whose turn it is.
 func (b *Budget) serve(a *account) (wakes []func()) {
 	for {
 		queue := a.turn()
@@ -279,7 +282,7 @@ func (b *Budget) serve(a *account) (wakes []func()) {
 			break
 		}
 		queue.next(anybody)
-		if a.crowds && w.cost.Bytes >= b.Large { // it was the first there, and has had its turn
+		if a.crowds && w.cost.Bytes >= b.Large { // a was the first in crowd and has had its turn
 			b.crowd, a.crowds = b.crowd[1:], false
 		}
 		b.begin(a, w.cost)
@@ -291,7 +294,7 @@ func (b *Budget) serve(a *account) (wakes []func()) {
 	return wakes
 }
 
-// turn is the queue that is served next.
+// turn returns the queue to serve next.
 func (a *account) turn() *rota {
 	if !a.urgent.empty() {
 		return &a.urgent
@@ -299,12 +302,12 @@ func (a *account) turn() *rota {
 	return &a.queue
 }
 
-// serveCrowd lets those of all namespaces go on that wait for the end of large ones.
+// serveCrowd grants large work of all namespaces in turn.
 func (b *Budget) serveCrowd() (wakes []func()) {
 	for len(b.crowd) > 0 && b.mayLarge() {
 		a := b.crowd[0]
 		served := b.serve(a)
-		if len(served) == 0 { // it waits for something else, or not at all
+		if len(served) == 0 { // it waits for another bound, or has no waiters
 			b.crowd, a.crowds = b.crowd[1:], false
 		}
 		wakes = append(wakes, served...)
@@ -314,7 +317,7 @@ func (b *Budget) serveCrowd() (wakes []func()) {
 
 func anybody(string) bool { return true }
 
-// arm has those that wait looked at again when there is something left, and nobody if none does.
+// arm sets the timer for the next check of the waiters, or stops it if there are none.
 func (b *Budget) arm(a *account) {
 	if a.urgent.empty() && a.queue.empty() {
 		if a.timer != nil {
@@ -327,7 +330,7 @@ func (b *Budget) arm(a *account) {
 		b.crowd, a.crowds = append(b.crowd, a), true
 	}
 	wait := lookAtShare
-	if !a.left.positive() { // else it waits for the end of what is under way, which serves it
+	if !a.left.positive() { // otherwise the end of work in progress serves it
 		rate := b.rateOf(a)
 		seconds := max(untilPositive(a.left.Count, rate.Count), untilPositive(a.left.Bytes, rate.Bytes))
 		wait = min(wait, time.Duration(min(seconds, 1)*float64(time.Second))+time.Millisecond)
@@ -339,8 +342,8 @@ func (b *Budget) arm(a *account) {
 	a.timer.Reset(wait)
 }
 
-// Wait is Acquire for those who have the time to wait; it has to be followed by End. It fails with the cause of ctx if
-// that ends before.
+// Wait is Acquire, but blocks until the grant. The caller must call End afterwards. Wait fails with the cause of ctx if
+// ctx ends before.
 func (b *Budget) Wait(ctx context.Context, who Party, cost Price, urgent bool) error {
 	turn := make(chan struct{}, 1)
 	if _, ok := b.Acquire(who, turn, cost, urgent, func() { turn <- struct{}{} }); ok {
@@ -348,7 +351,7 @@ func (b *Budget) Wait(ctx context.Context, who Party, cost Price, urgent bool) e
 	}
 	select {
 	case <-turn:
-		_, _ = b.Acquire(who, turn, cost, urgent, nil) // it is granted
+		_, _ = b.Acquire(who, turn, cost, urgent, nil) // granted already
 		return nil
 	case <-ctx.Done():
 		b.Withdraw(who, turn)
@@ -356,7 +359,7 @@ func (b *Budget) Wait(ctx context.Context, who Party, cost Price, urgent bool) e
 	}
 }
 
-// Usage says who waits.
+// Usage returns the current waiters.
 func (b *Budget) Usage() Usage {
 	b.mu.Lock()
 	defer b.mu.Unlock()

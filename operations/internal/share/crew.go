@@ -5,11 +5,11 @@ import (
 	"sync"
 )
 
-// Crew runs work in goroutines of its own, one for each namespace that has some: the owner adds the work of a namespace
-// when there begins to be some, and the work returns when there is none left. Work that is added before Run waits for
-// it. Its lock is a leaf.
+// Crew runs work in goroutines, one for each namespace with work. The owner adds the work of a namespace when the first
+// item arrives, and the work returns when no items are left. Work that is added before Run waits for it. No other lock
+// is taken under its lock.
 type Crew struct {
-	some chan struct{} // holds a token while begin may have some
+	some chan struct{} // holds a token while begin may contain work
 
 	mu    sync.Mutex
 	begin []func(context.Context)
@@ -18,7 +18,7 @@ type Crew struct {
 // NewCrew returns a Crew without work.
 func NewCrew() *Crew { return &Crew{some: make(chan struct{}, 1)} }
 
-// Add has work begun.
+// Add starts work in a goroutine of Run.
 func (c *Crew) Add(work func(context.Context)) {
 	c.mu.Lock()
 	c.begin = append(c.begin, work)
@@ -29,7 +29,7 @@ func (c *Crew) Add(work func(context.Context)) {
 	}
 }
 
-// Run works until the context ends, and waits for what it has begun.
+// Run runs the work until the context ends, and waits for the started goroutines.
 func (c *Crew) Run(ctx context.Context) {
 	var working sync.WaitGroup
 	defer working.Wait()

@@ -1,13 +1,15 @@
-// Package share divides what an executor has between namespaces first, and between the tenants of each then.
+// Package share divides the capacity of an executor first between namespaces, and then between the tenants of each
+// namespace.
 //
-// A [Budget] bounds what is done over time, in number and in bytes ([Effort] says what an object costs); [Slots] bound
-// what is under way at a time. Who has to wait is woken when it is its turn, and asks again with the same key: what it
-// waited for is kept for it then. A [Queue] is for one who does the work of all, one after the other. In each of them
-// those that wait take turns by tenant or namespace (rota.go), so nobody waits long behind one who has many. A [Crew]
-// does the work of each namespace in a goroutine of its own.
+// A [Budget] bounds work over time, in number and in bytes ([Effort] is the price of an object). [Slots] bound
+// concurrent work. A waiting caller is woken when it is its turn. It then asks again with the same key, for which the
+// share is reserved. A [Queue] orders work for a single worker. In all of them, waiters take turns by tenant or
+// namespace (rota.go), so that a waiter is not delayed by a tenant with many waiters. A [Crew] works for each namespace
+// in its own goroutine.
 //
-// Nothing in it knows of operations. All but [Queue] are safe for concurrent use, and call nobody under its lock.
+// The package is independent of operations. All types except [Queue] are safe for concurrent use. No callback runs
+// under a lock.
 package share
 
-// Usage is who waits for a share, of how many namespaces, and how often somebody had to.
+// Usage is the number of waiters, of their namespaces, and of all waits so far.
 type Usage struct{ Waiting, Namespaces, Waits int }

@@ -1,7 +1,7 @@
 package share
 
-// Queue holds the names of things that wait to be done. Namespaces take turns; of one namespace the oldest is
-// first. The zero value is ready for use.
+// Queue holds names of pending work. Namespaces take turns, and within a namespace the order is first in, first out.
+// The zero value is ready for use.
 type Queue struct {
 	queue rota // by namespace, of names
 	size  int
@@ -13,17 +13,17 @@ func (q *Queue) Push(namespace, name string) {
 	q.size++
 }
 
-// Len is how many names wait.
+// Len returns the number of names.
 func (q *Queue) Len() int { return q.size }
 
-// Pop takes out the next one; there has to be one.
+// Pop removes and returns the next name. The queue must not be empty.
 func (q *Queue) Pop() string {
 	q.size--
 	return q.queue.next(anybody).key.(string)
 }
 
-// DropFor makes room for one of a namespace: it takes out the newest of the namespace that has the most. It returns ""
-// if that is the namespace itself.
+// DropFor makes room for a name of a namespace: it removes and returns the newest name of the largest namespace. It
+// returns "" if that is the namespace itself.
 func (q *Queue) DropFor(namespace string) string {
 	own := q.queue.lanes[namespace]
 	most := own

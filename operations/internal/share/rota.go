@@ -2,14 +2,14 @@ package share
 
 import "container/list"
 
-// rota is a queue in which tenants take turns; of one tenant who came first is first. Nothing in it takes longer the
-// more wait. Its owner locks it. The zero value is ready for use.
+// rota is a queue in which tenants take turns; within a tenant the order is first in, first out. All operations take
+// constant time in the number of waiters. Its owner locks it. The zero value is ready for use.
 type rota struct {
 	lanes map[string]*lane
-	turns list.List // of *lane, the next one first
+	turns list.List // of *lane, in order
 }
 
-// lane is what waits of one tenant.
+// lane holds the waiters of one tenant.
 type lane struct {
 	rota   *rota
 	tenant string
@@ -17,16 +17,16 @@ type lane struct {
 	turn   *list.Element
 }
 
-// waiter waits for something that is shared.
+// waiter waits for a share.
 type waiter struct {
-	key  any // of the owner
+	key  any // chosen by the owner
 	wake func()
 	cost Price
 	lane *lane
 	at   *list.Element
 }
 
-// add puts w behind the others of its tenant.
+// add appends w to the waiters of its tenant.
 func (r *rota) add(tenant string, w *waiter) {
 	if r.lanes == nil {
 		r.lanes = make(map[string]*lane)
@@ -40,7 +40,7 @@ func (r *rota) add(tenant string, w *waiter) {
 	w.lane, w.at = l, l.queue.PushBack(w)
 }
 
-// remove takes w out, wherever it stands.
+// remove removes w from any position.
 func (r *rota) remove(w *waiter) {
 	l := w.lane
 	if l.queue.Remove(w.at); l.queue.Len() == 0 {
@@ -49,8 +49,8 @@ func (r *rota) remove(w *waiter) {
 	}
 }
 
-// next takes out the first of the first tenant who may be served; nil if there is none. Those tenants who may not stay
-// where they are.
+// next removes and returns the first waiter of the first tenant for which may returns true, or nil. Skipped tenants
+// keep their position.
 func (r *rota) next(may func(tenant string) bool) *waiter {
 	for e := r.turns.Front(); e != nil; e = e.Next() {
 		l := e.Value.(*lane)
@@ -65,7 +65,7 @@ func (r *rota) next(may func(tenant string) bool) *waiter {
 	return nil
 }
 
-// first is who would be next if everybody may be served; nil if there is nobody.
+// first returns the next waiter without restriction by tenant, or nil.
 func (r *rota) first() *waiter {
 	if r.empty() {
 		return nil

@@ -5,34 +5,34 @@ import (
 	"sync"
 )
 
-// Slots bounds the calls under way, and shares them by namespace first and then by tenant. A namespace may hold at most
-// as many as are free, so that one that floods the controller with calls that hang gets half of them and there is
-// always one for the next namespace (the dynamic threshold of Choudhury and Hahne, IEEE/ACM ToN 1998); what it may hold
-// its tenants share in the same way, where one gets three quarters. Those that wait take turns. It is safe for
-// concurrent use and calls nobody under its lock.
+// Slots bounds concurrent calls, and shares them by namespace first and then by tenant. A namespace may hold at most as
+// many slots as are free. A namespace whose calls hang thus gets half of the slots, and the next namespace always finds
+// one (the dynamic threshold of Choudhury and Hahne, IEEE/ACM ToN 1998). The tenants of a namespace share its slots in
+// the same way, where a single tenant gets three quarters. Waiters take turns. Slots is safe for concurrent use and
+// runs no callback under its lock.
 type Slots struct {
 	mu      sync.Mutex
 	free    int
 	spaces  map[string]*space
-	turns   list.List // of *space with somebody who waits, the next one first
+	turns   list.List // of *space with waiters, in order
 	waiting map[any]*waiter
 	granted map[any]struct{}
-	waits   int // so far
+	waits   int // number so far
 }
 
-// space is what one namespace holds and waits for.
+// space is the state of one namespace.
 type space struct {
 	namespace string
 	held      int
-	tenants   map[string]int // what they hold
+	tenants   map[string]int // held slots
 	queue     rota
 	turn      *list.Element
 }
 
-// Party is who shares things: a tenant of a namespace.
+// Party identifies a tenant of a namespace.
 type Party struct{ Namespace, Tenant string }
 
-// NewSlots returns n slots, which are free.
+// NewSlots returns n free slots.
 func NewSlots(n int) *Slots {
 	return &Slots{
 		free: n, spaces: make(map[string]*space), waiting: make(map[any]*waiter),
@@ -40,7 +40,7 @@ func NewSlots(n int) *Slots {
 	}
 }
 
-// Acquire takes a slot. Without one, the caller, whom key names, is woken when one is kept for it.
+// Acquire takes a slot and reports whether it did. Otherwise wake is called when a slot is reserved for key.
 func (s *Slots) Acquire(who Party, key any, wake func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,12 +70,12 @@ func (s *Slots) Acquire(who Party, key any, wake func()) bool {
 	return false
 }
 
-// may tells whether a namespace may have one more.
+// may reports whether a namespace may take another slot.
 func (s *Slots) may(sp *space) bool { return s.free > 0 && sp.held < s.free }
 
-// mayTenant tells whether a tenant may have the next one of a namespace that may have one more.
+// mayTenant reports whether a tenant may take the next slot of a namespace that may take another one.
 func (s *Slots) mayTenant(sp *space, tenant string) bool {
-	held, rest := sp.tenants[tenant], (s.free-sp.held-1)/2 // how many more the namespace could take after this one
+	held, rest := sp.tenants[tenant], (s.free-sp.held-1)/2 // further slots of the namespace after this one
 	return held == 0 || held < 3*rest
 }
 
@@ -85,7 +85,7 @@ func (s *Slots) take(sp *space, tenant string) {
 	sp.tenants[tenant]++
 }
 
-// Release gives a slot back.
+// Release returns a slot.
 func (s *Slots) Release(who Party) {
 	s.mu.Lock()
 	s.free++
@@ -102,7 +102,7 @@ func (s *Slots) Release(who Party) {
 	}
 }
 
-// forget drops a namespace that neither holds nor waits for anything, and the turn of one that waits no more.
+// forget drops a namespace without slots and waiters, and the turn of one without waiters.
 func (s *Slots) forget(sp *space) {
 	if sp.turn != nil && sp.queue.empty() {
 		s.turns.Remove(sp.turn)
@@ -113,7 +113,7 @@ func (s *Slots) forget(sp *space) {
 	}
 }
 
-// grant keeps the free slots for those who wait, namespace by namespace.
+// grant reserves the free slots for waiters, namespace by namespace.
 func (s *Slots) grant() (wakes []func()) {
 	for e := s.turns.Front(); e != nil && s.free > 0; {
 		sp, next := e.Value.(*space), e.Next()
@@ -121,7 +121,7 @@ func (s *Slots) grant() (wakes []func()) {
 		if s.may(sp) {
 			w = sp.queue.next(func(tenant string) bool { return s.mayTenant(sp, tenant) })
 		}
-		if w == nil { // it may not; those before it in the ring may not either, as long as no slot comes back
+		if w == nil { // the namespaces before it may not take a slot either, until one is released
 			e = next
 			continue
 		}
@@ -137,8 +137,7 @@ func (s *Slots) grant() (wakes []func()) {
 	return wakes
 }
 
-// Withdraw forgets that somebody waits. It reports whether a slot was kept for it, which the caller then has to
-// release.
+// Withdraw removes a waiter. It reports whether a slot was reserved for it, which the caller must release.
 func (s *Slots) Withdraw(who Party, key any) (kept bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,14 +154,14 @@ func (s *Slots) Withdraw(who Party, key any) (kept bool) {
 	return false
 }
 
-// Depth is how many calls wait for a slot.
+// Depth returns the number of waiting calls.
 func (s *Slots) Depth() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.waiting)
 }
 
-// Usage says who waits.
+// Usage returns the current waiters.
 func (s *Slots) Usage() Usage {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,11 +16,11 @@ import (
 // ErrRefused matches every refusal of a Guard.
 var ErrRefused = errors.New("target refused")
 
-// RefusedError says which target was refused and why. errors.Is(err, ErrRefused) holds.
+// RefusedError names a refused target and the reason. It matches ErrRefused.
 type RefusedError struct {
-	Host   string     // as named by the caller, without port
-	Addr   netip.Addr // the address the name stood for; the zero Addr if it was refused by name
-	Reason string     // what kind of address that is, for example "loopback"
+	Host   string     // as given by the caller, without port
+	Addr   netip.Addr // the resolved address; the zero Addr if the name was refused
+	Reason string     // the kind of address, for example "loopback"
 }
 
 func (e *RefusedError) Error() string {
@@ -30,31 +30,31 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("target refused: %s resolves to %s, a %s address", e.Host, e.Addr, e.Reason)
 }
 
-// Is makes the error match ErrRefused.
+// Is matches ErrRefused.
 func (e *RefusedError) Is(target error) bool { return target == ErrRefused }
 
-// Options say which targets are allowed besides public addresses, and which never. What is said further up beats what
-// is said below.
+// Options configures the allowed and refused targets. An earlier field takes precedence over a later one.
 type Options struct {
-	// Never are addresses and ports that nothing allows: those of the API server itself. It is asked at each connection,
-	// and must not block. One on loopback stands for all addresses of the machine at which a server on that port may
-	// answer: loopback and the unspecified ones. Nil: none.
+	// Never returns addresses with ports that no option can allow: those of the API server. The guard calls it for each
+	// connection, so it must not block. A loopback address stands for all loopback and unspecified addresses with that
+	// port. Nil: none.
 	Never func() []netip.AddrPort
-	// NeverHosts are names with ports ("api.example.com:6443") that nothing allows, whatever they resolve to: those of the
-	// API server, for requests whose name a proxy resolves, or resolves to another address each time.
+	// NeverHosts are names with ports ("api.example.com:6443") that no option can allow, whatever they resolve to:
+	// those of the API server. They cover requests whose name a proxy resolves, and names that resolve to a different
+	// address each time.
 	NeverHosts []string
-	// Deny refuses targets, in the spellings of Allow. A name refuses what is called by that name, and not its addresses
-	// under another.
+	// Deny refuses targets, in the forms of Allow. A name refuses connections by that name, but not to its addresses
+	// under another name.
 	Deny []string
-	// Allow allows targets: a CIDR (10.0.0.0/8), an address, or the name of a host, which is then trusted whatever it
+	// Allow allows targets: a CIDR (10.0.0.0/8), an address, or a host name. A host name is trusted whatever it
 	// resolves to.
 	Allow []string
-	// Inside are ranges that are not public here though they look like it, such as the services and pods of a cluster. It
-	// is asked at each connection, and must not block. Nil: none.
+	// Inside returns public-looking ranges that are internal here, such as the services and pods of a cluster. The
+	// guard calls it for each connection, so it must not block. Nil: none.
 	Inside func() []netip.Prefix
 }
 
-// Guard decides which addresses may be connected to. The zero value allows public addresses only. It is safe for
+// Guard decides which addresses a client may connect to. The zero value allows public addresses only. It is safe for
 // concurrent use.
 type Guard struct {
 	never       func() []netip.AddrPort
@@ -69,10 +69,10 @@ type targets struct {
 	hosts    map[string]bool
 }
 
-// New makes a Guard that allows the given targets besides public addresses, see Options.Allow.
+// New returns a Guard that allows the given targets besides public addresses. See Options.Allow.
 func New(allow ...string) (*Guard, error) { return NewWith(Options{Allow: allow}) }
 
-// NewWith makes a Guard. It fails on targets that are neither CIDR nor address nor name.
+// NewWith returns a Guard. It fails if a target is not a CIDR, an address or a name.
 func NewWith(o Options) (*Guard, error) {
 	g := &Guard{never: o.Never, neverHosts: map[string]bool{}, inside: o.Inside}
 	for _, each := range o.NeverHosts {
@@ -121,7 +121,7 @@ func (t *targets) add(target string) error {
 	return nil
 }
 
-// has reports whether a target is among them, by name or address.
+// has reports whether t contains the target, by name or by address.
 func (t *targets) has(host string, addr netip.Addr) bool {
 	return t.hosts[canonicalHost(host)] || t.hasAddr(addr)
 }
@@ -138,8 +138,8 @@ func (t *targets) hasAddr(addr netip.Addr) bool {
 	return false
 }
 
-// Check tells whether host (a name or a literal) may be connected to at addr: nil, or a *RefusedError. Ports count at
-// the connection only, see Options.Never.
+// Check returns nil if host (a name or a literal) may be connected to at addr, or a *RefusedError. Check ignores ports,
+// which only the connection checks: see Options.Never.
 func (g *Guard) Check(host string, addr netip.Addr) error {
 	return g.check(host, netip.AddrPortFrom(addr, 0))
 }
@@ -153,7 +153,7 @@ func (g *Guard) check(host string, at netip.AddrPort) error {
 	return &RefusedError{Host: host, Addr: addr, Reason: reason}
 }
 
-// refuses says of what kind a target is that may not be connected to.
+// refuses returns the kind of a refused target, or "" if it is allowed.
 func (g *Guard) refuses(host string, at netip.AddrPort) string {
 	if g.isAPIServer(host, at) {
 		return apiServer
@@ -177,7 +177,7 @@ func (g *Guard) refuses(host string, at netip.AddrPort) string {
 	return ""
 }
 
-// apiServer is the reason of what nothing allows.
+// apiServer is the reason for a target that no option can allow.
 const apiServer = "forbidden (API server)"
 
 func (g *Guard) isAPIServer(host string, at netip.AddrPort) bool {
@@ -204,11 +204,11 @@ func (g *Guard) isAPIServerName(host, port string) bool {
 	return g.neverHosts[net.JoinHostPort(canonicalHost(host), port)]
 }
 
-// isOwn tells of addresses that stand for this machine: systems connect the unspecified ones to loopback.
+// isOwn reports whether addr stands for this machine. Systems connect the unspecified addresses to loopback.
 func isOwn(addr netip.Addr) bool { return addr.IsLoopback() || addr.IsUnspecified() }
 
-// CheckURL judges what can be judged without resolving: literals, names that stand for this machine, and those of
-// Options.NeverHosts. It is for requests that a proxy resolves, where the guard never sees the address.
+// CheckURL checks a URL without resolving its host: literals, names that stand for this machine, and those of
+// Options.NeverHosts. It is for requests whose host a proxy resolves, where the guard never sees the address.
 func (g *Guard) CheckURL(u *url.URL) error {
 	port := u.Port()
 	if port == "" {
@@ -219,7 +219,7 @@ func (g *Guard) CheckURL(u *url.URL) error {
 
 func (g *Guard) checkUnresolved(host, port string) error {
 	if addr, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
-		number, _ := strconv.ParseUint(port, 10, 16) // 0, at which nobody listens, where there is none
+		number, _ := strconv.ParseUint(port, 10, 16) // 0, which is no valid port, if empty
 		return g.check(host, netip.AddrPortFrom(addr, uint16(number)))
 	}
 	name := canonicalHost(host)
@@ -236,13 +236,13 @@ func (g *Guard) checkUnresolved(host, port string) error {
 		return &RefusedError{Host: host, Reason: "loopback"}
 	}
 	if last := name[strings.LastIndexByte(name, '.')+1:]; isNumeric(last) {
-		// 2130706433, 0x7f.1, 127.1: some resolvers take them for addresses
+		// some resolvers read 2130706433, 0x7f.1 and 127.1 as addresses
 		return &RefusedError{Host: host, Reason: "malformed"}
 	}
 	return nil
 }
 
-// DialContext connects like net.Dialer, with the guard between the resolution of the name and the connection.
+// DialContext connects like net.Dialer. The guard checks each resolved address before the connection.
 func (g *Guard) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

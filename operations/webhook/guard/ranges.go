@@ -2,7 +2,7 @@ package guard
 
 import "net/netip"
 
-// rangeOf is a block that is not public, after the IANA registries of special-purpose addresses (RFC 6890).
+// rangeOf is a non-public block of the IANA special-purpose address registries (RFC 6890).
 type rangeOf struct {
 	prefix netip.Prefix
 	reason string
@@ -13,8 +13,8 @@ var ranges4 = []rangeOf{
 	{netip.MustParsePrefix("10.0.0.0/8"), "private"},
 	{netip.MustParsePrefix("100.64.0.0/10"), "private (carrier-grade NAT)"},
 	{netip.MustParsePrefix("127.0.0.0/8"), "loopback"},
-	{netip.MustParsePrefix("168.63.129.16/32"), "metadata"}, // Azure's platform address is a public one
-	{netip.MustParsePrefix("169.254.0.0/16"), "link-local"}, // 169.254.169.254 and its kin among them
+	{netip.MustParsePrefix("168.63.129.16/32"), "metadata"}, // Azure's platform address, from public space
+	{netip.MustParsePrefix("169.254.0.0/16"), "link-local"}, // includes the metadata address 169.254.169.254
 	{netip.MustParsePrefix("172.16.0.0/12"), "private"},
 	{netip.MustParsePrefix("192.0.0.0/24"), "protocol assignment"},
 	{netip.MustParsePrefix("192.0.2.0/24"), "documentation"},
@@ -37,7 +37,7 @@ var ranges6 = []rangeOf{
 	{netip.MustParsePrefix("2001:db8::/32"), "documentation"},
 	{netip.MustParsePrefix("3fff::/20"), "documentation"},
 	{netip.MustParsePrefix("2001::/23"), "protocol assignment"}, // Teredo, ORCHID, benchmarking
-	{netip.MustParsePrefix("fc00::/7"), "private"},              // fd00:ec2::254, metadata of AWS, among them
+	{netip.MustParsePrefix("fc00::/7"), "private"},              // includes fd00:ec2::254, metadata of AWS
 	{netip.MustParsePrefix("fe80::/10"), "link-local"},
 	{netip.MustParsePrefix("fec0::/10"), "private (site-local)"},
 	{netip.MustParsePrefix("ff00::/8"), "multicast"},
@@ -50,8 +50,7 @@ var (
 	compatible    = netip.MustParsePrefix("::/96")
 )
 
-// special names the kind of an address that is not public, and is empty for a public one. addr is unmapped and has no
-// zone.
+// special returns the kind of a non-public address, or "" for a public one. addr is unmapped and has no zone.
 func special(addr netip.Addr) string {
 	if !addr.IsValid() {
 		return "malformed"
@@ -83,7 +82,7 @@ func find(ranges []rangeOf, addr netip.Addr) string {
 	return ""
 }
 
-// embedded is the IPv4 address that a gateway would take out of an IPv6 address.
+// embedded returns the IPv4 address that a gateway would extract from an IPv6 address.
 func embedded(addr netip.Addr) (netip.Addr, bool) {
 	if !addr.Is6() {
 		return netip.Addr{}, false

@@ -1,5 +1,5 @@
-// Package signature signs and verifies messages as Standard Webhooks 1.0.0 says (standardwebhooks.com): the content
-// "<id>.<timestamp>.<body>", signed with HMAC-SHA256 (v1, keys whsec_…) or ed25519 (v1a, private keys whsk_…, public
+// Package signature signs and verifies messages by Standard Webhooks 1.0.0 (standardwebhooks.com). The content
+// "<id>.<timestamp>.<body>" is signed with HMAC-SHA256 (v1, keys whsec_…) or ed25519 (v1a, private keys whsk_…, public
 // keys whpk_…).
 //
 // The sender:
@@ -12,6 +12,6 @@
 //	verifier, err := signature.NewVerifier("whsec_…")
 //	err = verifier.Verify(r.Header, body)                    // errors.Is(err, signature.ErrNoMatch) …
 //
-// Invariants: a signature is compared in constant time; an error never contains a key; a message outside of the
-// tolerated time is refused even when its signature is right.
+// Invariants: signatures are compared in constant time. An error never contains a key. A message outside the tolerated
+// time is refused even if its signature is valid.
 package signature

@@ -26,19 +26,19 @@ const (
 	prefixPublic  = "whpk_"
 )
 
-// ErrKey matches every key that cannot be used. The error says what is wrong with it and never contains it.
+// ErrKey matches the error for every unusable key. The error describes the problem and never contains the key.
 var ErrKey = errors.New("cannot use signing key")
 
-// Key signs and checks one signature. It is immutable and safe for concurrent use.
+// Key signs or verifies messages. It is immutable and safe for concurrent use.
 type Key struct {
 	secret  []byte             // v1
 	private ed25519.PrivateKey // v1a; nil for a public key
 	public  ed25519.PublicKey
 }
 
-// ParseKey reads a key: whsec_ and base64 of 16 to 128 bytes (the standard recommends 24 to 64), whsk_ and base64 of
-// the 64 bytes of an ed25519 private key (seed and public key), or whpk_ and base64 of the 32 bytes of a public key.
-// White space around it is ignored.
+// ParseKey parses a key. A whsec_ key is base64 of 16 to 128 bytes (the standard recommends 24 to 64). A whsk_ key is
+// base64 of the 64 bytes of an ed25519 private key (seed and public key). A whpk_ key is base64 of the 32 bytes of a
+// public key. Surrounding white space is ignored.
 func ParseKey(text string) (Key, error) {
 	text = strings.TrimSpace(text)
 	switch {
@@ -61,7 +61,7 @@ func ParseKey(text string) (Key, error) {
 				len(raw))
 		}
 		private := ed25519.NewKeyFromSeed(raw[:ed25519.SeedSize])
-		if !bytes.Equal(private, raw) { // signing with a public half that is not its own gives the seed away
+		if !bytes.Equal(private, raw) { // signing with a wrong public half reveals the seed
 			return Key{}, fmt.Errorf("%w: the public half of the whsk_ key does not belong to its seed", ErrKey)
 		}
 		return Key{private: private, public: private.Public().(ed25519.PublicKey)}, nil
@@ -89,10 +89,10 @@ func decode(text string) ([]byte, error) {
 	return raw, nil
 }
 
-// CanSign reports whether the key can sign; a public key cannot.
+// CanSign reports whether the key can sign. A public key cannot.
 func (k Key) CanSign() bool { return k.secret != nil || k.private != nil }
 
-// String hides the key, so that it cannot be logged by accident.
+// String hides the key, so that logs cannot contain it.
 func (k Key) String() string { return k.version() + " key" }
 
 // GoString hides the key from %#v.
@@ -121,10 +121,10 @@ func (k Key) matches(content, sig []byte) bool {
 	return len(sig) == ed25519.SignatureSize && ed25519.Verify(k.public, content, sig)
 }
 
-// Keys sign a message, each with its own signature, so that receivers can go from one key to the next.
+// Keys sign a message, each with its own signature, so that receivers can rotate keys.
 type Keys []Key
 
-// ParseKeys reads keys that can sign. Every key that cannot is named by its position in the joined error.
+// ParseKeys parses keys that can sign. The joined error names each unusable key by its position.
 func ParseKeys(texts ...string) (Keys, error) {
 	keys := make(Keys, 0, len(texts))
 	var errs []error
@@ -145,7 +145,7 @@ func ParseKeys(texts ...string) (Keys, error) {
 	return keys, nil
 }
 
-// Sign is the value of the webhook-signature header: one signature for each key, separated by spaces. The timestamp is
+// Sign returns the value of the webhook-signature header: one signature per key, separated by spaces. The timestamp is
 // at.Unix().
 func (ks Keys) Sign(id string, at time.Time, body []byte) string {
 	content := signedContent(id, strconv.FormatInt(at.Unix(), 10), body)

@@ -10,30 +10,30 @@ import (
 	"time"
 )
 
-// What can be wrong with a message. Errors of Verify match exactly one of them.
+// Errors of Verify. Each error matches exactly one of them.
 var (
 	ErrMissingHeader = errors.New("missing webhook header")        // webhook-id, webhook-timestamp or webhook-signature
 	ErrTimestamp     = errors.New("malformed webhook timestamp")   // not a number of seconds
 	ErrTooOld        = errors.New("webhook timestamp too old")     // perhaps a replay
-	ErrTooNew        = errors.New("webhook timestamp too new")     // clocks differ
-	ErrNoMatch       = errors.New("no matching webhook signature") // none of the signatures fits any of the keys
+	ErrTooNew        = errors.New("webhook timestamp too new")     // the clocks differ
+	ErrNoMatch       = errors.New("no matching webhook signature") // no signature matches any of the keys
 	errTooMany       = fmt.Errorf("%w: too many to try", ErrNoMatch)
 )
 
-// tolerance is how far the timestamp may be from the clock of the receiver.
+// tolerance bounds the difference between the timestamp and the receiver's clock.
 const tolerance = 5 * time.Minute
 
 // maxSignatures bounds the work that one message can cause.
 const maxSignatures = 32
 
-// Verifier checks messages for a receiver. Its fields may be changed before the first use; afterwards it is safe for
+// Verifier verifies messages for a receiver. Its fields may be changed before the first use; afterwards it is safe for
 // concurrent use.
 type Verifier struct {
-	Keys []Key            // any of them may have signed
+	Keys []Key            // accepted keys
 	Now  func() time.Time // default time.Now
 }
 
-// NewVerifier makes a Verifier for keys in any form that ParseKey reads.
+// NewVerifier returns a Verifier for keys in any form that ParseKey accepts.
 func NewVerifier(keys ...string) (*Verifier, error) {
 	v := &Verifier{}
 	for i, text := range keys {
@@ -46,8 +46,8 @@ func NewVerifier(keys ...string) (*Verifier, error) {
 	return v, nil
 }
 
-// Verify checks the signature headers against the body exactly as received. After nil, the body comes from somebody who
-// has one of the keys; receivers should still remember webhook-id for five minutes, to refuse a replay.
+// Verify checks the signature headers against the body exactly as received. If it returns nil, the sender has one of
+// the keys. Receivers should also remember webhook-id for five minutes, to refuse a replay.
 func (v *Verifier) Verify(h http.Header, body []byte) error {
 	id, stamp, signatures := h.Get(HeaderID), h.Get(HeaderTimestamp), h.Get(HeaderSignature)
 	for name, value := range map[string]string{HeaderID: id, HeaderTimestamp: stamp, HeaderSignature: signatures} {

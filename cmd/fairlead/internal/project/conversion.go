@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Convert completes the definitions of a project: each one of more than one version, that says nothing of its
-// conversion, names the Service of the program, without a caBundle. So the API server converts nothing before the
-// program does. dir is the directory of the project; the present one by default.
+// Convert completes the definitions of a project. A definition with several versions and without a conversion gets one
+// that names the Service of the program, without a caBundle. The API server then converts no object before the program
+// can. dir is the directory of the project; the default is the current one.
 func Convert(dir string) (*Made, error) {
 	dir, err := filepath.Abs(cmp.Or(dir, "."))
 	if err != nil {
@@ -55,7 +55,7 @@ func Convert(dir string) (*Made, error) {
 	return &Made{Dir: dir, Files: content.names()}, nil
 }
 
-// withConversion returns a definition with the conversion that it lacks; nil: it lacks none.
+// withConversion returns a definition with the missing conversion, or nil if none is missing.
 func withConversion(text []byte, program string) ([]byte, error) {
 	var crd apiextensionsv1.CustomResourceDefinition
 	if err := yaml.Unmarshal(text, &crd); err != nil {

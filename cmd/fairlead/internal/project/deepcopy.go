@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// deepCopyFile is where controller-gen writes deep copies, in the package of each version.
+// deepCopyFile is the output file of controller-gen, in the package of each version.
 const deepCopyFile = "api/GROUP/VERSION/zz_generated.deepcopy.go"
 
-// deepCopy is what controller-gen writes for a kind.
+// deepCopy returns the output of controller-gen for a kind.
 func (n names) deepCopy() ([]byte, error) {
 	text, err := templates.ReadFile("template/deepcopy.tmpl")
 	if err != nil {
@@ -28,7 +28,7 @@ var (
 	runtimeLine = []byte("\t\"k8s.io/apimachinery/pkg/runtime\"\n")
 )
 
-// mergeDeepCopy adds the functions of one generated file to those of another, as controller-gen orders them.
+// mergeDeepCopy adds the functions of one generated file to another, in the order of controller-gen.
 func mergeDeepCopy(old, added []byte) ([]byte, error) {
 	head, chunks := splitDeepCopy(old)
 	_, more := splitDeepCopy(added)
@@ -58,7 +58,7 @@ func mergeDeepCopy(old, added []byte) ([]byte, error) {
 	return formatted("zz_generated.deepcopy.go", append(out, '\n'))
 }
 
-// splitDeepCopy returns what stands before the functions, and the functions of each type.
+// splitDeepCopy returns the text before the functions, and the functions of each type.
 func splitDeepCopy(text []byte) (head []byte, chunks map[string][]byte) {
 	parts := bytes.Split(text, firstOfType)
 	chunks = map[string][]byte{}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// What may be wrong with the input. Errors of this package match one of these, and name what it is about.
+// Problems of the input. Errors of this package match one of these, and name the value.
 var (
 	ErrModule    = errors.New("it is no path of a Go module")
 	ErrGroup     = errors.New("it is no group of an API")
@@ -19,12 +19,12 @@ var (
 	ErrTidy      = errors.New("the Go command cannot find the modules")
 )
 
-// invalid is an error about a value.
+// invalid returns an error about a value.
 func invalid(kind error, what, value, format string, args ...any) error {
 	return fmt.Errorf("cannot use %s %q: %w: %s", what, value, kind, fmt.Sprintf(format, args...))
 }
 
-// Mistaken says whether an error is about a name that the caller has chosen, and not about what is on the disk.
+// Mistaken reports whether an error is about a name that the caller has chosen, as opposed to files on the disk.
 func Mistaken(err error) bool {
 	for _, kind := range []error{ErrModule, ErrGroup, ErrVersion, ErrKind} {
 		if errors.Is(err, kind) {

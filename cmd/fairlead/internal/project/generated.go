@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead-io/fairlead/rights"
 )
 
-// addGenerated adds what make manifests would write for the first kind, so that a new project is complete. Tests hold
-// it to that.
+// addGenerated adds the output of make manifests for the first kind, so that a new project is complete. Tests verify
+// that both are equal.
 func (f files) addGenerated(n names) error {
 	var err error
 	if f["deploy/rbac.yaml"], err = n.rbac(); err != nil {
@@ -22,7 +22,7 @@ func (f files) addGenerated(n names) error {
 	return err
 }
 
-// rbac is what the controller of the kind asks for.
+// rbac returns the rights of the kind's controller.
 func (n names) rbac() ([]byte, error) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	kind := func(gv schema.GroupVersion, kind string) schema.GroupVersionKind {

@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// KindOptions of a kind that is added to a project. Group and Kind are required.
+// KindOptions configures NewKind. Group and Kind are required.
 type KindOptions struct {
-	// Dir is the directory of the project; the present one by default.
+	// Dir is the directory of the project. Default: the current one.
 	Dir string
 	// Group, Version and Kind are as in [Options].
 	Group, Version, Kind string
@@ -26,8 +26,8 @@ var (
 	typeLine   = regexp.MustCompile(`(?m)^type (\w+) `)
 )
 
-// NewKind adds a kind, with its controller, to a project. It calls no other program. The errors are typed, see
-// [ErrModule] and the others; then the project is as it was.
+// NewKind adds a kind with its controller to a project. It runs no other program. After an error, the project is
+// unchanged. Errors match [ErrModule] and the other errors of this package.
 func NewKind(o KindOptions) (*Made, error) {
 	o.Version, o.Dir = cmp.Or(o.Version, DefaultVersion), cmp.Or(o.Dir, ".")
 	if err := checkKind(o.Group, o.Version, o.Kind); err != nil {
@@ -76,7 +76,7 @@ func NewKind(o KindOptions) (*Made, error) {
 	return &Made{Dir: dir, Files: content.names()}, nil
 }
 
-// existing is a project on the disk.
+// existing is a project on disk.
 type existing struct{ dir string }
 
 func (p existing) no(err error) error {
@@ -94,7 +94,7 @@ func (p existing) read(name string) ([]byte, error) {
 
 func (p existing) at(name string) string { return filepath.Join(p.dir, filepath.FromSlash(name)) }
 
-// deepCopy adds the deep copies of a kind.
+// deepCopy adds the deep copy functions of a kind.
 func (p existing) deepCopy(n names, content files, newGroup bool) error {
 	name := n.path(deepCopyFile)
 	text, err := n.deepCopy()
@@ -114,7 +114,7 @@ func (p existing) deepCopy(n names, content files, newGroup bool) error {
 	return nil
 }
 
-// group says whether the group and version of a kind are new.
+// group reports whether the group and version of a kind are new.
 func (p existing) group(n names) (bool, error) {
 	name := n.path("api/GROUP/VERSION/group_version.go")
 	text, err := os.ReadFile(p.at(name))
@@ -130,7 +130,7 @@ func (p existing) group(n names) (bool, error) {
 	return false, nil
 }
 
-// absent says what of a kind is there.
+// absent returns an error if files of the kind exist already.
 func (p existing) absent(n names, content files) error {
 	var errs []error
 	for _, name := range content.names() {
@@ -160,7 +160,7 @@ func (p existing) absent(n names, content files) error {
 	return nil
 }
 
-// edit adds to files that are there what a kind needs in them.
+// edit adds the lines for a kind to existing files.
 func (p existing) edit(n names, content files, newGroup bool) error {
 	add := func(name, marker, line string) error {
 		text, done := content[name]

@@ -17,22 +17,22 @@ import (
 // libraryModule is the path of Fairlead's module.
 const libraryModule = "github.com/fairlead-io/fairlead"
 
-// library is where a project finds Fairlead.
+// library is the source of Fairlead for a project.
 type library struct {
 	version  string
 	dir      string // instead of the version; empty: none
-	language string // the version of Go that it needs
+	language string // the minimum version of Go
 }
 
 var goLine = regexp.MustCompile(`(?m)^go ([0-9.]+)$`)
 
-// oldest is the version of Go that go.mod says at first; the Go command raises it to what the library needs.
+// oldest is the initial Go version in go.mod. The Go command raises it to the version that the library requires.
 const oldest = "1.26.0"
 
-// unreleased is what go.mod requires where a directory counts.
+// unreleased is the version in go.mod if a directory replaces the module.
 const unreleased = "v0.0.0"
 
-// findLibrary returns the library in a directory, or if that is empty the one that this program is of.
+// findLibrary returns the library in a directory, or that of this program if dir is empty.
 func findLibrary(dir string) (library, error) {
 	if dir != "" {
 		return libraryIn(dir)
@@ -50,8 +50,7 @@ func findLibrary(dir string) (library, error) {
 		"was built in a directory that is not there any more; name one with the source", ErrLibrary)
 }
 
-// released is the version of the module that this program was built from, which the Go command has fetched; empty where
-// it was built from a checkout.
+// released returns the module version that this program was built from, or "" if it was built from a checkout.
 func released() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -86,7 +85,7 @@ func libraryIn(dir string) (library, error) {
 	return library{version: unreleased, dir: abs, language: string(language[1])}, nil
 }
 
-// tidy has the Go command complete go.mod and write go.sum.
+// tidy runs go mod tidy, which completes go.mod and writes go.sum.
 func tidy(ctx context.Context, dir string) error {
 	cmd := exec.CommandContext(ctx, "go", "mod", "tidy")
 	cmd.Dir = dir

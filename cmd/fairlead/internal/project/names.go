@@ -11,20 +11,20 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// names is what a template fills in: what the caller has chosen, and what follows from it.
+// names is the input of the templates: the caller's choices, and derived names.
 type names struct {
-	Module string // of Go
-	Name   string // of the program, its image and its account; "-system" makes its namespace of it
+	Module string // path of the Go module
+	Name   string // of the program, its image and its account; with "-system", its namespace
 
 	Group, Version, Kind string
-	GroupWord            string // the first one of the group: a directory
-	Alias                string // by which the package of the group and version is imported
+	GroupWord            string // first label of the group: a directory
+	Alias                string // import name of the package of the group and version
 	Lower, Plural        string // of the kind
-	MaxName              int    // of the names of its objects, so that <lower>-<name> is a name of a Service and a label
+	MaxName              int    // bound of object names, so that <lower>-<name> is valid for a Service and a label
 
-	Go             string // the version of the language
+	Go             string // language version
 	LibraryVersion string
-	Replace        string // the directory of the library; empty: the module is fetched
+	Replace        string // directory of the library; empty: the module is fetched
 }
 
 var (
@@ -35,10 +35,11 @@ var (
 	noLetters     = regexp.MustCompile(`[^a-z0-9]+`)
 )
 
-// taken are words in the package of a version.
+// taken are names in use in the package of a version.
 var taken = []string{"groupversion", "addtoscheme"}
 
-// readOtherwise says whether YAML takes a name for something else, such as a number. Not all readers agree on the words.
+// readOtherwise reports whether YAML reads a name as another type, such as a number. YAML parsers differ in the words
+// that they convert.
 func readOtherwise(name string) bool {
 	var value any
 	if err := yaml.Unmarshal([]byte(name), &value); err != nil {
@@ -48,7 +49,7 @@ func readOtherwise(name string) bool {
 	return !ok || slices.Contains([]string{"y", "n", "yes", "no", "on", "off"}, strings.ToLower(name))
 }
 
-// checkModule says why a path cannot be that of a module.
+// checkModule returns an error if a path is no module path.
 func checkModule(module string) error {
 	no := func(format string, args ...any) error { return invalid(ErrModule, "module", module, format, args...) }
 	if module == "" {
@@ -70,7 +71,7 @@ func checkModule(module string) error {
 	return nil
 }
 
-// checkKind says what is wrong with the names of a kind, all of it.
+// checkKind returns all problems with the names of a kind.
 func checkKind(group, version, kind string) error {
 	var errs []error
 	no := func(is error, what, value, format string, args ...any) {
@@ -111,7 +112,7 @@ func protected(group string) bool {
 	return false
 }
 
-// nameOf is what a program of a module is called: the last part of the path that is no version, as a DNS label.
+// nameOf returns the name of a module's program: the last path element that is no version, as a DNS label.
 func nameOf(module string) string {
 	base := path.Base(module)
 	if majorVersion.MatchString(base) && path.Dir(module) != "." {
@@ -121,14 +122,14 @@ func nameOf(module string) string {
 	if len(name) > 40 {
 		name = strings.Trim(name[:40], "-")
 	}
-	if name == "" || name[0] >= '0' && name[0] <= '9' || // it is the name of a Service, too, where somebody makes one
+	if name == "" || name[0] >= '0' && name[0] <= '9' || // it may become the name of a Service
 		readOtherwise(name) {
 		name = strings.Trim("operator-"+name, "-")
 	}
 	return name
 }
 
-// of returns the names of a kind. They have to be right.
+// of returns the names of a kind. They must be valid.
 func (n names) of(group, version, kind string) names {
 	n.Group, n.Version, n.Kind = group, version, kind
 	n.GroupWord, _, _ = strings.Cut(group, ".")
@@ -142,7 +143,7 @@ func (n names) of(group, version, kind string) names {
 	return n
 }
 
-// plural is the usual one of English.
+// plural returns the regular English plural.
 func plural(word string) string {
 	ends := func(suffixes ...string) bool {
 		for _, s := range suffixes {

@@ -10,31 +10,31 @@ import (
 	"path/filepath"
 )
 
-// Options of a new project. All but Version and Library are required.
+// Options configures New. All but Version and Library are required.
 type Options struct {
-	// Dir is where it is written: a directory that is empty, or is not there while its parent is.
+	// Dir is the target directory. It must be empty, or missing with an existing parent.
 	Dir string
 	// Module is the path of its Go module, such as example.com/web.
 	Module string
-	// Group, Version and Kind are those of its first kind: web.example.com, v1alpha1 by default, WebPage.
+	// Group, Version and Kind name the first kind: for example web.example.com, v1alpha1 (the default), WebPage.
 	Group, Version, Kind string
-	// Library is a directory with the source of Fairlead that the project uses. By default it requires the version that
-	// this program was built from; a program that was built from a checkout has the project use that.
+	// Library is a directory with the source of Fairlead. Default: the project requires the version that this program
+	// was built from, or uses the checkout that it was built from.
 	Library string
 }
 
-// Made says what was written.
+// Made describes the written files.
 type Made struct {
 	Dir      string   // absolute
-	Files    []string // slash-separated, below Dir, in order; without the links to some of them in a chart
-	Replaced string   // the directory of Fairlead's source that go.mod names; empty: it names a version
+	Files    []string // slash-separated, relative to Dir, sorted; without the links in a chart
+	Replaced string   // directory of Fairlead's source in go.mod; empty: go.mod requires a version
 }
 
-// DefaultVersion is the version of a new API.
+// DefaultVersion is the default version of a new API.
 const DefaultVersion = "v1alpha1"
 
-// New writes a project. It calls the Go command, which fetches what is not in its cache. Errors are typed, see
-// [ErrModule] and the others; then nothing is left of it.
+// New writes a project. It runs the Go command, which may download modules. After an error, no files remain. Errors
+// match [ErrModule] and the other errors of this package.
 func New(ctx context.Context, o Options) (*Made, error) {
 	o.Version = cmp.Or(o.Version, DefaultVersion)
 	if err := errors.Join(checkModule(o.Module), checkKind(o.Group, o.Version, o.Kind)); err != nil {
@@ -63,7 +63,7 @@ func New(ctx context.Context, o Options) (*Made, error) {
 	return content.create(ctx, dir, lib)
 }
 
-// create writes a project into a directory beside, completes its go.mod there, and gives it its name.
+// create writes a project into a temporary directory beside dir, completes its go.mod there, and renames it.
 func (f files) create(ctx context.Context, dir string, lib library) (*Made, error) {
 	no := func(err error) error { return fmt.Errorf("cannot write a project to %s: %w: %w", dir, ErrWrite, err) }
 	beside := filepath.Dir(dir)
@@ -73,7 +73,7 @@ func (f files) create(ctx context.Context, dir string, lib library) (*Made, erro
 	case there && len(old) > 0:
 		return nil, fmt.Errorf("cannot write a project to %s: %w: it has %s", dir, ErrNotEmpty, old[0].Name())
 	case there:
-		beside = dir // it stays the directory that it is, as a shell may be in it
+		beside = dir // keep the directory itself, since a shell may use it as its working directory
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, no(err)
 	}
@@ -81,7 +81,7 @@ func (f files) create(ctx context.Context, dir string, lib library) (*Made, erro
 	if err != nil {
 		return nil, no(err)
 	}
-	defer func() { _ = os.RemoveAll(draft) }() // what is not there any more is what was wanted
+	defer func() { _ = os.RemoveAll(draft) }() // it does not exist after success
 	if err := os.Chmod(draft, 0o755); err != nil {
 		return nil, no(err)
 	}

@@ -13,10 +13,10 @@ import (
 //go:embed all:template
 var templates embed.FS
 
-// files is what is to be written: contents by slash-separated paths below the project.
+// files maps slash-separated paths in the project to contents.
 type files map[string][]byte
 
-// render adds what one part of the templates makes of names.
+// render adds the files of one part of the templates.
 func (f files) render(part string, n names) error {
 	root := "template/" + part
 	return fs.WalkDir(templates, root, func(at string, entry fs.DirEntry, err error) error {
@@ -37,14 +37,14 @@ func (f files) render(part string, n names) error {
 	})
 }
 
-// path returns the name of what a template makes.
+// path returns the file name for a template name.
 func (n names) path(name string) string {
 	r := strings.NewReplacer("GROUPFULL", n.Group, "GROUP", n.GroupWord, "VERSION", n.Version, "KIND", n.Lower,
 		"PLURAL", n.Plural, "dot.", ".", ".tmpl", "")
 	return r.Replace(name)
 }
 
-// fill executes a template; Go is formatted.
+// fill executes a template, and formats Go files.
 func (n names) fill(name, text string) ([]byte, error) {
 	t, err := template.New(name).Delims("<<", ">>").Option("missingkey=error").Parse(text)
 	if err != nil {

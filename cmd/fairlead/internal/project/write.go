@@ -8,8 +8,7 @@ import (
 	"slices"
 )
 
-// links of a project, from its chart to what is applied without it, so that there is one of each: helm reads no file
-// outside a chart, but what links in it lead to.
+// links are the symbolic links of a chart to shared manifests. Helm reads files outside of a chart only through links.
 var links = map[string]string{
 	"deploy/chart/crds":                  "../crds",
 	"deploy/chart/files/deployment.yaml": "../../deployment.yaml",
@@ -17,7 +16,7 @@ var links = map[string]string{
 	"deploy/chart/files/rbac.yaml":       "../../rbac.yaml",
 }
 
-// link makes the links of a project in a directory that is ours.
+// link creates the links in a directory created by us.
 func link(dir string) error {
 	for name, target := range links {
 		at := filepath.Join(dir, filepath.FromSlash(name))
@@ -31,10 +30,10 @@ func link(dir string) error {
 	return nil
 }
 
-// names returns the paths in order.
+// names returns the sorted paths.
 func (f files) names() []string { return slices.Sorted(maps.Keys(f)) }
 
-// write writes all files below a directory that is ours.
+// write writes all files to a directory created by us.
 func (f files) write(dir string) error {
 	for _, name := range f.names() {
 		at := filepath.Join(dir, filepath.FromSlash(name))
@@ -48,8 +47,8 @@ func (f files) write(dir string) error {
 	return nil
 }
 
-// moveInto moves what is in a draft into the directory around it, which is else empty. If something cannot be moved,
-// what was is removed.
+// moveInto moves the files of a draft into the otherwise empty directory around it. After an error it removes the moved
+// files.
 func moveInto(dir, draft string) error {
 	entries, err := os.ReadDir(draft)
 	if err != nil {
@@ -66,18 +65,18 @@ func moveInto(dir, draft string) error {
 	return nil
 }
 
-// replace writes files of a project that is there: all of them or none. New ones must not be there.
+// replace writes files in an existing project: all or none. New files must not exist yet.
 func (f files) replace(dir string) error {
 	type change struct{ draft, at, kept string }
 	var changes []change
-	var made []string // directories
+	var made []string // created directories
 	defer func() {
 		for _, d := range slices.Backward(made) {
-			_ = os.Remove(d) // refused where something is in it by now
+			_ = os.Remove(d) // fails if the directory is not empty
 		}
 	}()
 	undo := func(done []change) {
-		for _, c := range done { // what was there comes back, the rest goes
+		for _, c := range done { // restore the old files, and remove the new ones
 			if c.kept != "" {
 				_ = os.Rename(c.kept, c.at)
 			} else {
@@ -123,7 +122,7 @@ func (f files) replace(dir string) error {
 	return nil
 }
 
-// missing returns the directories on the way to one that are not there, the outermost first.
+// missing returns the missing parent directories, outermost first.
 func missing(dir string) []string {
 	var all []string
 	for at := dir; ; at = filepath.Dir(at) {
@@ -135,7 +134,7 @@ func missing(dir string) []string {
 	}
 }
 
-// beside writes a file beside another one.
+// beside writes a temporary file in the same directory.
 func beside(at string, content []byte) (string, error) {
 	f, err := os.CreateTemp(filepath.Dir(at), ".fairlead-new-")
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package coursetest has operations for tests of what decides their course.
+// Package coursetest provides operations for tests of package course and its users.
 package coursetest
 
 import (
@@ -9,10 +9,10 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// Epoch returns when the operations of these tests are scheduled.
+// Epoch returns the time at which the test operations are scheduled.
 func Epoch() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 5e8, time.UTC) }
 
-// Requested returns an operation that was not picked up yet, changed by edit unless that is nil.
+// Requested returns an operation that was not picked up yet. A non-nil edit may change it.
 func Requested(edit func(*v1alpha1.Operation)) *v1alpha1.Operation {
 	op := &v1alpha1.Operation{}
 	op.UID, op.Generation = types.UID("uid"), 1
@@ -27,5 +27,5 @@ func Requested(edit func(*v1alpha1.Operation)) *v1alpha1.Operation {
 	return op
 }
 
-// Version returns the place of an operation of which nothing else is known.
+// Version returns the resource version as the place of an operation.
 func Version(op *v1alpha1.Operation) string { return op.ResourceVersion }
