@@ -42,7 +42,7 @@ func LoadCertificate(certFile, keyFile string, log *slog.Logger) (*Certificate, 
 			Help: "Changes of the files of the certificate, by whether they could be used.",
 		}, []string{"result"}),
 	}
-	for _, result := range []string{"success", "failure"} { // start at 0, so that the first one of each counts as an increase
+	for _, result := range []string{"success", "failure"} { // a counter must start at 0 for its first increase to show
 		c.reloads.WithLabelValues(result)
 	}
 	c.expiry = prometheus.NewGaugeFunc(prometheus.GaugeOpts{

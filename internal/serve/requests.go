@@ -7,7 +7,7 @@ import (
 )
 
 // requests bounds the concurrent requests. Only HTTP/2 allows more requests than connections: a client can open many
-// streams and read no response. One client may use at most as many as remain free.
+// streams and read no response. A client may use at most as many as remain free.
 type requests struct {
 	most    int
 	refused prometheus.Counter

@@ -147,7 +147,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	client := Client(r.RemoteAddr)
 	if !s.requests.begin(client) {
 		w.Header().Set("Retry-After", "1")
-		w.Header().Set("Content-Length", "0") // a short response, because an HTTP/2 client may open many streams and read none
+		w.Header().Set("Content-Length", "0") // short: an HTTP/2 client may read no responses
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
