@@ -37,7 +37,8 @@ func NewMapper(cfg *rest.Config, log *slog.Logger) (meta.RESTMapper, error) {
 	if log != nil {
 		sink = logr.FromSlogHandler(unlessEnded{log.Handler()})
 	}
-	// The memory cache counts as fresh forever once it is filled, so the mapper would never refresh it.
+	// The mapper refreshes itself only if its cache is stale, which the memory cache never is. retry resets the mapper
+	// instead.
 	by := restmapper.NewDeferredDiscoveryRESTMapperWithContext(cached)
 	return &mapper{
 		by:    by,
