@@ -9,7 +9,7 @@ import (
 
 // recent remembers the last recentSize changes that were passed to the sink. Servers send changes in the order of their
 // versions. A change with an older version is usually a replay, but some proxies and aggregated servers reorder events.
-// recent tells whether the sink has received such a change, or a newer one of the same object.
+// With recent the scope detects whether the sink has received such a change, or a newer one of the same object.
 type recent struct {
 	seed    maphash.Seed
 	base    []byte // all changes up to this version have been passed to the sink

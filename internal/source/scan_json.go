@@ -19,7 +19,7 @@ import (
 //	}
 type cursor struct {
 	b     []byte
-	i     int // of the value when next returned true; behind the object when it returned false
+	i     int // of the value when next returned true; after the object when it returned false
 	name  []byte
 	start int // of the member, its quote
 	comma int // of the comma before the member, or -1

@@ -279,8 +279,8 @@ func (s *scope) advance(w *watching, version []byte) {
 }
 
 // garbage handles an unreadable frame. On its first occurrence the watch is resumed to fetch it again. On its second, a
-// deletion with a name is applied, and another object with a name is quarantined. Without a name a list must follow:
-// now if the last such list is older than the silence budget, else when the watch ends.
+// deletion with a name is applied. Any other frame is quarantined. Unless it names an added or modified object, a list
+// must follow: now if the last such list is older than the silence budget, else when the watch ends.
 func (s *scope) garbage(ctx context.Context, w *watching, e *event) error {
 	unreadable := &ProtocolError{What: "malformed watch event", Excerpt: s.excerpt(e.obj.Raw), Err: e.err}
 	if s.garbageAt != string(s.seen) {
