@@ -7,8 +7,8 @@ package resourceversion
 // Text is the type of a resource version.
 type Text interface{ ~string | ~[]byte }
 
-// Compare returns -1, 0 or 1 if a comes before, equals, or comes after b. ok is false if a or b is not WellFormed. They
-// then have no order, even if they are equal.
+// Compare returns -1, 0 or 1 if a is before, equal to, or after b. ok is false if a or b is not WellFormed. They then
+// have no order, even if they are equal.
 func Compare[A, B Text](a A, b B) (order int, ok bool) {
 	switch {
 	case !WellFormed(a) || !WellFormed(b):
