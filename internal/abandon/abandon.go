@@ -1,4 +1,4 @@
-// Package abandon ends requests of libraries that have no context to pass.
+// Package abandon cancels requests of libraries that do not accept a context.
 package abandon
 
 import (
@@ -7,14 +7,14 @@ import (
 	"net/http"
 )
 
-// Transport ends requests when Life ends, besides when their own context does, so that a server that does not answer
-// keeps nobody waiting.
+// Transport cancels requests when Life is done, as well as when their own context is. A server that does not respond
+// then blocks no caller.
 type Transport struct {
 	Next http.RoundTripper
-	Life context.Context //nolint:containedctx // the requests to bound come from a library that has no context to pass
+	Life context.Context //nolint:containedctx // the requests come from a library that accepts no context
 }
 
-// With returns what rest.Config.Wrap takes.
+// With returns a function for rest.Config.Wrap.
 func With(life context.Context) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper { return Transport{next, life} }
 }
@@ -36,7 +36,7 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// released is a body that ends the context of its request when it is closed.
+// released is a body that cancels the context of its request when it is closed.
 type released struct {
 	io.ReadCloser
 	release func()

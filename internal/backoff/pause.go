@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Pause waits for d, or until ctx ends, whose cause it then returns. A d of 0 or less is over at once, whatever ctx is.
+// Pause waits for d or until ctx is done, and then returns the cause of ctx. If d is 0 or less it returns nil
+// immediately, whatever the state of ctx.
 func Pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil

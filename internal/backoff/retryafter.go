@@ -7,12 +7,11 @@ import (
 	"time"
 )
 
-// MaxRetryAfter bounds what a server can ask for with Retry-After: a broken or hostile one parks nobody for longer.
+// MaxRetryAfter bounds the delay that a server can request with Retry-After, against broken or hostile servers.
 const MaxRetryAfter = 24 * time.Hour
 
-// RetryAfter reads the Retry-After header (RFC 9110, section 10.2.3): seconds or a date, which is taken relative to
-// now. A date in the past is 0. It reports false where the header is missing or malformed. The result is in [0,
-// MaxRetryAfter].
+// RetryAfter parses the Retry-After header (RFC 9110, section 10.2.3): seconds, or a date relative to now. A date in
+// the past is 0. It returns false if the header is missing or malformed. The result is in [0, MaxRetryAfter].
 func RetryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 	text := strings.TrimSpace(h.Get("Retry-After"))
 	if text == "" || len(text) > 64 {
@@ -21,7 +20,7 @@ func RetryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 	if isDigits(text) {
 		seconds, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || seconds > int64(MaxRetryAfter/time.Second) {
-			return MaxRetryAfter, true // too long for an int64 is too long for anybody
+			return MaxRetryAfter, true // also for numbers that overflow an int64
 		}
 		return time.Duration(seconds) * time.Second, true
 	}

@@ -1,5 +1,5 @@
-// Package child holds what processes have in common that must not outlive the one that started them.
+// Package child provides the attributes of child processes that must not outlive their parent.
 //
-// The kernel's signal on the death of a parent is about the thread that forked: whoever uses Attr keeps that thread,
-// with runtime.LockOSThread, until the process has ended.
+// The kernel sends the signal when the thread that forked ends. A caller that uses Attr must keep that thread, with
+// runtime.LockOSThread, until the process has ended.
 package child

@@ -1,5 +1,5 @@
-// Package condition reads the conditions of any object, and puts them into words for people who ask why an object does
-// not move on.
+// Package condition reads the conditions of any object and formats them for explanations of why an object makes no
+// progress.
 package condition
 
 import (
@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Of returns the conditions of the status of an object, which is encoded for that.
+// Of returns the conditions in the status of an object. It encodes the object to find them.
 func Of(obj any) ([]metav1.Condition, error) {
 	raw, err := json.Marshal(obj)
 	if err != nil {
@@ -23,13 +23,13 @@ func Of(obj any) ([]metav1.Condition, error) {
 	return head.Status.Conditions, err
 }
 
-// Bounds of what is told: conditions are of others.
+// Bounds of the text. Other programs write the conditions.
 const (
 	maxTold    = 8
 	maxMessage = 256 // bytes
 )
 
-// Told puts conditions into words: those that are not True first, at most eight, with messages of at most 256 bytes.
+// Told formats conditions: those that are not True first, at most eight, with messages of at most 256 bytes.
 func Told(all []metav1.Condition) string {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b metav1.Condition) int { return rank(a) - rank(b) })
@@ -54,7 +54,7 @@ func rank(c metav1.Condition) int {
 	return 1
 }
 
-// One puts a condition into words, as in "PodScheduled is False (Unschedulable): 0/1 nodes are available".
+// One formats a condition, such as "PodScheduled is False (Unschedulable): 0/1 nodes are available".
 func One(c metav1.Condition) string {
 	text := c.Type + " is " + string(c.Status)
 	if c.Reason != "" {

@@ -18,11 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Pods makes pods of a number of workloads.
+// Pods generates pods of a number of workloads.
 type Pods struct {
 	rnd       *rand.Rand
 	workloads []workload
-	names     map[string]bool // as on a server, no two pods have the same
+	names     map[string]bool // names in use: pod names are unique
 	version   uint64
 }
 
@@ -40,7 +40,7 @@ func NewPods(seed uint64, workloads int) *Pods {
 	return p
 }
 
-// Next returns the i-th pod, of workload i modulo their number. Fields that the server sets are set.
+// Next returns pod i, of workload i modulo the number of workloads. The fields that the server sets are set.
 func (p *Pods) Next(i int) *corev1.Pod {
 	w := &p.workloads[i%len(p.workloads)]
 	pod := w.pod.DeepCopy()
@@ -88,7 +88,7 @@ func (p *Pods) Next(i int) *corev1.Pod {
 	return pod
 }
 
-// JSON returns the i-th pod as a watch sends it, with managedFields if wanted.
+// JSON returns pod i in the encoding of a watch, with managedFields if managed is set.
 func (p *Pods) JSON(i int, managed bool) []byte {
 	pod := p.Next(i)
 	pod.APIVersion, pod.Kind = "v1", "Pod"
@@ -106,7 +106,7 @@ func (p *Pods) JSON(i int, managed bool) []byte {
 	}
 	out, err := json.Marshal(pod)
 	if err != nil {
-		panic(err) // a pod of our own making
+		panic(err) // a generated pod always encodes
 	}
 	return out
 }

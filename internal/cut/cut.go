@@ -1,9 +1,9 @@
-// Package cut takes fields out of encoded objects, JSON or protobuf, without decoding them: what is cut is in no memory
-// but that of the bytes that came.
+// Package cut removes fields from encoded objects, JSON or protobuf, without decoding them. The removed values are
+// never copied.
 //
-// A path names a field by its members as JSON has them, "spec.template"; a member that has dots in its name is in
-// brackets, as the keys of maps may be: "metadata.annotations[example.com/note]". It goes through objects, not through
-// lists: of a list all goes or nothing.
+// A path names a field by its JSON member names, such as "spec.template". A member name that contains dots is in
+// brackets, and so may be the key of a map: "metadata.annotations[example.com/note]". A path leads through objects and
+// not through lists. It can remove only a whole list.
 //
 // Reading order: cut.go, json.go, proto.go.
 package cut
@@ -15,32 +15,32 @@ import (
 	"strings"
 )
 
-// Paths are the fields to take out. The zero value, and nil, take nothing. It is safe for concurrent use.
+// Paths is a set of fields to remove. The zero value and nil remove nothing. It is safe for concurrent use.
 type Paths struct {
-	list [][]string // in order; none is within another one
+	list [][]string // sorted; no path is within another
 	root node
 }
 
-// node is a member on the way: all that is below goes, or what its own members say.
+// node is a member on a path. It is removed if it ends a path, else its members are searched.
 type node struct {
-	members map[string]*node // nil: it is the end of a path
+	members map[string]*node // nil: the node ends a path
 	index   int              // of that path
 }
 
-// Set says which paths have been found: bit i for path i; those from the 32nd on share the last bit.
+// Set records which paths were found: bit i for path i. Paths from the 32nd on share the last bit.
 type Set uint32
 
 const lastBit = 31
 
 func (s *Set) add(index int) { *s |= 1 << min(index, lastBit) }
 
-// Has says whether path i has been found; of the last ones whether one of them has.
+// Has reports whether path i was found. For paths that share the last bit it reports whether any of them was.
 func (s Set) Has(i int) bool { return s&(1<<min(i, lastBit)) != 0 }
 
-// ErrList is matched when a path goes through a list.
+// ErrList is the error of a path that leads through a list.
 var ErrList = errors.New("it is a list, of which all can be cut, or nothing")
 
-// Parse reads paths, whose order makes no difference. One that is within another one adds nothing.
+// Parse parses paths. Their order does not matter. A path within another one is dropped.
 func Parse(paths []string) (*Paths, error) {
 	p := &Paths{}
 	for _, text := range paths {
@@ -73,7 +73,7 @@ func Parse(paths []string) (*Paths, error) {
 	return p, nil
 }
 
-// within says whether a path is below another one, or the same.
+// within reports whether a path is equal to or below another.
 func within(path, other []string) bool {
 	return len(path) >= len(other) && slices.Equal(path[:len(other)], other)
 }
@@ -127,7 +127,7 @@ func parse(text string) (path []string, err error) {
 	return path, nil
 }
 
-// Len returns the number of paths, none within another one.
+// Len returns the number of paths, not counting dropped ones.
 func (p *Paths) Len() int {
 	if p == nil {
 		return 0
@@ -135,10 +135,10 @@ func (p *Paths) Len() int {
 	return len(p.list)
 }
 
-// Path returns path i, in the one order that they have, as its members.
+// Path returns the members of path i in sorted order.
 func (p *Paths) Path(i int) []string { return p.list[i] }
 
-// Text returns path i as it is written.
+// Text returns path i in the syntax of Parse.
 func (p *Paths) Text(i int) string { return write(p.list[i]) }
 
 func write(path []string) string {
@@ -156,7 +156,7 @@ func write(path []string) string {
 	return b.String()
 }
 
-// String returns all paths as they are written; equal ones are the same text.
+// String returns all paths in the syntax of Parse. Equal sets have equal texts.
 func (p *Paths) String() string {
 	var texts []string
 	for i := range p.Len() {

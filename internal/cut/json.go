@@ -7,9 +7,9 @@ import (
 	"github.com/fairlead-io/fairlead/internal/frame"
 )
 
-// AppendJSON appends an object to dst without what is to be cut, and says which paths it has found; a null is nothing.
-// It is the same as to decode the object, to take the members out and to encode it, but that the rest stays as it was
-// written. An error means that raw is no object, or that a path goes through a list (ErrList).
+// AppendJSON appends an object to dst without the fields of p and returns the paths that it found. A null field does
+// not count as found. The remaining bytes stay as they were written. It fails if raw is not an object or a path leads
+// through a list (ErrList).
 func (p *Paths) AppendJSON(dst, raw []byte) (out []byte, found Set, err error) {
 	if p.Len() == 0 {
 		return append(dst, raw...), 0, nil
@@ -28,18 +28,18 @@ func (p *Paths) AppendJSON(dst, raw []byte) (out []byte, found Set, err error) {
 	return append(c.dst, raw[c.from:]...), c.found, nil
 }
 
-// cutter copies an object but for what is cut.
+// cutter copies an object without the removed fields.
 type cutter struct {
 	b, dst []byte
-	from   int // what is before is copied, or cut
+	from   int // bytes before are copied or removed
 	names  []byte
 	found  Set
 }
 
-// object goes through the members of the object that begins at b[i], and returns the index behind it.
+// object processes the object that begins at b[i] and returns the index after it.
 func (c *cutter) object(i int, n *node, depth int) (int, error) {
 	b := c.b
-	comma := -1 // the one behind the last member that stays
+	comma := -1 // index of the last comma
 	stays := false
 	i = frame.SkipSpace(b, i+1)
 	if i < len(b) && b[i] == '}' {

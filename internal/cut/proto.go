@@ -13,21 +13,22 @@ import (
 	"github.com/fairlead-io/fairlead/internal/frame"
 )
 
-// Message is Paths in terms of the fields of one protobuf message. It is safe for concurrent use.
+// Message is a Paths translated to the field numbers of one protobuf message. It is safe for concurrent use.
 type Message struct{ fields []field }
 
-// field is a field of which something is cut; several may have one number, as keys of a map have.
+// field is a field to remove or to search. Several may share a number, as for the keys of a map.
 type field struct {
 	number int
-	key    string // only the entry with this key; "": all of the field
-	index  int    // of the path that ends here
+	key    string // the map entry with this key; "": the whole field
+	index  int    // index of the path that ends here
 	within *Message
 }
 
-// errUnknown: what protobuf has of it, if anything, cannot be told.
+// errUnknown: the Go type does not determine the protobuf field.
 var errUnknown = errors.New("its Go type does not tell where it is in protobuf")
 
-// Check says which path goes through a list of a Go type (ErrList). What the type does not have may be anything.
+// Check returns an error if a path leads through a list of a Go type (ErrList). It accepts members that the type does
+// not have.
 func (p *Paths) Check(t reflect.Type) error {
 	for i, path := range p.list {
 		of, ok := t, true
@@ -49,8 +50,7 @@ func (p *Paths) Check(t reflect.Type) error {
 	return nil
 }
 
-// Message returns the paths in terms of the message that a Go type, a struct, stands for. An error says which path
-// cannot be told in these terms.
+// Message translates the paths for the message of a Go struct type. The error names a path that cannot be translated.
 func (p *Paths) Message(t reflect.Type) (*Message, error) {
 	m := &Message{}
 	for i, path := range p.list {
@@ -61,7 +61,7 @@ func (p *Paths) Message(t reflect.Type) (*Message, error) {
 	return m, nil
 }
 
-// add adds a path to the message of a type.
+// add adds one path.
 func (m *Message) add(t reflect.Type, path []string, index int) error {
 	if t = behind(t); t.Kind() != reflect.Struct || encodesItself(t) {
 		return errUnknown
@@ -89,7 +89,7 @@ func (m *Message) add(t reflect.Type, path []string, index int) error {
 	return nil
 }
 
-// below returns the message of a field, or of an entry of a map.
+// below returns the message of a field, or of an entry of a map, and adds it if needed.
 func (m *Message) below(number int, key string) *Message {
 	for _, f := range m.fields {
 		if f.number == number && f.key == key && f.within != nil {
@@ -101,8 +101,8 @@ func (m *Message) below(number int, key string) *Message {
 	return within
 }
 
-// find returns where a struct has a member of JSON: the numbers of the fields that lead there, more than one if it
-// is in one that JSON shows inline, and its type. A number is 0 where the type does not tell it.
+// find returns the field numbers that lead to a JSON member of a struct, and its type. There is more than one number if
+// JSON inlines the enclosing field. A number is 0 if the type does not determine it.
 func find(t reflect.Type, member string) (numbers []int, of reflect.Type, ok bool) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -132,7 +132,7 @@ func numberOf(f reflect.StructField) int {
 	return number
 }
 
-// behind is what a pointer points to.
+// behind returns the type that a pointer type points to, and other types unchanged.
 func behind(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -140,18 +140,18 @@ func behind(t reflect.Type) reflect.Type {
 	return t
 }
 
-// isList says whether JSON has a list for a type. It has texts for bytes.
+// isList reports whether JSON represents a type as a list. Byte slices are strings.
 func isList(t reflect.Type) bool {
 	return (t.Kind() == reflect.Slice || t.Kind() == reflect.Array) && t.Elem().Kind() != reflect.Uint8
 }
 
 var marshaler = reflect.TypeFor[json.Marshaler]()
 
-// encodesItself says that what JSON has of a type need not be what its fields say.
+// encodesItself reports whether a type has its own JSON encoding, which may differ from its fields.
 func encodesItself(t reflect.Type) bool { return reflect.PointerTo(t).Implements(marshaler) }
 
-// Append appends a message to dst without what is to be cut, and says which paths it has found. Fields that the Go type
-// does not know stay. An error means that raw is no message.
+// Append appends a message to dst without the fields of m and returns the paths that it found. Fields that the Go type
+// does not have stay. It fails if raw is not a message.
 func (m *Message) Append(dst, raw []byte) (out []byte, found Set, err error) {
 	out, err = m.append(dst, raw, &found)
 	if err != nil {
@@ -174,7 +174,7 @@ func (m *Message) append(dst, raw []byte, found *Set) ([]byte, error) {
 	return dst, nil
 }
 
-// field appends what stays of one field, which begins at raw[i].
+// field appends the rest of one field, which begins at raw[i].
 func (m *Message) field(dst, raw []byte, i int, f frame.Field, found *Set) ([]byte, error) {
 	value, changed := raw[f.Start:f.End], false
 	for j := range m.fields {
@@ -205,7 +205,7 @@ func (m *Message) field(dst, raw []byte, i int, f frame.Field, found *Set) ([]by
 	return append(dst, value...), nil
 }
 
-// hasKey says whether an entry of a map has a key. The last one that it says counts.
+// hasKey reports whether an entry of a map has a key. The last key field of the entry counts.
 func hasKey(entry []byte, key string) bool {
 	has := false
 	for i := 0; i < len(entry); {

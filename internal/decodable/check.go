@@ -6,21 +6,21 @@ import (
 	"github.com/fairlead-io/fairlead/internal/frame"
 )
 
-// Checker looks at objects and remembers what types take. The zero value is ready; it is safe for concurrent use.
+// Checker checks objects and caches the plans of types. The zero value is ready to use. It is safe for concurrent use.
 type Checker struct{ planner planner }
 
-// Type is what a Go type takes; see Checker.Type.
+// Type describes the objects that a Go type accepts; see Checker.Type.
 type Type struct{ plan *plan }
 
-// Type returns what objects of a type take.
+// Type returns the Type of a Go type.
 func (c *Checker) Type(t reflect.Type) Type { return Type{c.planner.of(t)} }
 
-// Object returns what an object without a type takes.
+// Object returns the Type of untyped objects.
 func Object() Type {
 	return Type{&plan{takes: dict, elem: &plan{takes: free, digits: plainDigits}}}
 }
 
-// Takes says whether data is an object that is decoded into the type without an error for sure.
+// Takes reports whether data is an object that decodes into the type without an error. False means unknown.
 func (t Type) Takes(data []byte) bool {
 	c := check{b: data}
 	c.space()
@@ -32,7 +32,7 @@ func (t Type) Takes(data []byte) bool {
 	return ok && c.i == len(data)
 }
 
-// maxDepth bounds how deep values are nested that are looked into.
+// maxDepth bounds the nesting of values. Takes returns false for deeper ones.
 const maxDepth = 100
 
 // check is the state of one Takes.
@@ -47,7 +47,7 @@ func (c *check) space() {
 	}
 }
 
-// at says whether the next byte behind white space is this one, and passes it.
+// at skips white space and reports whether the next byte is want. If so it skips that byte.
 func (c *check) at(want byte) bool {
 	c.space()
 	if c.i >= len(c.b) || c.b[c.i] != want {
@@ -57,14 +57,14 @@ func (c *check) at(want byte) bool {
 	return true
 }
 
-// skip passes over a value of any kind.
+// skip skips a value of any kind.
 func (c *check) skip(depth int) bool {
 	var err error
 	c.i, err = frame.SkipValueAt(c.b, c.i, depth)
 	return err == nil
 }
 
-// value looks at the value at c.i, which is no white space.
+// value checks the value at c.i, which must not be white space.
 func (c *check) value(p *plan, depth int) bool {
 	if c.i >= len(c.b) || depth > maxDepth {
 		return false
@@ -100,7 +100,7 @@ func (c *check) value(p *plan, depth int) bool {
 	return false
 }
 
-// members looks at the object at c.i.
+// members checks the object at c.i.
 func (c *check) members(p *plan, depth int) bool {
 	c.i++
 	if c.at('}') {
@@ -137,7 +137,7 @@ func (c *check) members(p *plan, depth int) bool {
 	}
 }
 
-// elements looks at the list at c.i.
+// elements checks the list at c.i.
 func (c *check) elements(p *plan, depth int) bool {
 	c.i++
 	if c.at(']') {
@@ -157,7 +157,7 @@ func (c *check) elements(p *plan, depth int) bool {
 	}
 }
 
-// string passes over the string at c.i and returns what is between the quotes; plain: without escapes.
+// string skips the string at c.i and returns the bytes between the quotes. plain reports that it has no escapes.
 func (c *check) string() (s []byte, plain, ok bool) {
 	if c.i >= len(c.b) || c.b[c.i] != '"' {
 		return nil, false, false

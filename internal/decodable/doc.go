@@ -1,9 +1,9 @@
-// Package decodable tells from the bytes of a JSON object whether it can be decoded into a Go type, without decoding
-// it: in a part of the time and without an allocation. Who has been told so can decode later, or never.
+// Package decodable reports whether a JSON object can be decoded into a Go type, without decoding it. The check takes a
+// fraction of the time and does not allocate. A caller can then decode the object later, or never.
 //
-// It errs on one side only. What it calls decodable, sigs.k8s.io/json decodes without an error. What it does not may be
-// decodable all the same: a type that decodes itself in a way of its own, a number that is unusually large, whatever is
-// rare. Such an object has to be decoded to know.
+// The check errs on one side only. If it accepts an object, sigs.k8s.io/json decodes the object without an error. If it
+// rejects an object, decoding may still succeed: for types with their own decoder, unusually large numbers and other
+// rare cases. The caller then has to decode the object to know.
 //
-// Reading order: plan.go (what a type takes), check.go (what the bytes have), scalar.go.
+// Reading order: plan.go (what a type accepts), check.go (the bytes), scalar.go.
 package decodable

@@ -13,21 +13,21 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// plan says which JSON values a Go type takes.
+// plan describes the JSON values that a Go type accepts.
 type plan struct {
 	takes  takes
-	digits int              // of whole numbers and fractions
+	digits int              // maximum number of digits
 	sign   bool             // whole numbers may be negative
 	elem   *plan            // of lists and maps
-	fields map[string]*plan // of structs; other members are passed over
+	fields map[string]*plan // of structs; other members are skipped
 }
 
 type takes uint8
 
 const (
-	unsure takes = iota // has to be tried
+	unsure takes = iota // only decoding can tell
 	anything
-	free // anything whose numbers are plain
+	free // any value whose numbers are plain
 	boolean
 	text
 	base64
@@ -43,7 +43,7 @@ const (
 	intOrText
 )
 
-// planner makes the plans of types, each once.
+// planner makes and caches one plan for each type.
 type planner struct {
 	mu    sync.Mutex
 	plans map[reflect.Type]*plan
@@ -55,7 +55,7 @@ func (p *planner) of(t reflect.Type) *plan {
 	return p.make(t)
 }
 
-// known are the types that decode themselves in a way that is known.
+// known lists the types with their own decoder whose input the package knows.
 var known = map[reflect.Type]takes{
 	reflect.TypeFor[metav1.Time]():          date,
 	reflect.TypeFor[metav1.MicroTime]():     microDate,
@@ -79,10 +79,10 @@ func decodesItself(t reflect.Type) bool {
 	return t == numberType || p.Implements(jsonUnmarshaler) || p.Implements(textUnmarshaler)
 }
 
-// make returns the plan of t; the caller holds p.mu. It is in the table before it is complete, for types that contain
-// themselves.
+// make returns the plan of t. It stores the plan before it is complete, because a type may contain itself. The caller
+// holds p.mu.
 func (p *planner) make(t reflect.Type) *plan {
-	for t.Kind() == reflect.Pointer { // null, which any plan takes, is nil
+	for t.Kind() == reflect.Pointer { // null, which every plan accepts, decodes to nil
 		if decodesItself(t) {
 			return &plan{}
 		}
@@ -141,10 +141,10 @@ func (p *planner) make(t reflect.Type) *plan {
 	return made
 }
 
-// digits are how many an integer of so many bytes has in any case.
+// digits is the number of decimal digits that always fit into an integer of the given size in bytes.
 var digits = map[uintptr]int{1: 2, 2: 4, 4: 9, 8: 18}
 
-// collect finds the members of a struct, those of embedded ones included. False: it is not clear which they are.
+// collect adds the members of a struct and of its embedded structs to into. It returns false if they are ambiguous.
 func (p *planner) collect(t reflect.Type, into map[string]*plan) bool {
 	for i := range t.NumField() {
 		f := t.Field(i)

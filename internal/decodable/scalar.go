@@ -8,10 +8,10 @@ import (
 	"github.com/fairlead-io/fairlead/internal/frame"
 )
 
-// plainDigits: a number of so many digits, without an exponent, is none that a float64 cannot hold.
+// plainDigits is the number of digits that a float64 can hold without overflow, if the number has no exponent.
 const plainDigits = 300
 
-// text looks at the string at c.i.
+// text checks the string at c.i.
 func (c *check) text(p *plan) bool {
 	s, plain, ok := c.string()
 	if !ok {
@@ -36,7 +36,7 @@ func (c *check) text(p *plan) bool {
 	return false
 }
 
-// number looks at the number at c.i, or whatever is there.
+// number checks the value at c.i, which should be a number.
 func (c *check) number(p *plan) bool {
 	if first := c.b[c.i]; first != '-' && (first < '0' || first > '9') {
 		return false
@@ -75,8 +75,8 @@ func leadingDigits(s []byte) (n int) {
 	return n
 }
 
-// isDate says whether s is surely a time of RFC 3339. As servers write them they end with Z, and most days of most
-// months are those of any.
+// isDate reports whether s is certainly a time of RFC 3339. It first tries the usual form, which ends with Z and has a
+// day that every month has.
 func isDate(s []byte) bool {
 	if len(s) == 20 && s[4] == '-' && s[7] == '-' && s[10] == 'T' && s[13] == ':' && s[16] == ':' && s[19] == 'Z' &&
 		leadingDigits(s) == 4 && within(s[5:], 1, 12) && within(s[8:], 1, 28) && within(s[11:], 0, 23) &&
@@ -87,14 +87,14 @@ func isDate(s []byte) bool {
 	return err == nil
 }
 
-// within says whether the first two bytes are a number in a range.
+// within reports whether the first two bytes are a number from low to high.
 func within(s []byte, low, high int) bool {
 	tens, ones := int(s[0])-'0', int(s[1])-'0'
 	n := 10*tens + ones
 	return tens >= 0 && tens <= 9 && ones >= 0 && ones <= 9 && n >= low && n <= high
 }
 
-// isQuantity says whether s is a quantity as people write them.
+// isQuantity reports whether s is a quantity in a common form.
 func isQuantity(s []byte) bool {
 	n := leadingDigits(s)
 	if n == 0 {
@@ -113,7 +113,7 @@ func isQuantity(s []byte) bool {
 	return false
 }
 
-// isBase64 says whether s is padded base64 of the standard alphabet.
+// isBase64 reports whether s is padded base64 in the standard alphabet.
 func isBase64(s []byte) bool {
 	if len(s)%4 != 0 {
 		return false

@@ -1,4 +1,4 @@
-// Package discover matches kinds and resources by what the API server says that it has.
+// Package discover maps kinds to resources with the discovery API of the server.
 package discover
 
 import (
@@ -18,10 +18,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// NewMapper returns a mapper that asks the server for its resources when they are needed first, and again for what it
-// does not know then. For what the server does not know either it is asked ten times in a row, and once a second later.
-// KindFor takes short names, too, such as "deploy". What client-go has to say goes to log; nil: nowhere. It is safe
-// for concurrent use.
+// NewMapper returns a RESTMapper that reads the resources of the server on first use, and again for unknown kinds.
+// Repeated lookups of kinds that the server does not know are limited to ten in a row and one per second. KindFor also
+// accepts short names, such as "deploy". Messages of client-go go to log; nil discards them. The mapper is safe for
+// concurrent use.
 func NewMapper(cfg *rest.Config, log *slog.Logger) (meta.RESTMapper, error) {
 	if cfg == nil {
 		return nil, errors.New("no rest.Config")
@@ -37,7 +37,8 @@ func NewMapper(cfg *rest.Config, log *slog.Logger) (meta.RESTMapper, error) {
 	if log != nil {
 		sink = logr.FromSlogHandler(unlessEnded{log.Handler()})
 	}
-	// The cache in memory calls itself fresh for ever once it was filled, so that the mapper would never ask again.
+	// The mapper refreshes itself only if its cache is stale, which the memory cache never is. retry resets the mapper
+	// instead.
 	by := restmapper.NewDeferredDiscoveryRESTMapperWithContext(cached)
 	return &mapper{
 		by:    by,
@@ -47,7 +48,7 @@ func NewMapper(cfg *rest.Config, log *slog.Logger) (meta.RESTMapper, error) {
 	}, nil
 }
 
-// unlessEnded passes on what does not merely say that somebody has stopped waiting.
+// unlessEnded drops log records that only report a cancelled context.
 type unlessEnded struct{ slog.Handler }
 
 // Handle implements slog.Handler.
@@ -74,7 +75,7 @@ func (h unlessEnded) WithGroup(name string) slog.Handler {
 	return unlessEnded{h.Handler.WithGroup(name)}
 }
 
-// single closes the connection of each request: discovery is rare, and nobody would close what it leaves idle.
+// single closes the connection of each request. Discovery is rare, and its idle connections would stay open.
 type single struct{ next http.RoundTripper }
 
 // RoundTrip implements [http.RoundTripper].
@@ -84,17 +85,17 @@ func (s single) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s.next.RoundTrip(r)
 }
 
-// WrappedRoundTripper gives what is wrapped to those who look for the connections.
+// WrappedRoundTripper returns the wrapped transport, so that client-go can find its connections.
 func (s single) WrappedRoundTripper() http.RoundTripper { return s.next }
 
 type mapper struct {
 	by    *restmapper.DeferredDiscoveryRESTMapper
-	short meta.RESTMapperWithContext // knows short names besides
+	short meta.RESTMapperWithContext // also resolves short names
 	ctx   context.Context            //nolint:containedctx // it carries the logger, which client-go takes in no other form
 	again *rate.Limiter
 }
 
-// retry asks again if the answer is that there is no such thing.
+// retry calls ask again if the answer is that the kind does not exist.
 func retry[T any](m *mapper, ask func(ctx context.Context) (T, error)) (T, error) {
 	found, err := ask(m.ctx)
 	if err != nil && meta.IsNoMatchError(err) && m.again.Allow() {
@@ -110,7 +111,7 @@ func (m *mapper) Reset() { m.by.ResetWithContext(m.ctx) }
 func (m *mapper) KindFor(r schema.GroupVersionResource) (schema.GroupVersionKind, error) {
 	return retry(m, func(ctx context.Context) (schema.GroupVersionKind, error) {
 		kind, err := m.by.KindForWithContext(ctx, r)
-		if meta.IsNoMatchError(err) { // what looks for short names goes through all that the server has
+		if meta.IsNoMatchError(err) { // short names require all resources of the server
 			return m.short.KindForWithContext(ctx, r)
 		}
 		return kind, err

@@ -7,13 +7,13 @@ import (
 	"math/bits"
 )
 
-// MaxDepth bounds the nesting of a JSON value; it is the bound of encoding/json.
+// MaxDepth bounds the nesting of a JSON value, as in encoding/json.
 const MaxDepth = 10000
 
-// ErrShort says that the value goes on behind the end of the buffer.
+// ErrShort reports that the value continues after the end of the buffer.
 var ErrShort = errors.New("value is incomplete")
 
-// SyntaxError says what is wrong at which byte of the buffer.
+// SyntaxError describes a syntax error and its offset in the buffer.
 type SyntaxError struct {
 	Offset int
 	Want   string
@@ -23,7 +23,7 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("malformed at byte %d: want %s", e.Offset, e.Want)
 }
 
-// Syntax makes the error of a malformed value at index i.
+// Syntax returns the error of a malformed value at index i.
 func Syntax(i int, want string) error { return &SyntaxError{Offset: i, Want: want} }
 
 const (
@@ -31,7 +31,7 @@ const (
 	highs = 0x8080808080808080
 )
 
-// SkipSpace returns the index of the first byte at or after i that is no JSON white space.
+// SkipSpace returns the index of the first byte at or after i that is not JSON white space.
 func SkipSpace(b []byte, i int) int {
 	for i < len(b) {
 		switch b[i] {
@@ -44,15 +44,15 @@ func SkipSpace(b []byte, i int) int {
 	return i
 }
 
-// stops marks, by the high bit of each byte, the bytes of x that end a run of ordinary string bytes: a quote, a
-// backslash, a control character. Only the lowest mark is exact, the ones above it may be carried over.
+// stops marks, with the high bit of each byte, the bytes of x that end a run of ordinary string bytes: a quote, a
+// backslash, a control character. Only the lowest mark is exact, because of carries into higher ones.
 func stops(x uint64) uint64 {
-	low := x ^ ones*0x02 // a quote, and only it, joins the control characters below 0x21
+	low := x ^ ones*0x02 // of the bytes above 0x20 only a quote becomes less than 0x21
 	slash := x ^ ones*'\\'
 	return ((low-ones*0x21)&^low | (slash-ones)&^slash) & highs
 }
 
-// SkipString skips the string whose opening quote is b[i]. plain says that it contains no escape.
+// SkipString skips the string whose opening quote is b[i]. plain reports that it contains no escape.
 func SkipString(b []byte, i int) (end int, plain bool, err error) {
 	plain = true
 	i++
@@ -85,11 +85,10 @@ func SkipString(b []byte, i int) (end int, plain bool, err error) {
 	}
 }
 
-// skipText is SkipString for the strings that are the rule: well inside the buffer, without \u. It returns 0 for
-// others.
+// skipText is SkipString for common strings: well inside the buffer and without \u. It returns 0 for others.
 //
-// Sixteen bytes hold most strings with their closing quote. Looking at them at once costs less than to mispredict in
-// which half it ends.
+// Most strings fit into sixteen bytes with their closing quote. Testing sixteen bytes at once costs less than a
+// mispredicted branch between two halves.
 func skipText(b []byte, i int) int {
 	i++
 	for i+16 <= len(b) {
@@ -140,7 +139,8 @@ func isHex(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
 }
 
-// SkipValue skips the value that starts at b[i], which is no white space. A number needs a byte behind it.
+// SkipValue skips the value that starts at b[i], which must not be white space. A number needs a following byte to be
+// complete.
 func SkipValue(b []byte, i int) (int, error) {
 	return skipValue(b, i, 0)
 }
@@ -164,10 +164,10 @@ func skipValue(b []byte, i, depth int) (int, error) {
 	return skipScalar(b, i)
 }
 
-// skipNested walks an object or array with one bit per open level; every 64 levels it calls itself.
+// skipNested skips an object or array with one bit per open level. It recurses once every 64 levels.
 func skipNested(b []byte, i, depth int) (int, error) {
 	var (
-		objects uint64 // one bit per open level, the innermost lowest: 1 is an object
+		objects uint64 // one bit per open level, the innermost lowest; 1: object, 0: array
 		level   int
 		err     error
 	)
@@ -267,7 +267,7 @@ value:
 	goto after
 }
 
-// space is SkipSpace with the usual case, none, inlined.
+// space is SkipSpace with an inlined check for the common case of no white space.
 func space(b []byte, i int) int {
 	if i < len(b) && b[i] <= ' ' {
 		return SkipSpace(b, i)

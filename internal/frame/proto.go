@@ -12,19 +12,19 @@ const (
 	Bytes   = 2
 	Fixed32 = 5
 
-	startGroup, endGroup = 3, 4 // nobody has written them for long, but everybody passes over them
+	startGroup, endGroup = 3, 4 // obsolete, but decoders must still skip them
 )
 
-// Field is one field of a protobuf message: its number, its wire type, and the value either as a number or as the range
-// Start to End of the buffer. For Bytes the range excludes the length.
+// Field is one field of a protobuf message: its number, its wire type, and its value. The value is a number, or the
+// range Start to End of the buffer. For Bytes the range excludes the length.
 type Field struct {
 	Number, Type int
 	Value        uint64
 	Start, End   int
 }
 
-// NextField reads the field that starts at b[i] and returns the index behind it. A group is a field too, of a type that
-// is none of the above.
+// NextField reads the field that starts at b[i] and returns the index after it. A group counts as one field, with a
+// type that is not listed above.
 func NextField(b []byte, i int) (Field, int, error) {
 	f, i, err := FieldHead(b, i)
 	if err != nil && f.Type == startGroup {
@@ -41,8 +41,8 @@ func NextField(b []byte, i int) (Field, int, error) {
 	return f, f.End, nil
 }
 
-// FieldHead reads tag and length (or number) of the field that starts at b[i]. The range may reach behind the buffer.
-// The index returned is that of the first byte of the value, or the one behind a number.
+// FieldHead reads the tag and the length or number of the field that starts at b[i]. The range may extend beyond the
+// buffer. next is the index of the first byte of the value, or the index after a number.
 func FieldHead(b []byte, i int) (f Field, next int, err error) {
 	tag, i, err := ReadVarint(b, i)
 	if err != nil {
@@ -78,8 +78,8 @@ func FieldHead(b []byte, i int) (f Field, next int, err error) {
 	return f, i, Syntax(i, "wire type 0, 1, 2 or 5")
 }
 
-// skipGroup returns the index behind the group whose first field starts at b[i]. As in the generated decoders, what is
-// in it may have any number.
+// skipGroup returns the index after the group whose first field starts at b[i]. Like the generated decoders it accepts
+// any field numbers in the group.
 func skipGroup(b []byte, i int) (int, error) {
 	for depth := 1; depth > 0; {
 		tag, next, err := ReadVarint(b, i)

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// AppendUnquoted appends the text of a JSON string, given without its quotes and known to be well formed, with escapes
-// resolved and invalid UTF-8 replaced as encoding/json does.
+// AppendUnquoted appends the text of a JSON string to dst. s is the well-formed string without its quotes. It resolves
+// escapes and replaces invalid UTF-8 like encoding/json.
 func AppendUnquoted(dst, s []byte) []byte {
 	for i := 0; i < len(s); {
 		c := s[i]

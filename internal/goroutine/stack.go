@@ -9,21 +9,21 @@ import (
 	"strings"
 )
 
-// maxDump bounds the dump of all goroutines, in bytes: what lies beyond it is not found.
+// maxDump bounds the dump of all goroutines in bytes. Stacks beyond it are not found.
 const maxDump = 64 << 20
 
-// ID is how dumps name a goroutine: "goroutine 12 ". Its number is not used again in the life of the process.
+// ID is the name of a goroutine in dumps: "goroutine 12 ". The process does not reuse the number.
 type ID string
 
-// Current returns the ID of the goroutine that calls it.
+// Current returns the ID of the calling goroutine.
 func Current() ID {
 	var buf [40]byte
 	header, _, _ := strings.Cut(string(buf[:runtime.Stack(buf[:], false)]), "[")
 	return ID(header)
 }
 
-// Stacks returns the stacks of the goroutines with these IDs that still run, with an empty line between two. It stops
-// the world while it dumps all goroutines, so it is for what goes wrong; without IDs it does nothing.
+// Stacks returns the stacks of the running goroutines with these IDs, separated by empty lines. It stops the world to
+// dump all goroutines, so it is for error reports only. Without IDs it returns at once.
 func Stacks(ids ...ID) string {
 	if len(ids) == 0 {
 		return ""

@@ -1,8 +1,8 @@
-// Package inherit gives a logger to what has none of its own: from who hosts it, after it was made.
+// Package inherit passes the logger of a host to a component that has none of its own, after the component was made.
 //
 //	e.log, e.slot = inherit.Logger(options.Logger)
-//	e.slot.Take(host.Logger())             // now what e.log is given goes there, unless options had a logger
-//	l.slot.From(ctx)                       // the same for what is hosted as a function: ctx has the host's logger
+//	e.slot.Take(host.Logger())             // e.log now writes to the logger of host, unless options had one
+//	l.slot.From(ctx)                       // the same for a hosted function: ctx has the logger of the host
 package inherit
 
 import (
@@ -11,11 +11,11 @@ import (
 	"sync/atomic"
 )
 
-// Slot is where the logger of a host is put. The zero value, of who has a logger of its own, ignores it. It is safe for
-// concurrent use.
+// Slot receives the logger of a host. The zero value belongs to a component with its own logger and ignores loggers. It
+// is safe for concurrent use.
 type Slot struct{ to *atomic.Pointer[slog.Handler] }
 
-// Logger returns own, or else a logger that discards what it is given until its slot has taken that of a host.
+// Logger returns own. If own is nil, it returns a logger that discards its records until its slot has taken a logger.
 func Logger(own *slog.Logger) (*slog.Logger, Slot) {
 	if own != nil {
 		return own, Slot{}
@@ -24,7 +24,7 @@ func Logger(own *slog.Logger) (*slog.Logger, Slot) {
 	return slog.New(handler{to: s.to}), s
 }
 
-// Take has the logger write where log does. The first one that is not nil counts.
+// Take makes the logger write to the handler of log. Only the first non-nil log has an effect.
 func (s Slot) Take(log *slog.Logger) {
 	if s.to == nil || log == nil {
 		return
@@ -33,26 +33,26 @@ func (s Slot) Take(log *slog.Logger) {
 	s.to.CompareAndSwap(nil, &h)
 }
 
-// From is Take of the logger that With has put into ctx, if any.
+// From calls Take with the logger that With has added to ctx, if any.
 func (s Slot) From(ctx context.Context) { s.Take(From(ctx)) }
 
 type key struct{}
 
-// With returns a context for what is hosted, with the logger of the host.
+// With returns a context that carries the logger of the host.
 func With(ctx context.Context, log *slog.Logger) context.Context {
 	return context.WithValue(ctx, key{}, log)
 }
 
-// From returns the logger of the host; nil if there is none.
+// From returns the logger of the host, or nil.
 func From(ctx context.Context) *slog.Logger {
 	log, _ := ctx.Value(key{}).(*slog.Logger)
 	return log
 }
 
-// handler passes on to a handler that is known later.
+// handler forwards records to a handler that is set later.
 type handler struct {
 	to   *atomic.Pointer[slog.Handler]
-	wrap func(slog.Handler) slog.Handler // With and WithGroup of the loggers made of this one; nil: none
+	wrap func(slog.Handler) slog.Handler // applies WithAttrs and WithGroup; nil: none
 }
 
 func (h handler) target() slog.Handler {

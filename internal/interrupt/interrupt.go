@@ -1,4 +1,4 @@
-// Package interrupt ends a context by a signal, and leaves the second one to the system.
+// Package interrupt cancels a context on the first signal and leaves the second one to the system.
 package interrupt
 
 import (
@@ -7,19 +7,19 @@ import (
 	"os/signal"
 )
 
-// Context returns a copy of ctx that ends with the first of the signals; its cause says which. By then the signals do
-// what they do in a program that does not ask for them: the second one, however soon it comes, ends it at once. The
-// caller calls stop when it asks for signals no more, which returns when nothing is left of the asking.
+// Context returns a copy of ctx that is cancelled by the first of the signals, which its cause names. From then on the
+// signals have their default effect, so a second one ends the program at once. stop releases the resources and restores
+// the default effect. It returns when its goroutine has ended.
 func Context(ctx context.Context, signals ...os.Signal) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	came, left := make(chan os.Signal, 2), make(chan struct{}) // two: one may come until Stop has returned
+	came, left := make(chan os.Signal, 2), make(chan struct{}) // two: another may arrive before Stop returns
 	signal.Notify(came, signals...)
 	go func() {
 		defer close(left)
 		defer signal.Stop(came)
 		select {
 		case first := <-came:
-			signal.Stop(came) // before anybody is told
+			signal.Stop(came) // before the context is cancelled
 			cancel(received(first.String() + " signal received"))
 		case <-ctx.Done():
 			return
@@ -33,16 +33,16 @@ func Context(ctx context.Context, signals ...os.Signal) (_ context.Context, stop
 	return ctx, func() { cancel(nil); <-left }
 }
 
-// received is the cause of a context that a signal has ended. It matches context.Canceled, as that of
-// signal.NotifyContext does.
+// received is the cause of a context that a signal has cancelled. It matches context.Canceled, like the cause of
+// signal.NotifyContext.
 type received string
 
 func (r received) Error() string        { return string(r) }
 func (r received) Is(target error) bool { return target == context.Canceled }
 
-// again sends this process a signal that it was not to keep.
+// again sends a signal that the channel has caught to this process once more.
 func again(s os.Signal) {
 	if self, err := os.FindProcess(os.Getpid()); err == nil {
-		_ = self.Signal(s) // where signals cannot be sent, the first one has to do
+		_ = self.Signal(s) // if signals cannot be sent, the first one must suffice
 	}
 }

@@ -1,5 +1,4 @@
-// Package judge has what tests of causes share: what is to be told of a stuck object, and how an answer differs from
-// it. It is for our own tests.
+// Package judge compares explanations of stuck objects with expected ones, for the tests of this module.
 package judge
 
 import (
@@ -11,20 +10,20 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// Case is what has to be told of an object. What is empty does not matter.
+// Case is the expected explanation of an object. Empty fields are not compared.
 type Case struct {
-	Reason string // why that is the right answer
+	Reason string // why this is the correct answer
 	Want   why.Type
-	// Message, Advice and Evidence ("key=part") are parts of what is said first; Lacks is in no text of it.
+	// Message, Advice and Evidence ("key=part") are parts of the first cause. Its texts must not contain Lacks.
 	Message, Advice, Lacks string
 	Evidence               []string
-	Then                   []why.Type    // what is told after it
-	Until                  time.Duration // about when from now; negative: never
-	Progress               bool          // it is no trouble
+	Then                   []why.Type    // types of the next causes
+	Until                  time.Duration // approximate time from now; negative: none
+	Progress               bool          // the object is making progress
 }
 
-// Faults says what of an answer is not as it has to be. A first cause that somebody has to do something about says
-// what, and since when it is so.
+// Faults returns the differences between an answer and the expected one. A first cause that requires action must have
+// advice and a start time.
 func (j Case) Faults(a why.Answer) (all []string) {
 	if len(a.Causes) == 0 {
 		return []string{"nothing is told"}
@@ -58,7 +57,7 @@ func (j Case) Faults(a why.Answer) (all []string) {
 	return all
 }
 
-// Await asks until the answer is as it has to be. It reports the faults of the last one if that does not come in time.
+// Await calls ask until the answer is as expected. After patience it reports the faults of the last answer.
 func (j Case) Await(
 	t *testing.T, name string, patience time.Duration, ask func() (why.Answer, error),
 ) (got why.Answer) {
@@ -76,7 +75,7 @@ func (j Case) Await(
 		select {
 		case <-tick.C:
 		case <-over.C:
-			text, _ := json.MarshalIndent(got, "", "  ") // it can be written
+			text, _ := json.MarshalIndent(got, "", "  ") // an Answer always encodes
 			t.Errorf("%s: %s: %v (%s)\n%s", name, strings.Join(faults, "; "), err, j.Reason, text)
 			return got
 		}

@@ -8,42 +8,41 @@ import (
 	"sync"
 )
 
-// arena keeps encoded objects outside of the Go heap, where the garbage collector neither scans nor doubles them.
-// Blocks are of one slot size each; a block without a live slot is given back, and sparse ones are emptied
-// (compact.go).
+// arena keeps encoded objects outside the Go heap, where they cost no garbage collection. All slots of a block have the
+// same size. A block without a live slot is unmapped, and compaction empties sparse blocks (compact.go).
 //
-// The mutex is held for a copy of a slot at most, and shared by readers while they decode one.
+// Writers hold the mutex at most while they copy a slot. Readers share it while they decode one.
 type arena struct {
 	mu      sync.RWMutex
 	blocks  []*block // by number; nil: free for reuse
-	unused  []uint32 // such numbers
+	unused  []uint32 // free block numbers
 	partial [classes][]uint32
-	live    int64 // bytes in slots that are in use
-	mapped  int64 // bytes of blocks that have been touched, roughly
+	live    int64 // bytes of slots in use
+	mapped  int64 // bytes of slots that were used at least once; approximates the resident memory
 	memory  *mappings
 }
 
-// mappings is what is to be unmapped when the arena is gone; it must not refer to the arena.
+// mappings lists the blocks to unmap when the arena is collected. It must not refer to the arena.
 type mappings struct{ blocks map[*block]struct{} }
 
 const (
 	blockSize = 256 << 10
 	maxSlot   = 32 << 10 // larger objects stay on the heap
 	classes   = 40
-	slotStart = 4 // bytes of a slot before its data: the length
+	slotStart = 4 // bytes of the length before the data of a slot
 )
 
-// block is one mapping, cut into slots. A free slot holds the number of the next free one.
+// block is one mapping, divided into slots. A free slot holds the number of the next free one.
 type block struct {
 	mem   []byte
 	class int
 	free  uint16 // 1 + the first free slot
-	fresh uint16 // slots from here on were never used
+	fresh uint16 // slots from here on have never been used
 	live  uint16
-	open  bool // is in arena.partial
+	open  bool // the block is in arena.partial
 }
 
-// slotRef is where a slot is: 1 + block number, and slot number; 0: nowhere.
+// slotRef identifies a slot: 1 + the block number, then the slot number in the low 16 bits; 0: none.
 type slotRef uint64
 
 func newArena() *arena {
@@ -56,7 +55,8 @@ func newArena() *arena {
 	return a
 }
 
-// classOf returns the smallest class whose slots hold n bytes: four classes for each power of two, from 64 bytes on.
+// classOf returns the smallest class whose slots hold n bytes. There are four classes for each power of two, from 64
+// bytes up.
 func classOf(n int) int {
 	if n <= 64 {
 		return 0
@@ -74,7 +74,7 @@ func slotSize(class int) int {
 	return 1<<exp + part<<(exp-2)
 }
 
-// put copies data into a slot; ok is false if it is too large. The caller holds a.mu.
+// put copies data into a slot. It returns false if data is too large or no memory can be mapped. The caller holds a.mu.
 func (a *arena) put(data []byte) (ref slotRef, ok bool) {
 	n := len(data) + slotStart
 	if n > maxSlot {
@@ -130,18 +130,18 @@ func (a *arena) grow(class int) (no uint32, ok bool) {
 	return uint32(len(a.blocks) - 1), true
 }
 
-// putElsewhere is put into another block than that of ref, one that is not sparse if there is such a one.
+// putElsewhere is put into another block than that of ref. It prefers a block that is not sparse.
 func (a *arena) putElsewhere(data []byte, ref slotRef) (_ slotRef, ok bool) {
 	no := uint32(ref>>16 - 1)
 	class := a.blocks[no].class
 	a.close(no)
 	for list := a.partial[class]; len(list) > 0 && a.sparse(slotRef(list[len(list)-1]+1)<<16); list = a.partial[class] {
-		a.close(list[len(list)-1]) // it will be emptied too
+		a.close(list[len(list)-1]) // compaction empties this block, too
 	}
 	return a.put(data)
 }
 
-// close takes a block off the list of those that are filled.
+// close removes a block from the list of blocks that put fills.
 func (a *arena) close(no uint32) {
 	b := a.blocks[no]
 	if !b.open {
@@ -154,7 +154,7 @@ func (a *arena) close(no uint32) {
 	}
 }
 
-// data returns the bytes of a slot, which are only valid while a.mu is held.
+// data returns the bytes of a slot, which are valid only while a.mu is held.
 func (a *arena) data(ref slotRef) []byte {
 	b := a.blocks[ref>>16-1]
 	at := int(ref&0xffff) * slotSize(b.class)
@@ -162,7 +162,7 @@ func (a *arena) data(ref slotRef) []byte {
 	return b.mem[at+slotStart : at+slotStart+n]
 }
 
-// free gives a slot back. The caller holds a.mu.
+// free releases a slot. The caller holds a.mu.
 func (a *arena) free(ref slotRef) {
 	no, slot := uint32(ref>>16-1), uint16(ref)
 	b := a.blocks[no]
@@ -190,7 +190,7 @@ func (a *arena) drop(no uint32, b *block) {
 	unmap(b.mem)
 }
 
-// sparse says whether the block of a slot is less than half full and not the one being filled.
+// sparse reports whether the block of a slot is less than half full and put is not filling it.
 func (a *arena) sparse(ref slotRef) bool {
 	b := a.blocks[ref>>16-1]
 	return int(b.live)*2 < int(b.fresh) && int(b.fresh)*2 > len(b.mem)/slotSize(b.class)

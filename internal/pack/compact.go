@@ -1,14 +1,14 @@
 package pack
 
-// Stats say where the memory is.
+// Stats describes the memory of a Packer.
 type Stats struct {
 	Live         int64 // bytes of items in the arena
 	Mapped       int64 // bytes of the arena, free slots included
 	Dictionaries int
-	Unpacked     int64 // bytes of new items that wait to be packed
+	Unpacked     int64 // bytes of items that are not packed yet
 }
 
-// Stats returns where the memory is.
+// Stats returns the current memory use.
 func (p *Packer) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -21,18 +21,18 @@ func (p *Packer) Stats() Stats {
 }
 
 const (
-	compactAbove = 4 << 20 // bytes; a small arena may be as sparse as it likes
-	compactEvery = 4096    // slots given back between two looks
+	compactAbove = 4 << 20 // bytes; smaller arenas are not compacted
+	compactEvery = 4096    // freed slots between two checks
 )
 
-// worthCompacting says whether less than half of a large arena is in use.
+// worthCompacting reports whether less than half of a large arena is in use.
 func (p *Packer) worthCompacting() bool {
 	p.arena.mu.RLock()
 	defer p.arena.mu.RUnlock()
 	return p.arena.mapped > compactAbove && p.arena.live*2 < p.arena.mapped
 }
 
-// compactSoon looks now and then whether the arena has become sparse, and has it emptied in the background.
+// compactSoon checks from time to time whether the arena is sparse, and then compacts it in the background.
 func (p *Packer) compactSoon() {
 	if p.freed.Add(1)%compactEvery != 0 || !p.worthCompacting() {
 		return
@@ -51,7 +51,7 @@ func (p *Packer) compactSoon() {
 	})
 }
 
-// compact moves items out of sparse blocks, which are given back when they are empty.
+// compact moves items out of sparse blocks. A block is released when it is empty.
 func (p *Packer) compact() {
 	p.work.Lock()
 	defer p.work.Unlock()

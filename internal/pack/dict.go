@@ -6,21 +6,21 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// dict is a dictionary. Only its bytes are kept; the tables for encoding belong to the encoders.
+// dict is a dictionary. It keeps only the bytes; the encoders own the tables for encoding.
 type dict struct {
 	id    uint32
-	data  []byte // shared by all of its encoders
+	data  []byte // shared by all its encoders
 	s2    *s2.Dict
-	refs  int // slots of the arena that need it; guarded by arena.mu
+	refs  int // number of arena slots compressed with it; guarded by arena.mu
 	group *packGroup
 }
 
-// packGroup is what siblings share; only the packer uses it.
+// packGroup is the state of a group of similar objects. It is guarded by Packer.work.
 type packGroup struct {
 	seen  int   // objects packed
-	dict  *dict // nil until there are enough
-	size  int   // of what the dictionary first gave, for comparison
-	worse int   // objects in a row for which it did not do
+	dict  *dict // nil until the group has groupMin objects
+	size  int   // size of the first object compressed with the dictionary, plus an eighth
+	worse int   // consecutive objects that compressed badly
 }
 
 // learn adds an object to the sample for the common dictionary.
@@ -31,11 +31,11 @@ func (p *Packer) learn(group uint64, raw []byte) {
 	}
 }
 
-// judge renews the dictionary of a group that has changed too much.
+// judge replaces the dictionary of a group whose objects no longer compress well.
 func (p *Packer) judge(g *packGroup, n int, raw []byte) {
 	switch {
 	case g.size == 0:
-		g.size = n + n/8 // the dictionary itself gives next to nothing; the second one counts
+		g.size = n + n/8 // the object that became the dictionary compresses to almost nothing, so use the second one
 		if n < 64 {
 			g.size = 0
 		}
@@ -56,7 +56,7 @@ func (p *Packer) renew(g *packGroup, raw []byte) {
 	}
 }
 
-// newDict makes a dictionary of a copy of data.
+// newDict makes a dictionary from a copy of data.
 func (p *Packer) newDict(data []byte) *dict {
 	own := append(make([]byte, 0, len(data)+16), data...)
 	d := &dict{data: own, s2: s2.MakeDict(own, nil)}
@@ -76,9 +76,8 @@ func (p *Packer) newDict(data []byte) *dict {
 	return d
 }
 
-// encoder returns a form of the dictionary that has tables for encoding, of 32 KB each, which take as long to make as
-// an object takes to be packed. They are held while there is something to pack, and after that until the garbage
-// collector wants them.
+// encoder returns a copy of the dictionary with tables for encoding, which take 32 KB and as long to build as packing
+// one object. p.held keeps encoders while there are items to pack. After that the garbage collector may free them.
 func (p *Packer) encoder(d *dict) *s2.Dict {
 	if e := p.held[d]; e != nil {
 		return e

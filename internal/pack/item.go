@@ -7,31 +7,31 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// Item is one encoded object, on the heap or, once it is packed, in the arena. It is a part of what its owner knows
-// about the object, stays where it is, and belongs to one Packer. The zero value holds nothing.
+// Item is one encoded object, on the heap or, once packed, in the arena. Its owner embeds it, must not copy it, and
+// uses it with one Packer. The zero value is empty.
 type Item struct {
 	heap atomic.Pointer[loose]
-	at   atomic.Uint64 // slotRef; 0: on the heap; retired: on the heap, to stay there. Changed under arena.mu
+	at   atomic.Uint64 // slotRef; 0: on the heap; retired: on the heap and never packed. Changed under arena.mu
 }
 
-// retired is the place of an item that is never packed again.
+// retired marks an item that is never packed again.
 const retired = ^uint64(0)
 
 // loose is an encoded object on the heap.
 type loose struct {
 	data   []byte
-	packed bool  // data is compressed
-	dict   *dict // with this; nil: without
+	packed bool  // whether data is compressed
+	dict   *dict // its dictionary; nil: none
 }
 
-// Set gives a new item its bytes, which must not be changed afterwards.
+// Set sets the bytes of a new item. The caller must not modify data afterwards.
 func (it *Item) Set(data []byte) { it.heap.Store(&loose{data: data}) }
 
-// Retired says whether the item was superseded.
+// Retired reports whether the item was superseded.
 func (it *Item) Retired() bool { return it.at.Load() == retired }
 
-// Append appends the bytes of an item to dst; without dst it may return shared bytes, which must not be changed. An
-// error means that memory is broken.
+// Append appends the bytes of an item to dst. With a nil dst it may return shared bytes, which must not be modified. An
+// error means that memory is corrupt.
 func (p *Packer) Append(dst []byte, it *Item) ([]byte, error) {
 	for {
 		if h := it.heap.Load(); h != nil {
@@ -55,7 +55,7 @@ func (p *Packer) Append(dst []byte, it *Item) ([]byte, error) {
 	}
 }
 
-// Retire moves an item that was superseded back to the heap, where it goes away with the last one who holds it.
+// Retire moves a superseded item back to the heap. The garbage collector frees it after its last reference.
 func (p *Packer) Retire(it *Item) {
 	p.retire(it)
 	p.compactSoon()
@@ -80,14 +80,14 @@ func (p *Packer) retire(it *Item) {
 	}
 }
 
-// Read returns the bytes of an item, which must not be changed. They are shared, or in buf, which grows as it has to:
-// then they are valid until it is used again.
+// Read returns the bytes of an item, which must not be modified. They are either shared, or in buf, which grows as
+// needed, and then valid until the next use of buf.
 func (p *Packer) Read(it *Item, buf *[]byte) ([]byte, error) {
 	if h := it.heap.Load(); h != nil && !h.packed {
 		return h.data, nil
 	}
 	if *buf == nil {
-		*buf = []byte{} // without one, Append may return bytes that others read
+		*buf = []byte{} // with nil, Append may return bytes that other readers share
 	}
 	out, err := p.Append((*buf)[:0], it)
 	if err == nil {

@@ -2,7 +2,7 @@
 
 package pack
 
-// mapMemory returns zeroed memory; on this system it is of the Go heap.
+// mapMemory returns zeroed memory. On this system it is part of the Go heap.
 func mapMemory(n int) ([]byte, error) { return make([]byte, n), nil }
 
 func unmap([]byte) {}

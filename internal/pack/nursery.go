@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// What a watch brings is often replaced soon: a pod that starts, a status that is written every second. So the bytes
-// of a changed object stay as they are while it is young, which costs nothing, and only what has survived for a
-// while, or is the oldest of too much, is packed. What is replaced before that never is.
+// nursery holds recently changed items. Many are replaced soon: a starting pod, or a status written every second. Their
+// bytes stay unpacked while they are young, which costs no time. An item is packed when it has survived a while, or
+// when it is the oldest and there are too many bytes.
 type nursery struct {
-	list  []infant // the oldest first
-	bytes int      // of those in list, the superseded ones included
+	list  []infant // oldest first
+	bytes int      // bytes of list, including superseded items
 	ticks uint32
 	timer *time.Timer
 	limit int
@@ -23,13 +23,13 @@ type infant struct {
 }
 
 const (
-	youngTick     = 5 * time.Second // what is older than one of these and younger than two is packed
+	youngTick     = 5 * time.Second // an item is packed when it is between one and two ticks old
 	minYoungBytes = 8 << 20
 	maxYoungBytes = 64 << 20
-	youngShare    = 2 // of the arena
+	youngShare    = 2 // divisor of the arena's live bytes
 )
 
-// KeepYoung has an item packed that may not last: later than Keep does, if it is still current then.
+// KeepYoung packs an item that may not last. It waits longer than Keep and skips an item that is superseded by then.
 func (p *Packer) KeepYoung(it *Item, group uint64) {
 	h := it.heap.Load()
 	if h == nil {
@@ -50,13 +50,13 @@ func (p *Packer) KeepYoung(it *Item, group uint64) {
 		y.timer = time.AfterFunc(youngTick, p.grow)
 	}
 	p.mu.Unlock()
-	if assist { // it comes faster than it can be packed in the background
+	if assist { // items arrive faster than the background packs them
 		p.packOldest(limit, limit/8)
 	}
 }
 
-// packOldest packs so many of the oldest that the rest is half of limit, but not many more bytes than most; what was
-// superseded is dropped on the way.
+// packOldest packs the oldest items until the rest is half of limit, but at most about most bytes. It drops superseded
+// items.
 func (p *Packer) packOldest(limit, most int) {
 	p.mu.Lock()
 	list := p.young.take()
@@ -69,7 +69,7 @@ func (p *Packer) packOldest(limit, most int) {
 		}
 	}
 	var batch []sibling
-	if bytes > limit*3/4 { // otherwise it was dropping that helped
+	if bytes > limit*3/4 { // otherwise dropping superseded items was enough
 		for until := max(limit/2, bytes-most); bytes > until; {
 			batch = append(batch, rest[0].sibling)
 			bytes -= int(rest[0].bytes)
@@ -77,13 +77,13 @@ func (p *Packer) packOldest(limit, most int) {
 		}
 	}
 	p.mu.Lock()
-	p.young.list = slices.Concat(rest, p.young.list) // a copy: what was taken is not held any longer
+	p.young.list = slices.Concat(rest, p.young.list) // a copy, so that packed items are not retained
 	p.young.bytes += bytes
 	p.mu.Unlock()
 	p.pack(batch)
 }
 
-// youngLimit returns how many bytes may be young: a part of what is packed.
+// youngLimit returns the limit of young bytes: a share of the packed bytes.
 func (p *Packer) youngLimit() int {
 	p.arena.mu.RLock()
 	live := p.arena.live
@@ -100,8 +100,7 @@ func (y *nursery) take() []infant {
 	return list
 }
 
-// grow packs what has been young for long enough. It is called by a timer, which runs only while there is something
-// young.
+// grow packs the items that have been young long enough. A timer calls it, which runs only while there are young items.
 func (p *Packer) grow() {
 	y := &p.young
 	p.mu.Lock()

@@ -1,18 +1,18 @@
 // Package pack keeps many encoded objects in little memory.
 //
-// Encoded objects of one kind resemble each other, and those of one workload differ in a few identifiers only. They
-// are therefore compressed with dictionaries that are learnt from what is seen: one of a sample of everything, and
-// one for each group of siblings, which is one of them. (s2 with such a dictionary takes a pod of 4.9 KB to about 0.5
-// KB in 6 µs, and back in 0.5 µs.)
+// Encoded objects of one kind resemble each other, and those of one workload differ in a few identifiers only. Package
+// pack compresses them with dictionaries that it builds from the objects themselves. One common dictionary is a sample
+// of all objects. Each group of similar objects also has its own, which is one of its objects. (s2 with such a
+// dictionary compresses a pod of 4.9 KB to about 0.5 KB in 6 µs, and decompresses it in 0.5 µs.)
 //
-// A new [Item] keeps its bytes on the heap. When enough of them have come together they are packed into the arena,
-// which is memory outside of the Go heap, in the background; those that a watch brought wait longer (nursery.go). An
-// item that is superseded moves back to the heap, where it goes away with the last one who holds it. So the arena
-// holds current objects only, and needs no collector: sparse blocks of it are emptied (compact.go).
+// A new [Item] keeps its bytes on the heap. When enough new bytes have accumulated, a background goroutine packs them
+// into the arena, which is memory outside the Go heap. Items changed by a watch wait longer (nursery.go). A superseded
+// item moves back to the heap, where the garbage collector frees it. The arena therefore holds current objects only and
+// needs no collector: compaction empties sparse blocks (compact.go).
 //
 // Reading order: item.go, pack.go, nursery.go, dict.go, arena.go with memory_unix.go, compact.go.
 //
-// Locks, in the order in which they may be taken: work, mu, arena.mu. None is held while code of the user runs.
+// Lock order: work, mu, arena.mu. No lock is held while user code runs.
 package pack
 
 import (
@@ -28,19 +28,19 @@ import (
 )
 
 const (
-	packAt       = 2 << 20  // bytes of new items that are worth a round of packing
-	packAssist   = 16 << 20 // bytes of new items at which who brings more has to help
-	packMin      = 128      // smaller ones are not compressed
-	groupMin     = 12       // siblings that make a dictionary of their own worth its memory
+	packAt       = 2 << 20  // bytes of new items that start a round of packing
+	packAssist   = 16 << 20 // bytes of new items at which the caller of Keep packs them itself
+	packMin      = 128      // bytes; smaller items are not compressed
+	groupMin     = 12       // objects in a group before it gets its own dictionary
 	sampleBytes  = s2.MaxDictSize
-	sampleGroups = 4 // the sample has several members of a group only if there are few groups
+	sampleGroups = 4 // objects of one group in the sample
 	maxEncoders  = 384
 	maxGroups    = 1 << 16
-	yieldEvery   = 8 // items, each of which takes some µs
+	yieldEvery   = 8 // items, a few µs each
 )
 
-// Packer compresses items in the background. It has no goroutine while there is nothing to do. It is safe for
-// concurrent use; close it when it is not needed any more, which leaves its items readable.
+// Packer compresses items in the background. It has no goroutine while it has no work. It is safe for concurrent use.
+// The owner must call Close. The items stay readable after that.
 type Packer struct {
 	items iter.Seq[*Item]
 	arena *arena
@@ -52,15 +52,15 @@ type Packer struct {
 	running    bool
 	closed     bool
 	compacting bool
-	rounds     int          // under way in the background
-	idle       sync.Cond    // told when there is none any more; a WaitGroup may not be waited for while others start
-	freed      atomic.Int64 // slots given back
+	rounds     int          // number of running background rounds
+	idle       sync.Cond    // signaled when rounds is 0; a WaitGroup does not allow Wait while rounds start
+	freed      atomic.Int64 // number of freed slots
 
-	work     sync.Mutex // one round at a time: guards all below
+	work     sync.Mutex // one round at a time; guards the fields below
 	groups   map[uint64]*packGroup
 	common   *dict
 	encoders map[*dict]weak.Pointer[s2.Dict]
-	held     map[*dict]*s2.Dict // while there is more to come
+	held     map[*dict]*s2.Dict // encoders in use; cleared when the queue is empty
 	sample   []byte
 	taken    map[uint64]int
 	buf      []byte
@@ -70,13 +70,13 @@ type Packer struct {
 	freeID []uint32
 }
 
-// sibling is an item of a group: those whose bytes are expected to resemble each other.
+// sibling is an item and its group. The bytes of a group's items are expected to resemble each other.
 type sibling struct {
 	item  *Item
 	group uint64
 }
 
-// New returns a Packer. It asks for all items that are current when it looks for what can be moved closer together.
+// New returns a Packer. items must yield all current items. The Packer uses it to compact the arena.
 func New(items iter.Seq[*Item]) *Packer {
 	p := &Packer{
 		items: items, arena: newArena(),
@@ -87,7 +87,8 @@ func New(items iter.Seq[*Item]) *Packer {
 	return p
 }
 
-// Keep has an item packed soon, beside others of its group, which is a hash of what its siblings have in common.
+// Keep packs an item soon, together with others of its group. group is a hash of the properties that similar objects
+// share.
 func (p *Packer) Keep(it *Item, group uint64) {
 	h := it.heap.Load()
 	if h == nil {
@@ -110,7 +111,7 @@ func (p *Packer) Keep(it *Item, group uint64) {
 	}
 }
 
-// Flush packs what is queued, and empties sparse blocks.
+// Flush packs all queued items and compacts the arena.
 func (p *Packer) Flush() {
 	p.mu.Lock()
 	batch := p.takeLocked()
@@ -128,7 +129,7 @@ func (p *Packer) Flush() {
 	}
 }
 
-// Close waits for the background, which does nothing any more.
+// Close stops background work and waits for running rounds.
 func (p *Packer) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,7 +140,7 @@ func (p *Packer) Close() {
 	p.awaitLocked()
 }
 
-// goLocked runs a round in the background.
+// goLocked starts a round in the background.
 func (p *Packer) goLocked(round func()) {
 	p.rounds++
 	go func() {
@@ -156,7 +157,7 @@ func (p *Packer) roundOver() {
 	}
 }
 
-// awaitLocked waits until nothing runs in the background; meanwhile the lock is free.
+// awaitLocked waits until no round runs. It releases the lock while it waits.
 func (p *Packer) awaitLocked() {
 	for p.rounds > 0 {
 		p.idle.Wait()
@@ -185,7 +186,7 @@ func (p *Packer) run() {
 			continue
 		}
 		p.running = false
-		idle := p.young.timer == nil // otherwise it comes back
+		idle := p.young.timer == nil // otherwise the timer calls rest
 		p.mu.Unlock()
 		if idle {
 			p.rest()
@@ -199,7 +200,7 @@ func (p *Packer) pack(batch []sibling) {
 	p.work.Lock()
 	defer p.work.Unlock()
 	batch = slices.DeleteFunc(batch, func(s sibling) bool { return s.item.Retired() })
-	// Siblings one after the other, so that the tables of a dictionary are made once.
+	// Sorting by group makes the encoder of each dictionary once per batch.
 	slices.SortFunc(batch, func(a, b sibling) int {
 		switch {
 		case a.group < b.group:
@@ -222,7 +223,7 @@ func (p *Packer) pack(batch []sibling) {
 	}
 	for i, s := range batch {
 		if i%yieldEvery == yieldEvery-1 {
-			runtime.Gosched() // events come first, also where there is one core
+			runtime.Gosched() // events have priority, even on a single core
 		}
 		p.packOne(s)
 	}
@@ -265,14 +266,14 @@ func (p *Packer) packOne(s sibling) {
 	p.move(s.item, h, packed, d)
 }
 
-// rest lets go of the encoders.
+// rest releases the encoders.
 func (p *Packer) rest() {
 	p.work.Lock()
 	defer p.work.Unlock()
 	clear(p.held)
 }
 
-// endRound lets go of what only a round needs.
+// endRound removes the encoders that were collected, and all groups if there are too many.
 func (p *Packer) endRound() {
 	if len(p.groups) > maxGroups {
 		clear(p.groups)
@@ -284,7 +285,8 @@ func (p *Packer) endRound() {
 	}
 }
 
-// move puts the packed form (nil: the bytes as they are) into a slot, unless the item was superseded meanwhile.
+// move stores the packed form, or the original bytes if packed is nil, in a slot, unless the item was superseded in the
+// meantime.
 func (p *Packer) move(it *Item, h *loose, packed []byte, d *dict) {
 	data := packed
 	id := uint32(0) // not compressed
@@ -318,7 +320,7 @@ func (p *Packer) move(it *Item, h *loose, packed []byte, d *dict) {
 	it.heap.Store(nil)
 }
 
-// slot takes a slot apart; the caller holds arena.mu.
+// slot decodes the header of a slot. The caller holds arena.mu.
 func (p *Packer) slot(ref slotRef) loose {
 	b := p.arena.data(ref)
 	id, n := binary.Uvarint(b)
@@ -329,7 +331,7 @@ func (p *Packer) slot(ref slotRef) loose {
 	return l
 }
 
-// unrefLocked forgets a dictionary that nothing in the arena needs and that no group uses any more.
+// unrefLocked drops a reference to a dictionary and frees its number if neither the arena nor a group uses it.
 func (p *Packer) unrefLocked(d *dict) {
 	d.refs--
 	if d.refs > 0 || d == p.common || d.group != nil && d.group.dict == d {

@@ -1,19 +1,19 @@
-// Package piece makes strings that share memory: there are fewer pieces for the allocator and the garbage collector,
-// and a string that outlives the others holds no more than a piece of them.
+// Package piece makes strings that share memory. This means fewer allocations and less work for the garbage collector.
+// A string that outlives the others retains at most one piece of shared memory.
 package piece
 
 import "unsafe"
 
 const (
 	size  = 512
-	large = 128 // larger strings have memory of their own
+	large = 128 // larger strings have their own memory
 )
 
-// Of is memory for strings. The zero value is ready; it is for one goroutine at a time.
+// Of is memory for strings. The zero value is ready to use. It is not safe for concurrent use.
 type Of struct{ free []byte }
 
-// Text returns b as a string. Left says about how many bytes of strings are still to come, so that the last piece is no
-// larger.
+// Text returns b as a string. left estimates the bytes of strings still to come, so that the last piece is not too
+// large.
 func (p *Of) Text(b []byte, left int) string {
 	n := len(b)
 	switch {

@@ -1,4 +1,4 @@
-// Package place tells where something was declared.
+// Package place finds where an object was declared in the source code.
 package place
 
 import (
@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Outside returns file:line of the first caller outside of some packages, such as
-// "github.com/fairlead-io/fairlead/reconcile"; their tests count as outside. Of the path of the file the last two
-// elements are kept: enough to find it, and not the path of the machine it was built on.
+// Outside returns file:line of the first caller outside the given packages, such as
+// "github.com/fairlead-io/fairlead/reconcile". Their tests count as outside. It keeps the last two elements of the file
+// path, which omits the directory of the build machine.
 func Outside(packages ...string) string {
 	var pcs [16]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])

@@ -1,7 +1,7 @@
-// Package profile serves the profiles of the process over HTTP: goroutines, heap, CPU and what else runtime/pprof has,
-// in the formats that go tool pprof and go tool trace read. It does what net/http/pprof does, except for the command
-// line. That package is not imported, since its init would add the profiles to http.DefaultServeMux, unguarded, in every
-// program that links Fairlead.
+// Package profile serves the profiles of the process over HTTP: goroutines, heap, CPU and the other profiles of
+// runtime/pprof, in the formats of go tool pprof and go tool trace. It does the same as net/http/pprof except for the
+// command line. It does not import that package, whose init would add unguarded profiles to http.DefaultServeMux in
+// every program that links Fairlead.
 package profile
 
 import (
@@ -18,28 +18,28 @@ import (
 	"time"
 )
 
-// Root is the path that the profiles are below.
+// Root is the path prefix of the profiles.
 const Root = "/debug/pprof/"
 
 const (
 	defaultSeconds = 30
 	maxSeconds     = 60
-	// writeTime bounds how long a reader may take for a profile once it is made.
+	// writeTime bounds the time to write a finished profile to the client.
 	writeTime = 30 * time.Second
 )
 
-// timed are the profiles that are recorded while the request waits.
+// timed holds the profiles that are recorded during the request.
 var timed = map[string]func(w *bytes.Buffer) (stop func(), err error){
 	"profile": func(w *bytes.Buffer) (func(), error) { return pprof.StopCPUProfile, pprof.StartCPUProfile(w) },
 	"trace":   func(w *bytes.Buffer) (func(), error) { return trace.Stop, trace.Start(w) },
 }
 
-// Pages serve the profiles, one at a time, since each slows the whole process down. The caller has to guard them. The
-// zero value is ready, and safe for concurrent use.
+// Pages serves the profiles, one at a time, because each slows down the process. The caller must restrict access. The
+// zero value is ready to use. It is safe for concurrent use.
 type Pages struct{ busy sync.Mutex }
 
-// ServeHTTP answers GET of Root, the list of profiles, and of Root with the name of one. Query parameters: debug=1 or 2
-// for text, gc=1 for a garbage collection before, and of profile and trace seconds, up to 60.
+// ServeHTTP handles GET for Root, the list of profiles, and for Root with the name of a profile. Query parameters are
+// debug=1 or 2 for text, gc=1 for a garbage collection first, and seconds, up to 60, for profile and trace.
 func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(r.URL.Path, Root)
 	record, isTimed := timed[name]
@@ -72,7 +72,7 @@ func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var made bytes.Buffer
 	if isTimed {
-		// a server may bound an answer by less
+		// The server may have a shorter write timeout.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Duration(seconds)*time.Second + writeTime))
 		err = recordFor(r, time.Duration(seconds)*time.Second, record, &made)
 	} else {
@@ -82,7 +82,7 @@ func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = pprof.Lookup(name).WriteTo(&made, debug)
 	}
 	p.busy.Unlock()
-	if err != nil { // somebody else in the process records one
+	if err != nil { // other code in the process is recording one
 		http.Error(w, fmt.Sprintf("cannot make the profile: %v", err), http.StatusServiceUnavailable)
 		return
 	}
@@ -95,7 +95,7 @@ func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = made.WriteTo(w) // the reader is gone if this fails
 }
 
-// recordFor records until the time is over, or the reader has gone.
+// recordFor records until the time is over or the client has disconnected.
 func recordFor(
 	r *http.Request, d time.Duration, start func(*bytes.Buffer) (func(), error), to *bytes.Buffer,
 ) error {
@@ -128,7 +128,7 @@ func list(w http.ResponseWriter) {
 	}
 }
 
-// number reads a query parameter.
+// number parses an integer query parameter.
 func number(r *http.Request, name string, otherwise, least, most int) (int, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {

@@ -1,11 +1,10 @@
-// Package protect calls functions of users, whose panics must not end the program, and tells when one has ended its
-// goroutine.
+// Package protect calls user functions whose panics must not end the program. It returns a panic as an error.
 //
 //	if p := protect.Call(func() { ok = keep(record) }); p != nil {
 //		return fmt.Errorf("cannot filter: panic: %w", p)
 //	}
 //
-// What speaks net/http recovers by itself: http.ErrAbortHandler is passed on there.
+// HTTP handlers recover panics themselves, because they must pass http.ErrAbortHandler on to net/http.
 package protect
 
 import (
@@ -13,17 +12,18 @@ import (
 	"runtime/debug"
 )
 
-// Panic is what a function panicked with.
+// Panic is a recovered panic.
 type Panic struct {
 	Value any    // what was passed to panic
-	Stack []byte // of the goroutine that panicked
+	Stack []byte // stack of the goroutine that panicked
 }
 
-// Error returns the value and, on the lines below it, the stack. An error that was the value is not unwrapped.
+// Error returns the value and, on the following lines, the stack. If the value is an error, Panic does not unwrap to
+// it.
 func (p *Panic) Error() string { return fmt.Sprintf("%v\n%s", p.Value, p.Stack) }
 
-// Call calls fn, and returns its panic; nil if it returned. runtime.Goexit in fn cannot be caught: it ends the
-// goroutine, after what is deferred. Call allocates nothing unless fn panics.
+// Call calls fn and returns its panic, or nil. It cannot catch runtime.Goexit in fn, which ends the goroutine after the
+// deferred calls. Call allocates only if fn panics.
 func Call(fn func()) (p *Panic) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -34,8 +34,8 @@ func Call(fn func()) (p *Panic) {
 	return nil
 }
 
-// CallOr is Call of a function that may end its goroutine, with runtime.Goexit or FailNow of a test: then it calls
-// ended, which is the last thing that the caller can do besides what it deferred.
+// CallOr is Call for a function that may end its goroutine, with runtime.Goexit or FailNow of a test. It then calls
+// ended, after which only deferred calls of the caller run.
 func CallOr(fn, ended func()) (p *Panic) {
 	returned := false
 	defer func() {

@@ -6,15 +6,15 @@ import (
 	"github.com/fairlead-io/fairlead/internal/frame"
 )
 
-// Decodes says whether Unmarshal decodes data into a message of this type, a pointer, without an error for sure. It
-// takes a part of the time and allocates nothing. False means that one has to try: of a type that is not trusted yet,
-// of one that decodes itself, and whenever the message is not as expected.
+// Decodes reports whether Unmarshal decodes data into a message of type t, a pointer, without an error. It takes a
+// fraction of the time and does not allocate. False means unknown. It returns false for a type that is not trusted yet
+// or decodes itself, and for an unusual message.
 func (d *Decoder) Decodes(data []byte, t reflect.Type) bool {
 	of := d.of(t)
 	return of.plan != nil && of.checked.Load() >= checks && !of.refused.Load() && d.decodes(of.plan, data, 0)
 }
 
-// decodes is what decoding.message would find.
+// decodes reports whether decoding.message would succeed.
 func (d *Decoder) decodes(pl *plan, b []byte, depth int) bool {
 	if depth >= maxDepth {
 		return false
@@ -79,7 +79,7 @@ func (d *Decoder) decodesField(f *field, data []byte, depth int) bool {
 	return true
 }
 
-// decodesEntry looks at an entry of a map.
+// decodesEntry checks an entry of a map.
 func (d *Decoder) decodesEntry(value op, data []byte) bool {
 	for i := 0; i < len(data); {
 		f, next, err := frame.NextField(data, i)
@@ -94,7 +94,7 @@ func (d *Decoder) decodesEntry(value op, data []byte) bool {
 	return true
 }
 
-// isTime says whether data is a message of seconds and nanoseconds.
+// isTime reports whether data is a message of seconds and nanoseconds.
 func isTime(data []byte) bool {
 	for i := 0; i < len(data); {
 		f, next, err := frame.NextField(data, i)

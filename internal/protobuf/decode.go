@@ -20,21 +20,21 @@ const (
 	fixed32  = 5
 )
 
-// errUnclear is any reason to leave a message to the type's own decoder. It is not seen outside.
+// errUnclear makes the caller fall back to the type's own decoder. It does not leave the package.
 var errUnclear = errors.New("not as expected")
 
-// maxDepth bounds how deep messages are nested; what goes deeper is not ours.
+// maxDepth bounds the nesting of messages. Deeper ones go to the type's own decoder.
 const maxDepth = 200
 
 // decoding is the state of one Unmarshal.
 type decoding struct {
 	known *quantities
 	piece piece.Of
-	left  int // bytes of the message that may still become strings
+	left  int // estimated bytes of strings still to decode
 	depth int
 }
 
-// message decodes b into the struct at p, on top of what is there.
+// message decodes b into the struct at p, in addition to the fields already set.
 func (d *decoding) message(pl *plan, b []byte, p unsafe.Pointer) error {
 	if d.depth++; d.depth > maxDepth {
 		return errUnclear
@@ -103,7 +103,7 @@ func (d *decoding) message(pl *plan, b []byte, p unsafe.Pointer) error {
 	return nil
 }
 
-// value decodes one value into the place at p.
+// value decodes one value into the memory at p.
 func (d *decoding) value(f *field, o op, v uint64, data []byte, p unsafe.Pointer) error {
 	switch o {
 	case opString:
@@ -132,7 +132,7 @@ func (d *decoding) value(f *field, o op, v uint64, data []byte, p unsafe.Pointer
 	return nil
 }
 
-// pointer decodes a value into a new place, or a message into the place that there is.
+// pointer decodes a value into new memory, or a message into the existing struct if there is one.
 func (d *decoding) pointer(f *field, v uint64, data []byte, at unsafe.Pointer) error {
 	to := (*unsafe.Pointer)(at)
 	switch o := f.op - opPointer; o {
@@ -157,19 +157,20 @@ func (d *decoding) pointer(f *field, v uint64, data []byte, at unsafe.Pointer) e
 	return nil
 }
 
-// list is the header of any slice.
+// list is the header of a slice of any type.
 type list struct {
 	data     unsafe.Pointer
 	len, cap int
 }
 
-// item appends a value to a list. The rest of the message, from the value's tag on, tells how many there will be.
+// item appends a value to a list. rest is the message from the value's tag on. It determines the final length of the
+// list.
 func (d *decoding) item(f *field, v uint64, data []byte, at unsafe.Pointer, rest []byte) error {
 	l := (*list)(at)
 	if l.len == l.cap {
 		reflect.NewAt(f.own, at).Elem().Grow(count(rest))
 	}
-	l.len++ // what Grow gives is zero
+	l.len++ // Grow returns zeroed memory
 	o := f.op - opList
 	if o == opBytes {
 		*(*[]byte)(unsafe.Add(l.data, uintptr(l.len-1)*f.size)) = append([]byte{}, data...)
@@ -178,7 +179,7 @@ func (d *decoding) item(f *field, v uint64, data []byte, at unsafe.Pointer, rest
 	return d.value(f, o, v, data, unsafe.Add(l.data, uintptr(l.len-1)*f.size))
 }
 
-// count returns how many fields with the same tag follow each other at the beginning of b, which starts with one.
+// count returns how many consecutive fields at the beginning of b have the tag of the first one.
 func count(b []byte) (n int) {
 	first, size := uvarint(b)
 	if first&7 != lengthed {
@@ -200,7 +201,7 @@ func count(b []byte) (n int) {
 	return max(n, 1)
 }
 
-// packed appends numbers that come as one value.
+// packed appends the numbers of a packed field.
 func packed(data []byte, into *[]int64) bool {
 	for i := 0; i < len(data); {
 		v, n := uvarint(data[i:])
@@ -213,7 +214,7 @@ func packed(data []byte, into *[]int64) bool {
 	return true
 }
 
-// entry puts an entry of the message into a map.
+// entry adds an entry of the message to a map.
 func (d *decoding) entry(f *field, data []byte, at unsafe.Pointer) error {
 	var key, value []byte
 	has := false
@@ -235,7 +236,7 @@ func (d *decoding) entry(f *field, data []byte, at unsafe.Pointer) error {
 		}
 		i += int(v)
 	}
-	// Maps from strings to such values are the same whatever the names of the types are.
+	// These map types have the same layout, whatever the names of the types are.
 	switch f.op - opMap {
 	case opString:
 		m := (*map[string]string)(at)
@@ -274,7 +275,7 @@ func (d *decoding) text(b []byte) string {
 	return d.piece.Text(b, d.left+len(b))
 }
 
-// uvarint is binary.Uvarint, which accepts no tenth byte above 1, with a short way for one byte.
+// uvarint is binary.Uvarint with a fast path for one byte. binary.Uvarint accepts no tenth byte above 1.
 func uvarint(b []byte) (uint64, int) {
 	if len(b) > 0 && b[0] < 0x80 {
 		return uint64(b[0]), 1

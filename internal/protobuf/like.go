@@ -6,9 +6,10 @@ import (
 	"unsafe"
 )
 
-// UnmarshalLike is Unmarshal for who holds another message of the type, and the data that it was decoded from: what is
-// the same in both, byte for byte, the two share. Neither may be changed afterwards. Versions of one object are so:
-// of a pod whose status changes nothing but that is decoded. Without another message, nil, it is Unmarshal.
+// UnmarshalLike is Unmarshal for a caller that holds another message of the type, like, and the data that it was
+// decoded from. The two messages share every field that is byte for byte the same in both. Neither may be modified
+// afterwards. It suits versions of one object: if only the status of a pod changes, only the status is decoded. With a
+// nil like it is Unmarshal.
 func (d *Decoder) UnmarshalLike(data []byte, into Message, likeData []byte, like Message) error {
 	if like == nil || reflect.TypeOf(like) != reflect.TypeOf(into) {
 		return d.Unmarshal(data, into)
@@ -26,15 +27,15 @@ func (d *Decoder) UnmarshalLike(data []byte, into Message, likeData []byte, like
 	return nil
 }
 
-// run is the values of one field that follow each other in a message.
+// run is the consecutive values of one field in a message.
 type run struct {
 	number int
 	bytes  []byte // all of them, with their tags
-	data   []byte // of the first one, if it is lengthed
+	data   []byte // data of the first value, if it has a length
 	single bool
 }
 
-// next returns the first run of a message that is not empty.
+// next returns the first non-empty run of a message.
 func next(b []byte) (r run, err error) {
 	for i := 0; i < len(b); {
 		tag, n := uvarint(b[i:])
@@ -58,7 +59,8 @@ func next(b []byte) (r run, err error) {
 	return r, nil
 }
 
-// after returns the data of a lengthed value, without its tag, and how long a value of any wire type is.
+// after returns the data of a length-delimited value without its length, and the encoded size of a value of any wire
+// type.
 func after(b []byte, wire uint8) (data []byte, size int, err error) {
 	switch wire {
 	case varint:
@@ -81,8 +83,8 @@ func after(b []byte, wire uint8) (data []byte, size int, err error) {
 	return data, size, nil
 }
 
-// like decodes b into the empty struct at p; the struct at lp was decoded from lb. Fields have to come in the order of
-// their numbers, as encoders write them: then all that there is of one is in one place.
+// like decodes b into the empty struct at p. The struct at lp was decoded from lb. The fields must be in the order of
+// their numbers, as encoders write them, so that all values of one field are adjacent.
 func (d *decoding) like(pl *plan, b []byte, p unsafe.Pointer, lb []byte, lp unsafe.Pointer) error {
 	if d.depth++; d.depth > maxDepth {
 		return errUnclear
@@ -106,7 +108,7 @@ func (d *decoding) like(pl *plan, b []byte, p unsafe.Pointer, lb []byte, lp unsa
 		}
 		last, b = r.number, b[len(r.bytes):]
 	}
-	for len(lb) > 0 { // what comes later must not be about a field that was shared
+	for len(lb) > 0 { // no later value may belong to a shared field
 		before := other.number
 		var err error
 		if other, err = next(lb); err != nil || other.number <= before {
@@ -118,7 +120,7 @@ func (d *decoding) like(pl *plan, b []byte, p unsafe.Pointer, lb []byte, lp unsa
 	return nil
 }
 
-// field decodes all that there is of one field, or shares it.
+// field decodes or shares all values of one field.
 func (d *decoding) field(pl *plan, r *run, p unsafe.Pointer, other *run, lp unsafe.Pointer) error {
 	if r.number >= len(pl.fields) || pl.fields[r.number].op == opNone {
 		return nil

@@ -11,17 +11,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// plan says how a message becomes a struct.
+// plan describes how a message is decoded into a struct.
 type plan struct {
-	fields []field // by number; those without op are skipped
+	fields []field // by number; fields without op are skipped
 }
 
-// field is where a field of a message goes.
+// field describes the struct field of one message field.
 type field struct {
 	op   op
 	wire uint8
 	off  uintptr
-	typ  reflect.Type // of the value: behind the pointer, in the list or map
+	typ  reflect.Type // of the value: the element of a pointer, list or map
 	own  reflect.Type // of the struct's field
 	size uintptr      // of typ
 	sub  *plan        // of typ, for messages
@@ -40,15 +40,15 @@ const (
 	opQuantity // resource.Quantity
 	opTime     // metav1.Time
 	opCustom   // a type that decodes itself
-	opPointer  // to one of the above: op + opPointer
+	opPointer  // pointer to one of the above: op + opPointer
 	opList     = 2 * opPointer
-	opMap      = 3 * opPointer // from strings
+	opMap      = 3 * opPointer // with string keys
 )
 
-// planner makes plans, once for each type.
+// planner makes and caches one plan for each type.
 type planner struct {
 	mu    sync.Mutex
-	plans map[reflect.Type]*plan // nil: the type has to decode itself
+	plans map[reflect.Type]*plan // nil: the type decodes itself
 }
 
 // of returns the plan of a struct type, or nil.
@@ -58,8 +58,8 @@ func (p *planner) of(t reflect.Type) *plan {
 	return p.make(t)
 }
 
-// make returns the plan of t; the caller holds p.mu. It is in the table before it is complete, for types that contain
-// themselves.
+// make returns the plan of t. It stores the plan before it is complete, because a type may contain itself. The caller
+// holds p.mu.
 func (p *planner) make(t reflect.Type) *plan {
 	if made, ok := p.plans[t]; ok {
 		return made
@@ -106,7 +106,7 @@ var (
 // maxNumber bounds the table of a type.
 const maxNumber = 255
 
-// fits says whether t is a struct that a table can express.
+// fits reports whether t is a struct that a table can express.
 func fits(t reflect.Type) bool {
 	if t.Kind() != reflect.Struct {
 		return false
@@ -123,7 +123,8 @@ func fits(t reflect.Type) bool {
 	return true
 }
 
-// wire returns the wire type of values. That of a tag is not looked at: some are wrong, and nothing else reads them.
+// wire returns the wire type of values. It ignores the wire type in the struct tag: some tags are wrong, and no other
+// code reads them.
 func (o op) wire() uint8 {
 	if o >= opMap {
 		return lengthed
@@ -135,7 +136,7 @@ func (o op) wire() uint8 {
 	return lengthed
 }
 
-// opOf returns how a field of type t is decoded; opNone if the table cannot express it.
+// opOf returns the op of a field of type t, or opNone if the table cannot express it.
 func opOf(t reflect.Type) op {
 	if o := single(t); o != opNone || decodesItself(t) {
 		return o
@@ -163,7 +164,7 @@ func opOf(t reflect.Type) op {
 	return opNone
 }
 
-// single returns how one value of type t is decoded.
+// single returns the op of one value of type t.
 func single(t reflect.Type) op {
 	switch {
 	case t == timeType:
@@ -172,9 +173,9 @@ func single(t reflect.Type) op {
 		return opQuantity
 	case decodesItself(t):
 		if t.Kind() == reflect.Struct {
-			return opMessage // or opCustom, if there is no plan for it
+			return opMessage // or opCustom, if it has no plan
 		}
-		return opNone // a list or map that is a message
+		return opNone // a list or map type that is a message
 	}
 	switch t.Kind() {
 	case reflect.String:
@@ -195,7 +196,7 @@ func single(t reflect.Type) op {
 
 func decodesItself(t reflect.Type) bool { return reflect.PointerTo(t).Implements(messageType) }
 
-// numberOf reads the number of a field from its tag.
+// numberOf returns the number of a field from its struct tag.
 func numberOf(f reflect.StructField) (int, bool) {
 	_, rest, _ := strings.Cut(f.Tag.Get("protobuf"), ",")
 	text, _, _ := strings.Cut(rest, ",")

@@ -6,30 +6,30 @@ import (
 	"sync/atomic"
 )
 
-// Message is what every Kubernetes type that has a protobuf form implements, by a pointer.
+// Message is implemented by pointers to all Kubernetes types with a protobuf form.
 type Message interface{ Unmarshal(data []byte) error }
 
-// Decoder decodes messages and keeps what it has learnt about their types. The zero value is ready; it is safe for
-// concurrent use.
+// Decoder decodes messages and caches a table for each type. The zero value is ready to use. It is safe for concurrent
+// use.
 type Decoder struct {
 	planner planner
 	byType  sync.Map // reflect.Type: *decoderOf
 	known   quantities
 }
 
-// decoderOf is for one type.
+// decoderOf is the state of one type.
 type decoderOf struct {
 	plan    *plan // nil: it decodes itself
 	checked atomic.Int32
 	refused atomic.Bool
 }
 
-// checks is how many messages of a type are decoded both ways, and compared, before the table is trusted: the tags of a
-// type of somebody else's may lie.
+// checks is the number of messages of a type that are decoded both ways and compared before the table is trusted. The
+// struct tags of a foreign type may be wrong.
 const checks = 16
 
-// Unmarshal decodes data into a message whose fields are all zero. The result is that of into.Unmarshal, errors
-// included. It does not refer to data; strings of it share memory with each other.
+// Unmarshal decodes data into a message whose fields are all zero. Result and errors are those of into.Unmarshal. The
+// result does not refer to data, but its strings share memory with each other.
 func (d *Decoder) Unmarshal(data []byte, into Message) error {
 	of := d.of(reflect.TypeOf(into))
 	if of.plan == nil || of.refused.Load() {
@@ -59,9 +59,9 @@ func (d *Decoder) of(t reflect.Type) *decoderOf {
 	return found.(*decoderOf)
 }
 
-// compare holds a result against that of the type itself, which counts.
+// compare compares a result with that of the type's own decoder, which is authoritative.
 func (d *Decoder) compare(of *decoderOf, data []byte, into Message, v reflect.Value) error {
-	defer of.checked.Add(1) // at the end: what was found out is known then
+	defer of.checked.Add(1) // last, so that refused is already set
 	own := reflect.New(v.Type().Elem())
 	if err := own.Interface().(Message).Unmarshal(data); err != nil {
 		v.Elem().SetZero()

@@ -8,27 +8,27 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// quantities remembers some that were parsed: the requests and limits of a cluster are few different ones.
+// quantities remembers parsed quantities. The requests and limits of a cluster have few distinct values.
 type quantities struct {
 	once sync.Once
 	*quantityTable
 }
 
-// quantityTable has two places for each remainder of a hash: two quantities of one pod must not drive each other out.
+// quantityTable has two places for each bucket, so that two quantities of one pod do not evict each other.
 type quantityTable struct {
 	seed  maphash.Seed
 	pairs [256][2]atomic.Pointer[quantity]
 }
 
 type quantity struct {
-	text  string // of the message
+	text  string // encoded message
 	value resource.Quantity
 }
 
-// maxQuantityText: longer ones are not remembered.
+// maxQuantityText is the maximum length of a remembered quantity in bytes.
 const maxQuantityText = 32
 
-// has says whether data is a quantity that was parsed a moment ago, or one that can be.
+// has reports whether data is a remembered quantity or can be parsed.
 func (k *quantities) has(data []byte) bool {
 	if len(data) > 0 && len(data) <= maxQuantityText {
 		k.once.Do(k.init)
@@ -41,7 +41,7 @@ func (k *quantities) has(data []byte) bool {
 
 func (k *quantities) init() { k.quantityTable = &quantityTable{seed: maphash.MakeSeed()} }
 
-// find returns the quantity if it is remembered, and else where it is to be.
+// find returns the quantity if it is remembered, else the place to store it.
 func (k *quantities) find(data []byte) (known *quantity, place *atomic.Pointer[quantity]) {
 	hash := maphash.Bytes(k.seed, data)
 	pair := &k.pairs[hash%uint64(len(k.pairs))]
@@ -68,7 +68,7 @@ func (k *quantities) decode(data []byte, q *resource.Quantity) error {
 		*q = known.value.DeepCopy()
 		return nil
 	}
-	if *q != (resource.Quantity{}) { // what is there may survive
+	if *q != (resource.Quantity{}) { // existing content may survive
 		return q.Unmarshal(data)
 	}
 	if err := q.Unmarshal(data); err != nil {

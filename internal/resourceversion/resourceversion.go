@@ -1,15 +1,14 @@
-// Package resourceversion orders resource versions as KEP-5504 says: numbers without leading zeros, of any length. It
-// is resourceversion.CompareResourceVersion of apimachinery, without an allocation and for bytes too.
+// Package resourceversion orders resource versions by KEP-5504: numbers without leading zeros, of any length. It is
+// resourceversion.CompareResourceVersion of apimachinery without allocations, and also for byte slices.
 //
-// Versions of other servers are no such numbers. Of two that differ, nothing tells which one came before: whoever asks
-// decides what that means.
+// Some servers have versions in another format. Such versions have no order, and the caller decides how to treat them.
 package resourceversion
 
-// Text is a resource version as it is read.
+// Text is the type of a resource version.
 type Text interface{ ~string | ~[]byte }
 
-// Compare returns -1, 0 or 1 for a version before, the same as, or after another one. ok is false when one of them is
-// not WellFormed; they then have no order, also when they are the same.
+// Compare returns -1, 0 or 1 if a is before, equal to, or after b. ok is false if a or b is not WellFormed. They then
+// have no order, even if they are equal.
 func Compare[A, B Text](a A, b B) (order int, ok bool) {
 	switch {
 	case !WellFormed(a) || !WellFormed(b):
@@ -24,7 +23,7 @@ func Compare[A, B Text](a A, b B) (order int, ok bool) {
 	return 0, true
 }
 
-// WellFormed says that a version is a number without leading zeros. 0 is none: it stands for any version, in a request.
+// WellFormed reports whether v is a number without leading zeros. It rejects 0, which means any version in a request.
 func WellFormed[T Text](v T) bool {
 	if len(v) == 0 || v[0] == '0' {
 		return false
@@ -37,13 +36,13 @@ func WellFormed[T Text](v T) bool {
 	return true
 }
 
-// Older says that a is known to come before b.
+// Older reports whether a is known to come before b.
 func Older[A, B Text](a A, b B) bool {
 	order, _ := Compare(a, b)
 	return order < 0
 }
 
-// AtLeast says that a is known to be b or to come after it.
+// AtLeast reports whether a is known to equal b or to come after it.
 func AtLeast[A, B Text](a A, b B) bool {
 	order, ok := Compare(a, b)
 	return ok && order >= 0 || string(a) == string(b)

@@ -7,10 +7,10 @@ import (
 	"io"
 )
 
-// maxField bounds what a damaged length can make a Decoder allocate at once.
+// maxField bounds the bytes that a Decoder allocates for a damaged length.
 const maxField = 64 << 20
 
-// Encoder writes fields. After an error it does nothing more; Write returns the error.
+// Encoder writes fields. After an error it writes no more, and Write returns the error.
 type Encoder struct {
 	w   io.Writer
 	buf []byte
@@ -23,13 +23,13 @@ func (e *Encoder) Number(n uint64) {
 	e.write(e.buf)
 }
 
-// Field writes bytes, with their length before them.
+// Field writes the length of b and then b.
 func (e *Encoder) Field(b []byte) {
 	e.Number(uint64(len(b)))
 	e.write(b)
 }
 
-// Text writes a text, with its length before it.
+// Text writes the length of s and then s.
 func (e *Encoder) Text(s string) { e.Field([]byte(s)) }
 
 func (e *Encoder) write(b []byte) {
@@ -38,10 +38,10 @@ func (e *Encoder) write(b []byte) {
 	}
 }
 
-// Decoder reads fields in the order in which they were written. After an error it gives zero values; see Err.
+// Decoder reads fields in the order in which they were written. After an error it returns zero values; see Err.
 type Decoder struct {
 	r   *bufio.Reader
-	buf bytes.Buffer // of the last field
+	buf bytes.Buffer // the last field
 	err error
 }
 
@@ -60,7 +60,7 @@ func (d *Decoder) Number() uint64 {
 	return n
 }
 
-// Field reads bytes, which are valid until the next field.
+// Field reads bytes, which are valid until the next call.
 func (d *Decoder) Field() []byte {
 	n := d.Number()
 	if d.err == nil && n > maxField {
@@ -70,12 +70,12 @@ func (d *Decoder) Field() []byte {
 		return nil
 	}
 	d.buf.Reset()
-	d.buf.Grow(int(min(n, 1<<16))) // more only as it comes: the length may be wrong
+	d.buf.Grow(int(min(n, 1<<16))) // the length may be corrupt, so grow as bytes arrive
 	if _, d.err = io.CopyN(&d.buf, d.r, int64(n)); d.err != nil {
 		return nil
 	}
 	return d.buf.Bytes()
 }
 
-// Text reads a text.
+// Text reads a string.
 func (d *Decoder) Text() string { return string(d.Field()) }

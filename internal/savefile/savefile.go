@@ -1,6 +1,6 @@
-// Package savefile keeps fields in a file that a crash leaves whole. The file is a magic line, then an s2 stream of an
-// identity and of the fields, each with its length before it; at the end is the CRC-32C of all before it. It is written
-// beside the old one and renamed, so that a crash leaves the old one or the new one.
+// Package savefile stores fields in a file that survives a crash. The file has a magic line, then an s2 stream of an
+// identity and the fields, each preceded by its length. The CRC-32C of the preceding bytes is at the end. Write creates
+// a temporary file beside the old one and renames it, so a crash leaves either the old or the new file.
 package savefile
 
 import (
@@ -19,16 +19,16 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// ErrDamaged is returned for a file whose content is not what was written.
+// ErrDamaged is the error of a file whose content is corrupt.
 var ErrDamaged = errors.New("the file is damaged")
 
-// Format is what tells the files of one purpose from others.
+// Format identifies the files of one purpose.
 type Format struct {
-	Magic    string // the first line, with its end
-	Identity string // of whom the fields are: a file of another one is refused
+	Magic    string // the first line, including its newline
+	Identity string // owner of the fields; Read rejects a file with another identity
 }
 
-// Write replaces a file by one with the fields that fill writes. When fill fails the old file stays.
+// Write replaces a file by one with the fields that fill writes. If fill fails, the old file stays.
 func (f Format) Write(path string, fill func(*Encoder) error) (err error) {
 	dir, name := filepath.Split(path)
 	file, err := os.CreateTemp(dir, name+".*")
@@ -65,8 +65,8 @@ func (f Format) encode(w io.Writer, fill func(*Encoder) error) error {
 	return errors.Join(err, z.Close())
 }
 
-// Read has take read the fields of a file, and returns when it was written. The checksum of the whole file is verified
-// before anything of it is believed. It removes what writes have left that a crash has ended.
+// Read calls take to read the fields of a file, and returns when the file was written. It first verifies the checksum
+// of the whole file. It also removes the temporary files of interrupted writes.
 func (f Format) Read(path string, take func(*Decoder) error) (at time.Time, err error) {
 	removeLeftovers(path)
 	file, err := os.Open(path)
@@ -85,10 +85,10 @@ func (f Format) Read(path string, take func(*Decoder) error) (at time.Time, err 
 	return info.ModTime(), f.Decode(io.LimitReader(file, info.Size()-crc32.Size), take)
 }
 
-// removeLeftovers removes the files of writes that a crash has ended.
+// removeLeftovers removes the temporary files of interrupted writes.
 func removeLeftovers(path string) {
 	dir, name := filepath.Split(path)
-	files, _ := os.ReadDir(dir) // what is wrong with it, reading the file tells
+	files, _ := os.ReadDir(dir) // reading the file reports any error
 	for _, f := range files {
 		if strings.HasPrefix(f.Name(), name+".") {
 			_ = os.Remove(filepath.Join(dir, f.Name()))
@@ -96,7 +96,7 @@ func removeLeftovers(path string) {
 	}
 }
 
-// checkSum reads the whole file once, and goes back to its start.
+// checkSum verifies the checksum of the whole file and seeks back to the start.
 func checkSum(f io.ReadSeeker, size int64, sum hash.Hash32) error {
 	if size < crc32.Size {
 		return ErrDamaged
@@ -115,7 +115,7 @@ func checkSum(f io.ReadSeeker, size int64, sum hash.Hash32) error {
 	return err
 }
 
-// Decode has take read the fields of what a file is without its checksum. It trusts no length.
+// Decode calls take to read the fields of a file without its checksum. It does not trust any length.
 func (f Format) Decode(r io.Reader, take func(*Decoder) error) error {
 	magic := make([]byte, len(f.Magic))
 	if _, err := io.ReadFull(r, magic); err != nil || string(magic) != f.Magic {

@@ -101,7 +101,7 @@ func choose(t testing.TB, n int) []uint64 {
 	return seeds
 }
 
-// derive returns the i-th seed of a test, which depends on nothing but the base and the name.
+// derive returns the i-th seed of a test, which depends only on the base and the name.
 func derive(test string, i int) uint64 {
 	return Rand(uint64(i), os.Getenv("FAIRLEAD_SEED_BASE"), test).Uint64()
 }

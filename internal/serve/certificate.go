@@ -15,22 +15,22 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// lookEvery is how often the files of a certificate are read again.
+// lookEvery is the interval at which the files of a certificate are read.
 const lookEvery = 5 * time.Second
 
-// Certificate is a certificate with its key that are read from files, and again when these have changed, in whatever
-// way: written over, renamed, or by the symbolic link of a mounted Secret. A pair that cannot be used is no reason to
-// give up the one before. It is a prometheus.Collector. It is safe for concurrent use.
+// Certificate is a certificate and its key, read from files. It is read again when the files change, whether they are
+// overwritten, renamed, or replaced through the symbolic link of a mounted Secret. If the new pair is unusable, the
+// previous one stays in use. Certificate is a prometheus.Collector. It is safe for concurrent use.
 type Certificate struct {
 	certFile, keyFile string
 	log               *slog.Logger
 	current           atomic.Pointer[tls.Certificate]
-	seen              [sha256.Size]byte // of what the files had, used or not
+	seen              [sha256.Size]byte // hash of the last contents, usable or not
 	reloads           *prometheus.CounterVec
 	expiry            prometheus.Collector
 }
 
-// LoadCertificate reads the files. Run looks after them.
+// LoadCertificate reads the files. Run reads them again when they change.
 func LoadCertificate(certFile, keyFile string, log *slog.Logger) (*Certificate, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -42,7 +42,7 @@ func LoadCertificate(certFile, keyFile string, log *slog.Logger) (*Certificate, 
 			Help: "Changes of the files of the certificate, by whether they could be used.",
 		}, []string{"result"}),
 	}
-	for _, result := range []string{"success", "failure"} { // the first one of each is an increase too
+	for _, result := range []string{"success", "failure"} { // a counter must start at 0 for its first increase to show
 		c.reloads.WithLabelValues(result)
 	}
 	c.expiry = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -57,7 +57,7 @@ func LoadCertificate(certFile, keyFile string, log *slog.Logger) (*Certificate, 
 	return c, nil
 }
 
-// read returns the pair of the files, and what tells these from others: their contents, or why there are none.
+// read returns the pair in the files, and a hash of their contents or of the read error.
 func (c *Certificate) read() (*tls.Certificate, [sha256.Size]byte, error) {
 	cert, certErr := os.ReadFile(c.certFile)
 	key, keyErr := os.ReadFile(c.keyFile)
@@ -69,7 +69,7 @@ func (c *Certificate) read() (*tls.Certificate, [sha256.Size]byte, error) {
 	return &pair, seen, err
 }
 
-// Run looks after the files until the context ends.
+// Run checks the files for changes until ctx is done.
 func (c *Certificate) Run(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -83,7 +83,7 @@ func (c *Certificate) Run(ctx context.Context) error {
 	}
 }
 
-// look takes the files if they have changed and can be used. Each change is told once.
+// look loads the files if they have changed, and uses the pair if it is valid. It logs each change once.
 func (c *Certificate) look(ctx context.Context) {
 	pair, seen, err := c.read()
 	if seen == c.seen {
@@ -105,7 +105,7 @@ func (c *Certificate) look(ctx context.Context) {
 	c.log.InfoContext(ctx, "certificate changed", "cert", c.certFile, "expires", pair.Leaf.NotAfter)
 }
 
-// worse says why a certificate is none to serve now, if the one before is.
+// worse returns an error if the pair is not valid now and the previous one is.
 func worse(pair, before *tls.Certificate, now time.Time) error {
 	if now.After(before.Leaf.NotAfter) {
 		return nil
@@ -120,7 +120,7 @@ func worse(pair, before *tls.Certificate, now time.Time) error {
 	}
 }
 
-// Config returns how a server uses the certificate: TLS 1.2 and newer, HTTP/2 and HTTP/1.1.
+// Config returns a TLS configuration with the certificate: TLS 1.2 and newer, HTTP/2 and HTTP/1.1.
 func (c *Certificate) Config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},

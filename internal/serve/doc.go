@@ -1,19 +1,18 @@
-// Package serve answers HTTP requests on a listener that strangers can reach.
+// Package serve runs HTTP servers on listeners that untrusted clients can reach.
 //
-// A [Server] bounds how many connections there are at a time, and shares them between clients when there are no more:
-// those that wait for a request are closed first, of the client that has the most connections. Who sends nothing, or
-// sends and reads slowly, is given up after a time; a client that has not shown who it is ([Known]) after a short one,
-// if the options say so. TLS handshakes take half of the processors, in turns by client. A [Certificate] is read from
-// files again when they have changed.
+// A [Server] bounds the number of connections and shares them between clients. At the bound it closes a connection that
+// waits for a request, of the client with the most connections. Timeouts end connections that are silent or slow. They
+// can be shorter for a client that has not authenticated ([Known]). TLS handshakes use at most half of the processors,
+// and clients take turns. A [Certificate] is read again when its files change.
 //
-// A client is an IPv4 address, or the first 64 bits of an IPv6 address, which is what one machine is usually given.
+// A client is an IPv4 address, or the first 64 bits of an IPv6 address, which is the usual allocation for one machine.
 package serve
 
 import (
 	"net/netip"
 )
 
-// Client returns the client of a remote address, as the network has it. Behind a proxy that is the proxy.
+// Client returns the client of a remote address. Behind a proxy this is the proxy.
 func Client(remote string) string {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {

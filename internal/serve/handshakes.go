@@ -14,24 +14,25 @@ import (
 	"time"
 )
 
-// handshakes bounds the processors that are at work on TLS handshakes, which cost a server a hundred times what they
-// cost a client: to half of them, at least one. Those that wait take turns by client, the earliest of each first.
-// Nothing is held while the network is waited for: a turn is over at the latest when its connection is read from.
+// handshakes bounds concurrent TLS handshakes to half of the processors, at least one. A handshake costs a server a
+// hundred times as much as a client. Clients take turns in a queue, and the connections of one client are served in
+// order. A connection never holds its turn while it waits for the network: the turn ends at the latest with the next
+// read.
 type handshakes struct {
 	mu      sync.Mutex
 	free    int
-	queues  map[string][]*turn // of those that wait, by client; none is empty
-	clients []string           // those with a queue, the next one first
+	queues  map[string][]*turn // waiting turns by client; none is empty
+	clients []string           // clients with a queue, in order of their turns
 	held    map[net.Conn]struct{}
 }
 
-// turn is a connection that waits.
+// turn is a waiting connection.
 type turn struct {
 	conn net.Conn
 	come chan struct{}
 }
 
-// handshakePatience is how long a handshake may wait for its turn.
+// handshakePatience is the maximum wait of a handshake for its turn.
 const handshakePatience = 5 * time.Second
 
 var errCrowded = errors.New("too many TLS handshakes at a time")
@@ -43,14 +44,15 @@ func newHandshakes() *handshakes {
 	}
 }
 
-// shaken is a connection on which hands are shaken.
+// shaken is a connection whose handshake is limited.
 type shaken struct {
 	net.Conn
 	turns *handshakes
-	done  atomic.Bool // what is left of the handshake costs little
+	done  atomic.Bool // the rest of the handshake is cheap
 }
 
-// Read implements net.Conn. The client may let the server wait.
+// Read implements net.Conn. During the handshake it ends the turn of the connection, because the client may send
+// slowly.
 func (s *shaken) Read(p []byte) (int, error) {
 	if !s.done.Load() {
 		s.turns.end(s)
@@ -58,7 +60,7 @@ func (s *shaken) Read(p []byte) (int, error) {
 	return s.Conn.Read(p)
 }
 
-// shaking is a listener for such connections.
+// shaking is a listener that returns such connections.
 type shaking struct {
 	net.Listener
 	turns *handshakes
@@ -75,9 +77,9 @@ func (s *shaking) Accept() (net.Conn, error) {
 
 func (h *handshakes) watched(conn net.Conn) net.Conn { return &shaken{Conn: conn, turns: h} }
 
-// config returns how the server shakes hands as base says, in turns, on connections that are watched. The turn comes
-// when the client has said what it wants, and once more when it was asked to say it better (HelloRetryRequest). It is
-// over when the server has signed, or has taken up a session from before: what is left after that costs little.
+// config returns a TLS configuration like base that limits handshakes. A turn begins after the ClientHello, and a
+// second one after a HelloRetryRequest. It ends when the server has signed or resumed a session. The rest of the
+// handshake is cheap.
 func (h *handshakes) config(base *tls.Config) *tls.Config {
 	base = base.Clone()
 	if len(base.NextProtos) == 0 {
@@ -103,7 +105,7 @@ func (h *handshakes) config(base *tls.Config) *tls.Config {
 	return turns
 }
 
-// ending is a configuration that tells of the end of one handshake's turn.
+// ending returns a configuration for one handshake that ends its turn.
 func (h *handshakes) ending(base *tls.Config, conn net.Conn) *tls.Config {
 	own := base.Clone()
 	own.GetConfigForClient = nil
@@ -113,7 +115,7 @@ func (h *handshakes) ending(base *tls.Config, conn net.Conn) *tls.Config {
 		if base.GetCertificate != nil {
 			cert, err = base.GetCertificate(hello)
 		}
-		if cert == nil && err == nil && len(base.Certificates) == 1 { // of several the server chooses itself
+		if cert == nil && err == nil && len(base.Certificates) == 1 { // of several certificates crypto/tls chooses one
 			cert = &base.Certificates[0]
 		}
 		if err == nil {
@@ -128,7 +130,7 @@ func (h *handshakes) ending(base *tls.Config, conn net.Conn) *tls.Config {
 		}
 		return &telling, nil
 	}
-	if len(own.Certificates) == 1 { // else nobody would be asked where the client names no host
+	if len(own.Certificates) == 1 { // otherwise crypto/tls does not call GetCertificate if the client sends no server name
 		own.Certificates = nil
 	}
 	own.VerifyConnection = func(state tls.ConnectionState) error {
@@ -144,7 +146,7 @@ func (h *handshakes) ending(base *tls.Config, conn net.Conn) *tls.Config {
 	return own
 }
 
-// ender is a key that tells when it has signed.
+// ender is a key that calls signed after it has signed.
 type ender struct {
 	crypto.Signer
 	signed func()
@@ -156,7 +158,7 @@ func (e *ender) Sign(rand io.Reader, digest []byte, opts crypto.SignerOpts) ([]b
 	return e.Signer.Sign(rand, digest, opts)
 }
 
-// goOn waits for another turn of a connection whose turn is over.
+// goOn waits for another turn if the turn of the connection has ended.
 func (h *handshakes) goOn(conn net.Conn) error {
 	h.mu.Lock()
 	_, held := h.held[conn]
@@ -167,7 +169,7 @@ func (h *handshakes) goOn(conn net.Conn) error {
 	return h.begin(conn)
 }
 
-// begin waits for the turn of a connection. It has to be followed by end.
+// begin waits for the turn of a connection. The caller must call end.
 func (h *handshakes) begin(conn net.Conn) error {
 	client, own := Client(conn.RemoteAddr().String()), &turn{conn, make(chan struct{})}
 	h.mu.Lock()
@@ -202,7 +204,7 @@ func (h *handshakes) begin(conn net.Conn) error {
 	return errCrowded
 }
 
-// changed is told of the states of connections by the server: a handshake that has failed has had its turn, too.
+// changed is the ConnState hook of the server. It also ends the turn of a failed handshake.
 func (h *handshakes) changed(c net.Conn, state http.ConnState) {
 	if state != http.StateNew {
 		h.end(plain(c))

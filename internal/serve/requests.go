@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// requests counts those under way. There are more than connections only with HTTP/2, where a client can open many on
-// each and read no answer. A client has at most as many as are left free.
+// requests bounds the concurrent requests. Only HTTP/2 allows more requests than connections: a client can open many
+// streams and read no response. A client may use at most as many as remain free.
 type requests struct {
 	most    int
 	refused prometheus.Counter
@@ -27,7 +27,7 @@ func newRequests(most int) *requests {
 	}
 }
 
-// begin tells whether there is place for one more of the client; if so it has to end.
+// begin reports whether the client may start another request. If so, the caller must call end.
 func (r *requests) begin(client string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

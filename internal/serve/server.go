@@ -14,52 +14,50 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// What callers get when nothing else is said.
+// Defaults and fixed bounds.
 const (
 	defaultConnections = 2048
 	defaultDrain       = 5 * time.Second
-	// headerTime is how long the TLS handshake, and the header of a request, may take.
+	// headerTime bounds the TLS handshake and the reading of a request header.
 	headerTime = 10 * time.Second
-	// idleTime is how long a connection may wait for the next request.
+	// idleTime is how long a connection may wait for its next request.
 	idleTime = 2 * time.Minute
-	// bodyTime is how long a body may take, unless the handler says something else.
+	// bodyTime bounds the reading of a body, unless the handler sets another deadline.
 	bodyTime = 30 * time.Second
-	// maxHeader bounds a header. A token with many groups has 10 KiB.
+	// maxHeader bounds a request header in bytes. A token with many groups has 10 KiB.
 	maxHeader = 32 << 10
-	// maxRequests bounds the requests at a time for each connection that there may be, on the average: only with HTTP/2
-	// there are more.
+	// maxRequests is the bound of concurrent requests, per connection of MaxConnections. Only HTTP/2 can reach it.
 	maxRequests = 2
-	// maxStreams are the requests at a time on a connection of HTTP/2. What it buffers of bodies is bounded for each, and
-	// together.
+	// maxStreams bounds the concurrent requests on an HTTP/2 connection. The buffers for bodies are bounded per stream and
+	// per connection.
 	maxStreams          = 100
 	streamWindow        = 64 << 10
 	connectionWindow    = 128 << 10
 	pingAfter, pingTime = 30 * time.Second, 15 * time.Second
 )
 
-// Options configure a Server. The zero value works.
+// Options configures a Server. The zero value is valid.
 type Options struct {
-	// MaxConnections bounds the connections at a time. Default: 2,048.
+	// MaxConnections bounds the concurrent connections. The default is 2,048.
 	MaxConnections int
-	// TLS is how connections are secured. Default: not at all.
+	// TLS is the TLS configuration. The default is no TLS.
 	TLS *tls.Config
-	// StrangerTime is how long a connection waits for the whole header of its next request, and a request for its body
-	// unless the handler sets a deadline of its own, as long as no request on the connection was Known. Of one client an
-	// eighth of MaxConnections wait so. Default: there are no strangers; ten seconds for a header, thirty for a body, and
-	// two minutes between requests.
+	// StrangerTime bounds the waits on a connection without a Known request. It applies to the complete header of the next
+	// request and to the body, unless the handler sets its own deadline. At most an eighth of MaxConnections of one client
+	// may wait so. By default every connection has ten seconds for a header, thirty for a body, and two minutes between
+	// requests.
 	StrangerTime time.Duration
-	// WriteTimeout bounds a request from the end of its header to the end of the answer, unless the handler sets a
-	// deadline of its own (http.ResponseController). Default: none.
+	// WriteTimeout bounds the time from the end of a request header to the end of the response, unless the handler sets
+	// its own deadline (http.ResponseController). The default is no bound.
 	WriteTimeout time.Duration
-	// Drain is how long requests that are being answered may go on at the end. Default: 5s.
+	// Drain is how long Run waits for active requests after its context is done. The default is 5s.
 	Drain time.Duration
-	// Logger gets the panics of handlers, and at level debug what callers do wrong below HTTP. Default: they go where
-	// package log writes.
+	// Logger receives the panics of handlers, and errors of clients below HTTP at level Debug. The default is package log.
 	Logger *slog.Logger
 }
 
-// Server answers requests. It is a prometheus.Collector of its connections, and of what it closed and refused. It is
-// safe for concurrent use, and for any number of listeners, which share its bounds.
+// Server is an HTTP server. It is a prometheus.Collector for its connections and for those that it closed or refused.
+// It is safe for concurrent use with any number of listeners, which share its bounds.
 type Server struct {
 	Options
 	handler  http.Handler
@@ -67,7 +65,7 @@ type Server struct {
 	requests *requests
 }
 
-// New returns a Server that answers with the handler.
+// New returns a Server that calls handler for each request.
 func New(handler http.Handler, o Options) *Server {
 	if o.MaxConnections <= 0 {
 		o.MaxConnections = defaultConnections
@@ -81,7 +79,7 @@ func New(handler http.Handler, o Options) *Server {
 	}
 }
 
-// Run answers until the context ends, then lets the requests under way finish. It closes the listener.
+// Run serves requests until ctx is done, then waits for active requests. It closes the listener.
 func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
 		Handler: s, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, WriteTimeout: s.WriteTimeout,
@@ -130,18 +128,18 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	return <-stopped
 }
 
-// visitKey is that of a function in the context of a request, for Known.
+// visitKey is the context key of the function that Known calls.
 type visitKey struct{}
 
-// Known says that the caller of a request has shown who it is, so that its connection may wait as long as any. ctx is
-// that of the request, or made from it; of another one it does nothing.
+// Known marks the client of a request as authenticated, which lifts the bounds for strangers from its connection. ctx
+// must be the context of the request or derived from it. With any other context Known has no effect.
 func Known(ctx context.Context) {
 	if know, ok := ctx.Value(visitKey{}).(func()); ok {
 		know()
 	}
 }
 
-// ServeHTTP answers one request. A panic of the handler ends its connection.
+// ServeHTTP handles one request. A panic of the handler closes its connection.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.Logger != nil {
 		defer s.panicked(r)
@@ -149,26 +147,26 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	client := Client(r.RemoteAddr)
 	if !s.requests.begin(client) {
 		w.Header().Set("Retry-After", "1")
-		w.Header().Set("Content-Length", "0") // with HTTP/2, who opens many and reads nothing can be told this much
+		w.Header().Set("Content-Length", "0") // short: an HTTP/2 client may read no responses
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
 	defer s.requests.end(client)
-	if r.ContentLength != 0 { // the server goes on to read what the handler leaves of a body
+	if r.ContentLength != 0 { // the server reads the rest of a body after the handler returns
 		patience := bodyTime
 		if s.StrangerTime > 0 {
 			patience = min(patience, s.StrangerTime)
 		}
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(patience)) // only some test servers cannot
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(patience)) // fails only with some test servers
 	}
 	s.handler.ServeHTTP(w, r)
 	if r.ProtoMajor > 1 {
-		// what is left of the answer would else be waited for after the end of the request
+		// Otherwise the rest of the response would wait for the client after the request has ended.
 		_ = http.NewResponseController(w).Flush()
 	}
 }
 
-// panicked tells of a panic, and ends the connection in silence.
+// panicked logs a panic and closes the connection without a response.
 func (s *Server) panicked(r *http.Request) {
 	v := recover()
 	if v == nil {

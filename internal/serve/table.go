@@ -10,13 +10,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// gate accepts connections as long as the table has place for them.
+// gate is a listener that accepts connections while the table has room.
 type gate struct {
 	net.Listener
 	table *table
 }
 
-// Accept returns the next connection that there is place for.
+// Accept returns the next connection that the table admits. It closes the others.
 func (g *gate) Accept() (net.Conn, error) {
 	for {
 		c, err := g.Listener.Accept()
@@ -30,23 +30,22 @@ func (g *gate) Accept() (net.Conn, error) {
 	}
 }
 
-// table knows the connections, and makes place for new ones:
+// table tracks the connections. When they reach the bound, it closes a connection to admit a new one:
 //
-//   - Of a client that has at least as many connections as the newcomer's, the connection that has waited longest for a
-//     request; of several such clients the one that has the most.
-//   - If none waits, the connection that has been at work longest, of the client that has the most, if the newcomer's
-//     has fewer.
+//   - The connection that has waited longest for a request, of a client with at least as many connections as the new
+//     client. Of several such clients it selects the one with the most connections.
+//   - If none waits, the connection that has been active longest, of the client with the most connections, if the new
+//     client has fewer.
 //
-// Else there is no place. So no client can keep others out, however many connections it opens and whatever it does on
-// them.
+// Otherwise it refuses the new connection. So no client can lock out others, whatever number of connections it opens
+// and whatever it sends.
 //
-// A connection is a stranger's until a handler says [Known] of a request on it. The table bounds how long a stranger's
-// connection waits, and how many of one client do: what a waiting connection costs, 20 to 35 KiB, is of little use to a
-// client that has not shown who it is.
+// A connection belongs to a stranger until a handler calls [Known] for a request on it. The table bounds how long the
+// connection of a stranger may wait, and how many of one client do. A waiting connection costs 20 to 35 KiB.
 type table struct {
 	most      int
-	strangers int           // of one client that wait; 0: any number
-	patience  time.Duration // for a stranger to send the whole header of its next request; 0: no bound of the table
+	strangers int           // maximum of waiting strangers per client; 0: no bound
+	patience  time.Duration // time for a stranger to send the header of its next request; 0: no bound
 	closed    *prometheus.CounterVec
 
 	mu      sync.Mutex
@@ -55,7 +54,7 @@ type table struct {
 	waiting int
 }
 
-// client has the connections of one client, the longest in their state first.
+// client holds the connections of one client, ordered by the time in their state, longest first.
 type client struct {
 	waiting, active list.List
 	strangers       int // among waiting
@@ -70,13 +69,13 @@ type visit struct {
 	active bool
 	known  bool
 	at     *list.Element
-	timer  *time.Timer // closes a stranger that waits; nil before the first one
-	waits  int         // how often it has begun to wait, so that a timer that was stopped too late is told from the next
+	timer  *time.Timer // closes a waiting stranger; nil before the first wait
+	waits  int         // number of waits; identifies a late timer of an earlier wait
 }
 
 func (v *visit) strange() bool { return !v.active && !v.known }
 
-// newTable returns a table for so many connections, with the bounds of strangers if their patience is above 0.
+// newTable returns a table for at most most connections. It bounds strangers if patience is above 0.
 func newTable(most int, patience time.Duration) *table {
 	strangers := 0
 	if patience > 0 {
@@ -93,7 +92,7 @@ func newTable(most int, patience time.Duration) *table {
 	}
 }
 
-// admit takes a connection in, and tells whether there was place.
+// admit adds a connection and reports whether there was room.
 func (t *table) admit(c net.Conn) bool {
 	name := Client(c.RemoteAddr().String())
 	t.mu.Lock()
@@ -113,7 +112,7 @@ func (t *table) admit(c net.Conn) bool {
 	return true
 }
 
-// wait has a connection wait for a request.
+// wait moves a connection to the waiting ones of its client.
 func (t *table) wait(v *visit, of *client) {
 	v.at = of.waiting.PushBack(v)
 	t.waiting++
@@ -150,7 +149,7 @@ func (t *table) unwait(v *visit, of *client) {
 	}
 }
 
-// expire closes a stranger that has not stopped waiting since.
+// expire closes the connection of a stranger that is still in its nth wait.
 func (t *table) expire(v *visit, nth int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -165,8 +164,8 @@ func (t *table) turnAway(v *visit) {
 	v.conn.Close()
 }
 
-// know notes that the client of a connection has shown who it is. That is said while a request is answered; with HTTP/2
-// others may have ended by then, so that it waits.
+// know marks the client of a connection as authenticated. With HTTP/2 the connection may already be waiting, because
+// its other requests have ended.
 func (t *table) know(c net.Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -183,7 +182,7 @@ func (t *table) know(c net.Conn) {
 	v.known = true
 }
 
-// makePlace closes a connection for one of the client.
+// makePlace closes a connection to make room for the client newcomer, and reports whether it did.
 func (t *table) makePlace(newcomer string) bool {
 	own := 0
 	if of := t.clients[newcomer]; of != nil {
@@ -214,13 +213,13 @@ func (t *table) makePlace(newcomer string) bool {
 	return true
 }
 
-// changed is told of the states of connections by the server.
+// changed is the ConnState hook of the server.
 func (t *table) changed(c net.Conn, state http.ConnState) {
 	c = plain(c)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v := t.open[c]
-	if v == nil { // it was closed to make place
+	if v == nil { // it was closed to make room
 		return
 	}
 	switch state {
@@ -231,7 +230,7 @@ func (t *table) changed(c net.Conn, state http.ConnState) {
 	}
 }
 
-// plain is a connection without TLS.
+// plain returns the connection below TLS.
 func plain(c net.Conn) net.Conn {
 	if secured, ok := c.(interface{ NetConn() net.Conn }); ok {
 		return secured.NetConn()

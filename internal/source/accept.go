@@ -8,22 +8,22 @@ import (
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
 )
 
-// listing is a replacement under way and what has been learnt about it.
+// listing is a replacement in progress and the facts collected about it.
 type listing struct {
 	Replacement
 	listOf
-	only      *snapshot // what is listed of the slots that have come; nil: all of them
-	count     int       // objects listed, also of slots that are not held
-	promised  int       // objects there should be, by what the first page said; 0 of a list of some slots
-	opened    bool      // the answer has begun
+	only      *snapshot // namespaces listed of the gained slots; nil: all of them
+	count     int       // objects listed, including those of slots that are not held
+	promised  int       // expected number of objects by the first page; 0 if only some slots are listed
+	opened    bool      // the response has begun
 	gap       bool      // one of several pages was empty
-	nameless  int       // items that cannot be read and do not tell of which object they are
+	nameless  int       // unreadable items without a name
 	version   string
-	confirms  *confirmation // the list before, if this one is to confirm it
+	confirms  *confirmation // result of the first list if this one confirms it
 	committed bool
 }
 
-// replace begins a list.
+// replace begins a replacement in the sink: of the gained slots, or of everything.
 func (s *scope) replace(of listOf, confirms *confirmation) *listing {
 	if of.gained != nil {
 		return &listing{Replacement: s.sink.(Sharded).Gain(*of.gained), confirms: confirms, listOf: of}
@@ -32,14 +32,14 @@ func (s *scope) replace(of listOf, confirms *confirmation) *listing {
 	return &listing{Replacement: s.sink.Replace(), confirms: confirms, listOf: of}
 }
 
-// close forgets what was staged, unless it was committed.
+// close aborts the replacement unless it was committed.
 func (l *listing) close() {
 	if !l.committed {
 		l.Abort()
 	}
 }
 
-// confirmation asks for a second list, since the first would delete so much.
+// confirmation is the error of a list that must be confirmed by a second one because it would delete too many objects.
 type confirmation struct{ missing, known, listed int }
 
 func (c *confirmation) Error() string {
@@ -48,7 +48,7 @@ func (c *confirmation) Error() string {
 
 func (c *confirmation) Unwrap() error { return ErrImplausible }
 
-// accept applies a complete list, if it is to be believed.
+// accept commits a complete list if it passes the checks for stale and implausible content.
 func (s *scope) accept(ctx context.Context, l *listing) error {
 	if l.gained != nil {
 		return s.acceptGained(l)
@@ -58,7 +58,7 @@ func (s *scope) accept(ctx context.Context, l *listing) error {
 		if !l.consistent {
 			return fmt.Errorf("list at version %s, known is %s: %w", l.version, s.seen, ErrStale)
 		}
-		// The second of two consistent reads; one alone may come from a replica that lags behind.
+		// This is the second of two consistent reads. A single one may come from a lagging replica.
 		second, err := s.probe(ctx, true)
 		if err != nil {
 			return err
@@ -84,7 +84,7 @@ func (s *scope) accept(ctx context.Context, l *listing) error {
 	return nil
 }
 
-// commit applies the list and notes that it is done.
+// commit commits the list and marks the scope as synced.
 func (s *scope) commit(l *listing, c Commit) {
 	l.Replacement.Commit(c)
 	s.count.Lists++
@@ -95,21 +95,21 @@ func (s *scope) commit(l *listing, c Commit) {
 	s.contact()
 }
 
-// doubt says whether a list needs a second one before it is believed.
+// doubt returns a confirmation if the list needs a second one before it is committed, else nil.
 func (s *scope) doubt(l *listing) *confirmation {
 	missing, known := l.Missing()
 	guard := s.src.cfg.BulkDeleteGuard
 	empty := l.count == 0 && known > 0 && !s.src.cfg.TrustEmptyList
 	many := guard > 0 && missing > guard
-	// With a selector no page promises anything, and an empty last page may be right; it is rare enough to ask again, even
-	// when nothing is missing of what is known: there may be more.
+	// With a selector the server reports no remaining item count, and an empty last page may be correct. The case is rare
+	// enough to list again, even if no known object is missing: there may be more objects.
 	short := l.count < l.promised && !s.estimates || l.gap
-	hidden := l.nameless > 0 && missing > 0 // what is missing may be what could not be read
+	hidden := l.nameless > 0 && missing > 0 // a missing object may be an unreadable one
 	if !empty && !many && !short && !hidden {
 		return nil
 	}
 	if c := l.confirms; c != nil && missing <= c.missing+max(guard, 0) {
-		s.estimates = s.estimates || l.count < l.promised // its promises are not exact, as the API allows
+		s.estimates = s.estimates || l.count < l.promised // its remaining item counts are estimates, as the API allows
 		return nil
 	}
 	return &confirmation{missing: missing, known: known, listed: l.count}

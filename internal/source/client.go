@@ -15,43 +15,44 @@ import (
 	"k8s.io/client-go/transport"
 )
 
-// Client is the way to one API server: its connections and its budget of requests. Sources of one cluster should share
-// one. It is safe for concurrent use.
+// Client holds the connections and the request budget for one API server. Sources of one cluster should share a Client.
+// It is safe for concurrent use.
 //
-// Connections come in generations. A request that gets stuck abandons the generation that it used, so that the retry
-// takes a new connection with freshly read credentials, while other requests stay where they are as long as they work.
+// Connections are grouped in generations. A request that stalls retires its generation, so its retry opens a new
+// connection with freshly read credentials. Other requests keep their connections as long as they work.
 type Client struct {
 	cfg     *rest.Config
 	limiter *Limiter
 	gzip    bool
-	given   http.RoundTripper // nil: one is made
+	given   http.RoundTripper // transport of the caller; nil: the Client makes its own
 
 	mu      sync.Mutex
 	current *generation
 	closed  bool
 }
 
-// ClientOptions are the choices of a Client. The zero value works.
+// ClientOptions configures a Client. The zero value is valid.
 type ClientOptions struct {
-	// Limiter bounds the requests of all sources; nil: a new one with its defaults.
+	// Limiter bounds the requests of all sources. The default is a new Limiter with its defaults.
 	Limiter *Limiter
-	// Gzip asks the server to compress. It costs more time than it saves on any fast link.
-	// It is of no effect with Transport.
+	// Gzip requests compressed responses. It costs more time than it saves on a fast link. It has no effect with
+	// Transport.
 	Gzip bool
-	// Transport sends the requests, in place of what would be made from the rest.Config: the Transport of an http.Client
-	// that the program has, for instance, as rest.HTTPClientFor makes it. Authentication, TLS, proxies, dialing and the
-	// User-Agent are its business then; of the rest.Config the address counts alone. It must be safe for concurrent use,
-	// must not bound how long a body is read, as http.Client.Timeout does, since a watch is read for minutes, and should
-	// notice connections that are dead, as client-go's transports do by HTTP/2 pings.
+	// Transport sends the requests, instead of a transport made from the rest.Config. An example is the Transport of an
+	// http.Client that rest.HTTPClientFor returns. It is then responsible for authentication, TLS, proxies, dialing and
+	// the User-Agent. Only the server address of the rest.Config is used.
 	//
-	// It belongs to the caller, and so do its connections: Close leaves them open. A request that gets stuck is cancelled,
-	// which closes its connection if that was HTTP/1, and then the idle connections of Transport are closed: one of HTTP/2
-	// on which other requests are under way is not left, as one of a Client's own is.
+	// Transport must be safe for concurrent use. It must not bound the time to read a body, as http.Client.Timeout does,
+	// since a watch lasts minutes. It should detect dead connections, as client-go's transports do with HTTP/2 pings.
+	//
+	// The caller owns Transport and its connections, and Close leaves them open. A request that stalls is cancelled, and
+	// then the idle connections of Transport are closed. Cancelling closes an HTTP/1 connection. An HTTP/2 connection with
+	// other active requests stays in use.
 	Transport http.RoundTripper
 }
 
-// NewClient makes a Client from a copy of cfg. All ways to authenticate that client-go knows work, and so do the
-// Transport, the wrappers, the dialer and the proxy of cfg; rate limits and timeouts of cfg are ignored.
+// NewClient returns a Client that uses a copy of cfg. It supports every authentication method of client-go and the
+// Transport, wrappers, dialer and proxy of cfg. It ignores the rate limits and timeouts of cfg.
 func NewClient(cfg *rest.Config, o ClientOptions) (*Client, error) {
 	if cfg == nil {
 		return nil, errors.New("cannot make client: no rest.Config")
@@ -69,7 +70,7 @@ func NewClient(cfg *rest.Config, o ClientOptions) (*Client, error) {
 	return &Client{cfg: cfg, limiter: o.Limiter, gzip: o.Gzip, given: o.Transport}, nil
 }
 
-// Close closes the connections that are not in use; the others close with their last request.
+// Close closes idle connections. Each other connection closes with its last request.
 func (c *Client) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,19 +81,19 @@ func (c *Client) Close() {
 	}
 }
 
-// generation is one transport and the connections that it made.
+// generation is one transport and the connections that it opened.
 type generation struct {
 	client *http.Client
-	given  bool // the transport is the caller's
-	users  int  // under the mutex of the Client, like the next two
+	given  bool // the caller owns the transport
+	users  int  // guarded by Client.mu, like the next two
 	stale  bool
-	stuck  bool // a request on it was given up
+	stuck  bool // a request on it stalled
 
 	mu    sync.Mutex
 	conns map[*trackedConn]struct{}
 }
 
-// acquire returns the generation for a new request. The caller releases it when the body is closed.
+// acquire returns the generation for a new request. The caller must release it when the body is closed.
 func (c *Client) acquire() (*generation, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,7 +119,7 @@ func (c *Client) release(g *generation) {
 	}
 }
 
-// abandon makes the next request take a new connection.
+// abandon retires g, so that the next request opens a new connection.
 func (c *Client) abandon(g *generation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,7 +139,7 @@ func (g *generation) retireLocked() {
 
 func (g *generation) closeAll() {
 	if g.given && !g.stuck {
-		return // nothing of it is ours
+		return // the caller owns the connections
 	}
 	utilnet.CloseIdleConnectionsFor(g.client.Transport)
 	g.mu.Lock()
@@ -150,8 +151,8 @@ func (g *generation) closeAll() {
 	}
 }
 
-// trackedConn is a connection that its generation can close: an HTTP/2 transport keeps those whose streams have just
-// ended.
+// trackedConn is a connection that its generation can close. CloseIdleConnections is not enough: an HTTP/2 transport
+// keeps connections whose streams have just ended.
 type trackedConn struct {
 	net.Conn
 	g *generation
@@ -184,8 +185,8 @@ func (g *generation) dial(next dialer) dialer {
 	}
 }
 
-// connect builds a transport of our own rather than one of client-go's cache: it has larger buffers, it can be
-// abandoned, and it leaves no goroutine behind. Certificates and tokens are read anew.
+// connect makes a new transport instead of one from client-go's cache: it has larger buffers, can be retired and leaves
+// no goroutine behind. It reads certificates and tokens again.
 func (c *Client) connect() (*generation, error) {
 	if c.given != nil {
 		return &generation{client: &http.Client{Transport: c.given}, given: true}, nil
@@ -225,7 +226,7 @@ func (c *Client) connect() (*generation, error) {
 			MaxIdleConnsPerHost: 4,
 			IdleConnTimeout:     90 * time.Second,
 			ReadBufferSize:      64 << 10,
-			// A connection that answers no ping is dead, whatever TCP believes.
+			// A connection that does not answer pings is dead even if TCP keeps it open.
 			HTTP2: &http.HTTP2Config{
 				SendPingTimeout:           30 * time.Second,
 				PingTimeout:               15 * time.Second,
@@ -242,9 +243,9 @@ func (c *Client) connect() (*generation, error) {
 	return g, nil
 }
 
-// url is the address of a collection: path below the server's, with namespace and resource.
+// url returns the URL of a collection.
 func (c *Client) url(group, version, namespace, resource string) *url.URL {
-	base, _, _ := rest.DefaultServerUrlFor(c.cfg) // was checked by NewClient
+	base, _, _ := rest.DefaultServerUrlFor(c.cfg) // NewClient has checked it
 	segments := []string{"api", version}
 	if group != "" {
 		segments = []string{"apis", group, version}

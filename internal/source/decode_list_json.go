@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/frame"
 )
 
-// jsonList decodes a list item by item. The members around the items may come in any order; they are kept until the
-// end, where it shows whether this was a list at all.
+// jsonList decodes a list item by item. The members around the items may come in any order. finish checks them at the
+// end of the list.
 type jsonList struct {
 	at      listState
 	members map[string]json.RawMessage
@@ -90,7 +90,7 @@ func (d *jsonList) next(b []byte, eof bool, e *event) (n int, got bool, err erro
 	}
 }
 
-// short lets a value that is cut by the end of a large buffer grow to its double before it is scanned again.
+// short handles an incomplete value. A large one is scanned again only after the buffer has doubled.
 func (d *jsonList) short(b []byte, n int, err error) (int, bool, error) {
 	if !isShort(err) {
 		return n, false, d.malformed(b, err)
@@ -128,7 +128,7 @@ func (d *jsonList) item(b []byte, i int, e *event) (int, error) {
 	return end, nil
 }
 
-// member reads one member of the list, or only the bracket of its items.
+// member reads one member of the list. Of items it reads only the opening bracket.
 func (d *jsonList) member(b []byte, i int) (int, error) {
 	if i >= len(b) {
 		return i, frame.ErrShort
@@ -171,7 +171,7 @@ func (d *jsonList) member(b []byte, i int) (int, error) {
 	return end, nil
 }
 
-// checkKind refuses a Table before its rows are read.
+// checkKind rejects a response of another kind, such as a Table, before its items are read.
 func (d *jsonList) checkKind() error {
 	var kind string
 	if json.Unmarshal(d.members["kind"], &kind) == nil && kind != "Status" && !strings.HasSuffix(kind, "List") {
@@ -182,7 +182,7 @@ func (d *jsonList) checkKind() error {
 
 func (d *jsonList) finish() (*listMeta, error) {
 	var kind, apiVersion string
-	_ = json.Unmarshal(d.members["kind"], &kind) // another type is another kind
+	_ = json.Unmarshal(d.members["kind"], &kind) // a kind of another type fails in checkList
 	_ = json.Unmarshal(d.members["apiVersion"], &apiVersion)
 	if kind == "Status" {
 		var s metav1.Status
@@ -213,7 +213,7 @@ func (d *jsonList) finish() (*listMeta, error) {
 	})
 }
 
-// checkList tells a list of objects from everything else that arrives with status 200.
+// checkList rejects a response with status 200 that is not a usable list of objects.
 func checkList(kind, apiVersion string, m listMeta) (*listMeta, error) {
 	switch {
 	case kind == "Table", !strings.HasSuffix(kind, "List"):
@@ -227,7 +227,7 @@ func checkList(kind, apiVersion string, m listMeta) (*listMeta, error) {
 		return nil, &ProtocolError{What: "list that says there is more, and not where"}
 	}
 	m.kind = strings.TrimSuffix(kind, "List")
-	if m.kind != "" { // a List of v1 is of anything
+	if m.kind != "" { // a v1 List may hold any kind
 		m.apiVersion = apiVersion
 	}
 	return &m, nil

@@ -6,11 +6,11 @@ import (
 	"github.com/fairlead-io/fairlead/internal/frame"
 )
 
-// protoList decodes a list in protobuf item by item: the magic, a runtime.Unknown, and in its field raw the list, whose
-// items are field 2.
+// protoList decodes a list in protobuf item by item. The body is the magic number, then a runtime.Unknown whose field
+// raw is the list. The items are field 2 of the list.
 type protoList struct {
 	at               protoState
-	left             int // bytes of raw to come
+	left             int // remaining bytes of raw
 	apiVersion, kind string
 	meta             listMeta
 }
@@ -109,7 +109,7 @@ func (d *protoList) next(b []byte, eof bool, e *event) (n int, got bool, err err
 	}
 }
 
-// refusal reads a status, which is wanted as a whole.
+// refusal decodes a Status, which must be complete in the buffer.
 func (d *protoList) refusal(b []byte, n int, f frame.Field) (int, bool, error) {
 	if f.End > len(b) {
 		return n, false, frame.ErrShort

@@ -8,15 +8,15 @@ import (
 
 // jsonWatch decodes watch events {"type":…,"object":{…}}, usually one per line.
 //
-// The line end only says when it is worth scanning, so that a frame that arrives in pieces is scanned once; what a
-// frame is, the JSON itself says. Without line ends a closing brace says so.
+// A line end or a closing brace at the end of the buffer triggers a scan, so a frame that arrives in pieces is usually
+// scanned once. The JSON syntax alone delimits the frames.
 type jsonWatch struct {
 	searched int // bytes of the buffer without a line end
-	retry    int // do not scan again below so many bytes
+	retry    int // minimum buffer length for the next scan
 }
 
-// eagerBelow is the size up to which an incomplete frame is scanned again whenever it could be complete. Above, it is
-// scanned again only when it has doubled, so that the work stays linear.
+// eagerBelow is the size up to which an incomplete frame is scanned again whenever it may be complete. A larger frame
+// is scanned again only when it has doubled, so the total work stays linear.
 const eagerBelow = 1 << 20
 
 func (d *jsonWatch) next(b []byte, eof bool, e *event) (n int, got bool, err error) {
@@ -44,7 +44,7 @@ func (d *jsonWatch) next(b []byte, eof bool, e *event) (n int, got bool, err err
 	}
 	d.searched, d.retry = 0, 0
 	if _, malformed := err.(*frame.SyntaxError); malformed {
-		// What was read of the header stays: it names the object.
+		// The part of the header that was read stays: it may name the object.
 		e.kind, e.err = evGarbage, err
 		end = len(b)
 		if i := bytes.IndexByte(b, '\n'); i >= 0 {
@@ -58,7 +58,7 @@ func (d *jsonWatch) next(b []byte, eof bool, e *event) (n int, got bool, err err
 	return n + end, err == nil, err
 }
 
-// worthwhile says that b may hold a complete frame.
+// worthwhile reports whether b may hold a complete frame.
 func (d *jsonWatch) worthwhile(b []byte, eof bool) bool {
 	if eof {
 		return true
@@ -120,7 +120,7 @@ func (d *jsonWatch) scan(b []byte, e *event) (end int, err error) {
 	return c.i, e.finishEvent(eventType)
 }
 
-// typeName avoids the allocation for the types that exist.
+// typeName avoids an allocation for the known types.
 func typeName(s []byte) string {
 	switch string(s) {
 	case "ADDED":

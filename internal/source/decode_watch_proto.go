@@ -10,8 +10,8 @@ import (
 // in a runtime.Unknown.
 type protoWatch struct{}
 
-// maxFrame bounds one frame, so that a wrong length is no demand for memory. The store of the API server takes 1.5 MiB
-// per object by default; aggregated servers have more.
+// maxFrame bounds the size of one frame in bytes, so that a corrupt length cannot exhaust memory. The API server stores
+// at most 1.5 MiB per object by default, but aggregated servers may store more.
 const maxFrame = 1 << 29
 
 func (d *protoWatch) next(b []byte, eof bool, e *event) (n int, got bool, err error) {
@@ -79,7 +79,7 @@ func (d *protoWatch) scan(b []byte, e *event) error {
 	e.obj.Raw = raw
 	if string(kind) == "Status" {
 		e.obj.Header.APIVersion, e.obj.Header.Kind = apiVersion, kind
-		return e.finishEvent(eventType) // its metadata is a ListMeta, which is no concern of the scan
+		return e.finishEvent(eventType) // the metadata of a Status is a ListMeta, so it is not scanned
 	}
 	h := &e.obj.Header
 	if err := scanProto(raw, h); err != nil {

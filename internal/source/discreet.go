@@ -1,7 +1,7 @@
 package source
 
-// discreetDecoder shows nothing of what another decoder cannot read: that may be of an object of which not everything
-// is to be kept.
+// discreetDecoder removes excerpts and raw bytes from the errors of another decoder. They may contain parts of an
+// object that the sink must not keep.
 type discreetDecoder struct{ decoder }
 
 func (d discreetDecoder) next(b []byte, eof bool, e *event) (n int, got bool, err error) {
@@ -16,7 +16,7 @@ func (d discreetDecoder) next(b []byte, eof bool, e *event) (n int, got bool, er
 	return n, got, err
 }
 
-// excerpt is the beginning of what came, if it may be shown.
+// excerpt returns the beginning of b, or "" with Config.NoExcerpts.
 func (s *scope) excerpt(b []byte) string {
 	if s.src.cfg.NoExcerpts {
 		return ""

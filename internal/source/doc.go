@@ -1,8 +1,7 @@
 // Package source turns list and watch of one Kubernetes resource into an ordered, repaired stream of changes.
 //
-// A [Source] fills a [Sink] per scope (one namespace, or all) and goes on until its context ends, whatever the
-// connection goes through: expired versions, cut bodies, silent or endless streams, refusals, lagging replicas,
-// restored backups.
+// A [Source] fills one [Sink] per scope (one namespace, or all) until its context ends. It recovers from expired
+// versions, truncated bodies, silent or endless streams, refusals, lagging replicas and restored backups.
 //
 //	src, err := source.New(source.Config{
 //		REST:     restConfig,
@@ -11,58 +10,59 @@
 //	if err != nil { … }
 //	err = src.Run(ctx) // until ctx is done
 //
-// # The way of the bytes
+// # Data flow
 //
-// A request is one [http] body, read and scanned by one goroutine (stream.go, the decoders decode_*.go), which passes
-// batches of scanned objects to the goroutine of the scope (scope.go); that one calls the sink. An object is never
-// decoded: [Scan] finds the members of its metadata on the way through its bytes, and validates the rest.
+// Each request is one [http] body. A goroutine per request reads and scans it (stream.go and the decoders decode_*.go)
+// and passes batches of scanned objects to the goroutine of the scope (scope.go), which calls the Sink. The package
+// never decodes an object: [Scan] finds the members of its metadata and validates the rest.
 //
-// Config.Metadata asks for the metadata of objects alone (metadata.go). A server that does not know how is cut short
-// here, so that nobody sees more.
+// Config.Metadata requests only the metadata of objects (metadata.go). If the server sends complete objects, the source
+// removes the rest before it calls the Sink.
 //
 // # Slots
 //
 // Config.Shard, or a [Sharding] that several sources share, restricts a source to the objects of some slots (package
-// shard), which change while it runs (slots.go). The server is asked for these alone (selecting.go); whatever it makes
-// of that, the same hash decides here before an object goes any further, on lists, initial events, watches and surveys.
-// So a server that ignores the selector costs bytes, and one that refuses it a request now and then; Counters tell how
-// much comes and how much of it is filtered away.
+// shard). The slots may change while the source runs (slots.go). The source requests only these objects (selecting.go).
+// It also filters every list, initial event, watch and survey by the same hash. A server that ignores the selector
+// therefore costs bytes, and one that rejects it costs a request now and then. Counters report the received and the
+// filtered objects and bytes.
 //
 //	h := source.NewSharding(shard.Layout{})
 //	src, err := source.New(source.Config{…, Sharding: h}, s.Sink)
 //	err = h.Set(h.Layout().Set(0, 1, 2, 3)) // at any time
-//	err = h.Wait(ctx)                       // until every source that runs has followed
+//	err = h.Wait(ctx)                       // until every running source has followed
 //
-// What leaves is forgotten by the Sink at once ([Sharded]), as having left and not as deleted. What comes is listed
-// alone, by a consistent list, so that it is not older than what its former holder wrote, and then one watch of all
-// that is held goes on from the version that it had. What stays is not listed again; its events wait for the list of
-// what comes, which lasts as long as that. A change in the middle of a list begins the list anew, so that several
-// quick ones cost one. Where versions have no order a gain costs a list of all.
+// The Sink drops the objects of lost slots at once ([Sharded]) and does not report them as deleted. The source lists
+// gained slots alone, with a consistent list, so the result includes the writes of their former holder. Then one watch
+// of all held slots continues from its previous version. Slots that stay are not listed again, but their events wait
+// until that list is complete. A change during a list restarts the list, so several quick changes cost one list. If
+// versions have no order, gaining slots lists everything.
 //
-// A source that holds no slot asks for nothing, and says ReasonNoSlots. It is synced, for there is nothing to be
-// listed: a replica without a slot is ready. Before the first Sharding.Set nobody knows what it will hold: it is not
-// synced. The initial objects of a Sink from disk are of an earlier share: all that is held is listed.
+// A source that holds no slot makes no requests and reports ReasonNoSlots. It is synced, so a replica without slots is
+// ready. Before the first Sharding.Set the slots are unknown and the source is not synced. A sharded source never
+// resumes from the content that a Sink loaded from disk, which belongs to an earlier set of slots. It lists all held
+// slots.
 //
 // # Repair
 //
-// Each attempt (list.go, watchlist.go, watch.go) ends with an error or an end of stream, and repair.go alone decides
-// what comes next: resume the watch, list again, wait, take a new connection. probe.go asks for the server's version
-// when a watch is silent or versions go down, or fails again and again at one version. survey.go asks what there is,
-// beside the watch, for a sink that wants to compare.
+// Each attempt (list.go, watchlist.go, watch.go) ends with an error or an end of stream. repair.go alone chooses the
+// next step: resume the watch, list again, wait, or open a new connection. probe.go asks for the server's version when
+// a watch is silent, when versions go down, or when watches keep failing at one version. survey.go lists the objects of
+// the server beside the watch, for a Sink that compares.
 //
-// Nothing is asked for ever in the same way: two lists at the version seen that fail, whatever for, lead to a
-// consistent one, and a watch that cannot go on from its version leads to a list. What is no object among objects is
-// quarantined; the others go on.
+// The source never repeats one failing request forever. Two failed lists at the version seen lead to a consistent list.
+// A watch that cannot continue from its version leads to a list. An object that cannot be read is quarantined and does
+// not affect the others.
 //
 // # Invariants
 //
-//   - The versions of one object, of lists and of bookmarks never go down, unless a Commit with Epoch comes in between.
-//     What leaves with its slot and comes back is not older than it was.
-//   - A Sink is given nothing of a slot that it does not hold, and nothing from before the list with which a slot came,
-//     but for deletions.
-//   - At most one watch and one list are open per scope. Retries are jittered, bounded by the back-off and by the
+//   - The versions of one object, of lists and of bookmarks never go down, except after a Commit with Epoch. An object
+//     that leaves with its slot and returns is not older than before.
+//   - A Sink receives no object of a slot that it does not hold. For a gained slot it receives no change older than the
+//     list of the slot, except deletions.
+//   - At most one watch and one list are open per scope. Retries are jittered and bounded by the back-off and the
 //     [Limiter].
-//   - A list that is incomplete, failed or implausible is aborted: it deletes nothing.
-//   - Every fault that is repaired is a typed [Status] with the server's message; recovery clears it.
-//   - When Run returns, no goroutine, timer or connection of the source is left.
+//   - A list that is incomplete, failed or implausible is aborted and deletes no object.
+//   - Every fault under repair is a typed [Status] with the server's message. Recovery clears it.
+//   - When Run returns, the source has no goroutine, timer or connection left.
 package source

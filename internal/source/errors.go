@@ -9,30 +9,30 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Errors that a Status carries, to be told apart with errors.Is and errors.As. Besides them and the types below, an
-// error is the one of the network or of TLS, wrapped.
+// Errors of a Status, for use with errors.Is. Other errors are an *APIError, a *ProtocolError or a wrapped network or
+// TLS error.
 var (
-	// ErrStalled: a request brought neither an answer nor progress in time, and was given up.
+	// ErrStalled: a request made no progress in time and was cancelled.
 	ErrStalled = errors.New("no progress")
-	// ErrSilent: a watch brings nothing although the resource version of the server has moved.
+	// ErrSilent: a watch receives no events although the server's resource version advances.
 	ErrSilent = errors.New("watch is silent")
-	// ErrStale: an answer is older than what is known already, as that of a replica that lags behind.
+	// ErrStale: a response is older than the version already seen, for example from a lagging replica.
 	ErrStale = errors.New("answer is older than what is known")
-	// ErrImplausible: a list would delete more than is believed without a second, equal list.
+	// ErrImplausible: a list would delete many objects and a second list did not confirm it.
 	ErrImplausible = errors.New("list is not confirmed")
-	// ErrEnded: the server ends a watch at once, again and again.
+	// ErrEnded: the server repeatedly ends a watch immediately.
 	ErrEnded = errors.New("watch ends at once")
-	// ErrRunning: Run was called twice.
+	// ErrRunning: Run was called more than once.
 	ErrRunning = errors.New("source has been run already")
 )
 
-// APIError is a refusal of the server, as HTTP status or as an event of a watch. It is an APIStatus, so the functions
-// of k8s.io/apimachinery/pkg/api/errors (IsForbidden and so on) work on it.
+// APIError is an error that the server returned, as an HTTP status or as an event of a watch. It implements APIStatus,
+// so the functions of k8s.io/apimachinery/pkg/api/errors, such as IsForbidden, accept it.
 type APIError struct {
 	Code       int
 	ErrStatus  metav1.Status
-	RetryAfter time.Duration // 0: the server did not say
-	InStream   bool          // came as an event of a watch
+	RetryAfter time.Duration // 0: not given
+	InStream   bool          // received as an event of a watch
 }
 
 func (e *APIError) Error() string {
@@ -49,12 +49,12 @@ func (e *APIError) Error() string {
 // Status implements the APIStatus interface of apimachinery.
 func (e *APIError) Status() metav1.Status { return e.ErrStatus }
 
-// ProtocolError is an answer that is no list or watch of this resource: cut, of another kind, a page of HTML, a Table,
-// or without resource version.
+// ProtocolError reports a response that is not a list or watch of the resource: truncated, of another kind, an HTML
+// page, a Table, or without a resource version.
 type ProtocolError struct {
 	What        string
 	ContentType string
-	Excerpt     string // the beginning of what came instead, at most 200 bytes
+	Excerpt     string // the beginning of the response, at most 200 bytes
 	Err         error
 }
 

@@ -18,35 +18,36 @@ const initialEventsEnd = metav1.InitialEventsAnnotationKey
 type eventKind uint8
 
 const (
-	evOpened   eventKind = iota + 1 // the server has answered 200
+	evOpened   eventKind = iota + 1 // the response has status 200
 	evObject                        // an item of a list, or ADDED, MODIFIED, DELETED
 	evBookmark                      // obj.Header.ResourceVersion is the version
 	evError                         // err is an *APIError
-	evGarbage                       // one frame that cannot be read; raw has it, err says why
-	evListEnd                       // list has the metadata
+	evGarbage                       // an unreadable frame: obj.Raw has its bytes, err the reason
+	evListEnd                       // list holds the metadata
 )
 
-// event is what decoders make of the bytes. Slots are reused; everything in them aliases the buffer of their batch.
+// event is the output of a decoder. Slots for events are reused. Every slice in an event aliases the buffer of its
+// batch.
 type event struct {
 	kind       eventKind
 	change     ChangeType
 	obj        Object
-	err        error // an object that cannot be handed over, or why kind is evError or evGarbage
+	err        error // why the object cannot be applied, or why kind is evError or evGarbage
 	initialEnd bool
 	list       *listMeta
 }
 
 type listMeta struct {
-	kind          string // of the items; empty if the list does not tell
+	kind          string // of the items; empty if unknown
 	apiVersion    string
 	version, next string
 	remaining     int64
 }
 
-// decoder cuts events out of a growing buffer.
+// decoder splits a growing buffer into events.
 type decoder interface {
-	// next decodes the event at the beginning of b. n bytes are done with, whatever else is returned. frame.ErrShort
-	// asks for more bytes; with eof there are none, and the value is cut. Any other error ends the stream.
+	// next decodes the event at the beginning of b. The first n bytes are consumed, whatever the other results.
+	// frame.ErrShort requests more bytes; with eof it means that the value is truncated. Any other error ends the stream.
 	next(b []byte, eof bool, e *event) (n int, got bool, err error)
 }
 
@@ -56,7 +57,7 @@ func (e *event) reset(enc Encoding) {
 	e.obj.Header.reset()
 }
 
-// finishObject checks what the scan alone cannot.
+// finishObject sets the kind of the event and checks the header of its object.
 func (e *event) finishObject() {
 	e.kind = evObject
 	switch h := &e.obj.Header; {
@@ -68,7 +69,7 @@ func (e *event) finishObject() {
 	}
 }
 
-// finishItem is finishObject for an item of a list. Whatever an item is, the others are what they are.
+// finishItem is finishObject for an item of a list. A bad item does not affect the others.
 func (e *event) finishItem() {
 	e.change = Added
 	if h := &e.obj.Header; e.err == nil && wrongKind(h.Kind, h.APIVersion) {
@@ -77,7 +78,7 @@ func (e *event) finishItem() {
 	e.finishObject()
 }
 
-// deletionNeedsNoContent makes a deletion of one whose last state cannot be read, as long as it says of what.
+// deletionNeedsNoContent turns an unreadable deletion into a valid one without Raw, if the name of the object is known.
 func (e *event) deletionNeedsNoContent() {
 	if e.err != nil && e.change == Deleted && len(e.obj.Header.Name) > 0 {
 		e.err, e.obj.Raw = nil, nil
@@ -85,7 +86,7 @@ func (e *event) deletionNeedsNoContent() {
 	}
 }
 
-// wrongKind tells objects that no list or watch of a resource contains: the answer is not what was asked for.
+// wrongKind reports whether an object is a Table or a Status, which no list or watch of a resource contains.
 func wrongKind(kind, apiVersion []byte) bool {
 	switch string(kind) {
 	case "Table":
@@ -96,7 +97,7 @@ func wrongKind(kind, apiVersion []byte) bool {
 	return false
 }
 
-// finishEvent gives an object of a watch its meaning.
+// finishEvent sets the kind of a watch event and checks its object.
 func (e *event) finishEvent(eventType string) error {
 	switch e.change = changeOf(eventType); eventType {
 	case "ADDED", "MODIFIED", "DELETED":
@@ -119,7 +120,7 @@ func (e *event) finishEvent(eventType string) error {
 	return nil
 }
 
-// changeOf is the type of a change, or 0 if it is something else.
+// changeOf returns the ChangeType of an event type, or 0 if it is no change.
 func changeOf(eventType string) ChangeType {
 	switch eventType {
 	case "ADDED":
@@ -145,7 +146,7 @@ func endsInitialEvents(o *Object) bool {
 	return json.Unmarshal(o.Raw, &only) == nil && only.Metadata.Annotations[initialEventsEnd] == "true"
 }
 
-// inStreamError is the error of a status within a watch. The object is another one where a proxy or a server is broken.
+// inStreamError returns the error of an ERROR event. A broken proxy or server may send an object that is not a Status.
 func inStreamError(o *Object, kind string) error {
 	var s metav1.Status
 	var err error
@@ -167,8 +168,8 @@ func inStreamError(o *Object, kind string) error {
 	return err
 }
 
-// refusalOf is the error of a status that came where a list or a change was expected. A status that has neither a code
-// nor a known reason says nothing, and one of success is no answer to a list or a watch.
+// refusalOf returns the error of a Status that came in place of a list or a change. A Status of success, or one without
+// a code and a known reason, is a ProtocolError.
 func refusalOf(s metav1.Status) error {
 	e := newAPIError(int(s.Code), s)
 	switch {
@@ -191,7 +192,7 @@ func newAPIError(code int, s metav1.Status) *APIError {
 	return e
 }
 
-// codes are those of a Status that has a reason only.
+// codes maps the reason of a Status without a code to an HTTP status code.
 var codes = map[metav1.StatusReason]int{
 	metav1.StatusReasonUnauthorized:       http.StatusUnauthorized,
 	metav1.StatusReasonForbidden:          http.StatusForbidden,
@@ -209,5 +210,5 @@ var codes = map[metav1.StatusReason]int{
 	metav1.StatusReasonServerTimeout:      http.StatusInternalServerError,
 }
 
-// isShort says that more bytes could complete the value.
+// isShort reports whether more bytes could complete the value.
 func isShort(err error) bool { return err == frame.ErrShort }

@@ -8,15 +8,15 @@ import (
 	"net/http"
 )
 
-// gunzip decompresses an answer that nobody asked to be compressed, as some proxies send. The transport has done so
-// already with what was asked for.
+// gunzip decompresses a response that was compressed without a request for it, as some proxies do. The transport
+// decompresses requested compression.
 type gunzip struct {
-	io.ReadCloser // what is compressed
+	io.ReadCloser // the compressed body
 	z             *gzip.Reader
 	err           error
 }
 
-// decompressed is the body of an answer as the server meant it.
+// decompressed returns the uncompressed body of a response.
 func decompressed(res *http.Response) io.ReadCloser {
 	if res.Uncompressed || res.Header.Get("Content-Encoding") != "gzip" {
 		return res.Body
@@ -24,7 +24,8 @@ func decompressed(res *http.Response) io.ReadCloser {
 	return &gunzip{ReadCloser: res.Body}
 }
 
-// Read begins to decompress when there is something: a watch may be silent for long.
+// Read creates the decompressor on first use, since NewReader blocks until bytes arrive and a watch may be silent for
+// long.
 func (g *gunzip) Read(p []byte) (int, error) {
 	if g.z == nil && g.err == nil {
 		z, err := gzip.NewReader(g.ReadCloser)
@@ -37,7 +38,7 @@ func (g *gunzip) Read(p []byte) (int, error) {
 	return n, notGzip(err)
 }
 
-// notGzip tells a body that is not compressed as it says from a connection that breaks.
+// notGzip turns a decompression error into a ProtocolError and leaves connection errors as they are.
 func notGzip(err error) error {
 	_, corrupt := errors.AsType[flate.CorruptInputError](err)
 	if corrupt || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) {

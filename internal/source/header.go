@@ -7,13 +7,13 @@ import (
 	"github.com/fairlead-io/fairlead/internal/frame"
 )
 
-// Encoding is the wire form of an object's bytes.
+// Encoding is the wire format of an object.
 type Encoding uint8
 
 // The encodings.
 const (
 	JSON     Encoding = iota
-	Protobuf          // the bare message, without the k8s envelope
+	Protobuf          // the message without the k8s envelope
 )
 
 func (e Encoding) String() string {
@@ -23,8 +23,9 @@ func (e Encoding) String() string {
 	return "json"
 }
 
-// Header is what a cache needs to know of an object, found while its structure is validated. Every slice aliases the
-// object's bytes, or scratch memory of the Header where an escape had to be resolved, and is valid as long as both are.
+// Header holds the metadata of an object that a cache needs. Scan fills it while it validates the object. Its slices
+// alias the object's bytes, or scratch memory of the Header where escapes were resolved. They are valid as long as both
+// are.
 type Header struct {
 	APIVersion, Kind                      []byte // empty for most items of a list
 	Namespace, Name, UID, ResourceVersion []byte
@@ -32,13 +33,13 @@ type Header struct {
 	DeletionTimestamp                     []byte // RFC 3339; empty: not being deleted
 	Labels                                []Pair
 	Owners                                []Owner
-	Finalizers                            int  // how many there are
-	ManagedFields                         Span // zero if there are none
+	Finalizers                            int  // number of finalizers
+	ManagedFields                         Span // zero: none
 
-	metadata Span // of the value of metadata; with its tag and length for protobuf
+	metadata Span // value of metadata; for protobuf with tag and length
 	scratch  []byte
-	byKey    map[string]int // of Labels, when there are absurdly many
-	wrong    error          // first member of a wrong type
+	byKey    map[string]int // index of Labels if there are more than fewLabels
+	wrong    error          // first member with a wrong type
 }
 
 // Pair is one label.
@@ -50,8 +51,8 @@ type Owner struct {
 	Controller                  bool
 }
 
-// Span is a range of an object's bytes. For JSON, cutting the span of managedFields leaves valid JSON, for its comma is
-// included. For protobuf the lengths around it change too: see [Object.AppendPruned].
+// Span is a range of an object's bytes. The span of managedFields in JSON includes one comma, so removing it leaves
+// valid JSON. In protobuf the enclosing lengths change too: see [Object.AppendPruned].
 type Span struct{ Start, End int }
 
 func (s *Span) shift(n int) {
@@ -60,17 +61,17 @@ func (s *Span) shift(n int) {
 	}
 }
 
-// Empty says that the span covers nothing.
+// Empty reports whether the span covers no bytes.
 func (s Span) Empty() bool { return s.Start >= s.End }
 
-// Object is one object as it came over the wire. It is valid only during the call that it is passed to.
+// Object is one object in its wire format. It is valid only during the call that it is passed to.
 type Object struct {
 	Raw      []byte
 	Encoding Encoding
 	Header   Header
 }
 
-// AppendPruned appends the object's bytes without its managedFields to dst.
+// AppendPruned appends the object's bytes without managedFields to dst.
 func (o *Object) AppendPruned(dst []byte) []byte {
 	cut := o.Header.ManagedFields
 	switch {
@@ -83,9 +84,8 @@ func (o *Object) AppendPruned(dst []byte) []byte {
 	return append(dst, o.Raw[cut.End:]...)
 }
 
-// Scan reads the header of raw, which holds exactly one object, into h and validates the structure of all of raw. It
-// does not allocate when h is reused. A member of a wrong type is an error, but the rest of the header is filled all
-// the same, so that a report can name the object.
+// Scan validates raw, which must hold exactly one object, and fills h. It does not allocate when h is reused. A member
+// of a wrong type is an error, but Scan still fills the rest of h, so that a report can name the object.
 func Scan(enc Encoding, raw []byte, h *Header) error {
 	h.reset()
 	if enc == Protobuf {
@@ -113,10 +113,10 @@ func (h *Header) reset() {
 	*h = Header{Labels: labels[:0], Owners: owners[:0], scratch: scratch[:0]}
 }
 
-// fewLabels is up to how many labels a key is looked up by walking them; no sane object has more.
+// fewLabels is the number of labels up to which addLabel searches linearly. Objects rarely have more.
 const fewLabels = 64
 
-// addLabel keeps the last of several labels with one key.
+// addLabel adds a label. The last of several labels with the same key wins.
 func (h *Header) addLabel(key, value []byte) {
 	if len(h.Labels) >= fewLabels {
 		h.addOneOfMany(key, value)
@@ -146,14 +146,14 @@ func (h *Header) addOneOfMany(key, value []byte) {
 	h.Labels = append(h.Labels, Pair{key, value})
 }
 
-// mistyped notes the first member that does not have the type that the API gives it.
+// mistyped records the first member with a wrong type.
 func (h *Header) mistyped(member string) {
 	if h.wrong == nil {
 		h.wrong = &FieldError{Member: member}
 	}
 }
 
-// FieldError says that a member of an object's metadata is not of the type that the API gives it.
+// FieldError reports a metadata member whose type differs from the API.
 type FieldError struct{ Member string }
 
 func (e *FieldError) Error() string {

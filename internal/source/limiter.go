@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Limiter is a budget of requests that sources share: a token bucket in whose queue watches go before lists and probes,
-// since a watch is cheap and saves a list. It is safe for concurrent use.
+// Limiter is a token bucket that sources share. Urgent requests (watches) go before lists and probes, since a watch is
+// cheap and saves a list. It is safe for concurrent use.
 type Limiter struct {
-	interval time.Duration // one token
+	interval time.Duration // time to refill one token
 	burst    int
 
 	mu      sync.Mutex
 	tokens  int
-	filled  time.Time // when tokens was right
+	filled  time.Time // time of the last refill
 	urgent  []chan struct{}
 	patient []chan struct{}
-	timer   *time.Timer // runs while somebody waits
+	timer   *time.Timer // runs while a request waits
 }
 
 // Defaults of a Limiter.
@@ -26,7 +26,8 @@ const (
 	DefaultBurst = 200
 )
 
-// NewLimiter allows qps requests per second on average and burst at once. 0 stands for the default.
+// NewLimiter returns a Limiter that allows qps requests per second on average and burst at once. Values of 0 or less
+// select the defaults.
 func NewLimiter(qps float64, burst int) *Limiter {
 	if qps <= 0 {
 		qps = DefaultQPS
@@ -37,7 +38,7 @@ func NewLimiter(qps float64, burst int) *Limiter {
 	return &Limiter{interval: time.Duration(float64(time.Second) / qps), burst: burst, tokens: burst}
 }
 
-// Wait returns when a request may be made, or with the cause of ctx. An urgent one overtakes those that are not.
+// Wait blocks until a request may be made, or returns the cause of ctx. Urgent requests go before others.
 func (l *Limiter) Wait(ctx context.Context, urgent bool) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -77,7 +78,7 @@ func (l *Limiter) refill(now time.Time) {
 	}
 }
 
-// serve gives tokens to those who wait, and sets the timer for the next one.
+// serve gives tokens to waiters and sets the timer for the next token. It must be called with mu held.
 func (l *Limiter) serve() {
 	l.refill(time.Now())
 	for l.tokens > 0 && len(l.urgent)+len(l.patient) > 0 {
@@ -106,7 +107,7 @@ func (l *Limiter) serve() {
 	}
 }
 
-// leave takes a waiter out of its queue, or gives back the token that it was given meanwhile.
+// leave removes a waiter from its queue, or returns the token that it has received in the meantime.
 func (l *Limiter) leave(turn chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

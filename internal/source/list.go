@@ -13,14 +13,15 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// restarts is how often a list starts again because its continue token expired: with pages once more, then as a whole.
+// restarts is the number of attempts of a list whose continue token expires. The last attempt requests everything in
+// one page.
 const restarts = 3
 
-// sync brings the sink up to date with the server and leaves the version in seen, unless that is of slots that have
-// come. If it was done by a watch, its stream is returned and goes on.
+// sync fetches the content from the server and commits it. It sets seen to the version of the list, except for a list
+// of gained slots. If it used a watch with initial events, it returns the open stream.
 func (s *scope) sync(ctx context.Context, of listOf) (*stream, error) {
 	again := listOf{gained: of.gained}
-	unselected := of.gained != nil && s.count.FilteredObjects+s.count.FilteredEvents > 0 // by a watch; lists may be
+	unselected := of.gained != nil && s.count.FilteredObjects+s.count.FilteredEvents > 0 // of watches, not of lists
 	if !s.src.cfg.NoWatchList && !unselected && !time.Now().Before(s.noWatchListUntil) {
 		st, err := s.watchList(ctx, of)
 		var c *confirmation
@@ -34,12 +35,12 @@ func (s *scope) sync(ctx context.Context, of listOf) (*stream, error) {
 			return nil, err
 		}
 		why := reasonFor(err)
-		if why != s.fellBack { // else it has been said
+		if why != s.fellBack { // log each reason once
 			s.fellBack = why
 			s.log.InfoContext(ctx, "initial events of a watch are not to be had, listing instead", "error", err)
 		}
 		if api, refused := errors.AsType[*APIError](err); !refused || api.Code >= http.StatusInternalServerError {
-			s.report(Degraded, why, err) // else it just has no such thing
+			s.report(Degraded, why, err) // a 4xx status only means that the server does not support it
 		}
 	}
 	err := s.list(ctx, of, nil)
@@ -49,7 +50,7 @@ func (s *scope) sync(ctx context.Context, of listOf) (*stream, error) {
 	return nil, err
 }
 
-// confirm lists again, consistently and over another connection, before many objects are deleted.
+// confirm lists again, consistently and over a new connection, before many objects are deleted.
 func (s *scope) confirm(ctx context.Context, of listOf, c *confirmation) error {
 	s.log.WarnContext(ctx, "list would delete many objects, asking again", "missing", c.missing, "known", c.known,
 		"listed", c.listed)
@@ -63,13 +64,13 @@ func (s *scope) confirm(ctx context.Context, of listOf, c *confirmation) error {
 	return err
 }
 
-// listOf says what a list is to fetch: all that is held, or slots that have come.
+// listOf selects the content of a list: everything that is held, or the gained slots.
 type listOf struct {
 	consistent bool
 	gained     *shard.Set
 }
 
-// list fetches the content page by page and applies it.
+// list fetches the content page by page and commits it.
 func (s *scope) list(ctx context.Context, of listOf, confirms *confirmation) error {
 	for n := 1; ; n++ {
 		err := s.listOnce(ctx, of, confirms, n == restarts)
@@ -84,7 +85,7 @@ func (s *scope) list(ctx context.Context, of listOf, confirms *confirmation) err
 	}
 }
 
-// errTokenExpired has a list begin anew.
+// errTokenExpired makes list start from the first page.
 var errTokenExpired = errors.New("continue token has expired")
 
 func (s *scope) listOnce(ctx context.Context, of listOf, confirms *confirmation, whole bool) (err error) {
@@ -115,7 +116,7 @@ func (s *scope) listOnce(ctx context.Context, of listOf, confirms *confirmation,
 		if err := s.pages(ctx, q, l); err != nil {
 			if refusesExactly(err) {
 				s.notAllowed = time.Now().Add(noNamespacesFor)
-				return errors.Join(errTokenExpired, err) // everything is listed then
+				return errors.Join(errTokenExpired, err) // the next attempt lists everything
 			}
 			return err
 		}
@@ -123,7 +124,7 @@ func (s *scope) listOnce(ctx context.Context, of listOf, confirms *confirmation,
 	return s.accept(ctx, l)
 }
 
-// pages fetches the pages of one request.
+// pages fetches all pages of one query.
 func (s *scope) pages(ctx context.Context, q query, l *listing) error {
 	tokens := map[string]bool{}
 	for {
@@ -136,7 +137,7 @@ func (s *scope) pages(ctx context.Context, q query, l *listing) error {
 			return err
 		}
 		if l.version == "" {
-			l.version = m.version // later pages are of the same snapshot
+			l.version = m.version // later pages belong to the same snapshot
 			if l.gained == nil && s.isWhole() {
 				l.promised = l.count + int(m.remaining)
 			}
@@ -153,10 +154,10 @@ func (s *scope) pages(ctx context.Context, q query, l *listing) error {
 	}
 }
 
-// pageTries bounds the tries of one page after the first: what has been staged by then is worth keeping.
+// pageTries bounds the retries of one page after the first. Retrying preserves the staged objects.
 const pageTries = 3
 
-// page fetches one page. A try that fails for a passing reason is repeated with the same token.
+// page fetches one page. It retries transient failures with the same continue token.
 func (s *scope) page(ctx context.Context, q query, l *listing) (*listMeta, error) {
 	for n := 0; ; n++ {
 		before := l.count
@@ -172,12 +173,12 @@ func (s *scope) page(ctx context.Context, q query, l *listing) (*listMeta, error
 		s.count.Retries++
 		s.triedAgain(wait)
 		s.report(Degraded, reasonFor(err), err)
-		_ = backoff.Pause(ctx, wait) // the next try says why not
+		_ = backoff.Pause(ctx, wait) // the next attempt reports a cancelled ctx
 	}
 }
 
-// passing says that the same request may well work in a moment. Objects that came from something else than the list
-// spoil it.
+// passing reports whether the failure is transient, so that the same request may soon succeed. A ProtocolError after
+// objects were staged is not: they may not belong to the list.
 func passing(err error, objects bool) bool {
 	if api, ok := errors.AsType[*APIError](err); ok {
 		return api.Code == http.StatusTooManyRequests || api.Code >= http.StatusInternalServerError
@@ -216,7 +217,7 @@ func (s *scope) pageOnce(ctx context.Context, q query, l *listing) (*listMeta, e
 	}
 }
 
-// stage takes one event of a list.
+// stage processes one event of a list.
 func (s *scope) stage(e *event, l *listing, end *listMeta) (*listMeta, error) {
 	switch e.kind {
 	case evOpened:
@@ -253,14 +254,16 @@ func (s *scope) put(l *listing, e *event) {
 	}
 }
 
-// listing reports that a list is coming in, unless something is wrong: that is over when the list is complete.
+// listing reports the phase Listing, unless the scope is degraded. A degraded scope recovers only when the list is
+// complete.
 func (s *scope) listing() {
 	if phase := s.phase(); phase == Connecting || phase == Watching {
 		s.report(Listing, ReasonListing, nil)
 	}
 }
 
-// await waits for the next batch of a stream, and gives up when the stream makes no progress for so long.
+// await waits for the next batch of a stream. If no byte arrives for patience, it abandons the connection and returns
+// ErrStalled.
 func (s *scope) await(ctx context.Context, st *stream, timer *time.Timer, patience time.Duration) error {
 	heard, err := s.hears(ctx, st, timer, patience)
 	if err == nil && !heard {
@@ -270,7 +273,7 @@ func (s *scope) await(ctx context.Context, st *stream, timer *time.Timer, patien
 	return err
 }
 
-// hears waits for the next batch of a stream; it returns false when the stream makes no progress for so long.
+// hears waits for the next batch of a stream. It returns false if no byte arrives for patience.
 func (s *scope) hears(ctx context.Context, st *stream, timer *time.Timer, patience time.Duration) (bool, error) {
 	timer.Reset(patience)
 	for {
@@ -290,14 +293,14 @@ func (s *scope) hears(ctx context.Context, st *stream, timer *time.Timer, patien
 	}
 }
 
-// abandon makes the next request take another connection than this stream.
+// abandon retires the connection of this stream, so that the next request opens a new one.
 func (s *scope) abandon(st *stream) {
 	if g := st.generation.Load(); g != nil {
 		s.src.client.abandon(g)
 	}
 }
 
-// reconnect makes the next request take another connection than the last one of this scope.
+// reconnect retires the connection of the last request of this scope.
 func (s *scope) reconnect() {
 	if g := s.used.Load(); g != nil {
 		s.src.client.abandon(g)

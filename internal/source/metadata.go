@@ -7,14 +7,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Where only the metadata of objects is wanted, the server is asked for PartialObjectMetadata, as client-go's metadata
-// client asks. Servers that do not know it send whole objects: they are cut here, before anybody sees them, so that
-// both are handed over in one form.
+// With Config.Metadata the source requests PartialObjectMetadata, as client-go's metadata client does. Servers that do
+// not support it send complete objects. A metadataDecoder reduces these to the same form before any other code sees
+// them.
 
-// partialKind is what the server calls an object that it has reduced to its metadata.
+// partialKind is the kind of an object that the server has reduced to its metadata.
 const partialKind = "PartialObjectMetadata"
 
-// acceptMetadata is what to ask for. All objects have their metadata in protobuf, custom resources too.
+// acceptMetadata returns the Accept header. The server can encode the metadata of every object in protobuf, including
+// custom resources.
 func acceptMetadata(watch bool) string {
 	as := ";as=" + partialKind
 	if !watch {
@@ -29,9 +30,9 @@ const (
 	metadataTail = `}`
 )
 
-// KeepMetadata reduces the object to its metadata: Raw holds nothing else then, and the header has no kind if the
-// server called it PartialObjectMetadata. The bytes that Raw had before are left as they are. It costs nothing if
-// there is nothing else in the object, and one allocation for JSON that has more.
+// KeepMetadata reduces the object to its metadata. Raw then holds only the metadata, and the header has no kind if the
+// server sent PartialObjectMetadata. The previous bytes of Raw are not modified. KeepMetadata allocates only for a JSON
+// object with other members.
 func (o *Object) KeepMetadata() {
 	h := &o.Header
 	if isPartial(h.Kind, h.APIVersion) {
@@ -56,7 +57,7 @@ func (o *Object) KeepMetadata() {
 	}
 }
 
-// isMetadata says whether an object in JSON has the form that KeepMetadata gives it.
+// isMetadata reports whether a JSON object has the form that KeepMetadata produces.
 func (o *Object) isMetadata() bool {
 	return o.Header.metadata.Start == len(metadataHead) && o.Header.metadata.End+len(metadataTail) == len(o.Raw) &&
 		string(o.Raw[:len(metadataHead)]) == metadataHead
@@ -66,7 +67,7 @@ func isPartial(kind, apiVersion []byte) bool {
 	return string(kind) == partialKind && strings.HasPrefix(string(apiVersion), metav1.GroupName+"/")
 }
 
-// metadataDecoder reduces what another decoder finds.
+// metadataDecoder reduces the objects of another decoder to their metadata.
 type metadataDecoder struct{ discreetDecoder }
 
 func (d metadataDecoder) next(b []byte, eof bool, e *event) (n int, got bool, err error) {
@@ -84,7 +85,8 @@ func (d metadataDecoder) next(b []byte, eof bool, e *event) (n int, got bool, er
 	return n, got, err
 }
 
-// withoutExcerpt leaves of what came instead of an answer only what is surely no object: a page of a proxy.
+// withoutExcerpt removes the excerpt from a ProtocolError, unless it begins with "<". That is an HTML page of a proxy
+// and not an object.
 func withoutExcerpt(err error) {
 	if odd, ok := errors.AsType[*ProtocolError](err); ok && !strings.HasPrefix(strings.TrimSpace(odd.Excerpt), "<") {
 		odd.Excerpt = ""

@@ -12,36 +12,37 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// A server that does not select slots sends everything for each that has come. Where slots are of namespaces it is asked
-// for theirs alone, all at one version, if that is less:
+// A server that ignores the shard selector sends all objects for each list of gained slots. If slots are by namespace,
+// the source lists only the namespaces of these slots, all at one version, when that is cheaper:
 //
-//   - The version is read first, consistently, and then the names of the namespaces: none is missing that there was at that
-//     version, unless it was deleted since, and its objects with it.
-//   - That holds where objects are only in namespaces that there are. Where one was seen in another, everything is listed:
-//     the namespace was deleted, or was removed while it had objects still, or a server of other APIs does not ask.
-//   - Who may not list namespaces, lists everything.
+//   - The source first reads the version with a consistent request, then the names of the namespaces. The names include
+//     every namespace that existed at that version, except those deleted since, with their objects.
+//   - This requires that objects exist only in existing namespaces. If an object was seen in another namespace,
+//     everything is listed. The namespace was deleted, or removed while it still had objects, or an aggregated server
+//     does not check namespaces.
+//   - Without the permission to list namespaces, everything is listed.
 
-// namespaces is the part of a scope that knows of them.
+// namespaces is the state of a scope for these lists.
 type namespaces struct {
-	inhabited  map[string]struct{} // by an object that was seen; nil: slots are not of namespaces, or there are too many
-	everything int                 // how many objects the last list of everything had
-	notAllowed time.Time           // until when they are not asked for
+	inhabited  map[string]struct{} // namespaces of the objects seen; nil: slots are not by namespace, or too many
+	everything int                 // number of objects in the last complete list
+	notAllowed time.Time           // namespaces are not listed before this time
 }
 
 const (
-	// perRequest is how many objects cost about as much as a request.
+	// perRequest is the number of objects that cost about as much as one request.
 	perRequest = 50
-	// fewNamespaces are listed one by one, however many objects there are.
+	// fewNamespaces is the number of namespaces that are listed one by one, whatever the number of objects.
 	fewNamespaces = 8
-	// maxNamespaces bounds those that are remembered.
+	// maxNamespaces bounds the size of inhabited.
 	maxNamespaces = 100_000
-	// noNamespacesFor is how long namespaces are not asked for after that has failed.
+	// noNamespacesFor is how long namespaces are not listed after a failure.
 	noNamespacesFor = 10 * time.Minute
 )
 
 var namespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
-// inhabits notes the namespace of an object, whoever holds it.
+// inhabits records the namespace of an object, whether or not its slot is held.
 func (n *namespaces) inhabits(namespace []byte) {
 	if _, known := n.inhabited[string(namespace)]; known || n.inhabited == nil || len(namespace) == 0 {
 		return
@@ -51,7 +52,8 @@ func (n *namespaces) inhabits(namespace []byte) {
 	}
 }
 
-// listEverything notes that everything is about to be listed. The returned function notes how that has ended.
+// listEverything resets inhabited before a complete list. The returned function restores the earlier entries if the
+// list failed.
 func (s *scope) listEverything() (ended func(error)) {
 	if s.slots == nil || s.slots.Layout().By != shard.Namespace || s.namespace != "" {
 		return func(error) {}
@@ -65,13 +67,13 @@ func (s *scope) listEverything() (ended func(error)) {
 	}
 }
 
-// snapshot is namespaces that are to be listed at one version.
+// snapshot is a set of namespaces to list at one version.
 type snapshot struct {
 	version string
 	names   map[string]struct{}
 }
 
-// has says that a namespace was listed; of nil each was.
+// has reports whether the namespace was listed. A nil snapshot contains every namespace.
 func (s *snapshot) has(namespace []byte) bool {
 	if s == nil {
 		return true
@@ -80,7 +82,7 @@ func (s *snapshot) has(namespace []byte) bool {
 	return ok
 }
 
-// snapshot returns the namespaces of slots that have come; nil where all slots are to be listed.
+// snapshot returns the namespaces of the gained slots, or nil if the caller must list all slots.
 func (s *scope) snapshot(ctx context.Context, slots *shard.Set) (*snapshot, error) {
 	if !s.canListNamespaces() {
 		return nil, nil
@@ -103,22 +105,23 @@ func (s *scope) snapshot(ctx context.Context, slots *shard.Set) (*snapshot, erro
 	return &snapshot{version, names}, nil
 }
 
-// refusesExactly says that a server does not list a namespace at a version, as some do that are not Kubernetes' own.
+// refusesExactly reports whether the server rejects a list of a namespace at an exact version, as some aggregated
+// servers do.
 func refusesExactly(err error) bool {
 	api, ok := errors.AsType[*APIError](err)
 	return ok && !isExpired(err) && (api.Code < http.StatusInternalServerError || api.Code == http.StatusNotImplemented) &&
 		api.Code != http.StatusUnauthorized && api.Code != http.StatusTooManyRequests
 }
 
-// canListNamespaces says whether a list of everything would bring what is held elsewhere, too, in more than one page, and
-// the objects have namespaces.
+// canListNamespaces reports whether the objects are namespaced and a complete list would take several pages and include
+// objects that are not held.
 func (s *scope) canListNamespaces() bool {
 	return len(s.inhabited) > 0 && s.count.FilteredObjects > 0 && s.everything > s.src.cfg.PageSize &&
 		!time.Now().Before(s.notAllowed)
 }
 
-// namespacesOf returns the names of the namespaces that slots have now; nil where objects were seen in others that there
-// are not, or where there are more namespaces than objects.
+// namespacesOf returns the names of the existing namespaces in the slots. It returns nil if objects were seen in other
+// namespaces, or if there are more namespaces than objects.
 func (s *scope) namespacesOf(ctx context.Context, slots *shard.Set) (map[string]struct{}, error) {
 	missing, found, n := maps.Clone(s.inhabited), map[string]struct{}{}, 0
 	q := query{

@@ -45,10 +45,10 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Option changes a Config. It is the form in which the layers above let users choose.
+// Option modifies a Config. Higher layers expose these choices to users as Options.
 type Option func(*Config)
 
-// Namespaces restricts a source to these namespaces; without any it is not restricted.
+// Namespaces restricts a source to these namespaces. Without arguments it is not restricted.
 func Namespaces(namespaces ...string) Option {
 	return func(c *Config) { c.Namespaces = namespaces }
 }
@@ -63,41 +63,41 @@ func Fields(selector string) Option {
 	return func(c *Config) { c.FieldSelector = selector }
 }
 
-// Shard restricts a source to the objects of some slots.
+// Shard restricts a source to the objects of the slots in set.
 func Shard(set shard.Set) Option {
 	return func(c *Config) { c.Shard, c.Sharding = &set, nil }
 }
 
-// ShardWith restricts a source to the objects of the slots that a Sharding holds, which may change.
+// ShardWith restricts a source to the objects of the slots that h holds, which may change.
 func ShardWith(h *Sharding) Option {
 	return func(c *Config) { c.Shard, c.Sharding = nil, h }
 }
 
-// EverySlot has a source hold all objects, whatever is shared by default: for what every replica needs, such as
-// configuration, or objects that concern others of another namespace.
+// EverySlot makes a source hold all objects, whatever the default sharding. Every replica may need them, such as
+// configuration or objects that refer to other namespaces.
 func EverySlot() Option { return ShardWith(nil) }
 
-// PageSize is how many objects a page of a LIST has; negative: all at once.
+// PageSize sets the number of objects per page of a LIST; negative: all in one page.
 func PageSize(n int) Option {
 	return func(c *Config) { c.PageSize = n }
 }
 
-// WithEncoding is what to ask the server for.
+// WithEncoding sets the encoding to request.
 func WithEncoding(e Encoding) Option {
 	return func(c *Config) { c.Encoding = e }
 }
 
-// SilenceBudget is how long a watch may be silent before the server is asked.
+// SilenceBudget sets how long a watch may be silent before the source asks the server for its version.
 func SilenceBudget(d time.Duration) Option {
 	return func(c *Config) { c.SilenceBudget = d }
 }
 
-// BulkDeleteGuard is how many deletions of one list are believed without a second one; negative: any number.
+// BulkDeleteGuard sets how many deletions one list may cause without a confirming list; negative: any number.
 func BulkDeleteGuard(n int) Option {
 	return func(c *Config) { c.BulkDeleteGuard = n }
 }
 
-// NoWatchList makes a source use LIST only.
+// NoWatchList makes a source use only LIST, never the initial events of a watch.
 func NoWatchList() Option {
 	return func(c *Config) { c.NoWatchList = true }
 }

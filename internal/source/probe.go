@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
 )
 
-// probe asks for the version of the server: a consistent list of one object. anew takes a new connection, perhaps to
-// another replica.
+// probe returns the current version of the server, from a consistent list of one object. A new connection, if
+// requested, may lead to another replica.
 func (s *scope) probe(ctx context.Context, anew bool) (version string, err error) {
 	if anew {
 		s.reconnect()
@@ -22,7 +22,7 @@ func (s *scope) probe(ctx context.Context, anew bool) (version string, err error
 	return m.version, nil
 }
 
-// probed is what a list of one object told.
+// probed is the result of a list of one object.
 type probed struct {
 	listMeta
 	count int
@@ -63,9 +63,9 @@ func (s *scope) probeList(ctx context.Context) (m probed, err error) {
 	}
 }
 
-// silent decides about a watch that has brought nothing for the silence budget. A server whose version stands still is
-// idle, and all is well. One that moved on may have done so with other resources: the watch is resumed once, and listed
-// again if that brings nothing up to the server's version either, less and less often.
+// silent handles a watch without events for the silence budget. A server whose version is unchanged is idle, and the
+// watch continues. A version that advanced may be due to other resources. The scope then resumes the watch once. If
+// that still does not reach the server's version, the scope lists again, at growing intervals.
 func (s *scope) silent(ctx context.Context, w *watching) error {
 	switch {
 	case w.opened.IsZero():
@@ -90,7 +90,7 @@ func (s *scope) silent(ctx context.Context, w *watching) error {
 		return err
 	}
 	if len(w.out) > 0 {
-		return nil // it has spoken meanwhile
+		return nil // an event arrived in the meantime
 	}
 	order, comparable := resourceversion.Compare(version, s.seen)
 	switch {
@@ -105,8 +105,8 @@ func (s *scope) silent(ctx context.Context, w *watching) error {
 	return fmt.Errorf("server has reached version %s, known is %s: %w", version, s.seen, errResume)
 }
 
-// suspect checks, not more than once per silence budget, whether an older version in the stream means that history was
-// rolled back.
+// suspect checks whether an older version in the stream means that history was rolled back. It probes at most once per
+// silence budget.
 func (s *scope) suspect(ctx context.Context) error {
 	now := time.Now()
 	if now.Before(s.nextSuspicion) {

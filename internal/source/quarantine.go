@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// quarantine hands over an object that could not be read or was refused. Its bytes are copied, if they may be shown.
+// quarantine passes an object that is unreadable or was rejected to the sink. It copies the bytes, unless
+// Config.NoExcerpts is set.
 func (s *scope) quarantine(o *Object, err error) {
 	h := &o.Header
 	q := Quarantined{
@@ -23,7 +24,7 @@ func (s *scope) quarantine(o *Object, err error) {
 	s.sink.Quarantine(q)
 }
 
-// noteUnread makes the condition say that objects are missing from what is otherwise well.
+// noteUnread adds the number of unreadable objects to the message of the status.
 func (s *scope) noteUnread(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,8 +46,8 @@ func (s *scope) unreadMessage() string {
 	return fmt.Sprintf("%d objects could not be read, the first: %v", s.unread, s.unreadErr)
 }
 
-// checkKind refuses an object of another kind than those before. The kind is learnt from what comes first, since the
-// name of a resource does not tell it, and is sure when a list of it has been applied.
+// checkKind rejects an object of another kind than earlier objects. A resource name does not determine the kind. The
+// first object sets it provisionally, and a committed list confirms it.
 func (s *scope) checkKind(o *Object) error {
 	kind, apiVersion := o.Header.Kind, o.Header.APIVersion
 	if len(apiVersion) > 0 && string(apiVersion) != s.apiVersion {
@@ -64,8 +65,9 @@ func (s *scope) checkKind(o *Object) error {
 	return nil
 }
 
-// checkList refuses a list, or the end of initial events, of another kind than before. What it says of itself weighs
-// more than what its first object was; as the others were held to that, another list is needed then.
+// checkList rejects a list, or the end of initial events, of another kind than before. The kind of the list overrides
+// the kind of its first object. The list is still rejected then, because its other objects were checked against the
+// wrong kind.
 func (s *scope) checkList(kind, apiVersion string) error {
 	if apiVersion != "" && apiVersion != s.apiVersion {
 		return &ProtocolError{What: kind + "List of " + apiVersion + " instead of " + s.apiVersion}
@@ -74,7 +76,7 @@ func (s *scope) checkList(kind, apiVersion string) error {
 	s.guess = cmp.Or(kind, s.guess)
 	if kind != "" && want != "" && kind != want {
 		if s.kind != "" && s.sink.Known().Count == 0 {
-			s.kind = "" // nothing would be lost if it was wrong
+			s.kind = "" // the sink is empty, so a wrong kind loses no objects
 		}
 		return &ProtocolError{What: "list of " + kind + " instead of " + want}
 	}

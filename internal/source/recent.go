@@ -7,14 +7,14 @@ import (
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
 )
 
-// recent remembers the last changes that were handed over. A server sends changes in the order of their versions; one
-// that arrives with an older version is usually a replay, but some proxies and aggregated servers swap events. Whether
-// the change has been seen, or is superseded by a newer one of the same object, is answered from here.
+// recent remembers the last recentSize changes that were passed to the sink. Servers send changes in the order of their
+// versions. A change with an older version is usually a replay, but some proxies and aggregated servers reorder events.
+// With recent the scope detects whether the sink has received such a change, or a newer one of the same object.
 type recent struct {
 	seed    maphash.Seed
-	base    []byte // everything up to this version has been handed over
+	base    []byte // all changes up to this version have been passed to the sink
 	changes []recentChange
-	next    int // where the last one went
+	next    int // index of the last change
 }
 
 type recentChange struct {
@@ -25,7 +25,7 @@ type recentChange struct {
 
 const recentSize = 128
 
-// reset begins anew: everything up to version has been handed over.
+// reset forgets all changes: the sink has everything up to version.
 func (r *recent) reset(version string) {
 	if r.seed == (maphash.Seed{}) {
 		r.seed = maphash.MakeSeed()
@@ -34,7 +34,7 @@ func (r *recent) reset(version string) {
 	r.changes = r.changes[:0]
 }
 
-// reached notes that everything up to version has been handed over, besides what it was told of.
+// reached records that the sink has everything up to version, in addition to the remembered changes.
 func (r *recent) reached(version string) {
 	if resourceversion.Older(r.base, version) {
 		r.base = append(r.base[:0], version...)
@@ -50,7 +50,7 @@ func (r *recent) key(o *Object) uint64 {
 	return h.Sum64()
 }
 
-// add notes a change that was handed over, in the order in which that was done.
+// add records a change that was passed to the sink. Calls are in the order of delivery.
 func (r *recent) add(t ChangeType, o *Object) {
 	if r.changes == nil {
 		r.changes = make([]recentChange, 0, recentSize)
@@ -68,8 +68,8 @@ func (r *recent) add(t ChangeType, o *Object) {
 	c.version, c.key, c.deleted = append(c.version[:0], o.Header.ResourceVersion...), r.key(o), t == Deleted
 }
 
-// has says that this very version was among the last changes. It is all that can be said of versions without order. A
-// deletion may come with the version that the object had before, so it is only compared to other deletions.
+// has reports whether exactly this version is among the last changes. For versions without order this is the only
+// check. A deletion may carry the previous version of the object, so it is compared with other deletions only.
 func (r *recent) has(t ChangeType, version []byte) bool {
 	if len(version) == 0 {
 		return false
@@ -82,7 +82,7 @@ func (r *recent) has(t ChangeType, version []byte) bool {
 	return t != Deleted && bytes.Equal(version, r.base)
 }
 
-// buried says that this very deletion was among the last changes.
+// buried reports whether exactly this deletion is among the last changes.
 func (r *recent) buried(o *Object) bool {
 	key := r.key(o)
 	for _, c := range r.changes {
@@ -93,8 +93,8 @@ func (r *recent) buried(o *Object) bool {
 	return false
 }
 
-// missed says that a change with an older version than the last one has not been handed over, nor a newer one of the
-// same object.
+// missed reports whether a change with an older version is new: neither it nor a newer change of the same object has
+// been passed to the sink.
 func (r *recent) missed(o *Object) bool {
 	version := o.Header.ResourceVersion
 	if order, ok := resourceversion.Compare(version, r.base); !ok || order <= 0 {

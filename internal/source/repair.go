@@ -14,21 +14,21 @@ import (
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
 )
 
-// history counts the troubles since a watch last stayed open for a while.
+// history counts consecutive faults since a watch last stayed open for a while.
 type history struct {
-	failures  int    // waits in a row
-	expired   int    // 410 in a row
-	internal  int    // 500 InternalError in a row
-	quick     int    // watches that ended at once in a row
-	lists     int    // lists refused in a row
-	atVersion int    // lists at the version seen that failed in a row
-	stuck     int    // watches at one version that failed in a row although they were answered
-	stuckAt   string // that version
-	reason    Reason // why the next list is made
+	failures  int    // waits
+	expired   int    // responses with 410
+	internal  int    // responses with 500 InternalError
+	quick     int    // watches that ended immediately
+	lists     int    // rejected lists
+	atVersion int    // failed lists at the version seen
+	stuck     int    // watches at one version that failed although the server responded
+	stuckAt   string // the version of stuck
+	reason    Reason // reason for the next list
 }
 
-// progress notes that a watch brought something. What costs a list whenever it happens is forgotten only when a watch
-// stays open: a server may well send something before each refusal.
+// progress records that a watch delivered an event. Counters of faults that cost a list are reset only when a watch
+// stays open, because a server may send an event before each error.
 func (h *history) progress() {
 	h.reason = ""
 	if h.expired == 0 && h.internal == 0 && h.lists == 0 {
@@ -36,35 +36,34 @@ func (h *history) progress() {
 	}
 }
 
-// settled notes that a watch stayed open. It may have hung in the middle of an event all the time.
+// settled records that a watch stayed open. It keeps stuck: the watch may have hung in the middle of an event.
 func (h *history) settled() { *h = history{stuck: h.stuck, stuckAt: h.stuckAt} }
 
-// Bounds of what is tried before the next stronger remedy.
+// Numbers of tries before the next stronger remedy, and bounds of waits.
 const (
 	maxInternal = 3
 	maxQuick    = 3
 	maxStuck    = 3
 	maxAtSeen   = 2
-	quickEnd    = 2 * time.Second // a watch that ends sooner without an event ended at once
-	tooLargeFor = time.Second     // wait before a list when the server does not say how long
-	maxTold     = 5 * time.Minute // of what a server may tell us to wait
+	quickEnd    = 2 * time.Second // a watch that ends sooner without an event counts as ended immediately
+	tooLargeFor = time.Second     // wait before a list if the server gives no delay
+	maxTold     = 5 * time.Minute // bounds the delay that a server requests
 	maxSoon     = 10 * time.Second
 )
 
-// remedy is what to do about the end of an attempt.
+// remedy is the response to the end of an attempt.
 type remedy struct {
-	relist, fresh bool          // list again; consistently, whatever is known
-	told          time.Duration // wait as the server said
-	wait          bool          // wait by the back-off
-	soon          bool          // but not long: somebody may be waiting for what they have just set right
-	reconnect     bool          // by a new connection
+	relist, fresh bool          // list again; with a consistent read
+	told          time.Duration // delay that the server requested
+	wait          bool          // wait for the back-off delay
+	soon          bool          // limit the wait to maxSoon: a user may have just fixed the cause
+	reconnect     bool          // open a new connection
 	degraded      bool
-	reason        Reason // "": nothing to report
+	reason        Reason // "": no report
 }
 
-// remedyFor is the whole of the repair policy: what ended the attempt, and what went before, decide what comes next.
-// Nothing is asked for ever at the same version: a list that fails at the version seen is tried there once more,
-// whatever was wrong.
+// remedyFor is the repair policy. The error and the history of the scope determine the remedy. A second failed list at
+// the version seen always leads to a consistent list.
 func remedyFor(err error, h *history) remedy {
 	failed, listing := errors.AsType[*listFailure](err)
 	r := remedyForCause(err, listing, h)
@@ -122,7 +121,7 @@ func remedyForAPI(e *APIError, listing bool, h *history) remedy {
 		}
 		return remedy{relist: true, fresh: true, told: told, wait: again, degraded: again, reason: ReasonServerError}
 	case isExpired(e):
-		// The version is gone: list at it, then whatever it is; a server that goes on like this is asked ever less often.
+		// The version has expired: list at the version seen, then consistently, then with growing delays.
 		h.expired++
 		return remedy{
 			relist: true, fresh: listing || h.expired > 1, wait: h.expired > 2, degraded: h.expired > 2,
@@ -131,14 +130,14 @@ func remedyForAPI(e *APIError, listing bool, h *history) remedy {
 	case e.Code == http.StatusTooManyRequests:
 		return remedy{told: e.RetryAfter, wait: true, degraded: true, reason: ReasonTooManyRequests}
 	case e.ErrStatus.Reason == metav1.StatusReasonStoreReadError, e.ErrStatus.Reason == "StoreReadError":
-		h.internal++ // an object that could not be read is gone, and its DELETED can never be sent
+		h.internal++ // an unreadable object was removed, and its DELETED can never be sent
 		return remedy{relist: true, wait: h.internal > 1, degraded: h.internal > 1, reason: ReasonServerError}
 	case e.Code == http.StatusUnauthorized:
 		return remedy{wait: true, soon: true, reconnect: true, degraded: true, reason: ReasonUnauthorized}
 	case e.Code == http.StatusForbidden:
 		return remedy{wait: true, soon: true, degraded: true, reason: ReasonForbidden}
 	case e.Code == http.StatusNotFound:
-		// What was deleted with the resource is in no watch that begins after its return.
+		// A watch that begins after the resource returns does not report the objects deleted with it.
 		return remedy{relist: true, wait: true, soon: true, degraded: true, reason: ReasonNotFound}
 	case e.Code == http.StatusInternalServerError && !listing:
 		h.internal++
@@ -148,7 +147,7 @@ func remedyForAPI(e *APIError, listing bool, h *history) remedy {
 		}
 		return remedy{relist: relist, told: e.RetryAfter, wait: true, degraded: true, reason: ReasonServerError}
 	case e.Code < http.StatusInternalServerError && !listing:
-		// The server does not take our version, or not this request: a list shows which.
+		// The server rejects the version or the request. A list tells which.
 		return remedy{relist: true, fresh: true, wait: true, degraded: true, reason: ReasonServerError}
 	}
 	return remedy{told: e.RetryAfter, wait: true, degraded: true, reason: ReasonServerError}
@@ -160,8 +159,8 @@ func isExpired(err error) bool {
 		e.ErrStatus.Reason == metav1.StatusReasonGone)
 }
 
-// isTooLarge says that the server does not have the version yet that it was asked for. Servers before 1.18.6 have no
-// cause of that type: the text tells, that of a cause or, before 1.17, of the status itself.
+// isTooLarge reports whether the server has not reached the requested version yet. Servers before 1.18.6 have no cause
+// of that type. There the text of a cause or, before 1.17, of the status itself is compared.
 func isTooLarge(err error) bool {
 	e, ok := errors.AsType[*APIError](err)
 	if !ok {
@@ -193,7 +192,7 @@ func orElse[T time.Duration | string](v, otherwise T) T {
 	return otherwise
 }
 
-// repair does what the end of an attempt asks for, and waits if it must.
+// repair applies the remedy for the end of an attempt and waits if required.
 func (s *scope) repair(ctx context.Context, err error) {
 	r := remedyFor(err, &s.history)
 	if r.relist {
@@ -205,7 +204,7 @@ func (s *scope) repair(ctx context.Context, err error) {
 		s.reconnect()
 	}
 	if r.reason == ReasonNotFound {
-		s.kind, s.guess = "", "" // it may come back as another
+		s.kind, s.guess = "", "" // the resource may return with another kind
 	}
 	var wait time.Duration
 	if r.wait {
@@ -216,7 +215,7 @@ func (s *scope) repair(ctx context.Context, err error) {
 		}
 	}
 	if r.told > 0 {
-		wait = min(r.told, maxTold) + wait/8 // jitter, so that not all come back in the same moment
+		wait = min(r.told, maxTold) + wait/8 // jitter spreads the retries of many clients
 	}
 	if wait > 0 {
 		s.count.Retries++
@@ -229,10 +228,10 @@ func (s *scope) repair(ctx context.Context, err error) {
 	case r.reason != "":
 		s.tell(r.reason, err)
 	}
-	_ = backoff.Pause(ctx, wait) // who calls looks at ctx
+	_ = backoff.Pause(ctx, wait) // the caller checks ctx
 }
 
-// tell reports what is being repaired. It is no condition by itself, and ends none.
+// tell reports a repair without changing whether the scope is Degraded.
 func (s *scope) tell(reason Reason, err error) {
 	phase := s.phase()
 	if phase != Degraded {
@@ -244,11 +243,12 @@ func (s *scope) tell(reason Reason, err error) {
 	s.report(phase, reason, err)
 }
 
-// reasonFor is the reason to report for a failure that is repaired where it happened.
+// reasonFor returns the reason to report for err when the caller repairs it directly.
 func reasonFor(err error) Reason { return remedyForCause(err, true, &history{}).reason }
 
-// stuck counts the watches that fail at one version although the server answers: one that it cannot send, or that its
-// answer cannot be read. When it can be read from all the same, by a probe, watching goes on behind a list.
+// stuck counts the watches that fail at one version although the server responds, for example because it cannot send an
+// event. After maxStuck failures it probes the server. If the probe succeeds, the scope lists again and watches from
+// the new version.
 func (s *scope) stuck(ctx context.Context, err error) error {
 	api, refused := errors.AsType[*APIError](err)
 	_, odd := errors.AsType[*ProtocolError](err)

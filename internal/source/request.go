@@ -22,13 +22,13 @@ import (
 
 const protobufType = "application/vnd.kubernetes.protobuf"
 
-// How the version of a list may differ from the one that is asked for.
+// Values of resourceVersionMatch.
 const (
 	notOlderThan = metav1.ResourceVersionMatchNotOlderThan
 	exactly      = metav1.ResourceVersionMatchExact
 )
 
-// query is a request for a collection. Zero fields are left out.
+// query is a request for a collection. Zero fields are omitted.
 type query struct {
 	limit             int
 	next              string // continue
@@ -37,13 +37,13 @@ type query struct {
 	watch             bool
 	sendInitialEvents bool
 	timeout           time.Duration
-	slots             *shard.Set // only these; nil: those of the scope
+	slots             *shard.Set // restrict to these slots; nil: those of the scope
 
-	// Of surveys, and of namespaces that have come with their slots.
-	resource        schema.GroupVersionResource // zero: that of the source
-	metadata        bool                        // no more than the metadata of objects is wanted
+	// For surveys and for the namespaces of gained slots.
+	resource        schema.GroupVersionResource // zero: the resource of the source
+	metadata        bool                        // request only the metadata of objects
 	namespace, name string
-	selectors       *Selectors // nil: those of the scope
+	selectors       *Selectors // nil: the selectors of the scope
 }
 
 func (q query) values(sel Selectors, shardSelector string) url.Values {
@@ -73,10 +73,10 @@ func (q query) values(sel Selectors, shardSelector string) url.Values {
 	return v
 }
 
-// ends is the timeout in the whole seconds that the server takes.
+// ends returns the timeout in whole seconds, as the server requires, at least one.
 func (q query) ends() time.Duration { return max(time.Second, q.timeout.Truncate(time.Second)) }
 
-// open waits for the budget, then opens a stream. The wait is not part of the stream, whose time to answer is bounded.
+// open waits for the Limiter, then opens a stream. The wait does not count toward the response timeout of the stream.
 func (s *scope) open(ctx context.Context, q query) (*stream, error) {
 	urgent := q.watch && !q.sendInitialEvents || q.limit == 1 || q.selectors != nil && q.next == ""
 	if err := s.src.client.limiter.Wait(ctx, urgent); err != nil {
@@ -90,7 +90,7 @@ func (s *scope) open(ctx context.Context, q query) (*stream, error) {
 	return st, nil
 }
 
-// opener makes the request when the stream is opened.
+// opener returns the function that sends the request of a stream.
 func (s *scope) opener(q query) opener {
 	return func(ctx context.Context, st *stream) (io.ReadCloser, decoder, error) {
 		client := s.src.client
@@ -119,7 +119,7 @@ func (s *scope) opener(q query) opener {
 			return g.client.Do(req)
 		}
 		var span trace.Span
-		if q.watch && !q.sendInitialEvents { // else it is a part of a list, or of a look whether the server is there
+		if q.watch && !q.sendInitialEvents { // otherwise the request is part of a list or a probe
 			ctx, span = s.trace(ctx, "watch")
 		}
 		res, err := s.sendSelecting(ctx, q.slots, send)
@@ -147,7 +147,7 @@ func (s *scope) opener(q query) opener {
 	}
 }
 
-// accepts is what to ask for.
+// accepts returns the Accept header.
 func (s *scope) accepts(q query) string {
 	switch {
 	case s.bare(q):
@@ -158,10 +158,10 @@ func (s *scope) accepts(q query) string {
 	return "application/json"
 }
 
-// bare says whether no more than the metadata of objects is wanted.
+// bare reports whether the request is for metadata only.
 func (s *scope) bare(q query) bool { return q.metadata || s.src.cfg.Metadata }
 
-// releasingBody gives its connection free when it is closed, once.
+// releasingBody releases its connection on the first Close.
 type releasingBody struct {
 	io.ReadCloser
 	release func()
@@ -188,10 +188,11 @@ func newDecoder(watch bool, contentType string) decoder {
 	return &jsonList{}
 }
 
-// maxRefusal bounds how much of the body of a refusal is read.
+// maxRefusal bounds the bytes read from the body of an error response.
 const maxRefusal = 64 << 10
 
-// refusal makes the error of an answer other than 200. Its body is a Status, or text or HTML of a proxy.
+// refusal returns the error of a response with a status other than 200. Its body is a Status, or text or HTML from a
+// proxy.
 func refusal(res *http.Response) error {
 	body, _ := io.ReadAll(io.LimitReader(res.Body, maxRefusal))
 	var s metav1.Status
@@ -212,7 +213,7 @@ func refusal(res *http.Response) error {
 			s = metav1.Status{Message: proxyMessage(contentType, body)}
 		}
 	}
-	// what an API server says of a path that it does not have
+	// API servers send this text for unknown paths.
 	if res.StatusCode == http.StatusNotFound && s.Message == "404 page not found" {
 		s.Message = "the server does not serve this resource in this version: is its CustomResourceDefinition installed?"
 	}
@@ -223,7 +224,7 @@ func refusal(res *http.Response) error {
 	return e
 }
 
-// proxyMessage is what a proxy says, when that is short text; pages of HTML say nothing.
+// proxyMessage returns the text of a proxy's response, or "" if it is HTML.
 func proxyMessage(contentType string, body []byte) string {
 	text := strings.TrimSpace(excerpt(body))
 	if strings.HasPrefix(text, "<") || strings.Contains(contentType, "html") {

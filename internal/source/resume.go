@@ -8,25 +8,25 @@ import (
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
 )
 
-// resumption is what a scope that goes on from an earlier run has still to learn: what it holds is old until the watch
-// has brought what happened meanwhile. Once the watch is open the server is asked for its version, and the scope counts
-// as synced when the watch has come that far. As that version moves with other resources too, a bookmark usually says
-// so; it comes shortly before a watch ends, hence the short ones at the beginning.
+// resumption is the state of a scope that resumes from the content of an earlier run. That content is stale until the
+// watch has delivered the changes since then. When the watch is open, the scope reads the server's version, and it is
+// synced when the watch reaches that version. The version also advances with other resources, so usually a bookmark
+// confirms it. Servers send a bookmark shortly before a watch ends, so the first watches are short.
 type resumption struct {
 	due     bool
-	version string // that must be reached; "": not asked yet
-	watches int    // that have ended without reaching it
+	version string // target version; "": not known yet
+	watches int    // watches that ended before the target version
 }
 
-// resumeWatches are the lifetimes of the first watches of a resumed scope. The first brings a bookmark after a second
-// or two. A server that takes etcd's own notes of progress for it has them every five seconds, so the second is longer.
-// After that a list is sure, and costs what it would have cost without a resumption.
+// resumeWatches are the lifetimes of the first watches of a resumed scope. The first one usually gets a bookmark after
+// one or two seconds. The second is longer, for servers that rely on etcd's progress notifications every five seconds.
+// After these the scope lists, which costs no more than a start without resumption.
 var resumeWatches = [...]time.Duration{3 * time.Second, 10 * time.Second}
 
-// resumeGrace is how much longer than it was asked for a watch of these may last.
+// resumeGrace is how much longer than the requested timeout such a watch may stay open.
 const resumeGrace = 2 * time.Second
 
-// lifetime is for how long to ask the server to keep a watch open, and how long we do.
+// lifetime returns the timeout to request for a watch and the limit after which the scope closes it.
 func (s *scope) lifetime() (asked, limit time.Duration) {
 	if !s.resume.due {
 		return s.watchTimeout(), s.src.cfg.MaxWatch
@@ -35,8 +35,8 @@ func (s *scope) lifetime() (asked, limit time.Duration) {
 	return asked, asked + resumeGrace
 }
 
-// askHowFar asks the server for the version that a resumed scope must reach. The watch is open: nothing after it is
-// missed. A server that does not say lets the watch go on all the same; a list will be needed then.
+// askHowFar reads the version that a resumed scope must reach. The watch is already open, so no later change is missed.
+// On failure the watch continues, and a list follows later.
 func (s *scope) askHowFar(ctx context.Context) error {
 	if !s.resume.due || s.resume.version != "" {
 		return nil
@@ -54,7 +54,7 @@ func (s *scope) askHowFar(ctx context.Context) error {
 	return nil
 }
 
-// checkResumed ends the resumption when the watch has brought everything up to the server's version.
+// checkResumed ends the resumption when the watch has reached the target version.
 func (s *scope) checkResumed() {
 	if !s.resume.due || s.resume.version == "" || !resourceversion.AtLeast(s.seen, s.resume.version) {
 		return
@@ -63,7 +63,7 @@ func (s *scope) checkResumed() {
 	s.report(Watching, ReasonWatching, nil)
 }
 
-// synced notes that the content is complete, and of this run.
+// synced marks the content as complete and confirmed in this run.
 func (s *scope) synced() {
 	s.resume = resumption{}
 	s.mu.Lock()
@@ -71,7 +71,7 @@ func (s *scope) synced() {
 	s.status.Synced = true
 }
 
-// stillResuming decides what becomes of a resumption when a watch has ended.
+// stillResuming requests a list if the last watch of resumeWatches has ended before the target version.
 func (s *scope) stillResuming(err error) {
 	if !s.resume.due || err != errEnded && err != errEndedSoon && err != errLifetime && !errors.Is(err, ErrEnded) {
 		return

@@ -7,7 +7,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/frame"
 )
 
-// cursor walks the members of the object that starts at b[i]. The caller switches on the name and moves i behind the
+// cursor iterates over the members of the object that starts at b[i]. The caller switches on name and moves i past the
 // value:
 //
 //	c := cursor{b: b, i: i}
@@ -19,7 +19,7 @@ import (
 //	}
 type cursor struct {
 	b     []byte
-	i     int // of the value when next returned true; behind the object when it returned false
+	i     int // of the value when next returned true; after the object when it returned false
 	name  []byte
 	start int // of the member, its quote
 	comma int // of the comma before the member, or -1
@@ -27,7 +27,7 @@ type cursor struct {
 	began bool
 }
 
-// next moves to the value of the next member. The caller must have moved i behind the value of the previous one.
+// next moves to the value of the next member. The caller must have moved i past the previous value.
 func (c *cursor) next(h *Header) bool {
 	if c.err != nil {
 		return false
@@ -133,7 +133,7 @@ func scanMetadata(b []byte, i, begin int, h *Header) (int, error) {
 		return h.other(b, i, 1, "metadata")
 	}
 	c := cursor{b: b, i: i}
-	cut := -1 // where the span of managedFields wants the comma behind it, if there is one
+	cut := -1 // end of managedFields if it is the first member and its span may include the comma after it
 	for c.next(h) {
 		switch string(c.name) {
 		case "name":
@@ -177,7 +177,7 @@ func scanMetadata(b []byte, i, begin int, h *Header) (int, error) {
 	return c.i, c.err
 }
 
-// text reads a string value. null leaves what was there, as encoding/json does.
+// text reads a string value. null keeps the previous value, as in encoding/json.
 func (h *Header) text(b []byte, i int, was []byte, member string) ([]byte, int, error) {
 	if b[i] != '"' {
 		i, err := h.other(b, i, 3, member)
@@ -194,7 +194,7 @@ func (h *Header) text(b []byte, i int, was []byte, member string) ([]byte, int, 
 	return s, end, nil
 }
 
-// valid says that s needs no replacement of invalid UTF-8; most names are plain ASCII.
+// valid reports whether s is valid UTF-8. Most names are plain ASCII.
 func valid(s []byte) bool {
 	for _, c := range s {
 		if c >= utf8.RuneSelf {
@@ -204,7 +204,7 @@ func valid(s []byte) bool {
 	return true
 }
 
-// other skips a value that should be of another type: null is none, anything else is noted.
+// other skips a value of another type. It records a type error unless the value is null.
 func (h *Header) other(b []byte, i, depth int, member string) (int, error) {
 	if b[i] != 'n' {
 		h.mistyped(member)
@@ -226,7 +226,7 @@ func (h *Header) generation(b []byte, i int) (int, error) {
 	return end, nil
 }
 
-// parseInt reads a decimal integer; everything longer than 18 digits goes the slow way.
+// parseInt parses a decimal integer, with strconv if it is longer than 18 digits.
 func parseInt(s []byte) (n int64, bad bool) {
 	if len(s) == 0 || len(s) > 18 {
 		n, err := strconv.ParseInt(string(s), 10, 64)
@@ -259,7 +259,7 @@ func scanLabels(b []byte, i int, h *Header) (int, error) {
 	for c.next(h) {
 		key := c.name
 		if !valid(key) {
-			key = h.unquote(key) // a name with escapes has been through it already, so nothing is resolved twice
+			key = h.unquote(key) // next has already unquoted a name with escapes
 		}
 		var value []byte
 		value, c.i, c.err = h.text(b, c.i, nil, "metadata.labels")
@@ -268,7 +268,7 @@ func scanLabels(b []byte, i int, h *Header) (int, error) {
 	return c.i, c.err
 }
 
-// elements walks an array: each call of next moves i to an element, or behind the array.
+// elements iterates over an array. Each call of next moves i to an element, or past the array.
 type elements struct {
 	b     []byte
 	i     int
@@ -284,7 +284,7 @@ func (e *elements) next() bool {
 	closing := !e.began
 	if !e.began {
 		e.began = true
-		i++ // the caller has seen the bracket
+		i++ // skip the opening bracket
 	}
 	if i = skipSpace(e.b, i); i >= len(e.b) {
 		e.i, e.err = i, frame.ErrShort

@@ -8,7 +8,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/frame"
 )
 
-// Field numbers of k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto. Every kind has its ObjectMeta as field 1.
+// Field numbers of ObjectMeta in k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto. Field 1 of every kind is its
+// ObjectMeta.
 const (
 	metaName              = 1
 	metaNamespace         = 3
@@ -41,7 +42,7 @@ func scanProto(raw []byte, h *Header) error {
 	return h.wrong
 }
 
-// cutShort turns "incomplete" into an error of its own: the message is all there, so its lengths are wrong.
+// cutShort replaces frame.ErrShort: the message is complete, so its lengths are wrong.
 func cutShort(err error) error {
 	if err == frame.ErrShort {
 		return errCutMessage
@@ -95,7 +96,7 @@ func scanProtoMeta(raw []byte, i, end int, h *Header) error {
 	return nil
 }
 
-// protoTime writes a time as JSON would have it: in UTC, to the second.
+// protoTime sets DeletionTimestamp from a Time message, formatted as in JSON: UTC with a resolution of one second.
 func (h *Header) protoTime(v []byte) error {
 	var seconds int64
 	for i := 0; i < len(v); {
@@ -165,12 +166,12 @@ func (h *Header) protoOwner(v []byte) error {
 	return nil
 }
 
-// appendPrunedProto copies a message whose metadata (tag and length included) is at meta, leaving out managedFields, of
-// which there are none outside of cut. All were validated by the scan.
+// appendPrunedProto appends raw without managedFields to dst. meta is the span of the metadata with its tag and length.
+// cut contains all managedFields. The scan has validated raw.
 func appendPrunedProto(dst, raw []byte, meta, cut Span) []byte {
 	dst = append(dst, raw[:meta.Start]...)
 	f, _, _ := frame.NextField(raw, meta.Start)
-	if cut.Start >= f.Start && cut.End <= f.End && onlyManaged(raw, cut) { // as servers write them
+	if cut.Start >= f.Start && cut.End <= f.End && onlyManaged(raw, cut) { // the usual layout
 		dst = append(dst, 1<<3|frame.Bytes)
 		dst = binary.AppendUvarint(dst, uint64(f.End-f.Start-(cut.End-cut.Start)))
 		dst = append(dst, raw[f.Start:cut.Start]...)
@@ -184,7 +185,7 @@ func appendPrunedProto(dst, raw []byte, meta, cut Span) []byte {
 	return append(dst, raw[meta.End:]...)
 }
 
-// onlyManaged says whether there is nothing but managedFields in a part of the metadata.
+// onlyManaged reports whether cut contains only managedFields.
 func onlyManaged(raw []byte, cut Span) bool {
 	for i := cut.Start; i < cut.End; {
 		f, next, err := frame.NextField(raw, i)
@@ -209,7 +210,7 @@ func walkKept(raw []byte, meta frame.Field, visit func(start, end int)) {
 	}
 }
 
-// envelope opens the runtime.Unknown that wraps a message: the four bytes of the magic, then type and bytes.
+// envelope decodes a runtime.Unknown: the magic number of four bytes, the type, and the raw message.
 func envelope(b []byte) (apiVersion, kind, raw []byte, err error) {
 	if len(b) < len(magic) || string(b[:len(magic)]) != magic {
 		return nil, nil, nil, errNoEnvelope

@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
-// scope lists and watches one namespace, or all of them, in one goroutine.
+// scope lists and watches one namespace, or all namespaces, in one goroutine.
 type scope struct {
 	src       *Source
 	namespace string
@@ -22,45 +22,45 @@ type scope struct {
 	stop      context.CancelFunc // set before the goroutine starts
 	backoff   backoff.Policy
 
-	// Shared with callers of Status and SetSelectors.
+	// Guarded by mu; shared with callers of Status and SetSelectors.
 	mu       sync.Mutex
 	status   Status
 	wanted   Selectors
-	reselect context.CancelCauseFunc // ends the present attempt; nil between attempts
+	reselect context.CancelCauseFunc // ends the current cycle; nil between cycles
 
-	// Of the goroutine.
+	// Owned by the goroutine of the scope.
 	sink       Sink
 	selectors  Selectors
-	seen       []byte   // last version seen; empty: nothing is known
+	seen       []byte   // last version seen; empty: none
 	apiVersion string   // of the objects
 	kind       string   // of the objects, once a list of them has been applied
-	guess      string   // what it may be until then
+	guess      string   // provisional kind until then
 	unread     int      // objects quarantined since the last list began
-	unreadErr  error    // of the first of them
-	relist     bool     // before watching again
-	verify     bool     // list, but go on if no list can be understood either
-	fresh      bool     // list consistently, whatever is known
-	history    history  // of troubles, for repair
+	unreadErr  error    // error of the first of them
+	relist     bool     // list before the next watch
+	verify     bool     // list, but continue to watch if the list is unreadable, too
+	fresh      bool     // the next list must be consistent
+	history    history  // consecutive faults
 	count      Counters // published to status after each batch
 
-	noWatchListUntil time.Time // the server refused it, or did not end its initial events
-	fellBack         Reason    // why initial events were not to be had, as last logged; "": they were
-	pending          string    // version that the server has reached while the watch was silent
-	nextSuspicion    time.Time // earliest probe because of an older version
+	noWatchListUntil time.Time // after the server rejected initial events or did not end them
+	fellBack         Reason    // last logged reason for a LIST instead of initial events; "": none
+	pending          string    // server version that a silent watch has not reached; "": none
+	nextSuspicion    time.Time // earliest next probe after an older version
 	nextSilentRelist time.Time
 	silentRelistGap  time.Duration
-	used             atomic.Pointer[generation] // by the last request
+	used             atomic.Pointer[generation] // generation of the last request
 	recent           recent
 	estimates        bool   // remainingItemCount is not exact
-	sharing                 // what of the objects is held
-	namespaces              // of what is held elsewhere
-	garbageAt        string // version at which a frame could not be read
+	sharing                 // slots that are held
+	namespaces              // namespaces of the objects seen
+	garbageAt        string // version after which a frame was unreadable
 	resume           resumption
 
 	nextGarbageRelist time.Time
 }
 
-// logger tells the watches of one resource apart.
+// logger returns a Logger whose attributes distinguish the watches of one resource.
 func (c *Config) logger(namespace string) *slog.Logger {
 	attrs := []any{"resource", c.Resource.String(), "namespace", namespace}
 	for _, sel := range []struct{ name, selector string }{
@@ -92,7 +92,7 @@ func newScope(src *Source, namespace string) *scope {
 
 var errReselected = errors.New("selectors have changed")
 
-// run goes on until ctx is done: attempt, repair, attempt …
+// run repeats attempt and repair until ctx is done. A panic of the sink ends the source.
 func (s *scope) run(ctx context.Context) {
 	if p := protect.Call(func() { s.work(ctx) }); p != nil {
 		s.src.fail(fmt.Errorf("cannot go on with %s: panic: %w", s.src.cfg.Resource, p))
@@ -107,7 +107,7 @@ func (s *scope) work(ctx context.Context) {
 			s.src.fail(fmt.Errorf("cannot hold some slots of %s: %T is no source.Sharded", s.src.cfg.Resource, s.sink))
 			return
 		}
-		known.Version = "" // it may be of other slots
+		known.Version = "" // the content may belong to other slots
 	}
 	s.see(known.Version)
 	s.relist = known.Version == ""
@@ -120,7 +120,7 @@ func (s *scope) work(ctx context.Context) {
 	}
 }
 
-// announce is the first report.
+// announce sends the first report to the sink.
 func (s *scope) announce(resuming bool) {
 	s.mu.Lock()
 	s.status.Phase = "" // so that the report is a change
@@ -132,7 +132,7 @@ func (s *scope) announce(resuming bool) {
 	}
 }
 
-// cycle works with one set of selectors and slots, until they change or ctx is done.
+// cycle runs attempts with one set of selectors and slots, until these change or ctx is done.
 func (s *scope) cycle(ctx context.Context) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -159,7 +159,7 @@ func (s *scope) cycle(ctx context.Context) {
 	}
 }
 
-// reconfigure makes the scope go on with other selectors. It is called with the mutex of the Source.
+// reconfigure changes the selectors of the scope. The caller holds the mutex of the Source.
 func (s *scope) reconfigure(sel Selectors) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +167,7 @@ func (s *scope) reconfigure(sel Selectors) {
 	s.interruptLocked(errReselected)
 }
 
-// interrupt ends the present cycle. It is called with the mutex of the Source.
+// interrupt ends the current cycle. The caller holds the mutex of the Source.
 func (s *scope) interrupt(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,7 +180,7 @@ func (s *scope) interruptLocked(why error) {
 	}
 }
 
-// attempt lists if it must, then watches until something ends it. The error says what.
+// attempt lists if required, then watches. It returns the error that ended the watch.
 func (s *scope) attempt(ctx context.Context) error {
 	s.caughtUp()
 	if !s.relist && !s.unlisted.IsEmpty() {
@@ -213,18 +213,18 @@ func (s *scope) attempt(ctx context.Context) error {
 	return err
 }
 
-// listFailure marks an error as one of listing rather than watching.
+// listFailure marks an error as one of a list and not of a watch.
 type listFailure struct {
 	error
-	atVersion bool // it was a list at the version seen
+	atVersion bool // the list was requested at the version seen
 }
 
 func (e *listFailure) Unwrap() error { return e.error }
 
-// see notes the last version seen.
+// see sets the last version seen.
 func (s *scope) see(version string) { s.seen = append(s.seen[:0], version...) }
 
-// contact notes that the server said something of use, and publishes the counters.
+// contact records a useful response of the server and publishes the counters.
 func (s *scope) contact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,7 +235,7 @@ func (s *scope) contact() {
 	s.status.Counters = s.count
 }
 
-// triedAgain notes when the next try comes.
+// triedAgain publishes the time of the next attempt.
 func (s *scope) triedAgain(wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,7 +248,7 @@ func (s *scope) currentStatus() Status {
 	return s.status
 }
 
-// report tells the sink when phase or reason change. err is nil when all is well.
+// report updates the status. It calls the sink when phase or reason change. err is nil if there is no fault.
 func (s *scope) report(phase Phase, reason Reason, err error) {
 	s.mu.Lock()
 	changed := s.status.Phase != phase || s.status.Reason != reason
@@ -284,7 +284,7 @@ func (s *scope) phase() Phase {
 	return s.status.Phase
 }
 
-// message is the server's own words where there are any.
+// message returns the server's message if err has one, else the text of err.
 func message(err error) string {
 	if err == nil {
 		return ""

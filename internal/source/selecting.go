@@ -8,14 +8,14 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// A server that knows nothing of shard selectors ignores them, and sends everything. One that knows them may refuse:
-// as a mistake (400), as a failure of its own (500, since its parser says no more), or something in front of it as not
-// allowed. Then the same is asked for once more without the selector. If that works, no selector is sent for a while.
+// A server without shard selectors ignores them and sends all objects. A server with them may reject a selector: with
+// 400, with 500 because the parser returns a plain error, or with 403 from a proxy. The scope then repeats the request
+// once without the selector. If that succeeds, the source sends no selector for noSelectorFor.
 
-// noSelectorFor is for how long no selector is sent to a server that refuses it.
+// noSelectorFor is how long the source sends no selector to a server that rejected it.
 const noSelectorFor = 10 * time.Minute
 
-// sendSelecting makes a request for slots. The body of a refusal is closed before the next request is made.
+// sendSelecting sends a request for slots. It closes the body of a rejection before it sends the next request.
 func (s *scope) sendSelecting(
 	ctx context.Context, slots *shard.Set, send func(shardSelector string) (*http.Response, error),
 ) (*http.Response, error) {
@@ -25,7 +25,7 @@ func (s *scope) sendSelecting(
 		return res, err
 	}
 	refused := refusal(res)
-	_ = res.Body.Close() // what matters of it was read
+	_ = res.Body.Close() // refusal has read the body
 	if err := s.src.client.limiter.Wait(ctx, true); err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (s *scope) sendSelecting(
 	return res, err
 }
 
-// shardSelector is how to ask a server for slots; "": it is not to select.
+// shardSelector returns the selector for slots, or "" if the server must not select.
 func (s *scope) shardSelector(slots *shard.Set) string {
 	if slots == nil || slots.IsAll() || time.Now().UnixNano() < s.src.unselecting.Load() {
 		return ""
@@ -44,8 +44,8 @@ func (s *scope) shardSelector(slots *shard.Set) string {
 	return slots.Selector()
 }
 
-// mayRefuseSelector says whether a status may be about the selector alone. It is not one that says something else of
-// the request: that nobody knows who asks, what is asked for, at which version, or that it is too much.
+// mayRefuseSelector reports whether a status may reject the selector alone. It returns false for a status with another
+// meaning: authentication, resource, version or rate.
 func mayRefuseSelector(code int) bool {
 	switch code {
 	case http.StatusUnauthorized, http.StatusNotFound, http.StatusGone, http.StatusTooManyRequests:

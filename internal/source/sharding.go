@@ -10,36 +10,35 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// Sharding is which slots a replica holds: one object for all its sources, which attach to it while they run
-// (Config.Sharding), and all change with it. It is safe for concurrent use.
+// Sharding is the set of slots that a replica holds. Several sources share one Sharding (Config.Sharding) and follow
+// its changes while they run. It is safe for concurrent use.
 //
-// One that was never set holds nothing, and nobody knows yet what it will hold: its sources are not synced. One that
-// was set to no slot has nothing to be listed: its sources are synced, and say ReasonNoSlots.
+// Before the first Set the slots are unknown: the sources hold no slot and are not synced. After a Set to the empty set
+// there is no object to list: the sources are synced and report ReasonNoSlots.
 type Sharding struct {
 	layout shard.Layout
 
-	mu      sync.Mutex // before Source.mu, which is before scope.mu
+	mu      sync.Mutex // locked before Source.mu, which is locked before scope.mu
 	set     shard.Set
-	turn    uint64         // how often it was set
-	lost    map[int]uint64 // by slot: the turn that took it away last
+	turn    uint64         // number of changes
+	lost    map[int]uint64 // by slot: the turn that last removed it
 	sources map[*Source]struct{}
-	further chan struct{} // closed, and replaced, when a source has come further
+	further chan struct{} // closed and replaced when a source makes progress
 }
 
-// Sharded is what a Sink must implement besides to be filled with the objects of some slots. Its calls are of the same
-// goroutine as the others of the scope.
+// Sharded is the additional interface of a Sink for sharded sources. The goroutine of the scope makes all calls, as for
+// Sink.
 type Sharded interface {
-	// Hold says which slots the scope holds from now on; before the first call it is none. The objects of all others are
-	// forgotten at once: they have left, and are not deleted. Of slots that are new nothing is known until they were
-	// listed, by Gain or Replace.
+	// Hold sets the slots that the scope holds. Before the first call it holds none. The sink drops the objects of all
+	// other slots at once, without deletion events. New slots have no content until Gain or Replace lists them.
 	Hold(set shard.Set)
-	// Gain begins a replacement of these slots alone, which are held and not listed yet. Its Commit adds their objects and
-	// touches no others. Its version is not that of the scope, but that up to which the objects of these slots are known:
-	// what happened to them before is not told again, except that a Deleted may be.
+	// Gain begins a replacement of only these slots, which are held and not listed yet. Its Commit adds their objects and
+	// touches no others. The version of that Commit applies to these slots and not to the scope. The scope delivers no
+	// earlier change of them again, except possibly a Deleted.
 	Gain(slots shard.Set) Replacement
 }
 
-// NewSharding makes one that was not set yet. Sets of other layouts are refused.
+// NewSharding returns a Sharding before its first Set. Set rejects sets of other layouts.
 func NewSharding(layout shard.Layout) *Sharding {
 	return &Sharding{
 		layout: layout, set: layout.Set(), lost: map[int]uint64{}, sources: map[*Source]struct{}{},
@@ -47,26 +46,27 @@ func NewSharding(layout shard.Layout) *Sharding {
 	}
 }
 
-// Layout is how the objects are divided.
+// Layout returns the division of objects into slots.
 func (h *Sharding) Layout() shard.Layout { return h.layout }
 
-// Held returns the slots that are to be held.
+// Held returns the slots that the sources must hold.
 func (h *Sharding) Held() shard.Set {
 	set, _ := h.state()
 	return set
 }
 
-// String is like "namespace/64".
+// String returns a text such as "namespace/64".
 func (h *Sharding) String() string { return fmt.Sprintf("%s/%d", h.layout.By, h.layout.Len()) }
 
-// state returns the slots, and how often they were set.
+// state returns the slots and the number of changes.
 func (h *Sharding) state() (shard.Set, uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.set, h.turn
 }
 
-// since returns also which slots were taken away after a turn, whether or not they have come back.
+// since returns the slots, the number of changes, and the slots removed after the turn before, including those that
+// have returned.
 func (h *Sharding) since(before uint64) (set shard.Set, turn uint64, lost shard.Set) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -79,8 +79,8 @@ func (h *Sharding) since(before uint64) (set shard.Set, turn uint64, lost shard.
 	return h.set, h.turn, lost
 }
 
-// Set has all sources hold these slots from now on. It does not wait for them: see Wait and WaitLeft. The only error is
-// a set of another layout.
+// Set changes the slots of all sources. It does not wait for them: see Wait and WaitLeft. It fails only if set has
+// another layout.
 func (h *Sharding) Set(set shard.Set) error {
 	if want, is := h.set.Layout(), set.Layout(); want != is {
 		return fmt.Errorf("cannot hold slots of %d by %s: the objects are divided into %d by %s", is.Slots, is.By,
@@ -90,21 +90,21 @@ func (h *Sharding) Set(set shard.Set) error {
 	return nil
 }
 
-// Gain has all sources hold these slots besides, and Lose has them hold these no more: with them a Sharding takes part
-// in a group (package shard/group). Gain does not wait for the lists of what has come, Lose waits for what has left as
-// long as ctx lasts.
+// Gain adds slots to those that all sources hold. It does not wait until they are listed. With Gain and Lose, a
+// Sharding can be a member of a group (package shard/group).
 func (h *Sharding) Gain(_ context.Context, slots shard.Set) error {
 	h.change(func(held shard.Set) shard.Set { return held.Union(slots) })
 	return nil
 }
 
-// Lose is told at Gain. It does not call quiet.
+// Lose removes slots from those that all sources hold. It waits until the sinks have dropped them or ctx is done. It
+// does not call its last argument.
 func (h *Sharding) Lose(ctx context.Context, slots shard.Set, _ func(shard.Set)) {
 	h.change(func(held shard.Set) shard.Set { return held.Minus(slots) })
-	_ = h.WaitLeft(ctx) // what does not leave in time is of no use to anybody, and harms nobody
+	_ = h.WaitLeft(ctx) // a late drop is harmless
 }
 
-// change has all sources hold what fn makes of what they are to hold now.
+// change replaces the set of slots by the result of fn and interrupts all sources.
 func (h *Sharding) change(fn func(held shard.Set) shard.Set) {
 	h.mu.Lock()
 	set := fn(h.set)
@@ -127,20 +127,20 @@ func (h *Sharding) change(fn func(held shard.Set) shard.Set) {
 	}
 }
 
-// Wait returns when every source that runs has done what was set before the call: what has left was forgotten, and
-// what has come was listed and handed over. One that begins to run later begins with what is held then, and is not
-// waited for. It fails with the cause of ctx and the condition of what is behind. No Sink, and nobody whom a Sink calls,
-// must call it: it would wait for itself.
+// Wait blocks until every running source has completed the changes made before the call: lost slots are dropped, and
+// gained slots are listed and passed to the Sink. It does not wait for sources that start later. If ctx is done, Wait
+// returns its cause and the condition of the scopes that are behind. A Sink must not call Wait, even indirectly,
+// because Wait would block on it.
 func (h *Sharding) Wait(ctx context.Context) error {
 	return h.wait(ctx, "to be listed", func(p slotProgress) uint64 { return p.listed })
 }
 
-// WaitLeft is Wait for what has left alone.
+// WaitLeft is Wait for lost slots only.
 func (h *Sharding) WaitLeft(ctx context.Context) error {
 	return h.wait(ctx, "to be let go", func(p slotProgress) uint64 { return p.left })
 }
 
-// slotProgress is how far a scope has followed: the turns of the Sharding.
+// slotProgress holds the turns of the Sharding that a scope has completed.
 type slotProgress struct{ left, listed uint64 }
 
 func (h *Sharding) wait(ctx context.Context, what string, come func(slotProgress) uint64) error {
@@ -161,7 +161,7 @@ func (h *Sharding) wait(ctx context.Context, what string, come func(slotProgress
 	}
 }
 
-// behind describes the scopes that are behind, and tells when to look again.
+// behind describes the scopes that are behind and returns the channel that closes on progress.
 func (h *Sharding) behind(is func(slotProgress) bool) (behind []string, further <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -171,7 +171,7 @@ func (h *Sharding) behind(is func(slotProgress) bool) (behind []string, further 
 	return behind, h.further
 }
 
-// attach adds a source that runs; the returned function removes it.
+// attach adds a running source. The returned function removes it.
 func (h *Sharding) attach(s *Source) (detach func()) {
 	if h == nil {
 		return func() {}
@@ -187,7 +187,7 @@ func (h *Sharding) attach(s *Source) (detach func()) {
 	}
 }
 
-// comeFurther has those who wait look again. A nil Sharding has none.
+// comeFurther wakes the waiters. It may be called on a nil Sharding.
 func (h *Sharding) comeFurther() {
 	if h == nil {
 		return
@@ -198,7 +198,7 @@ func (h *Sharding) comeFurther() {
 	h.further = make(chan struct{})
 }
 
-// sharding is what a Config says of slots; nil: all objects are held.
+// sharding returns the Sharding of the Config, or nil if the source holds all objects.
 func (c *Config) sharding() (*Sharding, error) {
 	h := c.Sharding
 	switch {
@@ -213,7 +213,7 @@ func (c *Config) sharding() (*Sharding, error) {
 	return h, h.layout.Check()
 }
 
-// takeSlots has all scopes look at what they are to hold.
+// takeSlots interrupts all scopes, so that they apply the new slots.
 func (s *Source) takeSlots() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -234,8 +234,8 @@ func (s *Source) behindSlots(behind func(slotProgress) bool) (out []string) {
 	return out
 }
 
-// ShardName says in a word how the objects are divided: "namespace/64", with the slots if they are only those of this
-// source (Config.Shard): "namespace/64: 0-15". It is "" if all objects are held.
+// ShardName returns a short text for the division of objects, such as "namespace/64". With Config.Shard it includes the
+// slots: "namespace/64: 0-15". It returns "" if the source holds all objects.
 func (c *Config) ShardName() string {
 	switch {
 	case c.Sharding != nil:

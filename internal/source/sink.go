@@ -24,68 +24,72 @@ func (t ChangeType) String() string {
 	return "UNKNOWN"
 }
 
-// Sink is what a source fills for one scope: one namespace, or all of them. All calls for one scope come from one
-// goroutine, and none after the scope has stopped. A Sink should return quickly: the connection waits meanwhile.
+// Sink receives the content of one scope: one namespace, or all of them. All calls for a scope come from a single
+// goroutine, and none after the scope has stopped. A Sink should return quickly, because its scope reads no events
+// meanwhile.
 type Sink interface {
-	// Known is what the sink holds already, from an earlier run or from disk. The watch resumes there.
+	// Known returns the content that the sink has from an earlier run or from disk. The watch resumes at its version.
 	Known() Known
-	// Replace begins an atomic replacement of this scope, which ends by Commit or Abort. One is open at a time.
+	// Replace begins an atomic replacement of the content, which ends by Commit or Abort. At most one replacement is open
+	// at a time.
 	Replace() Replacement
-	// Apply takes a change of a watch. An error quarantines the object; it never ends the watch. The version of one
-	// object never goes down. Where a server swaps events, one may be older than the last one of another object. A Deleted
-	// may have any version, since some servers send the object as it was: with the version that is known, or a higher
-	// one, it ends the object; with a lower one it is the replay of an earlier deletion. A Deleted without Raw is of an
-	// object whose last state cannot be read: what is known of it is its last state.
+	// Apply applies a change of a watch. An error quarantines the object and does not end the watch.
+	//
+	// The version of one object never goes down. If a server reorders events, a change may be older than the last change
+	// of another object. A Deleted may have any version, because some servers send the previous version of the object. At
+	// the known or a higher version it deletes the object. At a lower version it is a replay of an earlier deletion. A
+	// Deleted without Raw has an unreadable last state. The sink then uses the state that it knows.
 	Apply(t ChangeType, o *Object) error
-	// Bookmark says that everything up to this version has been seen.
+	// Bookmark reports that the sink has received all changes up to version.
 	Bookmark(version string)
-	// Quarantine takes an object that could not be read or that Apply or Put refused. What is known of it stays known:
-	// while a replacement is open, a quarantined key counts as put. It is over when the key is put, removed or deleted,
-	// and with the Commit of a replacement in which it was not quarantined again.
+	// Quarantine receives an object that is unreadable or that Apply or Put rejected. The sink keeps the object's previous
+	// state. In an open replacement a quarantined key counts as put. The quarantine ends when the key is put, removed or
+	// deleted. It also ends with the Commit of a replacement that did not quarantine the key again.
 	Quarantine(q Quarantined)
-	// Report is called whenever phase or reason of the scope changes.
+	// Report is called when phase or reason of the scope changes.
 	Report(s Status)
 }
 
-// Known is what a sink holds already.
+// Known describes the content of a sink at the start.
 type Known struct {
-	Version string // "": nothing
+	Version string // "": no content
 	Count   int
 }
 
-// Replacement stages the complete content of a scope. Nothing is visible before Commit.
+// Replacement stages the complete content of a scope. Staged objects are not visible before Commit.
 type Replacement interface {
-	// Put stages an object. One with known uid and version costs a comparison. Of a key put twice the newer version
-	// counts, whatever its uid; of versions that are equal or cannot be compared, the last.
+	// Put stages an object. If uid and version are known, it costs only a comparison. If a key is put twice, the newer
+	// version wins, whatever its uid. If the versions are equal or cannot be compared, the last wins.
 	Put(o *Object) error
-	// Remove unstages an object that was deleted before the initial events of a watch ended, unless it was put in a newer
-	// version than that of the deletion. What is put again later is newer.
+	// Remove unstages an object that was deleted before the initial events of a watch ended. It has no effect if the
+	// staged version is newer than the deletion. A later Put is always newer.
 	Remove(o *Object)
-	// Missing is how many known objects have not been put, which Commit will delete, and how many are known.
+	// Missing returns the number of known objects that have not been put, which Commit will delete, and the number of
+	// known objects.
 	Missing() (missing, known int)
-	// Commit applies the difference at once.
+	// Commit applies the difference atomically.
 	Commit(c Commit)
-	// Abort forgets what was staged.
+	// Abort discards the staged objects.
 	Abort()
 }
 
-// Commit is how a replacement is applied.
+// Commit holds the parameters of Replacement.Commit.
 type Commit struct {
 	Version string // of the list
-	Epoch   bool   // history was rolled back: one EPOCH, the difference is by uid and content, lower versions are accepted
-	Reason  string // why the list was made, for people
+	Epoch   bool   // history was rolled back: send one EPOCH, compare by uid and content, accept lower versions
+	Reason  string // reason for the list, for people
 }
 
-// Quarantined is an object that the source could not hand over. The bytes belong to the receiver.
+// Quarantined is an object that the source could not apply. The receiver owns the bytes.
 type Quarantined struct {
-	Namespace, Name, UID, Version string // as far as they could be read
+	Namespace, Name, UID, Version string // as far as readable
 	Err                           error
 	Raw                           []byte
 	Encoding                      Encoding
 	At                            time.Time
 }
 
-// Key is the key of the object as people write it.
+// Key returns "namespace/name", or the name of an object without namespace.
 func (q Quarantined) Key() string {
 	if q.Namespace == "" {
 		return q.Name

@@ -10,33 +10,33 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// Slots that change while a scope runs. What ends the watch is the change; then
+// A change of the slots ends the watch of a scope. The scope then does the following:
 //
-//   - the sink forgets the slots that have left, before anything else; also those that have come back since: another
-//     holder may have been at work meanwhile;
-//   - those that have come are listed, by a consistent list of them alone, or by the initial events of a watch where the
-//     server selects those too; that is not older than what their former holder wrote. They are added at once;
-//   - one watch of all that is held goes on from the version that it had come to. What it brings of the new slots from
-//     before their list is dropped: it has been listed.
+//   - The sink first drops the lost slots. It also drops slots that were lost and have returned, because another holder
+//     may have written in between.
+//   - The scope lists the gained slots alone and adds them atomically. It uses a consistent list, or the initial events
+//     of a watch if the server selects those by slot. The result includes the writes of the former holder.
+//   - One watch of all held slots continues from its previous version. Changes of the new slots up to the version of
+//     their list are dropped.
 //
-// So what stays is never listed again, and its events wait for the list of what comes. When that list fails it is
-// tried again like any other; when all has to be listed anyhow, that list brings the new slots too, and is consistent.
-// A change in the middle of a list begins it anew: several quick ones cost one list.
+// Slots that stay are not listed again. Their events wait for the list of the gained slots. A failed list is retried
+// like any other. If everything must be listed, that list is consistent and includes the new slots. A change during a
+// list restarts it, so several quick changes cost one list.
 
-// sharing is the part of a scope that knows of slots.
+// sharing is the slot state of a scope.
 type sharing struct {
-	slots    *shard.Set // whose objects the sink holds; nil: of all. Replaced under scope.mu
-	turn     uint64     // of the Sharding: since when
-	unlisted shard.Set  // of slots: they have come and are not listed yet
+	slots    *shard.Set // slots that the sink holds; nil: all objects. Replaced under scope.mu
+	turn     uint64     // turn of the Sharding at which slots was set
+	unlisted shard.Set  // held slots that are not listed yet
 	gains    []gain
 	followed slotProgress // guarded by scope.mu
 }
 
-// gain is slots that were listed at a version to which the watch has not come yet.
+// gain is a set of slots that were listed at a version that the watch has not reached yet.
 type gain struct {
 	slots   shard.Set
 	version string
-	only    *snapshot // what was listed of them; nil: all
+	only    *snapshot // namespaces that were listed; nil: all
 }
 
 var (
@@ -44,7 +44,7 @@ var (
 	errNoSlots = errors.New("no slot is held")
 )
 
-// holdSlots has the sink hold what the source is to hold now.
+// holdSlots applies the current slots of the Sharding to the sink.
 func (s *scope) holdSlots(ctx context.Context) {
 	h := s.src.sharding
 	if h == nil {
@@ -78,7 +78,7 @@ func (s *scope) holdSlots(ctx context.Context) {
 	s.follow()
 }
 
-// keepGains keeps the gains that keep, which may change them, says.
+// keepGains filters s.gains with keep, which may modify a gain.
 func (s *scope) keepGains(keep func(*gain) bool) {
 	var kept []gain
 	for _, g := range s.gains {
@@ -89,7 +89,7 @@ func (s *scope) keepGains(keep func(*gain) bool) {
 	s.gains = kept
 }
 
-// follow notes how far the Sharding has been followed.
+// follow publishes the progress of the scope and wakes the waiters of the Sharding.
 func (s *scope) follow() {
 	s.mu.Lock()
 	s.followed.left = s.turn
@@ -100,14 +100,14 @@ func (s *scope) follow() {
 	s.src.sharding.comeFurther()
 }
 
-// startOver has all be listed that is held next, since nothing is held now. The version seen stays: an older one tells
-// that history went back meanwhile.
+// startOver requests a consistent list of all held slots, because the sink has no content. It keeps the version seen,
+// to detect a rollback of history.
 func (s *scope) startOver() {
 	s.relist, s.fresh, s.verify, s.pending = true, true, false, ""
 	s.history, s.recent, s.gains = history{}, recent{}, nil
 }
 
-// restWithoutSlots waits while no slot is held, and says whether none was.
+// restWithoutSlots waits until ctx is done if no slot is held. It reports whether that was so.
 func (s *scope) restWithoutSlots(ctx context.Context) bool {
 	if s.slots == nil || !s.slots.IsEmpty() {
 		return false
@@ -115,14 +115,14 @@ func (s *scope) restWithoutSlots(ctx context.Context) bool {
 	if s.turn == 0 {
 		s.report(Connecting, ReasonNoSlots, nil)
 	} else {
-		s.synced() // there is nothing that could be missing
+		s.synced() // no object is missing
 		s.report(Watching, ReasonNoSlots, nil)
 	}
 	<-ctx.Done()
 	return true
 }
 
-// allListed notes that all that is held was listed at the version seen.
+// allListed records a list of all held slots at the version seen.
 func (s *scope) allListed() {
 	if s.slots == nil {
 		return
@@ -131,8 +131,8 @@ func (s *scope) allListed() {
 	s.follow()
 }
 
-// gainSlots lists the slots that have come and adds them. Where versions have no order it cannot be told what the watch
-// brings of them anew: all is listed then.
+// gainSlots lists the gained slots and adds them. If versions have no order, the scope cannot tell which changes of the
+// watch are new. It then lists everything.
 func (s *scope) gainSlots(ctx context.Context) error {
 	set := s.unlisted
 	if _, ordered := resourceversion.Compare(s.seen, s.seen); !ordered {
@@ -142,7 +142,7 @@ func (s *scope) gainSlots(ctx context.Context) error {
 	traced, span := s.trace(ctx, "list")
 	st, err := s.sync(traced, listOf{consistent: true, gained: &set})
 	s.endListTrace(ctx, span, true, st, err)
-	if st != nil { // one watch of all that is held goes on
+	if st != nil { // the watch of all held slots continues instead
 		st.close()
 	}
 	if err == errUnordered {
@@ -154,7 +154,7 @@ func (s *scope) gainSlots(ctx context.Context) error {
 
 var errUnordered = errors.New("versions have no order")
 
-// acceptGained adds a complete list of slots that have come.
+// acceptGained commits a complete list of gained slots.
 func (s *scope) acceptGained(l *listing) error {
 	order, comparable := resourceversion.Compare(l.version, s.seen)
 	switch {
@@ -177,7 +177,7 @@ func (s *scope) acceptGained(l *listing) error {
 	return nil
 }
 
-// passGains forgets the gains to whose version the watch has come. From there on recent tells what was handed over.
+// passGains removes the gains whose version the watch has reached. From there on recent detects replays.
 func (s *scope) passGains() {
 	if len(s.gains) == 0 {
 		return
@@ -191,8 +191,8 @@ func (s *scope) passGains() {
 	})
 }
 
-// wasListed says that a change of an object that came with its slot was in the list already. Of a deletion only the
-// sink can tell: servers may send it with the version that the object had before.
+// wasListed reports whether the list of a gained slot includes this change. For a deletion only the sink can tell,
+// because servers may send it with the previous version of the object.
 func (s *scope) wasListed(e *event) bool {
 	if e.change == Deleted {
 		return false
@@ -204,8 +204,9 @@ func (s *scope) wasListed(e *event) bool {
 	})
 }
 
-// isElsewhere says that an object is of a slot that is not among those. The hash is that of the server, so it is never
-// asked whether it has selected. What cannot be read and does not tell its slot is everybody's.
+// isElsewhere reports whether an object belongs to a slot outside slots. It uses the hash of the server, so it does not
+// matter whether the server has selected. An unreadable object without the member that determines its slot counts as
+// inside.
 func isElsewhere(slots *shard.Set, o *Object, unread bool) bool {
 	if slots == nil {
 		return false
@@ -221,7 +222,7 @@ func isElsewhere(slots *shard.Set, o *Object, unread bool) bool {
 	return !unread || tells
 }
 
-// listedElsewhere counts an object of a list, and says whether it is held elsewhere.
+// listedElsewhere counts an object of a list and reports whether its slot is not held.
 func (s *scope) listedElsewhere(l *listing, e *event) bool {
 	size := int64(len(e.obj.Raw))
 	s.count.WireObjects++
@@ -239,7 +240,7 @@ func (s *scope) listedElsewhere(l *listing, e *event) bool {
 	return true
 }
 
-// changedElsewhere counts a change of a watch, and says whether its object is held elsewhere.
+// changedElsewhere counts a change of a watch and reports whether the slot of its object is not held.
 func (s *scope) changedElsewhere(e *event) bool {
 	size := int64(len(e.obj.Raw))
 	s.count.WireEvents++
@@ -253,18 +254,18 @@ func (s *scope) changedElsewhere(e *event) bool {
 	return true
 }
 
-// isWhole says that all objects are held. Otherwise what a server says of how many there are is of no use: it counts
-// those that it does not send.
+// isWhole reports whether all objects are held. Otherwise the server's remaining item count is useless, because it
+// includes objects that the server does not send.
 func (s *scope) isWhole() bool { return s.slots == nil || s.slots.IsAll() }
 
-// heldSlots are those that the sink holds, for other goroutines than that of the scope.
+// heldSlots returns the slots that the sink holds. Any goroutine may call it.
 func (s *scope) heldSlots() *shard.Set {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.slots
 }
 
-// behindSlots describes a scope that is behind.
+// behindSlots describes the scope if it is behind.
 func (s *scope) behindSlots(behind func(slotProgress) bool) (text string, is bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

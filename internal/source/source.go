@@ -18,73 +18,73 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// Config says what to watch and how. The zero value of every field but Resource, and Client or REST, works.
+// Config configures a Source. Resource and one of Client and REST are required. The zero value of every other field is
+// valid.
 type Config struct {
-	// Client is the way to the API server, to be shared by the sources of one cluster. If it is nil, a Client of this
-	// source alone is made from REST, and closed when Run returns.
+	// Client sends the requests. Sources of one cluster should share it. If it is nil, the source makes its own Client
+	// from REST and closes it when Run returns.
 	Client  *Client
 	REST    *rest.Config
-	Limiter *Limiter // of that own Client; nil: a new one
+	Limiter *Limiter // of the source's own Client; nil: a new one
 
 	Resource   schema.GroupVersionResource
-	Namespaces []string // nil or empty: all, by one watch; else one scope each
-	// Selectors restrict the source to some objects; empty ones do not.
-	LabelSelector string // as of labels.Selector.String
-	FieldSelector string // as of fields.Selector.String
+	Namespaces []string // nil or empty: all namespaces with one watch; else one scope per namespace
+	// Selectors restrict the source to matching objects. Empty selectors match all.
+	LabelSelector string // in the format of labels.Selector.String
+	FieldSelector string // in the format of fields.Selector.String
 
-	// Shard restricts the source to the objects of some slots; nil: all objects. It may be empty, and be changed while the
-	// source runs (Source.SetShard). The server is asked for these alone (KEP-5866). Whether it does so or not, what comes
-	// is filtered by the same hash. The Sink must be Sharded. What it holds from an earlier run is listed again.
+	// Shard restricts the source to the objects of some slots; nil: all objects. It may be empty. The server is asked for
+	// these objects only (KEP-5866), and the source filters the response by the same hash. The Sink must implement
+	// Sharded. Content from an earlier run is listed again.
 	Shard *shard.Set
-	// Sharding is a Shard that several sources share.
+	// Sharding is a set of slots that several sources share and that may change while they run. It excludes Shard.
 	Sharding *Sharding
 
-	// Encoding is what to ask for. A server that has no protobuf for the resource answers in JSON all the same: see
+	// Encoding is the encoding to request. A server without protobuf for the resource responds in JSON: see
 	// Object.Encoding.
 	Encoding Encoding
-	// Metadata asks for no more than the metadata of objects, in protobuf if the server can, whatever Encoding says. What
-	// a server sends besides is cut: a Sink is given objects in which there is nothing else (see Object.KeepMetadata), and
-	// what is quarantined has no other bytes either.
+	// Metadata requests only the metadata of objects, in protobuf if the server supports it, whatever Encoding is. The
+	// source removes any other content: see Object.KeepMetadata. Quarantined objects carry no other bytes either.
 	Metadata bool
 
-	// NoExcerpts has errors, logs and statuses quote nothing of what has come, and leaves quarantined objects without
-	// their bytes: for a Sink that does not keep everything of an object.
+	// NoExcerpts keeps content of objects out of errors, logs and statuses, and omits the bytes of quarantined objects. It
+	// is for a Sink that stores only parts of an object.
 	NoExcerpts bool
 
-	PageSize    int  // objects per page of a LIST; 0: 500, negative: all at once
-	NoWatchList bool // never ask for the initial events of a watch; use LIST
+	PageSize    int  // objects per page of a LIST; 0: 500, negative: one page
+	NoWatchList bool // use LIST, never the initial events of a watch
 
-	SilenceBudget       time.Duration // without event or bookmark, until the server is asked; default 90s
-	ListProgressTimeout time.Duration // without a byte of a list; default 30s
+	SilenceBudget       time.Duration // time without event or bookmark before a probe; default 90s
+	ListProgressTimeout time.Duration // time without a byte of a list; default 30s
 	MaxWatch            time.Duration // client-side lifetime of a watch; default 15m
-	BackoffBase         time.Duration // ceiling of the first wait; default 500ms
-	BackoffCap          time.Duration // ceiling of every wait; default 30s
+	BackoffBase         time.Duration // upper bound of the first wait; default 500ms
+	BackoffCap          time.Duration // upper bound of every wait; default 30s
 
-	// BulkDeleteGuard: a list that would delete more objects than this is believed only when a second, consistent list
-	// says the same. 0: 100; negative: off.
+	// BulkDeleteGuard is the number of deletions above which a list needs a second, consistent list to confirm it. 0: 100;
+	// negative: never.
 	BulkDeleteGuard int
-	// TrustEmptyList: believe an empty list although objects are known. Otherwise it is confirmed as above.
+	// TrustEmptyList accepts an empty list although objects are known. Otherwise a second list must confirm it.
 	TrustEmptyList bool
 
 	Logger *slog.Logger // nil: none
-	// TracerProvider makes a span of each list and of the start of each watch. Default: none are made.
+	// TracerProvider creates a span for each list and for the start of each watch. The default is no spans.
 	TracerProvider trace.TracerProvider
 	Rand           func() float64 // jitter, in [0,1); nil: math/rand/v2
 }
 
-// Selectors restrict a source to some objects, as the fields of the same names in Config.
+// Selectors restrict a source to matching objects, like the selectors in Config.
 type Selectors struct{ Label, Field string }
 
 // Source lists and watches one resource. It is safe for concurrent use.
 type Source struct {
 	cfg     Config
 	client  *Client
-	private bool // the client is ours
+	private bool // the source owns the client
 	newSink func(namespace string) Sink
 	tracer  trace.Tracer // nil: none
 
 	sharding    *Sharding    // nil: all objects are held
-	unselecting atomic.Int64 // until when the server is not asked to select slots, in nanoseconds of the epoch
+	unselecting atomic.Int64 // time in Unix nanoseconds until which no shard selector is sent
 
 	mu        sync.Mutex
 	selectors Selectors
@@ -96,7 +96,7 @@ type Source struct {
 	running   sync.WaitGroup // scopes
 }
 
-// New makes a Source. sink is called once for each scope when it starts, with its namespace, "" for all.
+// New returns a Source. It calls sink once for each scope when the scope starts, with its namespace or "" for all.
 func New(cfg Config, sink func(namespace string) Sink) (*Source, error) {
 	if cfg.Resource.Resource == "" || cfg.Resource.Version == "" {
 		return nil, fmt.Errorf("cannot make source: %q has no version or name", cfg.Resource)
@@ -133,8 +133,8 @@ func scopesOf(namespaces []string) []string {
 	return namespaces
 }
 
-// Run lists and watches until ctx is done and returns nil then, when everything has stopped. It returns an error only
-// when a sink panicked, or when it was called before.
+// Run lists and watches until ctx is done. It then waits for all goroutines and returns nil. It returns an error if a
+// sink panicked or Run was called before.
 func (s *Source) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -175,9 +175,9 @@ func (s *Source) Run(ctx context.Context) error {
 	return errors.Join(s.failures...)
 }
 
-// SetNamespaces changes the scopes: those that are new start, those that are missing stop, the others go on untouched.
-// No namespace stands for all of them. When it returns, no call to the sink of a removed scope is under way or to come.
-// It must not be called by a Sink.
+// SetNamespaces changes the scopes: new namespaces start, missing ones stop, and the others continue. Without arguments
+// the source watches all namespaces. After SetNamespaces returns, the sinks of removed scopes receive no calls. A Sink
+// must not call it.
 func (s *Source) SetNamespaces(namespaces ...string) {
 	want := scopesOf(namespaces)
 	var stopped []*scope
@@ -209,7 +209,7 @@ func (s *Source) SetNamespaces(namespaces ...string) {
 	s.sharding.comeFurther()
 }
 
-// SetSelectors changes the selectors of all scopes: each lists again and hands over the difference.
+// SetSelectors changes the selectors of all scopes. Each scope lists again and passes the difference to its sink.
 func (s *Source) SetSelectors(sel Selectors) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,7 +248,7 @@ func (s *Source) sortedLocked() []*scope {
 	return all
 }
 
-// fail ends the source because a sink panicked.
+// fail records err and stops the source.
 func (s *Source) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

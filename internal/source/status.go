@@ -2,38 +2,38 @@ package source
 
 import "time"
 
-// Phase is what a scope is doing.
+// Phase is the current activity of a scope.
 type Phase string
 
 // The phases.
 const (
-	Connecting Phase = "Connecting" // a request is out, nothing has come yet; the reason says what for
-	Listing    Phase = "Listing"    // the content is being fetched
-	Watching   Phase = "Watching"   // changes arrive, or would: see ReasonNoSlots
-	Degraded   Phase = "Degraded"   // it does not work at present; it is tried again
+	Connecting Phase = "Connecting" // a request is pending; the reason gives its purpose
+	Listing    Phase = "Listing"    // the content is being listed
+	Watching   Phase = "Watching"   // the watch is open; see also ReasonNoSlots
+	Degraded   Phase = "Degraded"   // requests fail and are retried
 	Stopped    Phase = "Stopped"
 )
 
-// Reason is why a scope is in its phase.
+// Reason explains the phase of a scope.
 type Reason string
 
 // The reasons.
 const (
 	ReasonWatching     Reason = "Watching"
 	ReasonListing      Reason = "Listing"
-	ReasonDisconnected Reason = "Disconnected" // no connection, or it broke: network, DNS, TLS
-	ReasonStalled      Reason = "Stalled"      // a request without answer or progress
-	// a watch that brings nothing while the server moves on; Connecting: it is resumed to see
+	ReasonDisconnected Reason = "Disconnected" // no connection or a broken one: network, DNS, TLS
+	ReasonStalled      Reason = "Stalled"      // a request without response or progress
+	// A watch receives no events while the server's version advances. With Connecting: the watch is being resumed.
 	ReasonSilent          Reason = "Silent"
-	ReasonExpired         Reason = "Expired"         // 410: the history since our version is gone
+	ReasonExpired         Reason = "Expired"         // 410: the version seen has expired
 	ReasonTooManyRequests Reason = "TooManyRequests" // 429
 	ReasonUnauthorized    Reason = "Unauthorized"    // 401
 	ReasonForbidden       Reason = "Forbidden"       // 403
-	ReasonNotFound        Reason = "NotFound"        // 404: the resource is not served, or not yet
-	ReasonProtocolError   Reason = "ProtocolError"   // the answer is not what was asked for
-	ReasonServerError     Reason = "ServerError"     // any other refusal
-	ReasonEnded           Reason = "Ended"           // of Stopped: the source was told to end
-	// No slot is held (Config.Shard): nothing is asked for. Connecting: nor is it known yet what will be held.
+	ReasonNotFound        Reason = "NotFound"        // 404: the server does not serve the resource (yet)
+	ReasonProtocolError   Reason = "ProtocolError"   // the response is not a list or watch
+	ReasonServerError     Reason = "ServerError"     // any other error of the server
+	ReasonEnded           Reason = "Ended"           // with Stopped: the source has ended
+	// No slot is held, so no requests are made (Config.Shard). With Connecting: the slots are not known yet.
 	ReasonNoSlots Reason = "NoSlots"
 )
 
@@ -42,43 +42,43 @@ type Status struct {
 	Namespace string // "" for all
 	Phase     Phase
 	Reason    Reason
-	// the server's own words where there are any; while Watching, how many objects cannot be read since the last list
+	// Message is the server's message if there is one. While Watching, it is the number of unreadable objects since the
+	// last list.
 	Message     string
-	Err         error     // what is wrong, or made it list again; nil when all is well
-	Since       time.Time // of this phase and reason
-	LastContact time.Time // when the server last said something that this scope could use; zero: never
-	// LastRefusal is when the server last answered that it does not serve the resource, or that the caller has no right
-	// to it; zero: never.
+	Err         error     // current fault, or the cause of the list; nil if there is none
+	Since       time.Time // start of this phase and reason
+	LastContact time.Time // last useful response for this scope; zero: never
+	// LastRefusal is the time of the last response that the resource is not served or not permitted; zero: never.
 	LastRefusal time.Time
-	Next        time.Time // when it is tried again; zero or before now: nothing is waited for
+	Next        time.Time // next attempt; zero or in the past: no wait
 	Version     string    // last version seen
-	// A complete list has been applied, or one of an earlier run has been caught up with, or there was nothing to be
-	// listed since no slot is held. It stays so when slots come.
+	// Synced is set once a complete list has been applied, the content of an earlier run is up to date, or no slot is
+	// held. It stays set when slots are gained.
 	Synced   bool
 	Counters Counters
 }
 
-// Counters count since the source was made.
+// Counters holds counts since the source was made.
 type Counters struct {
 	Lists       int64 // complete lists applied
-	ListErrors  int64 // lists given up or refused
+	ListErrors  int64 // lists that failed
 	Watches     int64 // watches opened
-	Retries     int64 // waits for another try
-	Events      int64 // changes handed to the sink
+	Retries     int64 // waits before a retry
+	Events      int64 // changes passed to the sink
 	Bookmarks   int64
 	Suppressed  int64 // replayed or older changes
 	Quarantined int64
 	Probes      int64
 	Epochs      int64
 
-	// What came from the server: objects of lists and initial events, changes of watches, and the bytes of both as they
-	// were unpacked. Filtered is what of it is of slots that are not held (Config.Shard).
+	// Received from the server: objects of lists and initial events, changes of watches, and the uncompressed bytes of
+	// both. Filtered is the part that belongs to slots that are not held (Config.Shard).
 	WireObjects, WireEvents, WireBytes             int64
 	FilteredObjects, FilteredEvents, FilteredBytes int64
 }
 
-// Staleness is for how long nothing has confirmed what is cached. It is zero while the scope has never been in contact;
-// ask Synced for that.
+// Staleness returns the time since the server last confirmed the cached content. It returns zero before the first
+// contact: see Synced.
 func (s Status) Staleness(now time.Time) time.Duration {
 	if s.LastContact.IsZero() {
 		return 0
@@ -86,12 +86,12 @@ func (s Status) Staleness(now time.Time) time.Duration {
 	return max(0, now.Sub(s.LastContact))
 }
 
-// Refused reports whether the server has refused the resource since it last confirmed what is cached: it does not serve the
-// resource, or the caller has no right to it. A new connection or a restart does not change that.
+// Refused reports whether the server has rejected the resource since it last confirmed the cached content. It does not
+// serve the resource, or the caller lacks the permission. A new connection or a restart does not help.
 func (s Status) Refused() bool { return s.LastRefusal.After(s.LastContact) }
 
-// Silence is for how long the server has neither confirmed what is cached nor refused it. It is zero while the server has
-// done neither.
+// Silence returns the time since the server last confirmed the cached content or refused the resource. It returns zero
+// before either.
 func (s Status) Silence(now time.Time) time.Duration {
 	if s.Refused() {
 		return max(0, now.Sub(s.LastRefusal))

@@ -9,24 +9,25 @@ import (
 	"github.com/fairlead-io/fairlead/internal/frame"
 )
 
-// Sizes of read buffers. A stream starts small, since most watches are idle, and grows to what a busy one fills.
+// Sizes of read buffers in bytes. A stream starts with small buffers, since most watches are idle, and enlarges them
+// when reads fill them.
 const (
 	smallBuffer = 16 << 10
 	largeBuffer = 512 << 10
 	batchEvents = 512
 	smallEvents = 32
-	batchCount  = 3 // one being read into, one on the way, one being applied
+	batchCount  = 3 // one for the reader, one in the channel, one for the consumer
 )
 
-// batch is a read buffer with the events that were found in it. It goes round between the reader of a stream and the
-// goroutine of the scope, and belongs to one of them at a time.
+// batch is a read buffer with its decoded events. It alternates between the reader of a stream and the goroutine of the
+// scope. Only one of them owns it at a time.
 type batch struct {
 	data   []byte
-	from   int // bytes before are done with
-	to     int // bytes behind are free
+	from   int // bytes before are consumed
+	to     int // bytes after are free
 	events []event
 	n      int
-	err    error // the stream has ended; io.EOF: as it should
+	err    error // end of the stream; io.EOF: no error
 }
 
 func (b *batch) slot() *event {
@@ -36,7 +37,7 @@ func (b *batch) slot() *event {
 	return &b.events[b.n]
 }
 
-// room makes place for a read, without moving bytes that events point to: there are none when it is called.
+// room makes room for a read. It may move bytes, so the batch must have no events yet.
 func (b *batch) room(size int) {
 	if len(b.data)-b.to >= size/4 && b.to < len(b.data) {
 		return
@@ -52,30 +53,30 @@ func (b *batch) room(size int) {
 	b.from, b.to = 0, held
 }
 
-// stream is one open answer of the server. Its reader goroutine ends with a batch that has err set, or when close is
-// called; close waits for it.
+// stream is one open response of the server. Its reader goroutine ends after it sends a batch with err set, or when
+// close is called. close waits for it.
 type stream struct {
 	out        chan *batch
 	free       chan *batch
 	cancel     context.CancelFunc
 	done       chan struct{}
-	progress   atomic.Int64 // time of the last byte, in nanoseconds since began
+	progress   atomic.Int64 // time of the last byte, in nanoseconds after began
 	began      time.Time
-	generation atomic.Pointer[generation] // whose connection it uses
-	limit      time.Duration              // after which the server was asked to end it
-	inside     atomic.Bool                // what has been read ends within a value
+	generation atomic.Pointer[generation] // generation of its connection
+	limit      time.Duration              // timeout that was requested from the server
+	inside     atomic.Bool                // the bytes read so far end within a value
 
-	// Of the reader.
-	contentType string // of the answer
-	size        int    // of the next buffer
-	quiet       int    // batches in a row that filled little of theirs
+	// Owned by the reader.
+	contentType string // content type of the response
+	size        int    // size of the next buffer
+	quiet       int    // consecutive reads that filled little of their buffers
 
-	// Of the consumer.
+	// Owned by the consumer.
 	current *batch
-	at      int // next event of current
+	at      int // index of the next event in current
 }
 
-// opener makes the request and says how to decode its answer.
+// opener sends the request and returns the body of the response and its decoder.
 type opener func(ctx context.Context, st *stream) (io.ReadCloser, decoder, error)
 
 func openStream(ctx context.Context, open opener) *stream {
@@ -95,14 +96,14 @@ func openStream(ctx context.Context, open opener) *stream {
 	return s
 }
 
-// close ends the stream in whatever state it is and waits until nothing of it is left.
+// close ends the stream in any state and waits for its goroutines.
 func (s *stream) close() {
 	s.cancel()
 	<-s.done
 }
 
-// buffered returns the next event that has arrived, or why there will be none. Both are nil when it must be waited for,
-// by taking a batch from out.
+// buffered returns the next event that has arrived, or the error that ended the stream. If both are nil, the caller
+// must receive a batch from out.
 func (s *stream) buffered() (*event, error) {
 	b := s.current
 	if b == nil {
@@ -122,15 +123,15 @@ func (s *stream) buffered() (*event, error) {
 
 func (s *stream) receive(b *batch) { s.current, s.at = b, 0 }
 
-// recycle gives a batch back to the reader.
+// recycle returns a batch to the reader.
 func (s *stream) recycle(b *batch) {
 	if len(b.data) > 2*largeBuffer {
-		b.data = nil // a huge object passed through; it shall not cost memory for ever
+		b.data = nil // release the memory of a huge object
 	}
 	s.free <- b
 }
 
-// idle is how long nothing has been read.
+// idle returns the time since the last byte.
 func (s *stream) idle() time.Duration {
 	return time.Since(s.began) - time.Duration(s.progress.Load())
 }
@@ -147,7 +148,7 @@ func (s *stream) run(ctx context.Context, open opener) {
 		return
 	}
 	closed := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() { // a read that the transport would not end ends now
+	stop := context.AfterFunc(ctx, func() { // closing the body ends a blocked read
 		defer close(closed)
 		body.Close()
 	})
@@ -193,7 +194,7 @@ func (s *stream) run(ctx context.Context, open opener) {
 	}
 }
 
-// decode finds the events in what has been read. It returns nil when more must be read.
+// decode decodes the events in the batch. It returns nil when it needs more bytes.
 func (s *stream) decode(b *batch, dec decoder, eof bool) error {
 	for b.n < batchEvents && (b.from < b.to || eof) {
 		n, got, err := dec.next(b.data[b.from:b.to], eof, b.slot())
@@ -215,7 +216,7 @@ func (s *stream) decode(b *batch, dec decoder, eof bool) error {
 	return nil
 }
 
-// last decodes what is left when the body has ended. A value that the end cuts is io.ErrUnexpectedEOF.
+// last decodes the remaining bytes after the end of the body. It returns io.ErrUnexpectedEOF for a truncated value.
 func (s *stream) last(ctx context.Context, b **batch, dec decoder) error {
 	for {
 		err := s.decode(*b, dec, true)
@@ -241,17 +242,17 @@ func (s *stream) fill(b *batch, body io.Reader) error {
 	n, err := body.Read(b.data[b.to:])
 	if n > 0 {
 		if s.idle() > time.Second {
-			s.size, s.quiet = smallBuffer, 0 // most watches idle after their beginning, and there may be hundreds
+			s.size, s.quiet = smallBuffer, 0 // most watches idle after their start, and there may be hundreds
 		}
 		s.touch()
 		b.to += n
 		s.adapt(b)
-		return nil // an error comes again
+		return nil // the next read returns the error again
 	}
 	return err
 }
 
-// adapt lets buffers grow while reads fill them, and shrink when they have not for a while.
+// adapt doubles the buffer size when a read fills the buffer and halves it after many small reads.
 func (s *stream) adapt(b *batch) {
 	switch {
 	case b.to == len(b.data):
@@ -267,7 +268,7 @@ func (s *stream) adapt(b *batch) {
 
 func (s *stream) touch() { s.progress.Store(int64(time.Since(s.began))) }
 
-// pass hands a batch over and goes on with another one, which gets the bytes that are not decoded yet.
+// pass sends a batch and returns another one, which begins with the bytes that are not decoded yet.
 func (s *stream) pass(ctx context.Context, b *batch) *batch {
 	next := s.take(ctx)
 	if next == nil {

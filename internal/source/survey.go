@@ -11,15 +11,15 @@ import (
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
 )
 
-// Surveyed is what a Sink may implement besides, if it wants to ask what the server has beside the watch: a watch that
-// has nothing to say does not say up to which version that is, for a minute or longer.
+// Surveyed is the additional interface of a Sink that compares its content with the server. An idle watch may confirm
+// no version for a minute or longer.
 type Surveyed interface {
-	// Survey is called when the scope begins, before its first list or watch. What it is given fails when the scope has
+	// Survey is called when the scope starts, before its first list or watch. The Surveyor fails after the scope has
 	// ended.
 	Survey(*Surveyor)
 }
 
-// Surveyor asks the server, consistently, what a scope has. It changes nothing of the watch, and goes through the
+// Surveyor reads the content of a scope from the server, consistently. It does not affect the watch and uses the
 // Limiter. It is safe for concurrent use.
 type Surveyor struct {
 	s *scope
@@ -32,15 +32,15 @@ type Surveyor struct {
 
 var errNotRunning = errors.New("it is not watched any more")
 
-// Pages of a survey. The first one is small: often it is all there is, or its version is all that is wanted.
+// Page sizes of a survey. The first page is small, because it often has all objects, or only its version is needed.
 const (
 	surveyFirst = 500
 	surveyPage  = 5000
 )
 
 // List lists the metadata of all objects of the scope. It calls object for each, with a header that is valid only
-// during the call, and after each page page with the version of the list, which is that of all its pages, and whether
-// there are more of them. An error of page ends the list, and is returned.
+// during the call. After each page it calls page with the version of the list, which all pages share, and whether more
+// pages follow. List ends with the first error of page.
 func (v *Surveyor) List(ctx context.Context, object func(*Header), page func(version string, more bool) error) error {
 	q := query{limit: surveyFirst, metadata: true}
 	if v.s.src.cfg.PageSize < 0 {
@@ -68,15 +68,15 @@ func (v *Surveyor) List(ctx context.Context, object func(*Header), page func(ver
 	})
 }
 
-// Get reads one object as the scope selects it, and calls object with it, unless there is none of that name that the
-// scope selects. The version is that at which the server looked.
+// Get reads one object and calls object with it, if it exists and the scope selects it. It returns the version of the
+// read.
 func (v *Surveyor) Get(
 	ctx context.Context, namespace, name string, object func(*Object) error,
 ) (version string, err error) {
 	err = v.do(ctx, query{namespace: namespace, name: name}, func(ctx context.Context, q query) error {
 		var failed error
 		m, err := v.s.read(ctx, q, func(o *Object) {
-			// servers that ignore fields list others
+			// Servers that ignore the field selector return other objects.
 			if string(o.Header.Name) == name && string(o.Header.Namespace) == namespace &&
 				!isElsewhere(q.slots, o, false) {
 				failed = object(o)
@@ -88,7 +88,7 @@ func (v *Surveyor) Get(
 	return version, err
 }
 
-// do runs requests with the selectors that the scope is to have now, and ends them when the scope ends.
+// do runs requests with the current selectors of the scope, and cancels them when the scope ends.
 func (v *Surveyor) do(ctx context.Context, q query, run func(context.Context, query) error) error {
 	v.s.mu.Lock()
 	sel := v.s.wanted
@@ -127,7 +127,7 @@ func joinFields(a, b string) string {
 	return a + "," + b
 }
 
-// read makes one request, and calls object for each that it brings.
+// read sends one request and calls object for each object of the response.
 func (s *scope) read(ctx context.Context, q query, object func(*Object)) (m listMeta, err error) {
 	st, err := s.open(ctx, q)
 	if err != nil {
@@ -160,7 +160,7 @@ func (s *scope) read(ctx context.Context, q query, object func(*Object)) (m list
 	}
 }
 
-// close ends what is under way, and waits for it.
+// close cancels the running requests and waits for them.
 func (v *Surveyor) close() {
 	v.mu.Lock()
 	v.ended = true
@@ -171,7 +171,7 @@ func (v *Surveyor) close() {
 	v.running.Wait()
 }
 
-// survey gives the sink a Surveyor, if it wants one; the returned function ends it.
+// survey passes a Surveyor to a Surveyed sink. The returned function ends it.
 func (s *scope) survey() (end func()) {
 	sink, ok := s.sink.(Surveyed)
 	if !ok {
@@ -182,7 +182,7 @@ func (s *scope) survey() (end func()) {
 	return v.close
 }
 
-// caughtUp takes over the version of a sink that has found, by a survey, that nothing is missing up to there.
+// caughtUp advances the version seen to that of the sink, which a survey has confirmed.
 func (s *scope) caughtUp() {
 	if _, ok := s.sink.(Surveyed); !ok || len(s.seen) == 0 {
 		return

@@ -8,9 +8,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// trace starts the span of a list, from its first request to the last object, or of the start of a watch, from the request
-// to the head of the answer; without a tracer there is none. It is the root of a trace: what is watched is nobody's
-// request. endTrace ends it.
+// trace starts the span of a list or of the start of a watch. The span of a list ends with its last object, that of a
+// watch with the response header. Without a tracer it returns a nil span. The span is a root, because no user request
+// causes it. endTrace ends it.
 func (s *scope) trace(ctx context.Context, verb string) (traced context.Context, span trace.Span) {
 	if s.src.tracer == nil {
 		return ctx, nil
@@ -27,26 +27,26 @@ func (s *scope) trace(ctx context.Context, verb string) (traced context.Context,
 	return ctx, span
 }
 
-// endListTrace ends the span of a list, which was a stream if it was the initial events of a watch.
+// endListTrace ends the span of a list. st is not nil if the list used the initial events of a watch.
 func (s *scope) endListTrace(ctx context.Context, span trace.Span, consistent bool, st *stream, err error) {
 	if span == nil {
 		return
 	}
 	span.SetAttributes(attribute.Bool("source.consistent", consistent), attribute.Bool("source.initial_events", st != nil))
-	if err == errUnordered { // all is listed then
+	if err == errUnordered { // the scope then lists everything
 		err = nil
 	}
 	s.endTrace(ctx, span, err)
 }
 
-// endTrace ends a span. The text of an error is no part of it: it may hold what is in an object.
+// endTrace ends a span. It omits the text of an error, which may quote an object.
 func (s *scope) endTrace(ctx context.Context, span trace.Span, err error) {
 	if span == nil {
 		return
 	}
 	switch {
 	case err == nil:
-	case ctx.Err() != nil: // nobody wants it any more
+	case ctx.Err() != nil: // cancelled
 		span.SetAttributes(attribute.String("error.type", "canceled"))
 	default:
 		span.SetAttributes(attribute.String("error.type", string(reasonFor(err))))

@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
 )
 
-// How a watch ends when nothing is wrong.
+// Errors of a watch that ended without a fault.
 var (
 	errEnded     = errors.New("server ended the watch")
 	errEndedSoon = errors.New("server ended the watch after a short time")
@@ -18,17 +18,17 @@ var (
 	errResume    = fmt.Errorf("%w, and is resumed to see whether it is alive", ErrSilent)
 )
 
-// errRolledBack: the server's version is below ours. A consistent list decides.
+// errRolledBack: the server's version is below the version seen. A consistent list follows.
 var errRolledBack = errors.New("server is behind the version seen")
 
-// grace is how long a watch must stay open before the scope counts as recovered, if no event comes first.
+// grace is how long a watch must stay open before the scope counts as recovered. An event ends the wait early.
 const grace = time.Second
 
-// settled is how long a watch must stay open before earlier troubles are forgotten. An event before makes only the waits
-// short again (history.progress).
+// settled is how long a watch must stay open before earlier faults are forgotten. An earlier event only resets the
+// back-off (history.progress).
 const settled = 10 * time.Second
 
-// watching is one watch while it is open.
+// watching is one open watch.
 type watching struct {
 	*stream
 	opened   time.Time
@@ -37,14 +37,14 @@ type watching struct {
 	graceful *time.Timer
 }
 
-// watchTimeout is what the server is asked for: a third to two thirds of our own limit, spread so that watches that
-// began together do not end together.
+// watchTimeout returns the timeout to request: one to two thirds of MaxWatch, at random, so that watches that start
+// together end at different times.
 func (s *scope) watchTimeout() time.Duration {
 	limit := s.src.cfg.MaxWatch
 	return limit/3 + time.Duration(s.src.cfg.Rand()*float64(limit)/3)
 }
 
-// watch follows the changes after the version seen, on an open stream or a new one, until something ends it.
+// watch receives the changes after the version seen, on st or on a new stream, until an error or the end of the stream.
 func (s *scope) watch(ctx context.Context, st *stream) error {
 	w := &watching{stream: st, last: time.Now()}
 	asked, limit := s.lifetime()
@@ -95,7 +95,7 @@ func (s *scope) watch(ctx context.Context, st *stream) error {
 		select {
 		case b := <-w.out:
 			w.receive(b)
-			if b.n > 0 { // an end or a refusal alone says nothing of what is known
+			if b.n > 0 { // an end or an error alone does not confirm the content
 				w.last = time.Now()
 				heard = true
 			}
@@ -112,7 +112,7 @@ func (s *scope) watch(ctx context.Context, st *stream) error {
 		case <-silence.C:
 			quiet := time.Since(w.last)
 			if w.inside.Load() {
-				quiet = w.idle() // a large event takes its time, as long as bytes come
+				quiet = w.idle() // a large event may take long while bytes arrive
 			}
 			if quiet < budget {
 				silence.Reset(budget - quiet)
@@ -128,26 +128,26 @@ func (s *scope) watch(ctx context.Context, st *stream) error {
 
 func (s *scope) opened(w *watching) {
 	w.opened = time.Now()
-	s.contact() // first, so that the report does not tell how old the cache was before
+	s.contact() // before the report, which then has the new LastContact
 	if s.phase() != Degraded && !s.resume.due {
 		s.report(Watching, ReasonWatching, nil)
 	}
 }
 
-// recovered clears the condition of a scope whose watch works.
+// recovered reports a working watch.
 func (s *scope) recovered(w *watching) {
 	if !w.opened.IsZero() && !s.resume.due {
 		s.report(Watching, ReasonWatching, nil)
 	}
 }
 
-// ended makes an error of the end of a stream.
+// ended returns the error for the end of a stream.
 func (s *scope) ended(w *watching, err error) error {
 	if err != io.EOF {
 		return err
 	}
 	lived := time.Since(w.opened)
-	if time.Since(w.began) < w.limit { // else it ends as it was asked to
+	if time.Since(w.began) < w.limit { // otherwise the requested timeout has passed
 		switch {
 		case w.frames == 0 && lived < quickEnd:
 			return ErrEnded
@@ -159,7 +159,7 @@ func (s *scope) ended(w *watching, err error) error {
 	return errEnded
 }
 
-// event takes one event of a watch.
+// event processes one event of a watch.
 func (s *scope) event(ctx context.Context, w *watching, e *event) error {
 	switch e.kind {
 	case evOpened:
@@ -178,7 +178,7 @@ func (s *scope) event(ctx context.Context, w *watching, e *event) error {
 	return nil
 }
 
-// progress notes that the watch brings something: earlier troubles are over.
+// progress records an event of the watch. The first one ends earlier faults.
 func (s *scope) progress(w *watching) {
 	w.frames++
 	if w.frames == 1 {
@@ -199,8 +199,7 @@ func (s *scope) change(ctx context.Context, w *watching, e *event) error {
 	e.deletionNeedsNoContent()
 	order, comparable := resourceversion.Compare(version, s.seen)
 	replay := comparable && order <= 0 && !s.recent.missed(&e.obj) || !comparable && s.recent.has(e.change, version)
-	// A deletion may come with a version that the object had before: only who holds the object can tell that from a
-	// replay.
+	// A deletion may carry a version that the object had before. Only the sink can distinguish it from a replay.
 	if replay && e.change == Deleted && e.err == nil && comparable && !s.recent.buried(&e.obj) {
 		return s.oldDeletion(ctx, w, e, order < 0)
 	}
@@ -236,7 +235,7 @@ func (s *scope) change(ctx context.Context, w *watching, e *event) error {
 	return nil
 }
 
-// oldDeletion hands over a deletion with a version that has been passed already.
+// oldDeletion applies a deletion whose version is not newer than the version seen.
 func (s *scope) oldDeletion(ctx context.Context, w *watching, e *event, older bool) error {
 	if err := s.sink.Apply(Deleted, &e.obj); err != nil {
 		s.quarantine(&e.obj, err)
@@ -279,9 +278,9 @@ func (s *scope) advance(w *watching, version []byte) {
 	s.checkResumed()
 }
 
-// garbage handles a frame that cannot be read: it is fetched again. When it comes again, a deletion that names its
-// object is one, and another object that is named is quarantined. When nobody knows what it was about, a list has to
-// tell: at once if there has been none because of that for the silence budget, else when the watch ends.
+// garbage handles an unreadable frame. On its first occurrence the watch is resumed to fetch it again. On its second, a
+// deletion with a name is applied. Any other frame is quarantined. Unless it names an added or modified object, a list
+// must follow: now if the last such list is older than the silence budget, else when the watch ends.
 func (s *scope) garbage(ctx context.Context, w *watching, e *event) error {
 	unreadable := &ProtocolError{What: "malformed watch event", Excerpt: s.excerpt(e.obj.Raw), Err: e.err}
 	if s.garbageAt != string(s.seen) {

@@ -8,27 +8,28 @@ import (
 	"time"
 )
 
-// Budget of the initial events of a watch: each patience (ListProgressTimeout) must bring an object, and from the
-// fourth on a good number, since on a busy server changes keep coming although the end has been lost.
+// Budget of the initial events of a watch. Each period of ListProgressTimeout must deliver an object. After busyAfter
+// periods, each must deliver busyObjects, because a busy server sends changes even if the end of the initial events was
+// lost.
 const (
 	busyAfter   = 4
 	busyObjects = 1000
-	// pause is the longest one between objects; a server that knows about initial events sends them without one.
+	// pause is the longest gap between objects. A server that supports initial events sends them without gaps.
 	pause = 10 * time.Second
-	// lull is the pause after which a LIST of one object tells whether anything is still to come: a server that does not
-	// know about initial events says nothing at their end, and nothing at all if there is no object.
+	// lull is the gap after which a LIST of one object checks whether more objects follow. A server without support for
+	// initial events does not mark their end, and sends no bytes if there are no objects.
 	lull = 2 * time.Second
 )
 
-// noWatchListFor is how long LIST is used after a watch whose initial events never ended. A server that refuses them is
-// not asked again for longer.
+// noWatchListFor is how long the scope uses LIST after initial events that never ended. noWatchListRefused applies
+// after the server rejected them.
 const (
 	noWatchListFor     = 10 * time.Minute
 	noWatchListRefused = 24 * time.Hour
 )
 
-// watchList fetches the content as the initial events of a watch (KEP-3157) and applies it. The stream goes on as
-// watch.
+// watchList fetches the content as the initial events of a watch (KEP-3157) and commits it. The caller continues to use
+// the returned stream as the watch.
 func (s *scope) watchList(ctx context.Context, of listOf) (_ *stream, err error) {
 	q := query{watch: true, sendInitialEvents: true, match: notOlderThan, timeout: s.watchTimeout(), slots: of.gained}
 	if !of.consistent {
@@ -110,20 +111,22 @@ func (s *scope) watchList(ctx context.Context, of listOf) (_ *stream, err error)
 	}
 }
 
-// isAllThereIs says that a stream without an end of its initial events has brought as many objects as the server has.
+// isAllThereIs reports whether the stream has delivered as many objects as the server has, without an end of the
+// initial events.
 func (s *scope) isAllThereIs(ctx context.Context, st *stream, l *listing) bool {
 	m, err := s.probeList(ctx)
 	if err != nil || len(st.out) > 0 {
 		return false
 	}
 	if !s.isWhole() {
-		return m.next == "" && l.count >= m.count // remaining counts others, too
+		return m.next == "" && l.count >= m.count // remaining includes objects of other slots
 	}
 	total := m.count + int(m.remaining)
 	return l.count >= total && (m.next == "" || m.remaining > 0)
 }
 
-// isFarTooMuch says that twice as many objects have come as the server has: they come again and again.
+// isFarTooMuch reports whether the stream has delivered more than twice as many objects as the server has, so it
+// repeats them.
 func (s *scope) isFarTooMuch(ctx context.Context, l *listing) bool {
 	m, err := s.probeList(ctx)
 	return err == nil && (m.next == "" || m.remaining > 0 && s.isWhole()) && l.count > 2*(m.count+int(m.remaining))
@@ -131,13 +134,13 @@ func (s *scope) isFarTooMuch(ctx context.Context, l *listing) bool {
 
 var errNotKnown = errors.New("all objects are here and nothing says so")
 
-// initialEventsError says that a watch did not bring its initial events to an end.
+// initialEventsError reports that a watch did not end its initial events.
 type initialEventsError struct{ cause error }
 
 func (e *initialEventsError) Error() string { return errNoEndOfList.Error() + ": " + e.cause.Error() }
 func (e *initialEventsError) Unwrap() error { return e.cause }
 
-// stageInitial takes one of the initial events; done says that it was the bookmark that ends them.
+// stageInitial processes one of the initial events. done reports whether it was the bookmark that ends them.
 func (s *scope) stageInitial(ctx context.Context, e *event, l *listing) (done bool, err error) {
 	switch e.kind {
 	case evOpened:
@@ -165,7 +168,7 @@ func (s *scope) stageInitial(ctx context.Context, e *event, l *listing) (done bo
 		}
 	case evBookmark:
 		if !e.initialEnd {
-			return false, nil // an ordinary one says nothing about the list
+			return false, nil // an ordinary bookmark does not end the list
 		}
 		version := string(e.obj.Header.ResourceVersion)
 		if version == "" || version == "0" {
@@ -181,7 +184,8 @@ func (s *scope) stageInitial(ctx context.Context, e *event, l *listing) (done bo
 	return false, nil
 }
 
-// fallsBack says that LIST may work where the initial events of a watch did not, and for how long not to ask for them.
+// fallsBack reports whether LIST may succeed after initial events failed. It also sets how long the scope does not
+// request initial events.
 func (s *scope) fallsBack(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return false
@@ -195,9 +199,9 @@ func (s *scope) fallsBack(ctx context.Context, err error) bool {
 	case refused:
 		switch api.Code {
 		case http.StatusUnauthorized, http.StatusNotFound, http.StatusTooManyRequests:
-			return false // LIST would meet the same
+			return false // LIST would fail, too
 		case http.StatusForbidden:
-			return true // the right to list may be there, and says it better
+			return true // the list permission may exist; if not, LIST has the better message
 		}
 		if api.Code < 500 {
 			s.noWatchListUntil = time.Now().Add(noWatchListRefused)

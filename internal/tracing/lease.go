@@ -11,11 +11,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// slowLease is from when on a request about a Lease is told although it went well.
+// slowLease is the duration from which a successful request for a Lease gets a span.
 const slowLease = time.Second
 
-// LeaseRequest makes the span of a request about a Lease that failed, or took a second or longer, after the fact. Name
-// is that of the Lease with its namespace, identity who has asked. Nothing is made by a nil tracer.
+// LeaseRequest records a span, after the fact, for a request for a Lease that failed or took at least slowLease. name
+// is the namespace and name of the Lease, and identity its candidate. With a nil tracer it does nothing.
 func LeaseRequest(ctx context.Context, t trace.Tracer, verb, name, identity string, begun time.Time, err error) {
 	if t == nil || err == nil && time.Since(begun) < slowLease {
 		return
@@ -24,7 +24,7 @@ func LeaseRequest(ctx context.Context, t trace.Tracer, verb, name, identity stri
 		trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 			attribute.String("lease.name", name), attribute.String("lease.identity", identity)))
 	if err != nil {
-		kind := cmp.Or(string(apierrors.ReasonForError(err)), "transport") // the text of a server is no part of it
+		kind := cmp.Or(string(apierrors.ReasonForError(err)), "transport") // omits the server's message
 		span.SetAttributes(attribute.String("error.type", kind))
 		span.SetStatus(codes.Error, "")
 	}

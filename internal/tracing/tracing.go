@@ -1,5 +1,5 @@
-// Package tracing has what all layers that make spans agree on: the names of their tracers, how the context of a span
-// is kept in an object, and when a span is a child of another one and when it only links to it.
+// Package tracing defines the conventions of all layers that create spans. These are the names of tracers, the form of
+// a span context in an object, and the choice between a child span and a link.
 package tracing
 
 import (
@@ -12,16 +12,15 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Life is for how long after it was alive last a span may get children. What comes later is a trace of its own that
-// links to it: who looks at a trace should see what went on, not how long nothing did, and many collectors have put
-// away by then what would be added to.
+// Life is how long after its last activity a span may get children. A later span is the root of a new trace that links
+// to it. A trace should show activity and not idle time, and many collectors have finished the trace by then.
 const Life = time.Minute
 
-// Scope is how the names of all tracers begin.
+// Scope is the prefix of all tracer names.
 const Scope = "github.com/fairlead-io/fairlead/"
 
-// Tracer returns the tracer of a layer, such as "call"; nil without a provider, so that one comparison is all that
-// costs.
+// Tracer returns the tracer of a layer, such as "call". It returns nil without a provider, so disabled tracing costs
+// only a comparison.
 func Tracer(tp trace.TracerProvider, layer string) trace.Tracer {
 	if tp == nil {
 		return nil
@@ -29,8 +28,9 @@ func Tracer(tp trace.TracerProvider, layer string) trace.Tracer {
 	return tp.Tracer(Scope + layer)
 }
 
-// Follow makes the next span follow what was alive last at a time: as a child if that is no longer ago than Life, else
-// as a root that links to it. ctx keeps no other span. A context that is not valid is followed by a root.
+// Follow prepares ctx for a span that follows sc, which was last active at alive. The new span is a child if alive is
+// within Life of now, else a root that links to sc. If sc is not valid, the new span is a root without a link. Follow
+// removes any other span from ctx.
 func Follow(ctx context.Context, sc trace.SpanContext, alive, now time.Time) (context.Context, []trace.Link) {
 	ctx = trace.ContextWithSpan(ctx, nil)
 	age := now.Sub(alive)
@@ -43,17 +43,17 @@ func Follow(ctx context.Context, sc trace.SpanContext, alive, now time.Time) (co
 	return ctx, []trace.Link{{SpanContext: sc}}
 }
 
-// Names of the two values of W3C Trace Context.
+// Header names of W3C Trace Context.
 const (
 	Parent = "traceparent"
 	State  = "tracestate"
 )
 
-// maxState bounds what is kept of a tracestate, in bytes: what W3C Trace Context asks everybody to pass on.
+// maxState bounds a stored tracestate in bytes. W3C Trace Context requires every participant to propagate that much.
 const maxState = 512
 
-// Format returns the context of a span in the form of W3C Trace Context; both are empty if it is not valid. A state
-// that is too long to be kept is left out, as the recommendation allows.
+// Format returns a span context in the form of W3C Trace Context, or empty strings if it is not valid. It omits a state
+// longer than maxState, as the recommendation allows.
 func Format(sc trace.SpanContext) (parent, state string) {
 	if !sc.IsValid() {
 		return "", ""
@@ -66,7 +66,7 @@ func Format(sc trace.SpanContext) (parent, state string) {
 	return h[Parent], state
 }
 
-// Parse is the reverse of Format. What it cannot read is no valid context.
+// Parse is the inverse of Format. It returns an invalid context for malformed input.
 func Parse(parent, state string) trace.SpanContext {
 	if parent == "" {
 		return trace.SpanContext{}
@@ -78,7 +78,7 @@ func Parse(parent, state string) trace.SpanContext {
 	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), h))
 }
 
-// Recorded is Format for what is kept to be linked to: the parent of a span that is recorded, else empty.
+// Recorded returns the parent of a sampled span for a later link, or "" if the span is not sampled.
 func Recorded(sc trace.SpanContext) string {
 	if !sc.IsSampled() {
 		return ""
@@ -87,10 +87,10 @@ func Recorded(sc trace.SpanContext) string {
 	return parent
 }
 
-// Incoming returns ctx in the span of the caller of a request, as its headers tell, unless somebody has taken that from
-// them already.
+// Incoming returns ctx with the span context from the headers of a request. It returns ctx unchanged if ctx already has
+// a span context.
 func Incoming(ctx context.Context, h http.Header) context.Context {
-	parents := h["Traceparent"] // as a server spells it: to have that done here costs an allocation
+	parents := h["Traceparent"] // the canonical form; http.Header.Get would allocate
 	if len(parents) != 1 || trace.SpanContextFromContext(ctx).IsValid() {
 		return ctx
 	}

@@ -1,16 +1,16 @@
 // Package tree compares objects as JSON values: map[string]any, []any, string, bool, numbers and nil, as a decoder
-// makes them.
+// returns them.
 //
-//	Same(a, b)                   they are the same, to the last null
-//	Equal(a, b)                  they are, where a null member says as much as none
-//	Difference(from, to)         the merge patch (RFC 7396) that makes one of the other
-//	Merged(patch, have)          a merge patch would change nothing
-//	Contains(have, want)         a server that defaults fields has stored this
-//	Includes(have, want)         one that also drops empty fields and whose admission adds list elements has
-//	Accounts(before, after, asked)  nothing has changed that was not asked for
+//	Same(a, b)                   a and b are identical, including null members
+//	Equal(a, b)                  a and b are equal if a null member counts as absent
+//	Difference(from, to)         the merge patch (RFC 7396) that turns from into to
+//	Merged(patch, have)          the merge patch would not change have
+//	Contains(have, want)         have is want with additional members, as after defaulting
+//	Includes(have, want)         like Contains, with empty fields dropped and list elements added
+//	Accounts(before, after, asked)  every change was requested
 //
-// The functions change nothing and keep nothing of what they are given, but for Difference, whose result shares values
-// with it. They are safe for concurrent use on values that nobody changes.
+// The functions do not modify or retain their arguments. The result of Difference shares values with them. The
+// functions are safe for concurrent use on values that do not change.
 package tree
 
 import (
@@ -18,7 +18,7 @@ import (
 	"slices"
 )
 
-// At returns what is at a path of members, nil where there is nothing.
+// At returns the value at a path of members, or nil.
 func At(v any, path ...string) any {
 	for _, name := range path {
 		m, _ := v.(map[string]any)
@@ -27,7 +27,7 @@ func At(v any, path ...string) any {
 	return v
 }
 
-// Same says whether two values are the same: reflect.DeepEqual, at a fraction of its cost.
+// Same reports whether two values are identical, like reflect.DeepEqual but much faster.
 func Same(a, b any) bool {
 	switch a := a.(type) {
 	case nil:
@@ -63,7 +63,7 @@ func Same(a, b any) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// Equal says whether two values are the same apart from members that are null.
+// Equal reports whether two values are equal, where a null member counts as absent.
 func Equal(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:
@@ -89,8 +89,8 @@ func Equal(a, b any) bool {
 	return Same(a, b)
 }
 
-// Difference is the JSON merge patch (RFC 7396) that makes to of from; empty when they are Equal. Lists are replaced as
-// a whole.
+// Difference returns the JSON merge patch (RFC 7396) that turns from into to. It is empty if they are Equal. It
+// replaces lists as a whole.
 func Difference(from, to map[string]any) map[string]any {
 	patch := map[string]any{}
 	for name := range from {
@@ -114,7 +114,8 @@ func Difference(from, to map[string]any) map[string]any {
 				patch[name] = d
 			}
 		case isMap:
-			// In a merge patch null means removal, so a new map is spelled out against an empty one; an empty one stays.
+			// In a merge patch null removes a member, so a new map is written as its difference from an empty map. An empty map
+			// stays.
 			patch[name] = Difference(map[string]any{}, after)
 		case !had || !Same(old, v):
 			patch[name] = v
@@ -123,7 +124,7 @@ func Difference(from, to map[string]any) map[string]any {
 	return patch
 }
 
-// Merged says whether a merge patch (RFC 7396) would change nothing of what there is.
+// Merged reports whether a merge patch (RFC 7396) would leave have unchanged.
 func Merged(patch, have any) bool {
 	p, ok := patch.(map[string]any)
 	if !ok {
@@ -141,8 +142,8 @@ func Merged(patch, have any) bool {
 	return true
 }
 
-// Contains says whether have has every member of want, that may have more of them. Lists have the same length, and
-// contain each other's elements in order.
+// Contains reports whether have has every member of want; it may have more. Lists must have the same length, and each
+// element of have must contain that of want.
 func Contains(have, want any) bool {
 	switch w := want.(type) {
 	case map[string]any:
@@ -164,9 +165,9 @@ func Contains(have, want any) bool {
 	return Same(have, want)
 }
 
-// Includes says whether have has every member of want that says something, in lists too, which may have more elements
-// between those that are wanted. Values that are Empty in want are not asked for where there is nothing: encoders write
-// them where nobody set anything, and servers drop them.
+// Includes reports whether have has every non-empty member of want. This applies in lists, too, which may have
+// additional elements in between. Have may lack a member that is Empty in want: encoders write such members for unset
+// fields, and servers drop them.
 func Includes(have, want any) bool {
 	switch w := want.(type) {
 	case nil:
@@ -198,8 +199,8 @@ func Includes(have, want any) bool {
 	return Same(have, want)
 }
 
-// Empty says whether a value says nothing: null, an empty string or list, and a map of such. Of numbers and booleans,
-// none is empty.
+// Empty reports whether a value is null, an empty string or list, or a map of Empty values. Numbers and booleans are
+// never empty.
 func Empty(v any) bool {
 	switch v := v.(type) {
 	case nil:
@@ -219,8 +220,8 @@ func Empty(v any) bool {
 	return false
 }
 
-// Accounts says whether every difference between before and after is one that was asked for, as a merge patch asks.
-// Lists have to be as asked.
+// Accounts reports whether the merge patch asked requests every difference between before and after. Lists must be as
+// requested.
 func Accounts(before, after, asked any) bool {
 	if Same(before, after) {
 		return true
@@ -254,8 +255,8 @@ func Accounts(before, after, asked any) bool {
 	return true
 }
 
-// AccountsForAll says whether every difference between before and after is one that one of several merge patches asks
-// for. Their order is unknown, so any of them may have been the last to change a value.
+// AccountsForAll reports whether one of several merge patches requests each difference between before and after. Their
+// order is unknown, so any of them may have been the last to change a value.
 func AccountsForAll(before, after any, asked []any) bool {
 	if len(asked) == 1 {
 		return Accounts(before, after, asked[0])
@@ -285,7 +286,7 @@ func AccountsForAll(before, after any, asked []any) bool {
 	return true
 }
 
-// part returns what patches ask for a member.
+// part returns the parts of the patches for one member.
 func part(asked []any, name string) (parts []any) {
 	for _, patch := range asked {
 		if m, ok := patch.(map[string]any); ok {

@@ -1,9 +1,9 @@
-// Package trie is a persistent map: a hash array mapped trie with the values beside the child pointers of each node
-// (Bagwell, "Ideal Hash Trees", 2001; Steindorfer and Vinju, OOPSLA 2015). A [Map] never changes, so that readers
-// need no lock and a snapshot is a copy of it. A batch of changes passes one [Edit]: nodes made under it are changed
+// Package trie provides a persistent map: a hash array mapped trie with the values beside the child pointers of each
+// node (Bagwell, "Ideal Hash Trees", 2001; Steindorfer and Vinju, OOPSLA 2015). A [Map] never changes, so readers need
+// no lock and a snapshot is a copy of the Map. A batch of changes shares one [Edit]: nodes made under it are modified
 // in place.
 //
-// The bits of the hash are used from the top, therefore iteration is in the order of the hashes.
+// The trie uses the bits of the hash from the top, so iteration is in the order of the hashes.
 package trie
 
 import (
@@ -11,8 +11,8 @@ import (
 	"math/bits"
 )
 
-// Keys says what the key of an element is. It has no state: the zero value of the type is used. Two elements of the
-// same key have the same hash.
+// Keys defines the key of an element. Its implementation must be stateless, because the map uses the zero value of the
+// type. Elements with equal keys must have equal hashes.
 type Keys[T any] interface {
 	Hash(T) uint64
 	Same(a, b T) bool
@@ -28,11 +28,11 @@ func same[T any, K Keys[T]](a, b T) bool {
 	return k.Same(a, b)
 }
 
-// Edit is the identity of one batch of changes, made by one goroutine before anybody else sees the maps. No Edit
-// (nil): each change copies.
+// Edit identifies one batch of changes by one goroutine, before other goroutines see the maps. With a nil Edit each
+// change copies.
 type Edit struct{ _ byte }
 
-// Map is one version of a set of elements, each of another key. The zero value is empty.
+// Map is one version of a set of elements with distinct keys. The zero value is empty.
 type Map[T any, K Keys[T]] struct {
 	root *node[T, K]
 	len  int
@@ -52,7 +52,7 @@ type node[T any, K Keys[T]] struct {
 const (
 	trieBits   = 5
 	trieMask   = 1<<trieBits - 1
-	trieLevels = 13 // 12 levels of five bits and one of four; below it, elements of one hash are a list
+	trieLevels = 13 // 12 levels of five bits and one of four; below them, elements of equal hash are a list
 )
 
 func slot(h uint64, level int) uint32 {
@@ -94,12 +94,12 @@ func (t Map[T, K]) Get(h uint64, match func(T) bool) (found T, ok bool) {
 	return found, false
 }
 
-// Find returns the element of the same key as k.
+// Find returns the element with the key of k.
 func (t Map[T, K]) Find(k T) (T, bool) {
 	return t.Get(hash[T, K](k), func(v T) bool { return same[T, K](v, k) })
 }
 
-// Set returns t with v in place of the element of the same key, and that element.
+// Set returns t with v in place of the element with the same key, and that element.
 func (t Map[T, K]) Set(e *Edit, v T) (next Map[T, K], old T, replaced bool) {
 	if t.root == nil {
 		t.root = &node[T, K]{edit: e}
@@ -157,7 +157,7 @@ func (n *node[T, K]) set(e *Edit, level int, h uint64, v T) (_ *node[T, K], old 
 	return n, old, false
 }
 
-// Delete returns t without the element of the same key as k, and that element.
+// Delete returns t without the element with the key of k, and that element.
 func (t Map[T, K]) Delete(e *Edit, k T) (next Map[T, K], old T, ok bool) {
 	if t.root == nil {
 		return t, old, false
@@ -191,7 +191,7 @@ func (n *node[T, K]) delete(e *Edit, level int, h uint64, k T) (_ *node[T, K], o
 		if !ok {
 			return n, old, false
 		}
-		if len(kid.kids) == 0 && len(kid.vals) <= 1 { // a node of one value is drawn up into its parent
+		if len(kid.kids) == 0 && len(kid.vals) <= 1 { // a node with one value moves into its parent
 			n = n.shell(e)
 			n.kids = removed(n.kids, i)
 			n.kidMap &^= bit
@@ -219,7 +219,7 @@ func (n *node[T, K]) delete(e *Edit, level int, h uint64, k T) (_ *node[T, K], o
 	return n, o, true
 }
 
-// ownVals returns a node whose values may be written to under e, ownKids one whose children may.
+// ownVals returns a node whose values may be modified under e; ownKids returns one whose children may be.
 func (n *node[T, K]) ownVals(e *Edit) *node[T, K] {
 	c := n.shell(e)
 	if e == nil {
@@ -236,20 +236,20 @@ func (n *node[T, K]) ownKids(e *Edit) *node[T, K] {
 	return c
 }
 
-// shell returns a node whose fields may be replaced under e, while its slices are still shared.
+// shell returns a node whose fields may be replaced under e. Its slices are still shared.
 func (n *node[T, K]) shell(e *Edit) *node[T, K] {
 	if e != nil && n.edit == e {
 		return n
 	}
 	c := *n
-	c.edit = nil // its slices are not its own
+	c.edit = nil // its slices are shared
 	if e != nil {
 		c.edit, c.vals, c.kids = e, inserted(n.vals, -1, *new(T)), inserted(n.kids, -1, nil)
 	}
 	return &c
 }
 
-// inserted returns a copy of s, of exact size, with v at position i (none if i is negative).
+// inserted returns a copy of s of exact size with v inserted at position i, or without v if i is negative.
 func inserted[E any](s []E, i int, v E) []E {
 	if i < 0 {
 		if len(s) == 0 {
@@ -286,7 +286,7 @@ func (t Map[T, K]) All() iter.Seq[T] {
 	}
 }
 
-// Walk is a position in a map: an iterator without a goroutine.
+// Walk is an iterator over a map.
 type Walk[T any, K Keys[T]] struct {
 	stack []step[T, K]
 }
@@ -296,7 +296,7 @@ type step[T any, K Keys[T]] struct {
 	slot int
 }
 
-// Iterate returns a position before the first element.
+// Iterate returns a Walk before the first element.
 func (t Map[T, K]) Iterate() Walk[T, K] {
 	if t.root == nil {
 		return Walk[T, K]{}
@@ -304,12 +304,12 @@ func (t Map[T, K]) Iterate() Walk[T, K] {
 	return Walk[T, K]{stack: append(make([]step[T, K], 0, 6), step[T, K]{n: t.root})}
 }
 
-// Next returns the next element; ok is false behind the last one.
+// Next returns the next element; ok is false after the last one.
 func (w *Walk[T, K]) Next() (v T, ok bool) {
 	for len(w.stack) > 0 {
 		top := &w.stack[len(w.stack)-1]
 		n := top.n
-		if n.valMap == 0 && n.kidMap == 0 { // a list of elements of one hash
+		if n.valMap == 0 && n.kidMap == 0 { // elements of equal hash
 			if top.slot < len(n.vals) {
 				top.slot++
 				return n.vals[top.slot-1], true
@@ -333,7 +333,7 @@ func (w *Walk[T, K]) Next() (v T, ok bool) {
 	return v, false
 }
 
-// Seek returns a position before the first element whose hash is at least h.
+// Seek returns a Walk before the first element whose hash is at least h.
 func (t Map[T, K]) Seek(h uint64) Walk[T, K] {
 	w := t.Iterate()
 	for n, level := t.root, 0; n != nil && level < trieLevels; level++ {
@@ -354,15 +354,16 @@ func (t Map[T, K]) Seek(h uint64) Walk[T, K] {
 	return w
 }
 
-// Place is one in the order of the hashes: behind all elements of a hash, or, as the zero value, before all.
+// Place is a position in the order of the hashes: after all elements of a hash, or, as the zero value, before all
+// elements.
 type Place struct {
 	hash uint64
 	set  bool
 }
 
-// After returns some n elements behind a place, the place behind them, and whether there are more. So one can go
-// through a map that changes meanwhile, always in its newest version, and meets each element that was there all the
-// time once.
+// After returns about n elements after a place, the next place, and whether there are more elements. A caller can
+// iterate over a changing map with it, always in its newest version. It receives each element that is present
+// throughout exactly once.
 func (t Map[T, K]) After(p Place, n int) (some []T, next Place, more bool) {
 	for w := t.Seek(p.hash); ; {
 		v, ok := w.Next()

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// UnmarshalShared is Unmarshal for an object that nobody may change afterwards: it shares parts with others.
+// UnmarshalShared is Unmarshal for a result that must not be modified: it shares parts with other results.
 func (d *Decoder) UnmarshalShared(data []byte) (map[string]any, error) {
 	dec := decoding{words: &d.words, data: data}
 	dec.begin(&d.trees, data)
 	defer dec.end()
 	if dec.next() == '{' && dec.spans != nil {
-		dec.span = 1 // it is not shared as a whole
+		dec.span = 1 // the object as a whole is not shared
 		o, err := dec.object(0, int(dec.spans[0].items))
 		if dec.skip(); err == nil && dec.at == len(data) {
 			return o, nil
@@ -20,9 +20,9 @@ func (d *Decoder) UnmarshalShared(data []byte) (map[string]any, error) {
 	return d.Unmarshal(data)
 }
 
-// UnmarshalLike is UnmarshalShared for who holds another object, and the data that it was decoded from: what is the
-// same in both, byte for byte, down to the members of spec and status, the two share. Neither may be changed
-// afterwards.
+// UnmarshalLike is UnmarshalShared for a caller that holds another object, like, and the data that it was decoded from.
+// The result shares every member that is byte for byte the same in both, down to the members of spec and status.
+// Neither object may be modified afterwards.
 func (d *Decoder) UnmarshalLike(data, likeData []byte, like map[string]any) (map[string]any, error) {
 	dec := decoding{words: &d.words, data: data}
 	other := decoding{data: likeData}
@@ -35,13 +35,13 @@ func (d *Decoder) UnmarshalLike(data, likeData []byte, like map[string]any) (map
 	return d.UnmarshalShared(data)
 }
 
-// likeDepth is down to where what is not the same is looked into.
+// likeDepth is the depth down to which differing members are compared.
 const likeDepth = 2
 
-// member is one of an object.
+// member is a member of an encoded object.
 type member struct{ name, value []byte }
 
-// members returns those of the object at d.at, without a look into them.
+// members returns the members of the object at d.at without decoding their values.
 func (d *decoding) members() (all []member, err error) {
 	d.at++
 	if d.next() == '}' {
@@ -78,7 +78,7 @@ func (d *decoding) members() (all []member, err error) {
 	}
 }
 
-// pass goes to the end of the value at d.at. Of what is in it, it looks at brackets and quotes only.
+// pass skips the value at d.at. It checks only brackets and quotes.
 func (d *decoding) pass() error {
 	open := 0
 	for d.at < len(d.data) {
@@ -110,7 +110,7 @@ func (d *decoding) pass() error {
 	return errUnusual
 }
 
-// quoted returns how long the string at the beginning of b is; 0 if it does not end.
+// quoted returns the length of the string at the beginning of b, or 0 if the string is incomplete.
 func quoted(b []byte) int {
 	for at := 1; ; {
 		end := bytes.IndexByte(b[at:], '"')
@@ -128,7 +128,7 @@ func quoted(b []byte) int {
 	}
 }
 
-// objectLike decodes the object at d.at; like was decoded from that at other.at.
+// objectLike decodes the object at d.at. like was decoded from the object at other.at.
 func (d *decoding) objectLike(depth int, other *decoding, like map[string]any, known *trees) (map[string]any, error) {
 	theirs, err := other.members()
 	if err != nil {
@@ -153,11 +153,11 @@ func (d *decoding) objectLike(depth int, other *decoding, like map[string]any, k
 	return o, nil
 }
 
-// valueLike returns the value of a member: that of the other object, if it is the same.
+// valueLike returns the value of a member. If the other object has the same bytes, it returns that object's value.
 func (d *decoding) valueLike(depth int, m member, theirs []member, like map[string]any, known *trees) (any, error) {
 	value := decoding{words: d.words, data: bytes.TrimRight(m.value, " \t\r\n"), piece: d.piece, stack: d.stack}
 	defer func() { d.piece, d.stack = value.piece, value.stack }()
-	// of two members of one name the last one counts
+	// The last of several members with the same name wins.
 	for _, t := range slices.Backward(theirs) {
 		if !bytes.Equal(t.name, m.name) {
 			continue

@@ -7,35 +7,35 @@ import (
 	"sync/atomic"
 )
 
-// Objects of a kind have whole parts in common, too: the tolerations, probes and managed fields of the pods of one
-// workload. Where nobody may change what was decoded they are remembered, and shared like words.
+// Objects of a kind share whole parts, such as the tolerations, probes and managed fields of the pods of one workload.
+// The functions whose results must not be modified remember such parts and share them.
 
-// trees remembers small objects and lists that have come twice in a row at their place. The table grows with what
-// comes, up to a limit.
+// trees remembers small objects and lists that were decoded twice in a row at their place in the table. The table grows
+// with the number of misses, up to maxPlaces.
 type trees struct {
 	seed   maphash.Seed
 	once   sync.Once
 	places atomic.Pointer[[]treePlace]
-	missed atomic.Int64 // how often, in this table
+	missed atomic.Int64 // misses in this table
 	spans  sync.Pool    // *[]span
 }
 
 type treePlace struct {
 	tree atomic.Pointer[tree]
-	last atomic.Uint64 // hash of what came last and was not the tree
+	last atomic.Uint64 // hash of the last text that was not the tree
 }
 
-// tree is an object or a list, and the text that it was decoded from.
+// tree is an object or a list and the text that it was decoded from.
 type tree struct {
 	text  string
 	value any
 }
 
 const (
-	maxTree   = 256 // bytes: what is larger is not remembered as a whole, but its parts are
+	maxTree   = 256 // bytes; larger ones are not remembered, but their parts are
 	minPlaces = 512
 	maxPlaces = 16 << 10
-	growAfter = 4 // misses for each place
+	growAfter = 4 // misses per place
 )
 
 func (t *trees) hash(text []byte) uint64 { return maphash.Bytes(t.seed, text) }
@@ -49,7 +49,7 @@ func (t *trees) table() []treePlace {
 	return *t.places.Load()
 }
 
-// miss counts what was not found, and makes a larger table when it is worth it.
+// miss counts misses and doubles the table when there are many.
 func (t *trees) miss(n int) {
 	old := t.places.Load()
 	size := len(*old)
@@ -62,25 +62,25 @@ func (t *trees) miss(n int) {
 			places[t.hash([]byte(known.text))%uint64(len(places))].tree.Store(known)
 		}
 	}
-	if t.places.CompareAndSwap(old, &places) { // what others remember meanwhile in the old one is forgotten
+	if t.places.CompareAndSwap(old, &places) { // entries added to the old table in the meantime are lost
 		t.missed.Store(0)
 	}
 }
 
-// span is an object or a list of a text.
+// span is the range of an object or a list in a text.
 type span struct {
-	end   int32 // behind its bracket
-	next  int32 // the span that begins after it
-	items int32 // no fewer than it has
+	end   int32 // index after its closing bracket
+	next  int32 // index of the first span after it
+	items int32 // upper bound of its items
 }
 
-// survey finds the objects and lists of data, in the order in which they begin; nil if their brackets do not match in
-// number. It looks at brackets, commas and quotes only.
+// survey returns the objects and lists of data, ordered by their beginning. It returns nil if the number of brackets
+// does not match. It checks only brackets, commas and quotes.
 func survey(spans []span, data []byte) []span {
 	if len(data) > math.MaxInt32 {
 		return nil
 	}
-	open := int32(-1) // the innermost; while one is open, its next is the one around it
+	open := int32(-1) // the innermost open span; next of an open span is its parent
 	for i := 0; i < len(data); i++ {
 		switch data[i] {
 		case '"':
@@ -110,17 +110,17 @@ func survey(spans []span, data []byte) []span {
 	return spans
 }
 
-// sharing is what a decoding needs whose result nobody may change. The zero value shares nothing.
+// sharing is the state of a decoding with a shared result. The zero value shares nothing.
 type sharing struct {
 	trees  *trees
 	places []treePlace
 	spans  []span
-	span   int // the next one
+	span   int // index of the next span
 	missed int
 	buf    *[]span
 }
 
-// begin has what is decoded from data share trees. It is told of the end.
+// begin enables sharing for a value decoded from data. The caller must call end.
 func (s *sharing) begin(t *trees, data []byte) {
 	buf, _ := t.spans.Get().(*[]span)
 	if buf == nil {
@@ -132,7 +132,7 @@ func (s *sharing) begin(t *trees, data []byte) {
 	}
 }
 
-// end gives back what is not needed any more.
+// end releases the buffers.
 func (s *sharing) end() {
 	if s.spans == nil {
 		return
@@ -141,8 +141,8 @@ func (s *sharing) end() {
 	s.trees.spans.Put(s.buf)
 }
 
-// known returns the object or list at d.at, if it was seen before. If not, it says where it is to be remembered with
-// its text, if it is, and how many items it has.
+// known returns the object or list at d.at if it is remembered. Otherwise it returns the place to remember it, if any,
+// its text, and an upper bound of its items.
 func (d *decoding) known() (v any, at *treePlace, text []byte, items int) {
 	s := &d.sharing
 	if s.spans == nil {

@@ -1,10 +1,9 @@
 // Package untyped decodes JSON objects into maps, as unstructured objects hold them: integers as int64, other numbers
 // as float64.
 //
-// It gives what sigs.k8s.io/json gives, which has the word on everything that is unusual: escapes that are wrong,
-// invalid UTF-8, very deep or very large things. What makes this one faster is that objects of a kind repeat each
-// other: names of members, and values that were seen before, are not allocated again, and other strings share pieces of
-// memory.
+// The results are those of sigs.k8s.io/json, which decodes every unusual input itself: invalid escapes, invalid UTF-8,
+// and very deep or very large values. This package is faster because objects of a kind resemble each other. Known
+// member names and values are not allocated again, and other strings share memory.
 package untyped
 
 import (
@@ -18,13 +17,14 @@ import (
 	"github.com/fairlead-io/fairlead/internal/piece"
 )
 
-// Decoder decodes objects and remembers short strings of them. The zero value is ready; it is safe for concurrent use.
+// Decoder decodes objects and remembers their short strings. The zero value is ready to use. It is safe for concurrent
+// use.
 type Decoder struct {
 	words words
 	trees trees
 }
 
-// Unmarshal decodes one JSON object. The maps and lists belong to the caller, and nothing refers to data.
+// Unmarshal decodes one JSON object. The caller owns the maps and lists, and the result does not refer to data.
 func (d *Decoder) Unmarshal(data []byte) (map[string]any, error) {
 	dec := decoding{words: &d.words, data: data}
 	if dec.skip(); dec.at < len(data) && data[dec.at] == '{' {
@@ -38,10 +38,10 @@ func (d *Decoder) Unmarshal(data []byte) (map[string]any, error) {
 	return o, err
 }
 
-// errUnusual is any reason to leave the object to the other decoder.
+// errUnusual makes the caller fall back to sigs.k8s.io/json.
 var errUnusual = errors.New("unusual")
 
-// maxDepth bounds how deep values are nested; what goes deeper is unusual.
+// maxDepth bounds the nesting of values. Deeper input is unusual.
 const maxDepth = 100
 
 // decoding is the state of one Unmarshal.
@@ -49,7 +49,7 @@ type decoding struct {
 	words *words
 	data  []byte
 	at    int
-	stack []any // items of the lists that are open
+	stack []any // items of the open lists
 	piece piece.Of
 	sharing
 }
@@ -65,7 +65,7 @@ func (d *decoding) skip() {
 	}
 }
 
-// next returns the byte behind white space; 0 at the end, which no value begins with.
+// next returns the first byte after white space, or 0 at the end, with which no value begins.
 func (d *decoding) next() byte {
 	if d.at < len(d.data) && d.data[d.at] > ' ' {
 		return d.data[d.at]
@@ -125,7 +125,7 @@ func (d *decoding) nested(bracket byte, depth int) (v any, err error) {
 	return v, err
 }
 
-// object decodes the object at d.at, which has about so many members.
+// object decodes the object at d.at. members is an estimate of its size.
 func (d *decoding) object(depth, members int) (map[string]any, error) {
 	if depth > maxDepth {
 		return nil, errUnusual
@@ -196,7 +196,7 @@ func (d *decoding) list(depth int) ([]any, error) {
 	}
 }
 
-// raw returns the text of the string at d.at: a part of data, or, with escapes, a text of its own.
+// raw returns the text of the string at d.at: a part of data, or a new slice if the string has escapes.
 func (d *decoding) raw() ([]byte, error) {
 	begin := d.at + 1
 	for i := begin; i < len(d.data); i++ {
@@ -213,7 +213,7 @@ func (d *decoding) raw() ([]byte, error) {
 	return nil, errUnusual
 }
 
-// odd is raw for a string that has at i its first escape or character beyond ASCII.
+// odd is raw for a string whose first escape or non-ASCII character is at i.
 func (d *decoding) odd(begin, i int) ([]byte, error) {
 	escaped := false
 	for ; i < len(d.data); i++ {
@@ -271,7 +271,7 @@ func (d *decoding) number() (any, error) {
 	return n, nil
 }
 
-// float decodes a number with a fraction or an exponent, which begins at i.
+// float decodes a number whose fraction or exponent begins at i.
 func (d *decoding) float(begin, i int) (any, error) {
 	if d.data[i] == '.' {
 		i++

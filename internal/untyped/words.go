@@ -8,8 +8,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/piece"
 )
 
-// words remembers short strings that were seen before. It is a table of fixed size without chains: what comes often
-// stays, or comes back soon.
+// words remembers short strings. It is a table of fixed size without chains: a frequent string stays or soon returns.
 type words struct {
 	once sync.Once
 	*tables
@@ -21,19 +20,19 @@ type tables struct {
 	values [2048]place
 }
 
-// word is a string, and the same string as a value, which takes an allocation otherwise.
+// word is a string and the same string as an interface value, which would otherwise cost an allocation.
 type word struct {
 	text  string
 	value any
 }
 
-// place holds a value once it has come twice in a row: most that come once never come again.
+// place holds a value that was decoded twice in a row. Most values that occur once never occur again.
 type place struct {
 	word atomic.Pointer[word]
-	last atomic.Uint64 // hash of what came last and was not the word
+	last atomic.Uint64 // hash of the last string that was not the word
 }
 
-// maxWord: longer strings are not remembered.
+// maxWord is the maximum length of a remembered string in bytes.
 const maxWord = 64
 
 func (w *words) hash(b []byte) uint64 {
@@ -41,7 +40,7 @@ func (w *words) hash(b []byte) uint64 {
 	return maphash.Bytes(w.seed, b)
 }
 
-// name returns the name of a member; left is about how many bytes of strings are to come.
+// name returns the name of a member. left estimates the bytes of strings still to come.
 func (w *words) name(b []byte, p *piece.Of, left int) string {
 	if len(b) > maxWord {
 		return p.Text(b, left)
@@ -56,7 +55,7 @@ func (w *words) name(b []byte, p *piece.Of, left int) string {
 	return text
 }
 
-// value returns a string as a value.
+// value returns a string as an interface value.
 func (w *words) value(b []byte, p *piece.Of, left int) any {
 	if len(b) > maxWord {
 		return p.Text(b, left)

@@ -1,22 +1,22 @@
-// Package writeoption carries options from other packages of this module to the writes of package client. They are no part
-// of its interface.
+// Package writeoption passes options from other packages of this module to the writes of package client. The options
+// are not part of the public interface of that package.
 package writeoption
 
 import "context"
 
-// Options tune the writes that are made with a context.
+// Options configures the writes that are made with a context.
 type Options struct {
-	// ConflictsExpected says that the caller answers a conflict with another write. It is logged at Debug level.
+	// ConflictsExpected means that the caller handles a conflict with another write, which is then logged at Debug level.
 	ConflictsExpected bool
 
-	// Kept reports whether the object in the answer to a Replace, as JSON, is the one that was sent, as far as that
-	// matters. If not, the client reads all of the answer into the object. Kept must not keep the bytes. Nil: it is.
+	// Kept reports whether the object in the response to a Replace, as JSON, equals the sent object in all relevant parts.
+	// If not, the client decodes the response into the object. Kept must not retain the bytes. A nil Kept means true.
 	Kept func(answer []byte) bool
 }
 
 type key struct{}
 
-// With returns a context whose writes have the options, which replace those of the parent.
+// With returns a context whose writes have the options. They replace the options of the parent.
 func With(ctx context.Context, o Options) context.Context { return context.WithValue(ctx, key{}, o) }
 
 // From returns the options of a context.

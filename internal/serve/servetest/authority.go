@@ -17,9 +17,9 @@ import (
 	"time"
 )
 
-// Authority vouches for certificates.
+// Authority is a certificate authority.
 type Authority struct {
-	// PEM is its certificate, File a file that has it.
+	// PEM is the certificate of the authority, and File a file that holds it.
 	PEM  []byte
 	File string
 
@@ -27,7 +27,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority makes one.
+// NewAuthority returns a new Authority.
 func NewAuthority(tb testing.TB, name string) *Authority {
 	tb.Helper()
 	a := &Authority{File: filepath.Join(tb.TempDir(), "ca.crt"), key: newKey(tb)}
@@ -49,7 +49,8 @@ func NewAuthority(tb testing.TB, name string) *Authority {
 	return a
 }
 
-// Issue makes a certificate of that name for loopback and that use, good until then; the zero time: for an hour.
+// Issue returns a certificate for name and the loopback addresses with the given usage. A zero time makes it valid for
+// an hour.
 func (a *Authority) Issue(tb testing.TB, name string, use x509.ExtKeyUsage, until time.Time) *tls.Certificate {
 	tb.Helper()
 	if until.IsZero() {
@@ -67,7 +68,8 @@ func (a *Authority) Issue(tb testing.TB, name string, use x509.ExtKeyUsage, unti
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// Client trusts the authority, and shows a certificate whoever is asked for; nil: none. It follows no redirects.
+// Client returns a client that trusts the authority and always presents the certificate; nil: none. It follows no
+// redirects.
 func (a *Authority) Client(tb testing.TB, shown *tls.Certificate) *http.Client {
 	tb.Helper()
 	roots := x509.NewCertPool()

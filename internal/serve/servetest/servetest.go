@@ -1,4 +1,4 @@
-// Package servetest makes certificates for tests of what is served by TLS.
+// Package servetest makes certificates for tests of TLS servers.
 package servetest
 
 import (
@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// Certificate makes a certificate of that name for loopback, which vouches for itself, with its key, as PEM. The zero
-// times: good for an hour from now.
+// Certificate returns a self-signed certificate for name and the loopback addresses, and its key, as PEM. With zero
+// times it is valid for an hour from now.
 func Certificate(tb testing.TB, name string, from, until time.Time) (cert, key []byte) {
 	tb.Helper()
 	if from.IsZero() {
@@ -54,8 +54,8 @@ func Write(tb testing.TB, dir string, cert, key []byte) {
 	}
 }
 
-// Mount writes tls.crt and tls.key as the kubelet does when a Secret changes: to a new directory, which the link ..data
-// of dir then leads to.
+// Mount writes tls.crt and tls.key like the kubelet after a change of a Secret: to a new directory, to which it then
+// points the symbolic link ..data of dir.
 func Mount(tb testing.TB, dir, version string, cert, key []byte) {
 	tb.Helper()
 	if err := os.Mkdir(filepath.Join(dir, version), 0o700); err != nil {
