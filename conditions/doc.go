@@ -1,5 +1,5 @@
-// Package conditions tells in a status how an object is doing, so that people, kubectl wait and tools that know kstatus
-// understand it.
+// Package conditions maintains the conditions in the status of an object, in the form that kubectl wait and kstatus
+// understand. A reconciliation collects its conditions in a [Set] and writes them to the status:
 //
 //	s := conditions.Of(gw)
 //	s.True("Addressed", "Assigned", "it has the address %s", ip)
@@ -9,19 +9,24 @@
 //		return nil
 //	})
 //
-// A reconciliation says anew, each time, all that it knows; what it does not say any more is removed. Of what is as it
-// was, nothing changes, so that no request is sent for it (client.ModifyStatus).
+// Each reconciliation sets all conditions that it knows. Conditions that it does not set are removed. A condition that
+// has not changed stays as it is, so client.ModifyStatus sends no request if all of them are unchanged.
 //
 // # Ready
 //
-// The condition Ready is computed from the others, the worst first: False if one of them is False, or says that
-// something is wrong ([Set.Stalled], [Set.Reconciling], [Set.Abnormal]); else Unknown if one of them is; else True,
-// with the reason AsAskedFor. Otherwise its reason is that of the first of the worst, and its message tells all of these.
-// Who says Ready itself is believed.
+// The condition Ready is computed from the others:
+//
+//   - It is False if another condition is False, or reports a problem ([Set.Stalled], [Set.Reconciling],
+//     [Set.Abnormal]).
+//   - Otherwise it is Unknown if another condition is Unknown.
+//   - Otherwise it is True, with the reason AsAskedFor.
+//
+// If Ready is not True, its reason is that of the first condition that caused its status. Its message has the messages
+// of all conditions that did. If the caller sets Ready itself, it is not computed.
 //
 // # The generation
 //
-// Each condition carries the generation of the object that [Of] was given: what was looked at, also where the status
-// is written to a newer one. A condition of a newer generation than that is left as it is: another reconciliation has
-// said it, and knows better.
+// Each condition has the generation of the object that was passed to [Of]. That is the generation that the
+// reconciliation observed, even if the status is written to a newer one. A condition of a newer generation is left
+// unchanged, because a later reconciliation has set it.
 package conditions

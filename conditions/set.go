@@ -12,42 +12,43 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Types of conditions that others know.
+// Well-known types of conditions.
 const (
 	Ready       = "Ready"       // computed from the others
-	Reconciling = "Reconciling" // there while the world is being brought to what the object asks for (kstatus)
-	Stalled     = "Stalled"     // there while nothing goes on before somebody does something about it (kstatus)
+	Reconciling = "Reconciling" // present while the actual state is being changed to the desired state (kstatus)
+	Stalled     = "Stalled"     // present while the work cannot continue without intervention (kstatus)
 )
 
-// Set is what one reconciliation says of an object. It belongs to one goroutine.
+// Set collects the conditions that one reconciliation sets. It is not safe for concurrent use.
 type Set struct {
 	generation int64
-	said       []metav1.Condition // in the order in which they were said first
+	said       []metav1.Condition // in the order in which they were first set
 	abnormal   map[string]bool
 	kept       []string
 	now        func() time.Time
 }
 
-// Of returns an empty set for the present generation of an object.
+// Of returns an empty set for the current generation of an object.
 func Of(obj metav1.Object) *Set { return &Set{generation: obj.GetGeneration(), now: time.Now} }
 
-// True says that something is as it should be. reason is one word in camel case, for programs; format and args make a
-// sentence for people. Of several words about one type the last counts.
+// True sets the condition typ to True. reason is one word in camel case, for programs. format and args make a sentence
+// for people. If a type is set several times, the last call counts.
 func (s *Set) True(typ, reason, format string, args ...any) {
 	s.say(typ, metav1.ConditionTrue, reason, format, args)
 }
 
-// False says that something is not as it should be.
+// False sets the condition typ to False. See True for the arguments.
 func (s *Set) False(typ, reason, format string, args ...any) {
 	s.say(typ, metav1.ConditionFalse, reason, format, args)
 }
 
-// Unknown says that something may be as it should be.
+// Unknown sets the condition typ to Unknown. See True for the arguments.
 func (s *Set) Unknown(typ, reason, format string, args ...any) {
 	s.say(typ, metav1.ConditionUnknown, reason, format, args)
 }
 
-// Abnormal says, by a condition that is True, that something is wrong. Nothing is wrong where it is not said.
+// Abnormal sets the condition typ to True, where True means a problem. Without the call there is no problem and no
+// condition.
 func (s *Set) Abnormal(typ, reason, format string, args ...any) {
 	s.say(typ, metav1.ConditionTrue, reason, format, args)
 	if s.abnormal == nil {
@@ -56,17 +57,17 @@ func (s *Set) Abnormal(typ, reason, format string, args ...any) {
 	s.abnormal[typ] = true
 }
 
-// Reconciling says that work goes on.
+// Reconciling reports that the work continues.
 func (s *Set) Reconciling(reason, format string, args ...any) {
 	s.Abnormal(Reconciling, reason, format, args...)
 }
 
-// Stalled says that no work goes on, and that more tries are of no use.
+// Stalled reports that the work has stopped and that retries do not help.
 func (s *Set) Stalled(reason, format string, args ...any) {
 	s.Abnormal(Stalled, reason, format, args...)
 }
 
-// Keep has conditions of these types stay as they are although they are not said: others write them.
+// Keep leaves conditions of these types unchanged if they are not set. Use it for conditions that other programs write.
 func (s *Set) Keep(types ...string) { s.kept = append(s.kept, types...) }
 
 func (s *Set) say(typ string, status metav1.ConditionStatus, reason, format string, args []any) {
@@ -85,9 +86,9 @@ func (s *Set) say(typ string, status metav1.ConditionStatus, reason, format stri
 	s.said = append(s.said, c)
 }
 
-// Into writes what was said, and Ready, into the conditions of a status, and says whether that has changed anything.
-// The time of the last transition is that of the change of the status alone. What was not said is removed, unless it is
-// kept, or of a newer generation. The order of what stays is not changed.
+// Into writes the conditions of the set, and Ready, to conditions, and reports whether that changed any of them.
+// LastTransitionTime changes only if the status of a condition changes. Conditions that are not in the set are removed,
+// unless they are kept or of a newer generation. The order of the remaining conditions does not change.
 func (s *Set) Into(conditions *[]metav1.Condition) (changed bool) {
 	said := s.said
 	if !slices.ContainsFunc(said, func(c metav1.Condition) bool { return c.Type == Ready }) {
@@ -155,7 +156,7 @@ func badness(s metav1.ConditionStatus) int {
 	return 2
 }
 
-// What the API server takes.
+// Limits of the API server.
 const (
 	maxReason  = 1024
 	maxMessage = 32768
@@ -163,7 +164,8 @@ const (
 
 var reasonForm = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
 
-// reasonOf makes a reason one that the API server takes: a status that cannot be written tells nothing.
+// reasonOf converts a reason to the form that the API server accepts. The server would reject the whole status
+// otherwise.
 func reasonOf(reason string) string {
 	if len(reason) <= maxReason && reasonForm.MatchString(reason) {
 		return reason
@@ -182,7 +184,7 @@ func reasonOf(reason string) string {
 	return cmp.Or(b.String(), "Unspecified")
 }
 
-// cut shortens a message to what the API server takes.
+// cut truncates a message to the limit of the API server.
 func cut(s string) string {
 	if s = strings.ToValidUTF8(s, "�"); len(s) <= maxMessage {
 		return s

@@ -2,21 +2,21 @@ package flow
 
 import "time"
 
-// setTimer makes f due at a time. Under mu.
+// setTimer makes f due at a time. The caller holds mu.
 func (e *Engine) setTimer(f *fiber, at int64) {
 	t := &e.timers
 	t.set(f, at)
 	e.arm()
 }
 
-// arm sets the alarm to the first timer. Under mu.
+// arm sets the alarm to the first timer. The caller holds mu.
 func (e *Engine) arm() {
 	t := &e.timers
 	if len(t.heap) == 0 || (t.unset != nil && t.alarmAt <= t.heap[0].at) {
 		return
 	}
 	if t.unset == nil || !t.unset() {
-		e.wg.Add(1) // for the new alarm; one that is being fired counts for itself
+		e.wg.Add(1) // for the new alarm; an alarm that is firing keeps its own count
 	}
 	t.alarm++
 	t.alarmAt = t.heap[0].at
@@ -24,7 +24,7 @@ func (e *Engine) arm() {
 	t.unset = e.clock.AfterFunc(time.Duration(t.alarmAt-e.now()), func() { e.fire(n) })
 }
 
-// fire looks at all fibers that are due. It runs in the goroutine of the alarm.
+// fire wakes all fibers that are due. It runs in the goroutine of the alarm.
 func (e *Engine) fire(alarm uint64) {
 	defer e.wg.Done()
 	e.mu.Lock()
@@ -40,7 +40,7 @@ func (e *Engine) fire(alarm uint64) {
 			e.overdue(f, now)
 		case f.state == Parked:
 			e.poke(f, pokeTimer)
-		case f.state == Running: // the deadline of its step; under mu, so that it cannot hit the following one
+		case f.state == Running: // the step deadline; mu keeps this from cancelling the next step
 			if stop := f.progress.cancelFunc(); stop != nil {
 				stop(ErrTimeout)
 			}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// watch begins to watch the waits of an await, for f.park. After an error none is watched. A panic of a wait is a
-// *PanicError.
+// watch starts watching the waits of an await, for f.park. After an error no wait is watched. A panic of a wait is
+// returned as a *PanicError.
 func (f *fiber) watch(waits []Wait, now int64) (err error) {
 	p := f.park
 	f.e.mu.Lock()
@@ -22,7 +22,7 @@ func (f *fiber) watch(waits []Wait, now int64) (err error) {
 			f.dropWaits()
 		}
 	}()
-	blind := 0 // waits that are looked at only beside others
+	blind := 0 // waits that are checked only when another wait wakes
 	for _, wait := range waits {
 		switch t := wait.(type) {
 		case nil:
@@ -52,12 +52,12 @@ func (f *fiber) watch(waits []Wait, now int64) (err error) {
 	}
 	p.checkAt = p.nextCheck(f.e, now)
 	if spread := int64(p.backstop) / 2; p.events && spread > 0 && p.checkAt == plus(now, p.backstop) {
-		p.checkAt -= rand.Int64N(spread) // fibers that began to wait together shall not look together
+		p.checkAt -= rand.Int64N(spread) // spreads the checks of fibers that began to wait together
 	}
 	return nil
 }
 
-// limitBackstop makes the interval of p at most that of wait.
+// limitBackstop lowers the backstop interval of p to that of wait. d is the default interval.
 func (p *parking) limitBackstop(d time.Duration, wait Wait) {
 	if b, ok := wait.(Backstopped); ok {
 		d = b.Backstop()
@@ -68,7 +68,8 @@ func (p *parking) limitBackstop(d time.Duration, wait Wait) {
 	}
 }
 
-// nextCheck is when the waits are next looked at live: after the interval, or when the first Until comes.
+// nextCheck returns the time of the next live check: after the backstop interval, or at the first Until if that is
+// earlier.
 func (p *parking) nextCheck(e *Engine, now int64) int64 {
 	at := int64(0)
 	if p.backstop > 0 {
@@ -84,8 +85,8 @@ func (p *parking) nextCheck(e *Engine, now int64) int64 {
 	return at
 }
 
-// check looks at the waits, in order; done tells that the await is over, which drops them. A panic of a wait is a
-// *PanicError.
+// check checks the waits in order. done reports that the await is over; the waits are then dropped. A panic of a wait
+// is returned as a *PanicError.
 func (f *fiber) check(ctx context.Context, live bool) (done bool, err error) {
 	p := f.park
 	for i := range p.waits {
@@ -112,7 +113,7 @@ func (f *fiber) check(ctx context.Context, live bool) (done bool, err error) {
 	return false, nil
 }
 
-// setValue makes Value find v.
+// setValue sets the result of Value to v.
 func (f *fiber) setValue(v any) {
 	x := f.ext()
 	f.e.mu.Lock()
@@ -120,14 +121,14 @@ func (f *fiber) setValue(v any) {
 	x.value = v
 }
 
-// forgetEvents forgets the events so far: the waits are about to be looked at.
+// forgetEvents clears pending events before the waits are checked.
 func (f *fiber) forgetEvents() {
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
 	f.poke &^= pokeEvent
 }
 
-// dropWaits ends the watches of an await.
+// dropWaits stops the watches of an await.
 func (f *fiber) dropWaits() {
 	p := f.park
 	if p == nil || p.waits == nil {
@@ -135,7 +136,7 @@ func (f *fiber) dropWaits() {
 	}
 	f.park = nil
 	f.e.mu.Lock()
-	f.seq++ // later wakes are of the past
+	f.seq++ // makes the wakers of this await stale
 	f.poke &^= pokeEvent
 	f.e.mu.Unlock()
 	for _, w := range p.waits {

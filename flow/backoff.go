@@ -7,16 +7,16 @@ import (
 	"github.com/fairlead-io/fairlead/internal/backoff"
 )
 
-// Backoff says how long to wait before attempt n: Base, doubled for each attempt up to Max, with jitter between half of
-// it and all of it, but never less than Base nor more than Max. The zero value is 400 ms doubling to 10 s, without end.
+// Backoff is an exponential back-off with jitter. The wait starts at Base and doubles for each attempt, up to Max.
+// Jitter subtracts at most half of the wait, but the result stays between Base and Max. The zero value waits 400 ms,
+// doubling to 10 s, and never gives up.
 type Backoff struct {
 	Base     time.Duration // default 400 ms
 	Max      time.Duration // default 10 s, at least Base
-	Attempts int           // runs in all before giving up; 0 never gives up
+	Attempts int           // total number of runs before giving up; 0 never gives up
 }
 
-// Delay returns the wait after attempt runs have failed; attempt starts at 1. It does not overflow, whatever attempt
-// is.
+// Delay returns the wait after attempt failed runs. attempt starts at 1. Delay does not overflow for any attempt.
 func (b Backoff) Delay(attempt int) time.Duration {
 	p := backoff.Policy{Base: b.Base, Cap: b.Max, Factor: 2, Equal: true}
 	if p.Base <= 0 {
@@ -29,5 +29,5 @@ func (b Backoff) Delay(attempt int) time.Duration {
 	return p.Delay(max(attempt, 1)-1, rand.Float64)
 }
 
-// exhausted says whether no further attempt is due after attempt runs.
+// exhausted reports whether attempt runs were the last ones allowed.
 func (b Backoff) exhausted(attempt int) bool { return b.Attempts > 0 && attempt >= b.Attempts }

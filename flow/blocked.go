@@ -6,9 +6,9 @@ import "time"
 const blockedAfter = time.Minute
 
 // BlockedSince reports whether ready fibers find no worker because the code of steps does not return, and since when.
-// That is so if all workers have been at the same steps for more than a minute. It is also so if the workers that one
-// group may have at a time (EngineOptions.PerGroup) have been, and a fiber of that group is ready. The time is when
-// the last of these workers began its step. BlockedSince costs as much as there are workers.
+// The engine is blocked if all workers have been at the same steps for more than a minute. It is also blocked if the
+// same holds for all workers that one group may use (EngineOptions.PerGroup), and a fiber of that group is ready. since
+// is when the last of these workers began its step. The cost is proportional to the number of workers.
 func (e *Engine) BlockedSince() (since time.Time, blocked bool) {
 	if !e.made() {
 		return since, false
@@ -28,8 +28,9 @@ func (e *Engine) BlockedSince() (since time.Time, blocked bool) {
 	return e.wall(at), true
 }
 
-// Blocked returns the keys of the fibers that a blockage as of BlockedSince holds up: those whose steps do not return,
-// and the ready ones behind them that find no worker. It costs as much as there are workers and such fibers.
+// Blocked returns the keys of the fibers in a blockage (see BlockedSince). at has the fibers whose steps do not return.
+// behind has the ready fibers that find no worker. The cost is proportional to the number of workers and of these
+// fibers.
 func (e *Engine) Blocked() (at, behind []string) {
 	if !e.made() {
 		return nil, nil
@@ -58,7 +59,7 @@ func (e *Engine) Blocked() (at, behind []string) {
 	return at, behind
 }
 
-// Blocked reports whether the fiber is ready and finds no worker because of a blockage as of Engine.BlockedSince.
+// Blocked reports whether the fiber is ready and finds no worker because of a blockage (see [Engine.BlockedSince]).
 func (h Handle) Blocked() bool {
 	if h.f == nil {
 		return false
@@ -70,11 +71,11 @@ func (h Handle) Blocked() bool {
 	return h.f.state == Ready && b.holds(h.f.part.group)
 }
 
-// blockage tells which workers have been at the same steps for more than blockedAfter. Times are the engine's.
+// blockage says which workers have been at the same steps for more than blockedAfter. Times are in the engine's time.
 type blockage struct {
-	all    bool             // all workers have
+	all    bool             // all workers are blocked
 	last   int64            // when the last of all workers began its step
-	groups map[*group]int64 // of ready fibers that may have no other worker, and when their last one began its step
+	groups map[*group]int64 // blocked groups with a ready fiber; the value is when their last worker began its step
 }
 
 // holds reports whether a ready fiber of g waits for a blocked worker.
@@ -83,7 +84,7 @@ func (b *blockage) holds(g *group) bool {
 	return b.all || blocked
 }
 
-// blocked returns the present blockage. Under mu.
+// blocked returns the current blockage. The caller holds mu.
 func (e *Engine) blocked() (b blockage) {
 	bound := e.now() - int64(blockedAfter)
 	busy := 0
@@ -110,8 +111,8 @@ func (e *Engine) blocked() (b blockage) {
 	return b
 }
 
-// stepSince returns when the worker began the step of its fiber. A fiber that was just picked up has been at its step
-// for as long as it was parked there; the worker has not. Under Engine.mu, with a fiber.
+// stepSince returns when the worker began the step of its fiber. The time in progress is not enough: for a fiber that
+// was just picked up it includes the time parked. The caller holds Engine.mu, and the worker has a fiber.
 func (w *worker) stepSince() int64 {
 	p := &w.fiber.progress
 	p.mu.Lock()

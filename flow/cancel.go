@@ -2,7 +2,7 @@ package flow
 
 import "slices"
 
-// cancels are cancel functions to be called once the lock is released: they may wake user code.
+// cancels are cancel functions to call after the lock is released, because they may run user code.
 type cancels []func()
 
 func (c cancels) run() {
@@ -11,7 +11,7 @@ func (c cancels) run() {
 	}
 }
 
-// cancel asks f to end as cancelled, and says whether that came in time. Under mu.
+// cancel asks f to end as cancelled. It reports whether f could still be cancelled. The caller holds mu.
 func (e *Engine) cancel(f *fiber, cause error, calls *cancels) bool {
 	if f.sealed || f.progress.cancelled() {
 		return false
@@ -23,21 +23,22 @@ func (e *Engine) cancel(f *fiber, cause error, calls *cancels) bool {
 	}
 	if f.state == Parked {
 		if f.why == whyFork && f.park.fork.abandon(e, cause, calls) {
-			return true // the last child wakes it
+			return true // the last child to end wakes f
 		}
 		e.makeReady(f)
 	}
 	return true
 }
 
-// interrupt asks f to end as cancelled before its next step, and says whether that came in time. Under mu.
+// interrupt asks f to end as cancelled before its next step. It reports whether f could still be interrupted. The
+// caller holds mu.
 func (e *Engine) interrupt(f *fiber, cause error, calls *cancels) bool {
 	switch {
 	case f.sealed || f.progress.cancelled():
 		return false
 	case !f.begun || f.rests():
 		return e.cancel(f, cause, calls)
-	case f.progress.leaving(): // the first cause counts: the worker may be reading it
+	case f.progress.leaving(): // keeps the first cause, which the worker may be reading
 		return true
 	}
 	f.ext().leave = cause
@@ -45,7 +46,7 @@ func (e *Engine) interrupt(f *fiber, cause error, calls *cancels) bool {
 	return true
 }
 
-// rests says that no code of the fiber runs or is about to, nor that of its children. Under mu.
+// rests reports whether f and its children run no code and are not queued to run any. The caller holds mu.
 func (f *fiber) rests() bool {
 	if f.state != Parked {
 		return false
@@ -53,7 +54,7 @@ func (f *fiber) rests() bool {
 	return f.why != whyFork || !slices.ContainsFunc(f.park.fork.kids, func(k *fiber) bool { return k != nil && !k.rests() })
 }
 
-// abandon cancels the children that are alive, starts no more, and says whether any is alive.
+// abandon cancels the live children and starts no more. It reports whether a child is alive.
 func (j *join) abandon(e *Engine, cause error, calls *cancels) bool {
 	j.over, j.todo = true, nil
 	for _, f := range j.kids {

@@ -2,17 +2,17 @@ package flow
 
 import "fmt"
 
-// Child is one named branch of a fork. Flow.Child makes it.
+// Child is one named branch of a fork. [Flow.Child] makes it.
 type Child struct {
 	name string
 	def  *def
 	make func() *fiber
 }
 
-// undoes says whether the branch has something to undo.
+// undoes reports whether the branch has a step to undo.
 func (c Child) undoes() bool { return c.def != nil && c.def.undo != nil && len(c.def.undo.steps) > 0 }
 
-// forkMode is how a fork runs its children and when it is over.
+// forkMode says how a fork runs its children and when the fork ends.
 type forkMode struct {
 	limit    int
 	quorum   int  // 0: all
@@ -20,7 +20,7 @@ type forkMode struct {
 	failFast bool
 }
 
-// fault says what is wrong with a mode.
+// fault returns what is invalid in the mode, or "".
 func (m forkMode) fault() string {
 	switch {
 	case m.limit < 0:
@@ -31,9 +31,9 @@ func (m forkMode) fault() string {
 	return ""
 }
 
-// forkSpec is a fork about to begin.
+// forkSpec is a fork that has not begun.
 type forkSpec struct {
 	children []Child
 	mode     forkMode
-	fault    string // what is wrong with its options
+	fault    string // what is invalid in the options
 }

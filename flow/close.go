@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Drain refuses new fibers and waits until the live ones have ended by themselves. It returns the cause of ctx if that
-// ends first.
+// Drain refuses new fibers and waits until the live fibers have ended. It does not cancel them. Drain returns the cause
+// of ctx if ctx ends first.
 func (e *Engine) Drain(ctx context.Context) error {
 	if !e.made() {
 		return nil
@@ -17,9 +17,10 @@ func (e *Engine) Drain(ctx context.Context) error {
 	return e.waitEmpty(ctx)
 }
 
-// Close refuses new fibers, cancels the live ones with cause ErrClosed, and waits until their callbacks have run and
-// nothing of the engine is left. If ctx ends first, it returns an error that matches ErrStuck and the cause of ctx, and
-// names the fibers that did not stop; Close may be called again. It must not be called from a step or a callback.
+// Close refuses new fibers, cancels the live ones with cause ErrClosed, and waits until their callbacks have run. Then
+// it stops all goroutines and timers of the engine. If ctx ends first, Close returns an error that matches ErrStuck and
+// the cause of ctx, and names the fibers that did not stop. Close may then be called again. It must not be called from
+// a step or a callback.
 func (e *Engine) Close(ctx context.Context) error {
 	if !e.made() {
 		return nil

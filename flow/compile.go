@@ -124,7 +124,7 @@ func (c *compiler[P]) addStep(path string, n Node[P]) {
 	c.undos = append(c.undos, undo)
 }
 
-// link makes each step of the line point to the following one; detours stand outside.
+// link makes each step of the line point to the following one. Detours are not in the line.
 func (c *compiler[P]) link() {
 	next := none
 	for i := len(c.def.steps) - 1; i >= 0; i-- {
@@ -159,7 +159,7 @@ func (c *compiler[P]) resolveTargets() {
 		}
 		s.onError = to
 	}
-	// A step whose error handlers lead back to it would fail in a circle for ever.
+	// A cycle of error handlers would repeat forever.
 	for i := range c.def.steps {
 		slow, n := int32(i), 0
 		for slow != none && n <= len(c.def.steps) {
@@ -172,7 +172,7 @@ func (c *compiler[P]) resolveTargets() {
 	}
 }
 
-// buildUndo makes the flow that runs the undo steps backwards.
+// buildUndo makes the flow that runs the undo steps in reverse order.
 func (c *compiler[P]) buildUndo() {
 	u := &def{name: c.def.name + "/undo", forward: c.def, index: map[string]int32{}, first: none}
 	for i := len(c.def.steps) - 1; i >= 0; i-- {
@@ -198,10 +198,10 @@ func (c *compiler[P]) buildUndo() {
 	c.def.undo = u
 }
 
-// eachChild finds the children of a fork.
+// eachChild returns the children of a fork.
 type eachChild[P any] func(context.Context, *Fiber[P]) ([]Child, error)
 
-// step is the step that runs the children.
+// step returns the step function that runs the children.
 func (each eachChild[P]) step(mode forkMode) func(context.Context, any) Next {
 	return func(ctx context.Context, fiber any) Next {
 		f := fiber.(*Fiber[P])
@@ -213,7 +213,7 @@ func (each eachChild[P]) step(mode forkMode) func(context.Context, any) Next {
 	}
 }
 
-// undo is the step that undoes the children.
+// undo returns the step function that undoes the children.
 func (each eachChild[P]) undo(limit int) func(context.Context, any) Next {
 	undoing := func(ctx context.Context, f *Fiber[P]) ([]Child, error) {
 		children, err := each(ctx, f)

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// carrier is a fiber as the root of its contexts: never cancelled itself, so that attaching to it costs nothing, and
-// found again by FromContext. It has the values that the fiber was given.
+// carrier is the root context of a fiber. It is never cancelled, so deriving a context from it costs nothing.
+// FromContext finds the fiber through it. Its values are StartOptions.Values of the fiber or of the fibers that forked
+// it.
 type carrier fiber
 
 type carrierKey struct{}
@@ -27,15 +28,16 @@ func (c *carrier) Value(key any) any {
 	return nil
 }
 
-// FromContext returns the fiber whose step was given ctx, or a context made from it.
+// FromContext returns the fiber of a step context, or of a context derived from one.
 func FromContext(ctx context.Context) (Handle, bool) {
 	f, ok := ctx.Value(carrierKey{}).(*fiber)
 	return Handle{f}, ok
 }
 
-// Fenced returns why the fiber of ctx must not write any more: the cause of its cancellation (ErrPreempted when a newer
-// fiber of its key has taken over) or ErrEnded; nil while it may, and for a context that is not of a fiber. Unlike
-// ctx.Err it holds for contexts without cancellation made from it, too. A client asks it before each request.
+// Fenced returns why the fiber of ctx must not write any more. The error has the cause of the fiber's cancellation,
+// such as ErrPreempted when a newer fiber of its key has taken over, or it is ErrEnded. Fenced returns nil while the
+// fiber may write, and for a context without a fiber. Unlike ctx.Err it also works on derived contexts without
+// cancellation. A client calls Fenced before each request.
 func Fenced(ctx context.Context) error {
 	f, ok := ctx.Value(carrierKey{}).(*fiber)
 	if !ok {
@@ -59,11 +61,11 @@ func Fenced(ctx context.Context) error {
 // step.
 type stepContext struct {
 	f     *fiber
-	ctx   context.Context //nolint:containedctx // it lives exactly as long as the run
-	timed bool            // a timer ends it at a deadline of the step or the fiber
+	ctx   context.Context //nolint:containedctx // lives as long as the run
+	timed bool            // a timer ends the context at a deadline of the step or the fiber
 }
 
-// open makes the context. Whoever cancels the fiber either finds it, or is found here.
+// open makes the context. A concurrent cancellation either finds the new cancel function or is seen here.
 func (c *stepContext) open() {
 	f := c.f
 	f.stopContext()
@@ -75,7 +77,8 @@ func (c *stepContext) open() {
 	c.ctx = ctx
 }
 
-// arm has the context end at the deadline of the step, or that of the fiber; it returns an error if that has passed.
+// arm makes the context end at the deadline of the step or of the fiber. It returns an error if that deadline has
+// passed.
 func (c *stepContext) arm(now int64) error {
 	f := c.f
 	at := f.deadlines()
@@ -89,7 +92,7 @@ func (c *stepContext) arm(now int64) error {
 	}
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
-	if c.ctx.Err() != nil { // the deadline was that of the step before
+	if c.ctx.Err() != nil { // ended by the deadline of the previous step
 		c.open()
 	}
 	if c.timed = at > 0; c.timed {
@@ -100,12 +103,13 @@ func (c *stepContext) arm(now int64) error {
 	return nil
 }
 
-// timedOut says whether the context has ended because a deadline has passed.
+// timedOut reports whether the context ended because a deadline passed.
 func (c *stepContext) timedOut() bool {
 	return c.ctx.Err() != nil && context.Cause(c.ctx) == ErrTimeout
 }
 
-// stopContext ends the context of the last step, with the cause of the fiber's cancellation if there is one.
+// stopContext ends the context of the last step. Its cause is that of the fiber's cancellation, if the fiber is
+// cancelled.
 func (f *fiber) stopContext() {
 	switch stop := f.progress.swapCancel(nil); {
 	case stop == nil:
@@ -116,7 +120,7 @@ func (f *fiber) stopContext() {
 	}
 }
 
-// stepDeadline is when the time of the step is over, 0 if it has no limit.
+// stepDeadline returns the deadline of the step, 0 if it has none.
 func (f *fiber) stepDeadline() int64 {
 	if d := f.step().deadline; d > 0 {
 		return plus(f.progress.entered, d)
@@ -124,7 +128,7 @@ func (f *fiber) stepDeadline() int64 {
 	return 0
 }
 
-// deadlines is when the time of the step or of the fiber is over, 0 if neither has a limit.
+// deadlines returns the earlier of the deadlines of the step and of the fiber, 0 if neither has one.
 func (f *fiber) deadlines() int64 {
 	at := f.stepDeadline()
 	if x := f.x.Load(); x != nil && x.deadline > 0 {
@@ -133,10 +137,10 @@ func (f *fiber) deadlines() int64 {
 	return at
 }
 
-// untilDeadline is the given time, or the deadline if that comes before.
+// untilDeadline returns the earlier of at and the deadlines.
 func (f *fiber) untilDeadline(at int64) int64 { return earlier(at, f.deadlines()) }
 
-// late says whether the time of the fiber is over.
+// late reports whether the deadline of the fiber has passed.
 func (f *fiber) late(now int64) bool {
 	x := f.x.Load()
 	return x != nil && x.deadline > 0 && now >= x.deadline

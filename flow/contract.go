@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// StepFunc is the code of a step. It may block briefly; long waits are returned (Delay, Retry, Suspend, Await, Fork),
-// so that they hold no worker. ctx ends when the fiber is cancelled, with the cause, and when it parks; do not keep it.
-// What it returns is made by the methods of f.
+// StepFunc is the code of a step. It may block briefly. A long wait is returned (Delay, Retry, Suspend, Await, Fork),
+// so that it holds no worker. The methods of f make the result. ctx ends when the fiber parks, and when it is
+// cancelled, with the cause. A step must not keep ctx.
 type StepFunc[P any] func(ctx context.Context, f *Fiber[P]) Next
 
-// Do makes a step of a function that knows nothing of fibers: nil goes on, an error fails the step.
+// Do returns a step that calls fn, a function without access to the fiber. After a nil error the fiber goes to the
+// following step. Any other error fails the step.
 func Do[P any](fn func(ctx context.Context, packet *P) error) StepFunc[P] {
 	return func(ctx context.Context, f *Fiber[P]) Next {
 		if err := fn(ctx, f.Packet); err != nil {
@@ -22,42 +23,41 @@ func Do[P any](fn func(ctx context.Context, packet *P) error) StepFunc[P] {
 	}
 }
 
-// Wait is a condition that Await parks a fiber on. The engine calls Watch, then Check once, so that a condition that is
-// true already ends the wait at once; then Check again after each wake, and every backstop interval with live set, so
-// that a missed event delays but never loses. Check runs on a worker, never within Watch or Wake, with no lock held.
+// Wait is a condition for Await. The engine calls Watch, then Check once, so that a condition that already holds ends
+// the wait at once. It calls Check again after each wake, and with live set at each backstop interval. A missed event
+// therefore only delays the fiber. Check runs on a worker, without locks, and never within Watch or Wake.
 type Wait interface {
-	// Watch arranges for w.Wake to be called whenever the condition may have changed, until the returned stop is
-	// called. Wake never blocks and calls no user code; it may be called with locks held, from Watch itself, and
-	// after stop.
+	// Watch makes the source call w.Wake whenever the condition may have changed, until the caller calls stop. Wake
+	// never blocks and calls no user code. The source may call Wake with locks held, from within Watch, and after stop.
 	Watch(w Waker) (stop func())
-	// Check says whether the condition holds. live asks for a look at the source of truth instead of a cache. An error
+	// Check reports whether the condition holds. With live set it asks the source of truth instead of a cache. An error
 	// ends the wait and fails the step.
 	Check(ctx context.Context, live bool) (bool, error)
 }
 
-// Backstopped is a Wait that says how often its condition is checked live. Others get [EngineOptions.Backstop].
+// Backstopped is a Wait with its own interval of live checks. The default is [EngineOptions.Backstop].
 type Backstopped interface {
 	Wait
-	// Backstop is the interval between live checks; zero or less means never. The first one comes after half of it to
-	// all of it, so that fibers that began to wait together do not look together.
+	// Backstop returns the interval between live checks. Zero or less disables them. The first live check comes after
+	// half of the interval to all of it, to spread fibers that began to wait together.
 	Backstop() time.Duration
 }
 
-// Mode is what starting a fiber does when another fiber of its key is alive.
+// Mode says what Start does when another fiber of the key is alive.
 type Mode uint8
 
 const (
-	// Preempt cancels the live fiber with cause ErrPreempted, waits until its code has returned, then starts. Of
-	// several that come while it waits, only the last one runs; the others end cancelled.
+	// Preempt cancels the live fiber with cause ErrPreempted, waits until its code has returned, then starts. If
+	// several fibers wait, only the last one runs. The others end as cancelled.
 	Preempt Mode = iota
-	// Coalesce lets the live fiber finish, then starts. Of several that come meanwhile only the last one runs; the
-	// others end cancelled with cause ErrCoalesced.
+	// Coalesce waits until the live fiber has finished, then starts. If several fibers wait, only the last one runs.
+	// The others end as cancelled with cause ErrCoalesced.
 	Coalesce
-	// SkipIfBusy starts nothing and returns ErrBusy.
+	// SkipIfBusy starts no fiber and returns ErrBusy.
 	SkipIfBusy
 )
 
-// Status is where a fiber is in its life.
+// Status is the state of a fiber.
 type Status uint8
 
 // The statuses.
@@ -68,10 +68,10 @@ const (
 	Completed                   // ended: ran to the end
 	Failed                      // ended: a step failed or panicked
 	Cancelled                   // ended: cancelled, preempted or closed
-	Moved                       // ended: another process goes on with it, see ErrMoved
+	Moved                       // ended: another process continues it, see ErrMoved
 )
 
-// Ended says whether the fiber is over.
+// Ended reports whether the fiber has ended.
 func (s Status) Ended() bool { return s >= Completed }
 
 var statusNames = [...]string{"", "ready", "running", "parked", "completed", "failed", "cancelled", "moved"}
@@ -91,21 +91,21 @@ func (s *Status) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Result is how a fiber ended. OnEnd gets it; it runs once for every fiber, on a worker, before the key is free for the
-// next one. Only the callback of a fiber that never began may run beside the live fiber of its key.
+// Result is the outcome of a fiber, as passed to OnEnd. OnEnd runs once for every fiber, on a worker, before the next
+// fiber of the key may run. The callback of a fiber that never began may run while another fiber of its key runs.
 type Result struct {
 	Handle Handle
 	Status Status // Completed, Failed, Cancelled or Moved
 	Err    error  // nil if and only if Completed
-	Begun  bool   // false: cancelled before any of its code ran
+	Begun  bool   // false if the fiber was cancelled before any of its code ran
 }
 
-// timeSource is the engine's time. The zero EngineOptions uses the system's, which testing/synctest fakes. Now must not go
-// back. Both methods are called with a lock of the engine held: they must not block nor call the engine, and AfterFunc
-// must not call f before it returns.
+// timeSource is the clock of an engine. The default is the system clock, which testing/synctest fakes. Now must not go
+// back. The engine calls both methods with a lock held: they must not block or call the engine. AfterFunc must not call
+// f before it returns.
 type timeSource interface {
 	Now() time.Time
-	// AfterFunc calls f in its own goroutine after d, unless stop was called before; stop says whether it prevented
-	// that.
+	// AfterFunc calls f in its own goroutine after d, unless stop is called first. stop reports whether it prevented
+	// the call.
 	AfterFunc(d time.Duration, f func()) (stop func() bool)
 }

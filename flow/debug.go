@@ -10,9 +10,13 @@ import (
 	"time"
 )
 
-// DebugHandler serves pictures of the live fibers, for /debug/flows. Query parameters: format=json (or an Accept header
-// of application/json) for one JSON object per line; key, flow, status to pick; longer=5m for those longer at one
-// place; limit (default 1000, 0 for all). It shows keys and paths: serve it where only operators look.
+// DebugHandler serves the live fibers, for /debug/flows. The response has keys and paths, so restrict it to operators.
+// The query parameters are:
+//
+//   - format=json, or an Accept header of application/json, for one JSON object per line;
+//   - key, flow and status, to select fibers;
+//   - longer=5m, for fibers that have been at one place for more than 5 minutes;
+//   - limit, the maximum number of fibers: default 1000, 0 for all.
 func (e *Engine) DebugHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
@@ -47,7 +51,7 @@ func (e *Engine) DebugHandler() http.Handler {
 				break
 			}
 			if write(i) != nil {
-				return // the reader has gone
+				return // the client has disconnected
 			}
 		}
 		flush()
@@ -88,8 +92,8 @@ func textWriter(w http.ResponseWriter) (write func(Info) error, flush func()) {
 	}
 	return write, func() {
 		if !header {
-			_, _ = fmt.Fprintln(tab, "no fibers") // as below
+			_, _ = fmt.Fprintln(tab, "no fibers") // fails like Flush below
 		}
-		_ = tab.Flush() // the reader is gone if this fails
+		_ = tab.Flush() // fails only if the client has disconnected
 	}
 }

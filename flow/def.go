@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// def is a flow without its packet type: the steps in one line, groups flattened, names resolved.
+// def is a flow without its packet type. Groups are flattened into one list of steps, and names are resolved.
 type def struct {
 	name      string
 	version   int
@@ -15,8 +15,8 @@ type def struct {
 	first     int32
 	index     map[string]int32 // path of a step or group → step
 	undo      *def             // nil in an undo flow
-	undoes    []int32          // in an undo flow: the step that each step undoes,
-	forward   *def             // of this flow
+	undoes    []int32          // in an undo flow: for each step, the index of the step of forward that it undoes
+	forward   *def             // in an undo flow: the flow that it undoes
 	nodes     any              // []Node[P], for Inline
 	err       error
 }
@@ -27,16 +27,16 @@ type step struct {
 	done     func(ctx context.Context, fiber any) (bool, error)
 	retry    *Backoff
 	deadline time.Duration
-	next     int32 // none at the end
-	onError  int32 // none without
+	next     int32 // none for the last step
+	onError  int32 // none if there is no handler
 	save     bool
-	undoes   bool // it has an Undo of its own
+	undoes   bool // the step has an Undo of its own
 	detour   bool
 	fork     bool
-	targets  []int32 // that were declared
+	targets  []int32 // declared with To
 }
 
-// none is the absence of a step: the end of the line, or no target.
+// none means no step: the end of the line, or no target.
 const none int32 = -1
 
 func (d *def) with(change func(*def)) *def {
@@ -49,7 +49,8 @@ func (d *def) with(change func(*def)) *def {
 	return &c
 }
 
-// resolve finds a step by name as seen from the step at pc: its group first, then outwards, then as a full path.
+// resolve finds a step by name, as seen from the step at pc: first in its group, then in the enclosing groups, then as
+// a full path.
 func (d *def) resolve(pc int32, name string) (int32, bool) {
 	scope := d.steps[pc].path
 	for {
@@ -65,8 +66,8 @@ func (d *def) resolve(pc int32, name string) (int32, bool) {
 	}
 }
 
-// from is the step to begin with, given its path, or in an undo flow that of the last step begun; none if nothing is to
-// be undone.
+// from returns the step to begin with. path names that step or, in an undo flow, the last step that was begun. from
+// returns none if no step has to be undone.
 func (d *def) from(path string) (int32, bool) {
 	if d.forward == nil {
 		i, ok := d.index[path]

@@ -2,35 +2,35 @@ package flow
 
 import "time"
 
-// Definition is what a flow is made of, without its code: for people to look at.
+// Definition describes a flow without its code, for display.
 type Definition struct {
 	Name string
-	// Steps are all of them, in order: those of a group one after the other, detours where they stand.
+	// Steps are all steps in the order of the definition, with groups flattened and detours included.
 	Steps []StepDefinition
 }
 
-// StepDefinition is one step of a flow. Other steps are named by their paths.
+// StepDefinition is one step of a flow. It refers to other steps by their paths.
 type StepDefinition struct {
-	Path string // within the flow: the groups that it is in, and its name, as "group/step"
-	Fork bool   // it runs children, and waits for them: which ones is up to its code
-	// Detour says that it stands outside the line: it leads back to the step that went there.
+	Path string // within the flow, such as "group/step"
+	Fork bool   // the step runs children, which its code chooses, and waits for them
+	// Detour reports that the step is outside the line. It returns to the step that went there.
 	Detour bool
-	// Next is the step that follows; empty at the end of the line, and of a detour.
+	// Next is the following step; empty at the end of the line and for a detour.
 	Next string
-	// OnError is where it goes when it fails for good; empty: the fiber fails.
+	// OnError is the step that follows when this one fails for good. If it is empty, the fiber fails.
 	OnError string
-	// To is where its code may go besides, as far as that was declared with To.
+	// To are the further steps that the code may go to, as declared with the option To.
 	To       []string
-	Saves    bool          // the position is recorded before it runs
-	Undoes   bool          // Undo runs something for it
+	Saves    bool          // the position is saved before the step runs
+	Undoes   bool          // the step has an Undo
 	Deadline time.Duration // 0: none
 }
 
-// Definition returns what the flow is made of. The caller owns it.
+// Definition returns the definition of the flow. The caller owns it.
 func (fl *Flow[P]) Definition() Definition { return fl.compiled().definition() }
 
-// Definition returns what the flow of the fiber is made of; the zero value for an Info that no engine has made, as one
-// that was read as JSON. The caller owns it.
+// Definition returns the definition of the fiber's flow. It returns the zero value for an Info that was not made by an
+// engine, such as one decoded from JSON. The caller owns the result.
 func (i Info) Definition() Definition {
 	if i.def == nil {
 		return Definition{}

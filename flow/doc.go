@@ -1,10 +1,11 @@
-// Package flow runs long pieces of work as fibers: named steps over a typed packet, at most one fiber per key, parked
-// without a goroutine. It knows nothing of Kubernetes.
+// Package flow runs long-lived work as a series of named steps. A [Flow] lists the steps. A fiber is one run of a flow
+// over a packet, which is a struct of the caller. An [Engine] runs fibers, at most one per key. A fiber that waits is
+// parked: it keeps a small record and holds no goroutine. The package does not depend on Kubernetes.
 //
 // # A flow
 //
-// A [Flow] is an immutable list of steps over a packet, the user's own struct. A step is plain Go that may block
-// briefly and returns what happens next:
+// A [Flow] is an immutable list of steps. A step is a Go function that may block briefly. Its result says what the
+// fiber does next:
 //
 //	bringUp := flow.New[Domain]("bring-up",
 //		flow.Step("admin-server", flow.Do(startAdmin)),        // func(ctx, *Domain) error
@@ -14,75 +15,90 @@
 //		flow.Fork("managed-servers", eachServer, flow.Limit(8)),
 //	)
 //
-// New collects what is wrong with a flow (no step, a duplicate name, an unknown target, a cycle of error handlers) in
-// [Flow.Err]; Start refuses such a flow. A flow can thus be a package-level variable.
+// [New] collects the faults of a flow in [Flow.Err]: no step, a duplicate name, an unknown target, a cycle of error
+// handlers. [Flow.Start] refuses a flow with faults. A flow can therefore be a package-level variable.
 //
-// What a step may return: Next (the following step), Goto (another one; a [Detour] comes back), Delay, Retry (the same
-// step again), Suspend (until a [Token] is resumed), Await (until one of several [Wait]s holds), Fork (children),
-// Yield, End, Fail. Waits can be told where to go on with Next.Then, and after an error with Next.Else. Options of a
-// step: [Retry] with back-off, [OnError], [Deadline], [Done], [Save], [Undo], [To].
+// A step returns one of these:
+//
+//   - Next goes to the following step.
+//   - Goto goes to another step. A [Detour] returns to the step that went there.
+//   - Delay waits, then goes to the following step.
+//   - Retry waits, then runs the same step again.
+//   - Suspend waits until a [Token] is resumed.
+//   - Await waits until one of several [Wait] conditions holds.
+//   - Fork runs children and waits for them.
+//   - Yield lets other fibers run, then goes to the following step.
+//   - End completes the fiber.
+//   - Fail fails the step.
+//
+// [Next.Then] names the step that follows a wait. [Next.Else] names the step that follows an error. The options of a
+// step are [Retry], [OnError], [Deadline], [Done], [Save], [Undo] and [To].
 //
 // # A fiber
 //
-// An [Engine] runs fibers on a bounded number of workers, in turn between groups (by default the namespace, that is,
-// what stands before the first slash of the key), and within a group in turn between subgroups, if there are:
+// An [Engine] runs fibers on a bounded number of workers. Groups of fibers take turns, and the subgroups of a group
+// take turns within it. The default group is the part of the key before the first slash, which is the namespace.
 //
 //	engine := flow.NewEngine(flow.EngineOptions{Workers: 32})
 //	defer engine.Close(context.Background())
 //	h, err := bringUp.Start(ctx, engine, &domain, flow.StartOptions{Key: "prod/orders", OnEnd: report})
 //
-// While a fiber is parked (delay, retry, suspension, await, fork) it is a record of a few hundred bytes: no goroutine,
-// no runtime timer, no context. The context of a step therefore lives until the fiber parks or ends; a [Fiber.Suspend]
-// keeps it until the fiber is resumed. A fiber that is cancelled, preempted or closed finds its context cancelled with
-// the cause.
+// A parked fiber (delay, retry, suspension, await, fork) is a record of a few hundred bytes. It has no goroutine, no
+// runtime timer and no context. The context of a step therefore ends when the fiber parks or ends. A [Fiber.Suspend]
+// keeps the context until the fiber is resumed. Cancellation, preemption and [Engine.Close] cancel the context with
+// their cause.
 //
 // # One fiber per key
 //
-// A fiber started with a key passes the gate of that key. What happens when another one is alive is the [Mode]: Preempt
-// cancels it and waits until its code, children and callback included, has returned; Coalesce waits for it to finish;
-// SkipIfBusy refuses. The callback of a failed fiber may start failure steps with StartOptions.IfCurrent, which starts
-// nothing when another fiber has followed in the meantime. Each fiber has an epoch, higher than that of every earlier
-// one of the key; [Fenced] tells a client that holds a fiber's context whether it may still write.
+// A fiber with a key passes the gate of that key. The [Mode] says what Start does while another fiber of the key is
+// alive. [Preempt] cancels that fiber and waits until its code, its children and its callback have returned. [Coalesce]
+// waits for it to finish. [SkipIfBusy] starts nothing.
+//
+// The callback of a failed fiber may start failure steps with StartOptions.IfCurrent. Such a start is refused if a
+// newer fiber of the key exists. Each fiber has an epoch, which is higher than that of every earlier fiber of the key.
+// [Fenced] tells a client that has the context of a fiber whether the fiber may still write.
 //
 // # After a restart
 //
-// With [Positions] the engine records where a fiber is: when it parks, before steps marked [Save], before the first run
-// of those that have an [Undo], and at the end. A fiber started after a restart goes on there, and its deadlines go on
-// counting. The position is a hint, never the truth: an unknown step, another version or another generation start from
-// the first step, and [Done] lets a step say that its effect is already visible.
+// With [Positions] the engine saves the position of a fiber: when it parks, before a step with [Save], before the first
+// run of a step with [Undo], and at the end. A fiber that starts after a restart resumes at the saved step. Its
+// deadlines keep counting.
 //
-// # Looking at it
+// The position is a hint and not the source of truth. A fiber starts from the first step if the saved step is unknown,
+// or if the version or the generation differs. With [Done] a step reports that its effect exists already.
 //
-// Every error has the path of its step ("bring-up/managed-servers[3]/wait-ready: …"); every fiber keeps a short trail
-// of what it did. [Engine.Fibers] and [Engine.Stuck] list live fibers, [Engine.DebugHandler] serves them at
-// /debug/flows, [Engine.Collector] has the metrics, and EngineOptions turns on spans and pprof labels.
+// # Observability
+//
+// Every error has the path of its step ("bring-up/managed-servers[3]/wait-ready: …"). Every fiber keeps a short trail
+// of the steps that it ran last. [Engine.Fibers] and [Engine.Stuck] list live fibers. [Engine.DebugHandler] serves them
+// at /debug/flows. [Engine.Collector] returns the metrics. [EngineOptions] turns on spans and pprof labels.
 //
 // # Testing
 //
-// Engines work in bubbles of testing/synctest. Package flowtest explores interleavings by seed, checks F1 and F2 on
-// each, and crashes a flow at every boundary.
+// An engine works in a bubble of testing/synctest. Package flowtest explores interleavings by seed and checks F1 and F2
+// on each. It also crashes a flow at every boundary.
 //
 // # Invariants
 //
-// F1: at most one fiber per key runs; a successor starts after its predecessor's code has returned.
+// F1: at most one fiber per key runs. A successor starts after its predecessor's code has returned.
 //
-// F2: a fiber ends exactly once: completed, failed, cancelled or moved; its callback always runs.
+// F2: a fiber ends exactly once: completed, failed, cancelled or moved. Its callback always runs.
 //
-// Besides: no lock is held while user code runs; a panic of user code fails the fiber, with its stack, and nothing
-// else; after Close no goroutine and no timer is left.
+// The engine holds no lock while user code runs. A panic of user code fails its fiber, with the stack, and affects no
+// other fiber. After Close the engine has no goroutine and no timer.
 //
 // # Reading order
 //
-// Each file rests on those before it, with few exceptions:
+// Each file depends on the files before it, with few exceptions:
 //
-//   - what users implement or give: contract.go, errors.go, backoff.go, position.go, memory.go, provider.go;
-//   - a flow as the engine knows it: time.go, next.go, def.go, child.go;
-//   - a fiber as the engine keeps it: trail.go, progress.go, durable.go, numbers.go, record.go, guard.go;
+//   - interfaces and values of users: contract.go, errors.go, backoff.go, position.go, memory.go, provider.go;
+//   - the compiled flow: time.go, next.go, def.go, child.go;
+//   - the record of a fiber: trail.go, progress.go, durable.go, numbers.go, record.go, guard.go;
 //   - the engine: ready.go, timer.go, info.go, engine.go, worker.go, alarm.go, cancel.go, gate.go, fibers.go, stuck.go;
-//   - what steps and others see of a fiber: handle.go, fiber.go, token.go, wait.go, context.go;
+//   - the API of a fiber for steps and other code: handle.go, fiber.go, token.go, wait.go, context.go;
 //   - building a flow: option.go, flow.go, compile.go;
-//   - what the interpreter uses: log.go, trace.go, await.go, fork.go, line.go, save.go, resume.go, end.go;
+//   - helpers of the interpreter: log.go, trace.go, await.go, fork.go, line.go, save.go, resume.go, end.go;
 //   - the interpreter, which runs a fiber step by step: run.go, outcome.go;
-//   - the beginning and the end of it all: start.go, close.go;
-//   - looking at it: definition.go, debug.go, metrics.go.
+//   - start and shutdown: start.go, close.go;
+//   - observability: definition.go, debug.go, metrics.go.
 package flow

@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// durable is what a fiber with Positions remembers. It belongs to the worker that runs the fiber; the gate writes fresh
-// while the fiber waits there.
+// durable is the state of a fiber with Positions. It belongs to the worker that runs the fiber. While the fiber waits
+// at the gate, the gate writes fresh.
 type durable struct {
 	store      Positions
 	generation int64
 	timeout    time.Duration
-	fresh      bool     // not to be resumed: another fiber of the key was alive
-	left       bool     // what is saved is left to be resumed
-	saved      bool     // last is known
-	dirty      bool     // something may be stored under the key
-	tries      int32    // failed loads, or saves before a step that has an Undo
-	last       Position // as saved
+	fresh      bool     // does not resume, because another fiber of the key was alive
+	left       bool     // the saved position is kept for a later fiber to resume
+	saved      bool     // last is valid
+	dirty      bool     // the store may have a position for the key
+	tries      int32    // failed loads, or failed saves before a step with an Undo
+	last       Position // the position saved last
 	cut        cutWait
-	reached    int32 // the furthest step that this run or an earlier one of the key has come to
-	covered    int32 // the furthest step that what is stored says
+	reached    int32 // the furthest step that this run or an earlier run of the key has reached
+	covered    int32 // the furthest step that the stored position covers
 }
 
-// cutWait is a wait that a restart has cut short: the step that returned it runs again, and waits no longer than it
-// would have.
+// cutWait is a wait that a restart interrupted. The step that returned the wait runs again, and waits until the
+// original deadline.
 type cutWait struct {
 	pc       int32 // the step, none if there is no such wait
 	orElse   int32
@@ -32,7 +32,7 @@ type cutWait struct {
 
 var noWait = cutWait{pc: none, orElse: none}
 
-// furthest is what a position that is saved at step to says in Reached.
+// furthest returns Position.Reached for a position that is saved at step to.
 func (d *durable) furthest(of *def, to int32) string {
 	if d.reached <= to || of.forward != nil {
 		return ""
@@ -40,9 +40,9 @@ func (d *durable) furthest(of *def, to int32) string {
 	return of.steps[d.reached].path
 }
 
-// reached is the furthest step with an Undo, or one after it, that the runs of a saved position have come to: it is
-// saved before each of those steps. The steps of this one cannot tell what another flow or version has done: then all
-// of it is undone.
+// reached returns the furthest step that the runs of a saved position may have begun. The position is saved before each
+// step with an Undo. If the position is of another flow or version, its steps cannot be compared, and reached returns
+// the last step so that Undo covers the whole flow.
 func (d *def) reached(pos Position) int32 {
 	if pos.Flow != d.name || pos.Version != d.version {
 		return int32(len(d.steps) - 1)
@@ -61,8 +61,8 @@ func (d *def) reached(pos Position) int32 {
 	return furthest
 }
 
-// cameTo is the step of the line that the fiber had come to: the one that it left for a detour, or by a delay that is
-// not over.
+// cameTo returns the step of the line that the fiber had reached. In a detour, or during a delay, that is the step that
+// it left.
 func (p *Position) cameTo() string {
 	switch {
 	case len(p.Back) > 0:
@@ -73,10 +73,10 @@ func (p *Position) cameTo() string {
 	return p.Step
 }
 
-// maxError is how much of the text of an error is kept, in bytes.
+// maxError is the maximum length of a saved error text, in bytes.
 const maxError = 1024
 
-// brief cuts a text that would make a position large.
+// brief truncates a text to maxError bytes, to keep positions small.
 func brief(text string) string {
 	if len(text) <= maxError {
 		return text

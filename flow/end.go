@@ -1,7 +1,7 @@
 package flow
 
-// end ends the fiber: callback first, then everything that waits for it. began is when what it has done last began. It
-// is called again, to no effect, if the callback ends its goroutine.
+// end ends the fiber. It runs the callback first, then notifies waiters. began is when the last activity of the fiber
+// began. A second call, which happens if the callback ends its goroutine, has no effect.
 func (f *fiber) end(status Status, err error, began int64) {
 	e := f.e
 	f.stopContext()
@@ -44,7 +44,7 @@ func (f *fiber) callBack(res Result) {
 	}
 }
 
-// settle makes the end known: to the key's successor, the parent, and those who wait.
+// settle publishes the end of the fiber to the key's successor, to the parent, and to callers of Done and Wait.
 func (f *fiber) settle(status Status, err error) {
 	e := f.e
 	var calls cancels

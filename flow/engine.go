@@ -11,39 +11,43 @@ import (
 	"github.com/fairlead-io/fairlead/internal/inherit"
 )
 
-// EngineOptions tunes an Engine; the zero value works.
+// EngineOptions configures an Engine. The zero value is valid.
 type EngineOptions struct {
-	Workers  int           // fibers running (not parked) at a time; default 64
-	PerGroup int           // of them, at most this many of one group; default no limit
-	Backstop time.Duration // between live checks of a wait that does not say; default 30 s, negative never
-	Grace    time.Duration // until a predecessor that does not stop is logged, and after twice the time, and so on; default 30 s, negative never
+	Workers  int           // maximum number of running (not parked) fibers; default 64
+	PerGroup int           // maximum number of running fibers of one group; default no limit
+	Backstop time.Duration // default interval between live checks of a wait; default 30 s, negative disables them
+	// Grace is how long a fiber waits for a cancelled predecessor before the engine logs an error. The error repeats
+	// each time the wait has doubled. The default is 30 s; a negative value disables it.
+	Grace time.Duration
 
-	Epoch     uint64       // fibers get higher ones; with leader election give the term shifted left by 32
-	clock     timeSource   // default the system's
-	Logger    *slog.Logger // default that of the host, see InheritLogger, or none
-	Tracer    trace.Tracer // a span per fiber and step; default that of the host, see InheritTracerProvider, or none
-	Labels    bool         // pprof labels flow, step and key on running steps; they cost about a microsecond
-	Providers []Provider   // found by Use in every fiber
+	// Epoch is lower than the epoch of every fiber. With leader election, use the term shifted left by 32.
+	Epoch  uint64
+	clock  timeSource   // default the system clock
+	Logger *slog.Logger // default that of the host (see InheritLogger), or none
+	// Tracer makes a span per fiber and step. The default is that of the host (see InheritTracerProvider), or none.
+	Tracer    trace.Tracer
+	Labels    bool       // sets the pprof labels flow, step and key on running steps; costs about 1 µs per step
+	Providers []Provider // values for Use in every fiber
 
-	// Hook, if set, is called on the worker right before and after the code of each step, with the fiber's path. A
-	// panic of it counts as one of the step. It is for tests, which stop or crash a fiber there.
+	// Hook, if set, is called on the worker immediately before and after the code of each step, with the path of the
+	// step. A panic of Hook counts as a panic of the step. Tests use it to stop or crash a fiber at a step.
 	Hook func(h Handle, path string, after bool)
 }
 
-// Engine runs fibers. Make it with NewEngine, end it with Close. It is safe for concurrent use. It holds no goroutine
-// before the first fiber is started; later it holds up to Workers of them.
+// Engine runs fibers. NewEngine makes it and Close ends it. An Engine is safe for concurrent use. It has no goroutine
+// before the first fiber starts, and later at most Workers goroutines plus those of alarms and reports.
 type Engine struct {
 	opt   EngineOptions
 	clock timeSource
-	zero  time.Time // the engine's time starts here
+	zero  time.Time // the origin of the engine's time
 	log   *slog.Logger
-	slot  inherit.Slot   // of log
+	slot  inherit.Slot   // the inherited target of log
 	wg    sync.WaitGroup // workers, alarms, reports
 
-	traces atomic.Pointer[trace.Tracer] // nil: none are made
+	traces atomic.Pointer[trace.Tracer] // nil if there is no tracer
 
-	// mu guards everything below and the scheduling fields of fibers. It is never held while user code runs. The only
-	// lock taken within it is that of a fiber's progress.
+	// mu guards the fields below and the scheduling fields of fibers. It is never held while user code runs.
+	// Of the locks of this package, only progress.mu is taken while mu is held.
 	mu      sync.Mutex
 	idle    *sync.Cond
 	ready   ready
@@ -57,10 +61,10 @@ type Engine struct {
 	flows   registry
 	epoch   uint64
 	lastID  uint64
-	durable bool          // starts without Positions are refused
-	closed  bool          // starts are refused
-	halted  bool          // workers leave
-	empty   chan struct{} // closed when no fiber is left; made by those who wait
+	durable bool          // Start refuses fibers without Positions
+	closed  bool          // Start refuses all fibers
+	halted  bool          // workers exit
+	empty   chan struct{} // closed when no fiber is left; created by waitEmpty
 
 	queued  atomic.Int32 // fibers that wait for a worker
 	preempt atomic.Uint64
@@ -94,16 +98,16 @@ func NewEngine(opt EngineOptions) *Engine {
 	return e
 }
 
-// InheritLogger has an engine that was made without a Logger log where its host does. The first one counts; nil changes
-// nothing. The fairlead runtime calls it for the engines that it looks after, and for those of its controllers.
+// InheritLogger sets the logger of an engine that has no Logger. Only the first non-nil logger counts. The fairlead
+// runtime calls it for the engines that it runs and for those of its controllers.
 func (e *Engine) InheritLogger(log *slog.Logger) {
 	if e.made() {
 		e.slot.Take(log)
 	}
 }
 
-// RequireDurable has Start refuse fibers without Positions from now on, with ErrNotDurable: they could not go on in
-// another process. The fairlead runtime calls it where replicas share the objects.
+// RequireDurable makes Start refuse fibers without Positions from now on, with ErrNotDurable. Such fibers cannot
+// continue in another process. The fairlead runtime calls it where replicas share the objects.
 func (e *Engine) RequireDurable() {
 	if e.made() {
 		e.mu.Lock()
@@ -112,7 +116,7 @@ func (e *Engine) RequireDurable() {
 	}
 }
 
-// Closed says whether Drain or Close was called. The engine then starts nothing.
+// Closed reports whether Drain or Close was called. The engine then starts no fibers.
 func (e *Engine) Closed() bool {
 	if !e.made() {
 		return true
@@ -122,10 +126,10 @@ func (e *Engine) Closed() bool {
 	return e.closed
 }
 
-// made says whether NewEngine has made the engine. One that it has not made runs nothing, and is closed.
+// made reports whether NewEngine made the engine. Any other engine counts as closed.
 func (e *Engine) made() bool { return e != nil && e.live != nil }
 
-// now is the engine's time, in nanoseconds.
+// now returns the engine's time in nanoseconds.
 func (e *Engine) now() int64 {
 	if e.clock == (systemClock{}) {
 		return int64(time.Since(e.zero))
@@ -133,12 +137,12 @@ func (e *Engine) now() int64 {
 	return int64(e.clock.Now().Sub(e.zero))
 }
 
-// wall turns the engine's time into wall-clock time; since turns it back.
+// wall converts the engine's time to wall-clock time. since is the inverse.
 func (e *Engine) wall(t int64) time.Time { return e.zero.Add(time.Duration(t)) }
 
 func (e *Engine) since(t time.Time) int64 { return max(1, int64(t.Sub(e.zero))) }
 
-// add makes f live. Under mu.
+// add adds f to the live fibers. The caller holds mu.
 func (e *Engine) add(f *fiber) {
 	e.lastID++
 	f.id = e.lastID
@@ -147,7 +151,7 @@ func (e *Engine) add(f *fiber) {
 	e.nlive++
 }
 
-// remove ends the life of f. Under mu.
+// remove removes f from the live fibers. The caller holds mu.
 func (e *Engine) remove(f *fiber) {
 	f.prev.next, f.next.prev = f.next, f.prev
 	f.prev, f.next = nil, nil

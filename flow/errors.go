@@ -7,37 +7,37 @@ import (
 )
 
 var (
-	// ErrInvalid is wrapped by every error of Flow.Err, and by those of Start about what it was given.
+	// ErrInvalid is wrapped by every error of [Flow.Err], and by errors of Start about invalid arguments.
 	ErrInvalid = errors.New("invalid flow")
-	// ErrClosed is the cause of fibers cancelled by Close, and what Start returns after Close or Drain.
+	// ErrClosed is the cause of fibers that Close cancels. Start returns it after Close or Drain.
 	ErrClosed = errors.New("engine is closed")
 	// ErrBusy is returned by Start with SkipIfBusy while a fiber of the key is alive.
 	ErrBusy = errors.New("a fiber of this key is alive")
 	// ErrNotCurrent is returned by Start with IfCurrent when the given fiber is no longer the newest of its key.
 	ErrNotCurrent = errors.New("fiber is not the current one of its key")
-	// ErrCancelled is matched by the error of every cancelled fiber, next to its cause.
+	// ErrCancelled is matched by the error of every cancelled fiber, along with the cause.
 	ErrCancelled = errors.New("fiber cancelled")
-	// ErrPreempted is the cause when a newer fiber of the key takes over.
+	// ErrPreempted is the cause of a fiber that a newer fiber of the key has preempted.
 	ErrPreempted = errors.New("preempted by a newer fiber of the key")
-	// ErrCoalesced is the cause when a fiber that had not yet started is replaced by a newer one of its key.
+	// ErrCoalesced is the cause of a fiber that a newer fiber of its key replaced before it began.
 	ErrCoalesced = errors.New("replaced, before it started, by a newer fiber of the key")
-	// ErrInterrupted is for causes to cancel with after which the work goes on elsewhere or later: a durable fiber
-	// keeps its position, as it does with ErrClosed.
+	// ErrInterrupted is wrapped by a cause of cancellation after which the work continues later or in another process.
+	// A durable fiber then keeps its position, as it does with ErrClosed.
 	ErrInterrupted = errors.New("interrupted, to be resumed")
-	// ErrMoved is for causes after which another process goes on: the fiber ends as Moved.
+	// ErrMoved is a cause of cancellation after which another process continues the work. The fiber ends as Moved.
 	ErrMoved = fmt.Errorf("moved to another process: %w", ErrInterrupted)
-	// ErrNotDurable is returned by Start without Positions, see RequireDurable.
+	// ErrNotDurable is returned by Start without Positions after [Engine.RequireDurable].
 	ErrNotDurable = errors.New("objects are shared among processes, which only fibers with Positions can move between")
-	// ErrFinal is matched by errors after which a step is not tried again, whatever its Retry says: wrap it.
+	// ErrFinal is wrapped by errors after which a step is not retried, even if it has a Retry option.
 	ErrFinal = errors.New("not to be tried again")
-	// ErrOvertaken is returned by Positions.Save when somebody else has saved a position of the key since the fiber was
-	// started from an older one. The fiber then ends as cancelled, with this cause, and leaves what is saved as it is.
+	// ErrOvertaken is returned by [Positions].Save when the stored position of the key is newer than the one that the
+	// fiber loaded. The fiber then ends as cancelled with this cause, and does not change the stored position.
 	ErrOvertaken = fmt.Errorf("another fiber of this key has saved a newer position: %w", ErrInterrupted)
-	// errNotNeeded is the cause for children that the mode of their fork no longer needs.
+	// errNotNeeded is the cause of children that their fork no longer needs.
 	errNotNeeded = errors.New("no longer needed by its fork")
-	// ErrTimeout is matched when an await, a deadline of a step or of a fiber runs out.
+	// ErrTimeout is matched when an await times out, or when the deadline of a step or of a fiber passes.
 	ErrTimeout = errors.New("timed out")
-	// errStaleToken fails a step that suspends on a token that is not its latest one.
+	// errStaleToken fails a step that suspends on a token other than its latest one.
 	errStaleToken = errors.New("token is stale")
 	// errUnknownStep fails a step that goes to a step that does not exist.
 	errUnknownStep = errors.New("unknown step")
@@ -45,11 +45,11 @@ var (
 	errNoOutcome = errors.New("step returned the zero Next")
 	// errGoexit fails a step that ends its goroutine, as FailNow of a test does.
 	errGoexit = errors.New("step ended its goroutine")
-	// errTooDeep fails a fork nested deeper than 64: a flow that forks itself without end.
+	// errTooDeep fails a fork nested deeper than maxDepth, such as a flow that forks itself without end.
 	errTooDeep = errors.New("forks are nested too deeply")
-	// ErrEnded is returned by Fenced for a fiber that is over.
+	// ErrEnded is returned by Fenced for a fiber that has ended.
 	ErrEnded = errors.New("fiber has ended")
-	// ErrStuck is wrapped by the error of a Close that gave up waiting.
+	// ErrStuck is wrapped by the error of a Close whose context ended before all fibers did.
 	ErrStuck = errors.New("fibers did not stop")
 )
 
@@ -61,11 +61,10 @@ var (
 // errParked ends the context of a step whose fiber parked.
 var errParked = errors.New("fiber has parked: the context of a step ends with it")
 
-// StepError is an error with the path of the step it happened in, as in
-// "bring-up/managed-servers[3]/wait-ready: pod is gone".
+// StepError is an error with the path of its step, as in "bring-up/managed-servers[3]/wait-ready: pod is gone".
 type StepError struct {
 	Path string
-	Key  string // of the fiber, or of the one that forked it
+	Key  string // of the fiber, or of the root fiber that forked it
 	Err  error
 }
 
@@ -76,23 +75,24 @@ func (e *StepError) Unwrap() error { return e.Err }
 type PanicError struct {
 	Path  string // of the step
 	Key   string // of the fiber
-	Value any    // what was given to panic
+	Value any    // the argument of panic
 	Stack []byte // of the goroutine that panicked
 }
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
-// Unwrap returns the value of the panic if it was an error.
+// Unwrap returns the value of the panic if it is an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
 
-// ForkError is why a fork failed: the errors of its children, each a *StepError or a cancellation with its path.
+// ForkError is the error of a failed fork. It has the errors of the children. Each is a *StepError, or a cancellation
+// with its path.
 type ForkError struct {
 	Path  string // of the fork
 	Key   string // of the fiber
-	Total int    // children
+	Total int    // number of children
 	Errs  []error
 }
 
@@ -109,9 +109,9 @@ func (e *ForkError) Error() string {
 
 func (e *ForkError) Unwrap() []error { return e.Errs }
 
-// cancelError is the error of a cancelled fiber; it matches ErrCancelled and its cause.
+// cancelError is the error of a cancelled fiber. It matches ErrCancelled and the cause.
 type cancelError struct {
-	Path  string // where it was
+	Path  string // of the step where the fiber was cancelled
 	Key   string // of the fiber
 	Cause error
 }
@@ -119,8 +119,8 @@ type cancelError struct {
 func (e *cancelError) Error() string   { return e.Path + ": cancelled: " + e.Cause.Error() }
 func (e *cancelError) Unwrap() []error { return []error{ErrCancelled, e.Cause} }
 
-// SavedError is what Fiber.Err returns after a restart: of the error that brought the fiber to its step only the text
-// was saved, and whether it was one of time, which errors.Is(err, ErrTimeout) tells.
+// SavedError is the result of Fiber.Err after a restart. The position keeps only the text of the error, and whether it
+// matched ErrTimeout.
 type SavedError struct {
 	Text     string // at most about 1 KB
 	TimedOut bool
@@ -128,5 +128,5 @@ type SavedError struct {
 
 func (e *SavedError) Error() string { return e.Text }
 
-// Is makes it match ErrTimeout.
+// Is reports whether target is ErrTimeout and the saved error matched it.
 func (e *SavedError) Is(target error) bool { return e.TimedOut && target == ErrTimeout }

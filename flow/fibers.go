@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Fibers yields a picture of each live fiber, oldest first, without those that start meanwhile. It holds no lock while
-// it yields, so that a million fibers can be looked at while they run.
+// Fibers yields a snapshot of each live fiber, oldest first. It leaves out fibers that start during the iteration. It
+// holds no lock while it yields, so fibers keep running during a long iteration.
 func (e *Engine) Fibers() iter.Seq[Info] {
 	return func(yield func(Info) bool) {
-		// A cursor in the ring keeps the place while the lock is released.
+		// A cursor in the ring marks the position while the lock is released.
 		cursor := &fiber{state: cursorState}
 		e.mu.Lock()
 		last := e.lastID
@@ -31,7 +31,6 @@ func (e *Engine) Fibers() iter.Seq[Info] {
 					batch = append(batch, e.info(f))
 				}
 			}
-			// Move the cursor before f.
 			cursor.prev.next, cursor.next.prev = cursor.next, cursor.prev
 			cursor.prev, cursor.next = f.prev, f
 			cursor.prev.next, cursor.next.prev = cursor, cursor
@@ -48,7 +47,7 @@ func (e *Engine) Fibers() iter.Seq[Info] {
 	}
 }
 
-// cursorState marks the place holders of Fibers in the ring.
+// cursorState marks the cursors of Fibers in the ring.
 const cursorState Status = 255
 
 func (f *fiber) isCursor() bool { return f.state == cursorState }
@@ -64,7 +63,7 @@ func (e *Engine) Stuck(d time.Duration) iter.Seq[Info] {
 	}
 }
 
-// Info returns a picture of the fiber; that of one that has ended tells how it ended.
+// Info returns a snapshot of the fiber. For an ended fiber it has the final status.
 func (h Handle) Info() Info {
 	if h.f == nil {
 		return Info{Status: Completed}
@@ -89,7 +88,7 @@ func (e *Engine) Live() int {
 	return e.nlive
 }
 
-// info takes a picture. Under mu.
+// info returns a snapshot of f. The caller holds mu.
 func (e *Engine) info(f *fiber) Info {
 	now := e.now()
 	root := f.root()

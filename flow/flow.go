@@ -5,16 +5,16 @@ import (
 	"fmt"
 )
 
-// Flow is an immutable, validated list of named steps over a packet P. It is safe for concurrent use, runs any number
-// of fibers on any number of engines, and is meant to be built once.
+// Flow is an immutable, validated list of named steps over a packet P. It is safe for concurrent use. It can run any
+// number of fibers on any number of engines.
 type Flow[P any] struct{ def *def }
 
-// New builds a flow. What is wrong with it is told by Err, and by Start.
+// New builds a flow. Err and Start return the faults of the definition.
 func New[P any](name string, nodes ...Node[P]) *Flow[P] {
 	return &Flow[P]{def: compile(name, nodes)}
 }
 
-// compiled is the definition of the flow; of one that New has not made, one that cannot run.
+// compiled returns the definition of the flow. For a flow that New did not make, it returns a definition with an error.
 func (fl *Flow[P]) compiled() *def {
 	if fl == nil || fl.def == nil {
 		return &def{err: fmt.Errorf("%w: it is nil, or was not made by New", ErrInvalid)}
@@ -25,10 +25,10 @@ func (fl *Flow[P]) compiled() *def {
 // Name returns the name of the flow.
 func (fl *Flow[P]) Name() string { return fl.compiled().name }
 
-// Err returns what is wrong with the flow, all of it joined, each matching ErrInvalid; nil if it can run.
+// Err returns the faults of the flow, joined, each matching ErrInvalid. It returns nil for a valid flow.
 func (fl *Flow[P]) Err() error { return fl.compiled().err }
 
-// Steps returns the paths of its steps, in order.
+// Steps returns the paths of the steps, in order.
 func (fl *Flow[P]) Steps() []string {
 	d := fl.compiled()
 	paths := make([]string, len(d.steps))
@@ -38,26 +38,26 @@ func (fl *Flow[P]) Steps() []string {
 	return paths
 }
 
-// Undoes says whether Undo would have a step to run.
+// Undoes reports whether Undo has any step to run.
 func (fl *Flow[P]) Undoes() bool {
 	d := fl.compiled()
 	return d.undo != nil && len(d.undo.steps) > 0
 }
 
-// Version returns a copy of the flow with this version. A position saved by another version is not resumed.
+// Version returns a copy of the flow with version v. A fiber does not resume a position that another version saved.
 func (fl *Flow[P]) Version(v int) *Flow[P] {
 	return &Flow[P]{def: fl.compiled().with(func(d *def) { d.version = v })}
 }
 
-// Provide returns a copy of the flow whose fibers find these values with Use.
+// Provide returns a copy of the flow whose fibers find the values with Use.
 func (fl *Flow[P]) Provide(values ...Provider) *Flow[P] {
 	return &Flow[P]{def: fl.compiled().with(func(d *def) {
 		d.providers = append(append([]Provider(nil), values...), d.providers...)
 	})}
 }
 
-// Child makes a child of a fork that runs this flow over packet. The name is unique among the children of the fork; ""
-// is the index. The packet belongs to the child until the fork is over.
+// Child returns a child of a fork that runs this flow over packet. The name must be unique among the children of the
+// fork. An empty name means the index of the child. The packet belongs to the child until the fork is over.
 func (fl *Flow[P]) Child(name string, packet *P) Child {
 	return Child{name: name, def: fl.compiled(), make: func() *fiber { return newFiber(packet) }}
 }
@@ -83,25 +83,25 @@ const (
 	nodeFork
 )
 
-// Step is one step.
+// Step returns a node with one step.
 func Step[P any](name string, fn StepFunc[P], opts ...Option) Node[P] {
 	return Node[P]{kind: nodeStep, name: name, run: fn, set: settle(opts)}
 }
 
-// Detour is a step outside the line: it runs only when a step goes to it (Goto, Else, OnError), and on Next it returns
-// to the step that did, which runs again. It is the place for "read again" after a conflict.
+// Detour returns a step outside the line. It runs only when another step goes to it (Goto, Else, OnError). On Next it
+// returns to that step, which runs again. A typical use is to read an object again after a conflict.
 func Detour[P any](name string, fn StepFunc[P], opts ...Option) Node[P] {
 	return Node[P]{kind: nodeDetour, name: name, run: fn, set: settle(opts)}
 }
 
-// Group names a part of the flow. Its steps have paths such as "group/step"; names are looked up in the group first,
-// then outwards. Going to a group is going to its first step.
+// Group names a part of the flow. Its steps have paths such as "group/step". Names are looked up in the group first,
+// then in the enclosing groups. Goto with the name of a group goes to its first step.
 func Group[P any](name string, nodes ...Node[P]) Node[P] {
 	return Node[P]{kind: nodeGroup, name: name, nodes: nodes}
 }
 
-// Inline makes a group of the steps of another flow over the same packet, under that flow's name. Since a flow is
-// complete before another one can use it, flows cannot contain each other.
+// Inline returns a group of the steps of another flow over the same packet, under that flow's name. A flow is complete
+// before another flow can inline it, so flows cannot contain each other.
 func Inline[P any](fl *Flow[P]) Node[P] {
 	if fl == nil || fl.def == nil {
 		return Node[P]{kind: nodeGroup, err: fmt.Errorf("%w: inlined flow is nil", ErrInvalid)}
@@ -109,9 +109,9 @@ func Inline[P any](fl *Flow[P]) Node[P] {
 	return Node[P]{kind: nodeGroup, name: fl.def.name, nodes: fl.def.nodes.([]Node[P]), err: fl.def.err}
 }
 
-// Fork is a step that runs children, each a fiber of its own, and goes on when they have ended (by default all of them;
-// see FailFast, Quorum, First, Limit). children may return none. An error of a child fails the step with a *ForkError.
-// Undoing a fork undoes its children, found by calling children again.
+// Fork returns a step that runs children, each as a fiber of its own. By default the step waits for all of them; see
+// FailFast, Quorum, First and Limit. children may return none. An error of a child fails the step with a *ForkError.
+// Undoing a fork calls children again and undoes the children that it returns.
 func Fork[P any](name string, children func(ctx context.Context, f *Fiber[P]) ([]Child, error),
 	opts ...Option,
 ) Node[P] {

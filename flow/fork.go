@@ -7,10 +7,10 @@ import (
 	"strconv"
 )
 
-// maxDepth bounds forks within forks.
+// maxDepth is the maximum nesting depth of forks.
 const maxDepth = 64
 
-// newJoin returns the fork that f has asked for, not started.
+// newJoin returns the fork that f has asked for, without starting it.
 func newJoin(f *fiber, spec *forkSpec) (*join, error) {
 	j := &join{parent: f, path: f.path(), mode: spec.mode, todo: slices.Clone(spec.children)}
 	if f.join != nil {
@@ -23,7 +23,7 @@ func newJoin(f *fiber, spec *forkSpec) (*join, error) {
 	return j, nil
 }
 
-// check validates the children and names those without a name by their index.
+// check validates the children. A child without a name gets its index as the name.
 func (j *join) check() error {
 	if j.depth > maxDepth {
 		return errTooDeep
@@ -74,7 +74,7 @@ func (j *join) start(e *Engine) {
 	}
 }
 
-// childEnded counts a child that has ended, decides what that means for the others, and wakes the parent after the last
+// childEnded counts an ended child, cancels or starts others as the mode requires, and wakes the parent after the last
 // one.
 func (j *join) childEnded(e *Engine, f *fiber, status Status, err error, calls *cancels) {
 	x := f.x.Load()
@@ -100,8 +100,8 @@ func (j *join) childEnded(e *Engine, f *fiber, status Status, err error, calls *
 	}
 }
 
-// giveUp parks the fiber again if children of it are alive: it was picked up because of a deadline, or was cancelled,
-// and gives them up.
+// giveUp cancels the live children and parks the parent again. It returns false if no child is alive. The parent was
+// picked up because it was cancelled or its deadline passed.
 func (j *join) giveUp() bool {
 	f, e := j.parent, j.parent.e
 	var calls cancels
@@ -122,7 +122,7 @@ func (j *join) giveUp() bool {
 	return true
 }
 
-// err is how the fork has ended, after its last child.
+// err returns the outcome of the fork, after its last child has ended.
 func (j *join) err() error {
 	ok := len(j.errs) == 0
 	if j.mode.quorum > 0 {

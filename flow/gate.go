@@ -1,10 +1,11 @@
 package flow
 
-// The gate: gates maps each key to its newest live fiber, and fibers of a key stand in a chain: pred is the one before,
-// succ the one after. Only the first of the chain runs. A fiber in the middle that ends, having been cancelled while it
-// waited, leaves the chain; so A, B, C in quick succession becomes A, C, and C never starts beside A.
+// Engine.gates maps each key to its newest live fiber. The live fibers of a key form a chain: pred is the previous
+// fiber, succ the next one. Only the first fiber of the chain runs. A fiber that is cancelled while it waits leaves the
+// chain. If A, B and C start in quick succession, the chain becomes A, C, and C never runs beside A.
 
-// passGate puts f into the chain of its key, or refuses it; wait tells that another one is before it. Under mu.
+// passGate puts f into the chain of its key, or refuses it. wait reports that another fiber is before f. The caller
+// holds mu.
 func (e *Engine) passGate(f *fiber, opt StartOptions, calls *cancels) (wait bool, err error) {
 	e.epoch++
 	f.epoch = e.epoch
@@ -43,13 +44,13 @@ func (e *Engine) passGate(f *fiber, opt StartOptions, calls *cancels) (wait bool
 	x.pred = cur
 	cur.ext().succ = f
 	if x.durable != nil {
-		x.durable.fresh, x.durable.dirty = true, true // its predecessor's position is not its own
+		x.durable.fresh, x.durable.dirty = true, true // the predecessor's position must not be resumed
 	}
 	return true, nil
 }
 
-// leaveGate takes f, whose code has returned, out of the chain of its key, and wakes the successor if that is first
-// now. Under mu.
+// leaveGate removes f, whose code has returned, from the chain of its key. It wakes the successor if that is now the
+// first. The caller holds mu.
 func (e *Engine) leaveGate(f *fiber) {
 	if f.key == "" || f.join != nil {
 		return
@@ -69,7 +70,7 @@ func (e *Engine) leaveGate(f *fiber) {
 		next := succ.x.Load()
 		next.pred = pred
 		if left && next.durable != nil {
-			next.durable.fresh = false // it goes on where this one was
+			next.durable.fresh = false // resumes where f was
 		}
 		if pred == nil {
 			e.poke(succ, pokeGate)

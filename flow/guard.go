@@ -7,7 +7,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
-// guard calls user code; a panic of it is a *PanicError. Others than the worker that runs the fiber may call it, too.
+// guard calls user code and returns a panic as a *PanicError. Goroutines other than the worker of the fiber may call
+// it, too.
 func (f *fiber) guard(fn func() error) (err error) {
 	if p := protect.Call(func() { err = fn() }); p != nil {
 		return &PanicError{Path: f.whereabouts(), Key: f.root().key, Value: p.Value, Stack: p.Stack}
@@ -15,7 +16,7 @@ func (f *fiber) guard(fn func() error) (err error) {
 	return err
 }
 
-// inPath adds the path to err once: errors of children and cancellations carry theirs.
+// inPath adds the path to err, unless err has one already, as errors of children and cancellations do.
 func (f *fiber) inPath(err error) error {
 	switch err.(type) {
 	case *StepError, *ForkError, *cancelError:
@@ -24,8 +25,8 @@ func (f *fiber) inPath(err error) error {
 	return &StepError{Path: f.path(), Key: f.root().key, Err: f.printable(err)}
 }
 
-// printable returns err, or the panic of its Error method, such as that of a nil pointer in an error. Later, when the
-// end of a fiber is printed, such a panic would hit code that does not expect it.
+// printable returns err, or a *PanicError if its Error method panics, as that of a nil pointer does. The check is done
+// here because code that prints the error later does not expect a panic.
 func (f *fiber) printable(err error) error {
 	if p := protect.Call(func() { _ = err.Error() }); p != nil {
 		value := fmt.Sprintf("Error method of a %T: %v", err, p.Value)
@@ -34,7 +35,7 @@ func (f *fiber) printable(err error) error {
 	return err
 }
 
-// is is errors.Is, which calls methods of err: one that panics says no.
+// is calls errors.Is, which calls methods of err. It returns false if one of them panics.
 func (f *fiber) is(err, target error) (yes bool) {
 	_ = f.guard(func() error { yes = errors.Is(err, target); return nil })
 	return yes

@@ -2,13 +2,14 @@ package flow
 
 import "context"
 
-// Handle is what others than its steps may hold of a fiber. The zero Handle is of no fiber: it has ended. Handles are
-// comparable and safe for concurrent use.
+// Handle is a reference to a fiber for code other than its steps. The zero Handle refers to no fiber and counts as
+// ended. Handles are comparable and safe for concurrent use.
 type Handle struct{ f *fiber }
 
-// Cancel asks the fiber to end as cancelled: a parked one ends at once, a running one finds its context cancelled and
-// ends when its step returns, a forked one when its children have ended. It says whether it came in time; if so, the
-// fiber's error matches ErrCancelled and cause. A nil cause is ErrCancelled.
+// Cancel asks the fiber to end as cancelled. A parked fiber ends at once. The context of a running fiber is cancelled,
+// and the fiber ends when its step returns. A fiber that waits for its children cancels them and ends after the last
+// one. Cancel reports whether the request came in time. If so, the fiber's error matches ErrCancelled and cause. A nil
+// cause means ErrCancelled.
 func (h Handle) Cancel(cause error) bool {
 	if cause == nil {
 		cause = ErrCancelled
@@ -16,9 +17,10 @@ func (h Handle) Cancel(cause error) bool {
 	return h.end(cause, (*Engine).cancel)
 }
 
-// Interrupt is Cancel for a fiber that is not to be cut off: a step that runs is finished, and where the fiber goes on
-// is saved if it is durable. It ends instead of beginning the next step, or as that step has made it if there is none.
-// Cancel may follow, for a step that takes too long. The cause should match ErrInterrupted, or ErrMoved.
+// Interrupt is like Cancel but lets the running step finish. A durable fiber then saves the step at which it continues.
+// The fiber ends before it begins the next step. If there is no next step, it ends with the outcome of the running one.
+// If the step takes too long, the caller may follow up with Cancel. A parked fiber ends at once, as with Cancel. The
+// cause should match ErrInterrupted or ErrMoved.
 func (h Handle) Interrupt(cause error) bool {
 	if cause == nil {
 		cause = ErrInterrupted
@@ -26,7 +28,7 @@ func (h Handle) Interrupt(cause error) bool {
 	return h.end(cause, (*Engine).interrupt)
 }
 
-// end asks the fiber to end in one of two ways.
+// end asks the fiber to end, by how: Engine.cancel or Engine.interrupt.
 func (h Handle) end(cause error, how func(*Engine, *fiber, error, *cancels) bool) bool {
 	if h.f == nil {
 		return false
@@ -60,8 +62,8 @@ func (h Handle) Done() <-chan struct{} {
 
 var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// Wait waits for the end of the fiber and returns its error; the cause of ctx if that ends first. It must not be called
-// from a step: a step that waits for a fiber is a Fork.
+// Wait waits until the fiber has ended and returns its error. If ctx ends first, it returns the cause of ctx. A step
+// must not call Wait. It uses Fork to wait for other fibers.
 func (h Handle) Wait(ctx context.Context) error {
 	select {
 	case <-h.Done():
@@ -71,7 +73,7 @@ func (h Handle) Wait(ctx context.Context) error {
 	}
 }
 
-// Status returns where the fiber is.
+// Status returns the state of the fiber.
 func (h Handle) Status() Status {
 	if h.f == nil {
 		return Completed
@@ -81,7 +83,7 @@ func (h Handle) Status() Status {
 	return h.f.state
 }
 
-// Err returns how a fiber that has ended failed; nil before, and if it completed.
+// Err returns the error of a fiber that has ended. It returns nil before that, and if the fiber completed.
 func (h Handle) Err() error {
 	if h.f == nil || !h.Status().Ended() {
 		return nil
@@ -92,7 +94,8 @@ func (h Handle) Err() error {
 	return nil
 }
 
-// Step returns the path, within its flow, of the step that the fiber is at or ended at: what Undo takes as From.
+// Step returns the path, within its flow, of the current or last step of the fiber. StartOptions.From of Undo takes
+// this path.
 func (h Handle) Step() string {
 	if h.f == nil || len(h.f.flow.def.steps) == 0 {
 		return ""
@@ -108,7 +111,7 @@ func (h Handle) Key() string {
 	return h.f.Key()
 }
 
-// Epoch returns the number of the fiber at the gate: higher than that of any fiber started before it.
+// Epoch returns the epoch of the fiber, which is higher than that of any fiber started before it.
 func (h Handle) Epoch() uint64 {
 	if h.f == nil {
 		return 0

@@ -2,31 +2,31 @@ package flow
 
 import "fmt"
 
-// move is what a fiber does next.
+// move is the next action of a fiber.
 type move struct {
-	to      int32 // the step to enter, none at the end of the line
+	to      int32 // the step to enter, none after the last one
 	attempt int32
-	entered int64 // when it was entered first, if repeated
-	err     error // why the fiber has failed
+	entered int64 // when the step was first entered, if it is repeated
+	err     error // the error of moveFailed
 	kind    moveKind
 }
 
 type moveKind uint8
 
 const (
-	moveEnter  moveKind = iota // enter the step at to
-	moveRepeat                 // run it again
-	moveStay                   // run the step at pc as it is
+	moveEnter  moveKind = iota // enter the step to
+	moveRepeat                 // run the step to again
+	moveStay                   // run the current step without entering it
 	moveEnd                    // the fiber is completed
 	moveFailed                 // the fiber has failed
-	moveAway                   // the fiber is parked, queued or ended: it is no longer ours
+	moveAway                   // the fiber is parked, queued or ended, and no longer belongs to the worker
 	moveCancel                 // the fiber was cancelled while it was about to park
 )
 
-// errNoWayBack fails a detour that nothing went to.
+// errNoWayBack fails a detour that no step went to.
 var errNoWayBack = fmt.Errorf("cannot return from a detour that nothing went to: %w", errUnknownStep)
 
-// follow is where the fiber goes on once a step is done: the given step, or the following one.
+// follow returns the move after a step is done: to the step then or, if that is none, to the following step.
 func (f *fiber) follow(then int32) (move, error) {
 	if f.Err() != nil {
 		f.note(func(n *notes) { n.led = nil })
@@ -44,7 +44,7 @@ func (f *fiber) follow(then int32) (move, error) {
 		return move{kind: moveEnter, to: then}, nil
 	}
 	x := f.ext()
-	for i := range x.back { // a detour of a detour that leads back: no deeper
+	for i := range x.back { // a detour of a detour that leads back: keeps x.back from growing
 		if x.back[i].pc == f.progress.pc {
 			x.back = x.back[:i]
 			break
@@ -54,7 +54,7 @@ func (f *fiber) follow(then int32) (move, error) {
 	return move{kind: moveEnter, to: then}, nil
 }
 
-// comeBack returns from a detour.
+// comeBack returns the move from a detour back to the step that went there.
 func (f *fiber) comeBack() (move, error) {
 	x := f.x.Load()
 	if x == nil || len(x.back) == 0 {
@@ -65,7 +65,7 @@ func (f *fiber) comeBack() (move, error) {
 	return move{kind: moveRepeat, to: b.pc, attempt: b.attempt + 1, entered: b.entered}, nil
 }
 
-// target is where follow(then) would lead.
+// target returns the step that follow(then) would enter.
 func (f *fiber) target(then int32) int32 {
 	st := f.step()
 	switch x := f.x.Load(); {
@@ -77,7 +77,7 @@ func (f *fiber) target(then int32) int32 {
 	return st.next
 }
 
-// leave is the step that the fiber is at, to be returned to.
+// leave returns the current step, for the way back from a detour.
 func (f *fiber) leave() back {
 	return back{pc: f.progress.pc, attempt: f.progress.attempt, entered: f.progress.entered}
 }

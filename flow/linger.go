@@ -4,15 +4,15 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tracing"
 )
 
-// openSpans are the fibers that have a span, which must not wait for long with it: nobody sees a span before it has
-// ended, and a process that dies takes those with it that have not. One alarm looks at all of them once in a while; a
-// fiber that goes on before that sees for itself. Guarded by Engine.mu.
+// openSpans are the fibers that have an open span. A span is exported only when it ends, and a crash loses open spans.
+// A parked fiber therefore must not keep its span open for long. One alarm checks all of them periodically. A fiber
+// that resumes earlier checks its own span. Guarded by Engine.mu.
 type openSpans struct {
 	of    map[*fiber]struct{}
-	unset func() bool // nil while no alarm is set
+	unset func() bool // nil if no alarm is set
 }
 
-// spanOpened notes that a fiber has a span.
+// spanOpened records that a fiber has an open span.
 func (e *Engine) spanOpened(f *fiber) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -29,7 +29,7 @@ func (e *Engine) spanClosed(f *fiber) {
 	delete(e.spans.of, f)
 }
 
-// watchSpans sets the alarm, unless it is set. Under mu.
+// watchSpans sets the alarm unless it is set. The caller holds mu.
 func (e *Engine) watchSpans() {
 	if e.spans.unset == nil && !e.halted {
 		e.wg.Add(1)
@@ -37,7 +37,8 @@ func (e *Engine) watchSpans() {
 	}
 }
 
-// closeSpans ends the spans of the fibers that are parked for too long. It runs in the goroutine of the alarm.
+// closeSpans ends the spans of fibers that have been parked for longer than tracing.Life. It runs in the goroutine of
+// the alarm.
 func (e *Engine) closeSpans() {
 	defer e.wg.Done()
 	var ends []func()
@@ -59,7 +60,7 @@ func (e *Engine) closeSpans() {
 	}
 }
 
-// stop unsets the alarm. Under mu.
+// stop unsets the alarm. The caller holds mu.
 func (s *openSpans) stop(e *Engine) {
 	if s.unset != nil && s.unset() {
 		e.wg.Done()

@@ -5,7 +5,8 @@ import (
 	"log/slog"
 )
 
-// logEnd logs how a fiber ended: a failure that nobody else reports as a warning, the rest at debug level.
+// logEnd logs the outcome of a fiber: a warning for the failure of a root fiber that is not StartOptions.Reported,
+// debug level otherwise.
 func (f *fiber) logEnd(status Status, err error) {
 	level := slog.LevelDebug
 	if status == Failed && f.join == nil && !f.reported {
@@ -20,7 +21,7 @@ func (f *fiber) logEnd(status Status, err error) {
 		slog.String("trail", f.progress.trailOf(f.flow.def).String()))
 }
 
-// logGoesOn logs a failure that the fiber deals with itself.
+// logGoesOn logs a failure that the fiber handles, by a retry or an error handler.
 func (f *fiber) logGoesOn(text string, err error, more ...slog.Attr) {
 	if !f.e.log.Enabled(context.Background(), slog.LevelWarn) {
 		return
@@ -30,7 +31,7 @@ func (f *fiber) logGoesOn(text string, err error, more ...slog.Attr) {
 	}, more...)...)
 }
 
-// logPanic tells of a panic that has no step to fail: of a callback, or of the stop function of a wait.
+// logPanic logs a panic outside a step: of a callback, or of the stop function of a wait.
 func (f *fiber) logPanic(err error) {
 	var stack []byte
 	if p, ok := err.(*PanicError); ok {
@@ -39,8 +40,8 @@ func (f *fiber) logPanic(err error) {
 	f.e.log.Error("panic outside of a step", "path", f.path(), "key", f.Key(), "error", err, "stack", string(stack))
 }
 
-// noteOutcome notes the outcome of a step that has just run, or was cut off by a cancellation, and began at the given
-// time. It returns the time.
+// noteOutcome records the outcome of a step that has returned or was cancelled. began is when the step began.
+// noteOutcome returns the current time.
 func (f *fiber) noteOutcome(outcome op, began int64) (now int64) {
 	now = f.e.now()
 	took := now - began

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Memory is Positions in memory: for tests, and for fibers that shall survive their engine but not the process. The
-// zero value is ready for use; it is safe for concurrent use.
+// Memory implements Positions in memory. It is for tests, and for fibers that outlive their engine but not the process.
+// The zero value is ready for use. A Memory is safe for concurrent use.
 type Memory struct {
 	mu   sync.Mutex
 	kept map[string]Position

@@ -2,7 +2,7 @@ package flow
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Collector returns the metrics of the engine, for a registry of the user's choice.
+// Collector returns the metrics of the engine. The caller registers it.
 func (e *Engine) Collector() prometheus.Collector { return collector{e} }
 
 type collector struct{ e *Engine }
@@ -11,7 +11,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("fairlead_flow_"+name, help, labels, nil)
 }
 
-// describe lists the metrics. They are made anew each time, since there is no package state.
+// describe returns new descriptions of the metrics, because the package has no global state.
 func describe() (d struct {
 	live, ready, workers, started, ended, steps, seconds, preempted, stuck, lost *prometheus.Desc
 },

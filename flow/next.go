@@ -5,24 +5,25 @@ import (
 	"time"
 )
 
-// Next is what a step returns: what happens next. The methods of Fiber make it; the zero value fails the step.
+// Next is the result of a step. It says what the fiber does next. The methods of Fiber make it; the zero value fails
+// the step.
 type Next struct {
 	op     op
 	forked *forkSpec
 	d      time.Duration
-	then   string // where to go on; "" is the next step
-	orElse string // where to go on after an error
+	then   string // the step to go to; "" is the following one
+	orElse string // the step to go to after an error
 	err    error
 	token  Token
 	action func(context.Context) error
 	waits  []Wait
 }
 
-// Then makes the fiber go on at another step than the following one, once the wait is over.
+// Then makes the fiber go to step, instead of the following step, when the wait is over.
 func (n Next) Then(step string) Next { n.then = step; return n }
 
-// Else makes the fiber go on at step, instead of failing, when the step fails or its wait ends with an error (a
-// timeout, a failed child, Token.Fail). That step finds the error in Fiber.Err.
+// Else makes the fiber go to step, instead of failing, when this step fails or its wait ends with an error, such as a
+// timeout, a failed child or Token.Fail. Fiber.Err returns that error in step.
 func (n Next) Else(step string) Next { n.orElse = step; return n }
 
 type op uint8
@@ -39,7 +40,7 @@ const (
 	opEnd
 	opFail
 	opYield
-	// What the trail knows besides the above.
+	// Further outcomes in the trail.
 	opPanic
 	opCancel
 	opSkip

@@ -7,16 +7,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// bound is a flow on an engine: its definition and where its numbers go. Flows of the same name share their numbers, so
-// that flows that are built again and again do not pile up.
+// bound is a flow on an engine, with its metrics. Flows of the same name share their metrics, so a program that builds
+// a flow repeatedly does not leak memory.
 type bound struct {
 	def   *def
 	steps []*stepNumbers
 	flow  *flowNumbers
-	refs  int // live fibers
+	refs  int // number of live fibers
 }
 
-// registry keeps the flows and numbers of an engine. Guarded by Engine.mu, but for the numbers.
+// registry has the flows and metrics of an engine. Engine.mu guards it; the metrics themselves are atomic.
 type registry struct {
 	bound map[*def]*bound
 	flows map[string]*flowNumbers
@@ -28,10 +28,10 @@ type flowNumbers struct {
 	steps map[string]*stepNumbers
 }
 
-// stepNumbers count the outcomes of a step and its running times.
+// stepNumbers has the outcomes and the running times of a step.
 type stepNumbers struct {
 	outcomes [opSkip + 1]atomic.Uint64
-	total    atomic.Int64 // nanoseconds
+	total    atomic.Int64 // in nanoseconds
 	buckets  [len(bucketBounds) + 1]atomic.Uint64
 }
 
@@ -50,7 +50,7 @@ func (n *stepNumbers) observe(outcome op, took int64) {
 	n.buckets[i].Add(1)
 }
 
-// keepBound is how many flows without fibers are remembered.
+// keepBound is how many flows the registry may have before it drops flows without fibers.
 const keepBound = 256
 
 func (r *registry) bind(d *def) *bound {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// apply does what a step has returned. An await that a restart has cut short goes on counting until its deadline.
+// apply applies the result of a step. deadline is that of an await that a restart interrupted, 0 if none.
 func (r *run) apply(n Next, deadline int64) move {
 	then, orElse := none, none
 	var err error
@@ -64,7 +64,7 @@ func (r *run) resolve(name string) (int32, error) {
 	return to, nil
 }
 
-// follow goes on once a step is done: to the given step, or the following one.
+// follow returns the move after a step is done: to the step then or, if that is none, to the following step.
 func (r *run) follow(then int32) move {
 	m, err := r.f.follow(then)
 	if err != nil {
@@ -73,7 +73,7 @@ func (r *run) follow(then int32) move {
 	return m
 }
 
-// failUser is fail for an error of guarded user code: a panic is not tried again, and only OnError follows it.
+// failUser is fail for an error of guarded user code. A panic is not retried, and goes to OnError but not to orElse.
 func (r *run) failUser(err error, orElse int32) move {
 	if _, panicked := err.(*PanicError); panicked {
 		return r.failed(err, none)
@@ -81,7 +81,7 @@ func (r *run) failUser(err error, orElse int32) move {
 	return r.fail(err, orElse)
 }
 
-// fail is a step that failed with an error; a retry may follow.
+// fail handles an error of a step, which may be retried.
 func (r *run) fail(err error, orElse int32) move {
 	f, st := r.f, r.f.step()
 	if r.step.timedOut() && err != errDeadline && err != errFiberLate {
@@ -89,7 +89,7 @@ func (r *run) fail(err error, orElse int32) move {
 		if f.late(r.now) {
 			late = errFiberLate
 		}
-		if err == ErrTimeout || err == context.Canceled { // what the context says; it adds nothing
+		if err == ErrTimeout || err == context.Canceled { // an error of the context, which late replaces
 			err = late
 		} else {
 			err = fmt.Errorf("%w: %w", late, err)
@@ -107,7 +107,7 @@ func (r *run) fail(err error, orElse int32) move {
 	return r.failed(err, orElse)
 }
 
-// failed is a step that failed for good.
+// failed handles a step that failed for good.
 func (r *run) failed(err error, orElse int32) move {
 	f := r.f
 	err = f.inPath(err)
@@ -123,7 +123,7 @@ func (r *run) failed(err error, orElse int32) move {
 	return m
 }
 
-// sleep parks the fiber for a time.
+// sleep parks the fiber for d.
 func (r *run) sleep(why reason, then, orElse int32, d time.Duration) move {
 	f := r.f
 	f.resume, f.wake = then, plus(r.now, max(d, 0))
@@ -142,7 +142,7 @@ func (r *run) sleep(why reason, then, orElse int32, d time.Duration) move {
 	return r.park(why, f.untilDeadline(f.wake))
 }
 
-// slept goes on after a delay or the wait for a retry, unless the deadline of the step came first.
+// slept continues after a delay or the wait for a retry, unless the deadline of the step came first.
 func (r *run) slept(why reason) move {
 	f, orElse := r.f, none
 	if f.park != nil {
@@ -158,10 +158,11 @@ func (r *run) slept(why reason) move {
 	return r.follow(f.resume)
 }
 
-// maxCover is how many times it is tried to save a position before a step that has an Undo.
+// maxCover is how often a save before a step with an Undo is tried.
 const maxCover = 8
 
-// coverLater runs the step again after a while, up to where it could not be saved, and fails it in the end.
+// coverLater parks the fiber after a failed save, to try the step and the save again. It fails the step after maxCover
+// attempts.
 func (r *run) coverLater(err error, orElse int32) move {
 	f, d := r.f, r.f.durable()
 	if d.tries++; d.tries >= maxCover {
@@ -202,7 +203,7 @@ func (r *run) suspend(n Next, then, orElse int32) move {
 	return r.resumed(pokeToken)
 }
 
-// resumed goes on after a suspension: its token was used, or its time is over.
+// resumed continues after a suspension: its token was used, or a deadline passed.
 func (r *run) resumed(poke pokes) move {
 	p := r.f.park
 	r.f.park = nil
@@ -212,7 +213,7 @@ func (r *run) resumed(poke pokes) move {
 	return r.follow(p.then)
 }
 
-// await registers the waits, looks at them once, and parks.
+// await starts watching the waits, checks them once, and parks.
 func (r *run) await(n Next, then, orElse int32, deadline int64) move {
 	f, p := r.f, &parking{then: then, orElse: orElse}
 	f.park = p
@@ -220,7 +221,7 @@ func (r *run) await(n Next, then, orElse int32, deadline int64) move {
 		return r.failUser(err, orElse)
 	}
 	if deadline > 0 && p.timeoutAt > 0 {
-		p.timeoutAt = deadline // of before the restart: it goes on counting
+		p.timeoutAt = deadline // the deadline from before the restart
 	}
 	if m, done := r.check(false); done {
 		return m
@@ -229,7 +230,7 @@ func (r *run) await(n Next, then, orElse int32, deadline int64) move {
 	return r.parkAwait()
 }
 
-// awaited looks at the waits because something has happened, or it is time to.
+// awaited checks the waits after an event, or when a check is due.
 func (r *run) awaited() move {
 	f, p := r.f, r.f.park
 	late := p.timeoutAt > 0 && r.now >= p.timeoutAt
@@ -251,8 +252,8 @@ func (r *run) awaited() move {
 	return r.parkAwait()
 }
 
-// parkAwait parks until an event, the next live check, or a time limit; an event that came while the waits were looked
-// at has them looked at again.
+// parkAwait parks until an event, the next live check, or a deadline. If an event came during the last check, it checks
+// again.
 func (r *run) parkAwait() move {
 	f, p := r.f, r.f.park
 	for {
@@ -271,7 +272,7 @@ func (r *run) parkAwait() move {
 	}
 }
 
-// check looks at the waits; done tells that the await is over.
+// check checks the waits. done reports that the await is over.
 func (r *run) check(live bool) (m move, done bool) {
 	p := r.f.park
 	done, err := r.f.check(r.step.ctx, live)
@@ -285,7 +286,7 @@ func (r *run) check(live bool) (m move, done bool) {
 	return r.follow(p.then), true
 }
 
-// fork parks until the children have ended.
+// fork starts the children and parks until they have ended.
 func (r *run) fork(spec *forkSpec, then, orElse int32) move {
 	f, e := r.f, r.e
 	if spec.fault != "" {
@@ -317,7 +318,7 @@ func (r *run) fork(spec *forkSpec, then, orElse int32) move {
 	return move{kind: moveAway}
 }
 
-// joined goes on after the last child.
+// joined continues after the last child has ended.
 func (r *run) joined() move {
 	p := r.f.park
 	r.f.park = nil

@@ -3,7 +3,8 @@ package flow
 // Provider is a value that fibers find by its type. Provide makes it.
 type Provider struct{ value any }
 
-// box keeps the static type of a value, so that an interface is found by itself and not by what implements it.
+// box keeps the static type of a value. Use then finds an interface only under its own type, not under the types that
+// implement it.
 type box[T any] struct{ value T }
 
 // Provide makes value available to Use, as a T, on an engine, a flow or a fiber.

@@ -1,12 +1,12 @@
 package flow
 
-// group are the ready fibers that share one turn, which its parts have one after the other.
+// group has the ready fibers of one group. Groups take turns, and so do the parts of a group.
 type group struct {
 	name       string
-	first      part             // the one that most groups have
-	others     map[string]*part // nil while there are none
-	head, tail *part            // ring of those with a ready fiber
-	next       *group           // in the ring of groups with a turn
+	first      part             // the first subgroup; most groups have no other
+	others     map[string]*part // nil if there are none
+	head, tail *part            // queue of the parts with a ready fiber
+	next       *group           // in the queue of groups
 	running    int32
 	inRing     bool
 }
@@ -16,19 +16,19 @@ type part struct {
 	group      *group
 	name       string
 	head, tail *fiber
-	next       *part // in the ring of its group
-	refs       int   // live fibers
+	next       *part // in the queue of its group
+	refs       int   // number of live fibers
 }
 
-// ready holds the fibers that wait for a worker: a queue for each part of a group, and the groups in a ring, so that a
-// group with ten thousand ready fibers, or as many parts, delays another one by a single turn. Guarded by Engine.mu.
+// ready has the fibers that wait for a worker. Each part of a group has a queue, and groups take turns. A group with
+// ten thousand ready fibers or parts therefore delays another group by a single turn. Guarded by Engine.mu.
 type ready struct {
 	groups     map[string]*group
 	head, tail *group
 	perGroup   int
 }
 
-// join returns a part of a group, for one more fiber.
+// join returns the part of a group and counts one more fiber in it.
 func (r *ready) join(name, sub string) *part {
 	g := r.groups[name]
 	if g == nil {
@@ -44,7 +44,7 @@ func (r *ready) join(name, sub string) *part {
 	return p
 }
 
-// part returns the part of that name, a new one if there is none.
+// part returns the part with the name sub, and makes it if there is none.
 func (g *group) part(sub string) *part {
 	if g.first.name == sub {
 		return &g.first
@@ -82,7 +82,7 @@ func (r *ready) push(f *fiber) {
 	r.turn(p.group)
 }
 
-// queue puts p at the end of the ring.
+// queue appends p to the queue of parts.
 func (g *group) queue(p *part) {
 	if g.tail == nil {
 		g.head = p
@@ -92,7 +92,7 @@ func (g *group) queue(p *part) {
 	g.tail = p
 }
 
-// pop takes the next fiber of the next part.
+// pop removes the next fiber of the next part.
 func (g *group) pop() *fiber {
 	p := g.head
 	if g.head = p.next; g.head == nil {
@@ -109,7 +109,7 @@ func (g *group) pop() *fiber {
 	return f
 }
 
-// turn puts g into the ring if it is due for a turn and not there.
+// turn queues g if it has a ready fiber, may use one more worker, and is not queued.
 func (r *ready) turn(g *group) {
 	if g.inRing || g.head == nil || (r.perGroup > 0 && int(g.running) >= r.perGroup) {
 		return
@@ -123,7 +123,7 @@ func (r *ready) turn(g *group) {
 	r.tail = g
 }
 
-// pop takes the next fiber of the next group.
+// pop removes the next fiber of the next group.
 func (r *ready) pop() *fiber {
 	g := r.head
 	if g == nil {

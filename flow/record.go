@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// fiber is a Fiber without its packet type: what the engine keeps of it. A parked one is this record, its parking if
-// it waits for more than a time, and what refers to it.
+// fiber is a Fiber without its packet type. A parked fiber consists of this record, its extra and parking records if it
+// has them, and the references to it.
 //
-// Who may write a field is told by its group: progress has a lock of its own; the last group is guarded by Engine.mu;
-// what is marked (owner) belongs to the worker that runs the fiber, and to nobody while it is parked. The rest is set
-// before the fiber runs.
+// The comments of the fields say which goroutine may write them. progress has its own lock. Engine.mu guards the last
+// group. Fields marked (owner) belong to the worker that runs the fiber, and no goroutine writes them while it is
+// parked. All other fields are set before the fiber runs.
 type fiber struct {
 	e        *Engine
 	flow     *bound
@@ -20,92 +20,92 @@ type fiber struct {
 	key      string
 	part     *part
 	x        atomic.Pointer[extra]
-	join     *join // the fork that it is a child of
+	join     *join // the fork that started the fiber; nil for a root fiber
 	onEnd    func(Result)
-	park     *parking // (owner) what it waits for beyond a time
+	park     *parking // (owner) what the fiber waits for, besides a time
 	wake     int64    // (owner) when a delay or retry is over
 	progress progress
-	resume   int32 // (owner) the step to go on with after a delay
+	resume   int32 // (owner) the step to enter first, or after a delay
 
 	entering bool // (owner) the step is entered, not repeated
-	reported bool // by who started it, if it fails
+	reported bool // from StartOptions: the caller reports a failure
 
-	// Guarded by Engine.mu. The worker that runs the fiber may read begun and tokens without it, since nobody else
-	// writes them.
+	// Guarded by Engine.mu. Only the worker that runs the fiber writes begun and tokens, so it may read them without
+	// the lock.
 	state      Status
-	why        reason // why it is parked
-	poke       pokes  // what has happened since it was last looked at
-	sealed     bool   // its end is decided
-	begun      bool   // it has passed the gate
+	why        reason // why the fiber is parked
+	poke       pokes  // events since the fiber was last picked up
+	sealed     bool   // the outcome is decided
+	begun      bool   // the fiber has passed the gate
 	tokens     bool   // the step has made a token
-	seq        uint32 // number of the suspension or await; tokens and wakers of another one are stale
-	worker     int32  // the worker that runs it, plus one
-	heapAt     int32  // its place among the timers, -1 none
-	prev, next *fiber // live fibers
-	qnext      *fiber // ready fibers of the part
+	seq        uint32 // number of the current suspension or await; makes older tokens and wakers stale
+	worker     int32  // index of the worker that runs the fiber, plus one; 0 if none
+	heapAt     int32  // index in the heap of timers, -1 if absent
+	prev, next *fiber // ring of live fibers
+	qnext      *fiber // queue of ready fibers of the part
 	epoch      uint64
 	id         uint64
 }
 
-// extra is what most parked fibers do without.
+// extra has the fields that most parked fibers do not need.
 type extra struct {
-	pred, succ *fiber // before and after it at the gate
-	cause      error  // of its cancellation; set before progress.ending
-	leave      error  // what that is to be; set before progress.ending
-	err        error  // how it ended
-	value      any    // given by Token.Resume; guarded by Engine.mu
-	resumeErr  error  // given by Token.Fail; guarded by Engine.mu
+	pred, succ *fiber // the previous and the next fiber of the key at the gate
+	cause      error  // of the cancellation; set before isCancelled in progress.ending
+	leave      error  // of the interruption; set before isLeaving in progress.ending
+	err        error  // of the ended fiber
+	value      any    // from Token.Resume; guarded by Engine.mu
+	resumeErr  error  // from Token.Fail; guarded by Engine.mu
 	tokenSeq   uint32
 	childIndex int32
 	done       chan struct{}
 	providers  []Provider
 	durable    *durable
-	trace      *traced // with a tracer only
-	back       []back  // (owner) where detours return to
+	trace      *traced // nil without a tracer
+	back       []back  // (owner) the steps that detours return to
 	deadline   int64   // (owner) of the fiber
 	token      string
 	checkpoint json.RawMessage
-	values     context.Context //nolint:containedctx // only its values
+	values     context.Context //nolint:containedctx // only its values are used
 	childName  string
-	notes      *notes // of the trouble of its step; written by the worker, under Engine.mu
+	notes      *notes // about the current step; written by the worker, under Engine.mu
 }
 
-// back is a step that was left for a detour, to be returned to.
+// back is a step that a detour returns to.
 type back struct {
 	pc, attempt int32
 	entered     int64
 }
 
-// parking is what a parked fiber waits for beyond a time.
+// parking is what a parked fiber waits for, besides a time.
 type parking struct {
 	then, orElse int32
 	waits        []waiting
-	backstop     time.Duration // between live checks, 0 none
-	events       bool          // the live check is a backstop for events, not the only look
-	checkAt      int64         // the next live check
-	timeoutAt    int64         // 0 none
+	backstop     time.Duration // interval between live checks, 0 if none
+	events       bool          // some wait has events; the live check is only a backstop for them
+	checkAt      int64         // time of the next live check
+	timeoutAt    int64         // 0 if none
 	fork         *join
 }
 
-// waiting is a wait that is watched.
+// waiting is a wait that is being watched.
 type waiting struct {
 	wait Wait
 	stop func()
 }
 
-// join is a fork under way. Guarded by Engine.mu.
+// join is a running fork. Guarded by Engine.mu.
 type join struct {
 	parent *fiber
 	path   string
 	depth  int
 	mode   forkMode
-	todo   []Child  // not yet started
-	kids   []*fiber // by index; nil before the start and after the end
+	todo   []Child  // children that have not started
+	kids   []*fiber // by index; nil before the child starts and after it ends
 	alive  int
-	done   int // children completed
+	done   int // number of completed children
 	errs   []childError
-	over   bool // no more children are started
-	late   bool // given up because of a deadline
+	over   bool // no more children start
+	late   bool // the fork was abandoned because of a deadline
 }
 
 type childError struct {
@@ -113,7 +113,7 @@ type childError struct {
 	err   error
 }
 
-// reason is why a fiber is parked.
+// reason says why a fiber is parked.
 type reason uint8
 
 const (
@@ -131,7 +131,7 @@ var reasonNames = [...]string{"", "gate", "delay", "retry", "suspend", "await", 
 
 func (r reason) String() string { return reasonNames[r] }
 
-// pokes are reasons to look at a parked fiber.
+// pokes are the events that make a worker pick up a parked fiber.
 type pokes uint8
 
 const (
@@ -142,7 +142,7 @@ const (
 	pokeGate
 )
 
-// ext returns the extra record, making it if need be.
+// ext returns the extra record and makes it if needed.
 func (f *fiber) ext() *extra {
 	for {
 		if x := f.x.Load(); x != nil {
@@ -152,7 +152,7 @@ func (f *fiber) ext() *extra {
 	}
 }
 
-// durable is what the fiber remembers of its positions; nil if it has none.
+// durable returns the durable state of the fiber, nil without Positions.
 func (f *fiber) durable() *durable {
 	if x := f.x.Load(); x != nil {
 		return x.durable
@@ -160,7 +160,7 @@ func (f *fiber) durable() *durable {
 	return nil
 }
 
-// pred is the fiber before it at the gate. Under Engine.mu.
+// pred returns the previous fiber at the gate. The caller holds Engine.mu.
 func (f *fiber) pred() *fiber {
 	if x := f.x.Load(); x != nil {
 		return x.pred
@@ -168,7 +168,7 @@ func (f *fiber) pred() *fiber {
 	return nil
 }
 
-// parent is the fiber that forked it.
+// parent returns the fiber that forked f, or nil.
 func (f *fiber) parent() *fiber {
 	if f.join == nil {
 		return nil
@@ -183,13 +183,13 @@ func (f *fiber) root() *fiber {
 	return f
 }
 
-// step is the step that the fiber is at.
+// step returns the current step.
 func (f *fiber) step() *step { return &f.flow.def.steps[f.progress.pc] }
 
-// path is where the fiber is, from the root flow on.
+// path returns the path of the current step, from the root flow on.
 func (f *fiber) path() string { return f.pathAt(f.progress.pc) }
 
-// whereabouts is path for others than the worker that runs the fiber.
+// whereabouts is path for goroutines other than the worker that runs the fiber.
 func (f *fiber) whereabouts() string { return f.pathAt(f.progress.at()) }
 
 func (f *fiber) pathAt(pc int32) string {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// load reads the saved position of the fiber's key; false if there is none.
+// load reads the saved position of the fiber's key. It returns false if there is none.
 func (s saver) load(ctx context.Context) (pos Position, found bool, err error) {
 	s.cut, s.reached, s.covered = noWait, none, none
 	err = s.f.guard(func() (err error) {
@@ -17,7 +17,8 @@ func (s saver) load(ctx context.Context) (pos Position, found bool, err error) {
 	return pos, found, err
 }
 
-// begin is where the fiber begins, given its saved position. With a reason, it is parked there until f.wake.
+// begin returns the first move of a fiber with a saved position. If the reason is not whyNone, the fiber is parked at
+// that step until f.wake.
 func (s saver) begin(pos Position, now int64) (move, reason) {
 	f, def := s.f, s.f.flow.def
 	start := move{kind: moveEnter, to: f.resume}
@@ -39,8 +40,8 @@ func (s saver) begin(pos Position, now int64) (move, reason) {
 	same := known && pos.Flow == def.name && pos.Version == def.version
 	over := pos.Ended || s.fresh || pos.Generation != s.generation
 	if def.forward != nil && same && over {
-		// An undoing that failed, or was cancelled: what it has undone stays undone, and what was never done needs
-		// none.
+		// An undo run that failed or was cancelled continues at its last step. Earlier steps are undone already, or were
+		// never begun.
 		s.adopt(pos)
 		start.to = i
 		return start, whyNone
@@ -59,7 +60,7 @@ func (s saver) begin(pos Position, now int64) (move, reason) {
 	return m, why
 }
 
-// adopt takes over what stays the same across restarts.
+// adopt takes over the parts of the position that stay the same across restarts.
 func (s saver) adopt(pos Position) {
 	x := s.f.x.Load()
 	x.checkpoint = pos.Checkpoint
@@ -68,7 +69,7 @@ func (s saver) adopt(pos Position) {
 	s.f.linkTrace(pos.Trace)
 }
 
-// goOn goes on at step i, or with the delay that leads there, where the position was saved; false if it cannot.
+// goOn resumes at step i, or in the delay that leads there. It returns false if the position does not allow that.
 func (s saver) goOn(i int32, pos Position, now int64) (move, reason, bool) {
 	f, def := s.f, s.f.flow.def
 	at := Place{Step: pos.Step, Attempt: pos.Attempt, Started: pos.Started}
@@ -90,7 +91,7 @@ func (s saver) goOn(i int32, pos Position, now int64) (move, reason, bool) {
 	s.adopt(pos)
 	x := f.ext()
 	x.back = back
-	f.progress.resume(here.pc, s.past(pos.Begun, now)) // where it is if it is cancelled before it goes on
+	f.progress.resume(here.pc, s.past(pos.Begun, now)) // the step of a fiber that is cancelled before it runs
 	if s.timeout > 0 {
 		x.deadline = plus(f.progress.began, s.timeout)
 	}
@@ -100,7 +101,7 @@ func (s saver) goOn(i int32, pos Position, now int64) (move, reason, bool) {
 	}
 	m := move{kind: moveRepeat, to: here.pc, attempt: here.attempt, entered: here.entered}
 	if !delayed && pos.Reason == whyDelay.String() {
-		// Without Left, Started may be that of the step before. The step is entered after the delay, or later.
+		// Without Left, Started may be that of the previous step. The step is entered after the delay or later.
 		m.entered = max(s.pastOr(pos.Wake, now, 0), s.pastOr(pos.Started, now, 0))
 		if m.entered == 0 {
 			m.entered = now
@@ -111,7 +112,7 @@ func (s saver) goOn(i int32, pos Position, now int64) (move, reason, bool) {
 		orElse = none
 	}
 	switch {
-	case pos.Reason == Moved.String(): // it has yet to run
+	case pos.Reason == Moved.String(): // the step has not run yet
 		return m, whyNone, true
 	case !hasTime(pos.Wake):
 		if s.cut = (cutWait{pc: here.pc, orElse: orElse}); hasTime(pos.Deadline) {
@@ -135,14 +136,14 @@ func (s saver) goOn(i int32, pos Position, now int64) (move, reason, bool) {
 		f.resume = none
 	case delayed:
 	case why == whyRetry:
-		m.attempt = max(m.attempt, 1) - 1 // picking up counts it
+		m.attempt = max(m.attempt, 1) - 1 // slept increments it again
 	default:
 		m.entered = f.wake
 	}
 	return m, why, true
 }
 
-// way finds the steps of saved places; false if one is not known any more.
+// way returns the steps of saved places. It returns false if a step no longer exists.
 func (s saver) way(places []Place, now int64) (way []back, known bool) {
 	for _, p := range places {
 		b, known := s.back(p, now)
@@ -154,13 +155,13 @@ func (s saver) way(places []Place, now int64) (way []back, known bool) {
 	return way, true
 }
 
-// back finds the step of a saved place; false if it is not known any more.
+// back returns the step of a saved place. It returns false if the step no longer exists.
 func (s saver) back(p Place, now int64) (back, bool) {
 	i, known := s.f.flow.def.index[p.Step]
 	return back{pc: i, attempt: int32(min(max(p.Attempt, 0), 1<<30)), entered: s.past(p.Started, now)}, known
 }
 
-// past is a time that was saved; now if that is absent or in the future.
+// past converts a saved time to the engine's time. It returns now if the time is absent or in the future.
 func (s saver) past(t time.Time, now int64) int64 { return s.pastOr(t, now, now) }
 
 func (s saver) pastOr(t time.Time, now, otherwise int64) int64 {
@@ -170,6 +171,6 @@ func (s saver) pastOr(t time.Time, now, otherwise int64) int64 {
 	return otherwise
 }
 
-// hasTime reports whether a position has a time. One of the first year is that of a fake clock which began with the zero
-// time: it says nothing about ours.
+// hasTime reports whether a position has this time. A time in year 1 was saved by a fake clock that began at the zero
+// time, and is not comparable to the current clock.
 func hasTime(t time.Time) bool { return t.UTC().Year() > 1 }

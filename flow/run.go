@@ -2,12 +2,11 @@ package flow
 
 import "fmt"
 
-// quantum is how many steps a fiber runs in a row while others wait.
+// quantum is how many steps a fiber runs in a row while other fibers wait for a worker.
 const quantum = 64
 
-// run is a fiber in the hands of a worker, from when it is picked up until it parks, yields or ends: the interpreter of
-// its flow. This file picks the fiber up and runs its steps; outcome.go applies what they return. Both go on from move
-// to move.
+// run is the interpreter of a flow. It has the fiber from when a worker picks it up until the fiber parks, yields or
+// ends. This file picks up the fiber and runs its steps; outcome.go applies their results. Both produce moves.
 type run struct {
 	e    *Engine
 	f    *fiber
@@ -15,7 +14,7 @@ type run struct {
 	now  int64
 }
 
-// slice runs f until it is parked, queued or ended, and so no longer ours.
+// slice runs f until it is parked, queued or ended. Then f no longer belongs to the worker.
 func (e *Engine) slice(f *fiber, why reason, poke pokes, now int64) {
 	r := run{e: e, f: f, step: stepContext{f: f}, now: now}
 	m := r.pickUp(why, poke)
@@ -52,7 +51,7 @@ func (e *Engine) slice(f *fiber, why reason, poke pokes, now int64) {
 	}
 }
 
-// pickUp turns what the fiber waited for into a move.
+// pickUp returns the first move, which depends on why the fiber was parked.
 func (r *run) pickUp(why reason, poke pokes) move {
 	f := r.f
 	f.stopContext() // of a suspension
@@ -85,7 +84,7 @@ func (r *run) pickUp(why reason, poke pokes) move {
 	return move{kind: moveStay} // after a yield
 }
 
-// begin passes the gate: from here on the fiber counts as running.
+// begin marks the fiber as begun and loads its position.
 func (r *run) begin() move {
 	f := r.f
 	r.setBegun(true)
@@ -116,7 +115,8 @@ func (r *run) begin() move {
 	return r.park(why, at)
 }
 
-// loadLater tries to load again after a while: to begin without the position might make an effect outside twice.
+// loadLater parks the fiber, to load the position again later. Beginning without the position could repeat an external
+// effect.
 func (r *run) loadLater(err error) move {
 	f, d := r.f, r.f.durable()
 	d.tries++
@@ -143,7 +143,7 @@ func (r *run) enter(m move) {
 	r.f.saver().reach(m.to)
 }
 
-// runStep runs the step that the fiber is at, and applies what it returns.
+// runStep runs the current step and applies its result.
 func (r *run) runStep() move {
 	f, st, s := r.f, r.f.step(), r.f.saver()
 	cut := noWait
@@ -152,7 +152,7 @@ func (r *run) runStep() move {
 	}
 	if late := r.step.arm(r.now); late != nil {
 		if st.onError != none && f.flow.def.steps[st.onError].detour && f.progress.attempt > 0 && cut.pc == none {
-			return move{kind: moveFailed, err: f.inPath(late)} // the detour has led back, and would do so for ever
+			return move{kind: moveFailed, err: f.inPath(late)} // the detour would return here again and again
 		}
 		return r.fail(late, cut.orElse)
 	}
@@ -196,7 +196,7 @@ func (r *run) runStep() move {
 	return r.apply(n, cut.deadline)
 }
 
-// call runs user code; a panic of it is an error.
+// call runs the code of the step. It returns a panic as an error.
 func (r *run) call(st *step) (n Next, err error) {
 	f, opt := r.f, &r.e.opt
 	err = f.guard(func() error {
@@ -216,7 +216,7 @@ func (r *run) call(st *step) (n Next, err error) {
 	return n, err
 }
 
-// leave ends a fiber that is to go on elsewhere before it begins a step. One that has come to its end ends so.
+// leave ends an interrupted fiber before it begins a step. A fiber without a further step keeps its outcome.
 func (r *run) leave(m move) move {
 	f := r.f
 	switch {
@@ -232,7 +232,7 @@ func (r *run) leave(m move) move {
 	return move{kind: moveCancel}
 }
 
-// fiberLate fails the fiber since its time is over.
+// fiberLate fails the fiber because its deadline has passed.
 func (r *run) fiberLate() move { return move{kind: moveFailed, err: r.f.inPath(errFiberLate)} }
 
 // park parks the fiber until the given time.
@@ -243,8 +243,8 @@ func (r *run) park(why reason, at int64) move {
 	return move{kind: moveCancel}
 }
 
-// tryPark parks the fiber, to be looked at when it is poked or at the given time (0: never); false if it was cancelled
-// or poked with one of wake meanwhile. After true the fiber is no longer ours.
+// tryPark parks the fiber until it is poked, or until the given time (0: never). It returns false if the fiber was
+// cancelled, or poked with one of wake, in the meantime. After true the fiber no longer belongs to the worker.
 func (r *run) tryPark(why reason, at int64, wake pokes) bool {
 	e, f := r.e, r.f
 	if why != whySuspend {
@@ -259,15 +259,15 @@ func (r *run) tryPark(why reason, at int64, wake pokes) bool {
 	return true
 }
 
-// goes says that a fiber that would park has to end instead. Under mu.
+// goes reports whether a fiber that is about to park must end instead. The caller holds mu.
 func (e *Engine) goes(f *fiber) bool {
 	if f.progress.leaving() {
-		e.cancel(f, f.x.Load().leave, &cancels{}) // no step runs, so no context is to be ended
+		e.cancel(f, f.x.Load().leave, &cancels{}) // no step runs, so there is no context to cancel
 	}
 	return f.progress.cancelled()
 }
 
-// yield queues the fiber.
+// yield queues the fiber for a worker.
 func (r *run) yield() move {
 	r.f.stopContext()
 	r.e.mu.Lock()

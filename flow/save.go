@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// saver saves the positions of a fiber. The methods of one whose fiber has no Positions do nothing.
+// saver saves the positions of a fiber. Its methods do nothing for a fiber without Positions.
 type saver struct {
 	f *fiber
 	*durable
@@ -16,20 +16,20 @@ type saver struct {
 
 func (f *fiber) saver() saver { return saver{f, f.durable()} }
 
-// reasonSave marks a save before a step marked Save.
+// reasonSave is the reason of a save before a step with Save.
 const reasonSave = "save"
 
-// saveTimeout bounds one call of Positions.
+// saveTimeout limits one call of Positions.
 const saveTimeout = 10 * time.Second
 
-// reach notes that the fiber comes to a step.
+// reach records that the fiber enters a step.
 func (s saver) reach(to int32) {
-	if s.durable != nil && !s.f.flow.def.steps[to].detour { // detours stand beside the line, wherever they are written
+	if s.durable != nil && !s.f.flow.def.steps[to].detour { // a detour is not in the line
 		s.reached = max(s.reached, to)
 	}
 }
 
-// beforeStep saves a step marked Save before it runs.
+// beforeStep saves the position before a step with Save.
 func (s saver) beforeStep(ctx context.Context) error {
 	if s.durable == nil {
 		return nil
@@ -37,8 +37,8 @@ func (s saver) beforeStep(ctx context.Context) error {
 	return s.write(ctx, s.position(reasonSave))
 }
 
-// cover saves the step that the fiber is at unless what is stored says already that it has come so far: what is begun
-// is then known to be undone.
+// cover saves the current step, unless the stored position covers it already. After a crash Undo then knows that the
+// step may have begun.
 func (s saver) cover(ctx context.Context, reason string) error {
 	if s.durable == nil || s.covered >= s.f.progress.pc {
 		return nil
@@ -46,8 +46,8 @@ func (s saver) cover(ctx context.Context, reason string) error {
 	return s.writeIfNew(ctx, s.position(reason))
 }
 
-// parked saves that the fiber parks in its step, to run it again after a restart. attempt is that of the next run. It
-// is a hint: if it is lost, the fiber goes on.
+// parked saves that the fiber parks in its step, which runs again after a restart. attempt is that of the next run. An
+// error does not stop the fiber.
 func (s saver) parked(ctx context.Context, why reason, attempt int32, deadline int64, orElse int32) {
 	s.hint(ctx, why, func(p *Position) {
 		p.Attempt = int(attempt)
@@ -61,7 +61,7 @@ func (s saver) parked(ctx context.Context, why reason, attempt int32, deadline i
 	})
 }
 
-// delayed saves, as a hint, where the fiber goes on when the delay is over.
+// delayed saves the step that follows a delay. An error does not stop the fiber.
 func (s saver) delayed(ctx context.Context, then, orElse int32) {
 	f := s.f
 	s.hint(ctx, whyDelay, func(p *Position) {
@@ -85,15 +85,15 @@ func (s saver) hint(ctx context.Context, why reason, change func(*Position)) {
 	s.keep(ctx, p)
 }
 
-// leaving saves, as a hint, where the fiber goes on elsewhere. What is saved of a wait that the restart has cut short
-// holds until its step has run.
+// leaving saves the step at which an interrupted fiber continues. An error does not stop the fiber. If a restart
+// interrupted a wait and its step has not run since, the saved position remains valid.
 func (s saver) leaving() {
 	if s.durable != nil && s.cutShort() == noWait {
 		s.keep((*carrier)(s.f), s.position(Moved.String()))
 	}
 }
 
-// keep saves a position if that can be.
+// keep saves a position. It logs and counts an error.
 func (s saver) keep(ctx context.Context, p Position) {
 	f := s.f
 	if err := s.writeIfNew(ctx, p); err != nil {
@@ -102,9 +102,9 @@ func (s saver) keep(ctx context.Context, p Position) {
 	}
 }
 
-// ended clears the position of a completed fiber, and marks that of another one as ended, for Undo. A fiber that ends
-// because the engine is closed, or with cause ErrInterrupted, keeps it, to go on after the restart, and one that never
-// began has none.
+// ended clears the position of a completed fiber. It marks the position of any other ended fiber as ended, for Undo. A
+// fiber that ends with cause ErrClosed or ErrInterrupted keeps its position, to resume later. A fiber that never began
+// has none.
 func (s saver) ended(status Status, err error) {
 	f, x := s.f, s.f.x.Load()
 	if s.durable == nil || !f.begun {
@@ -127,7 +127,7 @@ func (s saver) ended(status Status, err error) {
 	} else if len(f.flow.def.steps) > 0 {
 		p := s.position(status.String())
 		p.Ended, p.Err, p.TimedOut, p.Back = true, brief(err.Error()), f.is(err, ErrTimeout), nil
-		if f.step().detour && len(x.back) > 0 { // Undo knows the line only
+		if f.step().detour && len(x.back) > 0 { // Undo knows only the line
 			p.Step = s.pathOf(x.back[0].pc)
 		}
 		failed = s.write((*carrier)(f), p)
@@ -138,7 +138,7 @@ func (s saver) ended(status Status, err error) {
 	}
 }
 
-// cutShort returns the wait that the restart has cut short, if nothing has run since.
+// cutShort returns the wait that the restart interrupted, if no step has run since.
 func (s saver) cutShort() cutWait {
 	if s.cut.pc == s.f.progress.pc {
 		return s.cut
@@ -152,7 +152,7 @@ func (s saver) forgetCut() {
 	}
 }
 
-// position is where the fiber is: in its step.
+// position returns the position of the fiber in its current step.
 func (s saver) position(reason string) Position {
 	f, x := s.f, s.f.x.Load()
 	def := f.flow.def
@@ -164,7 +164,7 @@ func (s saver) position(reason string) Position {
 	for _, b := range x.back {
 		p.Back = append(p.Back, s.place(b))
 	}
-	cut := s.cutShort() // still waited for
+	cut := s.cutShort() // still in effect
 	if p.Else = s.pathOf(cut.orElse); cut.deadline > 0 {
 		p.Deadline = s.wall(cut.deadline)
 	}
@@ -175,12 +175,12 @@ func (s saver) position(reason string) Position {
 	return p
 }
 
-// place is a step under way, as positions keep it.
+// place returns b as positions store it.
 func (s saver) place(b back) Place {
 	return Place{Step: s.pathOf(b.pc), Attempt: int(b.attempt), Started: s.wall(b.entered)}
 }
 
-// pathOf is the path of a step, as positions keep it.
+// pathOf returns the path of a step as positions store it.
 func (s saver) pathOf(pc int32) string {
 	if pc == none {
 		return ""
@@ -188,10 +188,10 @@ func (s saver) pathOf(pc int32) string {
 	return s.f.flow.def.steps[pc].path
 }
 
-// wall is a time as positions keep it.
+// wall returns a time as positions store it.
 func (s saver) wall(t int64) time.Time { return s.f.e.wall(t).Round(0).UTC() }
 
-// writeIfNew records a position unless it is what was recorded last. Another trace alone is not worth a write.
+// writeIfNew saves a position unless it equals the last one saved. A difference in Trace alone does not count.
 func (s saver) writeIfNew(ctx context.Context, p Position) error {
 	last := s.last
 	last.Trace = p.Trace

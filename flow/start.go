@@ -10,52 +10,53 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// StartOptions says how a fiber runs; the zero value runs it at once, beside all others.
+// StartOptions configures a fiber. The zero value runs it at once, without a key.
 type StartOptions struct {
-	// Key names what the fiber works on, such as "namespace/name"; the gate lets one fiber per key run. "" passes no
-	// gate.
+	// Key names the object of the work, such as "namespace/name". At most one fiber per key runs. A fiber with an empty
+	// key passes no gate.
 	Key string
-	// Mode is what to do when a fiber of the key is alive.
+	// Mode says what to do when a fiber of the key is alive.
 	Mode Mode
-	// IfCurrent, if set, starts only if that fiber (or the one it was forked from) is still the newest of the key;
-	// otherwise Start returns ErrNotCurrent. It is how a fiber's callback chains failure steps after itself.
+	// IfCurrent, if set, makes Start return ErrNotCurrent unless that fiber, or the root fiber that forked it, is the
+	// newest of the key. The callback of a fiber uses it to start failure steps.
 	IfCurrent Handle
-	// Group shares the workers fairly. Default: the key up to its first slash.
+	// Group is the unit of fairness between workers: groups take turns. The default is the key up to its first slash.
 	Group string
-	// Subgroup shares the turns of the group fairly: those of one group have them one after the other. Default: all are
-	// one.
+	// Subgroup divides a group: its subgroups take turns. By default all fibers of a group are in one subgroup.
 	Subgroup string
-	// OnEnd is called once, when the fiber has ended, on a worker, before the next fiber of the key starts. It should
-	// be brief and must not wait for fibers.
+	// OnEnd is called once when the fiber has ended, on a worker, before the next fiber of the key starts. It should be
+	// brief and must not wait for fibers.
 	OnEnd func(Result)
-	// Reported says that who starts the fiber reports its failure, from OnEnd or later: the engine logs it at Debug level.
+	// Reported declares that the caller reports a failure of the fiber, in OnEnd or later. The engine then logs the
+	// failure at debug level.
 	Reported bool
-	// From is the path of the step to begin with, as Flow.Steps names it; for Undo, the last step that was begun. A
-	// position that is resumed takes precedence. Default: the first step; for Undo, the last.
+	// From is the path of the step to begin with, as in [Flow.Steps]. For Undo it is the last step that was begun. A
+	// position that is resumed takes precedence. The default is the first step; for Undo, the last.
 	From string
-	// Timeout fails the fiber with ErrTimeout when it has lasted so long, restarts included; 0 is no limit.
+	// Timeout fails the fiber with ErrTimeout after this time, restarts included. 0 means no limit.
 	Timeout time.Duration
-	// Grace overrides that of the engine for this fiber's wait at the gate.
+	// Grace overrides EngineOptions.Grace for this fiber's wait at the gate.
 	Grace time.Duration
-	// Providers are found by Use before those of the flow and the engine.
+	// Providers are values for Use. They precede those of the flow and the engine.
 	Providers []Provider
-	// Values, if set, is where the contexts of the fiber's steps, those of its children and those given to Positions
-	// find values besides. Its end does not matter to them.
+	// Values, if set, supplies values to the contexts of the steps, of the children, and of the calls of Positions. Its
+	// cancellation has no effect.
 	Values context.Context //nolint:containedctx // only its values, which outlive the start
-	// Positions makes the fiber durable under its Key, which must not be empty. If a position is found and no other
-	// fiber of the key is alive in this engine, the fiber goes on there. Children of forks are not recorded: a fork
-	// that was under way runs again, so their steps should have a Done or use their IdempotencyKey, which is the same
-	// again.
+	// Positions makes the fiber durable under its Key, which must not be empty. The fiber resumes a stored position if
+	// no other fiber of the key is alive in this engine. The positions of children are not saved: after a restart an
+	// unfinished fork runs again. The steps of its children should have a Done, or use their IdempotencyKey, which does
+	// not change.
 	Positions Positions
-	// Generation is that of the object worked on; a position of another one is not resumed.
+	// Generation is that of the object. A position of another generation is not resumed.
 	Generation int64
-	// Trace says what the spans of the fiber follow, beside the span of the context of the start, and what they tell.
+	// Trace adds links and attributes to the spans of the fiber.
 	Trace TraceOptions
 }
 
-// Start starts a fiber over packet, which belongs to the fiber until it has ended. ctx is for the start only: if it
-// carries a span, that of the fiber is a child of it, or links to it if the fiber begins more than a minute later.
-// Errors: those of Err, ErrClosed, ErrBusy, ErrNotCurrent, ErrNotDurable.
+// Start starts a fiber over packet, which belongs to the fiber until it has ended. ctx is for the start only and does
+// not cancel the fiber. If ctx has a span, the span of the fiber is its child. If the fiber begins more than a minute
+// later, its span only links to it. The errors are those of Err, ErrInvalid, ErrClosed, ErrBusy, ErrNotCurrent and
+// ErrNotDurable.
 func (fl *Flow[P]) Start(ctx context.Context, e *Engine, packet *P, opt StartOptions) (Handle, error) {
 	d := fl.compiled()
 	h, err := e.start(ctx, d, newFiber(packet), opt)
@@ -65,11 +66,13 @@ func (fl *Flow[P]) Start(ctx context.Context, e *Engine, packet *P, opt StartOpt
 	return h, nil
 }
 
-// Undo starts a fiber that runs the Undo steps of the flow in reverse order. It begins with the furthest step that
-// was begun: that of the saved position if opt has Positions and there is one, otherwise opt.From, or by default the
-// last of the flow. A position can be relied on, since it is saved before a step that has an Undo is begun. After an
-// undoing that failed, was cancelled or was interrupted, the fiber goes on at the step that the undoing had come to.
-// Its name is that of the flow with "/undo". A forked flow is undone by undoing its children.
+// Undo starts a fiber that runs the Undo functions of the flow in reverse order. The fiber begins with the furthest
+// step that was begun. If opt has Positions with a stored position, the position says which step that is. Otherwise it
+// is opt.From, or by default the last step of the flow. The position is reliable, because it is saved before a step
+// with an Undo begins.
+//
+// An Undo that failed, was cancelled or was interrupted continues at its last step when Undo is called again. The name
+// of the undo flow is that of the flow with "/undo". Undo of a fork undoes its children.
 func (fl *Flow[P]) Undo(ctx context.Context, e *Engine, packet *P, opt StartOptions) (Handle, error) {
 	d := fl.compiled()
 	if d.err != nil {
@@ -136,7 +139,7 @@ func (e *Engine) start(ctx context.Context, d *def, f *fiber, opt StartOptions) 
 		group, _, _ = strings.Cut(opt.Key, "/")
 	}
 	var calls cancels
-	defer func() { calls.run() }() // once the lock is released
+	defer func() { calls.run() }() // after the lock is released
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {

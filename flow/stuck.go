@@ -6,7 +6,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/goroutine"
 )
 
-// overdue arranges for f, whose predecessor has not stopped within the grace, to be reported. Under mu.
+// overdue logs an error if the predecessor of f was cancelled and has not stopped within the grace. The caller holds
+// mu.
 func (e *Engine) overdue(f *fiber, now int64) {
 	x := f.x.Load()
 	if x.pred == nil {
@@ -19,7 +20,7 @@ func (e *Engine) overdue(f *fiber, now int64) {
 		holder = holder.pred()
 	}
 	if !holder.progress.cancelled() {
-		return // it is waited for, not asked to stop
+		return // the predecessor was not asked to stop
 	}
 	e.stuck.Add(1)
 	waiting, stuck := e.info(f), e.info(holder)
@@ -31,8 +32,8 @@ func (e *Engine) overdue(f *fiber, now int64) {
 	})
 }
 
-// slowest returns the fiber that has run at one step for longest, of those that a fiber of the group waits for; nil if
-// none runs. Under mu.
+// slowest returns the fiber that has run at one step for longest, among the workers that the group may use. It returns
+// nil if no such worker is running. The caller holds mu.
 func (e *Engine) slowest(g *group) (slowest *fiber) {
 	bounded := e.opt.PerGroup > 0 && int(g.running) >= e.opt.PerGroup
 	var since int64
@@ -51,7 +52,7 @@ func (e *Engine) slowest(g *group) (slowest *fiber) {
 	return slowest
 }
 
-// goroutines collects the workers that run f or its children. Under mu.
+// goroutines collects the workers that run f or its children. The caller holds mu.
 func (e *Engine) goroutines(f *fiber, to *[]goroutine.ID) {
 	if f.worker > 0 {
 		*to = append(*to, e.workers[f.worker-1].goroutine)

@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// never is the end of the engine's time.
+// never is the largest value of the engine's time.
 const never = math.MaxInt64
 
-// plus is a time so much later, which does not run over; one that would be before the engine's time is its beginning,
-// since 0 stands for none.
+// plus returns t+d without overflow. The result is at least 1, because 0 means no time.
 func plus(t int64, d time.Duration) int64 {
 	if d > 0 && t > never-int64(d) {
 		return never
@@ -17,7 +16,7 @@ func plus(t int64, d time.Duration) int64 {
 	return max(1, t+int64(d))
 }
 
-// earlier is the earlier one of two times, of which 0 is none.
+// earlier returns the earlier of two times. 0 means no time.
 func earlier(a, b int64) int64 {
 	if a == 0 || (b > 0 && b < a) {
 		return b
@@ -25,8 +24,8 @@ func earlier(a, b int64) int64 {
 	return a
 }
 
-// epochBefore is how long before its making the engine's time starts, so that every time it meets, also a saved one, is
-// positive: 0 stands for none.
+// epochBefore is how far the origin of the engine's time lies before its creation. Times, including saved ones, are
+// thus positive, and 0 can mean no time.
 const epochBefore = 50 * 365 * 24 * time.Hour
 
 type systemClock struct{}

@@ -2,13 +2,13 @@ package flow
 
 import "sync"
 
-// timers is a heap of the times at which parked fibers are due, each fiber in it at most once, and one alarm for the
-// first of them. Guarded by Engine.mu.
+// timers is a heap of the times at which fibers are due, with at most one entry per fiber, and one alarm for the first
+// entry. Guarded by Engine.mu.
 type timers struct {
 	heap    []timer
 	alarmAt int64
-	unset   func() bool // nil while no alarm is set
-	alarm   uint64      // number of the alarm that is set
+	unset   func() bool // nil if no alarm is set
+	alarm   uint64      // number of the current alarm
 }
 
 type timer struct {
@@ -16,7 +16,7 @@ type timer struct {
 	f  *fiber
 }
 
-// set makes f due at a time, replacing an earlier setting.
+// set makes f due at a time, which replaces an earlier one.
 func (t *timers) set(f *fiber, at int64) {
 	if f.heapAt < 0 {
 		f.heapAt = int32(len(t.heap))
@@ -48,7 +48,7 @@ func (t *timers) remove(f *fiber) {
 	}
 }
 
-// The heap is four-ary: half as deep as a binary one, and children share a cache line.
+// The heap is four-ary: it is half as deep as a binary heap, and siblings share a cache line.
 func (t *timers) up(i int) int {
 	x := t.heap[i]
 	for i > 0 {

@@ -2,14 +2,14 @@ package flow
 
 import "fmt"
 
-// Token resumes one suspension. It is comparable and safe for concurrent use; the zero Token resumes nothing.
+// Token resumes one suspension. It is comparable and safe for concurrent use. The zero Token resumes no fiber.
 type Token struct {
 	f   *fiber
 	seq uint32
 }
 
-// Token makes the token of the suspension that this step is about to return. It may be given away, and resumed, before
-// the step returns. A step that does not suspend on it, and a later call, make it stale.
+// Token returns a token for the suspension that this step is about to return. Other code may resume the token before
+// the step returns. The token becomes stale if the step does not suspend on it, or calls Token again.
 func (f *fiber) Token() Token {
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
@@ -19,11 +19,11 @@ func (f *fiber) Token() Token {
 	return Token{f, f.seq}
 }
 
-// Resume ends the suspension; Value then finds value. It says whether it did: a second or late resume changes nothing
-// and returns false.
+// Resume ends the suspension and passes value to Value. It reports whether it ended the suspension. A second or late
+// call has no effect and returns false.
 func (t Token) Resume(value any) bool { return t.resume(value, nil) }
 
-// Fail ends the suspension with an error, which fails the step. It says whether it did.
+// Fail ends the suspension with an error, which fails the step. It reports whether it ended the suspension.
 func (t Token) Fail(err error) bool {
 	if err == nil {
 		err = fmt.Errorf("suspension failed without an error")
@@ -60,7 +60,7 @@ func (f *fiber) dropToken() {
 	f.tokens = false
 }
 
-// useToken says whether the step that has just run may suspend on t, and whether t has been resumed already.
+// useToken reports whether the step that has just run may suspend on t, and whether t has been resumed already.
 func (f *fiber) useToken(t Token) (fresh, early bool) {
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
@@ -70,8 +70,8 @@ func (f *fiber) useToken(t Token) (fresh, early bool) {
 	return fresh, early
 }
 
-// endSuspension returns how the suspension has ended: with what Token.Fail was given, nil after Token.Resume, or
-// errDeadline if neither was called in time. From here on it is too late for them.
+// endSuspension returns the outcome of the suspension: the error of Token.Fail, nil after Token.Resume, or errDeadline
+// if neither was called in time. The token is then stale.
 func (f *fiber) endSuspension(poke pokes) error {
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()

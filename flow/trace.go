@@ -11,28 +11,30 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tracing"
 )
 
-// TraceOptions say what the spans of a fiber follow and tell, beside what they do anyway. Without a tracer they have no
-// effect.
+// TraceOptions adds links and attributes to the spans of a fiber. It has no effect without a tracer.
 type TraceOptions struct {
-	// Links are those of the first span of the fiber, beside its parent, which is the span of the context of the start.
+	// Links are additional links of the first span of the fiber. Its parent is the span of the context of Start.
 	Links []trace.Link
-	// Attributes are those of each span of the fiber itself. Its steps do not have them. It is only read.
+	// Attributes are additional attributes of each span of the fiber, but not of its steps. The engine does not modify
+	// the slice.
 	Attributes []attribute.KeyValue
 }
 
-// traced is what a fiber keeps for its spans. It has one from when it begins until it ends or waits for longer than
-// tracing.Life; then the next one is the root of a trace of its own that links to the one before. It belongs to the
-// worker that runs the fiber; while the fiber is parked it is guarded by Engine.mu.
+// traced is the tracing state of a fiber. The fiber has a span from when it begins until it ends, or until it has been
+// parked for longer than tracing.Life. The next span is then the root of a new trace, with a link to the previous span.
+// traced belongs to the worker that runs the fiber. While the fiber is parked, Engine.mu guards it.
 type traced struct {
-	from   trace.SpanContext // what the next span follows: of who has started or forked it, then its own last one
-	alive  int64             // when from was alive last
+	// from is the parent or link of the next span: the span of the starter or the parent fiber, later the last own
+	// span.
+	from   trace.SpanContext
+	alive  int64 // when from was last open
 	opt    TraceOptions
-	span   trace.Span // of the fiber; nil while there is none
-	step   trace.Span // of the step that runs; nil between steps
-	parked int64      // since when the fiber is parked, 0 once it was picked up
+	span   trace.Span // of the fiber; nil if none is open
+	step   trace.Span // of the running step; nil between steps
+	parked int64      // when the fiber was parked; 0 after it was picked up
 }
 
-// tracer returns what makes the spans of the engine; nil: none are made.
+// tracer returns the tracer of the engine, or nil.
 func (e *Engine) tracer() trace.Tracer {
 	if t := e.traces.Load(); t != nil {
 		return *t
@@ -40,23 +42,23 @@ func (e *Engine) tracer() trace.Tracer {
 	return nil
 }
 
-// InheritTracerProvider has an engine that was made without a Tracer make its spans with that of its host. The first
-// one counts; nil changes nothing. It is called before fibers are started: those that have been may go without. The
-// fairlead runtime calls it for the engines that it looks after, and for those of its controllers.
+// InheritTracerProvider sets the tracer of an engine that has no Tracer. Only the first non-nil provider counts. Call
+// it before fibers start: a fiber that has already started may have no spans. The fairlead runtime calls it for the
+// engines that it runs and for those of its controllers.
 func (e *Engine) InheritTracerProvider(tp trace.TracerProvider) {
 	if t := tracing.Tracer(tp, "flow"); e.made() && t != nil {
 		e.traces.CompareAndSwap(nil, &t)
 	}
 }
 
-// followTrace remembers what the first span of the fiber follows, which is alive now.
+// followTrace records the parent of the first span of the fiber.
 func (f *fiber) followTrace(sc trace.SpanContext, opt TraceOptions) {
 	if f.e.tracer() != nil && (sc.IsValid() || len(opt.Links)+len(opt.Attributes) > 0) {
 		f.ext().trace = &traced{from: sc, alive: f.progress.began, opt: opt}
 	}
 }
 
-// followParent remembers the span of the fiber that has forked this one. Under Engine.mu.
+// followParent records the span of the fiber that forked this one. The caller holds Engine.mu.
 func (f *fiber) followParent(parent *fiber) {
 	t := parent.tracing()
 	if t == nil {
@@ -76,8 +78,8 @@ func (f *fiber) tracing() *traced {
 	return nil
 }
 
-// openTrace has the fiber have a span, if there is a tracer: the one that it has, unless it has waited for too long, or
-// one that follows what was alive last.
+// openTrace makes sure that the fiber has a span, if there is a tracer. It replaces a span that was open for too long
+// while the fiber was parked.
 func (f *fiber) openTrace(now int64) {
 	tracer := f.e.tracer()
 	if tracer == nil {
@@ -103,13 +105,13 @@ func (f *fiber) beginSpan(ctx context.Context, tracer trace.Tracer, t *traced, n
 		attribute.String("flow.name", f.flow.def.name), attribute.String("flow.key", f.Key()),
 		attribute.Int64("flow.epoch", int64(f.Epoch()))), trace.WithAttributes(t.opt.Attributes...),
 		trace.WithLinks(append(links, t.opt.Links...)...))
-	t.opt.Links = nil // of the first span
+	t.opt.Links = nil // only for the first span
 	t.from = t.span.SpanContext()
 	f.e.spanOpened(f)
 }
 
-// close takes the span of a parked fiber away from it; what it returns ends that as of when the fiber was parked, and
-// calls what users have written.
+// close detaches the span from a parked fiber. end ends the span as of when the fiber was parked. The caller calls end
+// without locks, because it runs user code.
 func (t *traced) close(e *Engine) (end func()) {
 	span, at := t.span, t.parked
 	t.span, t.alive = nil, at
@@ -119,8 +121,8 @@ func (t *traced) close(e *Engine) (end func()) {
 	}
 }
 
-// endTrace ends the span of the fiber with its outcome; one that is to have another one after it has status Parked. Only
-// a failure is an error: a fiber is also cancelled when its process stops.
+// endTrace ends the span of the fiber with its outcome. The status is Parked if another span follows. Only a failure
+// marks the span as an error: a cancellation may only mean that the process stops.
 func (f *fiber) endTrace(status Status, err error) {
 	t := f.tracing()
 	if t == nil || t.span == nil {
@@ -135,7 +137,7 @@ func (f *fiber) endTrace(status Status, err error) {
 	t.span = nil
 }
 
-// traceParent is what a position keeps of the trace, to be linked to after a restart.
+// traceParent returns the trace as positions store it, for a link after a restart.
 func (f *fiber) traceParent() string {
 	if t := f.tracing(); t != nil {
 		return tracing.Recorded(t.from)
@@ -143,7 +145,7 @@ func (f *fiber) traceParent() string {
 	return ""
 }
 
-// linkTrace has the span link to that of the process before, of which a position tells.
+// linkTrace links the span to that of the previous process, which a position has stored.
 func (f *fiber) linkTrace(parent string) {
 	if t := f.tracing(); t != nil && t.span != nil {
 		if sc := tracing.Parse(parent, ""); sc.IsValid() {
@@ -152,7 +154,7 @@ func (f *fiber) linkTrace(parent string) {
 	}
 }
 
-// runTraced runs a step with a span, if there is a tracer, and with pprof labels, if they are wanted.
+// runTraced runs a step, with a span if there is a tracer, and with pprof labels if EngineOptions.Labels is set.
 func (f *fiber) runTraced(ctx context.Context, st *step) (n Next) {
 	if f.e.tracer() != nil {
 		ctx = f.beginStep(ctx, st)
@@ -167,9 +169,9 @@ func (f *fiber) runTraced(ctx context.Context, st *step) (n Next) {
 	return n
 }
 
-// beginStep opens the span of a step, below that of its fiber.
+// beginStep opens the span of a step, as a child of the span of its fiber.
 func (f *fiber) beginStep(ctx context.Context, st *step) context.Context {
-	f.openTrace(f.e.now()) // there is none if the engine has got its tracer since
+	f.openTrace(f.e.now()) // the engine may have inherited its tracer since the fiber was picked up
 	t := f.tracing()
 	ctx, t.step = f.e.tracer().Start(trace.ContextWithSpan(ctx, t.span), st.path, trace.WithAttributes(
 		attribute.String("flow.path", f.path()), attribute.String("flow.key", f.Key()),
@@ -193,9 +195,9 @@ func (f *fiber) endStep(n Next) {
 	t.step = nil
 }
 
-// FiberSpan returns the span of the fiber whose step was given ctx, or a context made from it, so that the step can
-// describe the whole fiber: its outcome as the user sees it, say. The span of the step itself is that of ctx. It returns
-// a span that records nothing where there is no tracer, or ctx is not of a step. It is for the goroutine of the step.
+// FiberSpan returns the span of the fiber of ctx, which is a step context or derived from one. The step can thus
+// describe the whole fiber, such as its outcome for the user. The span of the step itself is the one in ctx. Without a
+// tracer or a fiber, FiberSpan returns a span that records nothing. Call it only on the goroutine of the step.
 func FiberSpan(ctx context.Context) trace.Span {
 	if h, ok := FromContext(ctx); ok {
 		if t := h.f.tracing(); t != nil && t.span != nil {
@@ -205,10 +207,10 @@ func FiberSpan(ctx context.Context) trace.Span {
 	return trace.SpanFromContext(context.Background())
 }
 
-// Retrace has the fiber whose step was given ctx, or a context made from it, go on in another trace, from within the
-// step: for fibers that work on one request after another. The spans of the step and of the fiber end; new ones begin,
-// the fiber's as a child of the span of parent, or as a root where parent has none. It returns ctx with the new span of
-// the step, and ctx itself where there is no tracer, or ctx is not of a step.
+// Retrace moves the fiber of ctx, which is a step context or derived from one, to another trace. It is for fibers that
+// serve one request after another. The spans of the step and of the fiber end, and new ones begin. The new span of the
+// fiber is a child of the span of parent, or a root if parent has none. Retrace returns ctx with the new span of the
+// step. Without a tracer or a step it returns ctx unchanged. Call it only on the goroutine of the step.
 func Retrace(ctx, parent context.Context, opt TraceOptions) context.Context {
 	h, ok := FromContext(ctx)
 	if !ok {

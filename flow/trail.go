@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// trailSize is how many bytes of trail a fiber keeps: 4 for each entry, 5 and more in flows of over 127 steps.
+// trailSize is the size of the trail of a fiber in bytes. An entry takes 4 bytes, or more in flows of over 128 steps.
 const trailSize = 48
 
-// trail is what a fiber has done lately, packed: for each entry the step (a varint), the outcome, the time (see
-// packTime) and a count of repeats; the oldest are dropped when it is full.
+// trail is the recent history of a fiber, packed. An entry has the step (a varint), the outcome, the time (see
+// packTime) and a count of repeats. When the trail is full, the oldest entries are dropped.
 type trail struct {
 	used    uint8
-	last    uint8 // where the last entry starts
+	last    uint8 // index of the last entry
 	dropped uint16
 	data    [trailSize]byte
 }
 
-// add notes an outcome. The same outcome of the same step again adds to the count of the last entry; its time is the
-// longest.
+// add records an outcome. If the step and the outcome equal those of the last entry, add increments its count instead
+// and keeps the longest time.
 func (t *trail) add(pc int32, outcome op, took int64) {
 	var entry [8]byte
 	n := 0
@@ -66,8 +66,8 @@ func entryLen(b []byte) int {
 	return n + 4
 }
 
-// packTime keeps a duration in a byte to within an eighth: 5 bits of exponent over 256 ns, 3 bits of mantissa; an hour
-// and a quarter is the most.
+// packTime encodes a duration in a byte, to within an eighth: 5 bits of exponent over 256 ns, 3 bits of mantissa. The
+// maximum is about 75 minutes.
 func packTime(d int64) byte {
 	v := uint64(max(d, 0)) >> 8
 	if v < 8 {
@@ -88,12 +88,12 @@ func unpackTime(b byte) time.Duration {
 	return time.Duration(uint64(8|b&7)<<shift) << 8
 }
 
-// TrailEntry is one thing that a fiber has done.
+// TrailEntry is one run of a step, or several equal ones in a row.
 type TrailEntry struct {
-	Step    string        `json:"step"`           // its path within the flow
-	Outcome string        `json:"outcome"`        // what the step returned, in lower case; or panic, cancel, skip
-	Took    time.Duration `json:"took"`           // running, to within an eighth; of repeats the longest
-	Repeats int           `json:"times,omitzero"` // how often in a row; 255 is that or more
+	Step    string        `json:"step"`           // path within the flow
+	Outcome string        `json:"outcome"`        // result of the step in lower case, or panic, cancel, skip
+	Took    time.Duration `json:"took"`           // running time, to within an eighth; the longest of the repeats
+	Repeats int           `json:"times,omitzero"` // number of runs in a row; 255 means 255 or more
 }
 
 func (t TrailEntry) String() string {
@@ -104,7 +104,7 @@ func (t TrailEntry) String() string {
 	return s
 }
 
-// Trail is what a fiber has done lately, oldest first.
+// Trail is the recent history of a fiber, oldest first.
 type Trail []TrailEntry
 
 func (t Trail) String() string {

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Waker makes the engine look at the waits of one await again. It is comparable, so that a source can keep a set of
-// them.
+// Waker makes the engine check the waits of one await again. It is comparable, so that a source can keep a set of
+// wakers.
 type Waker struct {
 	f   *fiber
 	seq uint32
 }
 
-// Wake tells that the condition may have changed. It never blocks on user code and may be called at any time, from
-// anywhere; once the await is over it does nothing.
+// Wake tells the engine that the condition may have changed. It runs no user code, and may be called at any time from
+// any goroutine. It has no effect once the await is over.
 func (w Waker) Wake() {
 	if w.f == nil {
 		return
@@ -28,8 +28,8 @@ func (w Waker) Wake() {
 	e.poke(w.f, pokeEvent)
 }
 
-// Timeout ends an await with an error that matches ErrTimeout when d has passed. Conditions are looked at live one last
-// time before.
+// Timeout ends an await with an error that matches ErrTimeout when d has passed. The other conditions are checked live
+// one last time before that.
 func Timeout(d time.Duration) Wait { return timeout(d) }
 
 type timeout time.Duration
@@ -37,7 +37,7 @@ type timeout time.Duration
 func (timeout) Watch(Waker) func()                        { return nil }
 func (timeout) Check(context.Context, bool) (bool, error) { return false, nil }
 
-// Until is true from t on.
+// Until holds from t on.
 func Until(t time.Time) Wait { return until(t) }
 
 type until time.Time
@@ -45,8 +45,8 @@ type until time.Time
 func (until) Watch(Waker) func()                        { return nil }
 func (until) Check(context.Context, bool) (bool, error) { return false, nil }
 
-// Func is a condition without events: check is called once, then every interval, and when another wait of the same
-// await wakes. With an interval of zero or less it is called for no other reason: without another wait beside it, that
+// Func is a condition without events. The engine calls check once, then every interval, and when another wait of the
+// same await wakes. If interval is zero or less, there is no periodic call. Without another wait beside it, such a Func
 // fails the step with an error that matches ErrInvalid. So does a nil check.
 func Func(check func(ctx context.Context) (bool, error), interval time.Duration) Wait {
 	return polled{check, interval}
@@ -61,8 +61,8 @@ func (polled) Watch(Waker) func()                                { return nil }
 func (p polled) Check(ctx context.Context, _ bool) (bool, error) { return p.check(ctx) }
 func (p polled) Backstop() time.Duration                         { return p.interval }
 
-// Signal is a condition in memory: false until Set, then true until Clear. The zero value is ready for use. It is safe
-// for concurrent use and must not be copied.
+// Signal is a condition in memory. It is false until Set, then true until Clear. The zero value is ready for use. A
+// Signal is safe for concurrent use and must not be copied.
 type Signal struct {
 	mu     sync.Mutex
 	set    bool
@@ -79,14 +79,14 @@ func (s *Signal) Set() {
 	}
 }
 
-// Clear makes it false.
+// Clear makes the signal false.
 func (s *Signal) Clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.set = false
 }
 
-// isSet says whether it is true.
+// isSet reports whether the signal is true.
 func (s *Signal) isSet() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,5 +111,5 @@ func (s *Signal) Watch(w Waker) func() {
 // Check implements Wait.
 func (s *Signal) Check(context.Context, bool) (bool, error) { return s.isSet(), nil }
 
-// Backstop implements Backstopped: memory misses no event.
+// Backstop implements Backstopped. It disables live checks, because a Signal misses no event.
 func (s *Signal) Backstop() time.Duration { return 0 }

@@ -8,23 +8,24 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// Explained is a Wait that says why its condition does not hold yet.
+// Explained is a Wait that explains why its condition does not hold yet.
 type Explained interface {
 	Wait
-	// Why returns the causes, with the value that was seen last as their evidence. It is called while the fiber is parked,
-	// by any goroutine, several at a time, perhaps beside Check; it must be brief and ask nobody outside.
+	// Why returns the causes. Their evidence has the last value seen. The engine calls Why while the fiber is parked,
+	// from any goroutine, concurrently with itself and with Check. Why must be brief and must not make external
+	// requests.
 	Why() []why.Cause
 }
 
-// notes are what is known of the trouble of the step that a fiber is at; guarded by Engine.mu.
+// notes explain the current step of a fiber. Guarded by Engine.mu.
 type notes struct {
-	causes []why.Cause // of Because
-	err    error       // that led to another try
-	since  int64       // when it failed first
-	led    error       // that led to it, an Else or OnError step
+	causes []why.Cause // from Because
+	err    error       // of the last run, which is retried
+	since  int64       // when the step first failed
+	led    error       // the error that led to this step through Else or OnError
 }
 
-// led returns the error that led to the step. For the worker that runs the fiber.
+// led returns the error that led to the step. Only the worker that runs the fiber may call it.
 func (x *extra) led() error {
 	if x.notes == nil {
 		return nil
@@ -32,8 +33,8 @@ func (x *extra) led() error {
 	return x.notes.led
 }
 
-// Because notes why the fiber is about to wait. It holds until the step is left, or runs again, and is what
-// [Handle.Why] tells of the step.
+// Because records why the fiber is about to wait, for [Handle.Why]. The causes are valid until the fiber leaves the
+// step or runs it again.
 //
 //	f.Because(why.Cause{Type: why.Parked, Message: "no address is free", Advice: "Enlarge the pool."})
 //	return f.Await(&pool.Changed)
@@ -51,7 +52,7 @@ func (f *fiber) note(change func(*notes)) {
 	change(x.notes)
 }
 
-// failing notes an error that leads to another try.
+// failing records an error after which the step is retried.
 func (f *fiber) failing(err error, now int64) {
 	f.note(func(n *notes) {
 		if n.err = err; n.since == 0 {
@@ -60,10 +61,10 @@ func (f *fiber) failing(err error, now int64) {
 	})
 }
 
-// forget drops the notes of the step before. Where the step is the same one, tried again, its error stays.
+// forget drops the notes of the previous run. If the same step runs again, its error remains.
 func (f *fiber) forget(again bool) {
 	x := f.x.Load()
-	if x == nil || x.notes == nil { // nobody but the worker that runs the fiber writes it
+	if x == nil || x.notes == nil { // only the worker that runs the fiber writes notes
 		return
 	}
 	f.e.mu.Lock()
@@ -76,12 +77,14 @@ func (f *fiber) forget(again bool) {
 	}
 }
 
-// Why says why the fiber does not move on, the most direct cause first: what its step has said, an error after which it
-// is tried again, what it waits for, the fibers before it. None: it has ended, or is at work and has not been for long.
-// classify says what the error of a step means; where it says nothing, and where it is nil, the causes count that the
-// error carries (why.Because), or else that it failed.
+// Why returns the causes for which the fiber makes no progress, the most direct first. They come from Because, from an
+// error after which the step is retried, from the waits, and from the fibers that it waits for. There is no cause if
+// the fiber has ended, or has been running for a short time only.
 //
-// It may be called at any time, by many at a time, and costs the same however many fibers there are.
+// classify maps the error of a step to causes. If classify is nil or returns none, the causes that the error carries
+// (why.Because) count. Without those, the cause is that the step failed.
+//
+// Why may be called at any time and concurrently. Its cost does not depend on the number of fibers in the engine.
 func (h Handle) Why(classify func(error) []why.Cause) []why.Cause {
 	if h.f == nil {
 		return nil
@@ -89,7 +92,7 @@ func (h Handle) Why(classify func(error) []why.Cause) []why.Cause {
 	return h.f.causes(classify, 0)
 }
 
-// causes is Handle.Why. Code of users is called without the lock.
+// causes implements Handle.Why. It calls user code without holding the lock.
 func (f *fiber) causes(classify func(error) []why.Cause, depth int) []why.Cause {
 	s, ok := f.sight()
 	if !ok {
@@ -113,29 +116,30 @@ func (f *fiber) causes(classify func(error) []why.Cause, depth int) []why.Cause 
 	return causes
 }
 
-// tries says that the step is tried again, or is about to be: then the error of the try before counts.
+// tries reports whether the step is being retried or is about to be. The error of the last run then counts.
 func (s *sight) tries() bool {
 	return s.Status != Parked || s.Why == whyRetry.String() || s.Why == whyLoad.String()
 }
 
-// maxAsked is how many children of a fork are asked, and how deep.
+// maxAsked limits how many children of a fork, and how many levels of forks, Why examines.
 const maxAsked = 4
 
-// sight is what was seen of a fiber.
+// sight is a snapshot of a fiber for Why.
 type sight struct {
 	Info
 	notes    notes
-	failedAt time.Time // first, since it came to the step
-	late     time.Time // when its time, or that of its step, is over
+	failedAt time.Time // when the step first failed, since it was entered
+	late     time.Time // deadline of the wait, the step or the fiber
 	waits    []Wait
-	behind   []*fiber       // what it waits for: its children, or the one before it
-	holder   Info           // at the gate
-	ready    int            // fibers that wait for a worker
-	running  int            // fibers of its group that have one
-	workers  []goroutine.ID // whose code is in its way: its own, that of the holder, or that has a worker for longest
+	behind   []*fiber // the fibers that it waits for: its children, or the first one at the gate
+	holder   Info     // the first fiber at the gate
+	ready    int      // number of fibers that wait for a worker
+	running  int      // number of fibers of its group that have a worker
+	// workers run the code that delays the fiber: its own, that of the holder, or that of the slowest fiber.
+	workers []goroutine.ID
 }
 
-// sight takes a picture; false if the fiber is over.
+// sight takes a snapshot. ok is false if the fiber has ended.
 func (f *fiber) sight() (s sight, ok bool) {
 	e := f.e
 	e.mu.Lock()
@@ -163,7 +167,7 @@ func (f *fiber) sight() (s sight, ok bool) {
 	if f.state != Parked {
 		return s, true
 	}
-	if f.why != whyGate { // nobody runs it, so that its fields are at rest
+	if f.why != whyGate { // no worker runs the fiber, so the fields marked (owner) do not change
 		if at := f.deadlines(); at > 0 {
 			s.late = e.wall(at)
 		}

@@ -15,7 +15,7 @@ import (
 // longRun is how long a step runs, or a fiber waits for a worker, before that counts as a cause.
 const longRun = 2 * time.Second
 
-// placed adds to a cause where and since when it is so.
+// placed adds the step and the times to a cause.
 func (s *sight) placed(c why.Cause) why.Cause {
 	evidence := map[string]string{"flow": s.Flow, "step": s.Path}
 	for name, value := range c.Evidence {
@@ -36,7 +36,7 @@ func (s *sight) placed(c why.Cause) why.Cause {
 	return c
 }
 
-// failed says what an error means, after which the step is tried again.
+// failed returns the causes of an error after which the step is retried.
 func (s *sight) failed(classify func(error) []why.Cause) (causes []why.Cause) {
 	err := s.notes.err
 	if classify != nil {
@@ -65,7 +65,7 @@ func (s *sight) failed(classify func(error) []why.Cause) (causes []why.Cause) {
 	return out
 }
 
-// waiting says what a fiber waits for, of which nobody has said more.
+// waiting returns the default causes, by the state of the fiber.
 func (s *sight) waiting() []why.Cause {
 	c := why.Cause{Type: why.Parked, Evidence: map[string]string{}}
 	switch {
@@ -90,7 +90,7 @@ func (s *sight) waiting() []why.Cause {
 	return []why.Cause{s.placed(c)}
 }
 
-// quote adds the stack of the code that is at work, with the advice about it, if there is such code.
+// quote adds the stacks of s.workers and the advice, if there is a stack.
 func (s *sight) quote(c *why.Cause, advice string) {
 	if stack := goroutine.Stacks(s.workers...); stack != "" {
 		c.Evidence["stack"], c.Advice = stack, advice
@@ -125,7 +125,7 @@ func (s *sight) parked(c why.Cause) []why.Cause {
 	return []why.Cause{s.placed(c)}
 }
 
-// gated is a fiber that has not begun, since another one of its key has not ended.
+// gated returns the cause for a fiber that waits at the gate because another fiber of its key has not ended.
 func (s *sight) gated(c why.Cause) why.Cause {
 	h := s.holder
 	c.Type, c.Since = why.QueuedBehind, s.Since
@@ -137,11 +137,11 @@ func (s *sight) gated(c why.Cause) why.Cause {
 		s.quote(&c, "Code of a step has to return when its context ends. The stack shows where it is.")
 	}
 	c = s.placed(c)
-	c.Until = time.Time{} // of the report about it
+	c.Until = time.Time{} // Until is the time of the overdue report, not of a retry
 	return c
 }
 
-// awaiting asks the waits; what says nothing of itself is told by its kind.
+// awaiting returns the causes of the waits. If no wait returns one, the cause names the waits by their kind.
 func (s *sight) awaiting(c why.Cause) (causes []why.Cause) {
 	var silent []string
 	for _, w := range s.waits {
@@ -170,7 +170,7 @@ func (s *sight) awaiting(c why.Cause) (causes []why.Cause) {
 	return []why.Cause{s.placed(c)}
 }
 
-// explained asks a wait. One that panics says nothing.
+// explained returns the causes of a wait, none if it panics.
 func explained(w Wait) (causes []why.Cause) {
 	if e, ok := w.(Explained); ok {
 		if protect.Call(func() { causes = e.Why() }) != nil {

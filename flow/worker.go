@@ -5,19 +5,19 @@ import "github.com/fairlead-io/fairlead/internal/goroutine"
 // worker is a goroutine that runs fibers.
 type worker struct {
 	index     int32
-	goroutine goroutine.ID // as stack traces name it
-	fiber     *fiber       // that it runs; guarded by Engine.mu
-	picked    int64        // when it took that fiber, on the engine's time; guarded by Engine.mu
+	goroutine goroutine.ID // the ID in stack traces
+	fiber     *fiber       // the fiber that it runs; guarded by Engine.mu
+	picked    int64        // when it picked up the fiber, in the engine's time; guarded by Engine.mu
 }
 
-// makeReady queues f for a worker. Under mu; f is new, parked or yielding.
+// makeReady queues f for a worker. The caller holds mu, and f is new, parked or yielding.
 func (e *Engine) makeReady(f *fiber) {
 	f.state = Ready
 	e.timers.remove(f)
 	e.ready.push(f)
 	e.queued.Add(1)
 	if e.nidle > 0 {
-		e.nidle-- // on behalf of the one that is woken, so that the next call wakes another
+		e.nidle-- // for the worker that is woken, so that the next call wakes another one
 		e.idle.Signal()
 		return
 	}
@@ -28,7 +28,7 @@ func (e *Engine) makeReady(f *fiber) {
 	}
 }
 
-// poke notes why f is to be looked at, and queues it if it is parked. Under mu.
+// poke records an event of f, and queues f if it is parked. The caller holds mu.
 func (e *Engine) poke(f *fiber, p pokes) {
 	f.poke |= p
 	if f.state == Parked {
@@ -36,7 +36,7 @@ func (e *Engine) poke(f *fiber, p pokes) {
 	}
 }
 
-// park parks f, to be looked at when it is poked or at the given time (0: never). Under mu.
+// park parks f until it is poked, or until the given time (0: never). The caller holds mu.
 func (e *Engine) park(f *fiber, why reason, at int64) {
 	f.state, f.why, f.poke, f.worker = Parked, why, 0, 0
 	if t := f.tracing(); t != nil {
@@ -49,8 +49,8 @@ func (e *Engine) park(f *fiber, why reason, at int64) {
 	}
 }
 
-// work runs fibers until the engine halts. Should user code end the goroutine (runtime.Goexit, as a test's FailNow
-// does), the fiber fails and another goroutine takes the worker's place.
+// work runs fibers until the engine halts. If user code ends the goroutine (runtime.Goexit, as FailNow of a test does),
+// the fiber fails and another goroutine replaces this one.
 func (e *Engine) work(w *worker) {
 	w.goroutine = goroutine.Current()
 	var f *fiber

@@ -1,29 +1,38 @@
-// Package rights says what a program asks of the API server, and makes RBAC of it, so that a role follows from what is
-// declared and is not written by hand.
+// Package rights declares what a program asks of the API server, and generates RBAC rules from the declarations. A
+// [Right] names a kind and the verbs that the program uses on it. The role of a program thus follows from its code and
+// is not written by hand.
 //
-// A runtime knows what its sources, controllers, elections and groups ask: [fairlead.Runtime.Rights]. What the code
-// of a reconciler asks besides is said where the controller is declared:
+// A runtime knows the rights that its sources, controllers, elections and groups need: [fairlead.Runtime.Rights]. A
+// controller declares the further rights of its reconciler with reconcile.Needs:
 //
 //	reconcile.New[v1.Gateway](rt, "gateways", r,
 //		reconcile.Owns[corev1.ConfigMap](),
 //		reconcile.Needs(rights.Of(corev1.SchemeGroupVersion.WithKind("ConfigMap"), "create", "patch")))
 //
-// and what no controller asks with fairlead.Runtime.Need. [Rules] makes the rules of a role of them, and [Manifests]
-// everything that is applied to a cluster for a service account.
+// Code outside a controller declares rights with fairlead.Runtime.Need. [Rules] returns the rules of a role.
+// [Manifests] returns all objects to apply to a cluster for a service account.
 //
 // # The verbs of a client
 //
-// Get and List that the cache cannot answer are get and list; what is watched is list and watch. Create is create,
-// Update is update, Patch, client.Modify and client.ModifyStatus are patch, Delete is delete. Apply is patch, and
-// create besides where the object may not exist yet. A write whose answer was lost is looked for with get. Writes of
-// the status are rights on the subresource status.
+// The calls of a client need these verbs:
 //
-// # What holds
+//   - Get and List need get and list, where the cache cannot answer them.
+//   - A watched kind needs list and watch.
+//   - Create needs create.
+//   - Update needs update.
+//   - Patch, client.Modify and client.ModifyStatus need patch.
+//   - Delete needs delete.
+//   - Apply needs patch, and also create if the object may not exist yet.
+//   - A write whose response was lost also needs get, to look up the object.
 //
-//   - Equal rights make equal output, byte for byte, in whatever order they were said.
-//   - No rule allows what no right asks, but one: create cannot be restricted to names in RBAC, so that a right to
-//     create an object of one name is that to create any.
-//   - The package sends nothing and keeps nothing; all of it is safe for concurrent use.
+// Writes of the status need rights on the subresource status.
 //
-// [fairlead.Runtime.Rights]: https://pkg.go.dev/github.com/fairlead-io/fairlead#Cluster.Rights
+// # Guarantees
+//
+//   - Equal rights produce equal output, byte for byte, in whatever order they were declared.
+//   - No rule allows more than the rights ask for, with one exception. RBAC cannot restrict create to names, so a right
+//     to create an object of one name becomes a right to create any.
+//   - The package sends no requests and keeps no state. All functions are safe for concurrent use.
+//
+// [fairlead.Runtime.Rights]: https://pkg.go.dev/github.com/fairlead-io/fairlead#Host.Rights
 package rights

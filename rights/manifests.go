@@ -14,16 +14,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Account is a service account, as which a program runs.
+// Account is the service account of a program.
 type Account struct{ Namespace, Name string }
 
-// User is what the API server calls it.
+// User returns the user name of the account at the API server.
 func (a Account) User() string { return "system:serviceaccount:" + a.Namespace + ":" + a.Name }
 
-// Manifests returns what gives a service account these rights and no others: a ClusterRole for those that are needed
-// wherever the program works, a Role in each namespace for those that are needed there, and their bindings. All have
-// the name of the account; where accounts of several namespaces share one name, their ClusterRoles would, too. A
-// right within a namespace to a kind that is in none is one of the ClusterRole. The errors are those of [Rules].
+// Manifests returns the objects that give a service account these rights and no others. A ClusterRole has the rights
+// without a namespace. A Role in each namespace has the rights of that namespace. Each role has a binding.
+//
+// All objects have the name of the account. The ClusterRoles of accounts with the same name in several namespaces
+// therefore collide. A right to a cluster-scoped kind is in the ClusterRole, even if it names a namespace. The errors
+// are those of [Rules].
 func Manifests(mapper meta.RESTMapper, account Account, rights []Right) ([]runtime.Object, error) {
 	places := map[string][]Right{}
 	var errs []error
@@ -52,7 +54,7 @@ func Manifests(mapper meta.RESTMapper, account Account, rights []Right) ([]runti
 	return out, nil
 }
 
-// role returns a role and its binding.
+// role returns a role and its binding. An empty namespace means a ClusterRole.
 func (a Account) role(namespace string, rules []rbacv1.PolicyRule) []runtime.Object {
 	kind := func(k string) metav1.TypeMeta {
 		return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: k}
@@ -76,7 +78,7 @@ func (a Account) role(namespace string, rules []rbacv1.PolicyRule) []runtime.Obj
 	}
 }
 
-// YAML returns objects as the documents of one file, as kubectl apply takes it.
+// YAML returns the objects as a YAML stream for kubectl apply.
 func YAML(objects []runtime.Object) ([]byte, error) {
 	var out bytes.Buffer
 	for i, o := range objects {

@@ -9,39 +9,41 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Right is something that a program asks of the API server.
+// Right is a permission that a program needs from the API server.
 type Right struct {
 	// Kind is the kind of the objects.
 	Kind schema.GroupVersionKind
-	// Subresource is that of the objects, such as status or scale; empty: the objects themselves.
+	// Subresource is a subresource of the objects, such as status or scale. Empty means the objects themselves.
 	Subresource string
-	// Verbs are those of RBAC: get, list, watch, create, update, patch, delete and the like.
+	// Verbs are RBAC verbs, such as get, list, watch, create, update, patch and delete.
 	Verbs []string
-	// Names are the objects that it concerns; none: all of them.
+	// Names are the names of the objects. Empty means all objects.
 	Names []string
-	// Namespace is the only one in which it is needed, as that of a Lease; empty: wherever the program works.
+	// Namespace is the only namespace of the right, such as that of a Lease. Empty means all namespaces in which the
+	// program works.
 	Namespace string
 }
 
-// Asker is what knows by itself what it asks, such as a Lease of package lease.
+// Asker is implemented by types that declare their own rights, such as a Lease of package lease.
 type Asker interface {
 	Rights() []Right
 }
 
-// Of is the right to do something with all objects of a kind.
+// Of returns a right to all objects of a kind.
 func Of(kind schema.GroupVersionKind, verbs ...string) Right { return Right{Kind: kind, Verbs: verbs} }
 
-// Status is the right to do something with the status of all objects of a kind.
+// Status returns a right to the status of all objects of a kind.
 func Status(kind schema.GroupVersionKind, verbs ...string) Right {
 	return Right{Kind: kind, Subresource: "status", Verbs: verbs}
 }
 
-// Events is the right to write Kubernetes Events, as a reconcile.Recorder does.
+// Events returns the right to write Kubernetes Events, as a reconcile.Recorder does.
 func Events() Right {
 	return Of(schema.GroupVersionKind{Group: "events.k8s.io", Version: "v1", Kind: "Event"}, "create", "patch")
 }
 
-// Lease is the right to take and to renew one Lease: that of an election.
+// Lease returns the rights to create, read and update one Lease, such as that of an election. Create cannot be
+// restricted to the name.
 func Lease(namespace, name string) []Right {
 	one := Right{Kind: LeaseKind, Namespace: namespace, Names: []string{name}, Verbs: []string{"get", "update"}}
 	return []Right{one, {Kind: LeaseKind, Namespace: namespace, Verbs: []string{"create"}}}
@@ -53,8 +55,9 @@ var LeaseKind = schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "
 // nameless are the verbs that RBAC cannot restrict to names.
 var nameless = []string{"create", "deletecollection"}
 
-// Merge returns the same rights without repetition, in an order of their own: one for each kind, subresource, namespace
-// and set of names, none without verbs. What is allowed of all objects, in all namespaces, is not said again of some.
+// Merge returns the same rights without duplicates, in a stable order. The result has one right for each kind,
+// subresource, namespace and set of names, and none without verbs. A verb that a wider right allows, for all objects or
+// all namespaces, is left out.
 func Merge(all []Right) []Right {
 	sets := map[string]*set{}
 	for _, r := range all {
@@ -88,13 +91,13 @@ func Merge(all []Right) []Right {
 	return out
 }
 
-// set is the verbs that are asked of the same objects.
+// set has the verbs of the rights to the same objects.
 type set struct {
 	at    Right
 	verbs map[string]bool
 }
 
-// covered says whether a wider right allows a verb, too.
+// covered reports whether a wider right allows the verb, too.
 func (s *set) covered(sets map[string]*set, verb string) bool {
 	for _, namespace := range []string{s.at.Namespace, ""} {
 		for _, names := range [][]string{s.at.Names, nil} {
@@ -108,13 +111,14 @@ func (s *set) covered(sets map[string]*set, verb string) bool {
 	return false
 }
 
-// key orders rights: those of the whole cluster first, then by group and kind.
+// key identifies the objects of a right. Its order puts rights without a namespace first, then orders by namespace,
+// group and kind.
 func (r Right) key() string {
 	k := r.Kind
 	return strings.Join(append([]string{r.Namespace, k.Group, k.Kind, k.Version, r.Subresource}, r.Names...), "\x00")
 }
 
-// sorted returns names in order, each once.
+// sorted returns the names in order, without duplicates.
 func sorted(names []string) []string {
 	set := map[string]bool{}
 	for _, n := range names {
@@ -123,7 +127,7 @@ func sorted(names []string) []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// usual is the order in which verbs are read; others follow.
+// usual is the conventional order of verbs. Other verbs follow in alphabetical order.
 var usual = []string{"*", "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
 
 func byVerb(a, b string) int {

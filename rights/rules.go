@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
-// Rules returns rights as the rules of a role, wherever they are needed: Namespace is not looked at. The mapper says
-// by which resource a kind is served; a kind that it does not know is an error that matches meta.IsNoMatchError, and
-// all of them are told. Resources of a group for which the same is asked are one rule.
+// Rules returns rights as the rules of a role. It ignores Namespace. The mapper returns the resource of a kind. For an
+// unknown kind it returns an error that matches meta.IsNoMatchError. Rules returns the errors of all kinds, joined.
+// Resources of one group with the same verbs share a rule.
 func Rules(mapper meta.RESTMapper, rights []Right) ([]rbacv1.PolicyRule, error) {
 	everywhere := slices.Clone(rights)
 	for i := range everywhere {
@@ -55,14 +55,15 @@ func mapping(mapper meta.RESTMapper, r Right) (*meta.RESTMapping, error) {
 	return m, nil
 }
 
-// join adds a rule to rules, or what it asks to one that asks the same of others of its group.
+// join adds a rule to rules. It merges the rule into an existing one for the same resources, or into one of the same
+// group with the same verbs.
 func join(rules []rbacv1.PolicyRule, rule rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	for i, had := range rules {
 		if had.APIGroups[0] != rule.APIGroups[0] || !slices.Equal(had.ResourceNames, rule.ResourceNames) {
 			continue
 		}
 		switch {
-		case slices.Equal(had.Resources, rule.Resources): // of another version of the kind
+		case slices.Equal(had.Resources, rule.Resources): // from another version of the kind
 			verbs := append(slices.Clone(had.Verbs), rule.Verbs...)
 			slices.SortFunc(verbs, byVerb)
 			rules[i].Verbs = slices.Compact(verbs)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// general is what can be done about a cause of which nobody has said more.
+// general is the default advice for a type of cause.
 var general = map[Type]string{
 	Parked:         "See which program or person provides what it waits for.",
 	LockHeld:       "Ask why the other one does not end.",
@@ -24,10 +24,11 @@ var general = map[Type]string{
 	DeadlinePassed: "See what took so long, and give it more time if that was right.",
 }
 
-// maxText bounds a text of a cause, in bytes: errors may hold as much as somebody likes to send.
+// maxText is the maximum length of a text in a cause, in bytes. The texts of errors come from other systems and may be
+// of any length.
 const maxText = 2 << 10
 
-// complete is a cause that has a type, bounded texts, and says what to do if somebody has to do something.
+// complete returns c with a type and bounded texts, and with the default advice if c has none and is not progress.
 func (c Cause) complete() Cause {
 	if c.Type == "" {
 		c.Type = Parked

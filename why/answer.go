@@ -6,29 +6,29 @@ import (
 	"slices"
 )
 
-// Explainer knows causes. Why returns those of one object, the most direct first, and none where it knows nothing of it
-// or sees nothing wrong. It does not block for longer than ctx, and is called from several goroutines.
+// Explainer knows causes. Why returns the causes of one object, the most direct first. It returns none if it does not
+// know the object or sees no problem. It returns when ctx ends, and must be safe for concurrent use.
 type Explainer interface {
 	Why(ctx context.Context, of Object) []Cause
 }
 
-// Func is an Explainer that is a function.
+// Func is a function that implements Explainer.
 type Func func(ctx context.Context, of Object) []Cause
 
-// Why calls the function.
+// Why calls f.
 func (f Func) Why(ctx context.Context, of Object) []Cause { return f(ctx, of) }
 
-// Answer says why an object does not move on.
+// Answer says why an object makes no progress.
 type Answer struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Stuck is false if there is no cause but Ended, and those that are progress.
+	// Stuck reports whether there is a cause other than Ended that is not progress.
 	Stuck  bool    `json:"stuck"`
 	Causes []Cause `json:"causes"` // the most direct first; never nil
 }
 
-// Ask asks all of them, in their order. What is told twice is there once.
+// Ask calls the explainers in order and returns their causes, without duplicates, as NewAnswer orders them.
 func Ask(ctx context.Context, of Object, explainers ...Explainer) Answer {
 	var causes []Cause
 	for _, e := range explainers {
@@ -37,10 +37,13 @@ func Ask(ctx context.Context, of Object, explainers ...Explainer) Answer {
 	return NewAnswer(of, causes)
 }
 
-// NewAnswer makes an answer of causes, by how direct they are: what is about the object itself before what is about
-// those that it waits for (Cause.Depth), what is closer to its next step first, and in the order given where that is
-// alike. Of causes with the same type and message the most direct one is told. One without a type is Parked, one that
-// does not say what to do gets the advice that is usual for its type, and texts of more than 2 KiB are cut.
+// NewAnswer returns an answer with the causes, the most direct first. Causes of the object itself precede causes of the
+// objects that it waits for (Cause.Depth). Among those, the order follows the type: a cause that decides others
+// precedes the causes that follow from it. Equal causes keep the given order.
+//
+// Of several causes with the same type and message, only the most direct remains. A cause without a type becomes
+// Parked. A cause without advice gets the default advice of its type, unless it is progress. Texts of more than 2 KiB
+// are truncated.
 func NewAnswer(of Object, causes []Cause) Answer {
 	a := Answer{Kind: of.Kind, Namespace: of.Namespace, Name: of.Name, Causes: []Cause{}}
 	all := make([]Cause, 0, len(causes))
@@ -59,8 +62,8 @@ func NewAnswer(of Object, causes []Cause) Answer {
 	return a
 }
 
-// order is from what decides all else to what merely follows. Types of programs stand before all: who declares one knows
-// most.
+// order ranks the types: a type that decides others comes before those that follow from it. Types that programs define
+// precede all of these, because they are more specific.
 var order = []Type{
 	Ended, NotSelected, Quarantined, HeldBy, NotLeading, DeadlinePassed, ForeignFinalizer, LockHeld, WebhookMissing, NotReleased,
 	Forbidden, CircuitOpen, RetryAfter, RateLimited, Conflict, SourceStale, QueuedBehind, BackOff, Parked, Hidden,

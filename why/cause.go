@@ -5,34 +5,34 @@ import (
 	"time"
 )
 
-// Type says what kind of cause it is. Programs may have types of their own.
+// Type is the kind of a cause. Programs may define their own types.
 type Type string
 
-// The causes that the library tells.
+// The types of causes that the library reports.
 const (
-	Parked           Type = "Parked"           // a flow waits at a step: for a condition, a call, an answer
-	LockHeld         Type = "LockHeld"         // another operation goes first
+	Parked           Type = "Parked"           // a flow waits at a step: for a condition, a call or an answer
+	LockHeld         Type = "LockHeld"         // another operation must finish first
 	WebhookMissing   Type = "WebhookMissing"   // the Webhook to call does not exist
-	NotReleased      Type = "NotReleased"      // credentials or a target that its owner has not released
-	Quarantined      Type = "Quarantined"      // set aside, since it cannot be read, or harmed the process
-	CircuitOpen      Type = "CircuitOpen"      // an endpoint has failed so often that it is left alone for a while
-	RateLimited      Type = "RateLimited"      // a bound of ours on calls or writes is used up
-	RetryAfter       Type = "RetryAfter"       // the other side has said when to come back
+	NotReleased      Type = "NotReleased"      // the owner has not released credentials or a target
+	Quarantined      Type = "Quarantined"      // excluded, because the object cannot be read or has harmed the process
+	CircuitOpen      Type = "CircuitOpen"      // an endpoint has failed repeatedly, and calls to it are suspended
+	RateLimited      Type = "RateLimited"      // a local limit on calls or writes is reached
+	RetryAfter       Type = "RetryAfter"       // the other side has said when to retry
 	Forbidden        Type = "Forbidden"        // a right is missing
-	Conflict         Type = "Conflict"         // somebody else writes the same again and again
-	BackOff          Type = "BackOff"          // it failed, and is tried again later
-	SourceStale      Type = "SourceStale"      // what is known is old: list or watch fail
-	NotSelected      Type = "NotSelected"      // no selector of the program matches it
-	NotLeading       Type = "NotLeading"       // another process leads
-	HeldBy           Type = "HeldBy"           // another replica has its slot
-	ForeignFinalizer Type = "ForeignFinalizer" // deleted, and kept by a finalizer of somebody else
-	QueuedBehind     Type = "QueuedBehind"     // others are before it
-	DeadlinePassed   Type = "DeadlinePassed"   // its time is over
-	Ended            Type = "Ended"            // nothing is wrong: it is done
-	Hidden           Type = "Hidden"           // a cause about an object that the reader may not get
+	Conflict         Type = "Conflict"         // another writer repeatedly changes the same fields
+	BackOff          Type = "BackOff"          // an attempt failed, and is retried later
+	SourceStale      Type = "SourceStale"      // the known state is old, because list or watch fail
+	NotSelected      Type = "NotSelected"      // no selector of the program matches the object
+	NotLeading       Type = "NotLeading"       // another process is the leader
+	HeldBy           Type = "HeldBy"           // another replica holds the slot of the object
+	ForeignFinalizer Type = "ForeignFinalizer" // deleted, but kept by a finalizer of another program
+	QueuedBehind     Type = "QueuedBehind"     // other work is ahead in the queue
+	DeadlinePassed   Type = "DeadlinePassed"   // a deadline has passed
+	Ended            Type = "Ended"            // the work has ended
+	Hidden           Type = "Hidden"           // a cause about an object that the reader has no right to get
 )
 
-// Object names an object of the API server, or a kind of it where Name is empty. The core group has no name.
+// Object identifies an object of the API server, or a kind if Name is empty. The group of the core API is "".
 type Object struct {
 	Group     string `json:"group,omitempty"`
 	Kind      string `json:"kind"`
@@ -51,35 +51,36 @@ func (o Object) String() string {
 	return s
 }
 
-// Cause is one reason why something does not move on.
+// Cause is one reason why an object makes no progress.
 type Cause struct {
 	Type Type `json:"type"`
-	// Message is one sentence without markup. It may hold text of others, such as the name of an object or the answer of a
-	// server: who shows it escapes it.
+	// Message is one sentence without markup. It may contain text from other systems, such as the name of an object or
+	// the answer of a server. Code that displays it must escape it.
 	Message string `json:"message"`
-	// Since is from when on it holds; zero where nobody knows.
+	// Since is when the cause began to hold; zero if unknown.
 	Since time.Time `json:"since,omitzero"`
-	// Until is when it is looked at again, or over, without anything else; zero if never, or not known.
+	// Until is when the object is checked again, or the cause ends, without an event; zero if never or unknown.
 	Until time.Time `json:"until,omitzero"`
-	// Evidence is what was seen, by name: "status", "error", "attempts", … Never a secret.
+	// Evidence has the observed values by name, such as "status", "error" or "attempts". It must not contain secrets.
 	Evidence map[string]string `json:"evidence,omitempty"`
-	// Advice says what can be done; empty if nothing has to be.
+	// Advice says what to do; empty if no action is needed.
 	Advice string `json:"advice,omitempty"`
-	// About is the object that Message and Evidence tell of, where it is another one than the one that was asked about. Who
-	// may not get it is told Hidden instead.
+	// About is the object that Message and Evidence describe, if it differs from the requested object. A reader without
+	// the right to get it sees Hidden instead.
 	About *Object `json:"about,omitempty"`
-	// Progress says that it is no trouble, but what happens to every such object on its way, and for no longer than it
-	// usually takes: nobody has to do anything.
+	// Progress reports that the cause is a normal part of the work and has not lasted longer than usual. No action is
+	// needed.
 	Progress bool `json:"progress,omitempty"`
-	// Depth is how far it is away: 0 for what holds up the object itself, 1 for what holds up the object that it waits for,
-	// and so on. What is further away comes later in an answer.
+	// Depth is the distance from the object: 0 for a cause of the object itself, 1 for a cause of an object that it
+	// waits for, and so on. Greater depths come later in an answer.
 	Depth int `json:"depth,omitempty"`
 }
 
-// Failed reports whether the object has ended without success: an Ended cause whose evidence names the phase Failed.
+// Failed reports whether the object has ended without success. That is an Ended cause whose evidence names the phase
+// Failed.
 func (c Cause) Failed() bool { return c.Type == Ended && c.Evidence["phase"] == "Failed" }
 
-// MarshalJSON writes the fields of the contract always: null for a time that nobody knows, and evidence that is never null.
+// MarshalJSON always writes the fields of the JSON contract. An unknown time is null, and evidence is never null.
 func (c Cause) MarshalJSON() ([]byte, error) {
 	known := func(t time.Time) *time.Time {
 		if t.IsZero() {
@@ -103,8 +104,8 @@ func (c Cause) MarshalJSON() ([]byte, error) {
 	}{c.Type, c.Message, known(c.Since), known(c.Until), c.Evidence, c.Advice, c.About, c.Progress, c.Depth})
 }
 
-// Beneath returns the causes of an object that another one waits for, as causes of that one: a step deeper, and about
-// the object where they name no other. Those that say that nothing is wrong are left out.
+// Beneath converts the causes of an object to causes of another object that waits for it. It increments Depth, and sets
+// About to the object if it is nil. It leaves out Ended causes.
 func Beneath(of Object, causes []Cause) (all []Cause) {
 	for _, c := range causes {
 		if c.Type == Ended {

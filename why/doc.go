@@ -1,14 +1,14 @@
-// Package why has the causes for which an object does not move on, as values: what they are, who knows them, how they are
-// asked for and told. It imports no other layer, so that each can tell the causes that it knows: the queue, the gate, the
-// lock, the breaker, the source.
+// Package why describes, as values, why an object makes no progress. A [Cause] is one reason, with evidence and advice.
+// An [Explainer] knows causes, such as a queue, a gate, a lock, a circuit breaker or a source. [Ask] collects the
+// causes of several explainers into one [Answer], the most direct cause first. The package imports no other layer, so
+// every layer can report its causes.
 //
-// Who knows causes is an [Explainer]. [Ask] asks several and puts what they say into one [Answer], the most direct cause
-// first. An error can carry causes ([Because], [Of]), so that code of yours can say more than its text does:
+// An error can carry causes ([Because], [Of]). Application code can thus say more than the text of its error does:
 //
 //	return why.Because(err, why.Cause{
 //		Type: why.RateLimited, Message: "the quota of the registry is used up", Until: reset,
 //		Advice: "Ask for more, or wait.",
 //	})
 //
-// Read cause.go, answer.go, advice.go, error.go.
+// Reading order: cause.go, answer.go, advice.go, error.go.
 package why

@@ -6,11 +6,10 @@ import (
 	"slices"
 )
 
-// ErrNotFound is matched when there is no such object, and nothing is known under its name either.
+// ErrNotFound is matched if the object does not exist, and no state is known for its name.
 var ErrNotFound = errors.New("no such object")
 
-// Because returns err with causes that say more about it; nil if err is nil. It wraps err. A cause without a type is
-// BackOff.
+// Because wraps err with causes. It returns nil if err is nil. A cause without a type becomes BackOff.
 func Because(err error, causes ...Cause) error {
 	if err == nil {
 		return nil
@@ -29,8 +28,7 @@ type because struct {
 
 func (b *because) Unwrap() error { return b.error }
 
-// Of returns the causes that an error carries: those of the outermost that Because has made. The caller must not change
-// them.
+// Of returns the causes that an error carries, from the outermost Because. The caller must not modify them.
 func Of(err error) []Cause {
 	if b, ok := errors.AsType[*because](err); ok {
 		return b.causes

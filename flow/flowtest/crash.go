@@ -15,35 +15,38 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// World is what survives a crash, made anew for each play. Only Packet and Check are required.
+// World is the state that survives a crash. The test makes a new World for each play. Only Packet and Check are
+// required.
 type World[P any] struct {
-	// Packet makes the packet of a start, from what survives; also after the crash.
+	// Packet makes the packet of a start from the surviving state. It is called for each start, including those after a
+	// crash.
 	Packet func() *P
-	// Check looks at the outcome: err is that of the fiber that was started after the last crash.
+	// Check checks the outcome. err is that of the fiber started after the last crash.
 	Check func(t testing.TB, err error)
-	// Positions defaults to memory.
+	// Positions stores the positions; default a new flow.Memory.
 	Positions flow.Positions
-	// Crashes is how many crashes follow each other, each at every boundary of what those before have left to do;
-	// default 1. The number of plays is that of the boundaries to this power.
+	// Crashes is the number of crashes in a row; default 1. Each crash is placed at every boundary that remains after
+	// the previous ones. The number of plays grows with the number of boundaries to this power.
 	Crashes int
-	// Down is how long nothing runs between a crash and the next start; default 0. Deadlines go on counting meanwhile.
+	// Down is the time between a crash and the next start; default 0. Deadlines keep counting during it.
 	Down time.Duration
-	// Trace, if set, has what the steps see compared with what they see without a crash. It is not with Down, when
-	// deadlines that pass change it.
+	// Trace, if set, compares what the steps see with what they see without a crash. With Down there is no comparison,
+	// because deadlines that pass change what the steps see.
 	Trace *Trace
 }
 
-// Crash runs the flow once without a crash, and then once for each boundary (before and after each step, each save and
-// each clear of a position), has the engine crash there, starts the flow again on a new engine and the positions saved
-// so far, and checks the world. Crash means: nothing that the first engine does from then on reaches the positions, and
-// no further step of it begins. opt.Key defaults to "key"; opt.Positions and opt.OnEnd are not used.
+// Crash runs the flow once without a crash, and then once for each boundary. The boundaries are before and after each
+// step, each save and each clear of a position. At its boundary the engine crashes. Crash then starts the flow again,
+// on a new engine with the positions saved so far, and checks the world. After the crash, no change of the first engine
+// reaches the positions, and it begins no further step. opt.Key defaults to "key". opt.Positions and opt.OnEnd are
+// ignored.
 func Crash[P any](t *testing.T, fl *flow.Flow[P], opt flow.StartOptions, world func(t testing.TB) World[P]) {
 	t.Helper()
 	everywhere(t, player[P]{t: t, flow: fl, opt: opt, world: world})
 }
 
-// Move is Crash with moves (flow.Handle.Interrupt) instead of crashes: at each boundary the fiber is told to go on
-// elsewhere, which it does on a new engine when it has ended as flow.Moved. No step is cut off.
+// Move is like Crash with moves (flow.Handle.Interrupt) instead of crashes. At each boundary the fiber is interrupted.
+// After it has ended as flow.Moved, it continues on a new engine. No step is cut off.
 func Move[P any](t *testing.T, fl *flow.Flow[P], opt flow.StartOptions, world func(t testing.TB) World[P]) {
 	t.Helper()
 	everywhere(t, player[P]{t: t, flow: fl, opt: opt, world: world, moves: true})
@@ -58,18 +61,18 @@ func everywhere[P any](t *testing.T, p player[P]) {
 	p.crash(nil)
 }
 
-// player plays a flow, crash after crash.
+// player plays a flow with a sequence of crashes.
 type player[P any] struct {
 	t       *testing.T
 	flow    *flow.Flow[P]
 	opt     flow.StartOptions
 	world   func(t testing.TB) World[P]
-	moves   bool // instead of crashes
+	moves   bool // move instead of crashing
 	crashes int
-	whole   story // without a crash
+	whole   story // of the play without a crash
 }
 
-// crash plays the flow with these crashes and one more, at each boundary.
+// crash plays the flow with the given crashes and one more, at each boundary.
 func (p *player[P]) crash(before []int) {
 	for n := 1; !p.t.Failed(); n++ {
 		at := append(slices.Clone(before), n)
@@ -82,8 +85,8 @@ func (p *player[P]) crash(before []int) {
 	}
 }
 
-// play plays the flow with a crash at each of these boundaries, each counted from the start before it, and says whether
-// it came to the last of them.
+// play plays the flow with a crash at each of the boundaries. Each boundary is counted from the preceding start. play
+// reports whether the flow reached the last one.
 func (p *player[P]) play(boundaries []int) (came bool) {
 	synctest.Test(p.t, func(t *testing.T) {
 		w := p.world(t)
@@ -93,7 +96,7 @@ func (p *player[P]) play(boundaries []int) (came bool) {
 		p.crashes = max(1, w.Crashes)
 		var crashed []string
 		defer func() {
-			if t.Failed() && len(crashed) > 0 { // the bubble ends the test
+			if t.Failed() && len(crashed) > 0 { // logs here, because the test ends with the bubble
 				t.Logf("that was after a crash %s", strings.Join(crashed, ", and one "))
 			}
 		}()
@@ -111,7 +114,7 @@ func (p *player[P]) play(boundaries []int) (came bool) {
 			if w.Trace != nil && w.Down == 0 && boundaries != nil {
 				told.compare(t, p.whole, w.Trace.Times)
 			}
-			over := c.at != "" && p.moves && status != flow.Moved // it was too late to move it
+			over := c.at != "" && p.moves && status != flow.Moved // the fiber ended before it could move
 			if c.at == "" || over {
 				w.Check(t, err)
 				came = i == len(boundaries) || over && i == len(boundaries)-1
@@ -130,7 +133,7 @@ func (p *player[P]) play(boundaries []int) (came bool) {
 // run starts the flow and waits until it has ended or the engine has crashed.
 func (p *player[P]) run(t *testing.T, c *crasher, w World[P]) (flow.Status, error) {
 	e := flow.NewEngine(flow.EngineOptions{Hook: c.hook})
-	defer e.Close(context.Background()) //nolint:errcheck // without a deadline it cannot fail
+	defer e.Close(context.Background()) //nolint:errcheck // cannot fail without a deadline
 	opt := p.opt
 	opt.Positions, opt.OnEnd = c, nil
 	c.trace.begin()
@@ -152,7 +155,7 @@ func (p *player[P]) run(t *testing.T, c *crasher, w World[P]) (flow.Status, erro
 
 var errCrash = errors.New("crash")
 
-// crasher counts boundaries and stops the world at one of them.
+// crasher counts boundaries and crashes the engine at one of them.
 type crasher struct {
 	flow.Positions
 	trace *Trace
@@ -160,7 +163,7 @@ type crasher struct {
 	began time.Time
 
 	moves   bool
-	root    flow.Handle // when started is closed
+	root    flow.Handle // valid after started is closed
 	started chan struct{}
 
 	mu    sync.Mutex
@@ -169,7 +172,7 @@ type crasher struct {
 	saved *mark
 }
 
-// boundary says whether the engine is dead, as of here or before.
+// boundary counts a boundary and reports whether the engine has crashed, here or before.
 func (c *crasher) boundary(format string, args ...any) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -219,7 +222,7 @@ func (c *crasher) Clear(ctx context.Context, key string) error {
 	})
 }
 
-// mark notes where the next start goes on.
+// mark records where the next start continues.
 func (c *crasher) mark(err error, m mark) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// seedVariable is the environment variable that has Explore run a single seed, the one that a failure has printed.
+// seedVariable is the environment variable that makes Explore run a single seed, such as one printed by a failure.
 const seedVariable = "FLOWTEST_SEED"
 
-// Explore runs body on schedules numbered from 1, each in a bubble of its own, and stops at the first that fails,
-// printing its seed and the order of its points. body sets up the world, then calls Schedule.Run.
+// Explore runs body on schedules numbered from 1, each in its own bubble. It stops at the first failure and prints the
+// seed and the order of the points. body sets up the world, then calls [Schedule.Run].
 func Explore(t *testing.T, schedules int, body func(s *Schedule)) {
 	t.Helper()
 	first, last := uint64(1), uint64(schedules)
@@ -34,7 +34,7 @@ func Explore(t *testing.T, schedules int, body func(s *Schedule)) {
 			s := &Schedule{TB: t, Seed: seed, rng: rand.New(rand.NewPCG(seed, 0))}
 			defer func() {
 				s.free()
-				if t.Failed() { // the bubble ends the test
+				if t.Failed() { // logs here, because the test ends with the bubble
 					t.Logf("schedule with seed %d failed (repeat it with %s=%d); its points:\n%s", seed, seedVariable, seed,
 						s.history())
 				}
@@ -44,8 +44,8 @@ func Explore(t *testing.T, schedules int, body func(s *Schedule)) {
 	}
 }
 
-// Schedule decides, by its seed, in which order the code under test passes its points: at most one goes on at a time,
-// when all others are blocked. Its methods may be called from any goroutine of the bubble, unless said otherwise.
+// Schedule decides by its seed in which order the code under test passes its points. It lets one caller pass at a time,
+// when all other goroutines are blocked. Its methods may be called from any goroutine of the bubble.
 type Schedule struct {
 	testing.TB
 	Seed uint64
@@ -55,7 +55,7 @@ type Schedule struct {
 	waiting []point
 	actors  int
 	passed  []string
-	open    bool // the schedule is over: points let everybody through
+	open    bool // the schedule is over: points do not block
 }
 
 type point struct {
@@ -63,15 +63,15 @@ type point struct {
 	pass chan struct{}
 }
 
-// N returns a number from 0 to n-1 of the schedule's choice.
+// N returns a number from 0 to n-1, which the schedule chooses.
 func (s *Schedule) N(n int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.rng.IntN(n)
 }
 
-// Point waits until the schedule lets the caller go on. Names should be unique among those waiting, for schedules to be
-// repeatable. It returns early, with its cause, when ctx ends.
+// Point blocks until the schedule lets the caller pass. The names of the waiting points should be unique; otherwise the
+// schedule is not repeatable. If ctx ends first, Point returns its cause.
 func (s *Schedule) Point(ctx context.Context, name string) error {
 	p := point{name, make(chan struct{})}
 	s.mu.Lock()
@@ -92,7 +92,7 @@ func (s *Schedule) Point(ctx context.Context, name string) error {
 	}
 }
 
-// Go starts an actor: code that runs beside the engine and passes points. Run waits for it.
+// Go starts an actor: code that runs concurrently with the engine and passes points. Run waits until it has returned.
 func (s *Schedule) Go(name string, actor func(pass func())) {
 	s.mu.Lock()
 	s.actors++
@@ -106,14 +106,14 @@ func (s *Schedule) Go(name string, actor func(pass func())) {
 		}()
 		actor(func() {
 			n++
-			_ = s.Point(context.Background(), name+"/"+strconv.Itoa(n)) // nobody cancels an actor
+			_ = s.Point(context.Background(), name+"/"+strconv.Itoa(n)) // cannot fail: the context never ends
 		})
 	}()
 }
 
-// Run runs the schedule until all actors have returned, no point is waiting, and idle, asked when nothing moves, says
-// that all is done; time goes on when nothing else can. It fails the test if that is not reached within limit of fake
-// time.
+// Run runs the schedule until all actors have returned, no point is waiting, and idle returns true. Run calls idle only
+// when all goroutines are blocked. Fake time advances when no point passes. Run fails the test if the schedule takes
+// longer than limit of fake time.
 func (s *Schedule) Run(limit time.Duration, idle func() bool) {
 	s.Helper()
 	for end := time.Now().Add(limit); ; {
@@ -135,7 +135,7 @@ func (s *Schedule) Run(limit time.Duration, idle func() bool) {
 	}
 }
 
-// passOne lets one of those waiting go on, or now and then none, so that time passes.
+// passOne lets one of the waiting points pass. Sometimes it passes none, so that time advances.
 func (s *Schedule) passOne() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +151,7 @@ func (s *Schedule) passOne() bool {
 	return true
 }
 
-// free lets everybody through, so that the bubble can end.
+// free lets all points pass, so that the bubble can end.
 func (s *Schedule) free() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

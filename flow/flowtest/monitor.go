@@ -9,14 +9,14 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// Monitor checks F1 (at most one fiber per key runs; a successor starts after its predecessor's code has returned) and
-// F2 (a fiber ends exactly once, and its callback always runs) on the steps and fibers that are put under it. The zero
-// value needs only TB.
+// Monitor checks F1 and F2 on the steps and fibers that a test registers with it. F1: at most one fiber per key runs,
+// and a successor starts after its predecessor's code has returned. F2: a fiber ends exactly once, and its callback
+// always runs. Only TB must be set.
 type Monitor struct {
 	testing.TB
 
 	mu     sync.Mutex
-	inside map[string]map[uint64]int // key → epoch → pieces of code inside
+	inside map[string]map[uint64]int // key → epoch → number of steps and callbacks that are running
 	newest map[string]uint64         // key → the highest epoch that has run
 	fibers map[string]*life
 }
@@ -27,7 +27,7 @@ type life struct {
 	result flow.Result
 }
 
-// Watched is a step whose code is watched.
+// Watched returns step with its code under the monitor.
 func Watched[P any](m *Monitor, step flow.StepFunc[P]) flow.StepFunc[P] {
 	return func(ctx context.Context, f *flow.Fiber[P]) flow.Next {
 		defer m.enter(f.Key(), f.Epoch(), f.Path())()
@@ -35,7 +35,7 @@ func Watched[P any](m *Monitor, step flow.StepFunc[P]) flow.StepFunc[P] {
 	}
 }
 
-// enter notes code of a fiber; the function that it returns notes its end.
+// enter records that code of a fiber begins. The returned function records its end.
 func (m *Monitor) enter(key string, epoch uint64, path string) func() {
 	if key == "" {
 		return func() {}
@@ -65,7 +65,8 @@ func (m *Monitor) enter(key string, epoch uint64, path string) func() {
 	}
 }
 
-// OnEnd returns the callback of a fiber, which then calls next if that is not nil. name is unique among fibers.
+// OnEnd returns a callback for StartOptions.OnEnd, which calls next if next is not nil. name must be unique among
+// fibers.
 func (m *Monitor) OnEnd(name string, next func(flow.Result)) func(flow.Result) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -91,7 +92,7 @@ func (m *Monitor) OnEnd(name string, next func(flow.Result)) func(flow.Result) {
 	}
 }
 
-// life returns the record of a fiber. Under mu.
+// life returns the record of a fiber. The caller holds mu.
 func (m *Monitor) life(name string) *life {
 	if m.fibers == nil {
 		m.fibers = map[string]*life{}
@@ -102,7 +103,7 @@ func (m *Monitor) life(name string) *life {
 	return m.fibers[name]
 }
 
-// Started notes what Start has returned for the fiber of that name: only then it owes an end.
+// Started records the result of Start for the fiber of that name. Only a fiber that was started must end.
 func (m *Monitor) Started(name string, h flow.Handle, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -113,7 +114,8 @@ func (m *Monitor) Started(name string, h flow.Handle, err error) {
 	}
 }
 
-// Check is called when all is done: every fiber started has ended, and its handle agrees with its callback.
+// Check checks that every started fiber has ended once and that its handle agrees with its callback. Call it at the end
+// of the test.
 func (m *Monitor) Check() {
 	m.Helper()
 	m.mu.Lock()

@@ -10,16 +10,21 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// Trace is what the steps of a fiber see, run after run: where they are, at which attempt, and what they note. After a
-// crash they have to see the same, from where the position says: after a delay or the time before another try the step
-// that follows, before a step with Save that step, and in an await, a suspension or a fork the step that has returned
-// it, once more, if its time is not over; without a position, or after the end, all of it. And the fiber has to end
-// with the same error. That holds for steps that decide by what a position keeps, or by what they find outside whenever
-// they run. The steps of children are not compared. The zero value is ready for use; it is safe for concurrent use.
+// Trace records what the steps of a fiber see: for each run the path, the attempt and the notes of the step. After a
+// crash, the steps must see the same as without the crash, from the saved position on:
+//
+//   - After a delay, or a wait for a retry, this is the step that follows.
+//   - Before a step with Save, this is that step.
+//   - In an await, a suspension or a fork, this is the step that returned it, unless its deadline has passed.
+//   - Without a position, or after the end, these are all steps.
+//
+// The fiber must also end with the same error. This holds for steps whose decisions depend only on the position, or on
+// external state that is the same at any time. The steps of children are not compared. The zero value is ready for
+// use. A Trace is safe for concurrent use.
 type Trace struct {
-	// Times has the times compared, too: each step runs when it would have, or at the start after the crash if that is
-	// later, and deadlines count from the same time. Waits that are looked at from time to time, or retried with
-	// jitter, cannot promise that.
+	// Times compares the times, too. Each step must run at the same time as without the crash, or at the start after
+	// the crash if that is later. Deadlines must count from the same time. Waits with periodic checks, and retries with
+	// jitter, do not satisfy this.
 	Times bool
 
 	mu   sync.Mutex
@@ -40,7 +45,7 @@ func (s stepRun) String() string {
 
 const clock = "15:04:05.999999999"
 
-// Note adds to what the step that runs sees: what Value, Err or Checkpoint say, for instance.
+// Note adds args to what the running step sees, such as the results of Value, Err or Checkpoint.
 func (tr *Trace) Note(args ...any) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -49,7 +54,7 @@ func (tr *Trace) Note(args ...any) {
 	}
 }
 
-// begin forgets what was before.
+// begin clears the trace.
 func (tr *Trace) begin() {
 	if tr == nil {
 		return
@@ -59,7 +64,7 @@ func (tr *Trace) begin() {
 	tr.runs = nil
 }
 
-// add notes that a step runs.
+// add records a run of a step.
 func (tr *Trace) add(i flow.Info) {
 	if tr == nil || i.Parent != 0 {
 		return
@@ -69,16 +74,16 @@ func (tr *Trace) add(i flow.Info) {
 	tr.runs = append(tr.runs, stepRun{path: i.Path, attempt: i.Attempt, at: time.Now(), entered: i.Entered})
 }
 
-// mark is where a start goes on.
+// mark is where a start continues.
 type mark struct {
-	runs  int       // after so many of the run that was cut short
-	at    string    // the path of the step that it goes on at
-	since time.Time // when that was entered, if it was
-	cut   bool      // the first of them is of a step that has run before, and does not if its time is over
-	again bool      // it is a run of its own
+	runs  int       // number of runs of the interrupted start that are not repeated
+	at    string    // path of the step at which the start continues
+	since time.Time // when that step was entered; zero if it was not
+	cut   bool      // the first run repeats a step, which is skipped if its deadline has passed
+	again bool      // the start begins a new run
 }
 
-// after is where a start from this position goes on.
+// after returns where a start from position p continues.
 func (tr *Trace) after(p flow.Position) mark {
 	if tr == nil || p.Ended {
 		return mark{again: true}
@@ -91,30 +96,30 @@ func (tr *Trace) after(p flow.Position) mark {
 	}
 	switch p.Reason {
 	case "delay":
-		m.since = time.Time{} // the next one is not entered yet
+		m.since = time.Time{} // the next step is not entered yet
 	case "await", "suspend", "fork":
 		m.runs, m.cut = m.runs-1, true
 	}
 	return m
 }
 
-// story is what is told of one start: what its steps saw, and what comes before it.
+// story has the runs of one start, and how they relate to the runs without a crash.
 type story struct {
 	runs    []stepRun
 	ended   bool
 	err     error
-	began   time.Time // of the start
+	began   time.Time // when it started
 	end     time.Time
 	cut     bool
-	at      string    // the step that it goes on at,
-	entered time.Time // entered then, if it was
-	base    int       // runs of the whole that it does not repeat
-	again   bool      // it is a run of its own: at other times
+	at      string    // path of the step at which it continues
+	entered time.Time // when that step was entered; zero if it was not
+	base    int       // number of runs of the whole story that it does not repeat
+	again   bool      // it is a new run, whose times differ
 	next    mark
-	another bool // there is a next
+	another bool // next is valid
 }
 
-// add goes on with another start.
+// add replaces s with the story of the next start.
 func (s *story) add(tr *Trace, c *crasher, err error) {
 	if s.another {
 		s.cut, s.at, s.entered = s.next.cut, s.next.at, s.next.since
@@ -136,7 +141,7 @@ func (s *story) add(tr *Trace, c *crasher, err error) {
 	}
 }
 
-// compare fails the test unless the story is what is told in whole, from base on.
+// compare fails the test unless the story equals whole from s.base on.
 func (s *story) compare(t testing.TB, whole story, times bool) {
 	t.Helper()
 	want := whole.runs[min(s.base, len(whole.runs)):]
@@ -163,7 +168,7 @@ func (s *story) compare(t testing.TB, whole story, times bool) {
 	}
 }
 
-// skips says whether the story goes on after the step that was cut short, whose time is over.
+// skips reports whether the story continues after the interrupted step, whose deadline has passed.
 func (s *story) skips(step stepRun) bool {
 	switch {
 	case !s.cut:
@@ -174,7 +179,7 @@ func (s *story) skips(step stepRun) bool {
 	return s.ended || s.another && s.next.at != step.path
 }
 
-// sameRun says whether run i is the wanted one.
+// sameRun reports whether run i equals want.
 func (s *story) sameRun(i int, want stepRun, times bool) bool {
 	got := s.runs[i]
 	if got.path != want.path || got.attempt != want.attempt || got.notes != want.notes {
@@ -183,8 +188,9 @@ func (s *story) sameRun(i int, want stepRun, times bool) bool {
 	return !times || got.at.Equal(s.notBefore(want.at)) && s.sameEntry(i, want)
 }
 
-// sameEntry says whether the deadline of run i counts from the right time: that which was saved, that of an earlier run
-// of the step, or that of the whole story, but for a step that is entered after the start.
+// sameEntry reports whether the deadline of run i counts from the right time. That is the saved time, the time of an
+// earlier run of the step, or the time in the whole story. A step that is entered after the start may count from the
+// start.
 func (s *story) sameEntry(i int, want stepRun) bool {
 	got := s.runs[i]
 	if i == 0 && !s.entered.IsZero() && got.path == s.at {
@@ -201,10 +207,10 @@ func (s *story) sameEntry(i int, want stepRun) bool {
 			return got.entered.Equal(s.runs[j].entered)
 		}
 	}
-	return got.entered.Before(s.began) // by an earlier start
+	return got.entered.Before(s.began) // entered by an earlier start
 }
 
-// notBefore is t, or the start if that is later.
+// notBefore returns the later of t and the start.
 func (s *story) notBefore(t time.Time) time.Time {
 	if t.Before(s.began) {
 		return s.began
