@@ -14,7 +14,7 @@ import (
 // Observer is a declared observer.
 type Observer struct {
 	selector Selector
-	object   reflect.Type // nil: whatever the source delivers
+	object   reflect.Type // nil: the type of the source
 	place    string
 	opts     options
 	call     func(context.Context, *store.Event) error

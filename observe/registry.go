@@ -120,8 +120,8 @@ func (r *Registry) declareObserver(o *Observer) {
 	}
 }
 
-// attachLate is attach for a declaration during the run. A mistake concerns only the new observer; it is logged like the
-// errors of observers. The caller holds the lock.
+// attachLate is attach for a declaration during the run. A mistake concerns only the new observer; it is logged like
+// the errors of observers. The caller holds the lock.
 func (r *Registry) attachLate(o *Observer) {
 	if err := r.checkObserver(o); err != nil {
 		r.log.ErrorContext(r.run.ctx, "cannot start observer", "observer", o.Name(), "error", err)
