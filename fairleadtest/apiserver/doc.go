@@ -37,7 +37,7 @@
 // pages of a list show the state at one revision. Only timeoutSeconds, bookmarks and the delays of faults depend on the
 // clock; uids and generated names come from counters. After Close no goroutine is left.
 //
-// # Differences from a real server
+// # What differs from a real server
 //
 // The server has no controllers: no objects are garbage collected, scheduled or run. A deleted namespace and its
 // objects stay until a client removes the finalizer from its spec. Resource.Validate is the only admission. There is no
@@ -47,16 +47,17 @@
 // code, reason, kind, details, causes, the object, warnings, and the events of watches. They do not compare messages.
 // The only other differences are:
 //
-//   - Namespaces: objects may be created in a namespace that does not exist. A namespace under deletion refuses new
-//     objects.
-//   - Content of built-in kinds: no defaults are set and specs are not checked, which would require half of Kubernetes.
-//     A test sets the fields that it needs. Names, metadata, and the data of ConfigMaps, Secrets and Leases are
+//   - Namespaces: none need exist, so that tests need not make any; one that is there and is being deleted takes
+//     nothing new.
+//   - Content of built-in kinds: no defaults are set, and a spec is not checked, since that would be the half of
+//     Kubernetes: what a test needs it gives. Names, metadata, and the data of ConfigMaps, Secrets and Leases are
 //     checked.
-//   - Subresources: only status, finalize of namespaces and token of service accounts are served. Use Respond for
-//     others.
-//   - Tables and YAML: these formats for people are not served. The fault Table sends a table without a request for it.
-//   - Order at version 0: a watch that may start with any state sends the initial objects in descending order of names,
-//     since the real server guarantees no order.
-//   - Owner references: an error names the field like the Kubernetes version with which this module is built, which may
-//     be newer than the server.
+//   - Subresources: there are none but status, the finalize of namespaces and the token of service accounts; for others
+//     there is Respond.
+//   - Tables and YAML: nothing is answered in these forms, which are for people; Table answers with a table nobody
+//     asked for.
+//   - Order at version 0: a watch that begins with any state sends it last name first, since the real server promises
+//     no order there.
+//   - Owner references: a refusal names the field as the version of Kubernetes does that this module is built with,
+//     which may be newer than the server.
 package apiserver
