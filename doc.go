@@ -1,5 +1,6 @@
-// Package fairlead runs Kubernetes operators. A [Runtime] connects to one or more API servers, keeps watches and caches
-// of the objects that a program declares, calls the program's observers and reconcilers, and stops all of it in order.
+// Package fairlead runs Kubernetes operators. A [Runtime] connects to one or more API servers. It watches and caches
+// the objects that a program declares, and calls the program's observers and reconcilers. It starts and stops all parts
+// in order.
 //
 // # A first program
 //

@@ -264,7 +264,7 @@ func (rt *Runtime) add(t task) {
 // context ends, a signal arrives, leadership is lost or a part fails, after it has stopped all parts in reverse order.
 //
 // The error is nil if the end of the context or a signal was the only reason. Otherwise it joins the failures in their
-// order and then the mistakes made during the run, such as a late Join or an observer whose selector still has no
+// order. The mistakes made during the run come last, such as a late Join or an observer whose selector still has no
 // source. Run can be called once.
 func (rt *Runtime) Run(ctx context.Context) error {
 	if err := rt.begin(); err != nil {

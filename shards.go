@@ -18,18 +18,18 @@ import (
 )
 
 // WithShards divides the objects of all clusters among the replicas of the program. The replicas are members of a
-// group. Each watches, observes and reconciles its part, and hands slots over when a member joins or when it stops
-// itself. The group is the Lease namespace/name of the first cluster and replaces leader election. change may set
+// group. Each watches, observes and reconciles its part, and hands slots over when another member joins or when it
+// stops. The group is the Lease namespace/name of the first cluster and replaces leader election. change may set
 // further options of package shard/group. A program that used leader election before names its old Lease in
 // group.Options.Leader, so that the leader and the group never work at the same time.
 //
 //	fairlead.New(cfg, fairlead.WithShards("operators", "gateways", fairlead.ShardBy(shard.UID)))
 //
-// Objects are divided by namespace unless ShardBy says otherwise. An object and its related objects must be found in
-// one replica. Reconcilers therefore watch related objects in all slots if these may be in another slot. This applies
-// to reconcile.Owns for an object without a namespace, and to all related objects with ShardBy(shard.UID). Objects
-// related across namespaces must be declared with cache.EverySlot. Sources of observers hold this replica's part, or
-// all objects with cache.EverySlot.
+// Objects are divided by namespace unless ShardBy says otherwise. A replica must see all objects that are related to
+// its own objects. Reconcilers therefore watch related objects in all slots if these may be in another slot. This
+// applies to reconcile.Owns for an object without a namespace, and to all related objects with ShardBy(shard.UID).
+// Objects related across namespaces must be declared with cache.EverySlot. Sources of observers hold this replica's
+// part, or all objects with cache.EverySlot.
 //
 // Functions added with Add run in every replica and are not bound to a slot; they use [Runtime.Shards] to check slots.
 // Controllers must be declared before Run.

@@ -39,10 +39,10 @@ func (rt *Runtime) Explain(e why.Explainer) {
 }
 
 // Why explains why an object does not make progress. It asks the explainers added with Explain and the controllers of
-// the kind. It also examines the fibers that work for them, the fibers of Flows with the key "namespace/name" or
-// "Kind/namespace/name", leadership or slot ownership, the age of the known state, and the object itself. The cause is
-// NotSelected if no part of the program works on the object. It is why.Ended if all work is done, so the object is not
-// stuck.
+// the kind. It examines the fibers of these controllers, and the fibers of Flows with the key "namespace/name" or
+// "Kind/namespace/name". It also checks leadership or slot ownership, the age of the known state, and the object
+// itself. The cause is NotSelected if no part of the program works on the object. It is why.Ended if all work is done;
+// the object is then not stuck.
 //
 // The kind may be written as in kubectl: "Deployment", "deploy", "deployments.apps"; the answer has the real name. The
 // group may be omitted. With several clusters, Why asks each one that has the kind.
