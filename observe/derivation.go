@@ -27,7 +27,7 @@ type derivation struct {
 	origin *Origin
 	store  *cache.Store
 	sink   source.Sink
-	make   func(*cache.Record) (client.Object, error) // may modify its argument; a nil object means none
+	make   func(*cache.Record) (client.Object, error) // nil object: none; the caller may modify the object
 	inputs []*Observer
 
 	mu          sync.Mutex // serializes the sink; no user code runs under it
@@ -68,7 +68,7 @@ func derivedFrom[U any, Q Object[U]](
 			if generic, ok := any(object).(runtime.Unstructured); ok {
 				return generic.DeepCopyObject().(client.Object), nil
 			}
-			own := *object // shallow: only metadata fields are changed below
+			own := *object // it includes the metadata; deeper values are not modified
 			return Q(&own), nil
 		}
 		return d.open(), nil

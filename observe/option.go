@@ -91,8 +91,8 @@ func Via(limit int, execute func(func())) Option {
 }
 
 // OnFailure sets the policy for errors and panics of the observer. attempts is the number of calls for one event with
-// Retry (5 if not positive). The first pause is random between 200 ms and 400 ms; its bounds then double, up to 30 s.
-// An object that cannot be decoded is not retried.
+// Retry (5 if not positive). The first pause is random between 200 ms and 400 ms. The upper bound doubles with each
+// call, up to 30 s. An object that cannot be decoded is not retried.
 func OnFailure(f Failure, attempts int) Option {
 	return func(o *options) { o.failure, o.attempts = f, attempts }
 }
