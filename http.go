@@ -36,9 +36,9 @@ const maxScrapes = 8
 //	/readyz            200 when additionally every resource has been listed and every observer has handled its initial
 //	                   objects, or when another process leads; else 503 with the reasons. In a process with AddAlways,
 //	                   200 when every resource has been listed once and is not stale, whether or not the process leads;
-//	                   the answer also lists the resources that the leader lacks, and later refusals. Kinds that
-//	                   the process converts itself (admission.Convert) need not be listed. Checks of AddReady must
-//	                   succeed in every case
+//	                   the answer also lists the reasons why the leader is not ready yet, and later refusals. Kinds
+//	                   that the process converts itself (admission.Convert) need not be listed. Checks of AddReady
+//	                   must succeed in every case
 //	/metrics           metrics in the format of Prometheus
 //	/debug/            an index of the pages
 //	/debug/sources     the resources that observers, reconcilers or clients watch, and their state
