@@ -25,7 +25,7 @@ type delivery struct {
 	call    func(context.Context, *store.Event) error
 	report  func(outcome)
 	drain   *store.Drainer
-	ctx     context.Context //nolint:containedctx // it is the lifetime of the run, to which the wakes of the store belong
+	ctx     context.Context //nolint:containedctx // the lifetime of the run, which bounds wakes by the store
 	owner   *sync.WaitGroup // waits for all goroutines of the delivery
 	async   *async          // nil: sync
 	gate    *gate           // nil: no sharding

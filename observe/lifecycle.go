@@ -17,7 +17,7 @@ import (
 
 // running is the state between Start and Stop.
 type running struct {
-	ctx    context.Context //nolint:containedctx // it is the lifetime of the run, to which all of its goroutines belong
+	ctx    context.Context //nolint:containedctx // the lifetime of the run and all its goroutines
 	cancel context.CancelCauseFunc
 	work   sync.WaitGroup // deliveries and openings
 
