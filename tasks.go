@@ -21,7 +21,7 @@ type task struct {
 
 // tasks runs tasks concurrently. The first failure stops the others; all errors are kept.
 type tasks struct {
-	ctx    context.Context //nolint:containedctx // the group is the owner of goroutines that live as long as it
+	ctx    context.Context //nolint:containedctx // the lifetime of the goroutines of the group
 	cancel context.CancelFunc
 	fail   func(error) // called with each error
 
