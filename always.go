@@ -8,14 +8,13 @@ import (
 	"github.com/fairlead-io/fairlead/internal/inherit"
 )
 
-// AddAlways is Add for what every process does, whether or not it leads: an HTTP API or webhooks beside controllers
-// that run on the leader only. fn runs from before the election until all that was added with Add has stopped, so
-// that it serves while that drains. The caches run from then on, too, in every process: what is acquired from
-// [Host.Cache] is watched, and can be read; observers and controllers still wait for the lead. What fn sends is
-// not bound to the lead.
+// AddAlways is like Add for functions that every process runs, whether or not it leads, such as an HTTP API or webhooks
+// beside controllers. fn runs from before the election until all functions added with Add have stopped, so it serves
+// while they drain. The caches then also run in every process: stores acquired from [Host.Cache] are watched and can be
+// read. Observers and controllers still wait for leadership. Requests that fn sends are not bound to leadership.
 //
-// It must be called before Run, or Run returns the mistake. An error of fn, or a panic, stops the runtime. See
-// [Runtime.Handler] for what /readyz says.
+// AddAlways must be called before Run; otherwise Run returns the mistake. An error or a panic of fn stops the runtime.
+// [Runtime.Handler] describes the effect on /readyz.
 func (c *Host) AddAlways(name string, fn func(ctx context.Context) error) {
 	if c.name != "" {
 		name = c.name + "/" + name
@@ -32,14 +31,14 @@ func (c *Host) AddAlways(name string, fn func(ctx context.Context) error) {
 	}
 }
 
-// serves says whether this process does something also while it does not lead.
+// serves reports whether this process has functions to run while it does not lead.
 func (rt *Runtime) serves() bool {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	return len(rt.always) > 0
 }
 
-// serve runs what was added with AddAlways, and the caches for it, until stop is called.
+// serve runs the functions of AddAlways, and the caches for them, until stop is called.
 func (rt *Runtime) serve(ctx context.Context, fail func(error)) (stop func() error) {
 	if !rt.serves() {
 		return func() error { return nil }

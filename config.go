@@ -12,10 +12,11 @@ import (
 	"k8s.io/client-go/util/homedir"
 )
 
-// Config finds the configuration of the API server, for main: of the kubeconfig file at path, if that is not empty,
-// such as the value of a flag --kubeconfig; else of the files that the environment variable KUBECONFIG lists; else, in
-// a pod, of its service account; else of ~/.kube/config. In files it is the current context. A file that was named has
-// to be there: the next place is tried only where nothing is said. The caller owns what is returned.
+// Config returns the client configuration of the API server, for use in main. It uses the first of these that is set:
+// the kubeconfig file at path, such as the value of a flag --kubeconfig; the files that the environment variable
+// KUBECONFIG lists; in a pod, its service account; ~/.kube/config. From files it takes the current context. A file that
+// path or KUBECONFIG names must exist; Config does not fall back to the next place. The caller owns the returned
+// configuration.
 func Config(path string) (*rest.Config, error) {
 	switch files := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); {
 	case path != "":
@@ -33,8 +34,8 @@ func Config(path string) (*rest.Config, error) {
 	return configOf(filepath.Join(homedir.HomeDir(), ".kube", "config"))
 }
 
-// configOf merges kubeconfig files as kubectl does: the first to say something wins, and some may be missing, but not
-// all.
+// configOf merges kubeconfig files as kubectl does: the first file that sets a value wins. Some of the files may be
+// missing, but not all.
 func configOf(files ...string) (*rest.Config, error) {
 	rules := clientcmd.ClientConfigLoadingRules{Precedence: files}
 	loaded, err := rules.Load()

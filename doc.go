@@ -1,12 +1,14 @@
-// Package fairlead is the front door of Fairlead, the asynchronous runtime for Kubernetes operators.
+// Package fairlead runs Kubernetes operators. A [Runtime] connects to one or more API servers. It watches and caches
+// the objects that a program declares, and calls the program's observers and reconcilers. It starts and stops all parts
+// in order.
 //
 // # A first program
 //
-// A program declares what it wants to see and what it does about it, then runs:
+// A program declares the objects that it watches and the functions that handle them, then runs:
 //
 //	var CertainConfigMaps = observe.Selector("certain-configmaps")
 //
-//	cfg, err := fairlead.Config("") // of KUBECONFIG, of the pod, or of ~/.kube/config
+//	cfg, err := fairlead.Config("") // from KUBECONFIG, the pod's service account, or ~/.kube/config
 //	…
 //	rt := fairlead.New(cfg)
 //	observe.Source[corev1.ConfigMap](rt, CertainConfigMaps, cache.Namespaces("team-a", "team-b"), cache.Labels("app=web"))
@@ -16,23 +18,24 @@
 //	})
 //	return rt.Run(ctx)
 //
-// Source and observer may live in different packages and are declared in any order: the selector pairs them. However
-// many observers there are, there is one watch; a source that nobody observes is never listed. Package observe says
-// more: events and masks, sync and async delivery, failures, derived sources, known state.
+// Sources and observers may live in different packages and may be declared in any order; the selector connects them.
+// All observers of a selector share one watch. A source without observers is never listed. Package observe documents
+// events and masks, sync and async delivery, failures, derived sources and known state.
 //
 // # Reading and writing
 //
-// Reads and writes go through [Host.Client]: what was written is seen by the next read, whatever the watch does.
+// Reads and writes go through [Host.Client]. A read after a write returns the written state, even if the watch has not
+// delivered it yet.
 //
 //	var gw v1.Gateway
-//	err := rt.Client().Get(ctx, key, &gw)                           // a copy of your own; from memory, if gateways are observed
-//	err = client.ModifyStatus(ctx, rt.Client(), &gw, withReady(ip)) // conflicts are dealt with; gw is what the server answered
-//	now, err := client.Get[v1.Gateway](ctx, rt.Client(), key)       // sees it; shared with all readers, so READ-ONLY
+//	err := rt.Client().Get(ctx, key, &gw) // a private copy, read from memory if gateways are observed
+//	err = client.ModifyStatus(ctx, rt.Client(), &gw, withReady(ip)) // retries conflicts; gw becomes the server's answer
+//	now, err := client.Get[v1.Gateway](ctx, rt.Client(), key) // sees the write; the object is shared and READ-ONLY
 //
 // # More than observers
 //
-// A reconciler is declared on the runtime like an observer. It is given a copy of each object, its own, whenever
-// something that concerns it may have changed:
+// A reconciler is declared on the runtime like an observer. The runtime passes it a private copy of an object whenever
+// a change may concern that object:
 //
 //	reconcile.New[v1.Gateway](rt, "gateways", &Gateways{rt.Client()}, reconcile.Owns[corev1.Service]())
 //
@@ -40,44 +43,44 @@
 //		return reconcile.Done, client.ModifyStatus(ctx, r.c, gw, withReady)
 //	}
 //
-// [Host.Add] runs whatever else belongs to the program, such as a server or a relay, and [Runtime.Flows] looks after
-// an engine of package flow. [Runtime.Join] adds another cluster, on which the same can be declared.
+// [Host.Add] runs other parts of the program, such as a server or a relay. [Runtime.Flows] manages an engine of package
+// flow. [Runtime.Join] adds another cluster; the same declarations can be made on it.
 //
 // # Running
 //
-// [Runtime.Run] checks the declarations of sources and observers and reports all mistakes together, each with file and
-// line, before any request is made; a controller reports its own when it is started. It starts in this order, and stops
-// in the reverse one:
+// [Runtime.Run] checks the declarations of sources and observers before it sends any request. It reports all mistakes
+// together, each with file and line. A controller reports its own mistakes when it starts. Run starts the parts in this
+// order and stops them in reverse:
 //
-//	pages → leadership → caches → observers → controllers and what else was added
+//	pages → leadership → caches → observers → controllers and other additions
 //
-// What was added with [Host.AddAlways], such as an HTTP API that every replica serves, runs with the caches before
-// and beside leadership.
+// Functions added with [Host.AddAlways], such as an HTTP API that every replica serves, do not depend on leadership.
+// They run together with the caches from before the election.
 //
-// It returns when its context ends, a signal comes ([WithSignals]), leadership is lost ([WithLeaderElection]) or
-// something fails, after everything has stopped; whoever does not stop in time is named in the error. At the end no new
-// event is taken, observers that are running may finish for a while ([WithDrain]), and writes work until the last of
-// them has returned.
+// Run returns when its context ends, a signal arrives ([WithSignals]), leadership is lost ([WithLeaderElection]) or a
+// part fails. It first stops all parts; the error names those that do not stop in time. During the stop, observers
+// receive no new events, running observers may finish within a bound ([WithDrain]), and writes work until the last
+// observer has returned.
 //
-// A source or a controller that cannot be started makes Run fail, and what was started is stopped; with [WithDegraded]
-// the others run and it is tried again.
+// If a source or a controller cannot start, Run stops the parts that it started and fails. With [WithDegraded] the
+// other parts run and the runtime retries.
 //
 // # In production
 //
-// [WithListen] serves health, readiness, metrics and debug pages, see [Runtime.Handler]. Health is staleness below a
-// bound ([WithStaleness]), not "synced once": a program whose watch has died silently is not healthy, be it of
-// observers or of reconcilers. /debug/observers tells who observes what, where it is declared, and how it is doing;
-// /debug/controllers which objects fail, with the error and the next try. [WithLogger] is for all that the runtime
-// hosts.
+// [WithListen] serves health, readiness, metrics and debug pages; see [Runtime.Handler]. A program is healthy while its
+// state is not older than a bound ([WithStaleness]). A program whose watch has died silently is therefore unhealthy,
+// although it was synced once. /debug/observers lists each observer with its selector, declaration and progress.
+// /debug/controllers lists the failing objects with the error and the time of the next attempt. [WithLogger] sets the
+// logger of all parts that the runtime hosts.
 //
 //	rt := fairlead.New(cfg, fairlead.WithLogger(log), fairlead.WithSignals(), fairlead.WithListen(":9090"),
 //		fairlead.WithLeaderElection("operators", "gateways"))
 //
-// What all that was declared asks of the API server is known: [Host.Rights], from which package rights makes a role,
-// and package clustertest a test that runs the program with that role and no other right.
+// [Host.Rights] returns the permissions that the declarations need. Package rights makes a role from them, and package
+// clustertest tests that the program runs with that role alone.
 //
-// Tests use fairleadtest/apiserver, an API server in the process that shows every fault on demand.
+// Tests use fairleadtest/apiserver, an in-process API server that injects faults on demand.
 //
-// The layers can be used alone too. The way of one change is also the order in which to read them: source, store,
-// observe or reconcile, flow, client, call.
+// Each layer can also be used alone. A change passes through source, store, observe or reconcile, flow, client and
+// call; this is also a good order in which to read them.
 package fairlead

@@ -28,8 +28,8 @@ import (
 	"github.com/fairlead-io/fairlead/rights"
 )
 
-// Host is one API server that a Runtime works with: what is declared on it, and how to read and write there. It is
-// safe for concurrent use.
+// Host is one API server that a Runtime works with. Sources, observers and controllers are declared on it, and its
+// client reads and writes there. It is safe for concurrent use.
 type Host struct {
 	name      string
 	rt        *Runtime
@@ -41,13 +41,13 @@ type Host struct {
 	cache     *cache.Cache
 	client    *client.Client
 	observers *observe.Registry
-	checks    []func() error // guarded by the mu of rt
-	needs     []rights.Right // likewise
-	askers    []rights.Asker // likewise
-	// those of rt that were declared here; likewise
+	checks    []func() error // guarded by rt.mu
+	needs     []rights.Right // guarded by rt.mu
+	askers    []rights.Asker // guarded by rt.mu
+	// controllers are the controllers of rt declared on this Host; guarded by rt.mu.
 	controllers []*reconcile.Controller
-	abandon     context.CancelFunc     // ends discovery, which knows no context
-	collect     []prometheus.Collector // what it has registered
+	abandon     context.CancelFunc     // cancels discovery, which takes no context
+	collect     []prometheus.Collector // the registered collectors
 }
 
 var (
@@ -56,7 +56,7 @@ var (
 	_ reconcile.Overseer = (*Host)(nil)
 )
 
-// newHost sends nothing.
+// newHost sends no requests. An error is stored in the Host and returned by Run.
 func newHost(rt *Runtime, name string, cfg *rest.Config, o options) *Host {
 	c := &Host{name: name, rt: rt, log: o.logger, degraded: o.degraded, tracers: o.tracers}
 	if err := c.connect(cfg, o); err != nil {
@@ -75,7 +75,7 @@ func newHost(rt *Runtime, name string, cfg *rest.Config, o options) *Host {
 	return c
 }
 
-// register adds metrics, with the name of the cluster.
+// register adds metrics with the label of the cluster.
 func (c *Host) register(metrics ...prometheus.Collector) error {
 	var errs []error
 	for _, m := range metrics {
@@ -88,7 +88,7 @@ func (c *Host) register(metrics ...prometheus.Collector) error {
 	return errors.Join(errs...)
 }
 
-// unregister takes away what this cluster has registered, not what another one of its name has.
+// unregister removes the metrics that this Host registered, but not those of another Host with the same name.
 func (c *Host) unregister() {
 	for _, m := range c.collect {
 		c.metrics().Unregister(m)
@@ -96,7 +96,7 @@ func (c *Host) unregister() {
 	c.collect = nil
 }
 
-// metrics registers with the name of the cluster.
+// metrics returns a registerer that adds the cluster label.
 func (c *Host) metrics() prometheus.Registerer {
 	return prometheus.WrapRegistererWith(prometheus.Labels{"cluster": c.name}, c.rt.opts.registry)
 }
@@ -141,7 +141,7 @@ func (c *Host) connect(cfg *rest.Config, o options) error {
 	return c.register(metrics, store.Collector(c.stores))
 }
 
-// directory returns the name of the directory of a cluster, which is below that of the first one.
+// directory returns the directory name for a cluster, relative to the directory of the first cluster.
 func directory(name string) string {
 	if name == "." || name == ".." {
 		return strings.ReplaceAll(name, ".", "%2E")
@@ -149,7 +149,7 @@ func directory(name string) string {
 	return url.PathEscape(name)
 }
 
-// stores returns what is watched, by whomever: observers, reconcilers, or who acquired it from the cache.
+// stores returns every watched store, including those that callers acquired from the cache.
 func (c *Host) stores() []*cache.Store {
 	if c.cache == nil {
 		return nil
@@ -157,7 +157,7 @@ func (c *Host) stores() []*cache.Store {
 	return c.cache.Stores(schema.GroupVersionResource{})
 }
 
-// discover returns a mapper that asks the server when it is needed first, and again for what it does not know.
+// discover returns a mapper that asks the server at first use, and again for a kind that it does not know.
 func (c *Host) discover(cfg *rest.Config) (meta.RESTMapper, error) {
 	life, end := context.WithCancel(context.Background())
 	c.abandon = end
@@ -166,7 +166,7 @@ func (c *Host) discover(cfg *rest.Config) (meta.RESTMapper, error) {
 	return discover.NewMapper(cfg, c.log)
 }
 
-// start starts the observers. If ctx ends meanwhile, so does the discovery that sources may be waiting for.
+// start starts the observers. If ctx ends meanwhile, it cancels the discovery that sources may wait for.
 func (c *Host) start(ctx context.Context) error {
 	if c.abandon != nil {
 		release := context.AfterFunc(ctx, c.abandon)
@@ -187,25 +187,26 @@ func (c *Host) close() {
 	}
 }
 
-// Name returns the name of the cluster, empty for the runtime's first one.
+// Name returns the name of the cluster. It is empty for the runtime's first cluster.
 func (c *Host) Name() string { return c.name }
 
-// Observers returns the registry of sources and observers; it makes the Host an observe.Host.
+// Observers returns the registry of sources and observers. It implements observe.Host.
 func (c *Host) Observers() *observe.Registry { return c.observers }
 
-// Client reads what is observed and writes to the cluster; a write is seen by the next read. It is nil if New failed.
+// Client returns the client of the cluster. It reads observed objects from memory, and a read sees earlier writes.
+// Client returns nil if New failed.
 func (c *Host) Client() *client.Client { return c.client }
 
-// Cache returns the stores. It is nil if New failed.
+// Cache returns the stores. It returns nil if New failed.
 func (c *Host) Cache() *cache.Cache { return c.cache }
 
-// Calls makes requests under the runtime's policy. It is nil if New failed.
+// Calls returns the client that makes requests under the runtime's policy. It returns nil if New failed.
 func (c *Host) Calls() *call.Client { return c.calls }
 
-// Registry returns where the runtime's metrics are.
+// Registry returns the registry of the runtime's metrics.
 func (c *Host) Registry() *prometheus.Registry { return c.rt.opts.registry }
 
-// Inherit says what controllers have of the cluster: it makes the Host a reconcile.Overseer.
+// Inherit returns the settings that controllers take over from the cluster. It implements reconcile.Overseer.
 func (c *Host) Inherit() reconcile.Inherited {
 	in := reconcile.Inherited{Logger: c.log, TracerProvider: c.tracers, Cluster: c.name, Degraded: c.degraded}
 	if g := c.rt.Shards(); g != nil {
@@ -214,7 +215,7 @@ func (c *Host) Inherit() reconcile.Inherited {
 	return in
 }
 
-// shards says which of the objects this process works on; nil: on all.
+// shards returns the selection of objects that this process works on, or nil for all objects.
 func (c *Host) shards() observe.Shards {
 	if g := c.rt.Shards(); g != nil {
 		return g
@@ -222,7 +223,7 @@ func (c *Host) shards() observe.Shards {
 	return nil
 }
 
-// Oversee has /debug/controllers and /readyz show a controller. Package reconcile calls it.
+// Oversee adds a controller to /debug/controllers and /readyz. Package reconcile calls it.
 func (c *Host) Oversee(ctl *reconcile.Controller) {
 	if ctl == nil {
 		return
@@ -238,8 +239,8 @@ func (c *Host) Oversee(ctl *reconcile.Controller) {
 	c.askers = append(c.askers, ctl)
 }
 
-// Check has Run ask fn what is wrong with a declaration, before it begins. It is for packages whose declarations end in
-// Add: Run returns all mistakes together. If the runtime has begun, fn is not asked.
+// Check has Run call fn before it starts and return fn's error together with all other mistakes. It is for packages
+// whose declarations end in Add. A runtime that has started does not call fn.
 func (c *Host) Check(fn func() error) {
 	if fn == nil {
 		return
@@ -249,8 +250,8 @@ func (c *Host) Check(fn func() error) {
 	c.checks = append(c.checks, fn)
 }
 
-// AddReady has /readyz ask fn, too: an error is why this process is not ready, whether or not it leads. fn is to be
-// quick, and is called by many at a time. A panic of it is such an error.
+// AddReady adds fn to the checks of /readyz. While fn returns an error or panics, this process is not ready, whether or
+// not it leads. fn must return quickly and be safe for concurrent use.
 func (c *Host) AddReady(name string, fn func() error) {
 	if c.name != "" {
 		name = c.name + "/" + name
@@ -264,10 +265,10 @@ func (c *Host) AddReady(name string, fn func() error) {
 	c.rt.parts = append(c.rt.parts, part{name, fn})
 }
 
-// Add has fn run from when the observers of all clusters have been started until it returns or the runtime stops, which
-// cancels its context. An error that it returns, or a panic, stops the runtime. If the runtime is running, fn starts at
-// once. A lease, an executor or a relay without a logger of its own, that fn runs with this context, uses the
-// runtime's.
+// Add runs fn once the observers of all clusters have started. fn runs until it returns or the runtime stops, which
+// cancels its context. An error or a panic of fn stops the runtime. If the runtime is already running, fn starts at
+// once. A lease, an executor or a relay without a logger of its own uses the runtime's when fn runs it with this
+// context.
 func (c *Host) Add(name string, fn func(ctx context.Context) error) {
 	if c.name != "" {
 		name = c.name + "/" + name

@@ -22,32 +22,34 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// httpDrain is how long requests that are being answered may go on at the end.
+// httpDrain bounds how long requests in progress may take after the stop.
 const httpDrain = 5 * time.Second
 
-// maxScrapes is how many may read the metrics at a time.
+// maxScrapes bounds the concurrent reads of the metrics.
 const maxScrapes = 8
 
 // Handler serves the runtime's own pages:
 //
-//	/healthz           200 while the API server has confirmed, within the bound, all that is watched, else 503 with what is
-//	                   stale. Resources that the API server does not serve, or forbids, are told and do not count: a restart
-//	                   changes nothing about them
-//	/readyz            200 when, besides, all of it has been listed and every observer has handled its initial objects, or another
-//	                   process leads; else 503 with what is missing, and why. Of a process that serves in any case (AddAlways)
-//	                   it is about that: 200 when what is watched was listed once and is not stale, whoever leads; what the
-//	                   leader still lacks is told, and what the API server has refused since. Kinds that the process itself converts (admission.Convert) need not be listed. What AddReady has asked has to be ready in any case
-//	/metrics           in the format of Prometheus
-//	/debug/            the pages that there are
-//	/debug/sources     what is watched, by observers, reconcilers or clients, and how it is doing
-//	/debug/controllers what controllers do, and the objects that fail: error, attempts, next try
-//	/debug/observers   who observes what, where it is declared, and how it is doing
+//	/healthz           200 while the API server has confirmed the state of every watched resource within the bound,
+//	                   else 503 with the stale resources. Resources that the API server does not serve or forbids are
+//	                   listed and do not count, since a restart does not change that
+//	/readyz            200 when additionally every resource has been listed and every observer has handled its initial
+//	                   objects, or when another process leads; else 503 with the reasons. In a process with AddAlways,
+//	                   200 when every resource has been listed once and is not stale, whether or not the process leads;
+//	                   the answer also lists the reasons why the leader is not ready yet, and later refusals. Kinds
+//	                   that the process converts itself (admission.Convert) need not be listed. Checks of AddReady
+//	                   must succeed in every case
+//	/metrics           metrics in the format of Prometheus
+//	/debug/            an index of the pages
+//	/debug/sources     the resources that observers, reconcilers or clients watch, and their state
+//	/debug/controllers the controllers and their failing objects: error, attempts, next try
+//	/debug/observers   the observers, with selector, declaration and progress
 //	/debug/flows       live fibers, see Flows
-//	/debug/pprof/      profiles of the process, such as goroutine?debug=2, for go tool pprof; they slow it down and
-//	                   show what it executes, so that without GuardDebug they answer callers of the same machine only
+//	/debug/pprof/      profiles of the process, such as goroutine?debug=2, for go tool pprof. They slow the process down
+//	                   and show what it executes; without GuardDebug they answer only callers on the same machine
 //
-// and those of Handle. The debug pages are text, or JSON with ?format=json; they answer everybody, unless GuardDebug says
-// else.
+// It also serves the pages of Handle. The debug pages are text, or JSON with ?format=json. They need no authentication
+// unless GuardDebug adds it.
 func (rt *Runtime) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if guarded := rt.guarded.Load(); guarded != nil && (isDebug(r.URL.Path) || isDebug(path.Clean("/"+r.URL.Path))) {
@@ -58,7 +60,7 @@ func (rt *Runtime) Handler() http.Handler {
 	})
 }
 
-// answer answers with the page that the pattern names. Pages of Handle below profile.Root take precedence.
+// answer serves the page that the pattern names. Pages of Handle below profile.Root take precedence.
 func (rt *Runtime) answer(w http.ResponseWriter, r *http.Request, guarded bool) {
 	if !strings.HasPrefix(r.URL.Path, profile.Root) {
 		rt.mux.ServeHTTP(w, r)
@@ -77,9 +79,9 @@ func (rt *Runtime) answer(w http.ResponseWriter, r *http.Request, guarded bool) 
 
 func isDebug(at string) bool { return at == "/debug" || strings.HasPrefix(at, "/debug/") }
 
-// GuardDebug has everything below /debug/, pages of Handle too, be asked for through a guard, which passes on to the pages
-// that it is given what may be seen. It is safe for concurrent use; the last one counts. console.Options.GuardDebug has
-// the console be the guard.
+// GuardDebug wraps all pages below /debug/, including those of Handle, with guard. The guard passes a request on to
+// pages if the caller may see the page. GuardDebug is safe for concurrent use; the last call wins.
+// console.Options.GuardDebug makes the console the guard.
 func (rt *Runtime) GuardDebug(guard func(pages http.Handler) http.Handler) {
 	if guard == nil {
 		rt.mistake(errors.New("cannot guard the debug pages: the guard is nil"))
@@ -89,8 +91,8 @@ func (rt *Runtime) GuardDebug(guard func(pages http.Handler) http.Handler) {
 	rt.guarded.Store(&guarded)
 }
 
-// Handle adds a page. The pattern is that of http.ServeMux; one that is malformed or taken is an error of Run. Pages
-// below /debug/ are listed there.
+// Handle adds a page. The pattern is that of http.ServeMux; Run returns an error for a pattern that is malformed or
+// taken. The index of /debug/ lists pages below it.
 func (rt *Runtime) Handle(pattern string, page http.Handler) {
 	if p := protect.Call(func() { rt.mux.Handle(pattern, page) }); p != nil {
 		rt.mistake(fmt.Errorf("cannot serve %q: %v", pattern, p.Value))
@@ -124,7 +126,7 @@ func (rt *Runtime) openConsole() {
 	rt.Handle("/api/", pages)
 }
 
-// sources returns those that are declared, then what is watched besides.
+// sources returns the declared sources, then the other watched stores.
 func (rt *Runtime) sources() sources {
 	all := rt.Describe().Sources
 	for _, c := range rt.members() {
@@ -133,7 +135,7 @@ func (rt *Runtime) sources() sources {
 	return all
 }
 
-// sources are shown without their observers, and with the counters of each scope.
+// sources prints sources without their observers and with the counters of each scope.
 type sources []observe.SourceDescription
 
 // String returns one line per source and scope.
@@ -150,13 +152,13 @@ func (s sources) String() string {
 	return b.String()
 }
 
-// page shows what is described at the time of the request.
+// page serves the result of describe, called at the time of the request.
 func page(describe func() fmt.Stringer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d := describe()
 		if r.URL.Query().Get("format") == "json" {
 			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(d) // the caller is gone if this fails
+			_ = json.NewEncoder(w).Encode(d) // an error means that the caller has disconnected
 			return
 		}
 		text(w, http.StatusOK, d.String())
@@ -166,7 +168,7 @@ func page(describe func() fmt.Stringer) http.Handler {
 func text(w http.ResponseWriter, code int, body string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(code)
-	_, _ = fmt.Fprintln(w, strings.TrimRight(body, "\n")) // the caller is gone if this fails
+	_, _ = fmt.Fprintln(w, strings.TrimRight(body, "\n")) // an error means that the caller has disconnected
 }
 
 func (rt *Runtime) index(w http.ResponseWriter, _ *http.Request) {
@@ -191,13 +193,13 @@ func (rt *Runtime) readyz(w http.ResponseWriter, _ *http.Request) {
 	health(w, slices.Concat(problems, rt.refused(rt.opts.staleness), lacking), string(now))
 }
 
-// part is something that says whether it is ready.
+// part is a readiness check of AddReady.
 type part struct {
 	name  string
 	ready func() error
 }
 
-// unready names the parts of AddReady that are not ready, and why.
+// unready returns the names of the AddReady checks that fail, with the errors.
 func (rt *Runtime) unready() []string {
 	rt.mu.Lock()
 	parts := slices.Clone(rt.parts)
@@ -216,8 +218,8 @@ func (rt *Runtime) unready() []string {
 	return problems
 }
 
-// readyToServe answers for a process that serves whether or not it leads. Who becomes the leader begins to watch
-// more, and is ready meanwhile.
+// readyToServe answers /readyz for a process that serves whether or not it leads. A process that becomes the leader
+// starts more watches and stays ready meanwhile.
 func (rt *Runtime) readyToServe(w http.ResponseWriter, stale []string, now phase) {
 	if !rt.heard.Load() {
 		unlisted := rt.unlisted((*Host).needsNoService)
@@ -228,7 +230,7 @@ func (rt *Runtime) readyToServe(w http.ResponseWriter, stale []string, now phase
 	health(w, stale, strings.Join(slices.Concat([]string{string(now)}, lacking, rt.refused(0)), "\n"))
 }
 
-// lacking says what keeps a process from doing all that is its part, or from taking it over, and in what phase it is.
+// lacking returns the phase, and the reasons why the process does not do all of its work or cannot take it over.
 func (rt *Runtime) lacking(now phase) (_ phase, problems []string) {
 	if err := rt.sharing.waits(); err != nil && (now == phaseStarting || now == phaseReady) {
 		return phase("standby: " + err.Error()), nil
@@ -253,7 +255,7 @@ func (rt *Runtime) lacking(now phase) (_ phase, problems []string) {
 	return now, problems
 }
 
-// leader says who leads instead of this process; an error if it cannot take over from whoever that is.
+// leader returns a description of the current leader. It returns an error if this process cannot take over from it.
 func (rt *Runtime) leader() (string, error) {
 	knows, ok := rt.opts.leadership.(interface {
 		Status() (leader string, err error)
@@ -278,7 +280,7 @@ func (rt *Runtime) overseen() []*reconcile.Controller {
 	return slices.Clone(rt.controllers)
 }
 
-// blocked names the controllers that cannot work, but for those that wait for a list, which unlisted says.
+// blocked names the controllers that cannot work, except those that wait for a list; unlisted reports these.
 func (rt *Runtime) blocked() []string {
 	var problems []string
 	for _, c := range rt.overseen() {
@@ -302,8 +304,8 @@ func health(w http.ResponseWriter, problems []string, fine string) {
 	text(w, http.StatusOK, fine)
 }
 
-// watched calls fn for everything that is watched, by observers, reconcilers or others. A process that does not lead
-// watches nothing, unless it serves.
+// watched calls fn for every watched store. A process that does not lead watches nothing unless it has AddAlways
+// functions.
 func (rt *Runtime) watched(fn func(c *Host, name string, st *cache.Store)) {
 	if now := rt.phase.Load().(phase); now == phaseNew || now == phaseStandby && !rt.serves() {
 		return
@@ -315,9 +317,9 @@ func (rt *Runtime) watched(fn func(c *Host, name string, st *cache.Store)) {
 	}
 }
 
-// stale names the scopes of which the server has said nothing for longer than the bound. What was never heard of is as old
-// as the source, as its observers know it, or else as the first look at it here. A resource that the server refuses is not
-// among them: a restart does not change that.
+// stale names the scopes that the server has not confirmed for longer than the bound. The age of a scope without any
+// answer counts from the start of its source, as its observers record it, or from the first call here. A resource that
+// the server refuses is not stale, since a restart does not change that.
 func (rt *Runtime) stale() []string {
 	var problems []string
 	check := func(name, namespace string, age time.Duration, reason, message string) {
@@ -338,7 +340,7 @@ func (rt *Runtime) stale() []string {
 	seen := rt.firstSeen(now)
 	rt.watched(func(_ *Host, name string, st *cache.Store) {
 		first, ok := seen[st]
-		if !ok { // it has come since
+		if !ok { // listed since then
 			return
 		}
 		for _, s := range st.Statuses() {
@@ -353,7 +355,7 @@ func (rt *Runtime) stale() []string {
 	return slices.Compact(problems)
 }
 
-// refused names the scopes that the server refuses, and whose state is older than so much.
+// refused names the scopes that the server refuses and whose state is older than the given age.
 func (rt *Runtime) refused(older time.Duration) []string {
 	var conditions []string
 	now := time.Now()
@@ -368,7 +370,7 @@ func (rt *Runtime) refused(older time.Duration) []string {
 	return slices.Compact(conditions)
 }
 
-// firstSeen returns when each store that there is was looked at first.
+// firstSeen returns the time of the first health check that saw each present store.
 func (rt *Runtime) firstSeen(now time.Time) map[*cache.Store]time.Time {
 	rt.mu.Lock()
 	before := rt.seen
@@ -386,7 +388,8 @@ func (rt *Runtime) firstSeen(now time.Time) map[*cache.Store]time.Time {
 	return seen
 }
 
-// unlisted names what was never listed completely, and why, of the stores that only selects; nil: of all.
+// unlisted names the stores that were never listed completely, with the reasons. It considers the stores that only
+// selects; nil selects all.
 func (rt *Runtime) unlisted(only func(*Host, *cache.Store) bool) []string {
 	var problems []string
 	rt.watched(func(c *Host, name string, st *cache.Store) {
@@ -402,8 +405,8 @@ func (rt *Runtime) unlisted(only func(*Host, *cache.Store) bool) []string {
 	return problems
 }
 
-// needsNoService says whether a store can be listed before this process is ready. Objects that the process converts may
-// not be: the API server reaches the process by a Service, which leads to processes that are ready.
+// needsNoService reports whether a store can be listed before this process is ready. For kinds that the process
+// converts this may fail: the API server reaches the converter through a Service, which routes only to ready processes.
 func (c *Host) needsNoService(st *cache.Store) bool {
 	return !c.cache.Holds(st.Options().Kind.GroupKind())
 }
@@ -418,10 +421,10 @@ func (rt *Runtime) listen(ctx context.Context) error {
 	return serve.New(rt.Handler(), serve.Options{Drain: httpDrain, Logger: rt.log}).Run(ctx, listener)
 }
 
-// Serve answers requests until the context ends, then lets those under way finish for up to five seconds. It closes the
-// listener. Connections are bounded: 2,048, shared between the addresses that they come from, those that wait for a
-// request are closed first. A header may take 10 seconds, a body 30 unless the handler says something else
-// (http.ResponseController), and a connection waits two minutes for the next request.
+// Serve answers requests until the context ends. Requests in progress then have up to five seconds to finish. Serve
+// closes the listener. At most 2,048 connections are open, shared among the client addresses; at the bound, idle
+// connections are closed first. A request header may take 10 seconds and a body 30, unless the handler sets another
+// deadline (http.ResponseController). A connection waits two minutes for the next request.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	if listener == nil || handler == nil {
 		return errors.New("cannot serve: no listener, or nothing to serve")

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// leadingMetric tells whether this process is the one that works.
+// leadingMetric reports whether this process leads.
 func leadingMetric(leading *atomic.Bool) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fairlead_leading", Help: "1 while this process leads, 0 while it waits to.",

@@ -23,7 +23,7 @@ import (
 	"github.com/fairlead-io/fairlead/shard/group"
 )
 
-// Option changes a Runtime when it is made.
+// Option configures a Runtime.
 type Option func(*options)
 
 type options struct {
@@ -58,7 +58,7 @@ const (
 	defaultDrain       = 5 * time.Second
 )
 
-// grace is how long functions whose context was cancelled have to return.
+// grace is how long functions have to return after their context is cancelled.
 const grace = 5 * time.Second
 
 func (o *options) complete() {
@@ -84,48 +84,50 @@ func (o *options) complete() {
 	}
 }
 
-// WithScheme sets the Go types that are known. Default: those of client-go.
+// WithScheme sets the registered Go types. Default: the scheme of client-go.
 func WithScheme(scheme *runtime.Scheme) Option { return func(o *options) { o.scheme = scheme } }
 
-// WithMapper sets how kinds and resources are matched. Default: the API server is asked, when it is needed first.
+// WithMapper sets the mapping between kinds and resources. Default: discovery from the API server at first use.
 func WithMapper(mapper meta.RESTMapper) Option { return func(o *options) { o.mapper = mapper } }
 
-// WithLogger sets the logger of the runtime and of all that it hosts: caches, clients, observers, controllers, the
-// engines of Flows and of reconcile.Flow, elections, and what package operation has that is added. A logger given to
-// one of them beats it. Default: nothing is logged.
+// WithLogger sets the logger of the runtime and of all parts that it hosts: caches, clients, observers, controllers,
+// the engines of Flows and of reconcile.Flow, elections, and added parts of package operation. A logger set on one of
+// these takes precedence. Default: nothing is logged.
 func WithLogger(logger *slog.Logger) Option { return func(o *options) { o.logger = logger } }
 
-// WithTracerProvider has the runtime make spans of OpenTelemetry, and all that it hosts: a span of each reconciliation,
-// of each fiber and each of its steps, of the engines of Flows and of reconcile.Flow, of each request to the API server,
-// of watches their start, of what hooks are asked, and of renewals of the Lease that fail or are slow. A provider given to one of them beats it. Package operation takes one in its options. The
-// provider is the program's, which shuts it down after Run. Default: no spans, which cost nothing. See docs/tracing.md.
+// WithTracerProvider makes the runtime and its parts create OpenTelemetry spans. There is a span for each
+// reconciliation and for each fiber, and each step of a fiber, of the engines of Flows and of reconcile.Flow. There are
+// also spans for each request to the API server, the start of each watch, calls of hooks, and Lease renewals that fail
+// or are slow. A provider set on one of these parts takes precedence. Package operation takes a provider in its
+// options. The program owns the provider and shuts it down after Run. Default: no spans, at no cost. See
+// docs/tracing.md.
 func WithTracerProvider(tp trace.TracerProvider) Option { return func(o *options) { o.tracers = tp } }
 
-// WithRegistry sets where metrics are registered. Default: a new registry, with the metrics of Go and of the process.
+// WithRegistry sets the registry for metrics. Default: a new registry with the Go and process metrics.
 func WithRegistry(registry *prometheus.Registry) Option {
 	return func(o *options) { o.registry = registry }
 }
 
 // WithListen has Run serve the Handler on this address, such as ":9090". Default: it is not served. The pages show
-// names of objects and are not protected: serve them where only operators look.
+// names of objects and are not protected: serve them only where operators alone have access.
 func WithListen(address string) Option { return func(o *options) { o.listen = address } }
 
-// WithDegraded lets the runtime run when some sources, or controllers, cannot be started, as when a kind does not exist
-// yet; they are reported, by /readyz too, and tried again with back-off. Default: Run fails. A mistake in a declaration
-// is another thing, and makes Run fail.
+// WithDegraded lets the runtime run although some sources or controllers cannot start, for example because a kind does
+// not exist yet. The runtime reports them, also in /readyz, and retries with back-off. Default: Run fails. A mistake in
+// a declaration makes Run fail in any case.
 func WithDegraded() Option { return func(o *options) { o.degraded = true } }
 
-// WithStaleness sets how old the state of a source may be before the runtime is unhealthy. Default: 5 minutes.
+// WithStaleness sets the age of a source's state beyond which the runtime is unhealthy. Default: 5 minutes.
 func WithStaleness(bound time.Duration) Option { return func(o *options) { o.staleness = bound } }
 
-// WithStopTimeout bounds how long Run waits at the end for what was added with Add. Default: 20 seconds.
+// WithStopTimeout bounds how long Run waits at the end for functions added with Add. Default: 20 seconds.
 func WithStopTimeout(d time.Duration) Option { return func(o *options) { o.stopTimeout = d } }
 
-// WithDrain sets for how long observers that are running at the end may go on before their context is cancelled, as a
-// part of the stop timeout. Default: 5 seconds; negative: they are cancelled at once.
+// WithDrain sets how long running observers may continue at the end before their context is cancelled. The time is part
+// of the stop timeout. Default: 5 seconds. A negative value cancels them at once.
 func WithDrain(d time.Duration) Option { return func(o *options) { o.drain = d } }
 
-// WithSource sets options of every source, before its own.
+// WithSource sets options of every source. A source's own options are applied after them.
 func WithSource(opts ...cache.Option) Option {
 	return func(o *options) { o.source = append(slices.Clip(o.source), opts...) }
 }
@@ -133,8 +135,9 @@ func WithSource(opts ...cache.Option) Option {
 // WithFieldOwner sets the field manager of all writes. Default: fairlead.
 func WithFieldOwner(name string) Option { return func(o *options) { o.fieldOwner = name } }
 
-// WithSignals has Run stop at the first of these signals as at the end of its context; the second one ends the process
-// as if Fairlead were not there. None stands for SIGINT and SIGTERM. Default: signals are the program's.
+// WithSignals makes Run stop at the first of these signals, as at the end of its context. The second signal has its
+// default effect and ends the process. Without arguments the signals are SIGINT and SIGTERM. Default: Run does not
+// handle signals.
 func WithSignals(signals ...os.Signal) Option {
 	if len(signals) == 0 {
 		signals = []os.Signal{os.Interrupt, syscall.SIGTERM}
@@ -142,34 +145,34 @@ func WithSignals(signals ...os.Signal) Option {
 	return func(o *options) { o.signals = signals }
 }
 
-// WithLeaderElection has only one process of several work at a time, elected by the Lease namespace/name: the others
-// wait, ready to take over within seconds of its end, and after a kill when the Lease has run out: 15 to 24 s. When
-// leadership is lost nothing is sent any more, and Run returns ErrNotLeading; let the process end then, and be started
-// again. Without a namespace or a name Run fails. /readyz of a process that waits says who leads, or why this one
-// cannot take the Lease, which is not ready.
+// WithLeaderElection makes one of several processes work at a time, elected by the Lease namespace/name. The others
+// wait. They take over within seconds when the leader stops, and when its Lease expires, after 15 to 24 s, if the
+// leader is killed. When leadership is lost, the process sends no more requests and Run returns ErrNotLeading; the
+// process should then exit and be restarted. Run fails if namespace or name is empty. /readyz of a waiting process
+// names the leader. If the process cannot take the Lease, /readyz gives the reason and the process is not ready.
 func WithLeaderElection(namespace, name string) Option {
 	return func(o *options) { o.lease = &[2]string{namespace, name} }
 }
 
-// WithLeadership is WithLeaderElection by other means. If it has a method Run(context.Context) error, that runs from
-// the start until all the work has ended; if it has a method Status() (leader string, err error), /readyz tells what
-// that says.
+// WithLeadership is like WithLeaderElection with another kind of election. If l has a method Run(context.Context)
+// error, it runs from the start until all work has ended. If l has a method Status() (leader string, err error),
+// /readyz shows its result.
 func WithLeadership(l reconcile.Leadership) Option { return func(o *options) { o.leadership = l } }
 
-// WithLinger sets for how long a source that nobody uses any more (its last observer was removed, its controller has
-// ended) goes on being watched: who comes back within that time needs no list. Default, and 0: 30 seconds; negative:
-// its watch ends at once.
+// WithLinger sets how long the watch of a source continues after its last user has gone, such as a removed observer or
+// a controller that has ended. A user that returns within this time needs no new list. Default, and 0: 30 seconds. A
+// negative value ends the watch at once.
 func WithLinger(d time.Duration) Option { return func(o *options) { o.linger = d } }
 
-// WithHotBytes bounds the decoded objects that each store keeps although nobody uses them; 0: 32 MiB, negative: none.
-// It suits programs that look at most objects rarely, such as controllers whose objects wait.
+// WithHotBytes bounds the decoded objects that each store retains without a user, in bytes. 0 means 32 MiB; a negative
+// value retains none. A low bound suits programs that read most objects rarely.
 func WithHotBytes(n int64) Option { return func(o *options) { o.hotBytes = n } }
 
-// WithContent says what the cache holds of the objects of a kind: managedFields besides, without certain fields, as
-// changed by a function; see cache.Content. The empty kind stands for all kinds that nothing is said of. The last one
-// that is said of a kind counts. What is dropped is in no memory, on no disk and in no log, and no observer, reconciler
-// or client is shown it; Modify and patches work as before, and an Update that would take it from the server is refused
-// (client.DroppedError). Default: all of an object but its managedFields.
+// WithContent sets which parts of the objects of a kind the cache holds: with managedFields, without certain fields, or
+// as changed by a function; see cache.Content. The empty kind applies to all kinds without a setting of their own. The
+// last setting for a kind wins. Dropped parts are never stored in memory, on disk or in logs, and no observer,
+// reconciler or client sees them. Modify and patches work as usual. An Update that would delete dropped parts on the
+// server fails with client.DroppedError. Default: whole objects without managedFields.
 //
 //	fairlead.WithContent(schema.GroupKind{Kind: "Secret"}, cache.Content{Drop: []string{"data", "stringData"}})
 func WithContent(kind schema.GroupKind, content cache.Content) Option {
@@ -181,27 +184,27 @@ func WithContent(kind schema.GroupKind, content cache.Content) Option {
 	}
 }
 
-// WithPersistence has what is watched saved in a directory, every five minutes and at the end, from where the next run
-// goes on without a list. Default: nothing is saved. The directory is made if it is not there; it must be this
-// program's alone, and what is saved is as secret as what is watched. After a restart everything counts as synced when
-// the watch has caught up with the server, usually within three seconds.
+// WithPersistence saves the watched state in a directory every five minutes and at the end. The next run resumes from
+// it without a list. Default: nothing is saved. The directory is created if it is missing. It must belong to this
+// program alone, and the saved state is as secret as the watched objects. After a restart, sources are synced once the
+// watch has caught up with the server, usually within three seconds.
 func WithPersistence(dir string) Option { return func(o *options) { o.dir = dir } }
 
-// WithDetectMutation reports who changes an object that is shared, with its key: an error in the log, once for each
-// version, and fairlead_store_mutations_total. What an observer is given, prior states among it, is looked at when it
-// returns, and reported with its name; anything else when it is read again or leaves the memory of decoded objects. It
-// is for tests: every read encodes the object as JSON. Default: nobody looks.
+// WithDetectMutation reports code that changes a shared object: it logs one error for each version, with the key, and
+// counts fairlead_store_mutations_total. Objects passed to an observer, including prior states, are checked when it
+// returns, and the report names the observer. Other objects are checked when they are read again or evicted from the
+// memory of decoded objects. It is for tests, since every read encodes the object as JSON. Default: off.
 func WithDetectMutation() Option { return func(o *options) { o.detect = true } }
 
-// Console is pages for people, as package console has them.
+// Console is a set of pages for people, as package console implements it.
 type Console interface {
-	// Open returns the pages for a runtime; they begin with /console/ and /api/.
+	// Open returns the pages of a runtime. Their paths begin with /console/ and /api/.
 	Open(rt *Runtime) (http.Handler, error)
 }
 
-// WithConsole serves pages for people below /console/, and /api/why, on the address of WithListen and in the Handler:
+// WithConsole serves a console below /console/, and /api/why, on the address of WithListen and in the Handler:
 //
 //	fairlead.New(cfg, fairlead.WithListen("127.0.0.1:8080"), fairlead.WithConsole(console.Options{}))
 //
-// Default: none, and nothing of them is linked.
+// Default: no console, and none of its code is linked.
 func WithConsole(c Console) Option { return func(o *options) { o.console = c } }

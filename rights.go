@@ -9,15 +9,16 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// Need says what the program asks of the cluster besides what its sources and controllers watch and what a controller
-// says with reconcile.Needs: for what was added with Add, an HTTP API and the like. It allows nothing by itself.
+// Need declares permissions that the program needs in addition to those of its sources, its controllers and
+// reconcile.Needs. It is for functions added with Add, such as an HTTP API. Need only declares; it grants nothing.
 func (c *Host) Need(all ...rights.Right) {
 	c.rt.mu.Lock()
 	defer c.rt.mu.Unlock()
 	c.needs = append(c.needs, all...)
 }
 
-// Ask has Rights tell what a asks of the cluster, too: for what knows that by itself, as hooks of package admission do.
+// Ask includes the rights of a in Rights. It is for parts that know their own rights, such as the hooks of package
+// admission.
 func (c *Host) Ask(a rights.Asker) {
 	if a == nil {
 		return
@@ -27,14 +28,15 @@ func (c *Host) Ask(a rights.Asker) {
 	c.askers = append(c.askers, a)
 }
 
-// Rights says what all that was declared so far asks of the cluster: sources, controllers, and on the first cluster the
-// Lease of WithLeaderElection or those of WithShards, with the namespaces by which objects are shared; and Need. It sends nothing and may be called before Run, so that
-// package rights makes a role of it:
+// Rights returns the permissions that all declarations so far need: those of sources, controllers and Need. On the
+// first cluster it includes the Lease of WithLeaderElection or the Leases of WithShards. With shards by namespace it
+// includes listing Namespaces, on every cluster. Rights sends no requests and may be called before Run, so that package
+// rights can make a role:
 //
 //	account := rights.Account{Namespace: "web-system", Name: "web"}
 //	objects, err := rights.Manifests(rt.Client().Mapper(), account, rt.Rights())
 //
-// The order is stable, and nothing is said twice.
+// The order is stable and has no duplicates.
 func (c *Host) Rights() []rights.Right {
 	c.rt.mu.Lock()
 	all := slices.Clone(c.needs)
@@ -51,7 +53,7 @@ func (c *Host) Rights() []rights.Right {
 			askers = append(askers, g)
 		}
 	}
-	if g := c.rt.Shards(); g != nil && g.Layout().By == shard.Namespace { // see package source: not needed, but much less
+	if g := c.rt.Shards(); g != nil && g.Layout().By == shard.Namespace { // optional, but saves much; see package source
 		all = append(all, rights.Of(corev1.SchemeGroupVersion.WithKind("Namespace"), "list"))
 	}
 	for _, a := range askers {

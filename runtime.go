@@ -27,47 +27,48 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// Errors that Run may return, besides those of what it runs.
+// Errors that Run may return, besides those of the parts that it runs.
 var (
-	// errRan: a Runtime can be run once.
+	// errRan means that Run was called before. A Runtime can run only once.
 	errRan = errors.New("the runtime has been run already")
-	// ErrNotLeading: another process leads, or may lead, now.
+	// ErrNotLeading means that another process leads, or may lead.
 	ErrNotLeading = lease.ErrNotLeading
 )
 
-// Runtime runs what was declared, on one cluster or several. Make it with [New]. It is safe for concurrent use.
+// Runtime runs sources, observers, controllers and other parts on one or several clusters. Make it with [New]. It is
+// safe for concurrent use.
 type Runtime struct {
-	// Host is the API server that New was given.
+	// Host is the first cluster, the API server of the configuration passed to New.
 	*Host
 
 	opts    options
 	log     *slog.Logger
 	phase   atomic.Value // phase
-	sharing *sharing     // nil: it works on everything
-	heard   atomic.Bool  // all that is watched has been listed once, see readyz
+	sharing *sharing     // nil: no sharding
+	heard   atomic.Bool  // every watched resource has been listed once, see readyToServe
 	mux     *http.ServeMux
 
 	mu          sync.Mutex
-	err         error // of declarations, returned by Run
+	err         error // mistakes in declarations, returned by Run
 	clusters    []*Host
 	waiting     []task
-	tasks       *tasks // while they run
+	tasks       *tasks // set while the tasks run
 	always      []task // see AddAlways
 	pages       []string
 	parts       []part // see AddReady
 	controllers []*reconcile.Controller
 	explainers  []why.Explainer            // see Explain
-	engine      *flow.Engine               // of Flows, or made when it was asked for first
-	seen        map[*cache.Store]time.Time // when the health pages looked at it first
+	engine      *flow.Engine               // the engine of Flows, or one made at the first call of Engine
+	seen        map[*cache.Store]time.Time // first health check that saw the store
 	ran         bool
 
-	guarded  atomic.Pointer[http.Handler] // the pages below /debug/ behind their guard; nil: there is none
+	guarded  atomic.Pointer[http.Handler] // serves the pages below /debug/; nil: no guard
 	profiles profile.Pages
 
-	leading atomic.Bool // of those of WithLeadership, this process works
+	leading atomic.Bool // this process leads; used only with WithLeadership
 }
 
-// phase is what a runtime is doing, as its health pages tell it.
+// phase is the state of a runtime that its health pages show.
 type phase string
 
 const (
@@ -78,8 +79,8 @@ const (
 	phaseStopping phase = "stopping"
 )
 
-// New returns a Runtime for a cluster. It sends nothing, and an error of the configuration is returned by Run, so that
-// declarations need no error handling of their own.
+// New returns a Runtime for a cluster. It sends no requests. Run returns an error of the configuration, so declarations
+// need no error handling.
 func New(cfg *rest.Config, opts ...Option) *Runtime {
 	rt := &Runtime{mux: http.NewServeMux()}
 	rt.phase.Store(phaseNew)
@@ -113,7 +114,8 @@ func New(cfg *rest.Config, opts ...Option) *Runtime {
 	return rt
 }
 
-// elect refuses names that are missing, as of variables that are not set: nobody would be elected, or all of them.
+// elect refuses an empty namespace or name, such as the value of an unset variable. With it no process, or every
+// process, would be elected.
 func (rt *Runtime) elect(cfg *rest.Config, namespace, name string) (reconcile.Leadership, error) {
 	if namespace == "" || name == "" {
 		return nil,
@@ -127,11 +129,11 @@ func (rt *Runtime) elect(cfg *rest.Config, namespace, name string) (reconcile.Le
 	})
 }
 
-// Join adds a cluster to the runtime, which starts, stops and shows it together with the first one. Selectors are
-// apart, so the same declarations can be made on several clusters. Options add to those of New; those that concern the
-// runtime as a whole have no effect. Join must be called before Run, and a name can be used once: else Run returns the
-// mistake, with file and line. If Run has begun, the mistake is logged at once, Run returns it at the end, and the
-// Host is closed: nothing of it runs.
+// Join adds a cluster to the runtime. The runtime starts and stops it and shows it on its pages together with the first
+// one. Each cluster has its own selectors, so the same declarations can be made on several clusters. Options are
+// applied after those of New; options that concern the whole runtime have no effect. Join must be called before Run,
+// and each name can be used once; otherwise Run returns the mistake, with file and line. After the start of Run, Join
+// logs the mistake at once, Run returns it at the end, and the Host is closed and runs nothing.
 func (rt *Runtime) Join(name string, cfg *rest.Config, opts ...Option) *Host {
 	o := rt.opts
 	o.mapper = nil
@@ -161,10 +163,10 @@ func (rt *Runtime) Join(name string, cfg *rest.Config, opts ...Option) *Host {
 	return c
 }
 
-// Flows has the runtime look after an engine: it logs and traces where the runtime does, unless it has a logger or a
-// tracer of its own, its metrics are registered, its fibers are shown at /debug/flows, and at the end they may finish
-// during the drain before they are cancelled. A runtime has one engine, which is given before what uses
-// [Host.Engine] is declared.
+// Flows makes the runtime manage an engine. The engine uses the logger and the tracer of the runtime unless it has its
+// own. The runtime registers the engine's metrics and shows its fibers at /debug/flows. At the end the fibers may
+// finish during the drain before they are cancelled. A runtime has one engine. Flows must be called before any
+// declaration that uses [Host.Engine].
 func (rt *Runtime) Flows(e *flow.Engine) {
 	if e == nil {
 		rt.mistake(errors.New("cannot look after an engine: it is nil"))
@@ -181,8 +183,7 @@ func (rt *Runtime) Flows(e *flow.Engine) {
 	rt.look(e)
 }
 
-// Engine returns the engine that the runtime looks after: that of Flows, or else one of its own, made when it is asked
-// for first.
+// Engine returns the engine that the runtime manages: the engine of Flows, or one that the first call makes.
 func (c *Host) Engine() *flow.Engine {
 	rt := c.rt
 	rt.mu.Lock()
@@ -199,7 +200,7 @@ func (c *Host) Engine() *flow.Engine {
 	return e
 }
 
-// look has an engine log, show itself and end with the runtime.
+// look connects an engine to the runtime's logger, tracer, metrics, pages and stop.
 func (rt *Runtime) look(e *flow.Engine) {
 	e.InheritLogger(rt.log)
 	e.InheritTracerProvider(rt.opts.tracers)
@@ -215,7 +216,7 @@ func (rt *Runtime) look(e *flow.Engine) {
 		base := context.WithoutCancel(ctx)
 		drain, cancel := context.WithTimeout(base, max(0, rt.opts.drain))
 		defer cancel()
-		_ = e.Drain(drain) // what has not ended is cancelled
+		_ = e.Drain(drain) // Close cancels the remaining fibers
 		bound, stop := context.WithTimeout(base, grace)
 		defer stop()
 		return e.Close(bound)
@@ -228,8 +229,7 @@ func (rt *Runtime) mistake(err error) {
 	rt.mistakeLocked(err)
 }
 
-// mistakeLocked has Run return a mistake: before it begins, or at its end one that is made meanwhile, which is logged
-// besides.
+// mistakeLocked records a mistake that Run returns. After the start of Run the mistake is also logged.
 func (rt *Runtime) mistakeLocked(err error) {
 	if rt.ran {
 		rt.log.Error("mistake in a declaration", "error", err)
@@ -237,7 +237,7 @@ func (rt *Runtime) mistakeLocked(err error) {
 	rt.err = errors.Join(rt.err, err)
 }
 
-// late returns the mistakes that were made while it ran.
+// late returns the mistakes that were made after the start of Run.
 func (rt *Runtime) late() error {
 	errs := []error{}
 	for _, c := range rt.members() {
@@ -258,13 +258,14 @@ func (rt *Runtime) add(t task) {
 	rt.waiting = append(rt.waiting, t)
 }
 
-// Run checks the declarations of sources, observers and controllers, all of them before any request is made, then
-// starts: the pages of WithListen, the election, the caches, the observers, and what was added, controllers among it.
-// It returns when the context ends, a signal comes, leadership is lost or something fails, after all of it has
-// stopped in the reverse order. What was added with AddAlways runs from before the election until all other work has
-// stopped. The error is nil if the end of the context, or a signal, was the only reason; otherwise it joins what
-// failed, the first failure first, and last the mistakes in what was declared while it ran, such as a late Join or an
-// observer of a selector that still has no source. Run can be called once.
+// Run checks the declarations of sources, observers and controllers before it sends any request. It then starts the
+// pages of WithListen, the election, the caches, the observers and the added functions, including controllers.
+// Functions added with AddAlways run from before the election until all other work has stopped. Run returns when the
+// context ends, a signal arrives, leadership is lost or a part fails, after it has stopped all parts in reverse order.
+//
+// The error is nil if the end of the context or a signal was the only reason. Otherwise it joins the failures in their
+// order. The mistakes made during the run come last, such as a late Join or an observer whose selector still has no
+// source. Run can be called once.
 func (rt *Runtime) Run(ctx context.Context) error {
 	if err := rt.begin(); err != nil {
 		return err
@@ -273,13 +274,13 @@ func (rt *Runtime) Run(ctx context.Context) error {
 	defer rt.phase.Store(phaseStopping)
 	if len(rt.opts.signals) > 0 {
 		var restore func()
-		ctx, restore = interrupt.Context(ctx, rt.opts.signals...) // the second signal is not ours
+		ctx, restore = interrupt.Context(ctx, rt.opts.signals...) // the second signal ends the process
 		defer restore()
 	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 
-	// What outlives the work: pages show how it stops, and the lease is given back after it.
+	// These tasks outlive the work: the pages show how it stops, and the Lease is released after it.
 	around := newTasks(context.WithoutCancel(ctx), fail)
 	if rt.opts.listen != "" {
 		around.add(task{"http", rt.listen})
@@ -294,7 +295,7 @@ func (rt *Runtime) Run(ctx context.Context) error {
 	return errors.Join(err, stopServing(), around.stop(grace+httpDrain), rt.late())
 }
 
-// begin says what is wrong with the declarations.
+// begin returns the mistakes in the declarations.
 func (rt *Runtime) begin() error {
 	rt.mu.Lock()
 	if rt.ran {
@@ -330,7 +331,7 @@ func (rt *Runtime) closeLocked() {
 	}
 }
 
-// lead works while this process leads.
+// lead waits for leadership and works until the context ends or leadership is lost.
 func (rt *Runtime) lead(ctx context.Context, l reconcile.Leadership) error {
 	switch {
 	case rt.sharing != nil:
@@ -351,7 +352,7 @@ func (rt *Runtime) lead(ctx context.Context, l reconcile.Leadership) error {
 	defer end(nil)
 	var lost atomic.Bool
 	forget := context.AfterFunc(term, func() {
-		if ctx.Err() == nil { // else a term that is made of ctx has ended with it
+		if ctx.Err() == nil { // else term may be derived from ctx and has ended with it
 			lost.Store(true)
 			rt.leading.Store(false)
 			end(ErrNotLeading)
@@ -370,7 +371,7 @@ func (rt *Runtime) work(ctx context.Context, drain time.Duration) error {
 	rt.phase.Store(phaseStarting)
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	caches := newTasks(context.WithoutCancel(ctx), fail) // they outlive who reads from them
+	caches := newTasks(context.WithoutCancel(ctx), fail) // the caches outlive their readers
 	if !rt.serves() {
 		rt.runCaches(caches)
 	}
@@ -380,7 +381,7 @@ func (rt *Runtime) work(ctx context.Context, drain time.Duration) error {
 	}
 	rt.phase.Store(phaseStopping)
 	if errors.Is(context.Cause(ctx), ErrNotLeading) {
-		drain = 0 // nothing that they do is of use
+		drain = 0 // no result of the observers can be written any more
 	}
 	draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(0, drain))
 	defer cancel()
@@ -394,7 +395,7 @@ func (rt *Runtime) runCaches(in *tasks) {
 	}
 }
 
-// runTasks runs what was added until the context ends.
+// runTasks runs the added functions until the context ends.
 func (rt *Runtime) runTasks(ctx context.Context, fail func(error)) error {
 	tasks := newTasks(ctx, fail)
 	tasks.add(task{"synchronization", rt.awaitSync})
@@ -417,7 +418,7 @@ func (rt *Runtime) members() []*Host {
 	return slices.Clone(rt.clusters)
 }
 
-// each calls a function for all clusters at once and joins the errors in their order.
+// each calls a function for all clusters concurrently and joins the errors in the order of the clusters.
 func (rt *Runtime) each(fn func(*Host) error) error {
 	clusters := rt.members()
 	errs := make([]error, len(clusters))
@@ -433,7 +434,7 @@ func (rt *Runtime) each(fn func(*Host) error) error {
 	return errors.Join(errs...)
 }
 
-// ignoreEnd returns nil for an error that only says that the context has ended.
+// ignoreEnd returns nil if the error only reports the end of the context.
 func ignoreEnd(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		return nil
@@ -441,10 +442,10 @@ func ignoreEnd(ctx context.Context, err error) error {
 	return err
 }
 
-// awaitSync notes when all observers have handled their initial objects.
+// awaitSync sets the phase to ready when all observers have handled their initial objects.
 func (rt *Runtime) awaitSync(ctx context.Context) error {
 	if err := rt.WaitSynced(ctx); err != nil {
-		if ctx.Err() == nil { // an observer was stopped by its policy: others go on, but ready is another thing
+		if ctx.Err() == nil { // a failure policy stopped an observer: others continue, but the runtime does not become ready
 			rt.log.ErrorContext(ctx, "not all observers will be synced", "error", err)
 		}
 		return nil
@@ -455,13 +456,13 @@ func (rt *Runtime) awaitSync(ctx context.Context) error {
 	return nil
 }
 
-// WaitSynced returns when every observer of every cluster has handled its initial objects, or at the end of the
-// context, with the names of those that have not, and why.
+// WaitSynced waits until every observer of every cluster has handled its initial objects. If the context ends first,
+// the error names the observers that have not, with the reasons.
 func (rt *Runtime) WaitSynced(ctx context.Context) error {
 	return rt.each(func(c *Host) error { return c.observers.WaitSynced(ctx) })
 }
 
-// Describe says which selector is produced where and observed by whom, on every cluster, and how each is doing.
+// Describe returns the sources and observers of every cluster, with their declarations and their current state.
 func (rt *Runtime) Describe() observe.Description {
 	all := observe.Description{Sources: []observe.SourceDescription{}}
 	for _, c := range rt.members() {

@@ -17,21 +17,22 @@ import (
 	"github.com/fairlead-io/fairlead/shard/group"
 )
 
-// WithShards has the replicas of the program share the objects, of all clusters, as members of a group: each watches,
-// observes and reconciles its part, and hands it over when another one comes, or when it stops. The group is the Lease
-// namespace/name of the first cluster; it takes the place of an election. Options of package shard/group can be
-// changed: who has elected a leader before names its Lease as group.Options.Leader, so that both are never at work.
+// WithShards divides the objects of all clusters among the replicas of the program. The replicas are members of a
+// group. Each watches, observes and reconciles its part, and hands slots over when another member joins or when it
+// stops. The group is the Lease namespace/name of the first cluster and replaces leader election. change may set
+// further options of package shard/group. A program that used leader election before names its old Lease in
+// group.Options.Leader, so that the leader and the group never work at the same time.
 //
 //	fairlead.New(cfg, fairlead.WithShards("operators", "gateways", fairlead.ShardBy(shard.UID)))
 //
-// Objects are divided by their namespaces unless ShardBy says otherwise. What belongs to an object has to be found
-// where that is: reconcilers watch what concerns their objects, and may be elsewhere, as a whole (reconcile.Owns of an
-// object without a namespace, and everything where objects are divided by their uids), and what concerns objects of
-// other namespaces has to be declared with cache.EverySlot. Sources of observers hold this replica's part, or with
-// cache.EverySlot everything.
+// Objects are divided by namespace unless ShardBy says otherwise. A replica must see all objects that are related to
+// its own objects. Reconcilers therefore watch related objects in all slots if these may be in another slot. This
+// applies to reconcile.Owns for an object without a namespace, and to all related objects with ShardBy(shard.UID).
+// Objects related across namespaces must be declared with cache.EverySlot. Sources of observers hold this replica's
+// part, or all objects with cache.EverySlot.
 //
-// What is added with Add runs in every replica. Nothing of it is bound to a slot: ask [Runtime.Shards]. Controllers are
-// declared before Run.
+// Functions added with Add run in every replica and are not bound to a slot; they use [Runtime.Shards] to check slots.
+// Controllers must be declared before Run.
 func WithShards(namespace, name string, change ...func(*group.Options)) Option {
 	return func(o *options) {
 		o.shards = &group.Options{Namespace: namespace, Name: name, Role: "reconcile", Events: true}
@@ -43,13 +44,13 @@ func WithShards(namespace, name string, change ...func(*group.Options)) Option {
 	}
 }
 
-// ShardBy says, to WithShards, by which field objects are divided. By their uid they are spread evenly; by their
-// namespace, the default, an object and what it owns are in one replica.
+// ShardBy sets the field by which WithShards divides objects. Division by UID spreads them evenly. Division by
+// namespace, the default, keeps an object and the objects that it owns in one replica.
 func ShardBy(by shard.By) func(*group.Options) {
 	return func(o *group.Options) { o.Layout.By = by }
 }
 
-// sharing is the part of a runtime in a group.
+// sharing is the runtime's membership in a group.
 type sharing struct {
 	group   *group.Group
 	sources *source.Sharding
@@ -63,7 +64,7 @@ func (rt *Runtime) share(cfg *rest.Config) error {
 			"WithLeaderElection and WithLeadership")
 	}
 	if cfg == nil {
-		return nil // which is told elsewhere
+		return nil // newHost reports it
 	}
 	if o.Logger == nil {
 		o.Logger = rt.log
@@ -74,7 +75,7 @@ func (rt *Runtime) share(cfg *rest.Config) error {
 	s := &sharing{}
 	told := o.OnChange
 	o.OnChange = func(c group.Change) {
-		if c.Kind == group.Joined { // what it holds is known from now on, if it is nothing
+		if c.Kind == group.Joined { // the member's slots are known from now on, possibly none
 			_ = s.sources.Gain(context.Background(), s.sources.Layout().Set())
 		}
 		if told != nil {
@@ -92,8 +93,8 @@ func (rt *Runtime) share(cfg *rest.Config) error {
 	return rt.opts.registry.Register(s.group.Collector())
 }
 
-// Shards returns the member of WithShards that this runtime is, to ask which slots it holds, and whether something may
-// still be sent for one; nil without.
+// Shards returns the group membership of this runtime, or nil without WithShards. It tells which slots the runtime
+// holds and whether it may still send requests for a slot.
 func (rt *Runtime) Shards() *group.Group {
 	if rt.sharing == nil {
 		return nil
@@ -101,7 +102,7 @@ func (rt *Runtime) Shards() *group.Group {
 	return rt.sharing.group
 }
 
-// page shows what this member knows of the group.
+// page serves this member's view of the group.
 func (s *sharing) page(w http.ResponseWriter, _ *http.Request) {
 	st := s.group.Status()
 	shown := struct {
@@ -118,10 +119,11 @@ func (s *sharing) page(w http.ResponseWriter, _ *http.Request) {
 		shown.Error = st.Err.Error()
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(shown) // the caller is gone if this fails
+	_ = json.NewEncoder(w).Encode(shown) // an error means that the caller has disconnected
 }
 
-// waits says why this member may hold nothing yet, although all is well: others of another kind are at work.
+// waits returns the reason why this member holds no slots although it works correctly: a leader or a group with another
+// layout is at work.
 func (s *sharing) waits() error {
 	if s == nil {
 		return nil
@@ -132,7 +134,7 @@ func (s *sharing) waits() error {
 	return nil
 }
 
-// workShared works on what this process holds. When ctx ends that is handed over before the work ends.
+// workShared works on the slots of this process. When ctx ends it hands the slots over before the work ends.
 func (rt *Runtime) workShared(ctx context.Context) error {
 	g := rt.sharing.group
 	for _, c := range rt.members() {

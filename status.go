@@ -9,26 +9,25 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// Status is what a runtime is doing, as its pages tell it.
+// Status is the state of a runtime, as its pages show it.
 type Status struct {
-	// Phase is such as "ready", or who leads instead of this process.
+	// Phase is the phase, such as "ready", or a message that names the current leader.
 	Phase string `json:"phase"`
-	// Problems are why /healthz fails; Lacking is what keeps the process from doing all that is its part.
+	// Problems are the reasons why /healthz fails. Lacking are the reasons why the process does not do all of its work.
 	Problems []string `json:"problems"`
-	// Conditions are the resources that the API server does not serve, or forbids to this program. No restart changes
-	// that: /healthz tells them and stays 200.
+	// Conditions are the resources that the API server does not serve or forbids to this program. A restart does not
+	// change that, so /healthz lists them and still returns 200.
 	Conditions []string `json:"conditions"`
 	Lacking    []string `json:"lacking"`
-	// Sources are what is watched, by observers, reconcilers and clients.
+	// Sources are the resources that observers, reconcilers and clients watch.
 	Sources     []observe.SourceDescription `json:"sources"`
 	Controllers []reconcile.Description     `json:"controllers"`
-	// FlowsBlockedSince is that of [flow.Engine.BlockedSince], of the engine that the runtime looks after; nil if that
-	// is not blocked.
+	// FlowsBlockedSince is [flow.Engine.BlockedSince] of the runtime's engine. It is nil if the engine is not blocked.
 	FlowsBlockedSince *time.Time `json:"flowsBlockedSince,omitempty"`
 }
 
-// Status returns what the runtime is doing now, with at most so many of the failures of each controller; negative: all of
-// them.
+// Status returns the current state of the runtime. It includes at most failures failing objects of each controller; a
+// negative value includes all.
 func (rt *Runtime) Status(failures int) Status {
 	now, lacking := rt.lacking(rt.phase.Load().(phase))
 	s := Status{
@@ -47,7 +46,7 @@ func (rt *Runtime) Status(failures int) Status {
 	return s
 }
 
-// Fibers yields pictures of the live fibers of the engine that the runtime looks after, the oldest first.
+// Fibers yields the live fibers of the runtime's engine, oldest first.
 func (rt *Runtime) Fibers() iter.Seq[flow.Info] {
 	rt.mu.Lock()
 	e := rt.engine

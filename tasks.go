@@ -13,17 +13,17 @@ import (
 	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
-// task is something that runs with the runtime.
+// task is a named function that runs with the runtime.
 type task struct {
 	name string
 	run  func(context.Context) error
 }
 
-// tasks runs what it is given together. The first one that fails has the others stopped, and all errors are kept.
+// tasks runs tasks concurrently. The first failure stops the others; all errors are kept.
 type tasks struct {
-	ctx    context.Context //nolint:containedctx // the group is the owner of goroutines that live as long as it
+	ctx    context.Context //nolint:containedctx // the lifetime of the goroutines of the group
 	cancel context.CancelFunc
-	fail   func(error) // told of each error
+	fail   func(error) // called with each error
 
 	mu      sync.Mutex
 	ended   bool
@@ -38,7 +38,7 @@ func newTasks(ctx context.Context, fail func(error)) *tasks {
 	return g
 }
 
-// add starts a task, unless the group has been stopped.
+// add starts a task unless the group has been stopped.
 func (g *tasks) add(t task) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -49,7 +49,7 @@ func (g *tasks) add(t task) {
 	g.done.Go(func() { t.protect(g.ctx, func(err error) { g.returned(t, err) }) })
 }
 
-// returned takes note of the end of a task.
+// returned records the end of a task.
 func (g *tasks) returned(t task, err error) {
 	g.mu.Lock()
 	if g.running[t.name]--; g.running[t.name] == 0 {
@@ -64,8 +64,8 @@ func (g *tasks) returned(t task, err error) {
 	}
 }
 
-// stop ends the context of the tasks and waits for them, at most for a while. It returns their errors in the order in
-// which they happened, and the names of those that go on.
+// stop cancels the context of the tasks and waits for them up to bound. It returns their errors in order of occurrence,
+// and the names of the tasks still running.
 func (g *tasks) stop(bound time.Duration) error {
 	g.mu.Lock()
 	g.ended = true
@@ -92,8 +92,8 @@ func (g *tasks) stop(bound time.Duration) error {
 	return errors.Join(append(slices.Clone(g.errs), late)...)
 }
 
-// protect runs a task and reports its error, with its name. A panic is an error, and so is runtime.Goexit, after which
-// nothing but what is deferred runs; to end because one was told to is none.
+// protect runs a task and reports its error with its name. A panic and runtime.Goexit are errors; after Goexit only
+// deferred calls run. Context cancellation is not an error.
 func (t task) protect(ctx context.Context, report func(error)) {
 	var err error
 	p := protect.CallOr(func() { err = t.run(ctx) }, func() { report(fmt.Errorf("%s: %w", t.name, errGoexit)) })

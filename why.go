@@ -17,16 +17,17 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// whyTimeout bounds the requests that a question leads to, and whyAnswer the first of them: whoever asks why nothing
-// moves must not wait for what hangs.
+// whyTimeout bounds all requests of one question, whyAnswer the first request. A question must not wait for a server
+// that hangs.
 const (
 	whyTimeout = 5 * time.Second
 	whyAnswer  = 2 * time.Second
 )
 
-// Explain has [Runtime.Why] ask e, too, before all else: what runs in the program beside controllers and knows causes.
-// It may be called at any time. One that panics tells nothing. One with a method Finalizer(group, kind string) (string,
-// bool) says which finalizer is its own, as controllers do, so that no object is told to be kept by somebody else for it.
+// Explain adds e to the sources of [Runtime.Why], before all others. It is for parts of the program besides controllers
+// that know causes. It may be called at any time. An explainer that panics contributes no cause. An explainer with a
+// method Finalizer(group, kind string) (string, bool) names its own finalizer, as controllers do; Why then does not
+// report that finalizer as foreign.
 func (rt *Runtime) Explain(e why.Explainer) {
 	if e == nil {
 		rt.mistake(errors.New("cannot explain why objects do not move: the explainer is nil"))
@@ -37,17 +38,18 @@ func (rt *Runtime) Explain(e why.Explainer) {
 	rt.explainers = append(rt.explainers, e)
 }
 
-// Why says why an object does not move on: what was added with Explain is asked, then the controllers of its kind and
-// the fibers that work for them, those of Flows whose key is "namespace/name" or "Kind/namespace/name", who leads or
-// holds its slot, how old what is known of it is, and the object itself. An object that nothing of the program works on
-// is NotSelected; one of which all is done is told so (why.Ended), and is not stuck.
+// Why explains why an object does not make progress. It asks the explainers added with Explain and the controllers of
+// the kind. It examines the fibers of these controllers, and the fibers of Flows with the key "namespace/name" or
+// "Kind/namespace/name". It also checks leadership or slot ownership, the age of the known state, and the object
+// itself. The cause is NotSelected if no part of the program works on the object. It is why.Ended if all work is done;
+// the object is then not stuck.
 //
-// The kind may be written as kubectl takes it: "Deployment", "deploy", "deployments.apps"; the answer has its real
-// name. The group may be left out. Of several clusters each is asked that has such a kind.
+// The kind may be written as in kubectl: "Deployment", "deploy", "deployments.apps"; the answer has the real name. The
+// group may be omitted. With several clusters, Why asks each one that has the kind.
 //
-// The error matches [why.ErrNotFound] if there is no such object, and nothing is known under its name either; for a
-// kind that the API server does not have it says so. It may be called at any time, by many at a time, and takes a few
-// seconds where the API server does not answer.
+// The error matches [why.ErrNotFound] if the object does not exist and no state under its name is known. A kind that
+// the API server does not have is another error. Why may be called at any time and concurrently. It takes a few seconds
+// if the API server does not answer.
 func (rt *Runtime) Why(ctx context.Context, of why.Object) (why.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, whyTimeout)
 	defer cancel()
@@ -76,7 +78,7 @@ func (rt *Runtime) Why(ctx context.Context, of why.Object) (why.Answer, error) {
 	return why.NewAnswer(why.Object{Kind: first.Kind, Namespace: first.Namespace, Name: first.Name}, causes), nil
 }
 
-// why is Runtime.Why for one cluster.
+// why implements Runtime.Why for one cluster.
 func (c *Host) why(ctx context.Context, of why.Object) (why.Answer, error) {
 	if c.client == nil {
 		return why.Answer{}, client.ErrNotMade
@@ -106,23 +108,25 @@ func (c *Host) why(ctx context.Context, of why.Object) (why.Answer, error) {
 	return why.NewAnswer(of, causes), nil
 }
 
-// question is about one object of one cluster.
+// question is a question about one object of one cluster.
 type question struct {
 	c    *Host
 	of   why.Object
 	kind namedKind
-	// obj is its metadata; nil if there is none, or it is not known: missing says so.
+	// obj is the metadata of the object. It is nil if the object does not exist or could not be read; missing is then
+	// the error.
 	obj     *metav1.PartialObjectMetadata
 	missing error
-	// silent is a cause if the API server does not answer.
+	// silent are the causes if the API server does not answer.
 	silent   []why.Cause
-	answered bool // with an error about more than the kind
-	depth    int  // how many others wait for it
-	// followed are the objects that were looked at for one answer, this one among them.
+	answered bool // the API server returned an error about more than the kind
+	depth    int  // number of objects that wait for this one
+	// followed are the objects examined for one answer, including this one.
 	followed map[why.Object]bool
 }
 
-// find reads the object from the API server, or where that does not answer, or must not be asked, from the cache.
+// find reads the object from the API server. If the server does not answer or must not be asked, find reads it from the
+// cache.
 func (q *question) find(ctx context.Context) error {
 	key := client.Key{Namespace: q.of.Namespace, Name: q.of.Name}
 	obj := &metav1.PartialObjectMetadata{}
@@ -154,23 +158,23 @@ func (q *question) find(ctx context.Context) error {
 	return nil
 }
 
-// isAbsent says that there is no such object. That there is no such kind any more is another thing.
+// isAbsent reports whether the error means that the object does not exist. A missing kind is not such an error.
 func isAbsent(err error) bool {
 	if !apierrors.IsNotFound(err) {
 		return false
 	}
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) {
-		return true // of the cache
+		return true // an error of the cache
 	}
 	d := answer.Status().Details
 	return d != nil && d.Name != ""
 }
 
-// watched says whether something of the kind is in the cache.
+// watched reports whether the cache has a store of the kind.
 func (q *question) watched() bool { return len(q.c.cache.Lookup(q.kind.resource)) > 0 }
 
-// noAnswer is the cause that the API server cannot be asked about the object.
+// noAnswer returns the cause for an API server that cannot be asked about the object.
 func (q *question) noAnswer(err error, told why.Cause, asked time.Time) why.Cause {
 	if told.Type == why.RetryAfter {
 		told.Evidence["asked"] = asked.UTC().Format(time.RFC3339)
@@ -202,7 +206,7 @@ func (q *question) noAnswer(err error, told why.Cause, asked time.Time) why.Caus
 	return c
 }
 
-// causes asks all who know.
+// causes asks all sources of causes.
 func (q *question) causes(ctx context.Context) []why.Cause {
 	c, rt := q.c, q.c.rt
 	rt.mu.Lock()
@@ -228,10 +232,10 @@ func (q *question) causes(ctx context.Context) []why.Cause {
 	}
 	causes := append(own, reconciled...)
 	silent := q.silent
-	if q.answered && !ended(own) { // with more about the object than what a source has met
+	if q.answered && !ended(own) { // the server's error says more about the object than the failure of a source
 		causes, silent = slices.Insert(causes, len(own), silent...), nil
 	}
-	if !ended(own) { // what is done needs nobody any more
+	if !ended(own) { // completed work needs no leader or watch
 		causes = append(append(causes, q.elsewhere(ctx)...), silent...)
 		causes = append(append(causes, q.stores()...), q.behind(ctx)...)
 		causes = append(append(causes, q.ailing(ctx)...), q.observers()...)
@@ -241,13 +245,13 @@ func (q *question) causes(ctx context.Context) []why.Cause {
 	return append(tidy(causes), q.beneath(ctx, causes)...)
 }
 
-// How far it is followed what an object waits for, and how many objects are looked at for it.
+// Bounds for following the objects that an object waits for: the depth, and the number of objects examined.
 const (
 	maxDepth    = 3
 	maxFollowed = 8
 )
 
-// beneath says why those objects do not move that are waited for, as far as this program knows.
+// beneath returns the causes for the objects that are waited for, as far as this program knows them.
 func (q *question) beneath(ctx context.Context, causes []why.Cause) (all []why.Cause) {
 	if q.followed == nil {
 		q.followed = map[why.Object]bool{q.of: true}
@@ -275,7 +279,8 @@ func (q *question) beneath(ctx context.Context, causes []why.Cause) (all []why.C
 	return all
 }
 
-// known is causes without what is of the program as a whole, or says that the program does not work on the object.
+// known returns the causes of the object itself, without those of the whole program and without those that say that the
+// program does not work on it.
 func (q *question) known(ctx context.Context) []why.Cause {
 	q.c.rt.mu.Lock()
 	controllers := slices.Clone(q.c.controllers)
@@ -286,7 +291,7 @@ func (q *question) known(ctx context.Context) []why.Cause {
 	return append(causes, q.beneath(ctx, causes)...)
 }
 
-// ask protects the others from an explainer that panics.
+// ask calls an explainer and recovers its panic.
 func (c *Host) ask(ctx context.Context, of why.Object, e why.Explainer) (causes []why.Cause) {
 	if p := protect.Call(func() { causes = e.Why(ctx, of) }); p != nil {
 		c.log.ErrorContext(ctx, "an explainer panicked", "object", of.String(), "error", p, "stack", string(p.Stack))
@@ -295,7 +300,7 @@ func (c *Host) ask(ctx context.Context, of why.Object, e why.Explainer) (causes 
 	return causes
 }
 
-// controllers asks those of the kind. What one of them does not select another one may.
+// controllers asks the controllers of the kind. It returns NotSelected causes only if no controller selects the object.
 func (q *question) controllers(ctx context.Context, all []*reconcile.Controller) (causes []why.Cause) {
 	var left []why.Cause
 	for _, ctl := range all {
@@ -312,7 +317,7 @@ func (q *question) controllers(ctx context.Context, all []*reconcile.Controller)
 	return causes
 }
 
-// isGeneral says that a cause is not of one object.
+// isGeneral reports whether a cause does not concern one object alone.
 func isGeneral(c why.Cause) bool {
 	switch c.Type {
 	case why.NotLeading, why.HeldBy, why.SourceStale, why.NotSelected, why.Ended:
@@ -321,12 +326,12 @@ func isGeneral(c why.Cause) bool {
 	return false
 }
 
-// ended says that nothing but the end is told.
+// ended reports whether all causes are why.Ended, and at least one exists.
 func ended(causes []why.Cause) bool {
 	return len(causes) > 0 && !slices.ContainsFunc(causes, func(c why.Cause) bool { return c.Type != why.Ended })
 }
 
-// tidy leaves the end out where something else is told.
+// tidy removes why.Ended causes if others exist.
 func tidy(causes []why.Cause) []why.Cause {
 	if ended(causes) {
 		return causes

@@ -14,16 +14,16 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// symptom is a condition of a built-in kind that says that something is wrong.
+// symptom is a condition of a built-in kind that indicates a problem.
 type symptom struct {
 	condition string
 	bad       metav1.ConditionStatus
-	passing   bool   // every such object has it for a while at first
-	fine      string // reason with which it is no trouble
+	passing   bool   // every object has it for a while after its creation
+	fine      string // reason with which the condition is harmless
 	advice    string
 }
 
-// settled is how long a passing symptom is no trouble.
+// settled is how long a passing symptom is harmless.
 const settled = time.Minute
 
 const (
@@ -32,8 +32,8 @@ const (
 	advicePods        = "Look at its pods, and at its Events."
 )
 
-// symptoms are the conditions with a meaning that is known, the most direct first. Those of other kinds mean what their
-// programs say, and True may be good or bad.
+// symptoms are the conditions with a known meaning, the most direct first. Conditions of other kinds are defined by
+// their programs; their status True may be good or bad.
 var symptoms = map[schema.GroupKind][]symptom{
 	{Kind: "Pod"}: {
 		{condition: "PodScheduled", bad: metav1.ConditionFalse, advice: adviceUnscheduled},
@@ -61,8 +61,8 @@ var symptoms = map[schema.GroupKind][]symptom{
 	{Group: "apiregistration.k8s.io", Kind: "APIService"}: {{condition: "Available", bad: metav1.ConditionFalse}},
 }
 
-// ailing says what the conditions of an object of a built-in kind tell. It costs a request, since q.obj is metadata only.
-// Without an answer it tells nothing: q.find has said why.
+// ailing returns the causes that the conditions of a built-in kind indicate. It sends a request, since q.obj is
+// metadata only. Without an answer it returns nothing; q.find has reported the reason.
 func (q *question) ailing(ctx context.Context) (causes []why.Cause) {
 	known := symptoms[q.kind.GroupKind()]
 	if len(known) == 0 || q.obj == nil || q.obj.GetDeletionTimestamp() != nil || len(q.silent) > 0 {

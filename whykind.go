@@ -13,17 +13,17 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// namedKind is a kind of objects that somebody has named, and whether they are in namespaces.
+// namedKind is a kind that a caller named, and its scope.
 type namedKind struct {
 	schema.GroupVersionKind
 	resource   schema.GroupVersionResource
 	namespaced bool
 }
 
-// kindNamed finds the kind that is meant by a name as kubectl takes it: "Deployment", "deploy", "deployments.apps",
-// "deployments.v1.apps", "Deployment.apps", or as controllers are described: "Deployment.apps/v1", "ConfigMap.v1". What
-// this program watches comes first: it is known without a request, also while the server does not answer. Of several such
-// kinds it is the first that has the object.
+// kindNamed returns the kind for a name as in kubectl: "Deployment", "deploy", "deployments.apps",
+// "deployments.v1.apps", "Deployment.apps", or as in descriptions of controllers: "Deployment.apps/v1", "ConfigMap.v1".
+// It prefers watched kinds, since they need no request and work while the server does not answer. Of several watched
+// kinds it returns the first that has the object.
 func (c *Host) kindNamed(of why.Object) (namedKind, error) {
 	name, group, anyGroup := groupNamed(of)
 	var watched []namedKind
@@ -56,7 +56,8 @@ func (c *Host) kindNamed(of why.Object) (namedKind, error) {
 
 var version = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
 
-// groupNamed takes the name of a kind apart. Who names a version, or a group, means that group; the core's has no name.
+// groupNamed splits the name of a kind into name and group. A name with a version selects its group exactly; the core
+// group has an empty name.
 func groupNamed(of why.Object) (name, group string, anyGroup bool) {
 	if of.Group != "" {
 		return of.Kind, of.Group, false
@@ -87,7 +88,7 @@ func (c *Host) mappingNamed(name, group string, anyGroup bool) (*meta.RESTMappin
 		}
 		return mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	}
-	kinds, err := mapper.KindsFor(resource) // of every group: none is named
+	kinds, err := mapper.KindsFor(resource) // of every group, since none is named
 	if err != nil {
 		return nil, err
 	}
@@ -99,8 +100,8 @@ func (c *Host) mappingNamed(name, group string, anyGroup bool) (*meta.RESTMappin
 	return nil, &meta.NoResourceMatchError{PartialResource: resource}
 }
 
-// ResourceOf returns the resource of the API server that an object belongs to, and the object with the real names of its
-// group and kind, and without a namespace where the kind has none. The kind is taken as by [Runtime.Why].
+// ResourceOf returns the resource of an object on the API server. It also returns the object with the real names of its
+// group and kind, and without a namespace if the kind is cluster-scoped. The kind is resolved as in [Runtime.Why].
 func (rt *Runtime) ResourceOf(of why.Object) (schema.GroupVersionResource, why.Object, error) {
 	var first error
 	for _, c := range rt.members() {

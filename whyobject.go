@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// elsewhere says who works on the object in place of this process.
+// elsewhere returns the causes that another process works on the object.
 func (q *question) elsewhere(ctx context.Context) []why.Cause {
 	rt := q.c.rt
 	now := rt.phase.Load().(phase)
@@ -55,7 +55,7 @@ func (q *question) elsewhere(ctx context.Context) []why.Cause {
 	return nil
 }
 
-// stores asks what is known of the object beside controllers.
+// stores returns the causes that the stores of the resource know.
 func (q *question) stores() (causes []why.Cause) {
 	for _, st := range q.c.cache.Lookup(q.kind.resource) {
 		causes = append(causes, st.Why(client.Key{Namespace: q.of.Namespace, Name: q.of.Name})...)
@@ -63,10 +63,10 @@ func (q *question) stores() (causes []why.Cause) {
 	return causes
 }
 
-// catchUp is how long a watch has to bring what the server has answered.
+// catchUp is how long a watch may take to deliver the state that the server has returned.
 const catchUp = 500 * time.Millisecond
 
-// behind says that a watch does not bring what the server has.
+// behind returns the causes for watches that do not deliver the state of the server.
 func (q *question) behind(ctx context.Context) (causes []why.Cause) {
 	if q.obj == nil || len(q.silent) > 0 {
 		return nil
@@ -107,10 +107,10 @@ func (q *question) behind(ctx context.Context) (causes []why.Cause) {
 	return causes
 }
 
-// longBehind is how long an observer has not handled an event before that is a cause.
+// longBehind is the age of an unhandled event from which an observer counts as a cause.
 const longBehind = 5 * time.Second
 
-// observers says which observers of the kind are behind: they may not have been told yet of what the object is now.
+// observers returns the observers of the kind that are behind. They may not know the current state of the object yet.
 func (q *question) observers() (causes []why.Cause) {
 	if q.obj == nil {
 		return nil
@@ -141,8 +141,8 @@ func (q *question) observers() (causes []why.Cause) {
 	return causes
 }
 
-// selectorsOf returns the selectors of the sources that show objects of a kind: those that watch it, and those that a
-// filter or a join makes of them.
+// selectorsOf returns the selectors of the sources that deliver objects of a kind: those that watch it, and filters and
+// joins derived from these.
 func selectorsOf(kind schema.GroupKind, sources []observe.SourceDescription) map[string]bool {
 	found := map[string]bool{}
 	for more := true; more; {
@@ -158,10 +158,10 @@ func selectorsOf(kind schema.GroupKind, sources []observe.SourceDescription) map
 	return found
 }
 
-// selectorText is the text of a selector of these names, as SourceDescription.From has it.
+// selectorText returns the text of a selector with these names, as in SourceDescription.From.
 func selectorText(names []string) string { return strings.Join(names, " + ") }
 
-// unwatched says that nothing of the program works on the object, if nothing else is known.
+// unwatched returns the cause that no part of the program works on the object, if no other cause is known.
 func (q *question) unwatched(controllers int, causes []why.Cause) []why.Cause {
 	if q.obj == nil || len(causes) > 0 {
 		return nil
@@ -192,8 +192,8 @@ func (q *question) unwatched(controllers int, causes []why.Cause) []why.Cause {
 	return excluded
 }
 
-// deleted says which finalizers keep an object that is being deleted. While this program is not done with its own, that
-// comes first, and those of others are not waited for yet.
+// deleted returns the foreign finalizers that keep an object under deletion. It returns none while a finalizer of this
+// program is pending and other causes explain why.
 func (q *question) deleted(causes []why.Cause) []why.Cause {
 	if q.obj == nil || q.obj.GetDeletionTimestamp() == nil {
 		return nil
@@ -230,7 +230,7 @@ func (q *question) deleted(causes []why.Cause) []why.Cause {
 		foreign = append(foreign, f)
 	}
 	if q.of.Kind == "Namespace" && q.of.Group == "" && len(q.obj.GetFinalizers()) == 0 {
-		foreign = append(foreign, "kubernetes") // in its spec, until all that is in it is gone
+		foreign = append(foreign, "kubernetes") // in its spec, until the namespace is empty
 	}
 	stuck := slices.ContainsFunc(causes, func(c why.Cause) bool { return c.Type != why.Ended })
 	told := slices.ContainsFunc(causes, func(c why.Cause) bool { return c.Type == why.ForeignFinalizer })

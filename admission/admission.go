@@ -32,93 +32,97 @@ import (
 	"github.com/fairlead-io/fairlead/rights"
 )
 
-// Host runs the webhooks. The fairlead runtime is one, and so is each of its clusters.
+// Host runs the webhooks. The fairlead runtime and each of its clusters implement it.
 type Host interface {
 	Client() *client.Client
 	Cache() *cache.Cache
 	Calls() *call.Client
 	Registry() *prometheus.Registry
 	Inherit() reconcile.Inherited
-	// Check has fn asked what is wrong with the declarations before anything begins.
+	// Check calls fn before the run starts; fn returns the mistakes in the declarations.
 	Check(fn func() error)
-	// AddAlways has fn run in every process, whether or not it leads.
+	// AddAlways runs fn in every process, whether or not it leads.
 	AddAlways(name string, fn func(ctx context.Context) error)
-	// AddReady has /readyz ask fn; an error is why this process is not ready.
+	// AddReady adds fn to the checks of /readyz. The process is not ready while fn returns an error.
 	AddReady(name string, fn func() error)
-	// Ask has Rights tell what a asks of the API server, too.
+	// Ask includes the rights of a in Rights.
 	Ask(a rights.Asker)
 }
 
-// Options say where the webhooks are served. Name and Namespace are required, and either Service or URL.
+// Options configure the serving of webhooks. Name, Namespace and either Service or URL are required.
 type Options struct {
-	// Name is that of the webhook configurations, and a part of other names: a DNS label.
+	// Name is the name of the webhook configurations and a part of other names. It must be a DNS label.
 	Name string
-	// Namespace is where the program runs and its Secret is. No hook is asked about what is in it.
+	// Namespace is the namespace of the program and of its Secret. Hooks are not called for objects in it.
 	Namespace string
-	// Service is the Service by which the API server reaches all replicas, in Namespace, at ServicePort (443).
+	// Service is the Service in Namespace through which the API server reaches all replicas, at ServicePort (default
+	// 443).
 	Service     string
 	ServicePort int32
-	// URL is where the API server reaches the hooks without a Service: https://host:port, and a path perhaps.
+	// URL is the address at which the API server reaches the hooks without a Service: https://host:port, optionally
+	// with a path.
 	URL string
-	// Listen is the address to listen on. Default: ":9443". Listener is used instead if there is one, and closed.
+	// Listen is the address to listen on. Default: ":9443". If Listener is set, it is used instead and closed at the
+	// end.
 	Listen   string
 	Listener net.Listener
 
-	// Secret is the name of the Secret with the authority. Default: Name + "-webhook-ca".
+	// Secret is the name of the Secret that holds the authorities. Default: Name + "-webhook-ca".
 	Secret string
-	// ExcludeNamespaces are further namespaces that no hook is asked about, such as that of a Lease that is not in
+	// ExcludeNamespaces are further namespaces for which hooks are not called, such as that of a Lease outside
 	// Namespace. kube-system and Namespace are always excluded.
 	ExcludeNamespaces []string
-	// Only selects the namespaces that hooks are asked about, besides what their rules say. Default: all others.
+	// Only selects the namespaces for which hooks are called, in addition to the selectors of their rules. Default: all
+	// except the excluded namespaces.
 	Only *metav1.LabelSelector
 
 	Certificates Certificates
 
-	// ExitOnLostFields ends Run with ErrFieldsMayBeLost after a CustomResourceDefinition was repaired whose conversion
-	// strategy was None. Default: the program goes on.
+	// ExitOnLostFields makes Run return ErrFieldsMayBeLost after the repair of a CustomResourceDefinition whose
+	// conversion strategy was None. Default: the program continues.
 	ExitOnLostFields bool
 
-	// Linger is how long new requests are still taken at the end, until the API server knows that this replica is gone.
-	// Default: 3 s; negative: none are.
+	// Linger is how long the server accepts new requests at the end, while the API server learns that this replica
+	// stops. Default: 3 s. A negative value means not at all.
 	Linger time.Duration
-	// Drain is how long requests under way may go on after that. Default: 10 s.
+	// Drain bounds how long requests in progress may take after Linger. Default: 10 s.
 	Drain time.Duration
-	// Logger is used instead of that of the host.
+	// Logger replaces the logger of the host.
 	Logger *slog.Logger
-	// TracerProvider makes a span of each question of the API server, below its own where it makes some. Default: that of
-	// the host; without it none are made.
+	// TracerProvider creates a span for each request of the API server, as a child of the API server's span if there is
+	// one. Default: that of the host. Without a provider there are no spans.
 	TracerProvider trace.TracerProvider
 }
 
-// Certificates says how long certificates are good. Zero fields have the defaults named here.
+// Certificates sets the lifetimes of certificates. Zero fields have the defaults named here.
 type Certificates struct {
-	Authority time.Duration // how long an authority is valid; a year
-	Leaf      time.Duration // how long a certificate is; 30 days, and it is replaced after two thirds of that
-	Overlap   time.Duration // how long before its end an authority is followed by the next one; 90 days
-	Settle    time.Duration // how long the next one is trusted before it signs; 10 minutes
-	Look      time.Duration // how often the Secret and the configurations are looked at; 1 minute
-	// Now is the clock by which certificates are made. Default: time.Now.
+	Authority time.Duration // validity of an authority; one year
+	Leaf      time.Duration // validity of a certificate; 30 days. It is replaced after two thirds of that
+	Overlap   time.Duration // time before an authority's end at which its successor is created; 90 days
+	Settle    time.Duration // time for which a new authority is trusted before it signs; 10 minutes
+	Look      time.Duration // interval between checks of the Secret and the configurations; 1 minute
+	// Now is the clock for certificates. Default: time.Now.
 	Now func() time.Time
 }
 
-// Errors that the declarations of hooks, and what becomes of them, match.
+// Errors of declarations of hooks and of serving them.
 var (
-	// errInvalid: a declaration is not complete, or contradicts itself.
+	// errInvalid means that a declaration is incomplete or contradicts itself.
 	errInvalid = errors.New("the declaration is invalid")
-	// errName: two hooks have one name.
+	// errName means that two hooks have the same name.
 	errName = errors.New("another hook has this name")
-	// ErrNotServed: the API server does not serve a type.
+	// ErrNotServed means that the API server does not serve a type.
 	ErrNotServed = errors.New("the API server does not serve this type")
-	// ErrFieldsMayBeLost: the API server has stored objects of several versions without a conversion. See
+	// ErrFieldsMayBeLost means that the API server has stored objects of several versions without a conversion. See
 	// Options.ExitOnLostFields.
 	ErrFieldsMayBeLost = errors.New("stored objects may have lost fields")
 )
 
-// HookError is an error of one hook; it names it.
+// HookError is an error of one hook.
 type HookError struct {
-	Hook  string                  // its name, or the Go type where there is none yet
-	Kind  schema.GroupVersionKind // of its type, if that is known
-	Place string                  // file and line of the declaration
+	Hook  string                  // name of the hook, or its Go type if it has no name yet
+	Kind  schema.GroupVersionKind // kind of its type, if known
+	Place string                  // file:line of the declaration
 	Err   error
 }
 
@@ -133,33 +137,35 @@ func (e *HookError) Error() string {
 // Unwrap returns the cause.
 func (e *HookError) Unwrap() error { return e.Err }
 
-// Hooks are the webhooks of a program. Make them with [Serve], before Run, and declare them with [Validate], [Mutate]
-// and [Convert]. It is safe for concurrent use.
+// Hooks are the webhooks of a program. Make them with [Serve] before Run, and declare each with [Validate], [Mutate] or
+// [Convert]. Hooks is safe for concurrent use.
 type Hooks struct {
 	host    Host
 	o       Options
 	log     *slog.Logger
-	tracer  trace.Tracer // nil: none
+	tracer  trace.Tracer // nil: no spans
 	metrics *metrics
 	serving atomic.Pointer[tls.Certificate]
-	// of requests to hooks, and of conversions: a hook may read what has to be converted
+	// Places for hook requests and for conversions. They are separate, since a hook may read an object that needs a
+	// conversion.
 	turns, conversions chan struct{}
-	since              map[string]time.Time // from when on each authority is in all configurations; of who looks
-	repaired           []string             // definitions whose strategy was None; of who looks
-	done               chan struct{}        // closed when the hooks serve and are configured
+	since              map[string]time.Time // time since which each authority is in all configurations; used by look only
+	repaired           []string             // definitions whose strategy was None; used by look only
+	done               chan struct{}        // closed when the hooks are served and configured
 
 	mu         sync.Mutex
-	sealed     bool // the runtime has begun
+	sealed     bool // Run has started
 	mistakes   []error
 	hooks      []*hook
 	converters []*converter
-	problem    error // why it is not ready
+	problem    error // reason why it is not ready
 }
 
-// maxRequests bounds the requests that are worked on at a time; further ones wait. Conversions have an eighth besides.
+// maxRequests bounds the concurrent hook requests; further requests wait. Conversions may additionally use an eighth of
+// it.
 const maxRequests = 64
 
-// Serve has a host serve webhooks. A mistake in the options is one of Run of the runtime, as are those of the hooks.
+// Serve makes a host serve webhooks. Run of the host returns mistakes in the options and in the declarations of hooks.
 func Serve(host Host, o Options) *Hooks {
 	h := &Hooks{host: host, done: make(chan struct{}), problem: errors.New("they are not served yet"), log: o.Logger}
 	h.mistakes = append(h.mistakes, o.complete())
@@ -260,7 +266,7 @@ func (c Certificates) lifetimes() authority.Lifetimes {
 	return authority.Lifetimes{Authority: c.Authority, Leaf: c.Leaf, Overlap: c.Overlap, Settle: c.Settle}
 }
 
-// hosts are the names by which the API server knows the server.
+// hosts returns the host names under which the API server reaches the server.
 func (o *Options) hosts() []string {
 	if o.URL != "" {
 		if u, err := url.Parse(o.URL); err == nil {
@@ -270,7 +276,7 @@ func (o *Options) hosts() []string {
 	return []string{o.Service + "." + o.Namespace + ".svc", o.Service + "." + o.Namespace + ".svc.cluster.local"}
 }
 
-// seal ends the declarations, and says what is wrong with them.
+// seal ends the declarations and returns their mistakes.
 func (h *Hooks) seal() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -285,7 +291,7 @@ func (h *Hooks) seal() error {
 	return errors.Join(errs...)
 }
 
-// declare notes a mistake in a declaration; one that comes too late is logged.
+// mistake records a mistake in a declaration. Run returns it; after the start of Run it is logged as well.
 func (h *Hooks) mistake(err error) {
 	if h.sealed {
 		h.log.Error("mistake in a declaration", "error", err)
@@ -293,7 +299,7 @@ func (h *Hooks) mistake(err error) {
 	h.mistakes = append(h.mistakes, err)
 }
 
-// ready says why the hooks do not serve yet.
+// ready returns the reason why the hooks are not served yet.
 func (h *Hooks) ready() error {
 	h.mu.Lock()
 	problem := h.problem
@@ -307,7 +313,8 @@ func (h *Hooks) ready() error {
 	return nil
 }
 
-// Ready is closed when the hooks serve, and are configured at the API server; that learns of it a moment later.
+// Ready returns a channel that is closed when the hooks are served and configured at the API server. The API server
+// applies the configuration a moment later.
 func (h *Hooks) Ready() <-chan struct{} { return h.done }
 
 func (h *Hooks) leaf() *x509.Certificate {
@@ -317,7 +324,7 @@ func (h *Hooks) leaf() *x509.Certificate {
 	return nil
 }
 
-// noMatch has an error of discovery match ErrNotServed.
+// noMatch makes a no-match error of discovery match ErrNotServed.
 func noMatch(err error) error {
 	if meta.IsNoMatchError(err) {
 		return fmt.Errorf("%w: %w", ErrNotServed, err)

@@ -18,7 +18,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tree"
 )
 
-// label marks the configurations of a program, with the name of its hooks.
+// label marks the configurations of a program. Its value is the name of the hooks.
 const label = "fairlead.io/admission"
 
 var (
@@ -27,21 +27,21 @@ var (
 	definitions = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
 )
 
-// target is one object of the API server that says where hooks are and by which authorities they are known.
+// target is an object of the API server that contains addresses of hooks and the authorities that verify them.
 type target struct {
 	resource schema.GroupVersionResource
 	kind     string
 	name     string
-	// webhooks returns what is to be in it, as a tree, for a bundle; nil: the object is not to be there.
+	// want returns the wanted content as a tree, with the given bundle; nil means that the object must not exist.
 	want func(bundle []byte) (map[string]any, error)
-	// entries is where the list of hooks is that has no others; empty for a conversion.
+	// entries is the field with the list of hooks, in which no other hooks may be; empty for a conversion.
 	entries string
 
-	live    map[string]any // as read last; nil: it is not there
+	live    map[string]any // as last read; nil: the object does not exist
 	version string
 }
 
-// targets returns what is to be written. It asks the API server which resources the types are.
+// targets returns the objects to maintain. It uses discovery to find the resources of the types.
 func (h *Hooks) targets() ([]*target, error) {
 	var checks, changes []map[string]any
 	for _, k := range h.hooks {
@@ -69,7 +69,7 @@ func (h *Hooks) targets() ([]*target, error) {
 	return all, nil
 }
 
-// entry returns one hook of a configuration, but for its bundle.
+// entry returns one hook of a configuration, without its bundle.
 func (h *Hooks) entry(k *hook) (map[string]any, error) {
 	mapping, err := h.host.Client().Mapper().RESTMapping(k.kind.GroupKind(), k.kind.Version)
 	if err != nil {
@@ -119,8 +119,8 @@ func (h *Hooks) entry(k *hook) (map[string]any, error) {
 	return entry.(map[string]any), nil
 }
 
-// ownExcluded are the conditions by which what the hooks themselves need is not asked about, where no namespace has it.
-// The API server asks nobody about webhook configurations.
+// ownExcluded returns conditions that exclude objects that the hooks need and that have no namespace. The API server
+// never calls hooks for webhook configurations.
 func (h *Hooks) ownExcluded(resource schema.GroupResource) []admissionregistrationv1.MatchCondition {
 	if resource != definitions.GroupResource() {
 		return nil
@@ -139,7 +139,7 @@ func (h *Hooks) ownExcluded(resource schema.GroupResource) []admissionregistrati
 
 func (h *Hooks) clientConfig(path string) admissionregistrationv1.WebhookClientConfig {
 	if h.o.URL != "" {
-		at, _ := url.JoinPath(h.o.URL, path) // it was parsed before
+		at, _ := url.JoinPath(h.o.URL, path) // the URL has been parsed before
 		return admissionregistrationv1.WebhookClientConfig{URL: &at}
 	}
 	port := h.o.ServicePort
@@ -148,7 +148,7 @@ func (h *Hooks) clientConfig(path string) admissionregistrationv1.WebhookClientC
 	}}
 }
 
-// configuration is that of all hooks of one sort. Without any it is not to be there.
+// configuration returns the target for all hooks of one type. Without hooks the object must not exist.
 func (h *Hooks) configuration(resource schema.GroupVersionResource, kind string, entries []map[string]any) *target {
 	t := &target{resource: resource, kind: kind, name: h.o.Name, entries: "webhooks"}
 	if len(entries) == 0 {
@@ -172,7 +172,7 @@ func (h *Hooks) configuration(resource schema.GroupVersionResource, kind string,
 	return t
 }
 
-// conversion is the stanza of a CustomResourceDefinition.
+// conversion returns the target for the conversion stanza of a CustomResourceDefinition.
 func (h *Hooks) conversion(c *converter, name string) *target {
 	t := &target{resource: definitions, kind: "CustomResourceDefinition", name: name}
 	t.want = func(bundle []byte) (map[string]any, error) {
@@ -205,7 +205,7 @@ func (h *Hooks) conversion(c *converter, name string) *target {
 	return t
 }
 
-// withBundle returns a copy with the bundle of a client configuration.
+// withBundle returns a copy with the bundle of a client configuration set.
 func withBundle(in map[string]any, bundle []byte, path ...string) (map[string]any, error) {
 	raw, err := json.Marshal(in)
 	if err != nil {
@@ -223,7 +223,7 @@ func withBundle(in map[string]any, bundle []byte, path ...string) (map[string]an
 	return out.(map[string]any), nil
 }
 
-// read fetches what there is.
+// read fetches the current object.
 func (t *target) read(ctx context.Context, calls *call.Client) error {
 	answer, err := call.Do(ctx, calls, call.Request{
 		Verb: call.VerbGet, Resource: t.resource, Kind: t.kind, Name: t.name, NotFoundOK: true,
@@ -240,7 +240,7 @@ func (t *target) read(ctx context.Context, calls *call.Client) error {
 	return nil
 }
 
-// trusted returns the authorities by which the API server knows the hooks now, of all entries.
+// trusted returns the authorities that the API server currently trusts, from all entries.
 func (t *target) trusted() (s authority.Set) {
 	var walk func(any)
 	walk = func(v any) {
@@ -271,13 +271,13 @@ func (t *target) trusted() (s authority.Set) {
 	return s
 }
 
-// settled says whether what is there is what is wanted.
+// settled reports whether the current object has the wanted content.
 func (t *target) settled(want map[string]any) bool {
 	if t.live == nil {
 		return want == nil
 	}
 	if want == nil {
-		return tree.At(t.live, "metadata", "labels", label) == nil // it is somebody else's
+		return tree.At(t.live, "metadata", "labels", label) == nil // another program owns it
 	}
 	if !tree.Contains(t.live, want) {
 		return false
@@ -289,7 +289,7 @@ func (t *target) settled(want map[string]any) bool {
 	ought, _ := want[t.entries].([]any)
 	for i := range ought {
 		for _, narrows := range []string{"namespaceSelector", "objectSelector", "matchConditions"} {
-			if !tree.Equal(tree.At(are[i], narrows), tree.At(ought[i], narrows)) { // what is more there would narrow it
+			if !tree.Equal(tree.At(are[i], narrows), tree.At(ought[i], narrows)) { // more terms would narrow it
 				return false
 			}
 		}
@@ -297,8 +297,8 @@ func (t *target) settled(want map[string]any) bool {
 	return true
 }
 
-// write has what is there become what is wanted: nothing is written over that has changed since it was read. It says
-// whether that has changed anything.
+// write changes the object to the wanted content. It fails with a conflict if the object has changed since read. It
+// reports whether the write has changed the object.
 func (t *target) write(
 	ctx context.Context, calls *call.Client, want map[string]any, manager string,
 ) (changed bool, _ error) {

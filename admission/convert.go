@@ -20,7 +20,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
-// converter converts the versions of one kind, by way of its hub.
+// converter converts between the versions of one kind through its hub version.
 type converter struct {
 	place  string
 	kind   schema.GroupKind
@@ -45,7 +45,7 @@ func (c *converter) fail(err error) error {
 	return &HookError{Hook: c.name(), Kind: c.kind.WithVersion(c.hub), Place: c.place, Err: err}
 }
 
-// check says what is wrong with the converter as a whole.
+// check returns the mistakes in the converter as a whole.
 func (c *converter) check() error {
 	if c.kind.Group == "" || !strings.Contains(c.kind.Group, ".") {
 		return c.fail(fmt.Errorf("%w: it is no custom resource", errInvalid))
@@ -53,16 +53,17 @@ func (c *converter) check() error {
 	return nil
 }
 
-// Convert declares how two versions of a custom resource are made of each other: the hub, which all others are
-// converted to and from, and one other version. Declare it once for each of these. Neither function may change what it
-// is given, nor keep it; they may be called by many requests at a time. What one version cannot say has to be kept by
-// the other one, in an annotation for instance, or it is lost when the object is written.
+// Convert declares the conversion between two versions of a custom resource: the hub and one other version. Conversions
+// between other versions go through the hub. Call Convert once for each version other than the hub. The functions must
+// not modify or retain their argument, and must be safe for concurrent use. Data that one version cannot represent must
+// be kept in the other one, for example in an annotation; otherwise it is lost when the object is written.
 //
-// Of the metadata the API server lets labels and annotations change, and nothing else: the rest is carried over. If the
-// function leaves the name of its result empty, labels and annotations are carried over, too.
+// The API server allows conversions to change only labels and annotations in the metadata; other metadata is carried
+// over. If the result has no name, labels and annotations are carried over as well.
 //
-// There is no failure policy: without the program, objects of versions other than the stored one can neither be read
-// nor written. The manifest of a CustomResourceDefinition of more than one version has to say so from the start:
+// A conversion has no failure policy: while the program is down, objects in versions other than the stored one can be
+// neither read nor written. The manifest of a CustomResourceDefinition with several versions must contain this stanza
+// from the start:
 //
 //	spec:
 //	  conversion:
@@ -72,8 +73,9 @@ func (c *converter) check() error {
 //	        service: {namespace: webpages-system, name: webpages-webhook, path: /convert/webpage.example.com}
 //	      conversionReviewVersions: [v1]
 //
-// The path is /convert/, the kind in lower case, a dot and the group. The program fills in the caBundle, and sources of
-// the kind wait for that. See "Conversion" in the documentation of the package for what happens without this stanza.
+// The path consists of /convert/, the kind in lower case, a dot and the group. The program fills in the caBundle, and
+// sources of the kind wait for that. "Conversion" in the package documentation describes the consequences of a missing
+// stanza.
 func Convert[S, H any](
 	h *Hooks, toHub func(context.Context, *S) (*H, error), fromHub func(context.Context, *H) (*S, error),
 ) {
@@ -126,7 +128,7 @@ func (h *Hooks) converterOf(at string, hub schema.GroupVersionKind) *converter {
 	return c
 }
 
-// conversion has a function convert objects that are encoded.
+// conversion adapts a typed function to encoded objects.
 func conversion[A, B any](
 	from, to schema.GroupVersionKind, fn func(context.Context, *A) (*B, error),
 ) func(context.Context, []byte) (any, error) {
@@ -160,7 +162,7 @@ func conversion[A, B any](
 	}
 }
 
-// carryMetadata has a converted object keep the metadata that conversions may not change.
+// carryMetadata restores the metadata that conversions must not change.
 func carryMetadata(from any, to map[string]any) {
 	source, _ := from.(map[string]any)
 	was, _ := source["metadata"].(map[string]any)
@@ -218,7 +220,7 @@ func (c *converter) one(ctx context.Context, raw []byte, want schema.GroupVersio
 	return raw, nil
 }
 
-// all converts the objects of a request, in their order, or none of them.
+// all converts the objects of a request in order. It converts all of them or none.
 func (c *converter) all(ctx context.Context, in *apiextensionsv1.ConversionRequest) ([]runtime.RawExtension, error) {
 	want, err := schema.ParseGroupVersion(in.DesiredAPIVersion)
 	if err != nil {

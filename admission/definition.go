@@ -23,24 +23,24 @@ import (
 )
 
 const (
-	// conditionLost is the type of the condition of a CustomResourceDefinition whose strategy was None.
+	// conditionLost is the type of the condition set on a CustomResourceDefinition whose strategy was None.
 	conditionLost = "fairlead.io/FieldsMayBeLost"
 	reasonNone    = "ConversionNone"
 	eventLost     = "FieldsMayBeLost"
 )
 
 const (
-	// learnTime is how long API servers may take to serve a resource as its changed definition says.
+	// learnTime is how long API servers may take to apply a changed definition.
 	learnTime = 2 * time.Second
-	// reportTime bounds the one try to report, which the repair waits for.
+	// reportTime bounds the only attempt to report. The repair waits for it.
 	reportTime = 2 * time.Second
 )
 
-// dropsFields says whether the API server changes the version of stored objects without converting them, so that a
-// mere update through one version drops the fields of the others.
+// dropsFields reports whether the API server changes the version of stored objects without a conversion. An update
+// through one version then drops the fields of the others.
 func (t *target) dropsFields() bool { return t.isNone() && t.versions() > 1 }
 
-// isNone says whether it is a definition whose objects are not converted.
+// isNone reports whether t is a definition whose conversion strategy is None.
 func (t *target) isNone() bool {
 	strategy := tree.At(t.live, "spec", "conversion", "strategy")
 	return t.resource == definitions && strategy == string(apiextensionsv1.NoneConverter)
@@ -51,8 +51,8 @@ func (t *target) versions() int {
 	return len(versions)
 }
 
-// leave has a definition drop the other form of an address, which an apply cannot take from its owner: of a Service and
-// a URL only one may be there. It says whether that was necessary.
+// leave removes the unwanted form of the address, Service or URL, from a definition. Only one form may be present, and
+// an apply cannot remove a field of another owner. leave reports whether the definition was patched.
 func (t *target) leave(ctx context.Context, calls *call.Client, want map[string]any, manager string) (bool, error) {
 	other := "url"
 	if tree.At(want, "spec", "conversion", "webhook", "clientConfig", other) != nil {
@@ -76,9 +76,9 @@ func (t *target) leave(ctx context.Context, calls *call.Client, want map[string]
 	return true, err
 }
 
-// reportCondition sets the condition of a definition that drops fields, before it is repaired, so that no crash between
-// the two hides the fault. It says whether the definition has changed since it was read. Another failure is logged: the
-// repair cannot wait.
+// reportCondition sets the condition of a definition that drops fields. It runs before the repair, so that a crash
+// between the two steps does not hide the fault. It reports whether the definition has changed since it was read. It
+// logs other failures, since the repair must not wait.
 func (h *Hooks) reportCondition(ctx context.Context, t *target) (changed bool) {
 	ctx, cancel := context.WithTimeout(ctx, reportTime)
 	defer cancel()
@@ -114,7 +114,7 @@ func (h *Hooks) reportCondition(ctx context.Context, t *target) (changed bool) {
 	return false
 }
 
-// reportRepair reports that a definition was repaired.
+// reportRepair reports the repair of a definition in the log and as an Event.
 func (h *Hooks) reportRepair(ctx context.Context, t *target) {
 	h.repaired = append(h.repaired, t.name)
 	h.log.ErrorContext(ctx, "stored objects may have lost fields: the conversion strategy was None, and was repaired",
@@ -133,7 +133,7 @@ func (h *Hooks) reportRepair(ctx context.Context, t *target) {
 	}
 }
 
-// afterRepairs returns ErrFieldsMayBeLost if definitions were repaired and the program is to exit.
+// afterRepairs returns ErrFieldsMayBeLost if definitions were repaired and the program must exit.
 func (h *Hooks) afterRepairs() error {
 	if len(h.repaired) == 0 || !h.o.ExitOnLostFields {
 		return nil
@@ -142,7 +142,7 @@ func (h *Hooks) afterRepairs() error {
 		strings.Join(h.repaired, ", "))
 }
 
-// awaitRepairs waits until the API servers have learned of repairs.
+// awaitRepairs waits until the API servers apply repaired definitions.
 func (h *Hooks) awaitRepairs(ctx context.Context) error {
 	if len(h.repaired) == 0 {
 		return nil
@@ -151,7 +151,7 @@ func (h *Hooks) awaitRepairs(ctx context.Context) error {
 	return backoff.Pause(ctx, learnTime)
 }
 
-// followDefinitions calls changed when a definition that is converted has changed, and at first, until stop is called.
+// followDefinitions calls changed at the start and whenever a converted definition changes, until stop is called.
 // changed must not block.
 func (h *Hooks) followDefinitions(changed func()) (stop func(), err error) {
 	targets, err := h.targets()

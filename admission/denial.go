@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Undecided wraps an error of a function that could not find out what to say, such as that of a request that it made.
-// The failure policy decides then. An error that matches the end of the request's context is undecided by itself.
+// Undecided wraps an error of a function that could not decide, such as an error of a request that it made. The failure
+// policy then decides. An error that matches the end of the request's context needs no wrapping.
 func Undecided(err error) error {
 	if err == nil {
 		return nil
@@ -30,10 +30,10 @@ func undecided(ctx context.Context, err error) bool {
 	return errors.As(err, &u) || ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)))
 }
 
-// badRequest is an error of who asks.
+// badRequest is an error of the caller.
 type badRequest struct{ error }
 
-// denial says what a client is told of an error.
+// denial returns the status that a client gets for an error.
 func denial(err error, kind schema.GroupKind, name string) *metav1.Status {
 	var api apierrors.APIStatus
 	if errors.As(err, &api) {
@@ -49,15 +49,15 @@ func denial(err error, kind schema.GroupKind, name string) *metav1.Status {
 		return denied(http.StatusForbidden, metav1.StatusReasonForbidden, err.Error())
 	}
 	status := apierrors.NewInvalid(kind, name, fields).Status()
-	if others { // the causes are there, and the text has the rest
+	if others { // the causes are set; the text contains the other errors
 		status.Message = err.Error()
 	}
 	return &status
 }
 
-// fieldErrors collects the errors of fields, and says whether there are others.
+// fieldErrors collects the field errors and reports whether there are other errors.
 func fieldErrors(err error, found field.ErrorList) (_ field.ErrorList, others bool) {
-	switch e := err.(type) { // one that is wrapped has a text of its own, which must not be lost
+	switch e := err.(type) { // a wrapped field error has its own text, which must not be lost
 	case *field.Error:
 		return append(found, e), false
 	case interface{ Unwrap() []error }:

@@ -1,6 +1,6 @@
-// Package admission serves webhooks of the API server for typed objects: validating and mutating ones, and conversions
-// between the versions of a custom resource. They are declared beside the reconciler, and the program itself makes
-// their certificates and writes their configuration: nothing else has to be installed.
+// Package admission serves validating, mutating and conversion webhooks for typed objects. Hooks are declared next to
+// the reconciler. The program creates their certificates and writes their configuration, so no other component needs to
+// be installed.
 //
 //	rt := fairlead.New(cfg, fairlead.WithScheme(scheme), fairlead.WithListen(":9090"))
 //	hooks := admission.Serve(rt, admission.Options{
@@ -28,13 +28,13 @@
 //
 // Package admissiontest runs such hooks in a test, against a real API server.
 //
-// # Do you need one?
+// # Alternatives to a webhook
 //
-// A webhook is a program in the way of every write: when it is down, either nobody can write or nothing is checked.
-// What can be said in the schema of the resource (required, enum, pattern, default, x-kubernetes-validations) or in CEL
-// is evaluated by the API server itself, which is never down without that. A ValidatingAdmissionPolicy compares the
-// object with the old one, with parameters, with who asks and with what he may do; a MutatingAdmissionPolicy
-// (Kubernetes 1.36) sets defaults that depend on other fields:
+// A webhook is part of every write: while it is down, writes either fail or pass unchecked. The API server itself
+// evaluates rules in the schema of the resource (required, enum, pattern, default, x-kubernetes-validations) and CEL,
+// and these have no downtime of their own. A ValidatingAdmissionPolicy can compare the object with its previous state,
+// with parameters, and with the user and the user's permissions. A MutatingAdmissionPolicy (Kubernetes 1.36) sets
+// defaults that depend on other fields:
 //
 //	spec:
 //	  validations:
@@ -47,84 +47,85 @@
 //	      applyConfiguration:
 //	        expression: 'Object{data: {"path": "/" + object.metadata.name}}'
 //
-// testdata/policies.yaml has both as a whole, and a test applies them. A hook is for what they cannot do: look at other
-// objects, ask somebody else, run code that the reconciler runs too, tell several fields at once, convert.
+// testdata/policies.yaml contains both policies in full, and a test applies them. Hooks are for cases beyond these
+// policies. A hook can read other objects, call other services, share code with the reconciler, report errors of
+// several fields at once, and convert versions.
 //
-// # When it is down
+// # Downtime
 //
-// OnFailure has no default. [FailClosed] refuses what cannot be asked about, [FailOpen] lets it pass. The same decides
-// when a function panics, does not return in time, or says [Undecided]; an error of it is a refusal in any case. Of
-// conversions nothing passes.
+// OnFailure has no default. [FailClosed] refuses requests that the hook cannot check, [FailOpen] allows them. The
+// policy also applies if a function panics, does not return in time, or returns an [Undecided] error; any other error
+// is a refusal. Conversions always fail closed.
 //
-// No hook is asked about kube-system and about the namespace of the program, where its Secret and its Lease are
-// (ExcludeNamespaces names others), nor about webhook configurations, nor about the CustomResourceDefinitions that it
-// converts: so a hook that is down does not keep itself from coming back. Objects in no namespace know no such
-// exception. A fail-closed hook for what the program needs to start elsewhere (Nodes, say) is a trap that only its
-// author can see.
+// Hooks are not called for kube-system, for the namespace of the program, which contains its Secret and its Lease, and
+// for ExcludeNamespaces. They are also not called for webhook configurations and for the CustomResourceDefinitions that
+// the program converts. A hook that is down therefore does not block its own restart. Other cluster-scoped objects have
+// no such exception. A fail-closed hook for objects that the program needs for its start, such as Nodes, can block the
+// start; its author must avoid that.
 //
-// Until the configuration was written for the first time nobody is asked, whatever OnFailure says. An update of an object
-// that is being deleted is let pass without asking a function: else who holds a finalizer of an object that was stored
-// before there was the hook could not let it go.
+// Before the configuration is written for the first time, the API server calls no hooks, whatever OnFailure says. An
+// update of an object under deletion is allowed without a call of the function. Otherwise the finalizer of an object
+// stored before the hook existed might never be removed.
 //
 // # Conversion
 //
-// The manifest of a CustomResourceDefinition of more than one version says strategy Webhook, with Service and path, and
-// without a caBundle (see [Convert]). A definition of one version needs nothing. So the API server converts nothing
-// until the program has filled in the caBundle: objects of the stored version can be read, and every request that would
-// need a conversion is refused. The program fills in the caBundle before sources of the kind are opened, watches the
-// definition, and fills it in again when a new apply has taken it away.
+// The manifest of a CustomResourceDefinition with several versions must set strategy Webhook with Service and path,
+// without a caBundle (see [Convert]). A definition with one version needs no stanza. The API server converts no objects
+// until the program has filled in the caBundle: objects of the stored version can be read, and requests that need a
+// conversion fail. The program fills in the caBundle before it opens sources of the kind. It watches the definition and
+// restores the caBundle when an apply removes it.
 //
-// With strategy None, which the API server fills in where the manifest says nothing, a mere kubectl label through one
-// version drops the fields of the others. The program repairs such a definition of several versions at once, and reports
-// that objects may have lost fields:
+// The API server uses strategy None if the manifest sets no strategy. With it, even a kubectl label through one version
+// drops the fields of the others. The program repairs such a definition with several versions at once, and reports that
+// objects may have lost fields:
 //
-//   - by the condition fairlead.io/FieldsMayBeLost of the definition, with the time. It stays True until an operator has
-//     compared the objects with a backup and sets it to False (kubectl edit crd NAME --subresource status);
+//   - by the condition fairlead.io/FieldsMayBeLost of the definition, with the time. It stays True until an operator
+//     has compared the objects with a backup and sets it to False (kubectl edit crd NAME --subresource status);
 //   - by an Event (Warning, FieldsMayBeLost) in the namespace default, and in the log.
 //
-// The program goes on, unless [Options].ExitOnLostFields says otherwise. Sources that were open when the strategy became
-// None keep what they have read until the objects change; a restart lists them again.
+// The program continues unless [Options].ExitOnLostFields is set. Sources that were open when the strategy became None
+// keep the state that they have read until the objects change; a restart lists the objects again.
 //
-// A process converts for its own sources, too: /readyz does not wait until kinds that it converts are listed, as the
-// Service leads to processes that are ready.
+// A process also converts for its own sources. Since a Service routes only to ready processes, /readyz does not wait
+// until the kinds that the process converts are listed.
 //
 // # Certificates
 //
-// One authority, in a Secret that the first replica creates, signs a certificate for each replica, which no other one
-// has. All replicas look at the Secret and at the configurations every minute, and put right what is not as it should
-// be:
+// The first replica creates an authority in a Secret. The authority signs a separate certificate for each replica. All
+// replicas check the Secret and the configurations every minute and correct differences:
 //
-//   - A new authority is in the Secret and in every caBundle before anything that it has signed is served: that takes a
-//     consistent read of all configurations, and ten minutes for the API servers to learn of it. Configurations are
-//     written at the version that was read before the Secret, so that nobody who has read an older Secret can write
-//     over them.
-//   - The old one is trusted until it ends, and nothing that it has signed is valid for longer.
-//   - An entry of the Secret that cannot be used is removed, and the log names it. If none is left that signs,
-//     or the Secret is gone, there is a new authority, and those of the caBundles stay trusted, as replicas still serve
-//     what they signed. To take an authority away at once, stop all replicas, delete the Secret and the configurations,
-//     and start them.
+//   - A new authority is in the Secret and in every caBundle before a certificate that it signed is served. This
+//     requires a consistent read of all configurations, and ten minutes for the API servers to apply them. A write of a
+//     configuration is conditional on its version, which is read before the Secret. A replica with an older Secret
+//     therefore cannot overwrite newer configurations.
+//   - The old authority is trusted until it expires, and no certificate that it signed is valid for longer.
+//   - An invalid entry of the Secret is removed, and the log names it. If no authority is left that can sign, or the
+//     Secret is gone, a new authority is created. The authorities in the caBundles stay trusted, since replicas still
+//     serve certificates that they signed. To revoke an authority at once, stop all replicas, delete the Secret and the
+//     configurations, and start the replicas.
 //
-// A certificate is replaced without a restart, and without closing a connection.
+// A certificate is replaced without a restart and without closing connections.
 //
 // # Several replicas
 //
-// All of them serve, whoever leads. /readyz says no until this one serves and everything is configured, so that a
-// Service sends it nothing before that. At the end it goes on to take requests for three seconds (Linger), until the
-// Service knows, and lets those under way finish. While a new version of the program replaces an old one, with other
-// hooks, both write their configuration now and then; the last one that is left has its way within a minute. A
-// configuration without any hook left is removed; the conversion of a CustomResourceDefinition stays, as objects could
-// not be read without it.
+// All replicas serve, whether or not they lead. /readyz fails until the replica serves and all hooks are configured, so
+// a Service does not send requests earlier. At the end the replica accepts requests for three more seconds (Linger),
+// until the Service has removed it, and finishes the requests in progress. During a rollout to a version with other
+// hooks, old and new replicas may alternately overwrite the configuration. Within a minute after the last old replica
+// has stopped, the configuration of the new version is in place. A configuration without hooks is removed. The
+// conversion of a CustomResourceDefinition stays, since objects could not be read without it.
 //
 // # Rights
 //
-// [Hooks.Rights] says what is asked, and so does Runtime.Rights; docs/SECURITY.md says what that allows.
+// [Hooks.Rights] returns the permissions that the hooks need; Runtime.Rights includes them. docs/SECURITY.md describes
+// the consequences of these permissions.
 //
 // # Invariants
 //
-//   - Nobody who trusts a caBundle that was read at most Settle ago meets a certificate that it does not cover, unless
-//     the Secret was lost, of a replica that has started since.
-//   - A patch holds what the function has changed, as far as its type knows it, and nothing else. If elements of a list
-//     change their places, what the type does not know of them is lost.
-//   - A panic of a function ends its request, nothing else.
-//   - Conversions have places of their own beside those of hooks, so that a hook may read what has to be converted.
+//   - A client with a caBundle read at most Settle ago can verify every served certificate. The exception is a
+//     replica that has started after the loss of the Secret.
+//   - A patch contains only the changes that the function made, as far as its type represents them. If list elements
+//     change their positions, fields of them that the type does not represent are lost.
+//   - A panic of a function ends only its request.
+//   - Conversions have their own places besides those of hooks, so a hook may read objects that need a conversion.
 package admission

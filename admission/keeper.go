@@ -18,18 +18,18 @@ import (
 
 var secrets = corev1.SchemeGroupVersion.WithResource("secrets")
 
-// lookTime bounds one look: what is read in it is not acted upon later.
+// lookTime bounds one look, so it does not act on state older than this.
 const lookTime = 30 * time.Second
 
-// rounds bounds how often a look begins again because another replica was faster.
+// rounds bounds how often a look restarts because another replica made a concurrent change.
 const rounds = 20
 
-// errNotYet: what was written has to be looked at once more.
+// errNotYet means that look ended before a round without changes.
 var errNotYet = errors.New("other replicas keep changing it")
 
-// look makes everything as it should be: the Secret, then the configurations, then the certificate that is served. What
-// it writes is bound to the versions that it read, the configurations before the Secret: whoever has read an older
-// Secret cannot write over a configuration that has what a newer one says.
+// look corrects the Secret, then the configurations, then the served certificate. Each write is conditional on the
+// version that was read, and configurations are read before the Secret. A replica that has read an older Secret
+// therefore cannot overwrite a configuration made from a newer one.
 func (h *Hooks) look(ctx context.Context, first bool) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
@@ -51,7 +51,7 @@ func (h *Hooks) look(ctx context.Context, first bool) error {
 	return errNotYet
 }
 
-// round is one try. Again says that something was written, or has changed meanwhile: it has to be read once more.
+// round is one attempt. again reports that an object was written or has changed concurrently and must be read again.
 func (h *Hooks) round(ctx context.Context, targets []*target, first bool) (again bool, _ error) {
 	for _, t := range targets {
 		if err := t.read(ctx, h.host.Calls()); err != nil {
@@ -75,7 +75,7 @@ func (h *Hooks) round(ctx context.Context, targets []*target, first bool) (again
 	return false, h.renew(ctx, set)
 }
 
-// keep has one object of the API server be as it should.
+// keep corrects one object of the API server.
 func (h *Hooks) keep(ctx context.Context, t *target, bundle []byte, first bool) (wrote bool, _ error) {
 	var (
 		want map[string]any
@@ -95,7 +95,7 @@ func (h *Hooks) keep(ctx context.Context, t *target, bundle []byte, first bool) 
 		if h.reportCondition(ctx, t) {
 			return true, nil
 		}
-	case t.isNone(): // there is one version only
+	case t.isNone(): // the definition has only one version
 		return false, nil
 	case t.settled(want) && (!first || want == nil):
 		return false, nil
@@ -120,7 +120,8 @@ func (h *Hooks) keep(ctx context.Context, t *target, bundle []byte, first bool) 
 // manager is the field manager of the configurations.
 func (h *Hooks) manager() string { return "fairlead-admission-" + h.o.Name }
 
-// authorities returns those of the Secret, after it was made or mended. Again says that it has just been written.
+// authorities returns the authorities of the Secret and creates or repairs the Secret if necessary. again reports that
+// the Secret was written.
 func (h *Hooks) authorities(ctx context.Context, targets []*target) (_ authority.Set, again bool, _ error) {
 	secret, err := h.secret(ctx)
 	if err != nil {
@@ -140,7 +141,7 @@ func (h *Hooks) authorities(ctx context.Context, targets []*target) (_ authority
 		h.log.ErrorContext(ctx, "the Secret of the authorities is broken and mended", "secret", h.o.Secret, "error", broken)
 	}
 	next := plan.Keep
-	if plan.Alone || broken != nil { // other replicas serve what one signed that the Secret does not have any more
+	if plan.Alone || broken != nil { // other replicas may serve certificates of an authority that is missing in the Secret
 		for _, t := range targets {
 			for _, a := range t.trusted() {
 				if !a.Ended(now) {
@@ -161,7 +162,7 @@ func (h *Hooks) authorities(ctx context.Context, targets []*target) (_ authority
 	}
 	err = h.writeSecret(ctx, secret, data)
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || secret != nil && apierrors.IsNotFound(err) {
-		return nil, true, nil // another replica was faster
+		return nil, true, nil // another replica has written the Secret
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("cannot write the Secret of the authorities: %w", err)
@@ -187,7 +188,7 @@ func (h *Hooks) secret(ctx context.Context) (*corev1.Secret, error) {
 	return &s, nil
 }
 
-// writeSecret creates the Secret if there is none, or changes that version of it.
+// writeSecret creates the Secret if was is nil, or updates the version that was read.
 func (h *Hooks) writeSecret(ctx context.Context, was *corev1.Secret, data map[string][]byte) error {
 	request := call.Request{
 		Verb: call.VerbUpdate, Resource: secrets, Kind: "Secret", Namespace: h.o.Namespace, Name: h.o.Secret,
@@ -208,7 +209,7 @@ func (h *Hooks) writeSecret(ctx context.Context, was *corev1.Secret, data map[st
 	return err
 }
 
-// renew replaces the certificate that is served, if it is time. All authorities of the set are in all configurations.
+// renew replaces the served certificate if it is due. All configurations must contain all authorities of the set.
 func (h *Hooks) renew(ctx context.Context, set authority.Set) error {
 	now, l := h.o.Certificates.Now(), h.o.Certificates.lifetimes()
 	since := map[string]time.Time{}

@@ -10,11 +10,11 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tree"
 )
 
-// operation is one of a JSON patch (RFC 6902).
+// operation is one operation of a JSON patch (RFC 6902).
 type operation map[string]any
 
-// patchOf returns the JSON patch for raw that does what made after of before: the Go type's views of it. What raw has
-// and the type does not know stays. Nil if nothing was changed.
+// patchOf returns a JSON patch for raw with the changes from before to after, which are views of raw in the Go type.
+// Fields of raw that the type does not know stay unchanged. The patch is nil if there are no changes.
 func patchOf(raw, before, after any) ([]byte, error) {
 	var d differ
 	d.value("", raw, true, before, after)
@@ -32,7 +32,7 @@ func (d *differ) set(op, path string, value any) {
 
 func (d *differ) remove(path string) { d.ops = append(d.ops, operation{"op": "remove", "path": path}) }
 
-// value compares what is at a path. Raw may lack it, as encoders of Go types write what nobody set.
+// value compares the values at a path. raw may lack the value, since encoders of Go types also write unset fields.
 func (d *differ) value(path string, raw any, there bool, before, after any) {
 	if tree.Same(before, after) {
 		return
@@ -80,7 +80,7 @@ func (d *differ) object(path string, raw, before, after map[string]any) {
 	}
 }
 
-// list compares lists: what is at both ends stays, what is between is compared by position.
+// list compares lists. Common elements at both ends stay; the elements between are compared by position.
 func (d *differ) list(path string, raw, before, after []any) {
 	start, end := 0, 0
 	for start < min(len(before), len(after)) && tree.Same(before[start], after[start]) {
@@ -98,7 +98,7 @@ func (d *differ) list(path string, raw, before, after []any) {
 			d.set("replace", at, after[i])
 		}
 	}
-	for i := was - 1; i >= both; i-- { // from the last one on: those before stay where they are
+	for i := was - 1; i >= both; i-- { // from the end, so that earlier indexes stay valid
 		d.remove(path + "/" + strconv.Itoa(i))
 	}
 	for i := both; i < is; i++ {
@@ -110,7 +110,7 @@ func (d *differ) list(path string, raw, before, after []any) {
 	}
 }
 
-// sameElement says whether two elements can be versions of one: those with different names are not.
+// sameElement reports whether two elements can be versions of the same one. Elements with different names are not.
 func sameElement(a, b any) bool {
 	before, _ := a.(map[string]any)
 	after, _ := b.(map[string]any)

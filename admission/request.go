@@ -14,36 +14,37 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// maxWarnings bounds the warnings of one answer, and maxWarning the length of one: the API server drops more.
+// maxWarnings bounds the warnings of one answer, and maxWarning the length of one in characters. The API server drops
+// longer ones.
 const (
 	maxWarnings = 32
 	maxWarning  = 256
 )
 
-// Request is what a hook is asked. It belongs to the function that it is given to, until that returns, and is not safe
-// for concurrent use.
+// Request is a request to a hook. It is valid until the function returns, and is not safe for concurrent use.
 type Request[T any] struct {
-	// Object is the object as it would be; nil when it is deleted. A function of Mutate changes it; what one of Validate
-	// changes is lost.
+	// Object is the new state of the object; nil for a deletion. A function of Mutate modifies it. Modifications by a
+	// function of Validate have no effect.
 	Object *T
-	// Old is the object as it is; nil when it is created.
+	// Old is the current state of the object; nil for a creation.
 	Old       *T
 	Operation Operation
-	// Namespace and Name of the object. A name that the API server is yet to make is empty.
+	// Namespace and Name are those of the object. Name is empty if the API server generates it later.
 	Namespace, Name string
-	// Subresource is "status", or empty.
+	// Subresource is "status" or empty.
 	Subresource string
-	// User is who asks.
+	// User is the user who makes the request.
 	User authenticationv1.UserInfo
-	// DryRun says that nothing will be stored: a function must have no effects elsewhere, or none then.
+	// DryRun means that the object will not be stored; the function must then have no side effects.
 	DryRun bool
-	// UID names the request.
+	// UID identifies the request.
 	UID types.UID
 
 	warnings []string
 }
 
-// Warn has the API server show a line to the user, whatever the decision. The length of one, and of all, is bounded.
+// Warn makes the API server show a warning to the user, whatever the decision. The number and the length of warnings
+// are bounded.
 func (r *Request[T]) Warn(format string, args ...any) {
 	text := []rune(fmt.Sprintf(format, args...))
 	if len(r.warnings) < maxWarnings {
@@ -51,34 +52,35 @@ func (r *Request[T]) Warn(format string, args ...any) {
 	}
 }
 
-// Validate declares a function that is asked whether an operation on objects of type T may be done. An error of it
-// refuses the operation; [Undecided] says which do not.
+// Validate declares a function that decides whether an operation on an object of type T is allowed. Any error refuses
+// the operation, except an [Undecided] one:
 //
-//   - an API error (apierrors.NewForbidden, NewInvalid …) is what the client gets,
-//   - *field.Error, joined or as an aggregate (field.ErrorList.ToAggregate), is an Invalid (422) with their causes,
-//   - any other is a Forbidden (403) with its text.
+//   - An API error (apierrors.NewForbidden, NewInvalid …) is returned to the client.
+//   - *field.Error, joined or as an aggregate (field.ErrorList.ToAggregate), becomes an Invalid (422) with these
+//     causes.
+//   - Any other error becomes a Forbidden (403) with its text.
 //
-// The context ends when the API server does not wait any more. fn may be called by many requests at a time. A panic of
-// it is logged, and counts as one who could not say.
+// The context ends when the API server stops waiting. fn must be safe for concurrent use. A panic of fn is logged and
+// counts as undecided.
 func Validate[T any](h *Hooks, r Rule, fn func(context.Context, *Request[T]) error) {
 	declare(h, false, r, fn)
 }
 
-// Mutate declares a function that changes objects of type T before they are stored: it changes r.Object. The API
-// server is told the smallest difference as a JSON patch, so that fields that T does not know stay; what it is asked
-// about it has to be able to be asked twice. All else is as with [Validate].
+// Mutate declares a function that changes objects of type T before they are stored, by modifying r.Object. The API
+// server receives the difference as a JSON patch, so fields that T does not know stay unchanged. fn must be idempotent,
+// since the API server may call it again for the same object. All other rules are those of [Validate].
 func Mutate[T any](h *Hooks, r Rule, fn func(context.Context, *Request[T]) error) {
 	declare(h, true, r, fn)
 }
 
-// outcome is what a hook has said.
+// outcome is the decision of a hook.
 type outcome struct {
 	denial   *metav1.Status
-	patch    []byte // JSON patch; nil: nothing was changed
+	patch    []byte // JSON patch; nil: no changes
 	warnings []string
 }
 
-// ask decodes a request, has the function decide, and says what that means. An error is that of who could not say.
+// ask decodes a request, calls the function and returns its decision. An error means that it is undecided.
 func ask[T any](
 	ctx context.Context, k *hook, in *admissionv1.AdmissionRequest, fn func(context.Context, *Request[T]) error,
 ) (out outcome, err error) {
@@ -96,7 +98,7 @@ func ask[T any](
 		return out, badRequest{fmt.Errorf("a request to %s has no object", r.Operation)}
 	}
 	if o, ok := any(r.Object).(metav1.Object); ok && r.Operation == Update && o.GetDeletionTimestamp() != nil {
-		return out, nil // its finalizers have to be removed
+		return out, nil // finalizers must remain removable
 	}
 	var before any
 	if k.mutating {
@@ -118,7 +120,7 @@ func ask[T any](
 		return out, nil
 	}
 	if r.Object == nil {
-		r.Object = object // there is no way to say so, and no sense in it
+		r.Object = object // a deletion cannot be mutated
 	}
 	after, err := encoded(r.Object)
 	if err != nil {
@@ -132,7 +134,7 @@ func ask[T any](
 	return out, err
 }
 
-// decode reads an object; nil if there is none.
+// decode decodes an object. It returns nil if there is none.
 func decode[T any](raw []byte, kind schema.GroupVersionKind) (*T, error) {
 	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
 		return nil, nil
@@ -151,7 +153,7 @@ func decode[T any](raw []byte, kind schema.GroupVersionKind) (*T, error) {
 	return obj, nil
 }
 
-// encoded returns an object as a tree.
+// encoded returns an object as a JSON tree.
 func encoded(obj any) (tree any, err error) {
 	raw, err := json.Marshal(obj)
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/fairlead-io/fairlead/rights"
 )
 
-// Rights says what the hooks that were declared so far ask of the API server, besides what the functions do: it makes
-// them a rights.Asker, so that Runtime.Rights has it. Of the Secret the right to create one can be left out where there
-// is one, empty perhaps, before the program starts; RBAC knows no names for it. What a type that is converted is called,
-// the API server is asked for; one that it does not know, which Run tells, is left out.
+// Rights returns the permissions that the declared hooks need, without those of their functions. Runtime.Rights
+// includes them. The permission to create Secrets may be omitted if the Secret exists, possibly empty, before the
+// program starts; RBAC cannot restrict it to a name. Rights uses discovery to find the resource of a converted type. It
+// omits types that the API server does not know; Run reports those.
 func (h *Hooks) Rights() []rights.Right {
 	if h == nil || h.host == nil {
 		return nil

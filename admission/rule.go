@@ -22,52 +22,52 @@ import (
 	"github.com/fairlead-io/fairlead/internal/place"
 )
 
-// FailurePolicy is what becomes of a request when the hook cannot be asked, or cannot say. It has no default.
+// FailurePolicy decides about a request if the hook cannot be called or cannot decide. It has no default.
 type FailurePolicy string
 
 const (
-	// FailClosed refuses the request: nothing passes that was not looked at, and while no replica serves, nobody can
-	// write these objects.
+	// FailClosed refuses the request. No unchecked write passes, but these objects cannot be written while no replica
+	// serves.
 	FailClosed FailurePolicy = "Fail"
-	// FailOpen lets the request pass unseen.
+	// FailOpen allows the request unchecked.
 	FailOpen FailurePolicy = "Ignore"
 )
 
-// Operation is what is done to an object.
+// Operation is an operation on an object.
 type Operation = admissionv1.Operation
 
-// The operations. A Connect has no object of the type, and is none.
+// The operations. Connect is not supported, since it has no object of the type.
 const (
 	Create = admissionv1.Create
 	Update = admissionv1.Update
 	Delete = admissionv1.Delete
 )
 
-// defaultTimeout is how long the API server waits for a hook whose rule says nothing else.
+// defaultTimeout is the timeout of a hook without one in its rule.
 const defaultTimeout = 5 * time.Second
 
-// Rule says what a hook is asked about. OnFailure is required.
+// Rule selects the requests for which a hook is called. OnFailure is required.
 type Rule struct {
 	OnFailure FailurePolicy
-	// Name tells hooks apart: a domain of three parts at least. Default: what it does, the kind, version and group:
-	// validate.webpage.v1.example.com.
+	// Name identifies the hook. It is a domain name with at least three parts. Default: the action, kind, version and
+	// group, such as validate.webpage.v1.example.com.
 	Name string
-	// Operations that it is asked about. Default: Create and Update.
+	// Operations are the operations that call the hook. Default: Create and Update.
 	Operations []Operation
-	// Subresource is "status" where it is asked about that instead of the object. Objects of other subresources are of
-	// other types, and cannot be had.
+	// Subresource is "status" to call the hook for the status instead of the object. Other subresources have objects of
+	// other types and are not supported.
 	Subresource string
-	// Timeout is whole seconds, 1 to 30. Default: 5 s.
+	// Timeout is in whole seconds, 1 to 30. Default: 5 s.
 	Timeout time.Duration
-	// Namespaces and Objects select by labels. Default: all, but what is always excluded.
+	// Namespaces and Objects select by labels. Default: all, except the exclusions that always apply.
 	Namespaces, Objects *metav1.LabelSelector
-	// Conditions are CEL expressions that all have to hold, or it is not asked.
+	// Conditions are CEL expressions; the hook is called only if all are true.
 	Conditions []admissionregistrationv1.MatchCondition
-	// Reinvoke asks a mutating hook again when another one has changed the object after it.
+	// Reinvoke calls a mutating hook again if another hook has changed the object after it.
 	Reinvoke bool
 }
 
-// hook is one that was declared.
+// hook is a declared hook.
 type hook struct {
 	Rule
 	mutating bool
@@ -186,7 +186,7 @@ func (k *hook) check() error {
 	return errors.Join(errs...)
 }
 
-// namespaces returns a selector of what both selectors select, without some namespaces.
+// namespaces returns a selector for the intersection of both selectors without the excluded namespaces.
 func namespaces(only, s *metav1.LabelSelector, excluded []string) *metav1.LabelSelector {
 	all := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
 		Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn,

@@ -14,10 +14,11 @@ import (
 	"github.com/fairlead-io/fairlead/internal/serve"
 )
 
-// spacing bounds how often two programs that want different things write over each other.
+// spacing is the minimum interval between looks. It bounds how often two programs with different configurations
+// overwrite each other.
 const spacing = time.Second
 
-// run listens, has everything be as it should, serves, and goes on looking until the context ends.
+// run listens, configures the hooks, serves them, and repeats the checks until the context ends.
 func (h *Hooks) run(ctx context.Context, degraded bool) error {
 	listener := h.o.Listener
 	if listener == nil {
@@ -47,11 +48,11 @@ func (h *Hooks) run(ctx context.Context, degraded bool) error {
 	both.Go(func() {
 		defer stop()
 		select {
-		case <-stopping.Done(): // it serves no more
+		case <-stopping.Done(): // the server has stopped
 			return
 		case <-ctx.Done():
 		}
-		if h.o.Linger > 0 { // the API server sends more for a moment
+		if h.o.Linger > 0 { // the API server still sends requests for a moment
 			_ = backoff.Pause(stopping, h.o.Linger)
 		}
 	})
@@ -81,7 +82,7 @@ func (h *Hooks) server() *serve.Server {
 	})
 }
 
-// begin looks until all is as it should be. What no waiting mends is an error, unless the host bears it.
+// begin repeats look until it succeeds. It returns an error that waiting cannot resolve, unless the host is degraded.
 func (h *Hooks) begin(ctx context.Context, degraded bool) error {
 	policy := backoff.Policy{Base: 500 * time.Millisecond, Cap: max(h.o.Certificates.Look, 10*time.Second)}
 	for i := 0; ; i++ {
@@ -105,7 +106,7 @@ func (h *Hooks) begin(ctx context.Context, degraded bool) error {
 	}
 }
 
-// goOn looks every so often, and when a definition has changed. It returns an error if the program is to exit.
+// goOn repeats look at intervals and when a definition has changed. It returns an error if the program must exit.
 func (h *Hooks) goOn(ctx context.Context, changed <-chan struct{}) error {
 	every := h.o.Certificates.Look
 	policy := backoff.Policy{Base: 500 * time.Millisecond, Cap: every}

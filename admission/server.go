@@ -20,15 +20,15 @@ import (
 	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
-// What one request may have. The API server takes objects of 3 MiB, and sends two of them; of a conversion it sends all
-// objects of one page of a list.
+// Limits of one request. The API server accepts objects of 3 MiB and sends up to two of them. A conversion request
+// contains all objects of one page of a list.
 const (
 	maxReview     = 8 << 20
 	maxConversion = 64 << 20
 	maxTimeout    = 30 * time.Second
 )
 
-// handler returns what answers the API server.
+// handler returns the handler for requests of the API server.
 func (h *Hooks) handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, k := range h.hooks {
@@ -42,7 +42,7 @@ func (h *Hooks) handler() http.Handler {
 	return mux
 }
 
-// bounded reads a body of JSON, in its turn, and gives up when nobody waits any more.
+// bounded reads a JSON body when a place is free. It gives up when the caller has stopped waiting.
 func (h *Hooks) bounded(
 	turns chan struct{}, limit int64, timeout time.Duration, answer func(context.Context, http.ResponseWriter, []byte),
 ) http.Handler {
@@ -69,7 +69,7 @@ func (h *Hooks) bounded(
 			return
 		}
 		until, _ := ctx.Deadline()
-		_ = http.NewResponseController(w).SetReadDeadline(until) // who cannot has no connection
+		_ = http.NewResponseController(w).SetReadDeadline(until) // on an error there is no connection to bound
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 		var large *http.MaxBytesError
 		switch {
@@ -83,20 +83,20 @@ func (h *Hooks) bounded(
 	})
 }
 
-// refuse answers who is not the API server, or speaks another language than it.
+// refuse answers an invalid request. Such a request does not come from the API server, or is in an unknown format.
 func (h *Hooks) refuse(w http.ResponseWriter, why string, code int, text string) {
 	h.metrics.refused.WithLabelValues(why).Inc()
 	http.Error(w, text, code)
 }
 
-// review answers one AdmissionReview. Who could not say is a 500, so that the failure policy decides.
+// review answers one AdmissionReview. An undecided request gets a 500, so that the failure policy decides.
 func (h *Hooks) review(ctx context.Context, w http.ResponseWriter, k *hook, body []byte) {
 	in, err := readReview(body)
 	if err != nil {
 		h.refuse(w, "garbage", http.StatusBadRequest, err.Error())
 		return
 	}
-	if !slices.Contains(k.Operations, in.Operation) { // its name would be a label of metrics, too
+	if !slices.Contains(k.Operations, in.Operation) { // the operation becomes a metric label
 		h.refuse(w, "garbage", http.StatusBadRequest, fmt.Sprintf("hook %s is not asked about %q", k.Name, in.Operation))
 		return
 	}
@@ -149,7 +149,7 @@ func (h *Hooks) review(ctx context.Context, w http.ResponseWriter, k *hook, body
 
 var (
 	reviewType = metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"}
-	// conversionType is what is asked about conversions.
+	// conversionType is the type of conversion requests.
 	conversionType = metav1.TypeMeta{APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "ConversionReview"}
 )
 
@@ -175,5 +175,5 @@ func write(w http.ResponseWriter, answer any) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(raw) // the caller is gone if this fails
+	_, _ = w.Write(raw) // an error means that the caller has disconnected
 }

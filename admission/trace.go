@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tracing"
 )
 
-// incoming is the context of a request, in the span of the API server if that has told of one.
+// incoming returns the context of a request. It continues the trace of the API server if the request has one.
 func (h *Hooks) incoming(r *http.Request) context.Context {
 	if h.tracer == nil {
 		return r.Context()
@@ -19,8 +19,7 @@ func (h *Hooks) incoming(r *http.Request) context.Context {
 	return tracing.Incoming(r.Context(), r.Header)
 }
 
-// trace starts the span of a question, if there is a tracer, and returns what ends it with the result: allowed, denied
-// or failed.
+// trace starts a span for a request if there is a tracer. end ends it with the result: allowed, denied or failed.
 func (h *Hooks) trace(
 	ctx context.Context, hook, operation, namespace string,
 ) (traced context.Context, end func(result string)) {

@@ -17,10 +17,10 @@ import (
 	"strings"
 )
 
-// apiServer is kube-apiserver: how to start it and how to ask whether it is ready.
+// apiServer starts kube-apiserver and checks whether it is ready.
 type apiServer struct {
 	binary  string
-	dir     string // of the cluster
+	dir     string // directory of the cluster
 	etcdURL string
 	pki     pki
 	port    int
@@ -34,9 +34,9 @@ func (a *apiServer) start() (*process, error) {
 	args := []string{
 		"--etcd-servers", a.etcdURL,
 		"--bind-address", "127.0.0.1",
-		// Without it the server looks for the address of the default route, which a machine need not have.
+		// By default the server uses the address of the default route, which a machine may lack.
 		"--advertise-address", "127.0.0.1",
-		// There is nobody to route to us by the service "kubernetes", and a loopback address is not allowed in it.
+		// The service "kubernetes" needs no endpoint, and a loopback address is not allowed in it.
 		"--endpoint-reconciler-type", "none",
 		"--secure-port", strconv.Itoa(a.port),
 		"--cert-dir", a.pki.dir,
@@ -48,7 +48,7 @@ func (a *apiServer) start() (*process, error) {
 		"--service-account-key-file", a.pki.serviceAccount(),
 		"--service-account-signing-key-file", a.pki.serviceAccount(),
 		"--service-cluster-ip-range", "10.0.0.0/24",
-		// There is no controller that would make the account "default" of each namespace, which pods then wait for.
+		// No controller creates the account "default" of each namespace, for which pods would wait.
 		"--disable-admission-plugins", "ServiceAccount",
 		"--feature-gates", featureGates(a.gates),
 	}
@@ -66,7 +66,7 @@ func featureGates(more map[string]bool) string {
 	return strings.Join(list, ",")
 }
 
-// ready asks whether the server is ready and has made the namespace "default", which it does a moment later.
+// ready reports whether the server is ready and has created the namespace "default", which takes a moment longer.
 func (a *apiServer) ready(ctx context.Context) error {
 	transport, err := a.transport()
 	if err != nil {
@@ -115,7 +115,7 @@ func (a *apiServer) roots() (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// served returns the certificate that the server shows to a new connection.
+// served returns the certificate that the server presents to a new connection.
 func (a *apiServer) served(ctx context.Context) (*x509.Certificate, error) {
 	roots, err := a.roots()
 	if err != nil {
@@ -134,8 +134,8 @@ func (a *apiServer) served(ctx context.Context) (*x509.Certificate, error) {
 	return tlsConn.ConnectionState().PeerCertificates[0], nil
 }
 
-// choosePort returns the preferred port if it is free, else one that is. Somebody else may take it before it is used;
-// the server then says so and is given another.
+// choosePort returns the preferred port if it is free, else a free one. Another process may take it before the server
+// listens; the server then fails and the caller chooses another port.
 func choosePort(preferred int) (int, error) {
 	if preferred > 0 {
 		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(preferred))); err == nil {

@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// The module that has the two servers as tools. Copies of controlplane/go.mod and go.sum (a test compares them), as
-// text because an embedded go.mod would make a module of its directory.
+// The module that has the two servers as tools: copies of controlplane/go.mod and go.sum (a test compares them). They
+// have other names, since an embedded go.mod would make its directory a module.
 var (
 	//go:embed gomod.txt
 	goMod string
@@ -34,7 +34,7 @@ const (
 
 	kubernetesVersion = "v1.36.3"
 
-	// Binaries that nobody asked for during this time are removed when others are built.
+	// Binaries that were not used during this time are removed when others are built.
 	keepUnused = 30 * 24 * time.Hour
 )
 
@@ -44,27 +44,27 @@ var buildFlags = []string{
 	"-ldflags=-s -w -X k8s.io/component-base/version.gitVersion=" + kubernetesVersion,
 }
 
-// Binaries are the paths of the two servers' executables.
+// Binaries are the paths of the executables of the two servers.
 type Binaries struct {
 	Etcd      string
 	APIServer string
 }
 
-// BuildOptions says where and how to build.
+// BuildOptions configure Build.
 type BuildOptions struct {
-	// CacheDir keeps one directory of binaries per set of versions (modules, Go, platform).
+	// CacheDir contains one directory of binaries for each set of versions (modules, Go, platform).
 	// Default: fairlead/controlplane in [os.UserCacheDir].
 	CacheDir string
 
-	// Progress, if set, is called at each change and about once a second, from one goroutine at a time. It must not
-	// block. See [ProgressTo].
+	// Progress, if set, is called at each change and about once a second. Calls are not concurrent. It must not block.
+	// See [ProgressTo].
 	Progress func(Progress)
 }
 
-// Build returns the binaries of etcd and kube-apiserver. When the cache does not have them, it builds them, which takes
-// about five minutes on two cores and needs a go command and a module proxy. Several processes may call it at once: one
-// builds, the others wait for it. An interrupted build leaves nothing that a later one would trip over, and what was
-// compiled by then is in the go command's own cache.
+// Build returns the binaries of etcd and kube-apiserver. If they are not in the cache, it builds them. A build takes
+// about five minutes on two cores and needs a go command and a module proxy. Several processes may call Build
+// concurrently: one builds, the others wait. An interrupted build does not affect later ones, and its compiled packages
+// stay in the go command's own cache.
 func Build(ctx context.Context, o BuildOptions) (Binaries, error) {
 	b := builder{cache: o.CacheDir, progress: newProgress(o.Progress)}
 	defer b.progress.stop()
@@ -115,17 +115,18 @@ func (b *builder) build(ctx context.Context) (Binaries, error) {
 		return Binaries{}, err
 	}
 	defer lock.unlock()
-	if bins, ok := cached(dir); ok { // built by the previous holder
+	if bins, ok := cached(dir); ok { // the previous holder has built them
 		return bins, nil
 	}
 	b.prune(key)
 	return b.compile(ctx, dir)
 }
 
-// key names the set of binaries: what they are built from, with which Go, for which platform.
+// key identifies the set of binaries by modules, Go version and platform.
 func (b *builder) key(ctx context.Context) (string, error) {
 	cmd := exec.CommandContext(ctx, b.goCmd, "env", "GOVERSION")
-	// outside of any module, whose go.mod could select another toolchain: anybody may put one into /tmp
+	// The directory is outside of any module, whose go.mod could select another toolchain: any user can create one in
+	// /tmp.
 	cmd.Dir, cmd.Env = "/", buildEnv()
 	version, err := cmd.Output()
 	if ctx.Err() != nil {
@@ -144,7 +145,7 @@ func (b *builder) key(ctx context.Context) (string, error) {
 	return hex.EncodeToString(h.Sum(nil))[:16], nil
 }
 
-// cached returns the binaries in dir. The directory appears by a rename when it is complete.
+// cached returns the binaries in dir. The complete directory is created by a rename.
 func cached(dir string) (Binaries, bool) {
 	bins := Binaries{Etcd: filepath.Join(dir, "etcd"), APIServer: filepath.Join(dir, "kube-apiserver")}
 	for _, path := range []string{bins.Etcd, bins.APIServer} {
@@ -153,17 +154,17 @@ func cached(dir string) (Binaries, bool) {
 		}
 	}
 	now := time.Now()
-	_ = os.Chtimes(dir, now, now) // tells prune that it is in use; a read-only cache is fine
+	_ = os.Chtimes(dir, now, now) // marks it as used for prune; a read-only cache is fine
 	return bins, true
 }
 
-// prune removes what an interrupted build of key left, and binaries that nobody has used for long.
+// prune removes the remains of interrupted builds of key and binaries that were not used for a long time.
 func (b *builder) prune(key string) {
 	entries, _ := os.ReadDir(b.cache)
 	for _, e := range entries {
 		path := filepath.Join(b.cache, e.Name())
 		if strings.HasPrefix(e.Name(), key+".tmp") {
-			_ = os.RemoveAll(path) // ours: we hold the lock of key
+			_ = os.RemoveAll(path) // safe: the lock of key is held
 			continue
 		}
 		info, err := e.Info()
@@ -194,7 +195,7 @@ func (b *builder) compile(ctx context.Context, dir string) (Binaries, error) {
 		return Binaries{}, err
 	}
 
-	// Counts what is to be compiled, so that progress has a total; downloads the modules on the way.
+	// This counts the packages to compile, as the total for progress, and downloads the modules.
 	b.progress.set(func(p *Progress) { p.Stage, p.Detail = stageDownload, "" })
 	list := append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, buildFlags...)
 	stale := 0
@@ -211,7 +212,7 @@ func (b *builder) compile(ctx context.Context, dir string) (Binaries, error) {
 		}
 	}
 
-	// What lies there can only be incomplete (somebody removed a file): cached said so under the lock.
+	// The directory can only be incomplete, with removed files: cached has checked it under the lock.
 	if err := errors.Join(os.RemoveAll(dir), os.Rename(bin, dir)); err != nil {
 		return Binaries{}, err
 	}
@@ -223,11 +224,11 @@ func (b *builder) compile(ctx context.Context, dir string) (Binaries, error) {
 	return bins, nil
 }
 
-// run runs the go command in dir, gives each line of its output to out, and turns its messages into progress.
+// run runs the go command in dir, passes each line of its output to out, and turns its messages into progress.
 func (b *builder) run(ctx context.Context, dir string, args []string, out func(string)) error {
 	cmd := exec.CommandContext(ctx, b.goCmd, args...)
 	cmd.Dir, cmd.Env = dir, buildEnv()
-	// A group of its own, so that cancelling ends the compilers too, and a Ctrl-C ends us first.
+	// A separate process group: cancelling also ends the compilers, and Ctrl-C reaches only this process.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
@@ -260,7 +261,7 @@ func (b *builder) run(ctx context.Context, dir string, args []string, out func(s
 	return nil
 }
 
-// follow reads what the go command says until it ends, and returns the last lines that are not progress.
+// follow reads the messages of the go command until it ends. It returns the last lines that are not progress.
 func (b *builder) follow(r io.Reader) (messages []string) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
@@ -282,12 +283,12 @@ func (b *builder) follow(r io.Reader) (messages []string) {
 	return messages
 }
 
-// isImportPath tells the lines of go build -v from messages, which have spaces or start with '#'.
+// isImportPath reports whether a line of go build -v is an import path. Messages contain spaces or start with '#'.
 func isImportPath(line string) bool {
 	return line != "" && !strings.ContainsAny(line, " \t:#")
 }
 
-// buildEnv is the environment of the go command, without what could change or break the build.
+// buildEnv returns the environment of the go command, without variables that could change or break the build.
 func buildEnv() []string {
 	return append(os.Environ(),
 		"GO111MODULE=on", "GOWORK=off", "GOFLAGS=-mod=readonly", "CGO_ENABLED=0",

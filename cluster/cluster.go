@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Cluster is a running control plane. Its methods are safe for concurrent use; those that start or stop servers wait
-// for each other.
+// Cluster is a running control plane. Its methods are safe for concurrent use. Methods that start or stop servers run
+// one at a time.
 type Cluster struct {
 	dir       string
 	temporary bool
@@ -28,24 +28,24 @@ type Cluster struct {
 	api       *apiServer
 	config    *rest.Config
 
-	// op is a lock that can be waited for with a context: it holds the right to start and stop servers.
+	// op is a lock that supports waiting with a context. Its holder may start and stop servers.
 	op      chan struct{}
-	etcdRun *process // nil while it is not meant to run; guarded by op
-	apiRun  *process // likewise
+	etcdRun *process // nil while it should not run; guarded by op
+	apiRun  *process // nil while it should not run; guarded by op
 	stopped bool     // guarded by op
 
 	watchers sync.WaitGroup // one for each process
 
 	failOnce sync.Once
-	failed   chan struct{} // closed when err is set: a server ended by itself, or Stop was called
+	failed   chan struct{} // closed when err is set: a server exited unexpectedly, or Stop was called
 	err      error
 }
 
-// Start builds the binaries if need be, starts etcd and kube-apiserver and returns when both are ready. The context
-// bounds Start only, not the life of the control plane; the caller must call Stop.
+// Start builds the binaries if necessary, starts etcd and kube-apiserver, and returns when both are ready. The context
+// bounds only Start, not the life of the control plane. The caller must call Stop.
 //
-// Errors: [ErrInUse], [ErrServerExited], [ErrNotReady] (both with the end of the server's log), failures of [Build] and
-// of the file system.
+// The errors are [ErrInUse], [ErrServerExited] and [ErrNotReady] (the latter two with the end of the server's log), and
+// failures of [Build] and of the file system.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	c, err := start(ctx, o.withDefaults())
 	if err != nil {
@@ -99,7 +99,7 @@ func start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	return c, nil
 }
 
-// complete finds the binaries that o does not name.
+// complete builds or finds the binaries that o does not set.
 func complete(ctx context.Context, o *Options) error {
 	if o.Binaries.Etcd != "" && o.Binaries.APIServer != "" {
 		return nil
@@ -117,7 +117,7 @@ func complete(ctx context.Context, o *Options) error {
 	return nil
 }
 
-// openDir makes the directory and takes possession of it.
+// openDir creates the directory and locks it.
 func (c *Cluster) openDir(dir string) error {
 	var err error
 	if c.temporary {
@@ -139,7 +139,7 @@ func (c *Cluster) openDir(dir string) error {
 	return err
 }
 
-// startOnFreePort starts kube-apiserver on the port of last time or, when that is taken, on another.
+// startOnFreePort starts kube-apiserver on its previous port or, if that is taken, on another one.
 func (c *Cluster) startOnFreePort(ctx context.Context) error {
 	path := filepath.Join(c.dir, "apiserver.port")
 	b, _ := os.ReadFile(path)
@@ -162,7 +162,7 @@ func (c *Cluster) startOnFreePort(ctx context.Context) error {
 	}
 }
 
-// Stop ends both servers, in less than ten seconds, and gives the directory free. It may be called again.
+// Stop ends both servers within ten seconds and releases the directory. It may be called more than once.
 func (c *Cluster) Stop() {
 	c.op <- struct{}{}
 	defer func() { <-c.op }()
@@ -176,13 +176,13 @@ func (c *Cluster) shutdown() {
 	c.stopped = true
 	apiGrace, dbGrace := apiServerGrace, etcdGrace
 	if c.temporary {
-		apiGrace, dbGrace = 0, 0 // nothing is kept
+		apiGrace, dbGrace = 0, 0 // the data is discarded
 	}
 	if c.etcdRun != nil {
-		_ = c.etcdRun.signal(syscall.SIGCONT) // kube-apiserver would wait for a paused one
+		_ = c.etcdRun.signal(syscall.SIGCONT) // kube-apiserver would wait for a paused etcd
 	}
 	if c.apiRun != nil {
-		_ = c.apiRun.signal(syscall.SIGCONT) // one that is paused does not end when it is asked to
+		_ = c.apiRun.signal(syscall.SIGCONT) // a paused process does not handle SIGTERM
 	}
 	c.endAPIServer(apiGrace)
 	c.endEtcd(dbGrace)
@@ -200,20 +200,21 @@ func (c *Cluster) shutdown() {
 	c.log.Info("control plane stopped", "dir", c.dir)
 }
 
-// Dir returns the directory with everything: data, credentials, kubeconfig and the servers' logs.
+// Dir returns the directory of all files: data, credentials, kubeconfig and the servers' logs.
 func (c *Cluster) Dir() string { return c.dir }
 
-// KubeconfigPath returns the path of a kubeconfig file for an administrator. Its context is "fairlead".
+// KubeconfigPath returns the path of a kubeconfig file with administrator rights. Its context is "fairlead".
 func (c *Cluster) KubeconfigPath() string { return filepath.Join(c.dir, "kubeconfig") }
 
-// Config returns a configuration for an administrator, without a limit of its request rate. The caller owns it.
+// Config returns a client configuration with administrator rights and without a rate limit. The caller owns it.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// Done is closed when the control plane has stopped, by Stop or because a server ended by itself; see Err.
+// Done returns a channel that is closed when the control plane has stopped, by Stop or because a server exited; see
+// Err.
 func (c *Cluster) Done() <-chan struct{} { return c.failed }
 
-// Err returns nil while the control plane runs and after Stop. When a server ended although nobody stopped it, it
-// returns a [*ServerError] that matches [ErrServerExited]. Stop must be called even then.
+// Err returns nil while the control plane runs and after Stop. If a server exited unexpectedly, it returns a
+// [*ServerError] that matches [ErrServerExited]. Stop must be called even then.
 func (c *Cluster) Err() error {
 	select {
 	case <-c.failed:

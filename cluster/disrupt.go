@@ -10,10 +10,10 @@ import (
 	"syscall"
 )
 
-// The methods of this file break a control plane, for tests of what its clients then do. Each returns when what it says
-// has happened. They fail with [ErrStopped] after Stop.
+// The methods of this file disrupt a control plane to test its clients. Each returns when its effect is complete. After
+// Stop they fail with [ErrStopped].
 
-// KillAPIServer ends kube-apiserver at once, so that its connections break. Nothing happens when it does not run.
+// KillAPIServer kills kube-apiserver, which breaks its connections. It does nothing if the server does not run.
 func (c *Cluster) KillAPIServer(ctx context.Context) error {
 	return c.do(ctx, "kill kube-apiserver", func() error {
 		c.endAPIServer(0)
@@ -21,8 +21,8 @@ func (c *Cluster) KillAPIServer(ctx context.Context) error {
 	})
 }
 
-// StopAPIServer ends kube-apiserver as an update of it would: it finishes what it is answering, then closes watches.
-// When it needs longer than three seconds it is killed.
+// StopAPIServer stops kube-apiserver gracefully, as for an update: it finishes its requests and then closes watches.
+// After three seconds it is killed.
 func (c *Cluster) StopAPIServer(ctx context.Context) error {
 	return c.do(ctx, "stop kube-apiserver", func() error {
 		c.endAPIServer(apiServerGrace)
@@ -30,7 +30,7 @@ func (c *Cluster) StopAPIServer(ctx context.Context) error {
 	})
 }
 
-// StartAPIServer starts kube-apiserver on the same port again and returns when it is ready. Nothing happens when it
+// StartAPIServer starts kube-apiserver on the same port and returns when it is ready. It does nothing if the server
 // runs.
 func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	return c.do(ctx, "start kube-apiserver", func() error {
@@ -41,8 +41,8 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	})
 }
 
-// RestartAPIServer is KillAPIServer and StartAPIServer. The new server has an empty watch cache: after a Compact, it no
-// longer knows versions that the old one could still have served from memory.
+// RestartAPIServer is KillAPIServer followed by StartAPIServer. The new server has an empty watch cache. After a
+// Compact it does not know versions that the old one could still serve from memory.
 func (c *Cluster) RestartAPIServer(ctx context.Context) error {
 	return c.do(ctx, "restart kube-apiserver", func() error {
 		c.endAPIServer(0)
@@ -50,7 +50,7 @@ func (c *Cluster) RestartAPIServer(ctx context.Context) error {
 	})
 }
 
-// PauseAPIServer suspends kube-apiserver: connections stay, and nothing is answered until ResumeAPIServer.
+// PauseAPIServer suspends kube-apiserver. Connections stay open without answers until ResumeAPIServer.
 func (c *Cluster) PauseAPIServer(ctx context.Context) error {
 	return c.signalAPIServer(ctx, syscall.SIGSTOP)
 }
@@ -84,8 +84,8 @@ func (c *Cluster) signalEtcd(ctx context.Context, s syscall.Signal) error {
 	})
 }
 
-// Compact makes etcd forget all versions but the newest, whose resource version it returns. The API server's watch
-// cache may still know some: see RestartAPIServer.
+// Compact removes all versions from etcd except the newest, and returns its resource version. The watch cache of the
+// API server may still have older versions; see RestartAPIServer.
 func (c *Cluster) Compact(ctx context.Context) (resourceVersion int64, err error) {
 	err = c.do(ctx, "compact", func() error {
 		if resourceVersion, err = c.etcd.revision(ctx); err != nil {
@@ -96,7 +96,7 @@ func (c *Cluster) Compact(ctx context.Context) (resourceVersion int64, err error
 	return resourceVersion, err
 }
 
-// Revision returns etcd's newest revision: no object has a higher resource version.
+// Revision returns etcd's newest revision. No object has a higher resource version.
 func (c *Cluster) Revision(ctx context.Context) (resourceVersion int64, err error) {
 	err = c.do(ctx, "read revision", func() error {
 		resourceVersion, err = c.etcd.revision(ctx)
@@ -105,25 +105,25 @@ func (c *Cluster) Revision(ctx context.Context) (resourceVersion int64, err erro
 	return resourceVersion, err
 }
 
-// Snapshot copies etcd's data into the new directory to. Etcd is down meanwhile, for about a second; the API server
-// keeps running and then needs a moment to find etcd again.
+// Snapshot copies etcd's data to the new directory to. etcd is down for about a second. The API server keeps running
+// and then needs a moment to reconnect.
 func (c *Cluster) Snapshot(ctx context.Context, to string) error {
 	return c.do(ctx, "take snapshot", func() error {
 		if err := os.Mkdir(to, 0o700); err != nil {
 			return err
 		}
-		// At once: asked to end, etcd would wait for the API server's watches. What it has acknowledged is in its files.
+		// Kill etcd: a graceful stop would wait for the API server's watches. Acknowledged writes are in its files.
 		c.endEtcd(0)
 		err := os.CopyFS(to, os.DirFS(c.etcd.dataDir()))
 		return errors.Join(err, c.startEtcd(ctx))
 	})
 }
 
-// Restore replaces etcd's data with a snapshot and restarts both servers: resource versions go back to what they were.
-// The snapshot stays as it is.
+// Restore replaces etcd's data with a snapshot and restarts both servers. Resource versions go back to those of the
+// snapshot. The snapshot is not modified.
 func (c *Cluster) Restore(ctx context.Context, from string) error {
 	return c.do(ctx, "restore snapshot", func() error {
-		// Copied before anything is stopped, so that a snapshot that cannot be read changes nothing.
+		// The copy comes before the stop, so that an unreadable snapshot has no effect.
 		restored := c.etcd.dataDir() + ".restore"
 		if err := os.RemoveAll(restored); err != nil {
 			return err
@@ -136,7 +136,7 @@ func (c *Cluster) Restore(ctx context.Context, from string) error {
 		if err := errors.Join(os.RemoveAll(c.etcd.dataDir()), os.Rename(restored, c.etcd.dataDir())); err != nil {
 			return err
 		}
-		// Written in order to be read by the owner only, whatever the snapshot's modes are.
+		// Only the owner may read the data, whatever the modes of the snapshot are.
 		if err := os.Chmod(c.etcd.dataDir(), 0o700); err != nil {
 			return err
 		}
@@ -147,8 +147,8 @@ func (c *Cluster) Restore(ctx context.Context, from string) error {
 	})
 }
 
-// RotateServingCertificate gives kube-apiserver a new key and certificate of the same authority, and returns when it
-// shows it to new connections. Open connections are not closed.
+// RotateServingCertificate issues a new key and certificate for kube-apiserver from the same authority. It returns when
+// new connections get the new certificate. Open connections are not closed.
 func (c *Cluster) RotateServingCertificate(ctx context.Context) error {
 	return c.do(ctx, "rotate serving certificate", func() error {
 		if c.apiRun == nil {

@@ -6,27 +6,27 @@ import (
 )
 
 var (
-	// ErrInUse is returned by Start when another Cluster, of this or another process, runs in the directory.
-	// The error names the directory and its holder.
+	// ErrInUse means that another Cluster, of this or another process, runs in the directory. The error names the
+	// directory and the process.
 	ErrInUse = errors.New("directory in use")
 
-	// ErrStopped is returned by the methods of a Cluster that has been stopped.
+	// ErrStopped means that the Cluster has been stopped.
 	ErrStopped = errors.New("control plane stopped")
 
-	// ErrServerExited says that a server ended although nobody stopped it. The error is a [*ServerError].
+	// ErrServerExited means that a server exited unexpectedly. The error is a [*ServerError].
 	ErrServerExited = errors.New("server exited")
 
-	// ErrNotReady says that a server was started but did not become ready in time. The error is a [*ServerError].
+	// ErrNotReady means that a server did not become ready in time. The error is a [*ServerError].
 	ErrNotReady = errors.New("server not ready in time")
 
-	// errAddressInUse says that the port was taken between its choice and its use.
+	// errAddressInUse means that another process took the port between its choice and its use.
 	errAddressInUse = errors.New("address already in use")
 )
 
-// inUseError says who holds a directory.
+// inUseError names the process that holds a directory.
 type inUseError struct {
 	dir string
-	pid int // of the holder; 0 when it has not told yet
+	pid int // of the holder; 0 if unknown
 }
 
 func (e *inUseError) Error() string {

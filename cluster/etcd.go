@@ -13,13 +13,13 @@ import (
 	"path/filepath"
 )
 
-// A unix socket's path must fit into a fixed field of the kernel: 108 bytes on Linux, 104 elsewhere.
+// A unix socket's path must fit into a fixed field of the kernel: 108 bytes on Linux, 104 on other systems.
 const socketPathLimit = 100
 
-// etcdServer is the storage: how to start it and how to talk to it.
+// etcdServer starts etcd and sends requests to it.
 type etcdServer struct {
 	binary string
-	dir    string // of the cluster
+	dir    string // directory of the cluster
 	socket string
 	noSync bool
 	extra  []string
@@ -41,7 +41,7 @@ func newEtcd(binary, dir string, noSync bool, extra []string) (*etcdServer, erro
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "unix", e.socket)
 		},
-		// Few requests, and none may find the connection to an etcd that has been restarted since.
+		// Requests are few, and none may use a connection to an etcd that has been restarted since.
 		DisableKeepAlives: true,
 	}}
 	return e, nil
@@ -64,7 +64,7 @@ func (e *etcdServer) start() (*process, error) {
 	return startProcess("etcd", e.binary, append(args, e.extra...), e.dir, filepath.Join(e.dir, "etcd.log"))
 }
 
-// remove removes what lies outside the cluster's directory.
+// remove removes the files outside the cluster's directory.
 func (e *etcdServer) remove() {
 	_ = os.Remove(e.socket)
 	_ = os.Remove(e.socket + ".peer")
@@ -73,7 +73,7 @@ func (e *etcdServer) remove() {
 	}
 }
 
-// ready asks whether etcd serves writes.
+// ready reports whether etcd serves writes.
 func (e *etcdServer) ready(ctx context.Context) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://etcd/health", nil)
 	if err != nil {
@@ -83,14 +83,14 @@ func (e *etcdServer) ready(ctx context.Context) error {
 	return err
 }
 
-// revision returns the newest revision, which is Kubernetes' newest resource version.
+// revision returns the newest revision, which is the newest resource version of Kubernetes.
 func (e *etcdServer) revision(ctx context.Context) (int64, error) {
 	var answer struct {
 		Header struct {
 			Revision int64 `json:"revision,string"`
 		} `json:"header"`
 	}
-	// A range of one key that does not exist: only the header matters.
+	// The range of a key that does not exist suffices, since only the header matters.
 	query := map[string]any{"key": base64.StdEncoding.EncodeToString([]byte{0}), "count_only": true}
 	if err := e.post(ctx, "/v3/kv/range", query, &answer); err != nil {
 		return 0, err
@@ -101,12 +101,12 @@ func (e *etcdServer) revision(ctx context.Context) (int64, error) {
 	return answer.Header.Revision, nil
 }
 
-// compact forgets everything before revision, and returns when the space is given back.
+// compact removes the history before revision and returns when the space has been released.
 func (e *etcdServer) compact(ctx context.Context, revision int64) error {
 	return e.post(ctx, "/v3/kv/compaction", map[string]any{"revision": fmt.Sprint(revision), "physical": true}, nil)
 }
 
-// post calls etcd's JSON gateway, so that no etcd client is among our dependencies.
+// post calls etcd's JSON gateway, which avoids a dependency on an etcd client.
 func (e *etcdServer) post(ctx context.Context, path string, body map[string]any, answer any) error {
 	b, err := json.Marshal(body)
 	if err != nil {

@@ -8,17 +8,17 @@ import (
 	"syscall"
 )
 
-// guard kills one process when we die, on systems whose kernel does not offer to. It is a shell that waits for the end
-// of a pipe that only we hold open.
+// guard kills a process when this process ends, on systems whose kernel cannot. It is a shell that waits for the end of
+// a pipe that only this process holds open.
 type guard struct {
 	cmd  *exec.Cmd
 	pipe io.WriteCloser
 }
 
 func startGuard(pid int) (*guard, error) {
-	// The shell's read fails when the pipe ends without a line: then we are gone. A line says that pid has ended.
+	// The shell's read fails when the pipe ends without a line: this process is gone. A line means that pid has ended.
 	cmd := exec.Command("/bin/sh", "-c", `read -r _ || kill -KILL "$1"`, "guard", strconv.Itoa(pid))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what kills our group must leave it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal to this process group must not reach it
 	pipe, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func startGuard(pid int) (*guard, error) {
 	return &guard{cmd, pipe}, nil
 }
 
-// release ends the guard without harm to the process.
+// release ends the guard without an effect on the process.
 func (g *guard) release() {
 	_, _ = io.WriteString(g.pipe, "ended\n")
 	_ = g.pipe.Close()

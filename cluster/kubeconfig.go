@@ -9,7 +9,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// restConfig returns a configuration that trusts only this control plane and does not limit its own rate.
+// restConfig returns a configuration that trusts only this control plane and has no rate limit.
 func (a *apiServer) restConfig() (*rest.Config, error) {
 	ca, err := os.ReadFile(a.pki.caCert())
 	if err != nil {

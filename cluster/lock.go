@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// fileLock is an advisory lock on a file (flock). The kernel gives it up when the process ends, so a killed holder
-// leaves nothing to clean up; the pid in the file only serves messages.
+// fileLock is an advisory lock on a file (flock). The kernel releases it when the process ends, so a killed holder
+// needs no cleanup. The pid in the file is used only in messages.
 type fileLock struct{ f *os.File }
 
-// tryLock follows no link: the content of the file is replaced. It takes the lock, or returns an error with
-// errors.Is(err, syscall.EWOULDBLOCK) and the holder's pid.
+// tryLock acquires the lock. Otherwise it returns an error that matches syscall.EWOULDBLOCK, and the holder's pid. It
+// follows no symbolic link, since it overwrites the content of the file.
 func tryLock(path string) (l *fileLock, holder int, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -28,13 +28,13 @@ func tryLock(path string) (l *fileLock, holder int, err error) {
 		_ = f.Close()
 		return nil, pid, fmt.Errorf("cannot lock %s: %w", path, err)
 	}
-	// The pid is for messages only: a full disk must not keep anybody from starting.
+	// The pid is for messages only: a full disk must not prevent a start.
 	_ = f.Truncate(0)
 	_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	return &fileLock{f}, 0, nil
 }
 
-// waitLock takes the lock as soon as it is free. While it is not, it calls waiting with the holder's pid now and then.
+// waitLock acquires the lock as soon as it is free. While it waits, it repeatedly calls waiting with the holder's pid.
 func waitLock(ctx context.Context, path string, waiting func(pid int)) (*fileLock, error) {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -54,7 +54,7 @@ func waitLock(ctx context.Context, path string, waiting func(pid int)) (*fileLoc
 
 func (l *fileLock) unlock() {
 	_ = l.f.Truncate(0)
-	// Closing is not enough: a process that another goroutine is just starting shares the file until its exec.
+	// Closing is not enough: a process that another goroutine is starting shares the file until its exec.
 	_ = flock(l.f, syscall.LOCK_UN)
 	_ = l.f.Close()
 }

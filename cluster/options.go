@@ -5,42 +5,42 @@ import (
 	"time"
 )
 
-// Options says how to start a control plane. The zero value starts a temporary one.
+// Options configure a control plane. The zero value configures a temporary one.
 type Options struct {
-	// Dir keeps everything: etcd's data, certificates, credentials, kubeconfig, logs. It is created when missing.
-	// Empty: a temporary directory, which Stop removes; UnsafeNoFsync is then implied.
+	// Dir contains all files: etcd's data, certificates, credentials, kubeconfig and logs. It is created if it is
+	// missing. Empty means a temporary directory, which Stop removes, and implies UnsafeNoFsync.
 	Dir string
 
-	// CacheDir keeps the binaries, see [BuildOptions.CacheDir].
+	// CacheDir is the cache of the binaries; see [BuildOptions.CacheDir].
 	CacheDir string
 
-	// Binaries names binaries that exist already. Where it is empty, they are built, once for all who share CacheDir.
+	// Binaries are existing binaries. Empty fields are built, once for all users of CacheDir.
 	Binaries Binaries
 
-	// APIServerFlags and EtcdFlags are added after the flags that Start sets, so they win where a flag is given twice.
+	// APIServerFlags and EtcdFlags are appended to the flags that Start sets, so they take precedence.
 	APIServerFlags []string
 	EtcdFlags      []string
 
-	// FeatureGates of kube-apiserver; added to ShardedListAndWatch=true.
+	// FeatureGates are feature gates of kube-apiserver in addition to ShardedListAndWatch=true.
 	FeatureGates map[string]bool
 
-	// StartTimeout bounds the time from the start of a server until it is ready. Default: one minute.
+	// StartTimeout bounds the time until a started server is ready. Default: one minute.
 	StartTimeout time.Duration
 
-	// UnsafeNoFsync makes etcd faster and lets it lose data when the machine (not only the process) fails.
+	// UnsafeNoFsync makes etcd faster. etcd may then lose data if the machine fails, but not if only the process fails.
 	UnsafeNoFsync bool
 
-	// Progress, if set, is called while binaries are built, see [BuildOptions.Progress].
+	// Progress, if set, is called during the build of binaries; see [BuildOptions.Progress].
 	Progress func(Progress)
 
-	// Logger gets one line per start, stop and failure of a server. Default: none.
+	// Logger receives one line per start, stop and failure of a server. Default: none.
 	Logger *slog.Logger
 }
 
 const (
 	defaultStartTimeout = time.Minute
 
-	// Together well under the ten seconds that Stop promises.
+	// The sum is well below the ten seconds that Stop guarantees.
 	apiServerGrace = 3 * time.Second
 	etcdGrace      = 3 * time.Second
 )

@@ -23,7 +23,7 @@ const (
 	clockSkew   = time.Hour
 )
 
-// pki is the directory of certificates and credentials. What exists is kept, so that kubeconfigs stay valid.
+// pki is the directory of certificates and credentials. Existing files are kept, so kubeconfigs stay valid.
 type pki struct{ dir string }
 
 func (p pki) path(name string) string { return filepath.Join(p.dir, name) }
@@ -36,7 +36,7 @@ func (p pki) serviceAccount() string { return p.path("service-account.key") }
 func (p pki) token() string          { return p.path("token") }
 func (p pki) tokenFile() string      { return p.path("tokens.csv") }
 
-// ensure creates what is missing and renews a serving certificate that would expire soon.
+// ensure creates missing files and renews a serving certificate that expires soon.
 func (p pki) ensure() error {
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return err
@@ -82,12 +82,12 @@ func (p pki) newCA() error {
 	if err != nil {
 		return err
 	}
-	// A serving certificate of an older authority would not be trusted.
+	// A serving certificate of the previous authority would not be trusted.
 	_ = os.Remove(p.servingCert())
 	return errors.Join(writeKey(p.caKey(), key), writePEM(p.caCert(), "CERTIFICATE", der))
 }
 
-// newServing makes a new key and certificate. A running server reads both again when it sees them change.
+// newServing creates a new key and certificate. A running server reloads both when they change.
 func (p pki) newServing() error { return p.issueServing(servingLife) }
 
 func (p pki) issueServing(life time.Duration) error {
@@ -115,7 +115,7 @@ func (p pki) issueServing(life time.Duration) error {
 	return errors.Join(writeKey(p.servingKey(), key), writePEM(p.servingCert(), "CERTIFICATE", der))
 }
 
-// servingExpires returns when the serving certificate ends, or the zero time when there is none to use.
+// servingExpires returns the expiry of the serving certificate, or the zero time if there is no usable one.
 func (p pki) servingExpires() time.Time {
 	cert, err := readCert(p.servingCert())
 	if err != nil {
@@ -139,7 +139,7 @@ func certificate(name string, life time.Duration) *x509.Certificate {
 func newKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }
 
 func writeKey(path string, key *ecdsa.PrivateKey) error {
-	der, err := x509.MarshalECPrivateKey(key) // kube-apiserver does not take an elliptic key in PKCS #8 for accounts
+	der, err := x509.MarshalECPrivateKey(key) // kube-apiserver does not accept an elliptic key in PKCS #8 for accounts
 	if err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func missing(path string) bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// writeFile replaces path at once, readable by the owner only: a reader sees the old content or the new.
+// writeFile replaces path atomically, readable by the owner only. A reader sees the old or the new content.
 func writeFile(path string, b []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
 	if err != nil {

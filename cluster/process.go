@@ -15,20 +15,20 @@ import (
 	"github.com/fairlead-io/fairlead/internal/child"
 )
 
-// process is one running server. It is done when its Wait has returned; until then its pid is ours and no signal can
-// hit a stranger.
+// process is a running server. It is done when its Wait has returned. Until then the pid is not reused, so a signal
+// cannot reach another process.
 type process struct {
 	name string
 	log  string
 	cmd  *exec.Cmd
 
-	wanted atomic.Bool // we ended it ourselves
+	wanted atomic.Bool // the end is intended
 
 	done chan struct{} // closed when the process has ended and err is set
 	err  error
 }
 
-// startProcess starts a server whose output goes to the file log and that dies with us.
+// startProcess starts a server that writes its output to the file log and ends with this process.
 func startProcess(name, path string, args []string, dir, log string) (*process, error) {
 	if err := rotateLog(log); err != nil {
 		return nil, err
@@ -47,8 +47,8 @@ func startProcess(name, path string, args []string, dir, log string) (*process, 
 	started := make(chan error)
 	go func() {
 		defer close(p.done)
-		// The kernel's "signal on parent death" is about the thread that forked, not the process: this goroutine
-		// keeps the thread until the server has ended.
+		// The kernel's "signal on parent death" concerns the thread that forked, not the process. This goroutine
+		// therefore keeps the thread until the server has ended.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		if err := p.cmd.Start(); err != nil {
@@ -85,12 +85,12 @@ func (p *process) exited() bool {
 	}
 }
 
-// stop asks the process to end, kills it when it has not after grace, and returns when it has ended.
+// stop sends SIGTERM, kills the process if it still runs after grace, and returns when it has ended.
 func (p *process) stop(grace time.Duration) {
 	p.wanted.Store(true)
 	if grace > 0 {
 		_ = p.signal(syscall.SIGTERM)
-		_ = p.signal(syscall.SIGCONT) // a paused process would not see the request
+		_ = p.signal(syscall.SIGCONT) // a paused process would not handle SIGTERM
 		t := time.NewTimer(grace)
 		defer t.Stop()
 		select {
@@ -103,7 +103,7 @@ func (p *process) stop(grace time.Duration) {
 	<-p.done
 }
 
-// failure is err as a [*ServerError] with the end of the log.
+// failure returns err as a [*ServerError] with the end of the log.
 func (p *process) failure(err error) error {
 	tail := logTail(p.log)
 	if strings.Contains(tail, "address already in use") {
@@ -112,7 +112,7 @@ func (p *process) failure(err error) error {
 	return &ServerError{Server: p.name, Err: err, Log: tail, Path: p.log}
 }
 
-// exitFailure describes a process that ended by itself.
+// exitFailure returns the error for a process that exited unexpectedly.
 func (p *process) exitFailure() error {
 	how := "status 0"
 	if p.err != nil {
@@ -145,7 +145,7 @@ func logTail(path string) string {
 	return string(bytes.Join(lines, []byte("\n")))
 }
 
-// rotateLog keeps a log that is continued over many starts from growing without bound.
+// rotateLog bounds the size of a log that is appended to across starts.
 func rotateLog(path string) error {
 	if info, err := os.Stat(path); err != nil || info.Size() < logLimit {
 		return nil
@@ -153,7 +153,8 @@ func rotateLog(path string) error {
 	return os.Rename(path, path+".old")
 }
 
-// serverEnv keeps what configures our process, or belongs to the test that runs us, from the servers.
+// serverEnv returns the environment of the servers, without variables that configure this process or a test that runs
+// it.
 func serverEnv() []string {
 	var env []string
 	for _, kv := range os.Environ() {

@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// Stage is what a build is doing.
+// Stage is a phase of a build.
 type Stage string
 
-// The stages of a build, in their order.
+// The stages of a build, in order.
 const (
-	stageWait     Stage = "waiting"     // for another process that builds the same
-	stageDownload Stage = "downloading" // modules, and finding out what is to be compiled
+	stageWait     Stage = "waiting"     // for another process with the same build
+	stageDownload Stage = "downloading" // modules, and counting the packages to compile
 	stageCompile  Stage = "compiling"
 	stageDone     Stage = "done"
 )
 
-// Progress says how far a build is.
+// Progress is the progress of a build.
 type Progress struct {
 	Stage   Stage
-	Detail  string // the module or package that was last begun or finished
+	Detail  string // the module or package last started or finished
 	Modules int    // downloaded so far
 	Done    int    // packages compiled so far
-	Total   int    // packages to compile; 0 while that is not known
+	Total   int    // packages to compile; 0 while unknown
 	Elapsed time.Duration
 }
 
-// String returns one line for people.
+// String returns one line of text for people.
 func (p Progress) String() string {
 	at := p.Elapsed.Round(time.Second)
 	switch p.Stage {
@@ -43,8 +43,8 @@ func (p Progress) String() string {
 	}
 }
 
-// ProgressTo returns a callback that writes a line to w when the stage changes, and at most one every interval
-// (default: five seconds) within a stage. Errors of w are ignored.
+// ProgressTo returns a callback that writes a line to w when the stage changes, and within a stage at most one per
+// interval (default: five seconds). It ignores errors of w.
 func ProgressTo(w io.Writer, interval time.Duration) func(Progress) {
 	if interval <= 0 {
 		interval = 5 * time.Second
@@ -59,8 +59,8 @@ func ProgressTo(w io.Writer, interval time.Duration) func(Progress) {
 	}
 }
 
-// progress gives all calls of the callback to one goroutine, and makes one each second so that a long compilation is
-// seen to be alive.
+// progress makes all calls of the callback from one goroutine. It makes a call each second, so that a long compilation
+// is visibly alive.
 type progress struct {
 	changes chan func(*Progress) // nil without a callback
 	done    chan struct{}
@@ -89,7 +89,7 @@ func (p *progress) run(fn func(Progress)) {
 			change(&now)
 		case <-tick.C:
 			if now.Stage == "" {
-				continue // nothing to report: perhaps all is in the cache
+				continue // nothing to report: the binaries may be in the cache
 			}
 		}
 		now.Elapsed = time.Since(start)

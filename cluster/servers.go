@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// The functions of this file start and end one server. Their caller holds c.op, or is the only one who knows c.
+// The functions of this file start and stop one server. The caller holds c.op or has exclusive access to c.
 
 const (
 	pollInterval = 25 * time.Millisecond
-	pollTimeout  = 2 * time.Second // of one question
+	pollTimeout  = 2 * time.Second // of one request
 )
 
 func (c *Cluster) startEtcd(ctx context.Context) error {
@@ -31,7 +31,7 @@ func (c *Cluster) startAPIServer(ctx context.Context) error {
 	return c.await(ctx, &c.apiRun, c.api.ready)
 }
 
-// await waits until the server answers. When it fails it leaves no process; when it succeeds the process is watched.
+// await waits until the server is ready. On failure it ends the process; on success it watches the process.
 func (c *Cluster) await(ctx context.Context, slot **process, ready func(context.Context) error) error {
 	p := *slot
 	err := poll(ctx, c.timeout, p.done, ready)
@@ -51,7 +51,7 @@ func (c *Cluster) await(ctx context.Context, slot **process, ready func(context.
 	return err
 }
 
-// watch reports the end of a process that nobody asked to end.
+// watch reports an unexpected end of a process.
 func (c *Cluster) watch(p *process) {
 	c.watchers.Go(func() {
 		<-p.done
@@ -78,7 +78,7 @@ func (c *Cluster) endEtcd(grace time.Duration) {
 	}
 }
 
-// poll asks until the answer is yes, the process has ended or the time is over; it then returns the last answer.
+// poll calls ask until it succeeds, the process has ended or the limit is reached. It returns the last error of ask.
 func poll(ctx context.Context, limit time.Duration, ended <-chan struct{}, ask func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -11,11 +11,11 @@ const (
 	lockFile   = "lock"
 	tempPrefix = "fairlead-cluster-"
 
-	// A directory this young may belong to a process that has not locked it yet.
+	// A younger directory may belong to a process that has not locked it yet.
 	tempMinAge = 10 * time.Minute
 )
 
-// newTemporaryDir makes a directory and removes those of processes that were killed before they could.
+// newTemporaryDir creates a directory. It also removes directories of processes that were killed.
 func newTemporaryDir() (string, error) {
 	old, _ := filepath.Glob(filepath.Join(os.TempDir(), tempPrefix+"*"))
 	for _, dir := range old {
@@ -24,8 +24,8 @@ func newTemporaryDir() (string, error) {
 	return os.MkdirTemp("", tempPrefix) // mode 0700
 }
 
-// removeAbandoned removes a directory that nobody holds. Everybody may write where it is, so that it may be a trap:
-// only what this user has made, and no other one can write to, is touched.
+// removeAbandoned removes a directory that no process holds. The parent is writable by all users, so another user may
+// have planted the directory. Only directories of this user that no other user can write to are removed.
 func removeAbandoned(dir string) {
 	if !isPrivate(dir) {
 		return
@@ -40,8 +40,8 @@ func removeAbandoned(dir string) {
 	}
 }
 
-// isPrivate reports whether path is a directory, and no link to one, that belongs to this user and to which nobody else
-// can write.
+// isPrivate reports whether path is a directory, not a link, that belongs to this user and that no other user can write
+// to.
 func isPrivate(path string) bool {
 	info, err := os.Lstat(path)
 	if err != nil || !info.IsDir() || info.Mode().Perm()&0o022 != 0 {

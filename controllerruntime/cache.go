@@ -19,12 +19,12 @@ import (
 	fairleadcache "github.com/fairlead-io/fairlead/cache"
 )
 
-// NewCache makes the cache of a manager: with the defaults of [Options]. It is a cache.NewCacheFunc.
+// NewCache returns the cache of a manager with the defaults of [Options]. It is a cache.NewCacheFunc.
 func NewCache(cfg *rest.Config, opts cache.Options) (cache.Cache, error) {
 	return Options{}.NewCache(cfg, opts)
 }
 
-// Stores returns the stores beneath a cache that NewCache made; nil for any other.
+// Stores returns the stores of a cache that NewCache returned, or nil for another cache.
 func Stores(c any) *fairleadcache.Cache {
 	if c, ok := c.(*caching); ok {
 		return c.stores.Cache
@@ -32,15 +32,15 @@ func Stores(c any) *fairleadcache.Cache {
 	return nil
 }
 
-// caching is a cache of controller-runtime whose informers are over stores.
+// caching is a cache of controller-runtime with informers over stores.
 type caching struct {
 	cache.Cache
 	stores  *stores
 	started atomic.Bool
-	written atomic.Bool // a client lays its writes over the stores
+	written atomic.Bool // a client overlays its writes on the stores
 }
 
-// NewCache makes the cache of a manager. It is a cache.NewCacheFunc.
+// NewCache returns the cache of a manager. It is a cache.NewCacheFunc.
 func (o Options) NewCache(cfg *rest.Config, opts cache.Options) (cache.Cache, error) {
 	c, err := o.newCache(cfg, opts)
 	if err != nil {
@@ -71,7 +71,7 @@ func (o Options) newCache(cfg *rest.Config, opts cache.Options) (*caching, error
 	client := *opts.HTTPClient
 	client.Transport = looking{transportOf(opts.HTTPClient)}
 	opts.HTTPClient = &client
-	if opts.NewInformer == nil { // else who asks for informers of their own gets these
+	if opts.NewInformer == nil { // a NewInformer set by the caller takes precedence
 		opts.NewInformer = c.newInformer
 	}
 	c.Cache, err = cache.New(cfg, opts)
@@ -81,10 +81,10 @@ func (o Options) newCache(cfg *rest.Config, opts cache.Options) (*caching, error
 // NeedLeaderElection implements manager.LeaderElectionRunnable: a cache runs in every replica.
 func (c *caching) NeedLeaderElection() bool { return false }
 
-// Start runs the stores, and the informers over them. It implements cache.Informers.
+// Start runs the stores and the informers over them. It implements cache.Informers.
 func (c *caching) Start(ctx context.Context) error {
 	if c.started.Swap(true) {
-		return c.Cache.Start(ctx) // it says that it cannot
+		return c.Cache.Start(ctx) // returns the error of a second start
 	}
 	if c.stores.opt.Stores == nil && !c.written.Load() {
 		log.Log.WithName("fairlead").Info("no client of NewClient writes over this cache: what is written by others " +
@@ -93,7 +93,7 @@ func (c *caching) Start(ctx context.Context) error {
 	return c.stores.runAround(ctx, c.Cache.Start)
 }
 
-// newInformer makes an informer over a store.
+// newInformer returns an informer over a store.
 func (c *caching) newInformer(
 	lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers,
 ) toolscache.SharedIndexInformer {
@@ -102,7 +102,7 @@ func (c *caching) newInformer(
 	if err == nil {
 		gvk, err = apiutil.GVKForObject(obj, c.stores.scheme)
 	}
-	if err != nil { // what it watches is not to be known: as upstream, over a watch of its own
+	if err != nil { // the collection is unknown: use a separate watch, as upstream does
 		klog.Background().Error(err, "an informer is not over a store, and does not see own writes at once",
 			"type", fmt.Sprintf("%T", obj))
 		return toolscache.NewSharedIndexInformer(lw, obj, resync, indexers)

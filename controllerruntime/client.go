@@ -12,14 +12,14 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// NewClient makes the client of a manager: with the defaults of [Options]. It is a client.NewClientFunc.
+// NewClient returns the client of a manager with the defaults of [Options]. It is a client.NewClientFunc.
 func NewClient(cfg *rest.Config, opts client.Options) (client.Client, error) {
 	return Options{}.NewClient(cfg, opts)
 }
 
-// NewClient makes the client of a manager: that of controller-runtime, but that what it has written is seen at once by
-// who reads the cache. The cache must be one that NewCache made, or read Options.Stores; a client without a cache is
-// that of controller-runtime. It is a client.NewClientFunc.
+// NewClient returns the client of a manager. It is the client of controller-runtime, except that readers of the cache
+// see its writes at once. The cache must come from NewCache or read Options.Stores. Without a cache, NewClient returns
+// the plain client of controller-runtime. It is a client.NewClientFunc.
 func (o Options) NewClient(cfg *rest.Config, opts client.Options) (client.Client, error) {
 	if opts.Cache == nil || opts.Cache.Reader == nil {
 		return client.New(cfg, opts)
@@ -53,7 +53,7 @@ func (o Options) NewClient(cfg *rest.Config, opts client.Options) (client.Client
 var errNotOurs = errors.New("the cache was not made by NewCache of this package, so that the client could not show " +
 	"what it has written; set ctrl.Options.NewCache too, or Options.Stores")
 
-// overlay lays the answers to writes over stores.
+// overlay returns a transport that applies the answers to writes to stores.
 func (o Options) overlay(next http.RoundTripper, stores *store.Cache) http.RoundTripper {
 	overlaid := fairlead.Overlay(next, stores, fairlead.OverlayOptions{Logger: o.Logger})
 	if o.FilterOwnWrites {
@@ -62,7 +62,7 @@ func (o Options) overlay(next http.RoundTripper, stores *store.Cache) http.Round
 	return overlaid
 }
 
-// owning is a transport that has writes be known by the name of the writer.
+// owning is a transport that marks writes with the name of the writer.
 type owning struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -71,5 +71,5 @@ func (o owning) RoundTrip(r *http.Request) (*http.Response, error) {
 	return o.RoundTripper.RoundTrip(r.WithContext(fairlead.Bind(r.Context(), by)))
 }
 
-// WrappedRoundTripper lets those who look for it find the transport beneath.
+// WrappedRoundTripper returns the underlying transport.
 func (o owning) WrappedRoundTripper() http.RoundTripper { return o.RoundTripper }

@@ -1,38 +1,38 @@
 // Package controllerruntime runs the caches and clients of controller-runtime on the stores of Fairlead. An operator
-// changes two lines:
+// changes two lines and keeps the rest of its code:
 //
 //	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 //		NewCache:  controllerruntime.NewCache,
 //		NewClient: controllerruntime.NewClient,
 //	})
 //
-// and keeps its code. Its objects are kept compactly, and it reads its own writes at once: by get, list and index,
-// typed, unstructured and as metadata.
+// The stores keep objects compactly. Reads see the operator's own writes at once: by get, list and index, for typed
+// objects, unstructured objects and metadata.
 //
 // # How it works
 //
-// Defaults, namespaces, ByObject, DisableFor, schemes and the client stay those of controller-runtime. Two seams lie
-// beneath them. cache.Options.NewInformer makes a cache.SharedIndexInformer over a cache.Store, and the HTTP transport
-// of the client lays the answers to writes over the stores.
+// controller-runtime still implements defaults, namespaces, ByObject, DisableFor, schemes and the client. This package
+// replaces two parts below them. cache.Options.NewInformer returns a cache.SharedIndexInformer over a cache.Store. The
+// HTTP transport of the client applies the answers to writes to the stores.
 //
-// # What is different
+// # Differences
 //
-//   - A handler that is slow is given folded states: of what happened to an object meanwhile, the outcome.
-//   - A replacement (the same name, another uid) is OnDelete and OnAdd, also when only a list shows it.
-//   - A list that shows nothing new calls no handler.
-//   - A transform runs each time that an object is decoded, so it must be idempotent.
-//   - An object without a deep copy (UnsafeDisableDeepCopy, handlers) is shared, with readers of other informers of
-//     its type too. It is READ-ONLY, as it was before.
+//   - A slow handler receives folded changes: the latest state of each object instead of every change.
+//   - A replacement (same name, different uid) causes OnDelete and OnAdd, even if only a list reveals it.
+//   - A list without changes calls no handler.
+//   - A transform runs each time an object is decoded, so it must be idempotent.
+//   - An object without a deep copy (UnsafeDisableDeepCopy, handlers) is shared, also with readers of other informers
+//     of its type. It is READ-ONLY, as with controller-runtime.
 //   - The indexer of an informer is read-only: its Add, Update, Delete and Replace return [ErrReadOnly].
-//   - An index function that fails or panics leaves that object out of that index, and is reported; client-go ends the
-//     process.
-//   - The handler of watch errors is called when a watch begins to fail, and when it fails for another reason.
+//   - If an index function fails or panics, the object is missing from that index and the error is reported. client-go
+//     ends the process.
+//   - The handler of watch errors is called when a watch starts to fail, and when the reason of the failure changes.
 //
-// Own writes are not filtered from the events, unless [Options] ask for it.
+// Handlers receive events for own writes unless [Options] filter them.
 //
 // # Invariants
 //
-//   - One event at a time is given to a handler. It has a goroutine only while there are events for it.
-//   - A registration has synced once its handler has returned from its last initial object.
-//   - An informer that has stopped goes on to show what it showed last, and calls no handler any more.
+//   - A handler receives one event at a time. It has a goroutine only while events are waiting.
+//   - A registration is synced once its handler has returned from its last initial object.
+//   - A stopped informer keeps its last content and calls no handlers.
 package controllerruntime

@@ -17,14 +17,15 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// Objects of a kind of which fields are dropped lack them, and to send one whole would take them from the server.
+// Objects of a kind with dropped fields lack these fields. Sending such an object whole would delete them on the
+// server.
 
-// DroppedError says that an object was to be sent whole that lacks what the cache does not keep. Patch it instead, or
-// read it from the server before: with the manager's GetAPIReader.
+// DroppedError means that the client refused to send a whole object that lacks fields which the cache drops. Patch the
+// object instead, or read it from the server first with the manager's GetAPIReader.
 type DroppedError struct {
 	Kind  schema.GroupVersionKind
 	Key   client.ObjectKey
-	Paths []string // that the server has
+	Paths []string // dropped fields that the server has
 }
 
 func (e *DroppedError) Error() string {
@@ -32,7 +33,7 @@ func (e *DroppedError) Error() string {
 		e.Kind.Kind, e.Key, strings.Join(e.Paths, ", "))
 }
 
-// careful is a client that sends nothing whole that lacks something.
+// careful is a client that refuses to send whole objects with dropped fields.
 type careful struct {
 	client.Client
 	opt    Options
@@ -47,7 +48,7 @@ func (c careful) Update(ctx context.Context, obj client.Object, opts ...client.U
 	return c.Client.Update(ctx, obj, opts...)
 }
 
-// Patch implements client.Writer. Only what is applied is sent whole.
+// Patch implements client.Writer. Only an apply sends a whole object.
 func (c careful) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 	if patch.Type() == types.ApplyPatchType {
 		if err := c.checkApply(obj); err != nil {
@@ -65,7 +66,7 @@ func (c careful) SubResource(name string) client.SubResourceClient {
 	return carefulSub{c.Client.SubResource(name), c, name}
 }
 
-// carefulSub is careful of a subresource.
+// carefulSub is careful for a subresource.
 type carefulSub struct {
 	client.SubResourceClient
 	c    careful
@@ -84,7 +85,8 @@ func (s carefulSub) Update(ctx context.Context, obj client.Object, opts ...clien
 	return s.SubResourceClient.Update(ctx, obj, opts...)
 }
 
-// checkApply refuses to apply an object from the cache: with its managedFields the server would.
+// checkApply refuses to apply an object from the cache without its managedFields. The server refuses an apply of an
+// object with managedFields.
 func (c careful) checkApply(obj client.Object) error {
 	kind, err := c.GroupVersionKindFor(obj)
 	if err != nil {
@@ -96,8 +98,8 @@ func (c careful) checkApply(obj client.Object) error {
 	return &DroppedError{kind, client.ObjectKeyFromObject(obj), []string{"metadata.managedFields"}}
 }
 
-// check refuses an object that lacks a field which the server has and a store does not keep. Of a subresource counts
-// what is beneath the field of its name. One that was built anew is to replace what there is.
+// check refuses an object that lacks a field which the server has and the store drops. For a subresource, only fields
+// below the field of that name count. An object without uid and resourceVersion is a new object and passes.
 func (c careful) check(obj client.Object, sub string) error {
 	kind, err := c.GroupVersionKindFor(obj)
 	anew := obj.GetUID() == "" && obj.GetResourceVersion() == ""
@@ -131,13 +133,13 @@ func (c careful) check(obj client.Object, sub string) error {
 	return nil
 }
 
-// has says whether content has a field, of which the path is as in cache.Content.
+// has reports whether content has the field at a path in the notation of cache.Content.
 func has(content map[string]any, path string) bool {
 	_, there, err := unstructured.NestedFieldNoCopy(content, membersOf(path)...)
 	return there && err == nil
 }
 
-// membersOf are those that a path goes through.
+// membersOf returns the field names of a path.
 func membersOf(path string) (members []string) {
 	for path != "" {
 		var member string
@@ -154,8 +156,8 @@ func membersOf(path string) (members []string) {
 	return members
 }
 
-// checkDrop finds paths that no Go type of their kind has: they are mistyped, and what they are to cut would be kept.
-// Of a kind that the scheme does not know nothing can be told.
+// checkDrop reports paths that no Go type of their kind has. Such a path is mistyped, and the field that it should drop
+// would be kept. It cannot check kinds that the scheme does not know.
 func (o *Options) checkDrop(scheme *runtime.Scheme) error {
 	types := map[schema.GroupKind][]reflect.Type{}
 	for gvk, t := range scheme.AllKnownTypes() {
@@ -175,7 +177,7 @@ func (o *Options) checkDrop(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// mayHave says whether an object of a Go type may have what a path leads to.
+// mayHave reports whether objects of a Go type may have a field at the path.
 func mayHave(t reflect.Type, members []string) bool {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

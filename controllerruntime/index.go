@@ -14,15 +14,15 @@ import (
 // index is one index of an informer.
 type index struct {
 	fn   cache.IndexFunc
-	name string // in the store, which may be that of other informers too; "": what the store knows by itself
+	name string // in the store, possibly shared with other informers; "": an index built into the store
 }
 
-// byNamespace says whether a function is that of client-go which the store needs no index for.
+// byNamespace reports whether fn is client-go's namespace index, which the store has built in.
 func byNamespace(fn cache.IndexFunc) bool {
 	return reflect.ValueOf(fn).Pointer() == reflect.ValueOf(cache.MetaNamespaceIndexFunc).Pointer()
 }
 
-// under yields what the index has under a value.
+// under yields the records under a value of the index.
 func (x index) under(v store.Snapshot, value string) iter.Seq[*store.Record] {
 	switch {
 	case x.name != "":
@@ -30,7 +30,7 @@ func (x index) under(v store.Snapshot, value string) iter.Seq[*store.Record] {
 	case value != "":
 		return v.InNamespace(value)
 	}
-	return func(yield func(*store.Record) bool) { // what has no namespace
+	return func(yield func(*store.Record) bool) { // objects without a namespace
 		for r := range v.All() {
 			if r.Namespace() == "" && !yield(r) {
 				return
@@ -39,7 +39,7 @@ func (x index) under(v store.Snapshot, value string) iter.Seq[*store.Record] {
 	}
 }
 
-// values yields under what values there is something.
+// values yields the values of the index.
 func (x index) values(v store.Snapshot) iter.Seq[string] {
 	if x.name != "" {
 		return v.IndexValues(x.name)
@@ -65,7 +65,7 @@ func (in *informer) AddIndexers(more cache.Indexers) error {
 	in.mu.Lock()
 	added, err := in.newIndexesLocked(more)
 	handle := in.handle
-	if err == nil && handle == nil { // they are made when it starts
+	if err == nil && handle == nil { // they are made at the start
 		for name, x := range added {
 			in.indexes[name] = x
 		}
@@ -88,7 +88,7 @@ func (in *informer) AddIndexers(more cache.Indexers) error {
 	return nil
 }
 
-// newIndexesLocked names what is to be added; the caller holds in.mu.
+// newIndexesLocked names the indexes to add. The caller holds in.mu.
 func (in *informer) newIndexesLocked(more cache.Indexers) (map[string]index, error) {
 	if in.stopped {
 		return nil, fmt.Errorf("cannot add indexers: the informer of %s has stopped", in.name)
@@ -106,8 +106,8 @@ func (in *informer) newIndexesLocked(more cache.Indexers) (map[string]index, err
 	return out, nil
 }
 
-// fill makes indexes in a store. It fails if an object that is there cannot be indexed; what comes later and cannot be
-// is reported.
+// fill creates indexes in a store. It fails if a present object cannot be indexed. Errors of later objects are
+// reported.
 func (in *informer) fill(st *store.Store, indexes map[string]index) error {
 	for name, x := range indexes {
 		if x.name == "" {
@@ -123,7 +123,7 @@ func (in *informer) fill(st *store.Store, indexes map[string]index) error {
 	return nil
 }
 
-// valuesBy asks an index function of client-go about a record.
+// valuesBy adapts an index function of client-go to records.
 func (in *informer) valuesBy(name string, fn cache.IndexFunc) store.IndexFunc {
 	return func(r *store.Record) (values []string, err error) {
 		defer func() {

@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// ErrReadOnly is returned to those who want to change the content of an informer: the API server alone does.
+// ErrReadOnly is returned by methods that would change the content of an informer. Only the API server changes it.
 var ErrReadOnly = errors.New("the content of an informer is read-only")
 
 // indexer reads the store of an informer as a cache.Indexer. What it returns is shared and READ-ONLY.
@@ -48,7 +48,7 @@ func (x indexer) ListKeys() []string {
 	return keys(v.All())
 }
 
-// objects decodes records, of which there may be size.
+// objects decodes records; size is the expected number.
 func (x indexer) objects(records iter.Seq[*store.Record], size int) []any {
 	out := make([]any, 0, size)
 	for r := range records {
@@ -181,7 +181,7 @@ func (x indexer) GetIndexers() cache.Indexers {
 // AddIndexers implements cache.Indexer.
 func (x indexer) AddIndexers(more cache.Indexers) error { return x.in.AddIndexers(more) }
 
-// errNoIndex says so in the words of client-go.
+// errNoIndex returns the error text of client-go.
 func errNoIndex(name string) error {
 	return fmt.Errorf("Index with name %s does not exist", name)
 }

@@ -24,16 +24,16 @@ import (
 
 // informer is a cache.SharedIndexInformer over a store. Its methods are safe for concurrent use.
 type informer struct {
-	name       string       // for logs, as client-go has it
-	typ        reflect.Type // of the objects that it hands out, not a pointer
+	name       string       // for logs, as in client-go
+	typ        reflect.Type // of the objects that it returns, not a pointer
 	example    runtime.Object
 	resync     time.Duration
-	holdWrites string // whose echoes are not wanted; "": all are
+	holdWrites string // writer whose own events are filtered; "": none
 	open       func(cache.TransformFunc) (*store.Handle, error)
 
 	synced   chan struct{}
 	handling sync.WaitGroup // goroutines of registrations
-	indexing sync.Mutex     // serializes who adds indexes; taken before mu
+	indexing sync.Mutex     // serializes additions of indexes; locked before mu
 	from     atomic.Pointer[origin]
 
 	mu            sync.Mutex
@@ -46,17 +46,17 @@ type informer struct {
 	handle        *store.Handle // nil before it runs
 }
 
-// origin is where an informer reads.
+// origin is the state that an informer reads.
 type origin struct {
 	store *store.Store
-	last  *store.Snapshot // when it stopped; nil while it runs
+	last  *store.Snapshot // state at the stop; nil while it runs
 }
 
 var _ cache.SharedIndexInformer = (*informer)(nil)
 
 var errStarted = errors.New("informer has already started")
 
-// newInformer returns an informer of objects such as example, which is not changed.
+// newInformer returns an informer of objects of the type of example, which is not modified.
 func newInformer(
 	example runtime.Object, resync time.Duration, indexers cache.Indexers, holdWrites string,
 	open func(cache.TransformFunc) (*store.Handle, error),
@@ -66,7 +66,7 @@ func newInformer(
 		resync: resync, holdWrites: holdWrites, open: open, synced: make(chan struct{}),
 		indexes: map[string]index{}, registrations: map[*registration]struct{}{},
 	}
-	in.indexes, _ = in.newIndexesLocked(indexers) // there is none that they could be in conflict with
+	in.indexes, _ = in.newIndexesLocked(indexers) // cannot fail: there are no indexes to conflict with
 	return in
 }
 
@@ -82,7 +82,7 @@ func (in *informer) AddEventHandlerWithResyncPeriod(
 	return in.AddEventHandlerWithOptions(h, cache.HandlerOptions{ResyncPeriod: &period})
 }
 
-// minResync is the shortest period of resync, that of client-go.
+// minResync is the shortest resync period, as in client-go.
 const minResync = time.Second
 
 // AddEventHandlerWithOptions implements cache.SharedInformer.
@@ -99,7 +99,7 @@ func (in *informer) AddEventHandlerWithOptions(
 	if resync = max(resync, 0); resync > 0 {
 		resync = max(resync, minResync)
 	}
-	if in.resync == 0 { // then an informer of client-go has no resyncs, whoever asks
+	if in.resync == 0 { // as in client-go, there are then no resyncs at all
 		resync = 0
 	}
 	r := newRegistration(in, h, log, resync)
@@ -158,18 +158,18 @@ func (in *informer) SetWatchErrorHandler(h cache.WatchErrorHandler) error {
 	return in.SetWatchErrorHandlerWithContext(func(_ context.Context, r *cache.Reflector, err error) { h(r, err) })
 }
 
-// SetWatchErrorHandlerWithContext implements cache.SharedInformer. The handler is called when the watch begins to fail,
-// and when it fails for another reason.
+// SetWatchErrorHandlerWithContext implements cache.SharedInformer. The handler is called when the watch starts to fail,
+// and when the reason of the failure changes.
 func (in *informer) SetWatchErrorHandlerWithContext(h cache.WatchErrorHandlerWithContext) error {
 	return in.configure(func() { in.onError = h })
 }
 
-// SetTransform implements cache.SharedInformer. The function is called each time that an object is decoded.
+// SetTransform implements cache.SharedInformer. fn is called each time an object is decoded.
 func (in *informer) SetTransform(fn cache.TransformFunc) error {
 	return in.configure(func() { in.transform = fn })
 }
 
-// configure changes what cannot be changed later.
+// configure changes a setting that is fixed after the start.
 func (in *informer) configure(change func()) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -219,7 +219,7 @@ func (in *informer) RunWithContext(ctx context.Context) {
 	}
 }
 
-// start opens the store; nil if it cannot be.
+// start opens the store. It returns nil if that is not possible.
 func (in *informer) start(ctx context.Context) *store.Store {
 	in.mu.Lock()
 	again, transform := in.started, in.transform
@@ -251,8 +251,8 @@ func (in *informer) start(ctx context.Context) *store.Store {
 	return handle.Store
 }
 
-// opened opens the store, and tries again while the server does not serve the kind. It returns nil when ctx is done,
-// and when it will never be possible.
+// opened opens the store and retries while the server does not serve the kind. It returns nil when ctx is done or the
+// error is permanent.
 func (in *informer) opened(ctx context.Context, transform cache.TransformFunc) *store.Handle {
 	retry := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: time.Minute}
 	for {
@@ -274,7 +274,7 @@ func (in *informer) opened(ctx context.Context, transform cache.TransformFunc) *
 	}
 }
 
-// stop lets the store go, when the handlers have ended.
+// stop releases the store after the handlers have ended.
 func (in *informer) stop() {
 	in.mu.Lock()
 	in.stopped = true
@@ -297,7 +297,7 @@ func (in *informer) stop() {
 	in.handle.Release()
 }
 
-// failed tells the watch error handler of an error.
+// failed passes an error to the watch error handler.
 func (in *informer) failed(ctx context.Context, err error) {
 	in.mu.Lock()
 	h := in.onError
@@ -308,7 +308,7 @@ func (in *informer) failed(ctx context.Context, err error) {
 	h(ctx, cache.NewNamedReflector(in.name, nil, in.example, indexer{in}, 0), err)
 }
 
-// snapshot returns what is read at present, ok false before there is anything.
+// snapshot returns the current content. ok is false before the store is open.
 func (in *informer) snapshot() (v store.Snapshot, ok bool) {
 	from := in.from.Load()
 	switch {
@@ -320,10 +320,10 @@ func (in *informer) snapshot() (v store.Snapshot, ok bool) {
 	return from.store.Snapshot(), true
 }
 
-// decode returns the object of a record, shared and READ-ONLY, beside another version of it, which may be nil.
+// decode returns the object of a record, shared and READ-ONLY. other is another version of it, or nil.
 func (in *informer) decode(r, other *store.Record) (any, error) { return r.AsLike(other, in.typ) }
 
-// object is decode; nil, and an error that is reported, if that cannot be.
+// object is like decode, but reports an error and returns nil.
 func (in *informer) object(r, other *store.Record) any {
 	if r == nil {
 		return nil
@@ -336,7 +336,7 @@ func (in *informer) object(r, other *store.Record) any {
 	return obj
 }
 
-// given is object for a handler: as from the clients of client-go, a typed object does not name its kind.
+// given is object for a handler. As with client-go, a typed object has no apiVersion and kind.
 func (in *informer) given(r, other *store.Record) any {
 	obj := in.object(r, other)
 	switch o := obj.(type) {
@@ -353,7 +353,7 @@ func (in *informer) given(r, other *store.Record) any {
 	return obj
 }
 
-// controller is what GetController returns; as that of client-go it tells, and does nothing.
+// controller is the result of GetController. As in client-go, it is informational only.
 type controller struct{ in *informer }
 
 func (c controller) Run(<-chan struct{})                 {}

@@ -13,40 +13,40 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// Options are the choices that controller-runtime has no place for. The zero value works: it is what the functions
-// NewCache and NewClient of this package use. Use one value for both:
+// Options are settings that controller-runtime does not have. The zero value is valid; the functions NewCache and
+// NewClient of this package use it. Use the same value for both:
 //
 //	fair := controllerruntime.Options{Dir: "/var/cache/operator"}
 //	mgr, err := ctrl.NewManager(cfg, ctrl.Options{NewCache: fair.NewCache, NewClient: fair.NewClient})
 type Options struct {
-	// Drop are the fields that are not kept, by kind; those of the zero GroupKind are not kept of any. A field is
-	// written as in cache.Content. They are cut before anything is stored, so that what is secret is not in memory. The
-	// client refuses to send whole, by a *DroppedError, what lacks them: patch it instead.
+	// Drop lists the fields that are not kept, by kind; the zero GroupKind applies to all kinds. The notation of a
+	// field is that of cache.Content. Fields are removed before objects are stored, so secret data is never in memory.
+	// The client refuses to send a whole object that lacks dropped fields, with a *DroppedError; patch it instead.
 	Drop map[schema.GroupKind][]string
-	// DropManagedFields are the kinds whose managedFields are not kept; the zero GroupKind stands for all. By default
-	// they are. Without them an object that was read cannot be applied, which the client refuses by a *DroppedError,
-	// and nothing can be extracted from it for an apply: read it with the manager's GetAPIReader for that.
+	// DropManagedFields lists the kinds whose managedFields are not kept; the zero GroupKind means all kinds. Default:
+	// managedFields are kept. Without them a cached object cannot be applied (the client returns a *DroppedError) and
+	// cannot be extracted for an apply. Read it with the manager's GetAPIReader instead.
 	DropManagedFields []schema.GroupKind
-	// Dir is a directory where stores are saved, and from which they go on at the next start without a list; "": none.
-	// It belongs to this program alone, and what is in it is as secret as what is watched.
+	// Dir is a directory in which the stores are saved; the next start resumes from it without a list. Empty means
+	// none. It belongs to this program alone, and its content is as secret as the watched objects.
 	Dir string
-	// Registry takes the metrics of the stores; nil: they are not measured. Those of controller-runtime are served from
+	// Registry is the registry for the metrics of the stores; nil means no metrics. controller-runtime serves
 	// metrics.Registry of its package pkg/metrics.
 	Registry prometheus.Registerer
-	// FilterOwnWrites keeps from handlers what the watch tells of the writes of the client of NewClient. Reconcilers
-	// written for controller-runtime may count on being called for them, so they are not filtered by default.
+	// FilterOwnWrites hides events for writes of the client of NewClient from handlers. It is off by default, since
+	// reconcilers written for controller-runtime may depend on these events.
 	FilterOwnWrites bool
-	// Stores are used instead of stores of its own, and shared with whoever else uses them, such as controllers of
-	// Fairlead. Their owner runs them, with Dir and Registry of its own, before the cache is started.
+	// Stores are used instead of new stores, and can be shared, for example with controllers of Fairlead. Their owner
+	// runs them, with its own Dir and Registry, before the cache starts.
 	Stores *fairleadcache.Cache
-	// Logger takes what the stores have to say; nil: they say it to nobody.
+	// Logger is the logger of the stores; nil means no logs.
 	Logger *slog.Logger
 }
 
-// writer is the name under which own writes are known, where they are to be filtered.
+// writer is the name that marks own writes with FilterOwnWrites.
 const writer = "controller-runtime"
 
-// holdWrites is whose echoes handlers do not want.
+// holdWrites returns the writer whose events are hidden from handlers.
 func (o *Options) holdWrites() string {
 	if o.FilterOwnWrites {
 		return writer
@@ -54,7 +54,7 @@ func (o *Options) holdWrites() string {
 	return ""
 }
 
-// check finds options that contradict each other, and fields that cannot be dropped.
+// check reports contradictory options and fields that cannot be dropped.
 func (o *Options) check() error {
 	if o.Stores != nil && (o.Dir != "" || o.Registry != nil) {
 		return errors.New("options have Stores, and Dir or Registry, which are the business of who made the stores")
@@ -67,7 +67,7 @@ func (o *Options) check() error {
 	return nil
 }
 
-// content is what is kept of a kind.
+// content returns the content that the stores keep of a kind.
 func (o *Options) content(kind schema.GroupKind) store.Content {
 	all := schema.GroupKind{}
 	return store.Content{

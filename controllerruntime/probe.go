@@ -16,16 +16,16 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// collection is what a list and watch are of.
+// collection is the target of a list and watch.
 type collection struct {
-	namespace    string // "" is all
+	namespace    string // "": all namespaces
 	label, field string
 }
 
-// lookKey is the key, in the context of a request that is to be looked at, of where to put its URL.
+// lookKey is the context key of a probe request. Its value receives the URL of the request.
 type lookKey struct{}
 
-// looking is a transport that sends no request whose context asks for a look at it.
+// looking is a transport that answers probe requests without sending them.
 type looking struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -38,21 +38,21 @@ func (l looking) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
 		r.Body.Close()
 	}
-	// not an error, which the metrics of clients would count as a failed request
+	// An error would count as a failed request in the metrics of clients.
 	return &http.Response{
 		Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
 		Header: http.Header{"Content-Type": {runtime.ContentTypeJSON}}, Body: io.NopCloser(strings.NewReader(emptyList)),
 	}, nil
 }
 
-// emptyList is the answer to a request that was made to be looked at.
+// emptyList is the answer to a probe request.
 const emptyList = `{"kind":"List","apiVersion":"v1","metadata":{},"items":[]}`
 
-// WrappedRoundTripper lets those who look for it find the transport beneath.
+// WrappedRoundTripper returns the underlying transport.
 func (l looking) WrappedRoundTripper() http.RoundTripper { return l.RoundTripper }
 
-// collectionOf finds out what a ListerWatcher lists: controller-runtime hands an informer nothing else. It is asked for
-// a list, and the transport of its client answers. base is the path of the server's URL.
+// collectionOf determines the collection that a ListerWatcher lists. controller-runtime passes only the ListerWatcher
+// to an informer, so collectionOf calls its list and the transport answers. base is the path of the server's URL.
 func collectionOf(lw cache.ListerWatcher, base string) (collection, error) {
 	var looked url.URL
 	ctx := context.WithValue(context.Background(), lookKey{}, &looked)
@@ -66,7 +66,7 @@ func collectionOf(lw cache.ListerWatcher, base string) (collection, error) {
 	return collection{}, fmt.Errorf("cannot tell what an informer lists: %w", err)
 }
 
-// parse reads the URL of a list.
+// parse parses the URL of a list.
 func parse(u *url.URL, base string) (collection, error) {
 	q := u.Query()
 	c := collection{label: q.Get("labelSelector"), field: q.Get("fieldSelector")}
@@ -80,7 +80,7 @@ func parse(u *url.URL, base string) (collection, error) {
 	default:
 		ok = false
 	}
-	switch { // what is left are version and resource, perhaps with a namespace between them
+	switch { // the rest is version and resource, optionally with a namespace between them
 	case ok && len(segments) == 2:
 	case ok && len(segments) == 4 && segments[1] == "namespaces":
 		c.namespace = segments[2]
@@ -90,7 +90,7 @@ func parse(u *url.URL, base string) (collection, error) {
 	return c, nil
 }
 
-// options are those of the source of a collection.
+// options returns the source options of a collection.
 func (of collection) options() []source.Option {
 	options := []source.Option{source.Labels(of.label), source.Fields(of.field)}
 	if of.namespace != "" {

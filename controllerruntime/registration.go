@@ -12,19 +12,19 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// crashPause is how long a handler rests after a panic, where utilruntime lets the process live; as in client-go.
+// crashPause is the pause of a handler after a panic if utilruntime does not end the process, as in client-go.
 const crashPause = time.Second
 
-// registration is one event handler of an informer. It has a goroutine only while there are events for it.
+// registration is one event handler of an informer. It has a goroutine only while events are waiting.
 type registration struct {
 	in      *informer
 	handler cache.ResourceEventHandler
 	log     klog.Logger
 	resync  time.Duration
 
-	synced  chan struct{} // closed when the handler has handled what was there at the start
-	removal chan struct{} // closed when it is removed
-	over    chan struct{} // closed when it was removed, and the handler has returned
+	synced  chan struct{} // closed when the handler has handled the initial objects
+	removal chan struct{} // closed by remove
+	over    chan struct{} // closed after remove, when the handler has returned
 
 	mu       sync.Mutex
 	drainer  *store.Drainer // nil before the informer runs
@@ -47,10 +47,11 @@ func (r *registration) HasSyncedChecker() cache.DoneChecker {
 	return checker{func() string { return fmt.Sprintf("%s + event handler %T", r.in.name, r.handler) }, r.synced}
 }
 
-// ShutdownChan is closed when the handler was removed and has returned; cache.ShutDownEventHandler waits for it.
+// ShutdownChan returns a channel that is closed when the handler was removed and has returned.
+// cache.ShutDownEventHandler waits for it.
 func (r *registration) ShutdownChan() <-chan struct{} { return r.over }
 
-// follow begins to give events of a store.
+// follow subscribes to the events of a store.
 func (r *registration) follow(st *store.Store) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,10 +68,10 @@ func (r *registration) follow(st *store.Store) {
 	r.drainer.Start()
 }
 
-// noPrimary is what an object belongs to, since the writes of controller-runtime's client are on behalf of nothing.
+// noPrimary attributes every object to no primary object, since writes of controller-runtime's client have none.
 func noPrimary(*store.Record) (store.Key, bool) { return store.Key{}, true }
 
-// consume gives a batch to the handler.
+// consume passes a batch to the handler.
 func (r *registration) consume(events []store.Event) (more bool) {
 	if !r.enter() {
 		return false
@@ -103,7 +104,7 @@ func (r *registration) leave() {
 	}
 }
 
-// remove ends the events. The one that the handler has in hand it handles to its end.
+// remove ends the delivery. The handler finishes its current event.
 func (r *registration) remove() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,14 +121,14 @@ func (r *registration) remove() {
 	}
 }
 
-// give calls the handler. A panic ends the process; where utilruntime is told otherwise the event is lost.
+// give calls the handler. A panic ends the process; if utilruntime is configured not to, the event is lost.
 func (r *registration) give(e *store.Event) {
 	if e.Type == store.Synced {
 		close(r.synced)
 		return
 	}
 	defer func() {
-		if p := recover(); p != nil { // the drainer would survive it
+		if p := recover(); p != nil { // the drainer would recover it
 			go panic(p)
 			select {}
 		}
@@ -142,7 +143,7 @@ func (r *registration) give(e *store.Event) {
 	}
 }
 
-// survives calls the handler, and says whether it has not panicked.
+// survives calls the handler and reports whether it did not panic.
 func (r *registration) survives(e *store.Event) (ok bool) {
 	defer utilruntime.HandleCrashWithLogger(r.log)
 	r.call(e)
@@ -163,7 +164,7 @@ func (r *registration) call(e *store.Event) {
 		}
 		switch {
 		case obj == nil:
-		case prior == nil: // it could not be decoded, so the handler was not told of it
+		case prior == nil: // undecodable before, so the handler did not receive it
 			r.handler.OnAdd(obj, false)
 		default:
 			r.handler.OnUpdate(prior, obj)
@@ -178,7 +179,7 @@ func (r *registration) call(e *store.Event) {
 	}
 }
 
-// checker is a cache.DoneChecker.
+// checker implements cache.DoneChecker.
 type checker struct {
 	name func() string
 	done <-chan struct{}

@@ -22,17 +22,17 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// stores are those of one cache, or of one set of informers.
+// stores are the stores of one cache or one Informers.
 type stores struct {
 	*store.Cache
 	opt    Options
 	scheme *runtime.Scheme
 	mapper meta.RESTMapper
-	watch  *source.Client // nil: the stores are those of somebody else
+	watch  *source.Client // nil: the stores belong to another owner
 	base   string         // path of the server's URL
 }
 
-// newStores makes stores that watch as c does, unless the options bring some.
+// newStores returns stores that watch through c, unless the options contain stores.
 func (o Options) newStores(
 	cfg *rest.Config, c *http.Client, scheme *runtime.Scheme, mapper meta.RESTMapper,
 ) (*stores, error) {
@@ -57,13 +57,13 @@ func (o Options) newStores(
 	}
 	s.Cache, err = store.NewCache(store.CacheOptions{
 		Config: cfg, Client: s.watch, Scheme: scheme, Mapper: mapper, Dir: o.Dir, Logger: o.Logger,
-		Linger: -1, // an informer that is removed stops at once
+		Linger: -1, // a removed informer stops at once
 	})
 	return s, err
 }
 
-// runAround runs the stores while work runs, if they are not run by somebody else. What is to do with the stores is
-// done when work returns. When the stores cannot go on, work is told to end.
+// runAround runs the stores while work runs, unless another owner runs them. It stops the stores after work returns.
+// When the stores fail, it cancels the context of work.
 func (s *stores) runAround(ctx context.Context, work func(context.Context) error) error {
 	for _, kind := range s.unknownKinds() {
 		klog.FromContext(ctx).Info("fields are to be dropped of a kind that neither the scheme nor the server knows; "+
@@ -97,8 +97,8 @@ func (s *stores) runAround(ctx context.Context, work func(context.Context) error
 	return errors.Join(err, <-ended)
 }
 
-// unknownKinds are those of which fields are to be dropped, and which neither the scheme nor the server knows. A kind
-// that is served later only is among them, so that it is no error.
+// unknownKinds returns the kinds with dropped fields that neither the scheme nor the server knows. It is not an error,
+// since the server may serve the kind later.
 func (s *stores) unknownKinds() (kinds []schema.GroupKind) {
 	for _, kind := range slices.AppendSeq(slices.Clone(s.opt.DropManagedFields), maps.Keys(s.opt.Drop)) {
 		if kind.Empty() || len(s.scheme.VersionsForGroupKind(kind)) > 0 || slices.Contains(kinds, kind) {
@@ -111,7 +111,7 @@ func (s *stores) unknownKinds() (kinds []schema.GroupKind) {
 	return kinds
 }
 
-// opener returns a function that opens the store of a kind for objects such as example.
+// opener returns a function that opens the store of a kind for objects of the type of example.
 func (s *stores) opener(
 	gvk schema.GroupVersionKind, example runtime.Object, options []source.Option,
 ) func(toolscache.TransformFunc) (*store.Handle, error) {

@@ -18,12 +18,12 @@ func transportOf(c *http.Client) http.RoundTripper {
 	return c.Transport
 }
 
-// atStart is how many requests stores may make at once: a cache of many namespaces begins with one for each, which the
-// server's own priority and fairness is to slow down, and nobody else.
+// atStart bounds the concurrent requests of stores. A cache of many namespaces starts with one request for each
+// namespace; only the server's priority and fairness should limit them.
 const atStart = 10_000
 
-// watchClient returns a client for stores, with cfg; if c is another HTTP client than cfg makes, with the transport of
-// that one, through which the informers of controller-runtime would go.
+// watchClient returns a client for stores with cfg. If c differs from the HTTP client that cfg yields, the client uses
+// the transport of c, as the informers of controller-runtime would.
 func watchClient(cfg *rest.Config, c *http.Client) (*source.Client, error) {
 	made, err := rest.HTTPClientFor(cfg)
 	if err != nil {
@@ -36,7 +36,7 @@ func watchClient(cfg *rest.Config, c *http.Client) (*source.Client, error) {
 	return source.NewClient(cfg, options)
 }
 
-// alike says whether two transports are made of the same wrappers around one that they have in common.
+// alike reports whether two transports consist of the same types of wrappers around a common transport.
 func alike(a, b http.RoundTripper) bool {
 	for {
 		if reflect.TypeOf(a) != reflect.TypeOf(b) {

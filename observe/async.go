@@ -9,21 +9,21 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// async handles events of several keys at once, in order per key. At most limit keys are worked on; what happens to
-// such a key meanwhile is folded into at most two events, and everything else stays in the stream. So memory is bounded
-// by the limit, and a slow key takes one place and no more.
+// async handles events of several keys concurrently, in order per key. It works on at most limit keys. New events of
+// such a key are folded into at most two; events of other keys stay in the stream. Memory is therefore bounded by the
+// limit, and a slow key occupies only one place.
 type async struct {
 	limit   int
 	execute func(func())
 	handle  func(*store.Event)
 	closed  func() bool
-	// panicked is told of a panic of execute.
+	// panicked is called with the value of a panic of execute.
 	panicked func(v any)
 
 	mu      sync.Mutex
-	changed sync.Cond // a place became free
+	changed sync.Cond // a place has become free
 	running int
-	waiting map[cache.Key][]store.Event // a key that is being worked on has an entry
+	waiting map[cache.Key][]store.Event // has an entry for each key in progress
 }
 
 func newAsync(limit int, execute func(func()), handle func(*store.Event), closed func() bool) *async {
@@ -35,8 +35,8 @@ func newAsync(limit int, execute func(func()), handle func(*store.Event), closed
 	return a
 }
 
-// add has the event handled after all earlier ones of its key. It waits for a free place if the key needs one. Calls
-// come from one goroutine at a time; workers counts the goroutines.
+// add handles the event after all earlier events of its key. It blocks until a place is free if the key needs one. Only
+// one goroutine at a time may call add; workers counts the goroutines.
 func (a *async) add(e store.Event, workers *sync.WaitGroup) {
 	a.mu.Lock()
 	if queue, working := a.waiting[e.Key]; working {
@@ -55,7 +55,7 @@ func (a *async) add(e store.Event, workers *sync.WaitGroup) {
 		defer workers.Done()
 		more := true
 		defer func() {
-			if more { // runtime.Goexit of the observer
+			if more { // the observer called runtime.Goexit
 				a.leave(e.Key)
 			}
 		}()
@@ -66,7 +66,8 @@ func (a *async) add(e store.Event, workers *sync.WaitGroup) {
 	})
 }
 
-// launch has the executor run the function once, and does it itself if the executor panics instead.
+// launch has the executor run fn once. If the executor panics, launch reports that and runs fn in a new goroutine,
+// unless fn has already begun.
 func (a *async) launch(fn func()) {
 	var begun atomic.Bool
 	once := func() {
@@ -80,7 +81,7 @@ func (a *async) launch(fn func()) {
 	}
 }
 
-// next takes the next event of the key; false when there is none left.
+// next removes and returns the next event of the key; false if none is left.
 func (a *async) next(key cache.Key) (store.Event, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -105,7 +106,7 @@ func (a *async) leaveLocked(key cache.Key) {
 	a.changed.Broadcast()
 }
 
-// idle waits until nothing is being worked on.
+// idle waits until no key is in progress.
 func (a *async) idle() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -114,7 +115,7 @@ func (a *async) idle() {
 	}
 }
 
-// backlog is how many events have been taken and not been begun.
+// backlog returns the number of accepted events whose handling has not begun.
 func (a *async) backlog() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -125,9 +126,8 @@ func (a *async) backlog() int {
 	return n
 }
 
-// fold appends an event to those that wait for a key, of which there are at most a Deleted or Left
-// and one other. What the
-// observer was not given counts as not happened. So the prior state of the next event is what it was given last.
+// fold appends an event to the waiting events of a key. At most one Deleted or Left and one other event wait. Skipped
+// events count as never having happened: the prior state of the next event is the state last delivered.
 func fold(queue []store.Event, e store.Event) []store.Event {
 	last := len(queue) - 1
 	if last < 0 || ends(queue[last].Type) {
@@ -141,7 +141,7 @@ func fold(queue []store.Event, e store.Event) []store.Event {
 		}
 		waits.Object, waits.Version = e.Object, e.Version
 		return queue
-	case waits.Type == store.Added: // it came and went
+	case waits.Type == store.Added: // created and deleted while waiting
 		return queue[:last]
 	default:
 		e.Prior = waits.Prior
@@ -150,5 +150,5 @@ func fold(queue []store.Event, e store.Event) []store.Event {
 	}
 }
 
-// ends says that what the observer has of an object is over.
+// ends reports whether the event ends the object for the observer.
 func ends(t store.EventType) bool { return t == store.Deleted || t == store.Left }

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// behind bounds from below how long the oldest event that an observer has not handled has been there. Events have no
-// times of their own, so it marks how many there are at a moment, and waits until as many are handled; then it marks
-// again. The zero value is ready, and safe for concurrent use.
+// behind computes a lower bound for the age of the oldest unhandled event of an observer. Events carry no times, so
+// behind marks the number of unhandled events at a moment, waits until that many are handled, and marks again. The zero
+// value is ready for use and safe for concurrent use.
 type behind struct {
 	mu   sync.Mutex
-	left int       // of the events that were there at the mark
-	at   time.Time // of the mark
+	left int       // unhandled events of those counted at the mark
+	at   time.Time // time of the mark
 }
 
-// mark notes that so many events are not handled, unless some of an earlier mark are left.
+// mark records the number of unhandled events, unless events of an earlier mark are left.
 func (b *behind) mark(events int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -23,21 +23,22 @@ func (b *behind) mark(events int) {
 	}
 }
 
-// handled notes that one event is handled.
+// handled records that one event has been handled.
 func (b *behind) handled() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.left--
 }
 
-// clear notes that all are handled: fewer than there were at the mark, if some have been folded since.
+// clear records that all events have been handled. Fewer calls of handled may precede it than events were marked, since
+// events are folded.
 func (b *behind) clear() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.left = 0
 }
 
-// since returns the time of the mark; zero if nothing of it is left.
+// since returns the time of the mark, or zero if no event of it is left.
 func (b *behind) since() time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()

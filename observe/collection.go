@@ -13,13 +13,12 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// Collection is the known state of a source: typed, read-only, shared with everybody. It includes the program's own
-// writes as soon as they are made. It is empty until the source has been started, and complete after Synced. It is safe
-// for concurrent use.
+// Collection is the typed, read-only known state of a source, shared by all readers. It includes the program's own
+// writes at once. It is empty until the source has started, and complete after Synced. It is safe for concurrent use.
 type Collection[T any] struct{ observer *Observer }
 
-// Known declares interest in the known state of a selector, as an observer does: its source is watched, and what is
-// wrong with the declaration is reported at start. T is as for [On].
+// Known declares a Collection of the objects of a selector. As for an observer, the source is then watched, and a
+// mistake in the declaration is reported at start. T is as for [On].
 func Known[T any, P Object[T]](h Host, s Selector) *Collection[T] {
 	o := &Observer{
 		selector: s, object: reflect.TypeFor[T](), place: declared(), registry: h.Observers(),
@@ -31,8 +30,8 @@ func Known[T any, P Object[T]](h Host, s Selector) *Collection[T] {
 	return &Collection[T]{observer: o}
 }
 
-// Get returns the object of a key, shared and read-only; cache.ErrNotFound if there is none, ErrNotRunning before the
-// source has been started, or a *cache.DecodeError.
+// Get returns the object of a key, shared and read-only. The error is cache.ErrNotFound if there is none, ErrNotRunning
+// before the source has started, or a *cache.DecodeError.
 func (c *Collection[T]) Get(key cache.Key) (*T, error) {
 	f := c.observer.feed.Load()
 	if f == nil {
@@ -45,7 +44,8 @@ func (c *Collection[T]) Get(key cache.Key) (*T, error) {
 	return store.As[T](r)
 }
 
-// All yields every object of one version of the known state. Those that cannot be decoded are left out; see Get.
+// All yields every object of one version of the known state. It omits objects that cannot be decoded; Get returns their
+// errors.
 func (c *Collection[T]) All() iter.Seq2[cache.Key, *T] {
 	return c.each(func(s store.Snapshot) iter.Seq[*cache.Record] { return s.All() })
 }
@@ -60,7 +60,7 @@ func (c *Collection[T]) Select(selector labels.Selector) iter.Seq2[cache.Key, *T
 	return c.each(func(s store.Snapshot) iter.Seq[*cache.Record] { return s.Select(selector) })
 }
 
-// Index yields the objects that an index of the store has under a value; see cache.IndexBy.
+// Index yields the objects under a value in an index of the store; see cache.IndexBy.
 func (c *Collection[T]) Index(name, value string) iter.Seq2[cache.Key, *T] {
 	return c.each(func(s store.Snapshot) iter.Seq[*cache.Record] { return s.Index(name, value) })
 }
@@ -86,7 +86,7 @@ func (c *Collection[T]) Len() int {
 // Synced returns a channel that is closed when the collection is complete for the first time.
 func (c *Collection[T]) Synced() <-chan struct{} { return c.observer.Synced() }
 
-// Store returns the store behind the collection, which knows no filter; nil before the source has been started.
+// Store returns the store behind the collection, without its filter. It returns nil before the source has started.
 func (c *Collection[T]) Store() *cache.Store {
 	if f := c.observer.feed.Load(); f != nil {
 		return f.store
@@ -94,7 +94,7 @@ func (c *Collection[T]) Store() *cache.Store {
 	return nil
 }
 
-// Remove gives the interest up; the collection is empty then.
+// Remove withdraws the declaration. The collection is empty afterwards.
 func (c *Collection[T]) Remove() { c.observer.Remove() }
 
 func (c *Collection[T]) each(records func(store.Snapshot) iter.Seq[*cache.Record]) iter.Seq2[cache.Key, *T] {
@@ -114,7 +114,7 @@ func (c *Collection[T]) each(records func(store.Snapshot) iter.Seq[*cache.Record
 	}
 }
 
-// matches asks the filters. One that panics leaves the object out.
+// matches applies the filter. It reports false if the filter panics.
 func (c *Collection[T]) matches(r *cache.Record) (ok bool) {
 	if c.observer.filter == nil {
 		return true

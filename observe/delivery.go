@@ -15,33 +15,33 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// batch is how many events a delivery takes at once.
+// batch bounds the events that a delivery takes at once.
 const batch = 64
 
-// delivery brings the events of one subscriber to one observer. Its drainer has a goroutine only while there is
-// something to deliver. An async observer has workers besides.
+// delivery passes the events of one subscriber to one observer. Its drainer has a goroutine only while events are
+// waiting. An async observer additionally has workers.
 type delivery struct {
 	opts    *options
 	call    func(context.Context, *store.Event) error
 	report  func(outcome)
 	drain   *store.Drainer
-	ctx     context.Context //nolint:containedctx // it is the lifetime of the run, to which the wakes of the store belong
+	ctx     context.Context //nolint:containedctx // the lifetime of the run, which bounds wakes by the store
 	owner   *sync.WaitGroup // waits for all goroutines of the delivery
 	async   *async          // nil: sync
-	gate    *gate           // nil: it passes none
-	derived bool            // what it delivers was made here
+	gate    *gate           // nil: no sharding
+	derived bool            // the objects come from a derived source
 	skip    skipped
 	closed  atomic.Bool
-	over    latch // with it: ends the pauses between retries
+	over    latch // fires with closed: ends the pauses between retries
 
 	behind  behind
-	working atomic.Int32 // calls that have not returned
+	working atomic.Int32 // calls in progress
 }
 
-// outcome is what became of one call for an event.
+// outcome is the result of one call for an event.
 type outcome struct {
 	event   *store.Event
-	err     error // nil: handled
+	err     error // nil: success
 	attempt int   // 1 for the first call
 	final   bool  // no further call for this event
 	stopped bool  // the observer ends
@@ -58,7 +58,7 @@ func newDelivery(ctx context.Context, owner *sync.WaitGroup, o *options,
 	return d
 }
 
-// start subscribes to a store and begins to deliver.
+// start subscribes to a store and starts delivery.
 func (d *delivery) start(st *cache.Store, sub store.SubscribeOptions) {
 	d.drain = st.Drain(store.DrainOptions{
 		SubscribeOptions: sub, Batch: batch, Owner: d.owner, Consumer: d,
@@ -66,8 +66,8 @@ func (d *delivery) start(st *cache.Store, sub store.SubscribeOptions) {
 	d.drain.Start()
 }
 
-// close ends the delivery: what is being handled is finished, nothing more is taken, and no goroutine is started any
-// more. It may be called from within the observer, and again.
+// close ends the delivery. The current event is finished, no more events are taken, and no goroutine is started. It may
+// be called from within the observer and more than once.
 func (d *delivery) close() {
 	if !d.closed.Swap(true) {
 		d.over.fire()
@@ -75,7 +75,7 @@ func (d *delivery) close() {
 	d.drain.Close()
 }
 
-// lag is how many events, or keys, have not been given to the observer yet.
+// lag returns the number of events, or keys, not yet passed to the observer.
 func (d *delivery) lag() int {
 	if d.closed.Load() {
 		return 0
@@ -87,7 +87,7 @@ func (d *delivery) lag() int {
 	return lag
 }
 
-// behindSince is when an event was there that has not been handled; zero if there is none.
+// behindSince returns a time at which an event was unhandled, or zero if there is none.
 func (d *delivery) behindSince() time.Time {
 	if d.closed.Load() {
 		return time.Time{}
@@ -97,7 +97,7 @@ func (d *delivery) behindSince() time.Time {
 
 func (d *delivery) ended() bool { return d.closed.Load() || d.ctx.Err() != nil }
 
-// Consume implements store.Consumer: it hands a batch on, and says whether to go on.
+// Consume implements store.Consumer. It delivers a batch and reports whether to continue.
 func (d *delivery) Consume(events []store.Event) (more bool) {
 	d.behind.mark(len(events) + d.drain.Lag())
 	for i := range events {
@@ -113,8 +113,8 @@ func (d *delivery) Consume(events []store.Event) (more bool) {
 	return !d.ended()
 }
 
-// Failed implements store.Consumer: it ends a delivery whose goroutine was ended by a filter, which runtime.Goexit does,
-// or by a panic of what is not the observer.
+// Failed implements store.Consumer. It ends a delivery whose goroutine was ended by a panic outside the observer, or by
+// runtime.Goexit in a filter.
 func (d *delivery) Failed(panicked error) {
 	err := errGoexit
 	var p *protect.Panic
@@ -129,22 +129,22 @@ func (d *delivery) dispatch(e *store.Event) {
 	case d.async == nil:
 		d.handle(e)
 	case e.Type == store.Synced || e.Type == store.Epoch:
-		d.async.idle() // they come after everything before them, and before everything after them
+		d.async.idle() // Synchronized and Epoch stay in order with all other events
 		d.handle(e)
 	case typeOf(e.Type) != 0:
 		d.async.add(*e, d.owner)
 	}
 }
 
-// retries are what OnFailure says of them.
+// retries is the back-off documented at OnFailure.
 var retries = backoff.Policy{Base: retryBase, Cap: retryCap, Factor: 2, Floor: retryBase}
 
-// handle calls the observer for one event until it is handled or given up.
+// handle calls the observer for one event until a call succeeds or the event is given up.
 func (d *delivery) handle(e *store.Event) {
 	for attempt := 1; !d.closed.Load(); attempt++ {
 		begin := time.Now()
 		ctx, in, ok := d.enter(e)
-		if !ok && e.Type == store.Deleted { // its slot has left meanwhile, and that is all that is known of it here
+		if !ok && e.Type == store.Deleted { // its slot was lost: deliver Left instead
 			left := *e
 			left.Type = store.Left
 			e = &left
@@ -157,7 +157,7 @@ func (d *delivery) handle(e *store.Event) {
 		o := outcome{event: e, err: err, attempt: attempt, final: true, took: time.Since(begin)}
 		if err != nil {
 			if ctx.Err() != nil {
-				return // it was told to stop
+				return // the call was cancelled
 			}
 			var undecodable *cache.DecodeError
 			switch {
@@ -176,7 +176,7 @@ func (d *delivery) handle(e *store.Event) {
 	}
 }
 
-// enter returns the context of a call for an event; ok is false if it is not to be made.
+// enter returns the context of a call for an event. If ok is false, the call must not be made.
 func (d *delivery) enter(e *store.Event) (ctx context.Context, in entry, ok bool) {
 	switch {
 	case d.gate == nil || e.Object == nil:
@@ -190,7 +190,7 @@ func (d *delivery) enter(e *store.Event) (ctx context.Context, in entry, ok bool
 	return cmp.Or(ctx, d.ctx), in, ok
 }
 
-// protect calls the observer. A panic is an error; runtime.Goexit, which cannot be caught, ends the observer.
+// protect calls the observer. A panic becomes an error. runtime.Goexit cannot be caught and ends the observer.
 func (d *delivery) protect(ctx context.Context, in entry, e *store.Event) (err error) {
 	d.working.Add(1)
 	defer in.leave()
@@ -205,13 +205,13 @@ func (d *delivery) protect(ctx context.Context, in entry, e *store.Event) (err e
 	return err
 }
 
-// leave ends the observer, whose goroutine has ended without returning.
+// leave ends an observer whose goroutine has ended without returning.
 func (d *delivery) leave(e *store.Event, err error) {
 	d.close()
 	d.report(outcome{event: e, err: err, attempt: 1, final: true, stopped: true})
 }
 
-// pause waits between two calls and says whether to go on.
+// pause waits between two calls and reports whether to continue.
 func (d *delivery) pause(duration time.Duration) bool {
 	t := time.NewTimer(duration)
 	defer t.Stop()

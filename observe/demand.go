@@ -7,25 +7,24 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// demand is whether an observer asks for the objects of its events. Of one that always does they are decoded before
-// it is called, which is the shortest way. Of others it is only found out whether they can be, which costs a part of
-// that, and they are decoded by Object, or never. Either way an observer is not called with an object that it cannot
-// be given.
+// demand predicts whether an observer asks for the objects of its events. For an observer that always asks, objects are
+// decoded before the call, which is cheapest. For others, a cheaper check establishes that the object can be decoded,
+// and Object decodes it on request. In both cases an observer is never called with an object that cannot be decoded.
 //
-// It is a guess that changes nothing but the cost: async calls, which share it, may spoil it.
+// The prediction affects only the cost. Concurrent async calls share it and may distort it.
 type demand struct {
 	asked atomic.Bool
-	inRow atomic.Int32 // events in a row of which the object was asked for, up to enough
+	inRow atomic.Int32 // consecutive events whose object was requested, up to enough
 }
 
 const (
-	// enough: of an observer that has asked so many times in a row it is believed that it goes on.
+	// enough is the number of consecutive requests after which the observer is expected to ask again.
 	enough = 8
-	// lookEvery is how many events it is believed at a time, since to look costs as much as a call does.
+	// lookEvery is the number of events between two checks of the prediction, since a check costs as much as a call.
 	lookEvery = 8
 )
 
-// prepare returns the objects of the nth event, or why there is none that could be given.
+// prepare returns the objects of the nth event, or the reason why the object cannot be decoded.
 func (d *demand) prepare(e *store.Event, t reflect.Type, n uint64) (g given, err error) {
 	g.prior = e.Prior
 	if e.Object == nil {
@@ -44,14 +43,14 @@ func (d *demand) prepare(e *store.Event, t reflect.Type, n uint64) (g given, err
 	return g, err
 }
 
-// ask is that of an event that is not looked at where d is nil.
+// ask records a request for the object. d is nil for an event that is not checked.
 func (d *demand) ask() {
 	if d != nil && !d.asked.Load() {
 		d.asked.Store(true)
 	}
 }
 
-// count takes note of whether the object was asked for.
+// count updates the prediction after a call.
 func (d *demand) count() {
 	switch n := d.inRow.Load(); {
 	case !d.asked.Load():

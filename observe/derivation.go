@@ -21,32 +21,32 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// derivation fills the store of a derived source from its inputs. It is their observer, so the derived store has what
-// every store has: snapshots, a cursor per observer, priors, coalescing.
+// derivation fills the store of a derived source from its inputs, which it observes. The derived store supports
+// snapshots, a cursor per observer, prior states and coalescing like any other store.
 type derivation struct {
 	origin *Origin
 	store  *cache.Store
 	sink   source.Sink
-	make   func(*cache.Record) (client.Object, error) // nil object: nothing; the object may be changed
+	make   func(*cache.Record) (client.Object, error) // nil object: none; the caller may modify the object
 	inputs []*Observer
 
 	mu          sync.Mutex // serializes the sink; no user code runs under it
 	closed      bool
-	leaving     bool // the event at hand is that an object of an input has left
+	leaving     bool // an object of an input has left with its slot
 	version     uint64
-	pending     int // inputs that are not synced; while there are, the store stays empty
+	pending     int // inputs not synced; the store stays empty while there are any
 	made        map[claim]cache.Key
-	quarantined map[claim]source.Quarantined // the objects from which nothing could be made
-	claims      map[cache.Key][]candidate    // sorted; the first one is what the store has, or will have
+	quarantined map[claim]source.Quarantined // objects for which the function failed
+	claims      map[cache.Key][]candidate    // sorted; the store has, or will have, the first one
 }
 
-// claim is an object of an input.
+// claim identifies an object of an input.
 type claim struct {
 	input int
 	key   cache.Key
 }
 
-// candidate is what was made of an object.
+// candidate is the object made from a claim.
 type candidate struct {
 	claim
 	object client.Object // nil if the store has it
@@ -68,7 +68,7 @@ func derivedFrom[U any, Q Object[U]](
 			if generic, ok := any(object).(runtime.Unstructured); ok {
 				return generic.DeepCopyObject().(client.Object), nil
 			}
-			own := *object // metadata is part of it, and nothing below is changed
+			own := *object // it includes the metadata; deeper values are not modified
 			return Q(&own), nil
 		}
 		return d.open(), nil
@@ -78,7 +78,7 @@ func derivedFrom[U any, Q Object[U]](
 func (d *derivation) open() *feed {
 	o := d.origin
 	r := o.registry
-	kind, _ := r.kindOf(o.object) // a type of the program's own need not have one
+	kind, _ := r.kindOf(o.object) // the program's own type may have none
 	d.store = store.New(store.Options{
 		Resource: schema.GroupVersionResource{Resource: o.selector.String()}, Kind: kind, Namespaced: true,
 		Scheme: r.opts.Scheme, Logger: r.log,
@@ -113,7 +113,7 @@ func (d *derivation) close() {
 	d.store.Close()
 }
 
-// event takes a change of an input.
+// event handles a change of an input.
 func (d *derivation) event(input int, e *store.Event) error {
 	from := claim{input, e.Key}
 	var object client.Object
@@ -146,7 +146,7 @@ func (d *derivation) event(input int, e *store.Event) error {
 	return nil
 }
 
-// protect calls the user's function, and sees that what it made can be kept.
+// protect calls the user's function and checks that its result can be stored.
 func (d *derivation) protect(r *cache.Record) (object client.Object, err error) {
 	if p := protect.Call(func() { object, err = d.makeFor(r) }); p != nil {
 		return nil, (*panicError)(p)
@@ -170,7 +170,7 @@ func (d *derivation) makeFor(r *cache.Record) (client.Object, error) {
 	return object, nil
 }
 
-// inherit fills in what the function left empty.
+// inherit fills in the fields that the function left empty.
 func inherit(object client.Object, from *cache.Record) {
 	if object.GetName() == "" {
 		object.SetName(from.Name())
@@ -188,7 +188,7 @@ func inherit(object client.Object, from *cache.Record) {
 	object.SetResourceVersion("")
 }
 
-// change replaces what was made of an object of an input; nil for nothing.
+// change replaces the object made from a claim; nil removes it.
 func (d *derivation) change(from claim, object client.Object) error {
 	old, had := d.made[from]
 	var now cache.Key
@@ -210,11 +210,11 @@ func (d *derivation) change(from claim, object client.Object) error {
 		list = slices.Insert(list, at, candidate{claim: from})
 		d.claims[now] = list
 	}
-	if at > 0 || d.pending > 0 { // another one counts, or nothing yet
+	if at > 0 || d.pending > 0 { // another candidate takes precedence, or the store is not filled yet
 		list[at].object = object
 		return nil
 	}
-	if len(list) > 1 && !found { // what counted so far may be needed again
+	if len(list) > 1 && !found { // the previous first candidate may be needed again
 		var err error
 		if list[1].object, err = d.current(now); err != nil {
 			return err
@@ -228,7 +228,7 @@ func compare(a, b claim) int {
 		cmp.Compare(a.key.Name, b.key.Name))
 }
 
-// withdraw takes back what was made of an object.
+// withdraw removes the object made from a claim.
 func (d *derivation) withdraw(from claim, key cache.Key) error {
 	delete(d.made, from)
 	list := d.claims[key]
@@ -253,7 +253,7 @@ func (d *derivation) withdraw(from claim, key cache.Key) error {
 	return d.put(key, next)
 }
 
-// commit makes visible what counts, when all inputs are synced.
+// commit publishes the first candidates once all inputs are synced.
 func (d *derivation) commit() error {
 	all := d.replace()
 	for _, list := range d.claims {
@@ -272,7 +272,7 @@ func (d *derivation) commit() error {
 	return nil
 }
 
-// epoch passes on that the history of an input went back.
+// epoch forwards the event that the history of an input was rolled back.
 func (d *derivation) epoch(reason string) error {
 	if d.pending > 0 {
 		return nil
@@ -293,7 +293,7 @@ func (d *derivation) epoch(reason string) error {
 	return nil
 }
 
-// put brings the store to an object, unless it has it.
+// put stores an object unless the store has the same one.
 func (d *derivation) put(key cache.Key, object client.Object) error {
 	change := source.Added
 	if prior, ok := d.store.Get(key); ok {
@@ -312,7 +312,7 @@ func (d *derivation) put(key cache.Key, object client.Object) error {
 }
 
 func (d *derivation) remove(key cache.Key) error {
-	if d.leaving { // what was made of an object leaves with it
+	if d.leaving { // the derived object leaves together with its input
 		d.store.Leave(key)
 		return nil
 	}
@@ -327,7 +327,7 @@ func (d *derivation) remove(key cache.Key) error {
 	return d.sink.Apply(source.Deleted, o)
 }
 
-// current returns a copy of what the store has.
+// current returns a copy of the stored object.
 func (d *derivation) current(key cache.Key) (client.Object, error) {
 	r, ok := d.store.Get(key)
 	if !ok {
@@ -340,7 +340,7 @@ func (d *derivation) current(key cache.Key) (client.Object, error) {
 	return object.DeepCopyObject().(client.Object), nil
 }
 
-// encode gives an object the next version.
+// encode assigns the next version to an object and encodes it.
 func (d *derivation) encode(object client.Object) (*source.Object, error) {
 	d.version++
 	d.name(object)

@@ -7,10 +7,10 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// Filter declares a source that has the objects of another one for which matches is true. It costs no memory: the
-// objects stay where they are, and an observer is told Added and Deleted when one starts or ceases to match. matches
-// must depend on the object alone; one that panics leaves the object out. T is the type of the other source, or
-// metadata of any.
+// Filter declares a source with the objects of another source for which matches returns true. It needs no memory of its
+// own, since the objects are shared. An observer gets Added when an object starts to match and Deleted when it ceases
+// to match. matches must depend on the object alone; if it panics, the object does not match. T is the type of the
+// other source, or metav1.PartialObjectMetadata.
 func Filter[T any, P Object[T]](h Host, s, from Selector, matches func(*T) bool) *Origin {
 	o := &Origin{
 		registry: h.Observers(), selector: s, place: declared(), nilFunc: matches == nil,
@@ -24,13 +24,13 @@ func Filter[T any, P Object[T]](h Host, s, from Selector, matches func(*T) bool)
 	return o
 }
 
-// Map declares a source of what fn makes of each object of another one; nil leaves it out. What fn leaves empty of
-// namespace, name and uid is taken from the object that it was made from, and resourceVersion counts the changes of the
-// derived source. The same outcome again is no event.
+// Map declares a source of the objects that fn makes from the objects of another source; fn returns nil to omit an
+// object. A namespace, name or uid that fn leaves empty is copied from the original object. resourceVersion counts the
+// changes of the derived source. An unchanged result causes no event.
 //
-// fn must depend on the object alone and must not change it; it is called once per change. If it panics, or makes what
-// cannot be encoded, the object is reported as quarantined and what was made of it before stays. If two objects are
-// made into one of the same key, the first one counts, and the other when the first has gone.
+// fn must depend on the object alone and must not modify it. It is called once per change. If fn panics, or its result
+// cannot be encoded, the object is reported as quarantined and its previous result stays. If two results have the same
+// key, the first one wins; the second replaces it when the first is gone.
 func Map[T, U any, P Object[T], Q Object[U]](h Host, s, from Selector, fn func(*T) *U) *Origin {
 	o := &Origin{
 		registry: h.Observers(), selector: s, object: reflect.TypeFor[U](), place: declared(), nilFunc: fn == nil,
@@ -47,8 +47,8 @@ func Map[T, U any, P Object[T], Q Object[U]](h Host, s, from Selector, fn func(*
 	return o
 }
 
-// Join declares a source of the objects of several others of one type together. Of objects with the same key, that of
-// the source that is named first counts. It is synced when all of them are.
+// Join declares a source with the objects of several sources of one type. For a key in several sources, the object of
+// the source named first wins. The joined source is synced when all its inputs are.
 func Join[T any, P Object[T]](h Host, s Selector, from ...Selector) *Origin {
 	o := &Origin{
 		registry: h.Observers(), selector: s, object: reflect.TypeFor[T](), place: declared(),

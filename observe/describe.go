@@ -15,38 +15,38 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// Description says which selector is produced where and observed by whom.
+// Description lists the declared sources and observers with their state.
 type Description struct {
 	Sources []SourceDescription `json:"sources"`
-	// Unmatched are observers of a selector that has no source.
+	// Unmatched are the observers whose selector has no source.
 	Unmatched []ObserverDescription `json:"unmatched,omitempty"`
 }
 
-// SourceDescription is one source with its observers.
+// SourceDescription describes one source and its observers.
 type SourceDescription struct {
 	Cluster  string   `json:"cluster,omitempty"`
 	Selector []string `json:"selector"`
 	Type     string   `json:"type,omitempty"`
-	// At is where it is declared, empty for what reconcilers and clients watch.
+	// At is the file:line of the declaration. It is empty for stores of reconcilers and clients.
 	At string `json:"at"`
-	// From names the selectors of which a derived source is made.
+	// From names the input selectors of a derived source.
 	From []string `json:"from,omitempty"`
 	// Running is false for a source without an observer, for a filter, and before the start.
 	Running bool   `json:"running"`
 	Error   string `json:"error,omitempty"`
 	Objects int    `json:"objects"`
-	// Kind is what is watched; empty of what is derived, or not known yet.
+	// Kind is the watched kind. It is empty for a derived source, and while the kind is unknown.
 	Kind schema.GroupVersionKind `json:"kind,omitzero"`
-	// Memory is that of its store.
+	// Memory is the memory of the source's store.
 	Memory Memory `json:"memory"`
-	// Quarantined are the objects that cannot be read, the first that came first, 100 at most. They are no part of
-	// /debug/sources, which asks nobody for a right to them.
+	// Quarantined are the objects that cannot be read, the oldest first, 100 at most. JSON omits them, since
+	// /debug/sources does not check a permission to read these objects.
 	Quarantined []QuarantinedDescription `json:"-"`
 	Status      []StatusDescription      `json:"status,omitempty"`
 	Observers   []ObserverDescription    `json:"observers"`
 }
 
-// QuarantinedDescription is an object that could not be kept, or that somebody could not decode.
+// QuarantinedDescription describes an object that could not be stored or decoded.
 type QuarantinedDescription struct {
 	Namespace string    `json:"namespace,omitempty"`
 	Name      string    `json:"name"`
@@ -60,7 +60,7 @@ const (
 	maxErrorShown       = 1 << 10 // bytes
 )
 
-// holds describes what a store takes, and what is set aside of it.
+// holds fills in the objects of a store and its quarantined objects.
 func (s *SourceDescription) holds(st *cache.Store) {
 	s.Objects, s.Memory = st.Len(), st.MemoryStats()
 	all := append(st.Quarantined(), st.Undecoded()...)
@@ -76,34 +76,33 @@ func (s *SourceDescription) holds(st *cache.Store) {
 	}
 }
 
-// Memory says where the memory of a store is. The Go heap has the headers and indexes besides.
+// Memory describes where a store's memory is. Headers and indexes are additionally on the Go heap.
 type Memory = store.MemoryStats
 
-// StatusDescription is the condition of one scope of a source.
+// StatusDescription is the state of one scope of a source.
 type StatusDescription struct {
 	Namespace string `json:"namespace,omitempty"`
 	// Phase is Connecting, Listing, Watching, Degraded or Stopped.
 	Phase string `json:"phase"`
-	// Reason is one word for why it is in its phase, such as Watching, Disconnected, Expired, Forbidden or NotFound.
+	// Reason is a one-word reason for the phase, such as Watching, Disconnected, Expired, Forbidden or NotFound.
 	Reason  string    `json:"reason"`
 	Message string    `json:"message,omitempty"`
 	Since   time.Time `json:"since"`
 	Synced  bool      `json:"synced"`
-	// Staleness is for how long nothing has confirmed what is known, in nanoseconds; since it was started, if nothing
-	// ever has.
+	// Staleness is the time since the known state was last confirmed, in nanoseconds. If it never was, Staleness counts
+	// from the start of the source.
 	Staleness time.Duration `json:"staleness"`
-	// Silence is for how long the server has neither confirmed nor refused what is known, in nanoseconds.
+	// Silence is the time since the server last confirmed or refused the known state, in nanoseconds.
 	Silence time.Duration `json:"silence"`
-	// Refused is set while the server does not serve the resource, or forbids it.
+	// Refused is set while the server does not serve the resource or forbids it.
 	Refused  bool     `json:"refused,omitempty"`
 	Counters Counters `json:"counters"`
 }
 
-// Counters count what the watch of a source has done since its start: lists, watches, retries, events, and what came
-// from the server.
+// Counters count the lists, watches, retries, events and received data of a source's watch since its start.
 type Counters = source.Counters
 
-// ObserverDescription is one observer.
+// ObserverDescription describes one observer.
 type ObserverDescription struct {
 	Cluster  string   `json:"cluster,omitempty"`
 	Selector []string `json:"selector"`
@@ -114,15 +113,16 @@ type ObserverDescription struct {
 	Delivery string   `json:"delivery"`
 	Failure  string   `json:"failure"`
 	Synced   bool     `json:"synced"`
-	// Stopped is why the observer was stopped by its policy.
+	// Stopped is the error for which the failure policy stopped the observer.
 	Stopped string `json:"stopped,omitempty"`
 	Stats   Stats  `json:"stats"`
-	// BehindSince is a time at which an event was there that the observer has not handled; zero if it has handled all.
-	// An Async observer has handled an event here once a call for it has begun, or another one of its key is under way.
+	// BehindSince is a time at which the oldest unhandled event already existed; zero if all events are handled. For an
+	// Async observer an event counts as handled once a call for it has begun, or while another event of its key is in
+	// progress.
 	BehindSince time.Time `json:"behindSince,omitzero"`
 }
 
-// Describe returns what is declared and how it is doing now.
+// Describe returns the declarations with their current state.
 func (r *Registry) Describe() Description {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,7 +145,7 @@ func (r *Registry) Describe() Description {
 	return d
 }
 
-// description is called with the lock of the registry held.
+// description requires the lock of the registry.
 func (o *Origin) description(now time.Time) SourceDescription {
 	d := SourceDescription{
 		Cluster: o.registry.opts.Cluster, Selector: o.selector.Names(), At: o.place,
@@ -172,7 +172,7 @@ func (o *Origin) description(now time.Time) SourceDescription {
 	d.Running = true
 	d.holds(o.feed.store)
 	if o.feed.handle == nil {
-		return d // the condition is that of its inputs
+		return d // the status is that of its inputs
 	}
 	d.Kind = o.feed.store.Options().Kind
 	for _, st := range o.feed.store.Statuses() {
@@ -181,7 +181,7 @@ func (o *Origin) description(now time.Time) SourceDescription {
 	return d
 }
 
-// statusOf describes a scope. What nothing has ever confirmed is as old as began, unless that is zero.
+// statusOf describes a scope. A scope that was never confirmed is as old as began, unless began is zero.
 func statusOf(st source.Status, began, now time.Time) StatusDescription {
 	d := StatusDescription{
 		Namespace: st.Namespace, Phase: string(st.Phase), Reason: string(st.Reason), Message: st.Message, Since: st.Since, Synced: st.Synced,
@@ -195,9 +195,9 @@ func statusOf(st source.Status, began, now time.Time) StatusDescription {
 	return d
 }
 
-// DescribeOthers describes stores that are filled for somebody else than the sources of the registry, such as
-// reconcilers and clients; those of its sources are left out. A selector is the resource and what is selected of it,
-// and the place is empty. What nothing has ever confirmed is as stale as its phase is old.
+// DescribeOthers describes stores that do not belong to sources of the registry, such as those of reconcilers and
+// clients. It skips stores of its own sources. The selector is the resource and its selection, and At is empty. A scope
+// that was never confirmed is as stale as its phase is old.
 func (r *Registry) DescribeOthers(stores []*cache.Store) []SourceDescription {
 	r.mu.Lock()
 	own := map[*cache.Store]bool{}
@@ -237,7 +237,7 @@ func typeName(kind schema.GroupVersionKind) string {
 	return kind.Kind + "." + kind.GroupVersion().String()
 }
 
-// description is called with the lock of the registry held.
+// description requires the lock of the registry.
 func (o *Observer) description() ObserverDescription {
 	d := ObserverDescription{
 		Cluster: o.registry.opts.Cluster, Selector: o.selector.Names(), Name: o.Name(), At: o.place, Type: "any",
@@ -264,7 +264,7 @@ func (o *Observer) description() ObserverDescription {
 	return d
 }
 
-// String returns the description as text, for people.
+// String formats the description as text for people.
 func (d Description) String() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)

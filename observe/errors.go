@@ -7,41 +7,41 @@ import (
 
 // Mistakes in declarations. [Registry.Check] returns them joined, each with its place.
 var (
-	// ErrNoSource: an observer's selector is declared by no source.
+	// ErrNoSource means that no source is declared for an observer's selector.
 	ErrNoSource = errors.New("no source is declared for this selector")
-	// ErrDuplicateSource: two sources are declared for one selector.
+	// ErrDuplicateSource means that two sources are declared for one selector.
 	ErrDuplicateSource = errors.New("another source is declared for this selector")
-	// errTypeMismatch: the observer takes another type than the source delivers.
+	// errTypeMismatch means that the observer takes another type than the source delivers.
 	errTypeMismatch = errors.New("observer and source differ in type")
-	// errNilFunction: the function of an observer or source is nil.
+	// errNilFunction means that the function of an observer or source is nil.
 	errNilFunction = errors.New("the function is nil")
-	// errEmptySelector: the selector has no name.
+	// errEmptySelector means that the selector has no name.
 	errEmptySelector = errors.New("the selector is empty")
-	// errUnknownType: the type is not registered in the host's scheme.
+	// errUnknownType means that the type is not registered in the host's scheme.
 	errUnknownType = errors.New("the type is not registered in the scheme")
-	// ErrMalformedSelector: a label or field selector of a source cannot be parsed.
+	// ErrMalformedSelector means that a label or field selector of a source cannot be parsed.
 	ErrMalformedSelector = errors.New("malformed selector")
-	// errCycle: a derived source is made from itself.
+	// errCycle means that a derived source depends on itself.
 	errCycle = errors.New("the source is derived from itself")
 )
 
-// Errors of a Registry and what it runs.
+// Errors of a Registry and of the functions that it runs.
 var (
-	// errStarted: a Registry can be started once.
+	// errStarted means that Start was called before. A Registry can be started once.
 	errStarted = errors.New("it has been started already")
-	// ErrStopped: the Registry was stopped, perhaps while it was starting.
+	// ErrStopped means that the Registry was stopped, possibly during its start.
 	ErrStopped = errors.New("observers were stopped")
-	// ErrNotRunning: the source of a Collection has not been started, or is not any more.
+	// ErrNotRunning means that the source of a Collection has not started or has stopped.
 	ErrNotRunning = errors.New("the source is not running")
-	// errFixed: the namespaces of a derived source are those of its inputs.
+	// errFixed means that SetNamespaces was called on a derived source, which has the namespaces of its inputs.
 	errFixed = errors.New("a derived source has no namespaces of its own")
 
 	errGoexit = errors.New("the function ended its goroutine (runtime.Goexit)")
 )
 
-// declarationError is one mistake in a declaration, with the place of it.
+// declarationError is one mistake in a declaration, with its place.
 type declarationError struct {
-	// What is "source" or "observer".
+	// What names the kind of declaration: "source" or "observer".
 	What string
 	// Selector is the selector of the declaration.
 	Selector Selector
@@ -59,7 +59,7 @@ func (e *declarationError) Error() string {
 // Unwrap returns the mistake.
 func (e *declarationError) Unwrap() error { return e.Err }
 
-// panicError is a panic of an observer, caught and reported.
+// panicError is a recovered panic of an observer.
 type panicError struct {
 	// Value is what was passed to panic.
 	Value any
@@ -67,5 +67,5 @@ type panicError struct {
 	Stack []byte
 }
 
-// Error returns the value; the stack is for logs.
+// Error returns the panic value. The stack is logged separately.
 func (e *panicError) Error() string { return fmt.Sprintf("observer panicked: %v", e.Value) }

@@ -10,25 +10,29 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// Type says what happened.
+// Type is the type of an event.
 type Type uint8
 
 // The types of events.
 const (
-	// Added: the object is new to this observer. Initial tells those that were there when it began.
+	// Added means that the object is new to this observer. Change.Initial marks objects that existed at the observer's
+	// start.
 	Added Type = iota + 1
-	// Modified: the object has changed since it was given last.
+	// Modified means that the object has changed since the observer last received it.
 	Modified
-	// Deleted: the object is gone; Object is its last state, Inferred tells whether it was only found missing.
+	// Deleted means that the object is gone. Object is its last state; Change.Inferred marks a deletion concluded from
+	// a list.
 	Deleted
-	// Synchronized: this observer has handled all objects that existed when it began. No object.
+	// Synchronized means that this observer has handled all objects that existed at its start. It has no object.
 	Synchronized
-	// Resync: the known state once more, for observers that asked for it with [Every].
+	// Resync delivers the known state again, for observers with [Every].
 	Resync
-	// Epoch: the history of the server was rolled back (etcd restored); versions may be lower from now on. No object.
+	// Epoch means that the server's history was rolled back (etcd restored). Later versions may be lower. It has no
+	// object.
 	Epoch
-	// Left: the object is of a slot that this process does not hold any more (source.Sharding); Object is its last known
-	// state. It is not deleted: another process looks after it. If the slot comes back it is Added, and Initial.
+	// Left means that the object is in a slot that this process no longer holds (source.Sharding). Object is its last
+	// known state. The object is not deleted: another process works on it. If the slot returns, the object is Added
+	// with Initial set.
 	Left
 )
 
@@ -54,25 +58,25 @@ func (t Type) String() string {
 	}
 }
 
-// Change is what an event says besides the objects.
+// Change is the part of an event without the objects.
 type Change struct {
-	// Type says what happened.
+	// Type is the type of the event.
 	Type Type
-	// Initial is true for the objects that existed when the observer began, and for those that came with a slot.
+	// Initial is true for objects that existed at the observer's start, and for those that arrive with a slot.
 	Initial bool
-	// Inferred is true for a deletion that was concluded from a list, so that the very last state was not seen.
+	// Inferred is true for a deletion concluded from a list. The last state before the deletion was then not seen.
 	Inferred bool
-	// Key names the object; it is empty for Synchronized and Epoch.
+	// Key is the key of the object. It is empty for Synchronized and Epoch.
 	Key cache.Key
-	// Reason says why, for Epoch.
+	// Reason is the reason for an Epoch.
 	Reason string
 
 	version string
 	record  *cache.Record
 }
 
-// ResourceVersion returns the version of the object, for Deleted that of the deletion if it is known; without an
-// object, that up to which everything is known.
+// ResourceVersion returns the version of the object. For Deleted it is the version of the deletion, if known. For an
+// event without an object, it is the version up to which all changes are known.
 func (c Change) ResourceVersion() string {
 	if c.record != nil {
 		return c.record.Version()
@@ -80,30 +84,30 @@ func (c Change) ResourceVersion() string {
 	return c.version
 }
 
-// Event is one change as one observer is given it. T is the Go type of the objects, for example corev1.Pod.
+// Event is one change as one observer receives it. T is the Go type of the objects, for example corev1.Pod.
 type Event[T any] struct {
 	Change
 
 	given
 }
 
-// given are the objects of an event, decoded when they are asked for.
+// given holds the objects of an event, which are decoded on request.
 type given struct {
-	object any // a pointer; nil: there is none, or it can be decoded for sure
+	object any // a pointer; nil: no object, or decoding is known to succeed
 	prior  *cache.Record
 	demand *demand
 }
 
-// Object returns the object: its new state, or its last one for Deleted; nil for Synchronized and Epoch. It is
-// shared and read-only. It may be decoded only now, and never if nobody asks: that it can be was found out before the
-// observer was called.
+// Object returns the new state of the object, or its last state for Deleted. It returns nil for Synchronized and Epoch.
+// The object is shared and read-only. Object may decode it at the first call; a check before the call of the observer
+// ensures that this succeeds.
 func (e Event[T]) Object() *T {
 	object, _ := e.give(e.record, reflect.TypeFor[T]()).(*T)
 	return object
 }
 
-// Prior returns the state that this observer was given before, nil if there was none or if it cannot be decoded. It is
-// shared and read-only, and decoded only when asked for.
+// Prior returns the state that this observer received before. It returns nil if there is none or if it cannot be
+// decoded. The object is shared and read-only, and Prior decodes it at the first call.
 func (e Event[T]) Prior() *T {
 	if e.prior == nil {
 		return nil
@@ -115,7 +119,7 @@ func (e Event[T]) Prior() *T {
 	return object.(*T)
 }
 
-// ObjectEvent is an Event whose objects are of the type of the source, whatever it is; see [OnObject].
+// ObjectEvent is an Event whose objects have the type of the source; see [OnObject].
 type ObjectEvent struct {
 	Change
 
@@ -123,13 +127,13 @@ type ObjectEvent struct {
 	origin *Origin
 }
 
-// Object is Event.Object.
+// Object is like [Event.Object].
 func (e ObjectEvent) Object() client.Object {
 	object, _ := e.give(e.record, e.origin.object).(client.Object)
 	return object
 }
 
-// Prior is Event.Prior.
+// Prior is like [Event.Prior].
 func (e ObjectEvent) Prior() client.Object {
 	if e.prior == nil {
 		return nil
@@ -151,7 +155,7 @@ func (g *given) give(r *cache.Record, t reflect.Type) any {
 		return g.object
 	}
 	object, err := r.AsLike(g.prior, t)
-	if err != nil { // see cache.Record.AsLater: our own bytes have changed
+	if err != nil { // the stored bytes are corrupted; see cache.Record.AsLater
 		return nil
 	}
 	return object
@@ -164,7 +168,7 @@ func changeOf(e *store.Event, t Type) Change {
 	}
 }
 
-// typeOf returns the type under which an observer is told of an event; 0 if it is not.
+// typeOf returns the observer's type of a store event, or 0 if observers do not receive it.
 func typeOf(t store.EventType) Type {
 	switch t {
 	case store.Added:
@@ -186,11 +190,11 @@ func typeOf(t store.EventType) Type {
 	}
 }
 
-// Mask is a set of event types, with initial and live objects apart. The zero Mask means all.
+// Mask is a set of event types that distinguishes initial and live objects. The zero Mask means all.
 type Mask uint16
 
-// The members of a mask. OnAdded and OnModified stand for initial and live events alike unless Initial or Live is
-// in the mask too.
+// The members of a mask. OnAdded and OnModified select both initial and live events unless the mask also contains
+// Initial or Live.
 const (
 	OnAdded Mask = 1 << iota
 	OnModified
@@ -198,16 +202,16 @@ const (
 	OnSynchronized
 	OnResync
 	OnEpoch
-	// Initial restricts the mask to objects that existed when the observer began.
+	// Initial restricts the mask to objects that existed at the observer's start.
 	Initial
-	// Live restricts the mask to what happened afterwards.
+	// Live restricts the mask to later changes.
 	Live
 	OnLeft
 
 	everyType = OnAdded | OnModified | OnDeleted | OnSynchronized | OnResync | OnEpoch | OnLeft
 )
 
-// mask is the set of one type.
+// mask returns the mask with one type.
 func (t Type) mask() Mask {
 	if t == Left {
 		return OnLeft
@@ -228,7 +232,7 @@ func (m Mask) accepts(t Type, initial bool) bool {
 	return m&Live != 0
 }
 
-// String returns the names of the members, "All" for the zero Mask.
+// String returns the names of the members, or "All" for the zero Mask.
 func (m Mask) String() string {
 	if m == 0 {
 		return "All"

@@ -13,36 +13,37 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// Host keeps declarations and runs them. The fairlead runtime is one, and so is a [Registry].
+// Host holds declarations and runs them. The fairlead runtime and [Registry] implement it.
 type Host interface {
 	// Observers returns the registry of the host.
 	Observers() *Registry
 }
 
-// Object is a pointer to T that is a Kubernetes object, such as *corev1.Pod.
+// Object is a pointer to a Kubernetes object of type T, such as *corev1.Pod.
 type Object[T any] = client.ObjectOf[T]
 
-// Source declares where the objects of a selector come from. T is their Go type, for example corev1.ConfigMap. The
-// options restrict what is watched; none means everything in all namespaces.
+// Source declares a source of objects for a selector. T is their Go type, for example corev1.ConfigMap. The options
+// restrict the watched objects; without options the source watches all objects in all namespaces.
 func Source[T any, P Object[T]](h Host, s Selector, options ...cache.Option) *Origin {
 	return watched[T, P](h, s, schema.GroupVersionKind{}, fixed(options))
 }
 
-// SourceFunc declares a source whose options are found out when it is started, for example from the host's
-// configuration. fn is called only if somebody observes the selector, and not again once it has returned no error.
+// SourceFunc declares a source whose options fn computes when the source starts, for example from the host's
+// configuration. The host calls fn only if the selector has an observer, and not again after fn has returned without an
+// error.
 func SourceFunc[T any, P Object[T]](h Host, s Selector, fn func(ctx context.Context) ([]cache.Option, error)) *Origin {
 	return watched[T, P](h, s, schema.GroupVersionKind{}, settings{find: fn})
 }
 
-// SourceOfKind declares a source of objects without a Go type of their own; observers take unstructured.Unstructured.
+// SourceOfKind declares a source of objects without a Go type. Its observers take unstructured.Unstructured.
 func SourceOfKind(h Host, s Selector, kind schema.GroupVersionKind, options ...cache.Option) *Origin {
 	return watched[unstructured.Unstructured](h, s, kind, fixed(options))
 }
 
-// settings are the options of a source: known when it is declared, or found out when it starts.
+// settings are the options of a source, known at the declaration or computed at the start.
 type settings struct {
 	known []cache.Option
-	fixed bool // known is what there is to find
+	fixed bool // known is complete
 	find  func(context.Context) ([]cache.Option, error)
 }
 
@@ -52,14 +53,14 @@ func fixed(options []cache.Option) settings {
 	}}
 }
 
-// On declares an observer of a selector. T is the type of the source, or metav1.PartialObjectMetadata for the metadata
-// of any source, or unstructured.Unstructured. Of a source whose observers, and the filters before them, all take the
-// metadata nothing else is transferred or held. The observer can be declared before or after the source; while the host
-// runs it is started at once, in the background, and a mistake in its declaration is logged, and returned at the end:
-// see [Registry.Mistakes].
+// On declares an observer of a selector. T is the type of the source, metav1.PartialObjectMetadata for the metadata of
+// any source, or unstructured.Unstructured. If all observers of a source and the filters before them take only
+// metadata, the source transfers and stores only metadata. The observer may be declared before or after the source.
+// While the host runs, the observer starts at once in the background. A mistake in its declaration is then logged and
+// returned at the end; see [Registry.Mistakes].
 //
-// fn is called as the options say, by default for one event at a time. Its context ends when the host stops. An error
-// or a panic concerns this observer only, see [OnFailure].
+// The host calls fn as the options specify, by default for one event at a time. The context of fn ends when the host
+// stops. An error or a panic affects this observer only; see [OnFailure].
 func On[T any, P Object[T]](h Host, s Selector, fn func(ctx context.Context, e Event[T]) error,
 	opts ...Option,
 ) *Observer {
@@ -74,7 +75,7 @@ func On[T any, P Object[T]](h Host, s Selector, fn func(ctx context.Context, e E
 	return o
 }
 
-// OnObject is [On] for code that does not care for the type: it is given the objects as the source has them.
+// OnObject is like [On] for code that is independent of the type. Objects have the type of the source.
 func OnObject(h Host, s Selector, fn func(ctx context.Context, e ObjectEvent) error, opts ...Option) *Observer {
 	o := &Observer{selector: s, place: declared(), registry: h.Observers(), opts: newOptions(opts)}
 	if fn != nil {
@@ -84,8 +85,8 @@ func OnObject(h Host, s Selector, fn func(ctx context.Context, e ObjectEvent) er
 	return o
 }
 
-// caller turns a typed function into one that takes events of a store. Of an event that the mask leaves out nothing is
-// looked at, and of others the object is not decoded before it is asked for; see demand.
+// caller adapts a typed function to events of a store. It ignores events outside the mask. For other events, it decodes
+// the object on request; see demand.
 func caller[T any](o *Observer, fn func(context.Context, Event[T]) error) func(context.Context, *store.Event) error {
 	return func(ctx context.Context, e *store.Event) error {
 		t := typeOf(e.Type)
@@ -107,8 +108,8 @@ func caller[T any](o *Observer, fn func(context.Context, Event[T]) error) func(c
 	}
 }
 
-// verify returns what looks whether the observer has changed what it was given. What others had changed before is
-// reported at once, without its name.
+// verify returns a function that checks whether the observer has modified its objects. verify itself reports earlier
+// modifications at once, without the observer's name.
 func (o *Observer) verify(e *store.Event) func() {
 	look := func(reader string) {
 		for _, r := range []*cache.Record{e.Object, e.Prior} {
@@ -121,7 +122,7 @@ func (o *Observer) verify(e *store.Event) func() {
 	return func() { look(o.Name()) }
 }
 
-// objectCaller is caller for an observer of any type; the observer knows its source before the first event.
+// objectCaller is like caller for an observer of any type. The source of the observer is known before the first event.
 func objectCaller(o *Observer, fn func(context.Context, ObjectEvent) error) func(context.Context, *store.Event) error {
 	return func(ctx context.Context, e *store.Event) error {
 		t := typeOf(e.Type)

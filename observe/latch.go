@@ -2,7 +2,7 @@ package observe
 
 import "sync"
 
-// latch is something that happens once. Its channel is made only when somebody waits, since most of the many latches of
+// latch is an event that happens once. Its channel is created only at the first call of done, since most latches of
 // idle observers are never waited for.
 type latch struct {
 	mu    sync.Mutex
@@ -10,7 +10,7 @@ type latch struct {
 	fired bool
 }
 
-// fire makes it happen; false if it had happened already.
+// fire triggers the latch. It returns false if the latch has already fired.
 func (l *latch) fire() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -25,7 +25,7 @@ func (l *latch) fire() bool {
 	return true
 }
 
-// done returns a channel that is closed when it has happened.
+// done returns a channel that is closed when the latch fires.
 func (l *latch) done() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

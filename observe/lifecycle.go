@@ -15,24 +15,24 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// running is what lives from Start to Stop.
+// running is the state between Start and Stop.
 type running struct {
-	ctx    context.Context //nolint:containedctx // it is the lifetime of the run, to which all of its goroutines belong
+	ctx    context.Context //nolint:containedctx // the lifetime of the run and all its goroutines
 	cancel context.CancelCauseFunc
 	work   sync.WaitGroup // deliveries and openings
 
-	// Guarded by Registry.mu: the first attempts to open the sources that are observed at the start.
+	// Guarded by Registry.mu: the first attempts to open the sources observed at the start.
 	starting bool
 	pending  int
 	tried    chan struct{} // closed when starting ends
 
 	// Set by the first Stop.
-	over    chan struct{} // closed when all of work has returned
+	over    chan struct{} // closed when work is done
 	feeds   []*feed
-	release sync.Once // of feeds
+	release sync.Once // guards the release of feeds
 }
 
-// attempted ends the starting after the last first attempt. The lock of the registry is held.
+// attempted ends the start phase after the last first attempt. It requires the lock of the registry.
 func (run *running) attempted() {
 	if run.starting && run.pending == 0 {
 		run.starting = false
@@ -40,10 +40,10 @@ func (run *running) attempted() {
 	}
 }
 
-// Start checks the declarations and starts every source that is observed, all together, and its observers. It returns
-// when all of them have been started, not when they are synced: see WaitSynced. On an error nothing is left running,
-// and the error joins what is wrong with each source, in the order of declaration; it is the cause of ctx if nothing
-// else is wrong. ctx bounds the start only; Stop ends what was started.
+// Start checks the declarations, then starts all observed sources concurrently, and their observers. It returns when
+// they have started, not when they are synced; see WaitSynced. On an error it stops all of them. The error joins the
+// errors of the sources in the order of declaration, or is the cause of ctx if there are none. ctx bounds only the
+// start; Stop ends the run.
 func (r *Registry) Start(ctx context.Context) error {
 	run, err := r.begin(ctx)
 	if err != nil {
@@ -68,7 +68,7 @@ func (r *Registry) Start(ctx context.Context) error {
 			errs, wrong = append(errs, o.err), true
 		}
 	}
-	if !wrong { // otherwise it was not the only reason
+	if !wrong { // otherwise the end of ctx was not the only reason
 		errs = append(errs, ended)
 	}
 	r.mu.Unlock()
@@ -81,7 +81,7 @@ func (r *Registry) Start(ctx context.Context) error {
 	return fmt.Errorf("cannot start observers: %w", errors.Join(append(errs, r.Stop(now))...))
 }
 
-// begin attaches all observers, which has their sources opened.
+// begin attaches all observers, which opens their sources.
 func (r *Registry) begin(ctx context.Context) (*running, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,7 +110,7 @@ func (r *Registry) begin(ctx context.Context) (*running, error) {
 	return run, nil
 }
 
-// used says whether a source has an observer, or feeds one that has. The lock is held.
+// used reports whether a source has an observer, directly or through derived sources. It requires the lock.
 func (r *Registry) used(o *Origin) bool {
 	return slices.ContainsFunc(r.observers, func(by *Observer) bool {
 		of := r.origin(by.selector)
@@ -118,7 +118,7 @@ func (r *Registry) used(o *Origin) bool {
 	})
 }
 
-// attach connects an observer, which was checked, with its source, which is opened if it is not. The lock is held.
+// attach connects a checked observer with its source and opens the source if necessary. It requires the lock.
 func (r *Registry) attach(o *Observer) {
 	if o.root, o.filter = r.resolve(r.origin(o.selector)); o.root == nil {
 		return
@@ -142,14 +142,14 @@ func (r *Registry) attach(o *Observer) {
 	run.work.Go(func() { r.open(run, root, 1) })
 }
 
-// reopening are the pauses between attempts to open a source.
+// reopening is the back-off between attempts to open a source.
 var reopening = backoff.Policy{Base: time.Second, Cap: 30 * time.Second, Factor: 2, Floor: time.Second}
 
-// open opens a source, from this attempt on until one is the last.
+// open opens a source. It starts with the given attempt and retries until opened reports the last one.
 func (r *Registry) open(run *running, root *Origin, attempt int) {
 	asking := false
 	defer func() {
-		if asking && r.opened(run, root, nil, root.cannotStart(errGoexit)) { // the user's function has ended this goroutine
+		if asking && r.opened(run, root, nil, root.cannotStart(errGoexit)) { // the user's function called runtime.Goexit
 			run.work.Go(func() {
 				if backoff.Pause(run.ctx, reopening.Delay(attempt, rand.Float64)) == nil {
 					r.open(run, root, attempt+1)
@@ -167,7 +167,7 @@ func (r *Registry) open(run *running, root *Origin, attempt int) {
 	}
 }
 
-// opened takes the outcome of an attempt to open a source, and says whether there must be another one.
+// opened records the result of an attempt to open a source and reports whether another attempt is needed.
 func (r *Registry) opened(run *running, root *Origin, f *feed, err error) (again bool) {
 	r.mu.Lock()
 	root.err = err
@@ -192,7 +192,7 @@ func (r *Registry) opened(run *running, root *Origin, f *feed, err error) (again
 	case err == nil && !wanted:
 		f.close()
 	case err == nil && f.handle != nil:
-		err = root.applyNamespaces(f) // they may have been changed while it was opened
+		err = root.applyNamespaces(f) // they may have changed during the opening
 	}
 	if err != nil && run.ctx.Err() == nil {
 		r.log.ErrorContext(run.ctx, "cannot start source", "selector", root.selector.String(), "again", again, "error", err)
@@ -200,7 +200,7 @@ func (r *Registry) opened(run *running, root *Origin, f *feed, err error) (again
 	return again
 }
 
-// subscribe begins the delivery to an observer of an open source. The lock is held.
+// subscribe starts the delivery to an observer of an open source. It requires the lock.
 func (r *Registry) subscribe(o *Observer) {
 	run := r.run
 	d := newDelivery(r.gate.begin(run.ctx), &run.work, &o.opts, o.call, func(out outcome) { o.reported(run.ctx, out) })
@@ -217,9 +217,9 @@ func (r *Registry) subscribe(o *Observer) {
 	d.start(o.root.feed.store, store.SubscribeOptions{Name: o.Name(), Filter: o.filter, Resync: o.opts.resync})
 }
 
-// Stop ends all observers and sources and returns when nothing of them runs any more. Handlers that are running go on
-// until they return or drain ends; then their context is cancelled, with ErrStopped as its cause, and they have the
-// grace of the options to return. Those that do not are named in the error. Of several calls the shortest drain counts.
+// Stop ends all observers and sources and waits until they have stopped. Running handlers continue until they return or
+// drain ends. Then Stop cancels their context with the cause ErrStopped, and they have the grace of the options to
+// return. The error names handlers that do not return. With several calls, the shortest drain applies.
 func (r *Registry) Stop(drain context.Context) error {
 	r.mu.Lock()
 	r.end()
@@ -250,7 +250,7 @@ func (r *Registry) Stop(drain context.Context) error {
 	return err
 }
 
-// end has nothing more begun. The lock is held.
+// end prevents further starts of observers and sources. It requires the lock.
 func (r *Registry) end() {
 	if !r.ended {
 		r.ended = true
@@ -273,13 +273,13 @@ func (r *Registry) end() {
 		}
 	}
 	run.over = make(chan struct{})
-	go func() { // ends when the handlers do
+	go func() { // ends with the handlers
 		run.work.Wait()
 		close(run.over)
 	}()
 }
 
-// working names what has not returned: observers, also removed ones, and functions of sources.
+// working names the observers, including removed ones, and the functions of sources that have not returned.
 func (r *Registry) working() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -297,8 +297,9 @@ func (r *Registry) working() string {
 	return strings.Join(names, ", ")
 }
 
-// WaitSynced returns when every observer has handled its initial objects, or with the names of those that have not, and
-// why. An observer that was removed is not waited for; one that its policy stopped before is an error.
+// WaitSynced waits until every observer has handled its initial objects. The error names those that have not, with the
+// reasons. WaitSynced does not wait for removed observers. An observer that its failure policy stopped before is an
+// error.
 func (r *Registry) WaitSynced(ctx context.Context) error {
 	r.mu.Lock()
 	observers := slices.Clone(r.observers)
@@ -334,14 +335,14 @@ func (r *Registry) missing(observers []*Observer) string {
 	return strings.Join(unsynced(observers), "; ")
 }
 
-// Unsynced names the observers that have not handled their initial objects, and says why.
+// Unsynced names the observers that have not handled their initial objects, with the reasons.
 func (r *Registry) Unsynced() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return unsynced(r.observers)
 }
 
-// unsynced is called with the lock held.
+// unsynced requires the lock of the registry.
 func unsynced(observers []*Observer) []string {
 	var names []string
 	for _, o := range observers {
@@ -357,7 +358,7 @@ func unsynced(observers []*Observer) []string {
 	return names
 }
 
-// describe names an observer for messages.
+// describe names an observer in messages.
 func (o *Observer) describe() string {
 	if o.opts.name != "" {
 		return fmt.Sprintf("%s (%s, %s)", o.selector, o.opts.name, o.place)
@@ -365,7 +366,7 @@ func (o *Observer) describe() string {
 	return fmt.Sprintf("%s (%s)", o.selector, o.place)
 }
 
-// obstacle says what an observer that is not synced waits for. The lock is held.
+// obstacle returns the reason why an observer is not synced. It requires the lock.
 func (o *Observer) obstacle() string {
 	switch {
 	case o.failure != nil:

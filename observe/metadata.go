@@ -10,14 +10,14 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// A source whose observers take no more than metadata is not watched as a whole: they are attached to its twin, which
-// transfers and holds metadata only. If somebody who takes the objects comes later, the source is opened besides, and
-// those who take metadata stay where they are.
+// A source whose observers take only metadata is not watched as a whole. Its observers are attached to its twin, which
+// transfers and stores only metadata. If an observer that takes whole objects is added later, the source is opened in
+// addition, and the observers of metadata stay attached to the twin.
 
-// expecting is what Stores may be besides: a *cache.Cache is.
+// expecting is an optional interface of Stores. *cache.Cache implements it.
 type expecting interface{ Expect(store.Request) }
 
-// base is the source as it was declared.
+// base returns the source as it was declared.
 func (o *Origin) base() *Origin {
 	if o.whole != nil {
 		return o.whole
@@ -25,7 +25,7 @@ func (o *Origin) base() *Origin {
 	return o
 }
 
-// metadata returns the twin of a source. The lock of the registry is held.
+// metadata returns the twin of a source. It requires the lock of the registry.
 func (o *Origin) metadata() *Origin {
 	if o.twin == nil {
 		o.twin = &Origin{
@@ -35,7 +35,7 @@ func (o *Origin) metadata() *Origin {
 	return o.twin
 }
 
-// roots yields what can be open: sources, each with its twin. The lock is held.
+// roots yields the sources that can be opened: each source and its twin. It requires the lock.
 func (r *Registry) roots() iter.Seq[*Origin] {
 	return func(yield func(*Origin) bool) {
 		for _, o := range r.origins {
@@ -46,8 +46,8 @@ func (r *Registry) roots() iter.Seq[*Origin] {
 	}
 }
 
-// takesMetadata says whether who takes the objects of a selector as a type looks at no more than their metadata, and
-// the filters in between do not either. The lock is held.
+// takesMetadata reports whether a reader of type takes needs only metadata of the objects of a selector, and so do the
+// filters before it. It requires the lock.
 func (r *Registry) takesMetadata(s Selector, takes reflect.Type) bool {
 	o := r.origin(s)
 	for range r.origins { // a cycle has no more steps than there are sources
@@ -62,8 +62,8 @@ func (r *Registry) takesMetadata(s Selector, takes reflect.Type) bool {
 	return false
 }
 
-// wantsWhole says whether the objects of a source are watched, or somebody wants them as more than metadata. The lock
-// is held.
+// wantsWhole reports whether a source is opened as a whole, or an observer takes its whole objects. It requires the
+// lock.
 func (r *Registry) wantsWhole(root *Origin) bool {
 	if root.feed != nil || root.opening {
 		return true
@@ -79,8 +79,8 @@ func (r *Registry) wantsWhole(root *Origin) bool {
 		})
 }
 
-// expect announces the sources that will be opened as a whole, as far as it is known now what they watch: another
-// source of the same objects may be of metadata. The lock is held.
+// expect announces the sources that will be opened as a whole, as far as their requests are known. Another source of
+// the same objects may take metadata. It requires the lock.
 func (r *Registry) expect() {
 	stores, ok := r.opts.Stores.(expecting)
 	if !ok {
@@ -96,7 +96,7 @@ func (r *Registry) expect() {
 	}
 }
 
-// request is what a source, or its twin, asks for. The lock is held.
+// request returns the store request of a source or its twin. It requires the lock.
 func (r *Registry) request(o *Origin, options []cache.Option) (store.Request, error) {
 	base := o.base()
 	req := store.Request{Kind: base.kind, Options: options, Content: cache.Content{Metadata: o != base}}
@@ -113,7 +113,7 @@ func (r *Registry) request(o *Origin, options []cache.Option) (store.Request, er
 	return req, nil
 }
 
-// options are those of the settings; they are found out once. Of a source and its twin one asks.
+// options returns the options of the settings, which are computed once, by either the source or its twin.
 func (o *Origin) options(ctx context.Context) ([]cache.Option, error) {
 	base := o.base()
 	select {

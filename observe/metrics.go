@@ -8,7 +8,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// collector shows a registry to Prometheus. It keeps nothing: every scrape asks.
+// collector collects the metrics of a registry. It keeps no state: every scrape queries the registry.
 type collector struct {
 	registry *Registry
 
@@ -18,18 +18,18 @@ type collector struct {
 
 // Collector returns metrics of every observer (labels selector and observer):
 //
-//	fairlead_observer_events_total     events handled
+//	fairlead_observer_events_total     handled events
 //	fairlead_observer_failures_total   events given up
-//	fairlead_observer_retries_total    calls that failed and were repeated
+//	fairlead_observer_retries_total    failed calls that were repeated
 //	fairlead_observer_busy_seconds_total
-//	fairlead_observer_lag              events, or keys, not given yet
+//	fairlead_observer_lag              events, or keys, not delivered yet
 //
 // and of every watched source (label selector, most of them also namespace):
 //
-//	fairlead_source_objects            objects known
-//	fairlead_source_running            1 if it is observed and was started
+//	fairlead_source_objects            known objects
+//	fairlead_source_running            1 if it has an observer and has started
 //	fairlead_source_watching           1 while changes arrive
-//	fairlead_source_staleness_seconds  for how long nothing has confirmed what is known
+//	fairlead_source_staleness_seconds  time since the known state was last confirmed
 //	fairlead_source_lists_total        complete lists applied
 //	fairlead_source_changes_total      changes received
 //	fairlead_source_quarantined_total  objects that could not be read
@@ -89,7 +89,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	for _, s := range c.registry.Describe().Sources {
 		name := strings.Join(s.Selector, "+")
 		if sources[name] {
-			continue // declared twice, which is reported at start
+			continue // a duplicate declaration; Start reports it
 		}
 		sources[name] = true
 		gauge(c.objects, float64(s.Objects), name)
@@ -101,7 +101,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 			counter(c.changes, float64(st.Counters.Events), name, st.Namespace)
 			counter(c.faulty, float64(st.Counters.Quarantined), name, st.Namespace)
 		}
-		for _, o := range s.Observers { // those of one name are added up
+		for _, o := range s.Observers { // observers with the same name are added up
 			key := [2]string{name, o.Name}
 			if observers[key] == nil {
 				observers[key] = &Stats{}

@@ -14,29 +14,29 @@ import (
 // Observer is a declared observer.
 type Observer struct {
 	selector Selector
-	object   reflect.Type // nil: whatever the source delivers
+	object   reflect.Type // nil: the type of the source
 	place    string
 	opts     options
 	call     func(context.Context, *store.Event) error
 	registry *Registry
-	derived  *Origin // that this observer feeds, if it is one of ours
+	derived  *Origin // the derived source that this observer feeds; nil: none
 
-	synced latch                // it has handled Synchronized
-	gone   latch                // it was removed or stopped
-	feed   atomic.Pointer[feed] // while it is attached
+	synced latch                // Synchronized has been handled
+	gone   latch                // removed or stopped
+	feed   atomic.Pointer[feed] // set while attached
 	stats  stats
 	demand demand
 
-	// What follows is guarded by Registry.mu; root and filter do not change after the delivery was made.
-	root     *Origin // the source that it is attached to, filters resolved
+	// The following fields are guarded by Registry.mu. root and filter are constant once the delivery exists.
+	root     *Origin // the source after resolving filters
 	filter   func(*cache.Record) bool
 	delivery *delivery
 	removed  bool
-	late     bool  // declared while it ran
-	failure  error // why it was stopped
+	late     bool  // declared during the run
+	failure  error // why the policy stopped it
 }
 
-// Name returns the name of the observer: that of its options, or the place of its declaration.
+// Name returns the name given by its options, or the place of its declaration.
 func (o *Observer) Name() string {
 	if o.opts.name != "" {
 		return o.opts.name
@@ -47,8 +47,8 @@ func (o *Observer) Name() string {
 // Synced returns a channel that is closed when the observer has handled its own initial objects.
 func (o *Observer) Synced() <-chan struct{} { return o.synced.done() }
 
-// Remove ends the observer. What it is handling is finished; it may be called from within, and again. The source goes
-// when its last observer has gone.
+// Remove ends the observer after its current call. It may be called from within the observer and more than once. When
+// its last observer is removed, the source is closed.
 func (o *Observer) Remove() {
 	r := o.registry
 	r.mu.Lock()
@@ -71,10 +71,10 @@ func (o *Observer) Remove() {
 	}
 }
 
-// working says whether a call has not returned. The lock of the registry is held.
+// working reports whether a call is in progress. It requires the lock of the registry.
 func (o *Observer) working() bool { return o.delivery != nil && o.delivery.working.Load() > 0 }
 
-// stop ends an observer whose policy says so. It stays in the description.
+// stop ends an observer according to its failure policy. The description still contains it.
 func (o *Observer) stop(err error) {
 	r := o.registry
 	r.mu.Lock()
@@ -90,8 +90,8 @@ func (o *Observer) stop(err error) {
 	}
 }
 
-// detach ends the delivery and returns the feed of the source if nobody observes it any more, to be closed without the
-// lock, which the caller holds.
+// detach ends the delivery. If the source has no other observer, detach returns its feed, to be closed without the
+// lock. The caller holds the lock.
 func (o *Observer) detach() *feed {
 	o.gone.fire()
 	if o.delivery != nil {
@@ -105,16 +105,16 @@ func (o *Observer) detach() *feed {
 	return f
 }
 
-// observed says whether a source has an observer. The lock is held.
+// observed reports whether a source has an observer. It requires the lock.
 func (r *Registry) observed(root *Origin) bool {
 	return slices.ContainsFunc(r.observers, func(o *Observer) bool { return o.root == root && !o.removed })
 }
 
-// reported takes note of what became of an event.
+// reported records the outcome of an event.
 func (o *Observer) reported(ctx context.Context, out outcome) {
 	o.stats.count(out)
 	if out.event.Type == store.Synced && out.final && !out.stopped {
-		o.synced.fire() // it was told; that it could not cope does not make others wait
+		o.synced.fire() // also after a failure: an observer that fails on Synchronized must not block others
 		if o.opts.passive {
 			o.delivery.close()
 		}

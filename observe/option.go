@@ -2,16 +2,16 @@ package observe
 
 import "time"
 
-// Failure says what becomes of an event whose observer returned an error or panicked.
+// Failure is a policy for an event whose observer returned an error or panicked.
 type Failure uint8
 
 // The policies on failure.
 const (
-	// Retry calls the observer again with back-off, then skips the event. It is the default, see [OnFailure].
+	// Retry calls the observer again with back-off, then skips the event. It is the default; see [OnFailure].
 	Retry Failure = iota
-	// Skip reports the error and goes on with the next event.
+	// Skip reports the error and continues with the next event.
 	Skip
-	// Stop reports the error and ends this observer; others go on.
+	// Stop reports the error and ends this observer. Other observers continue.
 	Stop
 )
 
@@ -27,7 +27,7 @@ func (f Failure) String() string {
 	}
 }
 
-// Option changes how an observer is called.
+// Option configures an observer.
 type Option func(*options)
 
 type options struct {
@@ -38,7 +38,7 @@ type options struct {
 	failure  Failure
 	attempts int
 	resync   time.Duration
-	passive  bool // it only claims its source: nothing is delivered after Synchronized
+	passive  bool // it only keeps its source open: nothing is delivered after Synchronized
 }
 
 const (
@@ -65,12 +65,12 @@ func newOptions(opts []Option) options {
 // Name names the observer in logs, metrics and Describe. Default: the file and line of its declaration.
 func Name(name string) Option { return func(o *options) { o.name = name } }
 
-// Only restricts the observer to the events of the mask. Default: all events, initial objects included.
+// Only restricts the observer to the events of the mask. Default: all events, including those for initial objects.
 func Only(mask Mask) Option { return func(o *options) { o.mask = mask } }
 
-// Async lets the observer be called for up to limit keys at once (default 16 if limit is not positive). Events of one
-// key stay in order, and Synchronized and Epoch come after everything before them has been handled. Changes of a key
-// that is being worked on are folded into one, so that a slow key delays no other.
+// Async allows calls for up to limit keys at once (16 if limit is not positive). Events of one key stay in order.
+// Synchronized and Epoch are delivered after all earlier events have been handled. Changes of a key in progress are
+// folded into one, so a slow key delays no other key.
 func Async(limit int) Option {
 	return func(o *options) {
 		if limit <= 0 {
@@ -80,9 +80,9 @@ func Async(limit int) Option {
 	}
 }
 
-// Via is [Async] with the calls run by an executor. Several observers may share it, to be bounded together. It must
-// run every function that it is given, sooner or later, and may block until it can. If it panics, the function is run
-// all the same. Default: a new goroutine.
+// Via is like [Async], but an executor runs the calls. Several observers may share an executor to bound their calls
+// together. execute must run every function that it receives, sooner or later, and may block until it can. If execute
+// panics, the function still runs. Default: a new goroutine.
 func Via(limit int, execute func(func())) Option {
 	return func(o *options) {
 		Async(limit)(o)
@@ -90,13 +90,12 @@ func Via(limit int, execute func(func())) Option {
 	}
 }
 
-// OnFailure sets the policy for errors and panics of the observer, and for Retry the number of calls for one event
-// (default 5 if not positive), at random 200 ms to 400 ms apart, then up to twice as long each time, at most 30 s. An
-// object that cannot be decoded is not retried.
+// OnFailure sets the policy for errors and panics of the observer. attempts is the number of calls for one event with
+// Retry (5 if not positive). The first pause is random between 200 ms and 400 ms. The upper bound doubles with each
+// call, up to 30 s. An object that cannot be decoded is not retried.
 func OnFailure(f Failure, attempts int) Option {
 	return func(o *options) { o.failure, o.attempts = f, attempts }
 }
 
-// Every has the known state delivered again as Resync events, spread over the period. Default: off. It costs no
-// request.
+// Every delivers the known state again as Resync events, spread over the period. It sends no requests. Default: off.
 func Every(period time.Duration) Option { return func(o *options) { o.resync = period } }

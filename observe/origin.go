@@ -20,50 +20,50 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// Origin is a declared source. It is opened when it has an observer and closed when it has none.
+// Origin is a declared source. It is open while it has an observer.
 type Origin struct {
 	registry *Registry
 	selector Selector
-	object   reflect.Type // what it delivers; nil for a filter, which delivers what its input does
+	object   reflect.Type // the type delivered; nil for a filter, which has the type of its input
 	place    string
 
-	// One of these three is set.
-	settings settings // of a watch
+	// Exactly one of these three is set.
+	settings settings // for a watch
 	filter   func(*cache.Record) bool
 	derive   func(context.Context, *Origin) (*feed, error)
 
-	kind     schema.GroupVersionKind // of a watch; empty: found by type
-	inputs   []input                 // of a filter or derived source
+	kind     schema.GroupVersionKind // for a watch; empty: derived from the Go type
+	inputs   []input                 // for a filter or derived source
 	nilFunc  bool
-	settled  atomic.Pointer[[]cache.Option] // what settings.find returned
-	finding  chan struct{}                  // held by who asks for it
+	settled  atomic.Pointer[[]cache.Option] // result of settings.find
+	finding  chan struct{}                  // held while settings.find runs
 	scoping  sync.Mutex                     // serializes changes of the namespaces of an open watch
 	assigned atomic.Pointer[[]string]       // namespaces set at run time
-	whole    *Origin                        // of a twin: whose it is
+	whole    *Origin                        // for a twin: its declared source
 
-	// What follows is guarded by Registry.mu.
-	twin    *Origin // of metadata only; nil until somebody needs it
+	// The following fields are guarded by Registry.mu.
+	twin    *Origin // source of metadata only; nil until needed
 	feed    *feed
 	opening bool
-	first   bool // it is being opened for the first time, at the start
+	first   bool // the first attempt to open it, at the start
 	since   time.Time
-	err     error // why the last attempt failed
+	err     error // error of the last attempt
 }
 
-// input is what a derived source is made from.
+// input is an input of a derived source.
 type input struct {
 	selector Selector
 	takes    reflect.Type
 }
 
-// feed is an open source: the store, and how to let go of it.
+// feed is an open source: its store and a function that closes it.
 type feed struct {
 	store  *cache.Store
-	handle *cache.Handle // of a watch
+	handle *cache.Handle // for a watch
 	close  func()
 }
 
-// watched declares a source that is watched.
+// watched declares a source with a watch.
 func watched[T any, P Object[T]](h Host, s Selector, kind schema.GroupVersionKind, set settings) *Origin {
 	o := &Origin{
 		registry: h.Observers(), selector: s, object: reflect.TypeFor[T](), place: declared(), kind: kind, settings: set,
@@ -73,7 +73,7 @@ func watched[T any, P Object[T]](h Host, s Selector, kind schema.GroupVersionKin
 	return o
 }
 
-// decode returns the shared object of a record as what the source delivers.
+// decode returns the shared object of a record in the type of the source.
 func (o *Origin) decode(r *cache.Record) (client.Object, error) {
 	object, err := r.As(o.object)
 	if err != nil {
@@ -82,13 +82,13 @@ func (o *Origin) decode(r *cache.Record) (client.Object, error) {
 	return object.(client.Object), nil
 }
 
-// Selector returns the selector that the source is declared for.
+// Selector returns the selector of the source.
 func (o *Origin) Selector() Selector { return o.selector }
 
-// SetNamespaces changes what is watched, while the host runs or before: namespaces that are new are listed, those that
-// are missing are forgotten, which observers are told as inferred deletions, and the others go on untouched. None
-// stands for all. It must not be called by an observer of the source, whose changes it may wait for. Others that watch
-// the very same objects share the watch, and what it covers.
+// SetNamespaces changes the watched namespaces, before or during the run. New namespaces are listed. Objects of removed
+// namespaces are forgotten, and observers receive inferred deletions; other namespaces are not affected. No arguments
+// mean all namespaces. An observer of the source must not call SetNamespaces, which may wait for that observer. Sources
+// with identical objects share the watch and therefore its namespaces.
 func (o *Origin) SetNamespaces(namespaces ...string) error {
 	if o.derive != nil || o.filter != nil {
 		return fmt.Errorf("cannot set namespaces of %q: %w", o.selector, errFixed)
@@ -103,14 +103,14 @@ func (o *Origin) SetNamespaces(namespaces ...string) error {
 	o.registry.mu.Unlock()
 	var errs []error
 	for _, f := range feeds {
-		if f != nil { // else they are used when it is opened
+		if f != nil { // otherwise they take effect when it is opened
 			errs = append(errs, o.applyNamespaces(f))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// applyNamespaces brings an open watch to the namespaces that were assigned last.
+// applyNamespaces sets the namespaces of an open watch to those assigned last.
 func (o *Origin) applyNamespaces(f *feed) error {
 	o = o.base()
 	o.scoping.Lock()
@@ -125,7 +125,7 @@ func (o *Origin) applyNamespaces(f *feed) error {
 	return nil
 }
 
-// check returns what is wrong with the options, as far as it can be seen.
+// check returns the mistakes in the options, as far as they can be detected.
 func (s settings) check() error {
 	var cfg source.Config
 	for _, o := range s.known {
@@ -146,7 +146,7 @@ func (o *Origin) cannotStart(err error) error {
 	return fmt.Errorf("cannot start source %q (%s): %w", o.selector, o.place, err)
 }
 
-// openFeed opens the source. It calls the user's function, so no lock is held.
+// openFeed opens the source. It calls the user's function, so no lock may be held.
 func (o *Origin) openFeed(ctx context.Context) (f *feed, err error) {
 	if p := protect.Call(func() { f, err = o.findFeed(ctx) }); p != nil {
 		f, err = nil, fmt.Errorf("the function of the source panicked: %v", p.Value)

@@ -8,7 +8,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// quarantine reports an object from which the user's function could make nothing.
+// quarantine reports an object for which the user's function failed.
 func (d *derivation) quarantine(from claim, r *cache.Record, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -18,12 +18,12 @@ func (d *derivation) quarantine(from claim, r *cache.Record, err error) {
 	d.quarantined[from] = source.Quarantined{
 		Namespace: r.Namespace(), Name: r.Name(), UID: string(r.UID()), Version: r.Version(), Err: err, At: time.Now(),
 	}
-	if d.pending == 0 { // otherwise the commit tells of it
+	if d.pending == 0 { // otherwise the commit reports it
 		d.sink.Quarantine(d.quarantined[from])
 	}
 }
 
-// replace begins a replacement of everything. What is in quarantine stays there.
+// replace starts a replacement of all objects. Quarantined objects stay quarantined.
 func (d *derivation) replace() source.Replacement {
 	all := d.sink.Replace()
 	for _, q := range d.quarantined {
@@ -32,8 +32,8 @@ func (d *derivation) replace() source.Replacement {
 	return all
 }
 
-// release ends the quarantine of an object that could be made, or is gone. If the store has an object of its key, that
-// ends it.
+// release ends the quarantine of an object that was made successfully or is gone. If the store has an object under its
+// key, that object ends the quarantine.
 func (d *derivation) release(from claim) error {
 	if _, there := d.quarantined[from]; !there {
 		return nil

@@ -19,48 +19,48 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// Stores opens the store of a resource, shared with everybody who opens the same. A *cache.Cache is one.
+// Stores opens the store of a resource. Callers with equal requests share the store. *cache.Cache implements Stores.
 type Stores interface {
 	Open(store.Request) (*cache.Handle, error)
 }
 
 // RegistryOptions configure a Registry. Stores is required.
 type RegistryOptions struct {
-	// Cluster is the name of the cluster, for descriptions, where there are several.
+	// Cluster is the name of the cluster in descriptions, if there are several.
 	Cluster string
-	// Scheme knows the types that are observed; that of client-go by default.
+	// Scheme contains the types of the observed objects. Default: the scheme of client-go.
 	Scheme *runtime.Scheme
-	// Stores gives the stores of sources that are observed.
+	// Stores opens the stores of observed sources.
 	Stores Stores
-	// Shards says which of the objects this process works on, where replicas share them; nil: on all.
+	// Shards selects the objects that this process works on if replicas share the objects. nil means all objects.
 	Shards Shards
-	// Logger gets a line for every event that was given up and every observer that was stopped. Default: discarded.
+	// Logger receives a line for every event given up and every observer stopped. Default: discarded.
 	Logger *slog.Logger
-	// Degraded lets the other sources run when one cannot be started, which is tried again with back-off; otherwise
-	// Start fails and stops all of them.
+	// Degraded lets the other sources run if one cannot start; the registry retries with back-off. Otherwise Start
+	// stops all sources and fails.
 	Degraded bool
-	// Grace is how long Stop waits for handlers whose context has been cancelled. Default: 10 seconds.
+	// Grace bounds how long Stop waits for handlers whose context has been cancelled. Default: 10 seconds.
 	Grace time.Duration
-	// DetectMutation has each object looked at again, and its prior state, when its observer returns: a store with the
-	// option of that name, as those of derived sources are given, reports at once that it was changed, with the name of
-	// the observer.
+	// DetectMutation checks each object and its prior state when the observer returns. If the store has the option of
+	// that name, a modification is reported at once, with the name of the observer. The stores of derived sources get
+	// the option from here.
 	DetectMutation bool
 }
 
 const defaultGrace = 10 * time.Second
 
-// Registry holds what was declared and, between Start and Stop, runs it. It can be started once. It is safe for
+// Registry holds the declarations and runs them between Start and Stop. It can be started once. It is safe for
 // concurrent use.
 type Registry struct {
 	opts RegistryOptions
 	log  *slog.Logger
-	gate *gate // nil: it works on everything
+	gate *gate // nil: no sharding
 
 	mu        sync.Mutex // never held while user code runs
 	origins   []*Origin
 	observers []*Observer
-	leaving   []*Observer   // removed while a call was under way
-	mistakes  []error       // in sources that were declared while it ran
+	leaving   []*Observer   // removed during a call
+	mistakes  []error       // mistakes in sources declared during the run
 	run       *running      // from Start to Stop
 	stopping  *running      // from Stop on
 	stopped   chan struct{} // closed by Stop
@@ -82,7 +82,7 @@ func NewRegistry(o RegistryOptions) *Registry {
 	return r
 }
 
-// Observers returns the registry itself, which makes it a Host.
+// Observers returns the registry itself. It makes a Registry a Host.
 func (r *Registry) Observers() *Registry { return r }
 
 var (
@@ -97,13 +97,13 @@ func (r *Registry) declareOrigin(o *Origin) {
 	if r.run == nil {
 		return
 	}
-	if errs := r.checkOrigin(o); len(errs) > 0 { // it concerns this source only
+	if errs := r.checkOrigin(o); len(errs) > 0 { // the mistakes concern this source only
 		r.origins = slices.Delete(r.origins, len(r.origins)-1, len(r.origins))
 		r.log.ErrorContext(r.run.ctx, "cannot declare source", "selector", o.selector.String(), "error", errors.Join(errs...))
 		r.mistakes = append(r.mistakes, errs...)
 		return
 	}
-	for _, waiting := range slices.Clone(r.observers) { // some may have been waiting for it
+	for _, waiting := range slices.Clone(r.observers) { // some may have waited for this source
 		if waiting.root == nil && r.origin(waiting.selector) != nil {
 			r.attachLate(waiting)
 		}
@@ -120,8 +120,8 @@ func (r *Registry) declareObserver(o *Observer) {
 	}
 }
 
-// attachLate is attach for what is declared while running: a mistake concerns it only, and is reported where errors of
-// observers are. The caller holds the lock.
+// attachLate is attach for a declaration during the run. A mistake concerns only the new observer; it is logged like
+// the errors of observers. The caller holds the lock.
 func (r *Registry) attachLate(o *Observer) {
 	if err := r.checkObserver(o); err != nil {
 		r.log.ErrorContext(r.run.ctx, "cannot start observer", "observer", o.Name(), "error", err)
@@ -130,8 +130,8 @@ func (r *Registry) attachLate(o *Observer) {
 	r.attach(o)
 }
 
-// Mistakes returns what is wrong with what was declared while it ran, joined: it was logged, and nothing of it runs. An
-// observer that still waits for its source is among them.
+// Mistakes returns the mistakes in declarations made during the run, joined. They were logged, and these declarations
+// do not run. An observer that still waits for its source is included.
 func (r *Registry) Mistakes() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,7 +144,7 @@ func (r *Registry) Mistakes() error {
 	return errors.Join(errs...)
 }
 
-// Check returns everything that is wrong with the declarations, joined; nil if they can be started.
+// Check returns all mistakes in the declarations, joined, or nil if they can be started.
 func (r *Registry) Check() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,7 +162,7 @@ func (r *Registry) check() error {
 	return errors.Join(errs...)
 }
 
-// checkOrigin is called with the lock held.
+// checkOrigin requires the lock.
 func (r *Registry) checkOrigin(o *Origin) (errs []error) {
 	mistake := func(err error) {
 		errs = append(errs, &declarationError{What: "source", Selector: o.selector, Place: o.place, Err: err})
@@ -196,7 +196,7 @@ func (r *Registry) checkOrigin(o *Origin) (errs []error) {
 	return errs
 }
 
-// reaches says whether from is derived from target.
+// reaches reports whether from is derived from target.
 func (r *Registry) reaches(from, target *Origin, seen []*Origin) bool {
 	for _, in := range from.inputs {
 		o := r.origin(in.selector)
@@ -210,7 +210,7 @@ func (r *Registry) reaches(from, target *Origin, seen []*Origin) bool {
 	return false
 }
 
-// checkObserver is called with the lock held.
+// checkObserver requires the lock.
 func (r *Registry) checkObserver(o *Observer) error {
 	var errs []error
 	mistake := func(err error) {
@@ -225,7 +225,7 @@ func (r *Registry) checkObserver(o *Observer) error {
 	return errors.Join(errs...)
 }
 
-// checkPair says why somebody who takes this type cannot observe a selector. A nil type takes anything.
+// checkPair returns the reason why an observer of this type cannot observe a selector. A nil type takes any objects.
 func (r *Registry) checkPair(s Selector, takes reflect.Type) error {
 	if s == "" {
 		return errEmptySelector
@@ -236,12 +236,12 @@ func (r *Registry) checkPair(s Selector, takes reflect.Type) error {
 	}
 	root, _ := r.resolve(o)
 	if root == nil || takes == nil || takes == root.object || takes == metadataType || takes == unstructuredType {
-		return nil // a filter of nothing is reported where it is declared
+		return nil // a filter without a source is reported at its own declaration
 	}
 	return fmt.Errorf("%w: it takes %v, and the source at %s delivers %v", errTypeMismatch, takes, root.place, root.object)
 }
 
-// similar names a source that shares a member with a selector that has no source.
+// similar returns the name of a source that shares a member with a selector without a source.
 func (r *Registry) similar(s Selector) string {
 	for _, other := range r.origins {
 		for _, name := range other.selector.Names() {
@@ -253,7 +253,7 @@ func (r *Registry) similar(s Selector) string {
 	return ""
 }
 
-// origin returns the first source of a selector, nil if there is none. It is called with the lock held.
+// origin returns the first source of a selector, or nil. It requires the lock.
 func (r *Registry) origin(s Selector) *Origin {
 	for _, o := range r.origins {
 		if o.selector == s {
@@ -263,8 +263,8 @@ func (r *Registry) origin(s Selector) *Origin {
 	return nil
 }
 
-// resolve follows filters to the source that they filter, nil if there is none; filter is all of them together, nil
-// without. It is called with the lock held.
+// resolve follows filters to their source. It returns nil if there is none. filter combines all filters; nil means no
+// filter. It requires the lock.
 func (r *Registry) resolve(o *Origin) (root *Origin, filter func(*cache.Record) bool) {
 	for range r.origins { // a cycle has no more steps than there are sources
 		if o == nil || o.filter == nil {
@@ -283,7 +283,7 @@ func both(first, second func(*cache.Record) bool) func(*cache.Record) bool {
 	return func(r *cache.Record) bool { return first(r) && second(r) }
 }
 
-// kindOf returns what the scheme calls a Go type.
+// kindOf returns the kind that the scheme assigns to a Go type.
 func (r *Registry) kindOf(object reflect.Type) (schema.GroupVersionKind, error) {
 	obj, ok := reflect.New(object).Interface().(runtime.Object)
 	if !ok {
@@ -296,7 +296,7 @@ func (r *Registry) kindOf(object reflect.Type) (schema.GroupVersionKind, error) 
 	return kinds[0], nil
 }
 
-// wanted says whether anybody takes the objects of a source as this type. The lock is held.
+// wanted reports whether an observer takes the objects of a source as this type. It requires the lock.
 func (r *Registry) wanted(s Selector, object reflect.Type) bool {
 	return slices.ContainsFunc(r.observers, func(o *Observer) bool { return o.selector == s && o.object == object })
 }

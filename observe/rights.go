@@ -4,8 +4,8 @@ import (
 	"github.com/fairlead-io/fairlead/rights"
 )
 
-// Rights says what the declared sources ask of the API server: to list and to watch their kinds. Those of a type that
-// the scheme does not know, which Check tells, ask nothing.
+// Rights returns the permissions that the declared sources need: to list and watch their kinds. It omits types that the
+// scheme does not know; Check reports those.
 func (r *Registry) Rights() []rights.Right {
 	r.mu.Lock()
 	defer r.mu.Unlock()

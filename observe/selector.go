@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// Selector pairs sources with observers. It is a comparable value with a name, normally a package variable:
+// Selector connects sources with observers. It is a comparable value with a name, normally a package variable:
 //
 //	var Certificates = observe.Selector("certificates")
 //
-// Selectors match when they are equal. A selector made by [All] is a set: it matches a set of the same members in
-// any order, and neither a part of it nor more than it.
+// Selectors match when they are equal. A selector made by [All] is a set. It matches a set with exactly the same
+// members, in any order.
 type Selector string
 
-// separator stands between the members of a set. It cannot be typed by accident.
+// separator separates the members of a set. It is unlikely to occur in a name.
 const separator = "\x1f"
 
-// All returns the selector that is the set of all members of the given ones.
+// All returns the selector that is the union of the members of the given selectors.
 func All(selectors ...Selector) Selector {
 	var names []string
 	for _, s := range selectors {
@@ -26,7 +26,7 @@ func All(selectors ...Selector) Selector {
 	return Selector(strings.Join(slices.Compact(names), separator))
 }
 
-// Names returns the names of the members in order; one name for a plain selector, none for an empty one.
+// Names returns the names of the members in order: one name for a plain selector, none for an empty one.
 func (s Selector) Names() []string {
 	if s == "" {
 		return nil

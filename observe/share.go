@@ -12,12 +12,12 @@ import (
 	"github.com/fairlead-io/fairlead/shard/group"
 )
 
-// Shards says what this process may work on where replicas share the objects. A *group.Group is one, of which the
-// registry is a participant: it gains before the sources and loses after them.
+// Shards selects the objects that this process works on if replicas share the objects. *group.Group implements it. The
+// registry is a participant of the group; it gains slots before the sources and loses them after.
 type Shards interface {
 	Layout() shard.Layout
 	Held() shard.Set
-	// Fence says why nothing may be sent for a slot. It must be quick and safe for concurrent use.
+	// Fence returns an error if no requests may be sent for a slot. It must be quick and safe for concurrent use.
 	Fence(slot int) error
 }
 
@@ -26,25 +26,25 @@ var (
 	_ group.Participant = (*Registry)(nil)
 )
 
-// gate is what calls of observers pass where replicas share the objects: none begins for an object whose slot has left,
-// and a slot is let go when none runs.
+// gate admits calls of observers if replicas share the objects. No call begins for an object whose slot is lost, and a
+// slot is released only when none of its calls is in progress.
 type gate struct {
 	shards Shards
 	layout shard.Layout
-	any    func() error // the fence of calls that are of no slot
+	any    func() error // the fence of calls without a slot
 
 	mu    sync.Mutex
-	base  context.Context //nolint:containedctx // that of the run, to which all calls belong
+	base  context.Context //nolint:containedctx // the context of the run, to which all calls belong
 	lost  shard.Set
 	slots []slotCalls
 }
 
-// slotCalls are the calls for objects of a slot.
+// slotCalls are the calls for objects of one slot.
 type slotCalls struct {
-	ctx     context.Context //nolint:containedctx // what they are given; nil before the first one
+	ctx     context.Context //nolint:containedctx // the context of the calls; nil before the first one
 	cancel  context.CancelCauseFunc
 	running int
-	idle    chan struct{} // closed when none runs; made by who waits
+	idle    chan struct{} // closed when no call is in progress; made by the goroutine that waits
 }
 
 func newGate(s Shards) *gate {
@@ -60,7 +60,8 @@ func newGate(s Shards) *gate {
 	}}
 }
 
-// begin is told the context of the run. A nil gate returns it; others add what calls that are of no slot may send.
+// begin sets the context of the run. It returns the context for calls without a slot, bound to their fence. A nil gate
+// returns run itself.
 func (g *gate) begin(run context.Context) context.Context {
 	if g == nil {
 		return run
@@ -71,14 +72,15 @@ func (g *gate) begin(run context.Context) context.Context {
 	return client.Bind(run, client.Binding{Fence: g.any, RequireVersion: true})
 }
 
-// entry is a call that has passed the gate.
+// entry is a call that the gate has admitted.
 type entry struct {
 	gate *gate
 	slot int
 }
 
-// enter begins a call for an object, unless its slot has left. leave has to be called after it. What was derived may be
-// of another namespace than what it was made of: who knows whether that has left?
+// enter begins a call for an object unless its slot is lost. The caller must then call leave. Derived objects are
+// always admitted, since their namespace may differ from that of their inputs and the gate does not know whose slot
+// counts.
 func (g *gate) enter(r *cache.Record, derived bool) (ctx context.Context, in entry, ok bool) {
 	slot := g.layout.SlotOf(r.Namespace(), r.UID())
 	g.mu.Lock()
@@ -100,7 +102,7 @@ func (g *gate) enter(r *cache.Record, derived bool) (ctx context.Context, in ent
 	return s.ctx, entry{g, slot}, true
 }
 
-// leave ends a call. It does nothing for one that has passed no gate.
+// leave ends a call. It does nothing for a call without a gate.
 func (in entry) leave() {
 	if in.gate == nil {
 		return
@@ -114,7 +116,8 @@ func (in entry) leave() {
 	}
 }
 
-// close has nothing more enter for slots, and returns those of which calls run, each with what is closed at their end.
+// close admits no more calls for the slots. It returns the slots with calls in progress, each with a channel that is
+// closed at their end.
 func (g *gate) close(slots shard.Set) map[int]<-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -133,7 +136,7 @@ func (g *gate) close(slots shard.Set) map[int]<-chan struct{} {
 	return busy
 }
 
-// end ends the context of the calls of a slot. Under the lock of the gate.
+// end cancels the context of the calls of a slot. It requires the lock of the gate.
 func (s *slotCalls) end(cause error) {
 	if s.ctx != nil {
 		s.cancel(cause)
@@ -159,8 +162,8 @@ func (r *Registry) Gain(_ context.Context, slots shard.Set) error {
 	return nil
 }
 
-// Lose implements [group.Participant]. Calls that run are finished; when ctx ends, so do their contexts. That objects
-// have left is told besides, and not waited for.
+// Lose implements [group.Participant]. Calls in progress finish; when ctx ends, their contexts are cancelled. Lose does
+// not wait until observers have received Left.
 func (r *Registry) Lose(ctx context.Context, slots shard.Set, quiet func(shard.Set)) {
 	g := r.gate
 	if g == nil {
@@ -185,14 +188,14 @@ func (r *Registry) Lose(ctx context.Context, slots shard.Set, quiet func(shard.S
 	all.Wait()
 }
 
-// skipped are the objects of which an observer was given nothing, since their slot had left before it was their turn:
-// that they have left is not told either. The zero value is ready for use.
+// skipped are the objects whose events an observer did not receive because their slot was lost first. The observer does
+// not receive Left for them either. The zero value is ready for use.
 type skipped struct {
 	mu   sync.Mutex
 	keys map[cache.Key]struct{}
 }
 
-// add notes that an event was not given.
+// add records that an event was not delivered.
 func (s *skipped) add(e *store.Event) {
 	if e.Type != store.Added {
 		return
@@ -205,7 +208,7 @@ func (s *skipped) add(e *store.Event) {
 	s.keys[e.Key] = struct{}{}
 }
 
-// take says whether that an object has left is not to be told.
+// take reports whether Left must not be delivered for an object.
 func (s *skipped) take(k cache.Key) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

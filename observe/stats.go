@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// stats count what became of the events of one observer.
+// stats count the outcomes of the events of one observer.
 type stats struct {
 	handled, failed, retried atomic.Uint64
 	busy                     atomic.Int64 // nanoseconds
@@ -25,11 +25,11 @@ func (s *stats) count(o outcome) {
 
 // Stats are the counts of one observer since its declaration.
 type Stats struct {
-	Handled uint64        `json:"handled"` // events that were handled, or that its mask leaves out
-	Failed  uint64        `json:"failed"`  // events that were given up
-	Retried uint64        `json:"retried"` // calls that failed and were repeated
-	Busy    time.Duration `json:"busy"`    // time spent in the observer, nanoseconds
-	Lag     int           `json:"lag"`     // events, or keys, that it has not been given yet
+	Handled uint64        `json:"handled"` // events handled, or excluded by its mask
+	Failed  uint64        `json:"failed"`  // events given up
+	Retried uint64        `json:"retried"` // failed calls that were repeated
+	Busy    time.Duration `json:"busy"`    // time spent in the observer, in nanoseconds
+	Lag     int           `json:"lag"`     // events, or keys, not delivered yet
 }
 
 func (s *Stats) add(o Stats) {

@@ -1,4 +1,4 @@
-// Package admissiontest runs webhooks of package admission in tests, against a real API server on this machine:
+// Package admissiontest runs webhooks of package admission in tests, against a real API server on the local machine:
 //
 //	var env clustertest.Env
 //
@@ -8,11 +8,13 @@
 //		hooks := admissiontest.Start(t, env.Config(t), func(h *admission.Hooks) {
 //			admission.Validate(h, admission.Rule{OnFailure: admission.FailClosed}, checkPage)
 //		}, fairlead.WithScheme(scheme))
-//		// now the API server asks checkPage, about objects in hooks.Namespace and nowhere else
+//
+// // now the API server calls checkPage, for objects in hooks.Namespace only
+//
 //	}
 //
-// Hooks are asked about the namespace of the test only, so that tests that share a control plane do not meet; but about
-// objects that are in no namespace they are asked all the same.
+// The hooks are called only for objects in the namespace of the test, so tests can share a control plane. For
+// cluster-scoped objects they are called in all cases.
 package admissiontest
 
 import (
@@ -38,11 +40,12 @@ import (
 // Hooks are webhooks that run in a test.
 type Hooks struct {
 	*admission.Hooks
-	// Runtime serves them.
+	// Runtime is the runtime that serves the hooks.
 	Runtime *fairlead.Runtime
-	// Namespace is one that the hooks are asked about, System one that they are not: the program's own.
+	// Namespace is the namespace for which hooks are called. System is the namespace of the program, for which they are
+	// not.
 	Namespace, System string
-	// Options are those that they are served with; a second replica can be made of them.
+	// Options are the options of the hooks. They can be used to start a second replica.
 	Options admission.Options
 
 	stop func()
@@ -51,9 +54,9 @@ type Hooks struct {
 // label marks the namespaces of a test.
 const label = "fairlead.io/admissiontest"
 
-// Start makes two namespaces, declares hooks, and returns when the API server asks them. The test fails when that is
-// not so within five minutes. They stop, and their configuration is removed, when the test ends. Of conversions the API
-// server learns by itself: ask until one is made.
+// Start creates two namespaces, declares hooks, and returns when the API server calls them. The test fails if that
+// takes more than five minutes. When the test ends, the hooks stop and their configuration is removed. Start does not
+// wait for conversions: a test must retry until a conversion succeeds.
 func Start(
 	t testing.TB, config *rest.Config, declare func(*admission.Hooks), opts ...fairlead.Option,
 ) *Hooks {
@@ -61,7 +64,7 @@ func Start(
 	return StartWith(t, config, admission.Options{}, declare, opts...)
 }
 
-// StartWith is Start with options; names, namespaces and addresses that are not set are made.
+// StartWith is like Start with options. It fills in unset names, namespaces and addresses.
 func StartWith(
 	t testing.TB, config *rest.Config, o admission.Options, declare func(*admission.Hooks), opts ...fairlead.Option,
 ) *Hooks {
@@ -111,7 +114,7 @@ func StartWith(
 	return h
 }
 
-// run runs a runtime until the function that it returns is called, or the test ends.
+// run runs a runtime until stop is called or the test ends.
 func run(t testing.TB, rt *fairlead.Runtime) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
@@ -135,11 +138,11 @@ func await(ctx context.Context, t testing.TB, h *admission.Hooks) {
 	}
 }
 
-// Stop stops the hooks before the test ends, as when the program is down: what is configured stays. Call it from the
+// Stop stops the hooks before the test ends, to simulate downtime; the configuration stays. It must be called from the
 // goroutine of the test.
 func (h *Hooks) Stop() { h.stop() }
 
-// remove has the API server forget hooks.
+// remove removes the configuration of hooks from the API server.
 func remove(t testing.TB, api kubernetes.Interface, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), testlimit.Wait)
@@ -153,8 +156,8 @@ func remove(t testing.TB, api kubernetes.Interface, name string) {
 	}
 }
 
-// probe returns when the API server asks hooks that are configured after those of the test, in another namespace: it
-// learns of configurations in their order.
+// probe returns when the API server calls hooks in another namespace that are configured after those of the test. The
+// API server applies configurations in order.
 func probe(ctx context.Context, t testing.TB, config *rest.Config, api kubernetes.Interface, namespace string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,8 +1,8 @@
-// Package clustertest gives tests a real control plane: one for a whole test run when it is run by
+// Package clustertest provides a real control plane to tests. All tests share one control plane if they are run by
 //
 //	fairlead up --temporary -- go test ./...
 //
-// (which is what make test does), else one for each test binary, started when a test first asks for it.
+// as make test does. Otherwise each test binary starts its own when a test first needs it.
 //
 //	var env clustertest.Env
 //
@@ -14,15 +14,15 @@
 //		…
 //	}
 //
-// CustomResourceDefinitions are installed, once or again, by
+// InstallCRDs installs CustomResourceDefinitions. It may be called repeatedly:
 //
 //	env.InstallCRDs(t, clustertest.CRDFiles("config/crd/bases"))
 //
-// A shared control plane must not be broken, and all that a test makes in it belongs into its own namespace or gets a
-// name of its own. Tests that stop, pause or compact servers start one of their own with [Start].
+// Tests must not disrupt a shared control plane. Their objects must be in their own namespace or have unique names. A
+// test that stops, pauses or compacts servers starts its own control plane with [Start].
 //
-// Nothing outlives a test binary that is killed: the servers die with it, and the next temporary control plane removes
-// the directory.
+// A killed test binary leaves no processes: the servers end with it, and the next temporary control plane removes its
+// directory.
 package clustertest
 
 import (
@@ -47,24 +47,25 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
-// EnvVar names the environment variable with the directory of a control plane that is there for tests and runs already.
+// EnvVar names the environment variable with the directory of a running control plane for tests.
 const EnvVar = "FAIRLEAD_TEST_CLUSTER"
 
-// Env is the control plane of one test binary. The zero value is ready; it is safe for concurrent use. It must not be
-// copied.
+// Env is the control plane of one test binary. The zero value is ready for use. It is safe for concurrent use and must
+// not be copied.
 type Env struct {
-	// Options of the control plane that is started when none is shared. Dir must be empty.
+	// Options configure the control plane that is started if none is shared. Dir must be empty.
 	Options cluster.Options
 
 	once   sync.Once
-	own    *cluster.Cluster // nil when it is shared
+	own    *cluster.Cluster // nil if it is shared
 	config *rest.Config
-	// the one of all clients of Config, held so that they do share it: client-go forgets what nobody holds
+	// The transport of all clients of Config. A reference to it keeps it shared, since client-go drops unreferenced
+	// transports.
 	transport http.RoundTripper
 	err       error
 }
 
-// Runner is what [testing.M] and goleak.VerifyTestMain agree on.
+// Runner is the interface that [testing.M] implements and goleak.VerifyTestMain accepts.
 type Runner interface{ Run() int }
 
 // Main returns a Runner that runs m and then stops the control plane, if the tests started one.
@@ -86,13 +87,13 @@ func (e *Env) stop() {
 		e.own.Stop()
 		return
 	}
-	if e.transport != nil { // the control plane is shared: it does not end our connections for us
+	if e.transport != nil { // a shared control plane does not close the connections
 		utilnet.CloseIdleConnectionsFor(e.transport)
 	}
 }
 
-// Config returns a configuration for an administrator; the caller owns it. The test fails when there is no control
-// plane.
+// Config returns a client configuration with administrator rights; the caller owns it. The test fails if there is no
+// control plane.
 func (e *Env) Config(t testing.TB) *rest.Config {
 	t.Helper()
 	e.once.Do(func() {
@@ -106,8 +107,8 @@ func (e *Env) Config(t testing.TB) *rest.Config {
 	return rest.CopyConfig(e.config)
 }
 
-// Namespace makes a namespace for the test and returns its name. It stays: nothing in this control plane could empty
-// it.
+// Namespace creates a namespace for the test and returns its name. The namespace is never deleted, since no controller
+// in this control plane could empty it.
 func (e *Env) Namespace(t testing.TB) string {
 	t.Helper()
 	return Namespace(t, e.Config(t))
@@ -123,7 +124,7 @@ func connect(o cluster.Options) (*cluster.Cluster, *rest.Config, error) {
 		return nil, config, nil
 	}
 	o = withDefaults(o)
-	// Not the first test's context: the control plane outlives that test. Start bounds its own time.
+	// The context of the first test is not used, since the control plane outlives that test. Start bounds its own time.
 	c, err := cluster.Start(context.Background(), o)
 	if err != nil {
 		return nil, nil, err
@@ -131,7 +132,7 @@ func connect(o cluster.Options) (*cluster.Cluster, *rest.Config, error) {
 	return c, c.Config(), nil
 }
 
-// Start starts a temporary control plane that belongs to the test, and stops it when the test ends.
+// Start starts a temporary control plane for the test and stops it at the end of the test.
 func Start(t testing.TB, o cluster.Options) *cluster.Cluster {
 	t.Helper()
 	c, err := cluster.Start(t.Context(), withDefaults(o))
@@ -142,7 +143,7 @@ func Start(t testing.TB, o cluster.Options) *cluster.Cluster {
 	return c
 }
 
-// withDefaults sets what o leaves open. A busy machine may need longer than a minute to start a server.
+// withDefaults sets defaults. A busy machine may need more than a minute to start a server.
 func withDefaults(o cluster.Options) cluster.Options {
 	if o.Progress == nil {
 		o.Progress = cluster.ProgressTo(os.Stderr, 0)
@@ -151,7 +152,7 @@ func withDefaults(o cluster.Options) cluster.Options {
 	return o
 }
 
-// Namespace makes a namespace for the test, named after it, and returns its name.
+// Namespace creates a namespace for the test, named after it, and returns its name.
 func Namespace(t testing.TB, config *rest.Config) string {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(config)
@@ -168,7 +169,7 @@ func Namespace(t testing.TB, config *rest.Config) string {
 	return ns.Name
 }
 
-// prefix turns a test's name into the beginning of a DNS label.
+// prefix turns a test's name into a prefix of a DNS label.
 func prefix(test string) string {
 	name := strings.Map(func(r rune) rune {
 		switch {

@@ -11,12 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// localWebhooks is where package admission listens by default.
+// localWebhooks is the default address of package admission.
 const localWebhooks = "https://127.0.0.1:9443"
 
-// localized returns what is applied of a definition. No Service leads to programs on this machine, so the Service that
-// converts becomes a URL with the same path: the one that the API server has already, which the program has written, or
-// that of package admission. Nothing is converted before the program has filled in the caBundle.
+// localized returns the JSON of a definition for the local machine. A Service cannot reach local programs, so the
+// Service of a conversion webhook is replaced by a URL with the same path. If the API server already has a URL, which
+// the program has written, that one is used; else the address of package admission. The API server converts no objects
+// before the program has filled in the caBundle.
 func (d *definition) localized(ctx context.Context, api *apiextensions.ApiextensionsV1Client) ([]byte, error) {
 	at := webhookOf(&d.crd)
 	if at == nil || at.Service == nil {
@@ -49,7 +50,7 @@ func (d *definition) localized(ctx context.Context, api *apiextensions.Apiextens
 	return json.Marshal(document)
 }
 
-// webhookOf says where the objects of a definition are converted; nil: by no webhook.
+// webhookOf returns the conversion webhook of a definition, or nil.
 func webhookOf(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.WebhookClientConfig {
 	if c := crd.Spec.Conversion; c != nil && c.Webhook != nil {
 		return c.Webhook.ClientConfig
@@ -57,7 +58,7 @@ func webhookOf(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.W
 	return nil
 }
 
-// awaitsConversion says whether an error is the answer of a resource that is served, and whose objects nothing converts
+// awaitsConversion reports whether an error shows that a resource is served but its conversion webhook does not work
 // yet.
 func awaitsConversion(crd *apiextensionsv1.CustomResourceDefinition, err error) bool {
 	return webhookOf(crd) != nil && strings.Contains(err.Error(), "conversion webhook for ")

@@ -27,19 +27,18 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
-// CRDSource says where CustomResourceDefinitions (apiextensions.k8s.io/v1) come from: [CRDFiles], [CRDsIn] or
-// [CRDObjects].
+// CRDSource yields CustomResourceDefinitions (apiextensions.k8s.io/v1). [CRDFiles], [CRDsIn] and [CRDObjects] return
+// one.
 type CRDSource func() ([]definition, error)
 
-// definition is one CustomResourceDefinition, and what is sent of it: with the fields that our Go type does not know.
+// definition is a CustomResourceDefinition and its JSON, which also has fields that the Go type does not know.
 type definition struct {
 	crd apiextensionsv1.CustomResourceDefinition
 	raw []byte
 }
 
-// CRDFiles reads files of YAML or JSON, each of several documents perhaps, and all such files of directories and what
-// is below them. What is no CustomResourceDefinition is passed over. Relative paths begin at the directory of the
-// package that is tested.
+// CRDFiles reads YAML or JSON files, which may contain several documents. For a directory it reads all such files below
+// it. It skips other kinds of objects. Relative paths start at the directory of the tested package.
 func CRDFiles(paths ...string) CRDSource {
 	return func() ([]definition, error) {
 		var all []definition
@@ -65,7 +64,7 @@ func CRDFiles(paths ...string) CRDSource {
 	}
 }
 
-// CRDsIn reads all files of YAML or JSON of a file system, such as an embed.FS, as [CRDFiles] does.
+// CRDsIn reads all YAML and JSON files of a file system, such as an embed.FS, like [CRDFiles].
 func CRDsIn(fsys fs.FS) CRDSource {
 	return func() (all []definition, _ error) {
 		err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -80,7 +79,7 @@ func CRDsIn(fsys fs.FS) CRDSource {
 	}
 }
 
-// CRDObjects installs definitions that were made in Go. They are only read.
+// CRDObjects returns a source of definitions made in Go. It does not modify them.
 func CRDObjects(crds ...*apiextensionsv1.CustomResourceDefinition) CRDSource {
 	return func() ([]definition, error) {
 		var all []definition
@@ -131,7 +130,7 @@ func readFile(fsys fs.FS, name string) (found []definition, _ error) {
 	}
 }
 
-// newDefinition keeps what may be applied, also of an object that was read.
+// newDefinition keeps only the fields that may be applied, also of an object that was read from a server.
 func newDefinition(raw []byte) (d definition, err error) {
 	var document struct {
 		Metadata struct {
@@ -152,17 +151,17 @@ func newDefinition(raw []byte) (d definition, err error) {
 	return d, json.Unmarshal(d.raw, &d.crd)
 }
 
-// InstallCRDs installs CustomResourceDefinitions in the control plane of config, and returns when the API server serves
-// every version of them and tells of them in its discovery. The test fails when that is not so within five minutes.
+// InstallCRDs installs CustomResourceDefinitions in the control plane of config. It returns when the API server serves
+// all their versions and includes them in discovery. The test fails if that takes more than five minutes.
 //
-// They are applied (server-side, by force), so that this can be repeated, also by tests and packages that run at the
-// same time; a definition of the same name that is another one is replaced, and the server minds the new schema a
-// moment later. They stay: others may be using them. Names are shared, therefore; objects belong into a namespace of
-// the test.
+// The definitions are applied (server-side, by force), so installation can be repeated, also by concurrent tests and
+// packages. A different definition of the same name is replaced; the server uses the new schema a moment later.
+// Definitions are not removed, since other tests may use them. Their names are therefore shared; objects belong in a
+// namespace of the test.
 //
-// A Service that converts becomes a URL of this machine, since no Service leads to a program here: the one that the
-// program has written already, or else https://127.0.0.1:9443 with the path of the Service. A program that uses package
-// admission writes its own URL.
+// The Service of a conversion webhook is replaced by a local URL, since a Service cannot reach a local program. It is
+// the URL that the program has already written, or else https://127.0.0.1:9443 with the path of the Service. A program
+// that uses package admission writes its own URL.
 func InstallCRDs(t testing.TB, config *rest.Config, sources ...CRDSource) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
@@ -172,13 +171,13 @@ func InstallCRDs(t testing.TB, config *rest.Config, sources ...CRDSource) {
 	}
 }
 
-// InstallCRDs is the function of that name for the control plane of e.
+// InstallCRDs is like the function [InstallCRDs] for the control plane of e.
 func (e *Env) InstallCRDs(t testing.TB, sources ...CRDSource) {
 	t.Helper()
 	InstallCRDs(t, e.Config(t), sources...)
 }
 
-// ApplyCRDs is InstallCRDs for programs: it returns an error instead, at the latest at the end of ctx.
+// ApplyCRDs is like InstallCRDs for programs: it returns an error, at the latest when ctx ends.
 func ApplyCRDs(ctx context.Context, config *rest.Config, sources ...CRDSource) error {
 	var all []definition
 	for _, source := range sources {
@@ -220,13 +219,13 @@ func ApplyCRDs(ctx context.Context, config *rest.Config, sources ...CRDSource) e
 	return nil
 }
 
-// inspector looks at what an API server serves.
+// inspector checks which resources an API server serves.
 type inspector struct {
 	api  *apiextensions.ApiextensionsV1Client
 	told *discovery.DiscoveryClient
 }
 
-// served waits until a resource can be used. There is at most a moment to wait, so it asks.
+// served waits until a resource can be used. It polls, since the wait is short.
 func (i *inspector) served(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -243,7 +242,7 @@ func (i *inspector) served(ctx context.Context, crd *apiextensionsv1.CustomResou
 	}
 }
 
-// unserved says what of a resource is not there yet. An error is one that no waiting mends.
+// unserved returns the part of a resource that is not served yet. An error is permanent.
 func (i *inspector) unserved(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) (string, error) {
 	live, err := i.api.CustomResourceDefinitions().Get(ctx, crd.Name, metav1.GetOptions{})
 	if err != nil {

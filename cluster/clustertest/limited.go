@@ -25,13 +25,13 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
-// Limited returns the configuration of a user, such as "system:serviceaccount:web-system:web", who may do what these
-// RBAC objects allow, and whatever everybody may: they are written first, with their namespaces, and it is waited
-// until the API server heeds them. A request that is refused as forbidden, until the test ends, fails the test: so it
-// shows that a program does with its role, and which right is missing.
+// Limited returns the client configuration of a user, such as "system:serviceaccount:web-system:web", with the
+// permissions of these RBAC objects and those of every user. Limited first writes the objects and their namespaces, and
+// waits until the API server applies them. Until the test ends, a request that is refused as forbidden fails the test.
+// A test can thus show that a role suffices for a program, or which permission is missing.
 //
-// Objects are roles, cluster roles and their bindings, as rights.Manifests makes them. Those of the same name are
-// replaced, and all of them stay.
+// Objects are roles, cluster roles and their bindings, as rights.Manifests returns them. They replace objects of the
+// same name and are not removed.
 func (e *Env) Limited(t testing.TB, user string, objects ...runtime.Object) *rest.Config {
 	t.Helper()
 	cfg := e.Config(t)
@@ -91,7 +91,7 @@ func write(ctx context.Context, c kubernetes.Interface, o runtime.Object) error 
 	return err
 }
 
-// heeded waits until a user may do what each rule of a role allows.
+// heeded waits until a user has the permissions of each rule of a role.
 func heeded(ctx context.Context, c kubernetes.Interface, user string, o runtime.Object) error {
 	namespace, rules := "", []rbacv1.PolicyRule(nil)
 	switch o := o.(type) {
@@ -102,7 +102,7 @@ func heeded(ctx context.Context, c kubernetes.Interface, user string, o runtime.
 	}
 	for _, rule := range rules {
 		if len(rule.Resources) == 0 {
-			continue // of addresses that are no resources
+			continue // a rule for URLs that are not resources
 		}
 		for _, verb := range rule.Verbs {
 			asked := &authorizationv1.ResourceAttributes{
@@ -122,7 +122,7 @@ func heeded(ctx context.Context, c kubernetes.Interface, user string, o runtime.
 	return nil
 }
 
-// allowed polls until the server says that a user may do something.
+// allowed polls until the server confirms a permission of a user.
 func allowed(
 	ctx context.Context, c kubernetes.Interface, user string, asked *authorizationv1.ResourceAttributes,
 ) error {
@@ -143,14 +143,14 @@ func allowed(
 	}
 }
 
-// refused tells a test, while it runs, of requests that were refused.
+// refused reports refused requests to a test while it runs.
 type refused struct {
 	mu   sync.Mutex
-	t    testing.TB // nil: it has ended
+	t    testing.TB // nil: the test has ended
 	told map[string]bool
 }
 
-// tell fails the test, once for the same request.
+// tell fails the test, once for each distinct request.
 func (r *refused) tell(what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -167,7 +167,7 @@ func (r *refused) end() {
 	r.t = nil
 }
 
-// refusing is a transport that looks for answers by which a request is refused.
+// refusing is a transport that detects refused requests.
 type refusing struct {
 	http.RoundTripper
 	refused *refused
@@ -191,5 +191,5 @@ func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// WrappedRoundTripper lets those who look for it find the transport beneath.
+// WrappedRoundTripper returns the underlying transport.
 func (r refusing) WrappedRoundTripper() http.RoundTripper { return r.RoundTripper }

@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
-// appliers holds the field managers, which are those of the real server: built-in kinds are merged by their schema, any
-// other kind by that of its metadata and else by deduction (lists are atomic). They are made when first needed. As on a
-// real server, objects that came by another way than a request have no managedFields until somebody applies to them.
+// appliers holds the field managers of the real server. Built-in kinds are merged by their schema. Other kinds have a
+// schema for metadata only; the rest is deduced, with atomic lists. Field managers are created at first use. As on a
+// real server, objects that were not stored by a request have no managedFields until the first apply.
 type appliers struct {
 	mu      sync.Mutex
 	schema  managedfields.TypeConverter
@@ -67,7 +67,7 @@ func (a *appliers) types(t *table) (managedfields.TypeConverter, error) {
 	return a.custom, nil
 }
 
-// apply merges config into live. It owns config and returns a new object.
+// apply merges config into live. It takes ownership of config and returns a new object.
 func (a *appliers) apply(
 	t *table, subresource string, live, config *unstructured.Unstructured, manager string, force bool,
 ) (*unstructured.Unstructured, error) {
@@ -82,8 +82,8 @@ func (a *appliers) apply(
 	return out.(*unstructured.Unstructured).DeepCopy(), nil
 }
 
-// update records in next who changed what since live (nil: a create). It owns next. What has no place in the schema is
-// refused elsewhere.
+// update records the ownership of the fields in next that changed since live (nil: a create). It takes ownership of
+// next. Fields outside the schema are refused elsewhere.
 func (a *appliers) update(
 	t *table, subresource string, live, next *unstructured.Unstructured, manager string,
 ) *unstructured.Unstructured {
@@ -97,7 +97,7 @@ func (a *appliers) update(
 	return m.UpdateNoErrors(live.DeepCopy(), next, manager).(*unstructured.Unstructured).DeepCopy()
 }
 
-// empty is an object that has nothing yet, of which built-in kinds have some parts.
+// empty returns an object without content. For built-in kinds it has the fields that are always present.
 func (t *table) empty() *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	if t.typed {
@@ -112,7 +112,7 @@ func (t *table) empty() *unstructured.Unstructured {
 	return u
 }
 
-// customTypes merges objects of which only the metadata has a schema.
+// customTypes merges objects that have a schema for metadata only.
 type customTypes struct{ typed.ParseableType }
 
 // ObjectToTyped implements [managedfields.TypeConverter].
@@ -133,8 +133,8 @@ func (c customTypes) TypedToObject(v *typed.TypedValue) (runtime.Object, error) 
 	return &unstructured.Unstructured{Object: content}, nil
 }
 
-// customSchema is the schema of every custom resource: that of its metadata, and anything else. Lists of which nothing
-// is known are atomic.
+// customSchema is the schema of every custom resource: that of its metadata, and untyped content. Lists without a known
+// type are atomic.
 const customSchema = `types:
 - name: object
   map:
@@ -162,7 +162,7 @@ const customSchema = `types:
   map: {elementType: {namedType: any}, elementRelationship: separable}
 `
 
-// asIs converts, defaults and creates objects of kinds that have one version and no Go type.
+// asIs converts, defaults and creates objects of kinds with one version and no Go type.
 type asIs struct{}
 
 func (asIs) Default(runtime.Object) {}

@@ -21,7 +21,7 @@ type tlsFiles struct {
 	caPEM []byte
 }
 
-// newTLSFiles makes a CA and a serving certificate for loopback. The validity is fixed and wide, so that it holds under
+// newTLSFiles creates a CA and a serving certificate for loopback. Its validity is fixed and long, so it is valid with
 // any fake clock.
 func newTLSFiles() (*tlsFiles, error) {
 	from, until := time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2190, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	maxBody   = 3 << 20     // of a request
-	maxStored = 3 << 20 / 2 // of an object, as etcd takes by default
+	maxBody   = 3 << 20     // of a request, in bytes
+	maxStored = 3 << 20 / 2 // of an object, in bytes; the default limit of etcd
 	typeYAML  = "application/yaml"
 	unhandled = "the object provided is unrecognized (must be of type %s): %v"
 )
 
-// readBody reads the body of a write; tooLarge says that it is longer than the server takes.
+// readBody reads the body of a write. tooLarge reports that it exceeds the limit of the server.
 func readBody(r *http.Request) (body []byte, tooLarge bool, err error) {
 	body, err = io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if len(body) > maxBody {
@@ -35,8 +35,7 @@ func readBody(r *http.Request) (body []byte, tooLarge bool, err error) {
 	return body, false, err
 }
 
-// decodeObject decodes the object in the body of a create or an update, which may be JSON, YAML or, of a built-in kind,
-// protobuf.
+// decodeObject decodes the object in the body of a create or an update: JSON, YAML or, for a built-in kind, protobuf.
 func (x *exchange) decodeObject(strict string) (*unstructured.Unstructured, error) {
 	media, err := x.bodyType()
 	if err != nil {
@@ -52,7 +51,7 @@ func (x *exchange) decodeObject(strict string) (*unstructured.Unstructured, erro
 	return &unstructured.Unstructured{Object: content}, nil
 }
 
-// heed makes warnings of what a decoder has doubts about, or an error, as fieldValidation says.
+// heed turns the doubts of a decoder into warnings or an error, according to fieldValidation.
 func (x *exchange) heed(strict string, doubts []error) error {
 	if len(doubts) == 0 || strict == metav1.FieldValidationIgnore {
 		return nil
@@ -66,7 +65,7 @@ func (x *exchange) heed(strict string, doubts []error) error {
 	return nil
 }
 
-// bodyType is the media type of the body: JSON unless the request says something else.
+// bodyType returns the media type of the body. Default: JSON.
 func (x *exchange) bodyType() (string, error) {
 	header := x.r.Header.Get("Content-Type")
 	if header == "" {
@@ -79,8 +78,8 @@ func (x *exchange) bodyType() (string, error) {
 	return media, nil
 }
 
-// decode decodes an object of the table's kind, or another one of the same version. doubts are fields that are unknown
-// or there twice.
+// decode decodes an object of the table's kind or of another kind of the same version. doubts are unknown or duplicate
+// fields.
 func (t *table) decode(media string, body []byte) (content map[string]any, doubts []error, err error) {
 	if !t.typed {
 		return t.decodeCustom(media, body)
@@ -108,7 +107,7 @@ func (t *table) decode(media string, body []byte) (content map[string]any, doubt
 	if content, err = runtime.DefaultUnstructuredConverter.ToUnstructured(obj); err != nil {
 		return nil, nil, err
 	}
-	if t.res.Group == "" { // what defaulting and conversion add, the writer owns
+	if t.res.Group == "" { // the writer owns the fields added by defaulting and conversion
 		switch t.res.Kind {
 		case "Secret":
 			prepareSecret(content, nil)
@@ -123,7 +122,7 @@ func (t *table) decode(media string, body []byte) (content map[string]any, doubt
 	return content, doubts, nil
 }
 
-// decodeCustom decodes an object of which nothing is known but its metadata.
+// decodeCustom decodes an object for which only the metadata has a type.
 func (t *table) decodeCustom(media string, body []byte) (content map[string]any, doubts []error, err error) {
 	if media == typeYAML {
 		if body, err = yaml.YAMLToJSON(body); err != nil {
@@ -141,7 +140,7 @@ func (t *table) decodeCustom(media string, body []byte) (content map[string]any,
 	return content, append(doubts, more...), err
 }
 
-// typedMeta makes metadata what its Go type says of it: empty and unknown fields are dropped.
+// typedMeta converts metadata through its Go type, which drops empty and unknown fields.
 func typedMeta(content map[string]any) (doubts []error, err error) {
 	raw, there := content["metadata"]
 	if !there || raw == nil {
@@ -168,14 +167,14 @@ func typedMeta(content map[string]any) (doubts []error, err error) {
 	return doubts, nil
 }
 
-// keepReset keeps managedFields that were sent empty, which is how they are reset.
+// keepReset keeps managedFields that the client sent empty to reset them.
 func keepReset(content map[string]any, sent []metav1.ManagedFieldsEntry) {
 	if meta, ok := content["metadata"].(map[string]any); ok && sent != nil && len(sent) == 0 {
 		meta["managedFields"] = []any{}
 	}
 }
 
-// decodeDeleteOptions decodes the body of a delete, which may name its kind in any group or not at all.
+// decodeDeleteOptions decodes the body of a delete. Its kind may be missing or in any group.
 func decodeDeleteOptions(media string, body []byte, into *metav1.DeleteOptions) error {
 	var err error
 	if media == typeProto {
@@ -197,7 +196,7 @@ func decodeDeleteOptions(media string, body []byte, into *metav1.DeleteOptions) 
 	return nil
 }
 
-// decodePatched decodes what a patch has made of an object.
+// decodePatched decodes the result of a patch.
 func (t *table) decodePatched(data []byte) (next *unstructured.Unstructured, doubts []error, err error) {
 	content, doubts, err := t.decode(typeJSON, data)
 	if err != nil {
@@ -210,7 +209,7 @@ func (t *table) decodePatched(data []byte) (next *unstructured.Unstructured, dou
 	return obj, doubts, nil
 }
 
-// unfit is the refusal of a patch that leaves no object of the kind.
+// unfit returns the error for a patch whose result is not an object of the kind.
 func unfit(value string, cause error) error {
 	return errors.NewInvalid(schemaless, "", field.ErrorList{field.Invalid(field.NewPath("patch"), value, cause.Error())})
 }

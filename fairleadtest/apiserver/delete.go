@@ -39,7 +39,7 @@ func (x *exchange) delete() error {
 	return nil
 }
 
-// remove deletes an object, or marks it when finalizers or a grace period keep it. gone says which.
+// remove deletes an object, or marks it if finalizers or a grace period keep it. gone reports that it was deleted.
 func (s *Server) remove(
 	ctx context.Context, t *table, namespace, name string, opts metav1.DeleteOptions,
 ) (o *object, gone bool, err error) {
@@ -63,7 +63,7 @@ func (s *Server) tryRemove(t *table, namespace, name string, opts metav1.DeleteO
 		return nil, false, err
 	}
 	next, err := base.copy()
-	if err != nil { // bytes that do not decode can only be deleted as they are
+	if err != nil { // undecodable bytes are deleted as they are
 		return s.erase(base, dryRun)
 	}
 	if keptBySpec(t, next) {
@@ -116,8 +116,8 @@ func precondition(base *object, p *metav1.Preconditions) error {
 	return nil
 }
 
-// grace marks an object of a kind that knows grace periods; nil if it does not, or if the period has been 0 already.
-// pending says that it is being deleted, and no sooner for this.
+// grace marks an object of a kind with grace periods. It returns nil if the kind has none, or if the period is already
+// 0. pending reports that the object is already under deletion and this request does not shorten its period.
 func (t *table) grace(obj *unstructured.Unstructured, asked *int64) (period *int64, pending bool) {
 	if t.res.gracePeriod == nil {
 		return nil, false
@@ -139,7 +139,7 @@ func (t *table) grace(obj *unstructured.Unstructured, asked *int64) (period *int
 		return asked, false
 	}
 	n := t.res.gracePeriod(obj.DeepCopy())
-	if asked != nil && n > 0 { // with 0 nothing runs that would need time
+	if asked != nil && n > 0 { // with period 0 no process needs time to end
 		n = *asked
 	}
 	until := metav1.NewTime(time.Now().Add(time.Duration(n) * time.Second).UTC().Truncate(time.Second))
@@ -163,8 +163,8 @@ func markDeleted(obj *unstructured.Unstructured) {
 	obj.SetDeletionGracePeriodSeconds(&zero)
 }
 
-// collected returns the finalizers that an object has once it is told what becomes of its dependents: by the options,
-// else by the finalizers that it has.
+// collected returns the finalizers of an object for the requested treatment of its dependents. The options take
+// precedence over the present finalizers.
 func collected(have []string, opts metav1.DeleteOptions) (finalizers []string, changed bool) {
 	ours := map[metav1.DeletionPropagation]string{
 		metav1.DeletePropagationOrphan:     metav1.FinalizerOrphanDependents,
@@ -195,28 +195,28 @@ func collected(have []string, opts metav1.DeleteOptions) (finalizers []string, c
 
 var namespaceKind = corev1.SchemeGroupVersion.WithKind("Namespace")
 
-// keptBySpec says whether the finalizers of its spec keep an object, as they keep a namespace that is not empty.
+// keptBySpec reports whether finalizers in the spec keep an object, as for a namespace that is not empty.
 func keptBySpec(t *table, obj *unstructured.Unstructured) bool {
 	if t.res.GVK() != namespaceKind {
 		return false
 	}
-	finalizers, _, _ := unstructured.NestedSlice(obj.Object, "spec", "finalizers") // none in what cannot be read
+	finalizers, _, _ := unstructured.NestedSlice(obj.Object, "spec", "finalizers") // none if it cannot be read
 	return len(finalizers) > 0
 }
 
-// terminate marks a namespace.
+// terminate marks a namespace as terminating.
 func (s *Server) terminate(base *object, next *unstructured.Unstructured, dryRun bool) (*object, error) {
 	if next.GetDeletionTimestamp() != nil {
 		return base, nil
 	}
 	now := metav1.NewTime(time.Now().UTC().Truncate(time.Second))
 	next.SetDeletionTimestamp(&now)
-	// it fails on what is no status
+	// It fails if status is not an object.
 	_ = unstructured.SetNestedField(next.Object, string(corev1.NamespaceTerminating), "status", "phase")
 	return s.persist(base, next, dryRun)
 }
 
-// notTerminating refuses to create something in a namespace that is being deleted.
+// notTerminating refuses a create in a namespace that is under deletion.
 func (x *exchange) notTerminating(name string) error {
 	namespaces := x.s.store.table(corev1.SchemeGroupVersion.WithResource("namespaces"))
 	if namespaces == nil || x.req.Namespace == "" {
@@ -237,7 +237,7 @@ func (x *exchange) notTerminating(name string) error {
 	return err
 }
 
-// erase deletes an object, whose last state is the one that it has.
+// erase deletes an object. Its last state is the present one.
 func (s *Server) erase(base *object, dryRun bool) (*object, bool, error) {
 	if dryRun {
 		return base, true, nil
@@ -249,7 +249,7 @@ func (s *Server) erase(base *object, dryRun bool) (*object, bool, error) {
 	return nil, false, errRaced
 }
 
-// deleteCollection deletes what the selectors match, and answers with the list of it as it was.
+// deleteCollection deletes the selected objects and answers with a list of their previous states.
 func (x *exchange) deleteCollection() error {
 	list, err := x.listOptions()
 	if err != nil {

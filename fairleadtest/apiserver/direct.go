@@ -14,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Put stores obj as it is, without a request: it is created or replaced, status included, and validation is not asked.
-// Missing kind and apiVersion are found by the Go type; uid, creationTimestamp and generation are kept as given, or
-// else as stored, or else assigned. A resourceVersion in obj is ignored. It returns what was stored, the caller's to
-// keep.
+// Put stores obj without a request and without validation, including its status. It creates or replaces the object.
+// Missing kind and apiVersion are derived from the Go type. A missing uid, creationTimestamp or generation is taken
+// from the stored object or else assigned. Put ignores the resourceVersion of obj. It returns the stored object, owned
+// by the caller.
 func (s *Server) Put(obj runtime.Object) (*unstructured.Unstructured, error) {
 	content, err := toContent(obj)
 	if err != nil {
@@ -53,10 +53,10 @@ func (s *Server) Put(obj runtime.Object) (*unstructured.Unstructured, error) {
 	}
 }
 
-// Change has change edit a stored object, without a request, as somebody does who writes what he has read, and reads
-// again after a conflict: nothing that others write meanwhile is lost, as it may be between Object and Put. change may
-// run several times, each time on a fresh copy. The error is a NotFound if there is no object. It returns what was
-// stored, the caller's to keep.
+// Change edits a stored object without a request. It reads the object, calls change, writes the result, and retries
+// after a conflict. It therefore loses no concurrent writes, unlike a sequence of Object and Put. change may run
+// several times, each time on a new copy. The error is a NotFound if there is no object. Change returns the stored
+// object, owned by the caller.
 func (s *Server) Change(
 	gvr schema.GroupVersionResource, namespace, name string, change func(*unstructured.Unstructured),
 ) (*unstructured.Unstructured, error) {
@@ -127,8 +127,8 @@ func (s *Server) tableFor(gvr schema.GroupVersionResource) (*table, error) {
 	return nil, fmt.Errorf("cannot find resource %s: it is not served", gvr)
 }
 
-// Object returns a copy of the stored object; the error is a NotFound if there is none. Namespace is empty for objects
-// without one.
+// Object returns a copy of the stored object. The error is a NotFound if there is none. namespace is empty for
+// cluster-scoped objects.
 func (s *Server) Object(gvr schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
 	t, err := s.tableFor(gvr)
 	if err != nil {
@@ -159,7 +159,7 @@ func (s *Server) Objects(gvr schema.GroupVersionResource) ([]*unstructured.Unstr
 	return out, nil
 }
 
-// Remove deletes an object at once, whatever finalizers it has. The error is a NotFound if there is none.
+// Remove deletes an object at once, regardless of its finalizers. The error is a NotFound if there is none.
 func (s *Server) Remove(gvr schema.GroupVersionResource, namespace, name string) error {
 	t, err := s.tableFor(gvr)
 	if err != nil {
@@ -177,7 +177,7 @@ func (s *Server) Remove(gvr schema.GroupVersionResource, namespace, name string)
 	}
 }
 
-// Delete deletes an object as a request would: finalizers and grace periods are honoured.
+// Delete deletes an object like a request, with finalizers and grace periods.
 func (s *Server) Delete(
 	ctx context.Context, gvr schema.GroupVersionResource, namespace, name string, opts metav1.DeleteOptions,
 ) error {

@@ -61,7 +61,7 @@ func (x *exchange) answerJSON(v any) error {
 	return nil
 }
 
-// groups lists the named groups; the first version registered is the preferred one.
+// groups lists the named groups. The first registered version is the preferred one.
 func (x *exchange) groups() []metav1.APIGroup {
 	var out []metav1.APIGroup
 	for _, r := range x.s.store.served() {

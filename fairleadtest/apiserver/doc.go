@@ -1,12 +1,12 @@
-// Package apiserver is a Kubernetes API server for tests, in the same process, with every fault that a real one, its
-// etcd, a proxy or the network can show. It stores objects with their whole history and answers get, list, watch and
-// writes as the real server does, in JSON and protobuf, over TCP or over in-memory connections.
+// Package apiserver is an in-process Kubernetes API server for tests. It can inject the faults of a real server, its
+// etcd, a proxy and the network. It stores objects with their whole history. It answers get, list, watch and writes
+// like the real server, in JSON and protobuf, over TCP or in-memory connections.
 //
 //	s, err := apiserver.New(apiserver.Options{})
 //	defer s.Close()
 //	client, err := kubernetes.NewForConfig(s.Config())
 //
-// Faults are rules: which requests, and what happens to them.
+// A fault is injected by a rule, which selects requests and states their treatment:
 //
 //	// the second watch of pods is cut after 100 bytes, in the middle of a frame
 //	s.On(apiserver.Match{Verb: "watch", Resource: "pods", Nth: 2}, apiserver.Cut(100))
@@ -19,35 +19,33 @@
 //	…
 //	down.Off()
 //
-// The state can be changed behind the clients' backs (Put, Remove, Delete, Poison), and so can history (Compact,
-// Rollback). HoldEvents keeps watches behind the writes until it is released, HoldResponse keeps answers behind a Gate,
-// Watches gives hold of open watches to end, cut or write into them. Down and Up take the server off the network and
-// back.
+// Put, Remove, Delete and Poison change the state without requests; Compact and Rollback change the history. HoldEvents
+// delays watches until it is released, and HoldResponse delays answers until a Gate opens. Watches returns open
+// watches, which a test can end, cut or write to. Down and Up disconnect the server from the network and reconnect it.
 //
-// Tests wait with WaitFor, which looks at the log of requests, and need no sleeps:
+// Tests wait with WaitFor, which checks the request log, and need no sleeps:
 //
 //	err := s.WaitFor(ctx, func(l apiserver.Log) bool { return l.Open(apiserver.Match{Verb: "watch"}) == 1 })
 //
-// With Options.Pipe nothing leaves the process and all waiting is on channels and timers, so that the server, its
-// clients and their back-off run on the fake clock of testing/synctest.
+// With Options.Pipe all traffic stays in the process, and all waiting is on channels and timers. The server, its
+// clients and their back-off can then run on the fake clock of testing/synctest.
 //
-// # What holds
+// # Guarantees
 //
-// Every write is one revision of one global counter; a resource version is that number in decimal, unless
-// Options.OpaqueVersions hides it. A watch at version N sends exactly the writes after N, each once and in order. A
-// list is the state at one revision, over all its pages. Nothing is decided by the wall clock but timeoutSeconds,
-// bookmarks and the delays that a fault asks for; uids and generated names come from counters. No goroutine is left
-// after Close.
+// Every write is one revision of a global counter. A resource version is that number in decimal, unless
+// Options.OpaqueVersions hides it. A watch at version N sends exactly the writes after N, each once and in order. All
+// pages of a list show the state at one revision. Only timeoutSeconds, bookmarks and the delays of faults depend on the
+// clock; uids and generated names come from counters. After Close no goroutine is left.
 //
 // # What differs from a real server
 //
-// There are no controllers: nothing is garbage collected, scheduled or run, and a namespace that is deleted stays, with
-// its objects, until somebody takes the finalizer out of its spec. There is no admission besides Resource.Validate, and
-// no conversion: each group, version and resource is a store of its own. What Put and Preload store is not checked.
+// The server has no controllers: no objects are garbage collected, scheduled or run. A deleted namespace and its
+// objects stay until a client removes the finalizer from its spec. Resource.Validate is the only admission. There is no
+// conversion: each group, version and resource is a separate store. Put and Preload do not check the objects.
 //
-// The tests in directory e2e send every kind of request to a real kube-apiserver too, and compare the answers: status
-// code, reason, kind, details, causes, the object, warnings, and the events of watches. They do not compare texts for
-// people. All else is the same but this:
+// The tests in directory e2e also send every kind of request to a real kube-apiserver and compare the answers: status
+// code, reason, kind, details, causes, the object, warnings, and the events of watches. They do not compare messages.
+// The only other differences are:
 //
 //   - Namespaces: none need exist, so that tests need not make any; one that is there and is being deleted takes
 //     nothing new.

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// encoding is what the client asked for with its Accept header.
+// encoding is the encoding that the client requested with its Accept header.
 type encoding struct {
 	proto   bool // application/vnd.kubernetes.protobuf, else JSON
 	partial bool // PartialObjectMetadata instead of the whole object
@@ -25,7 +25,7 @@ const (
 	partialPrefix = `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",`
 )
 
-// protoMagic opens every protobuf body; runtime.Unknown follows.
+// protoMagic starts every protobuf body; runtime.Unknown follows.
 var protoMagic = []byte{'k', '8', 's', 0}
 
 func (e encoding) contentType(watching bool) string {
@@ -62,7 +62,7 @@ func (e encoding) appendObject(dst []byte, o *object) ([]byte, error) {
 	return append(dst, b[1:]...), nil
 }
 
-// appendItem appends an object as an item of a list: built-in kinds carry no kind and apiVersion there.
+// appendItem appends an object as a list item. Built-in kinds have no kind and apiVersion there.
 func (e encoding) appendItem(dst []byte, o *object) ([]byte, error) {
 	switch {
 	case e.proto:
@@ -90,7 +90,7 @@ func (e encoding) listKind(t *table) (kind, apiVersion string) {
 	return t.res.Kind + "List", t.res.apiVersion()
 }
 
-// listHead and listTail enclose the items of a list; between two JSON items stands a comma.
+// listHead and listTail return the bytes before and after the items of a list. A comma separates JSON items.
 func (e encoding) listHead(t *table, meta metav1.ListMeta) ([]byte, error) {
 	kind, apiVersion := e.listKind(t)
 	if e.proto {
@@ -101,7 +101,7 @@ func (e encoding) listHead(t *table, meta metav1.ListMeta) ([]byte, error) {
 	return fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":%s,"items":[`, kind, apiVersion, b), err
 }
 
-// appendFrame appends one watch event with the frame around it: a line of JSON, or length and protobuf.
+// appendFrame appends a watch event with its frame: a line of JSON, or length and protobuf.
 func (e encoding) appendFrame(dst []byte, typ watch.EventType, o *object) ([]byte, error) {
 	if !e.proto {
 		dst = append(dst, `{"type":"`...)
@@ -114,7 +114,7 @@ func (e encoding) appendFrame(dst []byte, typ watch.EventType, o *object) ([]byt
 	return appendProtoFrame(dst, typ, body), err
 }
 
-// appendRawFrame frames a body that is encoded already.
+// appendRawFrame frames an encoded body.
 func (e encoding) appendRawFrame(dst []byte, typ watch.EventType, body []byte) []byte {
 	if e.proto {
 		return appendProtoFrame(dst, typ, body)
@@ -132,7 +132,7 @@ func appendProtoFrame(dst []byte, typ watch.EventType, body []byte) []byte {
 	return appendField(dst, 1, body)
 }
 
-// bookmark returns the object of a BOOKMARK: kind, apiVersion, version, and the annotations given.
+// bookmark returns the object of a BOOKMARK: kind, apiVersion, version, and the given annotations.
 func (e encoding) bookmark(t *table, version string, annotations map[string]string) ([]byte, error) {
 	kind, apiVersion := t.res.Kind, t.res.apiVersion()
 	if e.partial {
@@ -151,7 +151,7 @@ func (e encoding) bookmark(t *table, version string, annotations map[string]stri
 	return fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":%s}`, kind, apiVersion, b), err
 }
 
-// status returns a Status as a body.
+// status encodes a Status as a body.
 func (e encoding) status(s metav1.Status) []byte {
 	s.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	if e.proto {
@@ -166,7 +166,7 @@ func (e encoding) status(s metav1.Status) []byte {
 	return b
 }
 
-// marshaler is what the generated protobuf code of the Kubernetes types implements.
+// marshaler is implemented by the generated protobuf code of the Kubernetes types.
 type marshaler interface{ Marshal() ([]byte, error) }
 
 func marshalProto(obj runtime.Object) ([]byte, error) {
@@ -220,7 +220,7 @@ func fieldSize(length int) int {
 	return 1 + n + length
 }
 
-// appendLength opens a length-delimited field whose value follows.
+// appendLength starts a length-delimited field; the value follows.
 func appendLength(dst []byte, number byte, length int) []byte {
 	return binary.AppendUvarint(append(dst, number<<3|2), uint64(length))
 }

@@ -11,19 +11,20 @@ import (
 
 // Match selects requests. An empty field matches everything.
 type Match struct {
-	// Verb is get, list, watch, create, update, patch, delete or deletecollection; for paths that name no resource
-	// it is the HTTP method in lower case.
+	// Verb is get, list, watch, create, update, patch, delete or deletecollection. For paths that name no resource it
+	// is the HTTP method in lower case.
 	Verb string
-	// Group, Resource and Subresource as in the path. Group "core" means the core group.
+	// Group, Resource and Subresource are those of the path. Group "core" means the core group.
 	Group, Resource, Subresource string
 	Namespace, Name              string
 	// Page selects one page of a list: 1 is a request without a continue token, 2 the one after it, and so on.
 	Page int
-	// Func, if set, has the last word. It is called without any lock and must not change the request.
+	// Func, if set, decides about requests that match all other fields. It is called without locks and must not modify
+	// the request.
 	Func func(Request) bool
 
-	// Nth and Times only mean something in Server.On. Nth > 0: only the nth request that matches, counted from 1 since the
-	// rule was made. Times > 0: only the first so many.
+	// Nth and Times are used only by Server.On. Nth > 0 selects only the nth matching request, counted from 1 since the
+	// creation of the rule. Times > 0 selects only the first Times matching requests.
 	Nth, Times int
 }
 
@@ -39,11 +40,11 @@ func (m Match) matches(r *Request) bool {
 		(m.Func == nil || m.Func(*r))
 }
 
-// Fault changes how the server treats one request. Several faults of one rule, and of several rules, add up; where they
-// contradict each other the last one wins.
+// Fault changes the treatment of one request. All faults of all matching rules apply; if they contradict each other,
+// the last one wins.
 type Fault struct{ apply func(*plan) }
 
-// Rule is what Server.On returns. Its methods are safe for concurrent use.
+// Rule is a rule made by Server.On. Its methods are safe for concurrent use.
 type Rule struct {
 	match  Match
 	faults []Fault
@@ -53,14 +54,14 @@ type Rule struct {
 	off        bool
 }
 
-// Off ends the rule; requests that it already changed stay as they are.
+// Off ends the rule. It does not affect requests that the rule has already changed.
 func (r *Rule) Off() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.off = true
 }
 
-// Hits returns how many requests the rule has changed.
+// Hits returns the number of requests that the rule has changed.
 func (r *Rule) Hits() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,7 +82,7 @@ func (r *Rule) take(req *Request) bool {
 	return true
 }
 
-// On adds a rule: requests that match are given the faults. Rules are asked in the order in which they were made.
+// On adds a rule that applies the faults to matching requests. Rules apply in the order of their creation.
 func (s *Server) On(m Match, faults ...Fault) *Rule {
 	r := &Rule{match: m, faults: faults}
 	s.mu.Lock()
@@ -115,7 +116,7 @@ func (s *Server) planFor(req *Request) *plan {
 	return p
 }
 
-// plan is the sum of the faults of one request.
+// plan is the combination of the faults of one request.
 type plan struct {
 	before, after         []func(context.Context, Request)
 	blackHole, goAway     bool
@@ -123,7 +124,7 @@ type plan struct {
 	answer                *metav1.Status
 	respond               *response
 	query                 []func(url.Values)
-	cut                   int64 // bytes of the body, -1: whole
+	cut                   int64 // bytes of the body, -1: all
 	fragments             []int
 	dripBytes             int
 	dripEvery             time.Duration
@@ -148,7 +149,7 @@ type listFaults struct {
 type watchFaults struct {
 	silent, noBookmarks, ignoreTimeout bool
 	noInitialEnd, plainInitialEnd      bool
-	noList                             bool // the server knows no WatchList
+	noList                             bool // the server does not know WatchList
 	endAfter                           int  // events after which the stream ends, -1: never
 	errorAfter                         int
 	errorEvent                         *metav1.Status
@@ -156,50 +157,50 @@ type watchFaults struct {
 	replay                             int
 }
 
-// Before runs fn when the request has arrived and before anything is done about it. fn may use the server.
+// Before runs fn when the request has arrived and before it is processed. fn may use the server.
 func Before(fn func(context.Context, Request)) Fault {
 	return Fault{func(p *plan) { p.before = append(p.before, fn) }}
 }
 
-// After runs fn when the request has been carried out, and before the first byte of the answer. fn may use the server.
+// After runs fn after the request has been executed, before the first byte of the answer. fn may use the server.
 func After(fn func(context.Context, Request)) Fault {
 	return Fault{func(p *plan) { p.after = append(p.after, fn) }}
 }
 
-// HoldRequest keeps requests at the gate before anything is done about them.
+// HoldRequest holds requests at the gate before they are processed.
 func HoldRequest(g *Gate) Fault {
 	return Before(func(ctx context.Context, _ Request) { g.pass(ctx) })
 }
 
-// HoldResponse keeps answers at the gate: the request has been carried out, not a byte is sent.
+// HoldResponse holds answers at the gate: the request has been executed, but no byte has been sent.
 func HoldResponse(g *Gate) Fault {
 	return After(func(ctx context.Context, _ Request) { g.pass(ctx) })
 }
 
-// Delay lets a request wait before anything is done about it.
+// Delay delays a request before it is processed.
 func Delay(d time.Duration) Fault {
 	return Before(func(ctx context.Context, _ Request) { sleep(ctx, d) })
 }
 
-// Drop closes the connection without an answer, before the request is carried out. On HTTP/2 only the stream is
-// reset. Beware that Go's HTTP client repeats a GET by itself when a reused connection is closed on it.
+// Drop closes the connection without an answer before the request is executed. With HTTP/2 it resets only the stream.
+// Note that Go's HTTP client automatically repeats a GET when the server closes a reused connection.
 func Drop() Fault { return Fault{func(p *plan) { p.dropBefore = true }} }
 
-// DropAfter carries the request out and then closes the connection without an answer: the write has happened, and
-// its author cannot know.
+// DropAfter executes the request and then closes the connection without an answer. The write has happened, but the
+// client cannot know that.
 func DropAfter() Fault { return Fault{func(p *plan) { p.dropAfter = true }} }
 
 // BlackHole accepts the request and never answers.
 func BlackHole() Fault { return Fault{func(p *plan) { p.blackHole = true }} }
 
-// GoAway ends the connection when its open requests have ended, as a server does that is about to stop or spreads its
-// clients: GOAWAY on HTTP/2, "Connection: close" on HTTP/1.1.
+// GoAway closes the connection after its open requests have ended, as a server does before it stops or to rebalance
+// clients. It uses GOAWAY with HTTP/2 and "Connection: close" with HTTP/1.1.
 func GoAway() Fault { return Fault{func(p *plan) { p.goAway = true }} }
 
-// Cut sends n bytes of the body and then closes the connection, whether that is in the middle of a frame or not.
+// Cut sends n bytes of the body and then closes the connection, possibly in the middle of a frame.
 func Cut(n int64) Fault { return Fault{func(p *plan) { p.cut = n }} }
 
-// Fragment sends the body in pieces of these sizes, in turn, each flushed: Fragment(1) sends single bytes.
+// Fragment sends the body in pieces of these sizes, in turn, and flushes each: Fragment(1) sends single bytes.
 func Fragment(sizes ...int) Fault { return Fault{func(p *plan) { p.fragments = sizes }} }
 
 // Drip sends n bytes of the body, waits, sends the next n bytes, and so on.
@@ -207,12 +208,12 @@ func Drip(n int, every time.Duration) Fault {
 	return Fault{func(p *plan) { p.dripBytes, p.dripEvery = n, every }}
 }
 
-// Rewrite changes the bytes that are sent: a whole body, or for a watch each frame. fn owns its argument.
+// Rewrite modifies the bytes to send: a whole body, or each frame of a watch. fn owns its argument.
 func Rewrite(fn func([]byte) []byte) Fault {
 	return Fault{func(p *plan) { p.rewrite = append(p.rewrite, fn) }}
 }
 
-// Query changes the query of the request before the server looks at it.
+// Query modifies the query of the request before the server reads it.
 func Query(fn func(url.Values)) Fault {
 	return Fault{func(p *plan) { p.query = append(p.query, fn) }}
 }

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Gate keeps requests or answers until it is opened; see HoldRequest and HoldResponse. Safe for concurrent use.
+// Gate holds requests or answers until it is opened; see HoldRequest and HoldResponse. It is safe for concurrent use.
 type Gate struct {
 	mu      sync.Mutex
 	waiting int
@@ -17,7 +17,7 @@ type Gate struct {
 // NewGate returns a closed gate.
 func NewGate() *Gate { return &Gate{opened: make(chan struct{}), changed: make(chan struct{})} }
 
-// Open lets everything through, now and later.
+// Open opens the gate permanently.
 func (g *Gate) Open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -28,7 +28,7 @@ func (g *Gate) Open() {
 	}
 }
 
-// Wait returns when at least n are waiting at the gate.
+// Wait waits until at least n requests or answers are held at the gate.
 func (g *Gate) Wait(ctx context.Context, n int) error {
 	for {
 		g.mu.Lock()
@@ -62,16 +62,16 @@ func (g *Gate) pass(ctx context.Context) {
 	}
 }
 
-// Hold keeps the events of the watches that match it: writes are answered and stored, but these watches do not hear of
-// them yet. Safe for concurrent use.
+// Hold holds back the events of matching watches: writes are answered and stored, but these watches do not send them
+// yet. It is safe for concurrent use.
 type Hold struct {
 	server *Server
 	match  Match
-	allow  int // events that each watch may still send, all told
+	allow  int // total of events that each watch may send
 }
 
-// HoldEvents begins to hold back events and bookmarks of all present and future watches that match.
-// Several holds add up: a watch goes on when no hold keeps it.
+// HoldEvents holds back events and bookmarks of all present and future watches that match. Several holds combine: a
+// watch continues when no hold applies to it.
 func (s *Server) HoldEvents(m Match) *Hold {
 	h := &Hold{server: s, match: m}
 	s.mu.Lock()
@@ -82,7 +82,7 @@ func (s *Server) HoldEvents(m Match) *Hold {
 	return h
 }
 
-// Release ends the hold; the watches send what they kept, in order.
+// Release ends the hold. The watches send the held events in order.
 func (h *Hold) Release() {
 	s := h.server
 	s.mu.Lock()
@@ -96,7 +96,7 @@ func (h *Hold) Release() {
 	s.holdsChangedLocked()
 }
 
-// Allow lets each watch send n more events while the hold goes on.
+// Allow lets each watch send n more events while the hold continues.
 func (h *Hold) Allow(n int) {
 	h.server.mu.Lock()
 	defer h.server.mu.Unlock()
@@ -109,8 +109,8 @@ func (s *Server) holdsChangedLocked() {
 	s.holdsChanged = make(chan struct{})
 }
 
-// mayPass tells whether the watch may send one event now; if not, the channel says when to ask again. passed counts,
-// per hold, what the watch has sent under it. With peek nothing is counted.
+// mayPass reports whether the watch may send one event now. If not, the channel is closed when the answer may have
+// changed. passed counts the events that the watch has sent under each hold; peek does not count.
 func (s *Server) mayPass(req *Request, passed map[*Hold]int, peek bool) (bool, <-chan struct{}) {
 	if s.holdCount.Load() == 0 {
 		return true, nil

@@ -34,11 +34,11 @@ func (x *exchange) list() error {
 	}
 	limit := max(int(opts.Limit), 0)
 	if given && rev == 0 {
-		limit = 0 // served from the watch cache, which does not page
+		limit = 0 // the watch cache does not page
 	}
 	st, fault := x.s.store, x.plan.list
 	from, page := "", 1
-	at := uint64(0) // now
+	at := uint64(0) // 0: the present state
 	if token := opts.Continue; token != "" {
 		if rev > 0 {
 			return errors.NewBadRequest("specifying resource version is not allowed when using continue")
@@ -70,7 +70,7 @@ func (x *exchange) list() error {
 			at = rev
 		case "":
 			if limit > 0 {
-				at = rev // as before there were matches
+				at = rev // as before the server supported matches
 			}
 		}
 	}
@@ -96,7 +96,7 @@ func (x *exchange) expired(c continueToken, plain bool) error {
 	return err
 }
 
-// answerList selects, cuts into pages, and streams the items.
+// answerList selects the items, cuts them into pages and streams them.
 func (x *exchange) answerList(objects []*object, sel selection, limit int, version uint64, page int) error {
 	fault := x.plan.list
 	meta := metav1.ListMeta{ResourceVersion: x.s.store.version.format(version)}
@@ -111,7 +111,7 @@ func (x *exchange) answerList(objects []*object, sel selection, limit int, versi
 			if limit > 0 && len(items) == limit {
 				rest++
 				if !sel.everything() {
-					break // the real server does not look whether a selector would find any of the rest
+					break // the real server does not check whether the selector matches remaining items
 				}
 				continue
 			}
@@ -174,14 +174,14 @@ func (x *exchange) sendList(items []*object, meta metav1.ListMeta, duplicate boo
 	return x.endBody()
 }
 
-// beginStream sends the header of a body whose length is not known yet.
+// beginStream sends the header of a body of unknown length.
 func (x *exchange) beginStream() {
 	if !x.out.begun {
 		x.out.begin(http.StatusOK, x.enc.contentType(false), -1)
 	}
 }
 
-// endBody sends what is left in the buffer: the whole body if nothing has been sent.
+// endBody sends the rest of the buffer, or the whole body if no byte has been sent.
 func (x *exchange) endBody() error {
 	o := x.out
 	if !o.begun {
@@ -194,7 +194,7 @@ func (x *exchange) endBody() error {
 	return nil
 }
 
-// sendProtoList writes an envelope around the items, whose size must be known before.
+// sendProtoList sends an envelope with the items. Their total size must be known first.
 func (x *exchange) sendProtoList(head []byte, items []*object, duplicate bool) error {
 	times := 1
 	if duplicate {

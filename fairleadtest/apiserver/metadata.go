@@ -14,13 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// What is refused without a word of its kind.
+// The kind and resource of errors that name none.
 var (
 	schemaless         schema.GroupKind
 	schemalessResource schema.GroupResource
 )
 
-// checkIdentity compares kind, version, namespace and name with the path.
+// checkIdentity compares kind, version, namespace and name with those of the path.
 func (x *exchange) checkIdentity(obj *unstructured.Unstructured) error {
 	res := x.table.res
 	if v := obj.GetAPIVersion(); v != res.apiVersion() {
@@ -57,7 +57,7 @@ func (x *exchange) checkNamespace(obj *unstructured.Unstructured) error {
 	return nil
 }
 
-// validateMeta are the rules for the metadata of every kind; old is nil for a create.
+// validateMeta applies the metadata rules of every kind. old is nil for a create.
 func (t *table) validateMeta(obj, old *unstructured.Unstructured) field.ErrorList {
 	path := field.NewPath("metadata")
 	errs := validation.ValidateObjectMetaAccessor(obj, t.res.Namespaced, t.rules().name, path)
@@ -77,7 +77,7 @@ func (t *table) validateMeta(obj, old *unstructured.Unstructured) field.ErrorLis
 	return errs
 }
 
-// singleOwners drops owner references that are there twice.
+// singleOwners removes duplicate owner references.
 func (x *exchange) singleOwners(obj *unstructured.Unstructured) {
 	refs := obj.GetOwnerReferences()
 	var single []metav1.OwnerReference

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// negotiate picks the first accepted encoding that t (nil: no resource) can be sent in. Tables and YAML are never sent.
-// An encoding that nothing can be sent in is still the one of the refusal.
+// negotiate returns the first accepted encoding that is available for t (nil: no resource). Tables and YAML are not
+// available. If ok is false, the returned encoding is used for the error.
 func negotiate(accept string, t *table, list bool) (_ encoding, ok bool) {
 	if strings.TrimSpace(accept) == "" {
 		return encoding{}, true
@@ -29,7 +29,7 @@ func negotiate(accept string, t *table, list bool) (_ encoding, ok bool) {
 			if params["g"] != "meta.k8s.io" || params["v"] != "v1" && params["v"] != "v1beta1" {
 				continue
 			}
-			if list != (as == many) { // what comes after it is not looked at
+			if list != (as == many) { // later parameters are ignored
 				return refusal, false
 			}
 			e.partial = true

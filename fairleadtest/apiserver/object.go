@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// object is one immutable state of one object. Each encoding is made when it is first asked for, and only once.
+// object is one immutable state of one object. Each encoding is created once, at first use.
 type object struct {
 	table               *table
 	rev                 uint64
@@ -22,17 +22,17 @@ type object struct {
 	uid, version        string
 	labels              labels.Set
 	mu                  sync.Mutex
-	content             map[string]any // read-only; nil when the object was loaded as bytes
+	content             map[string]any // read-only; nil if the object was loaded as bytes
 	bare                []byte         // JSON without kind and apiVersion: {"metadata":…}
 	proto               []byte         // protobuf without envelope
 	metaJSON, metaProto []byte         // PartialObjectMetadata
-	poisoned            bool           // by Poison: not what it should be
-	verbatim            bool           // bare is sent as it is, kind and apiVersion included
+	poisoned            bool           // by Poison: the bytes are damaged
+	verbatim            bool           // bare is sent unchanged, including kind and apiVersion
 }
 
 func (o *object) key() string { return objectKey(o.namespace, o.name) }
 
-// newObject takes over content, which has its final metadata.
+// newObject takes ownership of content, whose metadata must be final.
 func newObject(t *table, rev uint64, content map[string]any) *object {
 	u := unstructured.Unstructured{Object: content}
 	return &object{
@@ -41,14 +41,14 @@ func newObject(t *table, rev uint64, content map[string]any) *object {
 	}
 }
 
-// read returns the content, which is shared and must not be changed.
+// read returns the content, which is shared and must not be modified.
 func (o *object) read() (map[string]any, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.readLocked()
 }
 
-// readLocked decodes an object that was loaded as bytes each time: content takes many times the memory of the bytes.
+// readLocked decodes an object loaded as bytes at each call, since content takes many times the memory of the bytes.
 func (o *object) readLocked() (map[string]any, error) {
 	if o.content != nil {
 		return o.content, nil
@@ -100,7 +100,7 @@ func (o *object) protoBytes() ([]byte, error) {
 	}
 	b, err := o.encodeProtoLocked()
 	if err != nil && o.poisoned {
-		// what cannot be encoded is poison in this encoding too: good metadata, then a field whose content is cut
+		// An object that cannot be encoded is also damaged here: valid metadata, then a field with truncated content.
 		if b, err = o.metaProtoLocked(); err == nil {
 			b = append(bytes.Clone(b), 0x12, 0x01, 0xff)
 		}
@@ -163,7 +163,7 @@ func (o *object) metaProtoLocked() ([]byte, error) {
 	if o.metaProto != nil {
 		return o.metaProto, nil
 	}
-	if o.content == nil && !o.poisoned && bytes.HasPrefix(o.proto, []byte{1<<3 | 2}) { // both messages begin with it
+	if o.content == nil && !o.poisoned && bytes.HasPrefix(o.proto, []byte{1<<3 | 2}) { // both begin with metadata
 		if n, k := binary.Uvarint(o.proto[1:]); k > 0 && n <= uint64(len(o.proto)-1-k) {
 			o.metaProto = o.proto[:1+k+int(n)]
 			return o.metaProto, nil
@@ -179,10 +179,10 @@ func (o *object) metaProtoLocked() ([]byte, error) {
 	return b, err
 }
 
-// withVersion returns the same state under another version: what a DELETED event carries.
+// withVersion returns the same state with another version, as in a DELETED event.
 func (o *object) withVersion(v versioner, rev uint64) *object {
 	m, err := o.copy()
-	if err != nil { // bytes that do not decode: they stay as they are
+	if err != nil { // undecodable bytes stay unchanged
 		return &object{
 			table: o.table, rev: rev, namespace: o.namespace, name: o.name, uid: o.uid, version: o.version,
 			labels: o.labels, bare: o.bare, proto: o.proto, metaJSON: o.metaJSON, metaProto: o.metaProto, poisoned: o.poisoned,
@@ -195,8 +195,8 @@ func (o *object) withVersion(v versioner, rev uint64) *object {
 	return out
 }
 
-// normalize makes content what a server would store: for a built-in kind unknown fields are dropped, and a field of a
-// wrong type is an error; every number is an int64 or a float64.
+// normalize converts content to the form that a server stores. For a built-in kind it drops unknown fields and refuses
+// fields of a wrong type. Every number becomes an int64 or a float64.
 func normalize(t *table, content map[string]any) (map[string]any, error) {
 	if t.typed {
 		typed, err := t.res.newTyped()
@@ -219,7 +219,7 @@ func normalize(t *table, content map[string]any) (map[string]any, error) {
 	return content, nil
 }
 
-// toContent turns any object of a user into a map that the caller owns.
+// toContent converts a user's object to a map that the caller owns.
 func toContent(obj runtime.Object) (map[string]any, error) {
 	if u, ok := obj.(runtime.Unstructured); ok {
 		b, err := json.Marshal(u.UnstructuredContent())

@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Options of requests are decoded and checked by the functions that the real server uses.
+// The functions of the real server decode and check the options of requests.
 
-// writeOptions are what the options of a create, an update and a patch have in common.
+// writeOptions are the common options of create, update and patch.
 type writeOptions struct {
 	dryRun  bool
 	manager string
@@ -80,7 +80,7 @@ func (x *exchange) common(dryRun []string, manager, strict string) writeOptions 
 	return writeOptions{dryRun: len(dryRun) > 0, manager: manager, strict: strict}
 }
 
-// deleteOptions come from the body; only a request without one has them in its query.
+// deleteOptions returns the options from the body. A request without a body has them in its query.
 func (x *exchange) deleteOptions() (metav1.DeleteOptions, error) {
 	var o metav1.DeleteOptions
 	if len(x.req.Body) > 0 {
@@ -97,7 +97,7 @@ func (x *exchange) deleteOptions() (metav1.DeleteOptions, error) {
 	return o, invalidOptions("DeleteOptions", validation.ValidateDeleteOptions(&o))
 }
 
-// listOptions are those of a list, a watch and the selection of a delete of many.
+// listOptions returns the options of a list, a watch or a deletecollection.
 func (x *exchange) listOptions() (internalversion.ListOptions, error) {
 	var o internalversion.ListOptions
 	if err := x.parameters(&o); err != nil {

@@ -7,7 +7,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// out writes the answer of one request, with the faults of its plan. It is used by one goroutine.
+// out writes the answer of one request with the faults of its plan. Only one goroutine uses it.
 type out struct {
 	w     http.ResponseWriter
 	rc    *http.ResponseController
@@ -28,10 +28,10 @@ func newOut(w http.ResponseWriter, r *http.Request, x *exchange, entry *logEntry
 	return &out{w: w, rc: http.NewResponseController(w), x: x, entry: entry}
 }
 
-// abort ends the request in the middle: the connection (HTTP/1.1) or the stream (HTTP/2) is gone.
+// abort aborts the request: it closes the connection (HTTP/1.1) or resets the stream (HTTP/2).
 func (o *out) abort() { panic(http.ErrAbortHandler) }
 
-// begin sends the header. Everything that happens after the request was carried out happens here.
+// begin applies the faults between the execution of the request and the answer, and sends the header.
 func (o *out) begin(code int, contentType string, length int) {
 	p := o.x.plan
 	for _, fn := range p.after {
@@ -72,7 +72,7 @@ func (o *out) whole(code int, contentType string, body []byte) {
 	o.entry.sent(len(body), 0)
 }
 
-// flush sends what is in buf.
+// flush sends the content of buf.
 func (o *out) flush() {
 	if len(o.buf) == 0 {
 		return
@@ -81,13 +81,13 @@ func (o *out) flush() {
 	o.emit(o.buf)
 	o.buf, o.events = o.buf[:0], 0
 	if cap(o.buf) > 16*flushAt {
-		o.buf = nil // after a huge object
+		o.buf = nil // drops the memory of a huge object
 	}
 	o.check(o.rc.Flush())
 	o.entry.sent(n, events)
 }
 
-// emit writes body bytes, cut and in pieces as planned.
+// emit writes body bytes, cut and fragmented as planned.
 func (o *out) emit(b []byte) {
 	p := o.x.plan
 	for len(b) > 0 {
@@ -125,7 +125,7 @@ func (o *out) emit(b []byte) {
 	}
 }
 
-// check aborts the request when the client has gone.
+// check aborts the request if the client has disconnected.
 func (o *out) check(err error) {
 	if err != nil {
 		o.abort()

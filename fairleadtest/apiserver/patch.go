@@ -49,7 +49,7 @@ func (x *exchange) patch() error {
 			if err != nil {
 				return nil, err
 			}
-			x.warnings = nil // of an earlier try
+			x.warnings = nil // of an earlier attempt
 			if err := x.heed(o.strict, append(doubts, more...)); err != nil {
 				return nil, unfit(string(patched), err)
 			}
@@ -60,7 +60,7 @@ func (x *exchange) patch() error {
 	})
 }
 
-// patched applies the patch of the request to the JSON of an object. doubts are fields that the patch has twice.
+// patched applies the patch of the request to the JSON of an object. doubts are duplicate fields of the patch.
 func (x *exchange) patched(kind types.PatchType, doc []byte, strict string) (out []byte, doubts []error, err error) {
 	if kind == types.JSONPatchType {
 		var ops []jsonpatch.Operation
@@ -73,7 +73,7 @@ func (x *exchange) patched(kind types.PatchType, doc []byte, strict string) (out
 		if err != nil {
 			return nil, nil, errors.NewBadRequest(err.Error())
 		}
-		if out, err = p.Apply(doc); err != nil { // of no kind and no name
+		if out, err = p.Apply(doc); err != nil { // without kind and name
 			return nil, nil, &errors.StatusError{ErrStatus: failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
 				"the server rejected our request due to an error in our request: "+err.Error())}
 		}
@@ -99,7 +99,7 @@ func (x *exchange) patched(kind types.PatchType, doc []byte, strict string) (out
 	return out, doubts, nil
 }
 
-// strategicFailure is what the real server makes of the errors of a strategic merge patch.
+// strategicFailure returns the real server's error for an error of a strategic merge patch.
 func strategicFailure(err error) error {
 	for _, malformed := range []error{
 		mergepatch.ErrBadJSONDoc, mergepatch.ErrBadPatchFormatForPrimitiveList, mergepatch.ErrBadPatchFormatForRetainKeys,
@@ -116,7 +116,7 @@ func strategicFailure(err error) error {
 	return err
 }
 
-// serverSideApply merges an apply configuration, with ownership of fields; an object that is not there is created.
+// serverSideApply merges an apply configuration with field ownership. It creates the object if it is missing.
 func (x *exchange) serverSideApply(o writeOptions) error {
 	return x.modify(modification{
 		creates: x.req.Subresource == "", dryRun: o.dryRun,

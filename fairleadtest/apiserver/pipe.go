@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// errRefused is what dialling gives while the server is down.
+// errRefused is the error of Dial while the server is down.
 var errRefused = fmt.Errorf("cannot dial the server: %w", syscall.ECONNREFUSED)
 
-// pipeListener accepts in-memory connections. All its blocking is on channels, as testing/synctest needs it.
+// pipeListener accepts in-memory connections. It blocks only on channels, as testing/synctest requires.
 type pipeListener struct {
 	conns  chan net.Conn
 	closed chan struct{}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// pipeBuffer is how many bytes a side may write before the other has to read: like a socket, and unlike net.Pipe, a
-// small answer is on its way whether the client reads or not.
+// pipeBuffer is the number of bytes that one side may write before the other side reads. Unlike net.Pipe and like a
+// socket, a small answer is sent whether or not the client reads.
 const pipeBuffer = 256 << 10
 
 // pipeConn is one end of an in-memory connection.
@@ -20,7 +20,7 @@ type pipeConn struct {
 	closed        chan struct{}
 }
 
-// pipeHalf carries bytes one way.
+// pipeHalf carries bytes in one direction.
 type pipeHalf struct {
 	mu      sync.Mutex
 	buf     []byte
@@ -44,7 +44,7 @@ func (h *pipeHalf) notifyLocked() {
 	h.changed = make(chan struct{})
 }
 
-// take moves bytes to p, or returns the channel that says when to try again.
+// take moves bytes to p, or returns the channel that is closed when the caller must retry.
 func (h *pipeHalf) take(p []byte) (n int, err error, wait <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -112,7 +112,7 @@ func (c *pipeConn) Write(p []byte) (int, error) {
 	return done, nil
 }
 
-// ended tells why nothing can be read or written any more.
+// ended returns the reason why the connection cannot be read or written.
 func (c *pipeConn) ended(d *deadline) error {
 	select {
 	case <-c.closed:
@@ -132,7 +132,7 @@ func (c *pipeConn) wait(changed <-chan struct{}, d *deadline) {
 	}
 }
 
-// Close ends both ways; the other end still reads what was written before.
+// Close closes both directions. The other end can still read the bytes written before.
 func (c *pipeConn) Close() error {
 	c.once.Do(func() {
 		close(c.closed)
@@ -160,7 +160,7 @@ func (c *pipeConn) SetDeadline(t time.Time) error {
 func (c *pipeConn) SetReadDeadline(t time.Time) error  { c.reads.set(t); return nil }
 func (c *pipeConn) SetWriteDeadline(t time.Time) error { c.writes.set(t); return nil }
 
-// deadline closes a channel at a time that can be moved.
+// deadline closes a channel at a time that can be changed.
 type deadline struct {
 	mu      sync.Mutex
 	timer   *time.Timer

@@ -10,22 +10,22 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Encoded is an object as bytes, for Preload and Publish. The server keeps its slices and maps: do not change them.
+// Encoded is an encoded object for Preload and Publish. The server retains its slices and maps, so the caller must not
+// modify them.
 type Encoded struct {
 	Namespace, Name, UID string
 	Labels               map[string]string
-	// JSON is the whole object; metadata must agree with the fields above and with the version given. Cheapest is JSON
-	// that begins with kind and apiVersion, in this order and without spaces, as servers write it. JSON that begins with
-	// {"metadata": has neither, and is not even copied.
+	// JSON is the whole object. Its metadata must agree with the fields above and with the given version. JSON that
+	// begins with kind and apiVersion, in this order and without spaces as servers write it, is cheapest. JSON that
+	// begins with {"metadata": has neither and is not even copied.
 	JSON []byte
-	// Proto is the protobuf message without envelope; nil: it is made from JSON when first asked for.
+	// Proto is the protobuf message without envelope. If it is nil, it is created from JSON at first use.
 	Proto []byte
 }
 
-// Preload stores n objects that are encoded already, each in a revision of its own: for benchmarks of clients with
-// 100,000 objects and more. encode is called for each i below n with the version that the object must carry, and for
-// all of them again if something else is written meanwhile. Objects that exist are replaced. Lists, WatchLists and
-// watches only copy bytes then.
+// Preload stores n encoded objects, each in its own revision. It is for benchmarks of clients with 100,000 and more
+// objects. encode is called for each i below n with the version that the object must carry, and for all of them again
+// after a concurrent write. Existing objects are replaced. Lists, WatchLists and watches then only copy bytes.
 func (s *Server) Preload(gvr schema.GroupVersionResource, n int, encode func(i int, version string) Encoded) error {
 	t, err := s.tableFor(gvr)
 	if err != nil {
@@ -46,13 +46,13 @@ func (s *Server) Preload(gvr schema.GroupVersionResource, n int, encode func(i i
 	}
 }
 
-// Publish creates or replaces one object that is encoded already; encode is given the version that it must carry, and
-// may be called again. It is the cheapest write there is, for benchmarks of the way from a write to a handler.
+// Publish creates or replaces one encoded object. encode gets the version that the object must carry and may be called
+// again. Publish is the cheapest write, for benchmarks of the path from a write to a handler.
 func (s *Server) Publish(gvr schema.GroupVersionResource, encode func(version string) Encoded) error {
 	return s.Preload(gvr, 1, func(_ int, version string) Encoded { return encode(version) })
 }
 
-// encoded makes the stored form. JSON that does not begin as the server's own is decoded and encoded again.
+// encoded returns the stored form. JSON that does not begin like the server's own is decoded and encoded again.
 func (s *Server) encoded(t *table, rev uint64, encode func(string) Encoded) (*object, error) {
 	version := s.store.version.format(rev)
 	e := encode(version)
@@ -75,7 +75,7 @@ func (s *Server) encoded(t *table, rev uint64, encode func(string) Encoded) (*ob
 	return o, nil
 }
 
-// commitAll stores objects with the revisions after base, if base is still the present revision.
+// commitAll stores objects with the revisions after base if base is still the present revision.
 func (st *store) commitAll(t *table, base uint64, objects []*object) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -104,9 +104,9 @@ func (st *store) commitAll(t *table, base uint64, objects []*object) bool {
 	return true
 }
 
-// Poison replaces the bytes of a stored object by what damage makes of its JSON, in a new revision: lists and watches
-// send it as it is. What cannot be encoded as protobuf any more is sent there as a message that does not decode. The
-// object keeps its key, uid and labels. damage may be called again if something else is written meanwhile.
+// Poison replaces the JSON of a stored object with the result of damage, in a new revision. Lists and watches send it
+// unchanged. If the result cannot be encoded as protobuf, the server sends a protobuf message that cannot be decoded.
+// The object keeps its key, uid and labels. damage may be called again after a concurrent write.
 func (s *Server) Poison(
 	gvr schema.GroupVersionResource, namespace, name string, damage func(json []byte) []byte,
 ) error {

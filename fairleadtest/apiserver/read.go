@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/sharding"
 )
 
-// continueToken is what a continue parameter holds: the version of the first page (-1: the present state), the key of
-// the last item sent, and the number of the next page.
+// continueToken is the content of a continue parameter: the version of the first page (-1: the present state), the key
+// of the last sent item, and the number of the next page.
 type continueToken struct {
 	Version int64  `json:"rv"`
 	Last    string `json:"last"`
@@ -24,7 +24,7 @@ type continueToken struct {
 }
 
 func (c continueToken) String() string {
-	b, _ := json.Marshal(c) // numbers and a string always encode
+	b, _ := json.Marshal(c) // cannot fail
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
@@ -54,7 +54,7 @@ type selection struct {
 	namespace string
 	labels    labels.Selector
 	fields    fields.Selector
-	shard     sharding.Selector // nil: everything
+	shard     sharding.Selector // nil: all objects
 	res       Resource
 }
 
@@ -73,7 +73,7 @@ func (x *exchange) selection(o internalversion.ListOptions) (sel selection, err 
 	return sel, err
 }
 
-// everything is what the server looks at to say how many objects remain. It does not look at the shard.
+// everything reports whether the server computes the number of remaining objects. The shard has no influence.
 func (s selection) everything() bool { return s.labels.Empty() && s.fields.Empty() }
 
 func (s selection) matches(o *object) bool {
@@ -84,7 +84,7 @@ func (s selection) matches(o *object) bool {
 	return s.fields.Empty() || s.fields.Matches(objectFields{o, s.res})
 }
 
-// objectFields answers field selectors for one object.
+// objectFields implements field selectors for one object.
 type objectFields struct {
 	o   *object
 	res Resource
@@ -106,7 +106,7 @@ func (f objectFields) Get(name string) string {
 	return fn(content)
 }
 
-// version parses a version that a request gives; given is false when it is empty.
+// version parses a version of a request. given is false if it is empty.
 func (x *exchange) version(s string) (rev uint64, given bool, err error) {
 	if s == "" {
 		return 0, false, nil

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Request is one request as the server saw it, and how far it has come. It is a copy; its maps and slices are shared
-// and must not be changed.
+// Request is one request as the server received it, and its progress. It is a copy, but its maps and slices are shared
+// and must not be modified.
 type Request struct {
 	ID                    int // counts from 1 in order of arrival
 	Verb                  string
@@ -24,11 +24,11 @@ type Request struct {
 	Header                http.Header
 	Body                  []byte // of writes
 	Start, End            time.Time
-	Done                  bool // the server is through with it, whatever the outcome
-	Code                  int  // of the answer; 0 if none was begun
+	Done                  bool // the server has finished the request, with any outcome
+	Code                  int  // of the answer; 0 before the answer
 	Bytes                 int64
 	Events                int64  // frames of a watch, bookmarks included
-	Panic                 string // value and stack, if a function given to the server panicked; the answer is 500 then
+	Panic                 string // value and stack, if a user's function panicked; the answer is then 500
 	startSeq, endSeq      int
 }
 
@@ -46,10 +46,10 @@ func (l Log) Select(m Match) []Request {
 	return out
 }
 
-// Count returns how many requests match.
+// Count returns the number of matching requests.
 func (l Log) Count(m Match) int { return len(l.Select(m)) }
 
-// Open returns how many of the requests that match are still being answered: for watches, how many are open.
+// Open returns the number of matching requests in progress, such as open watches.
 func (l Log) Open(m Match) int {
 	n := 0
 	for _, r := range l.Select(m) {
@@ -60,7 +60,7 @@ func (l Log) Open(m Match) int {
 	return n
 }
 
-// Peak returns the largest number of requests that match and were open at the same time.
+// Peak returns the largest number of matching requests that were open at the same time.
 func (l Log) Peak(m Match) int {
 	deltas := map[int]int{}
 	last := 0
@@ -84,11 +84,11 @@ type requestLog struct {
 	mu      sync.Mutex
 	entries []*logEntry
 	seq     int
-	waiting atomic.Int32 // in WaitFor
+	waiting atomic.Int32 // calls of WaitFor
 	changed chan struct{}
 }
 
-// logEntry is a request that is still growing. req is fixed once it has started, but for what log.mu guards.
+// logEntry is a request in progress. req is constant after the start, except the fields that log.mu guards.
 type logEntry struct {
 	log    *requestLog
 	req    Request
@@ -131,7 +131,7 @@ func (e *logEntry) end() {
 	e.log.notifyLocked()
 }
 
-// sent counts what was written; it only takes the lock when somebody waits.
+// sent counts sent bytes and events. It takes the lock only if a call of WaitFor is waiting.
 func (e *logEntry) sent(bytes, events int) {
 	e.bytes.Add(int64(bytes))
 	e.events.Add(int64(events))
@@ -164,8 +164,8 @@ func (s *Server) Log() Log {
 	return l
 }
 
-// WaitFor returns when the request log satisfies done, which is asked again after each change of the log (a request
-// arrives, is answered, sends bytes, ends), or with an error that shows the last requests when ctx ends.
+// WaitFor waits until the request log satisfies done. It calls done after each change of the log: a request arrives, is
+// answered, sends bytes or ends. If ctx ends first, it returns an error with the last requests.
 func (s *Server) WaitFor(ctx context.Context, done func(Log) bool) error {
 	s.log.waiting.Add(1)
 	defer s.log.waiting.Add(-1)

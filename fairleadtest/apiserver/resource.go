@@ -12,39 +12,39 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// Resource is one kind of object that the server serves. Group, Version, Resource and Kind are required
-// (Group is empty for the core group); everything else has a useful zero value.
+// Resource is one kind of object that the server serves. Group, Version, Resource and Kind are required; Group is empty
+// for the core group. The zero values of all other fields are useful defaults.
 type Resource struct {
 	Group, Version, Resource, Kind string
 
-	// Namespaced says whether objects live in namespaces.
+	// Namespaced reports whether objects are in namespaces.
 	Namespaced bool
 
-	// Singular and ShortNames are only shown by discovery. Singular defaults to the lower-case Kind.
+	// Singular and ShortNames are used only in discovery. Singular defaults to the lower-case Kind.
 	Singular   string
 	ShortNames []string
 
-	// Subresources that are served: "status", and for "serviceaccounts" also "token". A resource with "status"
-	// ignores status on its main endpoint and everything but status on the status endpoint.
+	// Subresources are the served subresources: "status", and for "serviceaccounts" also "token". With "status", the
+	// main endpoint ignores status, and the status endpoint ignores everything else.
 	Subresources []string
 
-	// noGeneration leaves metadata.generation alone, as core/v1 ConfigMaps and Secrets do.
+	// noGeneration leaves metadata.generation unchanged, as for core/v1 ConfigMaps and Secrets.
 	noGeneration bool
 
-	// Fields are the fields that a field selector may name, besides metadata.name and metadata.namespace. A function
-	// is given the whole object, which it must not change.
+	// Fields are the fields that a field selector may use besides metadata.name and metadata.namespace. A function gets
+	// the whole object and must not modify it.
 	Fields map[string]func(obj map[string]any) string
 
-	// Validate, if set, sees each create, update, patch and apply before it is stored; old is nil for a create. An
-	// error becomes 422 Invalid, or its own status if it is an apierrors.APIStatus. It is called without any lock,
-	// from several goroutines, and must not change its arguments.
+	// Validate, if set, checks the result of each create, update, patch and apply before it is stored; old is nil for a
+	// create. An error becomes 422 Invalid, or its own status if it is an apierrors.APIStatus. Validate is called
+	// concurrently and without locks, and must not modify its arguments.
 	Validate func(ctx context.Context, obj, old *unstructured.Unstructured) error
 
-	// gracePeriod gives the default deletion grace period of an object in seconds; nil means 0, immediate deletion.
-	// Objects with a grace period stay, with a deletionTimestamp, until they are deleted with grace period 0.
+	// gracePeriod returns the default grace period of an object in seconds; nil means 0, immediate deletion. Objects
+	// with a grace period stay, with a deletionTimestamp, until they are deleted with grace period 0.
 	gracePeriod func(obj *unstructured.Unstructured) int64
 
-	// returnsDeleted answers a delete with the last state of the object, as pods do, instead of a Status.
+	// returnsDeleted answers a delete with the last state of the object instead of a Status, as for pods.
 	returnsDeleted bool
 }
 
@@ -62,13 +62,13 @@ func (r Resource) apiVersion() string { return r.GVK().GroupVersion().String() }
 
 func (r Resource) has(subresource string) bool { return slices.Contains(r.Subresources, subresource) }
 
-// typed tells whether the kind is a built-in one, known to client-go's scheme: those have protobuf, strategic merge
-// patch, a schema for server-side apply, and list items without kind and apiVersion.
+// typed reports whether the kind is built-in, that is, known to client-go's scheme. Built-in kinds have protobuf,
+// strategic merge patch, a schema for server-side apply, and list items without kind and apiVersion.
 func (r Resource) typed() bool { return scheme.Scheme.Recognizes(r.GVK()) }
 
 func (r Resource) newTyped() (runtime.Object, error) { return scheme.Scheme.New(r.GVK()) }
 
-// Widgets is the custom resource that every server has by default: example.fairlead.io/v1 widgets, with status.
+// Widgets returns the custom resource that every server has by default: example.fairlead.io/v1 widgets, with status.
 func Widgets() Resource {
 	return Resource{
 		Group: "example.fairlead.io", Version: "v1", Resource: "widgets", Kind: "Widget", Namespaced: true,
@@ -76,8 +76,8 @@ func Widgets() Resource {
 	}
 }
 
-// DefaultResources are what a server serves unless Options.Resources says otherwise: the usual built-in kinds
-// and Widgets. The slice is the caller's.
+// DefaultResources returns the resources that a server has unless Options.Resources is set: common built-in kinds and
+// Widgets. The caller owns the slice.
 func DefaultResources() []Resource {
 	status := []string{"status"}
 	field := func(path ...string) func(map[string]any) string {
@@ -160,7 +160,7 @@ func DefaultResources() []Resource {
 	}
 }
 
-// podGracePeriod is the rule of the real server: a pod on a node is given time, any other is deleted at once.
+// podGracePeriod follows the real server: only a pod on a node has a grace period; others are deleted at once.
 func podGracePeriod(obj *unstructured.Unstructured) int64 {
 	if node, _, _ := unstructured.NestedString(obj.Object, "spec", "nodeName"); node == "" {
 		return 0

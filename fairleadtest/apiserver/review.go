@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// review answers the resources that store nothing. It returns false for all others.
+// review answers requests for resources that are not stored. It returns false for all others.
 func (x *exchange) review() (bool, error) {
 	var obj runtime.Object
 	switch x.req.Group + "/" + x.req.Version + "/" + x.req.Resource {
@@ -111,7 +111,7 @@ func (s *Server) authorize(spec authorizationv1.SubjectAccessReviewSpec) authori
 	return authorizationv1.SubjectAccessReviewStatus{Allowed: true}
 }
 
-// tokenRequest issues a token for a service account: "namespace/name/n", which is good for the time asked for.
+// tokenRequest issues a token "namespace/name/n" for a service account. It is valid for the requested time.
 func (x *exchange) tokenRequest() error {
 	if x.s.store.get(x.table, objectKey(x.req.Namespace, x.req.Name)) == nil {
 		return errors.NewNotFound(x.groupResource(), x.req.Name)

@@ -14,22 +14,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// exchange is one request on its way through the server.
+// exchange is the processing of one request.
 type exchange struct {
 	s     *Server
 	r     *http.Request
-	req   *Request // what the log shows; not changed after the start
+	req   *Request // shown in the log; constant after the start
 	query url.Values
 	plan  *plan
 	out   *out
 	table *table
 	enc   encoding
 
-	oversized bool     // the body is
+	oversized bool     // the body is too large
 	warnings  []string // of the answer
 }
 
-// ServeHTTP lets the server be mounted elsewhere too.
+// ServeHTTP implements http.Handler, so the server can also be mounted elsewhere.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.enter() {
 		panic(http.ErrAbortHandler)
@@ -55,8 +55,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.run()
 }
 
-// enter counts a request, for Close to wait for, unless the server is closed: over HTTP/2 a handler may begin after its
-// connection has ended, when nobody may begin to wait any more.
+// enter counts a request for Close and returns false if the server is closed. With HTTP/2 a handler may start after its
+// connection has ended. Close may then already wait, so the count must not grow.
 func (s *Server) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,8 +67,8 @@ func (s *Server) enter() bool {
 	return true
 }
 
-// rescue turns the panic of a user's function (a hook, a validation, a field) into 500 and a word in the log; once the
-// answer has begun the request can only be aborted.
+// rescue turns a panic of a user's function (a hook, a validation, a field) into a 500 and an entry in the log. After
+// the start of the answer it can only abort the request.
 func (x *exchange) rescue() {
 	v := recover()
 	if v == nil {
@@ -173,7 +173,7 @@ func (x *exchange) dispatch(acceptable bool) error {
 	return x.wrongMethod()
 }
 
-// route refuses paths that nobody serves, and methods that a path does not have.
+// route refuses unknown paths and unsupported methods.
 func (x *exchange) route() error {
 	if x.table == nil {
 		if x.req.Group != "" && !x.s.store.builtIn(x.req.Group, x.req.Version) {
@@ -223,7 +223,7 @@ func (x *exchange) groupResource() schema.GroupResource {
 	return schema.GroupResource{Group: x.req.Group, Resource: x.req.Resource}
 }
 
-// errNoPage is the 404 of a path that no API has.
+// errNoPage is the 404 of a path outside all APIs.
 var errNoPage = stderrors.New("404 page not found")
 
 // fail answers with the Status of err.
@@ -252,7 +252,7 @@ func errPathNotFound() error {
 		"the server could not find the requested resource")}
 }
 
-// parseRequest understands /api/v1/…, /apis/group/version/… and the rest, as the real server does.
+// parseRequest parses /api/v1/…, /apis/group/version/… and other paths like the real server.
 func parseRequest(r *http.Request) Request {
 	req := Request{
 		Method: r.Method, Path: r.URL.Path, Proto: r.Proto, Query: r.URL.Query(), Header: r.Header,
@@ -285,7 +285,7 @@ func parseRequest(r *http.Request) Request {
 	switch r.Method {
 	case http.MethodGet:
 		switch {
-		case old || req.Name == "" && truth(req.Query.Get("watch")): // a get of one object is no watch
+		case old || req.Name == "" && truth(req.Query.Get("watch")): // a get of one object is not a watch
 			req.Verb = "watch"
 		case req.Name == "":
 			req.Verb, req.Page = "list", continuePage(req.Query.Get("continue"))
@@ -302,5 +302,5 @@ func parseRequest(r *http.Request) Request {
 	return req
 }
 
-// truth reads a parameter as the real server does.
+// truth parses a boolean parameter like the real server.
 func truth(s string) bool { return s != "" && s != "0" && strings.ToLower(s) != "false" }

@@ -13,16 +13,16 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// rules are what a built-in kind has of its own. The zero value is a kind like any other.
+// rules are special rules of a built-in kind. The zero value means none.
 type rules struct {
-	createOnUpdate bool // an update of what is missing creates it
+	createOnUpdate bool // an update of a missing object creates it
 	conditional    bool // an update must carry a version
-	noCollection   bool // there is no delete of many
+	noCollection   bool // deletecollection is not supported
 
 	name     validation.ValidateNameFunc
-	prepare  func(next, old map[string]any) // sets defaults, and what a client cannot set; old is nil for a create
+	prepare  func(next, old map[string]any) // sets defaults and fields that clients cannot set; old is nil for a create
 	validate func(next, old map[string]any) field.ErrorList
-	status   [][]string // what the status subresource does not take besides the spec
+	status   [][]string // fields besides the spec that the status subresource ignores
 }
 
 func (t *table) rules() rules {
@@ -54,7 +54,7 @@ func (t *table) rules() rules {
 	return r
 }
 
-// ignored is what a write through a subresource does not take, and does not come to own.
+// ignored returns the fields that a write through a subresource ignores and does not own.
 func (t *table) ignored(subresource string) *fieldpath.Set {
 	if !t.res.has("status") {
 		return fieldpath.NewSet()
@@ -87,7 +87,7 @@ func preparePod(next, old map[string]any) {
 	next["status"] = map[string]any{"phase": string(corev1.PodPending), "qosClass": string(qosOf(next))}
 }
 
-// qosOf is the quality of service that a pod's requests and limits make.
+// qosOf returns the quality of service for a pod's requests and limits.
 func qosOf(content map[string]any) corev1.PodQOSClass {
 	var p corev1.Pod
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(content, &p) != nil {
@@ -128,7 +128,7 @@ func prepareNamespace(next, old map[string]any) {
 	next["status"] = map[string]any{"phase": string(corev1.NamespaceActive)}
 }
 
-// labelNamespace gives a namespace the label of its name.
+// labelNamespace sets the label with the name of a namespace.
 func labelNamespace(content map[string]any) {
 	obj := unstructured.Unstructured{Object: content}
 	if obj.GetName() == "" {
@@ -150,9 +150,9 @@ func validateSecret(next, old map[string]any) field.ErrorList {
 	return errs
 }
 
-const maxData = 1 << 20 // of a ConfigMap or Secret
+const maxData = 1 << 20 // of a ConfigMap or Secret, in bytes
 
-// validateData are the rules for the data of a ConfigMap or Secret; more is the name of a second field of data.
+// validateData applies the rules for the data of a ConfigMap or Secret. more names a second data field.
 func validateData(next, old map[string]any, more string) field.ErrorList {
 	var errs field.ErrorList
 	data, _ := next["data"].(map[string]any)
@@ -191,7 +191,7 @@ func validateData(next, old map[string]any, more string) field.ErrorList {
 func validateLease(next, _ map[string]any) field.ErrorList {
 	var errs field.ErrorList
 	for _, name := range []string{"leaseDurationSeconds", "leaseTransitions"} {
-		n, ok, _ := unstructured.NestedInt64(next, "spec", name) // it has been decoded by its type
+		n, ok, _ := unstructured.NestedInt64(next, "spec", name) // it was decoded by its type before
 		if least := map[string]int64{"leaseDurationSeconds": 1}[name]; ok && n < least {
 			errs = append(errs, field.Invalid(field.NewPath("spec").Child(name), n, "is too small"))
 		}

@@ -18,49 +18,49 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Options of a server. The zero value is plain HTTP/1.1 on loopback with DefaultResources.
+// Options configure a server. The zero value means plain HTTP/1.1 on loopback with DefaultResources.
 type Options struct {
-	// Pipe serves over in-memory connections instead of TCP, so that everything stays inside a testing/synctest bubble.
-	// Create the server, and its clients, inside the bubble.
+	// Pipe serves over in-memory connections instead of TCP, so everything stays inside a testing/synctest bubble. The
+	// server and its clients must be created inside the bubble.
 	Pipe bool
-	// TLS serves HTTPS with a certificate of a CA made for this server. HTTP2 implies it.
+	// TLS serves HTTPS with a certificate of a CA created for this server. HTTP2 implies TLS.
 	TLS bool
-	// HTTP2 lets clients speak HTTP/2; without it the server only speaks HTTP/1.1.
+	// HTTP2 enables HTTP/2. Without it the server supports only HTTP/1.1.
 	HTTP2 bool
 
-	// Resources to serve from the start; nil means DefaultResources.
+	// Resources are the resources served from the start; nil means DefaultResources.
 	Resources []Resource
 
-	// OpaqueVersions makes resource versions strings without order.
+	// OpaqueVersions makes resource versions strings without an order.
 	OpaqueVersions bool
-	// LongVersions makes resource versions numbers of 40 digits, which KEP-5504 allows.
+	// LongVersions makes resource versions numbers with 40 digits, which KEP-5504 allows.
 	LongVersions bool
-	// NoWatchList refuses sendInitialEvents with 422, as a server does that has the feature switched off.
+	// NoWatchList refuses sendInitialEvents with 422, like a server with the feature disabled.
 	NoWatchList bool
-	// ShardedListAndWatch has lists and watches select by shardSelector (KEP-5866). Otherwise it is ignored, as by a
-	// server that has the feature switched off. On with Answer refuses it.
+	// ShardedListAndWatch makes lists and watches select by shardSelector (KEP-5866). Otherwise the parameter is
+	// ignored, as by a server with the feature disabled. Use On with Answer to refuse it.
 	ShardedListAndWatch bool
-	// NoInconsistentContinue leaves the token for an inconsistent rest out of the 410 that answers an expired one.
+	// NoInconsistentContinue omits the token for an inconsistent rest from the 410 for an expired token.
 	NoInconsistentContinue bool
-	// BookmarkInterval is the time between bookmarks on a watch that asked for them; default one minute.
+	// BookmarkInterval is the interval of bookmarks on watches that request them. Default: one minute.
 	BookmarkInterval time.Duration
 
-	// Token, if set, is what every request must bear, else 401. See also Server.SetToken.
+	// Token, if set, is required of every request; others get 401. See also Server.SetToken.
 	Token string
-	// Authenticate answers TokenReviews; nil knows only Token, as user "admin" in group system:masters.
+	// Authenticate answers TokenReviews. nil accepts only Token, as user "admin" in group system:masters.
 	Authenticate func(authenticationv1.TokenReviewSpec) authenticationv1.TokenReviewStatus
-	// Authorize answers access reviews of all kinds; nil allows everything. It does not guard requests: use On with
+	// Authorize answers access reviews of all kinds; nil allows everything. It does not restrict requests: use On with
 	// Answer(Failure(403)) for that.
 	Authorize func(authorizationv1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus
 }
 
-// Server is a Kubernetes API server in this process. All methods are safe for concurrent use.
+// Server is an in-process Kubernetes API server. All methods are safe for concurrent use.
 type Server struct {
 	opts   Options
 	store  *store
 	log    *requestLog
 	apply  appliers
-	cancel context.CancelFunc // ends the contexts of all requests
+	cancel context.CancelFunc // cancels the contexts of all requests
 
 	http  *http.Server
 	tls   *tlsFiles
@@ -83,7 +83,7 @@ type Server struct {
 	watches      map[*Watch]bool
 }
 
-// New starts a server; the caller closes it.
+// New starts a server. The caller must close it.
 func New(opts Options) (*Server, error) {
 	if opts.BookmarkInterval <= 0 {
 		opts.BookmarkInterval = time.Minute
@@ -126,7 +126,7 @@ func New(opts Options) (*Server, error) {
 	return s, nil
 }
 
-// Up starts to accept connections again after Down, at the same address. It does nothing while the server is up.
+// Up accepts connections again after Down, at the same address. It does nothing if the server is up.
 func (s *Server) Up() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +160,7 @@ func (s *Server) Up() error {
 	return nil
 }
 
-// Down closes the listener and every connection: clients are refused until Up. What is stored stays.
+// Down closes the listener and all connections. Clients are refused until Up. The stored objects stay.
 func (s *Server) Down() {
 	s.mu.Lock()
 	l := s.listener
@@ -173,7 +173,7 @@ func (s *Server) Down() {
 	s.DropConnections()
 }
 
-// DropConnections closes every connection at once, as a crash does; the server goes on accepting.
+// DropConnections closes all connections at once, as after a crash. The server still accepts new ones.
 func (s *Server) DropConnections() {
 	s.mu.Lock()
 	conns := make([]net.Conn, 0, len(s.open))
@@ -183,14 +183,14 @@ func (s *Server) DropConnections() {
 	s.mu.Unlock()
 	for _, c := range conns {
 		if t, ok := c.(*tls.Conn); ok {
-			c = t.NetConn() // no close notification: a crash sends none
+			c = t.NetConn() // without a close notification, as in a crash
 		}
 		_ = c.Close()
 	}
 }
 
-// Close stops the server and waits until none of its goroutines is left. A user's function that a request waits for
-// must return. Closing twice is harmless.
+// Close stops the server and waits until all its goroutines have ended. User functions in progress must return. Close
+// may be called more than once.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -202,7 +202,7 @@ func (s *Server) Close() {
 	s.reqs.Wait()
 }
 
-// connState follows the connections: which are open, and when the goroutine of the last one ends.
+// connState tracks open connections and the end of their goroutines.
 func (s *Server) connState(c net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
@@ -221,7 +221,7 @@ func (s *Server) connState(c net.Conn, state http.ConnState) {
 	}
 }
 
-// URL returns the address, with scheme and without a path.
+// URL returns the address with scheme and without a path.
 func (s *Server) URL() string {
 	if s.tls != nil {
 		return "https://" + s.addr
@@ -229,7 +229,7 @@ func (s *Server) URL() string {
 	return "http://" + s.addr
 }
 
-// Config returns a new configuration for client-go that reaches this server, without a client-side rate limit.
+// Config returns a new client-go configuration for this server, without a client-side rate limit.
 func (s *Server) Config() *rest.Config {
 	cfg := &rest.Config{Host: s.URL(), QPS: -1, BearerToken: s.currentToken()}
 	if s.tls != nil {
@@ -247,7 +247,7 @@ func (s *Server) Config() *rest.Config {
 	return cfg
 }
 
-// Dial connects to the server, whatever the address says, for clients that are configured by hand.
+// Dial connects to the server and ignores the address. It is for manually configured clients.
 func (s *Server) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	s.mu.Lock()
 	l, addr := s.listener, s.addr
@@ -262,7 +262,7 @@ func (s *Server) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return nil, errRefused
 }
 
-// SetToken changes the token that requests must bear; "" lets everybody in.
+// SetToken changes the token that requests must have. Empty disables the check.
 func (s *Server) SetToken(token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -275,20 +275,21 @@ func (s *Server) currentToken() string {
 	return s.token
 }
 
-// Register serves one more resource, or again one that was withdrawn, with the objects that it had.
+// Register serves a further resource, or a withdrawn one with its previous objects.
 func (s *Server) Register(r Resource) { s.store.register(r) }
 
-// Withdraw stops serving a resource: 404 from now on, and its watches end. The objects stay for a later Register.
+// Withdraw stops serving a resource: requests get 404, and its watches end. The objects are kept for a later Register.
 func (s *Server) Withdraw(gvr schema.GroupVersionResource) bool { return s.store.withdraw(gvr) }
 
-// Revision returns the revision of the last write. With OpaqueVersions or LongVersions it is not what clients see.
+// Revision returns the revision of the last write. With OpaqueVersions or LongVersions it differs from the versions
+// that clients see.
 func (s *Server) Revision() uint64 { return s.store.current() }
 
-// Version returns what clients see as resource version of a revision.
+// Version returns the resource version that clients see for a revision.
 func (s *Server) Version(revision uint64) string { return s.store.version.format(revision) }
 
-// Compact forgets the history before this revision (0: before the present one): older list versions, continue tokens
-// and watch positions are answered 410.
+// Compact removes the history before this revision (0: the present one). Requests with older list versions, continue
+// tokens and watch positions get 410.
 func (s *Server) Compact(revision uint64) {
 	if revision == 0 {
 		revision = s.store.current()
@@ -296,6 +297,6 @@ func (s *Server) Compact(revision uint64) {
 	s.store.compact(revision)
 }
 
-// Rollback goes back to the state at an older revision, as an etcd restored from a backup does: the counter goes back,
-// open watches stay open, and each of them hears nothing until the counter has passed what it had seen.
+// Rollback restores the state at an older revision, like a restore of etcd from a backup. The counter goes back. Open
+// watches stay open but send no events until the counter exceeds the revision that they have reached.
 func (s *Server) Rollback(revision uint64) error { return s.store.rollback(revision) }

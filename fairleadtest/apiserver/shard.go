@@ -10,12 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// shardRange is one range of a shard selector, as strictly as the real server takes it.
+// shardRange matches one range of a shard selector, as strictly as the real server.
 var shardRange = regexp.MustCompile(
 	`^shardRange\((object\.metadata\.(?:uid|namespace)), '(0x[0-9a-f]{16})', '(0x[0-9a-f]{16}|0x10000000000000000)'\)$`)
 
-// shardSelector parses a shard selector; nil selects everything, as it does where the server does not know of them. The
-// error is a plain one, which becomes a 500, as with the real server.
+// shardSelector parses a shard selector. nil selects all objects; it is also returned if the feature is disabled. A
+// plain error becomes a 500, as on the real server.
 func (x *exchange) shardSelector(text string) (sharding.Selector, error) {
 	if text == "" || !x.s.opts.ShardedListAndWatch {
 		return nil, nil
@@ -31,7 +31,7 @@ func (x *exchange) shardSelector(text string) (sharding.Selector, error) {
 	return sharding.NewSelector(reqs...), nil
 }
 
-// inShard says whether a shard selector selects an object.
+// inShard reports whether a shard selector selects an object.
 func (s selection) inShard(o *object) bool {
 	if s.shard == nil {
 		return true

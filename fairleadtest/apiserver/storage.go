@@ -11,19 +11,19 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// store is the etcd of the server: one counter, and per resource the live objects and the log of revisions.
-// One lock guards it all; nothing that belongs to a user is called under it.
+// store is the storage of the server: one counter, and for each resource the live objects and the log of revisions. One
+// lock guards all of it; no user function is called under the lock.
 type store struct {
 	version versioner
 
 	mu        sync.RWMutex
-	rev       uint64 // revision of the last write, the only counter
-	compacted uint64 // revisions below this one cannot be read any more
+	rev       uint64 // revision of the last write
+	compacted uint64 // revisions below this one cannot be read
 	uids      uint64 // never goes back, unlike rev
 	tables    map[schema.GroupVersionResource]*table
 }
 
-// table holds one resource. All fields but res, prefix and typed are guarded by store.mu.
+// table holds one resource. store.mu guards all fields except res, prefix and typed.
 type table struct {
 	res    Resource
 	typed  bool
@@ -33,12 +33,12 @@ type table struct {
 	live    map[string]*object
 	keys    []string // of live, sorted
 	log     []*revision
-	trimmed uint64        // revision of the newest log entry that was compacted away
+	trimmed uint64        // revision of the newest compacted log entry
 	changed chan struct{} // closed and replaced at each write; watches wait for it
 	snaps   []*snapshot   // recently listed, newest last
 }
 
-// revision is one write: cur is the new state (for a delete the last state with the version of the deletion).
+// revision is one write. cur is the new state; for a delete it is the last state with the version of the deletion.
 type revision struct {
 	rev       uint64
 	typ       watch.EventType
@@ -58,7 +58,7 @@ func newStore(v versioner) *store {
 	return &store{version: v, rev: 1, tables: map[schema.GroupVersionResource]*table{}}
 }
 
-// objectKey orders as etcd does: by namespace, then name.
+// objectKey returns a key that sorts like etcd: by namespace, then name.
 func objectKey(namespace, name string) string { return namespace + "/" + name }
 
 func (st *store) register(r Resource) {
@@ -96,7 +96,7 @@ func (st *store) table(gvr schema.GroupVersionResource) *table {
 	return nil
 }
 
-// served returns the resources that are served now, in a fixed order.
+// served returns the served resources in a fixed order.
 func (st *store) served() []Resource {
 	st.mu.RLock()
 	defer st.mu.RUnlock()
@@ -112,7 +112,7 @@ func (st *store) served() []Resource {
 	return out
 }
 
-// builtIn says whether a group and version has kinds that client-go knows.
+// builtIn reports whether a group and version has kinds that client-go knows.
 func (st *store) builtIn(group, version string) bool {
 	for _, r := range st.served() {
 		if r.Group == group && r.Version == version && r.typed() {
@@ -134,8 +134,8 @@ func (st *store) get(t *table, key string) *object {
 	return t.live[key]
 }
 
-// commit stores one write if base is still the live object of that key (nil: there must be none). build is given the
-// new revision and returns the object; for a delete it is the last state. It returns nil when base is not live.
+// commit stores one write if base is still the live object of the key (nil: no object). build gets the new revision and
+// returns the object, for a delete its last state. commit returns nil if base is not live.
 func (st *store) commit(
 	t *table, key string, typ watch.EventType, base *object, build func(rev uint64) *object,
 ) *object {
@@ -173,7 +173,7 @@ func (t *table) wake() {
 	t.changed = make(chan struct{})
 }
 
-// lastRev is the revision of the newest write to the table.
+// lastRev returns the revision of the newest write to the table.
 func (t *table) lastRev() uint64 {
 	if n := len(t.log); n > 0 {
 		return t.log[n-1].rev
@@ -186,8 +186,8 @@ func (t *table) after(rev uint64) int {
 	return sort.Search(len(t.log), func(i int) bool { return t.log[i].rev > rev })
 }
 
-// snapshotAt returns the content at rev, or the present one if rev is 0 (the returned revision says which). It
-// returns false if rev was compacted. A revision in the future is the caller's business.
+// snapshotAt returns the content at rev, or the present content if rev is 0, and its revision. It returns false if rev
+// was compacted. The caller must handle future revisions.
 func (st *store) snapshotAt(t *table, rev uint64) (objects []*object, at uint64, ok bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -203,7 +203,7 @@ func (st *store) snapshotAt(t *table, rev uint64) (objects []*object, at uint64,
 			return s.objects, rev, true
 		}
 	}
-	undo := map[string]*object{} // key → state at rev, nil if there was none
+	undo := map[string]*object{} // key → state at rev, nil if none
 	for i := len(t.log) - 1; i >= 0 && t.log[i].rev > rev; i-- {
 		undo[t.log[i].cur.key()] = t.log[i].prev
 	}
@@ -218,7 +218,7 @@ func (st *store) snapshotAt(t *table, rev uint64) (objects []*object, at uint64,
 			delete(undo, k)
 		}
 	}
-	if len(undo) > 0 { // objects that have been deleted since
+	if len(undo) > 0 { // objects that were deleted later
 		for _, old := range undo {
 			if old != nil {
 				objects = append(objects, old)
@@ -234,8 +234,8 @@ func (st *store) snapshotAt(t *table, rev uint64) (objects []*object, at uint64,
 	return objects, rev, true
 }
 
-// eventsAfter returns the writes to t after rev, the present revision, and the channel that the next write closes.
-// ok is false when some of those writes were compacted away.
+// eventsAfter returns the writes to t after rev, the present revision, and the channel that the next write closes. ok
+// is false if some of these writes were compacted.
 func (st *store) eventsAfter(t *table, rev uint64) (events []*revision, now uint64, changed <-chan struct{}, ok bool) {
 	st.mu.RLock()
 	defer st.mu.RUnlock()
@@ -248,7 +248,7 @@ func (st *store) stillServed(t *table) bool {
 	return t.served
 }
 
-// compact forgets the history before rev; the state at rev itself stays readable.
+// compact removes the history before rev. The state at rev stays readable.
 func (st *store) compact(rev uint64) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -266,7 +266,7 @@ func (st *store) compact(rev uint64) {
 	}
 }
 
-// rollback restores the state at rev, as an etcd restored from a backup does: the counter goes back too.
+// rollback restores the state at rev and the counter, like a restore of etcd from a backup.
 func (st *store) rollback(rev uint64) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()

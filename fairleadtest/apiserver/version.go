@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// versioner turns revisions into the resource versions that clients see. Opaque ones are strings without order,
-// as some aggregated API servers have: only equality means anything.
+// versioner converts revisions to the resource versions that clients see. Opaque versions are strings without an order,
+// as some aggregated API servers use: only equality is meaningful.
 type versioner struct{ opaque, long bool }
 
-// longVersions begin with this, and have more digits than any integer of the language.
+// longVersions is the prefix of long versions, which have more digits than any Go integer type.
 const longVersions = "98765432109876543210"
 
-// opaqueFactor is odd, so that multiplication by it can be undone modulo 2^64.
+// opaqueFactor is odd, so multiplication by it is invertible modulo 2^64.
 const opaqueFactor uint64 = 0x9e3779b97f4a7c15
 
 func inverse(odd uint64) uint64 {

@@ -10,17 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// stream is the server's side of one watch: a cursor over the log of its table. It is used by one goroutine.
+// stream is the server's side of one watch: a cursor over the log of its table. Only one goroutine uses it.
 type stream struct {
 	x         *exchange
 	sel       selection
 	handle    *Watch
 	cursor    uint64 // revision up to which the log has been read
 	bookmarks bool
-	initial   []*object // still to be sent as ADDED
-	initialAt uint64    // revision of the initial events; 0: no bookmark is due at their end
+	initial   []*object // not yet sent as ADDED
+	initialAt uint64    // revision of the initial events; 0: no bookmark follows them
 	passed    map[*Hold]int
-	count     int      // events sent, bookmarks not counted
+	count     int      // events sent, without bookmarks
 	sent      []change // for ReplayEvents
 }
 
@@ -39,7 +39,7 @@ func (x *exchange) watch() error {
 	if err != nil {
 		return err
 	}
-	timeout := 30 * time.Minute // of a watch that gives no timeoutSeconds
+	timeout := 30 * time.Minute // of a watch without timeoutSeconds
 	if t := opts.TimeoutSeconds; t != nil && *t != 0 {
 		timeout = time.Duration(*t) * time.Second
 	}
@@ -72,12 +72,12 @@ func (x *exchange) watch() error {
 			}
 		}
 		if given && rev == 0 && !x.has("sendInitialEvents") {
-			slices.Reverse(w.initial) // cached state comes in no order that a client may rely on
+			slices.Reverse(w.initial) // clients must not rely on an order of cached state
 		}
 		if initial && opts.AllowWatchBookmarks {
 			w.initialAt = at
 		}
-	case rev == 0: // sendInitialEvents=false: from now on
+	case rev == 0: // sendInitialEvents=false: only later changes
 		w.cursor = now
 	default:
 		w.cursor = rev
@@ -99,7 +99,7 @@ func (x *exchange) watch() error {
 
 func (x *exchange) has(param string) bool { _, ok := x.query[param]; return ok }
 
-// run sends events until the client goes, the time is over, or a fault says so.
+// run sends events until the client disconnects, the timeout expires, or a fault ends the stream.
 func (w *stream) run(timeout time.Duration) {
 	x, fault := w.x, w.x.plan.watch
 	var over <-chan time.Time
@@ -141,7 +141,8 @@ func (w *stream) run(timeout time.Duration) {
 	}
 }
 
-// deliver sends what may be sent now, and returns what to wait for. more is false when the stream is over.
+// deliver sends the events that may be sent now and returns the channels to wait for. more is false at the end of the
+// stream.
 func (w *stream) deliver() (changed, held <-chan struct{}, more bool) {
 	x, fault := w.x, w.x.plan.watch
 	for {
@@ -192,14 +193,14 @@ func (w *stream) deliver() (changed, held <-chan struct{}, more bool) {
 	}
 }
 
-// finished tells whether a fault says that the stream has had its events.
+// finished reports whether a fault ends the stream after the events sent so far.
 func (w *stream) finished() bool {
 	fault := w.x.plan.watch
 	return fault.errorEvent != nil && w.count >= fault.errorAfter || fault.endAfter >= 0 && w.count >= fault.endAfter
 }
 
-// change turns a revision into what a watch with this selection sees: entering it is ADDED, leaving it is DELETED with
-// the state before and the version of the change.
+// change converts a revision to the event of a watch with this selection. An object that enters the selection is ADDED.
+// An object that leaves it is DELETED, with the state before and the version of the change.
 func (s selection) change(r *revision, v versioner) (change, bool) {
 	before := s.matches(r.prev)
 	if r.typ == watch.Deleted {
@@ -218,7 +219,7 @@ func (s selection) change(r *revision, v versioner) (change, bool) {
 	return change{}, false
 }
 
-// event sends one event, with the faults that multiply or reorder events.
+// event sends one event with the faults that multiply or reorder events.
 func (w *stream) event(c change) {
 	fault := w.x.plan.watch
 	w.count++
@@ -263,14 +264,14 @@ func (w *stream) frame(c change) {
 	}
 }
 
-// raw sends one frame around a body that is encoded already.
+// raw sends one frame with an encoded body.
 func (w *stream) raw(typ watch.EventType, body []byte) {
 	o := w.x.out
 	o.buf = w.x.enc.appendRawFrame(o.buf, typ, body)
 	o.events++
 }
 
-// end sends an ERROR event, after which the stream is closed.
+// end sends an ERROR event and closes the stream.
 func (w *stream) end(s metav1.Status) {
 	w.raw(watch.Error, w.x.enc.status(s))
 	w.x.out.flush()
@@ -288,7 +289,7 @@ func (w *stream) initialEnd() {
 	}
 }
 
-// bookmark sends the present version if the client has been sent everything up to it.
+// bookmark sends the present version if the client has received all changes up to it.
 func (w *stream) bookmark(annotations map[string]string) {
 	x := w.x
 	if ok, _ := x.s.mayPass(x.req, w.passed, true); !ok || len(w.initial) > 0 {
@@ -296,7 +297,7 @@ func (w *stream) bookmark(annotations map[string]string) {
 	}
 	events, now, _, ok := x.s.store.eventsAfter(x.table, w.cursor)
 	if !ok || len(events) > 0 {
-		return // they come first, and say more; and after a compaction nobody knows whether there were any
+		return // pending events come first, and after a compaction it is unknown whether there were any
 	}
 	w.bookmarkAt(x.s.store.version.format(now), annotations)
 }

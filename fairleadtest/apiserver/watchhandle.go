@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Watch is an open watch, to interfere with from a test. Its methods queue what is to be done and return at once;
-// things queued are done in order, after the events that were stored before. They do nothing when the watch has ended.
-// Safe for concurrent use.
+// Watch is an open watch that a test can manipulate. Its methods queue an action and return at once. Actions run in
+// order, after the events stored before them. The methods do nothing after the watch has ended. Watch is safe for
+// concurrent use.
 type Watch struct {
 	Request Request
 
@@ -19,7 +19,7 @@ type Watch struct {
 	wake  chan struct{}
 }
 
-// Watches returns the open watches that match, in order of arrival.
+// Watches returns the matching open watches in order of arrival.
 func (s *Server) Watches(m Match) []*Watch {
 	s.mu.Lock()
 	all := make([]*Watch, 0, len(s.watches))
@@ -32,7 +32,7 @@ func (s *Server) Watches(m Match) []*Watch {
 	return all
 }
 
-// Bookmark sends a bookmark with the present version on every open watch that matches and allows bookmarks.
+// Bookmark sends a bookmark with the present version on every matching open watch that allows bookmarks.
 func (s *Server) Bookmark(m Match) {
 	for _, w := range s.Watches(m) {
 		w.Bookmark()
@@ -53,7 +53,7 @@ func (s *Server) closeWatch(w *Watch) {
 	delete(s.watches, w)
 }
 
-// do queues fn, which returns whether the stream goes on.
+// do queues fn, which reports whether the stream continues.
 func (w *Watch) do(fn func(*stream) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -74,7 +74,7 @@ func (w *Watch) Bookmark() {
 	})
 }
 
-// BookmarkAt sends a bookmark with this version, whatever is true.
+// BookmarkAt sends a bookmark with this version, even if it is wrong.
 func (w *Watch) BookmarkAt(version string) {
 	w.do(func(s *stream) bool { s.bookmarkAt(version, nil); return true })
 }
@@ -92,17 +92,17 @@ func (w *Watch) Cut() {
 	w.do(func(s *stream) bool { s.x.out.flush(); s.x.out.abort(); return false })
 }
 
-// Send sends a frame of this type with an object that is encoded already, in the encoding of the watch.
+// Send sends a frame of this type with an object that is already encoded in the encoding of the watch.
 func (w *Watch) Send(typ watch.EventType, body []byte) {
 	w.do(func(s *stream) bool { s.raw(typ, body); return true })
 }
 
-// Write sends these bytes as they are, frame or not.
+// Write sends these bytes unchanged. They need not be a frame.
 func (w *Watch) Write(b []byte) {
 	w.do(func(s *stream) bool { s.x.out.buf = append(s.x.out.buf, b...); return true })
 }
 
-// commands does what was queued. It returns false when the stream is over.
+// commands runs the queued actions. It returns false at the end of the stream.
 func (w *stream) commands() bool {
 	w.handle.mu.Lock()
 	queue := w.handle.queue

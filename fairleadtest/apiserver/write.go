@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	// errRaced says that the object changed between reading and storing it.
+	// errRaced means that the object changed between reading and storing it.
 	errRaced = stderrors.New("the object changed meanwhile")
 
 	errVersionOfNew = stderrors.New("resourceVersion should not be set on objects to be created")
@@ -66,10 +66,10 @@ func (x *exchange) create() error {
 	}
 }
 
-// generateName appends five characters, never the same ones twice, to what a name has room for.
+// generateName appends five characters, never the same ones twice, to a prefix cut to the available length.
 func (s *Server) generateName(prefix string) string {
 	const letters, room = "bcdfghjklmnpqrstvwxz2456789", 63 - 5
-	n := s.names.Add(1) * 7919 // a prime, so that neighbours look different
+	n := s.names.Add(1) * 7919 // a prime, so consecutive names look different
 	suffix := make([]byte, 5)
 	for i := range suffix {
 		suffix[i] = letters[n%uint64(len(letters))]
@@ -78,7 +78,7 @@ func (s *Server) generateName(prefix string) string {
 	return prefix[:min(len(prefix), room)] + string(suffix)
 }
 
-// insert stores a new object. It owns obj.
+// insert stores a new object. It takes ownership of obj.
 func (s *Server) insert(ctx context.Context, t *table, obj *unstructured.Unstructured, dryRun bool) (*object, error) {
 	content, err := normalize(t, obj.Object)
 	if err != nil {
@@ -108,7 +108,7 @@ func (s *Server) insert(ctx context.Context, t *table, obj *unstructured.Unstruc
 	return nil, errors.NewAlreadyExists(t.res.GVR().GroupResource(), obj.GetName())
 }
 
-// foldStringData turns the write-only stringData of a Secret into data.
+// foldStringData moves the write-only stringData of a Secret into data.
 func foldStringData(content map[string]any) {
 	plain, ok := content["stringData"].(map[string]any)
 	if !ok {
@@ -134,7 +134,7 @@ func (s *Server) newUID() types.UID {
 	return types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", s.store.uids))
 }
 
-// builder returns the function that makes the stored object once its revision is known. It owns obj.
+// builder returns the function that creates the stored object for its revision. It takes ownership of obj.
 func (s *Server) builder(t *table, obj *unstructured.Unstructured) func(uint64) *object {
 	return func(rev uint64) *object {
 		obj.SetResourceVersion(s.store.version.format(rev))
@@ -142,7 +142,7 @@ func (s *Server) builder(t *table, obj *unstructured.Unstructured) func(uint64) 
 	}
 }
 
-// check applies the rules of the kind, those for all metadata, and the user's; old is nil for a create.
+// check applies the rules of the kind, of all metadata, and of the user. old is nil for a create.
 func (s *Server) check(ctx context.Context, t *table, obj, old *unstructured.Unstructured, subresource string) error {
 	var before map[string]any
 	if old != nil {
@@ -179,7 +179,7 @@ func (s *Server) check(ctx context.Context, t *table, obj, old *unstructured.Uns
 	return &errors.StatusError{ErrStatus: status}
 }
 
-// size is about how long the JSON of a value is.
+// size returns the approximate length of the JSON of a value.
 func size(v any) int {
 	n := 2
 	switch v := v.(type) {
@@ -220,18 +220,19 @@ func (x *exchange) update() error {
 	return x.modify(m)
 }
 
-// modification is a write to an object that is there, or may be.
+// modification is a write to an existing or possibly missing object.
 type modification struct {
-	uid     string // of the only object that is meant, if not empty
-	creates bool   // the object if it is not there
+	uid     string // required uid, if not empty
+	creates bool   // create the object if it is missing
 	dryRun  bool
 
-	// next makes the next state of the live one, which is empty but for its kind if there is none. It may be asked again.
+	// next returns the next state for the live one. For a missing object, live contains only the kind. next may be
+	// called again.
 	next func(live *unstructured.Unstructured) (*unstructured.Unstructured, error)
 }
 
-// modify makes a change to the object of the request and answers with it. If the object changes meanwhile it begins
-// again.
+// modify applies a modification to the object of the request and answers with the result. It retries if the object
+// changes concurrently.
 func (x *exchange) modify(c modification) error {
 	for {
 		o, code, err := x.tryModify(c)
@@ -278,8 +279,8 @@ func (x *exchange) tryModify(c modification) (*object, int, error) {
 	return o, http.StatusOK, err
 }
 
-// replace stores next in the place of base, whose content is live. It owns next, and returns errRaced when base is not
-// the stored object any more.
+// replace stores next in place of base, whose content is live. It takes ownership of next. It returns errRaced if base
+// is no longer the stored object.
 func (x *exchange) replace(base *object, live, next *unstructured.Unstructured, dryRun bool) (*object, error) {
 	t, gr := x.table, x.groupResource()
 	switch v := next.GetResourceVersion(); {
@@ -309,7 +310,7 @@ func (x *exchange) replace(base *object, live, next *unstructured.Unstructured, 
 	if grace := live.GetDeletionGracePeriodSeconds(); live.GetDeletionTimestamp() != nil &&
 		len(next.GetFinalizers()) == 0 &&
 		(grace == nil || *grace == 0) && !keptBySpec(t, next) {
-		// Its last state is the one before, and the answer what was asked for.
+		// The log gets the previous state; the answer contains the requested one.
 		if _, _, err := x.s.erase(base, dryRun); err != nil {
 			return nil, err
 		}
@@ -321,7 +322,7 @@ func (x *exchange) replace(base *object, live, next *unstructured.Unstructured, 
 	return x.s.persist(base, next, dryRun)
 }
 
-// persist stores an object that is ready.
+// persist stores a checked object.
 func (s *Server) persist(base *object, next *unstructured.Unstructured, dryRun bool) (*object, error) {
 	build := s.builder(base.table, next)
 	if dryRun {
@@ -333,7 +334,7 @@ func (s *Server) persist(base *object, next *unstructured.Unstructured, dryRun b
 	return nil, errRaced
 }
 
-// sameContent compares two states but for the times in managedFields.
+// sameContent reports whether two states are equal, except for the times in managedFields.
 func sameContent(a, b *unstructured.Unstructured) bool {
 	if reflect.DeepEqual(a.Object, b.Object) {
 		return true
@@ -350,7 +351,8 @@ func sameContent(a, b *unstructured.Unstructured) bool {
 	return reflect.DeepEqual(strip(a), strip(b))
 }
 
-// inherit keeps what a client cannot change, applies the rule of the subresource, and counts generations. It owns next.
+// inherit restores fields that a client cannot change, applies the rule of the subresource, and increments the
+// generation. It takes ownership of next.
 func (t *table) inherit(live, next *unstructured.Unstructured, subresource string) *unstructured.Unstructured {
 	switch {
 	case subresource == "finalize":
@@ -377,8 +379,8 @@ func (t *table) inherit(live, next *unstructured.Unstructured, subresource strin
 	return next
 }
 
-// inheritAllButStatus keeps all of live but its status and, of a built-in kind, what the status subresource takes
-// besides.
+// inheritAllButStatus keeps live except its status and, for a built-in kind, its metadata. Metadata fields that the
+// status subresource ignores stay as in live.
 func (t *table) inheritAllButStatus(live, next *unstructured.Unstructured) *unstructured.Unstructured {
 	out := live.DeepCopy()
 	take(out.Object, next.Object, "status")
@@ -395,7 +397,7 @@ func (t *table) inheritAllButStatus(live, next *unstructured.Unstructured) *unst
 	return out
 }
 
-// take makes a field what it is in another object, absent too.
+// take copies a field from another object, or removes it if it is absent there.
 func take(into, from map[string]any, field string) {
 	if v, ok := from[field]; ok {
 		into[field] = v
@@ -404,7 +406,7 @@ func take(into, from map[string]any, field string) {
 	}
 }
 
-// specChanged compares everything but metadata and status, and the annotations of a Deployment.
+// specChanged compares all fields except metadata and status, and for a Deployment also the annotations.
 func (t *table) specChanged(a, b map[string]any) bool {
 	spec := func(m map[string]any) map[string]any {
 		out := map[string]any{}
@@ -414,7 +416,7 @@ func (t *table) specChanged(a, b map[string]any) bool {
 			}
 		}
 		if t.res.Kind == "Deployment" {
-			out["annotations"], _, _ = unstructured.NestedMap(m, "metadata", "annotations") // none in what cannot be read
+			out["annotations"], _, _ = unstructured.NestedMap(m, "metadata", "annotations") // none if it cannot be read
 		}
 		return out
 	}

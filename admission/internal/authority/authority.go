@@ -1,13 +1,14 @@
-// Package authority holds the certificate authorities that sign what webhooks serve: what a Secret has of them, which
-// of them signs now, and when the next one is made. It does no I/O and reads no clock.
+// Package authority manages the certificate authorities of webhooks. It reads them from a Secret, selects the one that
+// signs, and decides when to create the next one. It does no I/O and reads no clock.
 //
 //	set, broken := authority.Parse(secret.Data)
-//	if plan := set.Plan(now, lifetimes); plan.Stage { … } // a new one is put beside the others, and signs later
+//	if plan := set.Plan(now, lifetimes); plan.Stage { … } // add a new authority to the others; it signs later
 //	signer, settled := set.Signer(now, lifetimes, since)
 //	leaf, err := signer.Issue(now, hosts, lifetimes.Leaf)
 //
-// An authority has no state but its certificate. It is trusted (in the bundle) from when it is made until it ends, and
-// no certificate of it outlives it, so that whoever trusts the bundle trusts all that is served.
+// An authority has no state besides its certificate and key. It is trusted, as part of the bundle, from its creation
+// until its end, and its certificates do not outlive it. A client that trusts the bundle therefore trusts every served
+// certificate.
 package authority
 
 import (
@@ -29,16 +30,16 @@ import (
 	"time"
 )
 
-// Backdate is how long before it is made a certificate begins to be valid, for clocks that are behind.
+// Backdate is how long before its creation a certificate becomes valid, to tolerate slow clocks.
 const Backdate = 5 * time.Minute
 
-// Authority is a certificate authority, or the memory of one: without a key it is only trusted.
+// Authority is a certificate authority. Without a key it is only trusted and cannot sign.
 type Authority struct {
 	Certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 }
 
-// New makes an authority that is valid from now on.
+// New returns a new authority that is valid from now.
 func New(now time.Time, name string, validity time.Duration) (Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -75,8 +76,8 @@ func sign(template, parent *x509.Certificate, public crypto.PublicKey, key crypt
 	return x509.ParseCertificate(der)
 }
 
-// Issue makes a certificate, with a key of its own, by which a server is known as any of these hosts: names or
-// addresses. It ends with the authority if that is earlier.
+// Issue returns a certificate with a new key for the given host names or addresses. It expires no later than the
+// authority.
 func (a Authority) Issue(now time.Time, hosts []string, validity time.Duration) (*tls.Certificate, error) {
 	if !a.Signs(now) {
 		return nil, fmt.Errorf("cannot issue a certificate: authority %s does not sign any more", a.ID())
@@ -109,24 +110,24 @@ func (a Authority) Issue(now time.Time, hosts []string, validity time.Duration) 
 	return &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// ID tells authorities apart, also by the name of what a Secret has of them.
+// ID identifies the authority. It is also a part of the names of its entries in a Secret.
 func (a Authority) ID() string {
 	sum := sha256.Sum256(a.Certificate.Raw)
 	return hex.EncodeToString(sum[:6])
 }
 
-// Made is when it was made.
+// Made returns the time of creation.
 func (a Authority) Made() time.Time { return a.Certificate.NotBefore.Add(Backdate) }
 
-// Ended says whether nothing that it signed is valid any more.
+// Ended reports whether the authority has expired, and with it all certificates that it signed.
 func (a Authority) Ended(now time.Time) bool { return now.After(a.Certificate.NotAfter) }
 
-// Signs says whether it can sign.
+// Signs reports whether the authority can sign.
 func (a Authority) Signs(now time.Time) bool {
 	return a.key != nil && !a.Ended(now) && !now.Before(a.Certificate.NotBefore)
 }
 
-// Signed says whether a certificate is one of this authority.
+// Signed reports whether this authority signed a certificate.
 func (a Authority) Signed(leaf *x509.Certificate) bool {
 	return bytes.Equal(leaf.AuthorityKeyId, a.Certificate.SubjectKeyId) && leaf.CheckSignatureFrom(a.Certificate) == nil
 }
@@ -134,7 +135,7 @@ func (a Authority) Signed(leaf *x509.Certificate) bool {
 // Trusted returns the same authority without its key.
 func (a Authority) Trusted() Authority { return Authority{Certificate: a.Certificate} }
 
-// parse reads one authority; key is nil for one that is only trusted.
+// parse parses one authority. key is nil for an authority that is only trusted.
 func parse(cert, key []byte) (Authority, error) {
 	der, err := block(cert, "CERTIFICATE")
 	if err != nil {

@@ -17,9 +17,9 @@ const (
 	keySuffix  = ".key"
 )
 
-// EntryError says what is wrong with one entry of a Secret.
+// EntryError is an error of one entry of a Secret.
 type EntryError struct {
-	Entry string // of the data
+	Entry string // key in the data of the Secret
 	Err   error
 }
 
@@ -31,20 +31,20 @@ func (e *EntryError) Error() string {
 // Unwrap returns the cause.
 func (e *EntryError) Unwrap() error { return e.Err }
 
-// Lifetimes say how long things are valid, and how long before its end an authority is followed by the next one.
+// Lifetimes are the validity of authorities and certificates, and the times of a change of authority.
 type Lifetimes struct {
 	Authority, Leaf time.Duration
-	// Overlap is for how long an authority is trusted beside its successor.
+	// Overlap is how long an authority is trusted beside its successor.
 	Overlap time.Duration
-	// Settle is how long a new authority waits, while an older one still signs.
+	// Settle is how long a new authority waits before it signs, while an older one still signs.
 	Settle time.Duration
 }
 
-// Set is the authorities that there are, the oldest first.
+// Set is a set of authorities, oldest first.
 type Set []Authority
 
-// Parse reads the data of a Secret: ca-ID.crt and, of those that sign, ca-ID.key. What cannot be used is left out and
-// told: errors that match [*EntryError], joined. Entries of other names are passed over.
+// Parse reads the data of a Secret: ca-ID.crt, and ca-ID.key for authorities that sign. It skips invalid entries and
+// returns their errors, which match [*EntryError], joined. It ignores entries with other names.
 func Parse(data map[string][]byte) (Set, error) {
 	var (
 		set  Set
@@ -70,7 +70,7 @@ func Parse(data map[string][]byte) (Set, error) {
 	return set, errors.Join(errs...)
 }
 
-// Encode returns the data of a Secret that has the set, and what else it had.
+// Encode returns the data of a Secret with the set and with the unrelated entries of had.
 func (s Set) Encode(had map[string][]byte) (map[string][]byte, error) {
 	data := map[string][]byte{}
 	for name, value := range had {
@@ -92,7 +92,8 @@ func (s Set) Encode(had map[string][]byte) (map[string][]byte, error) {
 	return data, nil
 }
 
-// With returns the set with another authority. One that is there already stays as it is, unless it had no key.
+// With returns the set with another authority. An authority that is already in the set is replaced only if it had no
+// key.
 func (s Set) With(a Authority) Set {
 	s = slices.Clone(s)
 	if i := slices.IndexFunc(s, func(b Authority) bool { return b.ID() == a.ID() }); i >= 0 {
@@ -111,7 +112,7 @@ func (s Set) With(a Authority) Set {
 	return s
 }
 
-// Bundle returns the certificates of all of them, as PEM.
+// Bundle returns the certificates of all authorities as PEM.
 func (s Set) Bundle() []byte {
 	var b []byte
 	for _, a := range s {
@@ -120,7 +121,7 @@ func (s Set) Bundle() []byte {
 	return b
 }
 
-// FromBundle returns the authorities of a bundle, which are only trusted. What is none is passed over.
+// FromBundle returns the authorities of a bundle, without keys. It skips data that is not an authority.
 func FromBundle(bundle []byte) (s Set) {
 	for {
 		var b *pem.Block
@@ -133,14 +134,14 @@ func FromBundle(bundle []byte) (s Set) {
 	}
 }
 
-// Plan is what is due with a set.
+// Plan describes the changes that a set needs.
 type Plan struct {
-	Stage bool // there has to be a new authority
-	Alone bool // none of those that there are can sign
-	Keep  Set  // those that have not ended
+	Stage bool // a new authority must be created
+	Alone bool // no present authority can sign
+	Keep  Set  // the authorities that have not expired
 }
 
-// Plan says what is due.
+// Plan returns the changes that the set needs.
 func (s Set) Plan(now time.Time, l Lifetimes) Plan {
 	p := Plan{Stage: true, Alone: true}
 	for _, a := range s {
@@ -159,9 +160,9 @@ func (s Set) Plan(now time.Time, l Lifetimes) Plan {
 	return p
 }
 
-// Signer returns the authority that signs now: the newest one that has settled, else the oldest one that goes on for
-// long enough, else the newest one. Since says from when on each, by its ID, is known to be in all bundles. Settled
-// says whether all who check certificates can be expected to know of it.
+// Signer returns the authority that signs now: the newest one that has settled, else the oldest one that lasts long
+// enough, else the newest one. since maps the ID of each authority to the time from which it is known to be in all
+// bundles. settled reports whether all clients can be expected to trust the authority.
 func (s Set) Signer(now time.Time, l Lifetimes, since map[string]time.Time) (signer Authority, settled, ok bool) {
 	for _, a := range slices.Backward(s) {
 		if !a.Signs(now) {
@@ -177,8 +178,8 @@ func (s Set) Signer(now time.Time, l Lifetimes, since map[string]time.Time) (sig
 	return signer, false, ok
 }
 
-// Renew says whether the certificate that is served has to be replaced by one of the signer: it has none, it is due,
-// its authority is not trusted any more, or a settled one has taken over.
+// Renew reports whether the served certificate must be replaced by one of the signer. That is so if there is none, it
+// is due, its authority is no longer trusted, or a settled authority has taken over.
 func (s Set) Renew(now time.Time, leaf *x509.Certificate, signer Authority, settled bool) bool {
 	if leaf == nil || !now.Before(due(leaf)) {
 		return true
@@ -189,7 +190,7 @@ func (s Set) Renew(now time.Time, leaf *x509.Certificate, signer Authority, sett
 	return settled || !slices.ContainsFunc(s, func(a Authority) bool { return a.Signed(leaf) })
 }
 
-// due is when two thirds of the time of a certificate are over.
+// due returns the time at which two thirds of a certificate's validity are over.
 func due(leaf *x509.Certificate) time.Time {
 	made := leaf.NotBefore.Add(Backdate)
 	return made.Add(leaf.NotAfter.Sub(made) / 3 * 2)
