@@ -1,8 +1,7 @@
-// Package cache has the names that programs use of Fairlead's caches: which objects to watch, what to keep of them, and
-// how to read them.
+// Package cache chooses which objects Fairlead watches and what it keeps of them, and reads them without a copy.
 //
-// A runtime, a client and observers make and share their caches without this package. A program names it to restrict
-// what is watched, to add an index, or to read the objects of a kind without a copy:
+// Runtimes, clients and observers make and share their caches without this package. A program uses it to restrict a
+// watch, to add an index, or to read the objects of a kind directly:
 //
 //	rt := fairlead.New(config, fairlead.WithSource(cache.Namespaces("team-a"), cache.Labels("app=web")))
 //
@@ -14,7 +13,7 @@
 //	for key, pod := range pods.Index("node", "n1") { … } // READ-ONLY
 //
 // All readers of one version of an object get the same pointer. It is read-only: copy the object with DeepCopy before
-// changing it. fairlead.WithDetectMutation finds code that does not.
+// changing it. fairlead.WithDetectMutation finds code that changes a shared object.
 //
-// Everything in this package is safe for concurrent use.
+// All functions and types of this package are safe for concurrent use.
 package cache

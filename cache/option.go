@@ -6,7 +6,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// Option restricts or tunes what is watched of a kind.
+// Option restricts or tunes the watch of a kind.
 type Option = source.Option
 
 // Namespaces restricts a watch to these namespaces. Without any, all namespaces are watched.
@@ -18,13 +18,14 @@ func Labels(selector string) Option { return source.Labels(selector) }
 // Fields restricts a watch to objects whose fields match the selector, such as "spec.nodeName=n1".
 func Fields(selector string) Option { return source.Fields(selector) }
 
-// EverySlot watches all objects where replicas share them: for objects that every replica needs, such as configuration.
+// EverySlot watches the objects of all slots, even if replicas divide the kind among them. Use it for objects that
+// every replica needs, such as configuration.
 func EverySlot() Option { return source.EverySlot() }
 
-// SilenceBudget is how long a watch may bring nothing before the server is asked whether it has missed something. The
-// default is 90 seconds.
+// SilenceBudget sets how long a watch may be silent before the server is asked whether the watch has missed a change.
+// The default is 90 seconds.
 func SilenceBudget(d time.Duration) Option { return source.SilenceBudget(d) }
 
-// BulkDeleteGuard is how many objects a list may omit before a second list has to confirm their deletion. The default is
-// 100; a negative number needs no confirmation.
+// BulkDeleteGuard sets how many objects a list may omit before a second list has to confirm their deletion. The default
+// is 100; a negative number disables the confirmation.
 func BulkDeleteGuard(n int) Option { return source.BulkDeleteGuard(n) }

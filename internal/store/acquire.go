@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// usable says why nothing can be done with a cache that NewCache has not made.
+// usable returns ErrNoCache for a nil Cache and for one that NewCache has not made.
 func (c *Cache) usable() error {
 	if c == nil || c.entries == nil {
 		return ErrNoCache
@@ -21,7 +21,7 @@ func (c *Cache) usable() error {
 	return nil
 }
 
-// AcquireFor is Acquire for a Go type that the Scheme knows.
+// AcquireFor is like [Cache.Acquire] for a Go type that the Scheme knows.
 func AcquireFor[T any](c *Cache, options ...source.Option) (*Handle, error) {
 	if err := c.usable(); err != nil {
 		return nil, fmt.Errorf("cannot acquire a store for %T: %w", *new(T), err)
@@ -37,16 +37,17 @@ func AcquireFor[T any](c *Cache, options ...source.Option) (*Handle, error) {
 	return c.Open(Request{Kind: kinds[0], Options: options})
 }
 
-// distinct returns namespaces in order, each once, and what tells them from others.
+// distinct returns the sorted namespaces without duplicates, and a text that identifies the set. Both are empty for all
+// namespaces.
 func distinct(namespaces []string) ([]string, string) {
-	if len(namespaces) == 0 || slices.Contains(namespaces, "") { // "" is all of them
+	if len(namespaces) == 0 || slices.Contains(namespaces, "") { // "" means all namespaces
 		return nil, ""
 	}
 	namespaces = slices.Compact(slices.Sorted(slices.Values(namespaces)))
 	return namespaces, strings.Join(namespaces, ",")
 }
 
-// hasProtobuf says whether the Go type of a kind can be read from protobuf, in which what is dropped can be found.
+// hasProtobuf reports whether the Go type of a kind decodes protobuf and has the fields that content drops.
 func (c *Cache) hasProtobuf(kind schema.GroupVersionKind, content Content) bool {
 	t := typeOf(c.opt.Scheme, kind)
 	if t == nil {
@@ -59,7 +60,7 @@ func (c *Cache) hasProtobuf(kind schema.GroupVersionKind, content Content) bool 
 	return kept.paths.Len() == 0 || kept.message != nil
 }
 
-// configure applies the options of a request, and what is said of its kind.
+// configure applies the options of the cache and of a request. It adds the content of the kind to the request.
 func (c *Cache) configure(req *Request) source.Config {
 	cfg := source.Config{Client: c.client, Resource: req.Resource, Logger: c.opt.Logger}
 	for _, o := range append(slices.Clone(c.opt.Source), req.Options...) {
@@ -72,8 +73,8 @@ func (c *Cache) configure(req *Request) source.Config {
 	return cfg
 }
 
-// find returns what serves a request, if there is something, and else the key of what is to be made. The caller holds
-// c.mu.
+// find returns the entry that serves a request, or nil and the key of the entry to make. It adapts req to that key. The
+// caller holds c.mu.
 func (c *Cache) find(key cacheKey, req *Request) (*cacheEntry, cacheKey) {
 	if req.Content.Metadata {
 		req.Content = req.Content.ofMetadata()
@@ -89,7 +90,7 @@ func (c *Cache) find(key cacheKey, req *Request) (*cacheEntry, cacheKey) {
 		req.Content, req.Unstructured = more.Content, more.Unstructured
 	}
 	key.content, key.rank = req.Content.name(), req.Content.rank()
-	key.json = true // one from JSON serves everybody
+	key.json = true // a store of JSON serves all readers
 	if e := c.entries[key]; e != nil {
 		return e, key
 	}
@@ -97,8 +98,7 @@ func (c *Cache) find(key cacheKey, req *Request) (*cacheEntry, cacheKey) {
 	return c.entries[key], key
 }
 
-// whole returns an entry of whole objects that serves a request for their metadata; nil if there is none. The caller
-// holds c.mu.
+// whole returns an entry of whole objects that serves a request for their metadata, or nil. The caller holds c.mu.
 func (c *Cache) whole(key cacheKey, req *Request) (found *cacheEntry) {
 	for _, e := range c.entries {
 		same := e.key
@@ -111,12 +111,12 @@ func (c *Cache) whole(key cacheKey, req *Request) (found *cacheEntry) {
 	return found
 }
 
-// serves says whether who asks for no more than metadata is handed out the very same by a store of this content. Of
-// the transforms the key tells.
+// serves reports whether a store of this content shows the same metadata as a store of the given metadata content. It
+// ignores transforms, which are part of the key.
 func (c Content) serves(metadata Content) bool { return c.ofMetadata().name() == metadata.name() }
 
-// shardName tells the divisions of objects apart: two requests share a store when they share the Sharding, whatever it
-// holds at the time, or ask for the same slots for good.
+// shardName identifies the division of objects. Two requests share a store if they use the same Sharding, whichever
+// slots it holds, or ask for the same fixed slots.
 func (c *Cache) shardName(cfg *source.Config) string {
 	name := cfg.ShardName()
 	if cfg.Sharding == nil {
@@ -135,7 +135,7 @@ func (c *Cache) shardName(cfg *source.Config) string {
 	return name
 }
 
-// contentOf returns what of a kind is held, whoever asks.
+// contentOf returns the content that CacheOptions set for a kind.
 func (c *Cache) contentOf(kind schema.GroupKind) Content {
 	if content, ok := c.opt.Contents[kind]; ok {
 		return content
@@ -143,7 +143,7 @@ func (c *Cache) contentOf(kind schema.GroupKind) Content {
 	return c.opt.Contents[schema.GroupKind{}]
 }
 
-// checkFor is Check, also of what the Go type of a kind tells; nil: it is not known.
+// checkFor is like Check, and also checks the paths against the Go type of the kind, unless t is nil.
 func (c Content) checkFor(t reflect.Type) error {
 	p, err := c.cuts()
 	if err == nil && t != nil {
@@ -152,7 +152,7 @@ func (c Content) checkFor(t reflect.Type) error {
 	return err
 }
 
-// expectation is what a request can be known by before its resource is.
+// expectation identifies a request before its resource is known.
 type expectation struct {
 	kind                            schema.GroupVersionKind
 	namespaces, label, field, shard string
@@ -162,8 +162,9 @@ func (k cacheKey) expectation(kind schema.GroupVersionKind) expectation {
 	return expectation{kind: kind, namespaces: k.namespaces, label: k.label, field: k.field, shard: k.shard}
 }
 
-// Expect announces a request for whole objects: one for the metadata of the same that is opened before shares its
-// store, so that there is one watch and not two. It opens nothing, sends nothing, and holds for as long as the Cache.
+// Expect announces a later request for whole objects. A request for the metadata of the same objects that is opened
+// earlier then shares that store, so one watch serves both. Expect opens no watch and sends no request. It has effect
+// for the lifetime of the Cache.
 func (c *Cache) Expect(req Request) {
 	if c.usable() != nil {
 		return

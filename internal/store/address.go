@@ -6,10 +6,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// What tells those who see requests pass which stores these are about.
+// Functions for observers of requests: they find the stores that a request is about.
 
-// Server returns the address of the server that the cache watches: scheme, host, and the path in front of those of the
-// API, if there is one. nil for a cache that NewCache has not made. The caller owns it.
+// Server returns the address of the server that the cache watches: scheme, host and the path prefix of the API, if any.
+// It returns nil for a cache that NewCache has not made. The caller owns the result.
 func (c *Cache) Server() *url.URL {
 	if c.usable() != nil {
 		return nil

@@ -10,23 +10,23 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// PutResult says what became of the answer to a write.
+// PutResult is the result of laying the answer to a write over the store.
 type PutResult uint8
 
-// What may become of an answer.
+// The results of Put.
 const (
-	// Overlaid means: reads see it from now on.
+	// Overlaid means that reads see the answer from now on.
 	Overlaid PutResult = iota + 1
-	// AlreadyKnown means: the store has it, or something newer.
+	// AlreadyKnown means that the store has this version or a newer one.
 	AlreadyKnown
-	// OutOfScope means: the store does not hold such objects (namespace, selector, slot); reads of it are not affected, or
-	// say NotFound.
+	// OutOfScope means that the store does not hold such objects, because of namespace, selector or slot. Reads of the
+	// object are not affected or return ErrNotFound.
 	OutOfScope
-	// NeedsBarrier means: whether the store holds such objects cannot be decided here, or the answer lacks what its
-	// readers want (see Options.Unstructured), or the history of the server went back while the write was under way, so
-	// that the answer may be of one that is no more; see Store.Settle.
+	// NeedsBarrier means that the answer is not laid over the store; see Store.Settle. The store cannot decide whether its
+	// watch selects the object, or the answer lacks fields that readers need (see Options.Unstructured), or the server's
+	// history was rolled back during the write.
 	NeedsBarrier
-	// Unversioned means: the answer has no resource version.
+	// Unversioned means that the answer has no resource version.
 	Unversioned
 )
 
@@ -35,12 +35,12 @@ func (r PutResult) String() string {
 	return [...]string{"", "Overlaid", "AlreadyKnown", "OutOfScope", "NeedsBarrier", "Unversioned"}[min(r, Unversioned)]
 }
 
-// putting is how an answer is laid over the store.
+// putting holds the parameters of put.
 type putting struct {
-	w      *Write     // that was answered, if it was announced
-	record func()     // is called, under the lock, before any early return
-	sure   bool       // the watch selects the object
-	fields fields.Set // of the object, by which the watch selects
+	w      *Write     // the answered write, if it was announced
+	record func()     // called under the lock before any early return; may be nil
+	sure   bool       // the watch is known to select the object
+	fields fields.Set // of the object, for field selectors
 }
 
 // Put lays the answer to a successful create, update, patch or apply over the store.
@@ -129,9 +129,9 @@ func (s *Store) tryPut(st staged, how putting) (_ PutResult, ok bool) {
 	return result, true
 }
 
-// PutDeleted makes reads say that an incarnation of an object is gone, after a delete was answered so; without a uid,
-// the one that is read. One that the store does not know is remembered too: the watch may be behind, and tell of its
-// creation only now.
+// PutDeleted hides an incarnation of an object from reads after the server has answered its delete. An empty uid means
+// the incarnation that reads see now. PutDeleted also remembers a uid that the store does not know, because the watch
+// may be behind and deliver its creation later.
 func (s *Store) PutDeleted(k Key, uid types.UID) PutResult {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,12 +165,12 @@ func (s *Store) PutDeleted(k Key, uid types.UID) PutResult {
 	switch {
 	case known && d.is(told):
 		d.see(!s.unordered, told)
-	case d.seen && known && s.unordered: // our write had made it invisible, and it is older
+	case d.seen && known && s.unordered: // the own write hid it, and it is older
 		ent.dead = append(ent.dead, tomb{uid: told.UID(), seen: true, clock: d.clock, since: d.since})
 	case !d.seen && s.overlay.past.has(s.intern.seed, uid):
 		return AlreadyKnown
 	}
-	if known || !d.seen || !sc.version.atLeast(own.ver) { // otherwise the watch is past it
+	if known || !d.seen || !sc.version.atLeast(own.ver) { // otherwise the watch has passed it
 		ent.dead = append(ent.dead, d)
 	}
 	next := root{base: cur.base, merged: cur.merged}
@@ -185,7 +185,7 @@ func (s *Store) PutDeleted(k Key, uid types.UID) PutResult {
 	return Overlaid
 }
 
-// putAbsent makes reads say that the store does not have an object, because the server has said so at a version.
+// putAbsent makes reads return not found for an object that the server did not have at version ver.
 func (s *Store) putAbsent(k Key, ver version) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,20 +195,20 @@ func (s *Store) putAbsent(k Key, ver version) {
 	ent := s.overlay.entries[k]
 	switch {
 	case sc == nil, ver.isZero(), sc.applied(ver, have), ent != nil && ent.answered() && !ver.newer(ent.ver):
-		return // known, or something newer is
+		return // the store is as new already
 	case ent == nil && !ok:
 		return
 	case ent == nil:
 		ent = &overlaid{ns: k.Namespace}
 		s.overlay.entries[k] = ent
 	}
-	toCome := ent.answered() // the watch has yet to tell of it
+	toCome := ent.answered() // the watch has not delivered the own write yet
 	ent.st, ent.left, ent.asked, ent.ver, ent.clock, ent.since = staged{}, true, true, ver, s.overlay.tick(), time.Now()
 	next := root{base: cur.base, merged: cur.merged.copy()}
 	if seen, visible := cur.merged.get(s.intern.hashKey(k.Namespace, k.Name), k); visible {
 		next.merged.delete(nil, seen)
 	}
-	if !ok && !toCome { // there is nothing to hide
+	if !ok && !toCome { // no object to hide
 		ent.evict()
 		if s.overlay.drop(k, ent) && len(s.overlay.entries) == 0 {
 			next.merged = next.base

@@ -15,11 +15,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// defaultSaveEvery is the period of saving where CacheOptions name none.
+// defaultSaveEvery is the default of CacheOptions.SaveEvery.
 const defaultSaveEvery = 5 * time.Minute
 
-// clusterIdentity is what tells clusters apart without asking them: the address, and the certificate authority, which a
-// cluster that was set up anew at the same address does not share.
+// clusterIdentity identifies a cluster without a request, by its address and its certificate authority. A cluster that
+// is set up again at the same address has another authority.
 func clusterIdentity(cfg *rest.Config) (string, error) {
 	authority := cfg.CAData
 	if len(authority) == 0 && cfg.CAFile != "" {
@@ -31,8 +31,8 @@ func clusterIdentity(cfg *rest.Config) (string, error) {
 	return fmt.Sprintf("%s%s %x", cfg.Host, cfg.APIPath, sha256.Sum256(authority)), nil
 }
 
-// claimFile gives an entry its file, unless it has a share of the objects only, or a store whose namespaces were
-// changed since has the file; then the entry is not saved. The caller holds c.mu.
+// claimFile assigns a file to an entry for saving. It assigns none to an entry with a shard, or if a live entry has the
+// file, as after a change of namespaces. The caller holds c.mu.
 func (c *Cache) claimFile(e *cacheEntry) {
 	if c.opt.Dir == "" || e.key.shard != "" {
 		return
@@ -48,7 +48,7 @@ func (c *Cache) claimFile(e *cacheEntry) {
 	c.files[e.store.opt.fileName()] = e
 }
 
-// fileIsFree waits until the predecessor has saved, and says whether it has before ctx ended.
+// fileIsFree waits until the previous owner of the file has saved. It reports false if ctx ends first.
 func (c *Cache) fileIsFree(ctx context.Context, e *cacheEntry) bool {
 	if e.after == nil {
 		return true
@@ -61,8 +61,8 @@ func (c *Cache) fileIsFree(ctx context.Context, e *cacheEntry) bool {
 	}
 }
 
-// removeOthers removes what an earlier run has saved of the same objects with another content: it may have what is
-// dropped now. What a store of this run has or will have is left alone.
+// removeOthers deletes the files that an earlier run saved for the same objects with another content, which may contain
+// fields that are dropped now. It keeps the files of stores of this run.
 func (c *Cache) removeOthers(ctx context.Context, e *cacheEntry) {
 	if content := &e.store.opt.Content; len(content.Drop) == 0 && !content.Metadata {
 		return
@@ -79,7 +79,7 @@ func (c *Cache) removeOthers(ctx context.Context, e *cacheEntry) {
 	for _, file := range files {
 		base, saved := strings.CutSuffix(file.Name(), fileSuffix)
 		if at := strings.LastIndexByte(base, '.'); at >= 0 && !bases[base] {
-			base = base[:at] // without that of the content
+			base = base[:at] // without the hash of the content
 		}
 		if !saved || !bases[base] || c.files[file.Name()] != nil {
 			continue
@@ -105,8 +105,8 @@ func (c *Cache) leaveFileLocked(e *cacheEntry) {
 	}
 }
 
-// resume fills the store of an entry from disk before its source starts. Whatever is wrong with the file, a list
-// makes good.
+// resume fills the store of an entry from disk before its source starts. If the file is unusable, the source lists
+// instead.
 func (c *Cache) resume(ctx context.Context, e *cacheEntry) {
 	e.scopes.Lock()
 	defer e.scopes.Unlock()
@@ -125,8 +125,8 @@ func (c *Cache) resume(ctx context.Context, e *cacheEntry) {
 	}
 }
 
-// extent tells whether anything has changed. After history was rolled back the same version may come again, with
-// another content.
+// extent detects changes of a store. The version alone does not suffice: after a rollback the same version may come
+// again with other content.
 type extent struct {
 	version          string
 	applied, commits int64
@@ -136,13 +136,13 @@ func (s *Store) extent() extent {
 	return extent{s.Version(), s.stats.applied.Load(), s.stats.commits.Load()}
 }
 
-// saveNowAndThen saves the store of an entry now and then; the returned function ends that and, if last is true,
-// saves once more.
+// saveNowAndThen saves the store of an entry every CacheOptions.SaveEvery, if it has changed. The returned function
+// stops that and, if last is true, saves once more.
 func (c *Cache) saveNowAndThen(ctx context.Context, e *cacheEntry) (end func(last bool)) {
 	saved := e.store.extent()
 	save := func() {
 		now := e.store.extent()
-		if now == saved || now.version == "" { // nothing is new, or nothing is complete
+		if now == saved || now.version == "" { // unchanged, or not listed yet
 			return
 		}
 		if err := e.store.Save(c.opt.Dir, c.identity); err != nil {

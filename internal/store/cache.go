@@ -24,60 +24,60 @@ import (
 // CacheOptions configure a Cache. Only Config is needed.
 type CacheOptions struct {
 	Config *rest.Config
-	// Client is shared by the sources; nil: one is made from Config, and closed when Run returns.
+	// Client is shared by the sources. If nil, NewCache makes one from Config, and Run closes it.
 	Client *source.Client
-	// Scheme knows the Go types; that of client-go by default.
+	// Scheme knows the Go types. The default is the scheme of client-go.
 	Scheme *runtime.Scheme
-	// Mapper knows the resources of kinds; by default one that asks the server, when it must.
+	// Mapper maps kinds to resources. The default asks the server when it has to.
 	Mapper meta.RESTMapper
-	// Linger is for how long a store that nobody uses goes on being watched; 0: 30 seconds, negative: not at all.
+	// Linger is how long an unused store is still watched. 0 means 30 seconds; a negative value ends the watch at once.
 	Linger time.Duration
 	// Source is applied to every source before the options of its request.
 	Source []source.Option
-	// Store is the pattern for the options of every store: HotBytes, DetectMutation, OnMutation, OverlayBound.
+	// Store is the template for the options of every store: HotBytes, DetectMutation, OnMutation, OverlayBound.
 	Store Options
-	// Fields is Options.Fields of the stores of each kind.
+	// Fields is Options.Fields for the stores of each kind.
 	Fields map[schema.GroupKind]map[string]FieldValue
-	// Contents say what of the objects of a kind is held, whoever asks for them, the entry of the empty kind of all kinds
-	// that have none. The Transform of an entry is shared by all who ask.
+	// Contents restricts what stores hold of the objects of each kind, for all requests. The entry of the empty kind
+	// applies to kinds without an entry. All requests for a kind share the Transform of its entry.
 	Contents map[schema.GroupKind]Content
-	// Dir is a directory where stores are saved, and from which they go on at the next start without a list; "":
-	// none. It must be there, and belong to this program alone: what is saved is as secret as what is watched. At
-	// first such a store may be behind what an earlier run wrote; Store.Barrier waits until it is not. A store that drops
-	// fields has what was saved of the same objects with more removed.
+	// Dir is a directory where stores are saved. At the next start they resume from there without a list. If empty, stores
+	// are not saved. The directory must exist and belong to this program alone, since saved objects are as secret as
+	// watched ones. A resumed store may at first lack writes of an earlier run; Store.Barrier waits until it has them. A
+	// store that drops fields deletes the files that were saved for the same objects with other contents.
 	Dir string
-	// SaveEvery is how often a store that has changed is saved, besides when it stops; 0: 5 minutes.
+	// SaveEvery is how often a changed store is saved. It is also saved when it stops. 0 means 5 minutes.
 	SaveEvery time.Duration
 	Logger    *slog.Logger
-	// TracerProvider makes the spans of the sources, see source.Config. Default: none are made.
+	// TracerProvider makes the spans of the sources; see source.Config. By default there are none.
 	TracerProvider trace.TracerProvider
 }
 
 const defaultLinger = 30 * time.Second
 
-// Cache is the stores of one cluster, made on demand: all that ask for the same objects share one store and one
-// watch, which stops when the last has let go of it. It is safe for concurrent use.
+// Cache makes the stores of one cluster on demand. All requests for the same objects share one store and one watch. The
+// watch stops when the last handle is released and the time Linger is over. A Cache is safe for concurrent use.
 type Cache struct {
 	opt    CacheOptions
 	client *source.Client
 	holds  holds
 
-	identity string                 // of the cluster, for what is saved
-	files    map[string]*cacheEntry // who saves where, until it has saved last; guarded by mu
+	identity string                 // of the cluster, for saved files
+	files    map[string]*cacheEntry // by name: the entry that owns a file until its last save; guarded by mu
 
-	server     *url.URL                                                 // with the path in front of those of the API
+	server     *url.URL                                                 // with the path prefix of the API
 	byResource atomic.Pointer[map[schema.GroupVersionResource][]*Store] // of entries; replaced, never changed
 
 	mu         sync.Mutex
 	entries    map[cacheKey]*cacheEntry
 	expects    map[expectation]Request
-	spawn      func(*cacheEntry) // starts the watch of an entry; nil while Run does not run
+	spawn      func(*cacheEntry) // starts the watch of an entry; nil before and after Run
 	ended      bool
 	moves      int
-	shardings  []*source.Sharding // that requests have named; their place tells those of one layout apart
-	transforms int                // handed in with requests
+	shardings  []*source.Sharding // of requests; the index distinguishes those of one layout
+	transforms int                // number of transforms that came with requests
 	running    sync.WaitGroup
-	failed     error // of a watch that could not go on
+	failed     error // of watches that stopped early
 	fail       context.CancelFunc
 }
 
@@ -91,30 +91,29 @@ type cacheEntry struct {
 	stop   context.CancelFunc
 	gone   bool
 
-	// Of an entry that is saved; otherwise nil.
-	saved chan struct{}   // closed when it will not save any more
-	after <-chan struct{} // the same of its predecessor in the file; nil: there is none
+	// Both are nil for an entry that is not saved.
+	saved chan struct{}   // closed after the last save
+	after <-chan struct{} // saved of the previous owner of the file; nil if there is none
 }
 
-// Request says which objects are wanted.
+// Request describes the objects that a caller wants.
 type Request struct {
 	Kind schema.GroupVersionKind
 	// Resource and Namespaced are looked up with the Mapper if Resource is empty.
 	Resource   schema.GroupVersionResource
 	Namespaced bool
-	// Unstructured asks for a store that unstructured readers can use without loss, which is one from JSON.
+	// Unstructured asks for a store that unstructured readers can use without loss. Such a store holds JSON.
 	Unstructured bool
-	// Content is what of each object is wanted, besides what CacheOptions.Contents say of the kind: what either drops is
-	// dropped, and managedFields are kept if either keeps them. Requests for the same share a store. Who wants the
-	// metadata only is given a store of whole objects that has the very same metadata where there is one already, or one
-	// was announced with Cache.Expect.
+	// Content restricts the objects, in addition to CacheOptions.Contents for the kind. A field is dropped if either drops
+	// it; managedFields are kept if either keeps them. Requests with equal contents share a store. A request for metadata
+	// gets a store of whole objects with the same metadata, if there is one already or Cache.Expect has announced one.
 	Content Content
-	// Options choose namespaces, selectors and how it is watched; of two requests that share a store the first one's
-	// count.
+	// Options choose namespaces, selectors and the way of watching. If two requests share a store, the options of the
+	// first one apply.
 	Options []source.Option
 }
 
-// NewCache returns a cache without stores. Nothing is watched before Run.
+// NewCache returns a cache without stores. The watches start with Run.
 func NewCache(opt CacheOptions) (*Cache, error) {
 	if opt.Config == nil {
 		return nil, errors.New("cannot make cache: no rest.Config")
@@ -163,9 +162,9 @@ func NewCache(opt CacheOptions) (*Cache, error) {
 	return c, nil
 }
 
-// Run watches what is asked for until ctx is done, and returns when all of it has stopped and every store is closed.
-// It returns an error, earlier, when a watch cannot go on because of a panic: what readers see would not change any
-// more. It can be called once.
+// Run watches the requested objects until ctx is done. It returns when all watches have stopped and all stores are
+// closed. If a watch panics, Run stops early and returns an error, because readers would see stale objects. Run can be
+// called once.
 func (c *Cache) Run(ctx context.Context) error {
 	if err := c.usable(); err != nil {
 		return fmt.Errorf("cannot run cache: %w", err)
@@ -221,24 +220,24 @@ func (c *Cache) watch(ctx context.Context, e *cacheEntry) {
 	}
 	c.holds.wait(ctx, e.store.opt.Kind.GroupKind())
 	err := e.source.Run(ctx)
-	endSaving(err == nil) // what a panic has left half done is not to be gone on from
+	endSaving(err == nil) // a store that a panic left half updated must not be resumed
 	if err != nil {
 		c.opt.Logger.ErrorContext(ctx, "cannot watch", "resource", e.key.resource.String(), "error", err)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.failed = errors.Join(c.failed, fmt.Errorf("cannot watch %s: %w", e.key.resource.GroupResource(), err))
 		c.fail()
-		c.retire(e) // its store changes no more, so nobody may be given it
+		c.retire(e) // later requests must not get a store that no longer changes
 	}
 }
 
-// Acquire returns the store of a kind, shared with all that ask for the same. Release the handle when it is not
-// needed any more.
+// Acquire returns a handle to the store of a kind, shared by all requests for the same objects. Release the handle
+// after use.
 func (c *Cache) Acquire(kind schema.GroupVersionKind, options ...source.Option) (*Handle, error) {
 	return c.Open(Request{Kind: kind, Options: options})
 }
 
-// Open returns the store that a request asks for.
+// Open returns a handle to the store that a request asks for. Release the handle after use.
 func (c *Cache) Open(req Request) (*Handle, error) {
 	if err := c.usable(); err != nil {
 		return nil, fmt.Errorf("cannot acquire a store for %s: %w", req.Kind, err)
@@ -287,7 +286,7 @@ func (c *Cache) Open(req Request) (*Handle, error) {
 	return &Handle{Store: e.store, c: c, e: e}, nil
 }
 
-// newEntry makes a store; the caller holds c.mu.
+// newEntry makes a store and its source. The caller holds c.mu.
 func (c *Cache) newEntry(key cacheKey, cfg source.Config, req Request) (*cacheEntry, error) {
 	cfg.Encoding, cfg.Metadata, cfg.NoExcerpts = source.JSON, key.metadata, cfg.NoExcerpts || len(req.Content.Drop) > 0
 	if !key.json {
@@ -311,7 +310,7 @@ func (c *Cache) newEntry(key cacheKey, cfg source.Config, req Request) (*cacheEn
 	}
 	e.store.live.Store(e.source)
 	c.claimFile(e)
-	for _, ns := range cfg.Namespaces { // all of them belong to "synced" from the start
+	for _, ns := range cfg.Namespaces { // the store is synced only after all of them were listed
 		e.store.Sink(ns)
 	}
 	c.entries[key] = e
@@ -322,7 +321,7 @@ func (c *Cache) newEntry(key cacheKey, cfg source.Config, req Request) (*cacheEn
 	return e, nil
 }
 
-// resolve fills in the resource.
+// resolve fills in Resource and Namespaced of a request.
 func (c *Cache) resolve(req *Request) error {
 	if !req.Resource.Empty() {
 		return nil
@@ -349,7 +348,7 @@ func (c *Cache) release(e *cacheEntry) {
 		c.retire(e)
 		return
 	}
-	var mine *time.Timer // to be compared with: a handle may have been acquired and released since
+	var mine *time.Timer // a handle may be acquired and released again before the timer fires
 	mine = time.AfterFunc(c.opt.Linger, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -360,7 +359,7 @@ func (c *Cache) release(e *cacheEntry) {
 	e.linger = mine
 }
 
-// retire ends an entry; the caller holds c.mu.
+// retire removes an entry and ends its watch. The caller holds c.mu.
 func (c *Cache) retire(e *cacheEntry) {
 	if e.gone {
 		return

@@ -8,23 +8,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// cacheKey is what makes two requests the same.
+// cacheKey identifies a store: requests with equal keys share it.
 type cacheKey struct {
 	resource            schema.GroupVersionResource
 	namespaces          string
 	label, field, shard string
 	json                bool
-	metadata            bool   // and then json says nothing
+	metadata            bool   // json has no meaning then
 	content             string // Content.name
 	rank                string // Content.rank
-	transform           int    // which one; 0: none, ofKind: that of the CacheOptions
-	moved               int    // not 0: it tells an entry whose namespaces were changed to those of another one
+	transform           int    // number of the transform; 0: none, ofKind: that of the CacheOptions
+	moved               int    // distinguishes entries that SetNamespaces has given equal namespaces; otherwise 0
 }
 
-// ofKind is the transform that all requests of a kind share.
+// ofKind is the transform of CacheOptions.Contents, which all requests of a kind share.
 const ofKind = -1
 
-// scope tells apart the stores of one resource and selectors.
+// scope distinguishes the stores of one resource and selector; see Options.Scope.
 func (k cacheKey) scope() string {
 	scope := k.namespaces
 	if !k.json && !k.metadata {
@@ -39,7 +39,7 @@ func (k cacheKey) scope() string {
 	return strings.TrimSpace(scope)
 }
 
-// compare puts those that hold more before those that hold less: selectors, then what of each object, then namespaces.
+// compare orders keys of stores that hold more first: by selectors, then content, then namespaces.
 func (k cacheKey) compare(o cacheKey) int {
 	text := func(k cacheKey) []string {
 		return []string{k.label + k.field + k.shard, k.rank, k.namespaces, k.content, k.scope(), k.label, k.field}

@@ -1,13 +1,12 @@
 package store
 
-// delta is what happened to one key between what a subscriber was given last and now, folded from any number of
-// changes.
+// delta is the change of one key since the state that a subscriber got last, folded from any number of changes.
 type delta struct {
 	key      Key
-	given    *Record // what the subscriber has; nil: nothing
-	dead     *Record // the last known state of the given incarnation, if it was deleted or has left
-	left     bool    // it was not deleted, but has left
-	now      *Record // the latest state; nil: there is none
+	given    *Record // the state that the subscriber has; nil if none
+	dead     *Record // last known state of the given incarnation, if it was deleted or has left
+	left     bool    // the incarnation has left, and was not deleted
+	now      *Record // the latest state; nil if there is none
 	steps    int     // changes folded in
 	initial  bool
 	inferred bool
@@ -35,8 +34,8 @@ func (d *delta) fold(c *change) {
 	}
 }
 
-// end notes how the incarnation ended that the subscriber has. One that has left may have come back and be deleted:
-// then that is what is told.
+// end records how the incarnation ended that the subscriber has. If it left, came back and was deleted, the deletion
+// counts.
 func (d *delta) end(c *change) {
 	if d.dead != nil && !d.left {
 		return
@@ -46,9 +45,10 @@ func (d *delta) end(c *change) {
 	}
 }
 
-// take returns the next event of the delta, and whether that was the last one. A delta is a deletion of what was given,
-// then an addition; or one modification; or, for an object that came and went, nothing. To have left is like to be
-// deleted: what comes back with its slot is new, for others may have worked on it.
+// take returns the next event of the delta, and whether it was the last one; some is false if there is no event. A
+// delta yields a deletion of the given state and then an addition, or one modification, or no event for an object that
+// came and went. Left is like a deletion: an object that comes back with its slot is new, because another replica may
+// have worked on it.
 func (d *delta) take(wants func(*Record) bool) (e Event, some, last bool) {
 	given, now := d.given, d.now
 	if given != nil && !wants(given) {
@@ -58,7 +58,7 @@ func (d *delta) take(wants func(*Record) bool) (e Event, some, last bool) {
 		now = nil
 	}
 	gone := given != nil && (d.dead != nil || now == nil || !now.SameUID(given))
-	// an overlaid object that never was
+	// an object that only the overlay held
 	ghost := given == nil && d.given == nil && d.now == nil && d.dead != nil && wants(d.dead)
 	switch {
 	case gone || ghost:
@@ -85,8 +85,8 @@ func (d *delta) take(wants func(*Record) bool) (e Event, some, last bool) {
 	return Event{Type: Modified, Key: now.Key(), Object: now, Prior: given}, true, true
 }
 
-// then appends what happened later, across an epoch: final states from before it may have higher versions than what
-// comes after it, so a deletion is reported with what was given.
+// then appends a later delta, across an epoch. States from before the epoch may have higher versions than later ones,
+// so a deletion is reported with the given state.
 func (d *delta) then(later *delta) {
 	ends := d.given != nil && later.dead != nil && later.dead.SameUID(d.given)
 	if ends && (d.dead == nil || d.left) {
@@ -99,12 +99,12 @@ func (d *delta) then(later *delta) {
 	d.steps += later.steps
 }
 
-// pending is the folded part of the log for one slow cursor: at most one delta per key, in the order in which the keys
-// changed first, and the notes between them. What follows an epoch is folded anew, because lower versions may only come
-// after it; of several epochs only the last is kept apart, which bounds pending to two deltas per key.
+// pending is the folded part of the log for one slow cursor: at most one delta per key, in the order of first change,
+// and the notes between them. Changes after an epoch are folded separately, because lower versions may only come after
+// it. Only the last of several epochs is kept apart, so pending has at most two deltas per key.
 type pending struct {
 	byKey  map[Key]*delta // since the last epoch
-	bad    map[Key]int    // absolute position of the QUARANTINED of a key
+	bad    map[Key]int    // absolute position of the QUARANTINED note of a key
 	order  []pendingItem
 	head   int
 	popped int // items dropped from the front of order
@@ -118,7 +118,7 @@ type pendingItem struct {
 
 func (p *pending) empty() bool { return p.head == len(p.order) }
 
-// len is the number of keys and notes that wait.
+// len returns the number of pending keys and notes.
 func (p *pending) len() int { return len(p.order) - p.head }
 
 func (p *pending) fold(c *change) {
@@ -159,7 +159,7 @@ func (p *pending) deltaOf(k Key) *delta {
 	return d
 }
 
-// mergeEpochs makes one generation, behind one epoch, of all that is pending.
+// mergeEpochs merges all pending items into one generation behind one epoch.
 func (p *pending) mergeEpochs() {
 	old := p.order[p.head:]
 	*p = pending{byKey: map[Key]*delta{}, epochs: 1, order: make([]pendingItem, 1, len(old))}
@@ -180,7 +180,7 @@ func (p *pending) mergeEpochs() {
 	}
 }
 
-// front is the oldest item.
+// front returns the oldest item.
 func (p *pending) front() *pendingItem { return &p.order[p.head] }
 
 // pop drops the front.

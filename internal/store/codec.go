@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// codec makes records of objects, keeps their bytes compact, and decodes them. Those of one store share it.
+// codec makes records of objects, keeps their bytes compact and decodes them. All records of a store share one codec.
 type codec struct {
 	kind       schema.GroupVersionKind
 	content    kept
@@ -25,13 +25,13 @@ type codec struct {
 	pack       *pack.Packer
 	decoders   decoders
 	hot        hotSet
-	scratch    sync.Pool        // *[]byte, for what is unpacked to be decoded
+	scratch    sync.Pool        // *[]byte: buffers for unpacking
 	onMutation func(Key, error) // nil: it is logged
 	undecoded  undecoded
 }
 
-// newRecord copies what is kept of an object, see Content. What it has in common with a prior version
-// of the same key, if there is one, it shares.
+// newRecord copies the kept content of an object; see Content. It shares equal parts with prior, an older version of
+// the same key, which may be nil.
 func (c *codec) newRecord(o *source.Object, ver version, prior *Record) (*Record, error) {
 	h := &o.Header
 	r := &Record{codec: c, ver: ver, gen: h.Generation}
@@ -66,8 +66,8 @@ func (c *codec) newRecord(o *source.Object, ver version, prior *Record) (*Record
 	return r, nil
 }
 
-// contentSum is a hash of what matters in what is kept of an object, the same whether it came from a list
-// (whose items lack kind and apiVersion) or from a watch. It is never 0.
+// contentSum returns a hash of the kept content of an object. It is the same for an object from a list, whose items
+// lack kind and apiVersion, and from a watch. It is never 0.
 func (c *codec) contentSum(enc source.Encoding, kept []byte) uint64 {
 	if enc == source.JSON {
 		kept = kept[max(0, bytes.Index(kept, metadataMember)):]
@@ -75,7 +75,8 @@ func (c *codec) contentSum(enc source.Encoding, kept []byte) uint64 {
 	return max(1, maphash.Bytes(c.intern.seed, kept))
 }
 
-// contentSum returns that of the record. Most are replaced before anybody asks. The buffer is for unpacking, and grows.
+// contentSum returns the hash of the record's content, or 0 if it cannot be read. It is computed on demand, since most
+// records are replaced before it is needed. buf is for unpacking, and may grow.
 func (r *Record) contentSum(buf *[]byte) uint64 {
 	if sum := r.sum.Load(); sum != 0 {
 		return sum
@@ -89,7 +90,7 @@ func (r *Record) contentSum(buf *[]byte) uint64 {
 	return sum
 }
 
-// buffer returns memory for Packer.Read, which goes back to scratch.
+// buffer returns a buffer for Packer.Read. The caller puts it back into scratch.
 func (c *codec) buffer() *[]byte {
 	if buf, ok := c.scratch.Get().(*[]byte); ok {
 		return buf
@@ -99,20 +100,20 @@ func (c *codec) buffer() *[]byte {
 
 var metadataMember = []byte(`"metadata"`)
 
-// packSoon is told of each record that a list has staged, so that it becomes compact.
+// packSoon schedules the packing of a record that a list has staged.
 func (c *codec) packSoon(r *Record) { c.pack.Keep(&r.body, r.shape.siblings) }
 
-// packLater is told of each record that a watch has brought.
+// packLater schedules the packing of a record that a watch has brought, if it is still current later.
 func (c *codec) packLater(r *Record) { c.pack.KeepYoung(&r.body, r.shape.siblings) }
 
-// superseded is told of each record that is not the latest any more.
+// superseded tells the packer that a record, which may be nil, is not the latest any more.
 func (c *codec) superseded(r *Record) {
 	if r != nil {
 		c.pack.Retire(&r.body)
 	}
 }
 
-// parse makes a record of an answer.
+// parse makes a record of the answer to a write.
 func (c *codec) parse(enc source.Encoding, raw []byte) (*Record, error) {
 	o := source.Object{Raw: raw, Encoding: enc}
 	if err := source.Scan(enc, raw, &o.Header); err != nil {

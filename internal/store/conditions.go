@@ -7,8 +7,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// Statuses returns the condition of each scope, in the order of the namespaces. Of a store of a Cache, time of
-// contact, version and counters are those of now; of any other, those of the last change of condition.
+// Statuses returns the status of each scope, ordered by namespace. For a store of a Cache, contact times, version and
+// counters are current. For other stores they are those of the last change of status.
 func (s *Store) Statuses() []source.Status {
 	live := map[string]source.Status{}
 	if from := s.live.Load(); from != nil {
@@ -32,9 +32,8 @@ func (s *Store) Statuses() []source.Status {
 	return out
 }
 
-// Unlisted says of each scope that has not been listed completely what keeps it, as far as that is known, in the
-// words of the server: "configmaps in team-a with labels app=web: not listed yet: Forbidden: …". It is empty once
-// HasSynced is true.
+// Unlisted returns a message for each scope that has not been listed completely, with the server's reason if it is
+// known: "configmaps in team-a with labels app=web: not listed yet: Forbidden: …". It is empty once HasSynced is true.
 func (s *Store) Unlisted() []string {
 	if s.HasSynced() {
 		return nil
@@ -67,10 +66,10 @@ func (s *Store) Unlisted() []string {
 	return out
 }
 
-// WatchStatus returns a watch of the statuses, which begins with the present ones. Close it after use.
+// WatchStatus returns a watch of the statuses. The present statuses come first. Close the watch after use.
 func (s *Store) WatchStatus() *StatusWatch {
 	s.mu.Lock()
-	defer s.mu.Unlock() // so that no change comes in between
+	defer s.mu.Unlock() // no change may come in between
 	var present []source.Status
 	for _, sc := range s.scopes {
 		if sc.status.Phase != "" {
@@ -101,8 +100,8 @@ func (sc *scope) Report(st source.Status) {
 	wake()
 }
 
-// checkSynced returns the note for the subscribers when the store has just become synced; the caller holds s.mu and
-// publishes it.
+// checkSynced returns the Synced note when the store has just become synced. The caller holds s.mu and publishes the
+// note.
 func (s *Store) checkSynced() (batch []change) {
 	if s.synced || len(s.scopes) == 0 {
 		return nil
@@ -122,7 +121,7 @@ func (s *Store) checkSynced() (batch []change) {
 	return []change{{typ: Synced, note: &note{version: s.scopes.version()}}}
 }
 
-// HasSynced says whether every scope that can be listed was listed once.
+// HasSynced reports whether every scope that the server does not refuse to list has been listed once.
 func (s *Store) HasSynced() bool {
 	select {
 	case <-s.isReady:

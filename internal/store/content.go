@@ -8,50 +8,51 @@ import (
 	"github.com/fairlead-io/fairlead/internal/cut"
 )
 
-// Content says what of each object a store holds. The zero value is all of it but managedFields.
+// Content restricts what a store holds of each object. The zero value keeps everything but managedFields.
 //
-// What is not held is cut out of the bytes that came, before anything is stored, saved, set aside as unreadable or laid
-// over as the answer to an own write.
+// Other content is cut out of the bytes on arrival, before they are stored, saved, quarantined or laid over the store
+// as the answer to an own write.
 type Content struct {
-	// ManagedFields keeps the managedFields of objects, too. What differs in them only is a change then.
+	// ManagedFields keeps the managedFields of objects. A change of managedFields alone is then a change of the object.
 	ManagedFields bool
-	// Metadata keeps the metadata of objects and nothing else, which is also all that is transferred: the server is
-	// asked for no more, and what one sends that does not know how is cut before it is kept. Views are of
-	// metav1.PartialObjectMetadata; to read such an object as anything else is ErrMetadataOnly.
+	// Metadata keeps only the metadata of objects. The source asks the server for metadata only. If a server sends whole
+	// objects anyway, they are cut before they are kept. Views are of metav1.PartialObjectMetadata; reading an object as
+	// another type fails with ErrMetadataOnly.
 	Metadata bool
-	// Drop names fields that are cut out of objects, by their members as JSON has them:
+	// Drop names fields to cut out of objects, by their names in JSON:
 	//
 	//	data
 	//	spec.template
 	//	metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]
 	//
-	// A member or key with dots in its name is in brackets. What is not there is no error. A path goes through objects and
-	// maps, not through lists, of which all can be cut, or nothing: an object that has a list on the way of a path is
-	// refused, which is told as an object that cannot be read. What a store finds objects by cannot be cut: kind,
-	// apiVersion, and of the metadata name, namespace, uid, resourceVersion, generation, deletionTimestamp, labels,
+	// A member or key with dots in its name is in brackets. An object may lack the field. A path goes through objects and
+	// maps, but not through lists: a list can only be cut as a whole. An object that has a list along a path is
+	// quarantined, like one that cannot be read. The fields by which a store finds objects cannot be dropped: kind,
+	// apiVersion, and in the metadata name, namespace, uid, resourceVersion, generation, deletionTimestamp, labels,
 	// ownerReferences and finalizers.
 	Drop []string
-	// Transform is run on every decoded object, a pointer of the type that the reader asks for, before it is handed out,
-	// and returns it, or another one of its type. It changes what readers see, not what is kept: Record.Raw and AppendJSON
-	// do not know it. It must be idempotent, and safe for concurrent use. Of an error or a panic, or of another type, the
-	// reader is told by a DecodeError. A store with one is shared with nobody else, unless it is that of CacheOptions.
+	// Transform is called for every decoded object before a reader gets it. Its argument and its result are pointers of
+	// the type that the reader asks for. It changes what readers see, not what is kept: Record.Raw and AppendJSON do not
+	// apply it. It must be idempotent and safe for concurrent use. If it fails, panics or returns another type, the reader
+	// gets a DecodeError. A store with a Transform is not shared with other requests, unless the Transform is that of
+	// CacheOptions.
 	Transform func(any) (any, error)
 }
 
-// Check says what is wrong with it: a path that is malformed, or whose field cannot be dropped, and what contradicts
-// itself.
+// Check returns an error for a malformed path, a path that cannot be dropped, and fields of c that contradict each
+// other.
 func (c Content) Check() error {
 	_, err := c.cuts()
 	return err
 }
 
-// found are the members of metadata that stores find objects by.
+// found lists the members of metadata by which stores find objects.
 var found = []string{
 	"name", "namespace", "uid", "resourceVersion", "generation", "deletionTimestamp", "labels", "ownerReferences",
 	"finalizers",
 }
 
-// cuts returns the paths that are dropped.
+// cuts parses Drop and checks its paths.
 func (c Content) cuts() (*cut.Paths, error) {
 	p, err := cut.Parse(c.Drop)
 	if err != nil {
@@ -70,8 +71,8 @@ func (c Content) cuts() (*cut.Paths, error) {
 	return p, nil
 }
 
-// name tells contents apart by what is kept, for people and on disk: the same name is the same bytes. That of the zero
-// value is "". It says nothing of a Transform.
+// name identifies a content in messages and file names. Contents with the same name keep the same bytes. The name of
+// the zero value is "". It ignores Transform.
 func (c Content) name() string {
 	parts := make([]string, 0, 3)
 	if c.Metadata {
@@ -87,8 +88,8 @@ func (c Content) name() string {
 	return strings.Join(parts, ", ")
 }
 
-// with is what two ask for: what either drops is dropped, and managedFields are kept if either keeps them. The
-// Transform of o counts, if it has one.
+// with combines two contents. A field is dropped if either drops it, and managedFields are kept if either keeps them.
+// The Transform of o takes precedence.
 func (c Content) with(o Content) Content {
 	out := Content{
 		ManagedFields: c.ManagedFields || o.ManagedFields, Metadata: c.Metadata || o.Metadata,
@@ -100,7 +101,7 @@ func (c Content) with(o Content) Content {
 	return out
 }
 
-// ofMetadata is what of it concerns the metadata of objects.
+// ofMetadata returns the part of c that concerns the metadata of objects.
 func (c Content) ofMetadata() Content {
 	out := Content{ManagedFields: c.ManagedFields, Metadata: true, Transform: c.Transform}
 	p, err := c.cuts()
@@ -115,7 +116,7 @@ func (c Content) ofMetadata() Content {
 	return out
 }
 
-// rank is lower for a content that holds more of an object.
+// rank orders contents: those that hold more of an object come first.
 func (c Content) rank() string {
 	switch {
 	case c.Metadata:

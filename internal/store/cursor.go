@@ -14,43 +14,41 @@ import (
 	"github.com/fairlead-io/fairlead/internal/trie"
 )
 
-// From says where a subscriber starts.
+// From is where a subscriber starts.
 type From uint8
 
 const (
-	// FromSnapshot gives every object there is, as Added with Initial, then what changes. The zero value.
+	// FromSnapshot gives every existing object as Added, with Initial, and then all changes. It is the default.
 	FromSnapshot From = iota
-	// FromNow gives only what changes from now on.
+	// FromNow gives only later changes.
 	FromNow
 )
 
-// SubscribeOptions configure a cursor; the zero value gives everything.
+// SubscribeOptions configure a cursor. The zero value selects all events.
 type SubscribeOptions struct {
 	Name string // for logs, metrics and lag reports
 	From From
-	// Filter selects objects. It must depend on the record alone: an object that starts or ceases to match is given
-	// as Added or Deleted. It is called by Take, outside of any lock. One that panics is taken as false for that
-	// record.
+	// Filter selects objects. It must depend on the record alone. An object that starts or ceases to match is given as
+	// Added or Deleted. Take calls Filter without any lock held. A panic counts as false for that record.
 	Filter func(*Record) bool
-	// Wake is called, outside of any lock, when there is something to take after a Take that returned nothing. It
-	// must not block; it may be called from several goroutines, and once too often.
+	// Wake is called, without any lock held, when events arrive after a Take that returned none. It must not block.
+	// Several goroutines may call it, and a call may be spurious.
 	Wake func()
-	// Resync is the period in which every object is given again as Sync, spread evenly; 0: never.
+	// Resync is the period in which every object is given again as Sync, spread evenly. 0 disables it.
 	Resync time.Duration
-	// HoldWrites is the name of the writer (WriteContext.Owner) whose own echoes this cursor does not want; see
-	// ledger.go.
+	// HoldWrites names the writer (WriteContext.Owner) whose echoes this cursor does not get; see ledger.go.
 	HoldWrites string
-	// PrimaryOf says to which WriteContext.Primary an object belongs; nil: to itself. ok false means to none or to
-	// several: such an object's events are never taken for an echo.
+	// PrimaryOf returns the WriteContext.Primary that an object belongs to. If nil, each object is its own primary. ok is
+	// false for an object with no primary or several, whose events are never taken for echoes.
 	PrimaryOf func(*Record) (primary Key, ok bool)
 }
 
-// Cursor is one subscriber's place in the change log. It has no goroutine: the owner calls Take when it was woken, or
-// Next.
+// Cursor is the position of one subscriber in the change log. It has no goroutine: its owner calls Next, or calls Take
+// after Wake.
 //
-// Events come in the order of the log, each key's in the order of its versions. By calling Take (or Next) again the
-// consumer says that it has handled what it was given before; Synced is given only after that. All but Close, Lag and
-// Name are for one goroutine at a time.
+// Events come in the order of the log, and those of one key in the order of its versions. A call of Take or Next
+// confirms that the consumer has handled the events given before. Synced comes only after that. Close, Lag and Name are
+// safe for concurrent use. The other methods must be called by one goroutine at a time.
 type Cursor struct {
 	s    *Store
 	opt  SubscribeOptions
@@ -59,48 +57,49 @@ type Cursor struct {
 	mu       sync.Mutex // guards pos, late
 	pos      position
 	late     pending
-	read     atomic.Uint64 // pos.seq, for those who look from outside
-	settled  atomic.Uint64 // up to here it has been judged what is an echo
+	read     atomic.Uint64 // pos.seq, for readers without the lock
+	settled  atomic.Uint64 // up to here changes were judged to be echoes or not
 	closed   atomic.Bool
 	armed    atomic.Bool
-	pull     atomic.Pointer[puller] // of a consumer that waits, made when it does first
-	drainer  *Drainer               // that a wake begins, instead of Wake
-	initial  *initial               // nil when all of it was given, or nothing is
-	synced   bool                   // the store was synced at the start: Synced follows the initial objects
+	pull     atomic.Pointer[puller] // of a consumer that waits; made on first use
+	drainer  *Drainer               // started by a wake, instead of Wake
+	initial  *initial               // nil if all initial objects were given, or none are wanted
+	synced   bool                   // the store was synced at the start, so Synced follows the initial objects
 	done     bool                   // Synced has been given
-	count    int                    // initial objects given
-	*buffers                        // nil while there is nothing to take
+	count    int                    // number of initial objects given
+	*buffers                        // nil after a Take that returned no events
 	over     []Event                // for the next Take
 	resync   resyncer
 }
 
-// initial is what is there when a subscriber comes.
+// initial is the state at the time of the subscription.
 type initial struct {
 	objects trie.Walk[*Record, recordKeys]
-	unread  []source.Quarantined // what could not be read
+	unread  []source.Quarantined // quarantined objects
 }
 
-// puller is what a consumer needs that waits for events on a goroutine of its own.
+// puller is the state of a consumer that waits for events on its own goroutine.
 type puller struct {
 	woken chan struct{}
-	queue []Event // taken, and not given by Next yet
+	queue []Event // taken, but not returned by Next yet
 }
 
-// buffers are what a Take fills. The cursors of a store share them, since most cursors are idle most of the time.
+// buffers are the scratch space of a Take. The cursors of a store share them, since most cursors are idle most of the
+// time.
 type buffers struct {
 	out []Event
 	raw []rawItem
 }
 
-// Subscribe adds a subscriber. It can be called at any time, and there is no gap and no duplicate between the initial
-// objects, with the objects that could not be read, and the changes. Close the cursor when it is not needed any more.
+// Subscribe adds a subscriber. It can be called at any time. Between the initial objects, including quarantined ones,
+// and the later changes there is no gap and no duplicate. Close the cursor after use.
 func (s *Store) Subscribe(opt SubscribeOptions) *Cursor {
 	c := &Cursor{opt: opt}
 	s.subscribe(c)
 	return c
 }
 
-// subscribe adds a cursor of which only the options are set.
+// subscribe adds a cursor whose options are set.
 func (s *Store) subscribe(c *Cursor) {
 	c.s = s
 	if c.opt.HoldWrites != "" {
@@ -126,14 +125,14 @@ func (s *Store) subscribe(c *Cursor) {
 // Name returns SubscribeOptions.Name.
 func (c *Cursor) Name() string { return c.opt.Name }
 
-// Lag returns how many changes, folded per key if there are many, wait to be taken.
+// Lag returns the number of changes that have not been taken. Folded changes count once per key.
 func (c *Cursor) Lag() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.late.len() + int(c.s.seq.Load()-c.pos.seq)
 }
 
-// Close ends the subscription. It can be called at any time, also from within the subscriber's own handler.
+// Close ends the subscription. It can be called at any time, also by the subscriber's own handler.
 func (c *Cursor) Close() {
 	if c.closed.Swap(true) {
 		return
@@ -142,7 +141,7 @@ func (c *Cursor) Close() {
 	c.signal()
 }
 
-// waiting returns what a consumer that waits needs.
+// waiting returns the puller of the cursor, and makes it on first use.
 func (c *Cursor) waiting() *puller {
 	if p := c.pull.Load(); p != nil {
 		return p
@@ -156,12 +155,12 @@ func (c *Cursor) signal() {
 	if p := c.pull.Load(); p != nil {
 		select {
 		case p.woken <- struct{}{}:
-		default: // it will look anyway
+		default: // a wake is pending already
 		}
 	}
 }
 
-// wake tells the consumer that there is something to take; no lock of ours is held.
+// wake tells the consumer that there may be events. The caller holds no lock of the store.
 func (c *Cursor) wake() {
 	if !c.armed.Swap(false) {
 		return
@@ -179,7 +178,7 @@ func (c *Cursor) wake() {
 	}
 }
 
-// Next returns the next event, and waits for it.
+// Next returns the next event. It blocks until there is one, ctx is done or the cursor is closed.
 func (c *Cursor) Next(ctx context.Context) (Event, error) {
 	p := c.waiting()
 	for {
@@ -202,11 +201,11 @@ func (c *Cursor) Next(ctx context.Context) (Event, error) {
 	}
 }
 
-// defaultBatch is how many events are taken at once where nobody says how many.
+// defaultBatch is the default number of events to take at once.
 const defaultBatch = 64
 
-// Take returns up to max events without waiting; none if there are none now, or after Close. The slice is valid until
-// the next call. Call it until it returns nothing, then wait for Wake.
+// Take returns up to max events without blocking. It returns none if none are available or the cursor is closed. The
+// slice is valid until the next call. Call Take until it returns no events, then wait for Wake.
 func (c *Cursor) Take(max int) []Event {
 	if c.buffers == nil {
 		c.buffers = c.s.buffers.Get().(*buffers)
@@ -229,7 +228,7 @@ func (c *Cursor) Take(max int) []Event {
 			break
 		}
 	}
-	if len(c.out) > max { // a fold gives up to two events
+	if len(c.out) > max { // a delta yields up to two events
 		c.over = append(c.over, c.out[max:]...)
 		c.out = c.out[:max]
 	}
@@ -245,7 +244,7 @@ func (c *Cursor) putBuffers() {
 	c.buffers = nil
 }
 
-// available says whether a Take may find something.
+// available reports whether a Take may return events.
 func (c *Cursor) available() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -256,23 +255,23 @@ func (c *Cursor) available() bool {
 	return p.next() != nil || c.hold != nil && c.hold.released(c) || !c.holding() && c.resync.due(c)
 }
 
-// holding says whether something is held back; a resync comes after it.
+// holding reports whether changes are held back. A resync comes after them.
 func (c *Cursor) holding() bool { return c.hold != nil && len(c.hold.keys) > 0 }
 
-// rawItem is what was read under the lock and is judged outside of it.
+// rawItem is an entry that is read under the lock and judged outside of it.
 type rawItem struct {
 	change *change
 	delta  *delta
 }
 
-// fill appends events to c.out: initial objects, then what was folded, then the log, then a resync.
+// fill appends events to c.out: initial objects, then folded changes, then the log, then a resync.
 func (c *Cursor) fill(max int) {
 	if c.initial != nil {
 		c.fillInitial(max)
 		return
 	}
 	if c.synced && !c.done {
-		c.out = append(c.out, c.syncedEvent("")) // in a Take of its own: the initial objects were handled
+		c.out = append(c.out, c.syncedEvent("")) // in a Take of its own, after the initial objects were handled
 		return
 	}
 	if c.hold != nil {
@@ -321,7 +320,8 @@ func (c *Cursor) syncedEvent(version string) Event {
 	return Event{Type: Synced, Version: version, Count: c.count}
 }
 
-// readRaw moves up to max entries into c.raw; a note that has to begin a batch ends it.
+// readRaw moves up to max entries into c.raw and reports whether it has any. It stops before Synced, which must begin a
+// batch.
 func (c *Cursor) readRaw(max int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -360,7 +360,7 @@ func (c *Cursor) fold(left uint64) {
 	c.read.Store(c.pos.seq)
 }
 
-// judge turns what was read into events.
+// judge turns an entry into events.
 func (c *Cursor) judge(it *rawItem) {
 	switch {
 	case it.delta != nil:
@@ -441,7 +441,7 @@ func (c *Cursor) emit(e Event) {
 	c.out = append(c.out, e)
 }
 
-// wants asks the filter; no lock is held.
+// wants calls the filter. No lock is held.
 func (c *Cursor) wants(r *Record) (ok bool) {
 	if c.opt.Filter == nil {
 		return true

@@ -17,8 +17,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// errProtobuf: protobuf drops the fields that it does not know, so an unstructured reader would be given less than
-// there is.
+// errProtobuf is returned to an unstructured reader of protobuf without a Go type. Without the type the reader would
+// miss fields.
 var errProtobuf = errors.New("the store holds protobuf, which cannot be read without its Go type")
 
 var (
@@ -26,8 +26,8 @@ var (
 	errNoStruct = errors.New("it is not the type of a struct, as those of objects are")
 )
 
-// decode makes a new object, a *T for t, T, from the bytes of a record. What it has in common with another version that
-// is decoded the two share; unstructured objects share parts with any others.
+// decode makes a new object, a *T for t = T, from the bytes of a record. It shares equal parts with the decoded form of
+// other, another version, which may be nil. Unstructured objects also share parts with any others.
 func (r *Record) decode(t reflect.Type, raw []byte, other *Record) (any, error) {
 	o := reflect.New(t).Interface()
 	err := r.codec.content.readable(o)
@@ -68,8 +68,8 @@ func (r *Record) decode(t reflect.Type, raw []byte, other *Record) (any, error) 
 	return o, nil
 }
 
-// DecodeInto decodes the object into one of the caller's own, a pointer to any type of it, whose former content is
-// lost. A type without protobuf of its own is given what the Go type of the Scheme says as JSON.
+// DecodeInto decodes the object into obj, a pointer to any type that fits it, and overwrites its former content. A type
+// without protobuf support is decoded from the JSON that the Go type of the Scheme encodes.
 func (r *Record) DecodeInto(obj any) error {
 	v := reflect.ValueOf(obj)
 	if r == nil || v.Kind() != reflect.Pointer || v.IsNil() {
@@ -93,7 +93,7 @@ func (r *Record) DecodeInto(obj any) error {
 	return nil
 }
 
-// decodeOwn decodes the object as it is kept into one of the caller's own, which is empty.
+// decodeOwn decodes the kept object into obj, which is empty.
 func (r *Record) decodeOwn(obj any) error {
 	buf := r.codec.buffer()
 	defer r.codec.scratch.Put(buf)
@@ -113,8 +113,8 @@ func (r *Record) decodeOwn(obj any) error {
 	return decodeInto(r, raw, obj, nil, nil)
 }
 
-// atHand returns a decoded form of a record, and the bytes that it was decoded from, see Packer.Read; nil if there is
-// none of which a record of the codec may have a part.
+// atHand returns a decoded form of a record and the bytes that it was decoded from (see Packer.Read). It returns nil if
+// there is none whose parts a record of the codec may share.
 func (r *Record) atHand(t reflect.Type, of *codec, buf *[]byte) (obj any, raw []byte) {
 	if r == nil || r.codec != of || !of.shares() {
 		return nil, nil
@@ -134,17 +134,19 @@ func (r *Record) atHand(t reflect.Type, of *codec, buf *[]byte) (obj any, raw []
 	return nil, nil
 }
 
-// shares says whether decoded objects may have parts in common: where one changes, nobody else must notice.
+// shares reports whether decoded objects may have common parts. They may not if a Transform changes them, or if
+// mutations are detected.
 func (c *codec) shares() bool { return !c.hot.detect && c.content.Transform == nil }
 
-// name sets the kind of an object that does not say it.
+// name sets the kind of an object that lacks one.
 func (c *codec) name(o any) {
 	if o, ok := o.(runtime.Object); ok && o.GetObjectKind().GroupVersionKind().Empty() {
 		o.GetObjectKind().SetGroupVersionKind(c.kind)
 	}
 }
 
-// decodeInto decodes into a Go type. like, if it is not nil, was decoded from likeRaw: what is the same the two share.
+// decodeInto decodes into a Go type. If like is not nil, it was decoded from likeRaw, and the result shares equal parts
+// with it.
 func decodeInto(r *Record, raw []byte, into any, likeRaw []byte, like any) error {
 	if err := r.codec.fits(into); err != nil {
 		return err
@@ -165,13 +167,13 @@ func decodeInto(r *Record, raw []byte, into any, likeRaw []byte, like any) error
 	return nil
 }
 
-// messageOf returns an object as a message; nil if it is none.
+// messageOf returns an object as a protobuf message, or nil if it is none.
 func messageOf(o any) protobuf.Message {
 	m, _ := o.(protobuf.Message)
 	return m
 }
 
-// decodeUnstructured is decodeInto for an object without a Go type, of which fromJSON decodes the JSON.
+// decodeUnstructured is decodeInto for an object without a Go type. fromJSON decodes its JSON.
 func decodeUnstructured(
 	r *Record, raw []byte, into *unstructured.Unstructured, fromJSON func([]byte) (map[string]any, error),
 ) (err error) {
@@ -195,8 +197,8 @@ func decodeUnstructured(
 	return nil
 }
 
-// fits refuses a Go type that the Scheme knows as another kind: it would be read, and be nearly empty. Versions of a
-// kind are one.
+// fits returns an error for a Go type that the Scheme knows as another kind: decoding would succeed, and leave the
+// object nearly empty. All versions of a kind fit.
 func (c *codec) fits(into any) error {
 	t := reflect.TypeOf(into)
 	if known, ok := c.decoders.fits.Load(t); ok {
@@ -217,7 +219,7 @@ func (c *codec) fits(into any) error {
 	return wrong
 }
 
-// decodeByScheme decodes protobuf without a static type.
+// decodeByScheme decodes protobuf into the Go type of the Scheme.
 func (c *codec) decodeByScheme(r *Record, raw []byte) (runtime.Object, error) {
 	if c.content.Metadata {
 		o := &metav1.PartialObjectMetadata{}
@@ -233,8 +235,8 @@ func (c *codec) decodeByScheme(r *Record, raw []byte) (runtime.Object, error) {
 	return o, decodeInto(r, raw, o, nil, nil)
 }
 
-// typeHasAll says whether the Go type of the Scheme has all fields of a record that came as protobuf, of which decoders
-// skip those that it has not.
+// typeHasAll reports whether the Go type of the Scheme has all fields of a protobuf record. Decoders skip fields that
+// the type lacks.
 func (r *Record) typeHasAll() bool {
 	raw, err := r.load()
 	if err != nil {
@@ -249,8 +251,8 @@ func (r *Record) typeHasAll() bool {
 	return err == nil && bytes.Equal(raw, again)
 }
 
-// AppendJSON appends the object as JSON, as it is kept, to dst. An object that came as protobuf is decoded through the
-// Scheme and encoded again. Where the store holds metadata only, that is all there is in it.
+// AppendJSON appends the object as it is kept to dst, as JSON. An object that came as protobuf is decoded through the
+// Scheme and encoded again. A store of metadata appends the metadata only.
 func (r *Record) AppendJSON(dst []byte) ([]byte, error) {
 	if r.Encoding() == source.JSON {
 		return r.AppendRaw(dst), nil

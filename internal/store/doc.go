@@ -1,5 +1,6 @@
-// Package store keeps the last known state of a Kubernetes resource: compactly, indexed, with a change log that every
-// subscriber reads at its own pace, and with the answers to our own writes laid over it.
+// Package store keeps an up-to-date copy of the objects of one Kubernetes resource in memory. A [Store] holds the
+// objects in a compact encoding, with indexes. Its change log feeds subscribers, each at its own pace. The answer to a
+// write of this program (an own write) is laid over the store, so readers see it before the watch delivers it.
 //
 //	s := store.New(store.Options{Resource: gvr, Kind: gvk, Scheme: scheme})
 //	src, err := source.New(source.Config{REST: cfg, Resource: gvr}, s.Sink)
@@ -8,90 +9,92 @@
 //
 //	pods := store.Of[corev1.Pod](s)
 //	pod, err := pods.Get(store.Key{Namespace: "team-a", Name: "web-0"})        // shared, READ-ONLY
-//	for key, pod := range pods.Index(store.IndexLabel, "app=web") { ... }      // one version, blocks nobody
+//	for key, pod := range pods.Index(store.IndexLabel, "app=web") { ... }      // one version, blocks no writer
 //
 //	d := s.Drain(store.DrainOptions{Consume: func(events []store.Event) bool { ... }}) // snapshot, then live
 //	err = d.Run(ctx)
 //
-// A [Drainer] follows the store for one consumer: it owns wake, drain and close. Who wants one event at a time asks
-// the [Cursor] beneath it: Subscribe, Next, Close.
+// A [Drainer] follows the store for one consumer: it owns wake-ups, draining and closing. A consumer that wants single
+// events uses the [Cursor] beneath it, with Subscribe, Next and Close.
 //
 // A [Cache] makes the stores of one cluster on demand and shares them.
 //
 // # Decoded objects are read-only
 //
-// An object is kept as the bytes that the server sent and decoded when somebody reads it. All readers of one version
-// get the same pointer. Copy it (DeepCopy) before changing anything in it. Options.DetectMutation finds those who do
-// not.
+// A store keeps an object as the bytes that the server sent, and decodes it on the first read. All readers of one
+// version get the same pointer. Copy an object with DeepCopy before changing it. Options.DetectMutation finds readers
+// that change a shared object.
 //
-// # What is kept of an object
+// # Content
 //
-// All of it but managedFields, unless [Content] says something else:
+// A store keeps everything but managedFields, unless [Content] says otherwise:
 //
-//	store.New(store.Options{…, Content: store.Content{Drop: []string{"data"}}}) // secrets without what is secret
+//	store.New(store.Options{…, Content: store.Content{Drop: []string{"data"}}}) // secrets without their data
 //
-// What is not kept is cut out of the bytes on the way in (package internal/cut), from the watch and from the answers to
-// own writes alike: it is not in memory, not in a saved file, not in what is quarantined, and in no log if the source
-// has NoExcerpts, as those of a [Cache] have. Requests to a Cache share a store where both are handed out the same.
+// Dropped fields are cut out of the bytes on arrival (package internal/cut), for the watch and for the answers to own
+// writes. They are not in memory, in saved files or in the quarantine. They are not in logs either if the source has
+// NoExcerpts; a [Cache] sets it for contents with Drop. Two requests to a Cache share a store if their readers get the
+// same objects.
 //
 // # Slots
 //
-// A store that is filled with the objects of some slots (Options.Shard, source.Config.Shard) gives those that leave
-// with a slot as [Left], never as Deleted, and those that come with one as Added, with Event.Initial. To leave is an
-// end for the subscriber: who takes late is given one LEFT, and what comes back is Added anew, also if it has not
-// changed, for others may have worked on it. What was deleted here after it had come back is Deleted. Own writes are
-// laid over the store if their object is in a slot that is held, which can be told without asking; those of others are
-// not, and their late answers bring nothing back. Store.Covered says whether a read of a namespace can be answered. Of
-// a [Cache], two requests share a store if they share the source.Sharding, whatever it holds. Such a store is not
-// saved.
+// A store with Options.Shard holds the objects of some slots only (source.Config.Shard). An object that leaves with its
+// slot is reported as [Left], never as Deleted. An object that comes with its slot is reported as Added, with
+// Event.Initial. After Left the object no longer exists for the subscriber. A slow subscriber gets one Left. If the
+// object comes back it is Added, even if it has not changed, because another replica may have worked on it. If it is
+// deleted after it came back, it is Deleted.
+//
+// Own writes to objects in held slots are laid over the store, which needs no request. Own writes to other objects are
+// not, and their late answers have no effect. Store.Covered reports whether the store can answer a read of a namespace.
+// Two requests to a Cache share such a store if they use the same source.Sharding, whichever slots it holds. A store of
+// slots is not saved.
 //
 // # Invariants
 //
-//   - W1: per key, the versions that a subscriber is given never go down, unless an EPOCH came in between.
-//   - W2: per key and uid: ADDED, MODIFIED*, then DELETED, or LEFT and perhaps all of it once more. A changed uid is
-//     DELETED, then ADDED. One exception: an object that only the overlay knew, and that a list omits, is DELETED
-//     (inferred) although it never was ADDED.
-//   - W3: the prior state of an event is what that subscriber was given last.
-//   - W4: at rest, server, store, and the fold of each unfiltered subscriber's events are equal; indexes too.
-//   - W5: when an event is given, reads are at least as new as it.
-//   - W6: SYNCED comes once per subscriber, in the Take after the one that ended the initial objects.
+//   - W1: per key, the versions that a subscriber gets never decrease, except across an EPOCH.
+//   - W2: per key and uid, a subscriber gets ADDED, MODIFIED*, then DELETED or LEFT. After LEFT the sequence may start
+//     again. A changed uid is DELETED, then ADDED. Exception: an object that only the overlay held, and that a list
+//     omits, is DELETED (inferred) although it never was ADDED.
+//   - W3: the prior state of an event is the state that the subscriber got last.
+//   - W4: at rest, the server, the store, its indexes and the fold of each unfiltered subscriber's events are equal.
+//   - W5: when a subscriber gets an event, reads are at least as new as the event.
+//   - W6: each subscriber gets SYNCED once, in the Take after the one that ended the initial objects.
 //   - W10: a subscriber that does not take its events costs memory per key, not per event.
-//   - W11: a replacement that is not committed changes nothing.
-//   - C1: after the answer to a write was put, every read sees that write or something newer.
-//   - C2: after a delete was answered, no read sees that incarnation.
+//   - W11: a replacement that is not committed has no effect.
+//   - C1: after the answer to a write was put, every read sees that write or a newer version.
+//   - C2: after the answer to a delete was put, no read sees that incarnation.
 //   - C3: a foreign change is never taken for the echo of an own write.
-//   - No wait for a version waits for a bookmark: what the watch does not settle soon a list of the metadata does,
-//     one for all who wait.
+//   - A wait for a version does not depend on bookmarks. If the watch does not end it soon, a list of the metadata
+//     does. One list serves all waiters.
 //
-// # How it works
+// # Implementation
 //
-// There is one immutable state at a time, made of persistent tries (package internal/trie). A write makes the next
-// one, which shares nearly everything, and publishes it with one pointer. So reads take no lock, a snapshot is a
-// pointer, and a list of 100,000 objects becomes visible at once. What the server has told is the base; with own
-// writes laid over it, it is the merged state, which is read. Without own writes they are the same pointer. Writers,
-// of which there is one per scope, take turns.
+// A store has one immutable state at a time, made of persistent tries (package internal/trie). A write makes the next
+// state, which shares nearly all of its memory with the last one, and publishes it with one pointer. So reads take no
+// lock, a snapshot is a pointer, and a list of 100,000 objects becomes visible at once. The base state is what the
+// server reported. The merged state is the base with own writes laid over it; reads use it. Without own writes both are
+// the same pointer. Each scope has one writer, and the writers of a store exclude each other.
 //
-// Reading order. A file uses what comes before it, but for a few cases: mostly the types of fields of Store.
+// Reading order. With few exceptions, mostly the types of fields of Store, a file uses only files before it.
 //
-//   - The words: key, version, identity, shape, record, event, errors.
-//   - Records, without a store: intern (what they share), content and kept (what of objects they hold, with package
-//     internal/cut), fastjson, codec (how they are made and kept small, with package internal/pack), decode, hot,
+//   - Basic types: key, version, identity, shape, record, event, errors.
+//   - Records, without a store: intern (shared parts), content and kept (the kept part of an object, with package
+//     internal/cut), fastjson, codec (how records are made and kept small, with package internal/pack), decode, hot,
 //     later (how they are read).
 //   - The parts of a store that do not know it: log, coalesce, field, selector, options, status, index, facet, state,
 //     ledger, tombstone.
-//   - The store and what it covers: store, scope, overlay.
-//   - How it is followed: cursor, echo, resync, publish, drain.
-//   - How it is waited for: wait, survey, conditions.
-//   - How it is filled: by own writes (write, answer, settle), by a source (sink, replacement), with slots that come
-//     and go (slots).
-//   - How it is read: index_build, snapshot, view, metrics.
+//   - The store and its scopes: store, scope, overlay.
+//   - Subscriptions: cursor, echo, resync, publish, drain.
+//   - Waits: wait, survey, conditions.
+//   - Writers: own writes (write, answer, settle), sources (sink, replacement), slots that come and go (slots).
+//   - Reads: index_build, snapshot, view, metrics.
 //   - The stores of one cluster, shared and saved: persist (with package internal/savefile), cachekey, cache, acquire,
-//     address, autosave. They use the store, and nothing of it uses them. They are in this package because [Handle] is
-//     a Store and [Cache] makes it: a package of their own would have to import this one, which then could not offer
+//     address, autosave. They use the store, and the store does not use them. They are in this package because [Handle]
+//     is a Store and [Cache] makes it: a package of their own would have to import this one, which then could not offer
 //     their names.
 //
-// Locks, in the order in which they may be taken: cacheEntry.scopes, Cache.mu, Store.mu, Cursor.mu, ledger.mu. Each
-// of these is a leaf, under which no other one is taken: Drainer.mu, statusBoard.mu, hotSet.mu, interner.mu, those of
-// package internal/pack. No lock is held while code of the user runs: filters, index functions, Wake, Consume,
-// OnMutation, decoders and handlers of the logger.
+// Locks, in the order in which they may be taken: cacheEntry.scopes, Cache.mu, Store.mu, Cursor.mu, ledger.mu. These
+// are leaves, under which no other lock is taken: Drainer.mu, statusBoard.mu, hotSet.mu, interner.mu, and the locks of
+// package internal/pack. No lock is held while user code runs: filters, index functions, Wake, Consume, OnMutation,
+// decoders and handlers of the logger.
 package store

@@ -10,23 +10,23 @@ import (
 	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
-// Drainer follows a store for one consumer: it takes the events of a subscriber in batches and hands each batch to a
-// function. It owns what goes with that: to be woken, to take until nothing comes, and to close. The contract:
+// Drainer follows a store for one consumer. It takes the events of a subscriber in batches, hands each batch to a
+// function, and owns wake-ups and closing. The contract:
 //
-//   - Order: the batches are those of [Cursor.Take], one after the other. A batch is handled before the next one is
-//     taken, so Synced comes after the initial objects were handled.
-//   - One at a time: Consume is never called by two goroutines at once.
-//   - No event is missed: a wake during a drain makes it look once more before it ends.
-//   - Back-pressure: nothing is queued here. What a slow consumer has not taken the store folds, per key.
-//   - Goroutines: see DrainOptions.Owner and DrainOptions.Inline. With neither of them the consumer drains on a
-//     goroutine of its own, by Run or by Step.
-//   - The end: when Consume returns false, the subscription is closed. After Close has returned no goroutine is begun
-//     and no batch is taken; a call of Consume that is under way goes on.
-//   - Failure: on a goroutine that is not the consumer's own, a panic and runtime.Goexit close the subscription; see
-//     DrainOptions.Failed. On one of its own they are the business of the caller of Run or Step.
+//   - Order: the batches are those of [Cursor.Take]. A batch is handled before the next one is taken, so Synced comes
+//     after the initial objects were handled.
+//   - Concurrency: Consume is never called by two goroutines at once.
+//   - Completeness: a wake during a drain makes the drainer take once more before it ends.
+//   - Back-pressure: the drainer has no queue. The store folds the events that a slow consumer has not taken, per key.
+//   - Goroutines: see DrainOptions.Owner and DrainOptions.Inline. With neither, the consumer calls Run or Step on its
+//     own goroutine.
+//   - End: when Consume returns false, the subscription is closed. After Close has returned, no goroutine starts and no
+//     batch is taken. A running call of Consume is not interrupted.
+//   - Failure: with Owner or Inline, a panic and runtime.Goexit close the subscription; see DrainOptions.Failed. In Run
+//     and Step they reach the caller.
 //
-// An idle drainer has no goroutine. Start, Close and Lag are safe for concurrent use; Run and Step are for one
-// goroutine at a time.
+// An idle drainer has no goroutine. Start, Close and Lag are safe for concurrent use. Run and Step must be called by
+// one goroutine at a time.
 type Drainer struct {
 	cursor   Cursor
 	consumer Consumer
@@ -35,21 +35,21 @@ type Drainer struct {
 
 	mu    sync.Mutex // guards phase; a leaf
 	phase drainPhase
-	sated bool // Consume has said that it wants no more
+	sated bool // Consume has returned false
 	batch uint32
 }
 
-// drainPhase is where a drainer with an owner, or an inline one, is.
+// drainPhase is the phase of a drainer with an owner or an inline one.
 type drainPhase uint8
 
 const (
 	drainIdle  drainPhase = iota
 	draining              // a goroutine drains
-	drainAgain            // a goroutine drains, and must look once more
-	drainOver             // none drains from now on
+	drainAgain            // a goroutine drains, and must take once more
+	drainOver             // closed: no goroutine drains from now on
 )
 
-// Consumer is what a Drainer hands events to.
+// Consumer receives the events of a Drainer.
 type Consumer interface {
 	// Consume is DrainOptions.Consume.
 	Consume(events []Event) (more bool)
@@ -57,10 +57,10 @@ type Consumer interface {
 	Failed(panicked error)
 }
 
-// functions are a Consumer.
+// functions implements Consumer with functions.
 type functions struct {
 	consume func([]Event) bool
-	failed  func(error) // nil: it is logged
+	failed  func(error) // nil: log is called
 	log     func(error)
 }
 
@@ -76,30 +76,32 @@ func (f *functions) Failed(panicked error) {
 	}
 }
 
-// DrainOptions configure a Drainer. Only Consume is needed, or a Consumer.
+// DrainOptions configure a Drainer. Only Consume or Consumer is required.
 type DrainOptions struct {
-	// SubscribeOptions say what is given. Wake is called only when Owner and Inline are not set; it may be nil: see
+	// SubscribeOptions select the events. Wake is called only if neither Owner nor Inline is set. It may be nil; see
 	// Woken.
 	SubscribeOptions
-	// Consume handles a batch and says whether it wants more. The slice is valid until it returns. It may call Close.
+	// Consume handles a batch and reports whether it wants more. The slice is valid until Consume returns. Consume may
+	// call Close.
 	Consume func(events []Event) (more bool)
-	// Batch is how many events Consume is given at most; 0: 64.
+	// Batch is the maximum number of events per call of Consume. 0 means 64.
 	Batch int
-	// Owner, if set, waits for a goroutine that drains. The drainer begins one when there is something to take, and
-	// it ends when all is taken.
+	// Owner, if set, counts the goroutine that drains. The drainer starts one when events arrive. The goroutine ends when
+	// all events are taken.
 	Owner *sync.WaitGroup
-	// Inline has the goroutine drain that wakes, which is the one that fills the store. Consume must not block.
+	// Inline drains on the goroutine that wakes the drainer, which is the one that fills the store. Consume must not
+	// block.
 	Inline bool
-	// Failed is called when the subscription has been closed because Consume has panicked (with value and stack as
-	// text), or Consume or a filter has ended the goroutine (with nil). Who ends the goroutine after Close is not
-	// told. Nil: it is logged.
+	// Failed is called after a failure has closed the subscription. panicked is a panic of Consume, with value and stack
+	// as text. It is nil if Consume or a filter has called runtime.Goexit. Failed is not called for a Goexit after Close.
+	// If Failed is nil, the failure is logged.
 	Failed func(panicked error)
-	// Consumer is called instead of Consume and Failed: it takes fewer allocations where there are very many drainers.
+	// Consumer replaces Consume and Failed. It takes fewer allocations where there are very many drainers.
 	Consumer Consumer
 }
 
-// Drain adds a subscriber whose events are handed to a function. Nothing is taken before Start, Run or Step. Close the
-// drainer when it is not needed any more.
+// Drain adds a subscriber whose events are handed to a function. No events are taken before Start, Run or Step. Close
+// the drainer after use.
 func (s *Store) Drain(opt DrainOptions) *Drainer {
 	d := &Drainer{consumer: opt.Consumer, owner: opt.Owner, batch: defaultBatch}
 	if d.consumer == nil {
@@ -121,15 +123,15 @@ func (s *Store) Drain(opt DrainOptions) *Drainer {
 	return d
 }
 
-// Start has the drainer begin, if it has an owner or is inline, and look once more if it has begun. With an owner it
-// does not block; inline it drains.
+// Start drains if the drainer has an owner or is inline. If a drain is running, it takes once more before it ends. With
+// an owner Start does not block; inline it drains before it returns.
 func (d *Drainer) Start() {
 	if d.begin() && d.owner == nil {
 		d.drain()
 	}
 }
 
-// begin makes the drainer busy and says whether it was not. With an owner it begins the goroutine.
+// begin makes the drainer busy and reports whether it was idle. With an owner it starts the goroutine.
 func (d *Drainer) begin() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -147,7 +149,7 @@ func (d *Drainer) begin() bool {
 	return false
 }
 
-// rest ends a drain that has found nothing, unless there was a wake meanwhile.
+// rest ends a drain that has found no events, unless there was a wake meanwhile. It reports whether the drain is over.
 func (d *Drainer) rest() (over bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -161,7 +163,7 @@ func (d *Drainer) rest() (over bool) {
 	return true
 }
 
-// drain hands on all there is.
+// drain hands on all available events.
 func (d *Drainer) drain() {
 	if d.owner != nil {
 		defer d.owner.Done()
@@ -171,13 +173,13 @@ func (d *Drainer) drain() {
 	}
 }
 
-// rounds hands on batches until nothing comes.
+// rounds hands on batches until no events are left.
 func (d *Drainer) rounds() {
 	for d.next() || !d.rest() {
 	}
 }
 
-// next hands on one batch; more is false if there was none, or the consumer wants no more.
+// next hands on one batch. more is false if there was none, or the consumer wants no more.
 func (d *Drainer) next() (more bool) {
 	events := d.cursor.Take(int(d.batch))
 	if len(events) == 0 {
@@ -191,14 +193,14 @@ func (d *Drainer) next() (more bool) {
 	return true
 }
 
-// left ends a drainer whose goroutine was ended by its consumer.
+// left handles a runtime.Goexit of the consumer.
 func (d *Drainer) left() {
-	if !d.cursor.closed.Load() { // otherwise the consumer has seen to it
+	if !d.cursor.closed.Load() { // after Close the consumer ends its goroutine on purpose
 		d.fail(nil)
 	}
 }
 
-// fail ends a drainer whose consumer has panicked, or has ended the goroutine (nil).
+// fail closes a drainer after a panic of its consumer, or after runtime.Goexit if panicked is nil.
 func (d *Drainer) fail(panicked *protect.Panic) {
 	d.Close()
 	if panicked != nil {
@@ -208,7 +210,7 @@ func (d *Drainer) fail(panicked *protect.Panic) {
 	}
 }
 
-// logFailure is for who has no function Failed.
+// logFailure is the default of DrainOptions.Failed.
 func (d *Drainer) logFailure(panicked error) {
 	var p *protect.Panic
 	if errors.As(panicked, &p) {
@@ -219,21 +221,22 @@ func (d *Drainer) logFailure(panicked error) {
 	}
 }
 
-// Step hands on one batch on the goroutine of the caller, and says whether there may be more: if not, Wake is called,
-// or Woken tells, when there is.
+// Step hands on one batch on the caller's goroutine and reports whether there may be more. After false, Wake is called
+// or Woken receives when there is.
 func (d *Drainer) Step() (more bool) {
-	if d.cursor.armed.Load() { // the last Take has found nothing, and nothing has come since
+	if d.cursor.armed.Load() { // the last Take returned no events, and none have come since
 		return false
 	}
 	return d.next()
 }
 
-// Woken tells when there may be something for Step again. Of a drainer that has an owner, is inline or has a function
-// Wake it tells nothing.
+// Woken returns a channel that receives when Step may find events again. It is only for drainers without an owner,
+// Inline and Wake.
 func (d *Drainer) Woken() <-chan struct{} { return d.cursor.waiting().woken }
 
-// Run hands on all there is and all that comes, on the goroutine of the caller, until Consume wants no more (nil),
-// ctx is done (its cause) or the subscription is closed (ErrClosed). The subscription is closed when it returns.
+// Run hands on all events on the caller's goroutine, and waits for more. It returns nil when Consume wants no more, the
+// cause of ctx when ctx is done, and ErrClosed when the subscription is closed. The subscription is closed when Run
+// returns.
 func (d *Drainer) Run(ctx context.Context) error {
 	defer d.Close()
 	for ctx.Err() == nil {
@@ -254,10 +257,10 @@ func (d *Drainer) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Lag returns how many changes, folded per key if there are many, wait to be taken.
+// Lag returns the number of changes that have not been taken. Folded changes count once per key.
 func (d *Drainer) Lag() int { return d.cursor.Lag() }
 
-// Close ends the subscription. It may be called at any time, also by Consume, and again.
+// Close ends the subscription. It may be called at any time, also by Consume, and more than once.
 func (d *Drainer) Close() {
 	d.mu.Lock()
 	d.phase = drainOver

@@ -2,22 +2,22 @@ package store
 
 import "github.com/fairlead-io/fairlead/internal/protect"
 
-// holding is what a cursor that does not want its own echoes (see ledger) holds back. Only Take touches it.
+// holding is the changes that a cursor with HoldWrites holds back; see ledger. Only Take accesses it.
 type holding struct {
 	keys map[Key]*held
 }
 
-// held is what happened to one key while a write to it was in flight.
+// held is the change of one key while a write to it is in flight.
 type held struct {
 	delta delta
-	steps []*change // to be judged when the write has landed; nil once one is known to be foreign
-	plain bool      // one of them is not an echo
+	steps []*change // judged when the write is answered; nil once one is known to be foreign
+	plain bool      // one of the changes is foreign
 }
 
-// maxSteps bounds the changes that are held to be judged; who has more of them has foreign ones.
+// maxSteps bounds the changes of a key that are held to be judged. With more of them, all count as foreign.
 const maxSteps = 32
 
-// withholds says whether a change is held, or dropped as an echo, instead of given.
+// withholds reports whether a change is held back, or dropped as an echo.
 func (c *Cursor) withholds(ch *change) bool {
 	k := ch.obj.Key()
 	h := c.hold.keys[k]
@@ -29,7 +29,7 @@ func (c *Cursor) withholds(ch *change) bool {
 		c.hold.keys[k] = h
 	}
 	h.delta.fold(ch)
-	if ch.typ == Deleted || ch.typ == Left { // never held
+	if ch.typ == Deleted || ch.typ == Left { // a deletion is never held
 		delete(c.hold.keys, k)
 		c.giveDelta(&h.delta)
 		return true
@@ -43,7 +43,7 @@ func (c *Cursor) withholds(ch *change) bool {
 	return true
 }
 
-// withholdsDelta joins what was folded to what is held of its key.
+// withholdsDelta adds a folded delta to the held changes of its key. It reports false if none are held.
 func (c *Cursor) withholdsDelta(d *delta) bool {
 	h := c.hold.keys[d.key]
 	if h == nil {
@@ -54,7 +54,7 @@ func (c *Cursor) withholdsDelta(d *delta) bool {
 	return true
 }
 
-// fillReleased judges what is held of keys whose writes have landed.
+// fillReleased judges the held changes of keys whose writes are answered.
 func (c *Cursor) fillReleased(max int) {
 	for k, h := range c.hold.keys {
 		if len(c.out) >= max {
@@ -77,7 +77,7 @@ func (c *Cursor) fillReleased(max int) {
 	}
 }
 
-// released says whether fillReleased has something to do.
+// released reports whether fillReleased has keys to judge.
 func (h *holding) released(c *Cursor) bool {
 	for k := range h.keys {
 		if !c.s.ledger.inFlight(k, c.opt.HoldWrites) {

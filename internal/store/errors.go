@@ -9,28 +9,28 @@ import (
 // ErrNotFound is returned for a key that the store does not have.
 var ErrNotFound = errors.New("not found")
 
-// ErrClosed is returned when a cursor or a store is used after it was closed.
+// ErrClosed is returned after a cursor or a store was closed.
 var ErrClosed = errors.New("closed")
 
-// ErrEpoch is the reason why a wait ends when the server's history went back: the version may never come.
+// ErrEpoch ends a wait when the server's history was rolled back: the version may never come.
 var ErrEpoch = errors.New("the server's history was rolled back")
 
 // ErrNotWatched is returned by waits for a namespace that no scope covers.
 var ErrNotWatched = errors.New("not watched")
 
-// ErrNotSaved is returned by Load when there is nothing that can be used: no file, one of another format or identity,
-// or a damaged one. The store is unchanged, and a source lists as usual.
+// ErrNotSaved is returned by Load if there is no usable file: it is missing, damaged, or of another format or identity.
+// The store is unchanged, and a source lists as usual.
 var ErrNotSaved = errors.New("no usable saved state")
 
-// ErrShardNotSaved is returned by Save for a store of some slots (Options.Shard): the next run may hold others.
+// ErrShardNotSaved is returned by Save for a store of some slots (Options.Shard), because the next run may hold others.
 var ErrShardNotSaved = errors.New("it holds the objects of some slots only")
 
-// ErrNoCache is matched by all that is done with a nil Cache, as that of a runtime is whose New has failed; its Run
-// says with what.
+// ErrNoCache is returned by the methods of a nil Cache and of one that NewCache has not made. A runtime whose New has
+// failed has such a cache; its Run returns the reason.
 var ErrNoCache = errors.New("there is no cache: what should have made it has failed")
 
-// ErrMetadataOnly is wrapped in the DecodeError of an object that a store holds the metadata of, and that is read as
-// something else; see Content.
+// ErrMetadataOnly is wrapped in the DecodeError for an object of a store of metadata that is read as another type; see
+// Content.
 var ErrMetadataOnly = errors.New("the store holds the metadata of objects only")
 
 var (

@@ -2,30 +2,30 @@ package store
 
 import "k8s.io/apimachinery/pkg/types"
 
-// EventType says what an event is about.
+// EventType is the type of an event.
 type EventType uint8
 
 // The types of events.
 const (
-	// Added: an object appeared (Object). Initial marks those that were there when the subscriber came, and those that
+	// Added reports a new Object. Initial is set for objects that existed when the subscriber started, and for those that
 	// came with a slot (Options.Shard).
 	Added EventType = iota + 1
-	// Modified: Prior became Object.
+	// Modified reports a change from Prior to Object.
 	Modified
-	// Deleted: Object is the last known state. Inferred marks a deletion that the server did not report: a list omits
-	// it.
+	// Deleted reports a deletion; Object is the last known state. Inferred is set if the server did not report the
+	// deletion, but a list omits the object.
 	Deleted
-	// Synced: all initial objects have been given; Count says how many. Once for each subscriber.
+	// Synced reports that all initial objects have been given; Count is their number. Each subscriber gets it once.
 	Synced
-	// Sync: a resync of Object, from the cache; nothing has changed.
+	// Sync is a resync of Object from the cache, without a change.
 	Sync
-	// Epoch: the history of the server went back (Reason); lower versions follow.
+	// Epoch reports that the server's history was rolled back (Reason). Lower versions follow.
 	Epoch
-	// QuarantinedObject: an object could not be kept (Key, UID, Version, Err). Who subscribes later is told after the
-	// initial objects.
+	// QuarantinedObject reports an object that could not be kept (Key, UID, Version, Err). A later subscriber gets it
+	// after the initial objects.
 	QuarantinedObject
-	// Left: the object is of a slot that this store does not hold any more (Options.Shard); Object is the last known
-	// state. It exists as it did, and somebody else holds it. If the slot comes back it is Added, and Initial.
+	// Left reports an object whose slot this store does not hold any more (Options.Shard); Object is the last known state.
+	// The object still exists, and another replica holds it. If the slot comes back, the object is Added, with Initial.
 	Left
 )
 
@@ -47,9 +47,9 @@ type Event struct {
 	Type   EventType
 	Key    Key
 	Object *Record // Added, Modified, Sync: the state; Deleted, Left: the last known state
-	Prior  *Record // what this subscriber was given last for the key; nil if nothing
+	Prior  *Record // the state that this subscriber got last for the key; nil if none
 
-	Initial  bool // Added: part of the initial state, or of that of a slot that has come
+	Initial  bool // Added: part of the initial state, or of a slot that has come
 	Inferred bool // Deleted: concluded from a list
 
 	UID     types.UID // QuarantinedObject

@@ -7,7 +7,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/trie"
 )
 
-// facetKind is one way in which shapes are found without looking at all of them.
+// facetKind is a criterion by which shapes are indexed.
 type facetKind int
 
 const (
@@ -17,12 +17,12 @@ const (
 	facetKinds
 )
 
-// facets is the index of one kind over shapes. It is made when it is asked for the first time in a store of many
-// shapes, and kept up to date from then on; most stores have few shapes and never need it.
+// facets is an index over shapes by one criterion. A store of many shapes makes it on first use and then keeps it up to
+// date. Most stores have few shapes and never need it.
 type facets struct {
 	seed     maphash.Seed
 	sets     trie.Map[*facet, facetKeys]
-	building bool // it lacks shapes
+	building bool // it lacks shapes; reads do not use it yet
 }
 
 // facet is the set of shapes with one namespace, label or owner.
@@ -32,20 +32,20 @@ type facet struct {
 	shapes     trie.Map[*shape, shapeKeys]
 }
 
-// facetKeys has facets found by what they stand for.
+// facetKeys compares facets by key and value.
 type facetKeys struct{}
 
 func (facetKeys) Hash(f *facet) uint64  { return f.hash }
 func (facetKeys) Same(a, b *facet) bool { return a.value == b.value && a.key == b.key }
 
-// manyShapes is how many shapes are not looked through any more.
+// manyShapes is the number of shapes above which reads use facets instead of scanning all shapes.
 const manyShapes = 512
 
 func (x *facets) facet(key, value string) *facet {
 	return &facet{key: key, value: value, hash: maphash.String(x.seed, key)*31 ^ maphash.String(x.seed, value)}
 }
 
-// of yields where a shape is found.
+// of yields the facets that a shape belongs to.
 func (x *facets) of(kind facetKind, sh *shape) iter.Seq[*facet] {
 	return func(yield func(*facet) bool) {
 		switch kind {

@@ -18,9 +18,10 @@ import (
 	"github.com/fairlead-io/fairlead/internal/untyped"
 )
 
-// JSON is decoded by go-json-experiment, which is more than twice as fast as sigs.k8s.io/json on Kubernetes types,
-// where both give the same: into types without interfaces (whose numbers sigs.k8s.io/json keeps as integers). What it
-// refuses, such as duplicate names and invalid UTF-8, is decoded again by sigs.k8s.io/json, whose word counts.
+// decoders decodes objects. JSON is decoded by go-json-experiment, which is more than twice as fast as sigs.k8s.io/json
+// on Kubernetes types. It is used only where both give the same result: for types without interfaces, in which
+// sigs.k8s.io/json keeps numbers as integers. Input that it refuses, such as duplicate names and invalid UTF-8, is
+// decoded again by sigs.k8s.io/json, whose result counts.
 type decoders struct {
 	byType   sync.Map // reflect.Type: *decoderOf
 	fits     sync.Map // reflect.Type: error, nil where the type is of the store's kind
@@ -35,7 +36,7 @@ type decoderOf struct {
 	refused atomic.Int32
 }
 
-// maxRefused is after how many refusals the fast decoder is not asked any more for a type.
+// maxRefused is the number of refusals after which the fast decoder is not used for a type any more.
 const maxRefused = 16
 
 func (d *decoders) unmarshal(raw []byte, into any) error {
@@ -59,7 +60,7 @@ func (d *decoders) unmarshal(raw []byte, into any) error {
 	return kjson.UnmarshalCaseSensitivePreserveInts(raw, into)
 }
 
-// quickTimes reads times without the second decoder that their own method starts for the quotes.
+// quickTimes decodes times without the second decoder that metav1.Time.UnmarshalJSON starts for the quotes.
 var quickTimes = jsonv2.WithUnmarshalers(jsonv2.UnmarshalFunc(func(b []byte, t *metav1.Time) error {
 	if len(b) < 2 || b[0] != '"' || bytes.IndexByte(b, '\\') >= 0 {
 		return t.UnmarshalJSON(b)
@@ -77,7 +78,7 @@ var (
 	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// hasInterface says whether decoding into t may meet an interface. Types that decode themselves are not looked into.
+// hasInterface reports whether decoding into t may meet an interface. Types that decode themselves are not inspected.
 func hasInterface(t reflect.Type, seen map[reflect.Type]bool) bool {
 	if seen[t] {
 		return false

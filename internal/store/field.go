@@ -7,18 +7,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// FieldValue returns what the server has for a field of an object when it evaluates a field selector. The object is
-// READ-ONLY, and as JSON has it: numbers are int64 or float64. It must depend on the object alone and be safe for
-// concurrent use; if it panics, the server is asked whether it selects the object.
+// FieldValue returns the value that the server uses for a field of an object in a field selector. The object is
+// READ-ONLY and in the form of JSON: numbers are int64 or float64. A FieldValue must depend on the object alone and be
+// safe for concurrent use. If it panics, the store asks the server whether it selects the object.
 type FieldValue func(object map[string]any) string
 
-// FieldPath returns the value of the field at a path, such as ".spec.color": of custom resources it is the jsonPath of
-// spec.versions[].selectableFields. What is not there is "".
+// FieldPath returns a FieldValue for the field at a path, such as ".spec.color". For custom resources the path is the
+// jsonPath of spec.versions[].selectableFields. The value of a missing field is "".
 func FieldPath(path string) FieldValue {
 	return fieldAt(path, "")
 }
 
-// fieldAt is FieldPath with what the server has for an object without the field.
+// fieldAt is FieldPath with another value for a missing field.
 func fieldAt(path, missing string) FieldValue {
 	names := strings.Split(strings.TrimPrefix(path, "."), ".")
 	return func(object map[string]any) string {
@@ -34,8 +34,8 @@ func fieldAt(path, missing string) FieldValue {
 	}
 }
 
-// fieldOf returns how to evaluate a field of a kind; nil if only the server can. Those of built-in kinds are what the
-// strategies of kube-apiserver (pkg/registry) make of the labels that its conversions (pkg/apis) let through.
+// fieldOf returns the FieldValue of a field of a kind, or nil if only the server can evaluate it. For built-in kinds it
+// follows the strategies of kube-apiserver (pkg/registry), for the labels that its conversions (pkg/apis) accept.
 func fieldOf(kind schema.GroupKind, label string) FieldValue {
 	var path, missing string
 	switch kind.String() + " " + label {
@@ -70,7 +70,7 @@ func fieldOf(kind schema.GroupKind, label string) FieldValue {
 	return fieldAt(path, missing)
 }
 
-// eventField says whether a label is a field of events that is found where it says.
+// eventField reports whether a label is a field of events whose path is the label.
 func eventField(kind schema.GroupKind, label string) bool {
 	var object string
 	switch {
@@ -102,7 +102,7 @@ func eventField(kind schema.GroupKind, label string) bool {
 	return false
 }
 
-// firstOf is the first value that is not empty.
+// firstOf returns the first value that is not empty.
 func firstOf(values ...FieldValue) FieldValue {
 	return func(object map[string]any) (v string) {
 		for _, of := range values {

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// Handle is a claim to a store. One that is made of a Store alone claims nothing: another owner closes that store.
+// Handle is a claim to a store of a Cache. A Handle made of a Store alone is no claim; another owner closes that store.
 type Handle struct {
 	*Store
 	c        *Cache
@@ -14,16 +14,16 @@ type Handle struct {
 	released atomic.Bool
 }
 
-// Release gives the claim up. The store must not be used after it.
+// Release gives up the claim. The store must not be used after that.
 func (h *Handle) Release() {
 	if h != nil && !h.released.Swap(true) && h.c != nil {
 		h.c.release(h.e)
 	}
 }
 
-// SetNamespaces changes what the store covers, for all that share it: namespaces that are new are listed, those that
-// are missing are dropped (see DropScope), the others go on untouched. None stands for all of them. It waits for the
-// watches that end, so no subscriber must call it.
+// SetNamespaces changes the namespaces of the store, for all handles that share it. New namespaces are listed, missing
+// ones are dropped (see DropScope), and the others are not affected. No namespaces means all namespaces. SetNamespaces
+// waits for the watches that end, so a subscriber must not call it.
 func (h *Handle) SetNamespaces(namespaces ...string) error {
 	if h == nil || h.c == nil {
 		return fmt.Errorf("cannot set namespaces: %w", ErrNoCache)
@@ -36,7 +36,7 @@ func (h *Handle) SetNamespaces(namespaces ...string) error {
 	defer e.scopes.Unlock()
 	namespaces, name := distinct(namespaces)
 	c.mu.Lock()
-	if c.ended || e.gone || h.released.Load() { // others may have what is left
+	if c.ended || e.gone || h.released.Load() { // after Release the store may belong to other handles
 		c.mu.Unlock()
 		return fmt.Errorf("cannot set namespaces of %s: %w", e.key.resource.GroupResource(), ErrClosed)
 	}
@@ -46,7 +46,7 @@ func (h *Handle) SetNamespaces(namespaces ...string) error {
 	}
 	delete(c.entries, e.key)
 	e.key.namespaces, e.key.moved = name, 0
-	if c.entries[e.key] != nil { // there is one for these already; both go on
+	if c.entries[e.key] != nil { // another store has these namespaces; both stay
 		c.moves++
 		e.key.moved = c.moves
 	}
@@ -59,12 +59,12 @@ func (h *Handle) SetNamespaces(namespaces ...string) error {
 	if len(want) == 0 {
 		want = []string{""}
 	}
-	e.store.dropOthers(want) // first: what their watches still bring is ignored
+	e.store.dropOthers(want) // first, so that late changes of their watches are ignored
 	for _, ns := range want {
-		e.store.Sink(ns) // they belong to "synced" from now on
+		e.store.Sink(ns) // they count for Synced from now on
 	}
 	e.source.SetNamespaces(namespaces...)
-	e.store.dropOthers(want) // a watch that was ended before it had begun has made its scope anew
+	e.store.dropOthers(want) // a watch that ended before it began has made its scope again
 	return nil
 }
 

@@ -7,14 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// holds are the kinds whose sources wait for something. The zero value holds nothing.
+// holds are the kinds whose sources must wait. The zero value holds no kind.
 type holds struct {
 	mu    sync.Mutex // a leaf
 	ready map[schema.GroupKind][]<-chan struct{}
 }
 
-// Hold has the sources of a kind wait, whatever its version: none is opened before ready is closed. The sources of a
-// custom resource wait for its conversion, for example. A source that is open already goes on.
+// Hold delays the sources of a kind, in all its versions: none is opened before ready is closed. For example, the
+// sources of a custom resource wait for its conversion. A source that is open already is not affected.
 func (c *Cache) Hold(kind schema.GroupKind, ready <-chan struct{}) {
 	if c.usable() != nil {
 		return
@@ -27,7 +27,7 @@ func (c *Cache) Hold(kind schema.GroupKind, ready <-chan struct{}) {
 	c.holds.ready[kind] = append(c.holds.ready[kind], ready)
 }
 
-// Holds says whether Hold was called for a kind, also after the end of the wait.
+// Holds reports whether Hold was called for a kind, even if the wait is over.
 func (c *Cache) Holds(kind schema.GroupKind) bool {
 	return c.usable() == nil && len(c.holds.of(kind)) > 0
 }
@@ -38,7 +38,7 @@ func (h *holds) of(kind schema.GroupKind) []<-chan struct{} {
 	return h.ready[kind]
 }
 
-// wait returns when the sources of a kind may be opened, or at the end of ctx.
+// wait blocks until the sources of a kind may be opened, or ctx is done.
 func (h *holds) wait(ctx context.Context, kind schema.GroupKind) {
 	for _, ready := range h.of(kind) {
 		select {

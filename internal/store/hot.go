@@ -11,18 +11,18 @@ import (
 	"weak"
 )
 
-// form is one decoded form of a record. While it is in the hot set it holds the object; after that it only remembers it
-// weakly, so that an object that somebody still uses is found again, and one that nobody uses is collected.
+// form is one decoded form of a record. In the hot set it holds the object. After that it holds the object weakly: an
+// object that a reader still uses is found again, and an unused one is collected.
 type form struct {
 	next  *form
 	typ   reflect.Type // T
 	obj   any          // *T; nil when it is held weakly
 	weak  weak.Pointer[byte]
-	used  atomic.Bool // since the hot set looked last
+	used  atomic.Bool // since the hot set last checked
 	check *mutationCheck
 }
 
-// value returns the object of a form, *T; nil if nobody uses it any more.
+// value returns the object of a form, a *T, or nil if it was collected.
 func (v *form) value() any {
 	if v.obj != nil {
 		return v.obj
@@ -33,7 +33,7 @@ func (v *form) value() any {
 	return nil
 }
 
-// read notes that the object, which is held, is given to a reader.
+// read marks the object as used when a reader gets it. The form must hold the object.
 func (v *form) read(r *Record) {
 	if !v.used.Load() {
 		v.used.Store(true)
@@ -43,21 +43,21 @@ func (v *form) read(r *Record) {
 	}
 }
 
-// hotSet bounds the decoded objects that are held although nobody may use them: a clock with a second chance.
+// hotSet bounds the decoded objects that are held while they may be unused. It is a clock with a second chance.
 type hotSet struct {
 	mu       sync.Mutex                  // also serializes changes of Record.forms
-	decoding map[decodeKey]chan struct{} // closed when the decoding ends; nil: nobody waits for it
+	decoding map[decodeKey]chan struct{} // closed when the decoding ends; nil: no reader waits
 	limit    int64
 	bytes    int64
 	ring     []hotEntry
-	suspects []hotEntry // were let go, and are to be looked at for mutations when the lock is free
+	suspects []hotEntry // evicted; to be checked for mutations without the lock
 	hand     int
 
 	detect    bool
 	mutations atomic.Int64
 }
 
-// decodeKey names a decoding that is under way: readers who want the same wait for it.
+// decodeKey identifies a running decoding. Readers of the same form wait for it.
 type decodeKey struct {
 	rec *Record
 	typ reflect.Type
@@ -71,7 +71,7 @@ type hotEntry struct {
 
 const (
 	defaultHotBytes = 32 << 20
-	// decodedFactor is how much larger a decoded object is than its encoded form, roughly.
+	// decodedFactor is the rough ratio of the size of a decoded object to its encoded form.
 	decodedFactor = 4
 )
 
@@ -82,8 +82,8 @@ func (h *hotSet) init(limit int64, detect bool) {
 	}
 }
 
-// asCold finds an object that is held weakly, or decodes it: a *T for t, T. Of several readers at the same time one
-// decodes, beside another version of the object, which may be nil.
+// asCold returns the object as a *T for t = T, from a weak pointer or by decoding. Of several concurrent readers one
+// decodes. The object may share parts with other, another version, which may be nil.
 func (r *Record) asCold(t reflect.Type, other *Record) (any, error) {
 	h := &r.codec.hot
 	mine := decodeKey{r, t}
@@ -113,7 +113,7 @@ func (r *Record) asCold(t reflect.Type, other *Record) (any, error) {
 
 	var v *form
 	var size int
-	defer func() { // also if the decoder of a type of the user's panics
+	defer func() { // also if the decoder of a user's type panics
 		h.mu.Lock()
 		if v != nil {
 			h.insert(r, v, int64(size)*decodedFactor)
@@ -126,7 +126,7 @@ func (r *Record) asCold(t reflect.Type, other *Record) (any, error) {
 		h.suspects = nil
 		h.mu.Unlock()
 		for _, e := range suspects {
-			e.form.verify(e.rec, "") // calls code of the user's
+			e.form.verify(e.rec, "") // calls user code
 		}
 	}()
 	buf := r.codec.buffer()
@@ -147,7 +147,7 @@ func (r *Record) asCold(t reflect.Type, other *Record) (any, error) {
 	return o, nil
 }
 
-// stillUsed returns the object as t if anybody has it; the caller holds the lock of the hot set.
+// stillUsed returns the object as t if a reader still uses it. The caller holds the lock of the hot set.
 func (r *Record) stillUsed(t reflect.Type) any {
 	for v := r.forms.Load(); v != nil; v = v.next {
 		if v.typ == t {
@@ -159,7 +159,7 @@ func (r *Record) stillUsed(t reflect.Type) any {
 	return nil
 }
 
-// insert replaces the form of the same type; the caller holds h.mu.
+// insert adds a form to its record and the hot set, and replaces the form of the same type. The caller holds h.mu.
 func (h *hotSet) insert(r *Record, v *form, cost int64) {
 	head := without(r.forms.Load(), v)
 	v.next = head
@@ -175,9 +175,9 @@ func (h *hotSet) insert(r *Record, v *form, cost int64) {
 	}
 }
 
-// evict looks at one entry and lets it go, or gives it a second chance.
+// evict evicts the entry at the hand, or gives it a second chance.
 func (h *hotSet) evict() {
-	if h.hand >= len(h.ring)-1 { // the newest is not looked at
+	if h.hand >= len(h.ring)-1 { // the newest entry is skipped
 		h.hand = 0
 	}
 	e := h.ring[h.hand]
@@ -193,8 +193,8 @@ func (h *hotSet) evict() {
 	h.cool(e.rec, e.form)
 }
 
-// cool replaces a form that holds its object by one that remembers it; the caller holds h.mu. Forms that readers may be
-// looking at are never changed.
+// cool replaces a form that holds its object by one that holds it weakly. Forms that readers may use are never changed.
+// The caller holds h.mu.
 func (h *hotSet) cool(r *Record, v *form) {
 	if v.check != nil {
 		h.suspects = append(h.suspects, hotEntry{rec: r, form: v})
@@ -207,7 +207,7 @@ func (h *hotSet) cool(r *Record, v *form) {
 	r.forms.Store(&form{next: rest, typ: v.typ, weak: v.weak, check: v.check})
 }
 
-// without returns a list without the forms of the type of v, and without those whose object is gone.
+// without returns a list without the forms of the type of v and those whose object was collected.
 func without(list, v *form) *form {
 	if list == nil {
 		return nil
@@ -221,7 +221,7 @@ func without(list, v *form) *form {
 	return c
 }
 
-// mutationCheck finds out whether a shared object was changed.
+// mutationCheck detects changes of a shared object.
 type mutationCheck struct {
 	sum uint64
 	bad atomic.Bool
@@ -239,8 +239,8 @@ func fingerprint(o any) uint64 {
 	return maphash.Bytes(mutationSeed, b)
 }
 
-// Verify looks whether a decoded form of the object was changed, if the store detects mutations, and reports it with
-// the name of the reader that has just had it; "": nobody in particular.
+// Verify checks whether a decoded form of the object was changed, if the store detects mutations, and reports a change.
+// reader names the reader that had the object last; "" if it is not known.
 func (r *Record) Verify(reader string) {
 	for v := r.forms.Load(); v != nil; v = v.next {
 		if v.check != nil {
@@ -249,7 +249,7 @@ func (r *Record) Verify(reader string) {
 	}
 }
 
-// verify reports a changed object, once.
+// verify reports a changed object once.
 func (v *form) verify(r *Record, reader string) {
 	o := v.value()
 	if o == nil || fingerprint(o) == v.check.sum || v.check.bad.Swap(true) {

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// ident is what all versions of one incarnation of an object share. Indexes hold idents, so that a change of an object
-// that keeps its labels touches no index.
+// ident is the identity that all versions of one incarnation of an object share. Indexes hold idents, so a change of an
+// object that keeps its labels touches no index.
 type ident struct {
 	ns       string
 	text     string // the name, then the uid if it is not a canonical UUID
@@ -27,7 +27,7 @@ func (i *ident) sameKey(o *ident) bool {
 	return i == o || i.hash == o.hash && i.name() == o.name() && i.ns == o.ns
 }
 
-// identKeys has idents found by their key.
+// identKeys compares idents by their key.
 type identKeys struct{}
 
 func (identKeys) Hash(i *ident) uint64 { return i.hash }
@@ -110,8 +110,8 @@ func hexDigit(c byte) (byte, bool) {
 	return 0, false
 }
 
-// newIdent returns one with its text behind it, in the same piece of memory if the text is not very long: there are
-// as many of them as objects, and the garbage collector looks at each piece.
+// newIdent returns an ident and its text, in one allocation if the text is at most 64 bytes long. There are as many
+// idents as objects, and the garbage collector visits each allocation.
 func newIdent(name, uid []byte) *ident {
 	var id *ident
 	var place []byte

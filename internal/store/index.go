@@ -10,8 +10,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/trie"
 )
 
-// IndexFunc returns the values under which a record is found; it must depend on the record alone. An error or a panic
-// leaves that one object out of that one index and is reported by Snapshot.IndexErrors.
+// IndexFunc returns the values under which a record is found. It must depend on the record alone. A record for which it
+// fails or panics is missing from that index; Snapshot.IndexErrors reports it.
 type IndexFunc func(*Record) ([]string, error)
 
 // indexDef is the definition of a user-defined index.
@@ -21,13 +21,13 @@ type indexDef struct {
 	seed maphash.Seed
 }
 
-// indexValues is what an index function said about a record.
+// indexValues is the result of an index function for a record.
 type indexValues struct {
 	values []string
 	err    error
 }
 
-// eval calls user code; no lock of ours may be held.
+// eval calls the index function, which is user code. The caller holds no lock.
 func (d *indexDef) eval(r *Record) (v indexValues) {
 	if p := protect.Call(func() { v.values, v.err = d.fn(r) }); p != nil {
 		v.err = fmt.Errorf("index function panicked: %v", p.Value)
@@ -47,8 +47,8 @@ func (d *indexDef) eval(r *Record) (v indexValues) {
 type index struct {
 	def      *indexDef
 	buckets  trie.Map[*bucket, bucketKeys]   // by value
-	entries  trie.Map[*indexed, indexedKeys] // by object: where it is to be taken out of
-	building bool                            // it lacks objects that have not changed since it was added; nobody sees it
+	entries  trie.Map[*indexed, indexedKeys] // by object, for removal
+	building bool                            // it lacks objects that have not changed since; reads do not use it yet
 }
 
 type bucket struct {
@@ -57,7 +57,7 @@ type bucket struct {
 	ids   trie.Map[*ident, identKeys]
 }
 
-// bucketKeys has buckets found by their value.
+// bucketKeys compares buckets by their value.
 type bucketKeys struct{}
 
 func (bucketKeys) Hash(b *bucket) uint64  { return b.hash }
@@ -66,10 +66,10 @@ func (bucketKeys) Same(a, b *bucket) bool { return a.value == b.value }
 type indexed struct {
 	id *ident
 	indexValues
-	one [1]string // where values are, if there is just one
+	one [1]string // holds values if there is just one
 }
 
-// indexedKeys has the entries found by the key of their object.
+// indexedKeys compares entries by the key of their object.
 type indexedKeys struct{}
 
 func (indexedKeys) Hash(x *indexed) uint64  { return x.id.hash }
@@ -109,7 +109,7 @@ func (x *index) set(e *trie.Edit, id *ident, v indexValues) {
 	x.entries, _, _ = x.entries.Set(e, entry)
 }
 
-// bucket returns a copy of the bucket of a value that may be changed.
+// bucket returns a copy of the bucket of a value, which may be changed.
 func (x *index) bucket(value string) *bucket {
 	b := &bucket{value: value, hash: maphash.String(x.def.seed, value)}
 	if had, ok := x.buckets.Find(b); ok {
@@ -126,16 +126,16 @@ func (x *index) ids(value string) iter.Seq[*ident] {
 	return b.ids.All()
 }
 
-// staged is a record that is about to be published with what user code says about it, which is asked outside of any
-// lock.
+// staged is a record that is about to be published, with its index values. They are computed outside of any lock, by
+// user code.
 type staged struct {
 	rec    *Record
 	values []indexValues // for each index of defs
 	defs   []*indexDef
-	twin   bool // has uid and version of the known one, and other content: only an epoch makes such
+	twin   bool // same uid and version as the known record, but other content: only an epoch makes such
 }
 
-// stage asks the index functions about a record, outside of any lock.
+// stage calls the index functions for a record. The caller holds no lock.
 func stage(r *Record, defs []*indexDef) staged {
 	st := staged{rec: r, defs: defs}
 	if len(defs) > 0 {
@@ -156,7 +156,7 @@ func (st *staged) valuesOf(d *indexDef) indexValues {
 	return indexValues{}
 }
 
-// without returns a staged record that knows nothing of one of its indexes.
+// without returns a copy of st without the values of one index.
 func (st staged) without(d *indexDef) staged {
 	if i := slices.Index(st.defs, d); i >= 0 {
 		st.defs = slices.Delete(slices.Clone(st.defs), i, i+1)

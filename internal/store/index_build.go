@@ -8,15 +8,15 @@ import (
 	"github.com/fairlead-io/fairlead/internal/trie"
 )
 
-// addAtOnce is how many objects are put into a new index at once: what a writer may have to wait for.
+// addAtOnce is how many objects are added to a new index under one lock. It bounds how long a writer waits.
 const addAtOnce = 256
 
-// AddIndex adds an index over all objects, at any time. Adding one of a name that exists, or is being added, fails.
-// The function is called for each version of each object, outside of any lock.
+// AddIndex adds an index over all objects. It can be called at any time. It fails if an index of that name exists or is
+// being added. fn is called for each version of each object, outside of any lock.
 //
-// It returns when the index is complete, which reads do not see before. Other writers go on meanwhile, and how much
-// they change makes no difference: from the beginning whoever changes an object puts it into the index, so that each
-// object is visited once. If the index is removed before it is complete, that is an error.
+// AddIndex returns when the index is complete; reads do not see it earlier. Other writers continue meanwhile. They add
+// the objects that they change to the index, so each object is visited once. AddIndex fails if the index is removed
+// before it is complete.
 func (s *Store) AddIndex(name string, fn IndexFunc) error {
 	if err := s.addIndex(name, fn); err != nil {
 		return fmt.Errorf("cannot add index %q to the store of %s: %w", name, s.opt.Resource.GroupResource(), err)
@@ -45,7 +45,7 @@ func (s *Store) addIndex(name string, fn IndexFunc) error {
 	there = b.add(some) && there
 	for at, more := (trie.Place{}), true; more && there; {
 		var records []*Record
-		// of the newest state: no old one is held meanwhile
+		// of the newest state, so that no old state is kept in memory
 		records, at, more = s.root.Load().base.objects.After(at, addAtOnce)
 		some = some[:0]
 		for _, r := range records {
@@ -59,9 +59,8 @@ func (s *Store) addIndex(name string, fn IndexFunc) error {
 	return nil
 }
 
-// RemoveIndex removes an index that was added, at any time, also while it is being added; the name is free then. What
-// is no such index stays: the built-in ones, and those of snapshots that were taken before. Its function is not called
-// any more for what changes from now on.
+// RemoveIndex removes an index that was added or is being added. Its name is free then. Built-in indexes and those of
+// earlier snapshots stay. The index function is not called for later changes.
 func (s *Store) RemoveIndex(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,8 +90,8 @@ type indexBuild struct {
 	def *indexDef
 }
 
-// begin has writers keep the index from now on. It returns the own writes that are laid over, which nobody else puts
-// into it.
+// begin makes writers maintain the index from now on. It returns the own writes in the overlay, which no writer adds to
+// it.
 func (b indexBuild) begin() (overlaid []*Record, err error) {
 	s, def := b.s, b.def
 	s.mu.Lock()
@@ -114,8 +113,8 @@ func (b indexBuild) begin() (overlaid []*Record, err error) {
 	return overlaid, nil
 }
 
-// add puts objects into a new index, but for those that have been replaced meanwhile: who did that has put them there.
-// It returns false if the index was removed.
+// add adds objects to a new index. It skips those that were replaced meanwhile, since their writer has added the new
+// version. It reports false if the index was removed.
 func (b indexBuild) add(some []staged) (there bool) {
 	s, def := b.s, b.def
 	s.mu.Lock()
@@ -133,7 +132,7 @@ func (b indexBuild) add(some []staged) (there bool) {
 		}
 	})
 	for _, one := range some {
-		// It has been laid over before the index was added: the next merged state is to have it in the index, too.
+		// The record was laid over before the index was added. The next merged state must have it in the index, too.
 		if ent := s.overlay.entries[one.rec.Key()]; ent != nil && ent.st.rec == one.rec &&
 			!slices.Contains(ent.st.defs, def) {
 			ent.st = staged{
@@ -155,8 +154,8 @@ func (b indexBuild) end() (there bool) {
 	return there
 }
 
-// needFacets makes the facets of a kind if there are many shapes and none yet. Writers keep them from the beginning,
-// so that it ends however many shapes come and go. Whoever asks meanwhile looks through all of them.
+// needFacets makes the facets of a kind if there are many shapes and no facets yet. Writers maintain them from the
+// beginning, so this ends however many shapes come and go. Other readers scan all shapes meanwhile.
 func (s *Store) needFacets(st *state, kind facetKind) {
 	if st.facets[kind] != nil || st.groups.Len() <= manyShapes {
 		return
@@ -184,8 +183,8 @@ type facetBuild struct {
 	kind facetKind
 }
 
-// begin has writers keep facets from now on, unless they do already. It returns the shapes of own writes that are
-// laid over.
+// begin makes writers maintain facets from now on, unless they do already. It returns the shapes of own writes in the
+// overlay.
 func (b facetBuild) begin() (some []*shape, begun bool) {
 	s, kind := b.s, b.kind
 	s.mu.Lock()
@@ -202,7 +201,7 @@ func (b facetBuild) begin() (some []*shape, begun bool) {
 	return some, true
 }
 
-// add adds shapes that are in use still; who has stopped using one meanwhile has taken it out.
+// add adds the shapes that are still in use. A writer has removed the others.
 func (b facetBuild) add(some []*shape, last bool) {
 	s, kind := b.s, b.kind
 	s.mu.Lock()

@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// interner shares strings and shapes. Shapes are kept weakly: one that no record uses any more goes away.
+// interner shares strings and shapes. It holds shapes weakly, so that unused ones are collected.
 type interner struct {
 	seed    maphash.Seed
 	mu      sync.Mutex
@@ -21,7 +21,7 @@ type interner struct {
 	sweepAt int
 }
 
-// maxStrings bounds the table of shared strings; when it is full it starts anew, which only costs some sharing.
+// maxStrings bounds the table of shared strings. A full table is cleared, which only costs some sharing.
 const maxStrings = 1 << 16
 
 func newInterner() *interner {
@@ -52,10 +52,10 @@ func (t *interner) text(b []byte) string {
 	return s
 }
 
-// shape returns the one shape of h.
+// shape returns the shared shape of h.
 func (t *interner) shape(h *source.Header) *shape {
 	sum := maphash.Bytes(t.seed, h.Namespace)
-	for i := range h.Labels { // in any order
+	for i := range h.Labels { // independent of their order
 		sum += t.hashKeyBytes(h.Labels[i].Key, h.Labels[i].Value)
 	}
 	for i := range h.Owners {
@@ -93,14 +93,14 @@ func (t *interner) shape(h *source.Header) *shape {
 	return s
 }
 
-// volatile are the labels in which siblings differ.
+// volatile lists, sorted, the labels in which siblings differ.
 var volatile = []string{
 	"apps.kubernetes.io/pod-index", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-completion-index",
 	"batch.kubernetes.io/job-name", "controller-revision-hash", "controller-uid", "job-name", "pod-template-generation",
 	"pod-template-hash", "statefulset.kubernetes.io/pod-name",
 }
 
-// siblings returns a hash of what siblings have in common: namespace, stable labels, kinds of owners.
+// siblings returns a hash of the namespace, the labels without the values of volatile ones, and the kinds of owners.
 func (t *interner) siblings(s *shape) uint64 {
 	var h maphash.Hash
 	h.SetSeed(t.seed)
@@ -120,7 +120,7 @@ func (t *interner) siblings(s *shape) uint64 {
 	return h.Sum64()
 }
 
-// sweep forgets the shapes that are gone; the caller holds t.mu.
+// sweep removes the shapes that were collected. The caller holds t.mu.
 func (t *interner) sweep() {
 	for h, list := range t.shapes {
 		list = slices.DeleteFunc(list, func(w weak.Pointer[shape]) bool { return w.Value() == nil })

@@ -14,16 +14,16 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// kept is a Content made ready for the objects of one kind.
+// kept is a Content prepared for the objects of one kind.
 type kept struct {
 	Content
 	paths     *cut.Paths
-	err       error // nothing can be kept
+	err       error // if set, all objects are refused
 	message   *cut.Message
 	noMessage error // why protobuf cannot be cut
 }
 
-// ready makes a Content ready for objects whose Go type is t; nil: it is not known.
+// ready prepares a Content for objects of Go type t, which is nil if it is not known.
 func (c Content) ready(t reflect.Type) kept {
 	out := kept{Content: c, noMessage: errProtobuf}
 	out.paths, out.err = c.cuts()
@@ -36,7 +36,7 @@ func (c Content) ready(t reflect.Type) kept {
 	return out
 }
 
-// typeOf returns the Go type of a kind; nil if it has none.
+// typeOf returns the Go type of a kind, or nil if it has none.
 func typeOf(scheme *runtime.Scheme, kind schema.GroupVersionKind) reflect.Type {
 	if scheme == nil {
 		return nil
@@ -51,10 +51,10 @@ func typeOf(scheme *runtime.Scheme, kind schema.GroupVersionKind) reflect.Type {
 	return reflect.TypeOf(o).Elem()
 }
 
-// append appends what is kept of an object to dst, and says what was dropped.
+// append appends the kept content of an object to dst and returns the set of dropped paths.
 func (c *kept) append(dst []byte, o *source.Object) ([]byte, cut.Set, error) {
 	switch {
-	case len(o.Raw) == 0: // of a deletion whose last state cannot be read
+	case len(o.Raw) == 0: // a deletion whose last state cannot be read
 		return dst, 0, nil
 	case c.err != nil:
 		return dst, 0, c.err
@@ -76,7 +76,7 @@ func (c *kept) append(dst []byte, o *source.Object) ([]byte, cut.Set, error) {
 	return c.message.Append(dst, raw)
 }
 
-// dropped names the paths of a set.
+// dropped returns the paths of a set.
 func (c *kept) dropped(set cut.Set) (paths []string) {
 	for i := range c.paths.Len() {
 		if set.Has(i) {
@@ -86,7 +86,7 @@ func (c *kept) dropped(set cut.Set) (paths []string) {
 	return paths
 }
 
-// transformed returns a decoded object as readers see it. It calls code of the user's.
+// transformed returns a decoded object as readers see it. It calls user code.
 func (c *kept) transformed(o any) (out any, err error) {
 	if c.Transform == nil {
 		return o, nil
@@ -103,14 +103,14 @@ func (c *kept) transformed(o any) (out any, err error) {
 	return out, nil
 }
 
-// reduce leaves of an object what is metadata, where no more is held.
+// reduce cuts an object to its metadata, if the store holds only that.
 func (c *kept) reduce(o *source.Object) {
 	if c.Metadata {
 		o.KeepMetadata()
 	}
 }
 
-// reduceQuarantined leaves of what could not be read what is to be held, if that can be told, or nothing.
+// reduceQuarantined cuts the bytes of an unreadable object to the kept content, or drops them if that is not possible.
 func (c *kept) reduceQuarantined(q *source.Quarantined) {
 	if !c.Metadata && c.paths.Len() == 0 && c.err == nil {
 		return
@@ -128,7 +128,7 @@ func (c *kept) reduceQuarantined(q *source.Quarantined) {
 	}
 }
 
-// readable says why the objects cannot be read as a type.
+// readable returns an error if the objects cannot be read as the type of into.
 func (c *kept) readable(into any) error {
 	if _, metadata := into.(*metav1.PartialObjectMetadata); c.Metadata && !metadata {
 		return ErrMetadataOnly

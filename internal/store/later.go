@@ -12,12 +12,12 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// AsLater is [Record.As] for who may not need the object: without an error, As will give it. The bytes alone tell that
-// of most objects; then nothing is decoded, and the object is nil, unless it is at hand. One of which they do not tell
-// is decoded now, and returned: hold it, and there is nothing left that could go wrong.
+// AsLater is [Record.As] for callers that may not need the object. If err is nil, a later As will succeed. For most
+// objects AsLater can tell that from the bytes without decoding, and now may be nil. Otherwise it decodes and returns
+// the object; the caller must keep it, so that no later error is possible.
 //
-// So an observer that looks at the key pays for no decoding, and one that cannot be given its object is told before
-// it is called.
+// So an observer that uses only the key pays for no decoding, and a decoding error is known before an observer is
+// called.
 func (r *Record) AsLater(t reflect.Type) (now any, err error) {
 	if r == nil || t == nil {
 		return r.As(t)
@@ -38,14 +38,14 @@ func (r *Record) AsLater(t reflect.Type) (now any, err error) {
 	return nil, nil
 }
 
-// takes says whether an object is decoded into a type without an error for sure.
+// takes reports whether an object is certain to be decoded into a type without an error.
 func (c *codec) takes(enc source.Encoding, l *laterOf, raw []byte) bool {
 	l.once.Do(func() {
 		if l.typ.Kind() != reflect.Struct {
 			return
 		}
 		into := reflect.New(l.typ).Interface()
-		if c.content.Transform != nil || c.content.readable(into) != nil { // code of the user's may refuse it
+		if c.content.Transform != nil || c.content.readable(into) != nil { // user code may refuse it
 			return
 		}
 		_, l.untyped = into.(*unstructured.Unstructured)
@@ -69,19 +69,19 @@ func (c *codec) takes(enc source.Encoding, l *laterOf, raw []byte) bool {
 	return l.json.Takes(raw)
 }
 
-// laterOf is what is known of a type for AsLater.
+// laterOf caches the facts about a type that AsLater needs.
 type laterOf struct {
 	typ, pointer reflect.Type
-	bit          uint32 // of Record.marks; 0: there are too many types
+	bit          uint32 // in Record.marks; 0: there are too many types
 
 	once    sync.Once
-	fits    bool // it is one of the objects of the store
+	fits    bool // the type fits the objects of the store
 	untyped bool // unstructured.Unstructured
 	message bool
 	json    decodable.Type
 }
 
-// later remembers the types of AsLater.
+// later caches the types of AsLater.
 type later struct {
 	byType sync.Map // reflect.Type: *laterOf
 	types  atomic.Uint32

@@ -5,32 +5,32 @@ import (
 	"sync"
 )
 
-// The ledger of own writes. A controller's own write comes back as an event, which would only make it reconcile once
-// more. A cursor that asks for it (SubscribeOptions.HoldWrites) is not given such an echo; every other cursor is
-// given everything.
+// ledger records own writes to recognize their echoes. A controller's own write comes back as an event, which would
+// only make it reconcile once more. A cursor with SubscribeOptions.HoldWrites does not get such an echo; every other
+// cursor gets all events.
 //
-// While a write is in flight (BeginWrite until Done, Deleted or Fail), changes of that key are held back from the
-// cursors of its owner, for they may be its echo. Then each held change is judged. It is an echo, and dropped, only
-// if all of this holds:
+// While a write is in flight (from BeginWrite until Done, Deleted or Fail), the cursors of its owner hold back changes
+// of that key, which may be its echo. Then each held change is judged. It is an echo, and dropped, only if all of this
+// holds:
 //
-//   - its version is that of the answer to a write made by the same owner for the same primary (WriteContext);
-//   - it is a modification, or the addition of an object that this write created; a deletion never is an echo, and
-//     what is held before one is given with it;
-//   - the state before it, as delivered, is the base of that write, or another own version;
-//   - the answer differs from the base only in what was written, by this write or by others of the same owner and
-//     primary since the base (see pure);
-//   - it did not come by a list, whose changes may span several, and was not folded with others.
+//   - Its version is that of the answer to a write made by the same owner for the same primary (WriteContext).
+//   - It is a modification, or the addition of an object that this write created. A deletion is never an echo; changes
+//     held before it are given with it.
+//   - The state before it, as delivered, is the base of that write or another own version.
+//   - The answer differs from the base only in fields that were written, by this write or by others of the same owner
+//     and primary since the base (see pure).
+//   - It did not come by a list, whose changes may span several versions, and was not folded with others.
 //
-// Changes held together of which any is no echo are given as one modification from the oldest to the newest. An
-// answer with the version of the base (nothing was changed) is not recorded at all; one with a foreign version
-// (nothing was changed, but somebody else was faster) fails the test of its content.
+// If any of the changes held together is not an echo, all are given as one modification from the oldest to the newest.
+// An answer with the version of the base is not recorded, because the write changed no field. If a foreign write made
+// the same change first, the answer has a foreign version, and the comparison of its content fails.
 //
 // A dropped echo counts as given: it is the Prior of the next event.
 //
-// When the history of the server goes back, the same versions may come again with other content: what was written
-// before is forgotten, and what was under way is not recorded.
+// When the server's history is rolled back, the same versions may come again with other content. The ledger then
+// forgets earlier writes and does not record those in flight.
 //
-// What the ledger forgets too early, or judges too strictly, costs one more reconciliation; it never hides a foreign
+// If the ledger forgets too early, or judges too strictly, that costs one more reconciliation. It never hides a foreign
 // change.
 type ledger struct {
 	mu      sync.Mutex // after Store.mu and Cursor.mu
@@ -38,9 +38,9 @@ type ledger struct {
 	begun   int // writes since the last sweep
 }
 
-// window is what is known of own writes to one key.
+// window is the own writes to one key.
 type window struct {
-	sent []*WriteContext // of writes that are not answered yet
+	sent []*WriteContext // writes that are not answered yet
 	own  []ownWrite
 }
 
@@ -52,29 +52,29 @@ type ownWrite struct {
 	base    version
 	created bool
 	sent    []byte // the body, if the write was not locked
-	applied uint64 // the change log was at least here when the base had the write; 0: not yet
+	applied uint64 // upper bound of the log position at which the base got the write; 0: not yet
 }
 
-// WriteContext says who makes a write, and from what it was computed.
+// WriteContext describes a write: its owner, and the state that it was computed from.
 type WriteContext struct {
-	// Owner names the writing controller; empty: the write is nobody's, and its event is given to all.
+	// Owner names the writing controller. If empty, the event of the write is given to all cursors.
 	Owner string
-	// Primary is the object in whose reconciliation the write is made.
+	// Primary is the object whose reconciliation makes the write.
 	Primary Key
 	// Base is the state that the write was computed from; nil for a create.
 	Base *Record
-	// Create says that the request creates the object, so that nothing can have been there before.
+	// Create is set if the request creates the object, so that no object existed before.
 	Create bool
-	// Locked says that the request carries the version of Base, so that nothing can have happened in between.
+	// Locked is set if the request carries the version of Base, so that no other write came in between.
 	Locked bool
-	// Subresource is "status" and the like; empty for the object itself.
+	// Subresource is the name of the subresource, such as "status"; empty for the object itself.
 	Subresource string
 	// Sent is the body of a request that is not Locked: a merge patch or an apply, as JSON. Without it the echo is
 	// given.
 	Sent []byte
 }
 
-// sweepEvery is after how many writes the ledger looks for what it can forget.
+// sweepEvery is the number of writes after which the ledger is swept.
 const sweepEvery = 64
 
 func (l *ledger) init() { l.windows = map[Key]*window{} }
@@ -94,7 +94,7 @@ func (l *ledger) tidy(k Key, win *window) {
 	}
 }
 
-// begin notes a write that is about to be sent, and says whether it is time to sweep.
+// begin records a write that is about to be sent, and reports whether a sweep is due.
 func (l *ledger) begin(k Key, w *WriteContext) (sweep bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,7 +104,7 @@ func (l *ledger) begin(k Key, w *WriteContext) (sweep bool) {
 	return l.begun >= sweepEvery
 }
 
-// end notes that a write is not in flight any more.
+// end removes a write that is not in flight any more.
 func (l *ledger) end(k Key, w *WriteContext) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,7 +116,7 @@ func (l *ledger) end(k Key, w *WriteContext) {
 	}
 }
 
-// record notes the answer; the caller holds Store.mu, so that no event of it is judged before.
+// record records the answer to a write. The caller holds Store.mu, so that no event of the write is judged earlier.
 func (l *ledger) record(w *WriteContext, rec *Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,9 +128,9 @@ func (l *ledger) record(w *WriteContext, rec *Record) {
 	win.own = append(win.own, o)
 }
 
-// beside returns the bodies of the other writes without a lock, of the same owner and primary, that the answer to a write
-// may contain: those in flight, and those that were recorded since its base.
-// With more than maxBeside of them it returns none: what they have changed together is too dear to find out.
+// beside returns the bodies of other unlocked writes of the same owner and primary that the answer to a write may
+// contain: those in flight, and those recorded since its base. With more than maxBeside of them it returns none,
+// because the comparison would be too expensive.
 func (l *ledger) beside(k Key, w *WriteContext) (bodies [][]byte) {
 	if w.Owner == "" || w.Locked || w.Base == nil {
 		return nil
@@ -157,10 +157,10 @@ func (l *ledger) beside(k Key, w *WriteContext) (bodies [][]byte) {
 	return bodies
 }
 
-// maxBeside bounds how many other writes the answer to one is compared with.
+// maxBeside bounds the number of other writes that an answer is compared with.
 const maxBeside = 64
 
-// inFlight says whether a write of that owner to that key is not answered yet.
+// inFlight reports whether a write of that owner to that key is not answered yet.
 func (l *ledger) inFlight(k Key, owner string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -176,7 +176,7 @@ func (l *ledger) inFlight(k Key, owner string) bool {
 	return false
 }
 
-// isEcho says whether a change is the echo of a recorded write.
+// isEcho reports whether a change is the echo of a recorded write.
 func (l *ledger) isEcho(ch *change, owner string, primary Key) bool {
 	if ch.relist || ch.typ != Added && ch.typ != Modified {
 		return false
@@ -208,9 +208,9 @@ func (win *window) find(ver version, owner string, primary Key) *ownWrite {
 	return nil
 }
 
-// sweep forgets the writes whose echo every cursor of their owner has judged: judged says, by owner, how far all of
-// them have come in the change log, of which next is the number that comes next. applied says whether the base has
-// seen a version of an object; what is not watched need not be remembered.
+// sweep forgets the writes whose echo every cursor of their owner has judged. judged is the log position, by owner,
+// that all its cursors have reached, and next is the position of the next entry. applied reports whether the base has
+// seen a version of an object. Writes to objects that are not watched are forgotten.
 func (l *ledger) sweep(judged map[string]uint64, next uint64, applied func(Key, version) (yes, watched bool)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -236,7 +236,7 @@ func (l *ledger) sweep(judged map[string]uint64, next uint64, applied func(Key, 
 	}
 }
 
-// dropScope forgets the writes to a namespace, or all for "": what is held because of them is given.
+// dropScope forgets the writes to a namespace, or all if ns is "". Changes held because of them are then given.
 func (l *ledger) dropScope(ns string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,14 +6,14 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// The change log: a linked list of chunks that only grows at its end. One writer at a time appends (under Store.mu);
-// cursors read without a lock. A cursor holds the chunk that it reads, so chunks that all cursors have left are
-// garbage; nobody counts. What bounds the list is that a cursor that is too far behind is folded: see Cursor.fold.
+// The change log is a linked list of chunks that grows only at its end. One writer at a time appends, under Store.mu;
+// cursors read without a lock. A cursor references the chunk that it reads, so chunks that all cursors have left are
+// collected. The list is bounded, because a cursor that is too far behind is folded; see Cursor.fold.
 
-// chunkLen is how many single changes one chunk holds. A commit makes a chunk of its own size.
+// chunkLen is the number of changes in a chunk. A larger batch makes a chunk of its own size.
 const chunkLen = 64
 
-// maxLag is by how many entries of the log a cursor may be behind before they are folded into one pending change per
+// maxLag is the number of log entries that a cursor may be behind before they are folded into one pending change per
 // key.
 const maxLag = 1024
 
@@ -28,14 +28,14 @@ type change struct {
 	note     *note
 }
 
-// note is what entries that are not about an object say.
+// note is the content of a log entry that is not about an object.
 type note struct {
 	version    string
 	reason     string
 	quarantine *source.Quarantined
 }
 
-// changesOf is what cursors are told; a changed uid is a deletion and an addition.
+// changesOf appends the changes from prior to rec to batch. A changed uid is a deletion and an addition.
 func changesOf(prior, rec *Record, batch []change) []change {
 	switch {
 	case prior == nil:
@@ -60,7 +60,7 @@ type changeLog struct {
 
 func newLog() changeLog { return changeLog{tail: &chunk{entries: make([]change, chunkLen)}} }
 
-// append publishes entries; a large batch becomes a chunk of its own, which the log takes over.
+// append publishes entries. A large batch becomes a chunk of its own, and the log then owns its slice.
 func (l *changeLog) append(batch []change) {
 	l.seq += uint64(len(batch))
 	if len(batch) > chunkLen {
@@ -86,7 +86,7 @@ func (l *changeLog) append(batch []change) {
 	}
 }
 
-// seal ends the tail early and goes on with next.
+// seal ends the tail early and continues with next; tail is the new tail.
 func (l *changeLog) seal(next, tail *chunk) {
 	l.tail.next.Store(next)
 	l.tail = tail
@@ -99,7 +99,7 @@ type position struct {
 	seq   uint64
 }
 
-// end is the position after the last entry.
+// end returns the position after the last entry.
 func (l *changeLog) end() position {
 	return position{chunk: l.tail, at: int(l.tail.n.Load()), seq: l.seq}
 }
@@ -121,7 +121,8 @@ func (p *position) next() *change {
 	}
 }
 
-// leave goes on to the next chunk when this one is finished, so that it can be collected.
+// leave moves to the next chunk when this one is finished, so that this one can be collected. It reports whether it
+// moved.
 func (p *position) leave() bool {
 	next := p.chunk.next.Load()
 	if next == nil || p.at < int(p.chunk.n.Load()) {

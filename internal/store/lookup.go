@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// index makes the stores known to Lookup; the caller holds c.mu.
+// index updates the stores that Lookup returns. The caller holds c.mu.
 func (c *Cache) index() {
 	entries := slices.SortedFunc(maps.Values(c.entries), func(a, b *cacheEntry) int { return a.key.compare(b.key) })
 	index := map[schema.GroupVersionResource][]*Store{}
@@ -18,9 +18,9 @@ func (c *Cache) index() {
 	c.byResource.Store(&index)
 }
 
-// Lookup returns the stores that there are of one resource, those without a selector first, of these those of whole
-// objects before those that drop something and those of metadata, and of these the one of all namespaces. It takes no
-// lock and does not allocate. The slice is shared and READ-ONLY.
+// Lookup returns the stores of one resource. Those without a selector come first, among these those of whole objects
+// before those that drop fields and those of metadata, and among these the one of all namespaces. Lookup takes no lock
+// and does not allocate. The slice is shared and READ-ONLY.
 func (c *Cache) Lookup(resource schema.GroupVersionResource) []*Store {
 	if c.usable() != nil {
 		return nil
@@ -28,8 +28,7 @@ func (c *Cache) Lookup(resource schema.GroupVersionResource) []*Store {
 	return (*c.byResource.Load())[resource]
 }
 
-// Found remembers what Lookup has found, for who asks for one resource of one cache again and again. It is safe for
-// concurrent use.
+// Found caches the result of Lookup for repeated calls with one resource and one cache. It is safe for concurrent use.
 type Found struct{ last atomic.Pointer[lookedUp] }
 
 type lookedUp struct {
@@ -37,7 +36,7 @@ type lookedUp struct {
 	stores []*Store
 }
 
-// In is Cache.Lookup.
+// In is Cache.Lookup with the cached result.
 func (f *Found) In(c *Cache, resource schema.GroupVersionResource) []*Store {
 	if c.usable() != nil {
 		return nil
@@ -51,7 +50,7 @@ func (f *Found) In(c *Cache, resource schema.GroupVersionResource) []*Store {
 	return last.stores
 }
 
-// Stores returns the stores that there are, of one resource or, for the zero value, of all.
+// Stores returns the stores of one resource, or all stores if resource is empty.
 func (c *Cache) Stores(resource schema.GroupVersionResource) []*Store {
 	if !resource.Empty() {
 		return slices.Clone(c.Lookup(resource))

@@ -6,12 +6,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Stats are numbers about a store.
+// Stats are the statistics of a store.
 type Stats struct {
 	Objects     int
-	Applied     int64 // changes of watches
+	Applied     int64 // changes from watches
 	Suppressed  int64 // older or replayed changes
-	Commits     int64 // lists
+	Commits     int64 // applied lists
 	Quarantined int64 // objects that could not be kept, or not be decoded
 	Subscribers int
 	MaxLag      int // of the slowest subscriber, in changes
@@ -20,15 +20,16 @@ type Stats struct {
 	Memory      MemoryStats
 }
 
-// MemoryStats say where the memory of a store is; the Go heap has the headers and indexes besides.
+// MemoryStats is the memory of the encoded objects of a store. Headers and indexes are on the Go heap, and not
+// included.
 type MemoryStats struct {
-	Live         int64 `json:"live"`   // bytes of encoded objects in the arena, which is not of the Go heap
+	Live         int64 `json:"live"`   // bytes of encoded objects in the arena, outside of the Go heap
 	Mapped       int64 `json:"mapped"` // bytes of the arena, free slots included
 	Dictionaries int   `json:"dictionaries"`
 	Unpacked     int64 `json:"unpacked"` // bytes of new objects that wait to be packed
 }
 
-// Stats returns numbers about the store.
+// Stats returns the statistics of the store.
 func (s *Store) Stats() Stats {
 	out := Stats{
 		Objects: s.Len(), Applied: s.stats.applied.Load(), Suppressed: s.stats.suppressed.Load(),
@@ -45,14 +46,14 @@ func (s *Store) Stats() Stats {
 	return out
 }
 
-// MemoryStats returns where the memory of the store is.
+// MemoryStats returns the memory of the encoded objects.
 func (s *Store) MemoryStats() MemoryStats { return MemoryStats(s.pack.Stats()) }
 
-// Mutations returns how many shared objects were found changed (Options.DetectMutation).
+// Mutations returns the number of shared objects that were found changed (Options.DetectMutation).
 func (s *Store) Mutations() int64 { return s.hot.mutations.Load() }
 
-// Collector returns a collector of the metrics of the stores that list returns, such as those of Cache.Stores. Series
-// of two stores of one resource are told apart by the label "selector".
+// Collector returns a collector for the metrics of the stores that list returns, such as those of Cache.Stores. The
+// label "selector" distinguishes stores of one resource.
 func Collector(list func() []*Store) prometheus.Collector { return &collector{list} }
 
 type collector struct{ list func() []*Store }
@@ -124,7 +125,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// label is the distinction of the options, with the scope as it is now.
+// label is Options.distinction with the current scope.
 func (s *Store) label() string {
 	o := Options{
 		LabelSelector: s.opt.LabelSelector, FieldSelector: s.opt.FieldSelector,
@@ -136,5 +137,5 @@ func (s *Store) label() string {
 	return o.distinction()
 }
 
-// rename changes the scope that metrics tell.
+// rename changes the scope in the labels of metrics.
 func (s *Store) rename(scope string) { s.scope.Store(&scope) }

@@ -16,39 +16,40 @@ type Options struct {
 	Resource   schema.GroupVersionResource
 	Kind       schema.GroupVersionKind
 	Namespaced bool
-	// Scheme decodes typed views of protobuf; JSON is decoded without it.
+	// Scheme has the Go types to decode protobuf. JSON is decoded without it.
 	Scheme *runtime.Scheme
-	// LabelSelector and FieldSelector are those of the watch; own writes that do not match are not laid over the store.
+	// LabelSelector and FieldSelector are the selectors of the watch. Own writes that do not match are not laid over the
+	// store.
 	LabelSelector string
 	FieldSelector string
-	// Fields says how to evaluate field selectors on own writes, by label: those of custom resources are in
-	// spec.versions[].selectableFields of their definition, as {"spec.color": FieldPath(".spec.color")}. Those of built-in
-	// kinds, and metadata.name and metadata.namespace, are known. An own write that only the server can tell whether it
-	// is selected is settled by asking.
+	// Fields evaluates field selectors on own writes, by label. For custom resources the fields are in
+	// spec.versions[].selectableFields of the definition, for example {"spec.color": FieldPath(".spec.color")}. The fields
+	// of built-in kinds, metadata.name and metadata.namespace are known. For other fields the store asks the server
+	// whether it selects an own write.
 	Fields map[string]FieldValue
-	// Shard says that the store is filled with the objects of some slots (source.Config.Shard), which may change: it is
-	// never complete. It names the division, for people and metrics: see source.Config.ShardName. Own writes outside of
-	// the slots are not laid over the store. Such a store is not saved.
+	// Shard is set for a store of the objects of some slots (source.Config.Shard), which may change. It names the
+	// division, for messages and metrics; see source.Config.ShardName. Own writes outside of the slots are not laid over
+	// the store. Such a store is never complete, and is not saved.
 	Shard string
-	// Unstructured says that readers without a Go type use the store: what was answered as protobuf is laid over it only
-	// if its Go type has all that is in it.
+	// Unstructured is set if readers without a Go type use the store. An answer in protobuf is then laid over the store
+	// only if its Go type has all its fields.
 	Unstructured bool
-	// Scope tells this store from others of the same resource and selectors, in metrics: the namespaces, the encoding.
+	// Scope distinguishes this store from others of the same resource and selectors, in metrics and file names, by
+	// namespaces and encoding.
 	Scope string
-	// Content says what of each object is held. With one that is malformed (Content.Check) nothing is held: all objects
-	// are refused.
+	// Content restricts what is held of each object. If it is malformed (Content.Check), all objects are refused.
 	Content Content
-	// HotBytes bounds the decoded objects that survive garbage collection without being used; 0: 32 MiB, negative:
+	// HotBytes bounds the decoded objects that are kept in memory while unused. 0 means 32 MiB; a negative value keeps
 	// none.
 	HotBytes int64
-	// DetectMutation checks, at a cost, that nobody changes a shared decoded object; see Store.Mutations.
+	// DetectMutation detects readers that change a shared decoded object, at a cost; see Store.Mutations.
 	DetectMutation bool
-	// OnMutation is called for each one that is found; nil: it is logged.
+	// OnMutation is called for each changed object. If nil, it is logged.
 	OnMutation func(Key, error)
-	// Probe returns the server's current version of the resource, for Barrier in a store that is not filled by a
-	// source.Source.
+	// Probe returns the server's current version of the resource. Barrier uses it in a store that no source.Source fills.
 	Probe Probe
-	// OverlayBound is for how long an own write may be laid over before that is reported; 0: one minute.
+	// OverlayBound is how long an own write may be laid over the store before it is reported as overdue. 0 means one
+	// minute.
 	OverlayBound time.Duration
 	Logger       *slog.Logger
 }
@@ -56,7 +57,7 @@ type Options struct {
 // Probe returns the server's current resource version, by a consistent read. A store that a source fills needs none.
 type Probe func(context.Context) (version string, err error)
 
-// distinction tells the stores of one resource apart: their selectors, what they hold, and their scope.
+// distinction distinguishes the stores of one resource by selectors, content and scope.
 func (o *Options) distinction() string {
 	parts := []string{o.LabelSelector, o.FieldSelector, o.shardName(), o.Content.name(), o.Scope}
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "; ")
@@ -69,7 +70,7 @@ func (o *Options) shardName() string {
 	return "shard " + o.Shard
 }
 
-// selectors names the selectors of the watch for messages: "labels app=web, fields …"; "" if there are none.
+// selectors describes the selectors of the watch for messages: "labels app=web, fields …", or "" if there are none.
 func (o *Options) selectors() string {
 	var with []string
 	for _, sel := range []struct{ what, selector string }{

@@ -10,23 +10,24 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// The overlay of own writes: the answer to a write is laid over the store until the watch has brought it or something
-// newer. It is kept as a second state, the merged one, which readers use; entries say where it differs from the base,
-// and why. Because both change in one step, with one pointer, there is no moment at which a read sees neither.
+// overlay is the own writes that the watch has not brought yet. The answer to a write is laid over the store until the
+// watch brings it or a newer version. The result is a second state, the merged one, which readers use. The entries say
+// where it differs from the base, and why. Both states change in one step, with one pointer, so each read sees the
+// answer or its successor.
 type overlay struct {
 	entries map[Key]*overlaid
-	clock   uint64            // counts answers and lists, to tell which lists began after which answers
-	dropped map[string]uint64 // by scope: when its entries were dropped, last
+	clock   uint64            // counts answers and lists, to order answers and the beginnings of lists
+	dropped map[string]uint64 // by scope: the clock when its entries were last dropped
 	past    graveyard
 	bound   time.Duration // Options.OverlayBound, or its default
 }
 
-// overlaid is one difference between the merged state and the base: an answer, incarnations that are gone, or both.
+// overlaid is one difference between the merged state and the base: an answer, deleted incarnations, or both.
 type overlaid struct {
 	ns    string
-	st    staged // the answered object; none if it left the scope
+	st    staged // the answered object; empty if it left the scope
 	left  bool   // the answered object does not match the selectors of the watch
-	asked bool   // that was found out by asking: the server did not say how it left
+	asked bool   // left is the result of a query: the server did not say how the object left
 	ver   version
 	clock uint64
 	since time.Time
@@ -35,7 +36,7 @@ type overlaid struct {
 	told  bool // reported as overdue
 }
 
-// answered says that there is an answer, which reads see (or see to have left) instead of what the base has.
+// answered reports whether there is an answer, which reads use instead of the base.
 func (ent *overlaid) answered() bool { return ent.left || ent.st.rec != nil }
 
 // evict forgets the answer.
@@ -52,13 +53,13 @@ func (o *overlay) init(bound time.Duration) {
 
 func (o *overlay) tick() uint64 { o.clock++; return o.clock }
 
-// hides says that a record is of a dead incarnation, or from before one.
+// hides reports whether a record is of a deleted incarnation, or older than one.
 func (ent *overlaid) hides(r *Record) bool {
 	return slices.ContainsFunc(ent.dead, func(d tomb) bool { return d.is(r) || !d.ver.isZero() && d.ver.newer(r.ver) })
 }
 
-// outlived drops the dead that are past now that the base has gone from prior to rec, and notes that it has one of
-// them.
+// outlived drops the tombstones that the change of the base from prior to rec makes obsolete. It marks the tombstone of
+// rec as seen.
 func (ent *overlaid) outlived(s *Store, rec, prior *Record) {
 	ent.dead = slices.DeleteFunc(ent.dead, func(d tomb) bool {
 		return !d.is(rec) && (prior != nil && d.is(prior) || !s.unordered && !d.ver.isZero() && rec.ver.newer(d.ver))
@@ -70,14 +71,14 @@ func (ent *overlaid) outlived(s *Store, rec, prior *Record) {
 	}
 }
 
-// buried drops the dead of whose deletion the base was told, by that of rec.
+// buried drops the tombstones that a deletion in the base makes obsolete; rec is its final state.
 func (ent *overlaid) buried(s *Store, rec, prior *Record) {
 	ent.dead = slices.DeleteFunc(ent.dead, func(d tomb) bool {
 		return d.is(rec) || prior != nil && d.is(prior) || !s.unordered && !d.ver.isZero() && rec.ver.newer(d.ver)
 	})
 }
 
-// oldest returns since when reads have depended on an entry; not ok if nothing that they could see does.
+// oldest returns the time since when reads have depended on an entry. ok is false if no visible object depends on it.
 func (ent *overlaid) oldest() (since time.Time, ok bool) {
 	if ent.answered() {
 		since, ok = ent.since, true
@@ -90,14 +91,15 @@ func (ent *overlaid) oldest() (since time.Time, ok bool) {
 	return since, ok
 }
 
-// doubt says that a write was made that cannot be read here.
+// doubt marks an entry whose object may lack an own write, so that readers should ask the server.
 type doubt struct {
-	ver   version // the scope has it when it is here; zero: it is not known
+	ver   version // resolved when the scope has this version; zero: it is not known
 	clock uint64
 	since time.Time
 }
 
-// doubted says whether reads of an entry ask the server. sc is its scope, nil if it is not watched any more.
+// doubted reports whether readers of an entry should ask the server, and clears a resolved doubt. sc is the scope of
+// the entry, nil if it is not watched any more.
 func (ent *overlaid) doubted(sc *scope, bound time.Duration) bool {
 	d := ent.doubt
 	if d == nil {
@@ -110,7 +112,7 @@ func (ent *overlaid) doubted(sc *scope, bound time.Duration) bool {
 	return !over
 }
 
-// applied returns the next merged state after the base has taken st in place of prior. The caller holds s.mu.
+// applied returns the next merged state after the base has replaced prior by st. The caller holds s.mu.
 func (o *overlay) applied(s *Store, cur *root, base *state, st staged, prior *Record) *state {
 	rec := st.rec
 	if prior != nil && !prior.SameUID(rec) {
@@ -123,7 +125,7 @@ func (o *overlay) applied(s *Store, cur *root, base *state, st staged, prior *Re
 	if ent := o.entries[rec.Key()]; ent != nil {
 		ent.outlived(s, rec, prior)
 		if ent.answered() && (!s.unordered && ent.ver.newer(rec.ver) || s.unordered && ent.hides(rec)) {
-			return cur.merged // an older change does not evict
+			return cur.merged // an older change does not evict the answer
 		}
 		ent.evict()
 		if o.drop(rec.Key(), ent) && len(o.entries) == 0 {
@@ -140,8 +142,8 @@ func (o *overlay) applied(s *Store, cur *root, base *state, st staged, prior *Re
 	return merged
 }
 
-// removed returns the next merged state after the base was told of a deletion, with the final state rec, and has lost
-// prior, if it had any. The caller holds s.mu.
+// removed returns the next merged state after a deletion in the base. rec is the final state, and prior the removed
+// record or nil. The caller holds s.mu.
 func (o *overlay) removed(s *Store, cur *root, base *state, rec, prior *Record) *state {
 	o.past.add(s.intern.seed, rec.id)
 	if prior != nil && !prior.SameUID(rec) {
@@ -167,7 +169,7 @@ func (o *overlay) removed(s *Store, cur *root, base *state, rec, prior *Record) 
 	return merged
 }
 
-// drop forgets an entry that says nothing any more.
+// drop removes an entry without content, and reports whether it did.
 func (o *overlay) drop(k Key, ent *overlaid) bool {
 	if ent.answered() || len(ent.dead) > 0 || ent.doubt != nil {
 		return false
@@ -176,9 +178,9 @@ func (o *overlay) drop(k Key, ent *overlaid) bool {
 	return true
 }
 
-// listed drops the entries that a complete list has settled, and returns the ghosts: objects that we created, that were
-// deleted while nobody watched, and that no event will ever mention.
-// With slots it is a list of these alone.
+// listed drops the entries that a complete list has settled. It returns the ghosts: objects that this program created,
+// that were deleted before the watch saw them, and that no event will mention. If slots is not nil, the list is of
+// these slots only.
 func (o *overlay) listed(
 	s *Store, sc *scope, slots *shard.Set, begun uint64, list version, before, base *state,
 ) (ghosts []*Record) {
@@ -214,7 +216,7 @@ func (o *overlay) listed(
 			if !known {
 				ghosts = append(ghosts, ent.st.rec)
 			}
-		default: // its deletion has been concluded: no later write can have succeeded
+		default: // the list implies its deletion: no later write can have succeeded
 			settled = known && had.SameUID(ent.st.rec)
 		}
 		if settled {
@@ -245,15 +247,15 @@ func (o *overlay) rebuild(s *Store, base *state) *state {
 	return merged
 }
 
-// dropScope forgets the entries of a namespace, or all for "": the history of the server went back, or it is not
-// watched any more. The answer to a write that is under way may be of what was.
+// dropScope forgets the entries of a namespace, or all if ns is "", after an epoch or when the namespace is not watched
+// any more. It records the time, because the answer to a write in flight may be older.
 func (o *overlay) dropScope(ns string) {
 	o.dropped[ns] = o.tick()
 	maps.DeleteFunc(o.entries, func(_ Key, ent *overlaid) bool { return ns == "" || ent.ns == ns })
 }
 
-// expire forgets those of the dead that a scope was not told of for so long that its watch must have passed them, or
-// never selects them. Nothing that is read depends on them. It says whether nothing is left.
+// expire forgets unseen tombstones that are older than before: the watch of the scope has passed their objects, or
+// never selects them. No visible object depends on them. It reports whether it has removed the last entry.
 func (o *overlay) expire(s *Store, ns string, before time.Time) (empty bool) {
 	if len(o.entries) == 0 {
 		return false
@@ -261,7 +263,7 @@ func (o *overlay) expire(s *Store, ns string, before time.Time) (empty bool) {
 	for k, ent := range o.entries {
 		if ns == "" || ns == ent.ns {
 			ent.doubted(s.scopes.of(ent.ns), s.overlay.bound)
-			if ent.left && s.scopes.of(ent.ns).applied(ent.ver, nil) { // what the base has is right, and newer
+			if ent.left && s.scopes.of(ent.ns).applied(ent.ver, nil) { // the base is right, and newer
 				ent.evict()
 			}
 			ent.dead = slices.DeleteFunc(ent.dead, func(d tomb) bool { return !d.seen && d.since.Before(before) })
@@ -275,7 +277,7 @@ func (o *overlay) expire(s *Store, ns string, before time.Time) (empty bool) {
 type OverlayStats struct {
 	Entries int
 	Oldest  time.Duration
-	Overdue []Key // older than Options.OverlayBound, or not to be had when the write was answered: read these live
+	Overdue []Key // read these from the server: older than Options.OverlayBound, or in doubt
 }
 
 const defaultOverlayBound = time.Minute
@@ -305,9 +307,9 @@ func (s *Store) OverlayStats() OverlayStats {
 	return out
 }
 
-// Overdue says that an own write of this key has been laid over for longer than Options.OverlayBound without the
-// watch bringing it, or could not be laid over: the reader should ask the server. It costs one atomic load while
-// there is no own write.
+// Overdue reports whether readers of k should ask the server: the watch has not brought an own write within
+// Options.OverlayBound, or the answer could not be laid over the store. It costs one atomic load while there are no own
+// writes.
 func (s *Store) Overdue(k Key) bool {
 	if r := s.root.Load(); r.base == r.merged {
 		return false

@@ -14,35 +14,36 @@ import (
 // A saved store is one file (package internal/savefile): the scopes with their versions, and the encoded objects of
 // each.
 
-// resumeWithin is how old a file may be for a watch to go on from it. A server keeps its history for some minutes, so
-// that a list is due anyhow after a longer time, in which a cluster may also have been restored from a backup, or set
-// up anew, and have passed the saved version: a watch from there would look right and miss what came before. What is
-// saved is used all the same, to tell subscribers of what has gone meanwhile.
+// resumeWithin is the maximum age of a file from which a watch resumes. A server keeps its history for some minutes, so
+// a list is needed anyway after a longer time. In that time the cluster may also have been restored from a backup, or
+// set up again, and have passed the saved version. A watch from that version would work, but miss earlier changes. An
+// older file is still loaded, so that subscribers learn which objects are gone.
 const resumeWithin = time.Hour
 
-// saveFormat is that of the files of the stores of one cluster.
+// saveFormat returns the format of the files of the stores of one cluster.
 func saveFormat(identity string) savefile.Format {
 	return savefile.Format{Magic: "fairlead store 1\n", Identity: identity}
 }
 
-// Save writes what the server has told, not the overlay, to a file in dir, from which Load resumes. identity is to be
-// of the cluster: Load refuses the state of another one. A store of some slots is not saved: ErrShardNotSaved.
+// Save writes the base state, without the overlay, to a file in dir, from which Load resumes. identity identifies the
+// cluster: Load refuses the state of another one. Save returns ErrShardNotSaved for a store of some slots.
 func (s *Store) Save(dir, identity string) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("cannot save store: %w", err)
 		}
 	}()
-	if dir == "" { // the working directory is nobody's intention
+	if dir == "" { // an empty dir would be the working directory
 		return errNoDirectory
 	}
-	if s.opt.Shard != "" { // the next run may hold others
+	if s.opt.Shard != "" { // the next run may hold other slots
 		return ErrShardNotSaved
 	}
 	return s.opt.saveFormat(identity).Write(filepath.Join(dir, s.opt.fileName()), s.encode)
 }
 
-// saveFormat is that of the file of a store: one of another content is of no use.
+// saveFormat returns the format of the file of a store. The content is part of the identity, so that Load refuses a
+// file of another content.
 func (o *Options) saveFormat(identity string) savefile.Format {
 	if content := o.Content.name(); content != "" {
 		identity += "\n" + content
@@ -50,14 +51,14 @@ func (o *Options) saveFormat(identity string) savefile.Format {
 	return saveFormat(identity)
 }
 
-// fileName is of the resource and what tells its stores apart.
+// fileName returns the name of the store's file: the resource, and hashes that distinguish its stores.
 func (o *Options) fileName() string {
 	return o.fileBase(o.Scope) + hashed(".", o.Content.name()) + fileSuffix
 }
 
 const fileSuffix = ".store"
 
-// fileBase is what the names of files have in common that differ in the content only.
+// fileBase returns the common part of the names of files that differ only in content.
 func (o *Options) fileBase(scope string) string {
 	r, whole := o.Resource, *o
 	whole.Content, whole.Scope = Content{}, scope
@@ -68,7 +69,7 @@ func (o *Options) fileBase(scope string) string {
 	return name
 }
 
-// hashed is a part of a name, "" of nothing.
+// hashed returns a hash of text behind a prefix, or "" for an empty text.
 func hashed(before, text string) string {
 	if text == "" {
 		return ""
@@ -79,9 +80,9 @@ func hashed(before, text string) string {
 // savedScope is one scope at the version of a state.
 type savedScope struct{ ns, version string }
 
-// encode writes what the server has told.
+// encode writes the base state.
 func (s *Store) encode(out *savefile.Encoder) error {
-	s.mu.Lock() // the versions belong to the state
+	s.mu.Lock() // the versions must match the state
 	var scopes []savedScope
 	for ns, sc := range s.scopes {
 		if sc.committed {
@@ -111,10 +112,9 @@ func (s *Store) encode(out *savefile.Encoder) error {
 	return nil
 }
 
-// Load fills an empty store from what Save wrote, so that a source resumes its watch at the saved version, or lists
-// the difference if the file is older than an hour. It counts as synced when the source says that it has caught up
-// with the server, not before: what was saved is as old as the file. Scopes that were saved and are not watched any
-// more are to be dropped by the caller (DropScope).
+// Load fills an empty store from the file that Save wrote. The source resumes its watch at the saved version, or lists
+// the difference if the file is older than an hour. The store counts as synced only after the source reports that it
+// has caught up with the server. The caller must drop saved scopes that are not watched any more (DropScope).
 func (s *Store) Load(dir, identity string) error {
 	return s.loadScopes(dir, identity, func(string) bool { return true })
 }
@@ -146,10 +146,10 @@ type loading struct {
 type loadedScope struct {
 	savedScope
 	*replacement
-	made bool // it was not known before
+	made bool // the scope is new
 }
 
-// scope returns what takes the objects of a scope.
+// scope returns the function that takes the objects of a scope.
 func (l *loading) scope(sc savedScope) (put func(*source.Object) error) {
 	if !l.wanted(sc.ns) {
 		return func(*source.Object) error { return nil }
@@ -181,7 +181,7 @@ func (l *loading) abort() {
 	}
 }
 
-// decodeScopes decodes what encode has written; it trusts no length. The objects are valid during the call that takes
+// decodeScopes decodes the output of encode. It trusts no length. The objects are valid during the call that takes
 // them.
 func decodeScopes(in *savefile.Decoder, scope func(savedScope) (put func(*source.Object) error)) error {
 	var o source.Object

@@ -1,12 +1,12 @@
 package store
 
-// publish makes next visible, then appends the changes that led to it to the log. The caller holds s.mu, and calls the
-// returned function after it has released it.
+// publish makes next visible, then appends the changes that led to it to the log. The caller holds s.mu, and calls wake
+// after releasing it.
 func (s *Store) publish(next root, batch []change) (wake func()) {
 	next.seq = s.changes.seq + uint64(len(batch))
-	s.seq.Store(next.seq) // first: no reader is ever ahead of it
+	s.seq.Store(next.seq) // first, so that no reader is ever ahead of it
 	s.root.Store(&next)
-	if s.synced && !s.announced { // who waits for it finds what was listed
+	if s.synced && !s.announced { // after the root: a waiter finds the listed objects
 		s.announced = true
 		close(s.isReady)
 	}
@@ -14,7 +14,7 @@ func (s *Store) publish(next root, batch []change) (wake func()) {
 		return func() {}
 	}
 	if len(s.cursors) == 0 {
-		s.changes.seq = next.seq // nobody reads it; who comes later starts at the end
+		s.changes.seq = next.seq // no reader; later cursors start at the end
 		return func() {}
 	}
 	before := s.changes.seq / chunkLen
@@ -34,7 +34,7 @@ func (s *Store) publish(next root, batch []change) (wake func()) {
 	}
 }
 
-// editBoth publishes copies of base and merged state that were edited, or one for both while they are the same; the
+// editBoth publishes edited copies of the base and the merged state. While both are the same, it edits one copy. The
 // caller holds s.mu.
 func (s *Store) editBoth(edit func(*state)) {
 	cur := s.root.Load()

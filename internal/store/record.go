@@ -12,9 +12,9 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// Record is one stored version of one object: a fixed header, and the encoded object, which is decoded when a view asks
-// for it and shared by all readers of the record. A record never changes. It is safe for concurrent use and stays valid
-// for as long as somebody holds it.
+// Record is one stored version of one object: a fixed header and the encoded object, which is decoded on demand and
+// shared by all readers of the record. A record never changes. It is safe for concurrent use and stays valid as long as
+// it is referenced.
 type Record struct {
 	codec *codec
 	id    *ident
@@ -26,12 +26,12 @@ type Record struct {
 	body  pack.Item     // the encoded object
 	forms atomic.Pointer[form]
 	marks atomic.Uint32
-	// dropped is what was in the object and is not kept.
+	// dropped is the set of paths that were in the object and are not kept.
 	dropped cut.Set
 }
 
-// The marks of a record, in so many bits because there are as many records as objects: the number of finalizers, the
-// encoding, and the types into which it can be decoded for sure (see AsLater), which are found out later.
+// The marks of a record: the number of finalizers, the encoding, and the types that it can certainly be decoded into
+// (see AsLater), which are set later. They are bits to save memory, since there are as many records as objects.
 const (
 	markFinalizers = 1<<16 - 1
 	markProtobuf   = 1 << 16
@@ -46,7 +46,7 @@ func marksOf(enc source.Encoding, finalizers int) uint32 {
 	return marks
 }
 
-// recordKeys has records found by their key.
+// recordKeys compares records by their key.
 type recordKeys struct{}
 
 func (recordKeys) Hash(r *Record) uint64  { return r.id.hash }
@@ -64,7 +64,7 @@ func (r *Record) Name() string { return r.id.name() }
 // UID returns the uid of the object.
 func (r *Record) UID() types.UID { return types.UID(r.id.uid()) }
 
-// SameUID says whether both records are of the same incarnation of an object.
+// SameUID reports whether both records are of the same incarnation of an object.
 func (r *Record) SameUID(o *Record) bool { return r.id.sameUID(o.id) }
 
 // Version returns the resource version.
@@ -73,7 +73,7 @@ func (r *Record) Version() string { return r.ver.String() }
 // Generation returns metadata.generation.
 func (r *Record) Generation() int64 { return r.gen }
 
-// Deleting says whether the object has a deletion timestamp.
+// Deleting reports whether the object has a deletion timestamp.
 func (r *Record) Deleting() bool { return r.del != 0 }
 
 // Finalizers returns the number of finalizers.
@@ -109,7 +109,7 @@ func (r *Record) Controller() (Owner, bool) {
 	return Owner{}, false
 }
 
-// Encoding says how the bytes of Raw are encoded.
+// Encoding returns the encoding of Raw.
 func (r *Record) Encoding() source.Encoding {
 	if r.marks.Load()&markProtobuf != 0 {
 		return source.Protobuf
@@ -117,7 +117,7 @@ func (r *Record) Encoding() source.Encoding {
 	return source.JSON
 }
 
-// Content says what of objects is kept where the record is from.
+// Content returns the content of the store that the record is from.
 func (r *Record) Content() Content { return r.codec.content.Content }
 
 // Dropped returns the paths of Content.Drop that were in the object, and are not kept.
@@ -134,7 +134,7 @@ func (r *Record) AppendRaw(dst []byte) []byte {
 		dst = []byte{}
 	}
 	out, err := r.codec.pack.Append(dst, &r.body)
-	if err != nil { // our own bytes: memory is broken
+	if err != nil { // the store made these bytes: memory is broken
 		r.codec.logger.Error("cannot unpack an object", "key", r.Key(), "error", err)
 		return dst
 	}
@@ -144,11 +144,10 @@ func (r *Record) AppendRaw(dst []byte) []byte {
 // Raw returns the encoded object as it is kept. The caller may change the slice.
 func (r *Record) Raw() []byte { return r.AppendRaw(nil) }
 
-// load returns the encoded object for decoding, which does not change it.
+// load returns a copy of the encoded object for decoding.
 func (r *Record) load() ([]byte, error) { return r.codec.pack.Append(nil, &r.body) }
 
-// Shares says whether obj is the decoded object that all readers of the record have in common, and that nobody may
-// change.
+// Shares reports whether obj is the decoded object that all readers of the record share, and that must not be changed.
 func (r *Record) Shares(obj any) bool {
 	for v := r.forms.Load(); v != nil; v = v.next {
 		if o := v.value(); o != nil && o == obj {
@@ -158,7 +157,7 @@ func (r *Record) Shares(obj any) bool {
 	return false
 }
 
-// adopt lets a new version of an object, which nobody sees yet, share the identity of the one before.
+// adopt makes a new version of an object, which no reader sees yet, share the identity of the one before.
 func (r *Record) adopt(prior *Record) {
 	if prior != nil && r.id != prior.id && r.SameUID(prior) {
 		r.id = prior.id

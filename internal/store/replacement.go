@@ -8,24 +8,24 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// replacement stages the complete content of one scope. What is known already and has not changed costs a comparison
-// and a mark; only the rest is staged.
+// replacement stages the complete content of one scope. A known object that has not changed costs a comparison and a
+// mark; only other objects are staged.
 type replacement struct {
 	sc        *scope
 	mark      uint32 // written to the ident of each known object that is listed
-	begun     uint64 // clock of the overlay when it began: a list sees every write answered before
+	begun     uint64 // clock of the overlay at the start: a list sees every write answered before
 	known     int
 	seen      int
 	staged    []staged
 	byKey     map[Key]int     // into staged
 	gone      map[Key]version // removed
-	unordered bool            // versions say nothing about before and after
+	unordered bool            // versions cannot be ordered
 	defs      []*indexDef
 	kept      []byte          // scratch
 	prior     []byte          // scratch
 	saved     bool            // it comes from disk
-	unread    map[Key]version // quarantined meanwhile
-	gained    *shard.Set      // the slots that it is of; nil: all that the scope holds
+	unread    map[Key]version // quarantined during the list
+	gained    *shard.Set      // the listed slots; nil: all that the scope holds
 	done      bool
 }
 
@@ -92,9 +92,9 @@ func (r *replacement) Put(o *source.Object) error {
 	return nil
 }
 
-// isOutdated says that the key has been put in a newer version, or removed in this or a newer one: a list may hold it
-// twice, and what comes before the end of initial events may be a replay. prior is nil for an object that is not
-// known.
+// isOutdated reports whether the key has been put in a newer version, or removed at this or a newer version. A list may
+// hold an object twice, and changes before the end of initial events may be replays. prior is nil for an unknown
+// object.
 func (r *replacement) isOutdated(o *source.Object, ver version, prior *Record) bool {
 	listed := prior != nil && prior.id.mark.Load() == r.mark
 	if r.unordered || !listed && len(r.byKey) == 0 && len(r.gone) == 0 {
@@ -107,8 +107,8 @@ func (r *replacement) isOutdated(o *source.Object, ver version, prior *Record) b
 	return r.isNewer(h, prior, ver)
 }
 
-// isNewer says that the key has been put in a newer version than this one. It is asked for every object of a list, and
-// allocates nothing: a key that is made for a look into a map needs no memory.
+// isNewer reports whether the key has been put in a newer version than this one. It is called for every object of a
+// list and does not allocate: the compiler needs no memory for a key of a map lookup.
 func (r *replacement) isNewer(h *source.Header, prior *Record, ver version) bool {
 	if i, ok := r.byKey[Key{string(h.Namespace), string(h.Name)}]; ok {
 		return r.staged[i].rec.ver.newer(ver)
@@ -161,7 +161,7 @@ func (r *replacement) Abort() {
 	r.end()
 }
 
-// discard gives back the memory of what was staged.
+// discard releases the memory of the staged records.
 func (r *replacement) discard() {
 	for i := range r.staged {
 		r.sc.s.superseded(r.staged[i].rec)
@@ -194,8 +194,8 @@ func (r *replacement) Commit(c source.Commit) {
 	}
 }
 
-// tryCommit builds the next state beside the current one: readers go on with that, and see all of the difference or
-// nothing. Only writers wait.
+// tryCommit builds the next state beside the current one, and publishes it at once. Only writers wait. ok is false if
+// the indexes have changed since the objects were staged.
 func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 	sc, s := r.sc, r.sc.s
 	s.mu.Lock()
@@ -219,7 +219,7 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 	}
 	for rec := range cur.base.inScope(sc.ns) {
 		if r.gained != nil {
-			break // of slots that have come nothing was known
+			break // the store had no objects of the new slots
 		}
 		if rec.id.mark.Load() == r.mark {
 			continue

@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// Resync: an object is due when the hand of the subscriber's clock passes the hash of its key. The hand goes round
-// once per period, in steps, so objects are spread evenly, each comes exactly once per period, and nothing is kept
-// per object. A Sync is given only when the subscriber has taken everything else, hence never a stale state after a
-// newer one.
+// Resync. An object is due when the hand of the subscriber's clock passes the hash of its key. The hand goes round once
+// per period, in steps. So objects are spread evenly, each comes once per period, and no memory is needed per object. A
+// subscriber gets a Sync only after all other events, so a stale state never follows a newer one.
 
 const resyncSteps = 64
 
@@ -24,7 +23,7 @@ type resyncer struct {
 	last  bool // the step ends the round
 }
 
-// due says whether the clock has moved; only after Synced.
+// due reports whether a step is due. It is false before Synced.
 func (z *resyncer) due(c *Cursor) bool {
 	if c.opt.Resync <= 0 || !c.done {
 		return false
@@ -48,7 +47,7 @@ func (c *Cursor) fillResync(max int) {
 	for len(c.out) < max && z.due(c) {
 		cur := c.s.root.Load()
 		if cur.seq != c.read.Load() || c.holding() {
-			return // there is something newer to give first
+			return // newer changes are given first
 		}
 		if !z.open {
 			z.begin(z.now(c))
@@ -74,7 +73,7 @@ func (c *Cursor) fillResync(max int) {
 	}
 }
 
-// begin opens the next step, or the present one if a whole round was missed, which is not made up for.
+// begin opens the next step. It skips whole rounds that were missed.
 func (z *resyncer) begin(now int64) {
 	z.step++
 	if behind := now - z.step; behind > resyncSteps {
@@ -84,7 +83,7 @@ func (z *resyncer) begin(now int64) {
 	z.until, z.last, z.open = at*(math.MaxUint64/resyncSteps+1), at == 0, true
 }
 
-// resyncTimer wakes the cursors that want a resync: one timer per store. All but wg is guarded by Store.mu.
+// resyncTimer wakes the cursors with a resync. A store has one. Store.mu guards all fields but wg.
 type resyncTimer struct {
 	timer *time.Timer
 	every time.Duration
@@ -93,7 +92,7 @@ type resyncTimer struct {
 	off   bool
 }
 
-// start arms the timer for a cursor with a period of resync, unless it is armed for as short a one.
+// start arms the timer for a cursor with a period of resync, unless it is armed for the same or a shorter one.
 func (t *resyncTimer) start(period time.Duration, tick func(armed uint64)) {
 	if period <= 0 || t.off {
 		return
@@ -108,7 +107,7 @@ func (t *resyncTimer) start(period time.Duration, tick func(armed uint64)) {
 	t.arm(tick)
 }
 
-// arm has tick called once, with the number of this arming.
+// arm calls tick once, after t.every, with the number of this arming.
 func (t *resyncTimer) arm(tick func(armed uint64)) {
 	t.wg.Add(1)
 	t.armed++

@@ -12,10 +12,10 @@ type scope struct {
 	s  *Store
 	ns string
 
-	// All of it is guarded by Store.mu.
+	// Store.mu guards the fields below.
 	version    version
 	committed  bool
-	resuming   bool // what was loaded from disk is not known to be current yet
+	resuming   bool // the state loaded from disk may not be current yet
 	dropped    bool
 	status     source.Status
 	quarantine map[Key]source.Quarantined
@@ -24,7 +24,7 @@ type scope struct {
 	share      *share // nil: all objects are held
 }
 
-// scopes are those of a store, by namespace; "" is all of them. Guarded by Store.mu.
+// scopes are the scopes of a store by namespace; "" is all namespaces. Store.mu guards them.
 type scopes map[string]*scope
 
 // of returns the scope that a namespace belongs to; nil if none is watched.
@@ -35,8 +35,8 @@ func (all scopes) of(namespace string) *scope {
 	return all[""]
 }
 
-// Sink returns what a source fills for one scope: a namespace, or "" for all. Calls for one scope come from one
-// goroutine.
+// Sink returns the sink that a source fills for one scope: a namespace, or "" for all. Calls for one scope come from
+// one goroutine.
 func (s *Store) Sink(namespace string) source.Sink {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,7 +49,7 @@ func (s *Store) Sink(namespace string) source.Sink {
 	return sc
 }
 
-// count is the number of objects that the server has told of; the caller holds s.mu.
+// count returns the number of objects of the scope in the base. The caller holds s.mu.
 func (sc *scope) count() int {
 	base := sc.s.root.Load().base
 	if sc.ns == "" {
@@ -74,7 +74,7 @@ func (sc *scope) check(o *source.Object) error {
 	return nil
 }
 
-// isOld says whether a change is older than what is known, or the same; the caller holds s.mu.
+// isOld reports whether a change is older than the known state, or repeats it. The caller holds s.mu.
 func (sc *scope) isOld(ver version, prior *Record, deleted bool) bool {
 	known := sc.version
 	if prior != nil {
@@ -107,14 +107,15 @@ func (sc *scope) advance(ver version) {
 	}
 }
 
-// unquarantine forgets what could not be read once it can; the caller holds s.mu.
+// unquarantine removes an object that can be read now. The caller holds s.mu.
 func (sc *scope) unquarantine(k Key) {
 	if len(sc.quarantine) > 0 {
 		delete(sc.quarantine, k)
 	}
 }
 
-// applied says whether the base has seen a version of an object, of which it has prior; the caller holds Store.mu.
+// applied reports whether the base has seen a version of an object. prior is its record in the base, or nil. The caller
+// holds Store.mu.
 func (sc *scope) applied(ver version, prior *Record) bool {
 	if sc.s.unordered {
 		return prior != nil && prior.ver.equal(ver)
@@ -122,7 +123,7 @@ func (sc *scope) applied(ver version, prior *Record) bool {
 	return sc.version.atLeast(ver) || prior != nil && prior.ver.atLeast(ver)
 }
 
-// refused says that the server does not let this scope be listed.
+// refused reports whether the server refuses to list this scope.
 func (sc *scope) refused() bool {
 	if sc.status.Phase != source.Degraded {
 		return false
@@ -134,7 +135,7 @@ func (sc *scope) refused() bool {
 	return false
 }
 
-// refusal says why a scope was never listed, if the server does not let it be; the caller holds s.mu.
+// refusal returns why a scope was never listed, if the server refuses it. The caller holds s.mu.
 func (sc *scope) refusal() error {
 	if sc.committed || !sc.refused() {
 		return nil
@@ -145,7 +146,7 @@ func (sc *scope) refusal() error {
 	return errors.New(string(sc.status.Reason))
 }
 
-// Quarantined returns the objects that could not be read and have not been replaced by ones that can.
+// Quarantined returns the objects that could not be read and have not been replaced by readable ones.
 func (s *Store) Quarantined() []source.Quarantined {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,8 +163,8 @@ func (all scopes) quarantined() (out []source.Quarantined) {
 	return out
 }
 
-// Version returns the resource version up to which the store knows everything: of several scopes the lowest, and ""
-// until each scope was listed once.
+// Version returns the resource version up to which the store knows all changes: the lowest of all scopes, and "" until
+// each scope was listed once.
 func (s *Store) Version() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,15 +11,15 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// watchSelector says which objects a watch selects, as far as that can be told of an object alone.
+// watchSelector decides which objects a watch selects, as far as that is possible from an object alone.
 type watchSelector struct {
 	labels    labels.Selector
 	fields    fields.Selector
-	values    map[string]FieldValue // of the fields that not every object has
-	undecided bool                  // there is more to it than labels and fields say
+	values    map[string]FieldValue // of the fields that only some kinds have
+	undecided bool                  // labels and fields alone do not decide
 }
 
-// parseSelectors finds out how to evaluate selectors; field returns nil for what only the server can.
+// parseSelectors prepares selectors for evaluation. field returns nil for a field that only the server can evaluate.
 func parseSelectors(by source.Selectors, field func(label string) FieldValue) *watchSelector {
 	sel := &watchSelector{values: map[string]FieldValue{}}
 	var err error
@@ -40,10 +40,10 @@ func parseSelectors(by source.Selectors, field func(label string) FieldValue) *w
 	return sel
 }
 
-// ofAnyObject says whether a field can be selected by whatever the kind is.
+// ofAnyObject reports whether a field can be selected for every kind.
 func ofAnyObject(label string) bool { return label == "metadata.name" || label == "metadata.namespace" }
 
-// evaluate returns the fields of an object by which it is selected.
+// evaluate returns the fields of an object that the selector uses.
 func (sel *watchSelector) evaluate(object map[string]any) fields.Set {
 	set := fields.Set{}
 	for label, value := range sel.values {
@@ -52,8 +52,8 @@ func (sel *watchSelector) evaluate(object map[string]any) fields.Set {
 	return set
 }
 
-// selects says whether the watch selects an object, of which the fields are what evaluate has returned; decided is
-// false if that cannot be told here.
+// selects reports whether the watch selects an object. has is the result of evaluate. decided is false if only the
+// server can tell.
 func (sel *watchSelector) selects(r *Record, has fields.Set) (in, decided bool) {
 	switch {
 	case !sel.labels.Matches(r.Labels()):
@@ -66,7 +66,7 @@ func (sel *watchSelector) selects(r *Record, has fields.Set) (in, decided bool) 
 	set := fields.Set{"metadata.name": r.Name(), "metadata.namespace": r.Namespace()}
 	for label := range sel.values {
 		value, ok := has[label]
-		if !ok { // other selectors have been set meanwhile
+		if !ok { // the selectors have changed meanwhile
 			return false, false
 		}
 		set[label] = value
@@ -74,7 +74,7 @@ func (sel *watchSelector) selects(r *Record, has fields.Set) (in, decided bool) 
 	return sel.fields.Matches(set), true
 }
 
-// field returns how to evaluate a field of the objects; nil if only the server can.
+// field returns the FieldValue of a field, or nil if only the server can evaluate it.
 func (o *Options) field(label string) FieldValue {
 	if value := o.Fields[label]; value != nil {
 		return value
@@ -82,12 +82,12 @@ func (o *Options) field(label string) FieldValue {
 	return fieldOf(o.Kind.GroupKind(), label)
 }
 
-// Decides says whether it can be told here which objects the watch selects, so that own writes are seen at once:
-// without selectors of fields, with those that any object has, with those of built-in kinds, and with those of
-// Options.Fields. Others are settled by asking the server.
+// Decides reports whether the store can decide which objects the watch selects, so that own writes are visible at once.
+// It can without field selectors, and with fields of every kind, of built-in kinds or of Options.Fields. Otherwise it
+// asks the server.
 func (s *Store) Decides() bool { return !s.selected.Load().undecided }
 
-// Selects says whether it is certain that the watch selects an object as a record has it.
+// Selects reports whether the watch certainly selects the object of a record.
 func (s *Store) Selects(r *Record) bool {
 	if r == nil {
 		return false
@@ -96,8 +96,8 @@ func (s *Store) Selects(r *Record) bool {
 	return in && decided
 }
 
-// answered makes a record of an answer. The fields by which the watch selects are those of the whole object, of which
-// the record may hold less; nil if they are of no matter, or cannot be read.
+// answered makes a record of an answer. It also returns the fields for the selector, which it evaluates on the whole
+// object, since the record may hold less. They are nil if they are not needed or cannot be read.
 func (s *Store) answered(enc source.Encoding, raw []byte) (*Record, fields.Set, error) {
 	rec, err := s.parse(enc, raw)
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *Store) answered(enc source.Encoding, raw []byte) (*Record, fields.Set, 
 	return rec, has, nil
 }
 
-// object reads an encoded object as a whole, whatever of it is held.
+// object decodes a whole object, regardless of Content.
 func (s *Store) object(enc source.Encoding, raw []byte) (map[string]any, error) {
 	if enc == source.Protobuf {
 		if s.scheme == nil {

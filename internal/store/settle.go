@@ -10,13 +10,13 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// Settle makes reads of one object at least as new as a version that the server has answered, where the answer cannot
-// be laid over the store: see NeedsBarrier, and subresources whose answer is not the object. The watch has a tenth of
-// a second for it; then the server is asked for this object, as the watch selects it, and what it says is laid over.
-// Without a version it is asked at once.
+// Settle makes reads of one object at least as new as a version that the server has answered. It is for answers that
+// cannot be laid over the store: see NeedsBarrier, and subresources whose answer is not the object. It waits a tenth of
+// a second for the watch. Then it asks the server for the object, as the watch selects it, and lays the result over the
+// store. Without a version it asks at once.
 //
-// If that fails, too, the error says why, and readers are told to ask the server (Overdue) until the watch has come
-// that far.
+// If that fails, too, Settle returns the reason. Overdue is then true for the object until the watch has reached the
+// version or, without a version, for Options.OverlayBound.
 func (s *Store) Settle(ctx context.Context, k Key, version string) error {
 	s.mu.Lock()
 	sc := s.scopes.of(k.Namespace)
@@ -45,7 +45,7 @@ func (s *Store) Settle(ctx context.Context, k Key, version string) error {
 	return fmt.Errorf("cannot bring %s up to date in the cache of %s: %w", k, s.opt.Resource.GroupResource(), err)
 }
 
-// ask lays over the store what the server has of one object.
+// ask gets one object from the server and lays it over the store.
 func (s *Store) ask(ctx context.Context, by *source.Surveyor, k Key) error {
 	var found *Record
 	version, err := by.Get(ctx, k.Namespace, k.Name, func(o *source.Object) (err error) {
@@ -63,9 +63,9 @@ func (s *Store) ask(ctx context.Context, by *source.Surveyor, k Key) error {
 	return nil
 }
 
-// Doubt has readers of an object ask the server (Overdue), because a write of it may or may not have been made: until
-// Settle has asked, or for as long as an own write may be laid over (Options.OverlayBound). It does not block, and does
-// nothing for an object without a name or of a namespace that is not watched.
+// Doubt makes Overdue true for an object, because a write to it may or may not have succeeded. That lasts until Settle
+// has asked the server, or for Options.OverlayBound. Doubt does not block. It has no effect on an object without a name
+// or in a namespace that is not watched.
 func (s *Store) Doubt(k Key) {
 	s.mu.Lock()
 	sc := s.scopes.of(k.Namespace)
@@ -76,8 +76,8 @@ func (s *Store) Doubt(k Key) {
 	}
 }
 
-// distrust has readers of an object ask the server until the scope has come to a version; without one, for as long as
-// an own write may be laid over.
+// distrust makes Overdue true for an object until the scope has reached a version. Without a version that lasts for
+// Options.OverlayBound.
 func (s *Store) distrust(sc *scope, k Key, ver version) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,14 +89,14 @@ func (s *Store) distrust(sc *scope, k Key, ver version) {
 		ent = &overlaid{ns: k.Namespace}
 		s.overlay.entries[k] = ent
 	}
-	if d := ent.doubt; d == nil || ver.isZero() || ver.newer(d.ver) { // without a version it is the graver one
+	if d := ent.doubt; d == nil || ver.isZero() || ver.newer(d.ver) { // a doubt without a version takes precedence
 		ent.doubt = &doubt{ver: ver, clock: s.overlay.tick(), since: time.Now()}
 	}
 	cur := s.root.Load()
 	s.publish(root{base: cur.base, merged: cur.merged.copy()}, nil)
 }
 
-// trust ends a doubt that was there when the server began to be asked.
+// trust ends a doubt that is not newer than began, the clock when the query of the server began.
 func (s *Store) trust(k Key, began uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,7 +2,7 @@ package store
 
 import "github.com/fairlead-io/fairlead/internal/source"
 
-// labelSet is the labels of an object in the order of their keys; it implements labels.Labels.
+// labelSet is the labels of an object, sorted by key. It implements labels.Labels.
 type labelSet []Label
 
 func (s *labelSet) Lookup(key string) (string, bool) {
@@ -18,25 +18,25 @@ func (s *labelSet) Has(key string) bool { _, ok := s.Lookup(key); return ok }
 
 func (s *labelSet) Get(key string) string { v, _ := s.Lookup(key); return v }
 
-// shape is what siblings have in common: namespace, labels and owners. The pods of one ReplicaSet are one shape.
-// Namespace, label and owner indexes are sets of shapes, and shapes are interned: one pointer for each.
+// shape is the namespace, labels and owners of siblings, such as the pods of one ReplicaSet. Namespace, label and owner
+// indexes are sets of shapes. Shapes are interned: equal shapes have one pointer.
 type shape struct {
 	ns     string
 	labels labelSet
 	owners []Owner
 	hash   uint64
-	// siblings is a hash of what is stable of it: objects of one such hash resemble each other, see package pack.
+	// siblings is a hash of the stable parts. Objects with the same hash resemble each other; see package pack.
 	siblings uint64
 }
 
-// shapeKeys has shapes found by themselves: there is one of each.
+// shapeKeys compares shapes by pointer, since they are interned.
 type shapeKeys struct{}
 
 func (shapeKeys) Hash(s *shape) uint64 { return s.hash }
 
 func (shapeKeys) Same(a, b *shape) bool { return a == b }
 
-// indexValues returns the values under which a built-in index has objects of the shape.
+// indexValues returns the values of the objects of the shape in a built-in index.
 func (s *shape) indexValues(name string) (values []string) {
 	switch name {
 	case IndexNamespace:

@@ -19,11 +19,11 @@ func (sc *scope) Known() source.Known {
 	return source.Known{Version: sc.version.String(), Count: sc.count()}
 }
 
-// Apply implements source.Sink: one change of the watch.
+// Apply implements source.Sink for one change of the watch.
 //
-// A change is suppressed, and counted, when it is older than what is known: for a known object by its own version,
-// for an unknown one by the version of the scope, because an older change of an object that is not there is a replay
-// from before its deletion.
+// A change that is older than the known state is suppressed, and counted. A known object is compared by its own
+// version. An unknown object is compared by the version of the scope: an older change of it is a replay from before its
+// deletion.
 func (sc *scope) Apply(t source.ChangeType, o *source.Object) error {
 	s := sc.s
 	s.content.reduce(o)
@@ -36,7 +36,7 @@ func (sc *scope) Apply(t source.ChangeType, o *source.Object) error {
 		return sc.applyDeleted(o, ver)
 	}
 	seen, prior, old := sc.look(o, ver)
-	if old { // before the work of making a record
+	if old { // before the cost of making a record
 		return nil
 	}
 	rec, err := s.newRecord(o, ver, prior)
@@ -53,7 +53,7 @@ func (sc *scope) Apply(t source.ChangeType, o *source.Object) error {
 	}
 }
 
-// look is a first look at what is known, so that a replay costs little; tryApply decides.
+// look is a first check of the known state, so that a replay costs little. tryApply decides.
 func (sc *scope) look(o *source.Object, ver version) (base *state, prior *Record, old bool) {
 	s := sc.s
 	s.mu.Lock()
@@ -67,8 +67,8 @@ func (sc *scope) look(o *source.Object, ver version) (base *state, prior *Record
 	return base, prior, true
 }
 
-// tryApply publishes a staged record, unless the indexes have changed since. What was prior to it in the state seen
-// is what is prior to it as long as that is the state.
+// tryApply publishes a staged record. ok is false if the indexes have changed since. prior is valid as long as seen is
+// the base.
 func (sc *scope) tryApply(st staged, seen *state, prior *Record) (wake func(), ok bool) {
 	s := sc.s
 	s.mu.Lock()
@@ -104,7 +104,7 @@ func (sc *scope) applyDeleted(o *source.Object, ver version) error {
 	prior, _ := s.root.Load().base.find(s.intern, &o.Header)
 	unread := o.Raw == nil
 	rec, err := s.newRecord(o, ver, prior) // the final state, for the subscribers
-	if err != nil {                        // without which it is gone all the same
+	if err != nil {                        // the object is deleted even if the final state is unreadable
 		unread, o.Raw, o.Header.DeletionTimestamp = true, nil, nil
 		rec, err = s.newRecord(o, ver, prior)
 	}
@@ -133,7 +133,7 @@ func (sc *scope) deleteLocked(rec *Record, unread bool) (wake func()) {
 		rec.adopt(prior)
 		final := rec
 		if unread || !rec.SameUID(prior) {
-			final = prior // its last state cannot be read, or another incarnation came and went unseen
+			final = prior // the final state is unreadable, or another incarnation came and went unseen
 		}
 		next.base = cur.base.copy()
 		next.base.delete(nil, prior)
@@ -165,7 +165,7 @@ func (sc *scope) Bookmark(v string) {
 	s.notifyWaiters()
 }
 
-// maxQuarantined bounds what is kept of objects that could not be read.
+// maxQuarantined bounds the number of unreadable objects that are remembered.
 const maxQuarantined = 1000
 
 // Quarantine implements source.Sink.
@@ -182,7 +182,7 @@ func (sc *scope) Quarantine(q source.Quarantined) {
 	}
 	s.stats.quarantined.Add(1)
 	cur := s.root.Load()
-	if sc.listing != nil { // what is known of it stays known
+	if sc.listing != nil { // the known state of the object stays
 		sc.listing.unread[k] = parseVersion(q.Version)
 		if prior, ok := cur.base.get(s.intern.hashKey(k.Namespace, k.Name), k); ok {
 			sc.listing.see(prior.id)
@@ -193,8 +193,8 @@ func (sc *scope) Quarantine(q source.Quarantined) {
 	wake()
 }
 
-// DropScope ends a scope that is not watched any more: its objects, own writes and write windows go away, and
-// subscribers are told of inferred deletions. The namespace may be added again with Sink.
+// DropScope removes a scope that is not watched any more, with its objects, own writes and write windows. Subscribers
+// get inferred deletions. Sink may add the namespace again.
 func (s *Store) DropScope(namespace string) {
 	s.mu.Lock()
 	sc := s.scopes[namespace]

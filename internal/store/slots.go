@@ -12,20 +12,20 @@ import (
 
 var _ source.Sharded = (*scope)(nil)
 
-// share is which of the objects a scope holds, where that is not all of them; guarded by Store.mu.
+// share is the slots that a scope holds, if it does not hold all objects. Store.mu guards it.
 type share struct {
 	held     shard.Set
-	unlisted shard.Set // of held: they have come, and no list of them was applied yet
+	unlisted shard.Set // part of held: new slots of which no list was applied yet
 	gains    []gain
 }
 
-// gain is slots that are known up to a version that the scope has not reached yet.
+// gain is slots that were listed at a version that the scope has not reached yet.
 type gain struct {
 	slots shard.Set
 	ver   version
 }
 
-// in says whether an object is in one of some slots.
+// in reports whether an object is in one of some slots.
 func (i *ident) in(set *shard.Set) bool {
 	if set.Layout().By == shard.Namespace {
 		return set.Has(i.ns, "")
@@ -33,7 +33,8 @@ func (i *ident) in(set *shard.Set) bool {
 	return set.Has("", types.UID(i.uid()))
 }
 
-// within says whether an entry of the overlay is of an object in one of some slots; told is false if it does not say.
+// within reports whether an entry of the overlay is of an object in one of the slots. told is false if the entry does
+// not determine that.
 func (ent *overlaid) within(set *shard.Set) (in, told bool) {
 	if set.Layout().By == shard.Namespace {
 		return set.Has(ent.ns, ""), true
@@ -44,7 +45,8 @@ func (ent *overlaid) within(set *shard.Set) (in, told bool) {
 	return slices.ContainsFunc(ent.dead, func(d tomb) bool { return set.Has("", d.uid) }), len(ent.dead) > 0
 }
 
-// Hold implements source.Sharded. What has left is walked outside of the lock: nobody else fills the scope.
+// Hold implements source.Sharded. It collects the leaving objects without the lock, since no other goroutine fills the
+// scope.
 func (sc *scope) Hold(set shard.Set) {
 	s := sc.s
 	var leaving []*Record
@@ -93,7 +95,7 @@ func (sc *scope) hold(set shard.Set, leaving []*Record) (wake func()) {
 			return true
 		}
 		_, ok := next.base.get(s.intern.hashKey(k.Namespace, k.Name), k)
-		return !ok && set.Layout().By == shard.UID // it may be of one that has left
+		return !ok && set.Layout().By == shard.UID // the key may be of an object that has left
 	})
 	next.merged = s.overlay.rebuild(s, next.base)
 	for k, q := range sc.quarantine {
@@ -111,7 +113,7 @@ func (sc *scope) hold(set shard.Set, leaving []*Record) (wake func()) {
 	return wake
 }
 
-// relisted has those who wait look again after the content was changed by other than the watch.
+// relisted makes waiters check again after the content was changed other than by the watch.
 func (sc *scope) relisted() {
 	sc.s.notifyWaiters()
 	sc.surveys.lists++
@@ -119,29 +121,29 @@ func (sc *scope) relisted() {
 	sc.attend()
 }
 
-// lacks says that no object of a namespace is held, as far as the namespace tells.
+// lacks reports whether the namespace alone implies that none of its objects is held.
 func (h *share) lacks(namespace string) bool {
 	return h != nil && (h.held.IsEmpty() || h.held.Layout().By == shard.Namespace && !h.held.Has(namespace, ""))
 }
 
-// elsewhere says that an object is of a slot that is not held.
+// elsewhere reports whether an object is of a slot that is not held.
 func (sc *scope) elsewhere(r *Record) bool { return sc.share != nil && !r.id.in(&sc.share.held) }
 
-// vacant says that no slot is held, so that there is nothing to be listed.
+// vacant reports whether no slot is held, so that there are no objects to list.
 func (sc *scope) vacant() bool { return sc.share != nil && sc.share.held.IsEmpty() }
 
-// whole says that what is held has been listed.
+// whole reports whether all held slots have been listed.
 func (sc *scope) whole() bool { return sc.share == nil || sc.share.unlisted.IsEmpty() }
 
-// came says that an object is of a slot that has come and is being listed for the first time.
+// came reports whether an object is of a new slot that is listed for the first time.
 func (sc *scope) came(r *Record) bool { return sc.share != nil && r.id.in(&sc.share.unlisted) }
 
-// has says that slots are held, and were listed.
+// has reports whether the slots are held and were listed.
 func (h *share) has(slots shard.Set) bool {
 	return slots.Minus(h.held.Minus(h.unlisted)).IsEmpty()
 }
 
-// listed notes that the slots of a replacement were listed at a version.
+// listed records that the slots of a replacement were listed at a version.
 func (sc *scope) listed(gained *shard.Set, ver version) {
 	h := sc.share
 	switch {
@@ -162,7 +164,7 @@ func (h *share) pass(ver version) {
 	}
 }
 
-// keepGains keeps the gains that keep, which may change them, says.
+// keepGains filters h.gains by keep, which may modify a gain.
 func (h *share) keepGains(keep func(*gain) bool) {
 	var kept []gain
 	for _, g := range h.gains {
@@ -173,13 +175,13 @@ func (h *share) keepGains(keep func(*gain) bool) {
 	h.gains = kept
 }
 
-// knew says that an object came with its slot by a list that was as new as its version.
+// knew reports whether an object came with its slot, by a list at least as new as its version.
 func (h *share) knew(r *Record) bool {
 	return h != nil && slices.ContainsFunc(h.gains, func(g gain) bool { return r.id.in(&g.slots) && g.ver.atLeast(r.ver) })
 }
 
-// leave forgets the entries of objects that the scope does not hold any more: those that the server has told of, and
-// those that say of themselves where they are.
+// leave forgets the entries of objects that the scope does not hold any more: those in gone, and those whose entry
+// determines the slot.
 func (o *overlay) leave(sc *scope, gone map[Key]bool) {
 	for k, ent := range o.entries {
 		if sc.ns != "" && sc.ns != ent.ns {
@@ -191,7 +193,8 @@ func (o *overlay) leave(sc *scope, gone map[Key]bool) {
 	}
 }
 
-// leave forgets the answers to writes of objects that have left: who gets them back gets all that is told of them.
+// leave forgets the answers to writes of objects that have left. If an object comes back, its cursors get all its
+// events.
 func (l *ledger) leave(gone func(Key) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -210,9 +213,9 @@ func (sc *scope) Gain(slots shard.Set) source.Replacement {
 	return r
 }
 
-// Covered says whether the store is there for all objects of a namespace ("": all namespaces, or those that have none)
-// that its labels and fields select: of a store of some slots, whether the slot of the namespace is held and was
-// listed. Slots come and go: ask before a read and after it.
+// Covered reports whether the store can answer reads of all objects of a namespace that its labels and fields select.
+// "" means all namespaces, or cluster-scoped objects. Without Options.Shard it is always true. In a store of some
+// slots, the slot of the namespace must be held and listed. Slots come and go: ask before a read and after it.
 func (s *Store) Covered(namespace string) bool {
 	if s.opt.Shard == "" {
 		return true
@@ -232,8 +235,8 @@ func (s *Store) Covered(namespace string) bool {
 		!h.unlisted.Both(h.held).Has(namespace, "")
 }
 
-// Lacks says whether an object is of a slot that the store does not hold (Options.Shard): that it is not in the store
-// says nothing about it. So it is of an object whose slot cannot be told, while not all are held.
+// Lacks reports whether an object is of a slot that the store does not hold (Options.Shard), so that its absence from
+// the store proves no deletion. It is also true if the slot cannot be determined and not all slots are held.
 func (s *Store) Lacks(namespace string, uid types.UID) bool {
 	if s.opt.Shard == "" {
 		return false
@@ -251,7 +254,7 @@ func (s *Store) Lacks(namespace string, uid types.UID) bool {
 	return !held.Has(namespace, uid)
 }
 
-// Leave has an object leave the store, as with its slot, for a store that is filled by other means than a source.
+// Leave removes an object as if its slot had left, for a store that no source fills.
 func (s *Store) Leave(k Key) {
 	s.mu.Lock()
 	cur := s.root.Load()
@@ -270,8 +273,8 @@ func (s *Store) Leave(k Key) {
 	wake()
 }
 
-// Held returns the slots whose objects the store holds; ok is false for a store that
-// was made to hold all objects, or that no source has told of slots yet.
+// Held returns the slots whose objects the store holds. ok is false for a store of all objects, and before a source has
+// reported slots.
 func (s *Store) Held() (held shard.Set, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Snapshot is one version of the store, own writes included. It never changes, blocks no writer, costs nothing to
-// take, and keeps the versions that it shows in memory for as long as it is held. It is safe for concurrent use.
+// Snapshot is one version of the store, own writes included. It never changes, blocks no writer and costs nothing to
+// take. It keeps its records in memory as long as it is referenced. It is safe for concurrent use.
 type Snapshot struct {
 	s     *Store
 	state *state
@@ -36,8 +36,8 @@ func (v Snapshot) InNamespace(ns string) iter.Seq[*Record] {
 	return v.state.inScope(ns)
 }
 
-// Index yields the objects that an index has under a value: IndexNamespace, IndexLabel, IndexOwner, or one of
-// AddIndex. An index that does not exist yields nothing; see HasIndex.
+// Index yields the objects with a value in an index: IndexNamespace, IndexLabel, IndexOwner, or one of AddIndex. An
+// index that does not exist yields no objects; see HasIndex.
 func (v Snapshot) Index(name, value string) iter.Seq[*Record] {
 	switch name {
 	case IndexNamespace:
@@ -51,14 +51,14 @@ func (v Snapshot) Index(name, value string) iter.Seq[*Record] {
 	return seq
 }
 
-// HasIndex says whether there is an index of that name.
+// HasIndex reports whether there is an index of that name.
 func (v Snapshot) HasIndex(name string) bool {
 	_, ok := v.state.byIndex(name, "")
 	return ok
 }
 
-// IndexValues yields the values under which an index has objects, each once, in no particular order: of IndexNamespace,
-// IndexLabel (as "key=value"), IndexOwner, or one of AddIndex. An index that does not exist has none.
+// IndexValues yields the distinct values of an index, in no particular order. The index is IndexNamespace, IndexLabel
+// (with values "key=value"), IndexOwner, or one of AddIndex. An index that does not exist has none.
 func (v Snapshot) IndexValues(name string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, x := range v.state.indexes {

@@ -12,17 +12,17 @@ import (
 	"github.com/fairlead-io/fairlead/internal/trie"
 )
 
-// state is one version of everything that is read: the objects and their indexes. It never changes after it was
-// published; the next one is a copy of it that was edited, and shares with it all but what is different.
+// state is one version of the objects and their indexes. It never changes after it was published. The next version is
+// an edited copy, which shares the unchanged parts.
 //
-// There are two of them at a time. The base is what the server's stream has told, and what cursors are fed from; the
-// merged one is the base with our own writes laid over it, and what is read. While there is nothing to lay over they
-// are the same pointer, so that an empty overlay costs a reader nothing.
+// There are two states at a time. The base is what the server reported; cursors are fed from it. The merged state is
+// the base with own writes laid over it; reads use it. Without own writes they are the same pointer, so an empty
+// overlay costs readers nothing.
 type state struct {
 	objects trie.Map[*Record, recordKeys]
 	groups  trie.Map[*group, groupKeys] // one for each shape that is in use
 	facets  [facetKinds]*facets
-	indexes []*index // user-defined ones, in the order of indexDef.at
+	indexes []*index // user-defined ones, in the order of Store.defs
 }
 
 // group is the set of objects of one shape.
@@ -31,7 +31,7 @@ type group struct {
 	ids   trie.Map[*ident, identKeys]
 }
 
-// groupKeys has groups found by their shape.
+// groupKeys compares groups by their shape.
 type groupKeys struct{}
 
 func (groupKeys) Hash(g *group) uint64  { return g.shape.hash }
@@ -54,7 +54,7 @@ func (s *state) lookup(id *ident) (*Record, bool) {
 	return s.objects.Get(id.hash, func(r *Record) bool { return r.id == id || r.id.sameKey(id) })
 }
 
-// set puts a record in place; it changes s, which the caller has copied.
+// set adds or replaces a record. It changes s, which the caller has copied.
 func (s *state) set(e *trie.Edit, st staged) (old *Record) {
 	r := st.rec
 	var replaced bool
@@ -74,7 +74,7 @@ func (s *state) set(e *trie.Edit, st staged) (old *Record) {
 	return old
 }
 
-// delete takes the record of the same key as r away.
+// delete removes the record with the key of r. It changes s, which the caller has copied.
 func (s *state) delete(e *trie.Edit, r *Record) (old *Record, ok bool) {
 	s.objects, old, ok = s.objects.Delete(e, r)
 	if !ok {
@@ -113,7 +113,7 @@ func (s *state) leave(e *trie.Edit, r *Record) {
 	s.groups, _, _ = s.groups.Set(e, &g)
 }
 
-// use keeps the facets up to date.
+// use updates the facets when a shape comes into use or goes out of use.
 func (s *state) use(e *trie.Edit, sh *shape, used bool) {
 	for kind, x := range s.facets {
 		if x != nil {
@@ -122,7 +122,7 @@ func (s *state) use(e *trie.Edit, sh *shape, used bool) {
 	}
 }
 
-// copy returns a state that may be changed; those who read s see nothing of it.
+// copy returns a state that may be changed without effect on s.
 func (s *state) copy() *state {
 	next := *s
 	if len(s.indexes) > 0 {
@@ -167,7 +167,7 @@ func (s *state) inScope(ns string) iter.Seq[*Record] {
 	return s.faceted(byNamespace, "", ns, func(sh *shape) bool { return sh.ns == ns })
 }
 
-// faceted is where, restricted to a facet if there are facets of that kind. The facet is implied by match.
+// faceted is like where, restricted to a facet if there are facets of that kind. match must imply the facet.
 func (s *state) faceted(kind facetKind, key, value string, match func(*shape) bool) iter.Seq[*Record] {
 	if groups, ok := s.having(kind, key, value); ok {
 		return s.among(groups, match)
@@ -213,7 +213,7 @@ func (s *state) byIndex(name, value string) (_ iter.Seq[*Record], ok bool) {
 	return func(func(*Record) bool) {}, false
 }
 
-// hasLabel compares without building strings: expr is "key=value" or "key".
+// hasLabel reports whether the set has a label expr, "key=value" or "key". It builds no strings.
 func hasLabel(set labelSet, expr string) bool {
 	for _, l := range set {
 		n := len(l.Key)

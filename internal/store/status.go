@@ -7,7 +7,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// statusBoard hands changes of status to those who watch them.
+// statusBoard distributes changes of status to watches.
 type statusBoard struct {
 	mu       sync.Mutex // a leaf
 	watchers []*StatusWatch
@@ -16,7 +16,7 @@ type statusBoard struct {
 
 // StatusWatch receives every change of the status of a scope.
 type StatusWatch struct {
-	// C receives the changes. One that is not read loses the oldest of them. It is closed by Close and with the store.
+	// C receives the changes. A full buffer drops its oldest change. C is closed by Close and with the store.
 	C      <-chan source.Status
 	c      chan source.Status
 	board  *statusBoard
@@ -41,7 +41,7 @@ func (w *StatusWatch) close() {
 	}
 }
 
-// send drops the oldest of what has not been read where there is no room; the caller holds the lock of the board.
+// send drops the oldest unread status if there is no room. The caller holds the lock of the board.
 func (w *StatusWatch) send(st source.Status) {
 	for {
 		select {
@@ -56,7 +56,7 @@ func (w *StatusWatch) send(st source.Status) {
 	}
 }
 
-// watch adds one who watches, and is told of the present statuses first.
+// watch adds a watch, which receives the present statuses first.
 func (b *statusBoard) watch(present []source.Status) *StatusWatch {
 	c := make(chan source.Status, statusBuffer)
 	w := &StatusWatch{C: c, c: c, board: b}

@@ -16,9 +16,9 @@ type Store struct {
 	codec // of its records, with its logger
 
 	root    atomic.Pointer[root]
-	seq     atomic.Uint64                 // entries of the change log
+	seq     atomic.Uint64                 // number of entries of the change log
 	isReady chan struct{}                 // closed when synced
-	live    atomic.Pointer[source.Source] // what fills the store, if a Cache made both
+	live    atomic.Pointer[source.Source] // the source, if a Cache made both
 	scope   atomic.Pointer[string]        // Options.Scope, once it has changed
 
 	buffers sync.Pool // of *buffers
@@ -29,11 +29,11 @@ type Store struct {
 	changes   changeLog
 	defs      []*indexDef // replaced, never changed
 	scopes    scopes
-	cursors   []*Cursor // grows at its end or is replaced: a copy taken under the lock may be read without it
+	cursors   []*Cursor // append-only or replaced: a copy taken under the lock may be read without it
 	synced    bool
 	announced bool // isReady is closed
 	closed    bool
-	unordered bool // a version that is no number was seen: versions are only compared for equality
+	unordered bool // an opaque version was seen: versions are only compared for equality
 	marks     uint32
 	overlay   overlay
 	waiters   waiters
@@ -45,9 +45,9 @@ type Store struct {
 	stats     counters
 }
 
-// root is what readers load: all that belongs to one version.
+// root is the state that readers load; all of it belongs to one version.
 type root struct {
-	base   *state // what the server has told
+	base   *state // as the server reported it
 	merged *state // with own writes laid over it
 	seq    uint64 // of the change log
 }
@@ -57,7 +57,7 @@ type counters struct {
 	applied, suppressed, commits, quarantined atomic.Int64
 }
 
-// New returns an empty store. Close it when it is not needed any more.
+// New returns an empty store. Close it after use.
 func New(opt Options) *Store {
 	s := &Store{opt: opt, changes: newLog(), scopes: scopes{}, isReady: make(chan struct{})}
 	s.content = opt.Content.ready(typeOf(opt.Scheme, opt.Kind))
@@ -77,15 +77,16 @@ func New(opt Options) *Store {
 	return s
 }
 
-// Options returns what the store was made with.
+// Options returns the options that the store was made with.
 func (s *Store) Options() Options { return s.opt }
 
-// Complete says that the store was made without selectors, and not for some slots: it holds all objects of its scopes.
+// Complete reports whether the store was made without selectors and without Shard, so that it holds all objects of its
+// scopes.
 func (s *Store) Complete() bool {
 	return s.opt.LabelSelector == "" && s.opt.FieldSelector == "" && s.opt.Shard == ""
 }
 
-// SetSelectors tells the store that its sources watch with other selectors from now on; see source.Source.SetSelectors.
+// SetSelectors sets the selectors that the sources of the store use from now on; see source.Source.SetSelectors.
 func (s *Store) SetSelectors(sel source.Selectors) {
 	s.selected.Store(parseSelectors(sel, s.opt.field))
 }
@@ -98,8 +99,7 @@ func (s *Store) Get(k Key) (*Record, bool) {
 // Len returns the number of objects, own writes included.
 func (s *Store) Len() int { return s.root.Load().merged.objects.Len() }
 
-// Close ends the subscriptions and pending waits, and waits for what the store does in the background. Reads go on to
-// work.
+// Close ends the subscriptions and pending waits, and waits for the store's background work. Reads still work after it.
 func (s *Store) Close() {
 	s.mu.Lock()
 	if s.closed {
@@ -133,7 +133,7 @@ func (s *Store) unsubscribe(c *Cursor) {
 	}
 }
 
-// Flush makes all objects compact now; otherwise that happens in the background, in rounds.
+// Flush packs all objects now. Otherwise that happens in the background, in rounds.
 func (s *Store) Flush() { s.pack.Flush() }
 
 // bodies yields the encoded objects that are current.

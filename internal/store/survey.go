@@ -11,52 +11,51 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// How waits end on a watch that is quiet. The version of the server moves with every write to it, to whatever
-// resource, and a watch tells its version only with an event of its own or a bookmark, about once a minute. So a wait
-// that the watch does not end soon is settled by a survey: one consistent list of the scope by metadata, at some
-// version, is compared with what is here. The watch brings changes in the order of their versions; therefore, when
-// exactly the listed objects are here, with their versions, nothing is missing up to the version of the list, and the
-// scope is as far as that. If something is missing the watch has yet to bring it, and the comparison is made again
-// with each change until it has.
+// Surveys end waits on a quiet watch. The server's version moves with every write to any resource. A watch tells its
+// version only with its own events, and with a bookmark about once a minute. So a survey settles a wait that the watch
+// does not end soon: one consistent list of the scope's metadata is compared with the store. The watch brings changes
+// in the order of their versions. Therefore, if the store has exactly the listed objects in their versions, it misses
+// no change up to the version of the list, and the scope has reached that version. Otherwise the comparison is repeated
+// with each change of the watch.
 //
-// One survey at a time serves all who wait, and the next one begins no sooner than a second after it; none begins
-// while the watch has yet to bring what the last one saw.
+// One survey at a time serves all waiters. The next one begins at least a second later, and not before the watch has
+// brought the objects of the last one.
 
 const (
 	surveyEvery  = time.Second
-	surveyRarely = 8 * time.Second // when surveys fail, or what is waited for is not there yet
-	// maxMissing is up to how many differences are remembered. With more of them the watch is far behind, and another
-	// list is made later.
+	surveyRarely = 8 * time.Second // if surveys fail, or the awaited version does not exist yet
+	// maxMissing is the number of differences that a survey remembers. With more of them the watch is far behind, and
+	// another list is made later.
 	maxMissing = 10_000
 )
 
-// surveys are those of one scope; guarded by Store.mu.
+// surveys is the state of the surveys of one scope. Store.mu guards it.
 type surveys struct {
 	by      *source.Surveyor // nil: no source fills the scope yet
-	running bool             // somebody is looked after
+	running bool             // the goroutine of settle runs
 	stop    context.CancelFunc
-	poke    chan struct{} // somebody new waits
+	poke    chan struct{} // signals a new waiter
 
 	last    time.Time // when the last one began; zero: there was none
 	reached uint64    // number of the last one that the scope has reached
-	lists   int       // replacements so far: what was compared before one does not count
-	futile  int       // surveys in a row that helped nobody
+	lists   int       // replacements so far: a survey from before one does not count
+	futile  int       // consecutive surveys that did not help
 	err     error     // of the last one
-	open    *survey   // that the scope has not reached yet
+	open    *survey   // the survey that the scope has not reached yet
 }
 
-// survey is what one list has told; guarded by Store.mu, but for listed, missing and hopeless until it is complete.
+// survey is the result of one list. Store.mu guards it, except listed, missing and hopeless until it is complete.
 type survey struct {
 	number   uint64
-	clock    uint64 // of the overlay: it sees every write that was answered before
+	clock    uint64 // of the overlay: the list sees every write answered before
 	lists    int
 	ver      version
 	complete bool
-	hopeless bool // too much is missing
+	hopeless bool // more than maxMissing objects differ
 	listed   int
-	missing  []listed      // here they are absent or older
-	unread   []Key         // of those that were missing: they cannot be read
-	over     chan struct{} // closed when the scope has reached it, or it does not count any more
+	missing  []listed      // the store lacks them, or has an older version
+	unread   []Key         // objects of missing that are quarantined
+	over     chan struct{} // closed when the scope has reached it, or it is obsolete
 }
 
 type listed struct {
@@ -74,7 +73,7 @@ func (sc *scope) Survey(by *source.Surveyor) {
 	sc.attend()
 }
 
-// attend sees to it that somebody looks after those who wait for the scope; the caller holds s.mu.
+// attend starts or wakes the goroutine of settle, if a waiter of the scope needs a survey. The caller holds s.mu.
 func (sc *scope) attend() {
 	s, v := sc.s, &sc.surveys
 	if v.running {
@@ -95,8 +94,7 @@ func (sc *scope) attend() {
 	})
 }
 
-// nextSurvey says in how long a survey is to begin; needed is false if nobody who waits is helped by one. The caller
-// holds s.mu.
+// nextSurvey returns the delay until the next survey. needed is false if no waiter needs one. The caller holds s.mu.
 func (sc *scope) nextSurvey(now time.Time) (in time.Duration, needed bool) {
 	v := &sc.surveys
 	if v.by == nil || !sc.committed || !sc.whole() || sc.dropped || sc.s.closed || v.open != nil {
@@ -155,8 +153,8 @@ func (sc *scope) settle(ctx context.Context, poke <-chan struct{}) {
 	}
 }
 
-// see takes one listed object. The state moves on meanwhile, but not back: what is here now will be, or something
-// newer than the list.
+// see compares one listed object with the store. The store only moves forward meanwhile, so an object that matches now
+// stays at least as new as the list.
 func (y *survey) see(s *Store, h *source.Header) {
 	y.listed++
 	if y.hopeless {
@@ -175,21 +173,21 @@ func (y *survey) see(s *Store, h *source.Header) {
 	y.missing = append(y.missing, want)
 }
 
-// is says whether a record is what was listed, or newer.
+// is reports whether a record is the listed version, or newer.
 func (l *listed) is(r *Record) bool {
 	return r.ver.equal(l.ver) && r.id.hasUID([]byte(l.uid)) || r.ver.newer(l.ver)
 }
 
-// errEnough ends a survey whose other pages are not needed.
+// errEnough ends a survey whose remaining pages are not needed.
 var errEnough = errors.New("enough is known")
 
-// page takes the end of a page.
+// page is called at the end of each page.
 func (sc *scope) page(ctx context.Context, y *survey, ver string, more bool) error {
 	s, v := sc.s, &sc.surveys
 	s.mu.Lock()
 	first := y.ver.isZero()
 	y.ver = parseVersion(ver)
-	if sc.dropped || v.lists != y.lists || y.enough(false) != nil { // the watch may have come so far between two pages
+	if sc.dropped || v.lists != y.lists || y.enough(false) != nil { // the watch may have caught up between two pages
 		s.mu.Unlock()
 		return errEnough
 	}
@@ -200,7 +198,7 @@ func (sc *scope) page(ctx context.Context, y *survey, ver string, more bool) err
 	if !first || !more {
 		return y.enough(alone)
 	}
-	timer := time.NewTimer(waitPatience) // the watch may be as far in a moment, which saves the other pages
+	timer := time.NewTimer(waitPatience) // the watch may catch up soon, which saves the other pages
 	defer timer.Stop()
 	select {
 	case <-y.over:
@@ -222,13 +220,13 @@ func (y *survey) enough(alone bool) error {
 	return nil
 }
 
-// endSurvey takes the end of a survey; the caller holds s.mu.
+// endSurvey records the end of a survey. The caller holds s.mu.
 func (sc *scope) endSurvey(y *survey, err error) {
 	s, v := sc.s, &sc.surveys
 	if errors.Is(err, errEnough) {
 		err = nil
 	}
-	if v.open == y && (!y.complete || y.hopeless) { // it says how far to go, but not when that is reached
+	if v.open == y && (!y.complete || y.hopeless) { // it tells the version to reach, but not when that is reached
 		sc.forget()
 	}
 	v.futile++
@@ -262,8 +260,8 @@ func (sc *scope) checkSurvey() {
 	sc.forget()
 }
 
-// settleOverlay drops own writes that the survey was newer than, as a list does: what was created by us and deleted
-// since was never here, and the watch will not be heard about it any more. The caller holds s.mu.
+// settleOverlay drops the own writes that the survey is newer than, as a list does. An object that was created and
+// deleted since was never in the base, and the watch will not mention it any more. The caller holds s.mu.
 func (sc *scope) settleOverlay(y *survey) {
 	s := sc.s
 	if len(s.overlay.entries) == 0 {
@@ -280,7 +278,7 @@ func (sc *scope) settleOverlay(y *survey) {
 	}
 }
 
-// forget ends the open survey; those who wait may need another one. The caller holds s.mu.
+// forget ends the open survey. Waiters may need another one. The caller holds s.mu.
 func (sc *scope) forget() {
 	if v := &sc.surveys; v.open != nil {
 		close(v.open.over)
@@ -289,7 +287,7 @@ func (sc *scope) forget() {
 	}
 }
 
-// endSurveys ends what is under way; the caller holds s.mu.
+// endSurveys ends the open survey and the goroutine of settle. The caller holds s.mu.
 func (sc *scope) endSurveys() {
 	sc.forget()
 	if sc.surveys.running {
@@ -297,7 +295,7 @@ func (sc *scope) endSurveys() {
 	}
 }
 
-// shows says whether the scope has what was listed, and nothing besides; the caller holds s.mu.
+// shows reports whether the scope has exactly the listed objects. The caller holds s.mu.
 func (sc *scope) shows(y *survey) bool {
 	s, base := sc.s, sc.s.root.Load().base
 	get := func(k Key) (*Record, bool) { return base.get(s.intern.hashKey(k.Namespace, k.Name), k) }

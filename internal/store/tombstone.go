@@ -8,23 +8,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The deletes of the overlay. After the answer to a delete said that an incarnation is gone, reads do not see it
-// (C2), also if the watch is so far behind that it has yet to tell of its creation, or of that of those before it. So
-// an entry has a set of the dead, which stays when another answer is laid over the same key.
+// Deletes in the overlay. After the answer to a delete, reads do not see that incarnation (C2), even if the watch has
+// yet to deliver its creation, or that of earlier incarnations. So an entry has a set of tombstones, which stays when
+// another answer is laid over the same key.
 
-// tomb is an incarnation that is gone. It stays until the watch has told of the deletion, or of something later, or a
-// list omits it.
+// tomb is a tombstone: a deleted incarnation. It stays until the watch delivers the deletion or a later change, or a
+// list omits the object.
 type tomb struct {
 	uid   types.UID
 	seen  bool    // the store has had it
-	ver   version // the last one that was seen: of this key nothing older is read. None with opaque versions
+	ver   version // the last version seen: older versions of the key are hidden. Zero with opaque versions
 	clock uint64
 	since time.Time
 }
 
 func (d *tomb) is(r *Record) bool { return r.id.hasUID([]byte(d.uid)) }
 
-// see notes that the store has had a version of it; ordered says whether versions say what was before and after.
+// see records that the store has had a version of the incarnation. ordered reports whether versions can be ordered.
 func (d *tomb) see(ordered bool, r *Record) {
 	d.seen = true
 	if ordered && (d.ver.isZero() || r.ver.newer(d.ver)) {
@@ -32,8 +32,8 @@ func (d *tomb) see(ordered bool, r *Record) {
 	}
 }
 
-// graveyard remembers the incarnations that the base has lost last: the watch is often faster than the answer to the
-// delete, which then need not be waited for.
+// graveyard remembers the incarnations that the base has lost last. The watch is often faster than the answer to the
+// delete, which then needs no tombstone.
 type graveyard struct {
 	uids []uint64 // hashes
 	next int

@@ -9,16 +9,16 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// undecoded remembers the objects that are kept and that a reader could not decode: nothing is decoded on the way in,
-// so that such an object is found out when somebody reads it.
+// undecoded remembers kept objects that a reader could not decode. Objects are not decoded on arrival, so such an
+// object is found only when it is read.
 type undecoded struct {
 	mu    sync.Mutex
 	all   map[Key]source.Quarantined // of the version that was read last; at most maxQuarantined
-	count int64                      // versions
+	count int64                      // number of versions
 }
 
-// noteUndecoded remembers that a record could not be decoded into an object of the reader's, unless the reader is at
-// fault: he wants another kind, or what cannot be made of protobuf.
+// noteUndecoded records that a record could not be decoded into an object of a reader. It ignores errors of the reader,
+// such as another kind, or a type that protobuf cannot be decoded into.
 func (c *codec) noteUndecoded(r *Record, into any, err error) {
 	if errors.Is(err, errProtobuf) || c.fits(into) != nil {
 		return
@@ -38,7 +38,7 @@ func (c *codec) noteUndecoded(r *Record, into any, err error) {
 		if len(u.all) < maxQuarantined {
 			break
 		}
-		delete(u.all, other) // which may be mended long since
+		delete(u.all, other) // it may be readable by now
 	}
 	u.all[k] = source.Quarantined{
 		Namespace: k.Namespace, Name: k.Name, UID: string(r.UID()), Version: r.Version(), At: time.Now(),
@@ -46,9 +46,9 @@ func (c *codec) noteUndecoded(r *Record, into any, err error) {
 	}
 }
 
-// Undecoded returns the objects that the store has, and that could not be decoded as the Go type that somebody has read
-// them as; the last 1,000 of them. Other readers may be able to. They count among Stats.Quarantined, each version once
-// while it is remembered.
+// Undecoded returns objects of the store that could not be decoded as the Go type that a reader asked for, at most the
+// last 1,000. Other readers may be able to decode them. They count in Stats.Quarantined, each version once while it is
+// remembered.
 func (s *Store) Undecoded() (out []source.Quarantined) {
 	u := &s.undecoded
 	u.mu.Lock()

@@ -6,8 +6,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
 )
 
-// version is a resource version: a number where it is a well-formed one of at most 18 digits (KEP-5504), otherwise its
-// text. The zero value means "no version".
+// version is a resource version. A well-formed one of at most 18 digits is a number (KEP-5504); any other one is text.
+// The zero value means "no version".
 type version struct {
 	num  uint64
 	text *string
@@ -54,7 +54,7 @@ func (v version) equal(w version) bool {
 	return *v.text == *w.text
 }
 
-// compare orders two versions; ok is false when they cannot be ordered (then only equality has a meaning).
+// compare orders two versions. ok is false if they cannot be ordered; then only equality has a meaning.
 func (v version) compare(w version) (order int, ok bool) {
 	if v.num != 0 && w.num != 0 {
 		switch {
@@ -71,13 +71,13 @@ func (v version) compare(w version) (order int, ok bool) {
 	return resourceversion.Compare(v.String(), w.String())
 }
 
-// atLeast says whether v is known to be w or newer.
+// atLeast reports whether v is known to be w or newer.
 func (v version) atLeast(w version) bool {
 	order, ok := v.compare(w)
 	return ok && order >= 0
 }
 
-// newer says whether v is known to be newer than w.
+// newer reports whether v is known to be newer than w.
 func (v version) newer(w version) bool {
 	order, ok := v.compare(w)
 	return ok && order > 0

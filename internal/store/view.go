@@ -12,11 +12,11 @@ import (
 )
 
 // As returns the object of a record as T: an API type, unstructured.Unstructured or metav1.PartialObjectMetadata. It is
-// decoded at most once while anybody uses it, shared, and READ-ONLY.
+// decoded at most once while a reader uses it. It is shared, and READ-ONLY.
 func As[T any](r *Record) (*T, error) {
 	if r != nil {
 		for v := r.forms.Load(); v != nil; v = v.next {
-			if o, ok := v.obj.(*T); ok { // the shortest way to what is at hand
+			if o, ok := v.obj.(*T); ok { // fast path for an object in the hot set
 				v.read(r)
 				return o, nil
 			}
@@ -29,12 +29,12 @@ func As[T any](r *Record) (*T, error) {
 	return o.(*T), nil
 }
 
-// As is the function of that name for who knows the type at run time only: of T, a struct, it returns the *T that
-// all readers of the record share. A nil record, and a type that is none of an object, is a *DecodeError.
+// As is the function [As] for a type that is known only at run time. For a struct type T it returns the *T that all
+// readers of the record share. For a nil record, or a type that cannot be an object, the error is a *DecodeError.
 func (r *Record) As(t reflect.Type) (any, error) { return r.AsLike(nil, t) }
 
-// AsLike is As for who has another version of the object, which may be nil: where the object has to be decoded and that
-// one is at hand as t, the two share what is the same in both.
+// AsLike is [Record.As] for a caller that has another version of the object, which may be nil. If the object has to be
+// decoded, and the other one is decoded as t already, both share equal parts.
 func (r *Record) AsLike(other *Record, t reflect.Type) (any, error) {
 	if r == nil {
 		return nil, &DecodeError{Type: t, Err: errNoRecord}
@@ -51,8 +51,8 @@ func (r *Record) AsLike(other *Record, t reflect.Type) (any, error) {
 	return r.asCold(t, other)
 }
 
-// View reads a store as objects of one Go type. All views share the one encoded copy; what they decode is shared too:
-// it is READ-ONLY. Copy it (DeepCopy) before changing it.
+// View reads a store as objects of one Go type. All views share the encoded objects and the decoded ones. Decoded
+// objects are READ-ONLY: copy one with DeepCopy before changing it.
 type View[T any] struct{ s *Store }
 
 // Of returns the view of a store as T, a Kubernetes API type: *T is a metav1.Object. A nil store has no objects.
@@ -77,7 +77,7 @@ func Metadata(s *Store) View[metav1.PartialObjectMetadata] {
 // Store returns the store.
 func (v View[T]) Store() *Store { return v.s }
 
-// Get returns the object of a key, shared and read-only; ErrNotFound, or a *DecodeError.
+// Get returns the object of a key, shared and read-only. The error is ErrNotFound or a *DecodeError.
 func (v View[T]) Get(k Key) (*T, error) {
 	r, ok := v.s.Get(k)
 	if !ok {
@@ -86,10 +86,10 @@ func (v View[T]) Get(k Key) (*T, error) {
 	return As[T](r)
 }
 
-// All yields every object of one version of the store. Those that cannot be decoded are left out; see List.
+// All yields every object of one version of the store. It omits objects that cannot be decoded; see List.
 func (v View[T]) All() iter.Seq2[Key, *T] { return decoded[T](v.s.Snapshot().All()) }
 
-// Index yields the objects that an index has under a value; see Snapshot.Index.
+// Index yields the objects with a value in an index; see Snapshot.Index.
 func (v View[T]) Index(name, value string) iter.Seq2[Key, *T] {
 	return decoded[T](v.s.Snapshot().Index(name, value))
 }
@@ -104,8 +104,8 @@ func (v View[T]) Select(sel labels.Selector) iter.Seq2[Key, *T] {
 	return decoded[T](v.s.Snapshot().Select(sel))
 }
 
-// List returns the objects of a sequence of a Snapshot. Those that cannot be decoded are left out and reported by the
-// error, which joins one *DecodeError for each.
+// List returns the objects of a sequence of a Snapshot. It omits objects that cannot be decoded; the error joins one
+// *DecodeError for each.
 func (v View[T]) List(records iter.Seq[*Record]) ([]*T, error) {
 	var out []*T
 	var errs []error

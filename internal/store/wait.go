@@ -16,11 +16,11 @@ type waiter struct {
 	ver     version
 	scope   string // "*": all scopes
 	done    chan error
-	barrier bool      // it waits for a survey that begins after since, and for its version
-	quiet   bool      // the server is not asked because of it
-	since   uint64    // surveys before it began to wait
-	slots   shard.Set // if there are some, these are waited for, and nothing else
-	patient time.Time // until then the watch alone is waited for
+	barrier bool      // waits for a survey that begins after since, and for its version
+	quiet   bool      // causes no survey
+	since   uint64    // number of surveys before the wait began
+	slots   shard.Set // if not empty, the wait is for these alone
+	patient time.Time // no survey is made for it before this time
 }
 
 // waiters are those of a store; guarded by Store.mu.
@@ -30,7 +30,7 @@ func (w *waiter) concerns(sc *scope) bool { return w.scope == allScopes || w.sco
 
 func (w *waiter) asksOf(sc *scope) bool { return !w.quiet && w.concerns(sc) }
 
-// String says what is waited for.
+// String describes the awaited state.
 func (w *waiter) String() string {
 	switch {
 	case !w.slots.IsEmpty():
@@ -43,12 +43,13 @@ func (w *waiter) String() string {
 
 const allScopes = "*"
 
-// waitPatience is for how long the watch alone is waited for, before the server is asked.
+// waitPatience is how long a wait relies on the watch alone, before a survey asks the server.
 const waitPatience = 100 * time.Millisecond
 
-// WaitFor returns when the store knows everything up to version in each of its scopes, or with the reason why not: the
-// cause of the context, with the status of the scope that is behind; ErrEpoch; ErrClosed. When the watch is quiet for a
-// tenth of a second, a consistent list of the metadata answers instead: one for all who wait, at most once a second.
+// WaitFor blocks until the store knows all changes up to version in each of its scopes. If it fails, the error wraps
+// the cause of ctx, with the status of the scope that is behind, ErrEpoch or ErrClosed. If the watch is quiet for a
+// tenth of a second, a consistent list of the metadata answers instead. One list serves all waiters, at most once a
+// second.
 func (s *Store) WaitFor(ctx context.Context, version string) error {
 	return s.wait(ctx, &waiter{scope: allScopes, ver: parseVersion(version)})
 }
@@ -58,8 +59,9 @@ func (s *Store) WaitForNamespace(ctx context.Context, namespace, version string)
 	return s.waitIn(ctx, namespace, &waiter{ver: parseVersion(version)})
 }
 
-// Covers says whether the store knows everything in a namespace up to a version, own writes aside: WaitForNamespace
-// would return at once. It does not block, and asks nobody. It is false for a namespace that is not watched.
+// Covers reports whether the store knows all changes in a namespace up to a version, own writes aside. WaitForNamespace
+// would then return at once. Covers does not block and sends no request. It is false for a namespace that is not
+// watched.
 func (s *Store) Covers(namespace, version string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,8 +80,8 @@ func (s *Store) waitIn(ctx context.Context, namespace string, w *waiter) error {
 	return s.wait(ctx, w)
 }
 
-// WaitSlots returns when the store holds these slots (Options.Shard) and they were listed, in each of its scopes.
-// Otherwise it fails as WaitFor does. It asks nobody.
+// WaitSlots blocks until each scope of the store holds these slots (Options.Shard) and has listed them. It fails like
+// WaitFor. It sends no request.
 func (s *Store) WaitSlots(ctx context.Context, slots shard.Set) error {
 	if slots.IsEmpty() {
 		return nil
@@ -87,9 +89,9 @@ func (s *Store) WaitSlots(ctx context.Context, slots shard.Set) error {
 	return s.wait(ctx, &waiter{scope: allScopes, slots: slots, quiet: true})
 }
 
-// Barrier waits until the store knows everything that the server had when it was called. It asks the server, once for
-// all who wait and at most once a second, by a consistent list of the metadata. It fails when the server refuses that
-// list, or when a scope was never listed because the server refuses. Otherwise it fails as WaitFor does.
+// Barrier blocks until the store knows all that the server had when Barrier was called. It asks the server by a
+// consistent list of the metadata. One list serves all waiters, at most once a second. Barrier fails if the server
+// refuses that list, or a scope was never listed because the server refuses it. Otherwise it fails like WaitFor.
 func (s *Store) Barrier(ctx context.Context) error {
 	return s.barrier(ctx, s.wait, &waiter{scope: allScopes})
 }
@@ -100,7 +102,7 @@ func (s *Store) BarrierForNamespace(ctx context.Context, namespace string) error
 	return s.barrier(ctx, wait, &waiter{})
 }
 
-// barrier waits for what the server has. A store that nothing can survey is told the version by its probe.
+// barrier waits for the present state of the server. A store that cannot be surveyed gets the version from its probe.
 func (s *Store) barrier(ctx context.Context, wait func(context.Context, *waiter) error, w *waiter) (err error) {
 	defer func() {
 		if err != nil {
@@ -121,7 +123,7 @@ func (s *Store) barrier(ctx context.Context, wait func(context.Context, *waiter)
 	return wait(ctx, w)
 }
 
-// isSurveyed says whether a source answers what the server has.
+// isSurveyed reports whether a source can survey the server.
 func (s *Store) isSurveyed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +169,7 @@ func (s *Store) wait(ctx context.Context, w *waiter) error {
 	return fmt.Errorf("cannot wait for %s: %w%s", w, context.Cause(ctx), s.scopes.behind(w))
 }
 
-// vain says why a wait cannot succeed, so that it does not begin; the caller holds s.mu.
+// vain returns an error if a wait cannot succeed. The caller holds s.mu.
 func (s *Store) vain(ctx context.Context, w *waiter) error {
 	switch {
 	case s.closed:
@@ -202,7 +204,8 @@ func (all scopes) behind(w *waiter) string {
 	return strings.TrimRight(out.String(), " ")
 }
 
-// have says whether all that w waits for is here. A version that cannot be ordered is waited for literally.
+// have reports whether the store has reached all that w waits for. A version that cannot be ordered has to match
+// literally.
 func (all scopes) have(w *waiter) bool {
 	if w.ver.isZero() && !w.barrier && w.slots.IsEmpty() {
 		return true
@@ -220,13 +223,13 @@ func (all scopes) have(w *waiter) bool {
 	return some
 }
 
-// has says whether a scope is as far as w waits for; the caller holds s.mu. What was asked for a version that cannot
-// be ordered is at least as new as that.
+// has reports whether a scope has reached what w waits for. A survey since the start of the wait counts as newer than a
+// version that cannot be ordered. The caller holds s.mu.
 func (sc *scope) has(w *waiter) bool {
 	switch {
 	case !w.slots.IsEmpty():
 		return sc.share != nil && sc.share.has(w.slots)
-	case sc.vacant(): // there is nothing that could be missing
+	case sc.vacant(): // no object can be missing
 		return true
 	case !sc.whole():
 		return false
@@ -251,7 +254,7 @@ func (s *Store) notifyWaiters() {
 	}
 }
 
-// end ends those of the waits that over selects.
+// end ends the waits that over selects, with err.
 func (ws *waiters) end(err error, over func(*waiter) bool) {
 	*ws = slices.DeleteFunc(*ws, func(w *waiter) bool {
 		if !over(w) {

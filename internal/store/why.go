@@ -13,14 +13,14 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// settling is how long a watch that has been well may be on its way to be so again, before that is a cause.
+// settling is how long a watch that has worked may take to recover before that is a cause.
 const settling = 2 * time.Second
 
-// listing is within what time the first list usually comes.
+// listing is the time within which the first list usually comes.
 const listing = 5 * time.Second
 
-// Why says why what the store knows of an object may be old, or nothing: it cannot be read, or what fills the store has
-// not listed yet, or has lost contact. Nothing of an object that is not selected, see Excludes.
+// Why returns the reasons why the stored state of an object may be old: it cannot be read, or the source has not listed
+// yet or has lost contact. It returns none for an object that is not selected; see Excludes.
 func (s *Store) Why(k Key) []why.Cause {
 	var causes []why.Cause
 	s.mu.Lock()
@@ -57,7 +57,7 @@ func (s *Store) quarantined(q *source.Quarantined) why.Cause {
 
 func (s *Store) resource() string { return s.opt.Resource.GroupResource().String() }
 
-// stale says what is wrong with what fills one scope.
+// stale returns the cause if the source of one scope does not work.
 func (s *Store) stale(st *source.Status, now time.Time) (c why.Cause, stale bool) {
 	switch {
 	case st.Reason == source.ReasonNoSlots:
@@ -105,7 +105,7 @@ func (s *Store) stale(st *source.Status, now time.Time) (c why.Cause, stale bool
 	return c, true
 }
 
-// advice says what can be done about a source that does not work.
+// advice returns what an operator can do about a source that does not work.
 func (s *Store) advice(st *source.Status) string {
 	switch st.Reason {
 	case source.ReasonForbidden:
@@ -135,8 +135,9 @@ func (s *Store) advice(st *source.Status) string {
 const unconverted = "The API server does not reach the conversion webhook of the kind: look at the program that serves it, " +
 	"and at spec.conversion of the definition."
 
-// Excludes says why the store would not hold an object of these labels, in a namespace that it may not watch: a cause
-// NotSelected; false if nothing that is known keeps it out. Selectors of fields count as unknown.
+// Excludes returns a cause NotSelected if the store would not hold an object of these labels in this namespace, which
+// it may not watch. excluded is false if no known restriction applies. Field selectors count as a restriction, although
+// they are not evaluated.
 func (s *Store) Excludes(namespace string, labels map[string]string) (c why.Cause, excluded bool) {
 	statuses := s.Statuses()
 	inside := slices.ContainsFunc(statuses, func(st source.Status) bool {
@@ -154,7 +155,7 @@ func (s *Store) Excludes(namespace string, labels map[string]string) (c why.Caus
 		c.Evidence["fields"] = f
 	}
 	switch {
-	case !inside && len(statuses) > 0: // their names are for those who may list namespaces
+	case !inside && len(statuses) > 0: // only some users may list the names of namespaces
 		c.Evidence["namespaces"] = strconv.Itoa(len(statuses))
 		c.Message = fmt.Sprintf("the program does not watch %s in namespace %s, only in others (%d)", s.resource(), namespace,
 			len(statuses))

@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tree"
 )
 
-// Write is one write in flight. Exactly one of Done, Deleted and Fail ends it; further calls do nothing.
+// Write is one write in flight. The first call of Done, Deleted or Fail ends it; later calls have no effect.
 type Write struct {
 	s   *Store
 	key Key
@@ -24,8 +24,8 @@ type Write struct {
 	begun uint64 // by the clock of the overlay
 }
 
-// BeginWrite is called before a request that writes an object is sent. For a create with a generated name, call it
-// with an empty name: nothing is held, but the answer is recorded.
+// BeginWrite announces a write. Call it before the request is sent. For a create with a generated name, pass an empty
+// name: no changes are held, but the answer is recorded.
 func (s *Store) BeginWrite(k Key, ctx WriteContext) *Write {
 	s.mu.Lock()
 	w := &Write{s: s, key: k, ctx: ctx, begun: s.overlay.tick()}
@@ -39,11 +39,11 @@ func (s *Store) BeginWrite(k Key, ctx WriteContext) *Write {
 	return w
 }
 
-// Created says, before Done, that the server has created the object with this request, as it may with an apply.
+// Created records that the request has created the object, as an apply may. Call it before Done.
 func (w *Write) Created() { w.ctx.Create = true }
 
-// Done ends the write with the answer to a create, update, patch or apply: it is laid over the store, and recorded,
-// so that its event is known as an echo. An answer that cannot be read ends the write like Fail.
+// Done ends the write with the answer to a create, update, patch or apply. The answer is laid over the store, and
+// recorded so that its event is recognized as an echo. An answer that cannot be read ends the write like Fail.
 func (w *Write) Done(enc source.Encoding, answer []byte) (result PutResult, err error) {
 	w.end.Do(func() {
 		defer w.land()
@@ -60,7 +60,7 @@ func (w *Write) Done(enc source.Encoding, answer []byte) (result PutResult, err 
 	return result, err
 }
 
-// Deleted ends the write with the answer to a delete after which the incarnation is gone; see ParseDeletion.
+// Deleted ends the write with the answer to a delete that has removed the incarnation; see ParseDeletion.
 func (w *Write) Deleted(uid types.UID) (result PutResult) {
 	w.end.Do(func() {
 		defer w.land()
@@ -73,8 +73,8 @@ func (w *Write) Deleted(uid types.UID) (result PutResult) {
 	return result
 }
 
-// lost says whether the history of the server went back since the write began. If it does a moment later, all entries
-// are dropped.
+// lost reports whether the server's history was rolled back since the write began. A later rollback drops all entries
+// anyway.
 func (w *Write) lost() bool {
 	s := w.s
 	s.mu.Lock()
@@ -83,11 +83,11 @@ func (w *Write) lost() bool {
 	return sc != nil && s.overlay.dropped[sc.ns] > w.begun
 }
 
-// Fail ends a write that was refused, or whose answer is not known (see also Store.Doubt): what was held because of it
-// is given.
+// Fail ends a write that was refused, or whose answer is not known (see also Store.Doubt). Changes held because of it
+// are given.
 func (w *Write) Fail() { w.end.Do(w.land) }
 
-// land ends the flight of w and wakes the cursors that hold something because of it.
+// land ends w and wakes the cursors that hold changes because of it.
 func (w *Write) land() {
 	s := w.s
 	if w.ctx.Owner == "" {
@@ -108,7 +108,7 @@ func (w *Write) land() {
 func (s *Store) sweepLedger() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	judged := map[string]uint64{} // by owner, the least of its cursors
+	judged := map[string]uint64{} // by owner, the lowest of its cursors
 	for _, c := range s.cursors {
 		if c.hold != nil {
 			if at, ok := judged[c.opt.HoldWrites]; !ok || c.settled.Load() < at {
@@ -127,9 +127,9 @@ func (s *Store) sweepLedger() {
 	})
 }
 
-// ParseDeletion reads the answer to a delete, a Status or the object as JSON or in protobuf, and says whether the
-// object is gone, and which incarnation it was. One that still has finalizers or a grace period is not gone: it is an
-// answer for Done.
+// ParseDeletion parses the answer to a delete: a Status or the object, as JSON or protobuf. It reports whether the
+// object is gone, and which incarnation it was. An object that still has finalizers or a grace period is not gone; its
+// answer is one for Done.
 func ParseDeletion(answer []byte) (gone bool, uid types.UID, err error) {
 	if rest, ok := bytes.CutPrefix(answer, protobufMagic); ok {
 		return parseDeletion(rest)
@@ -153,7 +153,7 @@ func ParseDeletion(answer []byte) (gone bool, uid types.UID, err error) {
 	return len(a.Metadata.Finalizers) == 0 && (grace == nil || *grace == 0), a.Metadata.UID, nil
 }
 
-// protobufMagic is in front of the envelope of every answer in protobuf.
+// protobufMagic is the prefix of every answer in protobuf.
 var protobufMagic = []byte("k8s\x00")
 
 // parseDeletion is ParseDeletion for the envelope of protobuf.
@@ -172,7 +172,7 @@ func parseDeletion(answer []byte) (gone bool, uid types.UID, err error) {
 		}
 		return true, uid, nil
 	}
-	var o metav1.PartialObjectMetadata // of every kind the metadata is the first field
+	var o metav1.PartialObjectMetadata // metadata is the first field of every kind
 	if err := o.Unmarshal(envelope.Raw); err != nil {
 		return false, "", fmt.Errorf("cannot read the answer to a delete: %w", err)
 	}
@@ -180,8 +180,8 @@ func parseDeletion(answer []byte) (gone bool, uid types.UID, err error) {
 	return o.UID != "" && len(o.Finalizers) == 0 && (grace == nil || *grace == 0), o.UID, nil
 }
 
-// pure says whether the answer differs from the base only in what was written, by this write or by those beside it, so
-// that a change from the base to the answer contains nothing foreign.
+// pure reports whether the answer differs from the base only in fields that this write or those beside it have written.
+// Then the change from the base to the answer contains no foreign change.
 func pure(w *WriteContext, answer *Record, beside [][]byte) bool {
 	base := w.Base
 	switch {
@@ -198,11 +198,11 @@ func pure(w *WriteContext, answer *Record, beside [][]byte) bool {
 	case len(w.Sent) == 0:
 		return false
 	case answer.codec.content.Metadata, base.dropped|answer.dropped != 0:
-		return false // what somebody else has written besides may be in what is not held
+		return false // a foreign change may be in fields that are not held
 	}
 	load := parse
 	if base.Encoding() != source.JSON || answer.Encoding() != source.JSON {
-		// two encodings have the Go type in common; a field that it lacks is one that no reader of the store sees
+		// two encodings have only the Go type in common; a field that it lacks is one that no reader of the store sees
 		load = parseTyped
 	}
 	before, err := load(base)
@@ -242,7 +242,7 @@ func parse(r *Record) (map[string]any, error) {
 	return r.codec.decoders.untyped.Unmarshal(raw)
 }
 
-// parseTyped reads a record as its Go type is encoded.
+// parseTyped reads a record in the form in which its Go type is encoded.
 func parseTyped(r *Record) (map[string]any, error) {
 	raw, err := r.load()
 	if err != nil {
