@@ -91,14 +91,14 @@ func WithScheme(scheme *runtime.Scheme) Option { return func(o *options) { o.sch
 func WithMapper(mapper meta.RESTMapper) Option { return func(o *options) { o.mapper = mapper } }
 
 // WithLogger sets the logger of the runtime and of all parts that it hosts: caches, clients, observers, controllers,
-// the engines of Flows and of reconcile.Flow, elections, and added parts of package operation. A logger set on one of
+// the engines of Flows and of reconcile.Flow, elections, and added parts of package operations. A logger set on one of
 // these takes precedence. Default: nothing is logged.
 func WithLogger(logger *slog.Logger) Option { return func(o *options) { o.logger = logger } }
 
 // WithTracerProvider makes the runtime and its parts create OpenTelemetry spans. There is a span for each
 // reconciliation and for each fiber, and each step of a fiber, of the engines of Flows and of reconcile.Flow. There are
 // also spans for each request to the API server, the start of each watch, calls of hooks, and Lease renewals that fail
-// or are slow. A provider set on one of these parts takes precedence. Package operation takes a provider in its
+// or are slow. A provider set on one of these parts takes precedence. Package operations takes a provider in its
 // options. The program owns the provider and shuts it down after Run. Default: no spans, at no cost. See
 // docs/tracing.md.
 func WithTracerProvider(tp trace.TracerProvider) Option { return func(o *options) { o.tracers = tp } }

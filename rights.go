@@ -53,7 +53,7 @@ func (c *Host) Rights() []rights.Right {
 			askers = append(askers, g)
 		}
 	}
-	if g := c.rt.Shards(); g != nil && g.Layout().By == shard.Namespace { // optional, but saves much; see package source
+	if g := c.rt.Shards(); g != nil && g.Layout().By == shard.Namespace { // optional, but saves much; see internal/source
 		all = append(all, rights.Of(corev1.SchemeGroupVersion.WithKind("Namespace"), "list"))
 	}
 	for _, a := range askers {
