@@ -125,9 +125,10 @@ func TestUpControllers(t *testing.T) {
 			t.Errorf("%+v (%v)", v, err)
 		}
 		for _, at := range addresses {
-			if code, body := s.get(fmt.Sprintf("%s/operations/app/%d", at, i)); code != 200 || !strings.Contains(body, "SUCCEEDED") {
-				t.Errorf("%s: %d %s", at, code, body)
-			}
+			s.eventually(at+" shows the end", func() bool { // as soon as its watch brings it
+				code, body := s.get(fmt.Sprintf("%s/operations/app/%d", at, i))
+				return code == 200 && strings.Contains(body, "SUCCEEDED")
+			})
 		}
 	}
 	shared()
