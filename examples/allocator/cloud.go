@@ -41,7 +41,7 @@ func (c *cloud) handler() http.Handler {
 		if lost {
 			panic(http.ErrAbortHandler) // the request has taken effect, but the client gets no response
 		}
-		_ = json.NewEncoder(w).Encode(map[string]string{"address": address}) // an error means that the client has disconnected
+		_ = json.NewEncoder(w).Encode(map[string]string{"address": address}) // fails if the client has disconnected
 	})
 	mux.HandleFunc("DELETE /addresses/{key}", func(w http.ResponseWriter, r *http.Request) {
 		if c.release(r.PathValue("key")) {

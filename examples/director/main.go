@@ -98,7 +98,7 @@ func run(
 	relay := &outbox.Relay{Outbox: apps.box, Deliver: deliver.deliver, Log: log}
 	rt.Add("outbox", relay.Run)
 	rt.Add("http", func(ctx context.Context) error {
-		known, err := cache.AcquireFor[v1alpha1.Operation](rt.Cache(), cache.Namespaces(c.namespace)) // shared with the observer
+		known, err := cache.AcquireFor[v1alpha1.Operation](rt.Cache(), cache.Namespaces(c.namespace)) // of the observer
 		if err != nil {
 			return err
 		}

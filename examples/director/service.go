@@ -134,7 +134,7 @@ func (s *service) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(known.status)
-	_ = json.NewEncoder(w).Encode(map[string]any{ // an error means that the client has disconnected
+	_ = json.NewEncoder(w).Encode(map[string]any{ // fails if the client has disconnected
 		"title": http.StatusText(known.status), "status": known.status, "detail": known.text,
 	})
 }
@@ -142,5 +142,5 @@ func (s *service) refuse(w http.ResponseWriter, r *http.Request, err error) {
 func answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // an error means that the client has disconnected
+	_ = json.NewEncoder(w).Encode(body) // fails if the client has disconnected
 }

@@ -69,7 +69,7 @@ func run(ctx context.Context, dsn string, out io.Writer) (err error) {
 	if err := deleteApplication(ctx, db, box, committed, nil); err != nil {
 		return err
 	}
-	say := func(what, id string) { _, _ = fmt.Fprintf(out, "%-12s %s\n", what, name(id)) } // an example ignores write errors
+	say := func(what, id string) { _, _ = fmt.Fprintf(out, "%-12s %s\n", what, name(id)) } // ignores write errors
 	say("committed", committed)
 	refusal := errors.New("quota exceeded")
 	if err := deleteApplication(ctx, db, box, refused, refusal); !errors.Is(err, refusal) {

@@ -142,5 +142,5 @@ func (l *ledger) list() []Effect {
 func answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // an error means that the client has disconnected
+	_ = json.NewEncoder(w).Encode(body) // fails if the client has disconnected
 }

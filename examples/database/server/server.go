@@ -95,7 +95,7 @@ func (s *Server) Handler() http.Handler {
 }
 
 func answer(w http.ResponseWriter, v any) {
-	_ = json.NewEncoder(w).Encode(v) // an error means that the client has disconnected
+	_ = json.NewEncoder(w).Encode(v) // fails if the client has disconnected
 }
 
 func (s *Server) find(w http.ResponseWriter, r *http.Request) (State, bool) {

@@ -58,7 +58,7 @@ func testDisturbed(t *testing.T, b *bench) {
 						continue
 					}
 				}
-				for put(t, db, box, entry(id, key), true) != nil { // an error may mean that only the answer was lost: retry the same entry
+				for put(t, db, box, entry(id, key), true) != nil { // maybe only the answer was lost: retry
 				}
 				want[key] = append(want[key], id)
 			}

@@ -280,7 +280,7 @@ func testLeaseRunsOut(t *testing.T, b *bench) {
 	})
 	hanging.Concurrency = 1 // leaves the other entries to the other relay
 	stopFirst := start(t, hanging)
-	t.Cleanup(sync.OnceFunc(func() { close(release) })) // runs before the cleanup that waits for the relay, if the test fails
+	t.Cleanup(sync.OnceFunc(func() { close(release) })) // before the cleanup that waits for the relay
 	b.put(t, entry("one", "k"))
 	first := take(t, hung)
 	got := make(chan outbox.Entry, 10)
