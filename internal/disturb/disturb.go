@@ -1,4 +1,5 @@
-// Package disturb has requests to an API server go wrong at random, for tests that count exactly what arrives there.
+// Package disturb injects random faults into requests to an API server, for tests that check the effects of every
+// request exactly.
 package disturb
 
 import (
@@ -11,21 +12,22 @@ import (
 	"github.com/fairlead-io/fairlead/internal/seed"
 )
 
-// Fault is what becomes of one request.
+// Fault is the fault of one request.
 type Fault string
 
-// The faults.
+// Faults.
 const (
 	None       Fault = ""
-	Lost       Fault = "lost"        // it does not arrive
-	AnswerLost Fault = "answer lost" // it arrives, and nobody is told
-	Outdated   Fault = "outdated"    // somebody else changes the object just before it arrives
+	Lost       Fault = "lost"        // the request does not reach the server
+	AnswerLost Fault = "answer lost" // the server handles the request, but the response is lost
+	Outdated   Fault = "outdated"    // another client changes the object just before the request
 )
 
-// ErrLost is what the sender is told of what was lost.
+// ErrLost is the error of a request that was lost, or whose response was lost.
 var ErrLost = errors.New("lost")
 
-// Choose returns a fault for every third request, the same one for the same seed and parts, which name the request.
+// Choose returns a fault for every third request on average, and None for the others. The result depends only on the
+// seed and the parts, which identify the request.
 func Choose(s uint64, parts ...any) Fault {
 	faults := []Fault{Lost, AnswerLost, Outdated}
 	if n := seed.Rand(s, parts...).IntN(3 * len(faults)); n < len(faults) {
@@ -34,7 +36,8 @@ func Choose(s uint64, parts ...any) Fault {
 	return None
 }
 
-// RoundTrip sends a request with a fault. outdate is what somebody else does just before.
+// RoundTrip sends a request with a fault. For Outdated it calls outdate first, which changes the object as another
+// client.
 func (f Fault) RoundTrip(r *http.Request, next http.RoundTripper, outdate func()) (*http.Response, error) {
 	switch f {
 	case Lost:
@@ -50,7 +53,7 @@ func (f Fault) RoundTrip(r *http.Request, next http.RoundTripper, outdate func()
 	return nil, errors.Join(ErrLost, err, answer.Body.Close())
 }
 
-// Tap sees every request, and has to send it by next or not.
+// Tap handles a request. It may send the request by next.
 type Tap func(r *http.Request, next http.RoundTripper) (*http.Response, error)
 
 // Config returns a copy of a configuration whose requests pass through tap.
@@ -67,10 +70,10 @@ type transport struct {
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t.tap(r, t.next) }
 
-// WrappedRoundTripper lets client-go find the transport of its own, to close its connections.
+// WrappedRoundTripper lets client-go find its own transport to close the idle connections.
 func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// Func is a function that is a transport.
+// Func is a function that implements http.RoundTripper.
 type Func func(*http.Request) (*http.Response, error)
 
 // RoundTrip implements http.RoundTripper.

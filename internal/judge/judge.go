@@ -1,5 +1,4 @@
-// Package judge has what tests of causes share: what is to be told of a stuck object, and how an answer differs from
-// it. It is for our own tests.
+// Package judge checks answers of package why in our own tests: a [Case] is the expected answer for a stuck object.
 package judge
 
 import (
@@ -11,20 +10,21 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// Case is what has to be told of an object. What is empty does not matter.
+// Case is the expected answer for an object. Empty fields are not checked.
 type Case struct {
-	Reason string // why that is the right answer
+	Reason string // explains why this answer is right, for failure messages
 	Want   why.Type
-	// Message, Advice and Evidence ("key=part") are parts of what is said first; Lacks is in no text of it.
+	// Message, Advice and Evidence ("key=part") are substrings of the first cause. Lacks must not occur in its
+	// message or advice.
 	Message, Advice, Lacks string
 	Evidence               []string
-	Then                   []why.Type    // what is told after it
-	Until                  time.Duration // about when from now; negative: never
-	Progress               bool          // it is no trouble
+	Then                   []why.Type    // types of the causes after the first one
+	Until                  time.Duration // approximate time to Until of the first cause; negative: it must be zero
+	Progress               bool          // the object makes progress and is not stuck
 }
 
-// Faults says what of an answer is not as it has to be. A first cause that somebody has to do something about says
-// what, and since when it is so.
+// Faults returns the differences between an answer and the case. It also requires Advice and Since of a first cause
+// that makes the object stuck.
 func (j Case) Faults(a why.Answer) (all []string) {
 	if len(a.Causes) == 0 {
 		return []string{"nothing is told"}
@@ -58,7 +58,8 @@ func (j Case) Faults(a why.Answer) (all []string) {
 	return all
 }
 
-// Await asks until the answer is as it has to be. It reports the faults of the last one if that does not come in time.
+// Await calls ask until its answer has no faults. If that takes longer than patience, the test fails with the faults
+// of the last answer.
 func (j Case) Await(
 	t *testing.T, name string, patience time.Duration, ask func() (why.Answer, error),
 ) (got why.Answer) {
@@ -76,7 +77,7 @@ func (j Case) Await(
 		select {
 		case <-tick.C:
 		case <-over.C:
-			text, _ := json.MarshalIndent(got, "", "  ") // it can be written
+			text, _ := json.MarshalIndent(got, "", "  ") // cannot fail
 			t.Errorf("%s: %s: %v (%s)\n%s", name, strings.Join(faults, "; "), err, j.Reason, text)
 			return got
 		}

@@ -2,5 +2,5 @@
 
 package seed
 
-// Race says whether the tests run with the race detector, which makes them several times slower.
+// Race reports whether the tests run with the race detector, which makes them several times slower.
 const Race = true

@@ -33,8 +33,8 @@ import (
 	"testing"
 )
 
-// Play calls play in a subtest for each seed of the test. There are n of them when a base is set, see the package
-// comment. A subtest that fails logs the command that repeats it.
+// Play calls play in a subtest for each seed of the test. n is the number of seeds when a base is set, see the
+// package comment. A subtest that fails logs the command that repeats it.
 func Play(t *testing.T, n int, play func(t *testing.T, seed uint64)) {
 	t.Helper()
 	for _, s := range choose(t, n) {
@@ -46,8 +46,8 @@ func Play(t *testing.T, n int, play func(t *testing.T, seed uint64)) {
 	}
 }
 
-// New returns a source of random numbers for a test which does not play several seeds. It follows from the base, or
-// from FAIRLEAD_SEED; a test that fails logs the command that repeats it.
+// New returns a source of random numbers for a test that does not play several seeds. The seed is FAIRLEAD_SEED, or
+// is derived from the base and the test's name. A test that fails logs the command that repeats it.
 func New(t testing.TB) *rand.Rand {
 	t.Helper()
 	s, ok := number(t, "FAIRLEAD_SEED")
@@ -58,17 +58,15 @@ func New(t testing.TB) *rand.Rand {
 	return Rand(s)
 }
 
-// Rand returns a source of random numbers for one part of a test. The same seed and parts give the same numbers,
-// whatever the other parts of the test do.
+// Rand returns a source of random numbers for one part of a test. The numbers depend only on the seed and the parts.
 func Rand(seed uint64, parts ...any) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintln(h, parts...) // a hash accepts every write
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
-// Sample returns one element out of every n of a list, in order. Which they are follows from the base and the name of
-// the test, so that every element has its turn on some commit. A test whose list is too long for make test-all plays a
-// sample.
+// Sample returns one element out of every n of a list, in order. The base and the test's name choose the elements, so
+// over many commits each element is chosen. A test whose list is too long for make test-all plays a sample.
 func Sample[T any](t testing.TB, list []T, n int) (sample []T) {
 	t.Helper()
 	r := Rand(derive(t.Name(), 0), "sample")
@@ -101,12 +99,12 @@ func choose(t testing.TB, n int) []uint64 {
 	return seeds
 }
 
-// derive returns the i-th seed of a test, which depends on nothing but the base and the name.
+// derive returns the i-th seed of a test. It depends only on the base and the test's name.
 func derive(test string, i int) uint64 {
 	return Rand(uint64(i), os.Getenv("FAIRLEAD_SEED_BASE"), test).Uint64()
 }
 
-// recorded reads the seeds of a test from a file. A file that does not exist has none.
+// recorded reads the seeds of a test from a file. A missing file has none.
 func recorded(path, test string) (seeds []uint64, err error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -145,7 +143,7 @@ func logOnFailure(t testing.TB, test string, seed uint64) {
 	})
 }
 
-// command returns a line for the shell, at the root of the repository, which runs the test with the seed.
+// command returns the shell command that runs the test with the seed. It runs in the root of the repository.
 func command(test string, seed uint64) string {
 	module, dir := ".", "."
 	if wd, err := os.Getwd(); err == nil {

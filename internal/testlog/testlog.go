@@ -1,4 +1,4 @@
-// Package testlog has logs that tests can read while they are written.
+// Package testlog has a buffer for logs that tests read while they are written.
 package testlog
 
 import (
@@ -7,8 +7,7 @@ import (
 	"sync"
 )
 
-// Book is what was written so far, to a log say, or by a process. The zero value is empty. It is safe for concurrent
-// use.
+// Book is a buffer for the output of a log or a process. The zero value is empty. A Book is safe for concurrent use.
 type Book struct {
 	mu  sync.Mutex
 	all bytes.Buffer
@@ -21,14 +20,14 @@ func (b *Book) Write(p []byte) (int, error) {
 	return b.all.Write(p)
 }
 
-// String returns what is in the book.
+// String returns the content of the book.
 func (b *Book) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.all.String()
 }
 
-// Take returns what is in the book, which is empty then.
+// Take returns the content of the book and empties it.
 func (b *Book) Take() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -36,5 +35,5 @@ func (b *Book) Take() string {
 	return b.all.String()
 }
 
-// Logger returns one that writes lines of text into the book, from level Info on.
+// Logger returns a logger that writes lines of text to the book, from level Info on.
 func (b *Book) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }

@@ -11,18 +11,18 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Span is a span that has ended.
+// Span is an ended span.
 type Span = sdktrace.ReadOnlySpan
 
-// Recorder is a provider that keeps the spans which have ended. It is safe for concurrent use.
+// Recorder is a tracer provider that records ended spans. It is safe for concurrent use.
 type Recorder struct {
 	*sdktrace.TracerProvider
 	mu    sync.Mutex
 	ended []Span
-	wake  []chan struct{} // of those who wait, closed when a span ends: made by them, since they may be in a bubble
+	wake  []chan struct{} // closed when a span ends; made by the waiters, which may be in a bubble
 }
 
-// New returns a recorder of all spans.
+// New returns a recorder that samples all spans, unless opts say otherwise.
 func New(opts ...sdktrace.TracerProviderOption) *Recorder {
 	r := &Recorder{}
 	r.TracerProvider = sdktrace.NewTracerProvider(append(opts, sdktrace.WithSpanProcessor(processor{r}))...)
@@ -34,19 +34,19 @@ func (r *Recorder) Start(ctx context.Context, name string) (context.Context, tra
 	return r.Tracer("test").Start(ctx, name)
 }
 
-// Ended returns the spans that have ended, in the order of their ends.
+// Ended returns the ended spans in the order in which they ended.
 func (r *Recorder) Ended() []Span {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.ended)
 }
 
-// Named returns those of a name.
+// Named returns the ended spans with a name.
 func (r *Recorder) Named(name string) []Span {
 	return slices.DeleteFunc(r.Ended(), func(s Span) bool { return s.Name() != name })
 }
 
-// Await returns the spans of a name when there are n of them; the test fails if its context ends before.
+// Await waits for n ended spans with a name and returns them. The test fails if its context ends before.
 func (r *Recorder) Await(t testing.TB, name string, n int) []Span {
 	t.Helper()
 	for {
@@ -65,7 +65,7 @@ func (r *Recorder) Await(t testing.TB, name string, n int) []Span {
 	}
 }
 
-// Names returns the names of the spans that have ended.
+// Names returns the names of the ended spans.
 func (r *Recorder) Names() (names []string) {
 	for _, s := range r.Ended() {
 		names = append(names, s.Name())
@@ -73,24 +73,24 @@ func (r *Recorder) Names() (names []string) {
 	return names
 }
 
-// IsChild says whether a span is a child of another one, and links to nothing.
+// IsChild reports whether s is a child of another span and has no links.
 func IsChild(s, of Span) bool {
 	return s.Parent().SpanID() == of.SpanContext().SpanID() && s.SpanContext().TraceID() == of.SpanContext().TraceID() &&
 		len(s.Links()) == 0
 }
 
-// Links says whether a span is a root that links to another one, and to nothing else.
+// Links reports whether s is a root span whose only link is to another span.
 func Links(s, to Span) bool {
 	return !s.Parent().IsValid() && s.SpanContext().TraceID() != to.SpanContext().TraceID() &&
 		len(s.Links()) == 1 && Same(s.Links()[0].SpanContext, to)
 }
 
-// Same says whether a context is that of a span.
+// Same reports whether sc is the context of s.
 func Same(sc trace.SpanContext, s Span) bool {
 	return sc.SpanID() == s.SpanContext().SpanID() && sc.TraceID() == s.SpanContext().TraceID()
 }
 
-// Value returns an attribute of a span as text; empty if it has none.
+// Value returns an attribute of a span as text, or "" if the span does not have it.
 func Value(s Span, key string) string {
 	for _, a := range s.Attributes() {
 		if string(a.Key) == key {
@@ -115,14 +115,14 @@ func (p processor) OnEnd(s Span) {
 	p.r.wake = nil
 }
 
-// Discard returns a provider that makes spans and keeps none: what they cost is what benchmarks see.
+// Discard returns a provider that creates spans and discards them. Benchmarks use it to measure the cost of tracing.
 func Discard() trace.TracerProvider { return sdktrace.NewTracerProvider() }
 
-// Never has a recorder sample nothing.
+// Never is an option for New that samples no spans.
 func Never() sdktrace.TracerProviderOption { return sdktrace.WithSampler(sdktrace.NeverSample()) }
 
-// Allocs is how many allocations a call of fn takes: the fewest of several rounds, since the race detector has pools
-// forget at random.
+// Allocs returns the number of allocations of a call of fn. It is the minimum of several rounds, because with the
+// race detector sync.Pool drops values at random.
 func Allocs(fn func()) float64 {
 	fewest := testing.AllocsPerRun(100, fn)
 	for range 9 {
