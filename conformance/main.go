@@ -47,7 +47,7 @@ type options struct {
 	race       bool
 	list       bool
 	output     io.Writer // gets the output of the suites; nil: print only that of failed suites
-	page       string    // to write the table into; "": none
+	page       string    // file for the table; "": none
 }
 
 func main() {

@@ -143,7 +143,7 @@ func sources(ctx context.Context, dir, module, version string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(half) //nolint:errcheck // it is gone unless the copy failed, which is said
+	defer os.RemoveAll(half) //nolint:errcheck // a failed copy is reported below
 	if err := os.CopyFS(filepath.Join(half, "module"), os.DirFS(downloaded.Dir)); err != nil {
 		return "", fmt.Errorf("cannot copy %s: %w", module, err)
 	}

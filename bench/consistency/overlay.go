@@ -105,7 +105,8 @@ func newOverlay(n int) (*overlay, error) {
 
 func name(i int) string { return fmt.Sprintf("map-%05d", i) }
 
-// gets makes n Gets in turn of the hot objects, which start at number first.
+// gets makes n Gets of the hot objects, which start at number first. It returns the ns per Get of the store and of the
+// client.
 func (o *overlay) gets(n, first int) ([]float64, error) {
 	keys := make([]client.Key, hot)
 	for i := range keys {

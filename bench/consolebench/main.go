@@ -108,7 +108,6 @@ func measure(ctx context.Context, o options, out io.Writer) error {
 	return b.report(ctx, out)
 }
 
-// start starts the controller.
 func (b *bench) start(ctx context.Context, c *cluster.Cluster) (end func(), err error) {
 	cmd := exec.CommandContext(ctx, b.fairlead, "controller", "--kubeconfig", c.KubeconfigPath(), "--insecure-no-auth",
 		"--listen", "127.0.0.1:0", "--namespace", "default")

@@ -270,7 +270,6 @@ const (
 	rowThroughput = "P1 operations per second"
 )
 
-// scheduleAll schedules n operations.
 func (s *station) scheduleAll(prefix string, n int, tenant, hook string) error {
 	work := make(chan int)
 	errs := make(chan error, schedulers)

@@ -16,7 +16,7 @@
 //     benchmarks.
 //   - -updates distinct objects are patched. The source of a replica counts the received objects, and its observer
 //     the delivered ones. Processor time is that of the processes from the first patch until the last event.
-//   - One replica is ended by SIGTERM, and one by SIGKILL. One is stopped by SIGSTOP and continued when the others
+//   - One replica is ended by SIGTERM, and one by SIGKILL. A third is stopped by SIGSTOP and continued when the others
 //     have its slots. In between, replacements are started. Each time the benchmark measures the time until the live
 //     replicas are in sync again.
 //   - Etcd reports the objects that were written during these moves. There should be none.

@@ -16,7 +16,7 @@ type ended string
 func (e ended) Error() string { return string(e) }
 
 // guard ends a child before the machine runs out of memory: swapping distorts the measurement, and the OOM killer
-// could end this process and lose hours of results. guard returns when ctx is done.
+// could end this process and lose hours of results. guard returns when it has ended the child, or when ctx is done.
 func guard(ctx context.Context, end context.CancelCauseFunc, pid int, reserve int64) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

@@ -76,7 +76,7 @@ type story struct {
 	ended map[string][]flow.Info // finished fibers by key
 }
 
-// run plays the story.
+// run plays the scenario.
 func run(ctx context.Context, cfg *rest.Config, c config, out io.Writer) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

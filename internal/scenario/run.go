@@ -61,7 +61,7 @@ func Wires() []Wire {
 // ConfigMaps is the resource that scenarios watch.
 var ConfigMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-// Matches for rules and logs.
+// Request matches for rules and for the request log.
 var (
 	lists   = apiserver.Match{Verb: "list", Resource: "configmaps"}
 	watches = apiserver.Match{Verb: "watch", Resource: "configmaps"}
@@ -356,7 +356,7 @@ func (r *Run) Condition(reason source.Reason) {
 	r.Until("the condition is "+string(reason), func() bool { return r.Status().Reason == reason })
 }
 
-// Put stores ns/name.
+// Put stores the ConfigMap ns/name.
 func (r *Run) Put(name, data string) { r.PutIn("ns", name, data, nil) }
 
 // PutIn stores a ConfigMap.
@@ -369,7 +369,7 @@ func (r *Run) PutIn(ns, name, data string, labels map[string]string) {
 	}
 }
 
-// Remove deletes ns/name.
+// Remove deletes the ConfigMap ns/name.
 func (r *Run) Remove(name string) {
 	if err := r.Server.Remove(ConfigMaps, "ns", name); err != nil {
 		panic(err)

@@ -1,17 +1,17 @@
 // Package seed chooses the seeds of random tests.
 //
-// Without any environment variable a test plays one seed, which follows from its name, and the seeds on record: make
-// test repeats the same schedules in every run. These variables change that:
+// By default a test plays one seed, which is derived from its name, and its recorded seeds. Every run of make test
+// therefore repeats the same schedules. These environment variables change that:
 //
 //	FAIRLEAD_SEED=7          plays only seed 7
-//	FAIRLEAD_SEED_BASE=text  plays as many seeds as the test asks for; they follow from the text and the test's name
+//	FAIRLEAD_SEED_BASE=text  plays as many seeds as the test asks for, derived from the text and the test's name
 //	FAIRLEAD_SEEDS=300       plays 300 seeds instead of that number
 //
 // make test-all passes the hash of the commit as the base, so that a second run repeats the first. make soak passes a
 // new base each time.
 //
-// The seeds on record lie in testdata/seeds of the package under test. A line there is the name of a test, a seed that
-// once failed, and the fault that it found:
+// The recorded seeds are in testdata/seeds of the package under test. Each line has the name of a test, a seed that
+// has failed, and the fault that it found:
 //
 //	TestDisturbed 1135242994789238415 # a restart forgot the lock order
 package seed

@@ -79,7 +79,7 @@ func NewHost(t T, cfg *rest.Config, mapper meta.RESTMapper, sources ...source.Op
 	return NewHostWith(t, cfg, mapper, call.Policy{}, sources...)
 }
 
-// NewHostWith is NewHost with a policy for the requests of the client.
+// NewHostWith is like NewHost with a policy for the requests of the client.
 func NewHostWith(t T, cfg *rest.Config, mapper meta.RESTMapper, policy call.Policy, sources ...source.Option) *Host {
 	t.Helper()
 	h := &Host{t: t, reg: prometheus.NewRegistry()}

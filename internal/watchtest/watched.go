@@ -39,7 +39,7 @@ func Start(cfg source.Config, o store.Options) (*Watched, error) {
 	o.LabelSelector, o.FieldSelector, o.Shard = cfg.LabelSelector, cfg.FieldSelector, cfg.ShardName()
 	w.Store = store.New(o)
 	for _, ns := range cfg.Namespaces {
-		w.Store.Sink(ns) // all of them belong to "synced" from the start
+		w.Store.Sink(ns) // so that synced waits for all namespaces from the start
 	}
 	var err error
 	if w.Source, err = source.New(cfg, w.Store.Sink); err != nil {

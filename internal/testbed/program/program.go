@@ -1,4 +1,4 @@
-// Package program builds the program of a package and runs it, for the black-box tests in its directory e2e.
+// Package program builds and runs a program, for the black-box tests in the e2e directory of its package.
 //
 //	var (
 //		env  clustertest.Env
