@@ -196,7 +196,8 @@ func oddScenarios() []Scenario {
 			Before: func(r *Run) {
 				old := []byte(r.object("o3").GetUID())
 				r.Server.On(lists, apiserver.DuplicateItems(), apiserver.Rewrite(func(b []byte) []byte {
-					return bytes.Replace(b, old, bytes.Replace(old, []byte("0000"), []byte("ffff"), 1), 1) // the first duplicate
+					// Change the UID of the first duplicate.
+					return bytes.Replace(b, old, bytes.Replace(old, []byte("0000"), []byte("ffff"), 1), 1)
 				}))
 			},
 			Script: func(r *Run) {

@@ -62,8 +62,7 @@ func Random(subject Subject, seed uint64, steps int, logger *slog.Logger) (res R
 		r.subs = []Subscriber{run.Main}
 		r.Sync()
 		if !r.scoped {
-			// One list is wrongly empty. A cache would rightly believe two in a row, and also one before it has
-			// any object.
+			// Inject one empty list. A cache may believe two in a row, or one before it has any object.
 			run.Server.On(apiserver.Match{Verb: "list", Nth: 1 + r.rnd.IntN(20), Func: func(apiserver.Request) bool {
 				return len(run.Cache.Cached()) > 0
 			}}, apiserver.EmptyList())

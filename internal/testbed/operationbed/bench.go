@@ -55,8 +55,7 @@ func New(t *testing.T) *Bench {
 	return On(t, Server(t).Config(), "tenant")
 }
 
-// On returns a bench in a namespace of a server. The server must serve Operations and Webhooks before an executor
-// starts.
+// On returns a bench in a namespace of a server. The test may add the custom resources to the server later.
 func On(t *testing.T, config *rest.Config, namespace string) *Bench {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)

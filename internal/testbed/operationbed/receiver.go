@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Receiver is a server for webhook calls. It counts calls by idempotency key; the path determines the response.
+// Receiver is a server for webhook calls. It counts calls by idempotency key. Answer writes the response; without it
+// the status is 200.
 type Receiver struct {
 	*httptest.Server
 	namespace string // namespace of the operations, which is removed from keys
