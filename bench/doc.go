@@ -1,3 +1,3 @@
-// Package bench measures Fairlead side by side with its peers, in a module of its own so that users of the library
-// depend on none of them.
+// Package bench measures Fairlead side by side with its peers. It is a module of its own, so that users of the
+// library do not depend on the peers.
 package bench

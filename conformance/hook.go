@@ -20,8 +20,8 @@ const (
 	adapterModule = library + "/controllerruntime"
 )
 
-// What is laid over packages cache and client of controller-runtime, and over each package with tests. They are text
-// for the reason that they only compile there.
+// Source text for overlays of packages cache and client of controller-runtime and of the tested packages. The files
+// are embedded as text because they compile only there.
 var (
 	//go:embed hook/cache.go.txt
 	cacheHook string
@@ -33,25 +33,25 @@ var (
 	sampleTest string
 )
 
-// openedEnv names the file into which a suite writes a line for each informer that the adapter makes, and for each
-// client.
+// openedEnv is the environment variable with the name of a file. A suite appends a line to it for each informer and
+// each client that the adapter creates.
 const openedEnv = "FAIRLEAD_CONFORMANCE_OPENED"
 
-// An overlay is files that the go command is to take for others.
+// An overlay is a set of replacement files for the go command.
 type overlay struct {
 	dir     string
 	replace map[string]string
 }
 
-// lay has the go command take a text for a file, which need not be there. as is the name of the text's own file.
+// lay replaces the file over, which need not exist, by text. as is the name of the file with the text.
 func (o *overlay) lay(over, as, text string) error {
 	path := filepath.Join(o.dir, as)
 	o.replace[over] = path
 	return os.WriteFile(path, []byte(text), 0o644)
 }
 
-// overlay writes what is laid over a package with tests and over controller-runtime, and returns the path of the list
-// that the flag -overlay of the go command reads; "": nothing is.
+// overlay writes the overlay of a tested package and of controller-runtime. It returns the path for the flag -overlay
+// of the go command, or "" if there is no overlay.
 func (w *workspace) overlay(pkg string, m mode) (string, error) {
 	if m == stock && w.subject.test == "" {
 		return "", nil
@@ -76,7 +76,7 @@ func (w *workspace) overlay(pkg string, m mode) (string, error) {
 	return path, os.WriteFile(path, list, 0o644)
 }
 
-// layTest lays our test into a package.
+// layTest adds our test to a package.
 func (w *workspace) layTest(o *overlay, pkg string, m mode) error {
 	text, err := fill(w.subject.test, map[string]any{"Replaced": m == adapter})
 	if err != nil {
@@ -85,7 +85,8 @@ func (w *workspace) layTest(o *overlay, pkg string, m mode) error {
 	return o.lay(filepath.Join(w.source, pkg, "zz_server_test.go"), "server_test.go", text)
 }
 
-// layReplacement has packages cache and client ask for a replacement, and the tests of a package say that there is one.
+// layReplacement makes packages cache and client look for a replacement, and adds a file to the tests of a package
+// that registers one.
 func (w *workspace) layReplacement(o *overlay, pkg string, _ mode) error {
 	name, _, err := testFiles(filepath.Join(w.source, pkg))
 	if err != nil {
@@ -115,7 +116,7 @@ func (w *workspace) layReplacement(o *overlay, pkg string, _ mode) error {
 	return o.lay(filepath.Join(w.source, pkg, "zz_replacement_test.go"), "suite_test.go", text)
 }
 
-// fill fills a text in; it knows the names of our modules without being told.
+// fill executes text as a template. The names of our modules are always defined.
 func fill(text string, values map[string]any) (string, error) {
 	values["Library"], values["Adapter"], values["Env"] = library, adapterModule, openedEnv
 	parsed, err := template.New("").Delims("«", "»").Parse(text)
@@ -127,8 +128,7 @@ func fill(text string, values map[string]any) (string, error) {
 	return filled.String(), err
 }
 
-// askFirst returns a source file whose function New asks replaced first. What it was is otherwise unchanged, with every
-// line at its place.
+// askFirst changes the function New of a source file so that it calls replaced first. All lines keep their numbers.
 func askFirst(source []byte) ([]byte, error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, "", source, parser.SkipObjectResolution)
@@ -157,7 +157,7 @@ func askFirst(source []byte) ([]byte, error) {
 	return nil, fmt.Errorf("there is none")
 }
 
-// testFiles returns the name for a package of tests outside of the one in a directory, and the parsed test files.
+// testFiles returns the name of the external test package of a directory, and the parsed test files.
 func testFiles(dir string) (string, []*ast.File, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 	if err != nil {

@@ -1,24 +1,24 @@
-// Command conformance runs the test suites of others, unmodified, with the cache and client of module controllerruntime
-// in place of the defaults of controller-runtime: those of controller-runtime itself, and the integration tests of
-// public operators.
+// Command conformance runs unmodified test suites with the cache and client of module controllerruntime instead of
+// the defaults of controller-runtime. The suites are those of controller-runtime and the integration tests of public
+// operators.
 //
 //	make conformance                                         # in the root: everything, once stock and once with ours
-//	go run . -runs 5 -suites 'jobset|lws'                    # some, five times each
-//	go run . -runs 5 -o ../docs/controller-runtime.md        # everything, and into the page
-//	go run . -only adapter -v -suites 'runtime.*/pkg/cache$' # one, and what it prints
+//	go run . -runs 5 -suites 'jobset|lws'                    # some suites, five times each
+//	go run . -runs 5 -o ../docs/controller-runtime.md        # everything, and update the page
+//	go run . -only adapter -v -suites 'runtime.*/pkg/cache$' # one suite, with its output
 //
-// The sources come as Go modules, at the versions in subjects.go, through the module proxy, and are copied into a
-// directory of their own (-dir); nothing in the copies is changed. What differs between the two runs is given to the
-// compiler beside them, as an overlay (hook.go): cache.New and client.New of controller-runtime ask first whether there
-// is a replacement, and a file in each suite says that there is. So whatever a suite builds with the defaults is ours,
-// and what it builds with options of its own is as it says.
+// The sources are Go modules from the module proxy, at the versions in subjects.go. They are copied to a directory
+// (-dir), and the copies are not changed. The difference between the two runs is an overlay for the compiler
+// (hook.go): cache.New and client.New of controller-runtime first look for a replacement, and a file in each suite
+// registers one. A cache or client that a suite creates with the defaults is therefore ours. One with options of its
+// own is not.
 //
-// The table on stdout has a row for each suite: specs that ran, passed and failed, stock and with the adapter, and how
-// many of our informers were opened. Below it are the specs that fail stock on this machine, and those that fail, or do
-// not run, with the adapter only. The program exits with 1 when there are any of the latter, or when a suite that opens
-// informers opened none of ours.
+// The table on stdout has a row for each suite: specs that ran, passed and failed, stock and with the adapter, and
+// the number of our informers. Below it are the specs that fail stock on this machine, and the specs that fail, or do
+// not run, only with the adapter. The exit code is 1 if there are specs of the second kind, or if a suite that opens
+// informers has opened none of ours.
 //
-// kube-apiserver and etcd are those of package cluster, which builds them the first time.
+// kube-apiserver and etcd are those of package cluster, which builds them on first use.
 package main
 
 import (
@@ -40,14 +40,14 @@ import (
 // options are the flags.
 type options struct {
 	repository string         // root of this repository
-	dir        string         // copies of sources, binaries, reports
-	suites     *regexp.Regexp // those to run
+	dir        string         // for copies of sources, binaries and reports
+	suites     *regexp.Regexp // suites to run
 	runs       int
 	modes      []mode
 	race       bool
 	list       bool
-	output     io.Writer // of the suites; nil: of those that fail only
-	page       string    // to write the table into; "": none
+	output     io.Writer // gets the output of the suites; nil: print only that of failed suites
+	page       string    // file for the table; "": none
 }
 
 func main() {
@@ -114,7 +114,7 @@ func parse(arguments []string) (options, error) {
 	return o, err
 }
 
-// run says whether the adapter passes what passes stock.
+// run runs the suites. It reports whether the adapter passes everything that passes stock.
 func run(ctx context.Context, o options) (bool, error) {
 	if o.list {
 		for _, s := range subjects {
@@ -158,13 +158,13 @@ func run(ctx context.Context, o options) (bool, error) {
 	return conforms, onPage(o.page, table.String())
 }
 
-// Between these lines of a page stands what was measured.
+// Markers of the part of a page that has the results.
 const (
 	pageBegin = "<!-- conformance: begin -->\n"
 	pageEnd   = "<!-- conformance: end -->\n"
 )
 
-// onPage writes a text between the markers of a page, if there is one.
+// onPage writes a text between the markers of a page. An empty path is ignored.
 func onPage(path, text string) error {
 	if path == "" {
 		return nil
@@ -181,7 +181,7 @@ func onPage(path, text string) error {
 	return os.WriteFile(path, []byte(head+pageBegin+"\n"+text+"\n"+pageEnd+tail), 0o644)
 }
 
-// controlPlane returns a directory with kube-apiserver and etcd under the names that envtest looks for.
+// controlPlane returns a directory with kube-apiserver and etcd under the names that envtest expects.
 func controlPlane(ctx context.Context, dir string) (string, error) {
 	binaries, err := cluster.Build(ctx, cluster.BuildOptions{Progress: cluster.ProgressTo(os.Stderr, 10*time.Second)})
 	if err != nil {

@@ -13,18 +13,18 @@ import (
 	"strings"
 )
 
-// A workspace is a copy of a subject with what is needed to build its tests, stock and with the adapter.
+// A workspace is a copy of a subject with the files to build its tests, stock and with the adapter.
 type workspace struct {
 	subject subject
 	options options
-	source  string // the copy
-	runtime string // the copy of controller-runtime, which is the same where that is the subject
-	modfile string // its go.mod with ours added; beside it is its go.sum
+	source  string // the copy of the subject
+	runtime string // the copy of controller-runtime; equal to source if that is the subject
+	modfile string // its go.mod with our modules added; go.sum is next to it
 	reports string
 }
 
-// prepare fetches and copies the sources of a subject and of controller-runtime, and writes the go.mod of both kinds of
-// run: the versions of all modules are the same in both.
+// prepare copies the sources of a subject and of controller-runtime, and writes a go.mod for both modes. All module
+// versions are the same in both modes.
 func prepare(ctx context.Context, o options, s subject) (*workspace, error) {
 	w := &workspace{subject: s, options: o}
 	var err error
@@ -79,8 +79,8 @@ func (w *workspace) writeModfile(ctx context.Context) error {
 	return err
 }
 
-// staged lifts what a subject requires of Kubernetes to the version of client-go that ours require: these modules are
-// made to be of one.
+// staged returns edits of go.mod that raise the Kubernetes modules of a subject to the version of client-go that our
+// modules require. These modules must have the same version.
 func (w *workspace) staged(ctx context.Context, ours string) (edit []string, err error) {
 	const clientGo = "k8s.io/client-go"
 	theirs, err := requirements(ctx, w.source)
@@ -100,7 +100,7 @@ func (w *workspace) staged(ctx context.Context, ours string) (edit []string, err
 	return edit, nil
 }
 
-// requirements returns the versions in the go.mod of a directory.
+// requirements returns the required versions in the go.mod of a directory.
 func requirements(ctx context.Context, dir string) (map[string]string, error) {
 	out, err := goCommand(ctx, dir, "mod", "edit", "-json")
 	if err != nil {
@@ -119,7 +119,7 @@ func requirements(ctx context.Context, dir string) (map[string]string, error) {
 	return versions, nil
 }
 
-// sources returns the directory of a copy of a module as the module proxy serves it.
+// sources returns the directory of a copy of a module from the module proxy.
 func sources(ctx context.Context, dir, module, version string) (string, error) {
 	to := filepath.Join(dir, "sources", strings.ReplaceAll(module, "/", "-")+"@"+version)
 	if _, err := os.Stat(to); err == nil {
@@ -138,12 +138,12 @@ func sources(ctx context.Context, dir, module, version string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return "", err
 	}
-	// A copy that is interrupted is not taken for a whole one.
+	// Copy to a temporary directory first, so that an interrupted copy is not mistaken for a complete one.
 	half, err := os.MkdirTemp(filepath.Dir(to), ".copy-*")
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(half) //nolint:errcheck // it is gone unless the copy failed, which is said
+	defer os.RemoveAll(half) //nolint:errcheck // a failed copy is reported below
 	if err := os.CopyFS(filepath.Join(half, "module"), os.DirFS(downloaded.Dir)); err != nil {
 		return "", fmt.Errorf("cannot copy %s: %w", module, err)
 	}
@@ -153,7 +153,7 @@ func sources(ctx context.Context, dir, module, version string) (string, error) {
 	return to, nil
 }
 
-// goCommand runs the go command and returns what it prints; what it complains of is in the error.
+// goCommand runs the go command and returns its standard output. An error contains its standard error.
 func goCommand(ctx context.Context, dir string, arguments ...string) ([]byte, error) {
 	var out, complaints bytes.Buffer
 	cmd := exec.CommandContext(ctx, "go", arguments...)

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// A row is one suite of the table.
+// A row is the row of one suite in the table.
 type row struct {
 	name    string
-	quiet   bool // it need not open an informer
+	quiet   bool // the suite may open no informer
 	results [2][]*result
 }
 
-// ended says in how many runs of a mode a spec ended in one way.
+// ended returns the number of runs of a mode in which a spec had the outcome o.
 func (r *row) ended(m mode, spec string, o outcome) int {
 	n := 0
 	for _, result := range r.results[m] {
@@ -29,7 +29,7 @@ func (r *row) ended(m mode, spec string, o outcome) int {
 
 func (r *row) passes(m mode, spec string) int { return r.ended(m, spec, passed) }
 
-// specs are the names of all that a mode ran, in any run.
+// specs returns the names of the specs that ran in any run of a mode.
 func (r *row) specs(m mode) []string {
 	all := map[string]outcome{}
 	for _, result := range r.results[m] {
@@ -42,13 +42,13 @@ func (r *row) specs(m mode) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// failures are the specs that a mode does not always pass.
+// failures returns the specs that did not pass in every run of a mode.
 func (r *row) failures(m mode) []string {
 	return slices.DeleteFunc(r.specs(m), func(spec string) bool { return r.passes(m, spec) == len(r.results[m]) })
 }
 
-// worse are the specs that pass less often with the adapter than stock, or fail more often: that is not the same of
-// those that stock does not run.
+// worse returns the specs that pass less often with the adapter than stock, or fail more often. The two differ for
+// specs that do not run stock.
 func (r *row) worse() []string {
 	all := slices.Sorted(slices.Values(append(r.specs(stock), r.specs(adapter)...)))
 	return slices.DeleteFunc(slices.Compact(all), func(spec string) bool {
@@ -57,7 +57,7 @@ func (r *row) worse() []string {
 	})
 }
 
-// opened is what the adapter made in the first of its runs.
+// opened returns the objects that the adapter created in its first run.
 func (r *row) opened() opened {
 	if len(r.results[adapter]) == 0 {
 		return opened{}
@@ -65,7 +65,8 @@ func (r *row) opened() opened {
 	return r.results[adapter][0].opened
 }
 
-// cell says of a mode how many specs ran, always passed, and did not, and how many of its runs passed as a whole.
+// cell returns the table cells of a mode: the number of specs that ran, that always passed and that did not, and the
+// number of runs that passed completely.
 func (r *row) cell(m mode) string {
 	runs := len(r.results[m])
 	if runs == 0 {
@@ -85,12 +86,12 @@ func (r *row) cell(m mode) string {
 	return text
 }
 
-// tell says how often a spec passed.
+// tell returns a line about how often a spec passed.
 func (r *row) tell(m mode, spec string) string {
 	return fmt.Sprintf("%s: %s (%v passed %d of %d)", r.name, spec, m, r.passes(m, spec), len(r.results[m]))
 }
 
-// report prints the table and what is below it, and says whether the adapter passes what passes stock.
+// report prints the table and the lists below it. It reports whether the adapter passes everything that passes stock.
 func report(out io.Writer, rows []*row, o options) bool {
 	var text strings.Builder
 	fmt.Fprint(&text, "| suite | specs | stock: passed | failed | adapter: passed | failed ",

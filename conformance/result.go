@@ -15,23 +15,23 @@ import (
 	"time"
 )
 
-// An outcome is how a spec ended.
+// An outcome is the outcome of a spec.
 type outcome string
 
 const (
 	passed  outcome = "passed"
 	failed  outcome = "failed"
-	skipped outcome = "skipped" // or pending: by itself, not by us
+	skipped outcome = "skipped" // skipped or pending, as the suite says
 )
 
-// A result is that of one run of a suite.
+// A result is the result of one run of a suite.
 type result struct {
 	specs  map[string]outcome
 	opened opened
 	took   time.Duration
 }
 
-// opened counts what the adapter made.
+// opened counts the objects that the adapter created.
 type opened struct{ informers, caches, clients int }
 
 func (o opened) String() string { return fmt.Sprintf("%d, %d, %d", o.informers, o.caches, o.clients) }
@@ -51,7 +51,7 @@ func (r *result) summary() string {
 		r.count(passed), r.count(failed), r.count(skipped), r.opened)
 }
 
-// add records how a spec ended. Specs may have the same name: those of a table often do.
+// add records the outcome of a spec. Specs may have the same name, as those of a table often do.
 func (r *result) add(name string, o outcome) {
 	unique := name
 	for i := 2; ; i++ {
@@ -63,13 +63,14 @@ func (r *result) add(name string, o outcome) {
 	r.specs[unique] = o
 }
 
-// read collects what a test binary printed, ginkgo's report if there is one, and what the adapter opened.
+// read combines the output of a test binary, the report of ginkgo, if any, and the objects that the adapter has
+// created.
 func read(printed []byte, report, opened string, b *binary) (*result, error) {
 	r := &result{specs: map[string]outcome{}}
 	r.addTests(printed, b.entries)
 	specs, err := os.ReadFile(report)
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // it has no specs of ginkgo, or it died
+	case errors.Is(err, fs.ErrNotExist): // the suite has no ginkgo specs, or it crashed
 	case err != nil:
 		return nil, err
 	default:
@@ -83,7 +84,7 @@ func read(printed []byte, report, opened string, b *binary) (*result, error) {
 	}
 	for line := range strings.Lines(string(lines)) {
 		switch what, kind, _ := strings.Cut(line, " "); {
-		case what == "client": // that of controller-runtime, with our transport
+		case what == "client": // a client of controller-runtime with our transport
 			r.opened.clients++
 		case !strings.HasPrefix(kind, "*controllerruntime."):
 		case what == "informer":
@@ -97,7 +98,7 @@ func read(printed []byte, report, opened string, b *binary) (*result, error) {
 
 var testEnd = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \(`)
 
-// addTests records the tests of package testing that have no tests within them, from what -test.v prints.
+// addTests records the tests of package testing without subtests, from the output of -test.v.
 func (r *result) addTests(printed []byte, entries map[string]bool) {
 	outcomes := map[string]outcome{"PASS": passed, "FAIL": failed, "SKIP": skipped}
 	ended := map[string]outcome{}
@@ -120,7 +121,7 @@ func (r *result) addTests(printed []byte, entries map[string]bool) {
 	}
 }
 
-// addSpecs records ginkgo's specs, and of what is around them (BeforeSuite and the like) what failed.
+// addSpecs records the specs of ginkgo, and the failures of nodes such as BeforeSuite.
 func (r *result) addSpecs(report []byte) error {
 	var suites []struct {
 		SpecReports []struct {
@@ -134,7 +135,7 @@ func (r *result) addSpecs(report []byte) error {
 	}
 	for _, suite := range suites {
 		for _, spec := range suite.SpecReports {
-			o := failed // timed out, panicked, interrupted, aborted
+			o := failed // also timed out, panicked, interrupted and aborted
 			switch spec.State {
 			case "passed":
 				o = passed

@@ -5,7 +5,8 @@ import (
 	"regexp"
 )
 
-// The controller-runtime whose suites are run, and with which operators are built: that of module controllerruntime.
+// The version of controller-runtime whose suites run and with which operators are built. Module controllerruntime
+// requires the same one.
 const (
 	runtimeModule  = "sigs.k8s.io/controller-runtime"
 	runtimeVersion = "v0.25.2"
@@ -14,12 +15,12 @@ const (
 // A subject is a module with tests.
 type subject struct {
 	module, version string
-	packages        []string // with tests, relative to the module
-	quiet           []string // those of packages that need not open an informer through a default
-	test            string   // of ours, laid into its packages in both modes, where there is no default to replace
+	packages        []string // packages with tests, relative to the module
+	quiet           []string // packages that may open no informer with the defaults
+	test            string   // our own test, added to the packages in both modes if there is no default to replace
 }
 
-// name is how a suite is called in flags and tables.
+// name returns the name of a suite in flags and tables.
 func (s subject) name(pkg string) string { return path.Join(s.module, pkg) }
 
 func (s subject) chosen(suites *regexp.Regexp) bool {
@@ -31,8 +32,8 @@ func (s subject) chosen(suites *regexp.Regexp) bool {
 	return false
 }
 
-// subjects are what is run, in this order. An operator has to build with the controller-runtime and the client-go that
-// module controllerruntime requires.
+// subjects are the tested modules, in the order of the runs. An operator must build with the versions of
+// controller-runtime and client-go that module controllerruntime requires.
 var subjects = []subject{
 	{
 		module: runtimeModule, version: runtimeVersion,
@@ -56,7 +57,7 @@ var subjects = []subject{
 		packages: []string{"test/integration/controllers", "test/integration/webhooks"},
 		quiet:    []string{"test/integration/webhooks"},
 	},
-	// A program of client-go alone, whose own tests have no server: its controller, with the factories of its main
-	// function.
+	// A program that uses only client-go. Its own tests have no server, so our test runs its controller with the
+	// factories of its main function.
 	{module: "k8s.io/sample-controller", version: "v0.37.0", packages: []string{"."}, test: sampleTest},
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/child"
 )
 
-// A mode is what a suite runs with.
+// A mode is the cache and client that a suite runs with.
 type mode int
 
 const (
@@ -30,15 +30,15 @@ const (
 
 func (m mode) String() string { return [...]string{"stock", "adapter"}[m] }
 
-// A binary has the tests of one package.
+// A binary is the test binary of one package.
 type binary struct {
 	path    string
-	dir     string          // where its tests expect to be
-	ginkgo  bool            // it takes ginkgo's flags
-	entries map[string]bool // test functions that run ginkgo's specs, and are none themselves
+	dir     string          // working directory of the tests
+	ginkgo  bool            // accepts ginkgo's flags
+	entries map[string]bool // test functions that only run ginkgo's specs
 }
 
-// suite builds the tests of a package both ways, runs them in turn, and says how each spec ended.
+// suite builds the tests of a package in each mode, runs them in interleaved rounds, and returns the outcomes.
 func (w *workspace) suite(ctx context.Context, pkg, assets string) (*row, error) {
 	name := w.subject.name(pkg)
 	r := &row{name: name, quiet: slices.Contains(w.subject.quiet, pkg)}
@@ -92,7 +92,7 @@ func (w *workspace) build(ctx context.Context, pkg string, m mode) (*binary, err
 	return b, err
 }
 
-// look takes note of whether a test file uses ginkgo, and of its functions that run ginkgo's specs.
+// look records whether a test file uses ginkgo, and which of its functions run ginkgo's specs.
 func (b *binary) look(file *ast.File) {
 	for _, imported := range file.Imports {
 		b.ginkgo = b.ginkgo || strings.HasPrefix(imported.Path.Value, `"github.com/onsi/ginkgo/`)
@@ -121,9 +121,9 @@ func (w *workspace) run(ctx context.Context, b *binary, seed int, assets string)
 	}
 	arguments := []string{"-test.v", "-test.timeout=20m"}
 	if b.ginkgo {
-		// The same seed has the specs in the same order, stock and with the adapter.
+		// The same seed gives the same order of specs in both modes.
 		arguments = append(arguments, fmt.Sprint("-ginkgo.seed=", seed), "-ginkgo.json-report="+report,
-			"-ginkgo.timeout=18m") // before the other: it stops the servers that it has started, and reports
+			"-ginkgo.timeout=18m") // before -test.timeout, so that ginkgo stops its servers and writes the report
 	}
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, b.path, arguments...)
@@ -133,14 +133,14 @@ func (w *workspace) run(ctx context.Context, b *binary, seed int, assets string)
 		cmd.Stdout = io.MultiWriter(&out, w.options.output)
 	}
 	cmd.Stderr = cmd.Stdout
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // ginkgo then stops its servers
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // makes ginkgo stop its servers
 	cmd.WaitDelay = time.Minute
 	temporary, err := os.MkdirTemp("", "conformance-*")
 	if err != nil {
 		return nil, err
 	}
 	cmd.Env = append(os.Environ(), "KUBEBUILDER_ASSETS="+assets, openedEnv+"="+opened, "TMPDIR="+temporary)
-	runtime.LockOSThread() // the kernel ends the child with this thread
+	runtime.LockOSThread() // the kernel kills the child when this thread ends
 	defer runtime.UnlockOSThread()
 	begin := time.Now()
 	err = cmd.Run()
@@ -160,7 +160,7 @@ func (w *workspace) run(ctx context.Context, b *binary, seed int, assets string)
 	}
 	result.took = time.Since(begin)
 	if err != nil && result.count(failed) == 0 {
-		result.specs["the suite ends"] = failed // it died, or was ended
+		result.specs["the suite ends"] = failed // it crashed or was killed
 	}
 	if err != nil && w.options.output == nil {
 		fmt.Fprintf(os.Stderr, "%s\n", tail(out.Bytes(), 100))

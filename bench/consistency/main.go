@@ -1,6 +1,6 @@
-// Command consistency measures rows C of docs/benchmarks-consistency.md on a real kube-apiserver: our client, and that
-// of controller-runtime on our stores (module controllerruntime), and with and without its experimental
-// EnableReadYourWritesConsistency.
+// Command consistency measures rows C of docs/benchmarks-consistency.md on a real kube-apiserver. The peers are our
+// client, the client of controller-runtime on our stores (module controllerruntime), and the plain client of
+// controller-runtime with and without its experimental EnableReadYourWritesConsistency.
 //
 //	go run ./consistency       # in bench/
 package main
@@ -27,14 +27,14 @@ import (
 	"github.com/fairlead-io/fairlead/cluster"
 )
 
-// sizes says how much is measured.
+// sizes are the sizes of the measurements.
 type sizes struct {
 	rounds int
 	delays []time.Duration
-	writes int           // of each peer in each round, if none of them waits
-	budget time.Duration // for those that wait: they make as many as fit into it, ten at least
-	runs   int           // C2: objects of each peer in each round
-	gets   int           // C3
+	writes int           // per peer and round, if the peer does not wait
+	budget time.Duration // time limit for peers that wait; they make at least ten writes
+	runs   int           // C2: objects per peer and round
+	gets   int           // C3: number of gets
 }
 
 var full = sizes{
@@ -65,7 +65,7 @@ func main() {
 	}
 }
 
-// run prints all rows.
+// run measures and prints all rows.
 func run(cfg *rest.Config, namespace string, s sizes, out io.Writer) error {
 	clients, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
@@ -94,7 +94,7 @@ func mapper() meta.RESTMapper {
 	return m
 }
 
-// rowC1 is an update, then a read through the cache.
+// rowC1 measures an update followed by a read through the cache.
 func rowC1(ctx context.Context, cfg *rest.Config, namespace string, delay time.Duration, s sizes, out io.Writer) error {
 	cfg, stop, err := delayed(cfg, delay)
 	if err != nil {
@@ -140,7 +140,7 @@ func rowC1(ctx context.Context, cfg *rest.Config, namespace string, delay time.D
 	return nil
 }
 
-// updateAndRead changes a ConfigMap again and again, and reads it through the cache after each change.
+// updateAndRead updates a ConfigMap repeatedly and reads it through the cache after each update.
 func updateAndRead(ctx context.Context, p *peer, cm *corev1.ConfigMap, s sizes) ([]float64, error) {
 	key := client.KeyOf(cm)
 	if err := caughtUp(ctx, p, cm); err != nil {
@@ -177,7 +177,7 @@ func updateAndRead(ctx context.Context, p *peer, cm *corev1.ConfigMap, s sizes) 
 	}, nil
 }
 
-// caughtUp waits until the cache shows an object, so that a round begins at rest.
+// caughtUp waits until the cache has the version of an object, so that a round starts at rest.
 func caughtUp(ctx context.Context, p *peer, cm *corev1.ConfigMap) error {
 	deadline := time.After(time.Minute)
 	for {

@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	objects = 10_000 // in the store
-	written = 1_000  // of them written by us, and not yet seen in the watch
-	hot     = 256    // that are read, so that decoding is not what is measured
+	objects = 10_000 // objects in the store
+	written = 1_000  // own writes that the watch has not delivered
+	hot     = 256    // objects that are read; few, so that decoding is not measured
 )
 
-// rowC3 is a Get when no own write is outstanding, beside one with many.
+// rowC3 measures a Get without outstanding own writes, and with many.
 func rowC3(s sizes, out io.Writer) error {
 	empty, err := newOverlay(0)
 	if err != nil {
@@ -58,7 +58,7 @@ type overlay struct {
 	stop func()
 }
 
-// newOverlay is a store of ConfigMaps with n own writes that the watch has not brought.
+// newOverlay returns a store of ConfigMaps with n own writes that the watch has not delivered.
 func newOverlay(n int) (*overlay, error) {
 	server, err := apiserver.New(apiserver.Options{})
 	if err != nil {
@@ -105,7 +105,8 @@ func newOverlay(n int) (*overlay, error) {
 
 func name(i int) string { return fmt.Sprintf("map-%05d", i) }
 
-// gets reads some objects, from the first one on, n times in all.
+// gets makes n Gets of the hot objects, which start at number first. It returns the ns per Get of the store and of the
+// client.
 func (o *overlay) gets(n, first int) ([]float64, error) {
 	keys := make([]client.Key, hot)
 	for i := range keys {

@@ -20,12 +20,12 @@ import (
 // peer is a client with a cache of the ConfigMaps of one namespace.
 type peer struct {
 	create, update func(context.Context, *corev1.ConfigMap) error
-	// read returns the resourceVersion of what the cache shows.
+	// read returns the resourceVersion of an object in the cache.
 	read func(context.Context, client.Key) (string, error)
 	stop func()
 }
 
-// fairleadPeer is our client.
+// fairleadPeer returns our client.
 func fairleadPeer(cfg *rest.Config, namespace string) (*peer, error) {
 	cached, err := store.NewCache(store.CacheOptions{Config: cfg, Scheme: scheme.Scheme, Mapper: mapper()})
 	if err != nil {
@@ -56,15 +56,15 @@ func fairleadPeer(cfg *rest.Config, namespace string) (*peer, error) {
 	}, err
 }
 
-// adapterPeer is the client of controller-runtime's cluster, on our stores.
+// adapterPeer returns the client of a controller-runtime cluster on our stores.
 func adapterPeer(cfg *rest.Config, namespace string) (*peer, error) {
 	return controllerRuntimePeer(cfg, namespace, false, func(c *ctrlcluster.Options) {
 		c.NewCache, c.NewClient = controllerruntime.NewCache, controllerruntime.NewClient
 	})
 }
 
-// controllerRuntimePeer is the client of controller-runtime's cluster, and of its manager. What else differs from the
-// defaults, options say.
+// controllerRuntimePeer returns the client of a controller-runtime cluster, which is also the client of a manager.
+// The options change its defaults.
 func controllerRuntimePeer(
 	cfg *rest.Config, namespace string, readYourWrites bool, options ...ctrlcluster.Option,
 ) (*peer, error) {

@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// delayed serves an API server over plain HTTP on loopback, with the bytes of watches late by a delay; everything else
-// passes as it comes. stop ends it.
+// delayed serves an API server over plain HTTP on loopback and delays the bytes of watches. It does not delay other
+// responses. stop stops it.
 func delayed(cfg *rest.Config, delay time.Duration) (_ *rest.Config, stop func(), err error) {
 	tlsConfig, err := rest.TLSConfigFor(cfg)
 	if err != nil {
@@ -49,7 +49,7 @@ func delayed(cfg *rest.Config, delay time.Duration) (_ *rest.Config, stop func()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = server.Serve(listener) // until it is closed
+		_ = server.Serve(listener) // returns when the server is closed
 	}()
 	stop = sync.OnceFunc(func() {
 		_ = server.Close()
@@ -59,14 +59,14 @@ func delayed(cfg *rest.Config, delay time.Duration) (_ *rest.Config, stop func()
 	return &rest.Config{Host: "http://" + listener.Addr().String(), QPS: -1}, stop, nil
 }
 
-// chunk is something that was read, and when it may be seen.
+// chunk is data that was read, and the time at which it is delivered.
 type chunk struct {
 	data []byte
 	at   time.Time
 	err  error
 }
 
-// lateReader passes on what it reads after a delay; the delay of one part does not delay the next one further.
+// lateReader delays the data that it reads. Delays of successive chunks overlap, so they do not add up.
 type lateReader struct {
 	from   io.ReadCloser
 	chunks chan chunk

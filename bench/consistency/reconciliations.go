@@ -28,10 +28,10 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// ownWrites is how often a reconciler of row C2 writes the status of its object in one call.
+// ownWrites is the number of status writes of a reconciler of row C2 in one call.
 const ownWrites = 3
 
-// counter counts the calls of a reconciler by object.
+// counter counts the calls of a reconciler for each object.
 type counter struct {
 	mu    sync.Mutex
 	calls map[string]int
@@ -45,7 +45,7 @@ func (c *counter) called(name string) {
 	c.last = time.Now()
 }
 
-// rowC2 counts the reconciliations that own status writes lead to: each object is created, and its reconciler writes
+// rowC2 counts the reconciliations that own status writes cause. Each object is created, and its reconciler writes
 // the status several times.
 func rowC2(ctx context.Context, cfg *rest.Config, namespace string, s sizes, out io.Writer) error {
 	clients, err := kubernetes.NewForConfig(cfg)
@@ -90,7 +90,7 @@ func rowC2(ctx context.Context, cfg *rest.Config, namespace string, s sizes, out
 	return nil
 }
 
-// reconciliations creates objects and counts the calls for each, when no call has come for a while.
+// reconciliations creates objects and counts the calls for each, until there was no call for a while.
 func reconciliations(
 	ctx context.Context, clients kubernetes.Interface, ns, prefix string, n int, c *counter, ended <-chan error,
 ) ([]float64, error) {
@@ -107,7 +107,7 @@ func reconciliations(
 			return nil, err
 		}
 	}
-	const quiet, patience = time.Second, time.Minute // the events of own writes take milliseconds
+	const quiet, patience = time.Second, time.Minute // the events of own writes arrive within milliseconds
 	tick := time.NewTicker(quiet / 10)
 	defer tick.Stop()
 	for begun := time.Now(); ; {
@@ -156,7 +156,7 @@ func theirController(ctx context.Context, cfg *rest.Config, ns string, c *counte
 	return controllerRuntime(ctx, cfg, ns, c)
 }
 
-// theirDeafController does not see changes of a status at all, not those of others either.
+// theirDeafController ignores all changes of the status, also those by others.
 func theirDeafController(ctx context.Context, cfg *rest.Config, ns string, c *counter) error {
 	return controllerRuntime(ctx, cfg, ns, c, builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 }
@@ -178,7 +178,7 @@ func controllerRuntime(ctx context.Context, cfg *rest.Config, ns string, c *coun
 			return ctrl.Result{}, err
 		}
 		c.called(d.Name)
-		if d.Status.ObservedGeneration >= ownWrites { // it has been written; without this it would never end
+		if d.Status.ObservedGeneration >= ownWrites { // already written; otherwise the loop would never end
 			return ctrl.Result{}, nil
 		}
 		for range ownWrites {
@@ -197,7 +197,7 @@ func controllerRuntime(ctx context.Context, cfg *rest.Config, ns string, c *coun
 
 type reconcilerFunc func(context.Context, ctrl.Request) (ctrl.Result, error)
 
-// Reconcile implements the reconciler of controller-runtime.
+// Reconcile implements reconcile.Reconciler of controller-runtime.
 func (f reconcilerFunc) Reconcile(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
 	return f(ctx, r)
 }

@@ -1,18 +1,18 @@
-// Consolebench measures the console of the operations controller on a real control plane, with many operations:
+// Consolebench measures the console of the operations controller on a real control plane with many operations:
 //
 //	make -C .. build && go run ./consolebench -fairlead ../bin/fairlead
 //
-// It writes -operations Operations, of which -parked wait for a Webhook that does not exist, each with a parked fiber,
-// and the others succeed at once; then it starts `fairlead controller` as a process of its own and says
+// It creates -operations Operations. Of these, -parked wait for a Webhook that does not exist, each with a parked
+// fiber, and the others succeed at once. Then it starts `fairlead controller` as a separate process and prints
 //
-//   - how long each page takes, as its reader sees it over loopback: median and 95th percentile of -rounds requests,
-//     one at a time; the first one of the lists apart, which makes their index;
-//   - how much processor time the controller takes for -pages pages that are open for -for and kept up to date, at rest
-//     and while -changes operations a second are scheduled, each beside the same without a page;
-//   - what memory it has before and after.
+//   - the time of each page as a client on loopback sees it: median and 95th percentile of -rounds sequential
+//     requests. The first request of the lists builds their index and is listed separately.
+//   - the processor time of the controller while -pages pages are open for -for and receive updates: at rest, while
+//     -changes operations per second are scheduled, and the same without pages.
+//   - the memory of the controller before and after.
 //
-// It takes about ten minutes, most of them to write the operations. There is no peer in the table: nothing else shows
-// these operations. It needs Linux: memory and processor time are read from /proc.
+// It takes about ten minutes, most of them to create the operations. The table has no peer because no other program
+// shows these operations. It needs Linux: memory and processor time are read from /proc.
 package main
 
 import (
@@ -66,7 +66,7 @@ func main() {
 
 func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 
-// bench is a control plane with operations, and the controller.
+// bench is a control plane with operations and the controller.
 type bench struct {
 	options
 	scheduler *operations.Scheduler
@@ -108,7 +108,6 @@ func measure(ctx context.Context, o options, out io.Writer) error {
 	return b.report(ctx, out)
 }
 
-// start starts the controller.
 func (b *bench) start(ctx context.Context, c *cluster.Cluster) (end func(), err error) {
 	cmd := exec.CommandContext(ctx, b.fairlead, "controller", "--kubeconfig", c.KubeconfigPath(), "--insecure-no-auth",
 		"--listen", "127.0.0.1:0", "--namespace", "default")
@@ -133,7 +132,7 @@ func (b *bench) start(ctx context.Context, c *cluster.Cluster) (end func(), err 
 		close(served)
 	})
 	end = func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		_ = cmd.Process.Signal(syscall.SIGTERM) // the process may have ended
 		reading.Wait()
 		_ = cmd.Wait()
 	}
@@ -146,7 +145,7 @@ func (b *bench) start(ctx context.Context, c *cluster.Cluster) (end func(), err 
 	return end, nil
 }
 
-// schedule schedules the next operation: one that waits, or one that succeeds.
+// schedule schedules operation i, which waits or succeeds.
 func (b *bench) schedule(ctx context.Context, i int, waits bool) error {
 	r := operations.Request{
 		Type:          v1alpha1.OperationUpdate,
@@ -161,7 +160,7 @@ func (b *bench) schedule(ctx context.Context, i int, waits bool) error {
 	return err
 }
 
-// fill schedules the operations, and waits until they are as they shall be.
+// fill schedules the operations and waits until they have succeeded or wait.
 func (b *bench) fill(ctx context.Context) error {
 	const workers = 48
 	began := time.Now()
@@ -215,7 +214,7 @@ func (b *bench) fill(ctx context.Context) error {
 	}
 }
 
-// grouped writes a number as the pages do.
+// grouped formats a number as the pages do.
 func grouped(n int) string {
 	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0; i -= 3 {
@@ -224,7 +223,7 @@ func grouped(n int) string {
 	return s
 }
 
-// get asks for a page, and says how long it took.
+// get requests a page and measures the time.
 func (b *bench) get(ctx context.Context, path string) (body string, took time.Duration, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, b.url+path, nil)
 	if err != nil {
@@ -244,7 +243,7 @@ func (b *bench) get(ctx context.Context, path string) (body string, took time.Du
 	return string(raw), took, err
 }
 
-// pages are those that are measured.
+// paths returns the paths of the measured pages.
 func (b *bench) paths() []string {
 	one := v1alpha1.OperationName("App", "app-0")
 	return []string{
@@ -290,7 +289,7 @@ func (b *bench) report(ctx context.Context, out io.Writer) error {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// watch holds pages open, and returns the part of a core that the controller took.
+// watch keeps pages open and returns the fraction of a core that the controller has used.
 func (b *bench) watch(ctx context.Context, pages, changes int) (used, updates float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, b.open+5*time.Second)
 	defer cancel()
@@ -322,7 +321,7 @@ func (b *bench) watch(ctx context.Context, pages, changes int) (used, updates fl
 			}
 		})
 	}
-	if err := sleep(ctx, 5*time.Second); err != nil { // all of them are there
+	if err := sleep(ctx, 5*time.Second); err != nil { // until all pages are open
 		return 0, 0, err
 	}
 	_, _, cpu, err := proc.Stat(b.pid)

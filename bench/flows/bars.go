@@ -8,10 +8,10 @@ import (
 	"github.com/fairlead-io/fairlead/bench/internal/rounds"
 )
 
-// bar is one promise of the design: a median of the first peer of a row, or of the one said, is at most this.
+// bar is a goal of the design: an upper bound for the median of one result of a row.
 type bar struct {
 	row, text  string
-	peer, unit int // of the row's results
+	peer, unit int // index of the peer in the row's results, and of its value
 	most       float64
 	of         string
 }
@@ -27,7 +27,7 @@ var bars = []bar{
 	{row: "F4", text: "the same, positions in memory", peer: 1, most: 5000, of: "ms"},
 }
 
-// printBars writes a table in Markdown: what was measured beside what was promised.
+// printBars writes a Markdown table of the measured values and the goals.
 func printBars(w io.Writer, all map[string][]rounds.Result) {
 	fmt.Fprint(w, "\nAgainst the bars of the design\n\n| row | what | measured | bar | |\n|---|---|---|---|---|\n")
 	for _, b := range bars {

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// controller runs a controller of controller-runtime with these objects in its queue; wait returns when ctx has ended
-// and it has stopped.
+// controller runs a controller of controller-runtime with the given keys in its queue. wait returns when the
+// controller has stopped after the end of ctx.
 func controller(ctx context.Context, workers int, keys []string, fn reconcile.Func) (wait func(), err error) {
 	c, err := ctrl.NewUnmanaged("bench", ctrl.Options{
 		Reconciler: fn, MaxConcurrentReconciles: workers, SkipNameValidation: new(true),
@@ -35,7 +35,7 @@ func controller(ctx context.Context, workers int, keys []string, fn reconcile.Fu
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = c.Start(ctx) // it ends with ctx
+		_ = c.Start(ctx) // returns when ctx ends
 	}()
 	return func() { <-done }, nil
 }

@@ -1,9 +1,9 @@
-// Command flows measures rows F of docs/benchmarks-flows.md: fibers of package flow against goroutines, and against the
-// reconcile-and-requeue loop of controller-runtime, for the same waits.
+// Command flows measures rows F of docs/benchmarks-flows.md. It compares fibers of package flow with goroutines and
+// with the reconcile-and-requeue loop of controller-runtime, for the same waits.
 //
 //	go run ./flows             # in bench/
 //
-// Each measurement of memory runs in a process of its own, so that none finds what another one has left.
+// Each measurement of memory runs in its own process, so that measurements do not affect each other.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/fairlead-io/fairlead/bench/internal/rounds"
 )
 
-// sizes says how much is measured.
+// sizes are the sizes of the measurements.
 type sizes struct {
 	rounds           int
 	parked           int // F1: fibers
@@ -30,7 +30,7 @@ type sizes struct {
 	steps            int // F2
 	preemptions      int // F3
 	saved            int // F4
-	waits            int // CPU of waiting
+	waits            int // CPU time of waits
 	watched          time.Duration
 }
 
@@ -57,9 +57,9 @@ func main() {
 	}
 }
 
-// run prints all rows.
+// run measures and prints all rows.
 func run(s sizes, out io.Writer) error {
-	log.SetLogger(logr.Discard()) // of controller-runtime
+	log.SetLogger(logr.Discard()) // silences controller-runtime
 	rows := []struct {
 		name    string
 		measure func(sizes, io.Writer) ([]rounds.Result, error)
@@ -96,13 +96,13 @@ func rowF1(s sizes, out io.Writer) ([]rounds.Result, error) {
 	return results, nil
 }
 
-// The variables that make a process measure one thing and say what it found.
+// Environment variables of a child process, which makes one measurement and prints the result.
 const (
 	childWhat = "FLOWS_MEASURE"
 	childN    = "FLOWS_N"
 )
 
-// inChild is a peer that is measured in a process of its own.
+// inChild returns a peer that is measured in a child process.
 func inChild(name, what string, n int) rounds.Peer {
 	return rounds.Peer{Name: name, Run: func() ([]float64, error) {
 		self, err := os.Executable()
@@ -121,7 +121,7 @@ func inChild(name, what string, n int) rounds.Peer {
 	}}
 }
 
-// child measures what the environment asks for; false if it asks for nothing.
+// child makes the measurement that the environment asks for. It reports false if this process is not a child.
 func child(out io.Writer) bool {
 	what := os.Getenv(childWhat)
 	if what == "" {

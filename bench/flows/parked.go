@@ -13,8 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// parked makes n of something that waits, and returns the bytes that each takes and the microseconds that it took to
-// get there.
+// parked starts n waiters of a kind. It returns the bytes per waiter and the microseconds per waiter until all wait.
 func parked(what string, n int) ([]float64, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -92,7 +91,7 @@ func parked(what string, n int) ([]float64, error) {
 	return []float64{bytes / float64(n), float64(took.Microseconds()) / float64(n)}, nil
 }
 
-// settle lets those that have just said that they wait begin to.
+// settle gives goroutines that have just announced a wait the time to block.
 func settle() { <-time.After(300 * time.Millisecond) }
 
 func memory() uint64 {

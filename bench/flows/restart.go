@@ -30,7 +30,7 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 )
 
-// widget is the object that a fiber, or a reconciler, waits for.
+// widget is the object of a waiting fiber or reconciler.
 type widget struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -77,7 +77,7 @@ var waiting = flow.New("waiting",
 	flow.Step("end", flow.Do(func(context.Context, *widget) error { return nil })),
 )
 
-// savedWidgets is a server with n widgets whose fibers wait for another hour.
+// savedWidgets returns a server with n widgets whose saved fibers wait for another hour.
 func savedWidgets(n int) (*apiserver.Server, error) {
 	s, err := apiserver.New(apiserver.Options{})
 	if err != nil {
@@ -98,14 +98,14 @@ func savedWidgets(n int) (*apiserver.Server, error) {
 		}
 		raw, err := json.Marshal(w)
 		if err != nil {
-			panic(err) // it can be encoded
+			panic(err) // cannot fail
 		}
 		return apiserver.Encoded{Namespace: w.Namespace, Name: w.Name, JSON: raw}
 	})
 	return s, err
 }
 
-// rowF4 is from the start of a process until everything that was under way waits again.
+// rowF4 measures the time from the start of a process until all saved fibers wait again.
 func rowF4(s sizes, out io.Writer) ([]rounds.Result, error) {
 	server, err := savedWidgets(s.saved)
 	if err != nil {
@@ -166,7 +166,7 @@ func restartFibers(cfg *rest.Config, n int) ([]float64, error) {
 	return []float64{float64(took.Microseconds()) / 1000}, nil
 }
 
-// armed waits until n fibers wait for their time.
+// armed waits until n fibers wait for their timers.
 func armed(ctx context.Context, e *flow.Engine, n int) error {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()

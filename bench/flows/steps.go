@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// rowF2 is the dispatch of one step to the next.
+// rowF2 measures the transition from one step to the next.
 func rowF2(s sizes, out io.Writer) ([]rounds.Result, error) {
 	n := s.steps
 	results, err := rounds.Run(s.rounds,
@@ -43,7 +43,7 @@ func perStep(name string, n int, run func(n int) error) rounds.Peer {
 		}
 		took := time.Since(began)
 		runtime.ReadMemStats(&after)
-		// What a run sets up once does not count as an allocation of a step.
+		// Truncate, so that the setup of a run does not count as allocations of a step.
 		return []float64{
 			float64(took.Nanoseconds()) / float64(n),
 			float64(int(10*float64(after.Mallocs-before.Mallocs)/float64(n))) / 10,
@@ -99,7 +99,7 @@ func requeueSteps(n int) error {
 				cancel()
 				return reconcile.Result{}, nil
 			}
-			return reconcile.Result{RequeueAfter: 1}, nil // the shortest there is
+			return reconcile.Result{RequeueAfter: 1}, nil // the shortest delay
 		})
 	if err != nil {
 		return err
@@ -108,8 +108,8 @@ func requeueSteps(n int) error {
 	return nil
 }
 
-// rowF3 is from the start of a successor until its code runs, while the predecessor is in a step that heeds its
-// context.
+// rowF3 measures the time from the start of a successor until its code runs. The predecessor is in a step that
+// returns when its context ends.
 func rowF3(s sizes, out io.Writer) ([]rounds.Result, error) {
 	units := func(took []time.Duration) []float64 {
 		return []float64{micros(rounds.Quantile(took, 0.5)), micros(rounds.Quantile(took, 0.99))}

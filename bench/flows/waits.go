@@ -17,11 +17,12 @@ import (
 )
 
 const (
-	pollEvery = time.Second // of the reconcile-and-requeue loop
-	reactions = 100         // how many conditions become true at the end
+	pollEvery = time.Second // poll interval of the reconcile-and-requeue loop
+	reactions = 100         // number of conditions that become true at the end
 )
 
-// rowWaits is what it costs to wait for a condition, and how soon the code goes on when it is true.
+// rowWaits measures the CPU time of waiting for a condition, and the time from its change until the waiting code
+// runs.
 func rowWaits(s sizes, out io.Writer) ([]rounds.Result, error) {
 	results, err := rounds.Run(s.rounds,
 		rounds.Peer{Name: "fiber: Await", Run: func() ([]float64, error) { return awaitFibers(s.waits, s.watched) }},
@@ -44,12 +45,13 @@ func rowWaits(s sizes, out io.Writer) ([]rounds.Result, error) {
 func cpu() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err) // it cannot fail for the process itself
+		panic(err) // cannot fail for the own process
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// measure is told when all wait, which it watches for a while; fulfil makes the condition of one true.
+// measure measures the CPU load of n waiters for a while, and then the reaction times. It is called when all of them
+// wait. fulfil makes the condition of waiter i true, and the waiter sends its reaction time.
 func measure(n int, watched time.Duration, fulfil func(i int), reacted <-chan time.Duration) []float64 {
 	runtime.GC()
 	began, used := time.Now(), cpu()
@@ -66,11 +68,11 @@ func measure(n int, watched time.Duration, fulfil func(i int), reacted <-chan ti
 	return []float64{load, micros(rounds.Quantile(took, 0.5)), micros(rounds.Quantile(took, 0.99))}
 }
 
-// condition is what is waited for.
+// condition is the condition that a waiter waits for.
 type condition struct {
 	signal flow.Signal
 	chosen chan struct{}
-	at     atomic.Int64 // when it became true; 0 before
+	at     atomic.Int64 // Unix nanoseconds when it became true; 0 before
 	seen   atomic.Bool
 }
 

@@ -15,9 +15,9 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// bare writes what an operation with one synchronous webhook needs, and does nothing else: the creation, and the end as
-// soon as that has been answered. No watch tells it anything and no webhook is called, so it is a bound for whoever
-// does that too.
+// bare makes only the writes of an operation with one synchronous webhook: the creation, and the status at the end
+// when the creation has been answered. It has no watch and calls no webhook, so its result is a bound for any
+// controller.
 func (b *bench) bare(s *station, calls *call.Client, namespace string, n int) error {
 	one := func(id string) error {
 		op, err := s.create(id, "", "sync")
@@ -78,7 +78,7 @@ func (b *bench) bare(s *station, calls *call.Client, namespace string, n int) er
 	return nil
 }
 
-// writeStatus writes the status of an operation and takes the version of what was written.
+// writeStatus writes the status of an operation and sets its resource version from the response.
 func writeStatus(ctx context.Context, calls *call.Client, namespace string, op *v1alpha1.Operation) error {
 	answer, err := call.Do(ctx, calls, call.Request{
 		Verb: call.VerbUpdate, Resource: v1alpha1.OperationsResource, Kind: "Operation",

@@ -27,9 +27,12 @@ import (
 	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
-// child runs one controller and answers questions about itself on standard output: "stats" with the processor time in
-// ns, the requests to the API server that are no watches, and the memory in use after a garbage collection; "profile
-// FILE" and "profiled" begin and end a CPU profile.
+// child runs one controller. It reads commands from standard input and answers on standard output:
+//
+//	stats         prints processor time in ns, requests for operations except watches, memory in use after a
+//	              garbage collection, and resident memory
+//	profile FILE  starts a CPU profile
+//	profiled      ends it
 func child(who, kubeconfig, namespace string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -69,7 +72,8 @@ func child(who, kubeconfig, namespace string) error {
 	return runOurs(ctx, config, namespace, ready)
 }
 
-// startProfile begins a CPU profile. The file lives as long as the process, which writes it when the profile ends.
+// startProfile starts a CPU profile. The file stays open until the process ends, because the end of the profile
+// writes it.
 func startProfile(file string) error {
 	f, err := os.Create(file)
 	if err != nil {
@@ -80,16 +84,16 @@ func startProfile(file string) error {
 
 func stats(requests *atomic.Int64) {
 	var usage syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage) // it cannot fail
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage) // cannot fail
 	cpu := usage.Utime.Nano() + usage.Stime.Nano()
-	debug.FreeOSMemory() // a collection, and what is free goes back
+	debug.FreeOSMemory() // collects garbage and returns free memory to the system
 	debug.FreeOSMemory()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	fmt.Println(cpu, requests.Load(), m.HeapAlloc+m.StackInuse, rss())
 }
 
-// rss is the resident memory in bytes.
+// rss returns the resident memory in bytes.
 func rss() (pages int64) {
 	raw, err := os.ReadFile("/proc/self/statm")
 	if err == nil {
@@ -106,7 +110,7 @@ func runOurs(ctx context.Context, config *rest.Config, namespace string, ready f
 	if err := errors.Join(v1alpha1.AddToScheme(types), corev1.AddToScheme(types)); err != nil {
 		return err
 	}
-	rt := fairlead.New(config, fairlead.WithScheme(types), fairlead.WithHotBytes(1<<20)) // as cmd/fairlead has it
+	rt := fairlead.New(config, fairlead.WithScheme(types), fairlead.WithHotBytes(1<<20)) // same options as cmd/fairlead
 	in := source.Namespaces(namespace)
 	operations, err := rt.Cache().Acquire(v1alpha1.GroupVersion.WithKind("Operation"), in)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Command operations measures rows P1 to P4 of docs/benchmarks-operations.md: our executor and a controller on
-// controller-runtime, each in a process of its own, in turns, on one real control plane with one receiver; and a bare
-// writer, which makes the same three writes and nothing else.
+// Command operations measures rows P1 to P4 of docs/benchmarks-operations.md. It compares our executor, a controller
+// on controller-runtime, and a bare writer that makes the same three writes. The two controllers run in their own
+// processes, in interleaved rounds, on one real control plane with one receiver.
 //
 //	go run ./operations [-rounds 3] [-n 1000]
 package main
@@ -66,7 +66,7 @@ func measure(ctx context.Context, whom []string, profile string, rounds, n, wait
 	}
 	defer c.Stop()
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // the answer is the same
+		_, _ = io.Copy(io.Discard, r.Body) // the response does not depend on the body
 		if r.URL.Path == "/async" {
 			w.Header().Set("Location", "/async")
 			w.WriteHeader(http.StatusAccepted)
@@ -88,9 +88,9 @@ func measure(ctx context.Context, whom []string, profile string, rounds, n, wait
 type bench struct {
 	cluster  *cluster.Cluster
 	receiver string
-	profile  string // a file; empty: none
+	profile  string // file name; empty: no profile
 	order    []string
-	rows     map[string]map[string][]float64 // by row, by who
+	rows     map[string]map[string][]float64 // by row and controller
 }
 
 func (b *bench) add(row, who string, value float64) {
@@ -136,7 +136,7 @@ type station struct {
 	out       *bufio.Scanner
 
 	mu    sync.Mutex
-	ended map[string]time.Time // by resource id
+	ended map[string]time.Time // by resource ID
 	some  *sync.Cond
 }
 
@@ -223,7 +223,7 @@ func (b *bench) round(ctx context.Context, namespace, who string, n, waiting, fl
 	return b.measure(s, who, n, waiting, flood)
 }
 
-// follow notes when operations end, or wait for their first poll.
+// follow records when operations end, or begin to wait for their first poll.
 func (s *station) follow(ctx context.Context, st *store.Store) {
 	cursor := st.Subscribe(store.SubscribeOptions{Name: "bench"})
 	defer cursor.Close()
@@ -261,16 +261,15 @@ func (s *station) create(id, tenant, hook string) (*v1alpha1.Operation, error) {
 	})
 }
 
-// schedulers is how many callers schedule at once.
+// schedulers is the number of concurrent callers that schedule operations.
 const schedulers = 32
 
-// The rows that the bare writer has too.
+// Rows that include the bare writer.
 const (
 	rowLatency    = "P1 latency p50 idle, ms"
 	rowThroughput = "P1 operations per second"
 )
 
-// scheduleAll schedules n operations.
 func (s *station) scheduleAll(prefix string, n int, tenant, hook string) error {
 	work := make(chan int)
 	errs := make(chan error, schedulers)
@@ -300,7 +299,7 @@ func (s *station) scheduleAll(prefix string, n int, tenant, hook string) error {
 	}
 }
 
-// await returns when n operations more have come as far as they come.
+// await waits until n operations have ended or wait for their first poll.
 func (s *station) await(prefix string, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -316,16 +315,16 @@ func (s *station) stats() (cpu time.Duration, requests, memory, rss float64) {
 	return cpu, requests, memory, rss
 }
 
-// ask has the controller under test do something, and returns its answer.
+// ask sends a command to the controller under test and returns its answer, or "" on error.
 func (s *station) ask(what string) string {
-	_, _ = fmt.Fprintln(s.in, what) // an error shows as no answer
+	_, _ = fmt.Fprintln(s.in, what) // a failed write leads to an empty answer
 	if !s.out.Scan() {
 		return ""
 	}
 	return s.out.Text()
 }
 
-// settle is how long operations wait before their memory is measured.
+// settle is the delay before the memory of waiting operations is measured.
 const settle = 15 * time.Second
 
 func (b *bench) measure(s *station, who string, n, waiting, flood int) error {
@@ -376,7 +375,7 @@ func (b *bench) measure(s *station, who string, n, waiting, flood int) error {
 		return err
 	}
 	s.await("wait", waiting)
-	<-time.After(settle) // both keep what has come lately in other ways than what rests
+	<-time.After(settle) // both controllers keep recent operations in another form than idle ones
 	_, _, memory2, rss2 := s.stats()
 	b.add("P3 heap and stacks per waiting operation, bytes", who, (memory2-memory)/float64(waiting))
 	b.add("P3 resident per waiting operation, bytes", who, math.Max(0, rss2-rss)/float64(waiting))

@@ -21,9 +21,9 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// peer is an operations controller as it is usually written: a reconciler on controller-runtime that records the
-// attempt, calls the webhook in the reconciliation, records what came of it, and is requeued to poll. It does less than
-// ours: no limits, no judgement by expressions, no signatures, no compensation.
+// peer is a typical operations controller: a reconciler on controller-runtime that records the attempt, calls the
+// webhook during the reconciliation, records the result, and requeues to poll. It has fewer features than ours: no
+// limits, no expressions, no signatures, no compensation.
 type peer struct {
 	client.Client
 	http *http.Client

@@ -25,42 +25,42 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// childEnv makes a process a replica: it has a task as JSON.
+// childEnv is the environment variable with the task of a replica as JSON. It makes a process a replica.
 const childEnv = "SHARDBENCH_REPLICA"
 
 func isChild() bool { return os.Getenv(childEnv) != "" }
 
-// task is what a replica does.
+// task is the configuration of a replica.
 type task struct {
 	Kubeconfig, Kind, Group string
 	Layout                  shard.Layout
 	Namespaces              int
 }
 
-// stats are the answer of a replica to each line of its input: "start" begins, "rest" gives free memory back before it
-// is read, and "stats" does nothing else.
+// stats is the response of a replica to each line of its input. "start" starts the replica, "rest" returns free
+// memory to the system before the memory is read, and "stats" only reads.
 type stats struct {
 	Held     []int   // slots
-	Observed []int64 // objects that the observer was given and that have not left, by slot
-	Events   int64   // that the observer was given since the start, without initial objects
+	Observed []int64 // objects that the observer currently has, by slot
+	Events   int64   // events of the observer since the start, without initial objects
 	Objects  int     // in the store
 	Counters source.Counters
 	CPU      time.Duration
-	Resident int64 // bytes; 0: not asked for
+	Resident int64 // bytes; 0: not requested
 }
 
-// replica is what runs in the process.
+// replica is the state of the child process.
 type replica struct {
 	task
 	rt       *fairlead.Runtime
 	observed []atomic.Int64
 	events   atomic.Int64
-	strange  atomic.Pointer[string] // an event that should not be
+	strange  atomic.Pointer[string] // an unexpected event
 }
 
-// runChild serves the parent until the input ends, or the process is told to end.
+// runChild serves the parent until the input ends or the process receives SIGTERM.
 func runChild() error {
-	signal.Ignore(os.Interrupt) // of the terminal; the parent decides
+	signal.Ignore(os.Interrupt) // Ctrl-C in the terminal; the parent decides
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	r := &replica{}
@@ -72,7 +72,7 @@ func runChild() error {
 	}
 	started, done := make(chan struct{}), make(chan error, 1)
 	go func() {
-		defer stop() // the parent has gone
+		defer stop() // the parent has ended
 		in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
 		for begin := sync.OnceFunc(func() { close(started) }); ; {
 			var what string
@@ -128,11 +128,11 @@ func watch[T any, P observe.Object[T]](r *replica) {
 	})
 }
 
-// count looks at the header only.
+// count counts a change. It reads only the header of the object.
 func (r *replica) count(c observe.Change) {
 	i, err := numberOf(c.Key.Name)
 	if err != nil {
-		return // nothing of ours: kube-apiserver keeps some objects itself
+		return // an object of kube-apiserver, not of the benchmark
 	}
 	if !c.Initial {
 		r.events.Add(1)
@@ -169,7 +169,7 @@ func (r *replica) stats(rest bool) stats {
 		}
 	}
 	if rest {
-		for range 2 { // weak pointers and finalizers need two
+		for range 2 { // weak pointers and finalizers need two collections
 			goruntime.GC()
 			debug.FreeOSMemory()
 		}
@@ -178,9 +178,9 @@ func (r *replica) stats(rest bool) stats {
 	return s
 }
 
-// cpu is the processor time that this process has used.
+// cpu returns the processor time of this process.
 func cpu() time.Duration {
 	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // it cannot fail
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // cannot fail
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -13,10 +13,11 @@ import (
 	"github.com/fairlead-io/fairlead/cluster"
 )
 
-// etcd is the database of a control plane, by its JSON gateway.
+// etcd is a client of the etcd of a control plane, by its JSON gateway.
 type etcd struct{ http *http.Client }
 
-// openEtcd reaches the database of a cluster whose directory has a path that is short enough for a socket in it.
+// openEtcd connects to the etcd of a cluster. The path of the cluster's directory must be short enough for a socket
+// in it.
 func openEtcd(c *cluster.Cluster) *etcd {
 	var dialer net.Dialer
 	return &etcd{&http.Client{Transport: &http.Transport{
@@ -35,7 +36,7 @@ type pair struct {
 	Value []byte `json:"value"`
 }
 
-// put writes pairs, all or none.
+// put writes pairs in one transaction.
 func (e *etcd) put(ctx context.Context, pairs []pair) error {
 	type operation struct {
 		Put pair `json:"request_put"`

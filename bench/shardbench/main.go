@@ -1,24 +1,25 @@
-// Shardbench measures what it costs to share objects among replicas (fairlead.WithShards) on a real kube-apiserver:
-// with the feature ShardedListAndWatch and without it, for several numbers of replicas.
+// Shardbench measures the cost of sharing objects among replicas (fairlead.WithShards) on a real kube-apiserver, with
+// and without the feature ShardedListAndWatch, for several numbers of replicas.
 //
-//	go run ./shardbench                                    # 10,000 pods: a look
+//	go run ./shardbench                                    # 10,000 pods, for a first look
 //	go run ./shardbench -objects 100000 -o sharding.md     # the sizes of docs/scaling.md
 //	go run ./shardbench -objects 1000000 -kind configmaps -gates on -processes 4
 //
-// Each replica is a process of its own, this program once more, with a runtime, a group and an observer that looks at
-// the header only. The objects are written into etcd before kube-apiserver starts, which takes seconds where creating
-// them takes minutes; after that they are changed through the API server alone. For each feature and number of
-// replicas:
+// Each replica is a child process with a runtime, a group and an observer that reads only the header of objects. The
+// objects are written to etcd before kube-apiserver starts, which takes seconds instead of minutes. After that they
+// are changed only through the API server. For each feature and number of replicas:
 //
-//   - They begin together. They are in sync when each slot has one holder, and the observer of that one was given each
-//     object of the slot, and nobody else's has it. The counts of each slot are compared with what was written.
-//   - Resident memory is read after -settle, when free memory was given back to the system, as the other benchmarks do.
-//   - -updates objects, each another one, are patched. What a replica receives is counted by its source, and what is
-//     handed on by its observer; processor time is that of the processes, from the first patch until the last event.
-//   - One replica is ended by SIGTERM, one by SIGKILL, and one is stopped by SIGSTOP until the others have its slots,
-//     and goes on then; in between one is started again. Each time says how long it took until all was in sync once
-//     more among those that live.
-//   - Etcd says which objects have a newer version than before these moves: none should have one.
+//   - All replicas start together. They are in sync when each slot has one holder, the holder's observer has each
+//     object of the slot, and no other observer has it. The counts of each slot are compared with the written
+//     objects.
+//   - Resident memory is read after -settle, when free memory has been returned to the system, as in the other
+//     benchmarks.
+//   - -updates distinct objects are patched. The source of a replica counts the received objects, and its observer
+//     the delivered ones. Processor time is that of the processes from the first patch until the last event.
+//   - One replica is ended by SIGTERM, and one by SIGKILL. A third is stopped by SIGSTOP and continued when the others
+//     have its slots. In between, replacements are started. Each time the benchmark measures the time until the live
+//     replicas are in sync again.
+//   - Etcd reports the objects that were written during these moves. There should be none.
 //
 // It needs Linux: memory and processor time are read from /proc.
 package main
@@ -39,11 +40,11 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// options are flags.
+// options are the command-line flags.
 type options struct {
 	objects, namespaces, updates, rounds int
-	kind                                 string // pods, configmaps
-	takeovers                            bool   // measure members that go and come
+	kind                                 string // pods or configmaps
+	takeovers                            bool   // measure members that leave and join
 	layout                               shard.Layout
 	processes                            []int
 	gates                                []bool
@@ -117,7 +118,7 @@ func main() {
 	}
 }
 
-// report measures, and prints what was measured also when something failed later.
+// report measures and prints the results. After an error it prints the results so far.
 func report(ctx context.Context, o options) error {
 	began := time.Now()
 	progress := func(format string, args ...any) {

@@ -21,7 +21,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// result is what was measured once of one number of replicas.
+// result is one measurement for one number of replicas.
 type result struct {
 	gate      bool
 	n         int
@@ -29,17 +29,17 @@ type result struct {
 	shares    []share
 	updates   int
 	server    time.Duration // processor time of kube-apiserver during the updates
-	serverRSS int64         // bytes, after them
+	serverRSS int64         // bytes, after the updates
 	takeovers []takeover
-	rewritten float64 // objects that were written during the takeovers; NaN: not known
+	rewritten float64 // objects written during the takeovers; NaN: unknown
 }
 
-// share is one replica of a result.
+// share is the part of a result that one replica has.
 type share struct {
 	slots, objects         int
-	before, after          int64 // resident bytes
-	objectsRead, bytesRead int64 // from the wire until it was in sync
-	// Of the updates.
+	before, after          int64 // resident bytes before the start and at rest
+	objectsRead, bytesRead int64 // from the wire until in sync
+	// During the updates.
 	received, given, observed, bytes int64
 	cpu                              time.Duration
 }
@@ -48,12 +48,12 @@ type share struct {
 type takeover struct {
 	what  string
 	slots time.Duration // until each slot has one live holder
-	whole time.Duration // until the observers have been given everything, too
-	// What the live members read from the wire for it, besides.
+	whole time.Duration // until the observers have received everything
+	// Objects and bytes that the live members have read from the wire for it.
 	objectsRead, bytesRead int64
 }
 
-// bench is one control plane with the objects.
+// bench is a control plane with the objects.
 type bench struct {
 	o        options
 	dir      string
@@ -65,12 +65,12 @@ type bench struct {
 	groups  int
 }
 
-// measure returns what was measured, also when it fails later.
+// measure returns the results. After an error it also returns the results so far.
 func measure(ctx context.Context, o options, progress func(string, ...any)) (results []result, err error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	// Not below a directory of the caller's: the path of etcd's socket has to be short.
+	// The path of etcd's socket must be short, so the directory is not below one of the caller.
 	dir, err := os.MkdirTemp("", "shardbench")
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func measure(ctx context.Context, o options, progress func(string, ...any)) (res
 			}
 			for _, n := range o.processes {
 				r, err := b.play(ctx, gate, n)
-				if len(r.shares) > 0 { // something was measured before an error
+				if len(r.shares) > 0 { // an error may follow some measurements
 					results = append(results, r)
 				}
 				if err != nil {
@@ -131,7 +131,7 @@ func (b *bench) stop() {
 	}
 }
 
-// fill writes the objects while no API server runs, which would watch them come.
+// fill writes the objects while the API server is stopped, so that it does not watch them.
 func (b *bench) fill(ctx context.Context) error {
 	if err := b.cluster.StopAPIServer(ctx); err != nil {
 		return err
@@ -195,7 +195,7 @@ func (b *bench) play(ctx context.Context, gate bool, n int) (r result, err error
 	return r, w.leave()
 }
 
-// update changes objects, each another one, and waits until all of them have been observed.
+// update patches distinct objects and waits until all changes have been observed.
 func (w *world) update(ctx context.Context, r *result) error {
 	clients, err := kubernetes.NewForConfig(w.cluster.Config())
 	if err != nil {
@@ -265,7 +265,7 @@ func (w *world) update(ctx context.Context, r *result) error {
 	return nil
 }
 
-// takeovers ends members in each way there is, and starts others in their place.
+// takeovers ends members in each possible way and starts replacements.
 func (w *world) takeovers(ctx context.Context, r *result) error {
 	revision, err := w.cluster.Revision(ctx)
 	if err != nil {
@@ -281,7 +281,7 @@ func (w *world) takeovers(ctx context.Context, r *result) error {
 		}
 		again, next := "joins after "+way.name, m
 		switch way.sign {
-		case syscall.SIGSTOP: // it goes on, and has to notice that its slots are not its own any more
+		case syscall.SIGSTOP: // it continues, and must notice that it has lost its slots
 			again = "SIGCONT"
 		case syscall.SIGTERM:
 			if err := m.gone(w.o.limit); err != nil {
@@ -314,7 +314,7 @@ func (w *world) takeovers(ctx context.Context, r *result) error {
 	return nil
 }
 
-// takeover measures what follows a change; see world.inSync.
+// takeover measures the time from a change until the members are in sync; see world.inSync.
 func (w *world) takeover(ctx context.Context, r *result, what string, even bool, change func() error) error {
 	if _, err := w.all("stats"); err != nil {
 		return err

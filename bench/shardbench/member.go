@@ -16,20 +16,21 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// member is a replica as the parent sees it.
+// member is the parent's handle of a replica.
 type member struct {
 	cmd  *exec.Cmd
 	in   *json.Encoder
 	out  *json.Decoder
 	pipe io.Closer
-	done chan struct{} // closed when the process has ended, for err
+	done chan struct{} // closed when the process has ended and err is set
 	err  error
 
-	before int64           // resident bytes before it began
-	last   source.Counters // when it was asked last
+	before int64           // resident bytes before the start
+	last   source.Counters // at the last request
 }
 
-// newMember starts a process, which waits to begin. It is killed when ctx ends, or this process does.
+// newMember starts a process, which waits for the command to start. The process is killed when ctx ends or when this
+// process ends.
 func newMember(ctx context.Context, t task) (*member, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -46,7 +47,7 @@ func newMember(ctx context.Context, t task) (*member, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Wait would close a StdoutPipe while it is read.
+	// Wait would close a StdoutPipe during a read.
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -98,7 +99,7 @@ func (m *member) begin() error {
 
 func (m *member) signal(s syscall.Signal) error { return m.cmd.Process.Signal(s) }
 
-// gone waits until the process has ended well.
+// gone waits until the process has ended without an error.
 func (m *member) gone(limit time.Duration) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -111,7 +112,7 @@ func (m *member) gone(limit time.Duration) error {
 	}
 }
 
-// kill ends the process at once, also one that is stopped, and waits for it.
+// kill kills the process, even if it is stopped, and waits until it has ended.
 func (m *member) kill() {
 	_ = m.cmd.Process.Kill()
 	<-m.done

@@ -18,10 +18,10 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// workloads is of how many templates the pods are. Those of one resemble each other, and are in one namespace.
+// workloads is the number of pod templates. Pods of one template are similar and share a namespace.
 const workloads = 300
 
-// Everything about an object follows from its number, so that a replica knows the uid by the name.
+// The number of an object determines all its content, so a replica can compute the UID from the name.
 
 func nameOf(i int) string { return fmt.Sprintf("object-%07d", i) }
 
@@ -33,14 +33,14 @@ func numberOf(name string) (i int, err error) {
 
 func namespaceOf(i, namespaces int) string { return fmt.Sprintf("customer-%04d-prod", i%namespaces) }
 
-// uidOf is random, as uids are.
+// uidOf returns a UID that looks random.
 func uidOf(i int) types.UID {
 	rnd := rand.NewPCG(uint64(i), 42)
 	a, b := rnd.Uint64(), rnd.Uint64()
 	return types.UID(fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", a>>32, a>>16&0xffff, a&0xfff, b>>48&0xfff, b&(1<<48-1)))
 }
 
-// perSlot counts the objects of each slot.
+// perSlot returns the number of objects of each slot.
 func perSlot(o options) []int {
 	counts := make([]int, o.layout.Len())
 	for i := range o.objects {
@@ -53,7 +53,7 @@ func slotOf(l shard.Layout, i, namespaces int) int {
 	return l.SlotOf(namespaceOf(i, namespaces), uidOf(i))
 }
 
-// maker makes objects, one after the other.
+// maker creates objects in sequence.
 type maker struct {
 	o    options
 	pods *corpus.Pods
@@ -64,7 +64,7 @@ func newMaker(o options) *maker {
 	return &maker{o: o, pods: corpus.NewPods(1, workloads), rnd: rand.New(rand.NewPCG(1, 2))}
 }
 
-// object is the i-th one: a pod as running clusters have them, without managedFields, or a ConfigMap of 200 bytes.
+// object returns the i-th object: a realistic pod without managedFields, or a ConfigMap of 200 bytes.
 func (m *maker) object(i int) runtime.Object {
 	meta := metav1.ObjectMeta{
 		Namespace: namespaceOf(i, m.o.namespaces), Name: nameOf(i), UID: uidOf(i),
@@ -84,11 +84,11 @@ func (m *maker) object(i int) runtime.Object {
 	return pod
 }
 
-// batchSize is how many objects are written at once, so that they have the same version. A transaction of etcd has at
-// most 128 writes.
+// batchSize is the number of objects in one transaction, which get the same version. An etcd transaction has at most
+// 128 writes.
 const batchSize = 64
 
-// fill writes all objects, and their namespaces, as kube-apiserver keeps them.
+// fill writes all objects and their namespaces in the storage format of kube-apiserver.
 func fill(ctx context.Context, o options, db *etcd) error {
 	codec := scheme.Codecs.EncoderForVersion(
 		protobuf.NewSerializer(scheme.Scheme, scheme.Scheme), corev1.SchemeGroupVersion)
@@ -138,5 +138,5 @@ func fill(ctx context.Context, o options, db *etcd) error {
 	return context.Cause(ctx)
 }
 
-// prefixOf begins the keys of a kind in etcd.
+// prefixOf returns the prefix of the etcd keys of a kind.
 func prefixOf(kind string) string { return "/registry/" + kind + "/" }

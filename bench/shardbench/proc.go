@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead-io/fairlead/bench/internal/proc"
 )
 
-// server finds kube-apiserver among the processes that this one has started.
+// server returns the PID of the kube-apiserver that this process has started.
 func server() (pid int, err error) {
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// config is what results are compared by.
+// config identifies comparable results.
 type config struct {
 	gate bool
 	n    int
 }
 
-// table has the results by what was measured.
+// table has the results by config.
 type table struct {
 	o       options
 	results map[config][]result
@@ -35,7 +35,7 @@ func newTable(o options, results []result) *table {
 	return t
 }
 
-// median of one value over the rounds; NaN without results.
+// median returns the median of a value over the rounds, or NaN without results.
 func (t *table) median(c config, of func(result) float64) float64 {
 	var v []float64
 	for _, r := range t.results[c] {
@@ -48,7 +48,7 @@ func (t *table) median(c config, of func(result) float64) float64 {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
-// most is the largest value of the replicas.
+// most returns the maximum of a value over the replicas.
 func most(of func(share) float64) func(result) float64 {
 	return func(r result) float64 {
 		v := 0.0
@@ -143,7 +143,7 @@ func (t *table) events(w io.Writer) {
 	})
 }
 
-// took is how long a change of members took; NaN if there was none.
+// took returns the duration of a change of members, or NaN if there was none.
 func (t *table) took(c config, what string, of func(takeover) float64) float64 {
 	var v float64
 	if rs := t.results[c]; len(rs) == 0 || len(rs[0].takeovers) == 0 {
@@ -182,7 +182,7 @@ func (t *table) moves(w io.Writer) {
 	})
 }
 
-// bars holds what was measured to the bars of the design, which are of four replicas.
+// bars compares the results of four replicas with the goals of the design.
 func (t *table) bars(w io.Writer) {
 	fmt.Fprint(w, "\n### Bars\n\n| of four replicas | feature | measured | bar | |\n|---|---|---|---|---|\n")
 	line := func(what string, gate bool, v, bar float64, format func(float64) string) {
@@ -214,7 +214,7 @@ func (t *table) bars(w io.Writer) {
 	}
 }
 
-// raw is everything of each replica.
+// raw writes all values of each replica.
 func raw(w io.Writer, results []result) {
 	fmt.Fprint(w, "\n### Each replica\n\n| feature | replicas | slots | objects | resident before, after | "+
 		"read at the start | updates received, handed on, observed | read for them | processor time for them |\n"+

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// world is the members of a group.
+// world is the set of members of a group.
 type world struct {
 	*bench
 	group string
-	live  []*member // can be asked
-	apart []*member // cannot: ended, or stopped
+	live  []*member // running members, which answer
+	apart []*member // ended or stopped members, which do not
 }
 
-// make starts a process that is no member yet.
+// make starts a process that has not joined the group yet.
 func (w *world) make(ctx context.Context) (*member, error) {
 	return newMember(ctx, task{
 		Kubeconfig: w.cluster.KubeconfigPath(), Kind: w.o.kind, Group: w.group,
@@ -24,21 +24,21 @@ func (w *world) make(ctx context.Context) (*member, error) {
 	})
 }
 
-// part takes the first member from those that can be asked.
+// part moves the first live member to apart and returns it.
 func (w *world) part() *member {
 	m := w.live[0]
 	w.live, w.apart = w.live[1:], append(w.apart, m)
 	return m
 }
 
-// end kills whoever is left.
+// end kills the remaining members.
 func (w *world) end() {
 	for _, m := range slices.Concat(w.live, w.apart) {
 		m.kill()
 	}
 }
 
-// leave ends all members in an orderly way.
+// leave ends all members by SIGTERM.
 func (w *world) leave() error {
 	for _, m := range w.live {
 		if err := m.signal(syscall.SIGTERM); err != nil {
@@ -54,7 +54,7 @@ func (w *world) leave() error {
 	return nil
 }
 
-// all asks the live members.
+// all sends a command to the live members and returns their answers.
 func (w *world) all(what string) ([]stats, error) {
 	out := make([]stats, 0, len(w.live))
 	for _, m := range w.live {
@@ -67,8 +67,9 @@ func (w *world) all(what string) ([]stats, error) {
 	return out, nil
 }
 
-// inSync waits until each slot has one holder among the live members, and then until the observer of this one was given
-// each object of it, and nobody else has any of it. With even, each has its share of the slots, too.
+// inSync waits until each slot has one holder among the live members. Then it waits until the holder's observer has
+// each object of the slot and no other observer has any of it. With even, each member must also hold its share of the
+// slots.
 func (w *world) inSync(ctx context.Context, began time.Time, even bool) (slots, whole time.Duration, err error) {
 	err = w.poll(ctx, func() (bool, error) {
 		all, err := w.all("stats")
@@ -115,7 +116,7 @@ func (w *world) observed(all []stats) bool {
 	return true
 }
 
-// poll asks again and again.
+// poll calls fn until it returns true or an error.
 func (w *world) poll(ctx context.Context, fn func() (bool, error)) error {
 	limit := time.NewTimer(w.o.limit)
 	defer limit.Stop()

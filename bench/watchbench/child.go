@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// command is what the parent tells a child, one line of JSON each on its standard input.
+// command is a command of the parent, one line of JSON on the standard input of the child.
 type command struct {
 	Do      string        `json:"do"`
 	Settle  time.Duration `json:"settle,omitempty"`
@@ -31,20 +31,20 @@ type command struct {
 	Profile string        `json:"profile,omitempty"`
 }
 
-// answer is what the child says, one line of JSON each.
+// answer is the response of the child, one line of JSON.
 type answer struct {
 	Err     string             `json:"err,omitempty"`
 	Values  map[string]float64 `json:"values,omitempty"`
 	Handled map[string]int64   `json:"handled,omitempty"` // version → Unix nanoseconds
 }
 
-// child measures one peer.
+// child is the child process, which measures one peer.
 type child struct {
 	peer   peer
 	corpus string
 	meter  meter
 
-	before   int64 // resident before the start
+	before   int64 // resident bytes before the start
 	resting  int64
 	cpu      time.Duration
 	profile  *os.File
@@ -65,7 +65,7 @@ func runChild(name string) error {
 	for {
 		var cmd command
 		if err := in.Decode(&cmd); err != nil {
-			return nil // the parent has gone, or is done
+			return nil // the parent has ended or is done
 		}
 		a, err := c.do(cmd)
 		if err != nil {
@@ -89,17 +89,17 @@ func (c *child) do(cmd command) (answer, error) {
 			"get": float64(r.Get), "getCold": float64(r.GetCold), "getAllocs": r.GetHeap,
 			"list": float64(r.List), "listed": float64(r.Listed),
 		}}, err
-	case "handlers": // N more of them
+	case "handlers": // add N handlers
 		return c.handlers(cmd)
-	case "expect": // N events from now on
+	case "expect": // expect N events from now on
 		c.peer.whole(cmd.Whole)
 		c.meter.reset(cmd.N)
 		runtime.GC()
 		c.cpu = cpu()
 		c.startProfile(cmd.Profile)
 		return answer{}, nil
-	case "await": // the expected events
-		// A cache that merges changes of one key hands out fewer, but always the last.
+	case "await": // wait for the expected events
+		// A cache that merges changes of a key delivers fewer events, but always the last one.
 		err := c.meter.waitFor(cmd.Version)
 		c.stopProfile()
 		n, took := c.meter.rate()
@@ -107,7 +107,7 @@ func (c *child) do(cmd command) (answer, error) {
 			Handled: c.meter.times(),
 			Values:  map[string]float64{"events": float64(n), "seconds": took.Seconds(), "cpu": (cpu() - c.cpu).Seconds()},
 		}, err
-	case "read": // while the next events come
+	case "read": // read while the next events arrive
 		c.read()
 		if w, ok := c.peer.(writer); ok {
 			w.watchApply()
@@ -168,13 +168,13 @@ func (c *child) start(cmd command) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if cmd.List { // the rest was measured by WatchList
+	if cmd.List { // the other values are measured with a WatchList
 		_, peak := memory()
 		return answer{Values: map[string]float64{
 			"sync": took.Seconds(), "cpu": spent.Seconds(), "peak": float64(peak - c.before),
 		}}, nil
 	}
-	time.Sleep(cmd.Settle) // what is done in the background belongs to it
+	time.Sleep(cmd.Settle) // the memory includes that of background work
 	settled := cpu() - used
 	_, peak := memory()
 	resident := atRest()
@@ -188,7 +188,7 @@ func (c *child) start(cmd command) (answer, error) {
 	}}, nil
 }
 
-// handlers counts the goroutines that more handlers take when nothing happens.
+// handlers counts the goroutines that additional idle handlers take.
 func (c *child) handlers(cmd command) (answer, error) {
 	p, ok := c.peer.(many)
 	if !ok {
@@ -197,7 +197,7 @@ func (c *child) handlers(cmd command) (answer, error) {
 	before := runtime.NumGoroutine()
 	remove, err := p.handlers(cmd.N)
 	defer remove()
-	time.Sleep(cmd.Settle) // goroutines that only came for the initial objects end
+	time.Sleep(cmd.Settle) // goroutines for the initial objects end
 	return answer{Values: map[string]float64{"goroutines": float64(runtime.NumGoroutine() - before)}}, err
 }
 
@@ -222,7 +222,7 @@ func (c *child) stopProfile() {
 	}
 }
 
-// read gets objects without a pause and lists an index, as busy users of a cache do.
+// read starts readers that simulate a busy user: they get objects without a pause and list an index.
 func (c *child) read() {
 	keys := c.peer.keys(1000)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -237,7 +237,7 @@ func (c *child) read() {
 			_ = c.peer.get(keys[rnd.IntN(min(100, len(keys)))])
 			c.gets = append(c.gets, time.Since(begin))
 			if n%100 == 99 {
-				time.Sleep(time.Millisecond) // readers do something else, too
+				time.Sleep(time.Millisecond) // readers do other work, too
 			}
 		}
 	})
@@ -249,7 +249,7 @@ func (c *child) read() {
 	})
 }
 
-// meter is the handler.
+// meter is the measuring handler.
 type meter struct {
 	total   atomic.Int64
 	changed chan struct{}
@@ -257,7 +257,7 @@ type meter struct {
 	mu          sync.Mutex
 	count       int
 	first, end  time.Time
-	last, until string // versions: handled last, waited for
+	last, until string // versions: last handled, and waited for
 	handled     map[string]int64
 	gate        chan struct{}
 }
@@ -289,7 +289,7 @@ func (m *meter) handle(e event) {
 	}
 }
 
-// reset begins to count anew. Times are kept when few events are expected.
+// reset restarts the count. Times are recorded only if few events are expected.
 func (m *meter) reset(want int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -302,7 +302,7 @@ func (m *meter) reset(want int) {
 
 const patience = 3 * time.Minute
 
-// waitFor returns when the event with this version was handled, the last that was written.
+// waitFor waits until the event with this version, the last written one, was handled.
 func (m *meter) waitFor(version string) error {
 	m.mu.Lock()
 	m.until = version
@@ -324,7 +324,7 @@ func (m *meter) waitFor(version string) error {
 	}
 }
 
-// rate returns how many events came, and the time from the first to the last.
+// rate returns the number of events and the time from the first to the last.
 func (m *meter) rate() (int, time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -334,7 +334,7 @@ func (m *meter) rate() (int, time.Duration) {
 func (m *meter) times() map[string]int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return maps.Clone(m.handled) // more may be handled while it is read
+	return maps.Clone(m.handled) // the handler may still add to it
 }
 
 func (m *meter) block() {
@@ -350,7 +350,7 @@ func (m *meter) unblock() {
 	m.gate = nil
 }
 
-// mallocs returns how many objects this process has allocated.
+// mallocs returns the number of allocations of this process.
 func mallocs() uint64 {
 	var s runtime.MemStats
 	runtime.ReadMemStats(&s)

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// ended is why a child was ended before it was through. It stands in the table in place of its values.
+// ended is the reason why a child was ended early. The table shows it instead of values.
 type ended string
 
 func (e ended) Error() string { return string(e) }
 
-// guard ends a child before it takes the last memory of the machine: a machine that swaps or kills measures nothing,
-// and takes the results of hours with it. It returns when ctx is done.
+// guard ends a child before the machine runs out of memory: swapping distorts the measurement, and the OOM killer
+// could end this process and lose hours of results. guard returns when it has ended the child, or when ctx is done.
 func guard(ctx context.Context, end context.CancelCauseFunc, pid int, reserve int64) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -38,10 +38,10 @@ func endIfShort(end context.CancelCauseFunc, pid int, reserve int64) bool {
 	return true
 }
 
-// reserveOf is what the guard keeps free of this machine: 2 GiB, but at most an eighth of it.
+// reserveOf returns the memory that the guard keeps free: 2 GiB, but at most an eighth of the machine's memory.
 func reserveOf() int64 { return min(2<<30, proc("/proc/meminfo", "MemTotal:")/8) }
 
-// proc returns a number of kB in a file of /proc, in bytes; 0 if it cannot be read.
+// proc reads a field in kB from a file of /proc and returns it in bytes. It returns 0 on error.
 func proc(path, field string) int64 {
 	f, err := os.Open(path)
 	if err != nil {

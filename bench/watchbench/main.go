@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-// options are flags; where there is an environment variable for one, it is the default.
+// options are the flags. Environment variables set the defaults of some.
 type options struct {
 	objects, rounds, events, rate, blocked int
-	buckets                                int           // values of the index
-	span                                   time.Duration // of the rows with a rate
-	settle                                 time.Duration // after the sync, for what is done in the background
-	limit                                  time.Duration // of one row
-	reserve                                int64         // bytes of memory that are kept free
-	set                                    string        // of peers
+	buckets                                int           // number of values of the index
+	span                                   time.Duration // duration of the rows with a rate
+	settle                                 time.Duration // delay after the sync for background work
+	limit                                  time.Duration // time limit of a row
+	reserve                                int64         // bytes of memory to keep free
+	set                                    string        // set of peers
 	peers, rows                            []string      // nil: all
 	profile, out                           string
 }
@@ -76,7 +76,7 @@ func run() error {
 		return runChild(name)
 	}
 	o := fromCommandLine()
-	// Most of this process are objects that stay. Twice their memory would be missing on the machine, for the peers.
+	// Most memory of this process is live objects. The default GOGC would double it, and the peers need that memory.
 	debug.SetGCPercent(25)
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
@@ -87,7 +87,7 @@ func run() error {
 	return err
 }
 
-// compare runs all rounds. A peer that fails is noted, and does not keep the others from being measured.
+// compare runs all rounds. It records the failure of a peer and continues with the others.
 func compare(ctx context.Context, o options, say func(string)) (*tables, error) {
 	for _, p := range o.peers {
 		if specByName(p) < 0 {
@@ -130,7 +130,8 @@ func compare(ctx context.Context, o options, say func(string)) (*tables, error) 
 	return t, errors.Join(failures...)
 }
 
-// peakSince returns the highest resident memory of this process since the last call, and gives back what is free.
+// peakSince returns the peak of this process's resident memory since the last call. It then returns free memory to
+// the system.
 func peakSince() string {
 	_, peak := memory()
 	debug.FreeOSMemory()
@@ -145,7 +146,7 @@ func (o options) measures(peer string) bool {
 	return slices.Contains(o.peers, peer)
 }
 
-// wants tells whether a row was asked for.
+// wants reports whether a row was requested.
 func (o options) wants(row string) bool {
 	return len(o.rows) == 0 || row == "S1" ||
 		slices.Contains(o.rows, row) || slices.Contains(o.rows, map[string]string{"S3header": "S3", "PAGED": "LIST"}[row])
@@ -157,7 +158,7 @@ type row struct {
 	measure func(context.Context) error
 }
 
-// measure is one round of one peer: a session with a WatchList, and in the first round those with a LIST.
+// measure runs one round of one peer: a session with a WatchList, and in the first round also sessions with a LIST.
 func measure(ctx context.Context, f *fixture, o options, t *tables, spec, round int) (took []string, err error) {
 	wanted := func(name string) bool {
 		return slices.Contains(strings.Fields(specs[spec].rows), name) && o.wants(name)
@@ -171,7 +172,7 @@ func measure(ctx context.Context, f *fixture, o options, t *tables, spec, round 
 		var todo []row
 		for _, r := range rows(s) {
 			if t.failed(specs[spec].name, r.name) {
-				break // as it did in an earlier round
+				break // it failed in an earlier round, too
 			}
 			if wanted(r.name) {
 				todo = append(todo, r)
@@ -188,7 +189,7 @@ func measure(ctx context.Context, f *fixture, o options, t *tables, spec, round 
 			return err
 		}
 		if ctx.Err() != nil {
-			return context.Cause(ctx) // nothing is wrong with the peer
+			return context.Cause(ctx) // interrupted; not a failure of the peer
 		}
 		t.note(specs[spec].name, failed, err)
 		if _, isEnded := errors.AsType[ended](err); isEnded {

@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// memory returns the resident memory of this process, and its peak since resetPeak, in bytes.
+// memory returns the resident memory of this process and its peak since resetPeak, in bytes.
 func memory() (resident, peak int64) {
 	return proc("/proc/self/status", "VmRSS:"), proc("/proc/self/status", "VmHWM:")
 }
 
-// resetPeak begins a new measurement of the peak; see proc(5), clear_refs.
+// resetPeak resets the peak of the resident memory; see clear_refs in proc(5).
 func resetPeak() { _ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }
 
-// atRest returns the resident memory when everything that can be given back was given back. Not for the time in which a
-// peak is measured.
+// atRest returns the resident memory after free memory was returned to the system. It must not be called while a peak
+// is measured.
 func atRest() int64 {
-	for range 2 { // weak pointers and finalizers need two
+	for range 2 { // weak pointers and finalizers need two collections
 		runtime.GC()
 		debug.FreeOSMemory()
 	}
@@ -28,7 +28,7 @@ func atRest() int64 {
 	return r
 }
 
-// cpu returns the processor time that this process has used.
+// cpu returns the processor time of this process.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -37,7 +37,7 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// quantile of unsorted values, which it sorts.
+// quantile returns the q-quantile of v. It sorts v.
 func quantile(v []time.Duration, q float64) time.Duration {
 	if len(v) == 0 {
 		return 0

@@ -21,16 +21,16 @@ var (
 	widgetKind      = schema.GroupVersionKind{Group: "example.fairlead.io", Version: "v1", Kind: "Widget"}
 )
 
-// workloads is of how many templates the pods are.
+// workloads is the number of pod templates.
 const workloads = 300
 
-// fixture is the server and what it has.
+// fixture is the server with its objects.
 type fixture struct {
 	server        *apiserver.Server
 	pods, widgets []apiserver.Encoded
 }
 
-// newFixture makes the objects of each kind that a peer is measured with, and one of a kind that none is.
+// newFixture creates o.objects objects of each kind that a selected peer watches, and one object of the other kinds.
 func newFixture(o options) (*fixture, error) {
 	n := map[string]int{"pods": 1, "widgets": 1}
 	for _, spec := range specs {
@@ -63,7 +63,7 @@ func newFixture(o options) (*fixture, error) {
 	return f, nil
 }
 
-// withVersion replaces the resource version in JSON, which has one.
+// withVersion replaces the resource version in the JSON of an object, which must have one.
 func withVersion(raw []byte, version string) []byte {
 	const name = `"resourceVersion":"`
 	from := bytes.Index(raw, []byte(name)) + len(name)
@@ -71,15 +71,14 @@ func withVersion(raw []byte, version string) []byte {
 	return slices.Concat(raw[:from], []byte(version), raw[to:])
 }
 
-// protoWithVersion replaces the resource version in the protobuf of an object: field 6 of its metadata, which is field
-// 1. Decoding the object for it would take the server twenty times as long, on the cores of the client that is
-// measured.
+// protoWithVersion replaces the resource version in the protobuf of an object: field 6 of the metadata, which is
+// field 1. Decoding the object would take twenty times as long, on the cores that the measured client uses.
 func protoWithVersion(raw []byte, version string) []byte {
 	const metadata, resourceVersion = 1<<3 | 2, 6<<3 | 2
 	size, n := binary.Uvarint(raw[1:])
 	meta, rest := raw[1+n:1+n+int(size)], raw[1+n+int(size):]
 	at := 0
-	next := func() int { // the fields before are strings, too
+	next := func() int { // the preceding fields are strings, too
 		size, n := binary.Uvarint(meta[at+1:])
 		return at + 1 + n + int(size)
 	}
@@ -93,16 +92,17 @@ func protoWithVersion(raw []byte, version string) []byte {
 	return append(append(append(out, version...), after...), rest...)
 }
 
-// bare is the JSON of an object without kind and apiVersion, as the server keeps it: both share these bytes.
+// bare removes kind and apiVersion from the JSON of an object, because the server keeps objects without them. The
+// result shares memory with raw.
 func bare(raw []byte) []byte {
 	return append([]byte{'{'}, raw[bytes.Index(raw, []byte(`"metadata":`)):]...)
 }
 
-// encodePod makes both encodings of a pod.
+// encodePod returns both encodings of a pod.
 func encodePod(raw []byte, version string) apiserver.Encoded {
 	var pod corev1.Pod
 	if err := json.Unmarshal(raw, &pod); err != nil {
-		panic(err) // of our own making
+		panic(err) // our own JSON
 	}
 	pod.Kind, pod.APIVersion, pod.ResourceVersion = "", "", version
 	proto, err := pod.Marshal()
@@ -115,7 +115,7 @@ func encodePod(raw []byte, version string) apiserver.Encoded {
 	}
 }
 
-// again is a new version of an object.
+// again returns an object with a new version.
 func again(e apiserver.Encoded, version string) apiserver.Encoded {
 	e.JSON = withVersion(e.JSON, version)
 	if e.Proto != nil {
@@ -126,7 +126,7 @@ func again(e apiserver.Encoded, version string) apiserver.Encoded {
 
 func pick(rnd *rand.Rand, from ...string) string { return from[rnd.IntN(len(from))] }
 
-// newWidget is a custom resource of about 1.2 KB.
+// newWidget returns a custom resource of about 1.2 KB.
 func newWidget(rnd *rand.Rand, i int, version string) apiserver.Encoded {
 	ns, name := fmt.Sprintf("team-%d", i%40), fmt.Sprintf("widget-%06d", i)
 	uid := fmt.Sprintf("%08x-%04x-4000-8000-%012x", rnd.Uint32(), i&0xffff, i)

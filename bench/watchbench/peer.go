@@ -14,32 +14,32 @@ import (
 	"github.com/fairlead-io/fairlead/controllerruntime"
 )
 
-// event is what a peer tells about one change that its handler was given.
+// event is a change that the handler of a peer has received.
 type event struct {
 	version string
 	initial bool
 }
 
-// target is what a peer watches.
+// target says which objects a peer watches, and how.
 type target struct {
 	cfg    *rest.Config
-	corpus string // pods, widgets
+	corpus string // pods or widgets
 	list   bool   // LIST instead of WatchList
-	paged  bool   // with list: in pages of 500, instead of one answer
+	paged  bool   // LIST in pages of 500
 }
 
-// peer is a cache under measurement. The handler of every peer reads the whole object, unless it is told to look at the
-// header only.
+// peer is a cache under measurement. The handler of every peer reads the whole object, unless whole says otherwise.
 type peer interface {
-	// start begins to list and watch, and returns when all is in the cache.
+	// start starts to list and watch, and returns when all objects are in the cache.
 	start(ctx context.Context, t target, handler func(event)) error
-	// whole says whether the handler reads the whole object. A peer that always decodes ignores it.
+	// whole sets whether the handler reads the whole object or only the header. A peer that always decodes ignores
+	// it.
 	whole(bool)
-	// readAll reads every object as a whole.
+	// readAll reads every object completely.
 	readAll() (n int)
 	// keys returns some keys of the cache.
 	keys(n int) []key
-	// get reads one object, and byIndex those with a value of the index "bucket".
+	// get reads one object. byIndex reads the objects with a value of the index "bucket".
 	get(k key) error
 	byIndex(value string) (n int)
 	stop()
@@ -47,8 +47,8 @@ type peer interface {
 
 type key struct{ namespace, name string }
 
-// bucketsEnv has the number of values of the index for a child. By default there are 100: 1,000 objects of 100,000 have
-// one.
+// bucketsEnv is the number of values of the index in a child. The default is 100, which gives 1,000 of 100,000
+// objects per value.
 const bucketsEnv = "BENCH_BUCKETS"
 
 var buckets = uint32(number(bucketsEnv, 100))
@@ -59,28 +59,28 @@ func bucketOf(name string) string {
 	return fmt.Sprint(h.Sum32() % buckets)
 }
 
-// writer is a peer that tells how long its writer takes for a change.
+// writer is a peer that measures the time its writer takes for a change.
 type writer interface {
-	watchApply()              // from now on
-	applied() []time.Duration // since watchApply, each change
+	watchApply()              // starts the measurement
+	applied() []time.Duration // time of each change since watchApply
 }
 
-// many is a peer that can be given more handlers, that do nothing.
+// many is a peer that can add more idle handlers.
 type many interface {
-	// handlers returns when they have been given what is in the cache; remove takes them away.
+	// handlers adds n handlers and returns when they have received the content of the cache. remove removes them.
 	handlers(n int) (remove func(), err error)
 }
 
-// Which rows are measured of a peer. S3header asks for a cache that leaves the choice to the handler; PAGED for an
-// option.
+// Rows of the kinds of peers. S3header needs a cache whose handler decides whether to decode. PAGED needs an option
+// for pages.
 const (
 	ourRows     = "S1 S6 S3 S4 S3header S8 S7 S5 LIST PAGED"
 	rowsOfAll   = "S1 S6 S3 S4 S8 S7 S5 LIST PAGED"
 	withoutPage = "S1 S6 S3 S4 S8 S7 S5 LIST"
 	withoutList = "S1 S6 S3 S4 S8 S7 S5"
-	listOnly    = "S1 LIST" // beyond the list it is what client-go dynamic is
+	listOnly    = "S1 LIST" // the other rows are those of client-go dynamic
 	boundRows   = "S1 S3 S4"
-	doorRows    = "S1 S3 S4 S3header S5" // the rest is what the store beneath it is
+	doorRows    = "S1 S3 S4 S3header S5" // the other rows are those of the store beneath it
 
 	collectorRows = "S1 S3 S4 S8"
 
@@ -88,20 +88,20 @@ const (
 	sharedRows  = "S1 S6"
 )
 
-// The sets of peers.
+// Sets of peers.
 const (
 	mainSet    = "main"
 	adapterSet = "adapter"
 )
 
-// specs are the peers by name, in the order of the tables. Slow ones take minutes with 100,000 objects: they are given
-// fewer events, and relist in the first round only.
+// specs are the peers in the order of the tables. Slow ones take minutes with 100,000 objects, so they get fewer
+// events and relist in the first round only.
 var specs = []struct {
 	name, corpus string
 	slow         bool
 	rows         string
 	make         func() peer
-	env          []string // of the process, besides its own
+	env          []string // added to the environment of the process
 }{
 	{"fairlead, protobuf", "pods", false, ourRows, func() peer { return newFairlead(true) }, nil},
 	{"front door, protobuf", "pods", false, doorRows, func() peer { return newDoor(true) }, nil},
@@ -120,7 +120,7 @@ var specs = []struct {
 	{"controller-runtime typed, widgets", "widgets", false, withoutPage, func() peer { return &controllerRuntime{} }, nil},
 	{"client-go dynamic, widgets", "widgets", true, rowsOfAll, func() peer { return &clientGo{mode: dynamicMode} }, nil},
 	{"bound: keep the bytes, widgets", "widgets", false, boundRows, func() peer { return &bound{} }, nil},
-	// What a small heap costs: a collection comes each time it has doubled.
+	// The cost of a small heap: a collection runs each time it has doubled.
 	{
 		"fairlead, protobuf, GOGC=400", "pods", false, collectorRows, func() peer { return newFairlead(true) },
 		[]string{"GOGC=400"},
@@ -137,7 +137,7 @@ var specs = []struct {
 		"fairlead, JSON, widgets, GOGC=400", "widgets", false, collectorRows, func() peer { return newFairlead(false) },
 		[]string{"GOGC=400"},
 	},
-	// The set adapter: the cache of controller-runtime, stock and on our stores, both with their defaults.
+	// The set adapter: the cache of controller-runtime, stock and on our stores, both with defaults.
 	{"stock typed", "pods", false, adapterRows, manager(controllerRuntime{}), nil},
 	{"adapter typed", "pods", false, adapterRows, manager(controllerRuntime{new: controllerruntime.NewCache}), nil},
 	{"stock unstructured", "pods", true, adapterRows, manager(controllerRuntime{unstructured: true}), nil},
@@ -156,7 +156,7 @@ var specs = []struct {
 	},
 }
 
-// setOf is the set that a peer belongs to: adapter, or the main one.
+// setOf returns the set of a peer.
 func setOf(name string) string {
 	if strings.HasPrefix(name, "stock ") || strings.HasPrefix(name, "adapter ") {
 		return adapterSet
@@ -173,10 +173,10 @@ func specByName(name string) int {
 	return -1
 }
 
-// reads is the result of the reading rows.
+// reads is the result of the read measurements.
 type reads struct {
-	Get     time.Duration `json:"get"`     // of objects that were read a moment ago
-	GetCold time.Duration `json:"getCold"` // of objects that were not
+	Get     time.Duration `json:"get"`     // of recently read objects
+	GetCold time.Duration `json:"getCold"` // of other objects
 	List    time.Duration `json:"list"`    // of one value of the index, read before
 	Listed  int           `json:"listed"`
 	GetHeap float64       `json:"getHeap"` // allocations of one hot Get
@@ -217,7 +217,8 @@ func measureReads(p peer) (reads, error) {
 	return r, nil
 }
 
-// repeat calls f so many times, but begins no more after a second; it returns how often it did.
+// repeat calls f up to most times, but starts no call after one second. It returns the number of calls and their
+// time.
 func repeat(most int, f func()) (n int, took time.Duration) {
 	begin := time.Now()
 	for n < most && (n == 0 || took < time.Second) {

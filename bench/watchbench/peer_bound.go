@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// bound reads the frames of a WatchList, finds key and version with the simplest search, and keeps the bytes: no cache
-// can be faster. It repairs nothing.
+// bound is the lower bound for a cache. It reads the frames of a WatchList, finds key and version by the simplest
+// search, and keeps the bytes. It does not recover from errors.
 type bound struct {
 	objects map[string][]byte
 	cancel  context.CancelFunc

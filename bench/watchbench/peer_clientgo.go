@@ -26,7 +26,7 @@ const (
 	metadataOnly
 )
 
-// clientGo is a SharedIndexInformer, as its factories make them.
+// clientGo is a SharedIndexInformer as the factories of client-go create it.
 type clientGo struct {
 	mode     clientGoMode
 	informer cache.SharedIndexInformer
@@ -67,7 +67,7 @@ func (c *clientGo) start(ctx context.Context, t target, handler func(event)) err
 	return c.run(ctx, handler)
 }
 
-// paging makes a reflector list in pages: with resource version 0, its default, the server sends everything at once.
+// paging makes a reflector list in pages. With the default resource version 0 the server ignores the limit.
 func paging(t target) func(*metav1.ListOptions) {
 	return func(o *metav1.ListOptions) {
 		if t.paged && o.ResourceVersion == "0" {
@@ -92,7 +92,7 @@ func (c *clientGo) run(ctx context.Context, handler func(event)) error {
 		defer close(c.done)
 		c.informer.RunWithContext(ctx)
 	}()
-	for !c.informer.HasSynced() { // WaitForCacheSync looks every 100 ms
+	for !c.informer.HasSynced() { // WaitForCacheSync polls every 100 ms
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -101,7 +101,7 @@ func (c *clientGo) run(ctx context.Context, handler func(event)) error {
 	return nil
 }
 
-// withoutManagedFields is the transform that a good user gives an informer: Fairlead keeps no managed fields either.
+// withoutManagedFields is the usual transform of an informer. Fairlead does not keep managed fields either.
 func withoutManagedFields(obj any) (any, error) {
 	if m, err := meta.Accessor(obj); err == nil {
 		m.SetManagedFields(nil)

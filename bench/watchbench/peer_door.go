@@ -16,7 +16,7 @@ import (
 
 const watched observe.Selector = "watched"
 
-// door is Fairlead as programs use it: a runtime with one source and one sync observer.
+// door is Fairlead with its public API: a runtime with one source and one sync observer.
 type door struct {
 	protobuf bool
 	header   atomic.Bool
@@ -60,8 +60,8 @@ func (d *door) start(ctx context.Context, t target, handler func(event)) error {
 	})
 }
 
-// declare adds the observer, which reads what changes. What is there at first is read by readAll, which is measured
-// apart.
+// declare adds the observer, which reads changed objects. It skips the initial objects, which readAll reads in a
+// separate measurement.
 func declare[T any, P observe.Object[T]](
 	d *door, rt *frontdoor.Runtime, handler func(event), touch func(*T) int,
 ) <-chan struct{} {

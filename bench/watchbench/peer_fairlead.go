@@ -14,10 +14,10 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// fairlead is a source and a store; see viewFor for how its objects are read.
+// fairlead is a source and a store. viewFor says how its objects are read.
 type fairlead struct {
 	protobuf bool
-	metadata bool // of the objects, and nothing else
+	metadata bool // metadata only
 	header   atomic.Bool
 	store    *store.Store
 	view     view
@@ -79,8 +79,8 @@ func (f *fairlead) start(ctx context.Context, t target, handler func(event)) err
 	}
 }
 
-// subscribe handles changes from the beginning of the watch on. What is there at first is read by readAll, which is
-// measured apart.
+// subscribe handles changes from the start of the watch. It skips the initial objects, which readAll reads in a
+// separate measurement.
 func (f *fairlead) subscribe(ctx context.Context, handler func(event)) {
 	wake := make(chan struct{}, 1)
 	c := f.store.Subscribe(store.SubscribeOptions{Name: "bench", From: store.FromNow, Wake: func() {
@@ -157,7 +157,7 @@ func (f *fairlead) stop() {
 	f.store.Close()
 }
 
-// applying is how long each change took to apply, while it is measured.
+// applying records the time that each change takes to apply, while it is on.
 type applying struct {
 	on   atomic.Bool
 	mu   sync.Mutex
@@ -175,7 +175,7 @@ func (a *applying) end() []time.Duration {
 	return took
 }
 
-// timedSink is the writer of row S8: what it waits for readers, it waits in Apply.
+// timedSink measures the writer of row S8. The time of Apply includes the time that the writer waits for readers.
 type timedSink struct {
 	source.Sink
 	applying *applying

@@ -19,13 +19,13 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// controllerRuntime is the cache of controller-runtime: without managed fields, as ours is, else with its defaults:
-// readers are given copies.
+// controllerRuntime is the cache of controller-runtime. It drops managed fields, as ours does, and otherwise has the
+// defaults: readers get copies.
 type controllerRuntime struct {
 	unstructured bool
-	defaults     bool               // managed fields are kept
-	shared       bool               // readers are given no copies
-	new          cache.NewCacheFunc // nil: its own
+	defaults     bool               // keep managed fields
+	shared       bool               // readers get no copies
+	new          cache.NewCacheFunc // nil: cache.New of controller-runtime
 	kind         schema.GroupVersionKind
 	cache        cache.Cache
 	informer     cache.Informer
@@ -33,7 +33,7 @@ type controllerRuntime struct {
 	done         chan error
 }
 
-// manager makes peers with the defaults of a manager's cache: managed fields are kept.
+// manager returns a maker of peers with the defaults of a manager's cache, which keeps managed fields.
 func manager(c controllerRuntime) func() peer {
 	c.defaults = true
 	return func() peer { return &c }

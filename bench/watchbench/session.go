@@ -17,25 +17,25 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// session is one peer in one round: a child process and what it has measured.
+// session is one round of one peer: a child process and its results.
 type session struct {
 	f      *fixture
 	o      options
 	spec   int
 	values map[string]float64 // "row.metric"
-	took   []string           // the time of each row
+	took   []string           // duration of each row
 
 	cmd     *exec.Cmd
 	in      *json.Encoder
 	out     *json.Decoder
-	end     context.CancelCauseFunc // of the child
+	end     context.CancelCauseFunc // ends the child
 	guarded sync.WaitGroup
 }
 
-// childEnv, when set, makes the program a child that measures the peer of that name.
+// childEnv is the environment variable with the name of the peer that a child measures. It makes a process a child.
 const childEnv = "BENCH_CHILD"
 
-// newSession starts a child, which lives no longer than the context that is returned.
+// newSession starts a child, which ends with the returned context.
 func newSession(ctx context.Context, f *fixture, o options, spec int, list bool) (context.Context, *session, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -68,15 +68,14 @@ func newSession(ctx context.Context, f *fixture, o options, spec int, list bool)
 	return ctx, s, nil
 }
 
-// close ends the child at once.
+// close kills the child.
 func (s *session) close() {
 	s.end(nil)
 	s.guarded.Wait()
 	_ = s.cmd.Wait()
 }
 
-// run measures rows one after the other. What was stored for a row is forgotten after it, so that the history stays
-// short.
+// run measures rows in sequence. After each row it drops the history of the server, so that the history stays short.
 func (s *session) run(ctx context.Context, rows []row) (failed string, err error) {
 	for _, r := range rows {
 		begin := time.Now()
@@ -95,7 +94,7 @@ func (s *session) run(ctx context.Context, rows []row) (failed string, err error
 	return "", nil
 }
 
-// tell sends a command and waits for the answer, whose values are kept under the row.
+// tell sends a command, waits for the answer, and records its values under the row.
 func (s *session) tell(row string, c command) (answer, error) {
 	var a answer
 	if err := s.in.Encode(c); err != nil {
@@ -126,14 +125,14 @@ func (s *session) match() apiserver.Match {
 	return apiserver.Match{Verb: "watch", Resource: gvr.Resource}
 }
 
-// sync is row S1, S2 and S2p, and by LIST only S1.
+// sync measures rows S1, S2 and S2p; with LIST, only S1.
 func (s *session) sync(row string, round int, c command) error {
 	c.Do, c.URL, c.Profile, c.Settle = "start", s.f.server.URL(), s.profile(row, round), s.o.settle
 	_, err := s.tell(row, c)
 	return err
 }
 
-// rewrite stores new versions of the first n objects in one go, and returns the last version.
+// rewrite stores new versions of the first n objects at once, and returns the last version.
 func (s *session) rewrite(n int) (version string, err error) {
 	gvr, objects := s.f.corpusOf(specs[s.spec].corpus)
 	err = s.f.server.Preload(gvr, n, func(i int, v string) apiserver.Encoded {
@@ -144,10 +143,10 @@ func (s *session) rewrite(n int) (version string, err error) {
 	return version, err
 }
 
-// moreHandlers is how many handlers an informer is given besides the one that measures.
+// moreHandlers is the number of additional handlers of an informer.
 const moreHandlers = 10
 
-// rows are those of a session with a WatchList, in their order.
+// rows returns the rows of a session with a WatchList, in order.
 func (s *session) rows(round int) []row {
 	rows := []row{
 		{"S1", func(context.Context) error { return s.sync("S1", round, command{}) }},
@@ -175,8 +174,8 @@ func (s *session) rows(round int) []row {
 	return rows
 }
 
-// events is how many changes row S3 takes, each of another object. A slow peer is given a third of them: it takes long
-// enough for its rate.
+// events returns the number of changes of row S3, each of another object. A slow peer gets a third of them, which is
+// enough to measure its rate.
 func (s *session) events() int {
 	n := s.o.events
 	if specs[s.spec].slow {
@@ -185,7 +184,8 @@ func (s *session) events() int {
 	return min(n, s.o.objects)
 }
 
-// throughput is row S3: events are held back until all are stored, so that the client is what is measured.
+// throughput measures row S3. The server holds events back until all are stored, so that the client is the
+// bottleneck.
 func (s *session) throughput(row string, round int, whole bool) error {
 	n := s.events()
 	if _, err := s.tell(row, command{Do: "expect", N: n, Whole: whole, Profile: s.profile(row, round)}); err != nil {
@@ -205,7 +205,8 @@ func (s *session) throughput(row string, round int, whole bool) error {
 	return err
 }
 
-// latency is row S4, at a fixed rate: from just before the write to the handler, on one clock.
+// latency measures row S4 at a fixed rate: the time from just before the write until the handler is called, on one
+// clock.
 func (s *session) latency(ctx context.Context, row string, rate int, d time.Duration) error {
 	n := int(float64(rate) * d.Seconds())
 	if _, err := s.tell(row, command{Do: "expect", N: n, Whole: true, Profile: s.profile(row, 0)}); err != nil {
@@ -235,7 +236,7 @@ func (s *session) latency(ctx context.Context, row string, rate int, d time.Dura
 			return err
 		}
 		objects[j] = next
-		if i%lot == lot-1 { // what was sent is forgotten, but for the last lot
+		if i%lot == lot-1 { // drop all sent events except the last lot
 			if s.sent()-begun > int64(i-lot+10) {
 				s.f.server.Compact(old)
 			}
@@ -257,7 +258,7 @@ func (s *session) latency(ctx context.Context, row string, rate int, d time.Dura
 	return nil
 }
 
-// stalls is row S8: latency of events while readers are busy, and of the readers.
+// stalls measures row S8: the latency of events while readers are busy, and the latency of the readers.
 func (s *session) stalls(ctx context.Context, row string, rate int, d time.Duration) error {
 	if _, err := s.tell(row, command{Do: "read"}); err != nil {
 		return err
@@ -269,7 +270,8 @@ func (s *session) stalls(ctx context.Context, row string, rate int, d time.Durat
 	return err
 }
 
-// blocked is row S7: a handler stands still while few objects change often. What was sent is forgotten on the way.
+// blocked measures row S7: the handler is blocked while a few objects change often. The server drops sent events
+// meanwhile.
 func (s *session) blocked(ctx context.Context, row string, updates, keys int) error {
 	if _, err := s.tell(row, command{Do: "block"}); err != nil {
 		return err
@@ -287,7 +289,7 @@ func (s *session) blocked(ctx context.Context, row string, updates, keys int) er
 		}
 		s.f.server.Compact(before)
 	}
-	select { // until the client has taken in what is on the wire
+	select { // until the client has read the data on the wire
 	case <-time.After(time.Second):
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -299,7 +301,7 @@ func (s *session) blocked(ctx context.Context, row string, updates, keys int) er
 	return err
 }
 
-// sent is how many events the watches of the corpus have sent.
+// sent returns the number of events that the watches of the corpus have sent.
 func (s *session) sent() (n int64) {
 	for _, r := range s.f.server.Log().Select(s.match()) {
 		n += r.Events
@@ -307,7 +309,7 @@ func (s *session) sent() (n int64) {
 	return n
 }
 
-// delivered waits until the watch has sent as many events.
+// delivered waits until the watches have sent n events.
 func (s *session) delivered(ctx context.Context, n int64) error {
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
@@ -321,13 +323,13 @@ func (s *session) delivered(ctx context.Context, n int64) error {
 	return nil
 }
 
-// relist is row S5: the history is forgotten and the watch ends, so that everything is listed again; nothing has
-// changed.
+// relist measures row S5: the server compacts its history and ends the watch, so that the client lists all objects
+// again. No object has changed.
 func (s *session) relist(ctx context.Context, row string) error {
 	if _, err := s.tell(row, command{Do: "relist"}); err != nil {
 		return err
 	}
-	// The version moves by a write to the other resource.
+	// A write to the other resource advances the version.
 	other, objects := s.f.corpusOf(map[string]string{"pods": "widgets", "widgets": "pods"}[specs[s.spec].corpus])
 	if err := s.f.server.Publish(other, func(version string) apiserver.Encoded {
 		objects[0] = again(objects[0], version)
@@ -344,7 +346,7 @@ func (s *session) relist(ctx context.Context, row string) error {
 	m.Func = func(r apiserver.Request) bool { return r.ID > seen && r.Code == 200 }
 	if err := s.f.server.WaitFor(ctx, func(l apiserver.Log) bool {
 		open := l.Select(m)
-		// The one that stays, and not the one that ends at once with a 410.
+		// Skip watches that end at once with 410.
 		if len(open) == 0 || open[len(open)-1].Done {
 			return false
 		}

@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// tables collect what was measured, and print it as Markdown.
+// tables collect the results and print them as Markdown.
 type tables struct {
 	o      options
 	began  time.Time
 	took   time.Duration
 	values map[string]map[string][]float64 // peer → row.metric → one value per round
-	notes  map[string]map[string]string    // peer → row → why it has no value
+	notes  map[string]map[string]string    // peer → row → reason for a missing value
 }
 
 func newTables(o options) *tables {
@@ -29,7 +29,7 @@ func newTables(o options) *tables {
 	}
 }
 
-// note says why a row could not be measured.
+// note records why a row could not be measured.
 func (t *tables) note(peer, row string, err error) {
 	if t.notes[peer] == nil {
 		t.notes[peer] = map[string]string{}
@@ -52,13 +52,13 @@ func (t *tables) add(peer string, values map[string]float64) {
 	}
 }
 
-// Between these lines of a page stands what was measured.
+// Markers of the part of a page that has the results.
 const (
 	pageBegin = "<!-- measured: begin -->\n"
 	pageEnd   = "<!-- measured: end -->\n"
 )
 
-// save writes the tables to a file, or between the markers of one that has them. An empty path: nowhere.
+// save writes the tables to a file, or between its markers if it has them. An empty path is ignored.
 func (t *tables) save(path string) error {
 	if path == "" {
 		return nil
@@ -72,7 +72,7 @@ func (t *tables) save(path string) error {
 	return os.WriteFile(path, onPage(old, b.Bytes()), 0o644)
 }
 
-// onPage puts what was measured between the markers of a page; without markers, it is the page.
+// onPage replaces the text between the markers of a page. Without markers it returns only the results.
 func onPage(page, measured []byte) []byte {
 	head, rest, begins := bytes.Cut(page, []byte(pageBegin))
 	_, tail, ends := bytes.Cut(rest, []byte(pageEnd))
@@ -161,7 +161,7 @@ func (t *tables) write(w io.Writer) {
 	t.bars(w)
 }
 
-// table has a line for each peer that the row was measured of, or could not be; without any, there is no table.
+// table writes a line for each peer that has a value or a note. Without any line it writes no table.
 func (t *tables) table(w io.Writer, title string, columns []column) {
 	var lines strings.Builder
 	for _, spec := range specs {
@@ -199,12 +199,12 @@ func cell(v []float64, format func(float64) string) string {
 	return fmt.Sprintf("%s (%s–%s)", format(median(v)), format(slices.Min(v)), format(slices.Max(v)))
 }
 
-// bar is one promise of the design.
+// bar is a goal of the design.
 type bar struct {
 	row, text    string
 	mine, theirs string
 	key, other   string  // metrics; other "": the same
-	want         float64 // theirs/mine at least, or with perSecond mine/theirs
+	want         float64 // minimum of theirs/mine, or with perSecond of mine/theirs
 	perSecond    bool
 }
 
@@ -263,7 +263,7 @@ func bars() []bar {
 	}
 }
 
-// adapterBars are those of the set adapter.
+// adapterBars are the goals of the set adapter.
 func adapterBars() []bar {
 	const st, su, sn = "stock typed", "stock unstructured", "stock typed, no copies"
 	const at, au, an = "adapter typed", "adapter unstructured", "adapter typed, no copies"
@@ -316,7 +316,7 @@ func (t *tables) bars(w io.Writer) {
 		return
 	}
 	const pb = "fairlead, protobuf"
-	million := func(v []float64) (out []float64) { // a million objects, in GiB
+	million := func(v []float64) (out []float64) { // extrapolates to a million objects, in GiB
 		for _, bytes := range v {
 			out = append(out, bytes/float64(t.o.objects)*1e6/(1<<30))
 		}

@@ -9,20 +9,20 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// view is how the handlers and readers of a store see its objects.
+// view reads the objects of a store for handlers and readers.
 type view interface {
 	read(r *store.Record)
 	get(k store.Key) error
 	index(value string) (n int)
 }
 
-// viewOf reads objects as T, and touches each.
+// viewOf reads objects as T and calls touch for each.
 type viewOf[T any] struct {
 	store *store.Store
 	touch func(*T) int
 }
 
-// sinkhole keeps the compiler from leaving reads out.
+// sinkhole keeps the compiler from eliminating reads.
 var sinkhole atomic.Int64
 
 func (v viewOf[T]) read(r *store.Record) {
@@ -43,8 +43,8 @@ func (v viewOf[T]) index(value string) (n int) {
 	return n
 }
 
-// viewFor: custom resources as the Go type that their operator has, pods of the protobuf wire as theirs, and pods of
-// the JSON wire as unstructured objects, as client-go dynamic reads them.
+// viewFor returns the view of a corpus. It reads custom resources as the Go type of their operator, pods in protobuf
+// as corev1.Pod, and pods in JSON as unstructured objects, like client-go dynamic.
 func viewFor(s *store.Store, corpus string, protobuf bool) view {
 	switch {
 	case corpus == "widgets":

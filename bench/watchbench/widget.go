@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// widget is the Go type of the custom resource of the corpus, as an operator's author writes it.
+// widget is the Go type of the custom resource of the corpus, as an operator's author would write it.
 type widget struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -38,7 +38,7 @@ type widgetStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// What controller-gen writes.
+// The methods that controller-gen would generate.
 
 func (w *widget) DeepCopyObject() runtime.Object { return w.deepCopy() }
 

@@ -1,5 +1,5 @@
-// Package deploytest builds deploy/ with kustomize and deploy/chart with helm as users do, holds what comes out to what the
-// controller needs and to each other, and applies it to a real API server.
+// Package deploytest builds deploy/ with kustomize and deploy/chart with helm as users do. It checks the output
+// against the needs of the controller, compares both outputs, and applies them to a real API server.
 //
-// It is a module of its own because kustomize and helm are needed by nobody else.
+// It is a module of its own so that the library does not depend on kustomize and helm.
 package deploytest

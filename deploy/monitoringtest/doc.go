@@ -1,6 +1,7 @@
-// Package monitoringtest evaluates every query of deploy/monitoring/ over the metrics of programs that run, in Prometheus' own
-// database with its own engine: programs that are well, for which no alert may fire, and the same ones in trouble, for which each has to.
+// Package monitoringtest evaluates every query of deploy/monitoring/ over the metrics of running programs, in
+// Prometheus' own database and with its own engine. No alert may fire for healthy programs. For the same programs
+// with faults, each alert must fire.
 //
-// The programs run on the clock of testing/synctest, so that hours of them take seconds, and thresholds are those that operators have.
-// It is a module of its own because Prometheus is needed by nobody else.
+// The programs run on the clock of testing/synctest, so hours take seconds and the thresholds are those of
+// production. It is a module of its own so that the library does not depend on Prometheus.
 package monitoringtest

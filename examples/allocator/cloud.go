@@ -14,19 +14,19 @@ import (
 	"sync"
 )
 
-// cloud hands out addresses over HTTP, and can behave as badly as real ones.
+// cloud is an HTTP server that hands out addresses and injects the failures of real clouds.
 //
-//	POST   /addresses          reserves one; with an Idempotency-Key that it has seen, it answers with the first one again
-//	DELETE /addresses/{key}    gives back what was reserved with a key; what is not there is gone
+//	POST   /addresses          reserves an address; a repeated Idempotency-Key gets the same address
+//	DELETE /addresses/{key}    releases the address of a key; an unknown key is not an error
 type cloud struct {
 	mu     sync.Mutex
 	rnd    *rand.Rand
-	lose   float64           // the part of answers that are lost, after the work is done
-	books  map[string]string // key → address, of what is reserved
+	lose   float64           // the fraction of responses that are lost after the request has taken effect
+	books  map[string]string // key → address of the current reservations
 	next   int
-	asked  int // requests to reserve
-	again  int // of them with a key that was known
-	lost   int // answers
+	asked  int // number of reserve requests
+	again  int // number of reserve requests with a known key
+	lost   int // number of lost responses
 	events func(string)
 }
 
@@ -39,9 +39,9 @@ func (c *cloud) handler() http.Handler {
 	mux.HandleFunc("POST /addresses", func(w http.ResponseWriter, r *http.Request) {
 		address, lost := c.reserve(r.Header.Get("Idempotency-Key"))
 		if lost {
-			panic(http.ErrAbortHandler) // the work is done, and nobody will hear of it
+			panic(http.ErrAbortHandler) // the request has taken effect, but the client gets no response
 		}
-		_ = json.NewEncoder(w).Encode(map[string]string{"address": address}) // the caller is gone if this fails
+		_ = json.NewEncoder(w).Encode(map[string]string{"address": address}) // fails if the client has disconnected
 	})
 	mux.HandleFunc("DELETE /addresses/{key}", func(w http.ResponseWriter, r *http.Request) {
 		if c.release(r.PathValue("key")) {
@@ -85,7 +85,7 @@ func (c *cloud) loses(what string) bool {
 	return true
 }
 
-// reserved returns the addresses that are reserved.
+// reserved returns the reserved addresses.
 func (c *cloud) reserved() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

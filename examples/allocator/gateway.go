@@ -28,7 +28,7 @@ type Gateway struct {
 	Status            GatewayStatus `json:"status,omitempty"`
 }
 
-// GatewayStatus is what it has got.
+// GatewayStatus is the observed state of a Gateway.
 type GatewayStatus struct {
 	Address   string      `json:"address,omitempty"`
 	Allocated alloc.Slots `json:"allocated,omitempty"`
@@ -57,7 +57,7 @@ func newScheme() (*runtime.Scheme, error) {
 
 const slot = "public-ip"
 
-// gateways is the controller: all that there is to write.
+// gateways is the controller. It is all the code that a user has to write.
 type gateways struct {
 	c     *client.Client
 	cloud *cloudClient
@@ -78,7 +78,7 @@ func (r *gateways) Cleanup(ctx context.Context, g *Gateway) (reconcile.Result, e
 	return reconcile.Done, alloc.Release(ctx, r.c, g, slot, r.cloud.release)
 }
 
-// newOperator declares the operator; its Run works until the context ends.
+// newOperator declares the operator. Its Run returns when the context ends.
 func newOperator(
 	cfg *rest.Config, cloud *cloudClient, namespace string, opts ...fairlead.Option,
 ) (*fairlead.Runtime, error) {

@@ -1,7 +1,6 @@
-// Command allocator is a controller that reserves an address for each Gateway at a cloud, exactly once, whatever
-// happens. It plays a story on the cluster of KUBECONFIG: gateways come and go while the operator is killed again and
-// again, at random points, and while the cloud loses answers; at the end the cloud's books have one address for each
-// gateway.
+// Command allocator is a controller that reserves a cloud address exactly once for each Gateway. It runs a scenario
+// on the cluster of KUBECONFIG: gateways are created and deleted while the operator is killed at random points and
+// the cloud loses responses. At the end the cloud must hold one address for each gateway.
 //
 //	make up                       # in one terminal: a control plane
 //	go run ./allocator            # in another, in examples/, with KUBECONFIG set as make up says
@@ -60,7 +59,7 @@ func main() {
 	}
 }
 
-// story is what run keeps while it goes on.
+// story is the state of one run.
 type story struct {
 	config
 	cfg   *rest.Config
@@ -68,10 +67,10 @@ type story struct {
 	rnd   *rand.Rand
 	cloud *cloud
 	url   string
-	c     *client.Client // of the users, who see what the server has
+	c     *client.Client // of the users; it reads from the server
 }
 
-// run plays the story; an error if the books are wrong.
+// run plays the scenario. It returns an error if the cloud's reservations do not match the gateways.
 func run(ctx context.Context, cfg *rest.Config, c config, out io.Writer) error {
 	s := &story{config: c, cfg: cfg, out: out, rnd: rand.New(rand.NewPCG(c.seed, 0)), cloud: newCloud(c.seed, c.lose)}
 	s.say("seed %d", c.seed)
@@ -138,8 +137,8 @@ func (s *story) gateway(i int) *Gateway {
 	return &Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: fmt.Sprintf("gateway-%02d", i)}}
 }
 
-// operate runs operators until done is true. All but the last are killed at a random request, before it is sent or
-// after it was answered.
+// operate runs operators until done returns true. It kills all of them except the last at a random request, either
+// before the request is sent or after its response.
 func (s *story) operate(ctx context.Context, done func(context.Context) (bool, error)) error {
 	for n := range s.crashes + 1 {
 		at := int64(-1)
@@ -154,7 +153,7 @@ func (s *story) operate(ctx context.Context, done func(context.Context) (bool, e
 	return errors.New("the last operator was not killed, and is not done")
 }
 
-// life runs one operator, which is killed at a request; finished says that it has done everything before.
+// life runs one operator and kills it at the at-th request. finished reports whether done returned true before that.
 func (s *story) life(
 	ctx context.Context, n int, at int64, after bool, done func(context.Context) (bool, error),
 ) (finished bool, err error) {
@@ -170,7 +169,7 @@ func (s *story) life(
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
 	rt, err := newOperator(cfg, &cloudClient{s.url, &http.Client{Transport: m.Wrap(transport), Timeout: 5 * time.Second}},
-		s.namespace, fairlead.WithDrain(time.Millisecond)) // a process that is killed finishes nothing
+		s.namespace, fairlead.WithDrain(time.Millisecond)) // a killed process does not drain
 	if err != nil {
 		return false, err
 	}
@@ -180,7 +179,7 @@ func (s *story) life(
 	defer tick.Stop()
 	for {
 		select {
-		case err := <-running: // it was killed, or could not run
+		case err := <-running: // the operator was killed or failed to start
 			if m.Dead() {
 				return false, nil
 			}
@@ -216,7 +215,7 @@ func (s *story) allAreGone(ctx context.Context) (bool, error) {
 	return len(all) == 0, err
 }
 
-// checkBooks compares the cloud's books with the gateways.
+// checkBooks compares the cloud's reservations with the gateways.
 func (s *story) checkBooks(ctx context.Context) error {
 	all, err := s.list(ctx)
 	if err != nil {

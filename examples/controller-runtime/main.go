@@ -1,5 +1,5 @@
-// Command controller-runtime is an operator as kubebuilder lays it out, on the cache and client of Fairlead: two lines
-// of main.go, those that are marked, differ from what it was.
+// Command controller-runtime is an operator with the layout of kubebuilder that uses the cache and client of
+// Fairlead. Only the two marked lines of main.go differ from a plain controller-runtime operator.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/fairlead-io/fairlead/examples/controller-runtime/controller"
 )
 
-// settings are the flags.
+// settings are the command-line flags.
 type settings struct {
 	metrics, probes string
 	elect           bool
@@ -49,8 +49,8 @@ func run(ctx context.Context, cfg *rest.Config, s settings) error {
 		return err
 	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		NewCache:               controllerruntime.NewCache,  // the first line
-		NewClient:              controllerruntime.NewClient, // the second
+		NewCache:               controllerruntime.NewCache,  // the first changed line
+		NewClient:              controllerruntime.NewClient, // the second changed line
 		Scheme:                 scheme,
 		Metrics:                server.Options{BindAddress: s.metrics},
 		HealthProbeBindAddress: s.probes,

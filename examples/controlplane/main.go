@@ -1,5 +1,5 @@
-// Command controlplane starts a temporary control plane, stores an object in it and reads it back: all that is needed
-// to test against a real API server without installing one.
+// Command controlplane starts a temporary control plane, stores an object in it and reads it back. It shows how to
+// test against a real API server without installing one.
 package main
 
 import (

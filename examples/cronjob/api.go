@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// CronJob begins a Job at each time of a schedule.
+// CronJob creates a Job at each time of a schedule.
 type CronJob struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -19,41 +19,42 @@ type CronJob struct {
 	Status            CronJobStatus `json:"status,omitempty"`
 }
 
-// CronJobSpec says what runs, and when.
+// CronJobSpec is the desired state of a CronJob.
 type CronJobSpec struct {
-	// Schedule has five fields, as in a crontab, or is a word such as @hourly or "@every 10m". Times are UTC.
+	// Schedule has five fields, as in a crontab, or is a descriptor such as @hourly or "@every 10m". Times are UTC.
 	Schedule string `json:"schedule"`
-	// StartingDeadlineSeconds is how late a run may begin; one that is later is left out. Default: any time.
+	// StartingDeadlineSeconds bounds the delay of a run. A run that is later than that is skipped. By default there
+	// is no bound.
 	StartingDeadlineSeconds *int64 `json:"startingDeadlineSeconds,omitempty"`
-	// ConcurrencyPolicy says what to do when the run before is not done; Allow by default.
+	// ConcurrencyPolicy applies when the previous run has not finished. The default is Allow.
 	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrencyPolicy,omitempty"`
-	// Suspend has no run begin. What runs goes on.
+	// Suspend stops new runs. Running Jobs are not affected.
 	Suspend bool `json:"suspend,omitempty"`
-	// JobTemplate is the Job of each run.
+	// JobTemplate is the template of the Job of each run.
 	JobTemplate batchv1.JobTemplateSpec `json:"jobTemplate"`
-	// SuccessfulJobsHistoryLimit is how many Jobs that succeeded are kept, FailedJobsHistoryLimit how many that failed;
-	// 3 and 1 by default.
+	// SuccessfulJobsHistoryLimit is the number of succeeded Jobs to keep, FailedJobsHistoryLimit the number of failed
+	// ones. The defaults are 3 and 1.
 	SuccessfulJobsHistoryLimit *int32 `json:"successfulJobsHistoryLimit,omitempty"`
 	FailedJobsHistoryLimit     *int32 `json:"failedJobsHistoryLimit,omitempty"`
 }
 
-// ConcurrencyPolicy is what happens to a run whose time comes while another one is not done.
+// ConcurrencyPolicy says how to treat a run that is due while another one has not finished.
 type ConcurrencyPolicy string
 
-// The policies.
+// Concurrency policies.
 const (
 	Allow   ConcurrencyPolicy = "Allow"   // both run
-	Forbid  ConcurrencyPolicy = "Forbid"  // it waits for the end of the other one, at most until its deadline
-	Replace ConcurrencyPolicy = "Replace" // the other one is deleted
+	Forbid  ConcurrencyPolicy = "Forbid"  // the new run waits until the other has finished, at most until its deadline
+	Replace ConcurrencyPolicy = "Replace" // the other run is deleted
 )
 
-// CronJobStatus is what has become of it.
+// CronJobStatus is the observed state of a CronJob.
 type CronJobStatus struct {
-	// Active are the Jobs that run.
+	// Active are the running Jobs.
 	Active []corev1.ObjectReference `json:"active,omitempty"`
-	// LastScheduleTime is the time that the last run was due.
+	// LastScheduleTime is the time at which the last run was due.
 	LastScheduleTime *metav1.Time `json:"lastScheduleTime,omitempty"`
-	// Conditions are Scheduled, LastRun, and Ready, which follows from them.
+	// Conditions are Scheduled, LastRun and Ready. Ready is computed from the other two.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// scheduledAt is the annotation of a Job with the time that it was due.
+// scheduledAt is the annotation of a Job with the time at which it was due.
 const scheduledAt = "example.fairlead.io/scheduled-at"
 
 // cronJobs is the controller.
@@ -29,7 +29,7 @@ type cronJobs struct {
 // Reconcile implements reconcile.Reconciler.
 func (r *cronJobs) Reconcile(ctx context.Context, cj *CronJob) (reconcile.Result, error) {
 	if cj.DeletionTimestamp != nil {
-		return reconcile.Done, nil // its Jobs go with it
+		return reconcile.Done, nil // the garbage collector deletes its Jobs
 	}
 	says, now := conditions.Of(cj), r.now().UTC()
 	schedule, err := parse(cj.Spec.Schedule)
@@ -60,7 +60,7 @@ func (r *cronJobs) Reconcile(ctx context.Context, cj *CronJob) (reconcile.Result
 		says.True("Scheduled", "Waiting", "the next run is at %s", next.Format(time.RFC3339))
 	}
 
-	after, err := r.runs(ctx, cj) // from memory, and with what was just written
+	after, err := r.runs(ctx, cj) // from the cache, which includes the writes above
 	if err == nil {
 		err = r.tell(ctx, cj, says, after)
 	}
@@ -73,8 +73,8 @@ func (r *cronJobs) Reconcile(ctx context.Context, cj *CronJob) (reconcile.Result
 	return reconcile.After(next.Sub(now)), nil
 }
 
-// begin makes the Job of a time. Its name follows from the time: whoever comes here again after a crash, or with a cache
-// that is late, makes no second one.
+// begin creates the Job of a run. The Job's name is derived from the due time, so a repeated call after a crash or
+// with a stale cache does not create a second Job.
 func (r *cronJobs) begin(ctx context.Context, cj *CronJob, before *runs, due time.Time) error {
 	if cj.Spec.ConcurrencyPolicy == Replace {
 		if err := r.remove(ctx, before.active...); err != nil {
@@ -107,11 +107,11 @@ func (r *cronJobs) begin(ctx context.Context, cj *CronJob, before *runs, due tim
 	return nil
 }
 
-// tell writes the status, if that changes it.
+// tell writes the status if it has changed.
 func (r *cronJobs) tell(ctx context.Context, cj *CronJob, says *conditions.Set, now *runs) error {
 	switch last := now.finished; {
 	case last == nil:
-		says.Keep("LastRun") // its Job may be gone
+		says.Keep("LastRun") // its Job may have been deleted
 	case succeeded(last):
 		says.True("LastRun", "Succeeded", "the job %s has succeeded", last.Name)
 	default:
@@ -133,8 +133,8 @@ func (r *cronJobs) tell(ctx context.Context, cj *CronJob, says *conditions.Set, 
 	})
 }
 
-// tidy deletes the oldest of the Jobs that are done, when the status has the time of the last one: before, they are all
-// that is known of it.
+// tidy deletes the oldest finished Jobs beyond the history limits. It must run after the status has recorded the last
+// run: until then the Jobs are the only record of it.
 func (r *cronJobs) tidy(ctx context.Context, cj *CronJob, now *runs) error {
 	keep := int(*cmp.Or(cj.Spec.SuccessfulJobsHistoryLimit, new(int32(3))))
 	if err := r.remove(ctx, now.succeeded[:max(0, len(now.succeeded)-keep)]...); err != nil {
@@ -154,7 +154,7 @@ func (r *cronJobs) remove(ctx context.Context, jobs ...*batchv1.Job) error {
 	return nil
 }
 
-// stalled says in the status, and to package reconcile, that nothing more is done before the spec changes.
+// stalled writes the Stalled condition and returns a result that waits for a change of the spec.
 func (r *cronJobs) stalled(
 	ctx context.Context, cj *CronJob, says *conditions.Set, reason string, cause error,
 ) (reconcile.Result, error) {
@@ -169,11 +169,11 @@ func (r *cronJobs) stalled(
 	return reconcile.Terminal(cause)
 }
 
-// runs are the Jobs of an object, oldest first.
+// runs are the Jobs of a CronJob, oldest first.
 type runs struct {
 	active, succeeded, failed []*batchv1.Job // read-only
-	finished                  *batchv1.Job   // the last one that is done
-	last                      time.Time      // when the last run was due; else since when there could be one
+	finished                  *batchv1.Job   // the last finished Job
+	last                      time.Time      // when the last run was due; the creation time if there was no run
 }
 
 func (r *cronJobs) runs(ctx context.Context, cj *CronJob) (*runs, error) {
@@ -205,7 +205,7 @@ func (r *cronJobs) runs(ctx context.Context, cj *CronJob) (*runs, error) {
 	return out, nil
 }
 
-// due is when a Job was; the zero time if it was not made here.
+// due returns the time at which a Job was due. It returns the zero time for a Job of another creator.
 func due(job *batchv1.Job) time.Time {
 	t, _ := time.Parse(time.RFC3339, job.Annotations[scheduledAt])
 	return t

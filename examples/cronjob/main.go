@@ -1,4 +1,5 @@
-// Command cronjob is an operator that begins Jobs by schedule, as that of the tutorial of kubebuilder does.
+// Command cronjob is an operator that creates Jobs on a schedule, like the CronJob operator of the kubebuilder
+// tutorial.
 //
 //	make up                                       # in one terminal: a control plane
 //	kubectl apply -f cronjob/cronjobs.yaml        # in another, in examples/, with KUBECONFIG set as make up says
@@ -43,7 +44,7 @@ func newRuntime(cfg *rest.Config, opts ...fairlead.Option) (*fairlead.Runtime, e
 	return fairlead.New(cfg, append(opts, fairlead.WithScheme(s), fairlead.WithFieldOwner("cronjobs"))...), nil
 }
 
-// declare has a reconciler work on the CronJobs of some namespaces; without any, of all.
+// declare registers a controller for the CronJobs of the given namespaces, or of all namespaces if there are none.
 func declare(rt *fairlead.Runtime, r reconcile.Reconciler[CronJob], namespaces ...string) *reconcile.Controller {
 	in := reconcile.From(cache.Namespaces(namespaces...))
 	return reconcile.New[CronJob](rt, "cronjobs", r, reconcile.Primary(in), reconcile.Owns[batchv1.Job](in))

@@ -7,7 +7,7 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// parse reads a schedule; one that no time fits, such as the 31st of February, is an error, too.
+// parse parses a schedule. A schedule that never fires, such as the 31st of February, is an error.
 func parse(text string) (cron.Schedule, error) {
 	s, err := cron.ParseStandard(text)
 	if err != nil {
@@ -19,10 +19,10 @@ func parse(text string) (cron.Schedule, error) {
 	return s, nil
 }
 
-// latest returns the last time of a schedule that is after one time and not after another; the zero time if there is
-// none. It takes as long for a year as for an hour: it looks back from the end, twice as far each time.
+// latest returns the last time of s in (after, until], or the zero time if there is none. It searches backwards from
+// until and doubles the distance at each step, so the cost does not grow with the length of the range.
 func latest(s cron.Schedule, after, until time.Time) (last time.Time) {
-	if every, ok := s.(cron.ConstantDelaySchedule); ok { // its times are counted from the last run
+	if every, ok := s.(cron.ConstantDelaySchedule); ok { // its times are relative to the last run
 		if passed := until.Sub(after); passed >= every.Delay {
 			return until.Add(-passed % every.Delay)
 		}

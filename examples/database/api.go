@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead-io/fairlead/alloc"
 )
 
-// Database asks for a database of one's own at the server, with a user whose password is in a Secret of the same name.
+// Database requests a database and a user at the server. The user's password is in a Secret of the same name.
 type Database struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -19,19 +19,19 @@ type Database struct {
 	Status            DatabaseStatus `json:"status,omitempty"`
 }
 
-// DatabaseSpec is what is wanted.
+// DatabaseSpec is the desired state of a Database.
 type DatabaseSpec struct {
-	// SizeGi is how large it may become, in GiB.
+	// SizeGi is the maximum size in GiB.
 	SizeGi int `json:"sizeGi"`
 }
 
-// DatabaseStatus is what there is.
+// DatabaseStatus is the observed state of a Database.
 type DatabaseStatus struct {
-	// Database is what the server calls it.
+	// Database is the server's ID of the database.
 	Database string `json:"database,omitempty"`
-	// Conditions are Provisioned, Credentials, and Ready, which follows from them.
+	// Conditions are Provisioned, Credentials and Ready. Ready is computed from the other two.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Allocated is kept by package alloc.
+	// Allocated is maintained by package alloc.
 	Allocated alloc.Slots `json:"allocated,omitempty"`
 }
 

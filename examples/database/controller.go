@@ -19,17 +19,17 @@ import (
 
 const (
 	slot  = "database"                     // of package alloc
-	label = "example.fairlead.io/database" // of the Secrets of this operator, the only ones that it watches
+	label = "example.fairlead.io/database" // of the Secrets of this operator; it watches no others
 )
 
-// errTaken is matched when there is a Secret of the name that belongs to somebody else.
+// errTaken is returned when a Secret of that name exists and has another owner.
 var errTaken = errors.New("the secret belongs to somebody else")
 
 // databases is the controller.
 type databases struct {
 	c        *client.Client
 	provider *provider
-	poll     time.Duration // how often it looks whether the server still has what is wanted
+	poll     time.Duration // interval at which the server's state is checked for drift
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -47,7 +47,7 @@ func (r *databases) Reconcile(ctx context.Context, db *Database) (reconcile.Resu
 	switch {
 	case errors.Is(err, errTaken):
 		says.False("Credentials", "Taken", "the secret %s belongs to somebody else", db.Name)
-	case errors.Is(err, errGone): // with all that was in it: to make a new one is not for an operator to decide
+	case errors.Is(err, errGone): // the data is lost; an administrator must decide whether to create a new database
 		says.False("Provisioned", "Lost", "the server has lost the database %s; restore it, or delete this object", id)
 	case err != nil:
 		return reconcile.Retry(err)
@@ -64,13 +64,14 @@ func (r *databases) Reconcile(ctx context.Context, db *Database) (reconcile.Resu
 	return reconcile.After(r.poll), nil
 }
 
-// Cleanup implements reconcile.Cleaner. The Secret is the garbage collector's.
+// Cleanup implements reconcile.Cleaner. The garbage collector deletes the Secret.
 func (r *databases) Cleanup(ctx context.Context, db *Database) (reconcile.Result, error) {
 	return reconcile.Retry(alloc.Release(ctx, r.c, db, slot, r.provider.release, alloc.Find(r.provider.find)))
 }
 
-// password returns the one in the Secret of a Database; a new one if there is no Secret. It is stored before it is used,
-// so that the one that the server has can always be read by whoever needs it.
+// password returns the password in the Secret of a Database. If there is no Secret, it creates one with a new
+// password. The password is stored before the server gets it, so the server never has a password that is not in the
+// Secret.
 func (r *databases) password(ctx context.Context, db *Database, id string) (string, error) {
 	secret, err := client.Get[corev1.Secret](ctx, r.c, client.KeyOf(db))
 	if apierrors.IsNotFound(err) {

@@ -1,5 +1,5 @@
-// Command database is an operator of databases at a server outside of the cluster; without --server it brings a server
-// of its own, which keeps nothing.
+// Command database is an operator for databases at a server outside of the cluster. Without --server it starts an
+// in-memory server of its own.
 //
 //	make up                                        # in one terminal: a control plane
 //	kubectl apply -f database/databases.yaml       # in another, in examples/, with KUBECONFIG set as make up says
@@ -61,7 +61,7 @@ func run(log *slog.Logger, url string, poll time.Duration) error {
 	return rt.Run(context.Background())
 }
 
-// newOperator declares the operator for some namespaces; without any, for all.
+// newOperator declares the operator for the given namespaces, or for all namespaces if there are none.
 func newOperator(
 	cfg *rest.Config, p *provider, poll time.Duration, namespaces []string, opts ...fairlead.Option,
 ) (*fairlead.Runtime, error) {

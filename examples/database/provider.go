@@ -13,23 +13,23 @@ import (
 	"github.com/fairlead-io/fairlead/examples/database/server"
 )
 
-// errGone is matched when the server does not have what is asked for.
+// errGone is returned when the server does not have the database.
 var errGone = errors.New("the server does not have it")
 
-// provider calls a server of databases.
+// provider is a client of a database server.
 type provider struct {
 	url  string
 	http *http.Client
 }
 
-// create makes a database; for alloc.Once, which has asked find before.
+// create creates a database. It is the create function of alloc.Once, which calls find first.
 func (p *provider) create(ctx context.Context, key string) (id string, err error) {
 	var made server.State
 	err = p.do(ctx, http.MethodPost, "/databases", server.State{Note: key}, &made)
 	return made.ID, err
 }
 
-// find looks for the database that was made with a key; for alloc.Find.
+// find returns the database that was created with a key. It is the argument of alloc.Find.
 func (p *provider) find(ctx context.Context, key string) (id string, found bool, err error) {
 	var all []server.State
 	if err := p.do(ctx, http.MethodGet, "/databases?note="+url.QueryEscape(key), nil, &all); err != nil || len(all) == 0 {
@@ -38,8 +38,8 @@ func (p *provider) find(ctx context.Context, key string) (id string, found bool,
 	return all[0].ID, true, nil
 }
 
-// release gives back the database of a key; for alloc.Release, which may not know how it is called, nor whether there is
-// one.
+// release deletes the database of a key. It is the release function of alloc.Release, which passes an empty id when
+// the ID is unknown; then the database may not exist.
 func (p *provider) release(ctx context.Context, key, id string) error {
 	if id == "" {
 		var found bool
@@ -55,7 +55,7 @@ func (p *provider) release(ctx context.Context, key, id string) error {
 	return err
 }
 
-// settle makes a database as it should be, and says whether that needed a change.
+// settle updates a database to the given size and password. It reports whether an update was needed.
 func (p *provider) settle(ctx context.Context, id string, sizeGi int, password string) (changed bool, err error) {
 	var is server.State
 	path := "/databases/" + url.PathEscape(id)

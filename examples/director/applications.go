@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/outbox"
 )
 
-// Application is a row of the director.
+// Application is a row of the director's table.
 type Application struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name"`
@@ -26,14 +26,14 @@ type Application struct {
 	operationID string // of the operation in progress
 }
 
-// Webhook is the endpoint of the line-of-business application that is told to clean up.
+// Webhook is the cleanup endpoint of the line-of-business application.
 type Webhook struct {
 	URL string `json:"url"`
 	// Mode is Sync (default) or Async.
 	Mode string `json:"mode,omitempty"`
 }
 
-// refusal is an error that the caller can do something about.
+// refusal is an error with an HTTP status that is reported to the caller.
 type refusal struct {
 	status int
 	text   string
@@ -42,8 +42,8 @@ type refusal struct {
 func (r *refusal) Error() string   { return r.text }
 func (r *refusal) HTTPStatus() int { return r.status }
 
-// applications are the rows, in SQLite. Every change that needs an operation enqueues it in the same transaction, so
-// that there is neither an operation for a change that was rolled back nor a change whose operation was forgotten.
+// applications is the table of applications, in SQLite. A change that needs an operation enqueues it in the same
+// transaction: a rolled back change has no operation, and a committed change always has one.
 type applications struct {
 	db  *sql.DB
 	box *outbox.Outbox
@@ -147,7 +147,7 @@ func (a *applications) unregister(ctx context.Context, id, operationID string) (
 	}
 	defer func() {
 		if err != nil {
-			_ = tx.Rollback() // the error that led here is what matters
+			_ = tx.Rollback() // the first error is returned
 		}
 	}()
 	app, err := one(ctx, tx, id)
@@ -190,8 +190,8 @@ func unregistration(app Application, operationID string) operations.Request {
 	return request
 }
 
-// ended takes the outcome of an operation: the row goes, or becomes ready again with the error. An outcome of an
-// operation that is not the row's present one changes nothing.
+// ended applies the outcome of an operation: it deletes the row, or on failure makes it ready again and records the
+// error. It ignores an operation that is not the current operation of the row.
 func (a *applications) ended(ctx context.Context, id, operationID, failure string) error {
 	statement, args := `DELETE FROM applications WHERE id = ? AND operation_id = ?`, []any{id, operationID}
 	if failure != "" {

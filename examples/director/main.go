@@ -1,15 +1,17 @@
-// Director is a small API service, as a platform team would write it on Fairlead: applications in SQLite, and an
-// operation for everything that takes longer than a request may.
+// Director is a small API service, as a platform team would write it on Fairlead. It keeps applications in SQLite and
+// starts an operation for work that takes longer than a request.
 //
 //	director --listen 127.0.0.1:8080 --database director.db
 //
-// POST   /applications        registers one: {"name": "shop", "webhook": {"url": "http://127.0.0.1:8090/cleanup"}}
-// GET    /applications[/{id}] shows them
-// DELETE /applications/{id}   unregisters one: its webhook is told to clean up, then the row goes. With the header
+// Its endpoints are:
 //
-//	Prefer: respond-async the answer is 202 at once, with the Location of the operation
+//	POST   /applications        registers an application:
+//	                            {"name": "shop", "webhook": {"url": "http://127.0.0.1:8090/cleanup"}}
+//	GET    /applications[/{id}] returns all applications, or one
+//	DELETE /applications/{id}   unregisters an application: calls its webhook to clean up, then deletes the row
+//	GET    /operations/…        returns operations, see package operations/httpapi
 //
-// GET    /operations/…        shows operations, see package operations/httpapi
+// With the header "Prefer: respond-async" DELETE answers 202 at once, with the Location of the operation.
 package main
 
 import (
@@ -60,7 +62,7 @@ func main() {
 	}
 }
 
-// run serves until the context ends. listening is told the address.
+// run serves until the context ends. It calls listening with the address once it listens.
 func run(
 	ctx context.Context, kubeconfig *rest.Config, c config, log *slog.Logger, listening func(net.Addr),
 ) (err error) {
@@ -96,7 +98,7 @@ func run(
 	relay := &outbox.Relay{Outbox: apps.box, Deliver: deliver.deliver, Log: log}
 	rt.Add("outbox", relay.Run)
 	rt.Add("http", func(ctx context.Context) error {
-		known, err := cache.AcquireFor[v1alpha1.Operation](rt.Cache(), cache.Namespaces(c.namespace)) // the observer's
+		known, err := cache.AcquireFor[v1alpha1.Operation](rt.Cache(), cache.Namespaces(c.namespace)) // of the observer
 		if err != nil {
 			return err
 		}

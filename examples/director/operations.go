@@ -18,14 +18,14 @@ import (
 
 const resourceType = "Application"
 
-// Unregistrations are the operations of this director.
+// Unregistrations is the selector of the operations of this director.
 var Unregistrations = observe.Selector("unregistrations")
 
 // webhookName is the name of the Webhook of an application.
 func webhookName(applicationID string) string { return "application-" + applicationID }
 
-// deliverer schedules what the outbox holds, after its transaction was committed. It may be called again for the same
-// entry, so everything in it can be repeated.
+// deliverer schedules the committed entries of the outbox. It may be called more than once for an entry, so all its
+// steps are idempotent.
 type deliverer struct {
 	apps      *applications
 	client    *client.Client
@@ -57,7 +57,7 @@ func (d *deliverer) deliver(ctx context.Context, e outbox.Entry) error {
 	return err
 }
 
-// ensureWebhook makes the Webhook of an application.
+// ensureWebhook creates the Webhook of an application.
 func (d *deliverer) ensureWebhook(ctx context.Context, app Application) error {
 	body := `{"application": {{json .Resource}}, "operation": "{{.Operation.operationID}}"}`
 	hook := &v1alpha1.Webhook{
@@ -75,7 +75,7 @@ func (d *deliverer) ensureWebhook(ctx context.Context, app Application) error {
 	return nil
 }
 
-// watcher brings the outcomes of operations home to the rows.
+// watcher applies the outcomes of operations to the rows.
 type watcher struct {
 	apps   *applications
 	client *client.Client

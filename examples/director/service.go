@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations"
 )
 
-// service is the HTTP face of the director.
+// service is the HTTP API of the director.
 type service struct {
 	apps      *applications
 	scheduler *operations.Scheduler
@@ -91,12 +91,12 @@ func (s *service) get(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, app)
 }
 
-// settle brings home the outcome of an operation that has ended but has not come by yet, so that a caller who saw its
-// end also sees what it did.
+// settle applies the outcome of a finished operation if the watcher has not done so yet. A caller that has seen the
+// operation end therefore also sees its effect.
 func (s *service) settle(ctx context.Context, app Application) (Application, error) {
 	op, err := s.scheduler.Get(ctx, operations.Resource{Type: resourceType, ID: app.ID})
 	if errors.Is(err, operations.ErrNotFound) || err == nil && (op.EffectiveID() != app.operationID || !op.Terminal()) {
-		return app, nil // not there yet, or not done
+		return app, nil // not scheduled or not finished yet
 	}
 	if err != nil {
 		return app, err
@@ -107,7 +107,7 @@ func (s *service) settle(ctx context.Context, app Application) (Application, err
 	return s.apps.get(ctx, app.ID)
 }
 
-// pending tells of operations that are in the outbox still.
+// pending returns the view of an operation that is still in the outbox.
 func (s *service) pending(ctx context.Context, _ string, r operations.Resource) (operations.View, bool) {
 	app, err := s.apps.get(ctx, r.ID)
 	if err != nil || app.Ready || r.Type != resourceType {
@@ -121,7 +121,7 @@ func (s *service) pending(ctx context.Context, _ string, r operations.Resource) 
 	}, true
 }
 
-// unregister begins the operation; operations.Async does the rest.
+// unregister starts the operation. operations.Async waits for it and writes the response.
 func (s *service) unregister(ctx context.Context, r *http.Request, id string) (operations.Request, error) {
 	return s.apps.unregister(ctx, r.PathValue("id"), id)
 }
@@ -134,7 +134,7 @@ func (s *service) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(known.status)
-	_ = json.NewEncoder(w).Encode(map[string]any{ // the caller is gone if this fails
+	_ = json.NewEncoder(w).Encode(map[string]any{ // fails if the client has disconnected
 		"title": http.StatusText(known.status), "status": known.status, "detail": known.text,
 	})
 }
@@ -142,5 +142,5 @@ func (s *service) refuse(w http.ResponseWriter, r *http.Request, err error) {
 func answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the caller is gone if this fails
+	_ = json.NewEncoder(w).Encode(body) // fails if the client has disconnected
 }

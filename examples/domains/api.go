@@ -18,7 +18,7 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// Domain is one admin server and some managed servers, each a pod.
+// Domain is an admin server and a number of managed servers, each in a pod.
 type Domain struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -26,21 +26,21 @@ type Domain struct {
 	Status            DomainStatus `json:"status,omitempty"`
 }
 
-// DomainSpec is what is wanted.
+// DomainSpec is the desired state of a Domain.
 type DomainSpec struct {
-	Servers        int    `json:"servers"` // managed servers
+	Servers        int    `json:"servers"` // number of managed servers
 	Image          string `json:"image"`
-	RestartVersion string `json:"restartVersion,omitempty"` // another one restarts all servers, one after the other
+	RestartVersion string `json:"restartVersion,omitempty"` // a change restarts all servers, one at a time
 }
 
-// DomainStatus is how it is going.
+// DomainStatus is the observed state of a Domain.
 type DomainStatus struct {
 	Phase              string         `json:"phase,omitempty"` // Starting, Rolling, Available
 	ObservedGeneration int64          `json:"observedGeneration,omitempty"`
-	Flow               *flow.Position `json:"flow,omitempty"` // where the fiber is, or that it has completed
+	Flow               *flow.Position `json:"flow,omitempty"` // position of the fiber, or that it has completed
 }
 
-// The phases of a domain.
+// Phases of a domain.
 const (
 	phaseStarting  = "Starting"
 	phaseRolling   = "Rolling"
@@ -74,7 +74,7 @@ func (l *DomainList) DeepCopyObject() runtime.Object {
 
 var group = schema.GroupVersion{Group: "example.fairlead.io", Version: "v1"}
 
-// newScheme returns the Go types that the operator knows.
+// newScheme returns the scheme of the operator.
 func newScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	s.AddKnownTypes(group, &Domain{}, &DomainList{})
@@ -88,7 +88,7 @@ func newScheme() (*runtime.Scheme, error) {
 //go:embed domains.yaml
 var definition []byte
 
-// install applies the custom resource definition and returns when the API server serves it.
+// install applies the custom resource definition and waits until the API server serves it.
 func install(ctx context.Context, c *client.Client) error {
 	var crd apiextensionsv1.CustomResourceDefinition
 	if err := yaml.UnmarshalStrict(definition, &crd); err != nil {
@@ -105,7 +105,7 @@ func install(ctx context.Context, c *client.Client) error {
 			if condition.Type != apiextensionsv1.Established || condition.Status != apiextensionsv1.ConditionTrue {
 				continue
 			}
-			// Discovery tells of it a moment later.
+			// Discovery shows the resource with a short delay.
 			if _, err := c.Mapper().RESTMapping(group.WithKind("Domain").GroupKind(), group.Version); err == nil ||
 				!meta.IsNoMatchError(err) {
 				return err

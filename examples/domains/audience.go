@@ -17,20 +17,20 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 )
 
-// Selectors of what the audience and the kubelet observe.
+// Selectors of the audience and the kubelet.
 var (
 	domains = observe.Selector("domains")
 	pods    = observe.Selector("pods")
 )
 
-// audience plays the users: it makes domains, changes them, and sees how they are doing.
+// audience plays the users: it creates and changes domains and observes their status.
 type audience struct {
 	rt *fairlead.Runtime
 
 	mu      sync.Mutex
 	domains map[client.Key]*Domain
 	pods    map[client.Key]*corev1.Pod
-	changed chan struct{} // closed, and made anew, at each change
+	changed chan struct{} // closed and replaced at each change
 }
 
 func newAudience(cfg *rest.Config, watch ...cache.Option) (*audience, error) {
@@ -68,7 +68,7 @@ func note[T any](a *audience, m map[client.Key]*T, e observe.Event[T]) {
 	a.changed = make(chan struct{})
 }
 
-// await returns when cond is true of what the audience sees; cond is called with the lock held.
+// await returns when cond returns true for the observed objects. cond is called with the lock held.
 func (a *audience) await(
 	ctx context.Context, cond func(domains map[client.Key]*Domain, pods map[client.Key]*corev1.Pod) bool,
 ) error {
@@ -93,7 +93,7 @@ func (a *audience) ask(
 	return cond(a.domains, a.pods), a.changed
 }
 
-// available says how many of the domains are as they should be.
+// available returns the number of the domains that are available.
 func (a *audience) available(keys []client.Key) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -110,10 +110,10 @@ func countAvailable(domains map[client.Key]*Domain, keys []client.Key) (n int) {
 	return n
 }
 
-// atRest says whether no fiber works on a domain.
+// atRest reports whether a domain has no active fiber.
 func atRest(d *Domain) bool { return d.Status.Flow == nil || d.Status.Flow.Ended }
 
-// awaitAvailable returns when n of the domains are as they should be.
+// awaitAvailable returns when n of the domains are available.
 func (a *audience) awaitAvailable(ctx context.Context, keys []client.Key, n int) error {
 	return a.await(ctx, func(domains map[client.Key]*Domain, _ map[client.Key]*corev1.Pod) bool {
 		return countAvailable(domains, keys) >= n
@@ -137,7 +137,7 @@ func (a *audience) summary() string {
 
 func namespaceName(prefix string, n int) string { return fmt.Sprintf("%s-%02d", prefix, n) }
 
-// create makes namespaces and domains in them, and returns the keys of the domains.
+// create creates namespaces and domains in them, and returns the keys of the domains.
 func (a *audience) create(
 	ctx context.Context, prefix string, namespaces, each int, spec DomainSpec,
 ) ([]client.Key, error) {
@@ -165,7 +165,7 @@ func (a *audience) change(ctx context.Context, keys []client.Key, fn func(*Domai
 	})
 }
 
-// remove deletes domains, and their pods, since the control plane has no garbage collector.
+// remove deletes domains and their pods, since the control plane has no garbage collector.
 func (a *audience) remove(ctx context.Context, keys []client.Key) error {
 	return a.each(ctx, keys, func(ctx context.Context, key client.Key) error {
 		d := &Domain{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}

@@ -7,17 +7,17 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-const managedLimit = 8 // managed servers of one domain that start at a time
+const managedLimit = 8 // managed servers of one domain that start concurrently
 
-// bringUp starts the servers of a new domain: the admin server first, then the managed ones side by side.
+// bringUp starts the servers of a new domain: the admin server first, then the managed servers concurrently.
 var bringUp = domainFlow("bring-up", phaseStarting, managedLimit)
 
-// roll replaces the servers of a domain that runs, one after the other.
+// roll replaces the servers of a running domain one at a time.
 var roll = domainFlow("roll", phaseRolling, 1)
 
 func domainFlow(name, phase string, limit int) *flow.Flow[packet] {
 	return flow.New(name,
-		// What a step says in the status goes with the next position that is saved: one write.
+		// A status change of a step is saved together with the next position, in one write.
 		flow.Step("begin", flow.Do(func(_ context.Context, p *packet) error {
 			p.SetStatus(func(d *Domain) error { d.Status.Phase = phase; return nil })
 			return nil
@@ -34,7 +34,8 @@ func domainFlow(name, phase string, limit int) *flow.Flow[packet] {
 	)
 }
 
-// report says in the status that the domain is up. A server that was lost meanwhile is started first.
+// report writes to the status that the domain is available. If a server was lost in the meantime, report starts it
+// first.
 func report(ctx context.Context, f *flow.Fiber[packet]) flow.Next {
 	p := f.Packet
 	lost, err := incomplete(p.Client)(ctx, p.Object)

@@ -17,8 +17,8 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 )
 
-// kubelet plays the nodes, since the control plane has none: a pod is ready between half of a time and all of it after
-// it was created. A fiber for each pod, of course.
+// kubelet plays the nodes, since the control plane has none. A pod becomes ready between delay/2 and delay after its
+// creation. Each pod has a fiber.
 type kubelet struct {
 	rt     *fairlead.Runtime
 	engine *flow.Engine
@@ -44,7 +44,7 @@ type podPacket struct {
 var runPod = flow.New("run-pod",
 	flow.Step("pull-image", func(_ context.Context, f *flow.Fiber[podPacket]) flow.Next {
 		h := fnv.New32a()
-		_, _ = h.Write([]byte(f.Packet.pod.UID)) // a hash cannot fail
+		_, _ = h.Write([]byte(f.Packet.pod.UID)) // a hash never returns an error
 		d := f.Packet.k.delay
 		return f.Delay(d/2 + time.Duration(float64(d/2)*float64(h.Sum32()%1000)/1000))
 	}),

@@ -1,7 +1,7 @@
-// Command domains is an operator of "domains", each an admin server and some managed servers, as one would write it
-// with package flow: a fiber for each domain that has something to do, parked without a goroutine while it waits. It
-// plays a whole story on the cluster of KUBECONFIG: 300 domains come up, roll, are preempted, and survive a restart of
-// the operator.
+// Command domains is an operator of "domains", each with an admin server and some managed servers. It shows package
+// flow: each domain with work to do has a fiber, which is parked without a goroutine while it waits. The command runs
+// a scenario on the cluster of KUBECONFIG: 300 domains start, roll, are preempted and survive a restart of the
+// operator.
 //
 //	make up                     # in one terminal: a control plane
 //	go run ./domains            # in another, in examples/, with KUBECONFIG set as make up says
@@ -54,7 +54,7 @@ func main() {
 	defer stop()
 	cfg, err := fairlead.Config("")
 	if err == nil {
-		cfg.QPS = -1 // the server has its own fairness
+		cfg.QPS = -1 // the server limits the rate itself
 		err = run(ctx, cfg, c, os.Stdout)
 	}
 	if err != nil {
@@ -63,24 +63,24 @@ func main() {
 	}
 }
 
-// story is what run keeps while it goes on.
+// story is the state of one run.
 type story struct {
 	config
 	cfg   *rest.Config
 	out   io.Writer
-	watch cache.Option // its namespaces
+	watch cache.Option // restricts the cache to the namespaces of the story
 	a     *audience
 	keys  []client.Key
 
 	mu    sync.Mutex
-	ended map[string][]flow.Info // of fibers, by key
+	ended map[string][]flow.Info // finished fibers by key
 }
 
-// run plays the story.
+// run plays the scenario.
 func run(ctx context.Context, cfg *rest.Config, c config, out io.Writer) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	scenery, strike := context.WithCancel(context.WithoutCancel(ctx)) // it stays until the stage is empty
+	scenery, strike := context.WithCancel(context.WithoutCancel(ctx)) // outlives ctx, so that the cleanup still works
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer strike()
@@ -108,7 +108,7 @@ func run(ctx context.Context, cfg *rest.Config, c config, out io.Writer) (err er
 	if err := s.a.rt.WaitSynced(ctx); err != nil {
 		return err
 	}
-	defer func() { // also after an interrupt, and when something has failed
+	defer func() { // also after an interrupt or a failure
 		bounded, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer stop()
 		err = errors.Join(err, s.a.remove(bounded, s.keys))
@@ -183,7 +183,7 @@ func (s *story) play(ctx context.Context) error {
 	return stop()
 }
 
-// operator starts an operator and returns what stops it.
+// operator starts an operator and returns a function that stops it.
 func (s *story) operator(ctx context.Context) (stop func() error, err error) {
 	log := slog.New(slog.DiscardHandler)
 	if s.verbose {
@@ -194,7 +194,7 @@ func (s *story) operator(ctx context.Context) (stop func() error, err error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			i := r.Handle.Info()
-			i.Status = r.Status // the fiber itself is still in its callback
+			i.Status = r.Status // the fiber still runs its callback and has no final status
 			s.ended[i.Key] = append(s.ended[i.Key], i)
 		},
 	})
@@ -212,7 +212,7 @@ func (s *story) operator(ctx context.Context) (stop func() error, err error) {
 
 func (s *story) say(format string, args ...any) { _, _ = fmt.Fprintf(s.out, format+"\n", args...) }
 
-// trail prints what the last fiber of a domain that ended has done.
+// trail prints the steps of the last finished fiber of a domain.
 func (s *story) trail(key client.Key, what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -243,7 +243,7 @@ func (s *story) rolling(ctx context.Context, key client.Key) error {
 	})
 }
 
-// positions returns what is saved in the status of the domains: the positions of fibers for their present spec.
+// positions returns the fiber positions in the status of the domains that are for their current spec.
 func (s *story) positions(ctx context.Context) (map[client.Key]flow.Position, error) {
 	saved := map[client.Key]flow.Position{}
 	for d, err := range client.List[Domain](ctx, s.a.rt.Client(), client.Live()) {
@@ -270,7 +270,7 @@ func (s *story) steps(saved map[client.Key]flow.Position) {
 	s.say("%s", strings.Join(lines, "\n"))
 }
 
-// resumed tells how many fibers went on where they were saved.
+// resumed prints how many fibers have resumed at their saved position.
 func (s *story) resumed(saved map[client.Key]flow.Position) {
 	s.mu.Lock()
 	n := 0
@@ -290,7 +290,7 @@ func (s *story) resumed(saved map[client.Key]flow.Position) {
 	}
 }
 
-// awaitEnd returns when the last fiber of a domain that ended has ended so.
+// awaitEnd returns when the last finished fiber of a domain has the given status.
 func (s *story) awaitEnd(ctx context.Context, key client.Key, status flow.Status) error {
 	return s.until(ctx, func(map[client.Key]*Domain) bool {
 		s.mu.Lock()

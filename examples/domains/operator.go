@@ -15,17 +15,17 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// operatorOptions tune an operator; the zero value works.
+// operatorOptions configure an operator. The zero value is valid.
 type operatorOptions struct {
 	watch  []cache.Option // restricts the domains and pods that it sees; all by default
-	listen string         // address of /debug/flows, /metrics and so on; none by default
+	listen string         // address of the debug and metrics endpoints; none by default
 	log    *slog.Logger
 	engine flow.EngineOptions
 	onEnd  func(domain *Domain, r flow.Result)
 }
 
-// newOperator declares an operator: it keeps the pods of every domain as the domain asks for, with a fiber for each
-// domain that has something to do. Fibers that are under way when it stops go on in the next one.
+// newOperator declares an operator that keeps the pods of every domain as its spec says. Each domain with work to do
+// has a fiber. Fibers that are running when the operator stops resume in the next one.
 func newOperator(cfg *rest.Config, opt operatorOptions) (*fairlead.Runtime, error) {
 	scheme, err := newScheme()
 	if err != nil {
@@ -59,10 +59,10 @@ func newOperator(cfg *rest.Config, opt operatorOptions) (*fairlead.Runtime, erro
 	return rt, nil
 }
 
-// choose picks the flow for the present state of a domain.
+// choose returns the flow for the current state of a domain.
 func choose(d *Domain) *flow.Flow[packet] {
 	if seen := d.Status.ObservedGeneration; seen > 0 && seen != d.Generation {
-		return roll // it has run before
+		return roll // the domain has been available before
 	}
 	return bringUp
 }

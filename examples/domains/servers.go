@@ -22,14 +22,14 @@ const (
 	revisionLabel = "example.fairlead.io/revision"
 )
 
-// packet is what the flows of a domain work on.
+// packet is the packet of the flows of a domain.
 type packet struct{ *reconcile.Task[Domain] }
 
 func newPacket(_ context.Context, t *reconcile.Task[Domain]) (*packet, error) {
 	return &packet{t}, nil
 }
 
-// server is what the flow of one server works on.
+// server is the packet of the flow of one server.
 type server struct {
 	c      *client.Client
 	domain *Domain
@@ -43,15 +43,15 @@ func (p *packet) server(name string) *server {
 	}
 }
 
-// revision names what the pods of a domain are made of: pods of another revision are replaced.
+// revision returns a hash of the fields that a pod is built from. Pods of another revision are replaced.
 func revision(s DomainSpec) string {
 	h := fnv.New32a()
-	_, _ = fmt.Fprintf(h, "%q %q", s.Image, s.RestartVersion) // a hash cannot fail
+	_, _ = fmt.Fprintf(h, "%q %q", s.Image, s.RestartVersion) // a hash never returns an error
 	return fmt.Sprintf("%08x", h.Sum32())
 }
 
-// incomplete says whether a server of the domain is not ready, or not in the revision that it asks for: somebody has
-// deleted it.
+// incomplete reports whether a server of the domain is not ready or has another revision, for example after its pod
+// was deleted.
 func incomplete(c *client.Client) func(context.Context, *Domain) (bool, error) {
 	return func(ctx context.Context, d *Domain) (bool, error) {
 		ready := 0
@@ -63,11 +63,11 @@ func incomplete(c *client.Client) func(context.Context, *Domain) (bool, error) {
 				ready++
 			}
 		}
-		return ready <= d.Spec.Servers, nil // and the admin server
+		return ready <= d.Spec.Servers, nil // +1 for the admin server
 	}
 }
 
-// isReady says whether a pod is what the domain asks for, and ready.
+// isReady reports whether a pod is ready and has the current revision.
 func (s *server) isReady(pod *corev1.Pod) bool {
 	return pod != nil && pod.Labels[revisionLabel] == revision(s.domain.Spec) && pod.DeletionTimestamp == nil &&
 		podReady(pod)
@@ -91,7 +91,7 @@ func (s *server) get(ctx context.Context) (*corev1.Pod, error) {
 	return pod, err
 }
 
-// stopOld deletes the pod if it is of another revision.
+// stopOld deletes the pod if it has another revision.
 func (s *server) stopOld(ctx context.Context) error {
 	pod, err := s.get(ctx)
 	if err != nil || pod == nil || pod.Labels[revisionLabel] == revision(s.domain.Spec) {
@@ -100,8 +100,8 @@ func (s *server) stopOld(ctx context.Context) error {
 	return s.c.Delete(ctx, pod, client.SameUID(), client.IgnoreNotFound())
 }
 
-// start creates the pod. One that is there already is this one, from before a restart: the name says which server it
-// is, and stopOld has seen to its revision.
+// start creates the pod. An existing pod was created before a restart: the name identifies the server, and stopOld
+// has checked the revision.
 func (s *server) start(ctx context.Context) error {
 	if pod, err := s.get(ctx); err != nil || pod != nil {
 		return err
@@ -123,7 +123,7 @@ func (s *server) start(ctx context.Context) error {
 	return err
 }
 
-// gone waits until no pod of another revision is left.
+// gone waits until there is no pod of another revision.
 func (s *server) gone() flow.Wait {
 	return client.When(s.c, s.pod, func(pod *corev1.Pod) (bool, error) {
 		return pod == nil || pod.Labels[revisionLabel] == revision(s.domain.Spec), nil
@@ -142,16 +142,17 @@ func (s *server) ready() flow.Wait {
 	})
 }
 
-// readyTimeout is how long a server may take to start.
+// readyTimeout bounds the start of a server.
 const readyTimeout = 5 * time.Minute
 
-// persist is how often a request is tried: the calls themselves have been tried some times by then.
+// persist is the backoff of a step. The calls of a step have retries of their own.
 var persist = flow.Backoff{Base: 200 * time.Millisecond, Max: 30 * time.Second}
 
-// runServer brings one server to the revision of its domain. Each step can be repeated after a restart: it looks first.
+// runServer updates one server to the revision of its domain. Each step checks the current state first, so it can be
+// repeated after a restart.
 var runServer = flow.New("server", serverSteps(func(s *server) *server { return s })...)
 
-// serverSteps are the steps of one server, which of says how to find in the packet.
+// serverSteps returns the steps of one server. of returns the server in the packet.
 func serverSteps[P any](of func(*P) *server) []flow.Node[P] {
 	return []flow.Node[P]{
 		flow.Step("stop-old", flow.Do(func(ctx context.Context, p *P) error { return of(p).stopOld(ctx) }),

@@ -1,8 +1,8 @@
-// Command outbox shows how an API service hands a request over with its own transaction: it marks an application as
-// being deleted and enqueues the deletion in one SQL transaction, rolls another one back, and relays what was
-// committed.
+// Command outbox shows how an API service enqueues an operation in its own SQL transaction. It marks an application
+// as being deleted and enqueues the deletion in one transaction, rolls back another one, and relays the committed
+// entry.
 //
-//	go run ./outbox                                          # SQLite, in memory of this process
+//	go run ./outbox                                          # SQLite, in memory
 //	go run ./outbox -dsn postgres://user@localhost/database  # PostgreSQL
 package main
 
@@ -34,7 +34,7 @@ func main() {
 	}
 }
 
-// open connects to PostgreSQL, or to a SQLite database that lives as long as the connection.
+// open connects to PostgreSQL, or to an in-memory SQLite database that lives as long as its connection.
 func open(dsn string) (*sql.DB, outbox.Dialect, error) {
 	if dsn != "" {
 		db, err := sql.Open("pgx", dsn)
@@ -42,7 +42,7 @@ func open(dsn string) (*sql.DB, outbox.Dialect, error) {
 	}
 	db, err := sql.Open("sqlite", ":memory:")
 	if err == nil {
-		db.SetMaxOpenConns(1) // each further connection would be another database
+		db.SetMaxOpenConns(1) // each connection has its own in-memory database
 	}
 	return db, outbox.SQLite, err
 }
@@ -69,7 +69,7 @@ func run(ctx context.Context, dsn string, out io.Writer) (err error) {
 	if err := deleteApplication(ctx, db, box, committed, nil); err != nil {
 		return err
 	}
-	say := func(what, id string) { _, _ = fmt.Fprintf(out, "%-12s %s\n", what, name(id)) } // an example has nobody to tell
+	say := func(what, id string) { _, _ = fmt.Fprintf(out, "%-12s %s\n", what, name(id)) } // ignores write errors
 	say("committed", committed)
 	refusal := errors.New("quota exceeded")
 	if err := deleteApplication(ctx, db, box, refused, refusal); !errors.Is(err, refusal) {
@@ -77,7 +77,7 @@ func run(ctx context.Context, dsn string, out io.Writer) (err error) {
 	}
 	say("rolled back", refused)
 
-	// A service would run the relay until it stops; here the first delivery is the end.
+	// A service runs the relay until it stops. This example stops after the first delivery.
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	relay := &outbox.Relay{
@@ -92,8 +92,8 @@ func run(ctx context.Context, dsn string, out io.Writer) (err error) {
 	return relay.Run(ctx)
 }
 
-// deleteApplication is what a handler of an API does. It ends with refusal, if there is one, after everything was
-// written.
+// deleteApplication is the body of an API handler. It returns refusal, if not nil, after all writes, which rolls them
+// back.
 func deleteApplication(ctx context.Context, db *sql.DB, box *outbox.Outbox, id string, refusal error) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -124,5 +124,5 @@ func deleteApplication(ctx context.Context, db *sql.DB, box *outbox.Outbox, id s
 	return nil
 }
 
-// name shortens an id for reading.
+// name shortens an id for printing.
 func name(id string) string { return id[:min(len(id), 12)] }

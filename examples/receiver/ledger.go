@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// Effect is what was done for one idempotency key.
+// Effect is the record of one idempotency key.
 type Effect struct {
 	Key           string          `json:"key"`
 	CorrelationID string          `json:"correlationID,omitempty"`
@@ -22,7 +22,7 @@ type Effect struct {
 	Polls         int             `json:"polls,omitempty"`
 }
 
-// ledger remembers the effects by key. It is safe for concurrent use.
+// ledger records the effects by key. It is safe for concurrent use.
 type ledger struct {
 	fail, polls int
 	log         *slog.Logger
@@ -77,7 +77,7 @@ func (l *ledger) handler() http.Handler {
 	return mux
 }
 
-// take counts a call and does its work once; it has answered already when ok is false.
+// take counts a call and performs its effect once per key. If ok is false, it has already written the response.
 func (l *ledger) take(w http.ResponseWriter, r *http.Request) (key string, ok bool) {
 	key = r.Header.Get("Idempotency-Key")
 	if key == "" {
@@ -142,5 +142,5 @@ func (l *ledger) list() []Effect {
 func answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the caller is gone if this fails
+	_ = json.NewEncoder(w).Encode(body) // fails if the client has disconnected
 }

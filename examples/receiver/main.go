@@ -1,18 +1,20 @@
-// Receiver plays a line-of-business application: it is told by webhook to clean up, and counts what it really did.
+// Receiver plays a line-of-business application. Its webhooks clean up, and it counts the effects.
 //
 //	receiver --listen 127.0.0.1:8090 --fail 2
 //
-// POST /cleanup     does the work once per Idempotency-Key, however often it is called, and answers 200
-// POST /slow        takes the work and answers 202 with the Location of a job to poll
-// GET  /jobs/{key}  answers {"status":"IN_PROGRESS"}, then {"status":"SUCCEEDED"}
-// GET  /effects     answers what was done: key, correlation id, calls and effects
+// Its endpoints are:
 //
-// and misbehaves where it is asked to:
+//	POST /cleanup     performs the effect once per Idempotency-Key and answers 200
+//	POST /slow        accepts the work and answers 202 with the Location of a job to poll
+//	GET  /jobs/{key}  answers {"status":"IN_PROGRESS"}, then {"status":"SUCCEEDED"}
+//	GET  /effects     returns for each key: correlation id, calls and effects
 //
-// POST /fail        answers 500, always
-// POST /gone        answers 410, always
-// POST /busy        answers 429, and to come back in a minute, always
-// POST /never       takes the work and answers 202 with the Location of a job that never ends
+// These endpoints misbehave:
+//
+//	POST /fail        always answers 500
+//	POST /gone        always answers 410
+//	POST /busy        always answers 429 with a Retry-After of a minute
+//	POST /never       accepts the work and answers 202 with the Location of a job that never ends
 package main
 
 import (
@@ -52,7 +54,7 @@ func run(listen string, fail, polls int) error {
 	context.AfterFunc(ctx, func() {
 		deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 		defer cancel()
-		_ = server.Shutdown(deadline) // what is still open after the deadline is closed by the exit
+		_ = server.Shutdown(deadline) // the exit closes connections that are open after the deadline
 	})
 	log.InfoContext(ctx, "line-of-business receiver is listening", "address", listener.Addr().String())
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

@@ -1,8 +1,8 @@
-// Command showcase schedules operations that succeed, fail, wait for each other, and are tried again and again, so that
-// the console has something to show. It needs the receiver, whose endpoints misbehave on request, and the operations
-// controller: all of that runs in `make up`.
+// Command showcase schedules operations that succeed, fail, wait for each other and are retried many times, as demo
+// data for the console. It needs the receiver, whose endpoints misbehave on request, and the operations controller.
+// Both run in `make up`.
 //
-// What it has scheduled before stays as it is: a second start schedules only what is not there.
+// A second start schedules only the operations that do not exist yet.
 package main
 
 import (
@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// webhooks are the endpoints of the receiver, by the names that the operations call them.
+// webhooks returns the endpoints of the receiver as Webhooks. Their names are those that the operations use.
 func webhooks(receiver, namespace string) (all []*v1alpha1.Webhook) {
 	again := func(w *v1alpha1.WebhookSpec) { w.Retry.MaxAttempts = 1000 }
 	for name, change := range map[string]func(*v1alpha1.WebhookSpec){
@@ -68,7 +68,7 @@ func webhooks(receiver, namespace string) (all []*v1alpha1.Webhook) {
 	return all
 }
 
-// requests are the operations, in the order in which they are scheduled.
+// requests returns the operations in the order in which they are scheduled.
 func requests() []operations.Request {
 	demo := func(id string, of v1alpha1.OperationType, hooks ...string) operations.Request {
 		r := operations.Request{
@@ -113,7 +113,7 @@ func run(ctx context.Context, cfg *rest.Config, receiver, namespace string, log 
 	return rt.Run(ctx)
 }
 
-// show makes the Webhooks, and schedules what is not there.
+// show creates the Webhooks and schedules the operations that do not exist yet.
 func show(ctx context.Context, c *client.Client, s *operations.Scheduler, receiver, namespace string) error {
 	for _, hook := range webhooks(receiver, namespace) {
 		if err := c.Apply(ctx, hook); err != nil {

@@ -7,7 +7,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// WebPage is one page that a web server shows.
+// WebPage is one page on a web server.
 type WebPage struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -15,15 +15,15 @@ type WebPage struct {
 	Status            WebPageStatus `json:"status,omitempty"`
 }
 
-// WebPageSpec is what is wanted.
+// WebPageSpec is the desired state of a WebPage.
 type WebPageSpec struct {
 	HTML    string `json:"html"`
-	Exposed bool   `json:"exposed,omitempty"` // reachable from outside of the cluster
+	Exposed bool   `json:"exposed,omitempty"` // reachable from outside the cluster
 }
 
-// WebPageStatus is how it is going.
+// WebPageStatus is the observed state of a WebPage.
 type WebPageStatus struct {
-	URL        string             `json:"url,omitempty"` // while it is exposed
+	URL        string             `json:"url,omitempty"` // set while the page is exposed
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
@@ -37,7 +37,7 @@ func (p *WebPage) DeepCopyObject() runtime.Object {
 
 var kind = schema.GroupVersionKind{Group: "example.fairlead.io", Version: "v1", Kind: "WebPage"}
 
-// newScheme returns the Go types that the operator knows.
+// newScheme returns the scheme of the operator.
 func newScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	s.AddKnownTypeWithName(kind, &WebPage{})

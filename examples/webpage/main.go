@@ -1,5 +1,5 @@
-// Command webpage is an operator that shows web pages: for each WebPage a ConfigMap with its text, a Deployment of a web
-// server that has it mounted, a Service, and an Ingress if it is exposed. All of it is declared.
+// Command webpage is an operator that serves web pages. For each WebPage it declares a ConfigMap with the text, a
+// Deployment of a web server that mounts it, a Service, and an Ingress if the page is exposed.
 package main
 
 import (

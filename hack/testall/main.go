@@ -2,9 +2,9 @@
 //
 //	testall [-limit MB] [-table FILE] MODULE...
 //
-// The first module, which is the largest, runs beside the others. Each package prints one line when it ends; the output
-// of a package is printed only when it fails. At the end come the ten slowest packages. testall fails when a test
-// fails, or when a test process or a child of it needed more memory than the limit.
+// The first module, which is the largest, runs concurrently with the others. testall prints one line for each
+// finished package, and the output of failed packages. At the end it lists the ten slowest packages. testall fails if
+// a test fails, or if a test process or a child of it used more memory than the limit.
 package main
 
 import (
@@ -54,17 +54,18 @@ func main() {
 	}
 }
 
-// result is what is known of the tests of one package.
+// result is the test result of one package.
 type result struct {
 	pkg    string
 	failed bool
 	passed int // tests and subtests
 	broken int
 	time   time.Duration
-	peak   int64 // megabytes; 0 when no test ran
+	peak   int64 // megabytes; 0 if no test ran
 }
 
-// run collects results. Its methods are safe for concurrent use. What cannot be printed is lost: the exit code tells.
+// run collects results. Its methods are safe for concurrent use. Errors of printing are ignored, because the exit
+// code has the result.
 type run struct {
 	limit   int64
 	timeout time.Duration
@@ -82,7 +83,7 @@ func (r *run) all(ctx context.Context, modules []string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // a temporary directory that stays does no harm
+	defer func() { _ = os.RemoveAll(dir) }() // a remaining temporary directory does no harm
 	var errs [2]error
 	var wg sync.WaitGroup
 	wg.Go(func() { errs[0] = r.module(ctx, modules[0], dir, 2) })
@@ -106,7 +107,7 @@ type event struct {
 	FailedBuild string
 }
 
-// module runs the tests of all packages of a module, a number of packages at a time.
+// module runs the tests of all packages of a module, parallel packages at a time.
 func (r *run) module(ctx context.Context, module, dir string, parallel int) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -189,7 +190,7 @@ func directories(ctx context.Context, module string) (map[string]string, error) 
 	return dirs, nil
 }
 
-// peak reads what measure wrote for the tests of the package in a directory, in megabytes.
+// peak returns the peak memory of the tests of the package in a directory, as measure has written it, in megabytes.
 func peak(dir, of string) (megabytes int64) {
 	text, err := os.ReadFile(filepath.Join(dir, fileName(of)))
 	if err != nil {
@@ -227,7 +228,7 @@ func (p result) line(limit int64) string {
 	return line
 }
 
-// report prints the slowest packages and the totals, and tells whether everything passed.
+// report prints the slowest packages and the totals. It reports whether all tests passed.
 func (r *run) report() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -267,9 +268,9 @@ func (r *run) markdown() string {
 // measureVar names the directory for measurements. go test -exec passes the environment on.
 const measureVar = "FAIRLEAD_TESTALL_MEASURE"
 
-// measure runs a test binary and writes down the peak memory of the largest process that it or its children were.
+// measure runs a test binary and writes the peak memory of the largest of its processes to a file.
 func measure(dir string, args []string) int {
-	// The terminal sends Ctrl-C to the test binary as well; it decides.
+	// The terminal sends Ctrl-C to the test binary as well, which decides whether to exit.
 	signal.Ignore(os.Interrupt)
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr

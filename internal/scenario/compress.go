@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// compressor is a proxy that compresses every answer, whether the client can read that or not.
+// compressor is a proxy that compresses every response, even if the client does not accept that.
 type compressor struct{ next http.RoundTripper }
 
 func (c compressor) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -26,7 +26,7 @@ func (c compressor) RoundTrip(req *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go reach the transport below.
 func (c compressor) WrappedRoundTripper() http.RoundTripper { return c.next }
 
-// compressedBody compresses what it reads, and flushes it.
+// compressedBody compresses the body that it reads, and flushes after each read.
 type compressedBody struct {
 	io.ReadCloser
 	z    *gzip.Writer
@@ -39,7 +39,7 @@ func (b *compressedBody) Read(p []byte) (int, error) {
 	for b.out.Len() == 0 && b.err == nil {
 		var n int
 		n, b.err = b.ReadCloser.Read(b.read)
-		_, _ = b.z.Write(b.read[:n]) // to memory
+		_, _ = b.z.Write(b.read[:n]) // a write to memory cannot fail
 		_ = b.z.Flush()
 		if b.err == io.EOF {
 			_ = b.z.Close()

@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 )
 
-// lifecycleScenarios are about what changes while it runs.
+// lifecycleScenarios are about Start, Stop and changes of the subject while it runs.
 func lifecycleScenarios() []Scenario {
 	stopped := func(before func(*Run), until func(*Run)) Scenario {
 		return Scenario{
@@ -133,7 +133,7 @@ func lifecycleScenarios() []Scenario {
 	}
 }
 
-// deliveryScenarios are about what subscribers are given.
+// deliveryScenarios are about the events that subscribers receive.
 func deliveryScenarios() []Scenario {
 	return []Scenario{
 		{
@@ -263,7 +263,7 @@ func deliveryScenarios() []Scenario {
 	}
 }
 
-// handlerPanics has three handlers that panic, each with another policy, beside one that does not.
+// handlerPanics runs three handlers that panic, each with another failure policy, and one that does not.
 func handlerPanics(r *Run) {
 	c, ok := r.Cache.(Observing)
 	if !ok {
@@ -272,7 +272,7 @@ func handlerPanics(r *Run) {
 	tries, stopped := 0, 0
 	retried := c.Observe("retried", func(watchtest.Event) {
 		if tries++; tries%3 != 0 {
-			panic("not yet") // each event is handled at the third try
+			panic("not yet") // each event succeeds at the third attempt
 		}
 	}, observe.OnFailure(observe.Retry, 3))
 	r.others = append(r.others, retried)

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// encode returns a ConfigMap as a watch of the subject sends it.
+// encode returns a ConfigMap in the encoding that a watch of the subject uses.
 func (r *Run) encode(u *unstructured.Unstructured) []byte {
 	if !r.Cfg.Protobuf {
 		b, err := json.Marshal(u)

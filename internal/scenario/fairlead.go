@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 )
 
-// Fairlead is our own subject: a source that fills a store.
+// Fairlead is the subject of this module: a source that fills a store.
 type Fairlead struct{}
 
 // Name implements Subject.
@@ -40,7 +40,7 @@ func (Fairlead) Start(cfg Config) (Instance, error) {
 type ours struct {
 	*watchtest.Watched
 	cfg       Config
-	observers *observers // nil: none yet
+	observers *observers // nil until the first Observe
 }
 
 func (o *ours) Subscribe(name string) Subscriber {
@@ -58,7 +58,7 @@ func (o *ours) Status(namespace string) (source.Status, bool) {
 	return source.Status{}, true
 }
 
-// filtered says that objects may leave the store and come back.
+// filtered reports whether objects may leave the store and come back.
 func (o *ours) filtered() bool { return o.cfg.Labels != "" || len(o.cfg.Namespaces) > 0 }
 
 // Observe implements Observing.
@@ -86,11 +86,11 @@ func (o *ours) Reported() []string {
 func (o *ours) Stop() {
 	if o.observers != nil {
 		if err := o.observers.stop(); err != nil {
-			panic(err) // a handler that does not return
+			panic(err) // a handler does not return
 		}
 	}
 	if err := o.Watched.Stop(); err != nil {
-		panic(err) // a panic of the store, which the source has caught
+		panic(err) // the source has caught a panic of the store
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// silenceScenarios are about watches that say nothing.
+// silenceScenarios are about watches that send no frames.
 func silenceScenarios() []Scenario {
 	return []Scenario{
 		{
@@ -72,7 +72,7 @@ func silenceScenarios() []Scenario {
 	}
 }
 
-// historyScenarios are about versions.
+// historyScenarios are about resource versions and rolled-back history.
 func historyScenarios() []Scenario {
 	return []Scenario{
 		{
@@ -115,7 +115,7 @@ func historyScenarios() []Scenario {
 	}
 }
 
-// rollback puts an older state in place, as an etcd restored from a backup does.
+// rollback restores an older state of the server, as an etcd restore from a backup does, and then runs then.
 func rollback(then func(*Run)) func(*Run) {
 	return func(r *Run) {
 		r.Sync()
@@ -136,7 +136,7 @@ func rollback(then func(*Run)) func(*Run) {
 	}
 }
 
-// conditionScenarios are about what a subject says of its own state.
+// conditionScenarios are about the status that a subject reports.
 func conditionScenarios() []Scenario {
 	refused := func(code int, reason source.Reason) func(*Run) {
 		return func(r *Run) {

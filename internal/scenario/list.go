@@ -207,7 +207,7 @@ func changesWithinInitialEvents(r *Run) {
 	}
 }
 
-// ignoreInitialEvents answers a WatchList as servers do that have never heard of it.
+// ignoreInitialEvents answers a WatchList like a server that does not know WatchList.
 func ignoreInitialEvents() apiserver.Fault {
 	return apiserver.Query(func(q url.Values) { q.Del("sendInitialEvents"); q.Del("resourceVersionMatch") })
 }

@@ -16,18 +16,18 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 )
 
-// Observing is an Instance that calls handlers which may fail.
+// Observing is an Instance that supports handlers which may fail.
 type Observing interface {
-	// Observe adds a handler of ConfigMaps. A panic of it is a failure, about which the options decide. The subscriber
-	// writes down what was handled without one.
+	// Observe adds a handler for ConfigMaps. A panic of the handler is a failure, which the options say how to treat.
+	// The subscriber records the events that were handled without a panic.
 	Observe(name string, handle func(watchtest.Event), options ...observe.Option) Subscriber
-	// Reported is what was said about failures, a line each.
+	// Reported returns the reported failures, one per line.
 	Reported() []string
 }
 
 var observedMaps = observe.Selector("configmaps")
 
-// observers are the handlers of one run, on its one store.
+// observers are the handlers of one run, on one store.
 type observers struct {
 	store    *store.Store
 	registry *observe.Registry
@@ -40,7 +40,7 @@ func (o *observers) Open(store.Request) (*store.Handle, error) {
 	return &store.Handle{Store: o.store}, nil
 }
 
-// Write takes a line of the log.
+// Write appends a line of the log.
 func (o *observers) Write(line []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -54,7 +54,7 @@ func newObservers(s *store.Store) *observers {
 	})
 	observe.Source[corev1.ConfigMap](o.registry, observedMaps)
 	if err := o.registry.Start(context.Background()); err != nil {
-		panic(err) // a mistake of this file
+		panic(err) // a bug in this file
 	}
 	return o
 }
@@ -65,7 +65,7 @@ func (o *observers) stop() error {
 	return o.registry.Stop(now)
 }
 
-// observed is one handler and what it has handled.
+// observed is a handler and a recording of the events that it has handled.
 type observed struct {
 	observer *observe.Observer
 	store    *store.Store
@@ -73,7 +73,7 @@ type observed struct {
 	mu        sync.Mutex
 	recording watchtest.Recording
 	initial   int
-	gate      chan struct{} // not nil: it is blocked until that is closed
+	gate      chan struct{} // not nil while the handler is blocked: closed by Unblock
 }
 
 func (o *observers) observe(name string, handle func(watchtest.Event), options []observe.Option) *observed {

@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// oddScenarios are about answers that are allowed, or at least seen in the wild, and rarely thought of.
+// oddScenarios are about responses that are legal or occur in practice, but that clients rarely expect.
 func oddScenarios() []Scenario {
 	return []Scenario{
 		{
@@ -196,7 +196,8 @@ func oddScenarios() []Scenario {
 			Before: func(r *Run) {
 				old := []byte(r.object("o3").GetUID())
 				r.Server.On(lists, apiserver.DuplicateItems(), apiserver.Rewrite(func(b []byte) []byte {
-					return bytes.Replace(b, old, bytes.Replace(old, []byte("0000"), []byte("ffff"), 1), 1) // the first of the twins
+					// Change the UID of the first duplicate.
+					return bytes.Replace(b, old, bytes.Replace(old, []byte("0000"), []byte("ffff"), 1), 1)
 				}))
 			},
 			Script: func(r *Run) {
@@ -391,7 +392,7 @@ func oddScenarios() []Scenario {
 	}
 }
 
-// recreate deletes objects and makes them anew, once.
+// recreate deletes and re-creates objects, once.
 func (r *Run) recreate(names ...string) func(context.Context, apiserver.Request) {
 	return func(context.Context, apiserver.Request) {
 		for _, name := range names {

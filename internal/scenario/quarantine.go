@@ -8,7 +8,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/watchtest"
 )
 
-// quarantineScenarios are about objects that cannot be read, and what becomes of them.
+// quarantineScenarios are about objects that cannot be decoded.
 func quarantineScenarios() []Scenario {
 	labelled := func(r *Run) { r.PutIn("ns", "o3", "0", map[string]string{"a": "b"}) }
 	return []Scenario{
@@ -84,7 +84,7 @@ func quarantineScenarios() []Scenario {
 				n := len(r.Events())
 				spoil(r)
 				r.quarantined("ns/o3")
-				r.Expire() // a list that has it, and cannot be read either
+				r.Expire() // leads to a list that has the object, which cannot be decoded either
 				r.Put("o1", "after")
 				r.Until("listed again", func() bool { return r.Cache.Cached()["ns/o1"] == r.want()["ns/o1"] })
 				r.quarantined("ns/o3")
@@ -97,13 +97,13 @@ func quarantineScenarios() []Scenario {
 	}
 }
 
-// Quarantiner is an Instance that tells which objects it could not read.
+// Quarantiner is an Instance that reports the objects it could not decode.
 type Quarantiner interface {
 	Quarantined() []string // keys
 }
 
-// quarantined waits until just these objects are quarantined, or ends the scenario for a subject that has no such
-// thing.
+// quarantined waits until exactly these objects are quarantined. It ends the scenario for a subject without a
+// quarantine.
 func (r *Run) quarantined(keys ...string) {
 	q, ok := r.Cache.(Quarantiner)
 	if !ok {
@@ -114,7 +114,7 @@ func (r *Run) quarantined(keys ...string) {
 	}
 }
 
-// poison makes the labels of o3 something else than a map of strings.
+// poison replaces the labels of o3 by a value that is not a map of strings.
 func poison(r *Run) {
 	r.PutIn("ns", "o3", "0", map[string]string{"a": "b"})
 	spoil(r)

@@ -13,22 +13,24 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 )
 
-// random is a schedule of everything that can happen, drawn from a seed.
+// random is a schedule of all supported actions and faults, drawn from a seed.
 type random struct {
 	*Run
 	rnd    *rand.Rand
 	keys   int
 	holds  []*apiserver.Hold
 	subs   []Subscriber
-	scoped bool // namespaces change
+	scoped bool // the run changes the namespaces of the subject
 	log    []string
 }
 
 // Random plays the schedule of a seed: writes, deletes, re-creations, faults, compactions, rollbacks and outages,
-// subscribers that join, leave, block and panic, namespaces and selectors that change, over HTTP/1.1 or 2, with or
-// without WatchList, in JSON or protobuf. When it is over, the server is at rest and every invariant is checked. It
-// must be called in a bubble of testing/synctest. The log tells what happened, for people; logger may be nil and gets
-// the subject's own.
+// subscribers that join, leave, block and panic, and changes of namespaces and selectors. The seed also chooses
+// between HTTP/1.1 and HTTP/2, JSON and protobuf, with or without WatchList. At the end Random waits until the server
+// is at rest and checks every invariant.
+//
+// Random must be called in a bubble of testing/synctest. The returned log describes the schedule. The subject logs to
+// logger, which may be nil.
 func Random(subject Subject, seed uint64, steps int, logger *slog.Logger) (res Result, log []string) {
 	r := &random{rnd: rand.New(rand.NewPCG(seed, 0xfa1e)), keys: 12}
 	wires := Wires()[:2]
@@ -60,7 +62,7 @@ func Random(subject Subject, seed uint64, steps int, logger *slog.Logger) (res R
 		r.subs = []Subscriber{run.Main}
 		r.Sync()
 		if !r.scoped {
-			// One list is empty by mistake. Two in a row would rightly be believed, and so would one when nothing is known.
+			// Inject one empty list. A cache may believe two in a row, or one before it has any object.
 			run.Server.On(apiserver.Match{Verb: "list", Nth: 1 + r.rnd.IntN(20), Func: func(apiserver.Request) bool {
 				return len(run.Cache.Cached()) > 0
 			}}, apiserver.EmptyList())
@@ -80,7 +82,7 @@ func Random(subject Subject, seed uint64, steps int, logger *slog.Logger) (res R
 	return res, r.log
 }
 
-// lockedRand is drawn from by several goroutines.
+// lockedRand is a source of random numbers for several goroutines.
 type lockedRand struct {
 	mu  sync.Mutex
 	rnd *rand.Rand
@@ -108,7 +110,7 @@ func (r *random) namespaces() map[string]bool {
 	return out
 }
 
-// calm ends all faults and lets writes come through again.
+// calm ends all faults and makes the server writable again.
 func (r *random) calm() {
 	r.Server.ClearFaults()
 	for _, h := range r.holds {
@@ -122,7 +124,7 @@ func (r *random) calm() {
 		s.Unblock()
 	}
 	r.put()
-	// A watch that met its fault goes on with it until it ends: the longest lifetime of one.
+	// A fault stays with the watch that met it, so this takes at most the longest lifetime of a watch.
 	r.catchUp()
 }
 
@@ -188,7 +190,7 @@ func (r *random) step() {
 		r.rescope()
 	case n < 98:
 		for _, w := range r.Server.Watches(watches) {
-			w.BookmarkAt("0") // which says nothing
+			w.BookmarkAt("0") // this version carries no information
 		}
 	default:
 		r.Elsewhere()
@@ -228,7 +230,7 @@ func (r *random) fault() {
 	r.Server.On(m, faults...)
 }
 
-// Faults draws one or two faults that a request may meet.
+// Faults draws one or two faults for a request.
 func Faults(rnd *rand.Rand) []apiserver.Fault {
 	all := []apiserver.Fault{
 		apiserver.Answer(apiserver.Expired()), apiserver.Answer(apiserver.Gone()),
@@ -289,10 +291,10 @@ func (r *random) subscribers() {
 	}
 }
 
-// rollback restores an older state. Until it is noticed, the new history must not pass what was seen of the old one:
-// no client could tell.
+// rollback restores an older state. Until the subject has noticed that, the new history must not exceed the highest
+// version that it has seen, because no client could detect the rollback then.
 func (r *random) rollback() {
-	for _, s := range r.subs { // those that are blocked stay so while it happens
+	for _, s := range r.subs { // blocked subscribers stay blocked during the rollback
 		if r.rnd.IntN(2) == 0 {
 			s.Block()
 		}
@@ -305,12 +307,13 @@ func (r *random) rollback() {
 	r.catchUp()
 	r.Server.Bookmark(apiserver.Match{})
 	r.Pass(time.Second)
-	// A watch that was told of less than the server had read for it would miss the same versions of the new history, and
-	// nobody could tell. A real server has forgotten its watches after a restore.
+	// A watch that has not received all events before the rollback would miss the same versions of the new history,
+	// and no client could detect that. Drop the watches then, as a real server does: it has no watches after a
+	// restore.
 	broken := r.rnd.IntN(3) == 0 || r.seen(false) < r.Server.Revision()
 	to := r.Server.Revision() - min(r.Server.Revision()-2, uint64(1+r.rnd.IntN(30)))
 	if err := r.Server.Rollback(to); err != nil {
-		return // that far back the history is compacted
+		return // the history is compacted at that version
 	}
 	r.note("history was rolled back to %d", to)
 	if broken {
@@ -321,7 +324,7 @@ func (r *random) rollback() {
 	})
 }
 
-// seen is the highest, or the lowest, version that the scopes of the subject say they have seen.
+// seen returns the highest or the lowest version that the scopes of the subject have seen.
 func (r *random) seen(highest bool) (version uint64) {
 	first := true
 	for ns := range r.namespaces() {
@@ -335,7 +338,7 @@ func (r *random) seen(highest bool) (version uint64) {
 	return version
 }
 
-// observe adds a handler that panics now and then, each time once.
+// observe adds a handler that panics at random, but not twice in a row for a key.
 func (r *random) observe() {
 	c, ok := r.Cache.(Observing)
 	if !ok {
@@ -347,7 +350,7 @@ func (r *random) observe() {
 	}
 	r.note("a handler joins that panics, with %d options", len(options))
 	panics := &lockedRand{rnd: rand.New(rand.NewPCG(r.rnd.Uint64(), 3))}
-	var panicked sync.Map // by key
+	var panicked sync.Map // keys of events that will be handled again
 	s := c.Observe(fmt.Sprint("panics ", len(r.log)), func(e watchtest.Event) {
 		if _, again := panicked.LoadAndDelete(e.Key); !again && panics.Float64() < 0.3 {
 			panicked.Store(e.Key, true)

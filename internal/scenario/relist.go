@@ -8,7 +8,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// relistScenarios are about a list when something is known already.
+// relistScenarios are about a list when the cache already has objects.
 func relistScenarios() []Scenario {
 	return []Scenario{
 		{
@@ -69,7 +69,7 @@ func relistScenarios() []Scenario {
 		{
 			Name: "list that ends by an empty page", Section: startAndList, Untimed: true,
 			Holds: "W11: an incomplete, failed or implausible list deletes nothing",
-			// with a selector no page says how many remain
+			// with a selector no page has a remaining count
 			Config: func(c *Config) { c.NoWatchList, c.PageSize, c.Labels = true, 5, "app=a" },
 			Before: func(r *Run) {
 				for i := range 30 {
@@ -137,8 +137,8 @@ func relistScenarios() []Scenario {
 				}
 				r.Remove("o11")
 				r.Sync()
-				// The refusal of what is newer than the replica makes some clients ask without a version: those are answered from
-				// it too.
+				// Some clients list without a version after the replica has refused a newer one. The replica answers
+				// that, too.
 				r.Server.On(times(lists, 2), apiserver.Lagging(behind))
 				r.Server.On(times(plainWatches, 1), apiserver.Answer(apiserver.Expired()))
 				n := len(r.Events())

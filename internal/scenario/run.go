@@ -21,33 +21,34 @@ import (
 	"github.com/fairlead-io/fairlead/internal/watchtest"
 )
 
-// Scenario is one behaviour, put to the test.
+// Scenario is a test of one behaviour.
 type Scenario struct {
 	Name string
-	// Section and Holds are the heading and the sentence of the design that it holds the subject to.
+	// Section and Holds are the heading and the sentence of the design that the scenario checks.
 	Section, Holds string
-	// Fill is how many ConfigMaps there are at the start: ns/o0, ns/o1, … in revisions from 2.
+	// Fill is the number of ConfigMaps at the start: ns/o0, ns/o1, … in revisions from 2.
 	Fill   int
 	Server func(*apiserver.Options)
 	Config func(*Config)
-	// Before is run before the subject starts.
+	// Before runs before the subject starts.
 	Before func(*Run)
 	Script func(*Run)
-	// Unsettled says that the subject need not have what the server has at the end, because the script has seen to it.
+	// Unsettled says that the cache need not equal the server at the end.
 	Unsettled bool
-	// Untimed says that it works without a fake clock, on real connections.
+	// Untimed says that the scenario needs no fake clock and also runs on real connections.
 	Untimed bool
 }
 
-// Wire is how the subject reaches the server.
+// Wire is a connection between the subject and the server.
 type Wire struct {
 	Name string
-	// Real says that there is a network and a real clock; otherwise the run belongs into a bubble.
+	// Real says that the wire uses the network and the real clock. Otherwise the run belongs in a bubble of
+	// testing/synctest.
 	Real bool
 	opts apiserver.Options
 }
 
-// Wires are the ways to reach a server.
+// Wires returns all wires.
 func Wires() []Wire {
 	return []Wire{
 		{Name: "HTTP/1.1 in memory", opts: apiserver.Options{Pipe: true}},
@@ -60,18 +61,18 @@ func Wires() []Wire {
 // ConfigMaps is the resource that scenarios watch.
 var ConfigMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-// Matches for rules and logs.
+// Request matches for rules and for the request log.
 var (
 	lists   = apiserver.Match{Verb: "list", Resource: "configmaps"}
 	watches = apiserver.Match{Verb: "watch", Resource: "configmaps"}
-	// watchLists are watches that ask for their initial events, plainWatches those that do not.
+	// watchLists are watches that ask for initial events, plainWatches those that do not.
 	watchLists = apiserver.Match{Verb: "watch", Resource: "configmaps", Func: func(r apiserver.Request) bool {
 		return r.Query.Get("sendInitialEvents") == "true"
 	}}
 	plainWatches = apiserver.Match{Verb: "watch", Resource: "configmaps", Func: func(r apiserver.Request) bool {
 		return r.Query.Get("sendInitialEvents") != "true"
 	}}
-	// syncs are the requests that bring the whole content: lists, but no probes for one object, and WatchLists.
+	// syncs are the requests for the whole content: WatchLists, and lists except probes for one object.
 	syncs = apiserver.Match{Resource: "configmaps", Func: func(r apiserver.Request) bool {
 		return r.Verb == "list" && r.Query.Get("limit") != "1" && r.Page <= 1 ||
 			r.Verb == "watch" && r.Query.Get("sendInitialEvents") == "true"
@@ -81,42 +82,42 @@ var (
 
 func times(m apiserver.Match, n int) apiserver.Match { m.Times = n; return m }
 
-// Run is one scenario under way.
+// Run is a running scenario.
 type Run struct {
 	Server *apiserver.Server
 	Cache  Instance
-	Main   Subscriber // there from the start
+	Main   Subscriber // subscribed from the start
 	Cfg    Config
 
 	wire     Wire
 	requests atomic.Int64
-	astray   atomic.Bool // connections lead elsewhere
+	astray   atomic.Bool // connections go to another server
 	problems []string
 	skipped  string
 	others   []Subscriber
 	hold     *apiserver.Hold
 }
 
-// Result is what became of a run.
+// Result is the result of a run.
 type Result struct {
-	// Problems are the ways in which the subject failed; none: it holds.
+	// Problems are the failures of the subject.
 	Problems []string
-	// Skipped says why the scenario does not apply to the subject.
+	// Skipped is the reason why the scenario does not apply to the subject, or empty.
 	Skipped string
 }
 
-// OK says that the subject holds.
+// OK reports whether the scenario ran and found no problem.
 func (r Result) OK() bool { return r.Skipped == "" && len(r.Problems) == 0 }
 
-// unsupported ends a script that needs what the subject does not offer.
+// unsupported is the panic that ends a script which needs a feature that the subject lacks.
 type unsupported struct{ what string }
 
-// NotOffered is what Start returns for a Config that the subject has no way to follow: the scenario is skipped.
+// NotOffered is the error of Start for a Config that the subject does not support. The scenario is skipped.
 type NotOffered string
 
 func (e NotOffered) Error() string { return string(e) }
 
-// Play runs the scenario. With a wire that is not Real, it must be called in a bubble of testing/synctest.
+// Play runs the scenario. It must be called in a bubble of testing/synctest unless the wire is Real.
 func (s Scenario) Play(subject Subject, wire Wire) Result {
 	opts := wire.opts
 	if s.Server != nil {
@@ -162,10 +163,10 @@ func (s Scenario) Play(subject Subject, wire Wire) Result {
 	return Result{Problems: r.problems, Skipped: r.skipped}
 }
 
-// storm is how many requests a scenario may cost.
+// storm is the number of requests after which brake delays each further one.
 const storm = 3000
 
-// brake slows a subject down that asks without a pause: a fake clock would stand still meanwhile, for ever.
+// brake delays the requests of a subject that retries without a pause. Without it the fake clock would never advance.
 func (r *Run) brake() {
 	r.Server.On(apiserver.Match{}, apiserver.Before(func(ctx context.Context, _ apiserver.Request) {
 		if r.requests.Add(1) < storm {
@@ -195,7 +196,7 @@ func (r *Run) script(s Scenario) {
 	}
 }
 
-// end is what every scenario checks.
+// end makes the checks that all scenarios share.
 func (r *Run) end(s Scenario, requests *watchtest.OpenRequests) {
 	r.Server.ClearFaults()
 	r.Main.Unblock()
@@ -214,7 +215,7 @@ func (r *Run) end(s Scenario, requests *watchtest.OpenRequests) {
 		}
 		found = append(found, rec.CheckAtRest(server, cached)...)
 	}
-	// One line per invariant is enough.
+	// Report each invariant once.
 	seen := map[string]int{}
 	for _, v := range found {
 		if seen[v.Invariant]++; seen[v.Invariant] == 1 {
@@ -223,15 +224,15 @@ func (r *Run) end(s Scenario, requests *watchtest.OpenRequests) {
 	}
 }
 
-// want is what the subject should have.
+// want returns the state that the subject should have.
 func (r *Run) want() map[string]watchtest.State {
 	all, err := r.Server.Objects(ConfigMaps)
 	if err != nil {
-		return nil // not served any more
+		return nil // the resource is not served any more
 	}
 	selector, err := labels.Parse(r.Cfg.Labels)
 	if err != nil {
-		panic(err) // of our own making
+		panic(err) // a bug in the scenario
 	}
 	out := map[string]watchtest.State{}
 	for _, o := range all {
@@ -243,36 +244,37 @@ func (r *Run) want() map[string]watchtest.State {
 	return out
 }
 
-// Fail notes a problem.
+// Fail records a problem.
 func (r *Run) Fail(format string, args ...any) {
 	r.problems = append(r.problems, fmt.Sprintf(format, args...))
 }
 
-// Expect notes a problem unless it is true.
+// Expect records a problem unless holds is true.
 func (r *Run) Expect(holds bool, format string, args ...any) {
 	if !holds {
 		r.Fail(format, args...)
 	}
 }
 
-// Pass lets time pass. Only for runs in a bubble.
+// Pass advances the fake clock by d. It is only for runs in a bubble.
 func (r *Run) Pass(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // on the fake clock
 	synctest.Wait()
 }
 
-// patience is how long Until waits: of the bubble's time, or of real time.
+// Limits of Until, on the fake clock and on the real one.
 const (
 	patience     = 20 * time.Minute
 	realPatience = 20 * time.Second
 )
 
-// Until waits until it holds, and notes a problem if that takes too long. It returns whether it holds.
+// Until waits until holds returns true, and records a problem if that takes too long. It reports whether holds
+// returned true.
 func (r *Run) Until(what string, holds func() bool) bool {
 	return r.Within(what, patience, holds)
 }
 
-// Within is Until with a limit for runs in a bubble.
+// Within is Until with another limit for runs in a bubble.
 func (r *Run) Within(what string, limit time.Duration, holds func() bool) bool {
 	step, most := 20*time.Millisecond, 5*time.Second
 	if r.wire.Real {
@@ -293,17 +295,17 @@ func (r *Run) Within(what string, limit time.Duration, holds func() bool) bool {
 	}
 }
 
-// wait is a pause between two looks at something that sends no signal.
+// wait pauses between two polls.
 func wait(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	<-t.C
 }
 
-// AtRest says that the cache has what the server has.
+// AtRest reports whether the cache equals the server.
 func (r *Run) AtRest() bool { return maps.Equal(r.want(), r.Cache.Cached()) }
 
-// Settled says that every subscriber was given what the server has.
+// Settled reports whether every subscriber has received the state of the server.
 func (r *Run) Settled() bool {
 	for _, sub := range append([]Subscriber{r.Main}, r.others...) {
 		if folded, _ := sub.Recording().Check(); !maps.Equal(folded, r.want()) {
@@ -313,13 +315,13 @@ func (r *Run) Settled() bool {
 	return true
 }
 
-// Sync waits until cache and subscribers have what the server has.
+// Sync waits until the cache and all subscribers have the state of the server.
 func (r *Run) Sync() bool {
 	return r.Until("the cache has what the server has", r.AtRest) &&
 		r.Until("the subscribers were given what the server has", r.Settled)
 }
 
-// Watching waits until so many watches are open.
+// Watching waits until n watches are open.
 func (r *Run) Watching(n int) {
 	r.Until("a watch is open", func() bool { return r.Server.Log().Open(watches) == n })
 }
@@ -331,7 +333,7 @@ func (r *Run) Join(name string) Subscriber {
 	return s
 }
 
-// Status is the subject's condition, for a subject that has one; otherwise the scenario fails.
+// Status returns the condition of the subject. The scenario fails for a subject without conditions.
 func (r *Run) Status() source.Status {
 	ns := ""
 	if len(r.Cfg.Namespaces) > 0 {
@@ -345,7 +347,7 @@ func (r *Run) statusOf(ns string) source.Status {
 	return s
 }
 
-// Condition waits until the subject says what is wrong. A subject without conditions fails.
+// Condition waits until the subject reports a reason. The scenario fails for a subject without conditions.
 func (r *Run) Condition(reason source.Reason) {
 	if _, ok := r.Cache.Status(""); !ok {
 		r.Fail("W9: no condition says %s", reason)
@@ -354,7 +356,7 @@ func (r *Run) Condition(reason source.Reason) {
 	r.Until("the condition is "+string(reason), func() bool { return r.Status().Reason == reason })
 }
 
-// Put stores ns/name.
+// Put stores the ConfigMap ns/name.
 func (r *Run) Put(name, data string) { r.PutIn("ns", name, data, nil) }
 
 // PutIn stores a ConfigMap.
@@ -363,18 +365,18 @@ func (r *Run) PutIn(ns, name, data string, labels map[string]string) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: labels}, Data: map[string]string{"v": data},
 	})
 	if err != nil {
-		panic(err) // the script's mistake
+		panic(err) // a bug in the script
 	}
 }
 
-// Remove deletes ns/name.
+// Remove deletes the ConfigMap ns/name.
 func (r *Run) Remove(name string) {
 	if err := r.Server.Remove(ConfigMaps, "ns", name); err != nil {
 		panic(err)
 	}
 }
 
-// Elsewhere moves the server's version by a write to another resource.
+// Elsewhere advances the server's version by a write to another resource.
 func (r *Run) Elsewhere() {
 	if _, err := r.Server.Put(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other"},
@@ -384,14 +386,14 @@ func (r *Run) Elsewhere() {
 	}
 }
 
-// Expire makes the history before now unavailable, and ends the watches, so that they meet 410.
+// Expire compacts the history and ends the watches, so that their next request gets 410.
 func (r *Run) Expire() {
 	r.Elsewhere()
 	r.Server.Compact(0)
 	r.Server.DropConnections()
 }
 
-// Away takes the server off the network while fn changes things, forgets the history, and brings it back.
+// Away takes the server off the network, calls fn to change objects, compacts the history and brings the server back.
 func (r *Run) Away(fn func()) {
 	r.Server.Down()
 	fn()
@@ -402,13 +404,13 @@ func (r *Run) Away(fn func()) {
 	}
 }
 
-// Count returns how many requests so far match.
+// Count returns the number of requests so far that match.
 func (r *Run) Count(m apiserver.Match) int { return r.Server.Log().Count(m) }
 
-// Events returns what the main subscriber was given so far.
+// Events returns the events of the main subscriber so far.
 func (r *Run) Events() []watchtest.Event { return r.Main.Recording().Events }
 
-// Given counts events of a type that the main subscriber was given, from the nth event on.
+// Given counts the events of a type that the main subscriber has received, from the given index on.
 func (r *Run) Given(typ store.EventType, from int) int {
 	n := 0
 	for _, e := range r.Events()[from:] {
@@ -419,7 +421,7 @@ func (r *Run) Given(typ store.EventType, from int) int {
 	return n
 }
 
-// Changes returns the events about objects that the main subscriber was given from the nth event on.
+// Changes returns the events about objects that the main subscriber has received, from the given index on.
 func (r *Run) Changes(from int) []watchtest.Event {
 	var out []watchtest.Event
 	for _, e := range r.Events()[from:] {
@@ -430,7 +432,7 @@ func (r *Run) Changes(from int) []watchtest.Event {
 	return out
 }
 
-// rescoper is the subject's, or ends the scenario.
+// rescoper returns the subject as a Rescoper, or ends the scenario.
 func (r *Run) rescoper() Rescoper {
 	c, ok := r.Cache.(Rescoper)
 	if !ok {

@@ -1,9 +1,9 @@
-// Package scenario holds the fault scenarios that a cache of Kubernetes objects must survive, one for each sentence of
-// what package source and package store promise, and a random scheduler of the same faults.
+// Package scenario has the fault scenarios that a cache of Kubernetes objects must survive, and a random schedule of
+// the same faults. Each scenario checks one guarantee of package source or package store.
 //
-// A [Scenario] is run against a [Subject]: ours (see [Fairlead]) in the tests of this package, and client-go's
-// informers in the module bench/, which prints what each of them makes of it. Runs with a [Wire] of in-memory
-// connections belong into a bubble of testing/synctest: there, hours of silence or back-off take no time.
+// A [Scenario] runs against a [Subject]: [Fairlead] in the tests of this package, and client-go's informers in the
+// module bench/, which prints the results of both. Runs with a [Wire] of in-memory connections belong in a bubble of
+// testing/synctest, where hours of silence or back-off take no time.
 package scenario
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/watchtest"
 )
 
-// Config is what a subject is told. Subjects that do not know a setting ignore it.
+// Config is the configuration of a subject. A subject ignores settings that it does not have.
 type Config struct {
 	REST     *rest.Config
 	Resource schema.GroupVersionResource
@@ -27,46 +27,46 @@ type Config struct {
 	PageSize    int
 	NoWatchList bool
 	Protobuf    bool
-	Resync      time.Duration  // of subscribers
-	Rand        func() float64 // jitter; nil: the subject's own
-	Logger      *slog.Logger   // nil: none
+	Resync      time.Duration  // resync period of subscribers
+	Rand        func() float64 // jitter; nil: the subject's default
+	Logger      *slog.Logger   // nil: no log
 }
 
 // Subject is a cache that is kept up to date by list and watch.
 type Subject interface {
 	Name() string
-	// Start begins to list and watch. It does not wait.
+	// Start starts to list and watch. It does not wait for the first list.
 	Start(cfg Config) (Instance, error)
 }
 
 // Instance is a running cache.
 type Instance interface {
 	Subscribe(name string) Subscriber
-	// Cached is what the cache has now.
+	// Cached returns the content of the cache.
 	Cached() map[string]watchtest.State
-	// Status is the condition of one scope; ok is false for a subject that has no such thing.
+	// Status returns the condition of one scope. ok is false for a subject without conditions.
 	Status(namespace string) (s source.Status, ok bool)
-	// Stop ends everything and waits for it.
+	// Stop stops the cache and waits for its goroutines.
 	Stop()
 }
 
-// Subscriber is a handler that writes down what it is given.
+// Subscriber is a handler that records the events that it receives.
 type Subscriber interface {
 	Recording() watchtest.Recording
-	// Block makes the handler stand still until Unblock.
+	// Block blocks the handler until Unblock.
 	Block()
 	Unblock()
 	// Leave ends the subscription.
 	Leave()
 }
 
-// Rescoper is an Instance whose namespaces and selectors can be changed while it runs.
+// Rescoper is an Instance that can change its namespaces and selectors while it runs.
 type Rescoper interface {
 	SetNamespaces(namespaces ...string)
 	SetLabels(selector string)
 }
 
-// Waiter is an Instance that can be waited for until it has caught up.
+// Waiter is an Instance that can wait until the cache has reached a version.
 type Waiter interface {
 	WaitFor(version string, limit time.Duration) error
 }

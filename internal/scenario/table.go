@@ -2,7 +2,7 @@ package scenario
 
 import "slices"
 
-// Sections of the design that scenarios belong to.
+// Sections of the design.
 const (
 	startAndList = "Start and list"
 	watchSection = "Watch"

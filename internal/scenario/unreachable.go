@@ -19,7 +19,7 @@ import (
 
 type dial = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// unreachableScenarios are about names and certificates that are wrong for a while.
+// unreachableScenarios are about DNS names and certificates that are wrong for a while.
 func unreachableScenarios() []Scenario {
 	unreachable := func(name, message string, wrong func(*Run) dial) Scenario {
 		return Scenario{
@@ -73,7 +73,7 @@ func unreachableScenarios() []Scenario {
 			return func(context.Context, string, string) (net.Conn, error) {
 				client, server := net.Pipe()
 				go func() {
-					_, _ = server.Read(make([]byte, 64<<10)) // whatever comes
+					_, _ = server.Read(make([]byte, 64<<10)) // reads and ignores the request
 					_ = server.Close()
 				}()
 				return client, nil
@@ -82,7 +82,7 @@ func unreachableScenarios() []Scenario {
 	}
 }
 
-// impostor connects to a server whose certificate is of a trusted authority, but of this name and validity.
+// impostor connects to a server whose certificate has a trusted authority, but this name and validity.
 func (r *Run) impostor(name string, until time.Time) dial {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -104,7 +104,7 @@ func (r *Run) impostor(name string, until time.Time) dial {
 	return func(context.Context, string, string) (net.Conn, error) {
 		client, server := net.Pipe()
 		go func() {
-			_ = tls.Server(server, cfg).HandshakeContext(context.Background()) // the client refuses it
+			_ = tls.Server(server, cfg).HandshakeContext(context.Background()) // the client refuses the certificate
 			_ = server.Close()
 		}()
 		return client, nil

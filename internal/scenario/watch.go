@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// noRelist runs a script and expects that nothing was listed for it.
+// noRelist runs a script and expects no list or WatchList during it.
 func noRelist(script func(*Run)) func(*Run) {
 	return func(r *Run) {
 		r.Sync()
@@ -23,7 +23,7 @@ func noRelist(script func(*Run)) func(*Run) {
 	}
 }
 
-// endScenarios are about watches that end, and where the next one begins.
+// endScenarios are about the end of a watch and the version at which the next one resumes.
 func endScenarios() []Scenario {
 	return []Scenario{
 		{
@@ -42,7 +42,7 @@ func endScenarios() []Scenario {
 			Holds: "resumes from the last version seen (bookmarks count)",
 			Script: noRelist(func(r *Run) {
 				r.Elsewhere()
-				r.Pass(61 * time.Second) // a bookmark
+				r.Pass(61 * time.Second) // until after a bookmark
 				r.Server.Compact(0)
 				r.Server.DropConnections()
 				r.Pass(time.Minute)
@@ -153,7 +153,7 @@ func endScenarios() []Scenario {
 	}
 }
 
-// troubleScenarios are about refusals of watches.
+// troubleScenarios are about errors in response to a watch.
 func troubleScenarios() []Scenario {
 	return []Scenario{
 		{
@@ -235,7 +235,7 @@ func troubleScenarios() []Scenario {
 	}
 }
 
-// frameScenarios are about the bytes of a watch.
+// frameScenarios are about the byte stream of a watch.
 func frameScenarios() []Scenario {
 	changes := func(r *Run) {
 		for i := range 20 {
@@ -245,7 +245,7 @@ func frameScenarios() []Scenario {
 			}
 		}
 	}
-	// fault lets all watches but the first request meet it.
+	// fault injects f into all watches except the first request.
 	fault := func(f ...apiserver.Fault) func(*Run) {
 		return func(r *Run) {
 			r.Server.On(plainWatches, f...)
@@ -303,7 +303,7 @@ func frameScenarios() []Scenario {
 			Name: "deletion with the version of the object", Section: watchSection, Fill: 10, Untimed: true,
 			Holds: "replayed and older versions are suppressed; a DELETED with the known version, as old servers send it, is none of them",
 			Script: noRelist(func(r *Run) {
-				for _, name := range []string{"o3", "o9"} { // with an older version than the last one seen, and with just that
+				for _, name := range []string{"o3", "o9"} { // version older than the last one seen, and equal
 					r.oldDeletion(name)
 				}
 				r.Put("o3", "again")
@@ -356,13 +356,13 @@ func frameScenarios() []Scenario {
 func (r *Run) object(name string) *unstructured.Unstructured {
 	o, err := r.Server.Object(ConfigMaps, "ns", name)
 	if err != nil {
-		panic(err) // the script's mistake
+		panic(err) // a bug in the script
 	}
 	return o
 }
 
-// oldDeletion deletes an object, and the watches hear of it as old servers tell it: with the last state, version
-// included.
+// oldDeletion deletes an object and sends the watches the DELETED event of an old server: its object is the last
+// state with the version of that state.
 func (r *Run) oldDeletion(name string) {
 	last := r.object(name)
 	hold := r.Server.HoldEvents(watches)
@@ -374,7 +374,7 @@ func (r *Run) oldDeletion(name string) {
 	hold.Release()
 }
 
-// exactly expects so many changes to be given while the script runs.
+// exactly expects n changes while the script runs.
 func exactly(n int, script func(*Run)) func(*Run) {
 	return func(r *Run) {
 		r.Sync()

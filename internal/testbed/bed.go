@@ -23,14 +23,14 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// T is what testing.T and rapid.T agree on.
+// T is the common part of testing.T and rapid.T.
 type T interface {
 	Helper()
 	Fatalf(string, ...any)
 	Errorf(string, ...any)
 }
 
-// Server starts a server in memory; make it inside of the bubble of a synctest.
+// Server starts an in-memory server. Call it inside the bubble of a synctest.
 func Server(t T, o apiserver.Options) *apiserver.Server {
 	t.Helper()
 	o.Pipe = true
@@ -44,7 +44,7 @@ func Server(t T, o apiserver.Options) *apiserver.Server {
 	return s
 }
 
-// Mapper knows the resources of a server.
+// Mapper returns a RESTMapper for the resources of a server.
 func Mapper(resources []apiserver.Resource) meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	for _, r := range resources {
@@ -57,7 +57,7 @@ func Mapper(resources []apiserver.Resource) meta.RESTMapper {
 	return m
 }
 
-// Host is one process: a cache, a client, and what was added to run with them.
+// Host is a process: a cache, a client, and the functions that Add has added.
 type Host struct {
 	t      T
 	cache  *store.Cache
@@ -68,7 +68,7 @@ type Host struct {
 	mu      sync.Mutex
 	added   []func(context.Context) error
 	stop    context.CancelFunc
-	stopped func() // ends the cache
+	stopped func() // stops the cache
 	running sync.WaitGroup
 	errs    []error
 }
@@ -79,7 +79,7 @@ func NewHost(t T, cfg *rest.Config, mapper meta.RESTMapper, sources ...source.Op
 	return NewHostWith(t, cfg, mapper, call.Policy{}, sources...)
 }
 
-// NewHostWith is NewHost with a policy for the requests of the client.
+// NewHostWith is like NewHost with a policy for the requests of the client.
 func NewHostWith(t T, cfg *rest.Config, mapper meta.RESTMapper, policy call.Policy, sources ...source.Option) *Host {
 	t.Helper()
 	h := &Host{t: t, reg: prometheus.NewRegistry()}
@@ -131,7 +131,7 @@ func (h *Host) Start(ctx context.Context) {
 	}
 }
 
-// Stop ends the process, and returns what its parts failed with.
+// Stop ends the process and returns the joined errors of its functions.
 func (h *Host) Stop() error {
 	h.stop()
 	h.running.Wait()
@@ -141,7 +141,7 @@ func (h *Host) Stop() error {
 	return errors.Join(h.errs...)
 }
 
-// Watch has the process watch a kind, and waits for its first list.
+// Watch watches a kind in the process and waits for its first list.
 func (h *Host) Watch(gvk schema.GroupVersionKind, opts ...source.Option) *store.Handle {
 	h.t.Helper()
 	st, err := h.cache.Acquire(gvk, opts...)
@@ -152,7 +152,7 @@ func (h *Host) Watch(gvk schema.GroupVersionKind, opts ...source.Option) *store.
 	return st
 }
 
-// Put stores an object behind the back of every client.
+// Put stores an object directly on the server, without a client request.
 func Put(t T, s *apiserver.Server, obj runtime.Object) *unstructured.Unstructured {
 	t.Helper()
 	u, err := s.Put(obj)
@@ -162,7 +162,7 @@ func Put(t T, s *apiserver.Server, obj runtime.Object) *unstructured.Unstructure
 	return u
 }
 
-// Change changes the stored object behind the back of every client.
+// Change changes a stored object directly on the server, without a client request.
 func Change(
 	t T, s *apiserver.Server, gvr schema.GroupVersionResource, k store.Key, fn func(u *unstructured.Unstructured),
 ) *unstructured.Unstructured {
@@ -175,7 +175,7 @@ func Change(
 	return Put(t, s, u)
 }
 
-// Stored returns what the server has of a gateway; nil if there is none.
+// Stored returns the gateway that the server has, or nil.
 func Stored(s *apiserver.Server, k store.Key) *Gateway {
 	u, err := s.Object(Gateways, k.Namespace, k.Name)
 	if err != nil {
@@ -189,7 +189,7 @@ func Stored(s *apiserver.Server, k store.Key) *Gateway {
 	return g
 }
 
-// Settle waits, inside of a bubble, until nothing happens any more, for so much time.
+// Settle advances the fake clock of a bubble by d and waits until all its goroutines are blocked.
 func Settle(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()

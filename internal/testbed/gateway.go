@@ -1,4 +1,4 @@
-// Package testbed is what the tests of alloc and reconcile work on: a custom kind, and a server with caches and
+// Package testbed is the test bed of packages alloc and reconcile: a custom kind, and a server with caches and
 // clients.
 package testbed
 
@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// GroupVersion of Gateway.
+// GroupVersion is the API version of Gateway.
 var GroupVersion = schema.GroupVersion{Group: "test.fairlead.io", Version: "v1"}
 
 // Gateways is the resource of Gateway.
@@ -32,13 +32,13 @@ type Gateway struct {
 	Status            GatewayStatus `json:"status,omitempty"`
 }
 
-// GatewaySpec is what is asked for.
+// GatewaySpec is the desired state of a Gateway.
 type GatewaySpec struct {
 	Size int    `json:"size,omitempty"`
 	Ref  string `json:"ref,omitempty"`
 }
 
-// GatewayStatus is what was found.
+// GatewayStatus is the observed state of a Gateway.
 type GatewayStatus struct {
 	Count      int                `json:"count,omitempty"`
 	Seen       int64              `json:"seen,omitempty"`
@@ -85,7 +85,7 @@ func New(namespace, name string) *Gateway {
 	}
 }
 
-// Scheme knows Gateway and the kinds of client-go.
+// Scheme returns a scheme with Gateway and the kinds of client-go.
 func Scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	if err := scheme.AddToScheme(s); err != nil {
@@ -96,7 +96,7 @@ func Scheme() *runtime.Scheme {
 	return s
 }
 
-// Resources are those of the server by default, and Gateways.
+// Resources returns the default resources of the server and Gateways.
 func Resources() []apiserver.Resource {
 	return append(apiserver.DefaultResources(), apiserver.Resource{
 		Group: GroupVersion.Group, Version: GroupVersion.Version, Resource: "gateways", Kind: "Gateway", Namespaced: true,

@@ -10,30 +10,30 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// Recording is what one subscriber was given.
+// Recording is the sequence of events that one subscriber has received.
 type Recording struct {
 	Name   string
 	Events []Event
-	// Filtered says that the subscriber or its source selects objects, so that one may leave and come back (W11 and W4 do
-	// not apply).
+	// Filtered says that the subscriber or its source selects objects. Then an object may leave and come back, and W4
+	// and W11 do not apply.
 	Filtered bool
-	// Sharded says that slots come and go: objects that come with one are Initial, also after SYNCED.
+	// Sharded says that slots come and go. The objects of a slot that comes are Initial, even after SYNCED.
 	Sharded bool
-	// MaxWaiting is the largest number of changes that waited for the subscriber at any time, and Keys the largest number
-	// of keys at that time; Keys 0: unknown.
+	// MaxWaiting is the maximum number of changes that were pending for the subscriber. Keys is the maximum number of
+	// keys. If Keys is 0, W10 is not checked.
 	MaxWaiting, Keys int
 }
 
-// Violation is an event that no subscriber should be given.
+// Violation is a violation of an invariant.
 type Violation struct {
 	Invariant string // "W1" and so on
-	Event     int    // index; -1: none in particular
+	Event     int    // index of the event; -1 if the violation is not about a single event
 	Text      string
 }
 
 func (v Violation) Error() string { return v.Invariant + ": " + v.Text }
 
-// Check checks a recording against W1, W2, W3, W5, W6, W10 and W11 and returns what the events add up to.
+// Check checks a recording against W1, W2, W3, W5, W6, W10 and W11. It returns the state after all events.
 func (r Recording) Check() (map[string]State, []Violation) {
 	c := checker{
 		have: map[string]State{}, last: map[string]string{}, dead: map[string]bool{}, filtered: r.Filtered,
@@ -55,14 +55,14 @@ func (r Recording) Check() (map[string]State, []Violation) {
 	return c.have, c.violations
 }
 
-// What may wait for a slow subscriber: a deletion and an addition per key, on both sides of an EPOCH, besides a log of
-// fixed size.
+// Bounds of the changes that may be pending for a slow subscriber: a deletion and an addition per key before and
+// after an EPOCH, and a log of fixed size.
 const (
 	waitingPerKey = 4
 	waitingFree   = 2048
 )
 
-// CheckAtRest is Check, and W4: what the events add up to is what the server and the cache have.
+// CheckAtRest is like Check and also checks W4: the state after all events equals that of the server and the cache.
 func (r Recording) CheckAtRest(server, cache map[string]State) []Violation {
 	folded, found := r.Check()
 	if r.Filtered {
@@ -79,7 +79,7 @@ func (r Recording) CheckAtRest(server, cache map[string]State) []Violation {
 	return found
 }
 
-// Difference describes in which keys two states differ, at most ten of them.
+// Difference describes the keys in which two states differ, at most ten of them.
 func Difference(server, have map[string]State) []string {
 	keys := map[string]bool{}
 	for k := range server {
@@ -97,10 +97,10 @@ func Difference(server, have map[string]State) []string {
 	return out
 }
 
-// CheckEvents checks the events that one subscriber without a filter was given, in order, and returns the state that
-// they add up to, or the first violation.
+// CheckEvents checks the events of a subscriber without a filter. It returns the state after all events, or the first
+// violation.
 func CheckEvents(events []store.Event) (map[store.Key]*store.Record, error) {
-	// Whether the source selects objects is not known here, so W11 is left out.
+	// The source may select objects, which is not known here, so skip W11.
 	r := Recording{Filtered: true, Events: make([]Event, 0, len(events))}
 	have := map[store.Key]*store.Record{}
 	for i, e := range events {
@@ -128,8 +128,8 @@ func CheckEvents(events []store.Event) (map[store.Key]*store.Record, error) {
 
 type checker struct {
 	have       map[string]State
-	last       map[string]string // version given last, also of what is gone
-	dead       map[string]bool   // incarnations that were DELETED since the last EPOCH
+	last       map[string]string // last version by key, also of deleted objects
+	dead       map[string]bool   // objects (key and UID) that were DELETED since the last EPOCH
 	filtered   bool
 	sharded    bool // slots come and go
 	synced     bool
@@ -177,7 +177,7 @@ func (c *checker) event(e Event) {
 	c.life(e, given)
 }
 
-// life checks W2 and W11, and folds the event.
+// life checks W2 and W11 and applies the event to the state.
 func (c *checker) life(e Event, given State) {
 	incarnation := e.Key + " " + e.Object.UID
 	switch e.Type {
@@ -222,18 +222,18 @@ func (c *checker) version(e Event) {
 	if last != "" && older(now, last) {
 		c.found("W1", "%s comes after version %s", e, last)
 	}
-	if !e.Inferred { // a concluded deletion repeats what was given before, and no version of its own
+	if !e.Inferred { // an inferred deletion has the last known version, not one of its own
 		c.last[e.Key] = now
 	}
 }
 
-// cached checks W5. While an EPOCH is on its way to the subscriber, the cache may have lower versions.
+// cached checks W5. While the subscriber has not yet received an EPOCH, the cache may have lower versions.
 func (c *checker) cached(e Event) {
 	if !e.Looked || c.at < c.lastEpoch {
 		return
 	}
 	switch {
-	case e.Type == store.Left: // its slot may have come back
+	case e.Type == store.Left: // its slot may be back
 	case e.Type == store.Deleted:
 		if e.Cached.UID == e.Object.UID && !c.filtered {
 			c.found("W5", "%s is handled, and the cache still has it", e)
@@ -243,7 +243,7 @@ func (c *checker) cached(e Event) {
 	}
 }
 
-// older says that version a is known to be before b.
+// older reports whether version a is known to precede b.
 func older(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order < 0

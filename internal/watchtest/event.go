@@ -7,7 +7,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// State is one version of one incarnation of an object. The zero value says that there is none.
+// State identifies one version of an object. The zero value means that there is no object.
 type State struct{ UID, Version string }
 
 func (s State) String() string {
@@ -17,25 +17,25 @@ func (s State) String() string {
 	return fmt.Sprintf("version %s of uid %s", s.Version, s.UID)
 }
 
-// Event is an event as a subscriber was given it, in a form in which the events of any cache can be written down.
+// Event is an event that a subscriber has received, in a form for any cache.
 type Event struct {
 	At   time.Time
 	Type store.EventType
 	Key  string // "namespace/name", or "name"
 
-	Object State // of Added, Modified, Deleted, Sync
-	Prior  State // what came with the event as the state before
+	Object State // set for Added, Modified, Deleted and Sync
+	Prior  State // state before the event, according to the event
 
 	Initial, Inferred bool
 	Count             int    // of Synced
-	Reason            string // of Epoch; the error of a quarantined object
+	Reason            string // of Epoch; for a quarantined object, the error
 
-	// Cached is what the cache had at the key when the event was handled, if Looked.
+	// Cached is the cached state of the key when the event was handled. It is valid if Looked is true.
 	Cached State
 	Looked bool
 }
 
-// String is short, for messages of tests.
+// String returns a short form for failure messages.
 func (e Event) String() string {
 	switch e.Type {
 	case store.Synced:
@@ -55,7 +55,7 @@ func (e Event) String() string {
 	return text
 }
 
-// eventOf writes an event of a store down. The time and the state of the cache are the caller's to add.
+// eventOf converts an event of a store. The caller sets At, Cached and Looked.
 func eventOf(e store.Event) Event {
 	return Event{
 		Type: e.Type, Key: e.Key.String(), Object: StateOf(e.Object), Prior: StateOf(e.Prior), Initial: e.Initial,
@@ -70,7 +70,7 @@ func reason(e store.Event) string {
 	return e.Reason
 }
 
-// StateOf returns the state of a record; the zero State for nil.
+// StateOf returns the state of a record, or the zero State for nil.
 func StateOf(r *store.Record) State {
 	if r == nil {
 		return State{}

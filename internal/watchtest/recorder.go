@@ -10,8 +10,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// Recorder is a subscriber that writes down what it is given, and what the cache has at that moment. Its methods are
-// safe for concurrent use. Close it before the store.
+// Recorder is a subscriber that records its events and the cached state at the time of each. Its methods are safe for
+// concurrent use. Close it before the store.
 type Recorder struct {
 	cursor *store.Cursor
 	store  *store.Store
@@ -21,20 +21,20 @@ type Recorder struct {
 
 	mu        sync.Mutex
 	recording Recording
-	keys      map[string]struct{} // seen so far
+	keys      map[string]struct{} // all keys seen so far
 	changed   chan struct{}       // closed and replaced with each event
-	gate      chan struct{}       // not nil: the subscriber is blocked until it is closed
+	gate      chan struct{}       // not nil while the subscriber is blocked: closed by Unblock
 }
 
-// RecorderOptions configure a Recorder. The zero value records everything.
+// RecorderOptions configure a Recorder. The zero value records all events.
 type RecorderOptions struct {
 	Name      string
 	Subscribe store.SubscribeOptions
-	// Handle, if set, is called with each event, by one goroutine, in order. It may close the Recorder.
+	// Handle, if not nil, is called with each event, in order and from one goroutine. It may close the Recorder.
 	Handle func(store.Event)
 }
 
-// Record subscribes to a store and records until Close.
+// Record subscribes to a store and records its events until Close.
 func Record(s *store.Store, o RecorderOptions) *Recorder {
 	o.Subscribe.Name = o.Name
 	ctx, cancel := context.WithCancel(context.Background())
@@ -68,7 +68,7 @@ func (r *Recorder) run(ctx context.Context) {
 	}
 }
 
-// pass waits while the subscriber is blocked.
+// pass waits while the subscriber is blocked. It reports false if ctx ends.
 func (r *Recorder) pass(ctx context.Context) bool {
 	for {
 		r.mu.Lock()
@@ -102,7 +102,7 @@ func (r *Recorder) note(e store.Event) {
 	r.changed = make(chan struct{})
 }
 
-// look measures what waits (W10).
+// look measures the number of pending changes, for W10.
 func (r *Recorder) look() {
 	waiting, keys := r.cursor.Lag(), r.store.Len()
 	r.mu.Lock()
@@ -111,7 +111,7 @@ func (r *Recorder) look() {
 	r.recording.Keys = max(r.recording.Keys, keys, len(r.keys))
 }
 
-// Block makes the subscriber stand still before its next event, until Unblock.
+// Block blocks the subscriber before its next event, until Unblock.
 func (r *Recorder) Block() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,7 +120,7 @@ func (r *Recorder) Block() {
 	}
 }
 
-// Unblock lets the subscriber go on.
+// Unblock ends Block.
 func (r *Recorder) Unblock() {
 	r.look()
 	r.mu.Lock()
@@ -131,7 +131,7 @@ func (r *Recorder) Unblock() {
 	}
 }
 
-// Recording returns a copy of what was recorded so far.
+// Recording returns a copy of the recording so far.
 func (r *Recorder) Recording() Recording {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,8 +140,8 @@ func (r *Recorder) Recording() Recording {
 	return out
 }
 
-// Wait returns when what was recorded satisfies done, which is asked again after each event, or with an error that
-// shows the last events.
+// Wait waits until done accepts the recording. It calls done after each event. The error, when ctx ends, shows the
+// last events.
 func (r *Recorder) Wait(ctx context.Context, done func(Recording) bool) error {
 	for {
 		r.mu.Lock()
@@ -160,8 +160,8 @@ func (r *Recorder) Wait(ctx context.Context, done func(Recording) bool) error {
 	}
 }
 
-// Close ends the subscription. It waits for the recorder's goroutine, unless that is the one that calls.
+// Close ends the subscription. It waits for the recorder's goroutine, unless that goroutine calls it.
 func (r *Recorder) Close() { r.cursor.Close(); r.cancel() }
 
-// Done is closed when the recorder has stopped after Close.
+// Done returns a channel that is closed when the recorder has stopped after Close.
 func (r *Recorder) Done() <-chan struct{} { return r.done }

@@ -9,20 +9,20 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// OpenRequests watches the requests of one client, to check W7: at most one watch and one list are open per scope. The
-// zero value is ready; it is safe for concurrent use.
+// OpenRequests tracks the requests of one client to check W7: at most one watch and one list are open per scope. The
+// zero value is ready to use. It is safe for concurrent use.
 type OpenRequests struct {
 	mu   sync.Mutex
 	open map[string]int
 	peak map[string]int
 }
 
-// Wrap makes requests through cfg be counted.
+// Wrap tracks the requests of clients that use cfg.
 func (o *OpenRequests) Wrap(cfg *rest.Config) {
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return countingTripper{o, next} })
 }
 
-// Open returns how many requests are open: their body is not closed yet.
+// Open returns the number of requests whose response body is not closed yet.
 func (o *OpenRequests) Open() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -33,7 +33,7 @@ func (o *OpenRequests) Open() int {
 	return n
 }
 
-// Check returns a violation for each path of which two watches or two lists were open at once.
+// Check returns a violation for each path that had two open watches or two open lists at a time.
 func (o *OpenRequests) Check() []Violation {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// Watched is a store that a source keeps up to date.
+// Watched is a store with the source that keeps it up to date.
 type Watched struct {
 	Store    *store.Store
 	Source   *source.Source
@@ -30,7 +30,7 @@ type Watched struct {
 	recorders []*Recorder
 }
 
-// Start runs a source and a store until Stop. REST is needed; Encoding and everything else may be zero.
+// Start runs a source and a store until Stop. cfg.REST is required. The other fields may be zero.
 func Start(cfg source.Config, o store.Options) (*Watched, error) {
 	w := &Watched{Requests: &OpenRequests{}, resource: cfg.Resource, done: make(chan error, 1)}
 	cfg.REST = rest.CopyConfig(cfg.REST)
@@ -39,7 +39,7 @@ func Start(cfg source.Config, o store.Options) (*Watched, error) {
 	o.LabelSelector, o.FieldSelector, o.Shard = cfg.LabelSelector, cfg.FieldSelector, cfg.ShardName()
 	w.Store = store.New(o)
 	for _, ns := range cfg.Namespaces {
-		w.Store.Sink(ns) // all of them belong to "synced" from the start
+		w.Store.Sink(ns) // so that synced waits for all namespaces from the start
 	}
 	var err error
 	if w.Source, err = source.New(cfg, w.Store.Sink); err != nil {
@@ -52,16 +52,17 @@ func Start(cfg source.Config, o store.Options) (*Watched, error) {
 	return w, nil
 }
 
-// Watch is Start against a server, and Stop at the end of the test, which fails if a sink panicked, or if somebody was
-// found to have changed an object that the store shares (store.Options.DetectMutation). REST may be nil. Close the
-// server after that: create it before, and close it by t.Cleanup or defer.
+// Watch starts a source and a store for a server, and stops them at the end of the test. The test fails if a sink
+// panicked, or if a reader has modified a shared object (store.Options.DetectMutation). cfg.REST may be nil.
+//
+// The server must be closed after that: create it before Watch, and close it by t.Cleanup or defer.
 func Watch(t testing.TB, server *apiserver.Server, cfg source.Config) *Watched {
 	t.Helper()
 	if cfg.REST == nil {
 		cfg.REST = server.Config()
 	}
 	var mu sync.Mutex
-	var changed []error // reported at the end: readers may outlive the test
+	var changed []error // reported at the end, because readers may outlive the test
 	w, err := Start(cfg, store.Options{Namespaced: true, DetectMutation: true, OnMutation: func(k store.Key, err error) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -84,7 +85,7 @@ func Watch(t testing.TB, server *apiserver.Server, cfg source.Config) *Watched {
 	return w
 }
 
-// Stop ends the source, the recorders and the store, and waits for them. It may be called again.
+// Stop stops the source, the recorders and the store, and waits for them. It is idempotent.
 func (w *Watched) Stop() error {
 	if w.cancel == nil {
 		return nil
@@ -100,17 +101,17 @@ func (w *Watched) Stop() error {
 	return err
 }
 
-// Record adds a subscriber to which everything is given.
+// Record adds a subscriber that receives all events.
 func (w *Watched) Record(name string) *Recorder { return w.RecordWith(RecorderOptions{Name: name}) }
 
-// RecordWith adds a subscriber. It is closed by Stop.
+// RecordWith adds a subscriber. Stop closes it.
 func (w *Watched) RecordWith(o RecorderOptions) *Recorder {
 	r := Record(w.Store, o)
 	w.recorders = append(w.recorders, r)
 	return r
 }
 
-// Cached returns what the store has.
+// Cached returns the content of the store.
 func (w *Watched) Cached() map[string]State {
 	out := map[string]State{}
 	for r := range w.Store.Snapshot().All() {
@@ -119,8 +120,8 @@ func (w *Watched) Cached() map[string]State {
 	return out
 }
 
-// Check checks what all recorders have recorded, and the requests. It is for a server at rest that the store has caught
-// up with. Of a store of some slots, what the server has in these counts.
+// Check checks the requests and the recordings of all recorders. The server must be at rest and the store up to date.
+// For a sharded store, only the server's objects in its slots count.
 func (w *Watched) Check() []Violation {
 	found := w.Requests.Check()
 	server, err := ServerState(w.server, w.resource)
@@ -143,7 +144,7 @@ func (w *Watched) Check() []Violation {
 	return found
 }
 
-// ServerState returns the objects that a server has of a resource.
+// ServerState returns the server's objects of a resource.
 func ServerState(s *apiserver.Server, resource schema.GroupVersionResource) (map[string]State, error) {
 	all, err := s.Objects(resource)
 	if err != nil {

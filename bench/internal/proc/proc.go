@@ -1,4 +1,4 @@
-// Package proc reads what Linux tells of processes in /proc.
+// Package proc reads memory and processor times of processes from /proc of Linux.
 package proc
 
 import (
@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Resident returns the resident memory of a process in bytes; 0 if there is none.
+// Resident returns the resident memory of a process in bytes, or 0 if there is no such process.
 func Resident(pid int) int64 {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -30,14 +30,14 @@ func Resident(pid int) int64 {
 // tick is the unit of processor times in /proc (USER_HZ).
 const tick = 10 * time.Millisecond
 
-// Stat reads the fields of /proc/PID/stat: the name, the parent, and the processor time used.
+// Stat reads /proc/PID/stat and returns the name, the parent and the used processor time.
 func Stat(pid int) (name string, parent int, used time.Duration, err error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return "", 0, 0, err
 	}
-	// The name is in parentheses, and may have some itself. After it: state, parent, and utime and stime as the 12th
-	// and 13th, see proc(5).
+	// The name is in parentheses and may contain parentheses. After it come the state, the parent, and as the 12th
+	// and 13th field utime and stime, see proc(5).
 	text := string(b)
 	from, to := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
 	if from < 0 || to < from {

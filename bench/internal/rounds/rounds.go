@@ -1,4 +1,4 @@
-// Package rounds runs measurements of peers side by side, interleaved (A B C A B C …), and prints them.
+// Package rounds measures peers in interleaved rounds (A B C A B C …) and prints the results.
 package rounds
 
 import (
@@ -10,23 +10,23 @@ import (
 	"text/tabwriter"
 )
 
-// Peer is one of those that are compared.
+// Peer is one of the compared implementations.
 type Peer struct {
 	Name string
-	// Run makes the measurement once and returns one value for each unit.
+	// Run makes one measurement and returns one value for each unit.
 	Run func() ([]float64, error)
 }
 
-// Result is what was measured of one peer.
+// Result is the result of one peer.
 type Result struct {
 	Name   string
 	Values []Value
 }
 
-// Value is the median of one thing that was measured, with its extremes.
+// Value is the median of one measured value with its extremes.
 type Value struct{ Median, Min, Max float64 }
 
-// Run measures each peer n times, in turn.
+// Run measures each peer n times, in interleaved rounds.
 func Run(n int, peers ...Peer) ([]Result, error) {
 	all := make([][][]float64, len(peers))
 	for range n {
@@ -58,7 +58,7 @@ func summarise(values []float64) Value {
 	return Value{Median: (values[(n-1)/2] + values[n/2]) / 2, Min: values[0], Max: values[n-1]}
 }
 
-// Print writes a table in Markdown: for each unit the median, its extremes, and the ratio to the first peer.
+// Print writes a Markdown table: for each unit the median, the extremes, and the ratio to the first peer.
 func Print(w io.Writer, title string, units []string, results []Result) {
 	t := tabwriter.NewWriter(w, 0, 0, 1, ' ', tabwriter.Debug)
 	_, _ = fmt.Fprintf(w, "\n%s\n\n", title)
@@ -92,7 +92,7 @@ func Print(w io.Writer, title string, units []string, results []Result) {
 	_ = t.Flush()
 }
 
-// None stands for a value that a peer does not have.
+// None returns the value for a unit that a peer does not have.
 func None() float64 { return math.NaN() }
 
 func short(v float64) string {
@@ -105,7 +105,7 @@ func short(v float64) string {
 	return fmt.Sprintf("%.2g", v)
 }
 
-// Quantile returns the q-quantile of values, which it sorts.
+// Quantile returns the q-quantile of values. It sorts values.
 func Quantile[T cmp.Ordered](values []T, q float64) T {
 	slices.Sort(values)
 	return values[min(len(values)-1, int(float64(len(values))*q))]

@@ -1,4 +1,4 @@
-// Package controller has the reconciler of the example, as it is written for controller-runtime.
+// Package controller has the reconciler of the example, in the form that controller-runtime expects.
 package controller
 
 import (
@@ -17,8 +17,8 @@ import (
 // owner is the index of pods by the UID of the squad that controls them.
 const owner = ".metadata.controller"
 
-// SquadReconciler makes and deletes the pods of squads. It counts them in the cache: a cache that does not show the
-// pods that it made a moment ago would have it make them again.
+// SquadReconciler creates and deletes the pods of squads. It counts pods in the cache, so it needs a cache that shows
+// its own writes: with a stale cache it would create the same pods twice.
 type SquadReconciler struct {
 	client.Client
 	Scheme *runtime.Scheme
@@ -51,7 +51,7 @@ func (r *SquadReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 			return ctrl.Result{}, err
 		}
 	}
-	if members, err = r.members(ctx, &squad); err != nil { // what was made and deleted above is in it
+	if members, err = r.members(ctx, &squad); err != nil { // includes the pods created and deleted above
 		return ctrl.Result{}, err
 	}
 	status := squadsv1.SquadStatus{ObservedGeneration: squad.Generation, Members: int32(len(members))}
@@ -79,7 +79,7 @@ func (r *SquadReconciler) recruit(ctx context.Context, squad *squadsv1.Squad) er
 	return r.Create(ctx, pod)
 }
 
-// SetupWithManager has a manager call the reconciler.
+// SetupWithManager registers the reconciler with a manager.
 func (r *SquadReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, owner, func(pod client.Object) []string {
 		if by := metav1.GetControllerOf(pod); by != nil {

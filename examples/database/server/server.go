@@ -1,4 +1,4 @@
-// Package server is a server of databases outside of the cluster, which the operator calls. It keeps no data.
+// Package server is a database server outside of the cluster, which the operator calls. It keeps its state in memory.
 package server
 
 import (
@@ -15,25 +15,25 @@ import (
 // State is the state of one database. Its only user has the name of the database.
 type State struct {
 	ID       string `json:"id"`
-	Note     string `json:"note"` // from the creator; the server does not interpret it
+	Note     string `json:"note"` // set by the creator; the server does not interpret it
 	SizeGi   int    `json:"sizeGi"`
-	Password string `json:"password,omitempty"` // see Digest; an answer never has the password itself
+	Password string `json:"password,omitempty"` // a response has its Digest instead
 }
 
-// Digest returns what the server shows of a password.
+// Digest returns the form of a password that the server includes in responses.
 func Digest(password string) string {
 	sum := sha256.Sum256([]byte(password))
 	return hex.EncodeToString(sum[:])
 }
 
-// Server serves databases over HTTP. It honours no idempotency keys: two requests make two databases. But it keeps a
-// note with each database, by which a client can find it. Safe for concurrent use.
+// Server is an HTTP API for databases. It ignores idempotency keys: two requests create two databases. A client can
+// find its database by the note that it has set. A Server is safe for concurrent use.
 //
-//	POST   /databases           {note}: makes one, and answers with its id
-//	GET    /databases?note=…    those with a note
+//	POST   /databases           {note}: creates a database and returns its id
+//	GET    /databases?note=…    lists the databases with a note
 //	GET    /databases/{id}
-//	PUT    /databases/{id}      {sizeGi, password}: how large it may become, and its user's password
-//	DELETE /databases/{id}      and all that is in it
+//	PUT    /databases/{id}      {sizeGi, password}: sets the maximum size and the user's password
+//	DELETE /databases/{id}      deletes the database and its data
 type Server struct {
 	mu        sync.Mutex
 	databases map[string]State
@@ -95,7 +95,7 @@ func (s *Server) Handler() http.Handler {
 }
 
 func answer(w http.ResponseWriter, v any) {
-	_ = json.NewEncoder(w).Encode(v) // the caller is gone if this fails
+	_ = json.NewEncoder(w).Encode(v) // fails if the client has disconnected
 }
 
 func (s *Server) find(w http.ResponseWriter, r *http.Request) (State, bool) {
@@ -108,29 +108,29 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request) (State, bool) {
 	return d, ok
 }
 
-// Made returns how many databases clients have created.
+// Made returns the number of databases that clients have created.
 func (s *Server) Made() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.made
 }
 
-// Changed returns a channel that holds a token when something has changed since the last receive.
+// Changed returns a channel that holds a token if there was a change since the last receive.
 func (s *Server) Changed() <-chan struct{} { return s.changed }
 
-// List returns all databases, as an administrator sees them.
+// List returns all databases.
 func (s *Server) List() []State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Values(s.databases))
 }
 
-// Put stores a database behind the back of the clients. Its password is a digest.
+// Put stores a database directly, without a client request. Its Password is a digest.
 func (s *Server) Put(d State) {
 	s.change(func() { s.databases[d.ID] = d })
 }
 
-// Remove deletes a database behind the back of the clients.
+// Remove deletes a database directly, without a client request.
 func (s *Server) Remove(id string) {
 	s.change(func() { delete(s.databases, id) })
 }

@@ -1,5 +1,5 @@
-// Package kubetest has a user of an API server, for the tests in the directories e2e of the examples. These tests cannot
-// import the Go types of a program, so that the user's objects are unstructured.
+// Package kubetest has a user of an API server, for the tests in the e2e directories of the examples. These tests
+// cannot import the Go types of a main package, so the user's objects are unstructured.
 package kubetest
 
 import (
@@ -15,14 +15,14 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 )
 
-// User works in one namespace. Each of its methods fails the test at an error.
+// User acts in one namespace. Its methods fail the test on error.
 type User struct {
 	t         testing.TB
 	client    *client.Client // without a cache
 	namespace string
 }
 
-// New returns a user who works until the test ends.
+// New returns a user that works until the test ends.
 func New(t testing.TB, cfg *rest.Config, namespace string) *User {
 	t.Helper()
 	c, err := client.New(client.Options{Config: cfg, Scheme: scheme.Scheme})
@@ -36,7 +36,7 @@ func New(t testing.TB, cfg *rest.Config, namespace string) *User {
 // Namespace returns the namespace of the user.
 func (u *User) Namespace() string { return u.namespace }
 
-// Object returns an object without content, in the namespace of the user.
+// Object returns an empty object in the namespace of the user.
 func (u *User) Object(apiVersion, kind, name string) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{}
 	obj.SetAPIVersion(apiVersion)
@@ -46,18 +46,18 @@ func (u *User) Object(apiVersion, kind, name string) *unstructured.Unstructured 
 	return obj
 }
 
-// Create creates an object. An API server that refuses it is an error of the test: see TryCreate.
+// Create creates an object. Use TryCreate if the API server may reject it.
 func (u *User) Create(obj *unstructured.Unstructured) {
 	u.t.Helper()
 	u.must(u.TryCreate(obj))
 }
 
-// TryCreate creates an object, and returns the error of the API server.
+// TryCreate creates an object and returns the error of the API server.
 func (u *User) TryCreate(obj *unstructured.Unstructured) error {
 	return u.client.Create(u.context(), obj)
 }
 
-// Modify reads an object, has fn change it, and writes it.
+// Modify reads an object, calls fn to change it, and writes it.
 func (u *User) Modify(obj *unstructured.Unstructured, fn func(content map[string]any)) {
 	u.t.Helper()
 	u.must(client.Modify(u.context(), u.client, obj, func(o *unstructured.Unstructured) error {
@@ -66,7 +66,7 @@ func (u *User) Modify(obj *unstructured.Unstructured, fn func(content map[string
 	}))
 }
 
-// ModifyStatus is Modify for the status.
+// ModifyStatus is like Modify but writes the status.
 func (u *User) ModifyStatus(obj *unstructured.Unstructured, fn func(content map[string]any)) {
 	u.t.Helper()
 	u.must(client.ModifyStatus(u.context(), u.client, obj, func(o *unstructured.Unstructured) error {
@@ -81,7 +81,7 @@ func (u *User) Delete(obj *unstructured.Unstructured) {
 	u.must(u.client.Delete(u.context(), obj, client.IgnoreNotFound()))
 }
 
-// Exists reads an object, and reports whether there is one.
+// Exists reads an object and reports whether it exists.
 func (u *User) Exists(obj *unstructured.Unstructured) bool {
 	u.t.Helper()
 	err := u.client.Get(u.context(), client.KeyOf(obj), obj)
@@ -91,19 +91,19 @@ func (u *User) Exists(obj *unstructured.Unstructured) bool {
 	return err == nil
 }
 
-// Await reads an object until it exists and fulfils a condition. The test fails if it does not within a minute.
+// Await polls an object until it exists and ok returns true. The test fails after a minute.
 func (u *User) Await(what string, obj *unstructured.Unstructured, ok func(content map[string]any) bool) {
 	u.t.Helper()
 	u.Until(what, func() bool { return u.Exists(obj) && ok(obj.Object) })
 }
 
-// AwaitGone reads an object until it does not exist.
+// AwaitGone polls an object until it does not exist. The test fails after a minute.
 func (u *User) AwaitGone(obj *unstructured.Unstructured) {
 	u.t.Helper()
 	u.Until(obj.GetKind()+" "+obj.GetName()+" is gone", func() bool { return !u.Exists(obj) })
 }
 
-// Until returns when ok is true. The test fails if it is not within a minute.
+// Until polls ok until it returns true. The test fails after a minute.
 func (u *User) Until(what string, ok func() bool) {
 	u.t.Helper()
 	ctx, cancel := context.WithTimeout(u.context(), time.Minute)
@@ -129,7 +129,7 @@ func (u *User) List(apiVersion, kind string) []unstructured.Unstructured {
 	return list.Items
 }
 
-// context is good in a clean-up, too, which comes after the end of the context of the test.
+// context is usable in cleanups, which run after the context of the test has ended.
 func (u *User) context() context.Context { return context.WithoutCancel(u.t.Context()) }
 
 func (u *User) must(err error) {
@@ -139,8 +139,8 @@ func (u *User) must(err error) {
 	}
 }
 
-// HasCondition reports whether the status of an object has a condition with a status and a reason, computed for the
-// present generation. An empty reason means any.
+// HasCondition reports whether the status of an object has a condition with a status and a reason for the current
+// generation. An empty reason matches any.
 func HasCondition(content map[string]any, kind, status, reason string) bool {
 	obj := unstructured.Unstructured{Object: content}
 	all, _, _ := unstructured.NestedSlice(content, "status", "conditions")

@@ -1,5 +1,5 @@
-// Package mortal kills operators in the examples: at one of their requests, before it is sent or after it was answered,
-// as a crash would, since what a program has not told anybody by a request is lost with it.
+// Package mortal kills operators in the examples at one of their requests, before the request is sent or after its
+// response. The effect is that of a crash: state that the operator has not sent to a server is lost.
 package mortal
 
 import (
@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// refusal answers a request of a dead operator. No client repeats a request after it, so that a dead operator soon gives
-// up.
+// refusal is the response to a request of a dead operator. Clients do not retry this status, so a dead operator stops
+// soon.
 func refusal(r *http.Request) *http.Response {
 	return &http.Response{
 		Status: "403 the operator is dead", StatusCode: http.StatusForbidden, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -16,7 +16,8 @@ func refusal(r *http.Request) *http.Response {
 	}
 }
 
-// Life is one of an operator, which ends at a request; all its transports go through Wrap. Safe for concurrent use.
+// Life is the life of one operator, which ends at a request. All transports of the operator must be wrapped by Wrap.
+// A Life is safe for concurrent use.
 type Life struct {
 	at    int64
 	after bool
@@ -25,19 +26,19 @@ type Life struct {
 	dead  atomic.Bool
 }
 
-// New returns a life that ends at the at-th request that is no GET, and never if at is not positive; after says whether
-// that one still reaches its server. died is called then, before the request returns.
+// New returns a life that ends at the at-th request other than GET, or never if at is not positive. after says
+// whether the server still receives that request. died is called before the request returns.
 func New(at int64, after bool, died func(*http.Request)) *Life {
 	return &Life{at: at, after: after, died: died}
 }
 
-// Dead says whether it has ended: nothing of it gets through any more.
+// Dead reports whether the life has ended. No request of a dead operator reaches a server.
 func (l *Life) Dead() bool { return l.dead.Load() }
 
-// Wrap returns a transport before another one.
+// Wrap returns a transport that sends requests through next until the life ends.
 func (l *Life) Wrap(next http.RoundTripper) http.RoundTripper { return transport{next, l} }
 
-// transport is one before another, whose connections are found through it, and closed.
+// transport wraps another transport. client-go finds that one by WrappedRoundTripper to close its idle connections.
 type transport struct {
 	next http.RoundTripper
 	life *Life

@@ -1,3 +1,3 @@
-// Package command has what tests of fairlead share. It checks exit codes in scripts, and reads the events that fairlead
-// watch prints.
+// Package command has helpers for tests of the fairlead command. They check exit codes in scripts and read the events
+// that fairlead watch prints.
 package command

@@ -8,7 +8,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// Exits is a command of scripts. It runs a program that must end with an exit code: exits code program [argument…]
+// Exits is a command of testscript. It runs a program that must end with an exit code: exits code program [argument…]
 func Exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits code program [argument…]")

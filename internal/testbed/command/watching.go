@@ -21,11 +21,11 @@ type Line struct {
 	Of                                              int
 }
 
-// Watching reads the output of a fairlead watch -o json that runs.
+// Watching reads the output of a running fairlead watch -o json.
 type Watching struct {
-	// All is every line that was read.
+	// All are the lines read so far.
 	All []Line
-	// Errs is what the command writes to stderr.
+	// Errs has the stderr of the command.
 	Errs fmt.Stringer
 
 	t     testing.TB
@@ -34,8 +34,8 @@ type Watching struct {
 	end   func() int
 }
 
-// NewWatching begins to read, until the output or ctx ends; then it closes out. end ends the command, and returns its exit
-// code when the output has ended.
+// NewWatching starts to read out until it or ctx ends, and then closes it. end stops the command and returns its exit
+// code; it is called once, by Stop.
 func NewWatching(ctx context.Context, t testing.TB, out io.ReadCloser, errs fmt.Stringer, end func() int) *Watching {
 	w := &Watching{Errs: errs, t: t, limit: ctx.Done(), lines: make(chan Line, 1024), end: end}
 	go func() {
@@ -69,7 +69,7 @@ func (w *Watching) Stop() int {
 	return <-code
 }
 
-// Await reads lines until one is as wanted.
+// Await reads lines until ok accepts one, and returns that line.
 func (w *Watching) Await(what string, ok func(Line) bool) Line {
 	w.t.Helper()
 	for {
@@ -94,7 +94,7 @@ func (w *Watching) Event(kind, key string) Line {
 	return w.Await(kind+" "+key, func(l Line) bool { return l.Type == kind && l.Key == key })
 }
 
-// Synced waits until the watch has printed all objects that there were.
+// Synced waits for the SYNCED event, which follows the initial objects.
 func (w *Watching) Synced() Line {
 	w.t.Helper()
 	return w.Await("SYNCED", func(l Line) bool { return l.Type == "SYNCED" })

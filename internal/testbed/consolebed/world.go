@@ -1,5 +1,5 @@
-// Package consolebed is the test bed of package console: a program with operations and a console, for tests on a real
-// control plane and on the model of one.
+// Package consolebed is the test bed of package console: a program with operations and a console. It runs on a real
+// control plane and on the in-memory API server.
 package consolebed
 
 import (
@@ -50,10 +50,10 @@ type World struct {
 	Pages     http.Handler
 	Tokens    map[string]string
 
-	operations *store.Store // of the console
+	operations *store.Store // the store that the console reads
 }
 
-// New starts a program that serves one namespace, and stops it when the test ends. Change may be nil.
+// New starts a program that serves one namespace, and stops it when the test ends. change may be nil.
 func New(t *testing.T, cfg *rest.Config, namespace string, change func(*console.Options)) *World {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
@@ -129,7 +129,7 @@ func New(t *testing.T, cfg *rest.Config, namespace string, change func(*console.
 	return w
 }
 
-// receive answers according to the path.
+// receive is the handler of the receiver. The path determines the response.
 func (w *World) receive(rw http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/fail":
@@ -160,7 +160,7 @@ func (w *World) Webhook(name string) {
 	}
 }
 
-// Schedule schedules an operation of App/id, and waits until the console knows of it.
+// Schedule schedules an operation of App/id, and waits until the console shows it.
 func (w *World) Schedule(id string, hooks ...string) *v1alpha1.Operation {
 	w.T.Helper()
 	op, err := w.Scheduler.Schedule(w.Ctx, operations.Request{
@@ -181,8 +181,8 @@ func (w *World) Path(op *v1alpha1.Operation) string {
 	return "/console/operations/" + op.Namespace + "/" + op.Name
 }
 
-// User creates a service account with rules in the namespace or everywhere, and returns its token. When User returns,
-// the API server grants what the rules allow: it learns of them a moment after they are written.
+// User creates a service account with rules in the namespace or everywhere, and returns its token. It waits until the
+// API server grants the rules, which happens a moment after they are written.
 func (w *World) User(name string, everywhere bool, rules ...rbacv1.PolicyRule) string {
 	w.T.Helper()
 	_, err := w.Clients.CoreV1().ServiceAccounts(w.Namespace).Create(w.Ctx,
@@ -261,21 +261,21 @@ func Rule(group, resource string, verbs ...string) rbacv1.PolicyRule {
 // Group is the API group of operations and webhooks.
 const Group = "fairlead.io"
 
-// Answer is what was answered.
+// Answer is a response.
 type Answer struct {
 	Status int
 	Header http.Header
 	Body   string
 }
 
-// Get requests a page with the token of a user. The user "" has none.
+// Get requests a page with the token of a user. The user "" has no token.
 func (w *World) Get(user, path string) Answer {
 	w.T.Helper()
 	return w.Send(nil, user, http.MethodGet, path, nil)
 }
 
-// Send sends a request with a form and headers, each a name and a value. The user "" has no token; without a browser it
-// uses a new one.
+// Send sends a request with a form and headers, which are pairs of a name and a value. The user "" has no token. A
+// nil browser stands for a new one.
 func (w *World) Send(browser *http.Client, user, method, path string, form url.Values, headers ...string) Answer {
 	w.T.Helper()
 	r, err := http.NewRequestWithContext(w.Ctx, method, w.Server.URL+path, strings.NewReader(form.Encode()))
@@ -307,7 +307,7 @@ func (w *World) Send(browser *http.Client, user, method, path string, form url.V
 	return Answer{resp.StatusCode, resp.Header, string(text)}
 }
 
-// Browser returns a client that keeps cookies and follows no redirects.
+// Browser returns a client with a cookie jar that follows no redirects.
 func (w *World) Browser() *http.Client {
 	w.T.Helper()
 	jar, err := cookiejar.New(nil)
@@ -333,10 +333,10 @@ func (w *World) Login(user string) *http.Client {
 	return b
 }
 
-// csrfField finds the token in a form.
+// csrfField matches the CSRF token in a form.
 var csrfField = regexp.MustCompile(`name="csrf" value="([^"]+)"`)
 
-// CSRF returns the token that the forms of a page send.
+// CSRF returns the CSRF token of the forms on a page.
 func (w *World) CSRF(browser *http.Client, path string) string {
 	w.T.Helper()
 	got := w.Send(browser, "", http.MethodGet, path, nil)
@@ -347,7 +347,7 @@ func (w *World) CSRF(browser *http.Client, path string) string {
 	return token
 }
 
-// FormToken returns the token that the first form of a page sends.
+// FormToken returns the CSRF token of the first form in the HTML of a page.
 func FormToken(page string) (token string, found bool) {
 	if m := csrfField.FindStringSubmatch(page); len(m) > 0 {
 		return m[1], true
@@ -355,7 +355,7 @@ func FormToken(page string) (token string, found bool) {
 	return "", false
 }
 
-// Eventually waits until a condition holds.
+// Eventually waits until holds returns true.
 func (w *World) Eventually(what string, holds func() bool) {
 	w.T.Helper()
 	for tick := time.Tick(20 * time.Millisecond); !holds(); {
@@ -367,7 +367,7 @@ func (w *World) Eventually(what string, holds func() bool) {
 	}
 }
 
-// Why asks /api/why about an object as a user.
+// Why requests /api/why for an object with the token of a user.
 func (w *World) Why(user, kind, name string) (status int, found WhyAnswer) {
 	w.T.Helper()
 	got := w.Get(user, "/api/why?"+url.Values{"kind": {kind}, "namespace": {w.Namespace}, "name": {name}}.Encode())
@@ -377,7 +377,7 @@ func (w *World) Why(user, kind, name string) (status int, found WhyAnswer) {
 	return got.Status, found
 }
 
-// WhyAnswer is an answer of /api/why.
+// WhyAnswer is a response of /api/why.
 type WhyAnswer struct {
 	Kind, Namespace, Name string
 	Stuck                 bool

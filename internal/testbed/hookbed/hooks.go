@@ -1,5 +1,5 @@
-// Package hookbed is the test bed of package admission: hooks and a resource with conversions, for tests on a real
-// control plane and on the model of one.
+// Package hookbed is the test bed of package admission: hooks, and a resource with conversions. It runs on a real
+// control plane and on the in-memory API server.
 package hookbed
 
 import (
@@ -30,10 +30,10 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
-// Long is the longest time for which the API server waits for a hook. A busy machine answers within it.
+// Long is the longest timeout that the API server accepts for a hook. A busy machine answers within it.
 const Long = 30 * time.Second
 
-// Maps is a question about a ConfigMap.
+// Maps is an admission request about a ConfigMap.
 type Maps = admission.Request[corev1.ConfigMap]
 
 // Bench is a test with a client of an API server.
@@ -51,7 +51,7 @@ func New(t *testing.T, cfg *rest.Config) *Bench {
 	return &Bench{t, ctx, kubernetes.NewForConfigOrDie(cfg)}
 }
 
-// Eventually calls fn until it returns "", for conditions that the API server reaches a moment later.
+// Eventually calls fn until it returns "", for conditions that the API server reaches with a delay.
 func (b *Bench) Eventually(what string, fn func() (lacks string)) {
 	b.T.Helper()
 	ctx, cancel := context.WithTimeout(b.Ctx, testlimit.Wait)
@@ -82,7 +82,7 @@ func (b *Bench) Bundle(configuration string) []byte {
 	return c.Webhooks[0].ClientConfig.CABundle
 }
 
-// Caller returns a client that trusts the authorities of a bundle, as the API server does.
+// Caller returns a client that trusts the certificate authorities of a bundle, as the API server does.
 func Caller(bundle []byte) *http.Client {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
@@ -94,7 +94,7 @@ func Caller(bundle []byte) *http.Client {
 	}
 }
 
-// Send sends a body, and returns the status code and the body of the answer.
+// Send sends a body and returns the status code and the body of the response.
 func Send(t *testing.T, c *http.Client, method, url, contentType, body string) (int, string) {
 	t.Helper()
 	code, text, err := TrySend(t.Context(), c, method, url, contentType, body)
@@ -104,7 +104,7 @@ func Send(t *testing.T, c *http.Client, method, url, contentType, body string) (
 	return code, text
 }
 
-// TrySend is Send that returns the error of a request without an answer.
+// TrySend is like Send but returns the error of a failed request.
 func TrySend(ctx context.Context, c *http.Client, method, url, contentType, body string) (int, string, error) {
 	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
@@ -113,7 +113,7 @@ func TrySend(ctx context.Context, c *http.Client, method, url, contentType, body
 	if contentType != "" {
 		r.Header.Set("Content-Type", contentType)
 	}
-	r.Header.Set("Expect", "100-continue") // a body that is refused is not sent
+	r.Header.Set("Expect", "100-continue") // a refused body is not sent
 	answer, err := c.Do(r)
 	if err != nil {
 		return 0, "", err
@@ -147,7 +147,7 @@ func Text(err error) string {
 	return err.Error()
 }
 
-// ConfigMap returns a ConfigMap with data, each as "key=value".
+// ConfigMap returns a ConfigMap. Each entry of data is "key=value".
 func ConfigMap(name string, data ...string) *corev1.ConfigMap {
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{}}
 	for _, d := range data {
@@ -157,16 +157,16 @@ func ConfigMap(name string, data ...string) *corev1.ConfigMap {
 	return m
 }
 
-// Allow allows all.
+// Allow is a hook that allows all requests.
 func Allow(context.Context, *Maps) error { return nil }
 
-// Diary is a hook that records its questions, each as "OPERATION name old->new" with the versions in the data.
+// Diary is a hook that records its requests, each as "OPERATION name old->new" with the versions in the data.
 type Diary struct {
 	mu  sync.Mutex
 	all []string
 }
 
-// Validate refuses an older version, and the delete of what has keep=yes.
+// Validate rejects an update to an older version, and the deletion of an object with keep=yes.
 func (d *Diary) Validate(_ context.Context, r *Maps) error {
 	d.record(r)
 	if r.User.Username == "" || r.UID == "" || r.Namespace == "" {
@@ -197,7 +197,7 @@ func (d *Diary) record(r *Maps) {
 	d.all = append(d.all, line)
 }
 
-// Take returns the questions since the last call.
+// Take returns the requests since the last call.
 func (d *Diary) Take() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -205,7 +205,7 @@ func (d *Diary) Take() []string {
 	return slices.Clone(d.all)
 }
 
-// Answer answers as the entry "do" of the object asks.
+// Answer is a hook whose response depends on the entry "do" of the object.
 func Answer(ctx context.Context, r *Maps) error {
 	data := field.NewPath("data")
 	switch r.Object.Data["do"] {
@@ -239,7 +239,8 @@ func Answer(ctx context.Context, r *Maps) error {
 	return nil
 }
 
-// Change adds a label, changes the entry "v" and drops the entry "drop". It refuses an object without "v".
+// Change is a hook that adds a label, changes the entry "v" and drops the entry "drop". It rejects an object without
+// "v".
 func Change(_ context.Context, r *Maps) error {
 	if r.Object.Data["v"] == "" {
 		return errors.New("no version")

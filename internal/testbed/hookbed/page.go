@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// OldPage is version v1alpha1 of a resource. Its address is one text.
+// OldPage is version v1alpha1 of a resource. Its address is a single string.
 type OldPage struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -27,7 +27,7 @@ type Page struct {
 	Spec              struct {
 		Host string `json:"host"`
 		Port string `json:"port,omitempty"`
-		TLS  bool   `json:"tls,omitempty"` // v1alpha1 has it in an annotation
+		TLS  bool   `json:"tls,omitempty"` // an annotation in v1alpha1
 	} `json:"spec"`
 }
 
@@ -61,7 +61,7 @@ func (p *MidPage) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// Pages returns a scheme that knows the versions in a group, and their definition.
+// Pages returns a scheme with the versions of Page in a group, and their custom resource definition.
 func Pages(group string) (*runtime.Scheme, *apiextensionsv1.CustomResourceDefinition) {
 	scheme := runtime.NewScheme()
 	add := func(version string, obj runtime.Object) {

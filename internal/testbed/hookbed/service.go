@@ -22,8 +22,8 @@ import (
 	"github.com/fairlead-io/fairlead/admission"
 )
 
-// Service tests hooks behind a Service: the API server knows the program by the name of the Service. System is a
-// namespace, and the name of the configuration.
+// Service tests hooks behind a Service, whose name the API server uses for the program. system is a namespace, and
+// also the name of the configuration.
 func Service(t *testing.T, cfg *rest.Config, system string) {
 	t.Helper()
 	b := New(t, cfg)
@@ -78,7 +78,7 @@ func Service(t *testing.T, cfg *rest.Config, system string) {
 	if got := ready(); !strings.HasPrefix(got, "503 ") || !strings.Contains(got, "the certificate has expired") {
 		t.Error(got)
 	}
-	listener.Close() // what ends serving ends the runtime
+	listener.Close() // the end of serving ends the runtime
 	if err := <-done; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Run: %v", err)
 	}

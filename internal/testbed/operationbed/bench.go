@@ -32,29 +32,30 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// Shop is the usual resource.
+// Shop is the default resource.
 var Shop = operations.Resource{Type: "Application", ID: "a1"}
 
-// Bench is a namespace of an API server, with a scheduler, a receiver of calls, and the executors that a test starts.
+// Bench is a namespace of an API server with a scheduler, a receiver of webhook calls, and the executors that a test
+// starts.
 type Bench struct {
 	T         *testing.T
 	Ctx       context.Context //nolint:containedctx // it lives as long as the test
 	Config    *rest.Config
 	Calls     *call.Client
 	Namespace string
-	Others    []string // namespaces that executors serve too
+	Others    []string // other namespaces that executors serve
 	Scheduler *operations.Scheduler
 	Receiver  *Receiver
-	Probe     store.Probe // of the stores
+	Probe     store.Probe // probe of the executors' stores
 }
 
-// New returns a bench on a server of package apiserver that belongs to the test.
+// New returns a bench on an in-memory server, which the test owns.
 func New(t *testing.T) *Bench {
 	t.Helper()
 	return On(t, Server(t).Config(), "tenant")
 }
 
-// On returns a bench in a namespace of a server that serves Operations and Webhooks, or will.
+// On returns a bench in a namespace of a server. The test may add the custom resources to the server later.
 func On(t *testing.T, config *rest.Config, namespace string) *Bench {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
@@ -62,7 +63,7 @@ func On(t *testing.T, config *rest.Config, namespace string) *Bench {
 	return OnFor(ctx, t, config, namespace)
 }
 
-// OnFor is On for as long as ctx.
+// OnFor is like On with another context.
 func OnFor(ctx context.Context, t *testing.T, config *rest.Config, namespace string) *Bench {
 	t.Helper()
 	calls, err := call.New(call.Options{Config: config})
@@ -81,7 +82,7 @@ func OnFor(ctx context.Context, t *testing.T, config *rest.Config, namespace str
 	return b
 }
 
-// Neighbour returns a bench of another namespace, which the executors of b serve too.
+// Neighbour returns a bench of another namespace, which the executors of b also serve.
 func (b *Bench) Neighbour(namespace string) *Bench {
 	b.T.Helper()
 	n := *b
@@ -103,7 +104,7 @@ func (b *Bench) Start(change func(*executor.Options)) (stop func()) {
 	return b.StartWith(change, func(*executor.Executor) {})
 }
 
-// StartWith is Start, and hands the executor to made before it runs.
+// StartWith is like Start, and calls made with the executor before it runs.
 func (b *Bench) StartWith(change func(*executor.Options), made func(*executor.Executor)) (stop func()) {
 	b.T.Helper()
 	r := b.Prepare(b.Config, change)
@@ -112,14 +113,14 @@ func (b *Bench) StartWith(change func(*executor.Options), made func(*executor.Ex
 	return r.Stop
 }
 
-// Replica is an executor with stores of its own, which follow the API server before it begins.
+// Replica is an executor with its own stores, which follow the API server before Begin.
 type Replica struct {
 	*executor.Executor
 	Operations  *store.Store
 	Begin, Stop func()
 }
 
-// Prepare makes an executor that does not run yet. Its stores follow the API server by config.
+// Prepare returns an executor that does not run yet. Its stores follow the API server of config.
 func (b *Bench) Prepare(config *rest.Config, change func(*executor.Options)) Replica {
 	b.T.Helper()
 	ctx, cancel := context.WithCancel(b.Ctx)
@@ -174,7 +175,7 @@ func (b *Bench) Prepare(config *rest.Config, change func(*executor.Options)) Rep
 	return r
 }
 
-// Tapped returns a client of the API server whose requests pass through tap.
+// Tapped returns a client of the API server. tap handles its requests.
 func (b *Bench) Tapped(tap disturb.Tap) *call.Client {
 	b.T.Helper()
 	calls, err := call.New(call.Options{Config: disturb.Config(b.Config, tap)})
@@ -185,8 +186,8 @@ func (b *Bench) Tapped(tap disturb.Tap) *call.Client {
 	return calls
 }
 
-// Webhook makes a Webhook of the test's receiver. A call may take as long as the test, so that a slow machine causes no
-// second try. A test about the timeout of a call sets a shorter one.
+// Webhook creates a Webhook of the test's receiver. Its request timeout is the maximum, so a slow machine causes no
+// retry. A test of timeouts sets a shorter one.
 func (b *Bench) Webhook(name string, change func(*v1alpha1.WebhookSpec)) {
 	b.T.Helper()
 	w := &v1alpha1.Webhook{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: b.Namespace}}
@@ -207,12 +208,12 @@ func (b *Bench) Create(gvr schema.GroupVersionResource, kind string, obj runtime
 		Verb: call.VerbCreate, Resource: gvr, Kind: kind, Namespace: b.Namespace, Object: obj,
 		Name: obj.(metav1.Object).GetName(),
 	}, call.Policy{})
-	if err != nil && !apierrors.IsAlreadyExists(err) { // a try whose answer came too late has made it
+	if err != nil && !apierrors.IsAlreadyExists(err) { // an attempt whose response was late has created it
 		b.T.Fatal(err)
 	}
 }
 
-// Run schedules an operation and waits for its end.
+// Run schedules an operation and waits until it is terminal.
 func (b *Bench) Run(r operations.Request) operations.View {
 	b.T.Helper()
 	if r.Resource.ID == "" {
@@ -232,7 +233,7 @@ func (b *Bench) Run(r operations.Request) operations.View {
 	return v
 }
 
-// Schedule schedules an operation, by default one of Shop.
+// Schedule schedules an operation, by default for Shop.
 func (b *Bench) Schedule(r operations.Request) *v1alpha1.Operation {
 	b.T.Helper()
 	if r.Resource.ID == "" {
@@ -248,7 +249,7 @@ func (b *Bench) Schedule(r operations.Request) *v1alpha1.Operation {
 	return op
 }
 
-// End waits for the end of an operation and returns the object.
+// End waits until an operation is terminal and returns the object.
 func (b *Bench) End(op *v1alpha1.Operation) *v1alpha1.Operation {
 	b.T.Helper()
 	r := operations.Resource{Type: op.Spec.ResourceType, ID: op.Spec.ResourceID}
@@ -262,7 +263,7 @@ func (b *Bench) End(op *v1alpha1.Operation) *v1alpha1.Operation {
 	return got
 }
 
-// Reason returns the reason for which an operation has ended or waits.
+// Reason returns the reason of the current status of an operation.
 func (b *Bench) Reason(op *v1alpha1.Operation) string { return operations.ViewOf(op).Reason }
 
 // Get returns the Operation of Shop.
@@ -296,7 +297,7 @@ func (b *Bench) DeleteAny(gvr schema.GroupVersionResource, kind, name string) {
 	}
 }
 
-// Touch changes an operation, if it exists, as another client would. Any goroutine may call it.
+// Touch changes an operation, if it exists, as another client would. It is safe for concurrent use.
 func (b *Bench) Touch(name string) {
 	if _, err := call.Do(b.Ctx, b.Calls, call.Request{
 		Verb: call.VerbPatch, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Namespace: b.Namespace,
@@ -307,7 +308,7 @@ func (b *Bench) Touch(name string) {
 	}
 }
 
-// Edit changes a Webhook by a merge patch. Any goroutine may call it.
+// Edit changes a Webhook by a merge patch. It is safe for concurrent use.
 func (b *Bench) Edit(name, patch string) {
 	if _, err := call.Do(b.Ctx, b.Calls, call.Request{
 		Verb: call.VerbPatch, Resource: v1alpha1.WebhooksResource, Kind: v1alpha1.KindWebhook, Namespace: b.Namespace,
@@ -335,7 +336,7 @@ func (b *Bench) Hook(name string) *v1alpha1.Webhook {
 	return w
 }
 
-// Eventually polls until ok holds; what completes the sentence "never ...".
+// Eventually polls until ok returns true. The failure message is "never " followed by what.
 func (b *Bench) Eventually(what string, ok func() bool) {
 	b.T.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -349,10 +350,10 @@ func (b *Bench) Eventually(what string, ok func() bool) {
 	}
 }
 
-// RawJSON returns text as a value of any JSON.
+// RawJSON returns text as a JSON value.
 func RawJSON(text string) *apiextensionsv1.JSON { return &apiextensionsv1.JSON{Raw: []byte(text)} }
 
-// Apply applies an object that has no namespace, and takes over the fields of other managers.
+// Apply applies a cluster-scoped object and takes over the fields of other managers.
 func (b *Bench) Apply(gvr schema.GroupVersionResource, kind string, obj runtime.Object) {
 	b.T.Helper()
 	if _, err := call.Do(b.Ctx, b.Calls, call.Request{
@@ -363,7 +364,7 @@ func (b *Bench) Apply(gvr schema.GroupVersionResource, kind string, obj runtime.
 	}
 }
 
-// PutStatus writes a status and returns the Operation that the server stores.
+// PutStatus writes a status and returns the stored Operation.
 func (b *Bench) PutStatus(op *v1alpha1.Operation) *v1alpha1.Operation {
 	b.T.Helper()
 	answer, err := call.Do(b.Ctx, b.Calls, call.Request{
@@ -381,7 +382,7 @@ func (b *Bench) PutStatus(op *v1alpha1.Operation) *v1alpha1.Operation {
 	return got
 }
 
-// Do sends a request about the Operation of Shop.
+// Do sends a request for the Operation of Shop, without retries.
 func (b *Bench) Do(q call.Request) error {
 	q.Resource, q.Kind, q.Namespace, q.Name = v1alpha1.OperationsResource, v1alpha1.KindOperation, b.Namespace,
 		v1alpha1.OperationName(Shop.Type, Shop.ID)

@@ -14,14 +14,14 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// PlayCourses plays one operation of each kind to its end, and checks the outcome and the calls. The function setup
-// returns a new bench.
+// PlayCourses runs one operation of each kind to its end and checks the outcome and the calls. setup returns a new
+// bench.
 func PlayCourses(t *testing.T, setup func(t *testing.T) *Bench) {
 	t.Helper()
 	type want struct {
 		status operations.Status
 		reason string
-		calls  map[string]int // by idempotency key without the operation id
+		calls  map[string]int // by idempotency key without the operation ID
 	}
 	tests := map[string]struct {
 		reason   string
@@ -253,7 +253,7 @@ func PlayCourses(t *testing.T, setup func(t *testing.T) *Bench) {
 			b.Start(nil)
 			v := b.Run(tc.request)
 			for len(tc.want.calls) > 0 && tc.request.Timeout > 0 && len(b.Receiver.Counts(v.OperationID)) == 0 {
-				tc.request.Timeout *= 2 // the deadline has passed before the first call
+				tc.request.Timeout *= 2 // the deadline passed before the first call
 				v = b.Run(tc.request)
 			}
 			if diff := cmp.Diff([]any{tc.want.status, tc.want.reason}, []any{v.Status, v.Reason}); diff != "" {

@@ -34,20 +34,20 @@ func KeysOf(op *v1alpha1.Operation) (all []string) {
 // Token returns the token of a callback URL.
 func Token(callbackURL string) string { return callbackURL[strings.LastIndex(callbackURL, "/")+1:] }
 
-// CallbackHook makes a Webhook one that reports its outcome by a callback.
+// CallbackHook configures a Webhook that reports its outcome by a callback.
 func CallbackHook(s *v1alpha1.WebhookSpec) {
 	s.Mode = v1alpha1.ModeAsyncCallback
 	s.Request.Body = new(`{"callback": "{{.CallbackURL}}"}`)
 }
 
-// CallbackIn returns the callback URL of a call of a [CallbackHook].
+// CallbackIn returns the callback URL in a request of a [CallbackHook].
 func CallbackIn(r *http.Request) string {
 	var body struct{ Callback string }
 	_ = json.NewDecoder(r.Body).Decode(&body)
 	return body.Callback
 }
 
-// Warnings is an executor.Recorder that keeps the warnings.
+// Warnings is an executor.Recorder that records warnings.
 type Warnings struct {
 	mu  sync.Mutex
 	all []string

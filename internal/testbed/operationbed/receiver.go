@@ -11,19 +11,20 @@ import (
 	"time"
 )
 
-// Receiver counts calls by idempotency key and answers as the test says.
+// Receiver is a server for webhook calls. It counts calls by idempotency key. Answer writes the response; without it
+// the status is 200.
 type Receiver struct {
 	*httptest.Server
-	namespace string // of the operations; keys are kept without it
+	namespace string // namespace of the operations, which is removed from keys
 	mu        sync.Mutex
 	calls     map[string]int
 	keys      []string
-	began     map[string]time.Time // by id of the operation: its first webhook
-	peeks     func()               // at a call of /peek, which is answered at once
+	began     map[string]time.Time // time of the first webhook call, by operation ID
+	peeks     func()               // called for each call of /peek, which is answered at once
 	Answer    func(w http.ResponseWriter, r *http.Request, path string, call int)
 }
 
-// Peek has f called whenever /peek is.
+// Peek sets the function that each call of /peek calls.
 func (rc *Receiver) Peek(f func()) {
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
@@ -33,7 +34,7 @@ func (rc *Receiver) Peek(f func()) {
 func newReceiver(t *testing.T, namespace string) *Receiver {
 	rc := &Receiver{namespace: namespace, calls: make(map[string]int), began: make(map[string]time.Time)}
 	rc.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body) // a server notices that its client has gone only after that
+		body, err := io.ReadAll(r.Body) // a server detects a disconnect only after it has read the body
 		if err != nil {
 			return
 		}
@@ -62,7 +63,7 @@ func newReceiver(t *testing.T, namespace string) *Receiver {
 	return rc
 }
 
-// Counts returns the number of calls of an operation, by what follows its id in the key.
+// Counts returns the number of calls of an operation, by the part of the key after the operation ID.
 func (rc *Receiver) Counts(operationID string) map[string]int {
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
@@ -75,14 +76,14 @@ func (rc *Receiver) Counts(operationID string) map[string]int {
 	return out
 }
 
-// FirstCall returns when the first call of an operation came, that of a compensation or notification aside.
+// FirstCall returns the time of the first webhook call of an operation, without compensations and notifications.
 func (rc *Receiver) FirstCall(operationID string) time.Time {
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
 	return rc.began[operationID]
 }
 
-// Received waits until the receiver was asked.
+// Received waits until the receiver is called.
 func (b *Bench) Received(c <-chan string) string {
 	b.T.Helper()
 	select {
@@ -94,7 +95,7 @@ func (b *Bench) Received(c <-chan string) string {
 	}
 }
 
-// Pause waits like a slow receiver.
+// Pause waits until the channel is closed or the client disconnects, as a slow receiver does.
 func Pause(r *http.Request, until <-chan struct{}) {
 	select {
 	case <-until:

@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// rule is one of the rules in the custom resource that say how an Operation may change.
+// rule is a validation rule of the custom resource about changes of an Operation.
 type rule struct {
 	program cel.Program
 	path    string
@@ -51,7 +51,7 @@ var operationRules = sync.OnceValues(func() (rules []rule, err error) {
 	return rules, nil
 })
 
-// validateChange refuses a change that the rules of the custom resource refuse. It is the Validate of an
+// validateChange rejects a change that violates a rule of the custom resource. It is the Validate of an
 // apiserver.Resource.
 func validateChange(_ context.Context, obj, old *unstructured.Unstructured) error {
 	if old == nil {
@@ -77,7 +77,7 @@ func validateChange(_ context.Context, obj, old *unstructured.Unstructured) erro
 	return apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind(v1alpha1.KindOperation).GroupKind(), obj.GetName(), refused)
 }
 
-// PlayRules has the server of a bench refuse changes of an Operation, and accept others, by the rules of the custom
+// PlayRules checks which changes of an Operation the server rejects and which it accepts by the rules of the custom
 // resource.
 func PlayRules(b *Bench) {
 	b.T.Helper()

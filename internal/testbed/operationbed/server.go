@@ -1,5 +1,5 @@
-// Package operationbed is what the tests of operations work on: an API server that serves Operations and Webhooks, a
-// receiver of calls, and executors.
+// Package operationbed is the test bed of operations: an API server that serves Operations and Webhooks, a receiver
+// of webhook calls, and executors.
 package operationbed
 
 import (
@@ -16,15 +16,15 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// Server starts a server of the default resources, Operations and Webhooks, and closes it when the test ends. It holds
-// Operations to the rules of the custom resource about changes. Unlike a real server it does not check the fields by
-// the schemas, and sets no defaults.
+// Server starts a server with the default resources, Operations and Webhooks, and closes it when the test ends. The
+// server enforces the rules of the custom resource about changes of Operations. Unlike a real server it does not
+// validate fields against the schemas and sets no defaults.
 func Server(t *testing.T) *apiserver.Server {
 	t.Helper()
 	return ServerWith(t, apiserver.Options{})
 }
 
-// ServerWith is Server with other options. It serves Operations and Webhooks in addition to their resources.
+// ServerWith is like Server with other options. It serves Operations and Webhooks in addition to o.Resources.
 func ServerWith(t *testing.T, o apiserver.Options) *apiserver.Server {
 	t.Helper()
 	if o.Resources == nil {

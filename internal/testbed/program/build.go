@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// BuildTime bounds how long Build may take. A build with the race detector and an empty build cache takes two minutes on
-// two cores.
+// BuildTime bounds the duration of Build. A build with the race detector and an empty build cache takes two minutes
+// on two cores.
 const BuildTime = 10 * time.Minute
 
-// Build builds the program of a package into a new directory, with the race detector if the caller has it. The flags are
-// those of the go command. remove removes the directory.
+// Build builds the main package pkg into a new directory, with the race detector if the caller has it. The flags are
+// flags of go build. remove removes the directory.
 func Build(pkg, name string, flags ...string) (dir string, remove func() error, err error) {
 	dir, err = os.MkdirTemp("", "fairlead-program-")
 	if err != nil {
@@ -37,7 +37,7 @@ func build(pkg, file string, flags []string) error {
 		args = append(args, "-race")
 	}
 	cmd := exec.CommandContext(ctx, "go", append(append(args, flags...), pkg)...)
-	cmd.WaitDelay = 10 * time.Second // a compiler may hold the output open
+	cmd.WaitDelay = 10 * time.Second // a compiler may keep the output open
 	out, err := cmd.CombinedOutput()
 	switch {
 	case ctx.Err() != nil:

@@ -9,8 +9,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Kubeconfig writes a kubeconfig of the server of a configuration, and returns its path. A token that is not empty
-// replaces the credentials of the configuration.
+// Kubeconfig writes a kubeconfig for a rest.Config and returns its path. A non-empty token replaces the credentials
+// of the config.
 func Kubeconfig(t testing.TB, config *rest.Config, token string) string {
 	t.Helper()
 	user := &clientcmdapi.AuthInfo{Token: token}

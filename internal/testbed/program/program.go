@@ -1,4 +1,4 @@
-// Package program builds the program of a package and runs it, for the black-box tests in its directory e2e.
+// Package program builds and runs a program, for the black-box tests in the e2e directory of its package.
 //
 //	var (
 //		env  clustertest.Env
@@ -36,9 +36,9 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
-// Program is a program that Main builds. The zero value is ready to use; it must not be copied.
+// Program is a program that Main builds. The zero value is ready to use. A Program must not be copied.
 type Program struct {
-	// Package is the package to build; the parent directory of the tested package by default.
+	// Package is the package to build. The default is the parent directory of the tested package.
 	Package string
 
 	path string
@@ -72,12 +72,12 @@ func (r runner) Run() (code int) {
 	return r.tests.Run()
 }
 
-// Options say how a program runs.
+// Options configure Start.
 type Options struct {
 	Args []string
-	// Env is added to the environment of the test, as NAME=value.
+	// Env is added to the environment of the test. Entries are NAME=value.
 	Env []string
-	// Config is the control plane that KUBECONFIG names; none if nil.
+	// Config is the control plane of KUBECONFIG. If it is nil, KUBECONFIG is not changed.
 	Config *rest.Config
 }
 
@@ -89,13 +89,14 @@ type Process struct {
 
 	mu      sync.Mutex
 	output  strings.Builder // stdout and stderr
-	seen    int             // how much of the output Expect has read
-	written chan struct{}   // closed, and made anew, at each write
+	seen    int             // bytes of output that Expect has read
+	written chan struct{}   // closed and replaced at each write
 	err     error           // of cmd.Wait
-	ended   bool            // Stop, Kill or Wait has seen the end
+	ended   bool            // Stop, Kill or Wait was called
 }
 
-// Start starts the program. The test stops it at its end, and fails unless the program ends without an error.
+// Start starts the program. The end of the test stops the program, and the test fails if the program exits with an
+// error.
 func (p *Program) Start(t testing.TB, o Options) *Process {
 	t.Helper()
 	r := &Process{t: t, done: make(chan struct{}), written: make(chan struct{})}
@@ -109,7 +110,7 @@ func (p *Program) Start(t testing.TB, o Options) *Process {
 	r.cmd.SysProcAttr = child.Attr()
 	started := make(chan error)
 	go func() {
-		runtime.LockOSThread() // the program dies with the thread that has started it
+		runtime.LockOSThread() // the kernel kills the program when the thread that started it ends
 		defer close(r.done)
 		err := r.cmd.Start()
 		started <- err
@@ -128,7 +129,7 @@ func (p *Program) Start(t testing.TB, o Options) *Process {
 	return r
 }
 
-// Write takes what the program writes. It implements io.Writer for package exec.
+// Write appends output of the program. Package exec calls it.
 func (r *Process) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,21 +138,21 @@ func (r *Process) Write(p []byte) (int, error) {
 	return r.output.Write(p)
 }
 
-// Output returns what the program has written so far.
+// Output returns the output of the program so far.
 func (r *Process) Output() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.output.String()
 }
 
-// Expect returns the next line that contains a text; the test fails if none comes within testlimit.Wait. The line after
-// it is the first one that the next call looks at.
+// Expect returns the next line that contains text. The test fails if there is none within testlimit.Wait. The next
+// call continues after that line.
 func (r *Process) Expect(text string) string {
 	r.t.Helper()
 	timeout := time.NewTimer(testlimit.Wait)
 	defer timeout.Stop()
 	for {
-		ended := isClosed(r.done) // before the output is read, which is whole then
+		ended := isClosed(r.done) // before the output is read, so that a true value means complete output
 		line, found, written := r.next(text)
 		if found {
 			return line
@@ -183,7 +184,7 @@ func (r *Process) next(text string) (line string, found bool, written <-chan str
 	}
 }
 
-// Wait returns when the program has ended. The test fails if the program ends with an error, or if it runs when ctx
+// Wait waits until the program has ended. The test fails if the program ends with an error or still runs when ctx
 // ends.
 func (r *Process) Wait(ctx context.Context) {
 	r.t.Helper()
@@ -199,7 +200,7 @@ func (r *Process) Wait(ctx context.Context) {
 	}
 }
 
-// Stop asks the program to end, by SIGTERM, and waits for that.
+// Stop sends SIGTERM to the program and waits until it has ended.
 func (r *Process) Stop() {
 	r.t.Helper()
 	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -210,7 +211,7 @@ func (r *Process) Stop() {
 	r.Wait(ctx)
 }
 
-// Kill ends the program at once, as a crash would. The test fails if the program has ended before.
+// Kill kills the program, as a crash would. The test fails if the program has already ended.
 func (r *Process) Kill() {
 	r.t.Helper()
 	r.ended = true
@@ -221,7 +222,7 @@ func (r *Process) Kill() {
 }
 
 func (r *Process) kill() {
-	_ = r.cmd.Process.Kill() // it fails only if the process has just ended
+	_ = r.cmd.Process.Kill() // fails only if the process has just ended
 	<-r.done
 }
 

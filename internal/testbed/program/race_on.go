@@ -2,5 +2,5 @@
 
 package program
 
-// race tells whether the race detector is on in this process.
+// race reports whether the race detector is on in this process.
 const race = true

@@ -1,4 +1,4 @@
-// Package v1 has the API of the example: squads, which are pods of one image, without names of their own.
+// Package v1 is the API of the example. A Squad is a number of pods with the same image and without stable names.
 //
 // +kubebuilder:object:generate=true
 // +groupName=squads.example.com
@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is that of the types here.
+// GroupVersion is the group and version of the types in this package.
 var GroupVersion = schema.GroupVersion{Group: "squads.example.com", Version: "v1"}
 
-// AddToScheme adds them to a scheme.
+// AddToScheme adds the types to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion, &Squad{}, &SquadList{})
 	metav1.AddToGroupVersion(s, GroupVersion)

@@ -1,5 +1,6 @@
-// Package outboxtest has the tests of package operations/outbox that need a database. Its drivers are no dependency of the
-// library, so that these tests are among the examples: on SQLite in ../.., on PostgreSQL in ../../e2e.
+// Package outboxtest has the tests of package operations/outbox that need a database. They are among the examples
+// because the library must not depend on the database drivers. The tests run on SQLite in ../.. and on PostgreSQL in
+// ../../e2e.
 package outboxtest
 
 import (
@@ -24,7 +25,7 @@ type bench struct {
 	clock *clock
 }
 
-// clock is the time of a test: that of the machine plus what the test has let pass.
+// clock is the time of the machine plus an offset that the test advances.
 type clock struct {
 	mu    sync.Mutex
 	ahead time.Duration
@@ -42,17 +43,17 @@ func (c *clock) pass(d time.Duration) {
 	c.ahead += d
 }
 
-// Database is a database that the tests can use. Several processes and tests use it at once, each with its own table.
+// Database is a database for the tests. Several processes and tests use it concurrently, each with its own table.
 type Database struct {
 	Dialect outbox.Dialect
-	Driver  string // as it is registered at database/sql
+	Driver  string // name in database/sql
 	DSN     string
 }
 
 func newBench(t *testing.T, on Database) *bench {
 	t.Helper()
 	b := &bench{Database: on, clock: &clock{}}
-	b.table = "t_" + strings.ToLower(rand.Text()) // also apart from other runs of the same test
+	b.table = "t_" + strings.ToLower(rand.Text()) // also distinct from other runs of the same test
 	var err error
 	if b.db, err = sql.Open(b.Driver, b.DSN); err != nil {
 		t.Fatal(err)
@@ -71,7 +72,7 @@ func newBench(t *testing.T, on Database) *bench {
 	return b
 }
 
-// begin starts a transaction that the end of the test rolls back, if nothing else has ended it.
+// begin starts a transaction. The end of the test rolls it back if it is still open.
 func (b *bench) begin(t *testing.T) *sql.Tx {
 	t.Helper()
 	tx, err := b.db.BeginTx(t.Context(), nil)
@@ -82,7 +83,7 @@ func (b *bench) begin(t *testing.T) *sql.Tx {
 	return tx
 }
 
-// put enqueues entries in a transaction of their own, and commits it.
+// put enqueues entries in one transaction and commits it.
 func (b *bench) put(t *testing.T, entries ...outbox.Entry) {
 	t.Helper()
 	tx := b.begin(t)
@@ -101,7 +102,7 @@ func entry(id, key string) outbox.Entry {
 	return outbox.Entry{ID: id, Key: key, Payload: json.RawMessage(`{"id":"` + id + `"}`)}
 }
 
-// relay has short waits, for tests that wait for it.
+// relay returns a relay with short delays, for tests that wait for it.
 func (b *bench) relay(deliver outbox.Deliver) *outbox.Relay {
 	return &outbox.Relay{
 		Outbox: b.Outbox, Deliver: deliver, Poll: 20 * time.Millisecond, InitialBackoff: time.Millisecond,
@@ -109,7 +110,7 @@ func (b *bench) relay(deliver outbox.Deliver) *outbox.Relay {
 	}
 }
 
-// start runs r until the returned function, or the end of the test, stops it and waits.
+// start runs r until stop is called or the test ends, and waits for it.
 func start(t *testing.T, r *outbox.Relay) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -137,7 +138,7 @@ func take[T any](t *testing.T, from <-chan T) T {
 	}
 }
 
-// until asks again and again until ok.
+// until polls ok until it returns true.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	ticker := time.NewTicker(5 * time.Millisecond)

@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/outbox"
 )
 
-// testClocksOfOthers has writers whose clocks are days off, beside a relay by the clock of the database: what they
-// enqueue is due at once, in the order in which it was committed, and so is what is tried again.
+// testClocksOfOthers runs writers whose clocks are days off, and a relay that uses the database's clock. New entries
+// and retries are due at once, in commit order.
 func testClocksOfOthers(t *testing.T, b *bench) {
 	byDatabase, err := outbox.Open(b.db, b.Dialect, outbox.Options{Table: b.table})
 	if err != nil {
@@ -42,7 +42,7 @@ func testClocksOfOthers(t *testing.T, b *bench) {
 	}
 }
 
-// testClockOfTheDatabase: entries know when they were enqueued.
+// testClockOfTheDatabase checks that entries have the time at which they were enqueued.
 func testClockOfTheDatabase(t *testing.T, b *bench) {
 	var err error
 	if b.Outbox, err = outbox.Open(b.db, b.Dialect, outbox.Options{Table: b.table}); err != nil {

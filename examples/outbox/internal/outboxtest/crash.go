@@ -22,10 +22,10 @@ const (
 	tableOfChild   = "OUTBOX_TEST_TABLE"
 )
 
-// IsChild reports whether this process is a child of a test. TestMain ends with Child then.
+// IsChild reports whether this process is a child of a test. Then TestMain must exit with the code of Child.
 func IsChild() bool { return os.Getenv(dsnOfChild) != "" }
 
-// Child runs a relay that prints what it delivers and never completes, and returns the exit code.
+// Child runs a relay that prints each delivery and never completes one. It returns the exit code.
 func Child() int {
 	db, err := sql.Open(os.Getenv(driverOfChild), os.Getenv(dsnOfChild))
 	if err != nil {
@@ -42,7 +42,7 @@ func Child() int {
 		<-ctx.Done()
 		return ctx.Err()
 	}}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // should the test not kill it
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // in case the test does not kill it
 	defer cancel()
 	if err := relay.Run(ctx); err != nil {
 		fmt.Println(err)
@@ -50,7 +50,7 @@ func Child() int {
 	return 1
 }
 
-// A relay that is killed while it delivers loses nothing: another one delivers the same id, when the lease has run out.
+// testKilledRelay kills a relay during a delivery. Another relay delivers the same id when the lease has expired.
 func testKilledRelay(t *testing.T, b *bench) {
 	b.put(t, entry("one", "k"))
 	self, err := os.Executable()
@@ -89,7 +89,7 @@ func testKilledRelay(t *testing.T, b *bench) {
 	}
 }
 
-// lineWriter hands on what a log writes; what does not fit is dropped.
+// lineWriter sends log lines to a channel. It drops lines when the channel is full.
 type lineWriter chan string
 
 func (w lineWriter) Write(p []byte) (int, error) {
@@ -100,7 +100,7 @@ func (w lineWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// drain yields what is there now.
+// drain yields the buffered values of a channel without blocking.
 func drain(from <-chan string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for {

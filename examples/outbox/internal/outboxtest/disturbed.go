@@ -18,9 +18,9 @@ import (
 	"github.com/fairlead-io/fairlead/operations/outbox"
 )
 
-// Statements and commits are lost on either way, deliveries too, and relays stop at any point, two at a time: each
-// entry whose transaction was committed is one operation, those of a key in the order of their commits, and none is one
-// whose transaction was rolled back.
+// testDisturbed loses statements, commits and deliveries before or after they take effect, and runs two relays at a
+// time that stop at random points. Each committed entry must become one operation, in commit order for each key. A
+// rolled back entry must not become an operation.
 func testDisturbed(t *testing.T, b *bench) {
 	seed.Play(t, 1, func(t *testing.T, seed uint64) {
 		b := newBench(t, b.Database)
@@ -43,7 +43,7 @@ func testDisturbed(t *testing.T, b *bench) {
 						t.Error(err)
 					}
 					stop()
-					b.clock.pass(30 * time.Second) // leases of those that were lost run out some time
+					b.clock.pass(30 * time.Second) // lets the leases of lost relays expire
 				}
 			})
 		}
@@ -53,12 +53,12 @@ func testDisturbed(t *testing.T, b *bench) {
 			key := fmt.Sprint("key", k)
 			for i := range perKey {
 				id := fmt.Sprint(key, "-", i)
-				if i%5 == 4 { // rolled back
+				if i%5 == 4 { // roll back
 					if err := put(t, db, box, entry(id, key), false); err == nil {
 						continue
 					}
 				}
-				for put(t, db, box, entry(id, key), true) != nil { // its answer may be lost: the same once more
+				for put(t, db, box, entry(id, key), true) != nil { // maybe only the answer was lost: retry
 				}
 				want[key] = append(want[key], id)
 			}
@@ -76,7 +76,7 @@ func testDisturbed(t *testing.T, b *bench) {
 	})
 }
 
-// put enqueues one entry, and commits it or rolls it back.
+// put enqueues one entry, and commits or rolls back the transaction.
 func put(t *testing.T, db *sql.DB, box *outbox.Outbox, e outbox.Entry, commit bool) error {
 	tx, err := db.BeginTx(t.Context(), nil)
 	if err != nil {
@@ -94,7 +94,7 @@ func put(t *testing.T, db *sql.DB, box *outbox.Outbox, e outbox.Entry, commit bo
 	return tx.Commit()
 }
 
-// operations is where entries are delivered: like a scheduler it takes an id once.
+// operations is the target of deliveries. Like a scheduler, it accepts each id once.
 type operations struct {
 	mu    sync.Mutex
 	begun map[string][]string // ids by key
@@ -141,7 +141,7 @@ func (d *dice) roll(sides int) int {
 	return d.rnd.IntN(sides)
 }
 
-// lossyDriver connects to a database on a bad line.
+// lossyDriver connects to a database over an unreliable connection.
 type lossyDriver struct {
 	dice
 	to  driver.Driver

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// CheckExample checks the output of the program outbox: what was committed is delivered, and nothing else.
+// CheckExample checks the output of the program outbox: exactly the committed entries are delivered.
 func CheckExample(t *testing.T, out string) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(out), "\n")

@@ -19,7 +19,7 @@ import (
 func testCommittedIsDelivered(t *testing.T, b *bench) {
 	got := make(chan outbox.Entry, 10)
 	r := b.relay(func(_ context.Context, e outbox.Entry) error { got <- e; return nil })
-	r.Poll = time.Hour // so that only the notification can wake it
+	r.Poll = time.Hour // so only the notification can wake it
 	start(t, r)
 	before := b.clock.now()
 	b.put(t, outbox.Entry{ID: "one", Key: "k/ä", Payload: json.RawMessage(` {"a" : [1, "ä\u0000"]} `)})
@@ -58,7 +58,7 @@ func testRolledBackIsNotDelivered(t *testing.T, b *bench) {
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	b.put(t, entry("kept", "k")) // of the same key, so it would come after the other one
+	b.put(t, entry("kept", "k")) // same key, so it would come after the first entry
 	if id := take(t, got); id != "kept" {
 		t.Errorf("delivered %q", id)
 	}
@@ -105,8 +105,8 @@ func testSchemaIsMadeByManyAtOnce(t *testing.T, b *bench) {
 	all.Wait()
 }
 
-// Many transactions at once, several relays, deliveries that fail: each entry is delivered, those of a key in the order
-// of their commits and never two at once.
+// testOrderPerKey runs concurrent transactions and several relays with failing deliveries. Each entry is delivered.
+// Entries of a key are delivered in commit order and never concurrently.
 func testOrderPerKey(t *testing.T, b *bench) {
 	const keys, perKey = 5, 20
 	var mu sync.Mutex
@@ -155,7 +155,7 @@ func testOrderPerKey(t *testing.T, b *bench) {
 						t.Error(err)
 						return
 					}
-					mu.Lock() // the key is held from Enqueue to the commit, so this is the order of commits
+					mu.Lock() // the key is locked from Enqueue to the commit, so this is the commit order
 					committed[key] = append(committed[key], id)
 					mu.Unlock()
 					if err := tx.Commit(); err != nil {
@@ -219,7 +219,7 @@ func testRetryAfterWaitsThatLong(t *testing.T, b *bench) {
 	}))
 	b.put(t, entry("one", "k"))
 	take(t, got)
-	b.put(t, entry("marker", "l")) // other keys go on meanwhile
+	b.put(t, entry("marker", "l")) // other keys are still delivered
 	if n := take(t, got); n != 1 {
 		t.Fatalf("attempt %d before the hour has passed", n)
 	}
@@ -270,7 +270,7 @@ func testRejectedIsKept(t *testing.T, b *bench) {
 	until(t, "nothing is left", func() bool { s := b.stats(t); return s.Pending+s.Rejected == 0 })
 }
 
-// A relay that hangs loses its lease; what it says later counts no more.
+// testLeaseRunsOut checks that a relay which hangs loses its lease, and that its late result is ignored.
 func testLeaseRunsOut(t *testing.T, b *bench) {
 	hung, release := make(chan outbox.Entry, 1), make(chan struct{})
 	hanging := b.relay(func(_ context.Context, e outbox.Entry) error {
@@ -278,9 +278,9 @@ func testLeaseRunsOut(t *testing.T, b *bench) {
 		<-release
 		return outbox.Reject(errors.New("too late to say so"))
 	})
-	hanging.Concurrency = 1 // so that the rest is for the other one
+	hanging.Concurrency = 1 // leaves the other entries to the other relay
 	stopFirst := start(t, hanging)
-	t.Cleanup(sync.OnceFunc(func() { close(release) })) // before the relay is waited for, if the test fails
+	t.Cleanup(sync.OnceFunc(func() { close(release) })) // before the cleanup that waits for the relay
 	b.put(t, entry("one", "k"))
 	first := take(t, hung)
 	got := make(chan outbox.Entry, 10)
@@ -302,7 +302,8 @@ func testLeaseRunsOut(t *testing.T, b *bench) {
 	}
 }
 
-// To stop is no failure: the entry is free at once, without wait and without counting.
+// testStopReleases checks that a stop is not a failure: the entry is released at once, without a delay or a counted
+// attempt.
 func testStopReleases(t *testing.T, b *bench) {
 	began := make(chan struct{}, 1)
 	stop := start(t, b.relay(func(ctx context.Context, _ outbox.Entry) error {
@@ -320,7 +321,7 @@ func testStopReleases(t *testing.T, b *bench) {
 	}
 }
 
-// What was delivered before the relay was told to stop is stored as delivered.
+// testStopKeepsWhatWasDone checks that an entry delivered before the stop is stored as delivered.
 func testStopKeepsWhatWasDone(t *testing.T, b *bench) {
 	began := make(chan struct{}, 1)
 	stop := start(t, b.relay(func(ctx context.Context, _ outbox.Entry) error {
@@ -367,7 +368,7 @@ func testConcurrencyIsBounded(t *testing.T, b *bench) {
 	}
 	take(t, began)
 	take(t, began)
-	for range 3 { // the third starts when one has ended, not before
+	for range 3 { // the third starts only when one has ended
 		select {
 		case <-began:
 			t.Error("more than two at once")
@@ -395,7 +396,7 @@ func testOldDeliveredEntriesAreDeleted(t *testing.T, b *bench) {
 	b.put(t, entry("one", "k"), entry("bad", "l"))
 	until(t, "nothing is pending", func() bool { return b.stats(t).Pending == 0 })
 	b.clock.pass(23 * time.Hour)
-	b.put(t, entry("two", "k")) // a step later: what is to be cleaned was cleaned
+	b.put(t, entry("two", "k")) // the cleanup has run before this is delivered
 	until(t, "nothing is pending", func() bool { return b.stats(t).Pending == 0 })
 	if n := rows(); n != 3 {
 		t.Fatalf("%d rows after 23 hours, want 3", n)
@@ -407,7 +408,7 @@ func testOldDeliveredEntriesAreDeleted(t *testing.T, b *bench) {
 	}
 }
 
-// An error of the database is logged once, and nothing is lost by it.
+// testDatabaseFailure checks that a database error is logged once and loses no entry.
 func testDatabaseFailure(t *testing.T, b *bench) {
 	b.put(t, entry("one", "k"))
 	if _, err := b.db.ExecContext(t.Context(), `ALTER TABLE `+b.table+` RENAME TO `+b.table+`_away`); err != nil {

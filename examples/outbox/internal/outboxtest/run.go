@@ -2,7 +2,7 @@ package outboxtest
 
 import "testing"
 
-// Run runs all tests, each on the database that open returns.
+// Run runs all tests. Each of them calls open for its database.
 func Run(t *testing.T, open func(t *testing.T) Database) {
 	for _, each := range []struct {
 		name string

@@ -1,5 +1,5 @@
-// Package v1 is an API of users, made with controller-gen: its kind has every type of the library that is meant to be a
-// field of theirs.
+// Package v1 is an example of a user's API, generated with controller-gen. Its kind has a field of every library type
+// that users may put in their own kinds.
 // +kubebuilder:object:generate=true
 // +kubebuilder:ac:generate=true
 // +groupName=things.fairlead.io
@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// SchemeGroupVersion is that of the kind.
+// SchemeGroupVersion is the group and version of the kind.
 var SchemeGroupVersion = schema.GroupVersion{Group: "things.fairlead.io", Version: "v1"}
 
 // Thing is something that is worked on.
@@ -73,7 +73,7 @@ type ThingList struct {
 	Items           []Thing `json:"items"`
 }
 
-// Scheme knows the kind besides those of client-go.
+// Scheme returns a scheme with the kind and those of client-go.
 func Scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	s.AddKnownTypes(SchemeGroupVersion, &Thing{}, &ThingList{})
