@@ -108,7 +108,9 @@ func (s *scope) doubt(l *listing) *confirmation {
 	if !empty && !many && !short && !hidden {
 		return nil
 	}
-	if c := l.confirms; c != nil && missing <= c.missing+max(guard, 0) {
+	// A list with an empty page may lack objects that the first list had. If it is the shorter one, it confirms nothing.
+	shorter := (empty || short) && l.confirms != nil && l.count < l.confirms.listed
+	if c := l.confirms; c != nil && missing <= c.missing+max(guard, 0) && !shorter {
 		s.estimates = s.estimates || l.count < l.promised // its remaining item counts are estimates, as the API allows
 		return nil
 	}
