@@ -175,6 +175,30 @@ func TestEmptyListIsConfirmed(t *testing.T) {
 	})
 }
 
+// TestShorterListConfirmsNothing: after a list with an empty page, which is complete, comes one that lacks objects. It
+// is asked for again.
+func TestShorterListConfirmsNothing(t *testing.T) {
+	t.Parallel()
+	expired := watchThenEnd(event("ERROR", statusBody(410, "Expired", "too old")))
+	for name, second := range map[string][]reply{
+		"a page is empty": {page(10, "n", objects(2, 1)...), page(10, "")},
+		"it is empty":     {list(10)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRecorder(t)
+			lists := []reply{list(5, objects(6, 1)...), page(9, "n", objects(6, 1)...), page(9, "")}
+			lists = append(append(lists, second...), list(11, objects(6, 1)...))
+			s := serve(t, lists, []reply{expired, watch(bookmark(20))})
+			s.run(r)
+			r.wait("the bookmark", func() bool { return r.version == "20" })
+			if n := len(r.snapshot()); n != 6 {
+				t.Errorf("%d objects, want 6", n)
+			}
+		})
+	}
+}
+
 func TestBulkDeleteGuard(t *testing.T) {
 	t.Parallel()
 	expired := watchThenEnd(event("ERROR", statusBody(410, "Expired", "too old")))
