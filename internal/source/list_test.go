@@ -195,6 +195,11 @@ func TestShorterListConfirmsNothing(t *testing.T) {
 			if n := len(r.snapshot()); n != 6 {
 				t.Errorf("%d objects, want 6", n)
 			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if slices.ContainsFunc(r.log, func(l string) bool { return strings.HasPrefix(l, "COMMIT 10 ") }) {
+				t.Errorf("the shorter list was committed: %q", r.log)
+			}
 		})
 	}
 }
