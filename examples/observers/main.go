@@ -1,5 +1,4 @@
-// Observers prints the changes of the ConfigMaps of a cluster. To try it, run KUBECONFIG=… observers and then kubectl
-// create configmap ….
+// Observers prints what happens to the ConfigMaps of a cluster: KUBECONFIG=… observers, then kubectl create configmap …
 package main
 
 import (
