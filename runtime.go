@@ -169,12 +169,12 @@ func (rt *Runtime) Join(name string, cfg *rest.Config, opts ...Option) *Host {
 // declaration that uses [Host.Engine].
 func (rt *Runtime) Flows(e *flow.Engine) {
 	if e == nil {
-		rt.mistake(errors.New("cannot look after an engine: it is nil"))
+		rt.mistake(errors.New("cannot add an engine: it is nil"))
 		return
 	}
 	rt.mu.Lock()
 	if rt.engine != nil && rt.engine != e {
-		rt.mistakeLocked(errors.New("cannot look after an engine: there is one already"))
+		rt.mistakeLocked(errors.New("cannot add an engine: there is one already"))
 		rt.mu.Unlock()
 		return
 	}
@@ -208,7 +208,7 @@ func (rt *Runtime) look(e *flow.Engine) {
 		e.RequireDurable()
 	}
 	if err := rt.opts.registry.Register(e.Collector()); err != nil {
-		rt.mistake(fmt.Errorf("cannot look after an engine: %w", err))
+		rt.mistake(fmt.Errorf("cannot add an engine: %w", err))
 	}
 	rt.Handle("/debug/flows", e.DebugHandler())
 	rt.Add("flows", func(ctx context.Context) error {

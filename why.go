@@ -30,7 +30,7 @@ const (
 // report that finalizer as foreign.
 func (rt *Runtime) Explain(e why.Explainer) {
 	if e == nil {
-		rt.mistake(errors.New("cannot explain why objects do not move: the explainer is nil"))
+		rt.mistake(errors.New("cannot add an explainer: it is nil"))
 		return
 	}
 	rt.mu.Lock()
@@ -58,7 +58,7 @@ func (rt *Runtime) Why(ctx context.Context, of why.Object) (why.Answer, error) {
 	for _, c := range rt.members() {
 		a, err := c.why(ctx, of)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("cannot say why %s does not move: %w", of, err))
+			errs = append(errs, fmt.Errorf("cannot explain the state of %s: %w", of, err))
 			continue
 		}
 		answers = append(answers, a)
@@ -95,7 +95,7 @@ func (c *Host) why(ctx context.Context, of why.Object) (why.Answer, error) {
 	case !kind.namespaced:
 		of.Namespace = ""
 	case of.Namespace == "":
-		return why.Answer{}, fmt.Errorf("%s is in a namespace, and none is given", of)
+		return why.Answer{}, fmt.Errorf("%s is namespaced, and no namespace is given", of)
 	}
 	q := &question{c: c, of: of, kind: kind}
 	if err := q.find(ctx); err != nil {
@@ -194,10 +194,10 @@ func (q *question) noAnswer(err error, told why.Cause, asked time.Time) why.Caus
 			"error": err.Error(), "resource": q.kind.resource.GroupResource().String(),
 			"waited": time.Since(asked).Round(time.Millisecond).String(),
 		},
-		Advice: "Look whether the API server works, and can be reached from here.",
+		Advice: "Check that the API server is healthy and reachable from this process.",
 	}
 	if status := told.Evidence["status"]; status != "" && status != "0" {
-		c.Message, c.Evidence["status"] = fmt.Sprintf("the API server does not tell of the object: %v", err), status
+		c.Message, c.Evidence["status"] = fmt.Sprintf("the API server does not return the object: %v", err), status
 		q.answered = status != "404"
 		if told.Advice != "" {
 			c.Advice = told.Advice

@@ -27,9 +27,9 @@ type symptom struct {
 const settled = time.Minute
 
 const (
-	adviceUnscheduled = "See which node could take it: its requests, affinity, tolerations and volumes decide."
-	adviceContainers  = "kubectl describe and kubectl logs tell of its containers."
-	advicePods        = "Look at its pods, and at its Events."
+	adviceUnscheduled = "Check which node could run it: its requests, affinity, tolerations and volumes decide."
+	adviceContainers  = "Check its containers with kubectl describe and kubectl logs."
+	advicePods        = "Check its pods and its Events."
 )
 
 // symptoms are the conditions with a known meaning, the most direct first. Conditions of other kinds are defined by
@@ -55,7 +55,7 @@ var symptoms = map[schema.GroupKind][]symptom{
 		{condition: "Suspended", bad: metav1.ConditionTrue, advice: "It is suspended in its spec."},
 	},
 	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: {
-		{condition: "NamesAccepted", bad: metav1.ConditionFalse, advice: "Another definition has one of its names."},
+		{condition: "NamesAccepted", bad: metav1.ConditionFalse, advice: "Another definition uses one of its names."},
 		{condition: "Established", bad: metav1.ConditionFalse, passing: true},
 	},
 	{Group: "apiregistration.k8s.io", Kind: "APIService"}: {{condition: "Available", bad: metav1.ConditionFalse}},

@@ -28,13 +28,13 @@ func (q *question) elsewhere(ctx context.Context) []why.Cause {
 	switch now {
 	case phaseNew:
 		return []why.Cause{{
-			Type: why.NotLeading, Message: "this process has not begun to work: Run was not called",
-			Evidence: map[string]string{"phase": string(now)}, Advice: "See why the program does not come to Run.",
+			Type: why.NotLeading, Message: "this process has not started: Run was not called",
+			Evidence: map[string]string{"phase": string(now)}, Advice: "Check why the program does not call Run.",
 		}}
 	case phaseStopping:
 		return []why.Cause{{
 			Type: why.NotLeading, Message: "this process is stopping", Evidence: map[string]string{"phase": string(now)},
-			Advice: "It goes on in another replica, or when the program is started again.",
+			Advice: "It continues in another replica, or after the program restarts.",
 		}}
 	case phaseStandby:
 		if e, ok := rt.opts.leadership.(why.Explainer); ok {
@@ -45,7 +45,7 @@ func (q *question) elsewhere(ctx context.Context) []why.Cause {
 		leader, err := rt.leader()
 		c := why.Cause{
 			Type: why.NotLeading, Message: leader, Evidence: map[string]string{"phase": string(now)},
-			Advice: "Ask the one that leads.",
+			Advice: "Ask the leader.",
 		}
 		if err != nil {
 			c.Message, c.Evidence["error"] = "this process does not lead: "+err.Error(), err.Error()
@@ -86,12 +86,12 @@ func (q *question) behind(ctx context.Context) (causes []why.Cause) {
 				known, has := rec.Version(), q.obj.GetResourceVersion()
 				causes = append(causes, why.Cause{
 					Type: why.SourceStale,
-					Message: fmt.Sprintf("the watch brings nothing: the API server has version %s of the object, and known is %s", has,
+					Message: fmt.Sprintf("the watch delivers nothing: the API server has version %s of the object, and the cache has %s", has,
 						known),
 					Evidence: map[string]string{
 						"resource": q.kind.resource.GroupResource().String(), "known": known, "server": has,
 					},
-					Advice: "Something between here and the API server keeps the watch open, and silent: a proxy, a firewall.",
+					Advice: "A proxy or firewall between this process and the API server keeps the watch open but delivers nothing.",
 				})
 				break
 			}
@@ -129,12 +129,12 @@ func (q *question) observers() (causes []why.Cause) {
 			late = late.Round(time.Second)
 			causes = append(causes, why.Cause{
 				Type: why.QueuedBehind, Since: o.BehindSince,
-				Message: fmt.Sprintf("observer %s is %v behind, so that it may not know yet what the object is now", o.Name, late),
+				Message: fmt.Sprintf("observer %s is %v behind, so it may not have received the current state of the object", o.Name, late),
 				Evidence: map[string]string{
 					"observer": o.Name, "at": o.At, "behind": late.String(), "lag": fmt.Sprint(o.Stats.Lag),
 					"delivery": o.Delivery,
 				},
-				Advice: "See what it does for so long: /debug/pprof/goroutine?debug=2. observe.Async handles several objects at once.",
+				Advice: "Check where it spends its time: /debug/pprof/goroutine?debug=2. observe.Async handles several objects at once.",
 			})
 		}
 	}
@@ -175,7 +175,7 @@ func (q *question) unwatched(controllers int, causes []why.Cause) []why.Cause {
 				"resource":    q.kind.resource.GroupResource().String(),
 				"controllers": fmt.Sprint(controllers),
 			},
-			Advice: "Another program is to move it, or a controller of the kind is missing here.",
+			Advice: "Another program is responsible for it, or this program lacks a controller for the kind.",
 		}}
 	}
 	var excluded []why.Cause
@@ -183,7 +183,7 @@ func (q *question) unwatched(controllers int, causes []why.Cause) []why.Cause {
 		c, out := st.Excludes(q.of.Namespace, q.obj.GetLabels())
 		if !out {
 			return []why.Cause{{
-				Type: why.Ended, Message: "this program watches it, and has nothing to do for it",
+				Type: why.Ended, Message: "this program watches it and has no pending work for it",
 				Evidence: map[string]string{"resource": q.kind.resource.GroupResource().String()},
 			}}
 		}
@@ -240,15 +240,15 @@ func (q *question) deleted(causes []why.Cause) []why.Cause {
 	names := strings.Join(foreign, ", ")
 	c := why.Cause{
 		Type: why.ForeignFinalizer, Since: since,
-		Message:  fmt.Sprintf("it is deleted, and kept by %s, which this program does not remove", names),
+		Message:  fmt.Sprintf("it is being deleted, and its deletion is blocked by %s, which this program does not remove", names),
 		Evidence: map[string]string{"finalizers": names, "deleted": since.UTC().Format("2006-01-02T15:04:05Z")},
-		Advice:   "Look at the program that has set the finalizer. Who removes it by hand leaves behind what it stands for.",
+		Advice:   "Check the program that set the finalizer. Removing the finalizer by hand skips the cleanup that it stands for.",
 	}
 	switch {
 	case slices.Equal(foreign, []string{"foregroundDeletion"}):
-		c.Advice = "The garbage collector deletes first what the object owns: look at its dependents that block its deletion."
+		c.Advice = "The garbage collector deletes its dependents first. Check the dependents that block its deletion."
 	case q.of.Kind == "Namespace" && slices.Contains(foreign, "kubernetes"):
-		c.Advice = "Its conditions say which objects are left in it (kubectl get namespace -o yaml)."
+		c.Advice = "Its conditions list the objects that are left in it (kubectl get namespace -o yaml)."
 	}
 	return []why.Cause{c}
 }

@@ -215,7 +215,7 @@ func (o *Options) complete() error {
 	if o.URL != "" {
 		if u, err := url.Parse(o.URL); err != nil || u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" ||
 			u.User != nil || u.Fragment != "" {
-			wrong("URL is %q, and has to be https://host:port with a path at most", o.URL)
+			wrong("URL is %q, must be https://host:port with an optional path", o.URL)
 		}
 	}
 	if o.Service != "" {
@@ -249,14 +249,14 @@ func (c *Certificates) complete() error {
 	}
 	switch {
 	case c.Look <= 0 || c.Settle < 2*c.Look:
-		return fmt.Errorf("what is new settles for %v, which has to be at least twice as long as Look, %v", c.Settle, c.Look)
+		return fmt.Errorf("Settle is %v, must be at least twice Look, %v", c.Settle, c.Look)
 	case c.Leaf < 6*c.Look:
-		return fmt.Errorf("a certificate is good for %v, which has to be at least six times as long as Look, %v", c.Leaf,
+		return fmt.Errorf("the lifetime of a certificate is %v, must be at least six times Look, %v", c.Leaf,
 			c.Look)
 	case c.Overlap < c.Settle+6*c.Look:
-		return fmt.Errorf("authorities overlap for %v, which has to be longer than to settle, %v", c.Overlap, c.Settle)
+		return fmt.Errorf("the overlap of authorities is %v, must be longer than Settle, %v", c.Overlap, c.Settle)
 	case c.Authority <= c.Overlap:
-		return fmt.Errorf("an authority is good for %v, and has to be for longer than the overlap, %v", c.Authority,
+		return fmt.Errorf("the lifetime of an authority is %v, must be longer than the overlap, %v", c.Authority,
 			c.Overlap)
 	}
 	return nil
@@ -308,7 +308,7 @@ func (h *Hooks) ready() error {
 		return problem
 	}
 	if leaf := h.leaf(); h.o.Certificates.Now().After(leaf.NotAfter) {
-		return fmt.Errorf("the certificate has expired on %v", leaf.NotAfter)
+		return fmt.Errorf("the certificate expired at %v", leaf.NotAfter)
 	}
 	return nil
 }

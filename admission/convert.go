@@ -48,7 +48,7 @@ func (c *converter) fail(err error) error {
 // check returns the mistakes in the converter as a whole.
 func (c *converter) check() error {
 	if c.kind.Group == "" || !strings.Contains(c.kind.Group, ".") {
-		return c.fail(fmt.Errorf("%w: it is no custom resource", errInvalid))
+		return c.fail(fmt.Errorf("%w: the type is not a custom resource", errInvalid))
 	}
 	return nil
 }
@@ -142,7 +142,7 @@ func conversion[A, B any](
 			return nil, err
 		}
 		if out == nil {
-			return nil, fmt.Errorf("the function made nothing of it, and no error")
+			return nil, fmt.Errorf("the function returned neither an object nor an error")
 		}
 		tree, err := encoded(out)
 		if err != nil {
@@ -154,7 +154,7 @@ func conversion[A, B any](
 		}
 		result, ok := tree.(map[string]any)
 		if !ok {
-			return nil, fmt.Errorf("the function made no object of it")
+			return nil, fmt.Errorf("the function returned no object")
 		}
 		result["apiVersion"], result["kind"] = to.GroupVersion().String(), to.Kind
 		carryMetadata(was, result)
@@ -207,7 +207,7 @@ func (c *converter) one(ctx context.Context, raw []byte, want schema.GroupVersio
 		}
 		s := c.spokes[step.at]
 		if s == nil {
-			return nil, fmt.Errorf("nothing converts version %s", step.at)
+			return nil, fmt.Errorf("no conversion for version %s", step.at)
 		}
 		tree, err := step.by(s)(ctx, raw)
 		if err != nil {
@@ -280,7 +280,7 @@ func readConversion(body []byte) (*apiextensionsv1.ConversionRequest, error) {
 	}
 	switch {
 	case review.TypeMeta != conversionType:
-		return nil, fmt.Errorf("cannot read the review: it is a %q of %q, and has to be a %s of %s", review.Kind,
+		return nil, fmt.Errorf("cannot read the review: it is a %q of %q, must be a %s of %s", review.Kind,
 			review.APIVersion, conversionType.Kind, conversionType.APIVersion)
 	case review.Request == nil || review.Request.UID == "":
 		return nil, errors.New("cannot read the review: it has no request with a uid")

@@ -25,7 +25,7 @@ const lookTime = 30 * time.Second
 const rounds = 20
 
 // errNotYet means that look ended before a round without changes.
-var errNotYet = errors.New("other replicas keep changing it")
+var errNotYet = errors.New("other replicas change it at the same time")
 
 // look corrects the Secret, then the configurations, then the served certificate. Each write is conditional on the
 // version that was read, and configurations are read before the Secret. A replica that has read an older Secret
@@ -138,7 +138,7 @@ func (h *Hooks) authorities(ctx context.Context, targets []*target) (_ authority
 		return set, false, nil
 	}
 	if broken != nil {
-		h.log.ErrorContext(ctx, "the Secret of the authorities is broken and mended", "secret", h.o.Secret, "error", broken)
+		h.log.ErrorContext(ctx, "the Secret of the authorities was invalid and was repaired", "secret", h.o.Secret, "error", broken)
 	}
 	next := plan.Keep
 	if plan.Alone || broken != nil { // other replicas may serve certificates of an authority that is missing in the Secret
@@ -169,7 +169,7 @@ func (h *Hooks) authorities(ctx context.Context, targets []*target) (_ authority
 	}
 	h.metrics.writes.WithLabelValues("Secret").Inc()
 	if plan.Stage {
-		h.log.InfoContext(ctx, "a new authority", "id", made.ID(), "expires", made.Certificate.NotAfter, "only", plan.Alone)
+		h.log.InfoContext(ctx, "authority issued", "id", made.ID(), "expires", made.Certificate.NotAfter, "only", plan.Alone)
 	}
 	return nil, true, nil
 }
@@ -222,7 +222,7 @@ func (h *Hooks) renew(ctx context.Context, set authority.Set) error {
 	h.since = since
 	signer, settled, ok := set.Signer(now, l, since)
 	if !ok {
-		return errors.New("cannot issue a certificate: no authority signs now; is the clock right?")
+		return errors.New("cannot issue a certificate: no authority is valid now; check the clock")
 	}
 	if !set.Renew(now, h.leaf(), signer, settled) {
 		return nil
@@ -232,7 +232,7 @@ func (h *Hooks) renew(ctx context.Context, set authority.Set) error {
 		return err
 	}
 	h.serving.Store(cert)
-	h.log.InfoContext(ctx, "a new certificate", "authority", signer.ID(), "hosts", h.o.hosts(), "expires",
+	h.log.InfoContext(ctx, "certificate issued", "authority", signer.ID(), "hosts", h.o.hosts(), "expires",
 		cert.Leaf.NotAfter)
 	return nil
 }

@@ -20,22 +20,22 @@ func newMetrics(h *Hooks) *metrics {
 	return &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_admission_requests_total",
-			Help: "Requests of the API server to hooks, by what they said: allowed, denied, or failed.",
+			Help: "Requests of the API server to hooks, by result: allowed, denied or failed.",
 		}, []string{"hook", "operation", "result"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "fairlead_admission_request_duration_seconds", Help: "Time of one request.",
+			Name: "fairlead_admission_request_duration_seconds", Help: "Duration of one request.",
 			Buckets: prometheus.ExponentialBuckets(.0005, 4, 9),
 		}, []string{"hook"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_admission_refused_total",
-			Help: "Requests that no API server would make, or too many at a time, by why.",
+			Help: "Rejected requests, by reason: malformed, or too many at a time.",
 		}, []string{"reason"}),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_admission_writes_total", Help: "Writes of the Secret, the configurations and the conversions.",
 		}, []string{"kind"}),
 		expiry: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "fairlead_admission_certificate_expiry_timestamp_seconds",
-			Help: "When the certificate that is served expires; NaN while there is none.",
+			Help: "Expiry of the served certificate, in seconds since the epoch; NaN while there is none.",
 		}, func() float64 {
 			if leaf := h.leaf(); leaf != nil {
 				return float64(leaf.NotAfter.UnixNano()) / float64(time.Second)

@@ -144,7 +144,7 @@ func decode[T any](raw []byte, kind schema.GroupVersionKind) (*T, error) {
 		return nil, err
 	}
 	if head.GroupVersionKind() != kind {
-		return nil, fmt.Errorf("it is a %s, and has to be a %s", head.GroupVersionKind(), kind)
+		return nil, fmt.Errorf("it is a %s, must be a %s", head.GroupVersionKind(), kind)
 	}
 	obj := new(T)
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, obj); err != nil {

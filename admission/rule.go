@@ -125,7 +125,7 @@ func declare[T any](h *Hooks, mutating bool, r Rule, fn func(context.Context, *R
 func kindOf[T any](h *Hooks) (schema.GroupVersionKind, error) {
 	obj, ok := any(new(T)).(client.Object)
 	if !ok {
-		return schema.GroupVersionKind{}, fmt.Errorf("%w: %s is no object", errInvalid, reflect.TypeFor[T]())
+		return schema.GroupVersionKind{}, fmt.Errorf("%w: %s is not an object", errInvalid, reflect.TypeFor[T]())
 	}
 	kinds, _, err := h.host.Client().Scheme().ObjectKinds(obj)
 	if err != nil {
@@ -156,24 +156,24 @@ func (k *hook) check() error {
 		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{errInvalid}, args...)...))
 	}
 	if k.OnFailure != FailClosed && k.OnFailure != FailOpen {
-		wrong("OnFailure is %q, and has to be FailClosed or FailOpen", k.OnFailure)
+		wrong("OnFailure is %q, must be FailClosed or FailOpen", k.OnFailure)
 	}
 	if err := validation.IsFullyQualifiedName(field.NewPath("Name"), k.Name).ToAggregate(); err != nil {
 		wrong("%v", err)
 	}
 	if k.Timeout < time.Second || k.Timeout > 30*time.Second || k.Timeout%time.Second != 0 {
-		wrong("Timeout is %v, and has to be whole seconds from 1 to 30", k.Timeout)
+		wrong("Timeout is %v, must be whole seconds from 1 to 30", k.Timeout)
 	}
 	if k.Subresource != "" && k.Subresource != "status" {
-		wrong("Subresource is %q, and can be \"status\" only", k.Subresource)
+		wrong("Subresource is %q, must be \"status\"", k.Subresource)
 	}
 	for _, op := range k.Operations {
 		if op != Create && op != Update && op != Delete {
-			wrong("%q is no operation that it can be asked about", op)
+			wrong("%q is not an operation of admission", op)
 		}
 	}
 	if k.mutating && slices.Contains(k.Operations, Delete) {
-		wrong("what is deleted cannot be changed")
+		wrong("a mutating hook cannot handle deletions")
 	}
 	if k.Reinvoke && !k.mutating {
 		wrong("Reinvoke is for mutating hooks")

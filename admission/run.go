@@ -129,7 +129,7 @@ func (h *Hooks) goOn(ctx context.Context, changed <-chan struct{}) error {
 		if failures++; err == nil {
 			failures = 0
 		} else if ctx.Err() == nil {
-			h.log.ErrorContext(ctx, "cannot look after webhooks", "error", err, "expires", h.leaf().NotAfter)
+			h.log.ErrorContext(ctx, "cannot maintain the webhook configurations", "error", err, "expires", h.leaf().NotAfter)
 		}
 		if err := h.afterRepairs(); err != nil {
 			return err

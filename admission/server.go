@@ -54,7 +54,7 @@ func (h *Hooks) bounded(
 		ctx, cancel := context.WithTimeout(h.incoming(r), patience)
 		defer cancel()
 		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-			h.refuse(w, "content type", http.StatusUnsupportedMediaType, "the body has to be application/json")
+			h.refuse(w, "content type", http.StatusUnsupportedMediaType, "the content type must be application/json")
 			return
 		}
 		if r.ContentLength > limit {
@@ -65,7 +65,7 @@ func (h *Hooks) bounded(
 		case turns <- struct{}{}:
 			defer func() { <-turns }()
 		case <-ctx.Done():
-			h.refuse(w, "busy", http.StatusServiceUnavailable, "too many requests are worked on")
+			h.refuse(w, "busy", http.StatusServiceUnavailable, "too many concurrent requests")
 			return
 		}
 		until, _ := ctx.Deadline()
@@ -97,7 +97,7 @@ func (h *Hooks) review(ctx context.Context, w http.ResponseWriter, k *hook, body
 		return
 	}
 	if !slices.Contains(k.Operations, in.Operation) { // the operation becomes a metric label
-		h.refuse(w, "garbage", http.StatusBadRequest, fmt.Sprintf("hook %s is not asked about %q", k.Name, in.Operation))
+		h.refuse(w, "garbage", http.StatusBadRequest, fmt.Sprintf("hook %s does not handle %q", k.Name, in.Operation))
 		return
 	}
 	began := time.Now()
@@ -123,7 +123,7 @@ func (h *Hooks) review(ctx context.Context, w http.ResponseWriter, k *hook, body
 		return
 	case errors.As(err, &bad):
 		finish("failed")
-		log.ErrorContext(ctx, "a request cannot be understood", "policy", k.OnFailure, "error", err)
+		log.ErrorContext(ctx, "a request cannot be decoded", "policy", k.OnFailure, "error", err)
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	case err != nil:
@@ -160,7 +160,7 @@ func readReview(body []byte) (*admissionv1.AdmissionRequest, error) {
 	}
 	switch {
 	case review.TypeMeta != reviewType:
-		return nil, fmt.Errorf("cannot read the review: it is a %q of %q, and has to be an %s of %s", review.Kind,
+		return nil, fmt.Errorf("cannot read the review: it is a %q of %q, must be an %s of %s", review.Kind,
 			review.APIVersion, reviewType.Kind, reviewType.APIVersion)
 	case review.Request == nil || review.Request.UID == "":
 		return nil, errors.New("cannot read the review: it has no request with a uid")

@@ -124,7 +124,7 @@ func (a *allocation[T, PT]) marks() bool {
 }
 
 // errUnconfirmed ends a change that failed on the cached state.
-var errUnconfirmed = errors.New("the cache does not say enough")
+var errUnconfirmed = errors.New("the cache is not conclusive")
 
 // change applies fn to the slot and writes it to a place, with optimistic locking. If, on the cached state, fn fails,
 // there is no change, or the object is absent, change repeats with the server's state. Afterwards obj holds the
@@ -197,7 +197,7 @@ func (a *allocation[T, PT]) guarded(o PT) error {
 	case a.unguarded:
 		return nil
 	case a.finalizer == "":
-		return fmt.Errorf("%w: none is known; let the reconciler have a Cleanup, or use Guard", ErrNoFinalizer)
+		return fmt.Errorf("%w: the controller has none; give the reconciler a Cleanup, or use Guard", ErrNoFinalizer)
 	case !slices.Contains(o.GetFinalizers(), a.finalizer):
 		return fmt.Errorf("%w: %s", ErrNoFinalizer, a.finalizer)
 	}

@@ -8,9 +8,9 @@ import (
 var (
 	// ErrNoFinalizer is matched when the object lacks the controller's finalizer, or the finalizer is unknown. The
 	// allocated value could then be lost with the object.
-	ErrNoFinalizer = errors.New("the finalizer of the controller is not there")
+	ErrNoFinalizer = errors.New("the object lacks the finalizer of the controller")
 	// ErrDropped is matched when the server drops the intent because the schema of the kind lacks the field.
-	ErrDropped = errors.New("the server does not keep the intent: is the field part of the schema?")
+	ErrDropped = errors.New("the server does not store the intent; check that the field is part of the schema")
 	// ErrDeleting is matched by an allocation for an object that is being deleted.
 	ErrDeleting = errors.New("the object is being deleted")
 	// ErrReleasing is matched while the previous value of a slot is not completely released.
@@ -22,9 +22,9 @@ var (
 	// errNoValue is matched when a function returned an empty value without an error.
 	errNoValue = errors.New("no value was returned")
 	// errInvalidSlot is matched when the name of a slot is not a DNS label.
-	errInvalidSlot = errors.New("the name of a slot has to be a DNS label")
+	errInvalidSlot = errors.New("the name of a slot must be a DNS label")
 	// errStale is matched when another process has changed the slot concurrently. The caller may retry.
-	errStale = errors.New("the slot was changed in between")
+	errStale = errors.New("the slot was changed concurrently")
 )
 
 // Error names the operation, the slot and the object that failed.
@@ -56,7 +56,7 @@ type OrphanError struct {
 func (e *OrphanError) Error() string {
 	what := "is left over"
 	if e.Discarded {
-		what = "was given back"
+		what = "was released"
 	}
 	return fmt.Sprintf("value %q with idempotency key %s %s: %v", e.Value, e.IdempotencyKey, what, e.Err)
 }

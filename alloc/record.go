@@ -50,7 +50,7 @@ func (a *allocation[T, PT]) record(ctx context.Context, intent Slot, value strin
 		case errors.Is(err, errStale): // the status was cleared: the next attempt uses the same key
 			return fmt.Errorf("cannot record the value: %w", err)
 		default:
-			orphan.Err = errors.Join(orphan.Err, fmt.Errorf("cannot mark that its key is used up: %w", err))
+			orphan.Err = errors.Join(orphan.Err, fmt.Errorf("cannot mark its key as used: %w", err))
 			return orphan
 		}
 	case errors.Is(err, errTwoValues), errors.Is(err, errSuperseded):
@@ -60,7 +60,7 @@ func (a *allocation[T, PT]) record(ctx context.Context, intent Slot, value strin
 	}
 	if a.discard != nil {
 		if e := guard(func() error { return a.discard(ctx, intent.Key, value) }); e != nil {
-			orphan.Err = errors.Join(orphan.Err, fmt.Errorf("cannot give it back: %w", e))
+			orphan.Err = errors.Join(orphan.Err, fmt.Errorf("cannot release it: %w", e))
 		} else {
 			orphan.Discarded = true
 		}

@@ -34,7 +34,7 @@ var (
 
 	// ErrNotMade is matched by all calls with a nil Client. The client of a fairlead runtime whose New has failed is nil;
 	// Run returns the cause.
-	ErrNotMade = errors.New("there is no client: what should have made it has failed")
+	ErrNotMade = errors.New("there is no client, because its construction failed")
 
 	// errInvalidRequest is matched when a request is malformed and cannot be sent.
 	errInvalidRequest = errors.New("invalid request")

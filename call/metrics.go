@@ -23,17 +23,17 @@ type Metrics struct {
 func NewMetrics() *Metrics {
 	return &Metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_call_requests_total", Help: "Requests sent to the API server, one per try.",
+			Name: "fairlead_call_requests_total", Help: "Requests sent to the API server, one for each attempt.",
 		}, []string{"verb", "resource", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "fairlead_call_request_duration_seconds", Help: "Time of one try until its answer was read or had failed.",
+			Name: "fairlead_call_request_duration_seconds", Help: "Duration of one attempt, until its response was read or it failed.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"verb"}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_call_retries_total", Help: "Tries that are repeated, by what they met.",
+			Name: "fairlead_call_retries_total", Help: "Retried attempts, by the reason for the retry.",
 		}, []string{"verb", "reason"}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "fairlead_call_in_flight", Help: "Requests on the wire now.",
+			Name: "fairlead_call_in_flight", Help: "Requests in flight.",
 		}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "fairlead_call_budget_refused_total", Help: "Calls that gave up because the retry budget was exhausted.",

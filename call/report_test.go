@@ -132,16 +132,16 @@ func TestLogAndMetrics(t *testing.T) {
 			}
 		}
 		err := testutil.CollectAndCompare(m, strings.NewReader(`
-# HELP fairlead_call_requests_total Requests sent to the API server, one per try.
+# HELP fairlead_call_requests_total Requests sent to the API server, one for each attempt.
 # TYPE fairlead_call_requests_total counter
 fairlead_call_requests_total{code="200",resource="configmaps",verb="get"} 2
 fairlead_call_requests_total{code="503",resource="configmaps",verb="get"} 1
 fairlead_call_requests_total{code="none",resource="configmaps",verb="get"} 1
-# HELP fairlead_call_retries_total Tries that are repeated, by what they met.
+# HELP fairlead_call_retries_total Retried attempts, by the reason for the retry.
 # TYPE fairlead_call_retries_total counter
 fairlead_call_retries_total{reason="ServiceUnavailable",verb="get"} 1
 fairlead_call_retries_total{reason="reset",verb="get"} 1
-# HELP fairlead_call_in_flight Requests on the wire now.
+# HELP fairlead_call_in_flight Requests in flight.
 # TYPE fairlead_call_in_flight gauge
 fairlead_call_in_flight 0
 `), "fairlead_call_requests_total", "fairlead_call_retries_total", "fairlead_call_in_flight")

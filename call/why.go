@@ -76,42 +76,42 @@ func judge(c *why.Cause, e *Error, s *metav1.Status) {
 		c.Message = fmt.Sprintf("another writer changes %s: %s", strings.TrimSpace(e.Kind+" "+e.object()), s.Message)
 		c.Advice = "Find the other writer: kubectl get -o yaml --show-managed-fields shows which manager has set which field, and when."
 		if s.Reason == metav1.StatusReasonAlreadyExists {
-			c.Advice = "It is there already: adopt it, choose another name, or delete it."
+			c.Advice = "The object exists already. Adopt it, choose another name, or delete it."
 		}
 	case s.Code == http.StatusTooManyRequests || delayed:
 		c.Type = why.RetryAfter
-		c.Message = "the API server asks to come back later: " + s.Message
+		c.Message = "the API server asks the client to retry later: " + s.Message
 		if d := s.Details; d != nil && d.RetryAfterSeconds > 0 {
 			c.Evidence["retryAfter"] = fmt.Sprintf("%ds", d.RetryAfterSeconds)
 		}
 	case unreached.MatchString(s.Message):
 		c.Evidence["webhook"] = unreached.FindStringSubmatch(s.Message)[1]
-		c.Advice = "The API server does not reach an admission webhook without which it writes nothing: look at the program " +
-			"that serves it, or ask its owner for another failurePolicy."
+		c.Advice = "The API server cannot reach a mandatory admission webhook. Check the program " +
+			"that serves it, or ask its owner to change failurePolicy."
 	case unconverted.MatchString(s.Message):
 		c.Evidence["webhook"] = unconverted.FindStringSubmatch(s.Message)[1]
-		c.Advice = "The API server does not reach the conversion webhook of the kind: look at the program that serves it, " +
-			"and at spec.conversion of the definition."
+		c.Advice = "The API server cannot reach the conversion webhook of the kind. Check the program that serves it, " +
+			"and spec.conversion of the CustomResourceDefinition."
 	case strings.Contains(s.Message, "etcdserver: leader changed"), strings.Contains(s.Message, "etcdserver: request timed out"),
 		strings.Contains(s.Message, "etcdserver: no leader"):
-		c.Advice = "etcd is slow, or elects a leader: if this lasts, look at its members, disks and network."
+		c.Advice = "etcd is slow or elects a leader. If this lasts, check its members, disks and network."
 	case strings.Contains(s.Message, "database space exceeded"):
-		c.Advice = "etcd has no space left and takes nothing more: compact and defragment it, or raise its quota, and take " +
-			"back its alarm NOSPACE."
+		c.Advice = "etcd has no space left and rejects writes. Compact and defragment it, or raise its quota, and disarm " +
+			"its NOSPACE alarm."
 	case s.Code == http.StatusRequestEntityTooLarge, strings.Contains(s.Message, "request is too large"):
-		c.Advice = "What is written is too large to be stored: make it smaller, or make several objects of it."
+		c.Advice = "The object is too large to be stored. Make it smaller, or split it into several objects."
 	case s.Reason == metav1.StatusReasonNotFound && s.Details != nil && s.Details.Name != "":
-		c.Advice = fmt.Sprintf("%s %s does not exist: make it, or correct the reference to it.", s.Details.Kind, s.Details.Name)
+		c.Advice = fmt.Sprintf("%s %s does not exist. Create it, or correct the reference to it.", s.Details.Kind, s.Details.Name)
 	case s.Code == http.StatusNotFound:
-		c.Advice = "The API server does not serve this kind: install its definition."
+		c.Advice = "The API server does not serve this kind. Install its CustomResourceDefinition."
 	case s.Code == http.StatusUnauthorized:
-		c.Advice = "The API server does not know this program: look at its kubeconfig, or the token of its service account."
+		c.Advice = "The API server does not authenticate this program. Check its kubeconfig, or the token of its service account."
 	case s.Code == http.StatusUnprocessableEntity:
-		c.Advice = "The API server finds what is written invalid: mend it, or the schema."
+		c.Advice = "The API server rejects the object as invalid. Correct the object or the schema."
 	case s.Code >= http.StatusInternalServerError:
-		c.Advice = "The API server has failed, or what is between here and it: look at its log, and at proxies."
+		c.Advice = "The API server failed, or a proxy in front of it. Check their logs."
 	case s.Code == 0:
-		c.Advice = "The API server has not answered: look whether it can be reached from here."
+		c.Advice = "The API server did not answer. Check that it is reachable from this process."
 	}
 }
 
@@ -158,35 +158,35 @@ var refusals = []struct {
 }{
 	{
 		regexp.MustCompile(`admission webhook "([^"]*)" denied the request`), "admission webhook %s",
-		"Change what is written so that the webhook takes it, or ask its owner.",
+		"Change the object so that the webhook admits it, or ask the owner of the webhook.",
 	},
 	{
 		regexp.MustCompile(`ValidatingAdmissionPolicy '([^']*)'.* denied request`), "ValidatingAdmissionPolicy %s",
-		"Change what is written so that the policy takes it, or ask its owner.",
+		"Change the object so that the policy admits it, or ask the owner of the policy.",
 	},
 	{
 		regexp.MustCompile(`exceeded quota: ([^,\s]*)`), ResourceQuota + " %s",
-		"Delete what is not needed in the namespace, or raise the quota.",
+		"Delete unneeded objects in the namespace, or raise the quota.",
 	},
 	{
 		regexp.MustCompile(`status unknown for quota: ([^,\s]*)`), ResourceQuota + " %s",
-		"The controller manager has not counted what the quota limits yet: wait, or see whether it runs.",
+		"The controller manager has not computed the usage of the quota yet. Wait, or check that it is running.",
 	},
 	{
 		regexp.MustCompile(`failed quota: ([^:,\s]*)`), ResourceQuota + " %s",
-		"The quota wants requests or limits to be set: set them, or have a LimitRange set them.",
+		"The quota requires requests or limits. Set them, or let a LimitRange set them.",
 	},
 	{
 		regexp.MustCompile(`violates PodSecurity "([^"]*)"`), "PodSecurity %s",
-		"Give the pod the security context that the namespace enforces, or another label to the namespace.",
+		"Set the security context that the namespace enforces, or change the label of the namespace.",
 	},
 	{
 		regexp.MustCompile(`(?:maximum|minimum) (?:cpu|memory|storage|\S+) usage per (\S+) is`), "LimitRange (per %s)",
-		"Change requests or limits, or the LimitRange of the namespace.",
+		"Change the requests or limits, or the LimitRange of the namespace.",
 	},
 	{
 		regexp.MustCompile(`in namespace (\S+) because it is being terminated`), "namespace %s, which is being terminated,",
-		"Nothing can be made in it any more: wait until it is gone, or use another one.",
+		"Nothing can be created in it. Wait until it is gone, or use another namespace.",
 	},
 }
 

@@ -63,7 +63,7 @@ func (c *Cluster) ResumeAPIServer(ctx context.Context) error {
 func (c *Cluster) signalAPIServer(ctx context.Context, s syscall.Signal) error {
 	return c.do(ctx, "signal kube-apiserver", func() error {
 		if c.apiRun == nil {
-			return errors.New("kube-apiserver does not run")
+			return errors.New("kube-apiserver is not running")
 		}
 		return c.apiRun.signal(s)
 	})
@@ -78,7 +78,7 @@ func (c *Cluster) ResumeEtcd(ctx context.Context) error { return c.signalEtcd(ct
 func (c *Cluster) signalEtcd(ctx context.Context, s syscall.Signal) error {
 	return c.do(ctx, "signal etcd", func() error {
 		if c.etcdRun == nil {
-			return errors.New("etcd does not run")
+			return errors.New("etcd is not running")
 		}
 		return c.etcdRun.signal(s)
 	})
@@ -152,7 +152,7 @@ func (c *Cluster) Restore(ctx context.Context, from string) error {
 func (c *Cluster) RotateServingCertificate(ctx context.Context) error {
 	return c.do(ctx, "rotate serving certificate", func() error {
 		if c.apiRun == nil {
-			return errors.New("kube-apiserver does not run")
+			return errors.New("kube-apiserver is not running")
 		}
 		if err := c.api.pki.newServing(); err != nil {
 			return err

@@ -121,7 +121,7 @@ func (c *console) whyAPI(w http.ResponseWriter, r *http.Request) {
 	case unknown(err):
 		problem(w, http.StatusUnauthorized, "the token is not valid in this cluster, or not meant for this program")
 	case errors.Is(err, errNothing):
-		problem(w, http.StatusNotFound, "there is no such object, or you may not get it")
+		problem(w, http.StatusNotFound, "the object does not exist, or you may not get it")
 	default:
 		problem(w, http.StatusServiceUnavailable, err.Error())
 	}

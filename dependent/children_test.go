@@ -433,7 +433,7 @@ func TestATimeoutIsTold(t *testing.T) {
 }
 
 // unfit is the text of a failure whose object cannot be a child.
-const unfit = "it cannot be a child"
+const unfit = "the object cannot be a child"
 
 func TestBadDesires(t *testing.T) {
 	for _, tc := range []struct {

@@ -103,7 +103,7 @@ func (s *state) left(r *round) (all []client.Object) {
 
 func waitsFor(nodes []string) string {
 	if len(nodes) == 0 {
-		return "it is not known whether it is wanted"
+		return "If has not decided yet whether it is desired"
 	}
 	return "it waits for " + strings.Join(nodes, " and ")
 }

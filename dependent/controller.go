@@ -292,7 +292,7 @@ func (p *packet[T, PT]) report(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("cannot tell how the children are: %w", err)
+		return fmt.Errorf("cannot determine the state of the children: %w", err)
 	}
 	return nil
 }

@@ -15,20 +15,20 @@ var (
 	errInvalid = errors.New("invalid graph")
 	// ErrForeign is matched when an object has the name of a child but does not belong to the primary. The controller does
 	// not write it; [Adopt] allows that.
-	ErrForeign = errors.New("it belongs to somebody else")
+	ErrForeign = errors.New("the object has another owner")
 	// ErrImmutable is matched when the API server refuses to change an existing child. [Recreate] replaces the child.
-	ErrImmutable = errors.New("the API server refuses this change of it")
+	ErrImmutable = errors.New("the API server rejects this change")
 	// errNothing is matched when a function returns nil, or a set with nil, as the desired child without an error. Only
 	// [If] removes a child.
-	errNothing = errors.New("nothing is desired: a child that is not wanted is said by If")
+	errNothing = errors.New("the function returned no object; use If for an optional child")
 	// errUnfit is matched when the desired object cannot be a child. It has no name, another kind, no namespace, or is
 	// twice in a set.
-	errUnfit = errors.New("it cannot be a child")
+	errUnfit = errors.New("the object cannot be a child")
 	// ErrContended is matched while another client keeps changing owned fields of a child. The child is restored with
 	// back-off.
-	ErrContended = errors.New("somebody else keeps changing what is owned of it")
+	ErrContended = errors.New("another writer keeps changing fields that this controller owns")
 	// ErrNotReady is matched when a child was not ready within the [Timeout] of its node. The node continues to wait.
-	ErrNotReady = errors.New("it is not ready in time")
+	ErrNotReady = errors.New("the child was not ready in time")
 )
 
 // ChildError is the error of an operation on a child. Errors.Is finds the errors above and those of the API.

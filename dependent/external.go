@@ -52,10 +52,10 @@ func AddExternal[T, V any, PT client.ObjectOf[T]](
 		name: name, primary: reflect.TypeFor[T](), child: reflect.TypeFor[V](), ready: func(any) bool { return true },
 	}
 	if e.Create == nil || e.Read == nil || e.Delete == nil || (e.Differs == nil) != (e.Update == nil) {
-		n.fault("Create, Read and Delete have to be given, and Differs and Update both or none")
+		n.fault("Create, Read and Delete are required, and Differs requires Update and the other way round")
 	}
 	if e.Interval < 0 {
-		n.fault("an interval of %v", e.Interval)
+		n.fault("the interval %v is negative", e.Interval)
 	}
 	if e.Interval == 0 {
 		e.Interval = defaultInterval
@@ -74,7 +74,7 @@ func AddExternal[T, V any, PT client.ObjectOf[T]](
 	}
 	add(g, n, opts)
 	if n.adopt || n.noForce || n.recreate || n.elsewhere || n.deleted != nil || len(n.watch) > 0 || !n.kind.Empty() {
-		n.fault("an option that is about objects of the API server")
+		n.fault("an option that applies to objects of the API server only")
 	}
 	return &Node[V]{n}
 }
@@ -221,7 +221,7 @@ func (s *state) concludeOutside(r *round, st NodeStatus) NodeStatus {
 	case s.err != nil:
 		st.State, st.Message = StateFailed, s.err.Error()
 	case s.decided && !s.wanted && st.Children > 0:
-		st.State, st.Message = StateRemoving, "it is being given back"
+		st.State, st.Message = StateRemoving, "it is being released"
 	case s.decided && !s.wanted:
 		st.State = StateAbsent
 	case len(s.blocked) > 0 || !s.decided:

@@ -113,7 +113,7 @@ func (g *Graph[T]) check(name string) error {
 	names := map[string]*node{}
 	for _, n := range g.nodes {
 		if other := names[n.name]; other != nil {
-			fault("two nodes are named %q, %s and %s", n.name, other.at, n.at)
+			fault("two nodes have the name %q, %s and %s", n.name, other.at, n.at)
 		}
 		names[n.name] = n
 		for _, why := range validation.IsDNS1123Label(n.name) {
@@ -130,7 +130,7 @@ func (g *Graph[T]) check(name string) error {
 	}
 	sorted, cycle := sort(g.nodes)
 	if cycle != nil {
-		fault("each of these nodes waits for the next, and the last for the first: %s", strings.Join(cycle, ", "))
+		fault("these nodes depend on each other in a cycle: %s", strings.Join(cycle, ", "))
 		return errors.Join(errs...)
 	}
 	g.nodes = sorted

@@ -63,7 +63,7 @@ func Add[T, C any, PC client.ObjectOf[C]](
 ) *Node[C] {
 	n := newNode[T, C, PC](name)
 	if desired == nil {
-		n.fault("the function that says what is desired is nil")
+		n.fault("the function for the desired state is nil")
 	} else {
 		n.desired = objects[C, PC](desiredOf(desired))
 	}
@@ -79,7 +79,7 @@ func AddSet[T, C any, PC client.ObjectOf[C]](
 	n := newNode[T, C, PC](name)
 	n.many = true
 	if desired == nil {
-		n.fault("the function that says what is desired is nil")
+		n.fault("the function for the desired state is nil")
 	} else {
 		n.desired = objects[C, PC](func(ctx context.Context, obj any) ([]*C, error) {
 			return desired(ctx, primaryOf[T](obj))

@@ -175,18 +175,18 @@ func (o *op) log() {
 	what := "child deleted"
 	switch known := o.round.known.children[o.at]; {
 	case o.replaced:
-		what = "child deleted, to be created anew"
+		what = "child deleted to be recreated"
 	case o.verb == verbDelete:
 	case o.answer == nil:
 		return
 	case o.drift:
-		what = "child put right: somebody had changed it"
+		what = "child corrected: another writer had changed it"
 	case o.want.is == nil:
 		what = "child created"
 	case known != nil:
 		what = "child changed"
 	default:
-		what = "child applied, to know what is owned of it"
+		what = "child applied to learn its owned fields"
 	}
 	o.round.log.Info(what, "key", client.KeyOf(o.round.primary), "node", o.state.name, "kind", o.state.kind.Kind,
 		"child", o.want.key)

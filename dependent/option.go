@@ -31,7 +31,7 @@ func After(others ...Dependency) Option {
 func (n *node) comesAfter(others []Dependency) {
 	for _, o := range others {
 		if v := reflect.ValueOf(o); !v.IsValid() || v.IsNil() {
-			n.fault("it comes after a node that is nil")
+			n.fault("After was given a nil node")
 			continue
 		}
 		switch other := o.of(); {

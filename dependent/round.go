@@ -174,16 +174,16 @@ func (r *round) decide(ctx context.Context, s *state) error {
 func (r *round) desire(ctx context.Context, s *state) error {
 	all, err := guarded(func() ([]client.Object, error) { return s.desired(within(ctx, r), r.obj) })
 	if err != nil {
-		return r.fail("say what is desired of", s, client.Key{}, err)
+		return r.fail("compute the desired state of", s, client.Key{}, err)
 	}
 	wants := make([]*want, 0, len(all))
 	for _, obj := range all {
 		w, err := r.want(s, obj)
 		if err != nil {
-			return r.fail("say what is desired of", s, client.KeyOf(obj), err)
+			return r.fail("compute the desired state of", s, client.KeyOf(obj), err)
 		}
 		if slices.ContainsFunc(wants, func(o *want) bool { return o.key == w.key }) {
-			return r.fail("say what is desired of", s, w.key, fmt.Errorf("%w: it is in the set twice", errUnfit))
+			return r.fail("compute the desired state of", s, w.key, fmt.Errorf("%w: it is in the set twice", errUnfit))
 		}
 		wants = append(wants, w)
 	}
@@ -267,7 +267,7 @@ func (r *round) compare(ctx context.Context, s *state, w *want) *op {
 	}
 	if w.is.GetDeletionTimestamp() != nil {
 		w.err = r.fail("apply", s, w.key, r.leaving(w.is))
-		w.why = "it is being deleted, and created when it is gone"
+		w.why = "it is being deleted and will be created again"
 		return nil
 	}
 	known := r.remembered(at, w.is)

@@ -25,20 +25,20 @@ func (r *round) want(s *state, desired client.Object) (*want, error) {
 		return nil, fmt.Errorf("%w: it has no name", errUnfit)
 	}
 	if v := obj.GetResourceVersion(); v != "" || obj.GetUID() != "" {
-		return nil, fmt.Errorf("%w: it was read from the API server: build it anew, with what is wanted alone", errUnfit)
+		return nil, fmt.Errorf("%w: it was read from the API server; build a new object with the desired fields only", errUnfit)
 	}
 	if err := r.place(s, obj); err != nil {
 		return nil, err
 	}
 	if !r.marks.holds(obj) && !s.elsewhere {
-		return nil, fmt.Errorf("%w: it is outside of the namespace %s of its owner; say Elsewhere", errUnfit,
+		return nil, fmt.Errorf("%w: it is outside of the namespace %s of its owner; use the option Elsewhere", errUnfit,
 			r.primary.GetNamespace())
 	}
 	if err := r.set(s.node, obj); err != nil {
 		return nil, err
 	}
 	if s.labels != nil && !s.labels.Matches(labels.Set(obj.GetLabels())) {
-		return nil, fmt.Errorf("%w: it has not the labels of its node, %s", errUnfit, s.labels)
+		return nil, fmt.Errorf("%w: it lacks the labels of its node, %s", errUnfit, s.labels)
 	}
 	obj.GetObjectKind().SetGroupVersionKind(s.kind)
 	data, err := json.Marshal(obj)
@@ -76,7 +76,7 @@ func (r *round) place(s *state, obj client.Object) error {
 		obj.SetNamespace(r.primary.GetNamespace())
 	}
 	if obj.GetNamespace() == "" && mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-		return fmt.Errorf("%w: it has no namespace, nor has its owner", errUnfit)
+		return fmt.Errorf("%w: neither it nor its owner has a namespace", errUnfit)
 	}
 	return nil
 }

@@ -97,14 +97,14 @@ func (s *state) unready(r *round, w *want) why.Cause {
 	if at := w.is.GetDeletionTimestamp(); at != nil {
 		c.Since = at.Time
 		c.Evidence["finalizers"] = strings.Join(w.is.GetFinalizers(), ", ")
-		c.Advice = "Something keeps the child from being deleted: look at its finalizers."
+		c.Advice = "The deletion of the child is blocked. Check its finalizers."
 		return c
 	}
 	if says := conditionsOf(w.is); says != "" {
 		c.Message += ": " + says
 		c.Evidence["conditions"] = says
 	}
-	c.Advice = "Ask why that child does not move."
+	c.Advice = "Ask `why` about that child."
 	return c
 }
 
@@ -113,13 +113,13 @@ func (s *state) leavings(r *round) (all []why.Cause) {
 	for _, obj := range s.left(r) {
 		k := client.KeyOf(obj)
 		c := why.Cause{
-			Type: why.Parked, Message: fmt.Sprintf("child %s %s is to be gone first", s.kind.Kind, k),
+			Type: why.Parked, Message: fmt.Sprintf("child %s %s has to be gone first", s.kind.Kind, k),
 			Evidence: map[string]string{"child": k.String(), "childKind": s.kind.Kind}, About: s.object(k),
 		}
 		if at := obj.GetDeletionTimestamp(); at != nil {
 			c.Since = at.Time
 			c.Evidence["finalizers"] = strings.Join(obj.GetFinalizers(), ", ")
-			c.Advice = "Something keeps the child from being deleted: look at its finalizers."
+			c.Advice = "The deletion of the child is blocked. Check its finalizers."
 		}
 		if all = append(all, c); len(all) == maxLeft {
 			break
@@ -147,10 +147,10 @@ func failure(err error) []why.Cause {
 			c.Type, c.Message = why.Conflict, err.Error()
 			c.Advice = "Find the other writer: kubectl get -o yaml --show-managed-fields shows which manager has set which field, and when."
 		case errors.Is(err, ErrImmutable):
-			c.Message, c.Advice = err.Error(), "dependent.Recreate has the child deleted and created anew."
+			c.Message, c.Advice = err.Error(), "The option dependent.Recreate deletes and recreates the child."
 		case errors.Is(err, ErrNotReady):
 			c.Type, c.Message = why.DeadlinePassed, err.Error()
-			c.Advice = "It is waited for all the same: ask why that child does not move."
+			c.Advice = "The graph still waits for it. Ask `why` about that child."
 		}
 	}
 	return causes

@@ -147,8 +147,8 @@ func TestWhatGoesOnIsLogged(t *testing.T) {
 			StartOptions{Key: "ns/x"}).Wait(t.Context())
 	})
 	for _, part := range []string{
-		`msg="step failed, and is tried again" path=f/a key=ns/x error=bad attempts=1 wait=`,
-		`msg="step failed, and another one follows" path=f/a key=ns/x error="f/a: bad"`,
+		`msg="step failed and is retried" path=f/a key=ns/x error=bad attempts=1 wait=`,
+		`msg="step failed; continuing at another step" path=f/a key=ns/x error="f/a: bad"`,
 	} {
 		if !strings.Contains(out.String(), "level=WARN "+part) {
 			t.Errorf("the log lacks %s:\n%s", part, &out)

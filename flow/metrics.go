@@ -17,14 +17,14 @@ func describe() (d struct {
 },
 ) {
 	d.live = desc("fibers", "Live fibers by status.", "status")
-	d.ready = desc("fibers_ready", "Fibers that wait for a worker.")
+	d.ready = desc("fibers_ready", "Fibers waiting for a worker.")
 	d.workers = desc("workers_busy", "Workers that run a fiber.")
 	d.started = desc("fibers_started_total", "Fibers started, children included.", "flow")
 	d.ended = desc("fibers_ended_total", "Fibers ended by status.", "flow", "status")
 	d.steps = desc("steps_total", "Runs of steps by outcome.", "flow", "step", "outcome")
 	d.seconds = desc("step_duration_seconds", "Running time of steps, without the time parked.", "flow", "step")
 	d.preempted = desc("preempted_total", "Fibers cancelled in favour of a newer one of their key.")
-	d.stuck = desc("stuck_total", "Reports of a predecessor that did not stop within the grace.")
+	d.stuck = desc("stuck_total", "Reports of a predecessor that did not stop within the grace period.")
 	d.lost = desc("positions_lost_total", "Positions that could not be saved.")
 	return d
 }

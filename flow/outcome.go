@@ -100,7 +100,7 @@ func (r *run) fail(err error, orElse int32) move {
 		at, d := f.deadlines(), st.retry.Delay(runs)
 		if at == 0 || plus(r.now, d) < at {
 			f.failing(err, r.now)
-			f.logGoesOn("step failed, and is tried again", err, slog.Int("attempts", runs), slog.Duration("wait", d))
+			f.logGoesOn("step failed and is retried", err, slog.Int("attempts", runs), slog.Duration("wait", d))
 			return r.sleep(whyRetry, none, orElse, d)
 		}
 	}
@@ -118,7 +118,7 @@ func (r *run) failed(err error, orElse int32) move {
 		return move{kind: moveFailed, err: err}
 	}
 	m := r.follow(orElse)
-	f.logGoesOn("step failed, and another one follows", err)
+	f.logGoesOn("step failed; continuing at another step", err)
 	f.note(func(n *notes) { n.led = err })
 	return m
 }

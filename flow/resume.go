@@ -53,7 +53,7 @@ func (s saver) begin(pos Position, now int64) (move, reason) {
 	}
 	m, why, ok := s.goOn(i, pos, now)
 	if !ok {
-		f.e.log.Info("position is not resumed: the way back from its detour is not known", "key", f.key, "flow", def.name,
+		f.e.log.Info("position is not resumed: the return address of its detour is unknown", "key", f.key, "flow", def.name,
 			"step", pos.Step)
 		return start, whyNone
 	}

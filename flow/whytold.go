@@ -46,7 +46,7 @@ func (s *sight) failed(classify func(error) []why.Cause) (causes []why.Cause) {
 		causes = why.Of(err)
 	}
 	if len(causes) == 0 {
-		c := why.Cause{Type: why.BackOff, Message: fmt.Sprintf("step %s has failed, and is tried again: %v", s.Path, err)}
+		c := why.Cause{Type: why.BackOff, Message: fmt.Sprintf("step %s failed and is retried: %v", s.Path, err)}
 		if errors.Is(err, ErrTimeout) {
 			c.Type = why.DeadlinePassed
 		}
@@ -75,15 +75,15 @@ func (s *sight) waiting() []why.Cause {
 		c.Since = s.Since
 		c.Message = fmt.Sprintf("step %s has been running since %s", s.Path, clock(s.Since))
 		c.Evidence["running"] = s.For.Round(time.Millisecond).String()
-		s.quote(&c, "The stack shows where its code is; what waits for long is to Await.")
+		s.quote(&c, "The stack shows where its code is. Code that waits for long should return Await.")
 	case s.Status == Ready && s.For < longRun:
 		return nil
 	case s.Status == Ready:
 		c.Type, c.Since = why.QueuedBehind, s.Since
-		c.Message = fmt.Sprintf("step %s waits for a worker: %d fibers do", s.Path, s.ready)
+		c.Message = fmt.Sprintf("step %s waits for a worker, as do %d fibers in all", s.Path, s.ready)
 		c.Evidence["waiting"], c.Evidence["running"] = strconv.Itoa(s.ready), strconv.Itoa(s.running)
 		c.Evidence["group"] = s.Group
-		s.quote(&c, "The stack is of the worker that has been at one step for longest; what waits for long is to Await.")
+		s.quote(&c, "The stack is that of the worker with the longest-running step. Code that waits for long should return Await.")
 	default:
 		return s.parked(c)
 	}
@@ -104,21 +104,21 @@ func (s *sight) parked(c why.Cause) []why.Cause {
 	case whyAwait.String():
 		return s.awaiting(c)
 	case whyDelay.String():
-		c.Message = fmt.Sprintf("step %s lets time pass, until %s; nothing has failed", s.Path, clock(s.Until))
+		c.Message = fmt.Sprintf("step %s sleeps until %s; nothing has failed", s.Path, clock(s.Until))
 		c.Progress = true
 	case whyRetry.String():
 		c.Type = why.BackOff
-		c.Message = fmt.Sprintf("step %s has asked to run again at %s", s.Path, clock(s.Until))
+		c.Message = fmt.Sprintf("step %s asked to run again at %s", s.Path, clock(s.Until))
 		c.Evidence["attempts"] = strconv.Itoa(s.Attempt + 1)
 	case whySuspend.String():
 		c.Message = fmt.Sprintf("step %s waits for its token to be resumed", s.Path)
-		c.Advice = "See the receiver of the token: its answer is missing."
+		c.Advice = "The receiver of the token has not resumed it. Check that receiver."
 	case whyFork.String():
 		c.Message = fmt.Sprintf("step %s waits for %d children", s.Path, s.Children)
 		c.Evidence["children"] = strconv.Itoa(s.Children)
 	case whyLoad.String():
 		c.Type = why.BackOff
-		c.Message = fmt.Sprintf("the position of the fiber cannot be loaded or saved at step %s; it is tried again", s.Path)
+		c.Message = fmt.Sprintf("the position of the fiber cannot be loaded or saved at step %s; retries are automatic", s.Path)
 	default:
 		c.Message = fmt.Sprintf("step %s is parked: %s", s.Path, s.Why)
 	}
@@ -129,12 +129,12 @@ func (s *sight) parked(c why.Cause) []why.Cause {
 func (s *sight) gated(c why.Cause) why.Cause {
 	h := s.holder
 	c.Type, c.Since = why.QueuedBehind, s.Since
-	c.Message = fmt.Sprintf("another fiber of %s is before it, at step %s since %s", s.Key, h.Path, clock(h.Entered))
+	c.Message = fmt.Sprintf("another fiber of %s runs first, at step %s since %s", s.Key, h.Path, clock(h.Entered))
 	c.Evidence["key"], c.Evidence["holder"], c.Evidence["holderStatus"] = s.Key, h.Path, h.Status.String()
 	c.Evidence["holderEpoch"] = strconv.FormatUint(h.Epoch, 10)
 	if h.Stopping {
-		c.Message += "; it was cancelled, and its code does not return"
-		s.quote(&c, "Code of a step has to return when its context ends. The stack shows where it is.")
+		c.Message += "; it was cancelled, but its code does not return"
+		s.quote(&c, "The code of a step must return when its context ends. The stack shows where it is.")
 	}
 	c = s.placed(c)
 	c.Until = time.Time{} // Until is the time of the overdue report, not of a retry
@@ -162,9 +162,9 @@ func (s *sight) awaiting(c why.Cause) (causes []why.Cause) {
 	c.Message = fmt.Sprintf("step %s waits for %s", s.Path, strings.Join(silent, ", or "))
 	switch {
 	case len(silent) == 0 && !s.late.IsZero():
-		c.Message = fmt.Sprintf("step %s waits until its time is over", s.Path)
+		c.Message = fmt.Sprintf("step %s waits until its deadline", s.Path)
 	case len(silent) == 0:
-		c.Message = fmt.Sprintf("step %s waits for nothing but its end", s.Path)
+		c.Message = fmt.Sprintf("step %s waits for the end of its context only", s.Path)
 	}
 	c.Evidence["waits"] = strings.Join(silent, ", ")
 	return []why.Cause{s.placed(c)}
@@ -185,7 +185,7 @@ func described(w Wait) string {
 	case until:
 		return "the time " + clock(time.Time(w))
 	case polled:
-		return fmt.Sprintf("a condition that is looked at every %v", w.interval)
+		return fmt.Sprintf("a condition that is checked every %v", w.interval)
 	case *Signal:
 		return "a signal"
 	}

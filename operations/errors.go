@@ -14,7 +14,7 @@ var (
 	ErrInProgress = errors.New("another operation is in progress")
 
 	// ErrIDReused matches when the id of the request belongs to another request of the same resource.
-	ErrIDReused = errors.New("the operation id belongs to another request")
+	ErrIDReused = errors.New("the operation id is in use by another request")
 
 	// ErrNotFound matches when the resource has no operation.
 	ErrNotFound = errors.New("operation not found")
@@ -29,13 +29,13 @@ var (
 	ErrSucceeded = errors.New("the operation has succeeded")
 
 	// ErrFollowed matches when another operation of the resource was scheduled meanwhile.
-	ErrFollowed = errors.New("another operation has followed it")
+	ErrFollowed = errors.New("a later operation exists")
 
 	// ErrUnknownCallback matches when a callback token identifies no call.
 	ErrUnknownCallback = errors.New("unknown callback token")
 
 	// ErrCallbackUsed matches when the outcome that a callback reports is known already or no longer needed.
-	ErrCallbackUsed = errors.New("the outcome of this call is known already")
+	ErrCallbackUsed = errors.New("the outcome of this call is already recorded")
 )
 
 // InProgressError names the operation that blocks a request.

@@ -176,7 +176,7 @@ func Validate(spec v1alpha1.OperationSpec) error {
 		v.resource(fmt.Sprintf("spec.relatedResources[%d].", i), related.ResourceReference)
 	}
 	v.check(len(spec.RelatedResources) <= maxRelated, "spec.relatedResources",
-		fmt.Sprintf("must not have more than %d items", maxRelated))
+		fmt.Sprintf("must have at most %d items", maxRelated))
 	v.length("spec.correlationID", spec.CorrelationID, 255)
 	v.check(correlationID.MatchString(spec.CorrelationID), "spec.correlationID", "must be printable ASCII")
 	v.webhooks("spec.webhookIDs", spec.WebhookIDs)
@@ -206,7 +206,7 @@ func (v *validator) check(ok bool, field, problem string) {
 }
 
 func (v *validator) length(field, value string, limit int) {
-	v.check(len(value) <= limit, field, fmt.Sprintf("must not be longer than %d bytes", limit))
+	v.check(len(value) <= limit, field, fmt.Sprintf("must be at most %d bytes long", limit))
 }
 
 func (v *validator) resource(prefix string, r v1alpha1.ResourceReference) {
@@ -219,7 +219,7 @@ func (v *validator) resource(prefix string, r v1alpha1.ResourceReference) {
 }
 
 func (v *validator) webhooks(field string, names []string) {
-	v.check(len(names) <= maxWebhooks, field, fmt.Sprintf("must not have more than %d items", maxWebhooks))
+	v.check(len(names) <= maxWebhooks, field, fmt.Sprintf("must have at most %d items", maxWebhooks))
 	for i, name := range names[:min(len(names), maxWebhooks)] {
 		at := fmt.Sprintf("%s[%d]", field, i)
 		v.webhook(at, name)
@@ -232,7 +232,7 @@ func (v *validator) webhook(field, name string) {
 		v.check(false, field, "must be the name of a Webhook: "+problem)
 	}
 	v.check(!strings.HasSuffix(name, ".compensate") && !strings.HasSuffix(name, ".notify"), field,
-		"must not end in .compensate or .notify, which mark idempotency keys")
+		"must not end in .compensate or .notify, which are reserved for idempotency keys")
 }
 
 func (v *validator) requestObject(o *v1alpha1.RequestObject) {
@@ -241,10 +241,10 @@ func (v *validator) requestObject(o *v1alpha1.RequestObject) {
 	}
 	v.length("spec.requestObject.tenantID", o.TenantID, 253)
 	v.check(len(o.Headers) <= maxHeaders, "spec.requestObject.headers",
-		fmt.Sprintf("must not have more than %d items", maxHeaders))
+		fmt.Sprintf("must have at most %d items", maxHeaders))
 	for _, name := range slices.Sorted(maps.Keys(o.Headers))[:min(len(o.Headers), maxHeaders)] {
 		at := fmt.Sprintf("spec.requestObject.headers[%s]", name)
-		v.check(headerName.MatchString(name), at, "must be named with letters, digits, dash and underscore, up to 128")
+		v.check(headerName.MatchString(name), at, "names must consist of letters, digits, dash and underscore, at most 128")
 		v.check(!carriesCredentials(name), at, "must not carry credentials")
 		v.length(at, o.Headers[name], 4096)
 	}

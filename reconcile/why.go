@@ -170,7 +170,7 @@ func (c *Controller) idles(ctx context.Context, state State, problem error) (cau
 		leader, err := leaderOf(c.set.leader)
 		cause := why.Cause{
 			Type: why.NotLeading, Message: "another process leads: " + leader, Evidence: with(nil, "leader", leader),
-			Advice: "Ask the one that leads.",
+			Advice: "Ask the leader.",
 		}
 		if err != nil || leader == "" {
 			cause.Message, cause.Advice = "this process does not lead, and the leader is not known", ""

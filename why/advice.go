@@ -7,21 +7,21 @@ import (
 
 // general is the default advice for a type of cause.
 var general = map[Type]string{
-	Parked:         "See which program or person provides what it waits for.",
-	LockHeld:       "Ask why the other one does not end.",
-	CircuitOpen:    "See why the endpoint fails: the first call after that decides whether the others go on.",
-	RateLimited:    "It goes on when it is its turn. Raise the bound if more can be taken.",
-	RetryAfter:     "Wait, or see why the other side takes no more.",
-	Forbidden:      "Grant the missing right, or change what refuses.",
+	Parked:         "Find the program or person that has to act before it can continue.",
+	LockHeld:       "Ask `why` about the holder of the lock.",
+	CircuitOpen:    "Check why the endpoint fails. The next trial call decides whether the circuit closes.",
+	RateLimited:    "It continues when its turn comes. Raise the limit if the other side can take more.",
+	RetryAfter:     "Wait, or check why the other side is overloaded.",
+	Forbidden:      "Grant the missing permission, or change the policy that refuses the request.",
 	Conflict:       "Find the other writer: kubectl get -o yaml --show-managed-fields shows which manager has set which field.",
-	BackOff:        "Correct what the error names: it is tried again by itself.",
-	Quarantined:    "Correct what the error names.",
-	SourceStale:    "Look whether the API server answers, and can be reached from here.",
-	NotSelected:    "Have the program select it, or change it so that it does.",
-	NotLeading:     "It goes on by itself in the process that leads, as soon as there is one.",
-	HeldBy:         "It goes on by itself in the replica that holds its slot, as soon as there is one.",
-	QueuedBehind:   "It goes on when it is its turn: see what those before it are at.",
-	DeadlinePassed: "See what took so long, and give it more time if that was right.",
+	BackOff:        "Fix the cause of the error. Retries are automatic.",
+	Quarantined:    "Fix the cause of the error.",
+	SourceStale:    "Check that the API server answers and is reachable from this process.",
+	NotSelected:    "Change the selector of the program, or the object, so that it matches.",
+	NotLeading:     "It continues automatically in the leader, once there is one.",
+	HeldBy:         "It continues automatically in the replica that holds its slot, once there is one.",
+	QueuedBehind:   "It continues when its turn comes. Check the work ahead of it in the queue.",
+	DeadlinePassed: "Check what took so long, and raise the timeout if that duration is expected.",
 }
 
 // maxText is the maximum length of a text in a cause, in bytes. The texts of errors come from other systems and may be

@@ -416,8 +416,8 @@ func TestBrokenSecret(t *testing.T) {
 			_, err := secrets.Patch(b.Ctx, name, types.JSONPatchType, []byte(`[{"op":"remove","path":"/data"}]`),
 				metav1.PatchOptions{})
 			return err
-		}, "a new authority"},
-		{"gone", func() error { return secrets.Delete(b.Ctx, name, metav1.DeleteOptions{}) }, "a new authority"},
+		}, "authority issued"},
+		{"gone", func() error { return secrets.Delete(b.Ctx, name, metav1.DeleteOptions{}) }, "authority issued"},
 	} {
 		before := entry(".key")
 		log.Take()

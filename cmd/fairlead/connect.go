@@ -23,17 +23,17 @@ type connection struct {
 // flags adds the flags of all commands.
 func (c *connection) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.kubeconfig, "kubeconfig", "",
-		"`file` that says where the API server is (default: $KUBECONFIG, ~/.kube/config, the pod's own)")
-	f.StringVar(&c.context, "context", "", "`name` of the context in that file")
+		"kubeconfig `file` (default: $KUBECONFIG, ~/.kube/config, or the service account of the pod)")
+	f.StringVar(&c.context, "context", "", "`name` of the context in the kubeconfig")
 }
 
 // serverFlags adds the flags that work without a kubeconfig.
 func (c *connection) serverFlags(f *pflag.FlagSet) {
 	c.flags(f)
-	f.StringVar(&c.server, "server", "", "`URL` of the API server; plain http works too")
+	f.StringVar(&c.server, "server", "", "`URL` of the API server, https or http")
 	f.StringVar(&c.token, "token", "", "bearer `token`")
-	f.StringVar(&c.tokenFile, "token-file", "", "`file` with a bearer token, read again when it changes")
-	f.StringVar(&c.ca, "certificate-authority", "", "`file` with the certificate authorities of the API server")
+	f.StringVar(&c.tokenFile, "token-file", "", "`file` with a bearer token, reloaded when it changes")
+	f.StringVar(&c.ca, "certificate-authority", "", "`file` with the CA certificates of the API server, PEM")
 	f.BoolVar(&c.insecure, "insecure-skip-tls-verify", false, "do not verify the API server's certificate")
 }
 
@@ -88,12 +88,12 @@ func (c *connection) config() (*rest.Config, string, error) {
 			if files := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); files != "" && c.kubeconfig == "" {
 				return nil, "",
 					fmt.Errorf(
-						"no API server is configured: KUBECONFIG is %s, which does not exist or names none; fairlead up starts a server of your own", files,
+						"no API server is configured: KUBECONFIG is %s, which does not exist or names no server; fairlead up starts a local one", files,
 					)
 			}
 			return nil, "",
 				errors.New(
-					"no API server is configured: set KUBECONFIG, or use --kubeconfig; fairlead up starts a server of your own",
+					"no API server is configured: set KUBECONFIG, or use --kubeconfig; fairlead up starts a local one",
 				)
 		}
 		if c.kubeconfig != "" || c.context != "" {

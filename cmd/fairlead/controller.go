@@ -57,27 +57,27 @@ func (o *controllerOptions) flags(f *pflag.FlagSet) {
 	o.serveOptions.flags(f)
 	o.sharingFlags(f)
 	f.StringArrayVar(&o.allowTargets, "allow-target", nil,
-		"`CIDR or host` that webhooks may call although it is loopback or private; may be repeated")
+		"loopback or private `CIDR or host` that webhooks may call; may be repeated")
 	o.targetFlags(f)
 	f.StringVar(&o.egressProxy, "egress-proxy", "", "`URL` of a proxy for all webhooks")
 	f.IntVar(&o.workers, "workers", 0,
-		"`operations` of one namespace that may write to the API server at once (default 16)")
+		"`number` of operations of one namespace that may write to the API server at the same time (default 16)")
 	f.IntVar(&o.maxCalls, "max-calls", 0,
-		"`calls` of webhooks that may be under way at once, half of them of one namespace (default 512)")
+		"`number` of webhook calls in progress, half of them for one namespace (default 512)")
 	f.IntVar(&o.budget.Writes, "namespace-writes", 0,
-		"`writes` per second of one namespace to the API server; one for a repeated try counts as five (default 500; -1: no bound)")
+		"`writes` per second of one namespace to the API server; a write for a retry counts as five (default 500; -1: no limit)")
 	f.IntVar(&o.budget.WriteBytes, "namespace-write-bytes", 0,
-		"`bytes` per second of the objects that one namespace writes (default 1048576; -1: no bound)")
+		"`bytes` per second of the objects that one namespace writes (default 1048576; -1: no limit)")
 	f.IntVar(&o.budget.TotalWrites, "writes", 0,
-		"`writes` per second of all namespaces together that use up theirs (default four times --namespace-writes; -1: no bound)")
+		"`writes` per second of all namespaces together that exhaust their limit (default four times --namespace-writes; -1: no limit)")
 	f.IntVar(&o.budget.TotalWriteBytes, "write-bytes", 0,
-		"`bytes` per second of the objects that those write (default twice --namespace-write-bytes; -1: no bound)")
+		"`bytes` per second of the objects that those write (default twice --namespace-write-bytes; -1: no limit)")
 	f.IntVar(&o.budget.Calls, "namespace-calls", 0,
-		"`calls` of webhooks per second of one namespace (default 500; -1: no bound)")
+		"webhook `calls` per second of one namespace (default 500; -1: no limit)")
 	f.StringVar(&o.crashDir, "crash-dir", "",
-		"`directory` that outlives the process, where it notes which Webhooks it dies of, to quarantine them (default: none are)")
+		"persistent `directory` that records which Webhooks crash the process, to quarantine them (default: no quarantine)")
 	f.DurationVar(&o.drain, "drain", defaultDrain,
-		"`time` that calls under way get to come back in when the controller is told to end")
+		"`time` that calls in progress have to finish when the controller stops")
 }
 
 func newControllerCommand(s streams) *cobra.Command {
@@ -87,27 +87,27 @@ func newControllerCommand(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "controller",
 		Short: "Run the operations controller and its HTTP API",
-		Long: `Controller runs Operations to their end: it calls their Webhooks, records every attempt before it is made, and serves
-the HTTP API, the console (/console/, pages for people), /healthz, /readyz, /metrics and /debug/. It needs the custom resources:
+		Long: `Controller runs Operations to their end: it calls their Webhooks, records every attempt in advance, and serves
+the HTTP API, the console at /console/, /healthz, /readyz, /metrics and /debug/. It needs the custom resources:
 
 	fairlead crds | kubectl apply --server-side -f -
 
-Callers of the HTTP API prove who they are with a bearer token of the cluster (--audience), and need the right of the same verb on
-operations.fairlead.io. Off loopback it is served by TLS (--tls-cert-file, --tls-key-file), or has to be told --insecure-http.
+Callers of the HTTP API authenticate with a bearer token of the cluster (--audience) and need permission for the same verb on
+operations.fairlead.io. On addresses other than loopback, the API requires TLS (--tls-cert-file, --tls-key-file) or --insecure-http.
 
-Webhooks may not call addresses that are loopback, private or link-local, nor the ranges that the cluster has for
-services and pods, unless --allow-target names them; what --deny-target names, and the API server, never. They may use Secrets with the label
+Webhooks may not call loopback, private or link-local addresses, nor the address ranges of the cluster for
+services and pods, unless --allow-target names them. They may never call the API server or a --deny-target. They may use Secrets with the label
 fairlead.io/webhook-credentials=true, and service accounts for the audiences in their annotation fairlead.io/webhook-audiences.
 
-Of several replicas one works (--leader-elect), or they share the operations by namespace (--shards): each takes its part, and
-the others take it over when it ends, at once, or has crashed, after nine seconds. A rolling update leads from one way to the
-other; fairlead shards shows who has what. Every replica serves the HTTP API, of all namespaces.
+With several replicas, one works (--leader-elect), or all share the operations by namespace (--shards). After a graceful stop the
+others take over at once, after a crash within nine seconds. A rolling update switches between the two
+modes. fairlead shards shows the distribution. Every replica serves the HTTP API for all namespaces.
 
-Spans are sent where the variables of OpenTelemetry say, such as OTEL_EXPORTER_OTLP_ENDPOINT; without one, nowhere.
+Traces are exported as configured by OpenTelemetry's environment variables, such as OTEL_EXPORTER_OTLP_ENDPOINT (default: none).
 
-On SIGTERM or Ctrl-C it begins no new calls, waits for those under way for up to --drain, records what they brought, and then gives up the
-Lease, or its slots. What takes longer is cut off, and made again, with the same key, by whoever runs next. A second signal ends it at once.`,
-		Example: `  fairlead controller --insecure-no-auth                    # on your machine, HTTP API on loopback for everybody
+On SIGTERM or Ctrl-C it starts no new calls, waits up to --drain for those in progress, records their results, and then releases the
+Lease or its slots. Longer calls are aborted; the next replica repeats them with the same key. A second signal ends it at once.`,
+		Example: `  fairlead controller --insecure-no-auth                    # on your machine, HTTP API on loopback without authentication
   fairlead controller --leader-elect --listen :8443 --metrics-listen :8082 --audience fairlead \
     --tls-cert-file tls.crt --tls-key-file tls.key          # one of several replicas in a cluster
   fairlead controller --shards --listen :8443 --metrics-listen :8082 --audience fairlead \
@@ -137,10 +137,10 @@ Lease, or its slots. What takes longer is cut off, and made again, with the same
 	c.flags(f)
 	f.StringArrayVarP(&o.namespaces, "namespace", "n", nil, "`namespace` to serve; may be repeated (default: all)")
 	f.StringVar(&o.systemNamespace, "system-namespace", "",
-		"`namespace` of the callback key and the Lease (default: the one that is served, "+
-			"or where several or all are, that of the pod or the context)")
+		"`namespace` of the callback key and the Lease (default: the namespace served, "+
+			"or with several or all, that of the pod or the context)")
 	f.BoolVar(&o.leaderElect, "leader-elect", false,
-		"run only while holding the Lease fairlead-controller; the HTTP API runs always")
+		"work only while holding the Lease fairlead-controller; the HTTP API is always served")
 	f.BoolVar(&verbose, "verbose", false, "log more")
 	o.flags(f)
 	return cmd
@@ -385,13 +385,13 @@ func (c *controller) execute(ctx context.Context) error {
 	if term.Err() != nil {
 		return <-ended
 	}
-	c.log.InfoContext(ctx, "told to end: waiting for calls under way", "atMost", c.drain)
+	c.log.InfoContext(ctx, "stopping: waiting for calls in progress", "atMost", c.drain)
 	bounded, cancel := context.WithTimeout(running, c.drain)
 	defer cancel()
 	if err := c.executor.Drain(bounded); err != nil {
-		c.log.WarnContext(ctx, "calls under way are cut off, to be made again with the same keys", "error", err)
+		c.log.WarnContext(ctx, "aborting calls in progress; they will be repeated with the same keys", "error", err)
 	}
 	end(context.Cause(ctx))
-	c.log.InfoContext(ctx, "no operation runs here any more", "cause", <-ended)
+	c.log.InfoContext(ctx, "all operations stopped in this process", "cause", <-ended)
 	return nil
 }

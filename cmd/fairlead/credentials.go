@@ -19,7 +19,7 @@ const (
 // targetFlags adds the flags that bound the targets and credentials of Webhooks. Every controller has them.
 func (o *controllerOptions) targetFlags(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.denyTargets, "deny-target", nil,
-		"`CIDR or host` that webhooks may not call, whatever --allow-target says; may be repeated")
+		"`CIDR or host` that webhooks may not call, even if --allow-target permits it; may be repeated")
 	f.StringVar(&o.credentials, "credentials", credentialsReleased,
 		"Secrets and service accounts that webhooks may use: `released` ones, by the label "+
 			v1alpha1.LabelWebhookCredentials+" and the annotation "+v1alpha1.AnnotationWebhookAudiences+

@@ -29,7 +29,7 @@ func newFlowsCommand(s streams) *cobra.Command {
 	var o flowsOptions
 	cmd := &cobra.Command{
 		Use:   "flows",
-		Short: "Show the live fibers of a program: where each is, since when, and its trail",
+		Short: "Show the live fibers of a program: the step, how long, and the steps before",
 		Long: `Flows asks a program's /debug/flows for its live and parked fibers. fairlead controller serves it on its HTTP address;
 in a program of your own, Runtime.Flows has it on the pages of WithListen, or serve flow.Engine.DebugHandler.`,
 		Example: `  fairlead flows                          # of fairlead up or fairlead controller on this machine
@@ -63,8 +63,8 @@ in a program of your own, Runtime.Flows has it on the pages of WithListen, or se
 	f.StringVar(&o.status, "status", "", "`status`: only fibers that are ready, running or parked")
 	f.DurationVar(&o.longer, "longer", 0, "only fibers that have been at one place for longer")
 	f.IntVar(&o.limit, "limit", 1000, "at most `N` fibers; 0: all")
-	f.BoolVarP(&o.watch, "watch", "w", false, "show them again and again")
-	f.DurationVar(&o.every, "every", 2*time.Second, "how often, with --watch")
+	f.BoolVarP(&o.watch, "watch", "w", false, "refresh the list until interrupted")
+	f.DurationVar(&o.every, "every", 2*time.Second, "interval of the refresh with --watch")
 	f.StringVarP(&o.output, "output", "o", "table", "`format`: table or json")
 	return cmd
 }

@@ -16,7 +16,7 @@ type interruptible struct {
 // lastWrite bounds a write after the interruption.
 const lastWrite = time.Second
 
-var errInterrupted = errors.New("interrupted while nobody reads")
+var errInterrupted = errors.New("interrupted")
 
 func (i *interruptible) Write(p []byte) (int, error) {
 	type result struct {

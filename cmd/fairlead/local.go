@@ -23,7 +23,7 @@ func localOnly(next http.Handler, publicURL string) (http.Handler, error) {
 	}
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		refuse(w, "with --insecure-no-auth the pages of others may not send requests")
+		refuse(w, "with --insecure-no-auth, requests from other origins are refused")
 	}))
 	same := origin.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -12,20 +12,20 @@ func newNewCommand(s streams) *cobra.Command {
 	var o project.Options
 	cmd := &cobra.Command{
 		Use:   "new directory --module path --group group --kind kind",
-		Short: "Write the project of an operator, complete with tests, rights and manifests",
-		Long: `New writes a Go module with an operator that works, and whose tests pass, to be changed into yours: the type
-of a custom resource; a controller that keeps a ConfigMap, a Deployment and a Service for each object and tells in its
-status how they are; a test on a real kube-apiserver; main, a Makefile, a Dockerfile, a workflow for GitHub; and in
-deploy/ all that a cluster needs, for kustomize and as a chart for helm, with the rights computed from what the
+		Short: "Generate the project of an operator, with tests, RBAC rules and manifests",
+		Long: `New generates a Go module with a working, tested operator as a starting point: the type
+of a custom resource; a controller that maintains a ConfigMap, a Deployment and a Service for each object and reports
+their state in its status; a test on a real kube-apiserver; main, a Makefile, a Dockerfile, a workflow for GitHub; and in
+deploy/ everything for a cluster, for kustomize and as a Helm chart, with RBAC rules that are computed from what the
 controller declares. Then, in the directory:
 
 	make test    # the first time, this builds a control plane: about five minutes
 	make up      # the operator on a control plane of its own
 
-The directory is made, or is there and empty; nothing is written if something is wrong. It needs the go command, which
-fetches the modules that are not in its cache. Nothing in the project is a copy of Fairlead: go.mod requires it.
+The directory is created unless it exists and is empty. On an error nothing is written. New needs the go command, which
+downloads modules that are not cached. The project contains no copy of Fairlead: go.mod requires it.
 
-Until there is a release, a program that was built from a checkout has go.mod use that directory, and says so; --library
+Until the first release, a fairlead built from a checkout makes go.mod use that directory, and prints a note; --library
 names another one.`,
 		Example: `  fairlead new web --module example.com/web --group web.example.com --kind WebPage
   fairlead new . --module github.com/me/shop --group shop.example.com --version v1 --kind Order
@@ -42,8 +42,8 @@ names another one.`,
 			}
 			say(s.err, "%d files in %s", len(made.Files), made.Dir)
 			if made.Replaced != "" {
-				say(s.err, "its go.mod replaces Fairlead by the source in %[1]s, as there is no release of it: a directory of "+
-					"this machine; elsewhere, as in CI:\n"+
+				say(s.err, "its go.mod replaces Fairlead by the source in %[1]s, because there is no release yet. On other "+
+					"machines, as in CI, run:\n"+
 					"  go mod edit -dropreplace %[2]s -droprequire %[2]s && go get %[2]s@main && go mod tidy",
 					made.Replaced, "github.com/fairlead-io/fairlead")
 			}
@@ -70,9 +70,9 @@ func newNewKindCommand(s streams) *cobra.Command {
 		Use:   "kind --group group --kind kind",
 		Short: "Add a kind and its controller to a project of fairlead new",
 		Long: `Kind adds the type of a custom resource, its definition, a controller with a test, and a sample to the project
-in this directory. It adds lines to files that are there where these say fairlead:new, and changes nothing else.
+in this directory. In existing files it adds lines at the marks fairlead:new, and changes nothing else.
 
-What follows from the code, such as the rights in deploy/rbac.yaml, is written by make manifests.`,
+Run make manifests afterwards to update generated files such as deploy/rbac.yaml.`,
 		Example: `  fairlead new kind --group web.example.com --kind Site
   fairlead new kind --group shop.example.com --version v1 --kind Order --dir ../shop`,
 		Args: cobra.ArbitraryArgs,
@@ -102,8 +102,8 @@ func newNewConversionCommand(s streams) *cobra.Command {
 		Use:   "conversion",
 		Short: "Complete the definitions of a project that have several versions",
 		Long: `Conversion adds spec.conversion to each definition in deploy/crds that has more than one version and says nothing of
-its conversion: strategy Webhook, with the Service NAME-webhook of the project and the path of package admission, and
-without a caBundle. The program fills in the caBundle. Until then the API server refuses what it would have to convert,
+the conversion: strategy Webhook, with the Service NAME-webhook of the project and the path of package admission, and
+without a caBundle. The program fills in the caBundle. Until then the API server refuses requests that need a conversion,
 so that no object loses fields.
 
 make manifests of a project runs it after controller-gen, which writes no conversion.`,

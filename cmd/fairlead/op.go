@@ -139,9 +139,9 @@ func newOpScheduleCommand(s streams, o *opOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schedule TYPE/ID --type Create|Update|Delete [flags]",
 		Short: "Schedule an operation",
-		Long: `Schedule has the controller run an operation: it calls the webhooks, which are objects of kind Webhook in the namespace, in the
-order given. There is at most one unfinished operation per resource. Without a webhook it succeeds at once; one whose
-webhook does not exist waits for it until the timeout.`,
+		Long: `Schedule creates an operation. The controller calls the webhooks, which are objects of kind Webhook in the namespace, in the
+given order. A resource has at most one unfinished operation. Without a webhook the operation succeeds at once. If a
+webhook does not exist, the operation waits for it until the timeout.`,
 		Example: `  fairlead op schedule Application/shop --type Delete --category unregisterApplication --webhook cleanup --wait
   fairlead op schedule Application/shop --type Create --webhook a --webhook b --parallel --object '{"name":"shop"}'`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -168,22 +168,22 @@ webhook does not exist waits for it until the timeout.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&so.kind, "type", "",
-		"`kind` of operation: what is done to the resource: Create, Update or Delete (required)")
-	f.StringVar(&so.ID, "id", "", "`id` of this operation; the same id runs nothing twice (default: a new one)")
+		"`kind` of operation on the resource: Create, Update or Delete (required)")
+	f.StringVar(&so.ID, "id", "", "`id` of this operation; a repeated request with the same id starts nothing twice (default: a new id)")
 	f.StringVar(&so.Category, "category", "", "`name` that groups operations of one kind")
-	f.StringVar(&so.CorrelationID, "correlation-id", "", "`id` that is sent with every call")
+	f.StringVar(&so.CorrelationID, "correlation-id", "", "correlation `id` that is sent with every call")
 	f.StringArrayVar(&so.Webhooks, "webhook", nil, "`name` of a Webhook to call; may be repeated, in order")
 	f.StringArrayVar(&so.Compensate, "compensate", nil, "`name` of a Webhook to call after a failure; may be repeated")
 	f.StringVar(&so.Notify, "notify", "", "`name` of a Webhook to call with the outcome")
-	f.StringArrayVar(&so.related, "related", nil, "`TYPE/ID` of a resource that is touched too; may be repeated")
+	f.StringArrayVar(&so.related, "related", nil, "`TYPE/ID` of a related resource; may be repeated")
 	f.StringArrayVar(&so.lock, "lock", nil,
-		"`TYPE/ID` of a related resource that no other operation may work on until the end; may be repeated")
-	f.BoolVar(&so.parallel, "parallel", false, "call the webhooks all at once")
-	f.StringVar(&so.object, "object", "", "`JSON` that templates see as .Resource, or @file")
+		"`TYPE/ID` of a related resource that is locked for other operations until the end; may be repeated")
+	f.BoolVar(&so.parallel, "parallel", false, "call the webhooks in parallel")
+	f.StringVar(&so.object, "object", "", "`JSON`, or @file, available to templates as .Resource")
 	f.StringVar(&so.TenantID, "tenant", "", "`tenant` on whose behalf it runs")
-	f.StringToStringVar(&so.headers, "header", nil, "`name=value` that templates see under .Headers; may be repeated")
+	f.StringToStringVar(&so.headers, "header", nil, "`name=value` available to templates under .Headers; may be repeated")
 	f.DurationVar(&so.Timeout, "timeout", v1alpha1.DefaultTimeout, "timeout of the whole operation")
-	f.DurationVar(&so.ttl, "ttl", 0, "delete the Operation that long after its end (default: keep it)")
+	f.DurationVar(&so.ttl, "ttl", 0, "delete the Operation this long after its end (default: keep it)")
 	f.BoolVar(&so.wait, "wait", false, "wait for the end and show progress")
 	return cmd
 }
@@ -297,7 +297,7 @@ func newOpListCommand(s streams, o *opOptions) *cobra.Command {
 	cmd.Flags().StringVar(&q.Category, "category", "", "only operations of this `category`")
 	cmd.Flags().StringVar(&q.CorrelationID, "correlation-id", "", "only operations with this correlation `id`")
 	cmd.Flags().StringVar(&q.ResourceType, "resource-type", "", "only operations of resources of this `type`")
-	cmd.Flags().StringVar(&related, "related", "", "only operations that touch this resource too, `TYPE/ID`")
+	cmd.Flags().StringVar(&related, "related", "", "only operations with this related resource, `TYPE/ID`")
 	return cmd
 }
 
@@ -315,8 +315,8 @@ func newOpGetCommand(s streams, o *opOptions) *cobra.Command {
 
 func newOpCancelCommand(s streams, o *opOptions) *cobra.Command {
 	return &cobra.Command{
-		Use: "cancel TYPE/ID", Short: "Ask for the cancellation of an operation",
-		Long:    "Cancel asks for the cancellation: no new call starts, the one in flight is cancelled, compensation runs.",
+		Use: "cancel TYPE/ID", Short: "Request the cancellation of an operation",
+		Long:    "Cancel requests the cancellation: no new call starts, the call in progress is cancelled, and compensation runs.",
 		Example: "  fairlead op cancel Application/shop",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.scheduledFor(args, func(scheduler *operations.Scheduler, r operations.Resource) error {
@@ -332,7 +332,7 @@ func newOpCancelCommand(s streams, o *opOptions) *cobra.Command {
 
 func newOpRetryCommand(s streams, o *opOptions) *cobra.Command {
 	return &cobra.Command{
-		Use: "retry TYPE/ID", Short: "Schedule an operation that has failed again, with a new id",
+		Use: "retry TYPE/ID", Short: "Schedule a failed operation again, with a new id",
 		Example: "  fairlead op retry Application/shop",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.scheduledFor(args, func(scheduler *operations.Scheduler, r operations.Resource) error {

@@ -15,7 +15,7 @@ import (
 
 func newOpDescribeCommand(s streams, o *opOptions) *cobra.Command {
 	return &cobra.Command{
-		Use: "describe TYPE/ID", Short: "Show an operation with its calls, in the order of time, and those before it",
+		Use: "describe TYPE/ID", Short: "Show an operation with its calls in chronological order, and earlier operations",
 		Example: `  fairlead op describe Application/shop
   fairlead op describe Application/shop -o yaml   # the object itself, with spec and conditions`,
 		RunE: func(cmd *cobra.Command, args []string) error {

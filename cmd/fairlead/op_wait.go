@@ -22,7 +22,7 @@ func newOpWaitCommand(s streams, o *opOptions) *cobra.Command {
   fairlead op wait Application/shop --id 6f1c --timeout 5m -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if timeout < 0 {
-				return usageErrorf("--timeout must not be negative; leave it out to wait for ever")
+				return usageErrorf("--timeout must not be negative; omit it to wait without a limit")
 			}
 			ctx := cmd.Context()
 			if timeout > 0 {
@@ -40,8 +40,8 @@ func newOpWaitCommand(s streams, o *opOptions) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&id, "id", "", "`id` of the operation, if it may not be written yet or others may have followed")
-	cmd.Flags().DurationVar(&timeout, "timeout", 0, "give up after that long (default: never)")
+	cmd.Flags().StringVar(&id, "id", "", "`id` of the operation; needed if it may not exist yet or a later one may exist")
+	cmd.Flags().DurationVar(&timeout, "timeout", 0, "give up after this time (default: never)")
 	return cmd
 }
 

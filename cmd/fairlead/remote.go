@@ -18,9 +18,9 @@ type remote struct{ url, token, authority string }
 // flags adds the flags of commands that query a program.
 func (r *remote) flags(f *pflag.FlagSet, address, what, wants string) {
 	f.StringVar(&r.url, "url", address, "`URL` of "+what)
-	f.StringVar(&r.token, "token", "", "bearer `token`; fairlead controller wants one of who may "+wants)
+	f.StringVar(&r.token, "token", "", "bearer `token`; fairlead controller needs one of a user who may "+wants)
 	f.StringVar(&r.authority, "certificate-authority", "",
-		"`file` with the certificates that vouch for an https program, PEM (default: those of this machine)")
+		"`file` with the CA certificates of an https server, PEM (default: those of this machine)")
 }
 
 // parse returns the URL.

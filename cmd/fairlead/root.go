@@ -65,9 +65,9 @@ func newRootCommand(s streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "fairlead",
 		Short: "The asynchronous runtime for Kubernetes operators",
-		Long: `Fairlead runs operations on a Kubernetes cluster, and shows what happens there.
+		Long: `Fairlead runs operations on a Kubernetes cluster and shows their progress.
 
-On your machine, with a control plane of its own, which the first run builds in about five minutes:
+On your machine, with a local control plane, which the first run builds in about five minutes:
 
 	fairlead up
 

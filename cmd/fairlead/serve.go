@@ -35,35 +35,35 @@ type serveOptions struct {
 const ownAudience = "fairlead"
 
 func (o *serveOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.listen, "listen", "127.0.0.1:8081", "`address` of the HTTP API; empty: none")
+	f.StringVar(&o.listen, "listen", "127.0.0.1:8081", "`address` of the HTTP API; empty: not served")
 	f.StringVar(&o.metricsListen, "metrics-listen", "",
 		"`address` of /metrics, /debug/flows, /healthz and /readyz, by plain HTTP "+
-			"(default: on the HTTP API, there /metrics for everybody on loopback only)")
+			"(default: on the HTTP API, with /metrics unauthenticated on loopback only)")
 	f.StringVar(&o.publicURL, "public-url", "",
-		"`URL` that callbacks and locations start with (default: the listen address)")
+		"base `URL` of callbacks and locations (default: the listen address)")
 	f.StringVar(&o.certFile, "tls-cert-file", "",
-		"`file` with the certificate of the HTTP API and those that vouch for it, PEM; read again when it changes")
+		"`file` with the certificate chain of the HTTP API, PEM; reloaded when it changes")
 	f.StringVar(&o.keyFile, "tls-key-file", "", "`file` with its private key, PEM")
 	f.StringArrayVar(&o.audiences, "audience", []string{ownAudience, ""},
-		"`audience` that bearer tokens of callers have to be made for; "+
+		"required `audience` of bearer tokens of callers; "+
 			"empty: the API server itself; may be repeated")
 	f.BoolVar(&o.insecureHTTP, "insecure-http", false,
-		"serve the HTTP API without TLS off loopback: bearer tokens go in clear text; only behind what ends TLS")
+		"serve the HTTP API without TLS on addresses other than loopback: bearer tokens are sent in clear text; only behind a proxy that terminates TLS")
 	f.StringVar(&o.traceURL, "trace-url", "",
-		"`URL` that the console shows a trace at, with {trace} for its id, such as https://traces.example.com/trace/{trace}")
+		"`URL` of a trace for links of the console, with {trace} for its id, such as https://traces.example.com/trace/{trace}")
 	f.StringVar(&o.proxy.CAFile, "requestheader-ca-file", "",
-		"`file` with the CA of proxies that name the user in a header, PEM: it counts with a client certificate of that CA only; "+
-			"read again when it changes (default: no proxy is believed)")
+		"`file` with the CA of proxies that name the user in a header, PEM; the proxy needs a client certificate of that CA; "+
+			"reloaded when it changes (default: no proxy is trusted)")
 	f.StringArrayVar(&o.proxy.Names, "requestheader-allowed-name", nil,
-		"common `name` of such a certificate; may be repeated (default: any)")
+		"common `name` that such a certificate must have; may be repeated (default: any)")
 	f.StringVar(&o.proxy.UserHeader, "requestheader-user", defaultUserHeader, "`header` that names the user")
 	f.StringVar(&o.proxy.GroupHeader, "requestheader-group", "",
-		"`header` that names a group of the user, such as X-Remote-Group, and may come several times (default: none)")
+		"`header` that names a group of the user, such as X-Remote-Group; a request may have several (default: none)")
 	f.StringVar(&o.proxy.GroupSeparator, "requestheader-group-separator", "",
-		"`text` that parts several groups of one header, such as a comma (default: a header is one group)")
+		"separator `text` between groups in one header, such as a comma (default: a header is one group)")
 	f.StringVar(&o.proxy.ExtraHeaderPrefix, "requestheader-extra-prefix", "",
-		"`prefix` of the headers of what else is known of the user, such as X-Remote-Extra- (default: none)")
-	f.BoolVar(&o.noAuth, "insecure-no-auth", false, "let everybody use the HTTP API; only on loopback")
+		"`prefix` of the headers with extra attributes of the user, such as X-Remote-Extra- (default: none)")
+	f.BoolVar(&o.noAuth, "insecure-no-auth", false, "serve the HTTP API without authentication; only on loopback")
 }
 
 func (o *serveOptions) secure() bool { return o.certFile != "" }
@@ -157,7 +157,7 @@ func (o *serveOptions) checkAPI(loopback bool) error {
 	case !loopback && !o.secure() && !o.insecureHTTP:
 		return usageErrorf(
 			"--listen %s is not loopback, and bearer tokens would be sent in clear text: use --tls-cert-file and --tls-key-file, "+
-				"or --insecure-http where something else ends TLS", o.listen,
+				"or --insecure-http behind a proxy that terminates TLS", o.listen,
 		)
 	}
 	return nil
@@ -172,9 +172,9 @@ func (o *serveOptions) checkProxy() error {
 		o.proxy.GroupHeader+o.proxy.GroupSeparator+o.proxy.ExtraHeaderPrefix != ""):
 		return usageErrorf("the --requestheader flags need --requestheader-ca-file")
 	case o.proxy.CAFile != "" && o.noAuth:
-		return usageErrorf("--insecure-no-auth leaves nothing to --requestheader-ca-file")
+		return usageErrorf("--insecure-no-auth and --requestheader-ca-file exclude each other")
 	case o.proxy.CAFile != "" && !o.secure():
-		return usageErrorf("--requestheader-ca-file needs --tls-cert-file and --tls-key-file: a proxy shows its certificate by TLS")
+		return usageErrorf("--requestheader-ca-file needs --tls-cert-file and --tls-key-file: a proxy authenticates by a TLS client certificate")
 	}
 	return nil
 }
@@ -216,7 +216,7 @@ func (c *controller) serve(d *doors, ready func(net.Addr)) error {
 			MaxConnections: maxMetricsConnections, WriteTimeout: answerTime, Logger: c.log,
 		})
 		c.rt.AddAlways("metrics", func(ctx context.Context) error {
-			c.log.InfoContext(ctx, "metrics are served", "metricsAddress", d.metrics.Addr().String())
+			c.log.InfoContext(ctx, "serving metrics", "metricsAddress", d.metrics.Addr().String())
 			return server.Run(ctx, d.metrics)
 		})
 	}
@@ -245,8 +245,8 @@ func (c *controller) serve(d *doors, ready func(net.Addr)) error {
 	c.rt.AddAlways("http", func(ctx context.Context) error {
 		if !c.noAuth && slices.Contains(c.audiences, "") && !isLoopback(d.api) {
 			c.log.WarnContext(
-				ctx, "tokens that the API server accepts are accepted from callers, who should not send them to others: "+
-					"have them ask for tokens of an audience of their own, and name only that one", "flag", "--audience="+ownAudience,
+				ctx, "callers authenticate with tokens that the API server itself accepts, which they should not send to other servers: "+
+					"let them request tokens for a separate audience, and set --audience to it", "flag", "--audience="+ownAudience,
 			)
 		}
 		c.log.InfoContext(ctx, "HTTP API is served", "scheme", c.scheme(), "address", d.api.Addr().String())

@@ -27,8 +27,8 @@ func newShardsCommand(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shards NAMESPACE/NAME",
 		Short: "Show which replica of a group holds which slots",
-		Long: `Shards shows the members of a group, the slots that each holds, since when it is a member and when it has last
-renewed its Lease, and which slots are moving. It takes no part in the group.
+		Long: `Shards shows the members of a group, the slots of each, when it joined and when it last
+renewed its Lease, and the slots that are moving. It does not join the group.
 
 The group is the Lease NAMESPACE/NAME; those of its members carry the label ` + group.Label + `.`,
 		Example: `  fairlead shards operators/gateways

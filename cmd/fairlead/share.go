@@ -30,9 +30,9 @@ type shareOptions struct {
 
 func (o *shareOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.group, "shard-group", "",
-		"`namespace/name` of a group: those of its members that watch share the objects, each shows its own")
+		"`namespace/name` of a group whose members share the objects; each shows its part")
 	f.StringVar(&o.by, "shard-by", shard.Namespace.String(), "`field` by which objects are shared: namespace or uid")
-	f.IntVar(&o.slots, "shard-slots", shard.DefaultSlots, "`N` slots that the objects are divided into, a power of two")
+	f.IntVar(&o.slots, "shard-slots", shard.DefaultSlots, "`number` of slots that the objects are divided into, a power of two")
 	o.given = f.Changed
 }
 

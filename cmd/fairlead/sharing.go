@@ -39,7 +39,7 @@ func (o *sharingOptions) sharingFlags(f *pflag.FlagSet) {
 		"(default "+groupDefault+" in the system namespace); instead of --leader-elect")
 	f.Lookup("shards").NoOptDefVal = groupDefault
 	f.IntVar(&o.slots, "shard-slots", shard.DefaultSlots,
-		"`N` slots that namespaces are divided into, a power of two; another one takes effect when all replicas have it")
+		"`number` of slots that namespaces are divided into, a power of two; a change takes effect when all replicas have it")
 	o.given = f.Changed
 }
 
@@ -161,6 +161,6 @@ func (c *controller) executeShared(ctx context.Context) error {
 	case ctx.Err() == nil: // it ended on its own
 		return over
 	}
-	c.log.InfoContext(ctx, "no operation runs here any more", "cause", over)
+	c.log.InfoContext(ctx, "all operations stopped in this process", "cause", over)
 	return nil
 }

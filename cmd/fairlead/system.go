@@ -40,8 +40,8 @@ func (c *controller) warnOfSystem(ctx context.Context) {
 	if served := slices.Compact(slices.Sorted(slices.Values(c.namespaces))); len(served) > 1 &&
 		slices.Contains(served, c.systemNamespace) {
 		c.log.WarnContext(
-			ctx, "callback key and Lease are in one of the namespaces that are served: who may read Secrets there can forge callbacks of "+
-				"the others; name another one with --system-namespace", "namespace", c.systemNamespace,
+			ctx, "callback key and Lease are in one of the served namespaces: a user who may read Secrets there can forge callbacks of "+
+				"the others; set --system-namespace to a separate namespace", "namespace", c.systemNamespace,
 		)
 	}
 }
@@ -65,7 +65,7 @@ func callbackKey(ctx context.Context, calls *call.Client, namespace string) ([]b
 		err = answer.Into(&secret)
 	}
 	if err == nil && len(secret.Data["key"]) < minKey {
-		err = fmt.Errorf("it has no key of at least %d bytes: delete it, and a new one is made", minKey)
+		err = fmt.Errorf("it has no key of at least %d bytes: delete it, and a new one is created", minKey)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read secret %s/%s (--system-namespace says where it is): %w", namespace,

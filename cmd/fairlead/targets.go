@@ -70,7 +70,7 @@ var (
 func newTargets(config *rest.Config, calls *call.Client, log *slog.Logger) (*targets, error) {
 	u, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("cannot tell the address of the API server: %w", err)
+		return nil, fmt.Errorf("cannot determine the address of the API server: %w", err)
 	}
 	t := &targets{
 		config: config, calls: calls, log: log, host: u.Hostname(), port: portOf(u),
@@ -138,7 +138,7 @@ func (t *targets) run(ctx context.Context) error {
 		wait := lookAgain
 		if err := t.find(ctx); err != nil && ctx.Err() == nil {
 			wait = lookSoon
-			t.log.DebugContext(ctx, "cannot tell all addresses of the API server", "error", err)
+			t.log.DebugContext(ctx, "cannot determine all addresses of the API server", "error", err)
 		}
 		select {
 		case <-time.After(wait):
@@ -162,7 +162,7 @@ func (t *targets) await(ctx context.Context) {
 	case <-ctx.Done():
 	case <-timer.C:
 		t.log.WarnContext(ctx,
-			"operations begin before it is known which ranges services and pods have: name those that are public with --deny-target")
+			"operations start before the address ranges of services and pods are known: list public ones with --deny-target")
 	}
 }
 
@@ -305,8 +305,8 @@ func (t *targets) known(what string, err error) {
 	if len(t.missing) > 0 {
 		slices.Sort(t.missing)
 		t.log.Warn(
-			"cannot read all that the cluster says of its own addresses: webhooks may reach services and pods at addresses that are public. "+
-				"Name their ranges with --deny-target, or grant the rights of deploy/rbac.yaml",
+			"cannot read all address ranges of the cluster: webhooks may reach services and pods at public addresses. "+
+				"List their ranges with --deny-target, or grant the RBAC rules of deploy/rbac.yaml",
 			"missing", strings.Join(t.missing, "; "),
 		)
 	}

@@ -102,7 +102,7 @@ func (s *rangeSink) Quarantine(q source.Quarantined) {
 	if s.open != nil {
 		s.open.staged[q.Name] = s.known[q.Name]
 	}
-	s.targets.log.Warn("cannot read what an object of the cluster says of its ranges", "resource", s.resource,
+	s.targets.log.Warn("cannot read address ranges from an object of the cluster", "resource", s.resource,
 		"name", q.Name, "error", q.Err)
 }
 

@@ -46,7 +46,7 @@ func newTracing(ctx context.Context, log *slog.Logger) (*tracing, error) {
 	), sdkresource.WithHost(), sdkresource.WithTelemetrySDK(),
 		sdkresource.WithFromEnv()) // the environment takes precedence
 	if err != nil {
-		log.WarnContext(ctx, "not all of what OTEL_RESOURCE_ATTRIBUTES says can be used", "error", err)
+		log.WarnContext(ctx, "cannot use all of OTEL_RESOURCE_ATTRIBUTES", "error", err)
 	}
 	o := &outlet{to: to, log: log}
 	o.life, o.end = context.WithCancel(context.WithoutCancel(ctx))
@@ -154,10 +154,10 @@ func (o *outlet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan)
 
 func (o *outlet) failed(err error) {
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("the collector takes too long: %w", err)
+		err = fmt.Errorf("the collector did not answer in time: %w", err)
 	}
 	o.told.Do(func() {
-		o.log.Warn("cannot send traces: spans are lost until the collector takes them; this is said once", "error", err)
+		o.log.Warn("cannot send traces: spans are lost until the collector accepts them; logged once", "error", err)
 	})
 }
 

@@ -37,15 +37,15 @@ func newUpCommand(s streams) *cobra.Command {
 		Use:   "up [-- command [argument…]]",
 		Short: "Run a Kubernetes control plane and the operations controller on this machine until interrupted",
 		Long: `Up runs a real kube-apiserver and etcd, on loopback only, with the custom resources, the operations controller and its
-HTTP API, and writes the line that points kubectl and fairlead to them:
+HTTP API, and prints the line that points kubectl and fairlead to them:
 
 	export KUBECONFIG=…
 
-Programs named with --with are started too, with KUBECONFIG set, and are ended with it. Quote what has spaces as for a shell, which
-expands nothing: --with "'/my tools/receiver' --fail 2".
+Up also starts the programs of --with, with KUBECONFIG set, and stops them at the end. Quote arguments with spaces as in a shell;
+nothing is expanded: --with "'/my tools/receiver' --fail 2".
 
-The first time on a machine it builds them, which takes some minutes and needs Go. Everything is kept in one directory,
-so that the next up continues with the same objects, credentials and, if it is free, port.
+The first time on a machine it builds the servers, which takes about five minutes and needs Go. All data is in one directory,
+so the next up continues with the same objects, credentials and, if it is free, port.
 
 A definition of --crds whose conversion names a Service is applied with the URL https://127.0.0.1:9443 and the path of
 the Service instead, where a program on this machine listens; package admission writes the URL of the program there.
@@ -92,20 +92,20 @@ clustertest), stops when the command ends, and exits with its code:
 	flags := cmd.Flags()
 	o.controller.noAuth = true
 	flags.DurationVar(&o.controller.drain, "drain", upDrain,
-		"`time` that calls under way get to come back in at the end, before the programs of --with are ended")
+		"`time` that calls in progress have to finish at the end, before the programs of --with are stopped")
 	flags.StringArrayVar(&o.with, "with", nil,
-		"`program` with arguments to run beside it, split at spaces except in '…' and \"…\" and after \\; may be repeated")
+		"`program` to run as well, with arguments split at spaces except in '…' and \"…\" and after \\; may be repeated")
 	flags.StringVar(&o.controller.listen, "listen", "127.0.0.1:8081", "`address` of the HTTP API, on loopback")
 	flags.StringArrayVar(&o.controller.allowTargets, "allow-target", []string{"127.0.0.1", "::1", "localhost"},
-		"`CIDR or host` that webhooks may call although it is loopback or private; may be repeated")
+		"loopback or private `CIDR or host` that webhooks may call; may be repeated")
 	o.controller.targetFlags(flags)
 	flags.IntVar(&o.controllers, "controllers", 1,
-		"`N` operations controllers; several are processes of their own, which share the operations, "+
-			"each with an HTTP API; one that dies is started again")
-	flags.StringVar(&o.dir, "dir", ".fairlead", "`directory` that keeps data, credentials and logs")
-	flags.BoolVar(&o.temporary, "temporary", false, "use a fresh directory and remove it at the end; faster, for tests")
+		"`number` of operations controllers; several run as separate processes that share the operations, "+
+			"each with an HTTP API, and are restarted after a crash")
+	flags.StringVar(&o.dir, "dir", ".fairlead", "`directory` for data, credentials and logs")
+	flags.BoolVar(&o.temporary, "temporary", false, "use a new directory and remove it at the end; faster, for tests")
 	flags.StringVar(&o.cacheDir, "cache-dir", "",
-		"`directory` that keeps the binaries (default: in the user's cache directory)")
+		"`directory` for the built servers (default: in the user's cache directory)")
 	flags.StringArrayVar(&o.crds, "crds", nil,
 		"`file or directory` with CustomResourceDefinitions to install before anything runs; may be repeated")
 	flags.StringArrayVar(&o.apiServerFlags, "apiserver-flag", nil,

@@ -116,7 +116,7 @@ func (k *crew) keep(ctx context.Context, i int, up func()) error {
 		case !wasReady:
 			return fmt.Errorf("operations controller %d ended: %w (see %s)", i, cmp.Or(err, errors.New("without an error")), path)
 		}
-		k.say("operations controller %d ended: %v; it is started again", i, err)
+		k.say("operations controller %d ended: %v; restarting it", i, err)
 		if backoff.Pause(ctx, beginAgain) != nil {
 			return nil
 		}

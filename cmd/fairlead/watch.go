@@ -48,19 +48,19 @@ func newWatchCommand(s streams) *cobra.Command {
 	var o watchOptions
 	cmd := &cobra.Command{
 		Use:   "watch RESOURCE[.VERSION.GROUP]",
-		Short: "Show objects and every change of them, through whatever happens to the connection",
-		Long: `Watch shows the objects of a resource and then every change, like kubectl get --watch, and never ends by itself:
-expired versions, cut and silent connections, restarts of the API server, rights that are taken and given back are all
-repaired, and what changed meanwhile is shown.
+		Short: "Show objects and all their changes, and recover from every kind of failure",
+		Long: `Watch shows the objects of a resource and then every change, like kubectl get --watch, but never ends by itself.
+It recovers from expired versions, broken and silent connections, restarts of the API server, and revoked permissions that
+are granted again, and shows the changes that it missed meanwhile.
 
-A name with version and group needs no discovery: deployments.v1.apps, or configmaps.v1. for the core group. Others are
-looked up, so pods, deploy and operations.fairlead.io work too.
+A name with version and group needs no discovery: deployments.v1.apps, or configmaps.v1. for the core group. Other names are
+resolved by discovery: pods, deploy, operations.fairlead.io.
 
-With --shard-group several processes share the objects: each shows those of the slots that it holds, and who comes
-or goes takes or leaves some. An object that goes to another process has LEFT, and was not deleted.
+With --shard-group several processes share the objects: each shows the objects of its slots. A process that joins or leaves
+takes over or hands over slots. An object whose slot moves to another process is reported as LEFT; it was not deleted.
 
 With -o json every line is an object with a type: ADDED, MODIFIED, DELETED, LEFT, SYNCED, SYNC, EPOCH, QUARANTINED,
-SHARD, STATUS, STATS. Without -n and -A the namespace of the context is watched. Interrupt it to end it.`,
+SHARD, STATUS, STATS. Without -n and -A, the namespace of the context is watched. Ctrl-C ends it.`,
 		Example: `  fairlead watch pods -A
   fairlead watch configmaps.v1. -n team-a -n team-b -l app=web -o json
   fairlead watch pods -A --shard-group default/pods -o json`,
@@ -82,15 +82,15 @@ SHARD, STATUS, STATS. Without -n and -A the namespace of the context is watched.
 	f.IntVar(&o.pageSize, "page-size", source.DefaultPageSize, "`objects` per page of a list")
 	f.BoolVar(&o.noWatchList, "no-watch-list", false, "list in pages instead of streaming the initial objects")
 	f.DurationVar(&o.silence, "silence-budget", source.DefaultSilenceBudget,
-		"silence on a watch before the server is asked whether it is still current")
+		"time without an event on a watch before the server is asked for its current version")
 	f.DurationVar(&o.listProgress, "list-progress-timeout", source.DefaultListProgressTimeout,
-		"time without progress before a list is tried anew")
+		"time without progress before a list is started again")
 	f.DurationVar(&o.maxWatch, "max-watch", source.DefaultMaxWatch, "lifetime of one watch request")
-	f.DurationVar(&o.backoffBase, "backoff-base", source.DefaultBackoffBase, "bound of the first wait after a failure")
-	f.DurationVar(&o.backoffCap, "backoff-cap", source.DefaultBackoffCap, "bound of every wait after a failure")
+	f.DurationVar(&o.backoffBase, "backoff-base", source.DefaultBackoffBase, "maximum of the first wait after a failure")
+	f.DurationVar(&o.backoffCap, "backoff-cap", source.DefaultBackoffCap, "maximum of every wait after a failure")
 	f.IntVar(&o.bulkGuard, "bulk-delete-guard", source.DefaultBulkDeleteGuard,
-		"more than `N` deletions learnt from one list need a second one; 0: off")
-	f.DurationVar(&o.resync, "resync", 0, "period in which every object is shown again from memory (default off)")
+		"more than this `number` of deletions in one list need confirmation by a second list; 0: off")
+	f.DurationVar(&o.resync, "resync", 0, "period after which every object is shown again from memory (default: never)")
 	o.shareOptions.flags(f)
 	f.BoolVar(&o.stats, "stats", false, "show counts and times, when synced and at the end")
 	f.BoolVar(&o.verbose, "verbose", false, "log every request and repair to stderr")
@@ -161,7 +161,7 @@ func watch(ctx context.Context, s streams, o watchOptions, name string) error {
 		o.namespaces = []string{namespace}
 	}
 	if len(o.namespaces) > 0 && !resource.namespaced {
-		return usageErrorf("%s are not in namespaces: leave -n out", resource.gvr.Resource)
+		return usageErrorf("%s are cluster-scoped: omit -n", resource.gvr.Resource)
 	}
 	return follow(ctx, s, o, config, resource)
 }

@@ -28,14 +28,14 @@ func newWhyCommand(s streams) *cobra.Command {
 	var o whyOptions
 	cmd := &cobra.Command{
 		Use:   "why KIND/NAME",
-		Short: "Say why an object does not move on, and what to do",
-		Long: `Why asks a program why an object does not move on: fairlead controller of its operations, a program of your own, with the
-console that WithConsole serves, of whatever it reconciles. It says all that keeps the object, the most direct cause first, with
-what was seen and what to do. What the sender of the token may not get is left out.
+		Short: "Explain why an object makes no progress, with advice",
+		Long: `Why asks a program why an object makes no progress: fairlead controller about its operations, or your own program, with the
+console that WithConsole serves, about the objects that it reconciles. The answer lists all causes, the most direct one first, with
+evidence and advice. Objects that the owner of the token may not get are left out.
 
-The kind is written as kubectl takes it. An operation may be named by its resource, as fairlead op takes it.
+The kind has any form that kubectl accepts. An operation may be named by its resource, as for fairlead op.
 
-Exit codes: 0 when there is an answer, 1 when there is no such object, or nobody may tell you of it.`,
+Exit codes: 0 with an answer, 1 if the object does not exist or you may not get it.`,
 		Example: `  fairlead why operation/Application/shop -n prod
   fairlead why webhook/cleanup -o json
   fairlead why deployment/web --url https://operator.example.com --token "$(kubectl create token me)"`,
@@ -99,7 +99,7 @@ func objectNamed(args []string) (of why.Object, err error) {
 }
 
 // errNoSuchObject is the error for a missing object and for a missing right alike.
-var errNoSuchObject = errors.New("there is no such object, or you may not get it")
+var errNoSuchObject = errors.New("the object does not exist, or you may not get it")
 
 func sayWhy(ctx context.Context, s streams, o whyOptions, of why.Object) error {
 	u, err := o.parse()
@@ -120,7 +120,7 @@ func sayWhy(ctx context.Context, s streams, o whyOptions, of why.Object) error {
 				answer = there
 				break
 			}
-			say(s.err, "the replica at %s, which has it, cannot be asked: %s", plain(at), plain(oneLine(err)))
+			say(s.err, "cannot ask the replica at %s, which holds the object: %s", plain(at), plain(oneLine(err)))
 		}
 		if c.Type == why.NotLeading {
 			sayForward(s, u, c)
@@ -218,9 +218,9 @@ func (o *whyOptions) askHolder(ctx context.Context, base *url.URL, address strin
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Host == "" || u.User != nil:
-		return why.Answer{}, errors.New("that is not an address")
+		return why.Answer{}, errors.New("the address is invalid")
 	case u.Scheme != "https" && u.Scheme != base.Scheme:
-		return why.Answer{}, errors.New("it would get the token in clear text")
+		return why.Answer{}, errors.New("the token would be sent in clear text")
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, holderPatience, errors.New("it does not answer"))
 	defer cancel()

@@ -40,13 +40,13 @@ func printWhy(w io.Writer, a why.Answer) error {
 	}
 	switch {
 	case len(a.Causes) == 0:
-		fmt.Fprintf(&text, "%s: nothing is known that keeps it.\n", name)
+		fmt.Fprintf(&text, "%s: no known cause blocks it.\n", name)
 	case a.Causes[0].Type == why.Ended && len(a.Causes) == 1:
 		fmt.Fprintf(&text, "%s\n", name)
 	case !a.Stuck:
-		fmt.Fprintf(&text, "%s is on its way:\n", name)
+		fmt.Fprintf(&text, "%s is in progress:\n", name)
 	default:
-		fmt.Fprintf(&text, "%s does not move on:\n", name)
+		fmt.Fprintf(&text, "%s makes no progress:\n", name)
 	}
 	for i, c := range a.Causes {
 		if i == maxCauses {

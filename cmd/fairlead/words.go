@@ -39,9 +39,9 @@ func splitWords(line string) ([]string, error) {
 	}
 	switch {
 	case quote != 0:
-		return nil, errors.New("a quote is not closed: " + string(quote))
+		return nil, errors.New("unclosed quote: " + string(quote))
 	case kept:
-		return nil, errors.New("nothing comes after the last \\")
+		return nil, errors.New("nothing follows the last \\")
 	case begun:
 		words = append(words, word.String())
 	}

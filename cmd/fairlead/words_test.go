@@ -24,8 +24,8 @@ func TestSplitWords(t *testing.T) {
 		{"parts of a word are one word", `--name='a b'" c"d`, []string{"--name=a b cd"}, ""},
 		{"an empty word is a word", `program ''`, []string{"program", ""}, ""},
 		{"nothing is expanded", `echo $HOME *`, []string{"echo", "$HOME", "*"}, ""},
-		{"open single quote", `'a b`, nil, "a quote is not closed: '"},
-		{"open double quote", `a "b\"`, nil, `a quote is not closed: "`},
+		{"open single quote", `'a b`, nil, "unclosed quote: '"},
+		{"open double quote", `a "b\"`, nil, `unclosed quote: "`},
 		{"backslash at the end", `a\`, nil, "nothing comes after the last"},
 	} {
 		got, err := splitWords(tc.line)

@@ -27,7 +27,7 @@ var ErrShardNotSaved = errors.New("it holds the objects of some slots only")
 
 // ErrNoCache is returned by the methods of a nil Cache and of one that NewCache has not made. A runtime whose New has
 // failed has such a cache; its Run returns the reason.
-var ErrNoCache = errors.New("there is no cache: what should have made it has failed")
+var ErrNoCache = errors.New("there is no cache, because its construction failed")
 
 // ErrMetadataOnly is wrapped in the DecodeError for an object of a store of metadata that is read as another type; see
 // Content.

@@ -117,7 +117,7 @@ func (s *Store) advice(st *source.Status) string {
 			`Add the rule {apiGroups: [%q], resources: [%q], verbs: ["get", "list", "watch"]} to %s of this program.`,
 			s.opt.Resource.Group, s.opt.Resource.Resource, role)
 	case source.ReasonUnauthorized:
-		return "The API server does not know this program: look at its kubeconfig, or the token of its service account."
+		return "The API server does not authenticate this program. Check its kubeconfig, or the token of its service account."
 	case source.ReasonNotFound:
 		return fmt.Sprintf("The API server does not serve %s: install its definition.", s.resource())
 	case source.ReasonTooManyRequests:
@@ -129,11 +129,11 @@ func (s *Store) advice(st *source.Status) string {
 	if strings.Contains(st.Message, "conversion webhook") {
 		return unconverted
 	}
-	return "Look whether the API server answers, and can be reached from here."
+	return "Check that the API server answers and is reachable from this process."
 }
 
-const unconverted = "The API server does not reach the conversion webhook of the kind: look at the program that serves it, " +
-	"and at spec.conversion of the definition."
+const unconverted = "The API server cannot reach the conversion webhook of the kind. Check the program that serves it, " +
+	"and spec.conversion of the CustomResourceDefinition."
 
 // Excludes returns a cause NotSelected if the store would not hold an object of these labels in this namespace, which
 // it may not watch. excluded is false if no known restriction applies. Field selectors count as a restriction, although

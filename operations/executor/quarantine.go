@@ -20,7 +20,7 @@ import (
 // Webhook. The status of the Webhook records the quarantine for all replicas.
 
 // errQuarantined reports that a Webhook is quarantined.
-var errQuarantined = errors.New("webhook is quarantined, since it has killed the controller: change it")
+var errQuarantined = errors.New("webhook is quarantined, because evaluating it killed the controller: change it")
 
 // quarantined reports whether the present version of a Webhook must not be used.
 func (e *Executor) quarantined(w *v1alpha1.Webhook) bool {

@@ -145,7 +145,7 @@ func (e *Executor) cutOff(leaving []*tenure, cause error) {
 		t.end(cause)
 	}
 	if len(runs) > 0 {
-		e.log.Warn("calls under way are cut off, to be made again with the same keys", "operations", len(runs), "error", cause)
+		e.log.Warn("aborting calls in progress; they will be repeated with the same keys", "operations", len(runs), "error", cause)
 	}
 	for _, r := range runs {
 		if fiber, ok := e.engine.Find(r.key.String()); ok {

@@ -81,7 +81,7 @@ func callbackProblem(err error, unknown *Problem) error {
 	case errors.Is(err, operations.ErrCallbackUsed):
 		return &Problem{
 			Status: http.StatusConflict, Title: "Used already",
-			Detail: "the outcome of this call is known already",
+			Detail: "the outcome of this call is already recorded",
 		}
 	default:
 		return err

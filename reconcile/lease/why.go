@@ -28,7 +28,7 @@ func (l *Lease) Why(context.Context, why.Object) []why.Cause {
 			"leader": leader, "lease": l.opt.Namespace + "/" + l.opt.Name,
 			"identity": l.opt.Identity,
 		},
-		Advice: "Ask the one that leads.",
+		Advice: "Ask the leader.",
 	}
 	switch {
 	case err != nil:
@@ -62,7 +62,7 @@ func (l *Lease) tellLeader(c *why.Cause, leader string) {
 		c.Advice = "Ask the one that leads, at " + address + "."
 		return
 	}
-	c.Advice = fmt.Sprintf("Ask the one that leads. If its host is a pod of this namespace: kubectl port-forward -n %s pod/%s, "+
+	c.Advice = fmt.Sprintf("Ask the leader. If its host is a pod of this namespace: kubectl port-forward -n %s pod/%s, "+
 		"with the port at which the program listens.", l.opt.Namespace, host)
 }
 

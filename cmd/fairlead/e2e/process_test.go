@@ -23,7 +23,7 @@ const (
 	leaseName      = "fairlead-controller"
 	callbackSecret = "fairlead-callback-key"
 	groupDefault   = "fairlead-controller-shards"
-	noSuchObject   = "there is no such object, or you may not get it"
+	noSuchObject   = "the object does not exist, or you may not get it"
 )
 
 // fairlead runs the program until it ends, and returns its exit code and what it printed.

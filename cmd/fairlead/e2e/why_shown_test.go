@@ -265,7 +265,7 @@ func TestWhyIsShown(t *testing.T) {
 	answer("edited", "A call has failed.", "BackOff", "answered 500")
 	s.edit("edited", `{"spec":{"correlationHeader":"X-Other"}}`)
 	answer("edited", "The Webhook was edited meanwhile.", "BackOff",
-		"the Webhook was edited since (generation 1 is 2 now): the next try uses the new generation")
+		"the Webhook was edited since (generation 1 is 2 now): the next attempt uses the new generation")
 }
 
 // TestWhyInTerminatingNamespace: the namespace of an operation is being deleted, so that the API server gives no token.

@@ -119,7 +119,7 @@ func (r *RequestObject) CheckSize() error {
 		return fmt.Errorf("cannot encode request object: %w", err)
 	}
 	if len(data) > MaxRequestObjectBytes {
-		return fmt.Errorf("request object has %d bytes, more than %d", len(data), MaxRequestObjectBytes)
+		return fmt.Errorf("the request object has %d bytes, the maximum is %d", len(data), MaxRequestObjectBytes)
 	}
 	return nil
 }

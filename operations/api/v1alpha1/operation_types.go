@@ -37,7 +37,7 @@ const (
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=253
 // +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
-// +kubebuilder:validation:XValidation:rule="!self.endsWith('.compensate') && !self.endsWith('.notify')",message="must not end in .compensate or .notify, which mark idempotency keys"
+// +kubebuilder:validation:XValidation:rule="!self.endsWith('.compensate') && !self.endsWith('.notify')",message="must not end in .compensate or .notify, which are reserved for idempotency keys"
 type WebhookID = string
 
 // Operation is one long-running request on a resource of an API service, and what has become of it. There is at most

@@ -73,7 +73,7 @@ func lockOf(op *v1alpha1.Operation, message string) why.Cause {
 func lockHeld(op *v1alpha1.Operation, first *why.Object, message string, evidence map[string]string) why.Cause {
 	return why.Cause{
 		Type: why.LockHeld, Message: message, Since: LastStep(op), Until: op.Deadline(), Evidence: evidence, About: first,
-		Advice: "It goes on by itself. If that takes too long, ask why the other one does not end, or cancel it.",
+		Advice: "It continues automatically. If that takes too long, ask `why` about the other operation, or cancel it.",
 	}
 }
 

@@ -65,7 +65,7 @@ func call(op *v1alpha1.Operation, t record.Target, known Known, now time.Time) (
 		underWay(&c, e, name, began, known.try(t.ID))
 	case e.AwaitsCallback():
 		c.Message, c.Until = "it waits for the callback of "+name, expiry(op, t, e, known)
-		c.Advice = "See at the receiver what has become of it: it reports the end to the callback URL that it was sent."
+		c.Advice = "Check the job at the receiver. The receiver has to report the result to the callback URL that it was sent."
 		c.Evidence["waitsFor"] = "callback"
 		if c.bound = c.Until; c.bound.IsZero() {
 			c.bound = c.Since.Add(v1alpha1.DefaultWebhookTimeout)
@@ -73,13 +73,13 @@ func call(op *v1alpha1.Operation, t record.Target, known Known, now time.Time) (
 		c.bound = c.bound.Add(soon)
 		return c, true
 	case e.WebhookPollURL != "":
-		c.Message, c.Until = "it waits for "+name+", which has taken the call, and polls it", next
-		c.Advice = "See at the receiver what has become of it."
+		c.Message, c.Until = "it waits for "+name+", which has accepted the call, and polls it", next
+		c.Advice = "Check the job at the receiver."
 		if strings.HasPrefix(e.Message, goesOn) {
-			c.Message = "it waits for " + name + ", which says that it is in progress, and is polled again"
+			c.Message = "it waits for " + name + ", which reports that the job is in progress, and polls it again"
 		}
 		if c.failed {
-			c.Type, c.Message = why.BackOff, "a poll of "+name+" has failed, and is made again at "+stamp(next)
+			c.Type, c.Message = why.BackOff, "a poll of "+name+" failed; the next one is at "+stamp(next)
 			c.Advice = remedy(e)
 			switch field := misfitting(e); {
 			case field != "":
@@ -88,17 +88,17 @@ func call(op *v1alpha1.Operation, t record.Target, known Known, now time.Time) (
 				c.Message = name + " is polled again at " + stamp(next) + ": " + e.Message
 			}
 			if e.RetryAfter {
-				c.Type, c.Message = why.RetryAfter, name+" has asked to be polled again at "+stamp(next)
+				c.Type, c.Message = why.RetryAfter, name+" asked to be polled again at "+stamp(next)
 			}
 		}
 		c.Evidence["waitsFor"] = "poll"
 	case e.NextAttemptAt != nil && e.RetryAfter:
 		c.Type, c.Until = why.RetryAfter, next
-		c.Message = name + " has asked to be called again at " + stamp(next)
-		c.Advice = "Wait, or see at the receiver why it takes no calls."
+		c.Message = name + " asked to be called again at " + stamp(next)
+		c.Advice = "Wait, or check at the receiver why it accepts no calls."
 	case e.NextAttemptAt != nil:
 		c.Type, c.Until = why.BackOff, next
-		c.Message = name + " has failed and is called again at " + stamp(next)
+		c.Message = name + " failed and is called again at " + stamp(next)
 		c.Advice = remedy(e)
 		if f, ok := ForbiddenText(e.Message); ok && strings.HasPrefix(e.Message, credentials) {
 			maps.Copy(f.Evidence, c.Evidence)
@@ -123,9 +123,9 @@ func call(op *v1alpha1.Operation, t record.Target, known Known, now time.Time) (
 	edited(&c.Cause, e, known)
 	end := expiry(op, t, e, known)
 	if !c.Until.IsZero() && !end.IsZero() && end.Before(c.Until) {
-		c.Message += "; its time is over before, at " + stamp(end)
+		c.Message += "; its timeout expires before that, at " + stamp(end)
 		c.Until = end
-		c.Advice += " Give the Webhook or the operation more timeout if that is right."
+		c.Advice += " Raise the timeout of the Webhook or of the operation if that duration is expected."
 	}
 	if c.bound.IsZero() { // a declared wait, plus a moment to start the next step
 		c.bound = c.Until.Add(soon)
@@ -151,11 +151,11 @@ func edited(c *why.Cause, e *v1alpha1.WebhookCallStatus, known Known) {
 	c.Message += "; the Webhook was edited since (generation " + was + " is " + is + " now): "
 	switch {
 	case e.WebhookPollURL != "":
-		c.Message += "the recorded poll URL stays, and polls use the rest of the new generation"
+		c.Message += "the recorded poll URL stays; polls use everything else of the new generation"
 	case e.NextAttemptAt != nil:
-		c.Message += "the next try uses the new generation"
+		c.Message += "the next attempt uses the new generation"
 	default:
-		c.Message += "the present try uses the old generation, and the next one uses the new one"
+		c.Message += "the current attempt uses the old generation, and the next one uses the new one"
 	}
 }
 
@@ -164,11 +164,11 @@ func underWay(c *told, e *v1alpha1.WebhookCallStatus, name string, began time.Ti
 	c.bound = began.Add(most + soon)
 	switch {
 	case e.WebhookPollURL != "" && c.failed:
-		c.Type, c.Message, c.Advice = why.BackOff, "it polls "+name+" again: the poll before has failed", remedy(e)
+		c.Type, c.Message, c.Advice = why.BackOff, "it polls "+name+" again, because the last poll failed", remedy(e)
 	case e.WebhookPollURL != "":
 		c.Message, c.Since = "it polls "+name, began
 	case c.failed:
-		c.Type, c.Message, c.Advice = why.BackOff, "it calls "+name+" again: the try before has failed", remedy(e)
+		c.Type, c.Message, c.Advice = why.BackOff, "it calls "+name+" again, because the last attempt failed", remedy(e)
 	default:
 		c.Message, c.Since = "it calls "+name, began
 	}
@@ -229,35 +229,35 @@ func misfitting(e *v1alpha1.WebhookCallStatus) string {
 
 // remedies lists advice for a missing answer, by a part of the error.
 var remedies = []struct{ part, advice string }{
-	{"x509:", "The certificate of the receiver is not trusted. Give its CA with spec.tls.caSecretRef of the Webhook, and its " +
-		"name with spec.tls.serverName, or renew it."},
-	{"tls:", "No TLS connection can be made: see the scheme and port of the URL, and spec.tls and spec.auth.mtls of the Webhook."},
-	{"lookup ", "The name of the host is not found: see the URL of the Webhook, and the DNS of the controller."},
-	{"connection refused", "Nothing listens at the address: see the URL of the Webhook, and whether the receiver runs."},
-	{"no route to host", "The address is not reached: see the URL of the Webhook, and the network policies."},
-	{"unreachable", "The address is not reached: see the URL of the Webhook, and the network policies."},
-	{"HTTP response to HTTPS", "The receiver speaks no TLS at that port: see the scheme and port of the URL of the Webhook."},
-	{"malformed HTTP", "What answers speaks no HTTP: see the scheme and port of the URL of the Webhook."},
-	{"EOF", "The receiver closes the connection without an answer: see what it logs, and the proxies before it."},
-	{"connection reset", "The receiver closes the connection without an answer: see what it logs, and the proxies before it."},
+	{"x509:", "The certificate of the receiver is not trusted. Set spec.tls.caSecretRef of the Webhook to its CA and " +
+		"spec.tls.serverName to its name, or renew the certificate."},
+	{"tls:", "The TLS handshake fails. Check the scheme and port of the URL, and spec.tls and spec.auth.mtls of the Webhook."},
+	{"lookup ", "The host name does not resolve. Check the URL of the Webhook and the DNS of the controller."},
+	{"connection refused", "Nothing listens at the address. Check the URL of the Webhook, and that the receiver is running."},
+	{"no route to host", "The address is unreachable. Check the URL of the Webhook and the network policies."},
+	{"unreachable", "The address is unreachable. Check the URL of the Webhook and the network policies."},
+	{"HTTP response to HTTPS", "The receiver does not serve TLS on that port. Check the scheme and port of the URL of the Webhook."},
+	{"malformed HTTP", "The server at that address does not speak HTTP. Check the scheme and port of the URL of the Webhook."},
+	{"EOF", "The receiver closes the connection without a response. Check its log, and the proxies in front of it."},
+	{"connection reset", "The receiver closes the connection without a response. Check its log, and the proxies in front of it."},
 	{"no answer within", slow},
 	{"deadline exceeded", slow},
 	{"timeout", slow},
 }
 
-const slow = "See whether the receiver is reached, and whether it takes longer than requestTimeout of the Webhook."
+const slow = "Check that the receiver is reachable and answers within requestTimeout of the Webhook."
 
 // byStatus returns advice for a status, or "" if the answer itself explains it.
 func byStatus(code int32) string {
 	switch {
 	case code == 401, code == 403, code == 407:
-		return "The receiver refuses the caller: see spec.auth and spec.signing of the Webhook, and what they name."
+		return "The receiver rejects the caller. Check spec.auth and spec.signing of the Webhook, and the Secrets they name."
 	case code == 404, code == 405, code == 410:
-		return "The receiver has nothing at that URL, or not for that method: see the URL and the method of the Webhook."
+		return "The receiver does not serve that URL or method. Check the URL and the method of the Webhook."
 	case code >= 300 && code < 400:
-		return "A redirect is not followed: name in the Webhook the URL that it leads to."
+		return "Redirects are not followed. Set the URL of the Webhook to the target of the redirect."
 	case code == 413:
-		return "What is sent is too large for the receiver: see the body of the Webhook, and the proxies before the receiver."
+		return "The request is too large for the receiver. Check the body of the Webhook, and the proxies in front of the receiver."
 	}
 	return ""
 }
@@ -267,28 +267,28 @@ func remedy(e *v1alpha1.WebhookCallStatus) string {
 	field := misfitting(e)
 	switch {
 	case field != "":
-		return "Correct " + field + " of Webhook " + e.WebhookID + ": it does not fit what the receiver answers. Test with has() " +
-			"whether a field is there."
+		return "Correct " + field + " of Webhook " + e.WebhookID + ": it does not fit the response of the receiver. Test with has() " +
+			"whether a field exists."
 	case strings.HasPrefix(e.Message, unjudged):
-		return "See what answers at the poll URL. If the receiver means this answer, correct spec.poll.succeeded and " +
+		return "Check the response of the poll URL. If the response is intended, correct spec.poll.succeeded and " +
 			"spec.poll.failed of Webhook " + e.WebhookID + "."
 	case e.WebhookPollURL != "" && (e.LastStatusCode == 404 || e.LastStatusCode == 410):
-		return "The receiver does not know the job any more whose address it has given: see what has become of it there."
+		return "The receiver no longer knows the job at the URL that it returned. Check the job at the receiver."
 	case e.LastStatusCode != 0: // the message comes from the receiver
-		return cmp.Or(byStatus(e.LastStatusCode), "See at the receiver why it does not answer as it should.")
+		return cmp.Or(byStatus(e.LastStatusCode), "Check at the receiver why it returns an unexpected response.")
 	}
 	if strings.Contains(e.Message, "because it is being terminated") {
-		return "The namespace is being deleted, and nothing can be made in it any more: cancel the operation, or wait for the end."
+		return "The namespace is being deleted, so nothing can be created in it. Cancel the operation, or wait for the deletion."
 	}
 	if field, _, ok := strings.Cut(e.Message, ": "); ok && strings.HasPrefix(field, "spec.") {
-		return "The call needs the credentials that " + field + " of the Webhook names: correct the Secret, or the server of the token."
+		return "The call needs the credentials that " + field + " of the Webhook names. Correct the Secret, or the server that issues the token."
 	}
 	for _, r := range remedies {
 		if strings.Contains(e.Message, r.part) {
 			return r.advice
 		}
 	}
-	return "See whether the receiver runs, and can be reached from the controller."
+	return "Check that the receiver is running and reachable from the controller."
 }
 
 // credentials is the prefix of messages about a service account token. These messages contain no text of the receiver.

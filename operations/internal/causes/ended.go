@@ -13,16 +13,16 @@ import (
 
 // mend lists advice after a failure, by reason.
 var mend = map[string]string{
-	v1alpha1.ReasonTargetRefused: "If the target is meant to be called, allow it with --allow-target of the controller, and retry the " +
+	v1alpha1.ReasonTargetRefused: "If calls to this target are intended, allow it with --allow-target of the controller, and retry the " +
 		"operation.",
-	v1alpha1.ReasonWebhookFailed:    "See the answer of the receiver, correct the cause there, and retry the operation.",
-	v1alpha1.ReasonRetriesExhausted: "See why the receiver did not answer as it should, and retry the operation.",
-	v1alpha1.ReasonTimedOut:         "See what took so long, give it more time with timeout if that was right, and retry it.",
-	v1alpha1.ReasonCanceled:         "Its cancellation was requested. Retry it if it is needed after all.",
+	v1alpha1.ReasonWebhookFailed:    "Check the response of the receiver, fix the cause there, and retry the operation.",
+	v1alpha1.ReasonRetriesExhausted: "Check why the receiver returned an unexpected response, and retry the operation.",
+	v1alpha1.ReasonTimedOut:         "Check what took so long, raise timeout if that duration is expected, and retry the operation.",
+	v1alpha1.ReasonCanceled:         "Its cancellation was requested. Retry the operation if it is still needed.",
 	v1alpha1.ReasonInvalid:          "Correct the field that the error names, and retry the operation.",
 	v1alpha1.ReasonWebhookNotFound:  "Create the Webhook, or leave it out of the request, and retry the operation.",
 	v1alpha1.ReasonTooLarge:         "Make the request object smaller, and schedule it again.",
-	v1alpha1.ReasonNotReleased:      "Release what the error names, and retry the operation.",
+	v1alpha1.ReasonNotReleased:      "Label or annotate the object that the error names, so that operations may use it, and retry the operation.",
 }
 
 // ended returns the cause for an operation that has ended.
@@ -33,7 +33,7 @@ func ended(op *v1alpha1.Operation) why.Cause {
 		reason, message = c.Reason, c.Message
 	}
 	c := why.Cause{
-		Type: why.Ended, Message: "it has ended with reason " + reason, Advice: "",
+		Type: why.Ended, Message: "it ended with reason " + reason, Advice: "",
 		Evidence: map[string]string{
 			"phase": string(op.Status.Phase), "reason": reason, "operation": op.EffectiveID(),
 		},
@@ -117,7 +117,7 @@ func uncompensated(c *why.Cause, op *v1alpha1.Operation) {
 		if c.Evidence["compensation"] == "" {
 			c.Message += "; " + firstFailure(op)
 			c.Evidence["compensation"], c.Evidence["compensationError"] = e.WebhookID, e.Message
-			c.Advice += " What had succeeded before is not undone: see at the receiver of " + name + "."
+			c.Advice += " Steps that had succeeded before are not undone. Check the receiver of " + name + "."
 		}
 		c.Message += "; then " + name + " failed: " + e.Message
 	}

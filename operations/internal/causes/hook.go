@@ -25,8 +25,8 @@ func Missing(namespace, hook string, since time.Time) why.Cause {
 	return why.Cause{
 		Type: why.WebhookMissing, Message: "webhook " + hook + " does not exist in namespace " + namespace, Since: since,
 		Evidence: map[string]string{"webhook": hook}, About: WebhookObject(namespace, hook),
-		Advice: "Make the Webhook: the operation goes on by itself then. Or cancel the operation. If the namespace is being " +
-			"deleted, no Webhook can be made in it: cancel the operation, or wait for the end of the namespace.",
+		Advice: "Create the Webhook, and the operation continues automatically, or cancel the operation. If the namespace is being " +
+			"deleted, no Webhook can be created in it: cancel the operation, or wait until the namespace is gone.",
 	}
 }
 
@@ -36,8 +36,8 @@ func NotReleased(namespace, hook, lacks string, since time.Time) why.Cause {
 	return why.Cause{
 		Type: why.NotReleased, Message: lacks, Since: since, Evidence: map[string]string{"webhook": hook},
 		About: WebhookObject(namespace, hook),
-		Advice: "Its owner has to release it: a Secret by the label " + v1alpha1.LabelWebhookCredentials +
-			"=true, a service account by its annotation " + v1alpha1.AnnotationWebhookAudiences + ".",
+		Advice: "Its owner has to permit the use: for a Secret with the label " + v1alpha1.LabelWebhookCredentials +
+			"=true, for a service account with the annotation " + v1alpha1.AnnotationWebhookAudiences + ".",
 	}
 }
 
@@ -45,9 +45,9 @@ func NotReleased(namespace, hook, lacks string, since time.Time) why.Cause {
 // further information.
 func Quarantined(namespace, hook, said string, since time.Time) why.Cause {
 	c := why.Cause{
-		Type: why.Quarantined, Message: "webhook " + hook + " is quarantined, since it has killed the controller", Since: since,
+		Type: why.Quarantined, Message: "webhook " + hook + " is quarantined, because evaluating it killed the controller", Since: since,
 		Evidence: map[string]string{"webhook": hook}, About: WebhookObject(namespace, hook),
-		Advice: "Change its templates and expressions: it is used again then.",
+		Advice: "Change its templates and expressions. The Webhook is used again after that.",
 	}
 	if said != "" {
 		c.Evidence["error"] = said
@@ -67,12 +67,12 @@ type Circuit struct {
 func CircuitOpen(namespace, hook string, s Circuit) why.Cause {
 	c := why.Cause{
 		Type: why.CircuitOpen, Since: s.Since, Until: s.Until, About: WebhookObject(namespace, hook),
-		Message:  "webhook " + hook + " has failed so often that no call of it is made for a while",
+		Message:  "webhook " + hook + " failed so often that calls are suspended for a while",
 		Evidence: map[string]string{"webhook": hook, "state": s.State},
-		Advice:   "See why the receiver fails: the first call after that decides whether the others go on.",
+		Advice:   "Check why the receiver fails. The next trial call decides whether the circuit closes.",
 	}
 	if s.State == string(v1alpha1.BreakerHalfOpen) {
-		c.Message = "webhook " + hook + " has failed so often that one call is made, which decides about the others"
+		c.Message = "webhook " + hook + " failed so often that only one trial call is made, which decides whether the circuit closes"
 	}
 	if s.Failures > 0 {
 		c.Evidence["failures"] = strconv.Itoa(s.Failures)
@@ -85,9 +85,9 @@ func CircuitOpen(namespace, hook string, s Circuit) why.Cause {
 
 // Busy returns the cause for a Webhook whose own bound is used up: "rate" or "concurrency".
 func Busy(namespace, hook, bound string, most, waiting int, since, until time.Time) why.Cause {
-	words := "its bound on calls at a time, concurrency " + strconv.Itoa(most)
+	words := "its limit on concurrent calls, concurrency " + strconv.Itoa(most)
 	if bound == "rate" {
-		words = "its bound on calls per second, ratePerSecond " + strconv.Itoa(most)
+		words = "its limit on calls per second, ratePerSecond " + strconv.Itoa(most)
 	}
 	return why.Cause{
 		Type: why.RateLimited, Message: "webhook " + hook + " is used up to " + words, Since: since, Until: until,
@@ -95,7 +95,7 @@ func Busy(namespace, hook, bound string, most, waiting int, since, until time.Ti
 			"webhook": hook, "bound": bound, "most": strconv.Itoa(most), "waiting": strconv.Itoa(waiting),
 		},
 		About:  WebhookObject(namespace, hook),
-		Advice: "It goes on when it is its turn. Raise the bound of the Webhook if its receiver can take more.",
+		Advice: "It continues when its turn comes. Raise the limit of the Webhook if its receiver can take more.",
 	}
 }
 
@@ -107,7 +107,7 @@ func Held(namespace, hook, operation string, since time.Time, held int) why.Caus
 		Evidence: map[string]string{
 			"webhook": hook, "bound": "concurrency", "holder": namespace + "/" + operation, "held": strconv.Itoa(held),
 		},
-		Advice: "Ask why its call takes so long. It gives the place back when the call ends, at the latest after requestTimeout.",
+		Advice: "Check why its call takes so long. The place is free again when the call ends, at the latest after requestTimeout.",
 	}
 }
 
@@ -119,8 +119,8 @@ func Share(namespace, of string, since time.Time) why.Cause {
 func rateLimited(namespace, message, share string, since time.Time) why.Cause {
 	c := why.Cause{
 		Type: why.RateLimited, Message: message, Since: since, Evidence: map[string]string{"namespace": namespace},
-		Advice: "It goes on when it is its turn. Have the namespace do less at a time, or give it more: --namespace-writes, " +
-			"--namespace-calls and --max-calls of the controller.",
+		Advice: "It continues when its turn comes. Start less work at once in the namespace, or raise --namespace-writes, " +
+			"--namespace-calls or --max-calls of the controller.",
 	}
 	if share != "" {
 		c.Evidence["share"] = share

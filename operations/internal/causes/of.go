@@ -73,7 +73,7 @@ func next(op *v1alpha1.Operation) told {
 	since := LastStep(op)
 	return told{why.Cause{
 		Type: why.Parked, Message: "its next step is due", Since: since,
-		Advice: "If it stays so, see whether fairlead controller runs for its namespace, and what it logs.",
+		Advice: "If this lasts, check that fairlead controller is running for its namespace, and check its log.",
 	}, wait{bound: since.Add(soon)}}
 }
 
@@ -85,18 +85,18 @@ func over(op *v1alpha1.Operation) []why.Cause {
 	since := op.DeletionTimestamp.Time
 	if slices.Contains(op.Finalizers, v1alpha1.Finalizer) {
 		return []why.Cause{{
-			Type: why.Parked, Message: "it has ended and is deleted, and its finalizer is to be taken away", Since: since,
+			Type: why.Parked, Message: "it has ended and is being deleted; its finalizer is about to be removed", Since: since,
 			Evidence: map[string]string{"finalizer": v1alpha1.Finalizer, "phase": string(op.Status.Phase)},
-			Advice:   "See whether fairlead controller runs for its namespace, and may update operations.",
+			Advice:   "Check that fairlead controller is running for its namespace and may update operations.",
 		}}
 	}
 	var foreign []why.Cause
 	for _, f := range op.Finalizers {
 		foreign = append(foreign, why.Cause{
 			Type: why.ForeignFinalizer, Since: since,
-			Message:  "it has ended and is deleted, and finalizer " + f + ", which is not Fairlead's, keeps it",
+			Message:  "it has ended and is being deleted, but finalizer " + f + ", which is not Fairlead's, blocks the deletion",
 			Evidence: map[string]string{"finalizer": f, "phase": string(op.Status.Phase)},
-			Advice:   "Have its owner take the finalizer away; do it yourself only if nothing is left to be cleaned up.",
+			Advice:   "The owner of the finalizer has to remove it. Remove it yourself only if nothing is left to clean up.",
 		})
 	}
 	return foreign
@@ -108,8 +108,8 @@ func deadline(op *v1alpha1.Operation) (told, bool) {
 	at, stage := op.Deadline(), record.StageOf(op)
 	return told{why.Cause{
 		Type: why.DeadlinePassed, Since: at, Evidence: map[string]string{"timeout": op.Timeout().String()},
-		Message: "its time was over at " + stamp(at) + ", and no controller has recorded its end",
-		Advice:  "See whether fairlead controller runs for its namespace, and may write the status of operations.",
+		Message: "its timeout expired at " + stamp(at) + ", but no controller has recorded its end",
+		Advice:  "Check that fairlead controller is running for its namespace and may write the status of operations.",
 	}, wait{bound: at.Add(soon)}}, stage == record.Requested || stage == record.Calling || stage == record.Stopping
 }
 
@@ -122,7 +122,7 @@ func Led(op *v1alpha1.Operation) []why.Cause {
 	at := op.Deadline()
 	return []why.Cause{{
 		Type: why.DeadlinePassed, Since: at, Depth: 1, Progress: true,
-		Message:  "its time was over at " + stamp(at) + ", so it has failed, and a call that follows has not ended",
+		Message:  "its timeout expired at " + stamp(at) + ", so it has failed, but a subsequent call has not ended",
 		Evidence: map[string]string{"timeout": op.Timeout().String(), "reason": failed},
 	}}
 }
@@ -133,10 +133,10 @@ func waiting(op *v1alpha1.Operation) told {
 	c := told{why.Cause{
 		Type: why.Parked, Message: "no controller has picked it up", Since: since, Until: op.Deadline(),
 		Evidence: map[string]string{"operation": op.EffectiveID()},
-		Advice:   "See whether fairlead controller runs for its namespace, and leads or holds its slot.",
+		Advice:   "Check that fairlead controller is running for its namespace, and that it leads or holds its slot.",
 	}, wait{bound: since.Add(soon)}}
 	if earlier := op.Status.OperationID; earlier != "" {
-		c.Message += "; its status still tells of the request before"
+		c.Message += "; its status is still that of the previous request"
 		c.Evidence["earlier"] = earlier
 	}
 	return c
@@ -145,12 +145,12 @@ func waiting(op *v1alpha1.Operation) told {
 // unended returns the cause for a cancelled or deleted operation whose end is not recorded.
 func unended(op *v1alpha1.Operation) told {
 	c := told{Cause: why.Cause{
-		Type: why.Parked, Message: "its cancellation was requested, and no controller has recorded its end", Since: LastStep(op),
+		Type: why.Parked, Message: "its cancellation was requested, but no controller has recorded its end", Since: LastStep(op),
 		Evidence: map[string]string{"cancelRequested": "true"},
-		Advice:   "See whether fairlead controller runs for its namespace, and may write the status of operations.",
+		Advice:   "Check that fairlead controller is running for its namespace and may write the status of operations.",
 	}}
 	if at := op.DeletionTimestamp; at != nil {
-		c.Message, c.Since = "it was deleted, and no controller has recorded its end", at.Time
+		c.Message, c.Since = "it was deleted, but no controller has recorded its end", at.Time
 		c.Evidence, c.bound = map[string]string{"deleted": stamp(at.Time)}, at.Add(soon)
 	}
 	return c

@@ -227,8 +227,8 @@ func TestOf(t *testing.T) {
 			want: []why.Cause{{
 				Type: why.BackOff, Since: created, Until: later,
 				Evidence: map[string]string{"generation": "2", "newGeneration": "3"},
-				Message: "webhook cleanup has failed and is called again at " + later.Format(time.RFC3339) +
-					"; the Webhook was edited since (generation 2 is 3 now): the next try uses the new generation",
+				Message: "webhook cleanup failed and is called again at " + later.Format(time.RFC3339) +
+					"; the Webhook was edited since (generation 2 is 3 now): the next attempt uses the new generation",
 			}},
 		},
 		"EditedUnderWay": {
@@ -248,8 +248,8 @@ func TestOf(t *testing.T) {
 			known: edited,
 			want: []why.Cause{{
 				Type: why.Parked, Since: created, Until: later, Progress: true, Evidence: map[string]string{"newGeneration": "3"},
-				Message: "it waits for webhook cleanup, which has taken the call, and polls it; the Webhook was edited since " +
-					"(generation 2 is 3 now): the recorded poll URL stays, and polls use the rest of the new generation",
+				Message: "it waits for webhook cleanup, which has accepted the call, and polls it; the Webhook was edited since " +
+					"(generation 2 is 3 now): the recorded poll URL stays; polls use everything else of the new generation",
 			}},
 		},
 		"Terminating": {
@@ -262,7 +262,7 @@ func TestOf(t *testing.T) {
 			advice: "The namespace is being deleted",
 			want: []why.Cause{{
 				Type: why.BackOff, Since: created, Until: later,
-				Message: "webhook cleanup has failed and is called again at " + later.Format(time.RFC3339),
+				Message: "webhook cleanup failed and is called again at " + later.Format(time.RFC3339),
 			}},
 		},
 		"NotEdited": {
@@ -273,7 +273,7 @@ func TestOf(t *testing.T) {
 			known: edited,
 			want: []why.Cause{{
 				Type: why.BackOff, Since: created, Until: later,
-				Message: "webhook cleanup has failed and is called again at " + later.Format(time.RFC3339),
+				Message: "webhook cleanup failed and is called again at " + later.Format(time.RFC3339),
 			}},
 		},
 		"Compensation": {
@@ -292,7 +292,7 @@ func TestOf(t *testing.T) {
 			}),
 			want: []why.Cause{{
 				Type: why.BackOff, Since: created, Until: later,
-				Message: "webhook shop failed first: no such plan; then webhook undo (compensation) has failed and is called again at " +
+				Message: "webhook shop failed first: no such plan; then webhook undo (compensation) failed and is called again at " +
 					later.Format(time.RFC3339),
 			}},
 		},
@@ -377,7 +377,7 @@ func TestOf(t *testing.T) {
 				waits(op, v1alpha1.ReasonWaitingForWebhook, "waiting for webhook cleanup, which does not exist in namespace prod")
 				op.Spec.WebhookIDs = []string{"cleanup", "prod"}
 			}),
-			advice: "Make the Webhook: the operation goes on by itself then. Or cancel the operation. If the namespace is being " +
+			advice: "Create the Webhook, and the operation continues automatically, or cancel the operation. If the namespace is being " +
 				"deleted, no Webhook can be made in it: cancel the operation, or wait",
 			want: []why.Cause{{Type: why.WebhookMissing, Since: created, About: hook}},
 		},
@@ -480,7 +480,7 @@ func TestKnown(t *testing.T) {
 	op := running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) { e.RetriesCount = 3 })
 	began := now.Add(-time.Second)
 	for want, known := range map[string]time.Time{
-		"it calls webhook cleanup again: the try before has failed": began, "its call of webhook cleanup is due": {},
+		"it calls webhook cleanup again, because the last attempt failed": began, "its call of webhook cleanup is due": {},
 	} {
 		got := causes.Of(op, causes.Known{Began: func(record.Target) time.Time { return known }}, now)
 		if len(got) != 1 || got[0].Message != want || got[0].Progress {
