@@ -75,7 +75,7 @@ func TestWhyOfNothing(t *testing.T) {
 		`no kind "Gizmo.example.com"`: {Kind: "Gizmo.example.com", Namespace: "prod", Name: "web"},
 		"no kind \"Gizmo\"":           {Kind: "Gizmo", Name: "web"},
 		"a name":                      {Kind: "Pod"},
-		"is in a namespace":           {Kind: "Pod", Name: "web"},
+		"is namespaced":               {Kind: "Pod", Name: "web"},
 	} {
 		_, err := rt.Why(t.Context(), of)
 		if err == nil || errors.Is(err, why.ErrNotFound) || !strings.Contains(err.Error(), what) {
@@ -87,7 +87,7 @@ func TestWhyOfNothing(t *testing.T) {
 	}
 	bad := fairlead.New(server.Config())
 	bad.Explain(nil)
-	if err := bad.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "explainer is nil") {
+	if err := bad.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot add an explainer") {
 		t.Errorf("got %v, want the mistake", err)
 	}
 }

@@ -49,7 +49,7 @@ func TestStrangers(t *testing.T) {
 		{"no object", "POST", path, "application/json", review(`{"uid":"1","operation":"CREATE"}`), 400, "no object"},
 		{
 			"another operation", "POST", path, "application/json", strings.Replace(good, "CREATE", "DELETE", 1), 400,
-			"is not asked about",
+			"does not handle",
 		},
 		{
 			"no old object", "POST", path, "application/json", strings.Replace(good, "CREATE", "UPDATE", 1), 400, "no object",

@@ -233,7 +233,7 @@ func TestRefusals(t *testing.T) {
 			testbed.Put(b.t, b.server, g)
 			return b.ctx
 		}},
-		{reason: "the slot has no proper name", says: "has to be a DNS label", slot: "Public IP"},
+		{reason: "the slot has no proper name", says: "must be a DNS label", slot: "Public IP"},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			bubble(t, func(b *bench) {

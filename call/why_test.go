@@ -131,7 +131,7 @@ func TestWhy(t *testing.T) {
 			"failurePolicy",
 		},
 		"NoAnswer": {
-			&Error{Verb: VerbGet, Kind: "Pod", errs: []error{&timeoutError{time.Second}}}, why.BackOff, nil, "can be reached",
+			&Error{Verb: VerbGet, Kind: "Pod", errs: []error{&timeoutError{time.Second}}}, why.BackOff, nil, "is reachable",
 		},
 		"OfOthers": {
 			apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web", errors.New("no")), why.Forbidden,

@@ -131,7 +131,7 @@ func TestAForeignObjectIsNotTaken(t *testing.T) {
 		if cm := b.configMap("web-page"); cm.Data["size"] != "" || len(cm.OwnerReferences) > 0 {
 			t.Fatalf("it was taken: %v", cm)
 		}
-		if c := b.condition("Ready"); c.Status != "False" || !strings.Contains(c.Message, "belongs to somebody else") {
+		if c := b.condition("Ready"); c.Status != "False" || !strings.Contains(c.Message, "the object has another owner") {
 			t.Errorf("got %+v", c)
 		}
 		if f := b.c.Failures(); len(f) != 1 || !errors.Is(f[0].Err, dependent.ErrForeign) {
@@ -244,7 +244,7 @@ func TestContention(t *testing.T) {
 		if writes > 15 || writes < 6 {
 			t.Errorf("%d writes in ten minutes, want some, with back-off", writes)
 		}
-		if c := b.condition("Dependents"); c.Status != "False" || !strings.Contains(c.Message, "somebody else keeps changing") {
+		if c := b.condition("Dependents"); c.Status != "False" || !strings.Contains(c.Message, "another writer keeps changing") {
 			t.Errorf("got %+v", c)
 		}
 		<-time.After(20 * time.Minute)
@@ -441,7 +441,7 @@ func TestBadDesires(t *testing.T) {
 		desired func(context.Context, *gateway) (*corev1.ConfigMap, error)
 		want    string
 	}{
-		{"nil", func(context.Context, *gateway) (*corev1.ConfigMap, error) { return nil, nil }, "nothing is desired"},
+		{"nil", func(context.Context, *gateway) (*corev1.ConfigMap, error) { return nil, nil }, "the function returned no object"},
 		{"no name", func(context.Context, *gateway) (*corev1.ConfigMap, error) {
 			return configMap("", nil), nil
 		}, unfit},
@@ -528,7 +528,7 @@ func TestMistakesAreTold(t *testing.T) {
 		{"a bad name", func(g *dependent.Graph[gateway]) { dependent.Add(g, "A b", page) }, `"A b"`},
 		{"half an external", func(g *dependent.Graph[gateway]) {
 			dependent.AddExternal(g, "a", dependent.External[gateway, string]{})
-		}, "have to be given"},
+		}, "are required"},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			bubble(t, func(b *bench) {

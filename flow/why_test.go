@@ -83,7 +83,7 @@ func TestWhy(t *testing.T) {
 		},
 		"Delay": {
 			reason: "time passes", step: func(_ context.Context, f *fib) Next { return f.Delay(time.Minute) },
-			want: []told{{why.Parked, "lets time pass", time.Minute, nil}},
+			want: []told{{why.Parked, "sleeps until", time.Minute, nil}},
 		},
 		"Retry": {
 			reason: "an error is why it is tried again", step: fails(errTest), opts: []Option{retry},

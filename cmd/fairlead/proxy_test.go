@@ -15,7 +15,7 @@ func TestRequestHeaderMistakes(t *testing.T) {
 	for want, args := range map[string][]string{
 		"needs --tls-cert-file":         {"--requestheader-ca-file", ca.File},
 		"need --requestheader-ca-file":  {"--requestheader-allowed-name", "x"},
-		"leaves nothing to":             {"--requestheader-ca-file", ca.File, "--insecure-no-auth"},
+		"exclude each other":            {"--requestheader-ca-file", ca.File, "--insecure-no-auth"},
 		"cannot read the CA of proxies": {"--requestheader-ca-file", "/nowhere", "--tls-cert-file", "a", "--tls-key-file", "b"},
 	} {
 		var out, errs bytes.Buffer

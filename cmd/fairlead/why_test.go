@@ -82,7 +82,7 @@ func TestWhyNames(t *testing.T) {
 		o.asked = nil
 		code, out, errs := runWhy(t, append(strings.Fields(words), "--url", o.URL, "--token", oracleToken)...)
 		if diff := cmp.Diff([]why.Object{want}, o.asked); code != 0 || diff != "" ||
-			!strings.Contains(out, "nothing is known that keeps it") {
+			!strings.Contains(out, "no known cause blocks it") {
 			t.Errorf("%s: exit code %d, %s%s -want +got:\n%s", words, code, out, errs, diff)
 		}
 	}
@@ -118,12 +118,12 @@ func TestWhyText(t *testing.T) {
 	})
 	for name, want := range map[string][]string{
 		"stuck": {
-			"thing stuck in namespace prod does not move on:\n1. LockHeld since 3m10s (until ", ", in 120m)\n   another goes first\n" +
+			"thing stuck in namespace prod makes no progress:\n1. LockHeld since 3m10s (until ", ", in 120m)\n   another goes first\n" +
 				"     holder: app/1\n     resource: db/7\n   about Operation/prod/other\n   → Wait.\n2. Parked\n   it waits\n",
 		},
 		"done":   {"thing done in namespace prod\nNothing is wrong: it ended\n     reason: Succeeded\n"},
 		"failed": {"thing failed in namespace prod\nFailed: it ended\n     phase: Failed\n"},
-		"calls":  {"thing calls in namespace prod is on its way:\n1. Parked\n   it calls\n"},
+		"calls":  {"thing calls in namespace prod is in progress:\n1. Parked\n   it calls\n"},
 	} {
 		code, out, errs := runWhy(t, "thing/"+name, "-n", "prod", "--url", o.URL+"/", "--token", oracleToken)
 		for _, want := range want {
@@ -256,7 +256,7 @@ func TestWhyHolder(t *testing.T) {
 	}
 	for _, name := range []string{"gone", "odd"} {
 		code, out, errs = runWhy(t, "thing/"+name, "--url", first.URL, "--token", oracleToken)
-		if code != 0 || !strings.Contains(out, "replica b has it") || !strings.Contains(errs, "cannot be asked") ||
+		if code != 0 || !strings.Contains(out, "replica b has it") || !strings.Contains(errs, "cannot ask the replica") ||
 			strings.Contains(errs, "\x1b") || strings.Count(errs, "\n") != 1 {
 			t.Errorf("exit code %d: %s%s", code, out, errs)
 		}

@@ -26,7 +26,7 @@ func TestSplitWords(t *testing.T) {
 		{"nothing is expanded", `echo $HOME *`, []string{"echo", "$HOME", "*"}, ""},
 		{"open single quote", `'a b`, nil, "unclosed quote: '"},
 		{"open double quote", `a "b\"`, nil, `unclosed quote: "`},
-		{"backslash at the end", `a\`, nil, "nothing comes after the last"},
+		{"backslash at the end", `a\`, nil, "nothing follows the last"},
 	} {
 		got, err := splitWords(tc.line)
 		if d := cmp.Diff(tc.want, got); d != "" {

@@ -220,7 +220,7 @@ func TestWhyJudged(t *testing.T) {
 			Want: why.LockHeld, Evidence: []string{"holder=app/second"}, Then: types{why.LockHeld, why.WebhookMissing},
 		}},
 		{"tls", judge.Case{Want: why.BackOff, Evidence: []string{"error=certificate"}, Advice: "spec.tls.caSecretRef"}},
-		{"dns", judge.Case{Want: why.BackOff, Evidence: []string{"error=crm.invalid"}, Advice: "name of the host"}},
+		{"dns", judge.Case{Want: why.BackOff, Evidence: []string{"error=crm.invalid"}, Advice: "host name does not resolve"}},
 		{"closed", judge.Case{Want: why.BackOff, Evidence: []string{"error=refused"}, Advice: "listens"}},
 		{"judged", judge.Case{Want: why.Ended, Evidence: []string{"reason=WebhookFailed", "error=no such plan"}}},
 		{"retries", judge.Case{Want: why.BackOff, Evidence: []string{"status=200", "error=no such plan"}}},
@@ -272,7 +272,7 @@ func TestWhyJudged(t *testing.T) {
 	})
 	b.Edit("hold", `{"spec":{"correlationHeader":"X-Other"}}`)
 	a.judge("flies", judge.Case{
-		Want: why.Parked, Evidence: []string{"generation=1", "newGeneration=2"}, Message: "the present try uses the old generation",
+		Want: why.Parked, Evidence: []string{"generation=1", "newGeneration=2"}, Message: "the current attempt uses the old generation",
 		Progress: true,
 	})
 	b.DeleteWebhook("once")

@@ -192,7 +192,7 @@ func TestWhy(t *testing.T) {
 	schedule("one0", "one")
 	b.Received(asked)
 	got = a.told(schedule("one1", "one"), why.RateLimited)
-	a.holds(got.Causes[0], "Webhook/NS/one", "calls at a time", "bound=concurrency", "most=1", "waiting=1")
+	a.holds(got.Causes[0], "Webhook/NS/one", "concurrent calls", "bound=concurrency", "most=1", "waiting=1")
 	a.holds(got.Causes[1], "Operation/NS/"+nameOf(app("one0")), "NS/"+nameOf(app("one0"))+" has held a place of webhook one",
 		"holder=NS/"+nameOf(app("one0")), "held=1")
 	if c := got.Causes[1]; c.Since.IsZero() || c.Depth != 1 {
@@ -453,10 +453,10 @@ func TestWhyQuarantined(t *testing.T) {
 	b.StartWith(nil, func(e *executor.Executor) { a.e = e })
 	b.Schedule(operations.Request{Webhooks: []string{"deadly"}})
 	c := a.told(shop, why.Quarantined).Causes[0]
-	if a.holds(c, "Webhook/NS/deadly", "it has killed the controller", "error=died 3 times"); c.Since.IsZero() {
+	if a.holds(c, "Webhook/NS/deadly", "evaluating it killed the controller", "error=died 3 times"); c.Since.IsZero() {
 		t.Error("since when is not told")
 	}
-	a.holds(a.toldOf(a.object("Webhook", "deadly"), why.Quarantined).Causes[0], "", "it has killed the controller")
+	a.holds(a.toldOf(a.object("Webhook", "deadly"), why.Quarantined).Causes[0], "", "evaluating it killed the controller")
 	a.holds(a.toldOf(a.object("Webhook", "wrong"), why.Quarantined).Causes[0], "", "cannot be used", "error=response.success")
 }
 

@@ -332,7 +332,7 @@ func TestChildOfAnother(t *testing.T) {
 	}
 	w.put("x")
 	w.told(w.children(), "x", why.Conflict, map[string]string{
-		"child": w.ns + "/x", "error": "belongs to somebody else",
+		"child": w.ns + "/x", "error": "has another owner",
 		"attempts": "",
 	})
 }

@@ -157,7 +157,7 @@ func TestJudged(t *testing.T) {
 				flow.Step("end", func(_ context.Context, f fiberOf) flow.Next { return f.End() })),
 			Case: judge.Case{
 				Reason: "a step that lets time pass is no trouble",
-				Want:   why.Parked, Message: "lets time pass", Until: hour, Progress: true,
+				Want:   why.Parked, Message: "sleeps until", Until: hour, Progress: true,
 			},
 		},
 		"panicking step": {

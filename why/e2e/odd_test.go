@@ -78,7 +78,7 @@ func TestOdd(t *testing.T) {
 				"content in namespace y because it is being terminated"),
 			Case: judge.Case{
 				Reason: "its namespace goes",
-				Want:   why.Forbidden, Evidence: []string{"refusedBy=namespace y"}, Advice: "Nothing can be made",
+				Want:   why.Forbidden, Evidence: []string{"refusedBy=namespace y"}, Advice: "Nothing can be created",
 			},
 		},
 		"cel": {

@@ -273,7 +273,7 @@ func TestWhyOfPausedReplica(t *testing.T) {
 		t.Fatal(err)
 	}
 	if held(report) == holder && (len(a.Causes) == 0 || a.Causes[0].Type != why.HeldBy ||
-		a.Causes[0].Evidence["member"] == "" || !strings.Contains(said, "cannot be asked")) {
+		a.Causes[0].Evidence["member"] == "" || !strings.Contains(said, "cannot ask the replica")) {
 		t.Errorf("while it is paused, and its Lease has not run out: %+v, %s", a, said)
 	}
 	s.eventually("told by the one that has taken it over", func() bool {

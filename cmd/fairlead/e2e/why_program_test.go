@@ -93,7 +93,7 @@ func TestWhyOfProgramIsShown(t *testing.T) {
 
 	const unscheduled = "PodScheduled is False (Unschedulable): 0/3 nodes are available"
 	p.shows(p.about("ConfigMap", "shop", "It waits for a Pod that cannot be scheduled.", "Parked", "web", unscheduled))
-	p.shows(p.about("Pod", "web", "A Pod cannot be scheduled.", "Parked", unscheduled, "See which node could take it"))
+	p.shows(p.about("Pod", "web", "A Pod cannot be scheduled.", "Parked", unscheduled, "Check which node could run it"))
 	p.shows(p.about("Secret", "queued", "All workers are blocked.", "QueuedBehind", "stack", "TestWhyOfProgramIsShown"))
 	p.shows(p.about("Secret", "held", "The code of a worker does not return.", "Parked", "stack", "TestWhyOfProgramIsShown"))
 	p.shows(p.about("ServiceAccount", "late", "An observer is behind.", "QueuedBehind", "observer slow is", "behind"))

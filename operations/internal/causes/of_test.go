@@ -378,7 +378,7 @@ func TestOf(t *testing.T) {
 				op.Spec.WebhookIDs = []string{"cleanup", "prod"}
 			}),
 			advice: "Create the Webhook, and the operation continues automatically, or cancel the operation. If the namespace is being " +
-				"deleted, no Webhook can be made in it: cancel the operation, or wait",
+				"deleted, no Webhook can be created in it: cancel the operation, or wait",
 			want: []why.Cause{{Type: why.WebhookMissing, Since: created, About: hook}},
 		},
 		"Quarantined": {
