@@ -113,12 +113,12 @@ func TestConvert(t *testing.T) {
 		{"garbage", "{", 400, "cannot read the review"},
 		{
 			"another review", `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1"}}`, 400,
-			"has to be",
+			"must be",
 		},
 		{"another group", review(`{"kind":"Page","apiVersion":"other.com/v1alpha1"}`), 200, "is not converted here"},
 		{
 			"another version", review(fmt.Sprintf(`{"kind":"Page","apiVersion":"%s/v7"}`, group)), 200,
-			"nothing converts version v7",
+			"no conversion for version v7",
 		},
 		{
 			"another form", review(fmt.Sprintf(`{"kind":"Page","apiVersion":"%s/v1alpha1","spec":[]}`, group)), 200,

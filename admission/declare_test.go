@@ -54,7 +54,7 @@ func TestMistakes(t *testing.T) {
 		},
 		{
 			"who settles too fast", changed(func(o *admission.Options) { o.Certificates.Settle = time.Second }), fine,
-			"settles",
+			"Settle is",
 		},
 		{
 			"an overlap that is too short", changed(func(o *admission.Options) { o.Certificates.Overlap = time.Minute }), fine,
@@ -102,7 +102,7 @@ func TestMistakes(t *testing.T) {
 		},
 		{"no object", good, func(h hooks) {
 			admission.Validate(h, closed, func(context.Context, *admission.Request[string]) error { return nil })
-		}, "string is no object"},
+		}, "string is not an object"},
 		{"an unknown type", good, func(h hooks) {
 			admission.Validate(h, closed, func(context.Context, *admission.Request[hookbed.Page]) error { return nil })
 		}, "hookbed.Page"},

@@ -41,9 +41,9 @@ func TestStrangers(t *testing.T) {
 		{"garbage", "POST", path, "application/json", "\x00\xff{", 400, "cannot read the review"},
 		{
 			"another version", "POST", path, "application/json", strings.Replace(good, "k8s.io/v1", "k8s.io/v1beta1", 1), 400,
-			"has to be",
+			"must be",
 		},
-		{"another kind", "POST", path, "application/json", `{"kind":"Pod","apiVersion":"v1"}`, 400, "has to be"},
+		{"another kind", "POST", path, "application/json", `{"kind":"Pod","apiVersion":"v1"}`, 400, "must be"},
 		{"no request", "POST", path, "application/json", review("null"), 400, "no request"},
 		{"no uid", "POST", path, "application/json", review("{}"), 400, "no request with a uid"},
 		{"no object", "POST", path, "application/json", review(`{"uid":"1","operation":"CREATE"}`), 400, "no object"},

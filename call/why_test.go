@@ -100,7 +100,7 @@ func TestWhy(t *testing.T) {
 					`it is being terminated`, pods),
 			why.Forbidden,
 			map[string]string{"refusedBy": "namespace prod, which is being terminated"},
-			"another one",
+			"another namespace",
 		},
 		"Conflict": {
 			refused(409, metav1.StatusReasonConflict,
@@ -110,7 +110,7 @@ func TestWhy(t *testing.T) {
 			"managed-fields",
 		},
 		"Exists": {
-			refused(409, metav1.StatusReasonAlreadyExists, `pods "web" already exists`, pods), why.Conflict, nil, "adopt it",
+			refused(409, metav1.StatusReasonAlreadyExists, `pods "web" already exists`, pods), why.Conflict, nil, "Adopt it",
 		},
 		"TooMany": {
 			refused(429, metav1.StatusReasonTooManyRequests, "too many", &metav1.StatusDetails{RetryAfterSeconds: 7}),

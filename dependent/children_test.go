@@ -503,7 +503,7 @@ func TestMistakesAreTold(t *testing.T) {
 		{"two of one name", func(g *dependent.Graph[gateway]) {
 			dependent.Add(g, "page", page)
 			dependent.Add(g, "page", page)
-		}, `two nodes are named "page"`},
+		}, `two nodes have the name "page"`},
 		{"a cycle", func(g *dependent.Graph[gateway]) {
 			a := dependent.Add(g, "a", page)
 			c := dependent.Add(g, "c", page, dependent.After(dependent.Add(g, "b", page, dependent.After(a))))

@@ -165,7 +165,7 @@ func TestWhy(t *testing.T) {
 	a.holds(got.Causes[0], "", "failed and is called again", "status=500", "webhook=broken")
 	schedule("poll", "poll")
 	got = a.toldThat(app("poll"), "waitsFor", "poll")
-	a.holds(got.Causes[0], "", "has taken the call", "pollURL="+b.Receiver.URL+"/jobs/1", "status=202")
+	a.holds(got.Causes[0], "", "has accepted the call", "pollURL="+b.Receiver.URL+"/jobs/1", "status=202")
 	schedule("back", "back")
 	got = a.toldThat(app("back"), "waitsFor", "callback")
 	a.holds(got.Causes[0], "", "waits for the callback", "webhook=back")

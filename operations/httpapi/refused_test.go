@@ -44,7 +44,7 @@ func TestRefused(t *testing.T) {
 		"Terminating": {
 			"Nothing is made in a namespace that is being deleted.",
 			"unable to create new content in namespace prod because it is being terminated", true,
-			httpapi.CauseNamespaceTerminating, "The namespace is being terminated", "wait until it is gone",
+			httpapi.CauseNamespaceTerminating, "The namespace is being terminated", "Wait until it is gone",
 		},
 		"Webhook": {
 			"Nor is the refusal of another admission.", `admission webhook "guard.example.com" denied the request: no`, false,

@@ -92,7 +92,7 @@ func TestDefinitionGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := w.toldOf(rt, x, why.SourceStale, map[string]string{"reason": "NotFound", "resource": "gateways"}).Causes[0]
-	if !strings.Contains(told.Advice, "install its definition") {
+	if !strings.Contains(told.Advice, "Install its CustomResourceDefinition") {
 		t.Errorf("%+v", told)
 	}
 }

@@ -160,7 +160,7 @@ func (m *modes) stop(p *process) {
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		m.t.Fatal(err)
 	}
-	if err := p.end(m.ctx, m.t); err != nil || strings.Contains(p.log.String(), "cut off") {
+	if err := p.end(m.ctx, m.t); err != nil || strings.Contains(p.log.String(), "aborting calls") {
 		m.t.Errorf("after SIGTERM: %v\n%s", err, p.log)
 	}
 }
@@ -308,7 +308,7 @@ func TestServesWhileItDrains(t *testing.T) {
 	if err != nil || !strings.Contains(string(rest), "\ndata: ") {
 		t.Errorf("the stream is cut: %v\n%s", err, rest)
 	}
-	if err := p.end(s.ctx, t); err != nil || strings.Contains(p.log.String(), "cut off") {
+	if err := p.end(s.ctx, t); err != nil || strings.Contains(p.log.String(), "aborting calls") {
 		t.Errorf("after SIGTERM: %v\n%s", err, p.log)
 	}
 	if op, err := s.scheduler.Get(s.ctx, operations.Resource{Type: "app", ID: "0"}); err != nil ||
@@ -324,7 +324,7 @@ func TestDrainIsBounded(t *testing.T) {
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.end(s.ctx, t); err != nil || !strings.Contains(p.log.String(), "cut off") {
+	if err := p.end(s.ctx, t); err != nil || !strings.Contains(p.log.String(), "aborting calls") {
 		t.Errorf("after SIGTERM: %v\n%s", err, p.log)
 	}
 }

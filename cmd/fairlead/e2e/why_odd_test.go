@@ -96,7 +96,7 @@ func TestWhyOfOddities(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := p.first("op/app/missing", why.SourceStale, "resource=operations.fairlead.io")
-	if !strings.Contains(a.Causes[0].Advice, "install its definition") {
+	if !strings.Contains(a.Causes[0].Advice, "Install its CustomResourceDefinition") {
 		t.Errorf("of a definition that is gone: %+v", a)
 	}
 }

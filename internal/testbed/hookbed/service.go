@@ -75,7 +75,7 @@ func Service(t *testing.T, cfg *rest.Config, system string) {
 		t.Error(got)
 	}
 	ahead.Store(int64(31 * 24 * time.Hour))
-	if got := ready(); !strings.HasPrefix(got, "503 ") || !strings.Contains(got, "the certificate has expired") {
+	if got := ready(); !strings.HasPrefix(got, "503 ") || !strings.Contains(got, "the certificate expired") {
 		t.Error(got)
 	}
 	listener.Close() // the end of serving ends the runtime
