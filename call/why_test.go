@@ -63,13 +63,13 @@ func TestWhy(t *testing.T) {
 			refused(403, metav1.StatusReasonForbidden, `admission webhook "pods.example.com" denied the request: no root`, pods),
 			why.Forbidden,
 			map[string]string{"refusedBy": "admission webhook pods.example.com", "resource": "pods"},
-			"its owner",
+			"the owner of the webhook",
 		},
 		"WebhookOf400": {
 			refused(400, "", `admission webhook "pods.example.com" denied the request without explanation`, nil),
 			why.Forbidden,
 			map[string]string{"refusedBy": "admission webhook pods.example.com", "status": "400"},
-			"its owner",
+			"the owner of the webhook",
 		},
 		"Policy": {
 			refused(422, metav1.StatusReasonInvalid,
