@@ -11,12 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/observe"
+	"github.com/fairlead-io/fairlead/reconcile"
 )
 
 var leases = apiserver.Match{Group: "coordination.k8s.io", Resource: "leases"}
@@ -121,6 +123,37 @@ func TestNoRequestAfterLeadershipWasLost(t *testing.T) {
 			t.Errorf("%d writes were sent", n)
 		}
 		r.stop()
+	})
+}
+
+// Writes of a reconciler carry the version that they were computed from, so that a write that is still on the wire after
+// a takeover conflicts.
+func TestWritesOfALeaderCarryTheirVersion(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		put(t, s, "x")
+		term := t.Context()
+		rt := fairlead.New(s.Config(), fairlead.WithLeadership(&leadership{term, term.Err}))
+		reconcile.New(rt, "maps", reconcile.Func[corev1.ConfigMap](
+			func(ctx context.Context, c *corev1.ConfigMap) (reconcile.Result, error) {
+				merge := client.RawPatch(types.MergePatchType, []byte(`{"data":{"seen":"yes"}}`))
+				return reconcile.Done, rt.Client().Patch(ctx, c, merge)
+			}))
+		r := run(rt)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		patches := s.Log().Select(apiserver.Match{Verb: "patch", Resource: "configmaps"})
+		if len(patches) == 0 {
+			t.Error("nothing was patched")
+		}
+		for _, p := range patches {
+			if !strings.Contains(string(p.Body), `"resourceVersion"`) {
+				t.Errorf("a patch carries no version: %s", p.Body)
+			}
+		}
+		if err := r.end(); err != nil {
+			t.Errorf("Run: %v", err)
+		}
 	})
 }
 

@@ -75,9 +75,10 @@ type bindingKey struct{}
 
 // Bind returns a context that applies b to its requests. It is for code that receives a context and a client, such as
 // reconcilers and observers. If you own the client, use [Client.Bound]. The binding replaces that of the parent
-// context, except that both fences apply.
+// context, except that both fences apply and a version is required if either binding requires it.
 func Bind(ctx context.Context, b Binding) context.Context {
-	b.Fence = both(bound(ctx).Fence, b.Fence)
+	outer := bound(ctx)
+	b.Fence, b.RequireVersion = both(outer.Fence, b.Fence), b.RequireVersion || outer.RequireVersion
 	return context.WithValue(ctx, bindingKey{}, b)
 }
 

@@ -258,6 +258,13 @@ func TestFences(t *testing.T) {
 		if body := lastBody(c, "patch"); !strings.Contains(body, `"resourceVersion"`) {
 			t.Errorf("the apply carries no version: %s", body)
 		}
+		merge = client.RawPatch(types.MergePatchType, []byte(`{"data":{"k":"x"}}`))
+		if err := c.client.Patch(client.Bind(ctx, client.Binding{}), configMap("web"), merge); err != nil {
+			t.Fatal(err)
+		}
+		if body := lastBody(c, "patch"); !strings.Contains(body, `"resourceVersion"`) {
+			t.Errorf("the patch in an inner binding carries no version: %s", body)
+		}
 		if err := c.client.Update(ctx, configMap("unknown", "k", "v")); !says(err, noVersion) {
 			t.Errorf("got %v, want a missing version", err)
 		}
