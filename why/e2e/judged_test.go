@@ -138,7 +138,7 @@ func TestJudged(t *testing.T) {
 			})),
 			Case: judge.Case{
 				Reason: "a condition that never holds",
-				Want:   why.Parked, Message: "looked at every 1h0m0s", Evidence: []string{"step=bring/await"},
+				Want:   why.Parked, Message: "checked every 1h0m0s", Evidence: []string{"step=bring/await"},
 			},
 		},
 		"poll fails": {
