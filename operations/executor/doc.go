@@ -27,7 +27,8 @@
 //     state of one operation), metrics, progress, callback, witness, budget, stir, holders, secrets, release, trace,
 //     tried.
 //   - Packages below this one: operations/internal/course (decisions and status changes, as pure functions),
-//     operations/internal/share (shares of namespaces and tenants), operations/internal/compiled (compiled Webhooks).
+//     operations/internal/effort (the price of an object), operations/internal/compiled (compiled Webhooks), internal/fair
+//     (shares of namespaces and tenants).
 //
 // # Shares
 //

@@ -9,12 +9,12 @@ import (
 
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/internal/inherit"
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/internal/tracing"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operations/internal/compiled"
-	"github.com/fairlead-io/fairlead/operations/internal/share"
 	"github.com/fairlead-io/fairlead/operations/webhook"
 	"github.com/fairlead-io/fairlead/shard"
 )
@@ -92,7 +92,7 @@ func New(o Options) (*Executor, error) {
 	if o.MaxCalls <= 0 {
 		o.MaxCalls = defaultCalls
 	}
-	e.slots = share.NewSlots(o.MaxCalls)
+	e.slots = fair.NewSlots(o.MaxCalls)
 	if err := indexLocked(o.Operations); err != nil {
 		return nil, fmt.Errorf("cannot make an executor: %w", err)
 	}

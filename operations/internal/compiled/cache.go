@@ -12,9 +12,9 @@ import (
 
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/operations/internal/share"
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
@@ -41,7 +41,7 @@ type Cache struct {
 	known  map[cache.Key]*hook
 	spaces map[string]*hookSpace
 	weight int
-	crew   *share.Crew // compiles
+	crew   *fair.Workers // compiles
 }
 
 // Times are the timeouts and intervals of a Webhook.
@@ -87,7 +87,7 @@ type hookSpace struct {
 func New(webhooks *cache.Store, compile func(context.Context, webhook.Definition) (*webhook.Compiled, error)) *Cache {
 	return &Cache{
 		store: webhooks, webhooks: cache.Of[v1alpha1.Webhook](webhooks), compile: compile, most: maxHooks,
-		known: make(map[cache.Key]*hook), spaces: make(map[string]*hookSpace), crew: share.NewCrew(),
+		known: make(map[cache.Key]*hook), spaces: make(map[string]*hookSpace), crew: fair.NewWorkers(),
 	}
 }
 

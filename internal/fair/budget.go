@@ -1,4 +1,4 @@
-package share
+package fair
 
 import (
 	"context"
@@ -22,33 +22,32 @@ func untilPositive(has, rate float64) float64 { return max(0, -has/rate) }
 // bytes of a namespace are bounded likewise.
 //
 // The waiters of a namespace take turns by tenant, urgent ones first. No namespace waits for another one, with two
-// exceptions. Namespaces with less than half of their maximum balance are tired: all of them share one total rate, so
-// that a user gains no capacity by using many namespaces. Large work is bounded over all namespaces, and namespaces
+// exceptions. Namespaces with less than half of their maximum balance are throttled: all of them share one total rate,
+// so that a user gains no capacity by using many namespaces. Large work is bounded over all namespaces, and namespaces
 // take turns for it.
 //
 // Budget is safe for concurrent use and runs no callback under its lock.
 type Budget struct {
 	BudgetOptions
 
-	mu       sync.Mutex
-	accounts map[string]*account
-	open     float64 // bytes of large work in progress
-	spent    float64 // by large work, as of spentAt
-	spentAt  time.Time
-	crowd    []*account // accounts that wait only for the end of large work, in order
-	tired    int        // number of tired accounts
-	counted  time.Time  // when all accounts were last refilled, which updates tired
-	sweepAt  int
-	waiting  map[any]*waiter
-	granted  map[any]Price
-	waits    int // number so far
+	mu        sync.Mutex
+	accounts  map[string]*account
+	open      float64 // bytes of large work in progress
+	spent     float64 // by large work, as of spentAt
+	spentAt   time.Time
+	large     []*account // accounts that wait only for the end of large work, in order
+	throttled int        // number of throttled accounts
+	counted   time.Time  // when all accounts were last refilled, which updates throttled
+	sweepAt   int
+	requests  map[any]*Item[string, request] // waiting, or granted
+	waits     int                            // number so far
 }
 
 // BudgetOptions configures a Budget. Rate and Most are required.
 type BudgetOptions struct {
 	// Rate is the income of a namespace per second, and Most its maximum balance.
 	Rate, Most Price
-	// Total is the rate per second of all tired namespaces together. Default: no bound.
+	// Total is the rate per second of all throttled namespaces together. Default: no bound.
 	Total Price
 	// Abreast bounds the bytes in progress: those of a namespace for any work, and those of all large work for large
 	// work. Work starts only below the bound. Default: no bound.
@@ -61,14 +60,15 @@ type BudgetOptions struct {
 
 // account is the balance and the waiters of one namespace.
 type account struct {
-	namespace     string
-	left          Price
-	open          float64   // bytes in progress
-	at            time.Time // time of the last refill
-	tired, crowds bool      // crowds: in Budget.crowd
-	urgent, queue rota
-	timer         *time.Timer // nil without waiters
-	told          time.Time
+	namespace      string
+	left           Price
+	open           float64   // bytes in progress
+	at             time.Time // time of the last refill
+	throttled      bool
+	large          bool                   // in Budget.large
+	urgent, normal Queue[string, request] // by tenant
+	timer          *time.Timer            // nil without waiters
+	notified       time.Time
 }
 
 // minSweep is the number of accounts above which idle ones are dropped. shortEvery is the minimum interval of Short for
@@ -76,16 +76,16 @@ type account struct {
 const (
 	minSweep   = 1024
 	shortEvery = time.Minute
-	// lookAtShare is the interval at which waiters are checked, because their share of Total changes, and at which
-	// tired accounts are counted.
-	lookAtShare = time.Second
+	// checkEvery is the interval at which waiters are checked, because their share of Total changes, and at which
+	// throttled accounts are counted.
+	checkEvery = time.Second
 )
 
 // NewBudget returns an unused Budget.
 func NewBudget(o BudgetOptions) *Budget {
 	return &Budget{
 		BudgetOptions: o, sweepAt: minSweep,
-		accounts: make(map[string]*account), waiting: make(map[any]*waiter), granted: make(map[any]Price),
+		accounts: make(map[string]*account), requests: make(map[any]*Item[string, request]),
 	}
 }
 
@@ -93,40 +93,40 @@ func NewBudget(o BudgetOptions) *Budget {
 // caller has to wait, Acquire returns false and calls wake when it is its turn.
 func (b *Budget) Acquire(who Party, key any, cost Price, urgent bool, wake func()) (Price, bool) {
 	b.mu.Lock()
-	if paid, ok := b.granted[key]; ok {
-		delete(b.granted, key)
+	r := b.requests[key]
+	if r != nil && r.Value.granted {
+		delete(b.requests, key)
 		b.mu.Unlock()
-		return paid, true
+		return r.Value.cost, true
 	}
 	a := b.account(who.Namespace)
-	w := b.waiting[key]
-	if w != nil && (!urgent || w.lane.rota == &a.urgent) {
-		b.mu.Unlock()
-		return Price{}, false
-	}
-	queue := &a.queue
-	if urgent {
-		queue = &a.urgent
-	}
-	if w != nil {
-		w.lane.rota.remove(w)
-		delete(b.waiting, key)
-	} else if a.urgent.empty() && (urgent || a.queue.empty()) && b.may(a, cost) {
+	switch {
+	case r == nil && a.urgent.Len() == 0 && (urgent || a.normal.Len() == 0) && b.may(a, cost):
 		b.begin(a, cost)
 		b.mu.Unlock()
 		return cost, true
+	case r == nil:
+		r = &Item[string, request]{}
+		b.requests[key] = r
+	case r.Value.urgent || !urgent:
+		b.mu.Unlock()
+		return Price{}, false
 	}
-	w = &waiter{key: key, wake: wake, cost: cost}
-	b.waiting[key] = w
-	queue.add(who.Tenant, w)
+	r.Remove()
+	r.Value = request{key: key, wake: wake, cost: cost, urgent: urgent}
+	if urgent {
+		a.urgent.Add(who.Tenant, r)
+	} else {
+		a.normal.Add(who.Tenant, r)
+	}
 	b.waits++
-	tell := a.timer == nil && time.Since(a.told) >= shortEvery
-	if tell {
-		a.told = time.Now()
+	notify := a.timer == nil && time.Since(a.notified) >= shortEvery
+	if notify {
+		a.notified = time.Now()
 	}
 	b.arm(a)
 	b.mu.Unlock()
-	if tell && b.Short != nil {
+	if notify && b.Short != nil {
 		b.Short(who.Namespace)
 	}
 	return Price{}, false
@@ -134,11 +134,11 @@ func (b *Budget) Acquire(who Party, key any, cost Price, urgent bool, wake func(
 
 // may reports whether a namespace may start work.
 func (b *Budget) may(a *account, cost Price) bool {
-	return b.mayOf(a) && (b.Abreast == 0 || cost.Bytes < b.Large || b.mayLarge() && (len(b.crowd) == 0 || b.crowd[0] == a))
+	return b.mayOf(a) && (b.Abreast == 0 || cost.Bytes < b.Large || b.mayLarge() && (len(b.large) == 0 || b.large[0] == a))
 }
 
 // mayLarge reports whether the bounds of all namespaces together permit large work: a balance like that of one
-// namespace, and the rate of the tired ones.
+// namespace, and the rate of the throttled ones.
 func (b *Budget) mayLarge() bool {
 	if b.open >= b.Abreast {
 		return false
@@ -162,34 +162,34 @@ func (b *Budget) begin(a *account, cost Price) {
 	if cost.Bytes >= b.Large {
 		b.open, b.spent = b.open+cost.Bytes, b.spent+cost.Bytes
 	}
-	b.note(a)
+	b.throttle(a)
 }
 
-// over reverts the concurrency that begin counted.
-func (b *Budget) over(a *account, paid Price) {
+// finish reverts the concurrency that begin counted.
+func (b *Budget) finish(a *account, paid Price) {
 	a.open -= paid.Bytes
 	if paid.Bytes >= b.Large {
 		b.open -= paid.Bytes
 	}
 }
 
-// note updates whether a namespace is tired.
-func (b *Budget) note(a *account) {
-	if tired := !a.left.covers(b.Most.times(0.5)); tired != a.tired {
-		if a.tired = tired; tired {
-			b.tired++
+// throttle updates whether a namespace is throttled.
+func (b *Budget) throttle(a *account) {
+	if throttled := !a.left.covers(b.Most.times(0.5)); throttled != a.throttled {
+		if a.throttled = throttled; throttled {
+			b.throttled++
 		} else {
-			b.tired--
+			b.throttled--
 		}
 	}
 }
 
 // rateOf returns the income of a namespace per second.
 func (b *Budget) rateOf(a *account) Price {
-	if !a.tired || b.Total == (Price{}) {
+	if !a.throttled || b.Total == (Price{}) {
 		return b.Rate
 	}
-	return b.Rate.atMost(b.Total.times(1 / float64(b.tired)))
+	return b.Rate.atMost(b.Total.times(1 / float64(b.throttled)))
 }
 
 // Take spends cost without waiting.
@@ -202,7 +202,7 @@ func (b *Budget) Take(namespace string, cost Price) {
 // End ends work for which paid was spent, and corrects the balance to the actual cost.
 func (b *Budget) End(namespace string, paid, cost Price) {
 	b.change(namespace, func(a *account) {
-		b.over(a, paid)
+		b.finish(a, paid)
 		a.left = a.left.plus(paid).plus(cost.times(-1)).atMost(b.Most)
 	})
 }
@@ -216,8 +216,8 @@ func (b *Budget) change(namespace string, change func(*account)) {
 	b.mu.Lock()
 	a := b.account(namespace)
 	change(a)
-	b.note(a)
-	wakes := append(b.serve(a), b.serveCrowd()...)
+	b.throttle(a)
+	wakes := append(b.serve(a), b.serveLarge()...)
 	b.mu.Unlock()
 	for _, wake := range wakes {
 		wake()
@@ -230,14 +230,14 @@ func (b *Budget) Refund(namespace string, paid Price) { b.Charge(namespace, paid
 // Withdraw removes a waiter and refunds a grant that it has not used.
 func (b *Budget) Withdraw(who Party, key any) {
 	b.change(who.Namespace, func(a *account) {
-		if paid, ok := b.granted[key]; ok {
-			delete(b.granted, key)
-			b.over(a, paid)
-			a.left = a.left.plus(paid).atMost(b.Most)
+		r := b.requests[key]
+		if r == nil {
+			return
 		}
-		if w := b.waiting[key]; w != nil {
-			delete(b.waiting, key)
-			w.lane.rota.remove(w)
+		delete(b.requests, key)
+		if r.Remove(); r.Value.granted {
+			b.finish(a, r.Value.cost)
+			a.left = a.left.plus(r.Value.cost).atMost(b.Most)
 		}
 	})
 }
@@ -245,7 +245,7 @@ func (b *Budget) Withdraw(who Party, key any) {
 // account returns the refilled account of a namespace.
 func (b *Budget) account(namespace string) *account {
 	now := time.Now()
-	if b.tired > 1 && now.Sub(b.counted) >= lookAtShare {
+	if b.throttled > 1 && now.Sub(b.counted) >= checkEvery {
 		b.counted = now
 		for _, a := range b.accounts {
 			b.refill(a, now)
@@ -256,7 +256,7 @@ func (b *Budget) account(namespace string) *account {
 		if len(b.accounts) >= b.sweepAt {
 			maps.DeleteFunc(b.accounts, func(_ string, a *account) bool {
 				b.refill(a, now)
-				return a.timer == nil && !a.crowds && a.open == 0 && a.left.covers(b.Most)
+				return a.timer == nil && !a.large && a.open == 0 && a.left.covers(b.Most)
 			})
 			b.sweepAt = max(minSweep, 2*len(b.accounts))
 		}
@@ -270,66 +270,63 @@ func (b *Budget) account(namespace string) *account {
 func (b *Budget) refill(a *account, now time.Time) {
 	a.left = a.left.plus(b.rateOf(a).times(now.Sub(a.at).Seconds())).atMost(b.Most)
 	a.at = now
-	b.note(a)
+	b.throttle(a)
 }
 
 // serve grants the waiters whose turn it is.
 func (b *Budget) serve(a *account) (wakes []func()) {
 	for {
-		queue := a.turn()
-		w := queue.first()
-		if w == nil || !b.may(a, w.cost) {
+		queue := a.queue()
+		if first := queue.First(); first == nil || !b.may(a, first.Value.cost) {
 			break
 		}
-		queue.next(anybody)
-		if a.crowds && w.cost.Bytes >= b.Large { // a was the first in crowd and has had its turn
-			b.crowd, a.crowds = b.crowd[1:], false
+		r := &queue.Next(nil).Value
+		if a.large && r.cost.Bytes >= b.Large { // a was the first in b.large and has had its turn
+			b.large, a.large = b.large[1:], false
 		}
-		b.begin(a, w.cost)
-		delete(b.waiting, w.key)
-		b.granted[w.key] = w.cost
-		wakes = append(wakes, w.wake)
+		b.begin(a, r.cost)
+		r.granted = true
+		wakes = append(wakes, r.wake)
 	}
 	b.arm(a)
 	return wakes
 }
 
-// turn returns the queue to serve next.
-func (a *account) turn() *rota {
-	if !a.urgent.empty() {
+// queue returns the queue to serve next.
+func (a *account) queue() *Queue[string, request] {
+	if a.urgent.Len() > 0 {
 		return &a.urgent
 	}
-	return &a.queue
+	return &a.normal
 }
 
-// serveCrowd grants large work of all namespaces in turn.
-func (b *Budget) serveCrowd() (wakes []func()) {
-	for len(b.crowd) > 0 && b.mayLarge() {
-		a := b.crowd[0]
+// serveLarge grants large work of all namespaces in turn.
+func (b *Budget) serveLarge() (wakes []func()) {
+	for len(b.large) > 0 && b.mayLarge() {
+		a := b.large[0]
 		served := b.serve(a)
 		if len(served) == 0 { // it waits for another bound, or has no waiters
-			b.crowd, a.crowds = b.crowd[1:], false
+			b.large, a.large = b.large[1:], false
 		}
 		wakes = append(wakes, served...)
 	}
 	return wakes
 }
 
-func anybody(string) bool { return true }
-
 // arm sets the timer for the next check of the waiters, or stops it if there are none.
 func (b *Budget) arm(a *account) {
-	if a.urgent.empty() && a.queue.empty() {
+	first := a.queue().First()
+	if first == nil {
 		if a.timer != nil {
 			a.timer.Stop()
 			a.timer = nil
 		}
 		return
 	}
-	if w := a.turn().first(); !a.crowds && b.Abreast > 0 && w.cost.Bytes >= b.Large && b.mayOf(a) {
-		b.crowd, a.crowds = append(b.crowd, a), true
+	if !a.large && b.Abreast > 0 && first.Value.cost.Bytes >= b.Large && b.mayOf(a) {
+		b.large, a.large = append(b.large, a), true
 	}
-	wait := lookAtShare
+	wait := checkEvery
 	if !a.left.positive() { // otherwise the end of work in progress serves it
 		rate := b.rateOf(a)
 		seconds := max(untilPositive(a.left.Count, rate.Count), untilPositive(a.left.Bytes, rate.Bytes))
@@ -363,8 +360,9 @@ func (b *Budget) Wait(ctx context.Context, who Party, cost Price, urgent bool) e
 func (b *Budget) Usage() Usage {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	u := Usage{Waiting: len(b.waiting), Waits: b.waits}
+	u := Usage{Waits: b.waits}
 	for _, a := range b.accounts {
+		u.Waiting += a.urgent.Len() + a.normal.Len()
 		if a.timer != nil {
 			u.Namespaces++
 		}

@@ -1,4 +1,4 @@
-package share
+package fair
 
 import (
 	"context"
@@ -72,8 +72,8 @@ func TestBudget(t *testing.T) {
 		if !slices.Equal(short, []string{"a"}) {
 			t.Errorf("told of %v", short)
 		}
-		if u := b.Usage(); u.Waiting != 0 || u.Namespaces != 0 || len(b.granted) != 0 {
-			t.Errorf("left over: %+v, %d", u, len(b.granted))
+		if u := b.Usage(); u.Waiting != 0 || u.Namespaces != 0 || len(b.requests) != 0 {
+			t.Errorf("left over: %+v, %d", u, len(b.requests))
 		}
 	})
 }
@@ -244,8 +244,8 @@ func TestBudgetOfAll(t *testing.T) {
 		for _, a := range b.accounts {
 			b.refill(a, time.Now())
 		}
-		if b.tired != 0 {
-			t.Errorf("%d are tired after a rest", b.tired)
+		if b.throttled != 0 {
+			t.Errorf("%d are throttled after a rest", b.throttled)
 		}
 	})
 }
@@ -287,7 +287,7 @@ func TestBudgetIsKept(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			if served["n0"]+served["n1"] != asked || len(b.granted) != 0 {
+			if served["n0"]+served["n1"] != asked || len(b.requests) != 0 {
 				rt.Errorf("%v of %d were served", served, asked)
 			}
 		})

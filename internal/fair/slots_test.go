@@ -1,4 +1,4 @@
-package share
+package fair
 
 import (
 	"fmt"
@@ -37,10 +37,7 @@ func TestSlots(t *testing.T) {
 					fmt.Sprint("t", rapid.IntRange(0, 2).Draw(t, "tenant")),
 				}
 				r := request{who, fmt.Sprint(i)}
-				free, held, mine := s.free, 0, 0
-				if sp := s.spaces[who.Namespace]; sp != nil {
-					held, mine = sp.held, sp.tenants[who.Tenant]
-				}
+				free, held, mine := s.held.Free(), s.held.Held(who.Namespace), s.byTenant[who]
 				if s.Acquire(who, r.key, func() { woken[r.key] = true }) {
 					holding = append(holding, r)
 				} else {
@@ -63,8 +60,8 @@ func TestSlots(t *testing.T) {
 					}
 				}
 			}
-			if s.free < 0 || s.free > total {
-				t.Fatalf("%d of %d are free", s.free, total)
+			if s.held.Free() < 0 || s.held.Free() > total {
+				t.Fatalf("%d of %d are free", s.held.Free(), total)
 			}
 		}
 		for len(holding)+len(waiting) > 0 {
@@ -86,7 +83,8 @@ func TestSlots(t *testing.T) {
 			s.Release(holding[0].who)
 			holding = holding[1:]
 		}
-		if s.free != total || s.Depth() != 0 || len(s.spaces) != 0 || len(s.granted) != 0 || s.turns.Len() != 0 {
+		if u := s.Usage(); s.held.Free() != total || u.Waiting+u.Namespaces != 0 || len(s.held.byKey)+len(s.byTenant) != 0 ||
+			len(s.requests) != 0 {
 			t.Fatalf("left over: %+v", s)
 		}
 	})
