@@ -3,13 +3,13 @@
 //
 //   - [Queue] owns the order of items. Keys take turns, and the items of a key are served first in, first out. It also
 //     finds the key that holds the most, whose items are dropped or evicted first.
-//   - [Quota] owns the amount that each key uses of a bounded resource, from which its owner derives a fair bound.
+//   - [Tally] owns the amount that each key uses of a bounded resource, from which its owner derives a fair bound.
 //   - [Slots] owns concurrency, bounded by namespace and then by tenant, and the callers that wait for it.
 //   - [Budget] owns work over time, in number and in bytes, as token buckets that may be overdrawn.
 //   - [Workers] owns goroutines, one for each key with work.
 //
 // A waiter of Slots or of a Budget is woken when it is its turn. It then asks again with the same key, for which the
-// share is reserved. Queue and Quota have no lock: their owner guards them. The other types are safe for concurrent use
+// share is reserved. Queue and Tally have no lock: their owner guards them. The other types are safe for concurrent use
 // and run no callback under their lock.
 package fair
 

@@ -94,6 +94,9 @@ func (it *Item[K, T]) Queued() bool { return it.line != nil }
 // Key returns the key of an item, which must be in a queue.
 func (it *Item[K, T]) Key() K { return it.line.Key }
 
+// Next returns the item behind this one in the line, or nil.
+func (it *Item[K, T]) Next() *Item[K, T] { return it.next }
+
 // Next removes and returns the first item of the first key for which may returns true, or nil. The key takes its next
 // turn after all others. Skipped keys keep their turns. A nil may permits every key.
 func (q *Queue[K, T]) Next(may func(K) bool) *Item[K, T] {

@@ -142,7 +142,7 @@ func TestQueueModel(t *testing.T) {
 					turns = append(turns, l.Key)
 					var items []*Item[string, int]
 					own := 0
-					for it := l.First(); it != nil; it = it.next {
+					for it := l.First(); it != nil; it = it.Next() {
 						items, own = append(items, it), own+it.Weight
 						if it.Key() != l.Key {
 							t.Fatalf("%d has the key %s, not %s", it.Value, it.Key(), l.Key)

@@ -8,8 +8,9 @@ import "sync"
 // take turns. Slots is safe for concurrent use and runs no callback under its lock.
 type Slots struct {
 	mu       sync.Mutex
-	held     Quota[string]                          // by namespace
-	byTenant map[Party]int                          // held slots
+	most     int
+	held     Tally[string] // by namespace
+	byTenant Tally[Party]
 	waiting  Queue[string, *Queue[string, request]] // by namespace, and then by tenant; each namespace has one item
 	requests map[any]*Item[string, request]         // waiting, or granted
 	waits    int                                    // number so far
@@ -17,9 +18,7 @@ type Slots struct {
 
 // NewSlots returns n free slots.
 func NewSlots(n int) *Slots {
-	return &Slots{
-		held: Quota[string]{Most: n}, byTenant: make(map[Party]int), requests: make(map[any]*Item[string, request]),
-	}
+	return &Slots{most: n, requests: make(map[any]*Item[string, request])}
 }
 
 // Acquire takes a slot and reports whether it did. Otherwise wake is called when a slot is reserved for key.
@@ -34,7 +33,7 @@ func (s *Slots) Acquire(who Party, key any, wake func()) bool {
 	}
 	space := s.waiting.Line(who.Namespace).First()
 	if s.may(who.Namespace) && s.mayTenant(who) && (space == nil || space.Value.Line(who.Tenant) == nil) {
-		s.take(who)
+		s.count(who, 1)
 		return true
 	}
 	if space == nil {
@@ -45,27 +44,28 @@ func (s *Slots) Acquire(who Party, key any, wake func()) bool {
 	return false
 }
 
+func (s *Slots) free() int { return s.most - s.held.All() }
+
 // may reports whether a namespace may take another slot.
-func (s *Slots) may(namespace string) bool { return s.held.Held(namespace) < s.held.Free() }
+func (s *Slots) may(namespace string) bool { return s.held.Of(namespace) < s.free() }
 
 // mayTenant reports whether a tenant may take the next slot of a namespace that may take another one.
 func (s *Slots) mayTenant(who Party) bool {
-	held, rest := s.byTenant[who], (s.held.Free()-s.held.Held(who.Namespace)-1)/2 // further slots of the namespace after this one
+	held := s.byTenant.Of(who)
+	rest := (s.free() - s.held.Of(who.Namespace) - 1) / 2 // further slots of the namespace after this one
 	return held == 0 || held < 3*rest
 }
 
-func (s *Slots) take(who Party) {
-	s.held.Add(who.Namespace, 1)
-	s.byTenant[who]++
+// count adds to the held slots of a tenant.
+func (s *Slots) count(who Party, n int) {
+	s.held.Add(who.Namespace, n)
+	s.byTenant.Add(who, n)
 }
 
 // Release returns a slot.
 func (s *Slots) Release(who Party) {
 	s.mu.Lock()
-	s.held.Add(who.Namespace, -1)
-	if s.byTenant[who]--; s.byTenant[who] == 0 {
-		delete(s.byTenant, who)
-	}
+	s.count(who, -1)
 	wakes := s.grant()
 	s.mu.Unlock()
 	for _, wake := range wakes {
@@ -94,7 +94,7 @@ func (s *Slots) grant() (wakes []func()) {
 		if space.Value.Len() > 0 {
 			s.waiting.Add(who.Namespace, space)
 		}
-		s.take(who)
+		s.count(who, 1)
 		next.Value.granted = true
 		wakes = append(wakes, next.Value.wake)
 	}

@@ -37,7 +37,7 @@ func TestSlots(t *testing.T) {
 					fmt.Sprint("t", rapid.IntRange(0, 2).Draw(t, "tenant")),
 				}
 				r := request{who, fmt.Sprint(i)}
-				free, held, mine := s.held.Free(), s.held.Held(who.Namespace), s.byTenant[who]
+				free, held, mine := s.free(), s.held.Of(who.Namespace), s.byTenant.Of(who)
 				if s.Acquire(who, r.key, func() { woken[r.key] = true }) {
 					holding = append(holding, r)
 				} else {
@@ -60,8 +60,8 @@ func TestSlots(t *testing.T) {
 					}
 				}
 			}
-			if s.held.Free() < 0 || s.held.Free() > total {
-				t.Fatalf("%d of %d are free", s.held.Free(), total)
+			if s.free() < 0 || s.free() > total {
+				t.Fatalf("%d of %d are free", s.free(), total)
 			}
 		}
 		for len(holding)+len(waiting) > 0 {
@@ -83,7 +83,7 @@ func TestSlots(t *testing.T) {
 			s.Release(holding[0].who)
 			holding = holding[1:]
 		}
-		if u := s.Usage(); s.held.Free() != total || u.Waiting+u.Namespaces != 0 || len(s.held.byKey)+len(s.byTenant) != 0 ||
+		if u := s.Usage(); s.free() != total || u.Waiting+u.Namespaces != 0 || len(s.held.byKey)+len(s.byTenant.byKey) != 0 ||
 			len(s.requests) != 0 {
 			t.Fatalf("left over: %+v", s)
 		}

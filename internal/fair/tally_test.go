@@ -2,13 +2,14 @@ package fair
 
 import "testing"
 
-// TestQuota: keys that use no more than is free leave to the next one as much as they take.
-func TestQuota(t *testing.T) {
+// TestTally: keys that use no more than is free leave to the next one as much as they take.
+func TestTally(t *testing.T) {
 	t.Parallel()
-	q := Quota[string]{Most: 100}
+	const most = 100
+	var tally Tally[string]
 	fill := func(key string) (n int) {
-		for ; q.Held(key) < q.Free(); n++ {
-			q.Add(key, 1)
+		for ; tally.Of(key) < most-tally.All(); n++ {
+			tally.Add(key, 1)
 		}
 		return n
 	}
@@ -21,9 +22,9 @@ func TestQuota(t *testing.T) {
 		}
 	}
 	for key, n := range map[string]int{"a": 50, "b": 25, "c": 13} {
-		q.Add(key, -n)
+		tally.Add(key, -n)
 	}
-	if q.Free() != 100 || len(q.byKey) != 0 {
-		t.Errorf("left over: %+v", q)
+	if tally.All() != 0 || len(tally.byKey) != 0 {
+		t.Errorf("left over: %+v", tally)
 	}
 }
