@@ -1,29 +1,28 @@
 package httpapi
 
-import "container/list"
+import "github.com/fairlead-io/fairlead/internal/fair"
 
 // memory is a cache with a bounded number of entries. A full memory evicts the oldest entry of the largest group, so
 // that one group cannot evict the entries of others. It is not safe for concurrent use.
 type memory[K comparable, V any] struct {
 	most    int
-	entries map[K]*list.Element
-	groups  map[string]*list.List // each with the oldest first
+	entries map[K]*fair.Item[string, remembered[K, V]]
+	groups  fair.Queue[string, remembered[K, V]] // each with the oldest first
 }
 
 type remembered[K comparable, V any] struct {
 	key   K
-	group string
 	value V
 }
 
 func newMemory[K comparable, V any](most int) *memory[K, V] {
-	return &memory[K, V]{most: most, entries: make(map[K]*list.Element), groups: make(map[string]*list.List)}
+	return &memory[K, V]{most: most, entries: make(map[K]*fair.Item[string, remembered[K, V]])}
 }
 
 func (m *memory[K, V]) get(key K) (value V, ok bool) {
 	e, ok := m.entries[key]
 	if ok {
-		value = e.Value.(remembered[K, V]).value
+		value = e.Value.value
 	}
 	return value, ok
 }
@@ -31,32 +30,12 @@ func (m *memory[K, V]) get(key K) (value V, ok bool) {
 func (m *memory[K, V]) put(key K, group string, value V) {
 	m.drop(key)
 	if len(m.entries) >= m.most {
-		var largest *list.List
-		for _, of := range m.groups {
-			if largest == nil || of.Len() > largest.Len() {
-				largest = of
-			}
-		}
-		m.drop(largest.Front().Value.(remembered[K, V]).key)
+		m.drop(m.groups.Largest().First().Value.key)
 	}
-	of := m.groups[group]
-	if of == nil {
-		of = list.New()
-		m.groups[group] = of
-	}
-	m.entries[key] = of.PushBack(remembered[K, V]{key, group, value})
+	m.entries[key] = m.groups.Push(group, remembered[K, V]{key, value})
 }
 
 func (m *memory[K, V]) drop(key K) {
-	e, ok := m.entries[key]
-	if !ok {
-		return
-	}
+	m.entries[key].Remove()
 	delete(m.entries, key)
-	group := e.Value.(remembered[K, V]).group
-	if of := m.groups[group]; of.Len() > 1 {
-		of.Remove(e)
-	} else {
-		delete(m.groups, group)
-	}
 }

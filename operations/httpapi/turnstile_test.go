@@ -219,8 +219,8 @@ func TestMemoryIsShared(t *testing.T) {
 		m.drop(key)
 		m.drop(key)
 	}
-	if len(m.groups) != 0 {
-		t.Errorf("%d groups are left", len(m.groups))
+	if m.groups.Len() != 0 {
+		t.Errorf("%d entries are left", m.groups.Len())
 	}
 }
 
