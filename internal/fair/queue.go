@@ -3,10 +3,12 @@ package fair
 import "iter"
 
 // Queue holds items by key. Keys take turns; within a key the order is first in, first out. Lines, Largest, MakeRoom and
-// a restricted Next visit the keys. All other operations take constant time. The zero value is ready for use.
+// a restricted Next visit the keys. All other operations take constant time. The zero value is ready for use. A Queue must
+// not be copied after its first use.
 type Queue[K comparable, T any] struct {
 	lines       map[K]*Line[K, T]
 	first, last *Line[K, T] // in order of their turns
+	spare       *Line[K, T] // an empty line for the next key, or nil
 	len, weight int
 }
 
@@ -49,11 +51,13 @@ func (q *Queue[K, T]) AddFirst(key K, it *Item[K, T]) { q.join(key, it).insert(i
 func (q *Queue[K, T]) join(key K, it *Item[K, T]) *Line[K, T] {
 	l := q.lines[key]
 	if l == nil {
-		l = &Line[K, T]{Key: key, queue: q}
+		if l = q.spare; l == nil {
+			l = &Line[K, T]{queue: q}
+		}
 		if q.lines == nil {
 			q.lines = make(map[K]*Line[K, T])
 		}
-		q.lines[key] = l
+		q.spare, l.Key, q.lines[key] = nil, key, l
 		q.enqueue(l)
 	}
 	q.len++
@@ -78,6 +82,7 @@ func (it *Item[K, T]) Remove() {
 	if l.weight -= it.Weight; l.len == 0 {
 		q.dequeue(l)
 		delete(q.lines, l.Key)
+		q.spare = l
 	}
 }
 

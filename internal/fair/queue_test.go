@@ -178,3 +178,15 @@ func TestAbsentItems(t *testing.T) {
 		t.Error("an empty queue has items")
 	}
 }
+
+// TestQueueReusesLines: a key whose only item leaves and comes back costs no allocation.
+func TestQueueReusesLines(t *testing.T) {
+	var q Queue[string, int]
+	it := q.Push("a", 1)
+	if n := testing.AllocsPerRun(100, func() {
+		it.Remove()
+		q.Add("a", it)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
