@@ -17,14 +17,13 @@ func (p Price) positive() bool                { return p.Count > 0 && p.Bytes > 
 func (p Price) covers(q Price) bool           { return p.Count >= q.Count && p.Bytes >= q.Bytes }
 func untilPositive(has, rate float64) float64 { return max(0, -has/rate) }
 
-// Budget bounds the work of each namespace over time, by token buckets. A namespace with a positive balance may
-// overdraw it. Its next work waits until the debt is repaid, so no work is too large to ever start. The concurrent
-// bytes of a namespace are bounded likewise.
+// Budget bounds the work of each group, such as a namespace, over time, by token buckets. A group with a positive
+// balance may overdraw it. Its next work waits until the debt is repaid, so no work is too large to ever start. The
+// concurrent bytes of a group are bounded likewise.
 //
-// The waiters of a namespace take turns by tenant, urgent ones first. No namespace waits for another one, with two
-// exceptions. Namespaces with less than half of their maximum balance are throttled: all of them share one total rate,
-// so that a user gains no capacity by using many namespaces. Large work is bounded over all namespaces, and namespaces
-// take turns for it.
+// The waiters of a group take turns by member, urgent ones first. No group waits for another one, with two exceptions.
+// Groups with less than half of their maximum balance are throttled: all of them share one total rate, so that a user
+// gains no capacity by using many groups. Large work is bounded over all groups, and groups take turns for it.
 //
 // Budget is safe for concurrent use and runs no callback under its lock.
 type Budget struct {
@@ -45,34 +44,34 @@ type Budget struct {
 
 // BudgetOptions configures a Budget. Rate and Most are required.
 type BudgetOptions struct {
-	// Rate is the income of a namespace per second, and Most its maximum balance.
+	// Rate is the income of a group per second, and Most its maximum balance.
 	Rate, Most Price
-	// Total is the rate per second of all throttled namespaces together. Default: no bound.
+	// Total is the rate per second of all throttled groups together. Default: no bound.
 	Total Price
-	// Abreast bounds the bytes in progress: those of a namespace for any work, and those of all large work for large
+	// Abreast bounds the bytes in progress: those of a group for any work, and those of all large work for large
 	// work. Work starts only below the bound. Default: no bound.
 	Abreast float64
 	// Large is the minimum size of large work in bytes. Default: all work is large.
 	Large float64
-	// Short is called occasionally for a namespace that has to wait. Default: none.
-	Short func(namespace string)
+	// Short is called occasionally for a group that has to wait. Default: none.
+	Short func(group string)
 }
 
-// account is the balance and the waiters of one namespace.
+// account is the balance and the waiters of one group.
 type account struct {
-	namespace      string
+	group          string
 	left           Price
 	open           float64   // bytes in progress
 	at             time.Time // time of the last refill
 	throttled      bool
 	large          bool                   // in Budget.large
-	urgent, normal Queue[string, request] // by tenant
+	urgent, normal Queue[string, request] // by member
 	timer          *time.Timer            // nil without waiters
 	notified       time.Time
 }
 
 // minSweep is the number of accounts above which idle ones are dropped. shortEvery is the minimum interval of Short for
-// a namespace.
+// a group.
 const (
 	minSweep   = 1024
 	shortEvery = time.Minute
@@ -99,7 +98,7 @@ func (b *Budget) Acquire(who Party, key any, cost Price, urgent bool, wake func(
 		b.mu.Unlock()
 		return r.Value.cost, true
 	}
-	a := b.account(who.Namespace)
+	a := b.account(who.Group)
 	switch {
 	case r == nil && a.urgent.Len() == 0 && (urgent || a.normal.Len() == 0) && b.may(a, cost):
 		b.begin(a, cost)
@@ -115,9 +114,9 @@ func (b *Budget) Acquire(who Party, key any, cost Price, urgent bool, wake func(
 	r.Remove()
 	r.Value = request{key: key, wake: wake, cost: cost, urgent: urgent}
 	if urgent {
-		a.urgent.Add(who.Tenant, r)
+		a.urgent.Add(who.Member, r)
 	} else {
-		a.normal.Add(who.Tenant, r)
+		a.normal.Add(who.Member, r)
 	}
 	b.waits++
 	notify := a.timer == nil && time.Since(a.notified) >= shortEvery
@@ -127,18 +126,18 @@ func (b *Budget) Acquire(who Party, key any, cost Price, urgent bool, wake func(
 	b.arm(a)
 	b.mu.Unlock()
 	if notify && b.Short != nil {
-		b.Short(who.Namespace)
+		b.Short(who.Group)
 	}
 	return Price{}, false
 }
 
-// may reports whether a namespace may start work.
+// may reports whether a group may start work.
 func (b *Budget) may(a *account, cost Price) bool {
 	return b.mayOf(a) && (b.Abreast == 0 || cost.Bytes < b.Large || b.mayLarge() && (len(b.large) == 0 || b.large[0] == a))
 }
 
-// mayLarge reports whether the bounds of all namespaces together permit large work: a balance like that of one
-// namespace, and the rate of the throttled ones.
+// mayLarge reports whether the bounds of all groups together permit large work: a balance like that of one
+// group, and the rate of the throttled ones.
 func (b *Budget) mayLarge() bool {
 	if b.open >= b.Abreast {
 		return false
@@ -152,7 +151,7 @@ func (b *Budget) mayLarge() bool {
 	return b.spent < b.Most.Bytes
 }
 
-// mayOf reports whether a namespace may start work by its own share.
+// mayOf reports whether a group may start work by its own share.
 func (b *Budget) mayOf(a *account) bool {
 	return a.left.positive() && (b.Abreast == 0 || a.open < b.Abreast)
 }
@@ -173,7 +172,7 @@ func (b *Budget) finish(a *account, paid Price) {
 	}
 }
 
-// throttle updates whether a namespace is throttled.
+// throttle updates whether a group is throttled.
 func (b *Budget) throttle(a *account) {
 	if throttled := !a.left.covers(b.Most.times(0.5)); throttled != a.throttled {
 		if a.throttled = throttled; throttled {
@@ -184,7 +183,7 @@ func (b *Budget) throttle(a *account) {
 	}
 }
 
-// rateOf returns the income of a namespace per second.
+// rateOf returns the income of a group per second.
 func (b *Budget) rateOf(a *account) Price {
 	if !a.throttled || b.Total == (Price{}) {
 		return b.Rate
@@ -193,28 +192,28 @@ func (b *Budget) rateOf(a *account) Price {
 }
 
 // Take spends cost without waiting.
-func (b *Budget) Take(namespace string, cost Price) {
+func (b *Budget) Take(group string, cost Price) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.begin(b.account(namespace), cost)
+	b.begin(b.account(group), cost)
 }
 
 // End ends work for which paid was spent, and corrects the balance to the actual cost.
-func (b *Budget) End(namespace string, paid, cost Price) {
-	b.change(namespace, func(a *account) {
+func (b *Budget) End(group string, paid, cost Price) {
+	b.change(group, func(a *account) {
 		b.finish(a, paid)
 		a.left = a.left.plus(paid).plus(cost.times(-1)).atMost(b.Most)
 	})
 }
 
 // Charge spends cost for work that is already done. A negative cost is a refund.
-func (b *Budget) Charge(namespace string, cost Price) {
-	b.change(namespace, func(a *account) { a.left = a.left.plus(cost.times(-1)).atMost(b.Most) })
+func (b *Budget) Charge(group string, cost Price) {
+	b.change(group, func(a *account) { a.left = a.left.plus(cost.times(-1)).atMost(b.Most) })
 }
 
-func (b *Budget) change(namespace string, change func(*account)) {
+func (b *Budget) change(group string, change func(*account)) {
 	b.mu.Lock()
-	a := b.account(namespace)
+	a := b.account(group)
 	change(a)
 	b.throttle(a)
 	wakes := append(b.serve(a), b.serveLarge()...)
@@ -225,11 +224,11 @@ func (b *Budget) change(namespace string, change func(*account)) {
 }
 
 // Refund returns the price of work that was not done.
-func (b *Budget) Refund(namespace string, paid Price) { b.Charge(namespace, paid.times(-1)) }
+func (b *Budget) Refund(group string, paid Price) { b.Charge(group, paid.times(-1)) }
 
 // Withdraw removes a waiter and refunds a grant that it has not used.
 func (b *Budget) Withdraw(who Party, key any) {
-	b.change(who.Namespace, func(a *account) {
+	b.change(who.Group, func(a *account) {
 		r := b.requests[key]
 		if r == nil {
 			return
@@ -242,8 +241,8 @@ func (b *Budget) Withdraw(who Party, key any) {
 	})
 }
 
-// account returns the refilled account of a namespace.
-func (b *Budget) account(namespace string) *account {
+// account returns the refilled account of a group.
+func (b *Budget) account(group string) *account {
 	now := time.Now()
 	if b.throttled > 1 && now.Sub(b.counted) >= checkEvery {
 		b.counted = now
@@ -251,7 +250,7 @@ func (b *Budget) account(namespace string) *account {
 			b.refill(a, now)
 		}
 	}
-	a := b.accounts[namespace]
+	a := b.accounts[group]
 	if a == nil {
 		if len(b.accounts) >= b.sweepAt {
 			maps.DeleteFunc(b.accounts, func(_ string, a *account) bool {
@@ -260,8 +259,8 @@ func (b *Budget) account(namespace string) *account {
 			})
 			b.sweepAt = max(minSweep, 2*len(b.accounts))
 		}
-		a = &account{namespace: namespace, left: b.Most, at: now}
-		b.accounts[namespace] = a
+		a = &account{group: group, left: b.Most, at: now}
+		b.accounts[group] = a
 	}
 	b.refill(a, now)
 	return a
@@ -300,7 +299,7 @@ func (a *account) queue() *Queue[string, request] {
 	return &a.normal
 }
 
-// serveLarge grants large work of all namespaces in turn.
+// serveLarge grants large work of all groups in turn.
 func (b *Budget) serveLarge() (wakes []func()) {
 	for len(b.large) > 0 && b.mayLarge() {
 		a := b.large[0]
@@ -333,7 +332,7 @@ func (b *Budget) arm(a *account) {
 		wait = min(wait, time.Duration(min(seconds, 1)*float64(time.Second))+time.Millisecond)
 	}
 	if a.timer == nil {
-		a.timer = time.AfterFunc(wait, func() { b.Charge(a.namespace, Price{}) })
+		a.timer = time.AfterFunc(wait, func() { b.Charge(a.group, Price{}) })
 		return
 	}
 	a.timer.Reset(wait)
@@ -364,7 +363,7 @@ func (b *Budget) Usage() Usage {
 	for _, a := range b.accounts {
 		u.Waiting += a.urgent.Len() + a.normal.Len()
 		if a.timer != nil {
-			u.Namespaces++
+			u.Groups++
 		}
 	}
 	return u

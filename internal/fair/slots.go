@@ -2,16 +2,16 @@ package fair
 
 import "sync"
 
-// Slots bounds concurrent calls, and shares them by namespace first and then by tenant. A namespace may hold at most as
-// many slots as are free. A namespace whose calls hang thus gets half of the slots, and the next namespace always finds
-// one. The tenants of a namespace share its slots in the same way, where a single tenant gets three quarters. Waiters
+// Slots bounds concurrent calls, and shares them by group, such as a namespace, and then by member. A group may hold at
+// most as many slots as are free. A group whose calls hang thus gets half of the slots, and the next group always finds
+// a free one. The members of a group share its slots in the same way, where a single member gets three quarters. Waiters
 // take turns. Slots is safe for concurrent use and runs no callback under its lock.
 type Slots struct {
 	mu       sync.Mutex
 	most     int
-	held     Tally[string] // by namespace
-	byTenant Tally[Party]
-	waiting  Queue[string, *Queue[string, request]] // by namespace, and then by tenant; each namespace has one item
+	held     Tally[string] // by group
+	byMember Tally[Party]
+	waiting  Queue[string, *Queue[string, request]] // by group, and then by member; each group has one item
 	requests map[any]*Item[string, request]         // waiting, or granted
 	waits    int                                    // number so far
 }
@@ -31,35 +31,35 @@ func (s *Slots) Acquire(who Party, key any, wake func()) bool {
 		}
 		return r.Value.granted
 	}
-	space := s.waiting.Line(who.Namespace).First()
-	if s.may(who.Namespace) && s.mayTenant(who) && (space == nil || space.Value.Line(who.Tenant) == nil) {
+	waiters := s.waiting.Line(who.Group).First()
+	if s.may(who.Group) && s.mayMember(who) && (waiters == nil || waiters.Value.Line(who.Member) == nil) {
 		s.count(who, 1)
 		return true
 	}
-	if space == nil {
-		space = s.waiting.Push(who.Namespace, &Queue[string, request]{})
+	if waiters == nil {
+		waiters = s.waiting.Push(who.Group, &Queue[string, request]{})
 	}
-	s.requests[key] = space.Value.Push(who.Tenant, request{key: key, wake: wake})
+	s.requests[key] = waiters.Value.Push(who.Member, request{key: key, wake: wake})
 	s.waits++
 	return false
 }
 
 func (s *Slots) free() int { return s.most - s.held.All() }
 
-// may reports whether a namespace may take another slot.
-func (s *Slots) may(namespace string) bool { return s.held.Of(namespace) < s.free() }
+// may reports whether a group may take another slot.
+func (s *Slots) may(group string) bool { return s.held.Of(group) < s.free() }
 
-// mayTenant reports whether a tenant may take the next slot of a namespace that may take another one.
-func (s *Slots) mayTenant(who Party) bool {
-	held := s.byTenant.Of(who)
-	rest := (s.free() - s.held.Of(who.Namespace) - 1) / 2 // further slots of the namespace after this one
+// mayMember reports whether a member may take the next slot of a group that may take another one.
+func (s *Slots) mayMember(who Party) bool {
+	held := s.byMember.Of(who)
+	rest := (s.free() - s.held.Of(who.Group) - 1) / 2 // further slots of the group after this one
 	return held == 0 || held < 3*rest
 }
 
-// count adds to the held slots of a tenant.
+// count adds to the held slots of a member.
 func (s *Slots) count(who Party, n int) {
-	s.held.Add(who.Namespace, n)
-	s.byTenant.Add(who, n)
+	s.held.Add(who.Group, n)
+	s.byMember.Add(who, n)
 }
 
 // Release returns a slot.
@@ -73,26 +73,26 @@ func (s *Slots) Release(who Party) {
 	}
 }
 
-// grant reserves the free slots for waiters, namespace by namespace.
+// grant reserves the free slots for waiters, group by group.
 func (s *Slots) grant() (wakes []func()) {
 	for {
 		var who Party
 		var next *Item[string, request]
-		space := s.waiting.Next(func(namespace string) bool {
-			if !s.may(namespace) {
+		waiters := s.waiting.Next(func(group string) bool {
+			if !s.may(group) {
 				return false
 			}
-			next = s.waiting.Line(namespace).First().Value.Next(func(tenant string) bool {
-				who = Party{namespace, tenant}
-				return s.mayTenant(who)
+			next = s.waiting.Line(group).First().Value.Next(func(member string) bool {
+				who = Party{group, member}
+				return s.mayMember(who)
 			})
 			return next != nil
 		})
-		if space == nil { // until a slot is released
+		if waiters == nil { // until a slot is released
 			return wakes
 		}
-		if space.Value.Len() > 0 {
-			s.waiting.Add(who.Namespace, space)
+		if waiters.Value.Len() > 0 {
+			s.waiting.Add(who.Group, waiters)
 		}
 		s.count(who, 1)
 		next.Value.granted = true
@@ -110,8 +110,8 @@ func (s *Slots) Withdraw(who Party, key any) (reserved bool) {
 	}
 	delete(s.requests, key)
 	r.Remove()
-	if space := s.waiting.Line(who.Namespace).First(); space != nil && space.Value.Len() == 0 {
-		space.Remove()
+	if waiters := s.waiting.Line(who.Group).First(); waiters != nil && waiters.Value.Len() == 0 {
+		waiters.Remove()
 	}
 	return r.Value.granted
 }
@@ -120,7 +120,7 @@ func (s *Slots) Withdraw(who Party, key any) (reserved bool) {
 func (s *Slots) Usage() Usage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	u := Usage{Namespaces: s.waiting.Len(), Waits: s.waits}
+	u := Usage{Groups: s.waiting.Len(), Waits: s.waits}
 	for l := range s.waiting.Lines() {
 		u.Waiting += l.First().Value.Len()
 	}

@@ -118,7 +118,7 @@ func (s shares) Collect(ch chan<- prometheus.Metric) {
 	} {
 		u := use()
 		ch <- prometheus.MustNewConstMetric(waitingDesc, prometheus.GaugeValue, float64(u.Waiting), of)
-		ch <- prometheus.MustNewConstMetric(namespacesDesc, prometheus.GaugeValue, float64(u.Namespaces), of)
+		ch <- prometheus.MustNewConstMetric(namespacesDesc, prometheus.GaugeValue, float64(u.Groups), of)
 		ch <- prometheus.MustNewConstMetric(waitsDesc, prometheus.CounterValue, float64(u.Waits), of)
 	}
 }

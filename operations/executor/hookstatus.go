@@ -171,7 +171,7 @@ func (h *hookStatus) write(ctx, writing context.Context, key store.Key, anew boo
 	}
 	paid := fair.Price{Count: 1, Bytes: smallObject}
 	cost := paid
-	if err := h.e.writes.Wait(ctx, fair.Party{Namespace: key.Namespace}, paid, false); err != nil {
+	if err := h.e.writes.Wait(ctx, fair.Party{Group: key.Namespace}, paid, false); err != nil {
 		return err
 	}
 	defer func() { h.e.writes.End(key.Namespace, paid, cost) }()

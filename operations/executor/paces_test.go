@@ -16,7 +16,7 @@ func TestPacesOfTenants(t *testing.T) {
 	t.Parallel()
 	var p paces
 	now := time.Unix(1_000_000, 0)
-	a, b := fair.Party{Namespace: "n", Tenant: "a"}, fair.Party{Namespace: "n", Tenant: "b"}
+	a, b := fair.Party{Group: "n", Member: "a"}, fair.Party{Group: "n", Member: "b"}
 	for _, step := range []struct {
 		reason string
 		of     fair.Party
@@ -35,7 +35,7 @@ func TestPacesOfTenants(t *testing.T) {
 		}
 	}
 	for i := range 10_000 {
-		p.take(fair.Party{Tenant: fmt.Sprint(i)}, now.Add(time.Duration(i)*time.Second))
+		p.take(fair.Party{Member: fmt.Sprint(i)}, now.Add(time.Duration(i)*time.Second))
 	}
 	if n := len(p.last); n > 128 {
 		t.Errorf("%d tenants are remembered", n)

@@ -292,7 +292,7 @@ func (r *run) askAgain() {
 }
 
 // party returns the namespace and tenant whose shares the run uses.
-func (r *run) party() fair.Party { return fair.Party{Namespace: r.key.Namespace, Tenant: r.tenant} }
+func (r *run) party() fair.Party { return fair.Party{Group: r.key.Namespace, Member: r.tenant} }
 
 // line is the set of runs that wait for the end of one operation. Executor.mu guards it.
 type line struct {

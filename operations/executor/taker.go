@@ -99,7 +99,7 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 		course.Judged(op, of, v, now)(op)
 		thin.Apply(op)
 		paid := fair.Price{Count: 1, Bytes: size}
-		if err := t.writes.Wait(ctx, fair.Party{Namespace: key.Namespace, Tenant: tenant(op)}, paid, true); err != nil {
+		if err := t.writes.Wait(ctx, fair.Party{Group: key.Namespace, Member: tenant(op)}, paid, true); err != nil {
 			return fmt.Errorf("%w: %w", errShort, err)
 		}
 		err = t.client.Status().Replace(ownConflicts(ctx), op)
