@@ -141,7 +141,7 @@ type Executor struct {
 	writes   *fair.Budget // budget of status writes
 	paces    paces        // of writes that record only repeated tries or polls
 	outside  *fair.Budget // budget of calls
-	stirs    *stirs
+	changes  *webhookChanges
 	status   *hookStatus
 	secrets  *secrets
 	releases *releases

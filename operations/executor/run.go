@@ -27,7 +27,7 @@ type run struct {
 	back  []landing // calls that have returned
 	line  *line     // of the operation that has to end first
 	near  int64     // when nine tenths of the timeout have passed, in Unix seconds
-	names names     // of the Webhooks that the operation may call
+	names nameSet   // of the Webhooks that the operation may call
 	// accepted bounds the version at which the request was accepted; nil once the operation is picked up.
 	accepted *course.Acceptance
 	missed   bool // an event arrived since the last call of look
