@@ -19,7 +19,9 @@ func (t *Tally[K]) Add(key K, amount int) {
 		t.byKey = make(map[K]int)
 	}
 	t.all += amount
-	if t.byKey[key] += amount; t.byKey[key] == 0 {
+	if now := t.byKey[key] + amount; now != 0 {
+		t.byKey[key] = now
+	} else {
 		delete(t.byKey, key)
 	}
 }
