@@ -23,18 +23,18 @@ type turns struct {
 
 // share is the state of one namespace.
 type share struct {
-	had     time.Duration // used time, plus the time it missed while it was absent
+	used    time.Duration // used time, plus the time it missed while it was absent
 	working int
 }
 
 // turnWait is a waiter for a number of slots, all at once.
 type turnWait struct {
-	turn   chan struct{} // closed when the slots are assigned
-	places int
+	turn  chan struct{} // closed when the slots are assigned
+	slots int
 }
 
-func newTurns(places int) *turns {
-	return &turns{most: places, free: places, shares: make(map[string]*share)}
+func newTurns(slots int) *turns {
+	return &turns{most: slots, free: slots, shares: make(map[string]*share)}
 }
 
 // do runs f in this goroutine when it is the turn of the namespace. It returns the cause of ctx if ctx ends before.
@@ -47,36 +47,36 @@ func (t *turns) doAlone(ctx context.Context, namespace string, f func()) error {
 	return t.doIn(ctx, namespace, t.most, f)
 }
 
-func (t *turns) doIn(ctx context.Context, namespace string, places int, f func()) error {
-	if err := t.wait(ctx, namespace, places); err != nil {
+func (t *turns) doIn(ctx context.Context, namespace string, slots int, f func()) error {
+	if err := t.wait(ctx, namespace, slots); err != nil {
 		return err
 	}
 	begun := time.Now()
-	defer func() { t.done(namespace, places, time.Since(begun)) }()
+	defer func() { t.done(namespace, slots, time.Since(begun)) }()
 	f()
 	return nil
 }
 
-func (t *turns) wait(ctx context.Context, namespace string, places int) error {
+func (t *turns) wait(ctx context.Context, namespace string, slots int) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	t.mu.Lock()
 	s := t.shares[namespace]
 	if s == nil {
-		s = &share{had: t.now}
+		s = &share{used: t.now}
 		t.shares[namespace] = s
 	}
 	if s.working == 0 && t.waiting.Line(namespace) == nil {
-		s.had = max(s.had, t.now) // unused time is not saved up
+		s.used = max(s.used, t.now) // unused time is not saved up
 	}
-	if t.free >= places && t.waiting.Len() == 0 {
-		t.free -= places
+	if t.free >= slots && t.waiting.Len() == 0 {
+		t.free -= slots
 		s.working++
 		t.mu.Unlock()
 		return nil
 	}
-	w := t.waiting.Push(namespace, turnWait{turn: make(chan struct{}), places: places})
+	w := t.waiting.Push(namespace, turnWait{turn: make(chan struct{}), slots: slots})
 	t.mu.Unlock()
 	select {
 	case <-w.Value.turn:
@@ -89,19 +89,19 @@ func (t *turns) wait(ctx context.Context, namespace string, places int) error {
 		w.Remove()
 	} else { // assigned at the same moment; pass it on
 		s.working--
-		t.free += places
+		t.free += slots
 	}
 	t.next()
 	return context.Cause(ctx)
 }
 
-func (t *turns) done(namespace string, places int, took time.Duration) {
+func (t *turns) done(namespace string, slots int, took time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.shares[namespace]
-	s.had += took * time.Duration(places)
+	s.used += took * time.Duration(slots)
 	s.working--
-	t.free += places
+	t.free += slots
 	t.next()
 }
 
@@ -119,11 +119,11 @@ func (t *turns) next() {
 			return
 		}
 		w := line.First()
-		if w.Value.places > t.free {
+		if w.Value.slots > t.free {
 			return
 		}
-		t.now = max(t.now, s.had)
-		t.free -= w.Value.places
+		t.now = max(t.now, s.used)
+		t.free -= w.Value.slots
 		s.working++
 		w.Remove()
 		close(w.Value.turn)
@@ -134,10 +134,10 @@ func (t *turns) least() (line *fair.Line[string, turnWait], least *share) {
 	for namespace, s := range t.shares {
 		switch waiting := t.waiting.Line(namespace); {
 		case waiting != nil:
-			if least == nil || s.had < least.had {
+			if least == nil || s.used < least.used {
 				line, least = waiting, s
 			}
-		case s.working == 0 && s.had <= t.now:
+		case s.working == 0 && s.used <= t.now:
 			delete(t.shares, namespace)
 		}
 	}

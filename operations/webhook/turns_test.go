@@ -39,7 +39,7 @@ func TestTurns(t *testing.T) {
 		}
 		all.Wait()
 		if len(turns.shares) > 0 || turns.free != 2 {
-			t.Errorf("there remain %d shares, %d places", len(turns.shares), turns.free)
+			t.Errorf("there remain %d shares, %d free slots", len(turns.shares), turns.free)
 		}
 	})
 }
@@ -100,7 +100,7 @@ func TestTurnsThatAreGivenUp(t *testing.T) {
 			}
 			all.Wait()
 			if len(turns.shares) > 0 || turns.free != turns.most {
-				t.Errorf("there remain %d shares, %d of %d places", len(turns.shares), turns.free, turns.most)
+				t.Errorf("there remain %d shares, %d of %d slots are free", len(turns.shares), turns.free, turns.most)
 			}
 		})
 	})
