@@ -218,8 +218,8 @@ func (h *handler) admit(r *http.Request, verb string, parameters ...string) (a a
 	if !valid {
 		return a, a.wrong.problem()
 	}
-	if a.caller = callerOf(r.Context(), h.Authorizer, a.token); a.caller != "" && h.shared {
-		a.group = a.namespace
+	if a.who.Member = callerOf(r.Context(), h.Authorizer, a.token); a.who.Member != "" && h.shared {
+		a.who.Group = a.namespace
 	}
 	return a, nil
 }

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
@@ -38,12 +39,12 @@ type Kubernetes struct {
 	now       func() time.Time
 	reviews   *prometheus.CounterVec
 
-	strangers, guests *turnstile
+	strangers, guests *fair.Semaphore
 
 	mu     sync.Mutex
-	tokens *memory[tokenSum, *caller] // tokens that were valid at their last review
-	junk   *memory[tokenSum, verdict] // tokens that were not
-	rights *memory[question, verdict]
+	tokens *fair.Cache[tokenSum, *caller] // tokens that were valid at their last review
+	junk   *fair.Cache[tokenSum, verdict] // tokens that were not
+	rights *fair.Cache[question, verdict]
 
 	asking   flights[tokenSum, *caller]
 	deciding flights[question, struct{}]
@@ -139,17 +140,17 @@ func NewKubernetes(calls *call.Client, audiences ...string) *Kubernetes {
 	if len(audiences) == 0 {
 		audiences = []string{""}
 	}
-	lane := func(places, perSecond, burst int) *turnstile {
-		return &turnstile{
-			places: places, rate: rate.NewLimiter(rate.Limit(perSecond), burst), queue: reviewsWait,
-			patience: reviewPatience,
+	lane := func(slots, perSecond, burst int) *fair.Semaphore {
+		return &fair.Semaphore{
+			Slots: slots, Rate: rate.NewLimiter(rate.Limit(perSecond), burst), Waiting: reviewsWait,
+			Wait: reviewPatience,
 		}
 	}
 	return &Kubernetes{
 		calls: calls, audiences: audiences, now: time.Now,
 		strangers: lane(16, strangersPerSecond, strangersBurst), guests: lane(32, guestsPerSecond, guestsBurst),
-		tokens: newMemory[tokenSum, *caller](keepMost), junk: newMemory[tokenSum, verdict](keepMost),
-		rights: newMemory[question, verdict](keepMost),
+		tokens: fair.NewCache[tokenSum, *caller](keepMost), junk: fair.NewCache[tokenSum, verdict](keepMost),
+		rights: fair.NewCache[question, verdict](keepMost),
 		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_http_reviews_total",
 			Help: "Questions about callers of the HTTP API, by what was asked of the API server and what came of it.",
@@ -186,7 +187,7 @@ func (k *Kubernetes) Caller(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if who, ok := k.tokens.get(sum); ok {
+	if who, ok := k.tokens.Get(sum); ok {
 		return who.user.Username
 	}
 	return fmt.Sprintf("%x", sum[:8]) // evicted from the cache
@@ -207,9 +208,9 @@ func (k *Kubernetes) who(ctx context.Context, token string) (*caller, error) {
 	if who != nil || err != nil {
 		return who, err
 	}
-	lane, from := k.strangers, visitor{group: clientOf(ctx)}
+	lane, from := k.strangers, fair.Party{Group: clientOf(ctx)}
 	if before != nil {
-		lane, from = k.guests, visitor{before.tenant, before.user.Username}
+		lane, from = k.guests, fair.Party{Group: before.tenant, Member: before.user.Username}
 	}
 	return k.asking.do(ctx, sum, func() (*caller, error) {
 		if who, _, err := k.remembered(sum); who != nil || err != nil { // another request has decided meanwhile
@@ -220,10 +221,10 @@ func (k *Kubernetes) who(ctx context.Context, token string) (*caller, error) {
 		defer k.mu.Unlock()
 		switch {
 		case err == nil:
-			k.tokens.put(sum, who.tenant, who)
+			k.tokens.Put(sum, who.tenant, who)
 		case errors.Is(err, notValid):
-			k.tokens.drop(sum)
-			k.junk.put(sum, clientOf(ctx), verdict{err, k.now().Add(keepJunk)})
+			k.tokens.Drop(sum)
+			k.junk.Put(sum, clientOf(ctx), verdict{err, k.now().Add(keepJunk)})
 		}
 		return who, err
 	})
@@ -233,8 +234,8 @@ func (k *Kubernetes) who(ctx context.Context, token string) (*caller, error) {
 // last successful review, even if it has expired.
 func (k *Kubernetes) remembered(sum tokenSum) (who, before *caller, err error) {
 	k.mu.Lock()
-	before, good := k.tokens.get(sum)
-	known, bad := k.junk.get(sum)
+	before, good := k.tokens.Get(sum)
+	known, bad := k.junk.Get(sum)
 	k.mu.Unlock()
 	switch now := k.now(); {
 	case good && now.Before(before.until):
@@ -246,7 +247,7 @@ func (k *Kubernetes) remembered(sum tokenSum) (who, before *caller, err error) {
 }
 
 // review sends a TokenReview.
-func (k *Kubernetes) review(ctx context.Context, lane *turnstile, from visitor, token string) (*caller, error) {
+func (k *Kubernetes) review(ctx context.Context, lane *fair.Semaphore, from fair.Party, token string) (*caller, error) {
 	named := slices.DeleteFunc(slices.Clone(k.audiences), func(a string) bool { return a == "" })
 	var asked [][]string
 	if len(named) > 0 {
@@ -294,7 +295,7 @@ func (k *Kubernetes) may(ctx context.Context, who *caller, a Access) error {
 	decided := func() (verdict, bool) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		known, ok := k.rights.get(q)
+		known, ok := k.rights.Get(q)
 		return known, ok && k.now().Before(known.until)
 	}
 	if known, ok := decided(); ok {
@@ -319,7 +320,7 @@ func (k *Kubernetes) may(ctx context.Context, who *caller, a Access) error {
 				Verb: a.Verb, Group: a.Group, Resource: a.Resource, Subresource: a.Subresource, Namespace: a.Namespace, Name: a.Name,
 			}
 		}
-		err := k.ask(ctx, k.guests, visitor{who.tenant, user.Username}, "subjectaccessreviews",
+		err := k.ask(ctx, k.guests, fair.Party{Group: who.tenant, Member: user.Username}, "subjectaccessreviews",
 			authorizationv1.SchemeGroupVersion, review,
 			func() bool { return review.Status.Allowed })
 		keep := keepAllowed
@@ -331,7 +332,7 @@ func (k *Kubernetes) may(ctx context.Context, who *caller, a Access) error {
 		}
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		k.rights.put(q, who.tenant, verdict{err, k.now().Add(keep)})
+		k.rights.Put(q, who.tenant, verdict{err, k.now().Add(keep)})
 		return struct{}{}, err
 	})
 	return err
@@ -344,12 +345,12 @@ func forbidden(user string, a Access) *Problem {
 // errRefused is a negative review.
 var errRefused = errors.New("refused")
 
-// ask sends a review when it is the visitor's turn. The request is idempotent and may be sent twice.
+// ask sends a review when it is the caller's turn. The request is idempotent and may be sent twice.
 func (k *Kubernetes) ask(
-	ctx context.Context, lane *turnstile, from visitor, resource string, of schema.GroupVersion, review runtime.Object, says func() bool,
+	ctx context.Context, lane *fair.Semaphore, from fair.Party, resource string, of schema.GroupVersion, review runtime.Object, says func() bool,
 ) error {
-	leave, err := lane.enter(ctx, from)
-	if busy := (*busyError)(nil); errors.As(err, &busy) {
+	leave, err := lane.Acquire(ctx, from)
+	if busy := (*fair.BusyError)(nil); errors.As(err, &busy) {
 		k.reviews.WithLabelValues(resource, "busy").Inc()
 		return &Problem{
 			Status: http.StatusTooManyRequests, Title: "Too many callers to look at",
