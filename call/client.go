@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tracing"
 )
 
-// Options configures a Client. Only Config is required.
+// Options configures a Client. Only Config is required, or Connection.
 type Options struct {
 	// Config has the address of the server and the credentials. Its ContentConfig is not used. A client-side rate limit
 	// applies only if RateLimiter or a positive QPS is set, because servers have their own priority and fairness.
@@ -25,6 +25,10 @@ type Options struct {
 	// Timeout is not used, because tries have their own. Its CheckRedirect is not used for writes, because a redirect of
 	// a write is final.
 	HTTPClient *http.Client
+
+	// Connection is used instead of Config and HTTPClient, for parts of Fairlead that send requests beside another Client.
+	// It stays open after Close. Its rate limit does not apply, because such a part waits for its own budget.
+	Connection *connection.Conn
 
 	Budget  *Budget      // retry budget of this server; by default a new Budget
 	Metrics *Metrics     // none by default
@@ -40,6 +44,7 @@ type Options struct {
 // Client represents one API server and the state that all calls to it share. It is safe for concurrent use.
 type Client struct {
 	conn    *connection.Conn
+	limiter *connection.Limiter // nil: Options.Connection
 	budget  *Budget
 	metrics *Metrics
 	log     *slog.Logger
@@ -50,16 +55,19 @@ type Client struct {
 
 // New returns a client for the server of o.Config. It sends no request.
 func New(o Options) (*Client, error) {
-	if o.Config == nil {
+	if o.Config == nil && o.Connection == nil {
 		return nil, errors.New("cannot make a client: no configuration")
 	}
 	c := &Client{
-		budget: o.Budget, metrics: o.Metrics, log: o.Logger, rand: o.Rand,
+		conn: o.Connection, budget: o.Budget, metrics: o.Metrics, log: o.Logger, rand: o.Rand,
 		tracer: tracing.Tracer(o.TracerProvider, "call"),
 	}
-	var err error
-	if c.conn, err = connection.New(o.Config, connection.Options{HTTPClient: o.HTTPClient}); err != nil {
-		return nil, fmt.Errorf("cannot make a client: %w", err)
+	if c.conn == nil {
+		var err error
+		if c.conn, err = connection.New(o.Config, connection.Options{HTTPClient: o.HTTPClient}); err != nil {
+			return nil, fmt.Errorf("cannot make a client: %w", err)
+		}
+		c.limiter = c.conn.Limiter()
 	}
 	g, err := c.conn.Acquire() // a wrong configuration is an error now, not of each call
 	if err != nil {
@@ -88,10 +96,9 @@ func (c *Client) Connection() *connection.Conn {
 
 // Close closes idle connections. Calls in flight continue until their contexts end.
 func (c *Client) Close() {
-	if c == nil || c.conn == nil {
-		return
+	if c != nil && c.limiter != nil {
+		c.conn.Close()
 	}
-	c.conn.Close()
 }
 
 // Budget returns the retry budget that all calls of this client share.

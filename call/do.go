@@ -137,7 +137,7 @@ func (x *exchange) cancelled(ctx context.Context, a answer) outcome {
 // acquire waits for the client-side rate limit, if configured, and sets the generation for a try. The caller must
 // release it.
 func (x *exchange) acquire(ctx context.Context) (err error) {
-	if err = x.c.conn.Limiter().Wait(ctx, connection.Calls, false); err == nil {
+	if err = x.c.limiter.Wait(ctx, connection.Calls, false); err == nil {
 		x.used, err = x.c.conn.Acquire()
 	}
 	return err

@@ -68,14 +68,13 @@ func (c *Conn) Base() *url.URL { return c.base }
 // Limiter returns the limiter of all requests. A request must wait for it before Acquire.
 func (c *Conn) Limiter() *Limiter { return c.limiter }
 
-// Close closes idle connections. Each other connection closes with its last request, also those of later requests.
+// Close closes idle connections. Requests remain possible, and the other connections close with the last one.
 func (c *Conn) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
-	if g := c.current; g != nil {
-		c.current = nil
-		g.retire()
+	if c.current != nil {
+		c.current.retire()
 	}
 }
 
@@ -96,9 +95,7 @@ func (c *Conn) Acquire() (*Generation, error) {
 		if g, err = c.connect(false); err != nil {
 			return nil, err
 		}
-		if g.stale = c.closed; !g.stale {
-			c.current = g
-		}
+		c.current = g
 	}
 	g.users++
 	return g, nil

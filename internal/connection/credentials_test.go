@@ -353,6 +353,19 @@ func TestRequestsAfterClose(t *testing.T) {
 	cfg.BearerToken = "good"
 	c := newConn(t, cfg)
 	accept("good")
+	expect(t, c, "before Close", 1)
+	inFlight, err := c.Acquire()
+	if err != nil {
+		t.Fatal(err)
+	}
 	c.Close()
-	expect(t, c, "after Close", 1) // TestMain finds connections that stay
+	expect(t, c, "beside a request", 1)
+	if c.current != inFlight {
+		t.Error("a request beside another one opens a connection of its own")
+	}
+	inFlight.Release()
+	expect(t, c, "after Close", 1)
+	if c.current != nil { // and TestMain finds connections that stay
+		t.Error("a generation stays after the last request")
+	}
 }

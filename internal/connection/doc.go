@@ -19,6 +19,6 @@
 //   - A request is sent over the generation that it acquired, and only once per Release.
 //   - The connections of a retired generation close when its last request ends.
 //   - Requests that were refused together reload the credentials once.
-//   - After Close and the end of the last request, no connection is open.
+//   - After Close, no connection is open while there is no request.
 //   - No budget of the Limiter delays a request of another budget.
 package connection

@@ -52,20 +52,24 @@ func (g *Generation) Stream(r *http.Request) (*http.Response, error) {
 func (g *Generation) Release() {
 	g.conn.mu.Lock()
 	defer g.conn.mu.Unlock()
-	if g.users--; g.users == 0 && g.stale {
-		g.closeAll()
-	}
+	g.users--
+	g.closeUnused()
 }
 
 // retire lets the connections close with the last request. It must be called with Conn.mu held.
 func (g *Generation) retire() {
 	g.stale = true
-	if g.users == 0 {
-		g.closeAll()
-	}
+	g.closeUnused()
 }
 
-func (g *Generation) closeAll() {
+// closeUnused closes the connections of a retired generation that no request uses. It must be called with Conn.mu held.
+func (g *Generation) closeUnused() {
+	if !g.stale || g.users > 0 {
+		return
+	}
+	if g.conn.current == g { // of a closed Conn
+		g.conn.current = nil
+	}
 	if g.conn.given != nil && !g.stuck {
 		return // the caller owns the connections
 	}
@@ -120,7 +124,7 @@ func (c *Conn) connect(reload bool) (*Generation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot configure transport: %w", err)
 	}
-	g := &Generation{conn: c, client: &http.Client{}, conns: map[*trackedConn]struct{}{}, checked: time.Now()}
+	g := &Generation{conn: c, client: &http.Client{}, conns: map[*trackedConn]struct{}{}, checked: time.Now(), stale: c.closed}
 	if reload && tc.BearerTokenFile != "" {
 		tc.BearerToken = "" // the file has replaced it
 	}

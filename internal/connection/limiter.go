@@ -26,7 +26,7 @@ const (
 	budgets
 )
 
-// Limiter bounds the requests of a Conn. It is safe for concurrent use.
+// Limiter bounds the requests of a Conn. A nil Limiter has no bound. It is safe for concurrent use.
 type Limiter struct {
 	buckets [budgets]bucket
 	calls   flowcontrol.RateLimiter // instead of the bucket of Calls; may be nil
@@ -54,7 +54,10 @@ func (l *Limiter) Wait(ctx context.Context, b Budget, urgent bool) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if b != Calls || l.calls == nil {
+	switch {
+	case l == nil:
+		return nil
+	case b != Calls || l.calls == nil:
 		return l.buckets[b].wait(ctx, urgent)
 	}
 	if err := l.calls.Wait(ctx); err != nil {
