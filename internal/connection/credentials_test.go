@@ -369,3 +369,60 @@ func TestRequestsAfterClose(t *testing.T) {
 		t.Error("a generation stays after the last request")
 	}
 }
+
+// TestHeaders: lists and watches are not compressed and have a User-Agent of their own; a transport or a User-Agent of
+// the caller decides for itself.
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		agent, _, _ := strings.Cut(r.UserAgent(), "/")
+		fmt.Fprintf(w, "%s %s", agent, r.Header.Get("Accept-Encoding"))
+	}))
+	t.Cleanup(server.Close)
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	program, _, _ := strings.Cut(rest.DefaultKubernetesUserAgent(), "/")
+	for reason, tc := range map[string]struct {
+		cfg           rest.Config
+		o             Options
+		stream, other string
+	}{
+		"defaults": {stream: "fairlead identity", other: program + " gzip"},
+		"no compression": {
+			cfg: rest.Config{DisableCompression: true}, stream: "fairlead identity", other: program + " ",
+		},
+		"a User-Agent": {cfg: rest.Config{UserAgent: "ours/1"}, stream: "ours identity", other: "ours gzip"},
+		"a transport":  {cfg: rest.Config{Transport: transport}, stream: "fairlead gzip", other: program + " gzip"},
+		"a client of the caller": {
+			o:      Options{HTTPClient: &http.Client{Transport: transport}},
+			stream: "Go-http-client gzip", other: "Go-http-client gzip",
+		},
+	} {
+		tc.cfg.Host = server.URL
+		c, err := New(&tc.cfg, tc.o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		g, err := c.Acquire()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, each := range []struct {
+			want string
+			send func(*http.Request) (*http.Response, error)
+		}{{tc.stream, g.Stream}, {tc.other, g.Do}} {
+			r, _ := http.NewRequest(http.MethodGet, server.URL, nil)
+			res, err := each.send(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, _ := io.ReadAll(res.Body)
+			res.Body.Close()
+			if string(got) != each.want {
+				t.Errorf("%s: sent %q, want %q", reason, got, each.want)
+			}
+		}
+		g.Release()
+	}
+}

@@ -124,7 +124,9 @@ func (c *Conn) connect(reload bool) (*Generation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot configure transport: %w", err)
 	}
-	g := &Generation{conn: c, client: &http.Client{}, conns: map[*trackedConn]struct{}{}, checked: time.Now(), stale: c.closed}
+	g := &Generation{
+		conn: c, client: &http.Client{}, conns: map[*trackedConn]struct{}{}, checked: time.Now(), stale: c.closed,
+	}
 	if reload && tc.BearerTokenFile != "" {
 		tc.BearerToken = "" // the file has replaced it
 	}

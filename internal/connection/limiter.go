@@ -48,8 +48,8 @@ func newLimiter(cfg *rest.Config, storesBurst int) *Limiter {
 }
 
 // Wait blocks until a request may be made, or returns the cause of ctx. Urgent requests go before others of the budget:
-// a watch is cheap and saves a list. If the deadline of ctx is too early, Wait returns [context.DeadlineExceeded] at
-// once.
+// a watch is cheap and saves a list. If the deadline of ctx is too early, Wait returns an error at once that matches
+// [context.DeadlineExceeded].
 func (l *Limiter) Wait(ctx context.Context, b Budget, urgent bool) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -76,7 +76,11 @@ func (slow) Wait(ctx context.Context) error {
 // TestBudgets: each budget allows its burst, and its rate afterwards, whatever the others have used up.
 func TestBudgets(t *testing.T) {
 	t.Parallel()
-	const endless = 10_000
+	const (
+		endless = 10_000
+		list    = 20 * time.Millisecond
+		half    = time.Second / 2
+	)
 	for reason, tc := range map[string]struct {
 		cfg    rest.Config
 		stores int
@@ -85,32 +89,32 @@ func TestBudgets(t *testing.T) {
 	}{
 		"defaults": {
 			want:  [budgets]int{Stores: 200, Streams: 200, Calls: endless, Events: 200},
-			paced: [budgets]time.Duration{Stores: 20 * time.Millisecond, Streams: 20 * time.Millisecond, Events: 10 * time.Millisecond},
+			paced: [budgets]time.Duration{Stores: list, Streams: list, Events: 10 * time.Millisecond},
 		},
 		"QPS bounds calls and Events, not lists": {
 			cfg:   rest.Config{QPS: 2, Burst: 3},
 			want:  [budgets]int{Stores: 200, Streams: 200, Calls: 3, Events: 3},
-			paced: [budgets]time.Duration{Stores: 20 * time.Millisecond, Streams: 20 * time.Millisecond, Calls: time.Second / 2, Events: time.Second / 2},
+			paced: [budgets]time.Duration{Stores: list, Streams: list, Calls: half, Events: half},
 		},
 		"without a burst": {
 			cfg:   rest.Config{QPS: 2},
 			want:  [budgets]int{Stores: 200, Streams: 200, Calls: 1, Events: 1},
-			paced: [budgets]time.Duration{Stores: 20 * time.Millisecond, Streams: 20 * time.Millisecond, Calls: time.Second / 2, Events: time.Second / 2},
+			paced: [budgets]time.Duration{Stores: list, Streams: list, Calls: half, Events: half},
 		},
 		"a negative QPS": {
 			cfg:   rest.Config{QPS: -1, Burst: 3},
 			want:  [budgets]int{Stores: 200, Streams: 200, Calls: endless, Events: 200},
-			paced: [budgets]time.Duration{Stores: 20 * time.Millisecond, Streams: 20 * time.Millisecond, Events: 10 * time.Millisecond},
+			paced: [budgets]time.Duration{Stores: list, Streams: list, Events: 10 * time.Millisecond},
 		},
 		"a RateLimiter stands before QPS": {
 			cfg: rest.Config{QPS: 2, Burst: 3, RateLimiter: noLimit{}}, stores: 500,
 			want:  [budgets]int{Stores: 500, Streams: 200, Calls: endless, Events: 3},
-			paced: [budgets]time.Duration{Stores: 20 * time.Millisecond, Streams: 20 * time.Millisecond, Events: time.Second / 2},
+			paced: [budgets]time.Duration{Stores: list, Streams: list, Events: half},
 		},
 		"a QPS of almost nothing": {
 			cfg:   rest.Config{QPS: 1e-30, Burst: 1},
 			want:  [budgets]int{Stores: 200, Streams: 200, Calls: 1, Events: 1},
-			paced: [budgets]time.Duration{Stores: 20 * time.Millisecond, Streams: 20 * time.Millisecond},
+			paced: [budgets]time.Duration{Stores: list, Streams: list},
 		},
 	} {
 		t.Run(reason, func(t *testing.T) {

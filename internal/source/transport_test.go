@@ -56,7 +56,9 @@ func TestTransportOfTheCaller(t *testing.T) {
 	transport := &ours{Transport: &http.Transport{}}
 	defer transport.Transport.CloseIdleConnections()
 	wrong := &rest.Config{Host: server.URL, BearerToken: "theirs", Timeout: time.Nanosecond}
-	conn, err := connection.New(wrong, connection.Options{HTTPClient: &http.Client{Transport: transport, Timeout: time.Nanosecond}})
+	conn, err := connection.New(wrong, connection.Options{HTTPClient: &http.Client{
+		Transport: transport, Timeout: time.Nanosecond,
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
