@@ -126,9 +126,9 @@ func (c *Host) connect(cfg *rest.Config, o options) error {
 		}
 	}
 	if c.cache, err = cache.NewCache(cache.CacheOptions{
-		Dir: dir, Config: cfg, Scheme: o.scheme, Mapper: mapper, Source: o.source, Logger: o.logger, Linger: o.linger,
-		TracerProvider: o.tracers,
-		Store:          store.Options{HotBytes: o.hotBytes, DetectMutation: o.detect}, Contents: o.contents,
+		Dir: dir, Config: cfg, Connection: c.calls.Connection(), Scheme: o.scheme, Mapper: mapper, Source: o.source,
+		Logger: o.logger, Linger: o.linger, TracerProvider: o.tracers, Contents: o.contents,
+		Store: store.Options{HotBytes: o.hotBytes, DetectMutation: o.detect},
 	}); err != nil {
 		return err
 	}
@@ -161,9 +161,8 @@ func (c *Host) stores() []*cache.Store {
 func (c *Host) discover(cfg *rest.Config) (meta.RESTMapper, error) {
 	life, end := context.WithCancel(context.Background())
 	c.abandon = end
-	cfg = rest.CopyConfig(cfg)
-	cfg.Wrap(abandon.With(life)) // a server that does not answer cannot keep Run from returning
-	return discover.NewMapper(cfg, c.log)
+	// A server that does not answer cannot keep Run from returning.
+	return discover.NewMapper(cfg, abandon.Transport{Next: c.calls.Connection(), Life: life}, c.log)
 }
 
 // start starts the observers. If ctx ends meanwhile, it cancels the discovery that sources may wait for.

@@ -206,7 +206,7 @@ func TestMetricsAreListed(t *testing.T) {
 	admission.Serve(hooked, admission.Options{})
 	elected := fairlead.New(&rest.Config{}, fairlead.WithLeaderElection("default", "operator"))
 	shared := fairlead.New(&rest.Config{}, fairlead.WithShards("default", "operators"))
-	recorder, err := executor.NewEvents(&rest.Config{})
+	recorder, err := executor.NewEvents(elected.Calls())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,24 +1,21 @@
 package call
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"sync"
 
 	"go.opentelemetry.io/otel/trace"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/flowcontrol"
 
+	"github.com/fairlead-io/fairlead/internal/connection"
 	"github.com/fairlead-io/fairlead/internal/tracing"
 )
 
-// Options configures a Client. Only Config is required.
+// Options configures a Client. Only Config is required, or Connection.
 type Options struct {
 	// Config has the address of the server and the credentials. Its ContentConfig is not used. A client-side rate limit
 	// applies only if RateLimiter or a positive QPS is set, because servers have their own priority and fairness.
@@ -29,9 +26,9 @@ type Options struct {
 	// a write is final.
 	HTTPClient *http.Client
 
-	// Reload reloads the credentials after a 401, once for all calls that were refused in the meantime. Token files are
-	// re-read without it. An error or a panic of Reload ends the call.
-	Reload func(ctx context.Context) error
+	// Connection is used instead of Config and HTTPClient, for parts of Fairlead that send requests beside another Client.
+	// It stays open after Close. Its rate limit does not apply, because such a part waits for its own budget.
+	Connection *connection.Conn
 
 	Budget  *Budget      // retry budget of this server; by default a new Budget
 	Metrics *Metrics     // none by default
@@ -46,48 +43,37 @@ type Options struct {
 
 // Client represents one API server and the state that all calls to it share. It is safe for concurrent use.
 type Client struct {
-	base    *url.URL
-	http    *http.Client
-	limiter flowcontrol.RateLimiter
+	conn    *connection.Conn
+	limiter *connection.Limiter // nil: Options.Connection
 	budget  *Budget
 	metrics *Metrics
 	log     *slog.Logger
 	tracer  trace.Tracer // may be nil
 	rand    func() float64
-	renewal renewal
 	warned  warnings
-	token   tokenFile
 }
 
 // New returns a client for the server of o.Config. It sends no request.
 func New(o Options) (*Client, error) {
-	if o.Config == nil {
+	if o.Config == nil && o.Connection == nil {
 		return nil, errors.New("cannot make a client: no configuration")
 	}
-	base, _, err := rest.DefaultServerUrlFor(o.Config)
+	c := &Client{
+		conn: o.Connection, budget: o.Budget, metrics: o.Metrics, log: o.Logger, rand: o.Rand,
+		tracer: tracing.Tracer(o.TracerProvider, "call"),
+	}
+	if c.conn == nil {
+		var err error
+		if c.conn, err = connection.New(o.Config, connection.Options{HTTPClient: o.HTTPClient}); err != nil {
+			return nil, fmt.Errorf("cannot make a client: %w", err)
+		}
+		c.limiter = c.conn.Limiter()
+	}
+	g, err := c.conn.Acquire() // a wrong configuration is an error now, not of each call
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client: %w", err)
 	}
-	c := &Client{
-		base: base, http: o.HTTPClient, limiter: o.Config.RateLimiter, budget: o.Budget, metrics: o.Metrics,
-		log: o.Logger, rand: o.Rand, tracer: tracing.Tracer(o.TracerProvider, "call"),
-		renewal: renewal{reload: o.Reload, turn: make(chan struct{}, 1)},
-		token:   tokenFile{path: o.Config.BearerTokenFile},
-	}
-	if c.http == nil {
-		cfg := *o.Config
-		cfg.Timeout = 0
-		if cfg.UserAgent == "" {
-			cfg.UserAgent = rest.DefaultKubernetesUserAgent()
-		}
-		if c.http, err = rest.HTTPClientFor(&cfg); err != nil {
-			return nil, fmt.Errorf("cannot make a client: %w", err)
-		}
-	}
-	c.http = ours(c.http)
-	if c.limiter == nil && o.Config.QPS > 0 {
-		c.limiter = flowcontrol.NewTokenBucketRateLimiter(o.Config.QPS, max(o.Config.Burst, 1))
-	}
+	g.Release()
 	if c.budget == nil {
 		c.budget = new(Budget)
 	}
@@ -100,33 +86,19 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// ours returns an HTTP client with the same connections, without a timeout, and without redirects of writes. A
-// redirected write would be repeated, or become a read whose answer looks like that of the write.
-func ours(shared *http.Client) *http.Client {
-	h := *shared
-	h.Timeout = 0
-	h.CheckRedirect = func(req *http.Request, via []*http.Request) error {
-		switch {
-		case via[0].Method != http.MethodGet:
-			return http.ErrUseLastResponse
-		case shared.CheckRedirect != nil:
-			return shared.CheckRedirect(req, via)
-		case len(via) >= maxRedirects:
-			return errors.New("too many redirects")
-		}
+// Connection returns the connection of the client, for other parts of Fairlead that use the same server.
+func (c *Client) Connection() *connection.Conn {
+	if c == nil {
 		return nil
 	}
-	return &h
+	return c.conn
 }
-
-const maxRedirects = 10 // the limit of net/http
 
 // Close closes idle connections. Calls in flight continue until their contexts end.
 func (c *Client) Close() {
-	if c == nil || c.http == nil {
-		return
+	if c != nil && c.limiter != nil {
+		c.conn.Close()
 	}
-	utilnet.CloseIdleConnectionsFor(c.http.Transport)
 }
 
 // Budget returns the retry budget that all calls of this client share.

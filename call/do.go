@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/internal/connection"
 	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
@@ -59,14 +60,14 @@ type exchange struct {
 	pr      progress
 	past    []Failure
 	lastErr error
-	renewed uint64         // number of reloads of the credentials when the last try was sent
-	refused *metav1.Status // of the last try that the server answered with a status
-	told    *Retried       // last value stored in Policy.Waiting
+	used    *connection.Generation // of the last try
+	refused *metav1.Status         // of the last try that the server answered with a status
+	told    *Retried               // last value stored in Policy.Waiting
 }
 
 // begin validates and encodes a request. It sends nothing.
 func (c *Client) begin(r Request, p Policy) (*exchange, error) {
-	if c == nil || c.http == nil {
+	if c == nil || c.conn == nil {
 		return nil, &Error{
 			Verb: r.Verb, Group: r.Resource.Group, Kind: orString(r.Kind, r.Resource.Resource), Namespace: r.Namespace,
 			Name: r.Name, errs: []error{ErrNotMade},
@@ -109,7 +110,11 @@ func (x *exchange) budget() *Budget {
 
 // try makes one try and decides the next action. An outcome with fail has the final error.
 func (x *exchange) try(ctx context.Context) outcome {
-	if err := x.c.admit(ctx, x.p.Fence); err != nil {
+	if err := x.acquire(ctx); err != nil {
+		return x.end(ctx, err)
+	}
+	defer x.used.Release()
+	if err := x.fence(); err != nil {
 		return x.end(ctx, err)
 	}
 	a := x.send(ctx)
@@ -129,27 +134,24 @@ func (x *exchange) cancelled(ctx context.Context, a answer) outcome {
 	return x.end(ctx, cause)
 }
 
-// admit returns an error if no request may be sent now. It waits for the client-side rate limit, if configured.
-func (c *Client) admit(ctx context.Context, fence func() error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+// acquire waits for the client-side rate limit, if configured, and sets the generation for a try. The caller must
+// release it.
+func (x *exchange) acquire(ctx context.Context) (err error) {
+	if err = x.c.limiter.Wait(ctx, connection.Calls, false); err == nil {
+		x.used, err = x.c.conn.Acquire()
 	}
-	if c.limiter != nil {
-		if err := c.limiter.Wait(ctx); err != nil {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			return err
-		}
+	return err
+}
+
+// fence returns an error if no request may be sent now. It is asked last, so that no delay follows it.
+func (x *exchange) fence() error {
+	if x.p.Fence == nil {
+		return nil
 	}
-	if fence != nil {
-		return fence() // last, so that no delay follows it
-	}
-	return nil
+	return x.p.Fence()
 }
 
 func (x *exchange) send(ctx context.Context) answer {
-	x.renewed = x.c.renewal.done.Load()
 	r, w := &x.r, x.w
 	if x.pr.verifying != nil {
 		read := x.r
@@ -163,7 +165,7 @@ func (x *exchange) send(ctx context.Context) answer {
 		}
 		r = &read
 	}
-	return x.c.send(ctx, r, w, x.tryID(), x.p.Timeout, x.pr.sent)
+	return x.c.send(ctx, x.used, r, w, x.tryID(), x.p.Timeout, x.pr.sent)
 }
 
 func (x *exchange) tryID() string { return x.id + "-" + strconv.Itoa(x.pr.sent+1) }
@@ -273,7 +275,7 @@ func (x *exchange) resume(ctx context.Context, o outcome) error {
 	}
 	switch {
 	case o.reload:
-		if err := x.c.renew(ctx, x.renewed); err != nil {
+		if err := x.c.conn.Reload(x.used); err != nil {
 			return x.end(ctx, fmt.Errorf("cannot reload the credentials: %w", err)).err
 		}
 	case o.action == conflict:

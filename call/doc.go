@@ -52,7 +52,7 @@
 //
 // Each file depends on those before it, with few exceptions:
 //
-//   - arguments and results: call.go, errors.go, metrics.go, budget.go, credentials.go, client.go;
+//   - arguments and results: call.go, errors.go, metrics.go, budget.go, client.go;
 //   - one try: body.go, http.go;
 //   - the decision after a try: compare.go, managedfields.go, verify.go, decide.go;
 //   - whole calls: do.go, list.go, stream.go, step.go.

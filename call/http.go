@@ -20,6 +20,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/fairlead-io/fairlead/internal/connection"
 )
 
 // maxBody bounds the size of one answer, so that a broken server cannot exhaust the memory. Lists are paged.
@@ -69,7 +71,7 @@ func (r *Request) wire(c *Client) (wire, error) {
 			}
 		}
 	}
-	u := r.url(c.base)
+	u := r.url(c.conn.Base())
 	u.RawQuery = r.Query.Encode()
 	body, contentType, err := encode(r)
 	if err != nil {
@@ -107,13 +109,15 @@ func (r *Request) url(base *url.URL) *url.URL {
 }
 
 // send makes one try with its own timeout. The caller's context is unaffected.
-func (c *Client) send(ctx context.Context, r *Request, w wire, id string, timeout time.Duration, tries int) answer {
+func (c *Client) send(
+	ctx context.Context, g *connection.Generation, r *Request, w wire, id string, timeout time.Duration, tries int,
+) answer {
 	a := answer{id: id, at: time.Now()}
 	sctx, span := c.spanOf(ctx, r, id, tries)
 	defer func() { endSpan(ctx, span, r, a) }()
 	tctx, cancel := context.WithTimeoutCause(sctx, timeout, &timeoutError{after: timeout})
 	defer cancel()
-	resp, unsent, err := c.open(tctx, r, w, id)
+	resp, unsent, err := c.open(tctx, g, r, w, id)
 	if err == nil {
 		a.code, a.header = resp.StatusCode, resp.Header
 		a.body, err = readAll(resp)
@@ -132,7 +136,9 @@ func (c *Client) send(ctx context.Context, r *Request, w wire, id string, timeou
 }
 
 // open sends the request and returns the response with an unread body. unsent is meaningful only with an error.
-func (c *Client) open(ctx context.Context, r *Request, w wire, id string) (_ *http.Response, unsent bool, err error) {
+func (c *Client) open(
+	ctx context.Context, g *connection.Generation, r *Request, w wire, id string,
+) (_ *http.Response, unsent bool, err error) {
 	c.metrics.began()
 	// The hooks of httptrace distinguish a request that never got a connection from one that may have been executed.
 	var asked, written atomic.Bool
@@ -154,10 +160,7 @@ func (c *Client) open(ctx context.Context, r *Request, w wire, id string) (_ *ht
 	if w.body != nil {
 		req.Header.Set("Content-Type", w.contentType)
 	}
-	if token := c.token.current(time.Now()); token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	resp, err := c.http.Do(req)
+	resp, err := g.Do(req)
 	if err != nil {
 		if asWrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = asWrapped.Err // drop the long URL; the call's error names the object

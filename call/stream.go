@@ -81,7 +81,11 @@ func (c *Client) stream(ctx context.Context, r Request, p Policy,
 
 // streamOnce makes one try of a stream.
 func (x *exchange) streamOnce(ctx context.Context, item func(*Page, []byte) (bool, error)) (*Page, outcome) {
-	if err := x.c.admit(ctx, x.p.Fence); err != nil {
+	if err := x.acquire(ctx); err != nil {
+		return nil, x.end(ctx, err)
+	}
+	defer x.used.Release()
+	if err := x.fence(); err != nil {
 		return nil, x.end(ctx, err)
 	}
 	a := answer{id: x.tryID(), at: time.Now()}
@@ -92,8 +96,7 @@ func (x *exchange) streamOnce(ctx context.Context, item func(*Page, []byte) (boo
 	stalled := time.AfterFunc(x.p.Timeout, func() { cancel(&timeoutError{after: x.p.Timeout}) })
 	defer stalled.Stop()
 
-	x.renewed = x.c.renewal.done.Load()
-	resp, unsent, err := x.c.open(tctx, &x.r, x.w, a.id)
+	resp, unsent, err := x.c.open(tctx, x.used, &x.r, x.w, a.id)
 	a.unsent = unsent
 	var page *Page
 	var broken error // an error of item, not of the connection

@@ -31,7 +31,7 @@ func (c *Client) spanOf(ctx context.Context, r *Request, id string, tries int) (
 		attribute.String("call.verb", string(r.Verb)),
 		attribute.String("call.resource", r.Resource.GroupResource().String()),
 	)
-	span.SetAttributes(server(c.base)...)
+	span.SetAttributes(server(c.conn.Base())...)
 	for _, each := range []struct{ key, value string }{
 		{"k8s.namespace.name", r.Namespace}, {"call.name", r.Name}, {"call.subresource", r.Subresource},
 	} {

@@ -153,7 +153,7 @@ func New(o Options) (*Client, error) {
 		c.ownCall = true
 	}
 	if o.Mapper == nil {
-		m, err := discover.NewMapper(o.Config, o.Logger)
+		m, err := discover.NewMapper(o.Config, c.call.Connection(), o.Logger)
 		if err != nil {
 			return nil, fmt.Errorf("cannot make a client: %w", err)
 		}

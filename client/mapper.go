@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/internal/connection"
 	"github.com/fairlead-io/fairlead/internal/discover"
 )
 
@@ -14,7 +15,12 @@ import (
 // know the kind either, the mapper asks at most ten times in a row, and later once a second. It logs nothing. It is
 // safe for concurrent use.
 func NewMapper(cfg *rest.Config) (meta.RESTMapper, error) {
-	m, err := discover.NewMapper(cfg, nil)
+	conn, err := connection.New(cfg, connection.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a mapper: %w", err)
+	}
+	conn.Close() // a mapper cannot be closed, so no connection may outlive its request
+	m, err := discover.NewMapper(cfg, conn, nil)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a mapper: %w", err)
 	}

@@ -18,6 +18,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/fairlead-io/fairlead/internal/connection"
 	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/internal/store"
 )
@@ -28,8 +29,8 @@ type stores struct {
 	opt    Options
 	scheme *runtime.Scheme
 	mapper meta.RESTMapper
-	watch  *source.Client // nil: the stores belong to another owner
-	base   string         // path of the server's URL
+	conn   *connection.Conn // nil: the stores belong to another owner
+	base   string           // path of the server's URL
 }
 
 // newStores returns stores that watch through c, unless the options contain stores.
@@ -52,11 +53,11 @@ func (o Options) newStores(
 			return nil, fmt.Errorf("cannot save stores in Options.Dir: %w", err)
 		}
 	}
-	if s.watch, err = watchClient(cfg, c); err != nil {
+	if s.conn, err = watchConnection(cfg, c); err != nil {
 		return nil, err
 	}
 	s.Cache, err = store.NewCache(store.CacheOptions{
-		Config: cfg, Client: s.watch, Scheme: scheme, Mapper: mapper, Dir: o.Dir, Logger: o.Logger,
+		Config: cfg, Connection: s.conn, Scheme: scheme, Mapper: mapper, Dir: o.Dir, Logger: o.Logger,
 		Linger: -1, // a removed informer stops at once
 	})
 	return s, err
@@ -93,7 +94,7 @@ func (s *stores) runAround(ctx context.Context, work func(context.Context) error
 	}()
 	err := work(running)
 	stop()
-	defer s.watch.Close()
+	defer s.conn.Close()
 	return errors.Join(err, <-ended)
 }
 

@@ -7,7 +7,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
-	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/connection"
 )
 
 // transportOf returns the transport of an HTTP client.
@@ -22,18 +22,20 @@ func transportOf(c *http.Client) http.RoundTripper {
 // namespace; only the server's priority and fairness should limit them.
 const atStart = 10_000
 
-// watchClient returns a client for stores with cfg. If c differs from the HTTP client that cfg yields, the client uses
+// watchConnection returns a connection for stores with cfg. If c differs from the HTTP client that cfg yields, it uses
 // the transport of c, as the informers of controller-runtime would.
-func watchClient(cfg *rest.Config, c *http.Client) (*source.Client, error) {
+func watchConnection(cfg *rest.Config, c *http.Client) (*connection.Conn, error) {
 	made, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, err
 	}
-	options := source.ClientOptions{Limiter: source.NewLimiter(0, atStart)}
+	options := connection.Options{StoresBurst: atStart}
 	if !alike(transportOf(made), transportOf(c)) {
-		options.Transport = transportOf(c)
+		options.HTTPClient = &http.Client{Transport: c.Transport}
+		cfg = rest.CopyConfig(cfg)
+		cfg.BearerTokenFile = "" // the transport of c authenticates
 	}
-	return source.NewClient(cfg, options)
+	return connection.New(cfg, options)
 }
 
 // alike reports whether two transports consist of the same types of wrappers around a common transport.

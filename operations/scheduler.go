@@ -14,13 +14,12 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/call"
-	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// Options configures a Scheduler. Config and Namespace are required.
+// Options configures a Scheduler. Namespace and one of Config and Calls are required.
 type Options struct {
-	// Config contains the address and the credentials for the API server.
+	// Config contains the address and the credentials for the API server. It has no effect with Calls.
 	Config *rest.Config
 	// Calls is a client shared with other users. Default: a new one, which Close closes.
 	Calls *call.Client
@@ -39,8 +38,7 @@ type Options struct {
 // safe for concurrent use, also by several processes.
 type Scheduler struct {
 	calls     *call.Client
-	owned     bool           // Close closes calls
-	sources   *source.Client // for Wait and Follow
+	owned     bool // Close closes calls
 	namespace string
 	policy    call.Policy
 	log       *slog.Logger
@@ -55,10 +53,6 @@ func NewScheduler(o Options) (*Scheduler, error) {
 	s := &Scheduler{calls: o.Calls, namespace: o.Namespace, policy: o.Policy, log: o.Logger}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
-	}
-	var err error
-	if s.sources, err = source.NewClient(o.Config, source.ClientOptions{}); err != nil {
-		return nil, fmt.Errorf("cannot make a scheduler: %w", err)
 	}
 	if s.calls == nil {
 		calls, err := call.New(call.Options{Config: o.Config, Logger: o.Logger, TracerProvider: o.TracerProvider})
@@ -91,7 +85,6 @@ func (s *Scheduler) Namespace() string { return s.namespace }
 
 // Close closes the connections that s opened. It does not close Options.Calls.
 func (s *Scheduler) Close() {
-	s.sources.Close()
 	if s.owned {
 		s.calls.Close()
 	}

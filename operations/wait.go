@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/internal/connection"
 	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
@@ -133,7 +134,7 @@ func (s *Scheduler) watch(r Resource) (watched, error) {
 		Resource: operations, Kind: v1alpha1.GroupVersion.WithKind("Operation"), Namespaced: true, FieldSelector: field,
 	})
 	src, err := source.New(source.Config{
-		Client: s.sources, Resource: operations, Namespaces: []string{s.namespace}, FieldSelector: field, Logger: s.log,
+		Connection: s.calls.Connection(), Budget: connection.Streams, Resource: operations, Namespaces: []string{s.namespace}, FieldSelector: field, Logger: s.log,
 	}, st.Sink)
 	return watched{st, src}, err
 }

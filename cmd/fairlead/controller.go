@@ -307,7 +307,7 @@ func (c *controller) prepare(ctx context.Context, listener net.Listener) error {
 		return err
 	}
 	c.warnOfSystem(ctx)
-	if c.events, err = executor.NewEvents(c.config); err != nil {
+	if c.events, err = executor.NewEvents(c.rt.Calls()); err != nil {
 		return err
 	}
 	if err = c.rt.Registry().Register(c.events); err != nil {

@@ -30,7 +30,6 @@ import (
 // targets knows the addresses of the cluster itself that Webhooks must not reach: those of the API server, and the
 // ranges of services and pods, which may be public. It follows their changes during run. It is safe for concurrent use.
 type targets struct {
-	config *rest.Config
 	calls  *call.Client
 	log    *slog.Logger
 	host   string // of the API server, as configured
@@ -73,7 +72,7 @@ func newTargets(config *rest.Config, calls *call.Client, log *slog.Logger) (*tar
 		return nil, fmt.Errorf("cannot determine the address of the API server: %w", err)
 	}
 	t := &targets{
-		config: config, calls: calls, log: log, host: u.Hostname(), port: portOf(u),
+		calls: calls, log: log, host: u.Hostname(), port: portOf(u),
 		lookUp: func(ctx context.Context, host string) ([]netip.Addr, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		},
@@ -118,7 +117,7 @@ func (t *targets) run(ctx context.Context) error {
 		source source.Config
 		read   func(raw []byte) ([]string, error)
 	}{{source.Config{Resource: nodes}, podCIDRs}, {source.Config{Resource: serviceCIDRs}, serviceRanges}} {
-		of.source.REST, of.source.Encoding = t.config, source.JSON
+		of.source.Connection, of.source.Encoding = t.calls.Connection(), source.JSON
 		src, err := source.New(of.source, func(string) source.Sink {
 			return &rangeSink{
 				targets: t, resource: of.source.Resource.Resource, read: of.read,

@@ -284,7 +284,7 @@ func (w *world) controller(pod string) {
 		}
 		return h.Store
 	}
-	events, err := executor.NewEvents(w.server.Config())
+	events, err := executor.NewEvents(rt.Calls())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,8 +3,9 @@ package abandon
 
 import (
 	"context"
-	"io"
 	"net/http"
+
+	"github.com/fairlead-io/fairlead/internal/connection"
 )
 
 // Transport cancels requests when Life is done, as well as when their own context is. A server that does not respond
@@ -32,17 +33,6 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		release()
 		return nil, err
 	}
-	resp.Body = &released{resp.Body, release}
+	resp.Body = connection.OnClose(resp.Body, release)
 	return resp, nil
-}
-
-// released is a body that cancels the context of its request when it is closed.
-type released struct {
-	io.ReadCloser
-	release func()
-}
-
-func (b *released) Close() error {
-	defer b.release()
-	return b.ReadCloser.Close()
 }

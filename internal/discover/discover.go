@@ -2,10 +2,12 @@
 package discover
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
@@ -18,17 +20,18 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// NewMapper returns a RESTMapper that reads the resources of the server on first use, and again for unknown kinds.
+// NewMapper returns a RESTMapper that reads the resources of the server on first use, and again for unknown kinds. It
+// sends requests over rt, not over a transport of cfg.
 // Repeated lookups of kinds that the server does not know are limited to ten in a row and one per second. KindFor also
 // accepts short names, such as "deploy". Messages of client-go go to log; nil discards them. The mapper is safe for
 // concurrent use.
-func NewMapper(cfg *rest.Config, log *slog.Logger) (meta.RESTMapper, error) {
+func NewMapper(cfg *rest.Config, rt http.RoundTripper, log *slog.Logger) (meta.RESTMapper, error) {
 	if cfg == nil {
 		return nil, errors.New("no rest.Config")
 	}
-	cfg = rest.CopyConfig(cfg)
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return single{next} })
-	d, err := discovery.NewDiscoveryClientForConfig(cfg)
+	d, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, &http.Client{
+		Transport: rt, Timeout: cmp.Or(cfg.Timeout, timeout),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -47,6 +50,8 @@ func NewMapper(cfg *rest.Config, log *slog.Logger) (meta.RESTMapper, error) {
 		again: rate.NewLimiter(1, 10),
 	}, nil
 }
+
+const timeout = 32 * time.Second // of client-go
 
 // unlessEnded drops log records that only report a cancelled context.
 type unlessEnded struct{ slog.Handler }
@@ -74,19 +79,6 @@ func (h unlessEnded) WithAttrs(attrs []slog.Attr) slog.Handler {
 func (h unlessEnded) WithGroup(name string) slog.Handler {
 	return unlessEnded{h.Handler.WithGroup(name)}
 }
-
-// single closes the connection of each request. Discovery is rare, and its idle connections would stay open.
-type single struct{ next http.RoundTripper }
-
-// RoundTrip implements [http.RoundTripper].
-func (s single) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Close = true
-	return s.next.RoundTrip(r)
-}
-
-// WrappedRoundTripper returns the wrapped transport, so that client-go can find its connections.
-func (s single) WrappedRoundTripper() http.RoundTripper { return s.next }
 
 type mapper struct {
 	by    *restmapper.DeferredDiscoveryRESTMapper

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/connection"
 	"github.com/fairlead-io/fairlead/internal/discover"
 )
 
@@ -33,7 +34,12 @@ func TestDiscoveryLogsWhereItIsTold(t *testing.T) {
 		if log != nil {
 			log = slog.New(slog.NewTextHandler(&told, nil))
 		}
-		m, err := discover.NewMapper(server.Config(), log)
+		conn, err := connection.New(server.Config(), connection.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		m, err := discover.NewMapper(server.Config(), conn, log)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -61,7 +61,7 @@
 //   - A Sink receives no object of a slot that it does not hold. For a gained slot it receives no change older than the
 //     list of the slot, except deletions.
 //   - At most one watch and one list are open per scope. Retries are jittered and bounded by the back-off and the
-//     [Limiter].
+//     limiter of the connection.
 //   - A list that is incomplete, failed or implausible is aborted and deletes no object.
 //   - Every fault under repair is a typed [Status] with the server's message. Recovery clears it.
 //   - When Run returns, the source has no goroutine, timer or connection left.

@@ -296,13 +296,13 @@ func (s *scope) hears(ctx context.Context, st *stream, timer *time.Timer, patien
 // abandon retires the connection of this stream, so that the next request opens a new one.
 func (s *scope) abandon(st *stream) {
 	if g := st.generation.Load(); g != nil {
-		s.src.client.abandon(g)
+		s.src.conn.Abandon(g)
 	}
 }
 
 // reconnect retires the connection of the last request of this scope.
 func (s *scope) reconnect() {
 	if g := s.used.Load(); g != nil {
-		s.src.client.abandon(g)
+		s.src.conn.Abandon(g)
 	}
 }

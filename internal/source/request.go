@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/internal/connection"
 	"github.com/fairlead-io/fairlead/shard"
 )
 
@@ -79,7 +79,7 @@ func (q query) ends() time.Duration { return max(time.Second, q.timeout.Truncate
 // open waits for the Limiter, then opens a stream. The wait does not count toward the response timeout of the stream.
 func (s *scope) open(ctx context.Context, q query) (*stream, error) {
 	urgent := q.watch && !q.sendInitialEvents || q.limit == 1 || q.selectors != nil && q.next == ""
-	if err := s.src.client.limiter.Wait(ctx, urgent); err != nil {
+	if err := s.admit(ctx, urgent); err != nil {
 		return nil, err
 	}
 	if q.slots == nil {
@@ -90,11 +90,15 @@ func (s *scope) open(ctx context.Context, q query) (*stream, error) {
 	return st, nil
 }
 
+// admit waits for the Limiter.
+func (s *scope) admit(ctx context.Context, urgent bool) error {
+	return s.src.conn.Limiter().Wait(ctx, s.src.cfg.Budget, urgent)
+}
+
 // opener returns the function that sends the request of a stream.
 func (s *scope) opener(q query) opener {
 	return func(ctx context.Context, st *stream) (io.ReadCloser, decoder, error) {
-		client := s.src.client
-		g, err := client.acquire()
+		g, err := s.src.conn.Acquire()
 		if err != nil {
 			return nil, nil, err
 		}
@@ -104,7 +108,7 @@ func (s *scope) opener(q query) opener {
 		if gvr.Empty() {
 			gvr = s.src.cfg.Resource
 		}
-		u := client.url(gvr.Group, gvr.Version, orElse(q.namespace, s.namespace), gvr.Resource)
+		u := s.src.url(gvr, orElse(q.namespace, s.namespace))
 		sel := q.selectors
 		if sel == nil {
 			sel = &s.selectors
@@ -116,7 +120,7 @@ func (s *scope) opener(q query) opener {
 				return nil, err
 			}
 			req.Header.Set("Accept", s.accepts(q))
-			return g.client.Do(req)
+			return g.Stream(req)
 		}
 		var span trace.Span
 		if q.watch && !q.sendInitialEvents { // otherwise the request is part of a list or a probe
@@ -125,11 +129,11 @@ func (s *scope) opener(q query) opener {
 		res, err := s.sendSelecting(ctx, q.slots, send)
 		defer func() { s.endTrace(ctx, span, err) }()
 		if err != nil {
-			client.release(g)
+			g.Release()
 			return nil, nil, err
 		}
 		res.Body = decompressed(res)
-		body := &releasingBody{ReadCloser: res.Body, release: func() { client.release(g) }}
+		body := connection.OnClose(res.Body, g.Release)
 		if res.StatusCode != http.StatusOK {
 			defer body.Close() //nolint:errcheck // a body that was read to the end or is not wanted
 			err = refusal(res)
@@ -161,17 +165,16 @@ func (s *scope) accepts(q query) string {
 // bare reports whether the request is for metadata only.
 func (s *scope) bare(q query) bool { return q.metadata || s.src.cfg.Metadata }
 
-// releasingBody releases its connection on the first Close.
-type releasingBody struct {
-	io.ReadCloser
-	release func()
-	once    sync.Once
-}
-
-func (b *releasingBody) Close() error {
-	err := b.ReadCloser.Close()
-	b.once.Do(b.release)
-	return err
+// url returns the URL of a collection.
+func (s *Source) url(r schema.GroupVersionResource, namespace string) *url.URL {
+	segments := []string{"api", r.Version}
+	if r.Group != "" {
+		segments = []string{"apis", r.Group, r.Version}
+	}
+	if namespace != "" {
+		segments = append(segments, "namespaces", namespace)
+	}
+	return s.conn.Base().JoinPath(append(segments, r.Resource)...)
 }
 
 func newDecoder(watch bool, contentType string) decoder {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/internal/connection"
 	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
@@ -49,7 +50,7 @@ type scope struct {
 	nextSuspicion    time.Time // earliest next probe after an older version
 	nextSilentRelist time.Time
 	silentRelistGap  time.Duration
-	used             atomic.Pointer[generation] // generation of the last request
+	used             atomic.Pointer[connection.Generation] // of the last request
 	recent           recent
 	estimates        bool   // remainingItemCount is not exact
 	sharing                 // slots that are held

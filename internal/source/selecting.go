@@ -26,7 +26,7 @@ func (s *scope) sendSelecting(
 	}
 	refused := refusal(res)
 	_ = res.Body.Close() // refusal has read the body
-	if err := s.src.client.limiter.Wait(ctx, true); err != nil {
+	if err := s.admit(ctx, true); err != nil {
 		return nil, err
 	}
 	if res, err = send(""); err == nil && res.StatusCode == http.StatusOK {

@@ -14,18 +14,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/internal/connection"
 	"github.com/fairlead-io/fairlead/internal/tracing"
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// Config configures a Source. Resource and one of Client and REST are required. The zero value of every other field is
-// valid.
+// Config configures a Source. Resource and one of Connection and REST are required. The zero value of every other field
+// is valid.
 type Config struct {
-	// Client sends the requests. Sources of one cluster should share it. If it is nil, the source makes its own Client
-	// from REST and closes it when Run returns.
-	Client  *Client
-	REST    *rest.Config
-	Limiter *Limiter // of the source's own Client; nil: a new one
+	// Connection sends the requests. Sources of one cluster should share it. If it is nil, the source makes its own from
+	// REST and closes it when Run returns.
+	Connection *connection.Conn
+	REST       *rest.Config
+	Budget     connection.Budget // of the requests
 
 	Resource   schema.GroupVersionResource
 	Namespaces []string // nil or empty: all namespaces with one watch; else one scope per namespace
@@ -78,8 +79,8 @@ type Selectors struct{ Label, Field string }
 // Source lists and watches one resource. It is safe for concurrent use.
 type Source struct {
 	cfg     Config
-	client  *Client
-	private bool // the source owns the client
+	conn    *connection.Conn
+	private bool // the source owns the connection
 	newSink func(namespace string) Sink
 	tracer  trace.Tracer // nil: none
 
@@ -109,15 +110,14 @@ func New(cfg Config, sink func(namespace string) Sink) (*Source, error) {
 		return nil, fmt.Errorf("cannot make source: %w", err)
 	}
 	s := &Source{
-		cfg: cfg.withDefaults(), client: cfg.Client, newSink: sink, scopes: map[string]*scope{}, sharding: sharding,
+		cfg: cfg.withDefaults(), conn: cfg.Connection, newSink: sink, scopes: map[string]*scope{}, sharding: sharding,
 		tracer: tracing.Tracer(cfg.TracerProvider, "source"),
 	}
-	if s.client == nil {
-		client, err := NewClient(cfg.REST, ClientOptions{Limiter: cfg.Limiter})
-		if err != nil {
+	if s.conn == nil {
+		if s.conn, err = connection.New(cfg.REST, connection.Options{}); err != nil {
 			return nil, fmt.Errorf("cannot make source: %w", err)
 		}
-		s.client, s.private = client, true
+		s.private = true
 	}
 	s.selectors = Selectors{cfg.LabelSelector, cfg.FieldSelector}
 	for _, ns := range scopesOf(cfg.Namespaces) {
@@ -168,7 +168,7 @@ func (s *Source) Run(ctx context.Context) error {
 	s.mu.Unlock()
 	s.running.Wait()
 	if s.private {
-		s.client.Close()
+		s.conn.Close()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fairlead-io/fairlead/internal/connection"
 	"github.com/fairlead-io/fairlead/internal/frame"
 )
 
@@ -62,9 +63,9 @@ type stream struct {
 	done       chan struct{}
 	progress   atomic.Int64 // time of the last byte, in nanoseconds after began
 	began      time.Time
-	generation atomic.Pointer[generation] // generation of its connection
-	limit      time.Duration              // timeout that was requested from the server
-	inside     atomic.Bool                // the bytes read so far end within a value
+	generation atomic.Pointer[connection.Generation] // of its connection
+	limit      time.Duration                         // timeout that was requested from the server
+	inside     atomic.Bool                           // the bytes read so far end within a value
 
 	// Owned by the reader.
 	contentType string // content type of the response

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/connection"
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
@@ -55,12 +56,14 @@ func TestTransportOfTheCaller(t *testing.T) {
 	transport := &ours{Transport: &http.Transport{}}
 	defer transport.Transport.CloseIdleConnections()
 	wrong := &rest.Config{Host: server.URL, BearerToken: "theirs", Timeout: time.Nanosecond}
-	client, err := source.NewClient(wrong, source.ClientOptions{Transport: transport})
+	conn, err := connection.New(wrong, connection.Options{HTTPClient: &http.Client{
+		Transport: transport, Timeout: time.Nanosecond,
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := newRecorder(t)
-	src, err := source.New(source.Config{Client: client, Resource: configMaps, NoWatchList: true}, r.sink)
+	src, err := source.New(source.Config{Connection: conn, Resource: configMaps, NoWatchList: true}, r.sink)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +75,7 @@ func TestTransportOfTheCaller(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	client.Close()
+	conn.Close()
 	transport.mu.Lock()
 	defer transport.mu.Unlock()
 	if transport.requests != 2 || transport.closed != 0 {
@@ -92,13 +95,13 @@ func TestTransportOfTheCallerGetsStuck(t *testing.T) {
 		var network hole
 		transport := &ours{Transport: &http.Transport{DialContext: network.wrap(server.Dial)}}
 		defer transport.Transport.CloseIdleConnections()
-		client, err := source.NewClient(server.Config(), source.ClientOptions{Transport: transport})
+		conn, err := connection.New(server.Config(), connection.Options{HTTPClient: &http.Client{Transport: transport}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer client.Close()
+		defer conn.Close()
 		r := newRecorder(t)
-		src, err := source.New(source.Config{Client: client, Resource: configMaps}, r.sink)
+		src, err := source.New(source.Config{Connection: conn, Resource: configMaps}, r.sink)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -62,7 +62,7 @@ func (c *Cache) hasProtobuf(kind schema.GroupVersionKind, content Content) bool 
 
 // configure applies the options of the cache and of a request. It adds the content of the kind to the request.
 func (c *Cache) configure(req *Request) source.Config {
-	cfg := source.Config{Client: c.client, Resource: req.Resource, Logger: c.opt.Logger}
+	cfg := source.Config{Connection: c.conn, Resource: req.Resource, Logger: c.opt.Logger}
 	for _, o := range append(slices.Clone(c.opt.Source), req.Options...) {
 		if o != nil {
 			o(&cfg)

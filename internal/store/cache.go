@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/internal/connection"
 	"github.com/fairlead-io/fairlead/internal/discover"
 	"github.com/fairlead-io/fairlead/internal/source"
 )
@@ -24,8 +25,8 @@ import (
 // CacheOptions configure a Cache. Only Config is needed.
 type CacheOptions struct {
 	Config *rest.Config
-	// Client is shared by the sources. If nil, NewCache makes one from Config, and Run closes it.
-	Client *source.Client
+	// Connection is shared by the sources. If nil, NewCache makes one from Config, and Run closes it.
+	Connection *connection.Conn
 	// Scheme knows the Go types. The default is the scheme of client-go.
 	Scheme *runtime.Scheme
 	// Mapper maps kinds to resources. The default asks the server when it has to.
@@ -58,9 +59,9 @@ const defaultLinger = 30 * time.Second
 // Cache makes the stores of one cluster on demand. All requests for the same objects share one store and one watch. The
 // watch stops when the last handle is released and the time Linger is over. A Cache is safe for concurrent use.
 type Cache struct {
-	opt    CacheOptions
-	client *source.Client
-	holds  holds
+	opt   CacheOptions
+	conn  *connection.Conn
+	holds holds
 
 	identity string                 // of the cluster, for saved files
 	files    map[string]*cacheEntry // by name: the entry that owns a file until its last save; guarded by mu
@@ -136,21 +137,19 @@ func NewCache(opt CacheOptions) (*Cache, error) {
 		}
 	}
 	c := &Cache{
-		opt: opt, client: opt.Client, entries: map[cacheKey]*cacheEntry{}, files: map[string]*cacheEntry{},
+		opt: opt, conn: opt.Connection, entries: map[cacheKey]*cacheEntry{}, files: map[string]*cacheEntry{},
 		expects: map[expectation]Request{},
 	}
 	c.index()
 	var err error
-	if c.server, _, err = rest.DefaultServerUrlFor(opt.Config); err != nil {
-		return nil, fmt.Errorf("cannot make cache: %w", err)
-	}
-	if c.client == nil {
-		if c.client, err = source.NewClient(opt.Config, source.ClientOptions{}); err != nil {
+	if c.conn == nil {
+		if c.conn, err = connection.New(opt.Config, connection.Options{}); err != nil {
 			return nil, fmt.Errorf("cannot make cache: %w", err)
 		}
 	}
+	c.server = c.conn.Base()
 	if opt.Mapper == nil {
-		if c.opt.Mapper, err = discover.NewMapper(opt.Config, opt.Logger); err != nil {
+		if c.opt.Mapper, err = discover.NewMapper(opt.Config, c.conn, opt.Logger); err != nil {
 			return nil, fmt.Errorf("cannot make cache: %w", err)
 		}
 	}
@@ -200,8 +199,8 @@ func (c *Cache) Run(ctx context.Context) error {
 	}
 	c.mu.Unlock()
 	c.running.Wait()
-	if c.opt.Client == nil {
-		c.client.Close()
+	if c.opt.Connection == nil {
+		c.conn.Close()
 	}
 	return c.failed
 }

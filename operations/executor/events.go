@@ -15,18 +15,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/connection"
 	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
 const (
-	// eventsPerSecond and eventsBurst bound the Events that are written, unless the configuration sets QPS and Burst.
-	eventsPerSecond, eventsBurst = 100, 200
 	// maxOutcomes and maxProgress bound the Events in the queues. Outcomes are written first, so a full queue of them
 	// is written within about 40 s.
 	maxOutcomes, maxProgress = 4096, 1024
@@ -49,9 +46,8 @@ var eventPolicy = call.Policy{Retries: 2, Timeout: 5 * time.Second}
 // Events is a prometheus.Collector of fairlead_events_total, by result: written, failed or dropped. It is safe for
 // concurrent use. Close it after use.
 type Events struct {
-	calls   *call.Client
 	client  *client.Client
-	limiter flowcontrol.RateLimiter
+	limiter *connection.Limiter
 	results *prometheus.CounterVec
 	writers sync.WaitGroup
 	ctx     context.Context //nolint:containedctx // of the writers; Close cancels it
@@ -65,26 +61,19 @@ type Events struct {
 	closed   bool
 }
 
-// NewEvents returns an Events that writes to the API server of the configuration.
-func NewEvents(config *rest.Config) (*Events, error) {
-	config = rest.CopyConfig(config)
-	qps, burst := config.QPS, config.Burst
-	if qps <= 0 {
-		qps, burst = eventsPerSecond, eventsBurst
-	}
-	config.QPS = -1 // the limiter bounds it
-	calls, err := call.New(call.Options{Config: config})
+// NewEvents returns an Events that writes over the connection of calls. Its retries and failures do not count there.
+func NewEvents(calls *call.Client) (*Events, error) {
+	conn := calls.Connection()
+	own, err := call.New(call.Options{Connection: conn})
 	if err != nil {
 		return nil, fmt.Errorf("cannot make an event recorder: %w", err)
 	}
-	writer, err := newClient(calls, eventPolicy, nil)
+	writer, err := newClient(own, eventPolicy, nil)
 	if err != nil {
-		calls.Close()
 		return nil, fmt.Errorf("cannot make an event recorder: %w", err)
 	}
 	e := &Events{
-		calls: calls, client: writer, limiter: flowcontrol.NewTokenBucketRateLimiter(qps, max(1, burst)),
-		waiting: make(map[string]*corev1.Event),
+		client: writer, limiter: conn.Limiter(), waiting: make(map[string]*corev1.Event),
 		results: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_events_total",
 			Help: "Kubernetes Events of operations, by what became of them: written, failed or dropped.",
@@ -168,7 +157,7 @@ func (e *Events) next() *corev1.Event {
 
 func (e *Events) write() {
 	for {
-		_ = e.limiter.Wait(e.ctx) // after the context ends, queued events fail at once
+		_ = e.limiter.Wait(e.ctx, connection.Events, false) // after the context ends, queued events fail at once
 		event := e.next()
 		if event == nil {
 			return
@@ -210,7 +199,6 @@ func (e *Events) Close() {
 	e.writers.Wait()
 	late.Stop()
 	e.cancel()
-	e.calls.Close()
 }
 
 // Describe implements prometheus.Collector.

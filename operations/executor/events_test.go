@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/disturb"
 	"github.com/fairlead-io/fairlead/operations"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
@@ -36,7 +37,12 @@ func recorded(namespace string, i int, phase v1alpha1.Phase) *v1alpha1.Operation
 // events makes a recorder, and returns what tells of each result how often there was.
 func (b *bench) events(config *rest.Config) (*executor.Events, func() map[string]int) {
 	b.T.Helper()
-	e, err := executor.NewEvents(config)
+	calls, err := call.New(call.Options{Config: config})
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	b.T.Cleanup(calls.Close)
+	e, err := executor.NewEvents(calls)
 	if err != nil {
 		b.T.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func TestSecretsStayHidden(t *testing.T) {
 	b.Webhook("back", func(s *v1alpha1.WebhookSpec) { operationbed.CallbackHook(s); s.Auth = auth })
 	log := &syncBuffer{}
 	var e *executor.Executor
-	events, err := executor.NewEvents(b.Config)
+	events, err := executor.NewEvents(b.Calls)
 	if err != nil {
 		t.Fatal(err)
 	}

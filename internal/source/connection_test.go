@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/connection"
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
@@ -39,8 +40,8 @@ func TestSourcesShareAConnection(t *testing.T) {
 	}
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	client, err := source.NewClient(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}},
-		source.ClientOptions{})
+	conn, err := connection.New(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}},
+		connection.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func TestSourcesShareAConnection(t *testing.T) {
 	var running sync.WaitGroup
 	for range 20 {
 		r := newRecorder(t)
-		src, err := source.New(source.Config{Client: client, Resource: configMaps, NoWatchList: true}, r.sink)
+		src, err := source.New(source.Config{Connection: conn, Resource: configMaps, NoWatchList: true}, r.sink)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +62,7 @@ func TestSourcesShareAConnection(t *testing.T) {
 	}
 	cancel()
 	running.Wait()
-	client.Close()
+	conn.Close()
 	eventually(t, "the connection to close", func() bool { mu.Lock(); defer mu.Unlock(); return open == 0 })
 	if opened != 1 {
 		t.Errorf("%d connections, want 1", opened)

@@ -1,0 +1,88 @@
+package fairlead_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/observe"
+)
+
+// countedConn is a connection that counts its end.
+type countedConn struct {
+	net.Conn
+	open *atomic.Int32
+	once sync.Once
+}
+
+func (c *countedConn) Close() error {
+	c.once.Do(func() { c.open.Add(-1) })
+	return c.Conn.Close()
+}
+
+// TestOneConnection: discovery, lists, watches, reads and writes share one connection. The Lease has another one, which
+// is the only one that stays when Run has returned.
+func TestOneConnection(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, err := apiserver.New(apiserver.Options{Pipe: true, HTTP2: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		var dialed, open atomic.Int32
+		cfg := s.Config()
+		cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := s.Dial(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			dialed.Add(1)
+			open.Add(1)
+			return &countedConn{Conn: conn, open: &open}, nil
+		}
+		rt := fairlead.New(cfg, fairlead.WithLeaderElection("default", "operator"))
+		observe.Source[corev1.ConfigMap](rt, Maps)
+		observe.Source[corev1.Secret](rt, "secrets")
+		nothing := func(context.Context, observe.Event[corev1.ConfigMap]) error { return nil }
+		observe.On(rt, Maps, nothing)
+		observe.On(rt, "secrets", func(context.Context, observe.Event[corev1.Secret]) error { return nil })
+		r := run(rt)
+		time.Sleep(time.Second)
+		var writes sync.WaitGroup
+		for i := range 20 {
+			writes.Go(func() {
+				c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: fmt.Sprint("c", i)}}
+				if err := rt.Client().Create(t.Context(), c); err != nil {
+					t.Error(err)
+				}
+				var pods corev1.PodList // not watched, so the server is asked
+				if err := rt.Client().List(t.Context(), &pods); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		writes.Wait()
+		time.Sleep(time.Hour)
+		if n := dialed.Load(); n != 2 {
+			t.Errorf("%d connections, want one for objects and one for the Lease", n)
+		}
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if n := open.Load(); n != 1 {
+			t.Errorf("%d connections are open after Run, want that of the Lease", n)
+		}
+	})
+}

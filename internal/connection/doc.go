@@ -1,0 +1,24 @@
+// Package connection holds the connection of a process to one API server, for all requests about objects.
+//
+// A [Conn] owns the address, the transport, the credentials and the [Limiter]. Lists, watches, calls and discovery
+// share it. Leases have a transport of their own, so that no list and no write delays a renewal.
+//
+// # Generations
+//
+// Connections are grouped in generations. A request acquires the current [Generation], and releases it when its body is
+// closed. A new generation reads certificates and tokens again. There are three causes for one:
+//
+//   - A request was refused with 401: [Conn.Reload].
+//   - A request stalled: [Conn.Abandon]. Other requests keep their connections as long as they work.
+//   - The files of the certificates have changed, which Acquire compares every five minutes.
+//
+// Tokens from files and from plugins renew themselves besides, as in client-go.
+//
+// # Invariants
+//
+//   - A request is sent over the generation that it acquired, and only once per Release.
+//   - The connections of a retired generation close when its last request ends.
+//   - Requests that were refused together reload the credentials once.
+//   - After Close, no connection is open while there is no request.
+//   - No budget of the Limiter delays a request of another budget.
+package connection

@@ -1,0 +1,222 @@
+package connection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/transport"
+)
+
+// Generation is one transport with its credentials, and the connections that it opened.
+type Generation struct {
+	conn         *Conn
+	client       *http.Client
+	own          bool   // the transport is made here
+	certificates string // content of the certificate files
+
+	checked time.Time // of certificates; guarded by Conn.mu, like the next three
+	users   int
+	stale   bool
+	stuck   bool // a request on it stalled
+
+	mu    sync.Mutex
+	conns map[*trackedConn]struct{}
+}
+
+// Do sends a request. It follows redirects of reads only: a redirected write would be repeated, or become a read whose
+// answer looks like that of the write.
+func (g *Generation) Do(r *http.Request) (*http.Response, error) { return g.client.Do(r) }
+
+// Stream sends a list or a watch. It requests no compression, which costs more time than it saves on a fast link. A
+// transport of the caller may do so.
+func (g *Generation) Stream(r *http.Request) (*http.Response, error) {
+	if g.own {
+		r.Header.Set("Accept-Encoding", "identity")
+	}
+	if g.conn.agent != "" {
+		r.Header.Set("User-Agent", g.conn.agent)
+	}
+	return g.client.Do(r)
+}
+
+// Release ends the use by one request.
+func (g *Generation) Release() {
+	g.conn.mu.Lock()
+	defer g.conn.mu.Unlock()
+	g.users--
+	g.closeUnused()
+}
+
+// retire lets the connections close with the last request. It must be called with Conn.mu held.
+func (g *Generation) retire() {
+	g.stale = true
+	g.closeUnused()
+}
+
+// closeUnused closes the connections of a retired generation that no request uses. It must be called with Conn.mu held.
+func (g *Generation) closeUnused() {
+	if !g.stale || g.users > 0 {
+		return
+	}
+	if g.conn.current == g { // of a closed Conn
+		g.conn.current = nil
+	}
+	if g.conn.given != nil && !g.stuck {
+		return // the caller owns the connections
+	}
+	utilnet.CloseIdleConnectionsFor(g.client.Transport)
+	g.mu.Lock()
+	conns := g.conns
+	g.conns = nil
+	g.mu.Unlock()
+	for c := range conns {
+		c.Conn.Close()
+	}
+}
+
+// trackedConn is a connection that its generation can close. CloseIdleConnections is not enough: an HTTP/2 transport
+// keeps connections whose streams have just ended.
+type trackedConn struct {
+	net.Conn
+	g *Generation
+}
+
+func (c *trackedConn) Close() error {
+	c.g.mu.Lock()
+	delete(c.g.conns, c)
+	c.g.mu.Unlock()
+	return c.Conn.Close()
+}
+
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+func (g *Generation) dial(next dialer) dialer {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := next(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		t := &trackedConn{Conn: conn, g: g}
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.conns == nil {
+			conn.Close()
+			return nil, net.ErrClosed
+		}
+		g.conns[t] = struct{}{}
+		return t, nil
+	}
+}
+
+// connect makes a new transport instead of one from client-go's cache: it has larger buffers, can be retired and leaves
+// no goroutine behind. It reads certificates and tokens again. With reload, a token file must be readable.
+func (c *Conn) connect(reload bool) (*Generation, error) {
+	tc, err := c.cfg.TransportConfig()
+	if err != nil {
+		return nil, fmt.Errorf("cannot configure transport: %w", err)
+	}
+	g := &Generation{
+		conn: c, client: &http.Client{}, conns: map[*trackedConn]struct{}{}, checked: time.Now(), stale: c.closed,
+	}
+	if reload && tc.BearerTokenFile != "" {
+		tc.BearerToken = "" // the file has replaced it
+	}
+	var rt http.RoundTripper
+	switch {
+	case c.given != nil:
+		*g.client = *c.given
+		if rt = c.given.Transport; rt == nil {
+			rt = http.DefaultTransport
+		}
+		if reload && tc.BearerTokenFile != "" {
+			rt, err = transport.NewBearerAuthWithRefreshRoundTripper("", tc.BearerTokenFile, rt)
+		}
+	default:
+		g.certificates = c.certificates()
+		if rt = tc.Transport; rt == nil {
+			g.own = true
+			if rt, err = g.newTransport(tc); err != nil {
+				return nil, err
+			}
+		}
+		rt, err = transport.HTTPWrappersForConfig(tc, rt)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot configure transport: %w", err)
+	}
+	g.client.Transport, g.client.Timeout = rt, 0
+	g.client.CheckRedirect = c.checkRedirect
+	return g, nil
+}
+
+func (g *Generation) newTransport(tc *transport.Config) (*http.Transport, error) {
+	tlsConfig, err := transport.TLSConfigFor(tc)
+	if err != nil {
+		return nil, fmt.Errorf("cannot configure TLS: %w", err)
+	}
+	next := (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	if tc.DialHolder != nil {
+		next = tc.DialHolder.Dial
+	}
+	proxy := tc.Proxy
+	if proxy == nil {
+		proxy = utilnet.NewProxierWithNoProxyCIDR(http.ProxyFromEnvironment)
+	}
+	http2 := tlsConfig == nil || len(tlsConfig.NextProtos) == 0 || slices.Contains(tlsConfig.NextProtos, "h2")
+	return &http.Transport{
+		Proxy:               proxy,
+		DialContext:         g.dial(next),
+		TLSClientConfig:     tlsConfig,
+		TLSHandshakeTimeout: 10 * time.Second,
+		ForceAttemptHTTP2:   http2 && os.Getenv("DISABLE_HTTP2") == "", // the variable of client-go
+		DisableCompression:  tc.DisableCompression,
+		MaxIdleConnsPerHost: 25,
+		IdleConnTimeout:     90 * time.Second,
+		ReadBufferSize:      64 << 10,
+		// A connection that does not answer pings is dead even if TCP keeps it open.
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout:           30 * time.Second,
+			PingTimeout:               15 * time.Second,
+			MaxReadFrameSize:          256 << 10,
+			MaxReceiveBufferPerStream: 4 << 20,
+		},
+	}, nil
+}
+
+func (c *Conn) checkRedirect(r *http.Request, via []*http.Request) error {
+	switch {
+	case via[0].Method != http.MethodGet:
+		return http.ErrUseLastResponse
+	case c.given != nil && c.given.CheckRedirect != nil:
+		return c.given.CheckRedirect(r, via)
+	case len(via) >= maxRedirects:
+		return errors.New("too many redirects")
+	}
+	return nil
+}
+
+const maxRedirects = 10 // the limit of net/http
+
+// OnClose returns body with a function that runs after its first Close.
+func OnClose(body io.ReadCloser, fn func()) io.ReadCloser { return &onClose{ReadCloser: body, fn: fn} }
+
+type onClose struct {
+	io.ReadCloser
+	fn   func()
+	once sync.Once
+}
+
+func (b *onClose) Close() error {
+	err := b.ReadCloser.Close()
+	b.once.Do(b.fn)
+	return err
+}
