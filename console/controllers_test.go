@@ -37,15 +37,15 @@ func TestWork(t *testing.T) {
 		}
 		p.put("elsewhere", "waits")
 		p.eventually("all", "/console/controllers", "elsewhere/waits")
-		p.shown("/console/controllers", map[string]sight{
+		p.shown("/console/controllers", map[string]contents{
 			"all": {[]string{
-				`>elsewhere/waits</a> since <time`, `>team/bad</a>`, `>team/fails</a>`, "the quota is used up",
+				`>elsewhere/waits</a> <time`, `>team/bad</a>`, `>team/fails</a>`, "the quota is used up",
 				"/console/why?kind=ConfigMap&amp;name=bad&amp;namespace=team",
 			}, []string{"Hidden"}},
 			"team":     {[]string{"team/bad", "team/fails", "the quota is used up", "Hidden"}, []string{"elsewhere"}},
 			"stranger": {[]string{"Hidden"}, []string{"team/bad", "team/fails", "elsewhere", "the quota"}},
 		})
-		p.shown("/console/why?kind=ConfigMap&name=fails&namespace=team", map[string]sight{
+		p.shown("/console/why?kind=ConfigMap&name=fails&namespace=team", map[string]contents{
 			"all": {[]string{"the quota is used up"}, nil}, // who follows the link is told why
 		})
 	})

@@ -44,7 +44,7 @@ func TestFlowGraph(t *testing.T) {
 		}
 		rest := body
 		for _, want := range []string{
-			`id="step-bring-up/admin"`, `or goes to <a href="#step-bring-up/give-up">`, `<b>servers</b>`, `id="step-bring-up/servers/managed"`,
+			`id="step-bring-up/admin"`, `can go to <a href="#step-bring-up/give-up">`, `<b>servers</b>`, `id="step-bring-up/servers/managed"`,
 			`>fork<`, `<b>1</b> live, <b>1</b> parked`, `on an error to <a href="#step-bring-up/servers%2fagain">`,
 			`id="step-bring-up/servers/check"`, `0 live, 0 parked`, `id="step-bring-up/servers/again"`, `>detour<`, `id="step-bring-up/give-up"`,
 		} {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/serve"
+	"github.com/fairlead-io/fairlead/internal/share"
 	"github.com/fairlead-io/fairlead/operations"
 )
 
@@ -54,7 +55,7 @@ func (h *handler) callback(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
 	defer cancel()
-	leave, err := h.limits.enter(ctx, h.limits.callbacks, visitor{group: namespace})
+	leave, err := h.limits.enter(ctx, h.limits.callbacks, share.Visitor{Group: namespace})
 	if err != nil {
 		return err
 	}
@@ -120,7 +121,7 @@ func readCallback(w http.ResponseWriter, r *http.Request) (succeeded bool, messa
 // spent remembers unsuccessful callbacks, so that a repetition does not reach the CallbackSink.
 type spent struct {
 	mu   sync.Mutex
-	seen *memory[[sha256.Size]byte, verdict]
+	seen *share.Cache[[sha256.Size]byte, verdict]
 }
 
 // maxSpent bounds the number of remembered callbacks; keepUsed and keepUnknown bound the time. A used callback stays
@@ -131,13 +132,19 @@ const (
 	keepUnknown = 5 * time.Second
 )
 
-func newSpent() *spent { return &spent{seen: newMemory[[sha256.Size]byte, verdict](maxSpent)} }
+// verdict is a remembered error.
+type verdict struct {
+	err   error
+	until time.Time
+}
+
+func newSpent() *spent { return &spent{seen: share.NewCache[[sha256.Size]byte, verdict](maxSpent)} }
 
 // get returns the remembered error for a token, or nil.
 func (s *spent) get(token string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v, ok := s.seen.get(sha256.Sum256([]byte(token)))
+	v, ok := s.seen.Get(sha256.Sum256([]byte(token)))
 	if !ok || time.Now().After(v.until) {
 		return nil
 	}
@@ -156,5 +163,5 @@ func (s *spent) put(token, namespace string, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.seen.put(sha256.Sum256([]byte(token)), namespace, verdict{err, time.Now().Add(keep)})
+	s.seen.Put(sha256.Sum256([]byte(token)), namespace, verdict{err, time.Now().Add(keep)})
 }

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"sync"
 
+	"github.com/fairlead-io/fairlead/internal/share"
 	"github.com/fairlead-io/fairlead/operations"
 )
 
@@ -12,7 +13,7 @@ import (
 // confuses keys usually sends them to the same replica.
 type keys struct {
 	mu     sync.Mutex
-	owners *memory[keyOf, *owner]
+	owners *share.Cache[keyOf, *owner]
 }
 
 type keyOf struct{ namespace, id string }
@@ -27,17 +28,17 @@ type owner struct {
 // maxKeys bounds the number of remembered keys.
 const maxKeys = 1 << 14
 
-func newKeys() *keys { return &keys{owners: newMemory[keyOf, *owner](maxKeys)} }
+func newKeys() *keys { return &keys{owners: share.NewCache[keyOf, *owner](maxKeys)} }
 
 // claim reports whether the key is free or belongs to r. The caller calls done when the request ends; used is false
 // only if certainly no operation was written. A key that no request has used becomes free again.
 func (k *keys) claim(key keyOf, r operations.Resource) (ours bool, done func(used bool)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	o, ok := k.owners.get(key)
+	o, ok := k.owners.Get(key)
 	if !ok {
 		o = &owner{resource: r}
-		k.owners.put(key, key.namespace, o)
+		k.owners.Put(key, key.namespace, o)
 	}
 	if o.resource != r {
 		return false, nil
@@ -48,8 +49,8 @@ func (k *keys) claim(key keyOf, r operations.Resource) (ours bool, done func(use
 		defer k.mu.Unlock()
 		o.asking--
 		o.used = o.used || used
-		if now, _ := k.owners.get(key); !o.used && o.asking == 0 && now == o { // unless evicted and claimed again
-			k.owners.drop(key)
+		if now, _ := k.owners.Get(key); !o.used && o.asking == 0 && now == o { // unless evicted and claimed again
+			k.owners.Drop(key)
 		}
 	}
 }

@@ -45,8 +45,8 @@ func TestKeys(t *testing.T) {
 		_, done := k.claim(keyOf{"ns", fmt.Sprint(i)}, one)
 		done(true)
 	}
-	if ours, _ := k.claim(other, two); ours || len(k.owners.entries) > maxKeys {
-		t.Errorf("forgotten too early, or too late: %v, %d keys", ours, len(k.owners.entries))
+	if ours, _ := k.claim(other, two); ours || k.owners.Len() > maxKeys {
+		t.Errorf("forgotten too early, or too late: %v, %d keys", ours, k.owners.Len())
 	}
 	mine := keyOf{"mine", "k"}
 	_, done = k.claim(mine, one)

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-io/fairlead/internal/access"
+	"github.com/fairlead-io/fairlead/internal/share"
 )
 
 // Bounds of concurrent and waiting requests.
@@ -25,17 +28,17 @@ const (
 
 // limits holds the slots of a handler, each shared by namespace and then by caller.
 type limits struct {
-	requests, streams, callbacks *turnstile
-	pages                        *turnstile // CPU-bound, so at most one per processor
+	requests, streams, callbacks *share.Turnstile
+	pages                        *share.Turnstile // CPU-bound, so at most one per processor
 	refused                      *prometheus.CounterVec
 }
 
 func newLimits(o Options) *limits {
 	return &limits{
-		requests:  &turnstile{places: o.MaxInFlight, queue: requestsWait, patience: turnPatience},
-		streams:   &turnstile{places: o.MaxStreams},
-		callbacks: &turnstile{places: o.MaxCallbacks, queue: callbacksWait, patience: turnPatience},
-		pages:     &turnstile{places: max(1, runtime.GOMAXPROCS(0)-1), queue: requestsWait, patience: turnPatience},
+		requests:  &share.Turnstile{Places: o.MaxInFlight, Queue: requestsWait, Patience: turnPatience},
+		streams:   &share.Turnstile{Places: o.MaxStreams},
+		callbacks: &share.Turnstile{Places: o.MaxCallbacks, Queue: callbacksWait, Patience: turnPatience},
+		pages:     &share.Turnstile{Places: max(1, runtime.GOMAXPROCS(0)-1), Queue: requestsWait, Patience: turnPatience},
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_http_refused_total",
 			Help: "Requests to the HTTP API that found no place, by what there were too many of, and of whom.",
@@ -51,17 +54,17 @@ func (l *limits) Describe(ch chan<- *prometheus.Desc) { l.refused.Describe(ch); 
 // Collect implements prometheus.Collector.
 func (l *limits) Collect(ch chan<- prometheus.Metric) {
 	l.refused.Collect(ch)
-	for name, t := range map[string]*turnstile{
+	for name, t := range map[string]*share.Turnstile{
 		"requests": l.requests, "streams": l.streams, "callbacks": l.callbacks, "pages": l.pages,
 	} {
-		ch <- prometheus.MustNewConstMetric(inFlight, prometheus.GaugeValue, float64(t.inside()), name)
+		ch <- prometheus.MustNewConstMetric(inFlight, prometheus.GaugeValue, float64(t.Inside()), name)
 	}
 }
 
 // enter takes a slot; the caller must call leave afterwards. The error is meant for the client.
-func (l *limits) enter(ctx context.Context, t *turnstile, v visitor) (leave func(), err error) {
-	leave, err = t.enter(ctx, v)
-	var busy *busyError
+func (l *limits) enter(ctx context.Context, t *share.Turnstile, v share.Visitor) (leave func(), err error) {
+	leave, err = t.Enter(ctx, v)
+	var busy *share.BusyError
 	if !errors.As(err, &busy) {
 		return leave, err
 	}
@@ -75,18 +78,18 @@ func (l *limits) enter(ctx context.Context, t *turnstile, v visitor) (leave func
 		what, name = "pages", "pages"
 	}
 	p := &Problem{Status: http.StatusTooManyRequests, Title: "Too many " + what, after: after}
-	switch busy.scope {
-	case scopeCaller:
+	switch busy.Scope {
+	case share.ScopeCaller:
 		p.Detail = "this caller has as many at a time as it may have"
-	case scopeGroup:
-		p.Detail, busy.scope = "this namespace has as many at a time as it may have", "namespace"
+	case share.ScopeGroup:
+		p.Detail, busy.Scope = "this namespace has as many at a time as it may have", "namespace"
 	default:
 		p.Status, p.Detail = http.StatusServiceUnavailable, "this server has as many at a time as it can"
 	}
 	if p.Detail += ": try again later"; t == l.streams {
 		p.Detail += ", or poll with GET"
 	}
-	l.refused.WithLabelValues(name, busy.scope).Inc()
+	l.refused.WithLabelValues(name, busy.Scope).Inc()
 	return nil, p
 }
 
@@ -97,7 +100,7 @@ type endpoint func(w http.ResponseWriter, r *http.Request) error
 type admission struct {
 	namespace, token string
 	query            url.Values
-	visitor
+	share.Visitor
 	wrong faults // further problems of the request
 }
 
@@ -115,7 +118,7 @@ func (h *handler) limited(
 		if err != nil {
 			return err
 		}
-		leave, err := h.limits.enter(ctx, h.limits.requests, a.visitor)
+		leave, err := h.limits.enter(ctx, h.limits.requests, a.Visitor)
 		if err != nil {
 			return err
 		}
@@ -129,7 +132,7 @@ func (h *handler) limited(
 // wait for a body that was not read.
 func (h *handler) plain(next endpoint) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r = r.WithContext(WithClient(r.Context(), r))
+		r = r.WithContext(access.WithClient(r.Context(), r))
 		control, now := http.NewResponseController(w), time.Now()
 		_ = control.SetWriteDeadline(now.Add(2 * h.Timeout)) // fails only with some test servers
 		if r.ContentLength != 0 {

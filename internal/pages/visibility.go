@@ -1,0 +1,106 @@
+package pages
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/internal/access"
+	"github.com/fairlead-io/fairlead/why"
+)
+
+// ResourceOf returns the resource of an object, and the object with its real kind. It fails for an unknown kind.
+type ResourceOf func(of why.Object) (schema.GroupVersionResource, why.Object, error)
+
+// Visibility decides which objects a reader may see on a page about the whole program: those that the reader may get. It
+// checks the broadest right first, so that a reader with full access costs one review per kind. A page makes one each time
+// it is rendered.
+type Visibility struct {
+	rd       *Reader
+	resource ResourceOf
+	known    map[why.Object]bool
+	asked    int
+}
+
+const (
+	// maxAsked bounds the reviews for one page. Objects beyond it are not shown.
+	maxAsked = 64
+	// keepDenied is how long a refusal is cached for a page with live updates.
+	keepDenied = 30 * time.Second
+)
+
+// NewVisibility returns a Visibility for a reader.
+func NewVisibility(rd *Reader, resource ResourceOf) *Visibility {
+	return &Visibility{rd: rd, resource: resource, known: map[why.Object]bool{}}
+}
+
+// MayGet reports whether the reader may get an object. An error means that the check failed or the session is over.
+func (v *Visibility) MayGet(ctx context.Context, of why.Object) (bool, error) {
+	if v.rd.open() {
+		return true, nil
+	}
+	if of.Kind == "" { // not an object of the API server
+		return false, nil
+	}
+	for _, part := range []why.Object{
+		{Group: of.Group, Kind: of.Kind}, {Group: of.Group, Kind: of.Kind, Namespace: of.Namespace}, of,
+	} {
+		may, known := v.known[part]
+		if !known {
+			var err error
+			if may, err = v.ask(ctx, part); err != nil {
+				return false, err
+			}
+			v.known[part] = may
+		}
+		if may {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (v *Visibility) ask(ctx context.Context, of why.Object) (bool, error) {
+	if v.rd.denials.has(of) {
+		return false, nil
+	}
+	if v.asked++; v.asked > maxAsked {
+		return false, nil
+	}
+	resource, real, err := v.resource(Exact(of))
+	if err != nil {
+		return false, nil //nolint:nilerr // an unknown kind is hidden
+	}
+	err = v.rd.May(ctx, access.Access{
+		Verb: "get", Group: resource.Group, Resource: resource.Resource, Namespace: real.Namespace, Name: of.Name,
+	})
+	if Refused(err) && !Unknown(err) {
+		v.rd.denials.add(of)
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// denials maps objects that a reader may not get to the end of the cached refusal. One page at a time is rendered for a
+// reader, so there is no lock. The zero value is ready to use.
+type denials map[why.Object]time.Time
+
+func (d denials) has(of why.Object) bool { return time.Now().Before(d[of]) }
+
+func (d *denials) add(of why.Object) {
+	if *d == nil || len(*d) > 4*maxAsked {
+		*d = denials{}
+	}
+	(*d)[of] = time.Now().Add(keepDenied)
+}
+
+// Exact qualifies the kind of an object without a group as a core kind. Otherwise a kind of the same name in another
+// group could match.
+func Exact(of why.Object) why.Object {
+	if of.Group == "" && !strings.Contains(of.Kind, ".") {
+		of.Kind += ".v1"
+	}
+	return of
+}
