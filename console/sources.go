@@ -57,8 +57,8 @@ func (r *sourceRow) Message() string {
 // behindAfter is the delay of an observer from which the page shows it, as why does.
 const behindAfter = 5 * time.Second
 
-// fine contains the phases of a healthy source.
-var fine = map[string]bool{string(source.Watching): true, string(source.Stopped): true}
+// healthy contains the phases of a healthy source.
+var healthy = map[string]bool{string(source.Watching): true, string(source.Stopped): true}
 
 // sources is the page of the watched resources.
 type sources struct {
@@ -111,7 +111,7 @@ func (p *sources) data(ctx context.Context, rd *pages.Reader, _ *http.Request) (
 				one.Quarantined = slices.DeleteFunc(slices.Clone(quarantined), func(a quarantinedRow) bool { return a.Namespace != one.Namespace })
 				one.Hidden = hidden[one.Namespace]
 			}
-			one.broken = one.Bad || !fine[one.Status.Phase] || one.Age > staleAfter || !one.Status.Synced
+			one.broken = one.Bad || !healthy[one.Status.Phase] || one.Age > staleAfter || !one.Status.Synced
 			one.Bad = one.broken || len(one.Quarantined) > 0 || one.Hidden
 			if lived := time.Since(one.Status.Since); lived > 0 && one.Status.Counters.Events > 0 {
 				one.PerSecond = number(float64(one.Status.Counters.Events) / lived.Seconds())

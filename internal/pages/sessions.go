@@ -63,42 +63,82 @@ type SessionOptions struct {
 // Sessions are the logins of readers. The cookie of a session contains its token, sealed, so that any replica with the key
 // can serve it. It is safe for concurrent use.
 type Sessions struct {
-	seals   *seals
+	box     cipher.AEAD // seals cookies
+	formKey []byte
 	logouts *logouts
 	log     *slog.Logger
 }
 
 // NewSessions returns Sessions. It fails if the key is too short.
 func NewSessions(o SessionOptions) (*Sessions, error) {
-	if len(o.Key) > 0 && len(o.Key) < minSessionKey {
+	key := o.Key
+	if len(key) == 0 {
+		key = make([]byte, minSessionKey)
+		_, _ = rand.Read(key) // it never fails
+	}
+	if len(key) < minSessionKey {
 		return nil, errors.New("the session key has less than 32 bytes")
 	}
-	sealed, err := newSeals(o.Key)
+	var keys [2][]byte
+	for i, purpose := range []string{"session", "form"} {
+		var err error
+		if keys[i], err = hkdf.Key(sha256.New, key, nil, "fairlead console "+purpose, 32); err != nil {
+			return nil, err
+		}
+	}
+	block, err := aes.NewCipher(keys[0])
 	if err != nil {
 		return nil, err
 	}
-	return &Sessions{seals: sealed, logouts: newLogouts(o), log: o.Log}, nil
+	box, err := cipher.NewGCMWithRandomNonce(block)
+	return &Sessions{box: box, formKey: keys[1], logouts: newLogouts(o), log: o.Log}, err
 }
 
 // Rights returns the rights that the program needs.
 func (s *Sessions) Rights() []rights.Right { return s.logouts.rights() }
 
-// begin sets the cookie of a new session.
+// begin sets the cookie of a new session. The expiry of a JWT limits the session, but is not trusted: the API server
+// reviews the token on each request.
 func (s *Sessions) begin(w http.ResponseWriter, r *http.Request, token string) error {
-	kept, err := s.seals.begin(token, r.TLS != nil, time.Now())
-	if err == nil {
-		http.SetCookie(w, kept)
+	id := make([]byte, 16)
+	_, _ = rand.Read(id) // it never fails
+	of := Session{ID: base64.RawURLEncoding.EncodeToString(id), Token: token, Until: time.Now().Add(maxSession)}
+	if ends, ok := endOf(token); ok && ends.Before(of.Until) {
+		of.Until = ends
 	}
-	return err
+	return s.set(w, r, of)
+}
+
+// set sets the cookie of a new or renewed session.
+func (s *Sessions) set(w http.ResponseWriter, r *http.Request, of Session) error {
+	of.Issued = time.Now()
+	raw, err := json.Marshal(of)
+	if err != nil {
+		return err
+	}
+	c := cookie(r.TLS != nil)
+	c.Value = base64.RawURLEncoding.EncodeToString(s.box.Seal(nil, nil, raw, []byte(cookieName)))
+	c.MaxAge = max(1, int(of.Until.Sub(of.Issued)/time.Second))
+	http.SetCookie(w, c)
+	return nil
 }
 
 // of returns the session of a request. It returns errNoSession, errOver, or another error if the check failed.
 func (s *Sessions) of(r *http.Request) (*Session, error) {
-	of, err := s.seals.session(r, time.Now())
-	if err != nil {
-		return nil, err
+	c, err := r.Cookie(cookieName)
+	if err != nil || c.Value == "" {
+		return nil, errNoSession
 	}
-	return &of, s.check(r.Context(), &of)
+	sealed, err := base64.RawURLEncoding.DecodeString(c.Value)
+	if err != nil {
+		return nil, errOver
+	}
+	of := &Session{}
+	raw, err := s.box.Open(nil, nil, sealed, []byte(cookieName))
+	if err != nil || json.Unmarshal(raw, of) != nil || !time.Now().Before(of.Until) {
+		return nil, errOver
+	}
+	return of, s.check(r.Context(), of)
 }
 
 // check returns nil while a session lasts, errOver after its end, and another error if the check failed.
@@ -109,16 +149,12 @@ func (s *Sessions) check(ctx context.Context, of *Session) (err error) {
 
 // renew sets a new cookie for a short session, some minutes after the last one.
 func (s *Sessions) renew(w http.ResponseWriter, r *http.Request, of *Session) {
-	now := time.Now()
-	if !of.short() || now.Sub(of.Issued) < renewAfter {
+	if !of.short() || time.Since(of.Issued) < renewAfter {
 		return
 	}
-	kept, err := s.seals.seal(*of, r.TLS != nil, now)
-	if err != nil {
+	if err := s.set(w, r, *of); err != nil {
 		s.log.ErrorContext(r.Context(), "cannot renew a session of the console", "error", err)
-		return
 	}
-	http.SetCookie(w, kept)
 }
 
 // end ends a session, which may be nil, and removes the cookie. An error means that other replicas may not know.
@@ -133,96 +169,20 @@ func (s *Sessions) end(w http.ResponseWriter, r *http.Request, of *Session) (err
 	return err
 }
 
-// formToken returns the token of forms for a session or a user.
-func (s *Sessions) formToken(of string) string { return s.seals.mark(of) }
+// formToken returns the token of forms for a session or a user: a MAC that only replicas with the same key can compute.
+func (s *Sessions) formToken(of string) string {
+	mac := hmac.New(sha256.New, s.formKey)
+	mac.Write([]byte(of))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
 
 // loggedOut reports whether an error means that there is no valid session, as opposed to a failed check.
 func loggedOut(err error) bool { return errors.Is(err, errNoSession) || errors.Is(err, errOver) }
-
-// seals seals cookies and authenticates forms.
-type seals struct {
-	box  cipher.AEAD
-	mark func(of string) string // a MAC of the text that only replicas with the same key can compute
-}
-
-func newSeals(key []byte) (*seals, error) {
-	if len(key) == 0 {
-		key = make([]byte, minSessionKey)
-		_, _ = rand.Read(key) // it never fails
-	}
-	derive := func(purpose string) ([]byte, error) {
-		return hkdf.Key(sha256.New, key, nil, "fairlead console "+purpose, 32)
-	}
-	boxKey, err := derive("session")
-	if err != nil {
-		return nil, err
-	}
-	markKey, err := derive("form")
-	if err != nil {
-		return nil, err
-	}
-	block, err := aes.NewCipher(boxKey)
-	if err != nil {
-		return nil, err
-	}
-	box, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		return nil, err
-	}
-	return &seals{box: box, mark: func(of string) string {
-		mac := hmac.New(sha256.New, markKey)
-		mac.Write([]byte(of))
-		return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
-	}}, nil
-}
-
-// begin returns the cookie of a new session. The expiry of a JWT limits the session, but is not trusted: the API server
-// reviews the token on each request.
-func (s *seals) begin(token string, secure bool, now time.Time) (*http.Cookie, error) {
-	id := make([]byte, 16)
-	_, _ = rand.Read(id) // it never fails
-	of := Session{ID: base64.RawURLEncoding.EncodeToString(id), Token: token, Until: now.Add(maxSession)}
-	if ends, ok := endOf(token); ok && ends.Before(of.Until) {
-		of.Until = ends
-	}
-	return s.seal(of, secure, now)
-}
-
-// seal returns the cookie of a new or renewed session.
-func (s *seals) seal(of Session, secure bool, now time.Time) (*http.Cookie, error) {
-	of.Issued = now
-	raw, err := json.Marshal(of)
-	if err != nil {
-		return nil, err
-	}
-	c := cookie(secure)
-	c.Value = base64.RawURLEncoding.EncodeToString(s.box.Seal(nil, nil, raw, []byte(cookieName)))
-	c.MaxAge = max(1, int(of.Until.Sub(now)/time.Second))
-	return c, nil
-}
 
 func cookie(secure bool) *http.Cookie {
 	return &http.Cookie{
 		Name: cookieName, Path: "/", HttpOnly: true, Secure: secure, SameSite: http.SameSiteStrictMode,
 	}
-}
-
-// session opens the cookie of a request.
-func (s *seals) session(r *http.Request, now time.Time) (Session, error) {
-	var of Session
-	c, err := r.Cookie(cookieName)
-	if err != nil || c.Value == "" {
-		return of, errNoSession
-	}
-	sealed, err := base64.RawURLEncoding.DecodeString(c.Value)
-	if err != nil {
-		return of, errOver
-	}
-	raw, err := s.box.Open(nil, nil, sealed, []byte(cookieName))
-	if err != nil || json.Unmarshal(raw, &of) != nil || !now.Before(of.Until) {
-		return Session{}, errOver
-	}
-	return of, nil
 }
 
 // endOf returns the expiry of a JWT, without verification.

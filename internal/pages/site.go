@@ -257,8 +257,8 @@ type Message struct {
 	RetryAfter  time.Duration
 }
 
-// Error returns title and text.
-func (m *Message) Error() string { return m.Title + ": " + m.Text }
+// Error returns the text.
+func (m *Message) Error() string { return m.Text }
 
 // notNow is the title for temporary errors.
 const notNow = "Temporarily unavailable"

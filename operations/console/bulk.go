@@ -79,7 +79,7 @@ type bulkPage struct {
 	store   *cache.Store
 	lists   *pages.Scope
 	changes *changer
-	pace    *pace
+	pace    pace
 	places  chan struct{}
 	log     *slog.Logger
 }
@@ -145,7 +145,7 @@ func (p *bulkPage) act(ctx context.Context, rd *pages.Reader, r *http.Request, a
 	}
 	d.Begun, d.Gap = true, bulkGap
 	return a.Stream(d, bulkGap, func(send func(part string, data any) error) {
-		work := &bulkWork{changes: p.changes, pace: p.pace, rd: rd, verb: d.Verb, Total: len(rows)}
+		work := &bulkWork{changes: p.changes, pace: &p.pace, rd: rd, verb: d.Verb, Total: len(rows)}
 		p.log.InfoContext(ctx, "a bulk change has begun on the console", "verb", d.Verb, "operations", len(rows), "user", rd.Name())
 		work.run(ctx, rows, func() error { return send("bulkProgress", work) })
 		p.log.InfoContext(ctx, "a bulk change has ended on the console", "verb", d.Verb, "done", work.Done,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -59,14 +60,8 @@ func (c *changer) find(ctx context.Context, k cache.Key) (*v1alpha1.Operation, e
 	return op, err
 }
 
-// notDone is the reason why an authorized change of an operation failed.
-type notDone struct{ error }
-
-func (e *notDone) Unwrap() error { return e.error }
-
-var errReplaced = &notDone{errors.New("another operation has replaced this one")}
-
-// change cancels or retries an operation. The caller has checked mayChange. A non-empty id restricts it to that operation.
+// change cancels or retries an operation. The caller has checked mayChange. A non-empty id restricts it to that
+// operation. A failed change is a [*pages.Message].
 func (c *changer) change(ctx context.Context, rd *pages.Reader, verb string, k cache.Key, id string) error {
 	op, err := c.find(ctx, k)
 	if err != nil {
@@ -80,12 +75,12 @@ func (c *changer) change(ctx context.Context, rd *pages.Reader, verb string, k c
 	case verb != verbRetry:
 		return pages.ErrNothing
 	case id != "" && op.EffectiveID() != id:
-		return errReplaced
+		err = errors.New("another operation has replaced this one")
 	default:
 		_, err = scheduler.Retry(ctx, resource)
 	}
 	if err != nil {
-		return &notDone{err}
+		return &pages.Message{Status: http.StatusConflict, Title: "Nothing was changed", Text: err.Error()}
 	}
 	c.log.InfoContext(ctx, "an operation was changed on the console", "verb", verb, "operation", k.String(), "user", rd.Name())
 	return nil

@@ -310,16 +310,15 @@ const statusStuck = "stuck"
 
 // part is a page of the rows that a filter selects, newest first.
 type part struct {
-	rows    []*row
-	total   int // selected by the filter
-	all     int
-	counts  map[string]int // by status, in the namespace
-	causes  map[*row]why.Type
-	stuck   map[why.Type]int // in the namespace
-	open    map[string]int   // by verb, the selected operations to which it applies
-	more    bool
-	newer   bool
-	skipped int
+	rows   []*row
+	total  int // selected by the filter
+	all    int
+	counts map[string]int // by status, in the namespace
+	causes map[*row]why.Type
+	stuck  map[why.Type]int // in the namespace
+	open   map[string]int   // by verb, the selected operations to which it applies
+	more   bool
+	newer  bool
 }
 
 // page returns up to limit rows, starting at from.
@@ -327,7 +326,7 @@ func (x *index) page(f filter, from, limit int) part {
 	live, now := x.live(), time.Now()
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	p := part{counts: map[string]int{}, causes: map[*row]why.Type{}, stuck: map[why.Type]int{}, skipped: from, open: map[string]int{}}
+	p := part{counts: map[string]int{}, causes: map[*row]why.Type{}, stuck: map[why.Type]int{}, open: map[string]int{}}
 	inProgress, succeeded, failed, stuck := 0, 0, 0, 0
 	for i := len(x.sorted) - 1; i >= 0; i-- {
 		r := x.sorted[i]

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -161,9 +160,6 @@ func (p *operationPage) action() pages.Action {
 func (p *operationPage) act(ctx context.Context, rd *pages.Reader, r *http.Request, a *pages.Answer) error {
 	k := operationOf(r)
 	err := p.changes.change(ctx, rd, r.PathValue("verb"), k, r.PostFormValue("id"))
-	if refusal := (*notDone)(nil); errors.As(err, &refusal) {
-		return &pages.Message{Status: http.StatusConflict, Title: "Nothing was changed", Text: err.Error()}
-	}
 	if err == nil {
 		a.Redirect(operationPath(k))
 	}

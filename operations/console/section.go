@@ -59,16 +59,32 @@ func (s Section) Open(host pages.Host) (*pages.Contents, error) {
 	if err != nil {
 		return nil, err
 	}
-	index := newIndex(s.Operations, s.Executor.Stuck)
-	p := newPages(s, host, index)
+	x := newIndex(s.Operations, s.Executor.Stuck)
+	var recent pages.Recent[[]string]
+	served := &pages.Namespaces{
+		Served: s.Namespaces,
+		InUse:  func() []string { return recent.Get(func() []string { return inUse(s.Operations, s.Webhooks) }) },
+	}
+	lists := &pages.Scope{Namespaces: served, Access: listOperations}
+	changes := &changer{served: served, store: s.Operations, scheduler: s.Scheduler, log: host.Log}
+	outcomes := &webhookOutcomes{index: x, lists: lists}
+	list := &operationsPage{
+		index: x, store: s.Operations, lists: lists, updates: &pages.Scope{Namespaces: served, Access: updateOperations},
+	}
+	one := &operationPage{index: x, changes: changes, executor: s.Executor, explain: host.Explain, traceURL: s.TraceURL}
+	bulk := &bulkPage{
+		index: x, store: s.Operations, lists: lists, changes: changes, places: make(chan struct{}, maxBulks), log: host.Log,
+	}
+	hooks := &webhooksPage{store: s.Webhooks, executor: s.Executor, served: served, outcomes: outcomes}
+	hook := &webhookPage{
+		store: s.Webhooks, executor: s.Executor, served: served, outcomes: outcomes, explain: host.Explain,
+	}
 	return &pages.Contents{
 		Templates: own, Funcs: funcs,
-		Pages: []pages.Page{
-			p.operations.page(), p.webhooks.page(), p.webhook.page(), p.operation.page(), p.bulk.page(),
-		},
-		Actions:  []pages.Action{p.operation.action(), p.bulk.action()},
-		Whole:    p.lists.All(),
-		Overview: &pages.Overview{Scope: p.lists, Data: (&summary{index: index}).data},
+		Pages:    []pages.Page{list.page(), hooks.page(), hook.page(), one.page(), bulk.page()},
+		Actions:  []pages.Action{one.action(), bulk.action()},
+		Whole:    lists.All(),
+		Overview: &pages.Overview{Scope: lists, Data: (&summary{index: x}).data},
 		Plots: []pages.Plot{
 			{Title: "Operations that ended", Unit: "per second", Of: finished},
 			{Title: "Time of an operation", Unit: "seconds, mean", Of: finishedFamily + "_sum", By: finishedFamily + "_count"},
@@ -84,7 +100,7 @@ func (s Section) Open(host pages.Host) (*pages.Contents, error) {
 		Objects: &pages.Objects{
 			KindHint: "Operation, deploy, …", NameHint: "of an operation also TYPE/ID", Rename: objectName, Link: linkOf,
 		},
-		Task: "console index", Run: index.run,
+		Task: "console index", Run: x.run,
 	}, nil
 }
 
@@ -93,44 +109,6 @@ const (
 	finished       = "fairlead_operations_finished_total"
 	finishedFamily = "fairlead_operation_duration_seconds"
 )
-
-// contents are the handlers of the pages, over shared parts.
-type contents struct {
-	lists      *pages.Scope
-	operations *operationsPage
-	operation  *operationPage
-	bulk       *bulkPage
-	webhooks   *webhooksPage
-	webhook    *webhookPage
-}
-
-func newPages(s Section, host pages.Host, x *index) contents {
-	var recent pages.Recent[[]string]
-	served := &pages.Namespaces{
-		Served: s.Namespaces,
-		InUse:  func() []string { return recent.Get(func() []string { return inUse(s.Operations, s.Webhooks) }) },
-	}
-	lists := &pages.Scope{Namespaces: served, Access: listOperations}
-	changes := &changer{served: served, store: s.Operations, scheduler: s.Scheduler, log: host.Log}
-	outcomes := &webhookOutcomes{index: x, lists: lists}
-	return contents{
-		lists: lists,
-		operations: &operationsPage{
-			index: x, store: s.Operations, lists: lists, updates: &pages.Scope{Namespaces: served, Access: updateOperations},
-		},
-		operation: &operationPage{
-			index: x, changes: changes, executor: s.Executor, explain: host.Explain, traceURL: s.TraceURL,
-		},
-		bulk: &bulkPage{
-			index: x, store: s.Operations, lists: lists, changes: changes, pace: &pace{}, places: make(chan struct{}, maxBulks),
-			log: host.Log,
-		},
-		webhooks: &webhooksPage{store: s.Webhooks, executor: s.Executor, served: served, outcomes: outcomes},
-		webhook: &webhookPage{
-			store: s.Webhooks, executor: s.Executor, served: served, outcomes: outcomes, explain: host.Explain,
-		},
-	}
-}
 
 // explain is pages.Host.Explain.
 type explain func(ctx context.Context, rd *pages.Reader, of why.Object) (why.Answer, error)
