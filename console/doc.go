@@ -11,8 +11,8 @@
 //
 // Every page requires a right. A token of the cluster, given at the login page or as a bearer token, identifies the
 // reader (TokenReview). Each page then checks the reader's rights (SubjectAccessReview). Pages about the whole program
-// require get on a path below /debug/. A Section may name rights that are enough instead. A cause is shown to readers who
-// may get the object that it is about. The answers for a missing object and for a hidden one are the same.
+// require get on a path below /debug/. A Section may name rights that are enough instead. A cause is shown to readers
+// who may get the object that it is about. The answers for a missing object and for a hidden one are the same.
 //
 // The login page seals the token with Options.SessionKey and stores it in a cookie that scripts cannot read. A session
 // lasts eight hours, or as long as the token is valid. Login is refused on connections that would expose the token. All

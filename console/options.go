@@ -33,8 +33,8 @@ type Options struct {
 	Proxy *Proxy
 	// GuardDebug protects the runtime's pages below /debug/, which are otherwise open to every client. It requires get
 	// on their path, such as /debug/flows. With the section of operations, list of all served operations is enough.
-	// Readers authenticate by a bearer token, a session or a Proxy. A request that may change state (POST) requires that
-	// verb on the path and a bearer token, because a browser sends the other credentials automatically.
+	// Readers authenticate by a bearer token, a session or a Proxy. A request that may change state (POST) requires
+	// that verb on the path and a bearer token, because a browser sends the other credentials automatically.
 	GuardDebug bool
 	// InsecureNoAuth shows everything to every client that can connect. Only requests with localhost or a loopback
 	// address as host are served.
@@ -54,8 +54,8 @@ type Options struct {
 type Section = pages.Section
 
 // Authorizer decides whether the bearer of a token has an access. May returns nil, an error with the status 401 or 403,
-// such as a [*Problem], or another error when it cannot decide. Behind a [Proxy] it decides about the user of [Proxied].
-// Caller returns the display name of the user.
+// such as a [*Problem], or another error when it cannot decide. Behind a [Proxy] it decides about the user of
+// [Proxied]. Caller returns the display name of the user.
 type Authorizer = pages.Authorizer
 
 // Access is an action to authorize: on objects of the API server, or on a non-resource path.

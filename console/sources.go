@@ -45,8 +45,8 @@ type quarantinedRow struct {
 // Incomplete reports whether unreadable objects are the only problem.
 func (r *sourceRow) Incomplete() bool { return (len(r.Quarantined) > 0 || r.Hidden) && !r.broken }
 
-// Message returns the message of the source. While the source is healthy, its status message is about unreadable objects,
-// which only readers with the right may see, so it is omitted.
+// Message returns the message of the source. While the source is healthy, its status message is about unreadable
+// objects, which only readers with the right may see, so it is omitted.
 func (r *sourceRow) Message() string {
 	if r.Status == nil || r.Status.Phase == string(source.Watching) {
 		return r.Error
@@ -108,7 +108,9 @@ func (p *sources) data(ctx context.Context, rd *pages.Reader, _ *http.Request) (
 			if all := one.Namespace == ""; all {
 				one.Quarantined, one.Hidden = quarantined, len(hidden) > 0
 			} else {
-				one.Quarantined = slices.DeleteFunc(slices.Clone(quarantined), func(a quarantinedRow) bool { return a.Namespace != one.Namespace })
+				one.Quarantined = slices.DeleteFunc(slices.Clone(quarantined), func(q quarantinedRow) bool {
+					return q.Namespace != one.Namespace
+				})
 				one.Hidden = hidden[one.Namespace]
 			}
 			one.broken = one.Bad || !healthy[one.Status.Phase] || one.Age > staleAfter || !one.Status.Synced

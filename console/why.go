@@ -54,8 +54,8 @@ func (e *explainer) answer(ctx context.Context, rd *pages.Reader, of why.Object)
 	return why.NewAnswer(of, causes), nil
 }
 
-// mayGet checks the right to get an object, and returns it with its real kind. It returns ErrNothing for an unknown kind
-// and for a missing right alike.
+// mayGet checks the right to get an object, and returns it with its real kind. It returns ErrNothing for an unknown
+// kind and for a missing right alike.
 func (e *explainer) mayGet(ctx context.Context, rd *pages.Reader, of why.Object) (why.Object, error) {
 	resource, real, err := e.resource(of)
 	if err != nil {

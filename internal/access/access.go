@@ -1,6 +1,6 @@
-// Package access decides who may do what. A caller is identified by a token of the cluster (TokenReview), or by a trusted
-// Proxy. The API server decides about the rights of the caller (SubjectAccessReview), see Kubernetes. Decisions are
-// refused with a Problem. Everything in the package is safe for concurrent use.
+// Package access decides about the rights of callers. A caller is identified by a token of the cluster (TokenReview),
+// or by a trusted Proxy. The API server decides about the rights of the caller (SubjectAccessReview), see Kubernetes. A
+// refusal is a Problem. Everything in the package is safe for concurrent use.
 package access
 
 import (

@@ -122,7 +122,7 @@ func (k *Kubernetes) May(ctx context.Context, token string, a Access) error {
 			Detail: "send the header Authorization: Bearer with a token of this cluster",
 		}
 	}
-	who, err := k.who(ctx, token)
+	who, err := k.callerOf(ctx, token)
 	if err != nil {
 		return err
 	}
@@ -145,8 +145,8 @@ var notValid = &Problem{
 	Detail: "the token is not valid in this cluster, or not meant for this server",
 }
 
-// who returns the caller of a token.
-func (k *Kubernetes) who(ctx context.Context, token string) (*caller, error) {
+// callerOf returns the caller of a token.
+func (k *Kubernetes) callerOf(ctx context.Context, token string) (*caller, error) {
 	if len(token) > maxToken {
 		return nil, notValid
 	}
@@ -215,7 +215,7 @@ func (k *Kubernetes) review(ctx context.Context, lane *share.Turnstile, from sha
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("cannot find out who calls: %w", err)
+			return nil, fmt.Errorf("cannot review the token: %w", err)
 		}
 		who := newCaller(review.Status.User)
 		who.until = k.Now().Add(keepAllowed)
@@ -275,7 +275,7 @@ func (k *Kubernetes) may(ctx context.Context, who *caller, a Access) error {
 		case errors.Is(err, errRefused):
 			err, keep = forbidden(user.Username, a), keepRefused
 		case err != nil:
-			return struct{}{}, fmt.Errorf("cannot find out what the caller may do: %w", err)
+			return struct{}{}, fmt.Errorf("cannot review the access: %w", err)
 		}
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -300,8 +300,8 @@ func (k *Kubernetes) ask(
 	if busy := (*share.BusyError)(nil); errors.As(err, &busy) {
 		k.reviews.WithLabelValues(resource, "busy").Inc()
 		return &Problem{
-			Status: http.StatusTooManyRequests, Title: "Too many callers to look at",
-			Detail: "this server asks about so many unknown tokens and rights at a time: try again in some seconds",
+			Status: http.StatusTooManyRequests, Title: "Too many reviews",
+			Detail: "this server has reached its limit of token and access reviews: try again in some seconds",
 		}
 	}
 	if err != nil {

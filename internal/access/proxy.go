@@ -78,7 +78,7 @@ func NewProxy(o ProxyOptions) (*Proxy, error) { return NewProxyAt(o, time.Now) }
 // NewProxyAt is NewProxy with a clock.
 func NewProxyAt(o ProxyOptions, now func() time.Time) (*Proxy, error) {
 	if o.CAFile == "" {
-		return nil, errors.New("cannot believe a proxy: no CA is named")
+		return nil, errors.New("cannot trust a proxy: CAFile is empty")
 	}
 	o.UserHeader = cmp.Or(o.UserHeader, "X-Remote-User")
 	o.ExtraHeaderPrefix = strings.ToLower(o.ExtraHeaderPrefix)
@@ -116,7 +116,7 @@ func (p *Proxy) roots() *x509.CertPool {
 	defer p.mu.Unlock()
 	if p.now().Sub(p.looked) >= lookAtCA {
 		if err := p.load(); err != nil {
-			p.o.Logger.Warn("the CA of proxies that was read before is kept", "error", err)
+			p.o.Logger.Warn("cannot reload the CA of proxies, the previous one stays in use", "error", err)
 		}
 	}
 	return p.pool
@@ -149,7 +149,7 @@ func (p *Proxy) Handler(pages http.Handler) http.Handler {
 		ctx := r.Context()
 		who, err := p.user(r)
 		if err != nil {
-			p.o.Logger.DebugContext(ctx, "headers that name a user do not count", "from", r.RemoteAddr, "error", err)
+			p.o.Logger.DebugContext(ctx, "headers that name a user are ignored", "from", r.RemoteAddr, "error", err)
 		} else if err := p.origin.Check(r); err != nil { // cookies of the proxy arrive cross-site too
 			WriteProblem(w, http.StatusForbidden, "a page of another site has sent this request")
 			return
@@ -234,7 +234,7 @@ func (p *Proxy) user(r *http.Request) (u authenticationv1.UserInfo, err error) {
 // trust requires a client certificate that is valid now, because a connection may outlive its certificate.
 func (p *Proxy) trust(state *tls.ConnectionState) error {
 	if state == nil || len(state.PeerCertificates) == 0 {
-		return errors.New("it comes without a client certificate")
+		return errors.New("the request has no client certificate")
 	}
 	between := x509.NewCertPool()
 	for _, cert := range state.PeerCertificates[1:] {
@@ -248,7 +248,7 @@ func (p *Proxy) trust(state *tls.ConnectionState) error {
 		return err
 	}
 	if name := leaf.Subject.CommonName; len(p.o.Names) > 0 && !slices.Contains(p.o.Names, name) {
-		return fmt.Errorf("the common name %q is not one of those that are believed", name)
+		return fmt.Errorf("the common name %q is not trusted", name)
 	}
 	return nil
 }

@@ -16,7 +16,8 @@ import (
 
 // funcs are the functions for templates.
 var funcs = template.FuncMap{
-	"when": when, "human": Human, "since": since, "count": Count, "text": harmless, "bytes": sizeOf, "short": shorten, "middle": middle, "lines": lines,
+	"when": when, "since": since, "human": Human, "count": Count, "bytes": sizeOf,
+	"text": harmless, "short": shorten, "middle": middle, "lines": lines,
 	"static": staticURL, "path": url.PathEscape, "join": strings.Join,
 	"objectPath": WhyPath, "command": whyCommand, "elsewhere": elsewhere,
 	// Copying is offered only if the shown text is the complete text.

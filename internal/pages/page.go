@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/access"
 )
 
-// Page is one kind of page. The Site checks the right of the reader before each call of Data. Without Allow and Scope, it
-// requires the right to pages about the whole program.
+// Page is one kind of page. The Site checks the right of the reader before each call of Data. Without Allow and Scope,
+// it requires the right to pages about the whole program.
 type Page struct {
 	Name  string // of the template
 	Title string

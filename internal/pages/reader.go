@@ -9,11 +9,12 @@ import (
 
 	"github.com/fairlead-io/fairlead/internal/access"
 	"github.com/fairlead-io/fairlead/internal/serve"
+	"github.com/fairlead-io/fairlead/why"
 )
 
 // Authorizer decides whether the bearer of a token has an access. May returns nil, an error with the status 401 or 403
-// (see access.StatusOf), or another error when it cannot decide. Behind a trusted proxy it decides about the user that the
-// proxy has named (see access.Proxied). Caller returns the display name of the user.
+// (see access.StatusOf), or another error when it cannot decide. Behind a trusted proxy it decides about the user that
+// the proxy has named (see access.Proxied). Caller returns the display name of the user.
 type Authorizer interface {
 	May(ctx context.Context, token string, a access.Access) error
 	Caller(token string) string
@@ -43,7 +44,23 @@ type Reader struct {
 	session *Session // of the cookie, or nil
 	csrf    string   // token that forms of this reader must send
 	named   bool     // by a proxy, which handles login and logout
-	denials denials
+	// denied maps objects that the reader may not get to the end of the cached refusal. One page at a time is rendered
+	// for a reader, so there is no lock.
+	denied map[why.Object]time.Time
+}
+
+// keepDenied is how long a refusal is cached for a page with live updates.
+const keepDenied = 30 * time.Second
+
+// isDenied reports whether the reader was refused an object lately.
+func (r *Reader) isDenied(of why.Object) bool { return time.Now().Before(r.denied[of]) }
+
+// deny records that the reader was refused an object.
+func (r *Reader) deny(of why.Object) {
+	if r.denied == nil || len(r.denied) > 4*maxAsked {
+		r.denied = map[why.Object]time.Time{}
+	}
+	r.denied[of] = time.Now().Add(keepDenied)
 }
 
 // identify authenticates a request by a trusted proxy, by a bearer token, or by the session cookie.

@@ -9,8 +9,8 @@ import (
 // recentFor is how long a Recent keeps a value.
 const recentFor = time.Second
 
-// Recent caches a value that several pages need, for a second. The zero value is ready to use. It is safe for concurrent
-// use.
+// Recent caches a value that several pages need, for a second. The zero value is ready to use. It is safe for
+// concurrent use.
 type Recent[T any] struct {
 	mu    sync.Mutex
 	at    time.Time

@@ -60,8 +60,8 @@ type SessionOptions struct {
 	Log       *slog.Logger // required
 }
 
-// Sessions are the logins of readers. The cookie of a session contains its token, sealed, so that any replica with the key
-// can serve it. It is safe for concurrent use.
+// Sessions are the logins of readers. The cookie of a session contains its token, sealed, so that any replica with the
+// key can serve it. It is safe for concurrent use.
 type Sessions struct {
 	box     cipher.AEAD // seals cookies
 	formKey []byte

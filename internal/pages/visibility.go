@@ -3,7 +3,6 @@ package pages
 import (
 	"context"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -14,9 +13,9 @@ import (
 // ResourceOf returns the resource of an object, and the object with its real kind. It fails for an unknown kind.
 type ResourceOf func(of why.Object) (schema.GroupVersionResource, why.Object, error)
 
-// Visibility decides which objects a reader may see on a page about the whole program: those that the reader may get. It
-// checks the broadest right first, so that a reader with full access costs one review per kind. A page makes one each time
-// it is rendered.
+// Visibility decides which objects a reader may see on a page about the whole program: those that the reader may get.
+// It checks the broadest right first, so that a reader with full access costs one review per kind. A page makes one
+// each time it is rendered.
 type Visibility struct {
 	rd       *Reader
 	resource ResourceOf
@@ -24,12 +23,8 @@ type Visibility struct {
 	asked    int
 }
 
-const (
-	// maxAsked bounds the reviews for one page. Objects beyond it are not shown.
-	maxAsked = 64
-	// keepDenied is how long a refusal is cached for a page with live updates.
-	keepDenied = 30 * time.Second
-)
+// maxAsked bounds the reviews for one page. Objects beyond it are not shown.
+const maxAsked = 64
 
 // NewVisibility returns a Visibility for a reader.
 func NewVisibility(rd *Reader, resource ResourceOf) *Visibility {
@@ -63,7 +58,7 @@ func (v *Visibility) MayGet(ctx context.Context, of why.Object) (bool, error) {
 }
 
 func (v *Visibility) ask(ctx context.Context, of why.Object) (bool, error) {
-	if v.rd.denials.has(of) {
+	if v.rd.isDenied(of) {
 		return false, nil
 	}
 	if v.asked++; v.asked > maxAsked {
@@ -77,23 +72,10 @@ func (v *Visibility) ask(ctx context.Context, of why.Object) (bool, error) {
 		Verb: "get", Group: resource.Group, Resource: resource.Resource, Namespace: real.Namespace, Name: of.Name,
 	})
 	if Refused(err) && !Unknown(err) {
-		v.rd.denials.add(of)
+		v.rd.deny(of)
 		return false, nil
 	}
 	return err == nil, err
-}
-
-// denials maps objects that a reader may not get to the end of the cached refusal. One page at a time is rendered for a
-// reader, so there is no lock. The zero value is ready to use.
-type denials map[why.Object]time.Time
-
-func (d denials) has(of why.Object) bool { return time.Now().Before(d[of]) }
-
-func (d *denials) add(of why.Object) {
-	if *d == nil || len(*d) > 4*maxAsked {
-		*d = denials{}
-	}
-	(*d)[of] = time.Now().Add(keepDenied)
 }
 
 // Exact qualifies the kind of an object without a group as a core kind. Otherwise a kind of the same name in another

@@ -75,8 +75,8 @@ func newIndex(st *cache.Store, live func() map[cache.Key]why.Type) *index {
 	return &index{store: st, live: live, wanted: make(chan struct{}, 1), ready: make(chan struct{})}
 }
 
-// changes returns a number that changes with the content. It counts as a use of the index. With sharding the store lacks
-// events of other slots, so the number differs on each call.
+// changes returns a number that changes with the content. It counts as a use of the index. With sharding the store
+// lacks events of other slots, so the number differs on each call.
 func (x *index) changes() uint64 {
 	x.touch()
 	if _, sharded := x.store.Held(); sharded {

@@ -125,7 +125,9 @@ func (p *operationPage) snapshot(
 		case attempt == maxSnapshots:
 			causes := slices.DeleteFunc(answer.Causes, isEnd)
 			if len(causes) == 0 {
-				causes = []why.Cause{{Type: why.Parked, Message: "the operation has ended, and its status is being written", Progress: true}}
+				causes = []why.Cause{{
+					Type: why.Parked, Message: "the operation has ended, and its status is being written", Progress: true,
+				}}
 			}
 			return op, why.NewAnswer(operationObject(k), causes), nil
 		}
