@@ -186,7 +186,7 @@ func (r *Reader) mayPass(req *http.Request) error {
 func (r *Reader) logsInHere() bool { return r == nil || !r.named }
 
 // ErrNothing is the error for a missing object and for a hidden one, so that both answers are the same.
-var ErrNothing = errors.New("there is nothing here, or nothing that you may see")
+var ErrNothing = errors.New("there is no such page or object, or you may not see it")
 
 // Refused reports whether an error denies access, as opposed to a failed check.
 func Refused(err error) bool {

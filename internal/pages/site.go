@@ -294,7 +294,9 @@ func (s *Site) nothing(w http.ResponseWriter, r *http.Request, rd *Reader) {
 			return
 		}
 	}
-	s.message(w, r, rd, &Message{Status: http.StatusNotFound, Title: "Not found", Text: ErrNothing.Error() + "."})
+	s.message(w, r, rd, &Message{
+		Status: http.StatusNotFound, Title: "Not found", Text: "There is no such page or object, or you may not see it.",
+	})
 }
 
 // message answers with a page that has a single message.
