@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	for want, o := range map[string]console.Options{
-		"Runtime is nil": {},
+		"there is no Runtime": {},
 	} {
 		if _, err := console.New(o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

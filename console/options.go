@@ -79,7 +79,7 @@ func Proxied(ctx context.Context) (u authenticationv1.UserInfo, ok bool) { retur
 // complete checks the options and sets defaults.
 func (o *Options) complete() error {
 	if o.Runtime == nil {
-		return errors.New("Runtime is nil")
+		return errors.New("there is no Runtime to show")
 	}
 	if o.InsecureNoAuth && o.Authorizer != nil {
 		return errors.New("InsecureNoAuth excludes an Authorizer")

@@ -74,7 +74,7 @@ func (a *Answer) Stream(data any, gap string, work func(send func(part string, d
 		return out.Flush()
 	}
 	if write(head) != nil {
-		return nil //nolint:nilerr // the reader has disconnected
+		return nil // the reader has disconnected
 	}
 	work(func(part string, data any) error {
 		var text bytes.Buffer

@@ -81,7 +81,7 @@ func refuse(w http.ResponseWriter, err error) {
 	case ok:
 		access.WriteProblem(w, p.Status, p.Detail)
 	case status != 0:
-		access.WriteProblem(w, status, "")
+		access.WriteProblem(w, status, err.Error())
 	case loggedOut(err):
 		access.WriteProblem(w, http.StatusUnauthorized, sendToken)
 	default:

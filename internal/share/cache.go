@@ -16,10 +16,12 @@ type remembered[K comparable, V any] struct {
 	value V
 }
 
+// NewCache returns a Cache of at most most entries.
 func NewCache[K comparable, V any](most int) *Cache[K, V] {
 	return &Cache[K, V]{most: most, entries: make(map[K]*list.Element), groups: make(map[string]*list.List)}
 }
 
+// Get returns the value of a key.
 func (m *Cache[K, V]) Get(key K) (value V, ok bool) {
 	e, ok := m.entries[key]
 	if ok {
@@ -28,6 +30,7 @@ func (m *Cache[K, V]) Get(key K) (value V, ok bool) {
 	return value, ok
 }
 
+// Put sets the value of a key, which then is the newest of its group.
 func (m *Cache[K, V]) Put(key K, group string, value V) {
 	m.Drop(key)
 	if len(m.entries) >= m.most {
@@ -47,6 +50,7 @@ func (m *Cache[K, V]) Put(key K, group string, value V) {
 	m.entries[key] = of.PushBack(remembered[K, V]{key, group, value})
 }
 
+// Drop removes a key.
 func (m *Cache[K, V]) Drop(key K) {
 	e, ok := m.entries[key]
 	if !ok {

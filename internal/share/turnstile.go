@@ -34,6 +34,7 @@ type Turnstile struct {
 	wake    *time.Timer // set while the rate delays a waiter
 }
 
+// Visitor is the user of a slot.
 type Visitor struct{ Group, Caller string }
 
 // share is the state of one group or caller.
@@ -52,18 +53,20 @@ type waiter struct {
 // maxWaiting bounds the waiters of one Turnstile.
 const maxWaiting = 1024
 
-// BusyError means that no slot is free within scope: the caller, the group, or all.
+// BusyError means that no slot is free within Scope: the caller, the group, or all.
 type BusyError struct{ Scope string }
 
+// The scopes of a BusyError.
 const (
 	ScopeCaller = "caller"
 	ScopeGroup  = "group"
 	ScopeAll    = "all"
 )
 
+// Error names the scope.
 func (e *BusyError) Error() string { return fmt.Sprintf("too many at a time (%s)", e.Scope) }
 
-// Enter waits for a slot. The Visitor must call leave afterwards. Errors: a [*BusyError]; the context's cause.
+// Enter waits for a slot. The caller must call leave afterwards. Errors: a [*BusyError]; the context's cause.
 func (t *Turnstile) Enter(ctx context.Context, v Visitor) (leave func(), err error) {
 	w := &waiter{Visitor: v, in: make(chan struct{})}
 	t.mu.Lock()
