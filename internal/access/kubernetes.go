@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/call"
-	"github.com/fairlead-io/fairlead/internal/share"
+	"github.com/fairlead-io/fairlead/internal/fair"
 )
 
 // Kubernetes decides about accesses by asking the API server. It authenticates by TokenReview and authorizes by
@@ -38,15 +38,15 @@ type Kubernetes struct {
 	audiences []string
 	reviews   *prometheus.CounterVec
 
-	strangers, guests *share.Turnstile
+	strangers, guests *fair.Semaphore
 
 	mu     sync.Mutex
-	tokens *share.Cache[tokenSum, *caller] // tokens that were valid at their last review
-	junk   *share.Cache[tokenSum, verdict] // tokens that were not
-	rights *share.Cache[question, verdict]
+	tokens *fair.Cache[tokenSum, *caller] // tokens that were valid at their last review
+	junk   *fair.Cache[tokenSum, verdict] // tokens that were not
+	rights *fair.Cache[question, verdict]
 
-	asking   share.Flights[tokenSum, *caller]
-	deciding share.Flights[question, struct{}]
+	asking   flights[tokenSum, *caller]
+	deciding flights[question, struct{}]
 }
 
 type tokenSum [sha256.Size]byte
@@ -92,17 +92,17 @@ func NewKubernetes(calls *call.Client, audiences ...string) *Kubernetes {
 	if len(audiences) == 0 {
 		audiences = []string{""}
 	}
-	lane := func(places, perSecond, burst int) *share.Turnstile {
-		return &share.Turnstile{
-			Places: places, Rate: rate.NewLimiter(rate.Limit(perSecond), burst), Queue: reviewsWait,
-			Patience: reviewPatience,
+	lane := func(slots, perSecond, burst int) *fair.Semaphore {
+		return &fair.Semaphore{
+			Slots: slots, Rate: rate.NewLimiter(rate.Limit(perSecond), burst), Waiting: reviewsWait,
+			Wait: reviewPatience,
 		}
 	}
 	return &Kubernetes{
 		calls: calls, audiences: audiences, Now: time.Now,
 		strangers: lane(16, strangersPerSecond, strangersBurst), guests: lane(32, guestsPerSecond, guestsBurst),
-		tokens: share.NewCache[tokenSum, *caller](keepMost), junk: share.NewCache[tokenSum, verdict](keepMost),
-		rights: share.NewCache[question, verdict](keepMost),
+		tokens: fair.NewCache[tokenSum, *caller](keepMost), junk: fair.NewCache[tokenSum, verdict](keepMost),
+		rights: fair.NewCache[question, verdict](keepMost),
 		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_http_reviews_total",
 			Help: "Questions about callers of the HTTP API, by what was asked of the API server and what came of it.",
@@ -155,11 +155,11 @@ func (k *Kubernetes) callerOf(ctx context.Context, token string) (*caller, error
 	if who != nil || err != nil {
 		return who, err
 	}
-	lane, from := k.strangers, share.Visitor{Group: clientOf(ctx)}
+	lane, from := k.strangers, fair.Party{Group: clientOf(ctx)}
 	if before != nil {
-		lane, from = k.guests, share.Visitor{Group: before.tenant, Caller: before.user.Username}
+		lane, from = k.guests, fair.Party{Group: before.tenant, Member: before.user.Username}
 	}
-	return k.asking.Do(ctx, sum, func() (*caller, error) {
+	return k.asking.do(ctx, sum, func() (*caller, error) {
 		if who, _, err := k.remembered(sum); who != nil || err != nil { // another request has decided meanwhile
 			return who, err
 		}
@@ -194,7 +194,7 @@ func (k *Kubernetes) remembered(sum tokenSum) (who, before *caller, err error) {
 }
 
 // review sends a TokenReview.
-func (k *Kubernetes) review(ctx context.Context, lane *share.Turnstile, from share.Visitor, token string) (*caller, error) {
+func (k *Kubernetes) review(ctx context.Context, lane *fair.Semaphore, from fair.Party, token string) (*caller, error) {
 	named := slices.DeleteFunc(slices.Clone(k.audiences), func(a string) bool { return a == "" })
 	var asked [][]string
 	if len(named) > 0 {
@@ -248,7 +248,7 @@ func (k *Kubernetes) may(ctx context.Context, who *caller, a Access) error {
 	if known, ok := decided(); ok {
 		return known.err
 	}
-	_, err := k.deciding.Do(ctx, q, func() (struct{}, error) {
+	_, err := k.deciding.do(ctx, q, func() (struct{}, error) {
 		if known, ok := decided(); ok { // by another request meanwhile
 			return struct{}{}, known.err
 		}
@@ -267,7 +267,7 @@ func (k *Kubernetes) may(ctx context.Context, who *caller, a Access) error {
 				Verb: a.Verb, Group: a.Group, Resource: a.Resource, Subresource: a.Subresource, Namespace: a.Namespace, Name: a.Name,
 			}
 		}
-		err := k.ask(ctx, k.guests, share.Visitor{Group: who.tenant, Caller: user.Username}, "subjectaccessreviews",
+		err := k.ask(ctx, k.guests, fair.Party{Group: who.tenant, Member: user.Username}, "subjectaccessreviews",
 			authorizationv1.SchemeGroupVersion, review,
 			func() bool { return review.Status.Allowed })
 		keep := keepAllowed
@@ -292,12 +292,12 @@ func forbidden(user string, a Access) *Problem {
 // errRefused is a negative review.
 var errRefused = errors.New("refused")
 
-// ask sends a review when it is the visitor's turn. The request is idempotent and may be sent twice.
+// ask sends a review when it is the caller's turn. The request is idempotent and may be sent twice.
 func (k *Kubernetes) ask(
-	ctx context.Context, lane *share.Turnstile, from share.Visitor, resource string, of schema.GroupVersion, review runtime.Object, says func() bool,
+	ctx context.Context, lane *fair.Semaphore, from fair.Party, resource string, of schema.GroupVersion, review runtime.Object, says func() bool,
 ) error {
-	leave, err := lane.Enter(ctx, from)
-	if busy := (*share.BusyError)(nil); errors.As(err, &busy) {
+	leave, err := lane.Acquire(ctx, from)
+	if busy := (*fair.BusyError)(nil); errors.As(err, &busy) {
 		k.reviews.WithLabelValues(resource, "busy").Inc()
 		return &Problem{
 			Status: http.StatusTooManyRequests, Title: "Too many reviews",

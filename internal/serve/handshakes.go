@@ -8,10 +8,11 @@ import (
 	"net"
 	"net/http"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/fairlead-io/fairlead/internal/fair"
 )
 
 // handshakes bounds concurrent TLS handshakes to half of the processors, at least one. A handshake costs a server a
@@ -21,8 +22,7 @@ import (
 type handshakes struct {
 	mu      sync.Mutex
 	free    int
-	queues  map[string][]*turn // waiting turns by client; none is empty
-	clients []string           // clients with a queue, in order of their turns
+	waiting fair.Queue[string, turn] // by client
 	held    map[net.Conn]struct{}
 }
 
@@ -38,10 +38,7 @@ const handshakePatience = 5 * time.Second
 var errCrowded = errors.New("too many TLS handshakes at a time")
 
 func newHandshakes() *handshakes {
-	return &handshakes{
-		free: max(1, runtime.GOMAXPROCS(0)/2), queues: make(map[string][]*turn),
-		held: make(map[net.Conn]struct{}),
-	}
+	return &handshakes{free: max(1, runtime.GOMAXPROCS(0)/2), held: make(map[net.Conn]struct{})}
 }
 
 // shaken is a connection whose handshake is limited.
@@ -171,7 +168,7 @@ func (h *handshakes) goOn(conn net.Conn) error {
 
 // begin waits for the turn of a connection. The caller must call end.
 func (h *handshakes) begin(conn net.Conn) error {
-	client, own := Client(conn.RemoteAddr().String()), &turn{conn, make(chan struct{})}
+	client := Client(conn.RemoteAddr().String())
 	h.mu.Lock()
 	if h.free > 0 {
 		h.free--
@@ -179,15 +176,12 @@ func (h *handshakes) begin(conn net.Conn) error {
 		h.mu.Unlock()
 		return nil
 	}
-	if len(h.queues[client]) == 0 {
-		h.clients = append(h.clients, client)
-	}
-	h.queues[client] = append(h.queues[client], own)
+	own := h.waiting.Push(client, turn{conn, make(chan struct{})})
 	h.mu.Unlock()
 	timer := time.NewTimer(handshakePatience)
 	defer timer.Stop()
 	select {
-	case <-own.come:
+	case <-own.Value.come:
 		return nil
 	case <-timer.C:
 	}
@@ -196,11 +190,7 @@ func (h *handshakes) begin(conn net.Conn) error {
 	if _, now := h.held[conn]; now {
 		return nil
 	}
-	h.queues[client] = slices.DeleteFunc(h.queues[client], func(t *turn) bool { return t == own })
-	if len(h.queues[client]) == 0 {
-		delete(h.queues, client)
-		h.clients = slices.DeleteFunc(h.clients, func(c string) bool { return c == client })
-	}
+	own.Remove()
 	return errCrowded
 }
 
@@ -219,18 +209,11 @@ func (h *handshakes) end(conn net.Conn) {
 		return
 	}
 	delete(h.held, conn)
-	if len(h.clients) == 0 {
+	next := h.waiting.Next(nil)
+	if next == nil {
 		h.free++
 		return
 	}
-	client := h.clients[0]
-	h.clients = h.clients[1:]
-	next := h.queues[client][0]
-	if h.queues[client] = h.queues[client][1:]; len(h.queues[client]) > 0 {
-		h.clients = append(h.clients, client)
-	} else {
-		delete(h.queues, client)
-	}
-	h.held[next.conn] = struct{}{}
-	close(next.come)
+	h.held[next.Value.conn] = struct{}{}
+	close(next.Value.come)
 }

@@ -82,7 +82,7 @@ func TestHandshakesTakeTurns(t *testing.T) {
 		if diff := cmp.Diff(want, order); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
-		if h.free != 1 || len(h.held)+len(h.queues)+len(h.clients) != 0 {
+		if h.free != 1 || len(h.held)+h.waiting.Len() != 0 {
 			t.Errorf("left over: %+v", h)
 		}
 	})
@@ -246,7 +246,7 @@ func TestHandshakesHoldNothingForARetry(t *testing.T) {
 					}
 				}
 				synctest.Wait()
-				if h.free != 1 || len(h.held)+len(h.queues)+len(h.clients) != 0 {
+				if h.free != 1 || len(h.held)+h.waiting.Len() != 0 {
 					t.Errorf("left over: %+v", h)
 				}
 			})

@@ -1,13 +1,14 @@
 package serve
 
 import (
-	"container/list"
 	"net"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-io/fairlead/internal/fair"
 )
 
 // gate is a listener that accepts connections while the table has room.
@@ -43,24 +44,16 @@ func (g *gate) Accept() (net.Conn, error) {
 // A connection belongs to a stranger until a handler calls [Known] for a request on it. The table bounds how long the
 // connection of a stranger may wait, and how many of one client do. A waiting connection costs 20 to 35 KiB.
 type table struct {
-	most      int
-	strangers int           // maximum of waiting strangers per client; 0: no bound
-	patience  time.Duration // time for a stranger to send the header of its next request; 0: no bound
-	closed    *prometheus.CounterVec
+	most          int
+	mostStrangers int           // waiting, of one client; 0: no bound
+	patience      time.Duration // time for a stranger to send the header of its next request; 0: no bound
+	closed        *prometheus.CounterVec
 
-	mu      sync.Mutex
-	open    map[net.Conn]*visit
-	clients map[string]*client
-	waiting int
+	mu              sync.Mutex
+	open            map[net.Conn]*visit
+	waiting, active fair.Queue[string, *visit] // by client, each with the longest in that state first
+	strangers       fair.Tally[string]         // waiting, by client
 }
-
-// client holds the connections of one client, ordered by the time in their state, longest first.
-type client struct {
-	waiting, active list.List
-	strangers       int // among waiting
-}
-
-func (c *client) count() int { return c.waiting.Len() + c.active.Len() }
 
 // visit is one connection.
 type visit struct {
@@ -68,9 +61,9 @@ type visit struct {
 	client string
 	active bool
 	known  bool
-	at     *list.Element
-	timer  *time.Timer // closes a waiting stranger; nil before the first wait
-	waits  int         // number of waits; identifies a late timer of an earlier wait
+	place  fair.Item[string, *visit] // in table.active or table.waiting
+	timer  *time.Timer               // closes a waiting stranger; nil before the first wait
+	waits  int                       // number of waits; identifies a late timer of an earlier wait
 }
 
 func (v *visit) strange() bool { return !v.active && !v.known }
@@ -82,8 +75,7 @@ func newTable(most int, patience time.Duration) *table {
 		strangers = max(1, most/8)
 	}
 	return &table{
-		most: most, strangers: strangers, patience: patience,
-		open: make(map[net.Conn]*visit), clients: make(map[string]*client),
+		most: most, mostStrangers: strangers, patience: patience, open: make(map[net.Conn]*visit),
 		closed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_http_connections_closed_total",
 			Help: "Connections closed because there were too many, by what they were: waiting for a request, active, or new; " +
@@ -101,49 +93,42 @@ func (t *table) admit(c net.Conn) bool {
 		t.closed.WithLabelValues("new").Inc()
 		return false
 	}
-	of := t.clients[name]
-	if of == nil {
-		of = &client{}
-		t.clients[name] = of
-	}
 	v := &visit{conn: c, client: name}
+	v.place = fair.Item[string, *visit]{Value: v, Weight: 1}
 	t.open[c] = v
-	t.wait(v, of)
+	t.wait(v)
 	return true
 }
 
 // wait moves a connection to the waiting ones of its client.
-func (t *table) wait(v *visit, of *client) {
-	v.at = of.waiting.PushBack(v)
-	t.waiting++
+func (t *table) wait(v *visit) {
+	t.waiting.Add(v.client, &v.place)
 	if v.known {
 		return
 	}
-	of.strangers++
+	t.strangers.Add(v.client, 1)
 	if t.patience <= 0 {
 		return
 	}
 	v.waits++
 	nth := v.waits
 	v.timer = time.AfterFunc(t.patience, func() { t.expire(v, nth) })
-	if of.strangers > t.strangers {
-		for at := of.waiting.Front(); at != nil; at = at.Next() {
-			if oldest := at.Value.(*visit); oldest.strange() {
-				t.turnAway(oldest)
-				return
-			}
+	if t.strangers.Of(v.client) > t.mostStrangers {
+		oldest := t.waiting.Line(v.client).First()
+		for oldest.Value.known {
+			oldest = oldest.Next()
 		}
+		t.turnAway(oldest.Value)
 	}
 }
 
 // unwait is the reverse of wait.
-func (t *table) unwait(v *visit, of *client) {
-	of.waiting.Remove(v.at)
-	t.waiting--
+func (t *table) unwait(v *visit) {
+	v.place.Remove()
 	if v.known {
 		return
 	}
-	of.strangers--
+	t.strangers.Add(v.client, -1)
 	if v.timer != nil {
 		v.timer.Stop()
 	}
@@ -174,7 +159,7 @@ func (t *table) know(c net.Conn) {
 		return
 	}
 	if v.strange() {
-		t.clients[v.client].strangers--
+		t.strangers.Add(v.client, -1)
 		if v.timer != nil {
 			v.timer.Stop()
 		}
@@ -184,26 +169,20 @@ func (t *table) know(c net.Conn) {
 
 // makePlace closes a connection to make room for the client newcomer, and reports whether it did.
 func (t *table) makePlace(newcomer string) bool {
-	own := 0
-	if of := t.clients[newcomer]; of != nil {
-		own = of.count()
-	}
-	var most, idle *client
-	for _, of := range t.clients {
-		if most == nil || of.count() > most.count() {
-			most = of
-		}
-		if of.waiting.Len() > 0 && of.count() >= own && (idle == nil || of.count() > idle.count()) {
-			idle = of
-		}
-	}
+	own := t.waiting.Line(newcomer).Len() + t.active.Line(newcomer).Len()
 	var victim *visit
-	switch {
-	case idle != nil:
-		victim = idle.waiting.Front().Value.(*visit)
+	most := max(0, own-1)
+	for of := range t.waiting.Lines() {
+		if n := of.Len() + t.active.Line(of.Key).Len(); n > most {
+			victim, most = of.First().Value, n
+		}
+	}
+	busiest := t.active.Largest()
+	switch { // without a victim, the clients with more connections than the newcomer have only active ones
+	case victim != nil:
 		t.closed.WithLabelValues("waiting").Inc()
-	case most != nil && most.active.Len() > 0 && most.count() > own+1:
-		victim = most.active.Front().Value.(*visit)
+	case busiest.Len() > own+1:
+		victim = busiest.First().Value
 		t.closed.WithLabelValues("active").Inc()
 	default:
 		return false
@@ -242,26 +221,20 @@ func (t *table) move(v *visit, active bool) {
 	if v.active == active {
 		return
 	}
-	of := t.clients[v.client]
-	if active {
-		t.unwait(v, of)
-		v.active, v.at = true, of.active.PushBack(v)
+	if v.active = active; active {
+		t.unwait(v)
+		t.active.Add(v.client, &v.place)
 		return
 	}
-	of.active.Remove(v.at)
-	v.active = false
-	t.wait(v, of)
+	v.place.Remove()
+	t.wait(v)
 }
 
 func (t *table) remove(v *visit) {
-	of := t.clients[v.client]
 	if v.active {
-		of.active.Remove(v.at)
+		v.place.Remove()
 	} else {
-		t.unwait(v, of)
-	}
-	if of.count() == 0 {
-		delete(t.clients, v.client)
+		t.unwait(v)
 	}
 	delete(t.open, v.conn)
 }
@@ -269,5 +242,5 @@ func (t *table) remove(v *visit) {
 func (t *table) count() (waiting, active int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.waiting, len(t.open) - t.waiting
+	return t.waiting.Len(), t.active.Len()
 }

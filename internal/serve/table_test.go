@@ -136,8 +136,8 @@ func TestStatesOfConnections(t *testing.T) {
 		t.Error("the one that has waited longer is not closed")
 	}
 	c.become(http.StateClosed, "a2", "a2", "a1", "b1")
-	if waiting, active := c.table.count(); waiting+active > 0 || len(c.table.clients) > 0 {
-		t.Errorf("%d and %d are left, of %v", waiting, active, c.table.clients)
+	if waiting, active := c.table.count(); waiting+active > 0 || len(c.table.open) > 0 || c.table.strangers.All() > 0 {
+		t.Errorf("%d and %d are left, of %v", waiting, active, c.table.open)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestFewStrangersWait(t *testing.T) {
 		t.Errorf("%v are counted", n)
 	}
 	c.become(http.StateClosed, slices.Collect(maps.Keys(c.lines))...)
-	if waiting, active := c.table.count(); waiting+active > 0 || len(c.table.clients) > 0 {
-		t.Errorf("%d and %d are left, of %v", waiting, active, c.table.clients)
+	if waiting, active := c.table.count(); waiting+active > 0 || len(c.table.open) > 0 || c.table.strangers.All() > 0 {
+		t.Errorf("%d and %d are left, of %v", waiting, active, c.table.open)
 	}
 }

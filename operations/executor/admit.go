@@ -5,10 +5,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operations/internal/course"
 	"github.com/fairlead-io/fairlead/operations/internal/record"
-	"github.com/fairlead-io/fairlead/operations/internal/share"
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
@@ -29,7 +29,7 @@ func (e *Executor) admit(r *run, t record.Target, hook *webhook.Compiled, now ti
 		r.refuse(t, refusal{until: now.Add(askForMemory), share: shareMemory, since: now})
 		return nil
 	}
-	cost, ok := e.outside.Acquire(r.party(), key, share.Price{Count: 1}, false, r.news.Set)
+	cost, ok := e.outside.Acquire(r.party(), key, fair.Price{Count: 1}, false, r.news.Set)
 	if !ok {
 		e.hooks.Unpin(hook)
 		r.refuse(t, refusal{until: course.FarFuture, share: shareCalls, since: now})

@@ -242,7 +242,7 @@ func (e *Executor) note(r *run) {
 		e.accept(r, r.op)
 	}
 	near := r.op.Deadline().Add(-r.op.Timeout() / 10).Unix()
-	running, names := !r.op.Terminal(), e.stirs.of(r.op)
+	running, names := !r.op.Terminal(), e.changes.of(r.op)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.live[r.key.Namespace][r.key.Name] == r { // else it is not counted any more

@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/fairlead-io/fairlead/operations/internal/share"
+	"github.com/fairlead-io/fairlead/internal/fair"
 )
 
 // The names of the shares of a namespace, as messages show them.
@@ -60,7 +60,7 @@ const (
 )
 
 // newBudgets returns the budgets of writes and of calls.
-func (e *Executor) newBudgets(b Budget) (writes, calls *share.Budget) {
+func (e *Executor) newBudgets(b Budget) (writes, calls *fair.Budget) {
 	rate := func(n int, otherwise float64) float64 {
 		switch {
 		case n == 0:
@@ -76,17 +76,17 @@ func (e *Executor) newBudgets(b Budget) (writes, calls *share.Budget) {
 				slog.String("namespace", namespace), slog.String("share", what))
 		}
 	}
-	w := share.Price{Count: rate(b.Writes, defaultWrites), Bytes: rate(b.WriteBytes, defaultWriteBytes)}
-	c := share.Price{Count: rate(b.Calls, defaultCallRate), Bytes: unbounded}
-	writes = share.NewBudget(share.BudgetOptions{
-		Rate: w, Most: share.Price{Count: w.Count * restWrites, Bytes: w.Bytes * restBytes},
-		Total: share.Price{
+	w := fair.Price{Count: rate(b.Writes, defaultWrites), Bytes: rate(b.WriteBytes, defaultWriteBytes)}
+	c := fair.Price{Count: rate(b.Calls, defaultCallRate), Bytes: unbounded}
+	writes = fair.NewBudget(fair.BudgetOptions{
+		Rate: w, Most: fair.Price{Count: w.Count * restWrites, Bytes: w.Bytes * restBytes},
+		Total: fair.Price{
 			Count: rate(b.TotalWrites, totalWrites*w.Count), Bytes: rate(b.TotalWriteBytes, totalBytes*w.Bytes),
 		},
 		Abreast: writesAbreast, Large: largeObject, Short: short(shareWrites),
 	})
-	calls = share.NewBudget(share.BudgetOptions{
-		Rate: c, Most: share.Price{Count: c.Count * restCalls, Bytes: c.Bytes}, Short: short(shareCalls),
+	calls = fair.NewBudget(fair.BudgetOptions{
+		Rate: c, Most: fair.Price{Count: c.Count * restCalls, Bytes: c.Bytes}, Short: short(shareCalls),
 	})
 	return writes, calls
 }
@@ -113,12 +113,12 @@ func (s shares) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (s shares) Collect(ch chan<- prometheus.Metric) {
-	for of, use := range map[string]func() share.Usage{
+	for of, use := range map[string]func() fair.Usage{
 		"places": s.e.slots.Usage, "calls": s.e.outside.Usage, "writes": s.e.writes.Usage,
 	} {
 		u := use()
 		ch <- prometheus.MustNewConstMetric(waitingDesc, prometheus.GaugeValue, float64(u.Waiting), of)
-		ch <- prometheus.MustNewConstMetric(namespacesDesc, prometheus.GaugeValue, float64(u.Namespaces), of)
+		ch <- prometheus.MustNewConstMetric(namespacesDesc, prometheus.GaugeValue, float64(u.Groups), of)
 		ch <- prometheus.MustNewConstMetric(waitsDesc, prometheus.CounterValue, float64(u.Waits), of)
 	}
 }

@@ -24,10 +24,11 @@
 //   - Beside the flow: taker (callbacks), hookstatus and quarantine, events, client, fence, fresh.
 //   - Explanations: sight, why, tally, trouble.
 //   - Shared parts: drain, attempts, lock, unrecorded, repeated, executor (Options and Executor), trust, run (the
-//     state of one operation), metrics, progress, callback, witness, budget, stir, holders, secrets, release, trace,
-//     tried.
+//     state of one operation), metrics, progress, callback, witness, budget, webhookchanges, holders, secrets, release,
+//     trace, tried.
 //   - Packages below this one: operations/internal/course (decisions and status changes, as pure functions),
-//     operations/internal/share (shares of namespaces and tenants), operations/internal/compiled (compiled Webhooks).
+//     operations/internal/effort (the price of an object), operations/internal/compiled (compiled Webhooks), internal/fair
+//     (shares of namespaces and tenants).
 //
 // # Shares
 //
@@ -36,7 +37,7 @@
 //   - workers (flow.StartOptions.Subgroup) and calls under way
 //   - calls per second, and writes to the API server by number and bytes (budget.go)
 //   - compiled Webhooks (operations/internal/compiled) and the statuses of Webhooks (hookstatus.go)
-//   - how often edits of Webhooks wake operations (stir.go)
+//   - how often edits of Webhooks wake operations (webhookchanges.go)
 //   - Events (events.go)
 //
 // An operation that waits for its share is parked with its unsaved changes only, and is woken when its turn comes.

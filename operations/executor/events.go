@@ -20,8 +20,8 @@ import (
 
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/operations/internal/share"
 )
 
 const (
@@ -59,8 +59,8 @@ type Events struct {
 
 	mu       sync.Mutex
 	some     *sync.Cond
-	outcomes share.Queue
-	progress share.Queue
+	outcomes fair.Queue[string, string] // names of waiting, by namespace
+	progress fair.Queue[string, string]
 	waiting  map[string]*corev1.Event // by namespace and name
 	closed   bool
 }
@@ -135,11 +135,11 @@ func (e *Events) Operation(op *v1alpha1.Operation, warning bool, reason, message
 	}
 	if queue.Len() >= most {
 		e.results.WithLabelValues("dropped").Inc()
-		dropped := queue.DropFor(op.Namespace)
-		if dropped == "" {
+		dropped := queue.MakeRoom(op.Namespace)
+		if dropped == nil {
 			return
 		}
-		delete(e.waiting, dropped)
+		delete(e.waiting, dropped.Value)
 	}
 	queue.Push(op.Namespace, key)
 	e.waiting[key] = event
@@ -160,7 +160,7 @@ func (e *Events) next() *corev1.Event {
 	if queue.Len() == 0 {
 		queue = &e.progress
 	}
-	key := queue.Pop()
+	key := queue.Next(nil).Value
 	event := e.waiting[key]
 	delete(e.waiting, key)
 	return event
@@ -204,7 +204,7 @@ func (e *Events) Close() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.results.WithLabelValues("dropped").Add(float64(e.outcomes.Len() + e.progress.Len()))
-		e.outcomes, e.progress = share.Queue{}, share.Queue{}
+		e.outcomes, e.progress = fair.Queue[string, string]{}, fair.Queue[string, string]{}
 		e.cancel()
 	})
 	e.writers.Wait()

@@ -13,11 +13,11 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/internal/inherit"
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operations/internal/compiled"
-	"github.com/fairlead-io/fairlead/operations/internal/share"
 	"github.com/fairlead-io/fairlead/operations/webhook"
 	"github.com/fairlead-io/fairlead/shard"
 )
@@ -137,11 +137,11 @@ type Executor struct {
 	now       func() time.Time
 
 	holders  holders // of the concurrency permits of Webhooks
-	slots    *share.Slots
-	writes   *share.Budget // budget of status writes
-	paces    paces         // of writes that record only repeated tries or polls
-	outside  *share.Budget // budget of calls
-	stirs    *stirs
+	slots    *fair.Slots
+	writes   *fair.Budget // budget of status writes
+	paces    paces        // of writes that record only repeated tries or polls
+	outside  *fair.Budget // budget of calls
+	changes  *webhookChanges
 	status   *hookStatus
 	secrets  *secrets
 	releases *releases

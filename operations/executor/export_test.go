@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operations/internal/course"
 	"github.com/fairlead-io/fairlead/operations/internal/record"
-	"github.com/fairlead-io/fairlead/operations/internal/share"
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
@@ -26,7 +26,7 @@ type Run = run
 
 // Spend has a namespace use up writes to the API server.
 func (e *Executor) Spend(namespace string, writes float64) {
-	e.writes.Charge(namespace, share.Price{Count: writes})
+	e.writes.Charge(namespace, fair.Price{Count: writes})
 }
 
 // Runs returns how many runs there are, and how many of them have anything to work with.

@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operations/internal/course"
-	"github.com/fairlead-io/fairlead/operations/internal/share"
+	"github.com/fairlead-io/fairlead/operations/internal/effort"
 )
 
 // An Operation that is deleted while it is in progress is cancelled first. A finalizer keeps the object for that
@@ -84,7 +84,7 @@ func (e *Executor) remove(ctx context.Context, r *run) error {
 	size := 0
 	err := e.writer(r).Delete(ownConflicts(ctx), e.named(r),
 		client.SameUID(), client.SameVersion(), client.IgnoreNotFound(),
-		client.Answered(func(raw []byte) { size = share.Effort(raw) }))
+		client.Answered(func(raw []byte) { size = effort.Of(raw) }))
 	e.settlePaid(r, size, err)
 	if apierrors.IsConflict(err) {
 		return nil // it has changed: its event wakes the run

@@ -17,11 +17,12 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operations/internal/compiled"
 	"github.com/fairlead-io/fairlead/operations/internal/course"
-	"github.com/fairlead-io/fairlead/operations/internal/share"
+	"github.com/fairlead-io/fairlead/operations/internal/effort"
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
@@ -31,7 +32,7 @@ import (
 type hookStatus struct {
 	e       *Executor
 	writing chan struct{} // holds a token for each write under way
-	crew    *share.Crew
+	workers *fair.Workers
 	mu      sync.Mutex
 	spaces  map[string]*statusSpace
 }
@@ -47,7 +48,7 @@ const statusWriters = 4
 
 func newHookStatus(e *Executor) *hookStatus {
 	return &hookStatus{
-		e: e, writing: make(chan struct{}, statusWriters), spaces: make(map[string]*statusSpace), crew: share.NewCrew(),
+		e: e, writing: make(chan struct{}, statusWriters), spaces: make(map[string]*statusSpace), workers: fair.NewWorkers(),
 	}
 }
 
@@ -72,7 +73,7 @@ func (h *hookStatus) mark(key store.Key, anew bool) {
 	if s == nil {
 		s = &statusSpace{namespace: key.Namespace, dirty: make(map[string]bool)}
 		h.spaces[key.Namespace] = s
-		h.crew.Add(func(ctx context.Context) { h.work(ctx, s) })
+		h.workers.Add(func(ctx context.Context) { h.work(ctx, s) })
 	}
 	s.dirty[key.Name] = s.dirty[key.Name] || anew
 }
@@ -93,7 +94,7 @@ func (h *hookStatus) take(s *statusSpace) map[string]bool {
 const statusPause = 500 * time.Millisecond
 
 // run writes until the context ends.
-func (h *hookStatus) run(ctx context.Context) { h.crew.Run(ctx) }
+func (h *hookStatus) run(ctx context.Context) { h.workers.Run(ctx) }
 
 // work writes the statuses of the Webhooks of one namespace until none is left.
 func (h *hookStatus) work(ctx context.Context, s *statusSpace) {
@@ -168,9 +169,9 @@ func (h *hookStatus) write(ctx, writing context.Context, key store.Key, anew boo
 	if err != nil {
 		return err
 	}
-	paid := share.Price{Count: 1, Bytes: smallObject}
+	paid := fair.Price{Count: 1, Bytes: smallObject}
 	cost := paid
-	if err := h.e.writes.Wait(ctx, share.Party{Namespace: key.Namespace}, paid, false); err != nil {
+	if err := h.e.writes.Wait(ctx, fair.Party{Group: key.Namespace}, paid, false); err != nil {
 		return err
 	}
 	defer func() { h.e.writes.End(key.Namespace, paid, cost) }()
@@ -182,7 +183,7 @@ func (h *hookStatus) write(ctx, writing context.Context, key store.Key, anew boo
 	}
 	own := &v1alpha1.Webhook{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	err = h.e.clientOf(key.Namespace, store.WriteContext{}).Status().Patch(writing, own, client.RawPatch(types.MergePatchType, body), client.Always(),
-		client.Answered(func(raw []byte) { cost.Bytes = float64(share.Effort(raw)) }))
+		client.Answered(func(raw []byte) { cost.Bytes = float64(effort.Of(raw)) }))
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil

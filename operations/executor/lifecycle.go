@@ -9,12 +9,12 @@ import (
 
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/internal/inherit"
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/internal/tracing"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operations/internal/compiled"
-	"github.com/fairlead-io/fairlead/operations/internal/share"
 	"github.com/fairlead-io/fairlead/operations/webhook"
 	"github.com/fairlead-io/fairlead/shard"
 )
@@ -42,7 +42,7 @@ func New(o Options) (*Executor, error) {
 		calls: o.Calls, policy: fenced(o.Policy, fence(o.Fence)), store: o.Operations, hookStore: o.Webhooks,
 		callbacks: NewCallbacks(o.PublicURL, o.CallbackKey),
 		recorder:  o.Recorder, now: o.Now,
-		live: make(map[string]map[string]*run), stirs: newStirs(), lines: make(map[store.Key]*line),
+		live: make(map[string]map[string]*run), changes: newWebhookChanges(), lines: make(map[store.Key]*line),
 		troubles: make(map[*run]*trouble), asking: make(map[*run]chan struct{}), fresh: newFreshness(layout),
 		traced: o.TracerProvider != nil, tried: &tried{}, attempts: &attempts{}, stopped: make(chan struct{}),
 		drain: drain{busy: make(map[*run]struct{})},
@@ -92,7 +92,7 @@ func New(o Options) (*Executor, error) {
 	if o.MaxCalls <= 0 {
 		o.MaxCalls = defaultCalls
 	}
-	e.slots = share.NewSlots(o.MaxCalls)
+	e.slots = fair.NewSlots(o.MaxCalls)
 	if err := indexLocked(o.Operations); err != nil {
 		return nil, fmt.Errorf("cannot make an executor: %w", err)
 	}
@@ -149,7 +149,7 @@ func (e *Executor) Run(ctx context.Context) error {
 	followers.Go(func() { follow(ctx, hooks) })
 	followers.Go(func() { e.hooks.Run(ctx) })
 	followers.Go(func() { e.status.run(ctx) })
-	followers.Go(func() { e.stir(ctx) })
+	followers.Go(func() { e.changes.run(ctx, e.wakeNaming) })
 	if !e.releases.any {
 		followers.Go(func() { e.followSecrets(ctx) })
 		if e.releases.accounts != nil {

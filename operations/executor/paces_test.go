@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operations/internal/course"
 	"github.com/fairlead-io/fairlead/operations/internal/record"
-	"github.com/fairlead-io/fairlead/operations/internal/share"
 )
 
 // TestPacesOfTenants: each tenant has a pace of its own, and a tenant that makes no such writes is forgotten.
@@ -16,10 +16,10 @@ func TestPacesOfTenants(t *testing.T) {
 	t.Parallel()
 	var p paces
 	now := time.Unix(1_000_000, 0)
-	a, b := share.Party{Namespace: "n", Tenant: "a"}, share.Party{Namespace: "n", Tenant: "b"}
+	a, b := fair.Party{Group: "n", Member: "a"}, fair.Party{Group: "n", Member: "b"}
 	for _, step := range []struct {
 		reason string
-		of     share.Party
+		of     fair.Party
 		after  time.Duration
 		want   bool
 	}{
@@ -35,7 +35,7 @@ func TestPacesOfTenants(t *testing.T) {
 		}
 	}
 	for i := range 10_000 {
-		p.take(share.Party{Tenant: fmt.Sprint(i)}, now.Add(time.Duration(i)*time.Second))
+		p.take(fair.Party{Member: fmt.Sprint(i)}, now.Add(time.Duration(i)*time.Second))
 	}
 	if n := len(p.last); n > 128 {
 		t.Errorf("%d tenants are remembered", n)

@@ -6,10 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operations/internal/course"
 	"github.com/fairlead-io/fairlead/operations/internal/record"
-	"github.com/fairlead-io/fairlead/operations/internal/share"
 )
 
 // Repeated tries. Usually a failed try costs two writes: its outcome, and the attempt that follows. A receiver that
@@ -93,22 +93,22 @@ func (r *run) foldRepeats(t record.Target) {
 // zero value is ready to use.
 type paces struct {
 	mu   sync.Mutex
-	last map[share.Party]time.Time
+	last map[fair.Party]time.Time
 	most int // the length of last above which take drops expired entries
 }
 
 // take reports whether a tenant may make such a write now. If it returns true, the next one has to wait.
-func (p *paces) take(of share.Party, now time.Time) bool {
+func (p *paces) take(of fair.Party, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if at, ok := p.last[of]; ok && now.Before(at.Add(repeatsApart)) {
 		return false
 	}
 	if p.last == nil {
-		p.last = make(map[share.Party]time.Time)
+		p.last = make(map[fair.Party]time.Time)
 	}
 	if p.last[of] = now; len(p.last) > p.most {
-		maps.DeleteFunc(p.last, func(_ share.Party, at time.Time) bool { return !now.Before(at.Add(repeatsApart)) })
+		maps.DeleteFunc(p.last, func(_ fair.Party, at time.Time) bool { return !now.Before(at.Add(repeatsApart)) })
 		p.most = max(64, 2*len(p.last))
 	}
 	return true

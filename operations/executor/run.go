@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operations/internal/course"
 	"github.com/fairlead-io/fairlead/operations/internal/record"
-	"github.com/fairlead-io/fairlead/operations/internal/share"
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
@@ -27,7 +27,7 @@ type run struct {
 	back  []landing // calls that have returned
 	line  *line     // of the operation that has to end first
 	near  int64     // when nine tenths of the timeout have passed, in Unix seconds
-	names names     // of the Webhooks that the operation may call
+	names nameSet   // of the Webhooks that the operation may call
 	// accepted bounds the version at which the request was accepted; nil once the operation is picked up.
 	accepted *course.Acceptance
 	missed   bool // an event arrived since the last call of look
@@ -77,15 +77,15 @@ type work struct {
 	written    time.Time // last write of the status
 	flying     map[record.Target]*flight
 	refused    map[record.Target]refusal
-	refusal    error       // a rejection of the status as too large, with no details left to drop
-	paid       share.Price // budget spent for the next write
-	place      string      // the place for which the turn was found last
-	alone      bool        // no operation of the namespace held a lock at that time
-	owes       bool        // unsaved has the result of a call
-	short      bool        // the next write waits, or has waited, for the namespace's share
-	another    bool        // the run has changed to another request, and its spans have not
-	troubled   bool        // Executor.troubles has an entry (trouble.go)
-	looking    bool        // the flow is working: other goroutines may not read its fields (sight.go)
+	refusal    error      // a rejection of the status as too large, with no details left to drop
+	paid       fair.Price // budget spent for the next write
+	place      string     // the place for which the turn was found last
+	alone      bool       // no operation of the namespace held a lock at that time
+	owes       bool       // unsaved has the result of a call
+	short      bool       // the next write waits, or has waited, for the namespace's share
+	another    bool       // the run has changed to another request, and its spans have not
+	troubled   bool       // Executor.troubles has an entry (trouble.go)
+	looking    bool       // the flow is working: other goroutines may not read its fields (sight.go)
 }
 
 // idle reports whether the run needs no work. It sets empty maps to nil, to free their memory.
@@ -97,7 +97,7 @@ func (w *work) idle() bool {
 		w.refused = nil
 	}
 	busy := w.op != nil || w.flying != nil || w.refused != nil || len(w.unsaved) > 0 || !w.unrecorded.IsZero()
-	return !busy && w.refusal == nil && w.paid == (share.Price{}) && !w.short && !w.troubled
+	return !busy && w.refusal == nil && w.paid == (fair.Price{}) && !w.short && !w.troubled
 }
 
 // news is a flag that wakes a run. It is a flow.Wait for one fiber.
@@ -292,7 +292,7 @@ func (r *run) askAgain() {
 }
 
 // party returns the namespace and tenant whose shares the run uses.
-func (r *run) party() share.Party { return share.Party{Namespace: r.key.Namespace, Tenant: r.tenant} }
+func (r *run) party() fair.Party { return fair.Party{Group: r.key.Namespace, Member: r.tenant} }
 
 // line is the set of runs that wait for the end of one operation. Executor.mu guards it.
 type line struct {

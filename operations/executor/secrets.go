@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/internal/store"
-	"github.com/fairlead-io/fairlead/operations/internal/share"
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
@@ -27,7 +27,7 @@ type secrets struct {
 	calls    *call.Client
 	policy   func(namespace string) call.Policy
 	now      func() time.Time
-	spend    func(namespace string, cost share.Price) // charges the share of writes of a namespace
+	spend    func(namespace string, cost fair.Price) // charges the share of writes of a namespace
 
 	mu     sync.Mutex
 	tokens map[string]map[tokenKey]token // by namespace
@@ -77,7 +77,7 @@ func (s *secrets) ServiceAccountToken(ctx context.Context, req webhook.TokenRequ
 	if known.value != "" && known.value != req.Refused && s.now().Before(known.renew) {
 		return known.value, nil
 	}
-	s.spend(req.Namespace, share.Price{Count: 2}) // TokenRequest and TokenReview
+	s.spend(req.Namespace, fair.Price{Count: 2}) // TokenRequest and TokenReview
 	seconds := int64(tokenSeconds)
 	answer, err := call.Do(ctx, s.calls, call.Request{
 		Verb: call.VerbCreate, Resource: schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"},

@@ -15,12 +15,13 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/operations"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operations/internal/course"
+	"github.com/fairlead-io/fairlead/operations/internal/effort"
 	"github.com/fairlead-io/fairlead/operations/internal/record"
-	"github.com/fairlead-io/fairlead/operations/internal/share"
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
@@ -30,7 +31,7 @@ type Taker struct {
 	client    *client.Client
 	callbacks *Callbacks
 	placeOf   func(*v1alpha1.Operation) string
-	writes    *share.Budget
+	writes    *fair.Budget
 	mask      func(ctx context.Context, namespace, webhookID, message string, more ...string) string
 	now       func() time.Time
 }
@@ -97,8 +98,8 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 		v.Code = int(e.LastStatusCode)
 		course.Judged(op, of, v, now)(op)
 		thin.Apply(op)
-		paid := share.Price{Count: 1, Bytes: size}
-		if err := t.writes.Wait(ctx, share.Party{Namespace: key.Namespace, Tenant: tenant(op)}, paid, true); err != nil {
+		paid := fair.Price{Count: 1, Bytes: size}
+		if err := t.writes.Wait(ctx, fair.Party{Group: key.Namespace, Member: tenant(op)}, paid, true); err != nil {
 			return fmt.Errorf("%w: %w", errShort, err)
 		}
 		err = t.client.Status().Replace(ownConflicts(ctx), op)
@@ -136,7 +137,7 @@ func (t *Taker) read(ctx context.Context, key store.Key, cb Callback) (*v1alpha1
 	if !op.PickedUp() && !(course.Ordinary(op) && cb.Purpose == webhook.Main && cb.WebhookID == op.Spec.WebhookIDs[0]) {
 		return nil, 0, operations.ErrUnknownCallback // such a call is recorded before it is made
 	}
-	return op, float64(share.Effort(raw)), nil
+	return op, float64(effort.Of(raw)), nil
 }
 
 // masked masks the secrets of a Webhook, as stored and as sent, in a text of its receiver. more are further values to

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/call"
-	"github.com/fairlead-io/fairlead/operations/internal/share"
+	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
@@ -60,7 +60,7 @@ func TestTokensForOthersOnly(t *testing.T) {
 			t.Cleanup(calls.Close)
 			s := &secrets{
 				releases: &releases{any: true}, calls: calls, now: time.Now,
-				policy: func(string) call.Policy { return call.Policy{} }, spend: func(string, share.Price) {},
+				policy: func(string) call.Policy { return call.Policy{} }, spend: func(string, fair.Price) {},
 				tokens: make(map[string]map[tokenKey]token),
 			}
 			for range 2 {

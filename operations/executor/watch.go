@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -226,15 +225,15 @@ func (e *Executor) drainWebhooks(ctx context.Context) *store.Drainer {
 				e.hooks.Forget(event.Key)
 				e.webhooks.Forget(event.Key.Namespace, event.Key.Name)
 			}
-			if stirring(*event) {
-				e.stirs.mark(event.Key.Namespace, event.Key.Name)
+			if wakesOperations(*event) {
+				e.changes.add(event.Key.Namespace, event.Key.Name)
 			}
 		}),
 	})
 }
 
-// stirring reports whether operations that name the Webhook have to be woken.
-func stirring(event store.Event) bool {
+// wakesOperations reports whether operations that name the Webhook have to be woken.
+func wakesOperations(event store.Event) bool {
 	switch {
 	case event.Initial: // runs start after it
 		return false
@@ -258,47 +257,21 @@ func tenant(op *v1alpha1.Operation) string {
 	return ""
 }
 
-// stir wakes operations whose Webhooks have changed, until ctx ends.
-func (e *Executor) stir(ctx context.Context) {
-	notBefore := make(map[string]time.Time)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-e.stirs.some:
-		case <-timer.C:
-		case <-ctx.Done():
-			return
-		}
-		for namespace, until := range notBefore {
-			if time.Until(until) <= 0 {
-				delete(notBefore, namespace)
-			}
-		}
-		for namespace, changed := range e.stirs.take(notBefore) {
-			woken := e.naming(namespace, changed)
-			for _, r := range woken {
-				r.news.Set()
-			}
-			notBefore[namespace] = time.Now().Add(stirPause + time.Duration(len(woken))*stirEach)
-		}
-		if next, ok := e.stirs.next(notBefore); ok {
-			timer.Reset(next)
-		}
-	}
-}
-
-// naming returns the runs of a namespace that name one of these Webhooks, with false positives.
-func (e *Executor) naming(namespace string, changed names) (woken []*run) {
+// wakeNaming wakes the runs of a namespace that name one of these Webhooks, with false positives.
+func (e *Executor) wakeNaming(namespace string, changed nameSet) (woken int) {
+	var runs []*run
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	for _, r := range e.live[namespace] {
 		if r.names&changed != 0 {
 			r.missed = true
-			woken = append(woken, r)
+			runs = append(runs, r)
 		}
 	}
-	return woken
+	e.mu.Unlock()
+	for _, r := range runs {
+		r.news.Set()
+	}
+	return len(runs)
 }
 
 // followReleases watches the credentials in a store until ctx ends. When the release of an object changes, it calls
@@ -358,5 +331,5 @@ func (e *Executor) followAccounts(ctx context.Context) {
 // lookAgain marks a Webhook to be compiled again, and the operations that may wait for it to be woken.
 func (e *Executor) lookAgain(hook store.Key) {
 	e.status.mark(hook, true)
-	e.stirs.mark(hook.Namespace, hook.Name)
+	e.changes.add(hook.Namespace, hook.Name)
 }

@@ -13,13 +13,14 @@ import (
 
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/internal/writeoption"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operations/internal/course"
+	"github.com/fairlead-io/fairlead/operations/internal/effort"
 	"github.com/fairlead-io/fairlead/operations/internal/record"
-	"github.com/fairlead-io/fairlead/operations/internal/share"
 )
 
 // This file reads and writes the Operation of a run. A write is conditional on the version that the run knows. The
@@ -180,7 +181,7 @@ func (e *Executor) submit(
 		return errShort
 	}
 	size := 0
-	err := write(e.writer(r), client.Answered(func(raw []byte) { size = share.Effort(raw) }))
+	err := write(e.writer(r), client.Answered(func(raw []byte) { size = effort.Of(raw) }))
 	e.settlePaid(r, size, err)
 	switch {
 	case apierrors.IsConflict(err):
@@ -224,7 +225,7 @@ func (e *Executor) pay(r *run) bool {
 	if r.paid.Count > 0 {
 		return true
 	}
-	cost, urgent := share.Price{Count: 1, Bytes: e.size(r)}, r.op.Terminal() || r.op.DeletionTimestamp != nil
+	cost, urgent := fair.Price{Count: 1, Bytes: e.size(r)}, r.op.Terminal() || r.op.DeletionTimestamp != nil
 	if !urgent && repeats(&r.op.Status) {
 		cost.Count = repetition
 	}
@@ -246,7 +247,7 @@ func (e *Executor) size(r *run) float64 {
 		return float64(r.size)
 	}
 	if known, ok := e.store.Get(r.key); ok {
-		return float64(smallObject + share.Effort(known.AppendRaw(nil)))
+		return float64(smallObject + effort.Of(known.AppendRaw(nil)))
 	}
 	return smallObject
 }
@@ -280,15 +281,15 @@ func (e *Executor) settlePaid(r *run, size int, err error) {
 	case apierrors.IsConflict(err):
 		bytes = 0
 	}
-	e.writes.End(r.key.Namespace, r.paid, share.Price{Count: r.paid.Count, Bytes: bytes})
-	r.paid, r.short = share.Price{}, false
+	e.writes.End(r.key.Namespace, r.paid, fair.Price{Count: r.paid.Count, Bytes: bytes})
+	r.paid, r.short = fair.Price{}, false
 }
 
 // unpay refunds the cost of a write that is not made, or stops waiting for it.
 func (e *Executor) unpay(r *run) {
 	e.writes.Withdraw(r.party(), r)
-	e.writes.End(r.key.Namespace, r.paid, share.Price{})
-	r.paid = share.Price{}
+	e.writes.End(r.key.Namespace, r.paid, fair.Price{})
+	r.paid = fair.Price{}
 }
 
 // outgrown ends an operation of which no more can be recorded. An operation with an open outcome fails. Otherwise its

@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/internal/serve"
-	"github.com/fairlead-io/fairlead/internal/share"
 	"github.com/fairlead-io/fairlead/operations"
 )
 
@@ -55,7 +55,7 @@ func (h *handler) callback(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
 	defer cancel()
-	leave, err := h.limits.enter(ctx, h.limits.callbacks, share.Visitor{Group: namespace})
+	leave, err := h.limits.enter(ctx, h.limits.callbacks, fair.Party{Group: namespace})
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func readCallback(w http.ResponseWriter, r *http.Request) (succeeded bool, messa
 // spent remembers unsuccessful callbacks, so that a repetition does not reach the CallbackSink.
 type spent struct {
 	mu   sync.Mutex
-	seen *share.Cache[[sha256.Size]byte, verdict]
+	seen *fair.Cache[[sha256.Size]byte, verdict]
 }
 
 // maxSpent bounds the number of remembered callbacks; keepUsed and keepUnknown bound the time. A used callback stays
@@ -138,7 +138,7 @@ type verdict struct {
 	until time.Time
 }
 
-func newSpent() *spent { return &spent{seen: share.NewCache[[sha256.Size]byte, verdict](maxSpent)} }
+func newSpent() *spent { return &spent{seen: fair.NewCache[[sha256.Size]byte, verdict](maxSpent)} }
 
 // get returns the remembered error for a token, or nil.
 func (s *spent) get(token string) error {

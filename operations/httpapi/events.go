@@ -90,7 +90,7 @@ func (h *handler) enterStream(r *http.Request) (a admission, leave func(), err e
 		err = a.wrong.problem()
 	}
 	if err == nil {
-		leave, err = h.limits.enter(ctx, h.limits.streams, a.Visitor)
+		leave, err = h.limits.enter(ctx, h.limits.streams, a.who)
 	}
 	return a, leave, err
 }
@@ -99,7 +99,7 @@ func (h *handler) enterStream(r *http.Request) (a admission, leave func(), err e
 func (h *handler) first(r *http.Request, a admission, res operations.Resource) (*v1alpha1.Operation, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
 	defer cancel()
-	looked, err := h.limits.enter(ctx, h.limits.requests, a.Visitor)
+	looked, err := h.limits.enter(ctx, h.limits.requests, a.who)
 	if err != nil {
 		return nil, err
 	}

@@ -219,8 +219,8 @@ func (h *handler) admit(r *http.Request, verb string, parameters ...string) (a a
 	if !valid {
 		return a, a.wrong.problem()
 	}
-	if a.Caller = callerOf(r.Context(), h.Authorizer, a.token); a.Caller != "" && h.shared {
-		a.Group = a.namespace
+	if a.who.Member = callerOf(r.Context(), h.Authorizer, a.token); a.who.Member != "" && h.shared {
+		a.who.Group = a.namespace
 	}
 	return a, nil
 }

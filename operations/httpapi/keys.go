@@ -3,7 +3,7 @@ package httpapi
 import (
 	"sync"
 
-	"github.com/fairlead-io/fairlead/internal/share"
+	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/operations"
 )
 
@@ -13,7 +13,7 @@ import (
 // confuses keys usually sends them to the same replica.
 type keys struct {
 	mu     sync.Mutex
-	owners *share.Cache[keyOf, *owner]
+	owners *fair.Cache[keyOf, *owner]
 }
 
 type keyOf struct{ namespace, id string }
@@ -28,7 +28,7 @@ type owner struct {
 // maxKeys bounds the number of remembered keys.
 const maxKeys = 1 << 14
 
-func newKeys() *keys { return &keys{owners: share.NewCache[keyOf, *owner](maxKeys)} }
+func newKeys() *keys { return &keys{owners: fair.NewCache[keyOf, *owner](maxKeys)} }
 
 // claim reports whether the key is free or belongs to r. The caller calls done when the request ends; used is false
 // only if certainly no operation was written. A key that no request has used becomes free again.

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead-io/fairlead/internal/access"
-	"github.com/fairlead-io/fairlead/internal/share"
+	"github.com/fairlead-io/fairlead/internal/fair"
 )
 
 // Bounds of concurrent and waiting requests.
@@ -21,24 +21,24 @@ const (
 	defaultCallbacks = 64
 
 	requestsWait, callbacksWait = 256, 256 // of one namespace
-	turnPatience                = 5 * time.Second
+	maxWait                     = 5 * time.Second
 	// linger bounds how long the server reads the rest of an unwanted body, so that the answer arrives.
 	linger = time.Second
 )
 
 // limits holds the slots of a handler, each shared by namespace and then by caller.
 type limits struct {
-	requests, streams, callbacks *share.Turnstile
-	pages                        *share.Turnstile // CPU-bound, so at most one per processor
+	requests, streams, callbacks *fair.Semaphore
+	pages                        *fair.Semaphore // CPU-bound, so at most one per processor
 	refused                      *prometheus.CounterVec
 }
 
 func newLimits(o Options) *limits {
 	return &limits{
-		requests:  &share.Turnstile{Places: o.MaxInFlight, Queue: requestsWait, Patience: turnPatience},
-		streams:   &share.Turnstile{Places: o.MaxStreams},
-		callbacks: &share.Turnstile{Places: o.MaxCallbacks, Queue: callbacksWait, Patience: turnPatience},
-		pages:     &share.Turnstile{Places: max(1, runtime.GOMAXPROCS(0)-1), Queue: requestsWait, Patience: turnPatience},
+		requests:  &fair.Semaphore{Slots: o.MaxInFlight, Waiting: requestsWait, Wait: maxWait},
+		streams:   &fair.Semaphore{Slots: o.MaxStreams},
+		callbacks: &fair.Semaphore{Slots: o.MaxCallbacks, Waiting: callbacksWait, Wait: maxWait},
+		pages:     &fair.Semaphore{Slots: max(1, runtime.GOMAXPROCS(0)-1), Waiting: requestsWait, Wait: maxWait},
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_http_refused_total",
 			Help: "Requests to the HTTP API that found no place, by what there were too many of, and of whom.",
@@ -54,17 +54,17 @@ func (l *limits) Describe(ch chan<- *prometheus.Desc) { l.refused.Describe(ch); 
 // Collect implements prometheus.Collector.
 func (l *limits) Collect(ch chan<- prometheus.Metric) {
 	l.refused.Collect(ch)
-	for name, t := range map[string]*share.Turnstile{
+	for name, t := range map[string]*fair.Semaphore{
 		"requests": l.requests, "streams": l.streams, "callbacks": l.callbacks, "pages": l.pages,
 	} {
-		ch <- prometheus.MustNewConstMetric(inFlight, prometheus.GaugeValue, float64(t.Inside()), name)
+		ch <- prometheus.MustNewConstMetric(inFlight, prometheus.GaugeValue, float64(t.InUse()), name)
 	}
 }
 
 // enter takes a slot; the caller must call leave afterwards. The error is meant for the client.
-func (l *limits) enter(ctx context.Context, t *share.Turnstile, v share.Visitor) (leave func(), err error) {
-	leave, err = t.Enter(ctx, v)
-	var busy *share.BusyError
+func (l *limits) enter(ctx context.Context, t *fair.Semaphore, who fair.Party) (leave func(), err error) {
+	leave, err = t.Acquire(ctx, who)
+	var busy *fair.BusyError
 	if !errors.As(err, &busy) {
 		return leave, err
 	}
@@ -79,9 +79,9 @@ func (l *limits) enter(ctx context.Context, t *share.Turnstile, v share.Visitor)
 	}
 	p := &Problem{Status: http.StatusTooManyRequests, Title: "Too many " + what, after: after}
 	switch busy.Scope {
-	case share.ScopeCaller:
-		p.Detail = "this caller has as many at a time as it may have"
-	case share.ScopeGroup:
+	case fair.ScopeMember:
+		p.Detail, busy.Scope = "this caller has as many at a time as it may have", "caller"
+	case fair.ScopeGroup:
 		p.Detail, busy.Scope = "this namespace has as many at a time as it may have", "namespace"
 	default:
 		p.Status, p.Detail = http.StatusServiceUnavailable, "this server has as many at a time as it can"
@@ -100,8 +100,8 @@ type endpoint func(w http.ResponseWriter, r *http.Request) error
 type admission struct {
 	namespace, token string
 	query            url.Values
-	share.Visitor
-	wrong faults // further problems of the request
+	who              fair.Party
+	wrong            faults // further problems of the request
 }
 
 // limited returns an endpoint for callers who have the right for verb. It bounds the time and the number of concurrent
@@ -118,7 +118,7 @@ func (h *handler) limited(
 		if err != nil {
 			return err
 		}
-		leave, err := h.limits.enter(ctx, h.limits.requests, a.Visitor)
+		leave, err := h.limits.enter(ctx, h.limits.requests, a.who)
 		if err != nil {
 			return err
 		}

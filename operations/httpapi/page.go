@@ -71,7 +71,7 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request, a admission) (err
 		return r.Context().Err()
 	}
 	known := h.Operations.Covered(a.namespace)
-	leave, err := h.limits.enter(r.Context(), h.limits.pages, a.Visitor)
+	leave, err := h.limits.enter(r.Context(), h.limits.pages, a.who)
 	if err != nil {
 		return err
 	}

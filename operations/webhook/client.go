@@ -71,7 +71,7 @@ type Client struct {
 	tokens     tokens
 	turns      *turns // of computations for namespaces
 	witness    Witness
-	long       *crowd // of long answers
+	long       responseLimiter
 
 	mu       sync.Mutex
 	gates    map[string]*gate // by endpoint
@@ -99,7 +99,7 @@ func New(o Options) (*Client, error) {
 	}
 	c := &Client{
 		witness: o.Witness, resolver: o.Resolver, userAgent: o.UserAgent, onBreaker: o.OnBreaker, gates: map[string]*gate{},
-		turns: newTurns(max(1, runtime.GOMAXPROCS(0)-1)), long: newCrowd(maxLong),
+		turns: newTurns(max(1, runtime.GOMAXPROCS(0)-1)), long: responseLimiter{free: maxLong},
 		tracer: tracing.Tracer(o.TracerProvider, "webhook"),
 	}
 	c.transports.guard, c.transports.proxy, c.transports.fence = g, o.Proxy, o.Fence

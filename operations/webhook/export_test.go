@@ -21,10 +21,7 @@ func (c *Client) ExpireTokens() {
 func (c *Client) LongAnswers(namespace string) int {
 	c.long.mu.Lock()
 	defer c.long.mu.Unlock()
-	if g := c.long.guests[namespace]; g != nil {
-		return g.seated.Len()
-	}
-	return 0
+	return c.long.reading.Line(namespace).Len()
 }
 
 // Rendered is a request as it would be sent, without what the protocol adds.

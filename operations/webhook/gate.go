@@ -1,11 +1,12 @@
 package webhook
 
 import (
-	"container/list"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/fairlead-io/fairlead/internal/fair"
 )
 
 const (
@@ -39,34 +40,17 @@ type gate struct {
 	capacity int // 0: no limit
 	inFlight int
 
-	queue  list.List                // of *place, in order of arrival
-	places map[string]*list.Element // by id: the queue
-	woken  map[string]time.Time     // by id: until when a slot is reserved
+	queue fair.Queue[string, func()] // wakes by id, in order of arrival
+	woken map[string]time.Time       // by id: until when a slot is reserved
 
 	limiter *rate.Limiter
-	turns   list.List                // of *turn, earliest first
-	turnOf  map[string]*list.Element // by id
+	turns   fair.Queue[string, time.Time] // by id, earliest first
 
 	since  time.Time // when the breaker entered its state; zero: initial state
 	record record
 }
 
-type place struct {
-	id   string
-	wake func()
-}
-
-type turn struct {
-	id string
-	at time.Time
-}
-
-func newGate() *gate {
-	return &gate{
-		breaker: newBreaker(), places: map[string]*list.Element{}, woken: map[string]time.Time{},
-		turnOf: map[string]*list.Element{},
-	}
-}
+func newGate() *gate { return &gate{breaker: newBreaker(), woken: map[string]time.Time{}} }
 
 // acquire requests a permit for id.
 func (g *gate) acquire(d *Definition, id string, wake func()) (leave pass, wait Wait, wakes []func()) {
@@ -82,9 +66,9 @@ func (g *gate) acquire(d *Definition, id string, wake func()) (leave pass, wait 
 		return pass{}, Wait{For: left, Reason: WaitRate}, nil
 	}
 	if g.capacity > 0 {
-		p := g.enqueue(id)
+		place := g.enqueue(id)
 		if wakes = g.promote(now); g.woken[id].IsZero() {
-			p.wake = wake // set after promote: a caller that gets its slot at once needs no wake
+			place.Value = wake // set after promote: a caller that gets its slot at once needs no wake
 			return pass{}, Wait{For: askAgain, Reason: WaitConcurrency}, wakes
 		}
 	}
@@ -114,47 +98,37 @@ func (g *gate) turn(id string, now time.Time) time.Duration {
 	if g.limiter == nil {
 		return 0
 	}
-	for e := g.turns.Front(); e != nil && now.Sub(e.Value.(*turn).at) > askAgain+grace; e = g.turns.Front() {
-		g.takeTurn(e.Value.(*turn).id)
+	for first := g.turns.First(); first != nil && now.Sub(first.Value) > askAgain+grace; first = g.turns.First() {
+		first.Remove()
 	}
-	if e := g.turnOf[id]; e != nil {
-		return max(e.Value.(*turn).at.Sub(now), 0)
+	if turn := g.turns.Line(id).First(); turn != nil {
+		return max(turn.Value.Sub(now), 0)
 	}
 	delay := g.limiter.ReserveN(now, 1).DelayFrom(now)
-	g.turnOf[id] = g.turns.PushBack(&turn{id: id, at: now.Add(delay)})
+	g.turns.Push(id, now.Add(delay))
 	return delay
 }
 
-func (g *gate) takeTurn(id string) {
-	if e := g.turnOf[id]; e != nil {
-		g.turns.Remove(e)
-		delete(g.turnOf, id)
-	}
-}
+func (g *gate) takeTurn(id string) { g.turns.Line(id).First().Remove() }
 
 // free returns the number of slots that are neither used nor reserved.
 func (g *gate) free() int { return g.capacity - g.inFlight - len(g.woken) }
 
-// enqueue appends id to the queue, unless it is in the queue or has a reserved slot.
-func (g *gate) enqueue(id string) *place {
-	if e := g.places[id]; e != nil {
-		p := e.Value.(*place)
-		p.wake = nil
-		return p
+// enqueue returns the place of id in the queue, without a wake. The place is in no queue if a slot is reserved for id.
+func (g *gate) enqueue(id string) *fair.Item[string, func()] {
+	if place := g.queue.Line(id).First(); place != nil {
+		place.Value = nil
+		return place
 	}
-	p := &place{id: id}
-	if _, kept := g.woken[id]; !kept {
-		g.places[id] = g.queue.PushBack(p)
+	if _, reserved := g.woken[id]; reserved {
+		return &fair.Item[string, func()]{}
 	}
-	return p
+	return g.queue.Push(id, nil)
 }
 
 // leave removes id from the queue and drops its reservation.
 func (g *gate) leave(id string) {
-	if e := g.places[id]; e != nil {
-		g.queue.Remove(e)
-		delete(g.places, id)
-	}
+	g.queue.Line(id).First().Remove()
 	delete(g.woken, id)
 }
 
@@ -165,12 +139,11 @@ func (g *gate) promote(now time.Time) (wakes []func()) {
 			delete(g.woken, id) // it did not return in time
 		}
 	}
-	for e := g.queue.Front(); e != nil && (g.capacity == 0 || g.free() > 0); e = g.queue.Front() {
-		p := e.Value.(*place)
-		g.leave(p.id)
-		g.woken[p.id] = now.Add(grace)
-		if p.wake != nil {
-			wakes = append(wakes, p.wake)
+	for first := g.queue.First(); first != nil && (g.capacity == 0 || g.free() > 0); first = g.queue.First() {
+		g.woken[first.Key()] = now.Add(grace)
+		first.Remove()
+		if first.Value != nil {
+			wakes = append(wakes, first.Value)
 		}
 	}
 	return wakes

@@ -170,7 +170,7 @@ func (b *book) rest() {
 		time.Sleep(time.Minute)
 		b.gate.withdraw("nobody")
 	}
-	if g := b.gate; g.inFlight != 0 || len(g.woken) != 0 || g.queue.Len() != 0 || len(g.places) != 0 || b.held != 0 {
+	if g := b.gate; g.inFlight != 0 || len(g.woken) != 0 || g.queue.Len() != 0 || b.held != 0 {
 		b.errorf("left: %d in flight, %d kept, %d waiting", g.inFlight, len(g.woken), g.queue.Len())
 	}
 	for i := range 3 {

@@ -292,7 +292,7 @@ func (t *try) reserve(ctx context.Context, leave context.CancelCauseFunc) error 
 		t.left()
 	}
 	var err error
-	t.left, err = t.permit.client.long.enter(ctx, t.permit.hook.def.Namespace, leave)
+	t.left, err = t.permit.client.long.acquire(ctx, t.permit.hook.def.Namespace, leave)
 	return err
 }
 
@@ -330,7 +330,7 @@ func (t *try) httpRequest(ctx context.Context) *http.Request {
 
 // silence explains why no answer came.
 func (p *Permit) silence(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); errors.Is(cause, errCrowded) {
+	if cause := context.Cause(ctx); errors.Is(cause, errRevoked) {
 		return fmt.Errorf("%w: %w", errNoAnswer, cause)
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {

@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"container/list"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"net/url"
 	"sync"
 
+	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/operations/webhook/guard"
 )
 
@@ -36,26 +36,22 @@ type transports struct {
 	fence func(namespace string) error // nil: none
 
 	mu          sync.Mutex
-	spaces      map[string]*poolSpace
-	weight      int
-	connections int // including those being dialed
+	pools       map[poolKey]*pool
+	recent      fair.Queue[string, *pool] // by namespace, the least recently used first
+	connections fair.Tally[string]        // by namespace, including those being dialed
 }
 
-// poolSpace holds the pools and connections of one namespace.
-type poolSpace struct {
-	namespace   string
-	byKey       map[[32]byte]*list.Element
-	recent      list.List // of *pool, most recent first
-	weight      int
-	connections int
+// poolKey identifies a pool by its namespace and the fingerprint of its TLS material.
+type poolKey struct {
+	namespace string
+	tls       [32]byte
 }
 
 type pool struct {
-	key       [32]byte
+	key       poolKey
 	transport *http.Transport
-	weight    int
+	place     fair.Item[string, *pool] // in transports.recent, unless evicted
 	users     int
-	evicted   bool
 }
 
 // transport returns the pool of a namespace for m. It parses certificates in a turn of the namespace. The caller must
@@ -86,29 +82,22 @@ func (t *transports) get(
 	defer func() { closeIdle(evicted) }() // after the lock is released
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := t.spaces[namespace]
-	if s == nil && config == nil {
+	id := poolKey{namespace, key}
+	p := t.pools[id]
+	switch {
+	case p != nil:
+		p.place.MoveToEnd()
+	case config == nil:
 		return nil, nil
-	}
-	if s == nil {
-		s = &poolSpace{namespace: namespace, byKey: map[[32]byte]*list.Element{}}
-		if t.spaces == nil {
-			t.spaces = map[string]*poolSpace{}
+	default:
+		p = &pool{key: id, transport: t.newTransport(namespace, config)}
+		p.place = fair.Item[string, *pool]{Value: p, Weight: weight}
+		if t.pools == nil {
+			t.pools = make(map[poolKey]*pool)
 		}
-		t.spaces[namespace] = s
+		t.pools[id] = p
+		t.recent.Add(namespace, &p.place)
 	}
-	element := s.byKey[key]
-	if element == nil {
-		if config == nil {
-			return nil, nil
-		}
-		element = s.recent.PushFront(&pool{key: key, transport: t.newTransport(s, config), weight: weight})
-		s.byKey[key] = element
-		s.weight += weight
-		t.weight += weight
-	}
-	s.recent.MoveToFront(element)
-	p := element.Value.(*pool)
 	p.users++
 	evicted = t.evict(maxPools)
 	return t.fenced(namespace, t.guarded(p.transport)), func() { t.release(p) }
@@ -117,7 +106,7 @@ func (t *transports) get(
 func (t *transports) release(p *pool) {
 	t.mu.Lock()
 	p.users--
-	idle := p.users == 0 && p.evicted
+	idle := p.users == 0 && !p.place.Queued()
 	t.mu.Unlock()
 	if idle {
 		p.transport.CloseIdleConnections()
@@ -127,29 +116,13 @@ func (t *transports) release(p *pool) {
 // evict drops pools until their weight is at most keep. The caller closes their idle connections after it has released
 // mu.
 func (t *transports) evict(keep int) (evicted []*pool) {
-	for t.weight > keep {
-		var most *poolSpace
-		for _, s := range t.spaces {
-			if most == nil || s.weight > most.weight {
-				most = s
-			}
-		}
-		p := most.recent.Remove(most.recent.Back()).(*pool)
-		delete(most.byKey, p.key)
-		most.weight -= p.weight
-		t.weight -= p.weight
-		t.forget(most)
-		p.evicted = true
+	for t.recent.Weight() > keep {
+		p := t.recent.Largest().First().Value
+		p.place.Remove()
+		delete(t.pools, p.key)
 		evicted = append(evicted, p)
 	}
 	return evicted
-}
-
-// forget drops a namespace without pools and connections.
-func (t *transports) forget(s *poolSpace) {
-	if t.spaces[s.namespace] == s && s.recent.Len() == 0 && s.connections == 0 {
-		delete(t.spaces, s.namespace)
-	}
 }
 
 func closeIdle(pools []*pool) {
@@ -168,48 +141,45 @@ func (t *transports) close() {
 
 // dialer counts the connections of a namespace, and refuses one that would leave too few for others.
 func (t *transports) dialer(
-	s *poolSpace, dial func(context.Context, string, string) (net.Conn, error),
+	namespace string, dial func(context.Context, string, string) (net.Conn, error),
 ) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		if !t.count(s) {
-			closeIdle(t.pools(s))
-			if !t.count(s) {
+		if !t.count(namespace) {
+			closeIdle(t.poolsOf(namespace))
+			if !t.count(namespace) {
 				return nil, errConnections
 			}
 		}
 		conn, err := dial(ctx, network, address)
 		if err != nil {
-			t.uncount(s)
+			t.uncount(namespace)
 			return nil, err
 		}
-		return &counted{Conn: conn, closed: sync.OnceFunc(func() { t.uncount(s) })}, nil
+		return &counted{Conn: conn, closed: sync.OnceFunc(func() { t.uncount(namespace) })}, nil
 	}
 }
 
-func (t *transports) count(s *poolSpace) bool {
+func (t *transports) count(namespace string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s.connections >= maxConnections-t.connections {
+	if t.connections.Of(namespace) >= maxConnections-t.connections.All() {
 		return false
 	}
-	s.connections++
-	t.connections++
+	t.connections.Add(namespace, 1)
 	return true
 }
 
-func (t *transports) uncount(s *poolSpace) {
+func (t *transports) uncount(namespace string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s.connections--
-	t.connections--
-	t.forget(s)
+	t.connections.Add(namespace, -1)
 }
 
-func (t *transports) pools(s *poolSpace) (all []*pool) {
+func (t *transports) poolsOf(namespace string) (all []*pool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for e := s.recent.Front(); e != nil; e = e.Next() {
-		all = append(all, e.Value.(*pool))
+	for it := t.recent.Line(namespace).First(); it != nil; it = it.Next() {
+		all = append(all, it.Value)
 	}
 	return all
 }

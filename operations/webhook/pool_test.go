@@ -48,15 +48,15 @@ func TestPoolsByNamespace(t *testing.T) {
 	if get("other", 0, &tls.Config{}) == first {
 		t.Error("namespaces share connections")
 	}
-	if pools.weight > maxPools || pools.spaces["hostile"].recent.Len() < 32 {
-		t.Errorf("%d bytes of %d", pools.weight, maxPools)
+	if weight := pools.recent.Weight(); weight > maxPools || pools.recent.Line("hostile").Len() < 32 {
+		t.Errorf("%d bytes of %d", weight, maxPools)
 	}
 	if get("hostile", 999, nil) == nil || get("hostile", 0, nil) != nil {
 		t.Error("the least recently used pool goes first")
 	}
 	pools.close()
-	if len(pools.spaces) != 0 || pools.weight != 0 {
-		t.Errorf("left over: %+v", pools.spaces)
+	if len(pools.pools)+pools.recent.Len()+pools.recent.Weight() != 0 {
+		t.Errorf("left over: %+v", pools.pools)
 	}
 }
 
@@ -68,10 +68,9 @@ func TestConnectionsByNamespace(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
 	address := server.Listener.Addr().String()
-	hostile, victim := &poolSpace{namespace: "hostile"}, &poolSpace{namespace: "victim"}
 	dials := 0
-	dial := func(s *poolSpace) (net.Conn, error) {
-		return pools.dialer(s, func(ctx context.Context, network, address string) (net.Conn, error) {
+	dial := func(namespace string) (net.Conn, error) {
+		return pools.dialer(namespace, func(ctx context.Context, network, address string) (net.Conn, error) {
 			if dials++; dials%3 == 0 {
 				return nil, errors.New("not now")
 			}
@@ -80,7 +79,7 @@ func TestConnectionsByNamespace(t *testing.T) {
 	}
 	var open []net.Conn
 	for {
-		conn, err := dial(hostile)
+		conn, err := dial("hostile")
 		if errors.Is(err, errConnections) {
 			break
 		}
@@ -92,7 +91,7 @@ func TestConnectionsByNamespace(t *testing.T) {
 		t.Errorf("one namespace has %d connections, of %d", len(open), maxConnections)
 	}
 	for dials = 0; dials < 2; {
-		if _, err := dial(victim); err != nil {
+		if _, err := dial("victim"); err != nil {
 			t.Errorf("another namespace: %v", err)
 		}
 	}
@@ -100,8 +99,8 @@ func TestConnectionsByNamespace(t *testing.T) {
 		_ = conn.Close()
 		_ = conn.Close()
 	}
-	if hostile.connections != 0 || pools.connections != 2 {
-		t.Errorf("%d of %d are counted", hostile.connections, pools.connections)
+	if hostile, all := pools.connections.Of("hostile"), pools.connections.All(); hostile != 0 || all != 2 {
+		t.Errorf("%d of %d are counted", hostile, all)
 	}
 
 	// Idle ones make room.
@@ -118,14 +117,13 @@ func TestConnectionsByNamespace(t *testing.T) {
 	}
 	_ = resp.Body.Close()
 	release()
-	idle := pools.spaces["idle"]
-	if idle.connections != 1 {
-		t.Fatalf("%d connections after a request", idle.connections)
+	if n := pools.connections.Of("idle"); n != 1 {
+		t.Fatalf("%d connections after a request", n)
 	}
 	pools.mu.Lock()
-	pools.connections = maxConnections - 1 // others have them
+	pools.connections.Add("other", maxConnections-1-pools.connections.All()) // others have them
 	pools.mu.Unlock()
-	conn, err := pools.dialer(idle, pools.guard.DialContext)(ctx, "tcp", address)
+	conn, err := pools.dialer("idle", pools.guard.DialContext)(ctx, "tcp", address)
 	if err != nil {
 		t.Fatalf("with an idle connection to give up: %v", err)
 	}

@@ -95,7 +95,7 @@ func (g *gate) state(namespace, name string) TargetState {
 	}
 	if g.limiter != nil {
 		s.RatePerSecond = float64(g.limiter.Limit())
-		s.Waiting += len(g.turnOf)
+		s.Waiting += g.turns.Len()
 	}
 	if r.weight > 0 {
 		s.SuccessRate = 1 - r.failed/r.weight

@@ -53,9 +53,9 @@ func (m tlsMaterial) config() (*tls.Config, error) {
 	return config, nil
 }
 
-func (t *transports) newTransport(s *poolSpace, config *tls.Config) *http.Transport {
+func (t *transports) newTransport(namespace string, config *tls.Config) *http.Transport {
 	tr := &http.Transport{
-		DialContext:            t.dialer(s, t.guard.DialContext),
+		DialContext:            t.dialer(namespace, t.guard.DialContext),
 		TLSClientConfig:        config,
 		TLSHandshakeTimeout:    10 * time.Second,
 		ForceAttemptHTTP2:      true,
@@ -67,7 +67,7 @@ func (t *transports) newTransport(s *poolSpace, config *tls.Config) *http.Transp
 	}
 	if t.proxy != nil { // never from the environment
 		tr.Proxy = http.ProxyURL(t.proxy)
-		tr.DialContext = t.dialer(s, (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext)
+		tr.DialContext = t.dialer(namespace, (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext)
 	}
 	return tr
 }

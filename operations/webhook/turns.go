@@ -1,10 +1,11 @@
 package webhook
 
 import (
-	"container/list"
 	"context"
 	"sync"
 	"time"
+
+	"github.com/fairlead-io/fairlead/internal/fair"
 )
 
 // turns shares processor time for computations between namespaces. It bounds the concurrent computations to the number
@@ -13,18 +14,17 @@ import (
 type turns struct {
 	most int // slots
 
-	mu     sync.Mutex
-	free   int
-	queued int // waiters
-	shares map[string]*share
-	now    time.Duration // time of the namespace served last; new namespaces start there
+	mu      sync.Mutex
+	free    int
+	waiting fair.Queue[string, turnWait] // by namespace
+	shares  map[string]*share
+	now     time.Duration // time of the namespace served last; new namespaces start there
 }
 
 // share is the state of one namespace.
 type share struct {
 	had     time.Duration // used time, plus the time it missed while it was absent
 	working int
-	waiting list.List // of *turnWait
 }
 
 // turnWait is a waiter for a number of slots, all at once.
@@ -67,33 +67,29 @@ func (t *turns) wait(ctx context.Context, namespace string, places int) error {
 		s = &share{had: t.now}
 		t.shares[namespace] = s
 	}
-	if s.working == 0 && s.waiting.Len() == 0 {
+	if s.working == 0 && t.waiting.Line(namespace) == nil {
 		s.had = max(s.had, t.now) // unused time is not saved up
 	}
-	if t.free >= places && t.queued == 0 {
+	if t.free >= places && t.waiting.Len() == 0 {
 		t.free -= places
 		s.working++
 		t.mu.Unlock()
 		return nil
 	}
-	w := &turnWait{turn: make(chan struct{}), places: places}
-	place := s.waiting.PushBack(w)
-	t.queued++
+	w := t.waiting.Push(namespace, turnWait{turn: make(chan struct{}), places: places})
 	t.mu.Unlock()
 	select {
-	case <-w.turn:
+	case <-w.Value.turn:
 		return nil
 	case <-ctx.Done():
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	select {
-	case <-w.turn: // assigned at the same moment; pass it on
+	if w.Queued() {
+		w.Remove()
+	} else { // assigned at the same moment; pass it on
 		s.working--
 		t.free += places
-	default:
-		s.waiting.Remove(place)
-		t.queued--
 	}
 	t.next()
 	return context.Cause(ctx)
@@ -112,39 +108,38 @@ func (t *turns) done(namespace string, places int, took time.Duration) {
 // next assigns free slots to the namespace that has used the least time, and forgets inactive namespaces. If that
 // namespace needs more slots than are free, the others wait with it.
 func (t *turns) next() {
-	if t.free == t.most && t.queued == 0 {
+	if t.free == t.most && t.waiting.Len() == 0 {
 		clear(t.shares)
 		t.now = 0
 		return
 	}
 	for t.free > 0 {
-		least := t.least()
-		if least == nil {
+		line, s := t.least()
+		if s == nil {
 			return
 		}
-		w := least.waiting.Front().Value.(*turnWait)
-		if w.places > t.free {
+		w := line.First()
+		if w.Value.places > t.free {
 			return
 		}
-		t.now = max(t.now, least.had)
-		t.free -= w.places
-		least.working++
-		least.waiting.Remove(least.waiting.Front())
-		t.queued--
-		close(w.turn)
+		t.now = max(t.now, s.had)
+		t.free -= w.Value.places
+		s.working++
+		w.Remove()
+		close(w.Value.turn)
 	}
 }
 
-func (t *turns) least() (least *share) {
+func (t *turns) least() (line *fair.Line[string, turnWait], least *share) {
 	for namespace, s := range t.shares {
-		switch {
-		case s.waiting.Len() > 0:
+		switch waiting := t.waiting.Line(namespace); {
+		case waiting != nil:
 			if least == nil || s.had < least.had {
-				least = s
+				line, least = waiting, s
 			}
 		case s.working == 0 && s.had <= t.now:
 			delete(t.shares, namespace)
 		}
 	}
-	return least
+	return line, least
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -103,61 +102,6 @@ func TestTurnsThatAreGivenUp(t *testing.T) {
 			if len(turns.shares) > 0 || turns.free != turns.most {
 				t.Errorf("there remain %d shares, %d of %d places", len(turns.shares), turns.free, turns.most)
 			}
-		})
-	})
-}
-
-// TestCrowd plays namespaces that come and go as they like. There are never more than there are places, nobody waits
-// while there is a free one, and in the end nothing remains.
-func TestCrowd(t *testing.T) {
-	t.Parallel()
-	seed.Play(t, 20, func(t *testing.T, play uint64) {
-		synctest.Test(t, func(t *testing.T) {
-			const places = 4
-			c := newCrowd(places)
-			var all sync.WaitGroup
-			var mu sync.Mutex
-			inside, evicted := 0, 0
-			visit := func(rnd *rand.Rand, namespace string) {
-				ctx, cancel := context.WithCancelCause(t.Context())
-				defer cancel(nil)
-				limited, stop := context.WithTimeout(ctx, time.Duration(1+rnd.IntN(50))*time.Millisecond)
-				defer stop()
-				done, err := c.enter(limited, namespace, cancel)
-				if err != nil {
-					return
-				}
-				defer done()
-				mu.Lock()
-				if inside++; inside > places {
-					t.Errorf("%d are inside", inside)
-				}
-				mu.Unlock()
-				select {
-				case <-ctx.Done():
-				case <-time.After(time.Duration(rnd.IntN(20)) * time.Millisecond):
-				}
-				mu.Lock()
-				inside--
-				if errors.Is(context.Cause(ctx), errCrowded) {
-					evicted++
-				}
-				mu.Unlock()
-			}
-			for w := range 24 {
-				rnd := seed.Rand(play, w)
-				all.Go(func() {
-					for range 20 {
-						visit(rnd, fmt.Sprint(rnd.IntN(1+w%4)))
-						time.Sleep(time.Duration(rnd.IntN(5)) * time.Millisecond)
-					}
-				})
-			}
-			all.Wait()
-			if c.free != places || c.leaving != 0 || len(c.guests) > 0 {
-				t.Errorf("there remain %d of %d places, %d leaving, %d guests", c.free, places, c.leaving, len(c.guests))
-			}
-			t.Logf("%d gave up their places", evicted)
 		})
 	})
 }

@@ -1,7 +1,6 @@
 package compiled
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -12,9 +11,9 @@ import (
 
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/operations/internal/share"
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
@@ -35,13 +34,14 @@ type Cache struct {
 	compile  func(context.Context, webhook.Definition) (*webhook.Compiled, error)
 	most     int // weight of all cached Webhooks
 
-	pins pins
+	pinned pinned
 
-	mu     sync.Mutex
-	known  map[cache.Key]*hook
-	spaces map[string]*hookSpace
-	weight int
-	crew   *share.Crew // compiles
+	mu        sync.Mutex
+	known     map[cache.Key]*hook
+	compiled  fair.Queue[string, *hook] // by namespace, the least recently used first
+	requested fair.Queue[string, *hook] // by operations, by namespace
+	working   map[string]bool           // namespaces with a goroutine that compiles
+	workers   *fair.Workers
 }
 
 // Times are the timeouts and intervals of a Webhook.
@@ -67,27 +67,17 @@ type hook struct {
 
 	compiled *webhook.Compiled
 	err      error
-	kept     *list.Element // in hookSpace.recent; nil: not compiled
-	weight   int
-	queued   bool          // in hookSpace.queue
-	busy     chan struct{} // closed after compilation; nil unless it runs
+	kept     fair.Item[string, *hook] // in Cache.compiled
+	request  fair.Item[string, *hook] // in Cache.requested
+	busy     chan struct{}            // closed after compilation; nil unless it runs
 	wakes    map[Waker]struct{}
-}
-
-// hookSpace holds the Webhooks of one namespace.
-type hookSpace struct {
-	namespace string
-	recent    list.List // of compiled *hook, most recently used first
-	weight    int
-	queue     []*hook // requested by operations
-	working   bool
 }
 
 // New returns a Cache of the Webhooks of a store. compile is called once for each version, and again after an eviction.
 func New(webhooks *cache.Store, compile func(context.Context, webhook.Definition) (*webhook.Compiled, error)) *Cache {
 	return &Cache{
 		store: webhooks, webhooks: cache.Of[v1alpha1.Webhook](webhooks), compile: compile, most: maxHooks,
-		known: make(map[cache.Key]*hook), spaces: make(map[string]*hookSpace), crew: share.NewCrew(),
+		known: make(map[cache.Key]*hook), working: make(map[string]bool), workers: fair.NewWorkers(),
 	}
 }
 
@@ -100,8 +90,8 @@ func (h *Cache) Get(key cache.Key, n Waker) (*webhook.Compiled, error) {
 	switch {
 	case k == nil:
 		return nil, noWebhook(key)
-	case k.kept != nil:
-		h.spaces[key.Namespace].recent.MoveToFront(k.kept)
+	case k.kept.Queued():
+		k.kept.MoveToEnd()
 		return k.compiled, k.err
 	}
 	if k.wakes == nil {
@@ -121,7 +111,7 @@ func (h *Cache) Await(ctx context.Context, key cache.Key) (*webhook.Compiled, er
 		case k == nil:
 			h.mu.Unlock()
 			return nil, noWebhook(key)
-		case k.kept != nil:
+		case k.kept.Queued():
 			defer h.mu.Unlock()
 			return k.compiled, k.err
 		case k.busy == nil:
@@ -220,6 +210,7 @@ func (h *Cache) look(key cache.Key) *hook {
 	k := h.known[key]
 	if k == nil {
 		k = &hook{key: key, uid: record.UID(), generation: record.Generation()}
+		k.kept.Value, k.request.Value = k, k
 		h.known[key] = k
 	}
 	if k.uid != record.UID() || k.generation != record.Generation() {
@@ -245,46 +236,35 @@ func (h *Cache) drop(key cache.Key) {
 	}
 }
 
-func (h *Cache) space(namespace string) *hookSpace {
-	s := h.spaces[namespace]
-	if s == nil {
-		s = &hookSpace{namespace: namespace}
-		h.spaces[namespace] = s
-	}
-	return s
-}
-
 // enqueue schedules the compilation of a Webhook.
 func (h *Cache) enqueue(k *hook) {
-	if k.queued || k.busy != nil {
+	if k.request.Queued() || k.busy != nil {
 		return
 	}
-	k.queued = true
-	s := h.space(k.key.Namespace)
-	if s.queue = append(s.queue, k); s.working {
-		return
+	namespace := k.key.Namespace
+	h.requested.Add(namespace, &k.request)
+	if !h.working[namespace] {
+		h.working[namespace] = true
+		h.workers.Add(func(ctx context.Context) { h.work(ctx, namespace) })
 	}
-	s.working = true
-	h.crew.Add(func(ctx context.Context) { h.work(ctx, s) })
 }
 
 // Run compiles requested Webhooks until the context ends.
-func (h *Cache) Run(ctx context.Context) { h.crew.Run(ctx) }
+func (h *Cache) Run(ctx context.Context) { h.workers.Run(ctx) }
 
-// work compiles the queue of one namespace.
-func (h *Cache) work(ctx context.Context, s *hookSpace) {
+// work compiles the requested Webhooks of one namespace.
+func (h *Cache) work(ctx context.Context, namespace string) {
 	for {
 		h.mu.Lock()
-		if len(s.queue) == 0 || ctx.Err() != nil {
-			s.working = false
-			h.leave(s)
+		request := h.requested.Line(namespace).First()
+		if request == nil || ctx.Err() != nil {
+			delete(h.working, namespace)
 			h.mu.Unlock()
 			return
 		}
-		k := s.queue[0]
-		s.queue = s.queue[1:]
-		k.queued = false
-		if h.known[k.key] != k || k.kept != nil || k.busy != nil { // the goroutine that compiles it wakes the waiters
+		request.Remove()
+		k := request.Value
+		if h.known[k.key] != k || k.kept.Queued() || k.busy != nil { // the goroutine that compiles it wakes the waiters
 			wakes := k.take()
 			h.mu.Unlock()
 			wakeAll(wakes)
@@ -309,7 +289,7 @@ func (h *Cache) make(ctx context.Context, k *hook, used bool) (compiled *webhook
 	close(k.busy)
 	k.busy = nil
 	if w != nil && ctx.Err() == nil && h.look(k.key) == k && k.uid == w.UID && k.generation == w.Generation &&
-		k.kept == nil {
+		!k.kept.Queued() {
 		k.compiled, k.err = compiled, err
 		h.keep(k, compiled, used)
 	}
@@ -334,48 +314,25 @@ func wakeAll(wakes map[Waker]struct{}) {
 
 // keep caches a compiled Webhook, and evicts others if necessary.
 func (h *Cache) keep(k *hook, compiled *webhook.Compiled, used bool) {
-	s, weight := h.space(k.key.Namespace), leastWeight
-	if compiled != nil {
-		weight = weigh(compiled.Definition())
+	if k.kept.Weight = leastWeight; compiled != nil {
+		k.kept.Weight = weigh(compiled.Definition())
 	}
 	if used {
-		k.kept = s.recent.PushFront(k)
+		h.compiled.Add(k.key.Namespace, &k.kept)
 	} else {
-		k.kept = s.recent.PushBack(k)
+		h.compiled.AddFirst(k.key.Namespace, &k.kept)
 	}
-	k.weight = weight
-	s.weight += weight
-	h.weight += weight
-	for h.weight > h.most {
-		var largest *hookSpace
-		for _, s := range h.spaces {
-			if largest == nil || s.weight > largest.weight {
-				largest = s
-			}
-		}
-		if largest.recent.Len() < 2 {
+	for h.compiled.Weight() > h.most {
+		largest := h.compiled.Largest()
+		if largest.Len() < 2 {
 			return // keep at least one, or none could ever be used
 		}
-		h.evict(largest.recent.Back().Value.(*hook))
+		h.evict(largest.First().Value)
 	}
 }
 
 // evict drops the compiled form of a Webhook.
 func (h *Cache) evict(k *hook) {
-	if k.kept == nil {
-		return
-	}
-	s := h.spaces[k.key.Namespace]
-	s.recent.Remove(k.kept)
-	s.weight -= k.weight
-	h.weight -= k.weight
-	k.kept, k.compiled, k.err, k.weight = nil, nil, nil, 0
-	h.leave(s)
-}
-
-// leave removes an empty namespace.
-func (h *Cache) leave(s *hookSpace) {
-	if s.recent.Len() == 0 && !s.working {
-		delete(h.spaces, s.namespace)
-	}
+	k.kept.Remove()
+	k.compiled, k.err = nil, nil
 }

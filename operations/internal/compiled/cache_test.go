@@ -242,7 +242,7 @@ func TestCompiledIsBounded(t *testing.T) {
 		kept := 0
 		b.hooks.mu.Lock()
 		for _, k := range b.hooks.known {
-			if k.kept != nil {
+			if k.kept.Queued() {
 				kept++
 			}
 		}
@@ -305,8 +305,8 @@ func TestWeight(t *testing.T) {
 	}
 }
 
-// TestPins: calls under way keep no more memory than there is, but one of each namespace can always be made.
-func TestPins(t *testing.T) {
+// TestPinned: calls under way keep no more memory than there is, but one of each namespace can always be made.
+func TestPinned(t *testing.T) {
 	t.Parallel()
 	hook := func(namespace string, i, length int) *webhook.Compiled {
 		body := strings.Repeat("{{1}}", length)
@@ -318,34 +318,42 @@ func TestPins(t *testing.T) {
 		}
 		return w
 	}
-	var p pins
+	var p pinned
 	var taken []*webhook.Compiled
 	large := hook("hostile", 0, 10_000)
 	for range 1000 {
-		if !p.take(large) {
+		if !p.pin(large) {
 			t.Fatal("many calls of one Webhook take its memory once")
 		}
 		taken = append(taken, large)
 	}
 	for i := 1; ; i++ {
 		w := hook("hostile", i, 10_000)
-		if !p.take(w) {
+		if !p.pin(w) {
 			break
 		}
 		taken = append(taken, w)
 	}
-	if p.weight > maxPinned/2 {
-		t.Errorf("one namespace has %d of %d", p.weight, maxPinned)
+	if weight := p.weight.All(); weight > maxPinned/2 {
+		t.Errorf("one namespace has %d of %d", weight, maxPinned)
 	}
 	for i := range 3 {
-		if !p.take(hook(fmt.Sprint("victim", i), 0, 10_000)) {
+		if !p.pin(hook(fmt.Sprint("victim", i), 0, 10_000)) {
 			t.Error("another namespace has to wait")
 		}
 	}
 	for _, w := range taken {
-		p.release(w)
+		p.unpin(w)
 	}
-	if len(p.users) != 3 || len(p.spaces) != 3 {
-		t.Errorf("left over: %v", p.spaces)
+	if len(p.calls) != 3 {
+		t.Errorf("left over: %v", p.calls)
+	}
+	for i := range 3 {
+		if p.weight.Of(fmt.Sprint("victim", i)) == 0 {
+			t.Errorf("victim %d has no weight", i)
+		}
+	}
+	if p.weight.Of("hostile") != 0 {
+		t.Errorf("left over: %v", p.weight)
 	}
 }

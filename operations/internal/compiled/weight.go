@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
@@ -62,52 +63,45 @@ func (h *Cache) compileLight(ctx context.Context, d webhook.Definition) (*webhoo
 }
 
 // Pin reserves memory for a Webhook during one call. It returns false if its namespace has reached its bound.
-func (h *Cache) Pin(hook *webhook.Compiled) bool { return h.pins.take(hook) }
+func (h *Cache) Pin(hook *webhook.Compiled) bool { return h.pinned.pin(hook) }
 
 // Unpin ends the reservation of Pin.
-func (h *Cache) Unpin(hook *webhook.Compiled) { h.pins.release(hook) }
+func (h *Cache) Unpin(hook *webhook.Compiled) { h.pinned.unpin(hook) }
 
-// pins bounds the memory of the compiled Webhooks that running calls use, which eviction from the cache cannot free. A
+// pinned bounds the memory of the compiled Webhooks that running calls use, which eviction from the cache cannot free. A
 // namespace may use as much as remains for others, and always at least one Webhook. The zero value is ready for use.
-type pins struct {
+type pinned struct {
 	mu     sync.Mutex
-	users  map[*webhook.Compiled]int
-	spaces map[string]int // weight by namespace
-	weight int
+	calls  map[*webhook.Compiled]int
+	weight fair.Tally[string] // by namespace
 }
 
-// take pins a Webhook for one call. It returns false if its namespace has reached its bound.
-func (p *pins) take(hook *webhook.Compiled) bool {
+// pin pins a Webhook for one call. It returns false if its namespace has reached its bound.
+func (p *pinned) pin(hook *webhook.Compiled) bool {
 	d := hook.Definition()
 	weight := weigh(d)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.users == nil {
-		p.users, p.spaces = make(map[*webhook.Compiled]int), make(map[string]int)
-	}
-	if p.users[hook] == 0 {
-		if used := p.spaces[d.Namespace]; used > 0 && used+weight > maxPinned-p.weight-weight {
+	if p.calls[hook] == 0 {
+		if used := p.weight.Of(d.Namespace); used > 0 && used+weight > maxPinned-p.weight.All()-weight {
 			return false
 		}
-		p.spaces[d.Namespace] += weight
-		p.weight += weight
+		if p.calls == nil {
+			p.calls = make(map[*webhook.Compiled]int)
+		}
+		p.weight.Add(d.Namespace, weight)
 	}
-	p.users[hook]++
+	p.calls[hook]++
 	return true
 }
 
-// release ends the use of a Webhook by one call.
-func (p *pins) release(hook *webhook.Compiled) {
+// unpin ends the use of a Webhook by one call.
+func (p *pinned) unpin(hook *webhook.Compiled) {
 	d := hook.Definition()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.users[hook]--; p.users[hook] > 0 {
-		return
-	}
-	delete(p.users, hook)
-	weight := weigh(d)
-	p.weight -= weight
-	if p.spaces[d.Namespace] -= weight; p.spaces[d.Namespace] == 0 {
-		delete(p.spaces, d.Namespace)
+	if p.calls[hook]--; p.calls[hook] == 0 {
+		delete(p.calls, hook)
+		p.weight.Add(d.Namespace, -weigh(d))
 	}
 }

@@ -1,4 +1,4 @@
-package share
+package fair
 
 import (
 	"context"
@@ -60,7 +60,7 @@ func TestBudget(t *testing.T) {
 		if b.Withdraw(Party{"a", "x"}, "gone"); !s.ask(Party{"b", ""}, "b", one, false) {
 			t.Error("another namespace does not wait")
 		}
-		if u := b.Usage(); u.Waiting != 5 || u.Namespaces != 1 {
+		if u := b.Usage(); u.Waiting != 5 || u.Groups != 1 {
 			t.Errorf("usage %+v", u)
 		}
 		time.Sleep(time.Minute)
@@ -72,8 +72,8 @@ func TestBudget(t *testing.T) {
 		if !slices.Equal(short, []string{"a"}) {
 			t.Errorf("told of %v", short)
 		}
-		if u := b.Usage(); u.Waiting != 0 || u.Namespaces != 0 || len(b.granted) != 0 {
-			t.Errorf("left over: %+v, %d", u, len(b.granted))
+		if u := b.Usage(); u.Waiting != 0 || u.Groups != 0 || len(b.requests) != 0 {
+			t.Errorf("left over: %+v, %d", u, len(b.requests))
 		}
 	})
 }
@@ -131,7 +131,7 @@ func TestBudgetOfLargeOnes(t *testing.T) {
 			for range 3 {
 				hands.Go(func() {
 					for range 20 {
-						if b.Wait(t.Context(), Party{Namespace: name}, large, false) != nil {
+						if b.Wait(t.Context(), Party{Group: name}, large, false) != nil {
 							return
 						}
 						now := abreast.Add(1)
@@ -146,7 +146,7 @@ func TestBudgetOfLargeOnes(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		for i := range 100 {
-			if _, ok := b.Acquire(Party{Namespace: "victim"}, i, small, false, nil); !ok {
+			if _, ok := b.Acquire(Party{Group: "victim"}, i, small, false, nil); !ok {
 				t.Fatal("a small one waits")
 			}
 			b.End("victim", small, small)
@@ -170,7 +170,7 @@ func TestBudgetOfLargeOnes(t *testing.T) {
 		for i := range 40 {
 			hands.Go(func() {
 				name := fmt.Sprint("n", i)
-				if b.Wait(t.Context(), Party{Namespace: name}, large, false) == nil {
+				if b.Wait(t.Context(), Party{Group: name}, large, false) == nil {
 					b.End(name, large, large)
 				}
 			})
@@ -199,7 +199,7 @@ func TestBudgetOfAll(t *testing.T) {
 			bounded, stop := context.WithTimeout(ctx, until)
 			hands.Go(func() {
 				defer stop()
-				for b.Wait(bounded, Party{Namespace: namespace}, one, false) == nil {
+				for b.Wait(bounded, Party{Group: namespace}, one, false) == nil {
 					b.End(namespace, one, one)
 					got.Add(1)
 				}
@@ -212,7 +212,7 @@ func TestBudgetOfAll(t *testing.T) {
 		}
 		left := flood("left", 4*attack*time.Second)
 		for i := range attack / 2 {
-			if _, ok := b.Acquire(Party{Namespace: "victim"}, i, one, false, nil); !ok {
+			if _, ok := b.Acquire(Party{Group: "victim"}, i, one, false, nil); !ok {
 				t.Fatalf("the victim waits the %d. time it asks", i)
 			}
 			b.End("victim", one, one)
@@ -244,8 +244,8 @@ func TestBudgetOfAll(t *testing.T) {
 		for _, a := range b.accounts {
 			b.refill(a, time.Now())
 		}
-		if b.tired != 0 {
-			t.Errorf("%d are tired after a rest", b.tired)
+		if b.throttled != 0 {
+			t.Errorf("%d are throttled after a rest", b.throttled)
 		}
 	})
 }
@@ -287,7 +287,7 @@ func TestBudgetIsKept(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			if served["n0"]+served["n1"] != asked || len(b.granted) != 0 {
+			if served["n0"]+served["n1"] != asked || len(b.requests) != 0 {
 				rt.Errorf("%v of %d were served", served, asked)
 			}
 		})
@@ -346,7 +346,7 @@ func TestBudgetAbreast(t *testing.T) {
 		defer b.mu.Unlock()
 		for _, a := range b.accounts {
 			if a.open != 0 || a.timer != nil {
-				t.Errorf("%s has %v bytes under way, and somebody waits: %v", a.namespace, a.open, a.timer != nil)
+				t.Errorf("%s has %v bytes under way, and somebody waits: %v", a.group, a.open, a.timer != nil)
 			}
 		}
 	})

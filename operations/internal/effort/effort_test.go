@@ -1,11 +1,11 @@
-package share
+package effort
 
 import (
 	"strings"
 	"testing"
 )
 
-func TestEffort(t *testing.T) {
+func TestOf(t *testing.T) {
 	for _, test := range []struct {
 		reason, raw string
 		least, most int
@@ -23,7 +23,7 @@ func TestEffort(t *testing.T) {
 		{"a string that does not end is one", `{"a":"\`, 7, 7},
 		{"ends without a beginning are no values", "]]]}}}[[[", 9, 9},
 	} {
-		if got := Effort([]byte(test.raw)); got < test.least || got > test.most {
+		if got := Of([]byte(test.raw)); got < test.least || got > test.most {
 			t.Errorf("%s: %d, not from %d to %d", test.reason, got, test.least, test.most)
 		}
 	}

@@ -1,4 +1,4 @@
-package share
+package fair
 
 import (
 	"fmt"
@@ -37,10 +37,7 @@ func TestSlots(t *testing.T) {
 					fmt.Sprint("t", rapid.IntRange(0, 2).Draw(t, "tenant")),
 				}
 				r := request{who, fmt.Sprint(i)}
-				free, held, mine := s.free, 0, 0
-				if sp := s.spaces[who.Namespace]; sp != nil {
-					held, mine = sp.held, sp.tenants[who.Tenant]
-				}
+				free, held, mine := s.free(), s.held.Of(who.Group), s.byMember.Of(who)
 				if s.Acquire(who, r.key, func() { woken[r.key] = true }) {
 					holding = append(holding, r)
 				} else {
@@ -63,8 +60,8 @@ func TestSlots(t *testing.T) {
 					}
 				}
 			}
-			if s.free < 0 || s.free > total {
-				t.Fatalf("%d of %d are free", s.free, total)
+			if s.free() < 0 || s.free() > total {
+				t.Fatalf("%d of %d are free", s.free(), total)
 			}
 		}
 		for len(holding)+len(waiting) > 0 {
@@ -86,7 +83,8 @@ func TestSlots(t *testing.T) {
 			s.Release(holding[0].who)
 			holding = holding[1:]
 		}
-		if s.free != total || s.Depth() != 0 || len(s.spaces) != 0 || len(s.granted) != 0 || s.turns.Len() != 0 {
+		if u := s.Usage(); s.free() != total || u.Waiting+u.Groups != 0 || len(s.held.byKey)+len(s.byMember.byKey) != 0 ||
+			len(s.requests) != 0 {
 			t.Fatalf("left over: %+v", s)
 		}
 	})
@@ -123,7 +121,7 @@ func TestSlotsByNamespace(t *testing.T) {
 			if got != tc.want {
 				t.Errorf("%s It got %d, want %d", tc.reason, got, tc.want)
 			}
-			if u := s.Usage(); u.Waiting != 540-got || u.Namespaces != 1 {
+			if u := s.Usage(); u.Waiting != 540-got || u.Groups != 1 {
 				t.Errorf("usage %+v", u)
 			}
 			for i := range 64 {

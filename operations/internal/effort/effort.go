@@ -1,4 +1,5 @@
-package share
+// Package effort prices objects by the work that the API server has with them.
+package effort
 
 // Price of an object, in bytes of an ordinary one. The API server decodes, copies, compares and encodes an object value
 // by value and path by path, for each write and each watch, while others wait. Measured with version 1.35: a value
@@ -9,8 +10,8 @@ const (
 	ordinaryValues, ordinaryLevels = 512, 16
 )
 
-// Effort returns the price of an object in JSON. It accepts invalid JSON, too. Its time is linear in the length.
-func Effort(raw []byte) int {
+// Of returns the price of an object in JSON. It accepts invalid JSON, too. Its time is linear in the length.
+func Of(raw []byte) int {
 	values, levels, depth := 0, 0, 0
 	for i := 0; i < len(raw); i++ {
 		switch raw[i] {

@@ -1,4 +1,4 @@
-package share
+package fair
 
 import (
 	"context"
@@ -13,25 +13,25 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// queueOf plays visitors: "a1" is caller 1 of group a, and "-" one who shares with nobody.
-type queueOf struct {
-	t    *Turnstile
+// visits plays callers: "a1" is caller 1 of group a, and "-" one that shares with no other.
+type visits struct {
+	s    *Semaphore
 	came []string // who was let in, in that order
 	out  []func()
 }
 
-func visitorOf(name string) Visitor {
+func partyOf(name string) Party {
 	if name == "-" {
-		return Visitor{}
+		return Party{}
 	}
-	return Visitor{name[:1], name}
+	return Party{name[:1], name}
 }
 
 // now has one come who does not wait.
-func (q *queueOf) now(name string) (scope string) {
+func (q *visits) now(name string) (scope string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	leave, err := q.t.Enter(ctx, visitorOf(name))
+	release, err := q.s.Acquire(ctx, partyOf(name))
 	var busy *BusyError
 	switch {
 	case errors.As(err, &busy):
@@ -39,11 +39,11 @@ func (q *queueOf) now(name string) (scope string) {
 	case err != nil:
 		return err.Error()
 	}
-	q.came, q.out = append(q.came, name), append(q.out, leave)
+	q.came, q.out = append(q.came, name), append(q.out, release)
 	return ""
 }
 
-func TestShares(t *testing.T) {
+func TestSemaphoreIsShared(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		reason string
@@ -54,12 +54,12 @@ func TestShares(t *testing.T) {
 		"Alone": {
 			"A caller alone has a third, and a group half.", 12,
 			[]string{"a1", "a2", "a3", "a4"},
-			[]string{"a1 4 caller", "a2 2 group", "a3 0 group", "a4 0 group"},
+			[]string{"a1 4 member", "a2 2 group", "a3 0 group", "a4 0 group"},
 		},
 		"Groups": {
 			"Each group leaves as many as it takes.", 64,
 			[]string{"a1", "a2", "b1", "b2", "c1", "d1", "e1"},
-			[]string{"a1 22 caller", "a2 10 group", "b1 11 caller", "b2 5 group", "c1 6 caller", "d1 4 caller", "e1 2 caller"},
+			[]string{"a1 22 member", "a2 10 group", "b1 11 member", "b2 5 group", "c1 6 member", "d1 4 member", "e1 2 member"},
 		},
 		"One":       {"A single place goes to anybody.", 1, []string{"a1", "b1"}, []string{"a1 1 all", "b1 0 all"}},
 		"Unknown":   {"Who is nobody in particular shares with nobody.", 5, []string{"-"}, []string{"- 5 all"}},
@@ -68,7 +68,7 @@ func TestShares(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			q := &queueOf{t: &Turnstile{Places: tc.places}}
+			q := &visits{s: &Semaphore{Slots: tc.places}}
 			var got []string
 			for _, crowd := range tc.crowds {
 				n, scope := 0, q.now(crowd)
@@ -84,29 +84,29 @@ func TestShares(t *testing.T) {
 				leave()
 				leave() // once is what counts
 			}
-			if q.t.Inside() != 0 || len(q.t.groups)+len(q.t.callers) != 0 {
-				t.Errorf("%d are left inside, %v %v", q.t.Inside(), q.t.groups, q.t.callers)
+			if q.s.InUse() != 0 || len(q.s.groups)+len(q.s.members) != 0 {
+				t.Errorf("%d are left inside, %v %v", q.s.InUse(), q.s.groups, q.s.members)
 			}
 		})
 	}
 }
 
-// TestTurns has many wait of one group, and one of another come later.
-func TestTurns(t *testing.T) {
+// TestSemaphoreTakesTurns has many wait of one group, and one of another come later.
+func TestSemaphoreTakesTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		turns := &Turnstile{Places: 2, Rate: rate.NewLimiter(10, 1), Queue: 20, Patience: time.Minute}
+		turns := &Semaphore{Slots: 2, Rate: rate.NewLimiter(10, 1), Waiting: 20, Wait: time.Minute}
 		order := make(chan string, 100)
 		come := func(name string) {
 			go func() {
-				leave, err := turns.Enter(t.Context(), visitorOf(name))
+				release, err := turns.Acquire(t.Context(), partyOf(name))
 				if err != nil {
 					order <- name + ": " + err.Error()
 					return
 				}
 				order <- name
 				time.Sleep(50 * time.Millisecond)
-				leave()
+				release()
 			}()
 			synctest.Wait()
 		}
@@ -131,19 +131,19 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// TestWaiting bounds who waits, and for how long.
-func TestWaiting(t *testing.T) {
+// TestSemaphoreWaiting bounds who waits, and for how long.
+func TestSemaphoreWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		door := &Turnstile{Places: 1, Queue: 2, Patience: time.Second}
-		hold, err := door.Enter(t.Context(), visitorOf("-"))
+		door := &Semaphore{Slots: 1, Waiting: 2, Wait: time.Second}
+		hold, err := door.Acquire(t.Context(), partyOf("-"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		results := make(chan string, maxWaiting+10)
 		come := func(ctx context.Context, name string) {
 			go func() {
-				leave, err := door.Enter(ctx, visitorOf(name))
+				leave, err := door.Acquire(ctx, partyOf(name))
 				if err == nil {
 					leave()
 				}
@@ -169,7 +169,7 @@ func TestWaiting(t *testing.T) {
 		for i := range maxWaiting / 2 { // many groups have their two
 			for range 2 {
 				go func() {
-					leave, err := door.Enter(t.Context(), Visitor{Group: fmt.Sprint("g", i)})
+					leave, err := door.Acquire(t.Context(), Party{Group: fmt.Sprint("g", i)})
 					if err == nil {
 						leave()
 					}
@@ -190,76 +190,8 @@ func TestWaiting(t *testing.T) {
 				fine++
 			}
 		}
-		if fine != maxWaiting || door.Inside() != 0 || len(door.groups) != 0 {
-			t.Errorf("%d came in, %d are inside, %d groups", fine, door.Inside(), len(door.groups))
-		}
-	})
-}
-
-func TestMemoryIsShared(t *testing.T) {
-	t.Parallel()
-	m := NewCache[string, int](4)
-	m.Put("mine", "me", 1)
-	for i := range 100 {
-		m.Put(fmt.Sprint(i), "them", i)
-	}
-	if _, ok := m.Get("mine"); !ok {
-		t.Error("others have pushed it out")
-	}
-	for _, key := range []string{"97", "98", "99"} {
-		if _, ok := m.Get(key); !ok {
-			t.Errorf("the latest ones have %s no more", key)
-		}
-	}
-	m.Put("99", "me", 7)
-	if v, _ := m.Get("99"); v != 7 || len(m.entries) != 4 {
-		t.Errorf("%d, %d entries", v, len(m.entries))
-	}
-	for key := range m.entries {
-		m.Drop(key)
-		m.Drop(key)
-	}
-	if len(m.groups) != 0 {
-		t.Errorf("%d groups are left", len(m.groups))
-	}
-}
-
-// TestFlights has several want to know the same.
-func TestFlights(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var f Flights[string, int]
-		gone, leave := context.WithCancel(t.Context())
-		asked := 0
-		find := func(ctx context.Context) func() (int, error) {
-			return func() (int, error) {
-				asked++
-				select {
-				case <-time.After(time.Minute):
-					return asked, nil
-				case <-ctx.Done():
-					return 0, ctx.Err()
-				}
-			}
-		}
-		go func() { _, _ = f.Do(gone, "k", find(gone)) }() // it goes away
-		synctest.Wait()
-		results := make(chan int, 3)
-		for range 3 {
-			go func() {
-				v, err := f.Do(t.Context(), "k", find(t.Context()))
-				if err != nil {
-					t.Error(err)
-				}
-				results <- v
-			}()
-		}
-		synctest.Wait()
-		leave()
-		for range 3 {
-			if v := <-results; v != 2 {
-				t.Errorf("asked %d times", v)
-			}
+		if fine != maxWaiting || door.InUse() != 0 || len(door.groups) != 0 {
+			t.Errorf("%d came in, %d are inside, %d groups", fine, door.InUse(), len(door.groups))
 		}
 	})
 }

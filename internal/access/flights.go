@@ -1,12 +1,12 @@
-package share
+package access
 
 import (
 	"context"
 	"sync"
 )
 
-// Flights merges concurrent calls with the same key into one call. The zero value is ready to use.
-type Flights[K comparable, V any] struct {
+// flights merges concurrent calls with the same key into one call. The zero value is ready to use.
+type flights[K comparable, V any] struct {
 	mu    sync.Mutex
 	under map[K]*flight[V]
 }
@@ -18,8 +18,8 @@ type flight[V any] struct {
 	abandoned bool // the calling context ended, so the result is not shared
 }
 
-// Do returns the result of fn. If a call for the key is in progress, Do waits for its result instead.
-func (f *Flights[K, V]) Do(ctx context.Context, key K, fn func() (V, error)) (V, error) {
+// do returns the result of fn. If a call for the key is in progress, do waits for its result instead.
+func (f *flights[K, V]) do(ctx context.Context, key K, fn func() (V, error)) (V, error) {
 	for {
 		f.mu.Lock()
 		there := f.under[key]
