@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// TestBlockedWorkers: a controller or an engine whose workers have been at the same objects or steps for minutes is
-// shown as blocked, and the program as not healthy.
+// TestBlockedWorkers: the pages show a controller or an engine as blocked, and the program as not healthy, if its
+// workers have been busy with the same objects or steps for minutes.
 func TestBlockedWorkers(t *testing.T) {
 	t.Parallel()
 	render := renderOf(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestElsewhere: an answer of a replica that does not work on an object links to the replica that does, and to no other
-// place.
+// TestElsewhere: an answer of a replica that does not process an object links to the replica that does, and nowhere
+// else.
 func TestElsewhere(t *testing.T) {
 	t.Parallel()
 	render := renderOf(t)

@@ -11,9 +11,8 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// TestFlowGraph: a flow is shown with all of its steps in order, also those that nobody is at, with their groups, forks
-// and detours, and how many are live and parked at each; a step leads to its fibers. It is shown when nobody is in it
-// any more, too.
+// TestFlowGraph: the page of a flow shows all steps in order, also those without fibers, with groups, forks, detours and
+// the numbers of live and parked fibers. A step links to its fibers. The page exists after the last fiber has ended.
 func TestFlowGraph(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

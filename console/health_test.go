@@ -28,14 +28,14 @@ var (
 	opKind      = v1alpha1.GroupVersion.WithKind(v1alpha1.KindOperation)
 )
 
-// TestOneDecision: the card of the overview says that the program is healthy exactly where no banner says otherwise.
+// TestOneDecision: the overview shows the program as healthy exactly if no page has a banner.
 func TestOneDecision(t *testing.T) {
 	t.Parallel()
 	render := renderOf(t)
 	for name, tc := range map[string]struct {
 		reason string
 		status observe.StatusDescription
-		// what the page says
+		// texts of the page
 		card   string
 		banner bool
 	}{
@@ -88,7 +88,7 @@ func TestOneDecision(t *testing.T) {
 	}
 }
 
-// TestConditionsOnTheirPages: a resource that the API server refuses is told on the pages that show it, and on no others.
+// TestConditionsOnTheirPages: the pages that show a refused resource, and no others, have a notice.
 func TestConditionsOnTheirPages(t *testing.T) {
 	t.Parallel()
 	refused := observe.StatusDescription{

@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestMistakes: options that cannot work are refused.
+// TestMistakes: New refuses invalid options.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	for want, o := range map[string]console.Options{

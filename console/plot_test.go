@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/pages"
 )
 
-// TestPlot: a plot has axes with a scale, and tells its values to pointers and to readers who do not see it.
+// TestPlot: a plot has axes with a scale, tooltips with its values, and a table and a label for screen readers.
 func TestPlot(t *testing.T) {
 	t.Parallel()
 	end := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)

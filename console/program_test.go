@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// TestProgram: a program without operations has a console by one option, and says what right it needs for that.
+// TestProgram: a program without operations has a console by one option, and declares the rights that it needs.
 func TestProgram(t *testing.T) {
 	t.Parallel()
 	server, err := apiserver.New(apiserver.Options{})

@@ -103,7 +103,7 @@ func (p *program) put(namespace, name string) {
 	}
 }
 
-// page is what a reader is shown.
+// page returns the page that a reader gets.
 func (p *program) page(reader, path string) string {
 	p.t.Helper()
 	r := httptest.NewRequestWithContext(p.t.Context(), http.MethodGet, path, nil)
@@ -133,10 +133,10 @@ func (p *program) eventually(reader, path, want string) string {
 	}
 }
 
-// contents is what a page shows to a reader, and what it does not.
+// contents are texts that a page has or lacks for a reader.
 type contents struct{ shows, hides []string }
 
-// shown looks at a page as several readers.
+// shown checks a page for several readers.
 func (p *program) shown(path string, readers map[string]contents) {
 	p.t.Helper()
 	for reader, want := range readers {
@@ -163,8 +163,8 @@ func maps(rt *fairlead.Runtime, fn func(*corev1.ConfigMap) (reconcile.Result, er
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-// TestSetAside: objects that cannot be read are named, with their error, to who may get them; others are told that there
-// are some, and neither how many nor which.
+// TestSetAside: readers who may get unreadable objects see them with their error. Other readers see that there are some,
+// without number and names.
 func TestSetAside(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -178,9 +178,9 @@ func TestSetAside(t *testing.T) {
 			p.put("elsewhere", name)
 		}
 		for key, damage := range map[[2]string][2]string{
-			{"team", "bad"}:             {`"data":{"k":"v"}`, `"data":"poison"`},  // it can be kept, and not decoded
-			{"elsewhere", "secret-one"}: {`"name":"secret-one"`, `"name":17`},     // nor kept
-			{"elsewhere", "secret-two"}: {`"data":{"k":"v"}`, `"data":["a","b"]`}, // it can be kept
+			{"team", "bad"}:             {`"data":{"k":"v"}`, `"data":"poison"`},  // storable, but not decodable
+			{"elsewhere", "secret-one"}: {`"name":"secret-one"`, `"name":17`},     // not storable
+			{"elsewhere", "secret-two"}: {`"data":{"k":"v"}`, `"data":["a","b"]`}, // storable
 		} {
 			if err := p.server.Poison(configMaps, key[0], key[1], func(raw []byte) []byte {
 				return bytes.Replace(raw, []byte(damage[0]), []byte(damage[1]), 1)
@@ -238,7 +238,7 @@ func (p *piped) Flush() {}
 // SetWriteDeadline is for http.ResponseController. The reader of a pipe is never late.
 func (p *piped) SetWriteDeadline(time.Time) error { return nil }
 
-// TestRefusedOnce: a page that is kept up to date does not ask again and again for what its reader may not see.
+// TestRefusedOnce: updates of a page do not repeat the reviews of objects that its reader may not see.
 func TestRefusedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -268,7 +268,7 @@ func TestRefusedOnce(t *testing.T) {
 		for shown < 3 && lines.Scan() {
 			if strings.HasPrefix(lines.Text(), "data: ") && strings.Contains(lines.Text(), "Hidden") {
 				shown++
-				p.put("team", fmt.Sprint("fails-too-", shown)) // so that there is something new to be shown
+				p.put("team", fmt.Sprint("fails-too-", shown)) // a change to show
 			}
 		}
 		if shown < 3 {

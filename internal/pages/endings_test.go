@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestEndingsAreBounded: a full list refuses sessions that nobody ended, and never admits one that was ended.
+// TestEndingsAreBounded: a full list may refuse valid sessions, but never accepts an ended one.
 func TestEndingsAreBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -58,7 +58,7 @@ func TestEndingsAreBounded(t *testing.T) {
 	}
 }
 
-// TestEndingsOfOthers: what is no entry is skipped.
+// TestEndingsOfOthers: invalid entries are skipped.
 func TestEndingsOfOthers(t *testing.T) {
 	t.Parallel()
 	until := time.Now().Add(time.Hour).UTC()

@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// BenchmarkOperations100k makes a page of the list of 100,000 operations, as it is opened and as it is kept up to date.
+// BenchmarkOperations100k serves the list of 100,000 operations.
 func BenchmarkOperations100k(b *testing.B) {
 	const n = 100_000
 	x := newIndex(store.New(store.Options{}), noneStuck)

@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
-// TestBulk: all operations that a filter wants are scheduled again or cancelled, not only those of the page that is shown,
-// once their number is confirmed. The right is asked for each of them, and those that fail are named.
+// TestBulk: a bulk change retries or cancels all operations that a filter selects, on all pages of the list, after their
+// number is confirmed. It checks the right for each of them and names those that fail.
 func TestBulk(t *testing.T) {
 	t.Parallel()
 	var forbidden string // the name of an operation
@@ -22,7 +22,7 @@ func TestBulk(t *testing.T) {
 		"admin":  func(a httpapi.Access) bool { return a.Verb != "update" || a.Name == "" || a.Name != forbidden },
 		"viewer": func(a httpapi.Access) bool { return a.Verb != "update" },
 	}
-	const many = 60 // more than a page has
+	const many = 60 // more than one page
 	for verb, tc := range map[string]struct {
 		hook, status string
 		changed      func(before, now *v1alpha1.Operation) bool

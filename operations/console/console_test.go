@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestPages: each page shows what there is, names nothing of another host, and lets a browser load nothing else.
+// TestPages: each page has its contents, and loads nothing from other hosts.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, noAuth)
@@ -69,7 +69,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestHostile: what others call their objects, and what they answer, stays text.
+// TestHostile: names of objects and answers of receivers are escaped.
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, noAuth)
@@ -91,7 +91,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestLocalOnly: where nobody logs in, pages of other names and other sites get nothing.
+// TestLocalOnly: without authentication, requests with other hosts and of other sites are refused.
 func TestLocalOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, noAuth)

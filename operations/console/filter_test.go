@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestFilterThatCannotBeUsed: the console refuses such a filter, which would else select everything and could be
-// cancelled in bulk.
+// TestFilterThatCannotBeUsed: the console refuses an invalid filter. Otherwise it would select all operations, which a
+// bulk change could cancel.
 func TestFilterThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, noAuth)

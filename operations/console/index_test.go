@@ -15,8 +15,8 @@ import (
 
 func noneStuck() map[cache.Key]why.Type { return nil }
 
-// TestIndexModel: whatever comes, before and after the store is known to be complete, the index has each row once, the
-// oldest first, and its pages have what a look at all rows finds.
+// TestIndexModel: after any events, before and after the store is synced, the index has each row once, oldest first, and
+// its pages match a filter over all rows.
 func TestIndexModel(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
@@ -72,7 +72,7 @@ func TestIndexModel(t *testing.T) {
 	}
 }
 
-// TestIndexDrops: an index that nobody looks at is gone, and the next one is waited for anew.
+// TestIndexDrops: an unused index is dropped, and the next use waits for a new one.
 func TestIndexDrops(t *testing.T) {
 	x := newIndex(store.New(store.Options{}), noneStuck)
 	x.apply([]store.Event{{Type: store.Synced}})

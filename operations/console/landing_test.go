@@ -17,7 +17,7 @@ import (
 
 var menuEntry = regexp.MustCompile(`<li><a href="([^"]+)"[^>]*>[^<]*</a></li>`)
 
-// exact are readers whose rights are about paths, too.
+// exact are readers without general rights to paths.
 type exact struct{ readers }
 
 func (all exact) May(_ context.Context, token string, a httpapi.Access) error {
@@ -27,7 +27,7 @@ func (all exact) May(_ context.Context, token string, a httpapi.Access) error {
 	return &httpapi.Problem{Status: http.StatusForbidden}
 }
 
-// TestLanding: a reader begins at a page that they may see, and no entry of the menu of any page is answered with 404.
+// TestLanding: the start page and all entries of the menu are pages that the reader may see.
 func TestLanding(t *testing.T) {
 	t.Parallel()
 	list := func(resource string, namespaces ...string) func(httpapi.Access) bool {
@@ -60,7 +60,7 @@ func TestLanding(t *testing.T) {
 			})
 			all := []string{"overview", "operations", "webhooks", "sources", "controllers", "flows", "why"}
 			two := "operations"
-			if served == nil { // then test, which has no objects, is not known
+			if served == nil { // test has no objects, so it is unknown
 				two = "operations?namespace=prod"
 			}
 			for reader, want := range map[string][]string{
@@ -102,7 +102,7 @@ func TestLanding(t *testing.T) {
 	}
 }
 
-// TestCommand: the command that can be copied asks this console, also where that is not the default of the command.
+// TestCommand: the command on a page has the URL of this console.
 func TestCommand(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, noAuth)

@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations"
 )
 
-// TestLive: an open page is told of what changes, as it would show it itself.
+// TestLive: an open page receives its new contents after a change.
 func TestLive(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, noAuth)
@@ -57,7 +57,7 @@ func TestLive(t *testing.T) {
 	next("failed")
 }
 
-// TestTries: the page of an operation that is tried again shows each try with its status.
+// TestTries: the page of an operation shows each attempt with its status.
 func TestTries(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, noAuth)

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestLongID: an id that is long is cut in its middle, and leaves room for the reason beside it. The whole stands in the
-// title.
+// TestLongID: a long id is cut in its middle, which leaves room for the reason. The title has the complete id.
 func TestLongID(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, noAuth)

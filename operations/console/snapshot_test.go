@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// asked is an Authorizer that lets everybody do everything, and calls a function at each question.
+// asked is an Authorizer that permits everything, and calls a function at each review.
 type asked struct {
 	httpapi.Anonymous
 	at atomic.Pointer[func(n int)]
@@ -29,8 +29,8 @@ func (a *asked) May(context.Context, string, httpapi.Access) error {
 	return nil
 }
 
-// TestOneMoment: whenever an operation ends while its page is made, the page says either that it is in progress or that
-// it has ended, and never both.
+// TestOneMoment: if an operation ends while its page is rendered, the page shows it as in progress or as ended, never
+// both.
 func TestOneMoment(t *testing.T) {
 	t.Parallel()
 	questions := &asked{}
@@ -42,7 +42,7 @@ func TestOneMoment(t *testing.T) {
 	w.Tokens["anybody"] = "any"
 	w.Webhook("job")
 	var end func()
-	var told atomic.Pointer[func()] // asked beside the executor, after it
+	var told atomic.Pointer[func()] // called after the executor
 	w.Runtime.Explain(why.Func(func(context.Context, why.Object) []why.Cause {
 		if end := told.Swap(nil); end != nil {
 			(*end)()

@@ -17,8 +17,8 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestTimeline: the tries that are remembered stand on the time axis where they were made, each with its status; of those
-// that are not it is told that there were more.
+// TestTimeline: the remembered attempts are on the time axis, each with its status. The page says whether there were
+// more.
 func TestTimeline(t *testing.T) {
 	t.Parallel()
 	begun := time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
@@ -83,7 +83,7 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// TestTimelineOnAPhone: there is a picture as wide as a phone, with the names above their bars, and each part within it.
+// TestTimelineOnAPhone: the picture for phones has the names above their bars, and no part is outside of it.
 func TestTimelineOnAPhone(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("long-name-", 10)

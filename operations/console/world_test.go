@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// newWorld returns a world on the model of an API server, for tests that need no rights of users.
+// newWorld returns a world on the in-memory API server, for tests that need no rights of users.
 func newWorld(t *testing.T, change func(*console.Options)) *consolebed.World {
 	t.Helper()
 	resources := apiserver.DefaultResources()
@@ -59,7 +59,7 @@ func (all readers) May(_ context.Context, token string, a httpapi.Access) error 
 	return &httpapi.Problem{Status: http.StatusForbidden}
 }
 
-// TestMistakes: options that cannot work are refused.
+// TestMistakes: New refuses an invalid section.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	for want, how := range map[string]func(*operationsconsole.Section){
