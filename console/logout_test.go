@@ -24,8 +24,8 @@ import (
 
 const sessionsName = "fairlead-console-sessions"
 
-// replicas are programs that share a session key and an API server, in the bubble of a synctest. They serve without being
-// run, so that hours pass quickly.
+// replicas are programs that share a session key and an API server, in the bubble of a synctest. They serve without
+// being run, so that hours pass quickly.
 type replicas struct {
 	t      *testing.T
 	server *apiserver.Server

@@ -49,8 +49,8 @@ var whoReads = readers{
 	"stranger": func(console.Access) bool { return false },
 }
 
-// program is a program without operations, with a server of its own and the pages that readers see. All of it runs in the
-// bubble of a synctest.
+// program is a program without operations, with a server of its own and the pages that readers see. All of it runs in
+// the bubble of a synctest.
 type program struct {
 	t      *testing.T
 	server *apiserver.Server
@@ -163,8 +163,8 @@ func maps(rt *fairlead.Runtime, fn func(*corev1.ConfigMap) (reconcile.Result, er
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-// TestSetAside: readers who may get unreadable objects see them with their error. Other readers see that there are some,
-// without number and names.
+// TestSetAside: readers who may get unreadable objects see them with their error. Other readers see that there are
+// some, without number and names.
 func TestSetAside(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
