@@ -83,6 +83,8 @@ func nothing(ctx context.Context) map[string]func() error {
 		"fairlead.Serve":              func() error { return orNone(fairlead.Serve(ctx, nil, nil)) },
 		"fairlead.WithConsole":        func() error { return runs(fairlead.WithConsole(nil)) },
 		"console.New":                 func() error { return fails(console.New(console.Options{})) },
+		"console.NewProxy":            func() error { return fails(console.NewProxy(console.ProxyOptions{})) },
+		"console.Proxied":             func() error { return ok(console.Proxied(ctx)) },
 		"fairlead.WithContent":        func() error { return runs(fairlead.WithContent(schema.GroupKind{}, store.Content{})) },
 		"fairlead.WithDegraded":       func() error { return runs(fairlead.WithDegraded()) },
 		"fairlead.WithDetectMutation": func() error { return runs(fairlead.WithDetectMutation()) },

@@ -23,7 +23,7 @@ func TestPagesNeedTheirRight(t *testing.T) {
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/tokenreviews"):
 			var review authenticationv1.TokenReview
-			_ = json.NewDecoder(r.Body).Decode(&review) // what cannot be read is the token of nobody
+			_ = json.NewDecoder(r.Body).Decode(&review) // an unreadable review has no user
 			if name, ok := strings.CutPrefix(review.Spec.Token, "of-"); ok {
 				review.Status = authenticationv1.TokenReviewStatus{
 					Authenticated: true, User: authenticationv1.UserInfo{Username: name},

@@ -1,22 +1,21 @@
 package console
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/internal/pages"
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// TestBlockedWorkers: a controller or an engine whose workers have been at the same objects or steps for minutes is
-// shown as blocked, and the program as not healthy.
+// TestBlockedWorkers: the pages show a controller or an engine as blocked, and the program as not healthy, if its
+// workers have been busy with the same objects or steps for minutes.
 func TestBlockedWorkers(t *testing.T) {
 	t.Parallel()
-	pages, err := parsePages()
-	if err != nil {
-		t.Fatal(err)
-	}
+	render := renderOf(t)
 	since := time.Now().Add(-7 * time.Minute)
 	for name, tc := range map[string]struct {
 		reason      string
@@ -26,7 +25,7 @@ func TestBlockedWorkers(t *testing.T) {
 		"overview": {
 			reason: "Its workers do not return.", blocked: &since, hasNot: []string{"✓"},
 			has: []string{
-				"not healthy", "controller east maps is blocked", "engine of flows is blocked", `href="/console/flows">Flows</a> names`,
+				"not healthy", "controller east maps is blocked", "engine of flows is blocked", `href="/console/flows">Flows</a> lists`,
 			},
 		},
 		"controllers": {reason: "Its state alone would say ✓.", blocked: &since, has: []string{"✕", "blocked"}, hasNot: []string{"✓"}},
@@ -36,22 +35,19 @@ func TestBlockedWorkers(t *testing.T) {
 			status := fairlead.Status{Controllers: []reconcile.Description{
 				{Cluster: "east", Name: "maps", State: reconcile.StateRunning, Running: 1, BlockedSince: at},
 			}, FlowsBlockedSince: at}
-			later := time.Now().Add(time.Hour)
-			c := &console{rates: newRates(nil), shown: &sharedAnswers{entries: map[string]*cached{
-				"status": {at: later, value: status}, "fibers": {at: later, value: fiberCounts{}},
-			}}}
 			var data any
-			switch name {
+			var err error
+			switch now := func() fairlead.Status { return status }; name {
 			case "overview":
-				data, err = c.overview(t.Context(), nil, nil)
+				data, err = (&overview{status: now, fibers: func() int { return 0 }, rates: newRates(nil)}).data(t.Context(), nil, nil)
 			case "flows":
-				data, err = c.flows(t.Context(), nil, nil)
+				data, err = (&flows{}).all(t.Context(), nil, nil)
 			default:
-				data, err = c.controllers(t.Context(), &reader{c: c}, nil)
+				data, err = (&controllers{status: now}).data(t.Context(), nil, nil)
 			}
 			var shown strings.Builder
 			if err == nil {
-				err = pages[name].ExecuteTemplate(&shown, "content", page{Data: data, Health: c.health()})
+				err = render.Part(&shown, name, "content", pages.View{Data: data, Health: healthOf(status, nil)})
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -68,4 +64,14 @@ func TestBlockedWorkers(t *testing.T) {
 			}
 		}
 	}
+}
+
+// renderOf returns the Render of the library's pages.
+func renderOf(t *testing.T) *pages.Render {
+	t.Helper()
+	render, err := newRender(Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return render
 }

@@ -3,7 +3,13 @@ package console
 import (
 	"context"
 	"net/http"
+	"slices"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/internal/pages"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/why"
 )
@@ -32,10 +38,27 @@ type failureRow struct {
 	Of why.Object
 }
 
-func (c *console) controllers(ctx context.Context, rd *reader, _ *http.Request) (any, error) {
+// controllers is the page of the controllers.
+type controllers struct {
+	status   func() fairlead.Status
+	resource pages.ResourceOf
+}
+
+func (p *controllers) page() pages.Page {
+	return pages.Page{Name: "controllers", Title: "Controllers", Menu: true, Data: p.data, Shows: p.handle}
+}
+
+// handle reports whether a controller handles the kind.
+func (p *controllers) handle(kind schema.GroupKind) bool {
+	return slices.ContainsFunc(p.status().Controllers, func(c reconcile.Description) bool {
+		return c.Of.Group == kind.Group && c.Of.Kind == kind.Kind
+	})
+}
+
+func (p *controllers) data(ctx context.Context, rd *pages.Reader, _ *http.Request) (any, error) {
 	var rows []controllerRow
-	seen := c.sight(rd)
-	for _, d := range c.status().Controllers {
+	visible := pages.NewVisibility(rd, p.resource)
+	for _, d := range p.status().Controllers {
 		row := controllerRow{Description: d}
 		var failed error
 		// see shows an object, or records that one is hidden.
@@ -45,7 +68,7 @@ func (c *console) controllers(ctx context.Context, rd *reader, _ *http.Request) 
 			}
 			of := splitKey(key)
 			of.Group, of.Kind = d.Of.Group, d.Of.Kind
-			may, err := seen.may(ctx, of)
+			may, err := visible.MayGet(ctx, of)
 			if failed = err; err == nil && may {
 				show(of)
 			}
@@ -67,4 +90,12 @@ func (c *console) controllers(ctx context.Context, rd *reader, _ *http.Request) 
 		rows = append(rows, row)
 	}
 	return rows, nil
+}
+
+// splitKey parses namespace/name.
+func splitKey(key string) why.Object {
+	if namespace, name, ok := strings.Cut(key, "/"); ok {
+		return why.Object{Namespace: namespace, Name: name}
+	}
+	return why.Object{Name: key}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// TestWork: a controller shows what waits for a worker for longest, what is worked on now, and what fails with its next
-// try, to who may get those objects; others are told that there are some. Who follows a link is told why.
+// TestWork: readers who may get the objects see the oldest queued, the running and the failing ones, with the next
+// attempt and a link to the page Why. Other readers see that there are some.
 func TestWork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -37,16 +37,16 @@ func TestWork(t *testing.T) {
 		}
 		p.put("elsewhere", "waits")
 		p.eventually("all", "/console/controllers", "elsewhere/waits")
-		p.shown("/console/controllers", map[string]sight{
+		p.shown("/console/controllers", map[string]contents{
 			"all": {[]string{
-				`>elsewhere/waits</a> since <time`, `>team/bad</a>`, `>team/fails</a>`, "the quota is used up",
+				`>elsewhere/waits</a> <time`, `>team/bad</a>`, `>team/fails</a>`, "the quota is used up",
 				"/console/why?kind=ConfigMap&amp;name=bad&amp;namespace=team",
 			}, []string{"Hidden"}},
 			"team":     {[]string{"team/bad", "team/fails", "the quota is used up", "Hidden"}, []string{"elsewhere"}},
 			"stranger": {[]string{"Hidden"}, []string{"team/bad", "team/fails", "elsewhere", "the quota"}},
 		})
-		p.shown("/console/why?kind=ConfigMap&name=fails&namespace=team", map[string]sight{
-			"all": {[]string{"the quota is used up"}, nil}, // who follows the link is told why
+		p.shown("/console/why?kind=ConfigMap&name=fails&namespace=team", map[string]contents{
+			"all": {[]string{"the quota is used up"}, nil}, // the target of the link
 		})
 	})
 }

@@ -6,19 +6,17 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/internal/pages"
 	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestElsewhere: an answer of a replica that does not work on an object links to the replica that does, and to no other
-// place.
+// TestElsewhere: an answer of a replica that does not process an object links to the replica that does, and nowhere
+// else.
 func TestElsewhere(t *testing.T) {
 	t.Parallel()
-	pages, err := parsePages()
-	if err != nil {
-		t.Fatal(err)
-	}
+	render := renderOf(t)
 	const page = "/console/why?kind=Operation&amp;name=app-1&amp;namespace=prod"
 	for name, tc := range map[string]struct {
 		cause why.Cause
@@ -35,11 +33,11 @@ func TestElsewhere(t *testing.T) {
 	} {
 		var shown strings.Builder
 		a := why.Answer{Kind: "Operation", Namespace: "prod", Name: "app-1", Stuck: true, Causes: []why.Cause{tc.cause}}
-		if err := pages["why"].ExecuteTemplate(&shown, "answer", a); err != nil {
+		if err := render.Part(&shown, "why", "answer", a); err != nil {
 			t.Fatal(err)
 		}
 		got := ""
-		if _, rest, ok := strings.Cut(shown.String(), `<p class="notice">This replica does not work on it. <a href="`); ok {
+		if _, rest, ok := strings.Cut(shown.String(), `<p class="notice">Another replica processes this object. <a href="`); ok {
 			got, _, _ = strings.Cut(rest, `"`)
 		}
 		if got != tc.href {
@@ -51,10 +49,7 @@ func TestElsewhere(t *testing.T) {
 // TestObserverBehind: the page of the sources names an observer that is behind.
 func TestObserverBehind(t *testing.T) {
 	t.Parallel()
-	pages, err := parsePages()
-	if err != nil {
-		t.Fatal(err)
-	}
+	render := renderOf(t)
 	for behind, want := range map[time.Duration]bool{0: false, time.Second: false, 45 * time.Second: true} {
 		o := observe.ObserverDescription{Name: "mine"}
 		if behind > 0 {
@@ -64,16 +59,15 @@ func TestObserverBehind(t *testing.T) {
 			Selector: []string{"maps"}, Running: true, Observers: []observe.ObserverDescription{o},
 			Status: []observe.StatusDescription{{Phase: string(source.Watching), Synced: true}},
 		}}}
-		c := &console{shown: &sharedAnswers{entries: map[string]*cached{"status": {at: time.Now().Add(time.Hour), value: status}}}}
-		data, err := c.sources(t.Context(), &reader{c: c}, nil)
+		data, err := (&sources{status: func() fairlead.Status { return status }}).data(t.Context(), nil, nil)
 		var shown strings.Builder
 		if err == nil {
-			err = pages["sources"].ExecuteTemplate(&shown, "content", page{Data: data, At: time.Now()})
+			err = render.Part(&shown, "sources", "content", pages.View{Data: data, At: time.Now()})
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Contains(shown.String(), "behind since <time"); got != want {
+		if got := strings.Contains(shown.String(), ", behind <time"); got != want {
 			t.Errorf("%v behind, is it shown: %v, want %v:\n%s", behind, got, want, shown.String())
 		}
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// TestFlowGraph: a flow is shown with all of its steps in order, also those that nobody is at, with their groups, forks
-// and detours, and how many are live and parked at each; a step leads to its fibers. It is shown when nobody is in it
-// any more, too.
+// TestFlowGraph: the page of a flow shows all steps in order, also those without fibers, with groups, forks, detours
+// and the numbers of live and parked fibers. A step links to its fibers. The page exists after the last fiber has
+// ended.
 func TestFlowGraph(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestFlowGraph(t *testing.T) {
 		}
 		rest := body
 		for _, want := range []string{
-			`id="step-bring-up/admin"`, `or goes to <a href="#step-bring-up/give-up">`, `<b>servers</b>`, `id="step-bring-up/servers/managed"`,
+			`id="step-bring-up/admin"`, `can go to <a href="#step-bring-up/give-up">`, `<b>servers</b>`, `id="step-bring-up/servers/managed"`,
 			`>fork<`, `<b>1</b> live, <b>1</b> parked`, `on an error to <a href="#step-bring-up/servers%2fagain">`,
 			`id="step-bring-up/servers/check"`, `0 live, 0 parked`, `id="step-bring-up/servers/again"`, `>detour<`, `id="step-bring-up/give-up"`,
 		} {

@@ -89,7 +89,8 @@ type definitions struct {
 // maxDefinitions bounds the remembered flows.
 const maxDefinitions = 256
 
-func (d *definitions) note(one flow.Definition) {
+// add remembers a flow.
+func (d *definitions) add(one flow.Definition) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.all == nil {
@@ -100,6 +101,7 @@ func (d *definitions) note(one flow.Definition) {
 	}
 }
 
+// of returns the remembered definition of a flow.
 func (d *definitions) of(name string) (flow.Definition, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

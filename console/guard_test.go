@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// TestUnguarded: without the option the debug pages stay as they are, and where nobody logs in they are for this machine.
+// TestUnguarded: without the option the debug pages are open. Without authentication they answer this machine only.
 func TestUnguarded(t *testing.T) {
 	t.Parallel()
 	server, err := apiserver.New(apiserver.Options{})

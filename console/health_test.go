@@ -1,7 +1,6 @@
 package console
 
 import (
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -10,9 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/internal/pages"
 	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/observe"
+	"github.com/fairlead-io/fairlead/operations"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	operationsconsole "github.com/fairlead-io/fairlead/operations/console"
+	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
 func sourceOf(kind schema.GroupVersionKind, st observe.StatusDescription) observe.SourceDescription {
@@ -24,17 +28,14 @@ var (
 	opKind      = v1alpha1.GroupVersion.WithKind(v1alpha1.KindOperation)
 )
 
-// TestOneDecision: the card of the overview says that the program is healthy exactly where no banner says otherwise.
+// TestOneDecision: the overview shows the program as healthy exactly if no page has a banner.
 func TestOneDecision(t *testing.T) {
 	t.Parallel()
-	pages, err := parsePages()
-	if err != nil {
-		t.Fatal(err)
-	}
+	render := renderOf(t)
 	for name, tc := range map[string]struct {
 		reason string
 		status observe.StatusDescription
-		// what the page says
+		// texts of the page
 		card   string
 		banner bool
 	}{
@@ -68,26 +69,26 @@ func TestOneDecision(t *testing.T) {
 			"not healthy", true,
 		},
 	} {
-		c := &console{shown: newShared(), rates: newRates(nil)}
-		later := time.Now().Add(time.Hour)
-		c.shown.entries["status"] = &cached{at: later, value: fairlead.Status{Sources: []observe.SourceDescription{sourceOf(webhookKind, tc.status)}}}
-		c.shown.entries["fibers"] = &cached{at: later, value: fiberCounts{}}
-		data, err := c.overview(t.Context(), nil, nil)
+		status := fairlead.Status{Sources: []observe.SourceDescription{sourceOf(webhookKind, tc.status)}}
+		page := &overview{
+			status: func() fairlead.Status { return status }, fibers: func() int { return 0 }, rates: newRates(nil),
+		}
+		data, err := page.data(t.Context(), nil, nil)
 		var text strings.Builder
 		if err == nil {
-			err = pages["overview"].ExecuteTemplate(&text, "main", page{Data: data, Health: c.health()})
+			err = render.Part(&text, "overview", "main", pages.View{Data: data, Health: healthOf(status, nil)})
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(text.String(), "</i> "+tc.card+"</p>") ||
-			strings.Contains(text.String(), "has not confirmed what is shown") != tc.banner {
+			strings.Contains(text.String(), "has not confirmed this state") != tc.banner {
 			t.Errorf("%s: %s: want %q, banner %v:\n%s", name, tc.reason, tc.card, tc.banner, text.String())
 		}
 	}
 }
 
-// TestConditionsOnTheirPages: a resource that the API server refuses is told on the pages that show it, and on no others.
+// TestConditionsOnTheirPages: the pages that show a refused resource, and no others, have a notice.
 func TestConditionsOnTheirPages(t *testing.T) {
 	t.Parallel()
 	refused := observe.StatusDescription{
@@ -95,23 +96,37 @@ func TestConditionsOnTheirPages(t *testing.T) {
 	}
 	elsewhere := refused
 	elsewhere.Reason, elsewhere.Namespace = string(source.ReasonForbidden), "other"
-	c := &console{Options: Options{Operations: &Operations{}}, shown: newShared()}
-	c.shown.entries["status"] = &cached{at: time.Now().Add(time.Hour), value: fairlead.Status{Sources: []observe.SourceDescription{
-		sourceOf(webhookKind, refused), sourceOf(opKind, elsewhere),
-	}}}
+	status := func() fairlead.Status {
+		return fairlead.Status{Sources: []observe.SourceDescription{
+			sourceOf(webhookKind, refused), sourceOf(opKind, elsewhere),
+		}}
+	}
+	section, err := operationsconsole.Section{
+		Operations: store.New(store.Options{}), Webhooks: store.New(store.Options{}), Scheduler: &operations.Scheduler{},
+		Executor: &executor.Executor{},
+	}.Open(pages.Host{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := append(section.Pages, (&overview{}).page(), (&sources{}).page(), (&controllers{status: status}).page(),
+		(&shards{}).page(), (&whyPage{}).page())
+	all = append(all, (&flows{}).pages()...)
 	webhooks := "The API server does not serve Webhook.fairlead.io."
-	operations := "This program may not list or watch Operation.fairlead.io in namespace other."
+	listed := "This program may not list or watch Operation.fairlead.io in namespace other."
 	got := map[string][]string{}
-	for _, v := range c.views() {
-		for _, at := range []string{"", "?namespace=prod"} {
-			for _, text := range c.health().of(c, v, httptest.NewRequestWithContext(t.Context(), "GET", "/"+at, nil)) {
-				got[v.name+at] = append(got[v.name+at], strings.TrimSuffix(text, " What is shown of it is as it was before."))
+	for _, p := range all {
+		for _, namespace := range []string{"", "prod"} {
+			for _, text := range healthOf(status(), nil).Refused(&p, namespace) {
+				if p.Menu {
+					at := p.Name + map[string]string{"prod": "?namespace=prod"}[namespace]
+					got[at] = append(got[at], strings.TrimSuffix(text, " The page shows the last known state."))
+				}
 			}
 		}
 	}
 	want := map[string][]string{
-		"webhooks": {webhooks}, "webhooks?namespace=prod": {webhooks}, "operations": {operations},
-		"sources": {webhooks, operations}, "sources?namespace=prod": {webhooks},
+		"webhooks": {webhooks}, "webhooks?namespace=prod": {webhooks}, "operations": {listed},
+		"sources": {webhooks, listed}, "sources?namespace=prod": {webhooks},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

@@ -24,8 +24,8 @@ import (
 
 const sessionsName = "fairlead-console-sessions"
 
-// replicas are programs that share a session key and an API server, in the bubble of a synctest. They serve without being
-// run, so that hours pass quickly.
+// replicas are programs that share a session key and an API server, in the bubble of a synctest. They serve without
+// being run, so that hours pass quickly.
 type replicas struct {
 	t      *testing.T
 	server *apiserver.Server
@@ -77,7 +77,7 @@ func (p *replicas) login(at int) *http.Cookie {
 	return nil
 }
 
-// knows reports whether a replica takes a session, and the cookie that it renews the session with.
+// knows reports whether a replica accepts a session, and returns the cookie that renews it.
 func (p *replicas) knows(at int, kept *http.Cookie) (bool, *http.Cookie) {
 	p.t.Helper()
 	rec := p.send(at, http.MethodGet, "/console/flows", nil, kept)
@@ -110,8 +110,8 @@ func (p *replicas) entries() int {
 	return len(data)
 }
 
-// TestLogoutEverywhere: a session that was ended at one replica is refused by the others within five seconds, also one
-// that they have just taken; other sessions go on.
+// TestLogoutEverywhere: all replicas refuse an ended session within five seconds, also if they have just accepted it.
+// Other sessions continue.
 func TestLogoutEverywhere(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestLogoutEverywhere(t *testing.T) {
 	})
 }
 
-// TestLogoutTogether: of logouts at several replicas at the same time none is lost.
+// TestLogoutTogether: concurrent logouts at several replicas are all kept.
 func TestLogoutTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestLogoutTogether(t *testing.T) {
 	})
 }
 
-// TestLogoutNotKnown: while a replica cannot find out whether a session was ended, it does not take it, and says so.
+// TestLogoutNotKnown: a replica that cannot check whether a session was ended refuses it with the reason.
 func TestLogoutNotKnown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -204,8 +204,8 @@ func TestLogoutNotKnown(t *testing.T) {
 	})
 }
 
-// TestShortSessions: where replicas cannot tell each other of a logout, a session lasts 15 minutes, and longer while it is
-// used, up to eight hours.
+// TestShortSessions: if replicas cannot share logouts, a session lasts 15 minutes after its last use, at most eight
+// hours.
 func TestShortSessions(t *testing.T) {
 	t.Parallel()
 	for reason, tc := range map[string]struct {
@@ -251,7 +251,7 @@ func TestShortSessions(t *testing.T) {
 	}
 }
 
-// TestAlone: a program that makes its session key knows all logouts by itself.
+// TestAlone: a program that generates its session key knows all logouts without the ConfigMap.
 func TestAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -271,7 +271,7 @@ func TestAlone(t *testing.T) {
 	})
 }
 
-// TestSessionRights: the program tells the rights that it needs for the ConfigMap.
+// TestSessionRights: the program declares the rights that it needs for the ConfigMap.
 func TestSessionRights(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -288,7 +288,7 @@ func TestSessionRights(t *testing.T) {
 	})
 }
 
-// TestLogoutEndsStreams: a page that is open at another replica is not kept up to date behind the end of its session.
+// TestLogoutEndsStreams: a logout ends the updates of a page that is open at another replica.
 func TestLogoutEndsStreams(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -3,20 +3,14 @@ package console
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net/http"
-	"net/url"
-	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/fairlead-io/fairlead"
-	"github.com/fairlead-io/fairlead/cache"
-	"github.com/fairlead-io/fairlead/operations"
-	"github.com/fairlead-io/fairlead/operations/executor"
-	"github.com/fairlead-io/fairlead/operations/httpapi"
+	"github.com/fairlead-io/fairlead/internal/access"
+	"github.com/fairlead-io/fairlead/internal/pages"
 	"github.com/fairlead-io/fairlead/rights"
 	"github.com/fairlead-io/fairlead/shard/group"
 )
@@ -25,8 +19,8 @@ import (
 type Options struct {
 	// Runtime is the program to show. fairlead.WithConsole sets it.
 	Runtime *fairlead.Runtime
-	// Operations adds the pages of operations. Default: none.
-	Operations *Operations
+	// Sections add pages of other parts of the program, such as those of operations (package operations/console).
+	Sections []Section
 	// Shards returns the report of the replicas that share the objects. Default: that of the runtime's group, if it has
 	// one.
 	Shards func(ctx context.Context) (*group.Report, error)
@@ -35,12 +29,12 @@ type Options struct {
 	Authorizer Authorizer
 	Audiences  []string
 	// Proxy is a trusted proxy that names the users, who then need no login. It requires TLS, with a server that
-	// requests the proxy's certificate by httpapi.Proxy.TLS. Default: no proxy is trusted.
-	Proxy *httpapi.Proxy
+	// requests the proxy's certificate by Proxy.TLS. Default: no proxy is trusted.
+	Proxy *Proxy
 	// GuardDebug protects the runtime's pages below /debug/, which are otherwise open to every client. It requires get
-	// on their path, such as /debug/flows, or list of all served operations. Readers authenticate by a bearer token, a
-	// session or a Proxy. A request that may change state (POST) requires that verb on the path and a bearer token,
-	// because a browser sends the other credentials automatically.
+	// on their path, such as /debug/flows. With the section of operations, list of all served operations is enough.
+	// Readers authenticate by a bearer token, a session or a Proxy. A request that may change state (POST) requires
+	// that verb on the path and a bearer token, because a browser sends the other credentials automatically.
 	GuardDebug bool
 	// InsecureNoAuth shows everything to every client that can connect. Only requests with localhost or a loopback
 	// address as host are served.
@@ -52,57 +46,46 @@ type Options struct {
 	// SessionKey share logouts. Each replica refuses an ended session within five seconds. Without it, or without the
 	// rights to get, create and update the ConfigMap, a session lasts 15 minutes after its last use.
 	SessionNamespace string
-	// TraceURL is the URL of a trace with {trace} in place of its id. Pages of operations link to it. Default: only the
-	// id is shown.
-	TraceURL string
 	// Logger receives logins and changes. Default: discarded.
 	Logger *slog.Logger
 }
 
-// Operations configures the pages of operations.
-type Operations struct {
-	Operations, Webhooks *cache.Store
-	Scheduler            *operations.Scheduler
-	// Executor runs the operations in this process.
-	Executor *executor.Executor
-	// Namespaces are the served namespaces. Empty: all.
-	Namespaces []string
-}
+// Section is a group of pages from another package of this module.
+type Section = pages.Section
 
-// Authorizer decides whether the bearer of a token has an access. May returns nil, a *httpapi.Problem with status 401
-// or 403, or another error when it cannot decide. Behind a Proxy it decides about the user of httpapi.Proxied. Caller
-// returns the display name of the user.
-type Authorizer interface {
-	May(ctx context.Context, token string, a httpapi.Access) error
-	Caller(token string) string
-}
+// Authorizer decides whether the bearer of a token has an access. May returns nil, an error with the status 401 or 403,
+// such as a [*Problem], or another error when it cannot decide. Behind a [Proxy] it decides about the user of
+// [Proxied]. Caller returns the display name of the user.
+type Authorizer = pages.Authorizer
 
-// minSessionKey is the minimum length of a session key in bytes.
-const minSessionKey = 32
+// Access is an action to authorize: on objects of the API server, or on a non-resource path.
+type Access = access.Access
 
+// Problem is the refusal of an access. Any error with the method HTTPStatus() int is one, too.
+type Problem = access.Problem
+
+// Proxy authenticates readers by the headers of a trusted proxy. Create it with [NewProxy].
+type Proxy = access.Proxy
+
+// ProxyOptions configures a [Proxy].
+type ProxyOptions = access.ProxyOptions
+
+// NewProxy returns a Proxy. It fails if the CA file is missing or unreadable.
+func NewProxy(o ProxyOptions) (*Proxy, error) { return access.NewProxy(o) }
+
+// Proxied returns the user that a proxy has named, from the context of the request.
+func Proxied(ctx context.Context) (u authenticationv1.UserInfo, ok bool) { return access.Proxied(ctx) }
+
+// complete checks the options and sets defaults.
 func (o *Options) complete() error {
 	if o.Runtime == nil {
-		return errors.New("cannot make the console: there is no runtime to show")
-	}
-	if len(o.SessionKey) > 0 && len(o.SessionKey) < minSessionKey {
-		return errors.New("cannot make the console: the session key has less than 32 bytes")
-	}
-	if ops := o.Operations; ops != nil &&
-		(ops.Operations == nil || ops.Webhooks == nil || ops.Scheduler == nil || ops.Executor == nil) {
-		return errors.New("cannot make the console: of the operations, their stores, scheduler and executor are needed")
-	}
-	if o.TraceURL != "" {
-		u, err := url.Parse(o.TraceURL)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || !strings.Contains(o.TraceURL, "{trace}") {
-			return fmt.Errorf("cannot make the console: %q is not the URL of a trace, such as https://traces.example.com/trace/{trace}",
-				o.TraceURL)
-		}
+		return errors.New("there is no Runtime to show")
 	}
 	if o.InsecureNoAuth && o.Authorizer != nil {
-		return errors.New("cannot make the console: InsecureNoAuth leaves nothing to an Authorizer")
+		return errors.New("InsecureNoAuth excludes an Authorizer")
 	}
 	if o.InsecureNoAuth && o.Proxy != nil {
-		return errors.New("cannot make the console: InsecureNoAuth leaves nothing to a Proxy")
+		return errors.New("InsecureNoAuth excludes a Proxy")
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -114,22 +97,16 @@ func (o *Options) complete() error {
 	}
 	switch {
 	case o.InsecureNoAuth:
-		o.Authorizer = httpapi.Anonymous{}
+		o.Authorizer = access.Anonymous{}
 	case o.Authorizer != nil:
 	case o.Runtime.Calls() == nil:
-		return errors.New("cannot make the console: the runtime has no cluster to ask who may see what")
+		return errors.New("the runtime has no cluster, which would authorize readers")
 	default:
-		o.Authorizer = httpapi.NewKubernetes(o.Runtime.Calls(), o.Audiences...)
+		o.Authorizer = access.NewKubernetes(o.Runtime.Calls(), o.Audiences...)
 		o.Runtime.Need(
 			rights.Of(authenticationv1.SchemeGroupVersion.WithKind("TokenReview"), "create"),
 			rights.Of(authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"), "create"),
 		)
 	}
 	return nil
-}
-
-// Open returns the handler for a runtime.
-func (o Options) Open(rt *fairlead.Runtime) (http.Handler, error) {
-	o.Runtime = rt
-	return New(o)
 }

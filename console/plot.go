@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/fairlead-io/fairlead/internal/pages"
 )
 
 // plot is a chart of the last hour.
@@ -66,7 +68,7 @@ func plotOf(title, unit string, points []point) plot {
 	for _, ago := range []time.Duration{rateFor, rateFor / 2, 0} {
 		label := "now"
 		if ago > 0 {
-			label = "-" + human(ago)
+			label = "-" + pages.Human(ago)
 		}
 		p.Columns = append(p.Columns, axisMark{x(end.At.Add(-ago)), label})
 	}

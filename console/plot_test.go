@@ -10,9 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/internal/pages"
 )
 
-// TestPlot: a plot has axes with a scale, and tells its values to pointers and to readers who do not see it.
+// TestPlot: a plot has axes with a scale, tooltips with its values, and a table and a label for screen readers.
 func TestPlot(t *testing.T) {
 	t.Parallel()
 	end := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -41,19 +42,15 @@ func TestPlot(t *testing.T) {
 			t.Errorf("the axis for %v ends at %v, want %v", most, got, top)
 		}
 	}
-	pages, err := parsePages()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var text strings.Builder
-	if err := pages["overview"].ExecuteTemplate(&text, "content", page{
-		Health: &health{}, Data: overviewData{Status: fairlead.Status{}, Plots: []plot{p, plotOf("Nothing", "per second", nil)}},
+	if err := renderOf(t).Part(&text, "overview", "content", pages.View{
+		Health: &pages.Health{}, Data: overviewData{Status: fairlead.Status{}, Plots: []plot{p, plotOf("Nothing", "per second", nil)}},
 	}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
 		`aria-label="Requests, per second, in the last hour: now 5.00, at least 0, at most 37"`, ">25</text>", ">-30m</text>",
-		"<title>12:00:00 UTC: 5.00 per second</title>", "<td data-name=\"Time\">12:00:00</td>", "measured from now on",
+		"<title>12:00:00 UTC: 5.00 per second</title>", "<td data-name=\"Time\">12:00:00</td>", "no values yet",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %s in\n%s", want, text.String())

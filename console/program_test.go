@@ -9,10 +9,9 @@ import (
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/console"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
-// TestProgram: a program without operations has a console by one option, and says what right it needs for that.
+// TestProgram: a program without operations has a console by one option, and declares the rights that it needs.
 func TestProgram(t *testing.T) {
 	t.Parallel()
 	server, err := apiserver.New(apiserver.Options{})
@@ -43,11 +42,9 @@ func TestProgram(t *testing.T) {
 		}
 	}
 	for want, o := range map[string]console.Options{
-		"less than 32 bytes":        {SessionKey: []byte("short")},
-		"are needed":                {Operations: &console.Operations{}},
-		"is not the URL of a trace": {TraceURL: "https://traces.example.com/"},
-		"leaves nothing to an Auth": {InsecureNoAuth: true, Authorizer: httpapi.Anonymous{}},
-		"leaves nothing to a Proxy": {InsecureNoAuth: true, Proxy: &httpapi.Proxy{}},
+		"less than 32 bytes":     {SessionKey: []byte("short")},
+		"excludes an Authorizer": {InsecureNoAuth: true, Authorizer: whoReads},
+		"excludes a Proxy":       {InsecureNoAuth: true, Proxy: &console.Proxy{}},
 	} {
 		bad := fairlead.New(server.Config(), fairlead.WithConsole(o))
 		if err := bad.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {

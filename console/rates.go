@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/fairlead-io/fairlead/internal/pages"
 )
 
 // sample holds the counters at one time.
@@ -30,14 +32,15 @@ func newRates(take func() map[string]float64) *rates { return &rates{take: take}
 
 func (r *rates) run(ctx context.Context) error {
 	for {
-		r.note(time.Now())
-		if pause(ctx, rateEvery) != nil {
+		r.record(time.Now())
+		if pages.Pause(ctx, rateEvery) != nil {
 			return nil
 		}
 	}
 }
 
-func (r *rates) note(at time.Time) {
+// record takes a sample.
+func (r *rates) record(at time.Time) {
 	s := sample{at, r.take()}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,9 +52,6 @@ type point struct {
 	At    time.Time
 	Value float64
 }
-
-// perSecond returns the growth of a counter per second.
-func (r *rates) perSecond(name string) []point { return r.ratio(name, "") }
 
 // ratio returns the growth of a counter divided by that of another one, or per second if by is empty.
 func (r *rates) ratio(of, by string) (all []point) {

@@ -5,9 +5,14 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/internal/pages"
 	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/observe"
@@ -24,25 +29,25 @@ type sourceRow struct {
 	Observers                   []observe.ObserverDescription
 	PerSecond                   string
 	Memory                      store.MemoryStats
-	Aside                       []asideRow
+	Quarantined                 []quarantinedRow
 	Hidden                      bool // there are further unreadable objects, hidden from the reader
 	Bad, Running                bool
 	broken                      bool // it has other problems than unreadable objects
 	Age                         time.Duration
 }
 
-// asideRow is an object that cannot be decoded.
-type asideRow struct {
+// quarantinedRow is an object that cannot be decoded.
+type quarantinedRow struct {
 	observe.QuarantinedDescription
 	Of why.Object
 }
 
-// Lacks reports whether unreadable objects are the only problem.
-func (r *sourceRow) Lacks() bool { return (len(r.Aside) > 0 || r.Hidden) && !r.broken }
+// Incomplete reports whether unreadable objects are the only problem.
+func (r *sourceRow) Incomplete() bool { return (len(r.Quarantined) > 0 || r.Hidden) && !r.broken }
 
-// Says returns the message of the source. While the source is healthy, its status message is about unreadable objects,
-// which only readers with the right may see, so it is omitted.
-func (r *sourceRow) Says() string {
+// Message returns the message of the source. While the source is healthy, its status message is about unreadable
+// objects, which only readers with the right may see, so it is omitted.
+func (r *sourceRow) Message() string {
 	if r.Status == nil || r.Status.Phase == string(source.Watching) {
 		return r.Error
 	}
@@ -52,50 +57,64 @@ func (r *sourceRow) Says() string {
 // behindAfter is the delay of an observer from which the page shows it, as why does.
 const behindAfter = 5 * time.Second
 
-// fine contains the phases of a healthy source.
-var fine = map[string]bool{string(source.Watching): true, string(source.Stopped): true}
+// healthy contains the phases of a healthy source.
+var healthy = map[string]bool{string(source.Watching): true, string(source.Stopped): true}
 
-func (c *console) sources(ctx context.Context, rd *reader, _ *http.Request) (any, error) {
+// sources is the page of the watched resources.
+type sources struct {
+	status   func() fairlead.Status
+	resource pages.ResourceOf
+}
+
+func (p *sources) page() pages.Page {
+	return pages.Page{
+		Name: "sources", Title: "Sources", Menu: true, Data: p.data, Shows: func(schema.GroupKind) bool { return true },
+	}
+}
+
+func (p *sources) data(ctx context.Context, rd *pages.Reader, _ *http.Request) (any, error) {
 	var rows []sourceRow
-	seen := c.sight(rd)
-	for i, s := range c.status().Sources {
+	visible := pages.NewVisibility(rd, p.resource)
+	for i, s := range p.status().Sources {
 		row := sourceRow{
-			ID: "source-" + count(i), Name: strings.Join(s.Selector, " "), Cluster: s.Cluster, Type: s.Type, At: s.At,
+			ID: "source-" + strconv.Itoa(i), Name: strings.Join(s.Selector, " "), Cluster: s.Cluster, Type: s.Type, At: s.At,
 			Objects: s.Objects, Error: s.Error, Observers: s.Observers, Bad: s.Error != "",
 			Memory: s.Memory, Running: s.Running,
 		}
-		var aside []asideRow
+		var quarantined []quarantinedRow
 		hidden := map[string]bool{} // by namespace
 		for _, q := range s.Quarantined {
-			one := asideRow{q, why.Object{Group: s.Kind.Group, Kind: s.Kind.Kind, Namespace: q.Namespace, Name: q.Name}}
-			may, err := seen.may(ctx, one.Of)
+			one := quarantinedRow{q, why.Object{Group: s.Kind.Group, Kind: s.Kind.Kind, Namespace: q.Namespace, Name: q.Name}}
+			may, err := visible.MayGet(ctx, one.Of)
 			switch {
 			case err != nil:
 				return nil, err
 			case may:
-				aside = append(aside, one)
+				quarantined = append(quarantined, one)
 			default:
 				hidden[q.Namespace] = true
 			}
 		}
 		if len(s.Status) == 0 {
-			row.Aside, row.Hidden = aside, len(hidden) > 0
+			row.Quarantined, row.Hidden = quarantined, len(hidden) > 0
 			row.Bad = row.Bad || len(s.Quarantined) > 0
 			rows = append(rows, row)
 		}
 		for j := range s.Status {
 			one := row
-			one.ID += "-" + count(j)
+			one.ID += "-" + strconv.Itoa(j)
 			one.Status, one.Namespace = &s.Status[j], s.Status[j].Namespace
 			one.Age = one.Status.Staleness
 			if all := one.Namespace == ""; all {
-				one.Aside, one.Hidden = aside, len(hidden) > 0
+				one.Quarantined, one.Hidden = quarantined, len(hidden) > 0
 			} else {
-				one.Aside = slices.DeleteFunc(slices.Clone(aside), func(a asideRow) bool { return a.Namespace != one.Namespace })
+				one.Quarantined = slices.DeleteFunc(slices.Clone(quarantined), func(q quarantinedRow) bool {
+					return q.Namespace != one.Namespace
+				})
 				one.Hidden = hidden[one.Namespace]
 			}
-			one.broken = one.Bad || !fine[one.Status.Phase] || one.Age > staleAfter || !one.Status.Synced
-			one.Bad = one.broken || len(one.Aside) > 0 || one.Hidden
+			one.broken = one.Bad || !healthy[one.Status.Phase] || one.Age > staleAfter || !one.Status.Synced
+			one.Bad = one.broken || len(one.Quarantined) > 0 || one.Hidden
 			if lived := time.Since(one.Status.Since); lived > 0 && one.Status.Counters.Events > 0 {
 				one.PerSecond = number(float64(one.Status.Counters.Events) / lived.Seconds())
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/console"
 	"github.com/fairlead-io/fairlead/internal/serve"
+	operationsconsole "github.com/fairlead-io/fairlead/operations/console"
 	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
@@ -306,11 +307,10 @@ type authorizer interface {
 func (c *controller) console(authorizer authorizer) (http.Handler, error) {
 	o := console.Options{
 		Runtime: c.rt, InsecureNoAuth: c.noAuth, SessionKey: c.key, SessionNamespace: c.systemNamespace,
-		TraceURL: c.traceURL, Logger: c.log,
-		Operations: &console.Operations{
+		Logger: c.log, Sections: []console.Section{operationsconsole.Section{
 			Operations: c.operations.Store, Webhooks: c.webhooks.Store, Scheduler: c.scheduler, Executor: c.executor,
-			Namespaces: c.namespaces,
-		},
+			Namespaces: c.namespaces, TraceURL: c.traceURL,
+		}},
 	}
 	if !c.noAuth {
 		o.Authorizer = authorizer

@@ -97,7 +97,7 @@ func TestLogin(t *testing.T) {
 	w.User("admin", true, consolebed.Rule(consolebed.Group, "operations", "get", "list", "update"))
 	w.Tokens["forged"] = "abc.def.ghi"
 	for token, want := range map[string]string{
-		"": "Give a token", "forged": "not valid in this cluster", strings.Repeat("x", 5000): "too long",
+		"": "Enter a token", "forged": "not valid in this cluster", strings.Repeat("x", 5000): "too long",
 	} {
 		if name, ok := w.Tokens[token]; ok {
 			token = name

@@ -61,7 +61,7 @@ func TestConsole(t *testing.T) {
 			look(name)
 		}
 		b.visit("/console/flows/operation")
-		b.run(chromedp.Click(`a[href^="/console/fibers/"]`), chromedp.WaitVisible("//dt[text() = 'Is at']", chromedp.BySearch))
+		b.run(chromedp.Click(`a[href^="/console/fibers/"]`), chromedp.WaitVisible("//dt[text() = 'Current step']", chromedp.BySearch))
 		look("a fiber")
 	})
 	t.Run("Sizes", func(t *testing.T) {
@@ -215,7 +215,7 @@ func tools(t *testing.T, b *tab, w *world) {
 	b.until("does it go on", "document.querySelector('h1').innerText.includes('failed')")
 
 	b.run(chromedp.Click("#times"))
-	exact := `[...document.querySelectorAll("main time")].every(t => /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ$/.test(t.innerText))`
+	exact := `[...document.querySelectorAll("main time")].every(t => /^(since )?\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ$/.test(t.innerText))`
 	b.until("are times exact", exact)
 	b.visit("/console/operations")
 	b.until("does the next page remember", exact+` && document.getElementById("times").getAttribute("aria-pressed") === "true"`)

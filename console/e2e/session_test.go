@@ -73,7 +73,7 @@ func sessions(chromium context.Context, t *testing.T, w *world, path string) {
 		b.expect("401")
 		b.logIn(token())
 		b.visit(path)
-		b.until("is it live", `document.getElementById("live-state").innerText === "Kept up to date."`)
+		b.until("is it live", `document.getElementById("live-state").innerText === "Updated live."`)
 		return b
 	}
 	over := func(b *tab) {
@@ -85,7 +85,7 @@ func sessions(chromium context.Context, t *testing.T, w *world, path string) {
 		if more := b.requests()[len(sent):]; len(more) > 0 {
 			b.t.Errorf("after the end of the session it asks for %q", more)
 		}
-		if text := b.text(); !strings.Contains(text, "Not kept up to date any more.") {
+		if text := b.text(); !strings.Contains(text, "No longer updated.") {
 			b.t.Errorf("it does not say that it is old: %s", text)
 		}
 		b.axe("a session that has ended")

@@ -6,11 +6,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/http"
-	"strings"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/access"
 	"github.com/fairlead-io/fairlead/internal/serve"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
 // Authorizer decides whether the bearer of a token may act on operations of a namespace. It returns nil, a [*Problem]
@@ -26,49 +29,62 @@ type Authorizer interface {
 
 // Anonymous is an Authorizer that permits every request. Use it only for servers that are reachable from their own
 // machine only.
-type Anonymous struct{}
+type Anonymous struct{ access.Anonymous }
 
 // Authorize returns nil.
 func (Anonymous) Authorize(context.Context, string, string, string) error { return nil }
 
-// May returns nil.
-func (Anonymous) May(context.Context, string, Access) error { return nil }
+// Kubernetes is an Authorizer that asks the API server. It authenticates by TokenReview and authorizes by
+// SubjectAccessReview. It is a prometheus.Collector and safe for concurrent use. Create it with [NewKubernetes].
+type Kubernetes struct{ *access.Kubernetes }
 
-// Caller returns the empty string.
-func (Anonymous) Caller(string) string { return "" }
+// NewKubernetes returns an Authorizer that sends reviews through calls. A token must be valid for one of the audiences.
+// Without audiences, or for the empty one, it must be valid for the API server itself.
+func NewKubernetes(calls *call.Client, audiences ...string) *Kubernetes {
+	return &Kubernetes{access.NewKubernetes(calls, audiences...)}
+}
+
+// Authorize implements [Authorizer].
+func (k *Kubernetes) Authorize(ctx context.Context, token, verb, namespace string) error {
+	err := k.May(ctx, token, OperationAccess(verb, namespace))
+	if p, ok := errors.AsType[*access.Problem](err); ok {
+		return problemFrom(p)
+	}
+	return err
+}
+
+// Access is an action to authorize: on objects of the API server, or on a non-resource path.
+type Access = access.Access
+
+// OperationAccess returns the Access for a verb on operations of a namespace.
+func OperationAccess(verb, namespace string) Access {
+	return Access{Verb: verb, Group: v1alpha1.GroupVersion.Group, Resource: "operations", Namespace: namespace}
+}
+
+// Proxy authenticates callers by the headers of a trusted proxy, like the request-header authentication of the API
+// server. Create it with [NewProxy]; it is safe for concurrent use.
+type Proxy = access.Proxy
+
+// ProxyOptions configures a [Proxy].
+type ProxyOptions = access.ProxyOptions
+
+// NewProxy returns a Proxy. It fails if the CA file is missing or unreadable.
+func NewProxy(o ProxyOptions) (*Proxy, error) { return access.NewProxy(o) }
+
+// Proxied returns the user that a proxy has named, from the context of the request. A custom Authorizer must decide
+// about that user instead of the token.
+func Proxied(ctx context.Context) (u authenticationv1.UserInfo, ok bool) { return access.Proxied(ctx) }
 
 // callerOf returns the user that a proxy names, or else the caller of the token.
 func callerOf(ctx context.Context, a Authorizer, token string) string {
-	if who := proxied(ctx); who != nil {
-		return who.user.Username
+	if user, ok := access.Proxied(ctx); ok {
+		return user.Username
 	}
 	if knows, ok := a.(interface{ Caller(token string) string }); ok {
 		return knows.Caller(token)
 	}
 	sum := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(sum[:8])
-}
-
-// bearer returns the bearer token of a request, or "".
-func bearer(r *http.Request) string {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return ""
-	}
-	return strings.TrimSpace(token)
-}
-
-// clientKey is the context key of the client address.
-type clientKey struct{}
-
-// WithClient returns a context with the client address of r. Reviews of unknown tokens are shared by client address.
-func WithClient(ctx context.Context, r *http.Request) context.Context {
-	return context.WithValue(ctx, clientKey{}, serve.Client(r.RemoteAddr))
-}
-
-func clientOf(ctx context.Context) string {
-	client, _ := ctx.Value(clientKey{}).(string)
-	return client
 }
 
 // Protect wraps a page that shows all operations, such as their flows. It answers only callers who may list operations
@@ -78,9 +94,13 @@ func Protect(page http.Handler, a Authorizer, namespaces ...string) http.Handler
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
 	}
+	instead := make([]Access, len(namespaces))
+	for i, namespace := range namespaces {
+		instead[i] = OperationAccess("list", namespace)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, token := WithClient(r.Context(), r), bearer(r)
-		err := MayRead(PathAccess(r), namespaces, func(access Access) error { return allows(ctx, a, token, access) })
+		ctx, token := access.WithClient(r.Context(), r), access.Bearer(r)
+		err := access.MayRead(access.PathAccess(r), instead, func(right Access) error { return allows(ctx, a, token, right) })
 		if err != nil {
 			answerProblem(w, err)
 			return
@@ -90,32 +110,16 @@ func Protect(page http.Handler, a Authorizer, namespaces ...string) http.Handler
 	})
 }
 
-// MayRead checks the right to a page. For verb get, the right to list operations in each of the namespaces is enough,
-// if there are any. may checks a single right; it returns a *Problem with status 403 if the right is missing.
-func MayRead(page Access, namespaces []string, may func(Access) error) error {
-	err := may(page)
-	p, ok := errors.AsType[*Problem](err)
-	if !ok || p.Status != http.StatusForbidden || page.Verb != "get" || len(namespaces) == 0 { // list permits reading only
-		return err
-	}
-	for _, namespace := range namespaces {
-		if err := may(OperationAccess("list", namespace)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // allows checks an access with an Authorizer. An Authorizer without the method May of [Kubernetes] permits no access to
 // paths.
-func allows(ctx context.Context, a Authorizer, token string, access Access) error {
-	if access.Path == "" {
-		return a.Authorize(ctx, token, access.Verb, access.Namespace)
+func allows(ctx context.Context, a Authorizer, token string, right Access) error {
+	if right.Path == "" {
+		return a.Authorize(ctx, token, right.Verb, right.Namespace)
 	}
 	if decides, ok := a.(interface {
 		May(ctx context.Context, token string, a Access) error
 	}); ok {
-		return decides.May(ctx, token, access)
+		return decides.May(ctx, token, right)
 	}
 	return &Problem{Status: http.StatusForbidden, Title: http.StatusText(http.StatusForbidden)}
 }

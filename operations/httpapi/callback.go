@@ -132,6 +132,12 @@ const (
 	keepUnknown = 5 * time.Second
 )
 
+// verdict is a remembered error.
+type verdict struct {
+	err   error
+	until time.Time
+}
+
 func newSpent() *spent { return &spent{seen: fair.NewCache[[sha256.Size]byte, verdict](maxSpent)} }
 
 // get returns the remembered error for a token, or nil.

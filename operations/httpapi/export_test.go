@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/fairlead-io/fairlead/internal/access"
 )
 
 // SetClock replaces the clock by which answers are kept.
-func (k *Kubernetes) SetClock(now func() time.Time) { k.now = now }
+func (k *Kubernetes) SetClock(now func() time.Time) { k.Now = now }
 
 // TracedAllocs is how many allocations it takes that a request is in a trace.
 func TracedAllocs(tp trace.TracerProvider) float64 {
@@ -27,4 +29,6 @@ func OpenAPI() []byte { return openAPI }
 func ProblemOf(err error) *Problem { return problemOf(err) }
 
 // NewProxyAt is NewProxy with a clock.
-func NewProxyAt(o ProxyOptions, now func() time.Time) (*Proxy, error) { return newProxy(o, now) }
+func NewProxyAt(o ProxyOptions, now func() time.Time) (*Proxy, error) {
+	return access.NewProxyAt(o, now)
+}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/internal/access"
 	"github.com/fairlead-io/fairlead/internal/serve"
 	"github.com/fairlead-io/fairlead/operations"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
@@ -193,7 +194,7 @@ func loggable(u *url.URL) string {
 func (h *handler) admit(r *http.Request, verb string, parameters ...string) (a admission, err error) {
 	a.query, err = url.ParseQuery(r.URL.RawQuery)
 	malformed := err != nil
-	a.namespace, a.token = a.query.Get("namespace"), bearer(r)
+	a.namespace, a.token = a.query.Get("namespace"), access.Bearer(r)
 	if a.namespace == "" {
 		a.namespace = h.Scheduler.Namespace()
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fairlead-io/fairlead/internal/access"
 	"github.com/fairlead-io/fairlead/internal/fair"
 )
 
@@ -131,7 +132,7 @@ func (h *handler) limited(
 // wait for a body that was not read.
 func (h *handler) plain(next endpoint) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r = r.WithContext(WithClient(r.Context(), r))
+		r = r.WithContext(access.WithClient(r.Context(), r))
 		control, now := http.NewResponseController(w), time.Now()
 		_ = control.SetWriteDeadline(now.Add(2 * h.Timeout)) // fails only with some test servers
 		if r.ContentLength != 0 {

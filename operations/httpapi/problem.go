@@ -13,6 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/fairlead-io/fairlead/internal/access"
 	"github.com/fairlead-io/fairlead/operations"
 )
 
@@ -41,6 +42,14 @@ func (p *Problem) Error() string {
 		return p.Title
 	}
 	return p.Title + ": " + p.Detail
+}
+
+// HTTPStatus returns the status. By it, a console recognizes the Problem of an Authorizer.
+func (p *Problem) HTTPStatus() int { return p.Status }
+
+// problemFrom returns the Problem of an access that is refused.
+func problemFrom(p *access.Problem) *Problem {
+	return &Problem{Status: p.Status, Title: p.Title, Detail: p.Detail}
 }
 
 func (p *Problem) write(w http.ResponseWriter) {
@@ -142,6 +151,7 @@ func fieldProblem(status int, title string, fields []operations.FieldError) *Pro
 func problemOf(err error) *Problem {
 	var (
 		p       *Problem
+		denied  *access.Problem
 		invalid *operations.InvalidError
 		running *operations.InProgressError
 		large   *http.MaxBytesError
@@ -149,6 +159,8 @@ func problemOf(err error) *Problem {
 	switch {
 	case errors.As(err, &p):
 		return p
+	case errors.As(err, &denied):
+		return problemFrom(denied)
 	case errors.As(err, &invalid):
 		return fieldProblem(http.StatusUnprocessableEntity, invalidTitle, invalid.Fields)
 	case errors.As(err, &running):

@@ -39,7 +39,7 @@ type shown struct {
 
 // The words above an answer.
 const (
-	stuckHead, stuckTitle   = "makes no progress:", "Why it does not move"
+	stuckHead, stuckTitle   = "makes no progress:", "Why it makes no progress"
 	failedHead, failedTitle = "Failed: it ended at", "Why it failed"
 )
 

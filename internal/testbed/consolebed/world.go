@@ -34,6 +34,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/operations"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	operationsconsole "github.com/fairlead-io/fairlead/operations/console"
 	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
@@ -97,10 +98,10 @@ func New(t *testing.T, cfg *rest.Config, namespace string, change func(*console.
 	}
 	w.Runtime.Add("executor", e.Run)
 	w.Runtime.Explain(e)
-	o := console.Options{Runtime: w.Runtime, Operations: &console.Operations{
+	o := console.Options{Runtime: w.Runtime, Sections: []console.Section{operationsconsole.Section{
 		Operations: ops.Store, Webhooks: hooks.Store, Scheduler: w.Scheduler, Executor: e,
 		Namespaces: []string{w.Namespace},
-	}}
+	}}}
 	if change != nil {
 		change(&o)
 	}
