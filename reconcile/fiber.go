@@ -322,15 +322,17 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 			}
 		}()
 	}
-	if f.moves != nil {
-		defer f.moves(h)
-	}
+	defer func() {
+		if f.moves != nil { // its slot has begun to leave
+			f.moves(h)
+		}
+	}()
 	defer r.mu.Unlock()
 	if err != nil {
 		r.running.Done()
 		r.c.slots.Leave(f.slot)
 		if delete(r.live, k); former != nil {
-			r.live[k] = former
+			r.live[k], h = former, former.handle
 		}
 		if errors.Is(err, flow.ErrClosed) { // if the process stops, another process resumes
 			r.c.breaks(ErrEngineClosed)

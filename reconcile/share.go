@@ -81,6 +81,7 @@ func (c *Controller) openSlots(ctx context.Context) {
 	for attempt := 0; ctx.Err() == nil; {
 		same, slots := c.arrivals.await(ctx)
 		if slots.IsEmpty() {
+			attempt = 0
 			<-same.Done()
 			continue
 		}

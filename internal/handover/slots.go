@@ -40,8 +40,8 @@ type slot struct {
 
 // Tenure is the time from Gain to the end of the drain.
 type Tenure struct {
-	Context context.Context //nolint:containedctx // of the work on the slot, cut off or not
-	Stay    context.Context //nolint:containedctx // ends earlier, as soon as the slot begins to leave
+	Context context.Context //nolint:containedctx // of the work on the slot; it ends early if the work is cut off
+	Stay    context.Context //nolint:containedctx // ends as soon as the slot begins to leave
 	end     context.CancelCauseFunc
 	leave   context.CancelCauseFunc
 }
