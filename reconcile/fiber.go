@@ -38,18 +38,19 @@ type fiber struct {
 	uid        types.UID
 	slot       int // of its object
 	generation int64
-	undo       bool
 	handle     flow.Handle
-	ended      bool
 	err        error                           // its outcome
-	failed     bool                            // err is a failure that must be reported
 	unsaved    func(ctx context.Context) error // saves its completion; nil if already saved
 	changed    func(ctx context.Context) bool  // calls Fibers.Changed
-	again      bool                            // it has missed an event
-	started    bool                            // start has returned: handle is valid
-	doomed     bool                            // cancel it once started
 	moves      func(flow.Handle)               // ends it once started, since its slot leaves; may be nil
 	waiting    *call.Waiting                   // the request that is being retried
+
+	undo    bool
+	ended   bool
+	failed  bool // err is a failure that must be reported
+	again   bool // it has missed an event
+	started bool // start has returned: handle is valid
+	doomed  bool // cancel it once started
 }
 
 var (

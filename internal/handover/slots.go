@@ -4,7 +4,7 @@
 //
 //   - Enter admits work only for a slot between Gain and Lose.
 //   - Wait reports each slot that Lose was called for exactly once, when no work of the slot is in progress.
-//   - Work in progress ends undisturbed until the context of Wait ends, and is cancelled then.
+//   - Work in progress continues until the context of Wait ends, and is cancelled then.
 //   - The contexts of a slot end before the slot is reported.
 package handover
 
