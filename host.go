@@ -26,6 +26,7 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/rights"
+	"github.com/fairlead-io/fairlead/shard"
 )
 
 // Host is one API server that a Runtime works with. Sources, observers and controllers are declared on it, and its
@@ -207,15 +208,13 @@ func (c *Host) Registry() *prometheus.Registry { return c.rt.opts.registry }
 
 // Inherit returns the settings that controllers take over from the cluster. It implements reconcile.Overseer.
 func (c *Host) Inherit() reconcile.Inherited {
-	in := reconcile.Inherited{Logger: c.log, TracerProvider: c.tracers, Cluster: c.name, Degraded: c.degraded}
-	if g := c.rt.Shards(); g != nil {
-		in.Shards = g
+	return reconcile.Inherited{
+		Logger: c.log, TracerProvider: c.tracers, Shards: c.shards(), Cluster: c.name, Degraded: c.degraded,
 	}
-	return in
 }
 
 // shards returns the selection of objects that this process works on, or nil for all objects.
-func (c *Host) shards() observe.Shards {
+func (c *Host) shards() shard.Membership {
 	if g := c.rt.Shards(); g != nil {
 		return g
 	}

@@ -19,7 +19,8 @@ import (
 type running struct {
 	ctx    context.Context //nolint:containedctx // the lifetime of the run and all its goroutines
 	cancel context.CancelCauseFunc
-	work   sync.WaitGroup // deliveries and openings
+	calls  context.Context //nolint:containedctx // ctx for calls of observers without a slot
+	work   sync.WaitGroup  // deliveries and openings
 
 	// Guarded by Registry.mu: the first attempts to open the sources observed at the start.
 	starting bool
@@ -96,6 +97,7 @@ func (r *Registry) begin(ctx context.Context) (*running, error) {
 	}
 	run := &running{starting: true, tried: make(chan struct{})}
 	run.ctx, run.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	run.calls = r.gate.begin(run.ctx)
 	r.run = run
 	r.expect()
 	for _, o := range slices.Clone(r.observers) {
@@ -203,7 +205,7 @@ func (r *Registry) opened(run *running, root *Origin, f *feed, err error) (again
 // subscribe starts the delivery to an observer of an open source. It requires the lock.
 func (r *Registry) subscribe(o *Observer) {
 	run := r.run
-	d := newDelivery(r.gate.begin(run.ctx), &run.work, &o.opts, o.call, func(out outcome) { o.reported(run.ctx, out) })
+	d := newDelivery(run.calls, &run.work, &o.opts, o.call, func(out outcome) { o.reported(run.ctx, out) })
 	if d.async != nil {
 		d.async.panicked = func(v any) {
 			r.log.ErrorContext(run.ctx, "executor panicked", "observer", o.Name(), "selector", o.selector.String(), "panic", v)

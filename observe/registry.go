@@ -17,6 +17,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/shard"
 )
 
 // Stores opens the store of a resource. Callers with equal requests share the store. *cache.Cache implements Stores.
@@ -32,8 +33,9 @@ type RegistryOptions struct {
 	Scheme *runtime.Scheme
 	// Stores opens the stores of observed sources.
 	Stores Stores
-	// Shards selects the objects that this process works on if replicas share the objects. nil means all objects.
-	Shards Shards
+	// Shards selects the objects that this process works on if replicas share the objects. The registry is a participant
+	// of the group; it gains slots before the sources and loses them after. nil means all objects.
+	Shards shard.Membership
 	// Logger receives a line for every event given up and every observer stopped. Default: discarded.
 	Logger *slog.Logger
 	// Degraded lets the other sources run if one cannot start; the registry retries with back-off. Otherwise Start

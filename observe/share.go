@@ -7,185 +7,95 @@ import (
 
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/handover"
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/shard/group"
 )
 
-// Shards selects the objects that this process works on if replicas share the objects. *group.Group implements it. The
-// registry is a participant of the group; it gains slots before the sources and loses them after.
-type Shards interface {
-	Layout() shard.Layout
-	Held() shard.Set
-	// Fence returns an error if no requests may be sent for a slot. It must be quick and safe for concurrent use.
-	Fence(slot int) error
-}
-
-var (
-	_ Shards            = (*group.Group)(nil)
-	_ group.Participant = (*Registry)(nil)
-)
+var _ group.Participant = (*Registry)(nil)
 
 // gate admits calls of observers if replicas share the objects. No call begins for an object whose slot is lost, and a
 // slot is released only when none of its calls is in progress.
 type gate struct {
-	shards Shards
-	layout shard.Layout
-	any    func() error // the fence of calls without a slot
-
-	mu    sync.Mutex
-	base  context.Context //nolint:containedctx // the context of the run, to which all calls belong
-	lost  shard.Set
-	slots []slotCalls
+	shards shard.Membership
+	slots  *handover.Slots
+	run    context.Context //nolint:containedctx // the context of the run, to which all calls belong; set by begin
 }
 
-// slotCalls are the calls for objects of one slot.
-type slotCalls struct {
-	ctx     context.Context //nolint:containedctx // the context of the calls; nil before the first one
-	cancel  context.CancelCauseFunc
-	running int
-	idle    chan struct{} // closed when no call is in progress; made by the goroutine that waits
-}
-
-func newGate(s Shards) *gate {
+func newGate(s shard.Membership) *gate {
 	if s == nil {
 		return nil
 	}
-	l := s.Layout()
-	return &gate{shards: s, layout: l, lost: l.Set(), slots: make([]slotCalls, l.Len()), any: func() error {
-		if s.Held().IsEmpty() {
-			return group.ErrNotHeld
-		}
-		return nil
-	}}
+	g := &gate{shards: s}
+	g.slots = handover.New(s.Layout(), group.ErrMoved, func(slot int) context.Context {
+		return client.Bind(g.run, client.Binding{
+			Fence: func() error { return s.Fence(slot) }, RequireVersion: true,
+		})
+	})
+	return g
 }
 
-// begin sets the context of the run. It returns the context for calls without a slot, bound to their fence. A nil gate
-// returns run itself.
+// begin sets the context of the run, before the first call. It returns the context for calls without a slot, bound to
+// their fence. A nil gate returns run itself.
 func (g *gate) begin(run context.Context) context.Context {
 	if g == nil {
 		return run
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.base = run
-	return client.Bind(run, client.Binding{Fence: g.any, RequireVersion: true})
+	g.run = run
+	return client.Bind(run, client.Binding{Fence: g.fence, RequireVersion: true})
 }
 
-// entry is a call that the gate has admitted.
+// fence is the fence of calls without a slot. It permits them while any slot is held.
+func (g *gate) fence() error {
+	for slot := range g.slots.Layout().Len() {
+		if g.shards.Fence(slot) == nil {
+			return nil
+		}
+	}
+	return group.ErrNotHeld
+}
+
+// entry is a call that the gate has admitted. It is empty for a call without a gate.
 type entry struct {
-	gate *gate
-	slot int
+	slots *handover.Slots
+	slot  int
 }
 
 // enter begins a call for an object unless its slot is lost. The caller must then call leave. Derived objects are
 // always admitted, since their namespace may differ from that of their inputs and the gate does not know whose slot
 // counts.
 func (g *gate) enter(r *cache.Record, derived bool) (ctx context.Context, in entry, ok bool) {
-	slot := g.layout.SlotOf(r.Namespace(), r.UID())
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	s := &g.slots[slot]
-	switch {
-	case derived:
-		s.running++
-		return nil, entry{g, slot}, true
-	case g.lost.Holds(slot):
+	in = entry{g.slots, g.slots.SlotOf(r.Namespace(), r.UID())}
+	if derived {
+		g.slots.Add(in.slot)
+		return nil, in, true
+	}
+	t, ok := g.slots.Enter(in.slot)
+	if !ok {
 		return nil, entry{}, false
-	case s.ctx == nil:
-		bound := client.Bind(g.base, client.Binding{
-			Fence: func() error { return g.shards.Fence(slot) }, RequireVersion: true,
-		})
-		s.ctx, s.cancel = context.WithCancelCause(bound)
 	}
-	s.running++
-	return s.ctx, entry{g, slot}, true
+	return t.Context, in, true
 }
 
-// leave ends a call. It does nothing for a call without a gate.
-func (in entry) leave() {
-	if in.gate == nil {
-		return
-	}
-	in.gate.mu.Lock()
-	defer in.gate.mu.Unlock()
-	s := &in.gate.slots[in.slot]
-	if s.running--; s.running == 0 && s.idle != nil {
-		close(s.idle)
-		s.idle = nil
-	}
-}
-
-// close admits no more calls for the slots. It returns the slots with calls in progress, each with a channel that is
-// closed at their end.
-func (g *gate) close(slots shard.Set) map[int]<-chan struct{} {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.lost = g.lost.Union(slots)
-	busy := map[int]<-chan struct{}{}
-	for slot := range slots.Slots() {
-		if s := &g.slots[slot]; s.running > 0 {
-			if s.idle == nil {
-				s.idle = make(chan struct{})
-			}
-			busy[slot] = s.idle
-		} else {
-			s.end(group.ErrMoved)
-		}
-	}
-	return busy
-}
-
-// end cancels the context of the calls of a slot. It requires the lock of the gate.
-func (s *slotCalls) end(cause error) {
-	if s.ctx != nil {
-		s.cancel(cause)
-		s.ctx, s.cancel = nil, nil
-	}
-}
-
-func (g *gate) end(slot int, cause error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.slots[slot].end(cause)
-}
+// leave ends a call.
+func (in entry) leave() { in.slots.Leave(in.slot) }
 
 // Gain implements [group.Participant].
 func (r *Registry) Gain(_ context.Context, slots shard.Set) error {
-	g := r.gate
-	if g == nil {
+	if r.gate == nil {
 		return errors.New("cannot gain slots: the registry works on everything: it was made without Shards")
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.lost = g.lost.Minus(slots)
+	r.gate.slots.Gain(slots)
 	return nil
 }
 
 // Lose implements [group.Participant]. Calls in progress finish; when ctx ends, their contexts are cancelled. Lose does
 // not wait until observers have received Left.
 func (r *Registry) Lose(ctx context.Context, slots shard.Set, quiet func(shard.Set)) {
-	g := r.gate
-	if g == nil {
-		return
+	if r.gate != nil {
+		r.gate.slots.Lose(slots).Wait(ctx, nil, quiet)
 	}
-	var all sync.WaitGroup
-	for slot, idle := range g.close(slots) {
-		one := g.layout.Set(slot)
-		slots = slots.Minus(one)
-		all.Go(func() {
-			select {
-			case <-idle:
-			case <-ctx.Done():
-				g.end(slot, context.Cause(ctx))
-				<-idle
-			}
-			g.end(slot, group.ErrMoved)
-			quiet(one)
-		})
-	}
-	quiet(slots)
-	all.Wait()
 }
 
 // skipped are the objects whose events an observer did not receive because their slot was lost first. The observer does

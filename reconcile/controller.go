@@ -13,13 +13,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/handover"
 	"github.com/fairlead-io/fairlead/internal/place"
 	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -43,6 +44,9 @@ type Controller struct {
 	wake    chan struct{}
 	now     func() time.Time
 
+	slots    *handover.Slots // whose objects are reconciled; nil: replicas do not share the objects
+	arrivals arrivals        // locked before slots, not with mu
+
 	mu      sync.Mutex // guards everything below; never held while user code runs
 	q       *queue
 	life    context.Context //nolint:containedctx // context of run; nil before and after it
@@ -59,7 +63,6 @@ type Controller struct {
 	paced   time.Time      // when the pump checks total again; zero: not scheduled
 	primary *intake
 	intakes []*intake
-	part    *part // nil: replicas do not share the objects
 	follows map[Key]map[string]*follow
 	synced  chan struct{}
 	runs    runs
@@ -79,9 +82,8 @@ type work struct {
 	// nil.
 	gone func(k Key)
 	halt func()
-	// move interrupts the fibers of objects whose slots leave, so that another process resumes them. It returns those that
-	// have not ended yet, by slot. It may be nil.
-	move func(leaves func(k Key, uid types.UID) (slot int, leaves bool)) map[int][]flow.Handle
+	// move calls end for the fibers of slots that leave, so that another process resumes them. It may be nil.
+	move func(slots shard.Set, end func(flow.Handle))
 	// why returns why the work on an object does not end, and whether there is any. It may be nil.
 	why func(k Key) (causes []why.Cause, works bool)
 	// hosted receives the settings that the controller inherits; it may be nil.
@@ -157,8 +159,11 @@ func declare(h Host, name string, w work, object client.Object, err error, opts 
 		c.from = overseer.Inherit()
 		registry = prometheus.WrapRegistererWith(prometheus.Labels{"cluster": c.from.Cluster}, registry)
 	}
-	if c.part = newPart(c.from.Shards); c.part != nil && c.set.leader != nil {
-		err = errors.Join(err, fmt.Errorf("%w: replicas that share the objects have no Leader", ErrInvalid))
+	if c.from.Shards != nil {
+		c.slots = handover.New(c.from.Shards.Layout(), nil, nil)
+		if c.set.leader != nil {
+			err = errors.Join(err, fmt.Errorf("%w: replicas that share the objects have no Leader", ErrInvalid))
+		}
 	}
 	c.metrics = newMetrics(c)
 	if e := registry.Register(c.metrics); e != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/shard"
 )
 
 // flows is the reconciler behind Flow. It starts fibers and turns their outcomes into results.
@@ -35,18 +36,21 @@ type flows[T, P any, PT client.ObjectOf[T]] struct {
 // fiber is a fiber that a controller has started for an object.
 type fiber struct {
 	uid        types.UID
+	slot       int // of its object
 	generation int64
-	undo       bool
 	handle     flow.Handle
-	ended      bool
 	err        error                           // its outcome
-	failed     bool                            // err is a failure that must be reported
 	unsaved    func(ctx context.Context) error // saves its completion; nil if already saved
 	changed    func(ctx context.Context) bool  // calls Fibers.Changed
-	again      bool                            // it has missed an event
-	started    bool                            // start has returned: handle is valid
-	doomed     bool                            // cancel it once started
+	moves      func(flow.Handle)               // ends it once started, since its slot leaves; may be nil
 	waiting    *call.Waiting                   // the request that is being retried
+
+	undo    bool
+	ended   bool
+	failed  bool // err is a failure that must be reported
+	again   bool // it has missed an event
+	started bool // start has returned: handle is valid
+	doomed  bool // cancel it once started
 }
 
 var (
@@ -277,7 +281,10 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 	if err != nil {
 		return Done, err
 	}
-	f := &fiber{uid: o.GetUID(), generation: o.GetGeneration(), undo: undo, waiting: &at.waiting}
+	f := &fiber{
+		uid: o.GetUID(), slot: r.c.slots.SlotOf(k.Namespace, o.GetUID()), generation: o.GetGeneration(), undo: undo,
+		waiting: &at.waiting,
+	}
 	var positions flow.Positions = at
 	if r.how.Changed != nil {
 		positions, f.changed = nowhere{}, func(ctx context.Context) bool { return r.how.Changed(ctx, packet) }
@@ -285,9 +292,12 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 	opt := flow.StartOptions{
 		Key: FiberKey(r.name, k), Group: k.Namespace, Mode: flow.Preempt, Timeout: r.how.Timeout,
 		Generation: o.GetGeneration(),
-		Positions:  positions, Values: r.c.fiberValues(ctx, k, &at.waiting),
+		Positions:  positions, Values: r.c.fiberValues(ctx, k, f.slot, &at.waiting),
 		Providers: []flow.Provider{flow.Provide(task), flow.Provide(r.c.client)},
 		OnEnd:     func(res flow.Result) { r.ended(k, f, at, obj, res) }, Reported: true,
+	}
+	if _, ok := r.c.slots.Enter(f.slot); !ok {
+		return pending, nil // the object leaves: another process starts the fiber
 	}
 	r.mu.Lock()
 	former := r.live[k]
@@ -313,11 +323,17 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 			}
 		}()
 	}
+	defer func() {
+		if f.moves != nil { // its slot has begun to leave
+			f.moves(h)
+		}
+	}()
 	defer r.mu.Unlock()
 	if err != nil {
 		r.running.Done()
+		r.c.slots.Leave(f.slot)
 		if delete(r.live, k); former != nil {
-			r.live[k] = former
+			r.live[k], h = former, former.handle
 		}
 		if errors.Is(err, flow.ErrClosed) { // if the process stops, another process resumes
 			r.c.breaks(ErrEngineClosed)
@@ -334,6 +350,7 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 // ended records the outcome of a fiber and triggers a reconciliation, which reports the error.
 func (r *flows[T, P, PT]) ended(k Key, f *fiber, at *statusAt[T, PT], obj *T, res flow.Result) {
 	defer r.running.Done()
+	defer r.c.slots.Leave(f.slot)
 	r.mu.Lock()
 	current := r.live[k] == f
 	f.handle, f.ended, f.err, f.failed = res.Handle, true, res.Err, res.Status == flow.Failed
@@ -410,39 +427,36 @@ func (r *flows[T, P, PT]) halt() {
 	r.running.Wait()
 }
 
-// move interrupts the fibers of objects that leave, so that another process resumes them. It returns them by slot. No
-// reconciliation of their objects may be running.
-func (r *flows[T, P, PT]) move(leaves func(k Key, uid types.UID) (slot int, leaves bool)) map[int][]flow.Handle {
-	busy := map[int][]flow.Handle{}
+// move calls end for the fibers of slots that leave, so that another process resumes them.
+func (r *flows[T, P, PT]) move(slots shard.Set, end func(flow.Handle)) {
+	var all []flow.Handle
 	over := map[Key]*fiber{}
 	r.mu.Lock()
 	for k, f := range r.live {
-		slot, ok := leaves(k, f.uid)
 		switch {
-		case !ok:
+		case !slots.Holds(f.slot):
 		case f.ended:
 			delete(r.live, k)
 			over[k] = f
+		case f.started:
+			all = append(all, f.handle)
 		default:
-			busy[slot] = append(busy[slot], f.handle)
+			f.moves = end
 		}
 	}
 	r.mu.Unlock()
 	for k, f := range over {
 		r.unsettled(k, f)
 	}
-	for _, fibers := range busy {
-		for _, h := range fibers {
-			h.Interrupt(errMoved)
-		}
+	for _, h := range all {
+		end(h)
 	}
-	return busy
 }
 
 // fiberValues returns the context values for the steps of a fiber: the fence of the term, the owner of the writes, and
 // the finalizer for package alloc.
-func (c *Controller) fiberValues(ctx context.Context, k Key, waiting *call.Waiting) context.Context {
-	term, slot := c.termOf(k)
+func (c *Controller) fiberValues(ctx context.Context, k Key, slot int, waiting *call.Waiting) context.Context {
+	term := c.termOf(k)
 	values := context.WithoutCancel(ctx)
 	if term != nil {
 		values = context.WithoutCancel(term)

@@ -36,7 +36,7 @@ func (c *Controller) follow(primary Key, name string, w *watch) error {
 	if c == nil {
 		return errNotRunning
 	}
-	w.everySlot = c.part != nil // the followed objects may be in any namespace
+	w.everySlot = c.slots != nil // the followed objects may be in any namespace
 	before, running := c.following(primary, name)
 	if !running {
 		return errNotRunning

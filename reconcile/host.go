@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/shard"
 )
 
 // Host runs controllers. The fairlead runtime is a Host.
@@ -46,8 +47,9 @@ type Inherited struct {
 	Logger *slog.Logger
 	// TracerProvider is for a controller without its own provider, and for the engine of [Flow].
 	TracerProvider trace.TracerProvider
-	// Shards selects the objects of this process where replicas share the objects; nil means all.
-	Shards Shards
+	// Shards selects the objects of this process where replicas share the objects; nil means all. The controllers are
+	// participants of the group.
+	Shards shard.Membership
 	// Cluster is the name of the cluster, if there are several.
 	Cluster string
 	// Degraded makes a controller retry with back-off when it cannot watch a kind, for example because the kind does not

@@ -103,7 +103,6 @@ type reconciliation struct {
 	key     Key
 	term    context.Context //nolint:containedctx // context of the leadership in which it runs
 	slot    int             // slot of its object
-	over    chan struct{}   // closed when it has returned; nil unless Lose waits for it
 	facts   facts
 	why     reasons
 	begun   time.Time

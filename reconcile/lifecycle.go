@@ -34,7 +34,7 @@ func (c *Controller) run(ctx context.Context) error {
 			stop(failed)
 		}
 	})
-	if c.part != nil {
+	if c.slots != nil {
 		lead.Go(func() { c.openSlots(ctx) })
 	}
 	c.pump(ctx)

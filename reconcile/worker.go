@@ -50,6 +50,7 @@ func (c *Controller) next(id goroutine.ID) bool {
 	}
 	it.reasons, it.seen, it.left, it.current = reasons{}, nil, false, r
 	c.runs.add(r)
+	c.slots.Add(r.slot) // held: else Lose or finish has forgotten the item
 	if f := it.fail; f != nil {
 		r.attempt, r.last = f.attempts+1, f.err
 	}
@@ -130,12 +131,12 @@ func (c *Controller) rights(r *reconciliation) client.Binding {
 // fence returns a function that returns an error if no request may be sent for an object of a slot, in a term. It
 // returns nil if there is no leadership and no sharding.
 func (c *Controller) fence(term context.Context, slot int) func() error {
-	l, p := c.set.leader, c.part
+	l, shards := c.set.leader, c.from.Shards
 	switch {
 	case l != nil && term != nil:
 		return func() error { return l.Fence(term) }
-	case p != nil:
-		return func() error { return p.shards.Fence(slot) }
+	case shards != nil:
+		return func() error { return shards.Fence(slot) }
 	}
 	return nil
 }
@@ -153,14 +154,14 @@ func (c *Controller) userContext(ctx context.Context, r *reconciliation, rights 
 	return client.Bind(context.WithValue(ctx, infoKey{}, info), rights)
 }
 
-// termOf returns the leadership context of the running reconciliation of an object, and its slot; nil if none runs.
-func (c *Controller) termOf(k Key) (term context.Context, slot int) {
+// termOf returns the leadership context of the running reconciliation of an object; nil if none runs.
+func (c *Controller) termOf(k Key) context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if it := c.q.items[k]; it != nil && it.current != nil {
-		return it.current.term, it.current.slot
+		return it.current.term
 	}
-	return nil, 0
+	return nil
 }
 
 // reportStuck reports a reconciliation that does not return. stop ends the reports and waits for a running one.
@@ -248,14 +249,11 @@ func (c *Controller) finish(it *item, r *reconciliation, res Result, err error, 
 	c.mu.Lock()
 	it.current, it.state = nil, idle
 	c.runs.remove(r)
-	if r.over != nil {
-		close(r.over)
-	}
 	c.q.running--
 	var failed *Failure
 	outcome := "success"
 	switch {
-	case it.left:
+	case it.left || !c.slots.Holds(it.slot):
 		outcome = "left"
 		c.q.forget(it)
 	case isAbort(err):
@@ -278,6 +276,7 @@ func (c *Controller) finish(it *item, r *reconciliation, res Result, err error, 
 	}
 	term := c.term
 	c.mu.Unlock()
+	c.slots.Leave(r.slot)
 	if existed {
 		c.metrics.runs.WithLabelValues(outcome).Inc()
 		c.metrics.seconds.Observe(now.Sub(r.begun).Seconds())

@@ -97,6 +97,16 @@ func hash[T string | []byte](s T) uint64 {
 	return h
 }
 
+// Membership selects the objects that this process works on if replicas share the objects. A *group.Group implements
+// it.
+type Membership interface {
+	// Layout returns how objects are divided into slots.
+	Layout() Layout
+	// Fence returns an error if no request may be sent for a slot. It returns nil only while it is certain that no other
+	// replica holds the slot. It must be quick and safe for concurrent use.
+	Fence(slot int) error
+}
+
 // Set is a set of slots of one layout. Sets are immutable and comparable with ==. The zero Set is empty and has the
 // default layout; see [Layout.Set].
 type Set struct {

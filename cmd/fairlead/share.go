@@ -74,7 +74,7 @@ func groupName(s string) (namespace, name string, err error) {
 
 // share is the part of the objects that this process shows as a member of a group, or nil if it shows all. It
 // implements group.Participant. Before it releases a slot, it shows that the objects have left, if the reader takes the
-// output in time.
+// output in time. One goroutine prints all output, so there is no work to count by slot (internal/handover).
 type share struct {
 	slots  *source.Sharding
 	group  *group.Group

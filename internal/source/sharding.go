@@ -13,6 +13,9 @@ import (
 // Sharding is the set of slots that a replica holds. Several sources share one Sharding (Config.Sharding) and follow
 // its changes while they run. It is safe for concurrent use.
 //
+// A Sharding can be a member of a group (group.Participant). It does no work for single objects: it neither admits nor
+// counts any, unlike the participants that use package internal/handover. It loses slots after those have drained.
+//
 // Before the first Set the slots are unknown: the sources hold no slot and are not synced. After a Set to the empty set
 // there is no object to list: the sources are synced and report ReasonNoSlots.
 type Sharding struct {
@@ -90,8 +93,7 @@ func (h *Sharding) Set(set shard.Set) error {
 	return nil
 }
 
-// Gain adds slots to those that all sources hold. It does not wait until they are listed. With Gain and Lose, a
-// Sharding can be a member of a group (package shard/group).
+// Gain adds slots to those that all sources hold. It does not wait until they are listed.
 func (h *Sharding) Gain(_ context.Context, slots shard.Set) error {
 	h.change(func(held shard.Set) shard.Set { return held.Union(slots) })
 	return nil

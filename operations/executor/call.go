@@ -33,9 +33,10 @@ func (e *Executor) launch(ctx context.Context, r *run, f *flight) {
 	r.flying[f.target], f.since, f.operation = f, e.now(), r.op.EffectiveID()
 	ctx, f.cancel = context.WithCancelCause(context.WithoutCancel(e.passOn(ctx, r.op))) // the flow parks meanwhile
 	ctx, stop := context.WithDeadlineCause(ctx, deadline, errDeadline)
-	e.count(r.key.Namespace)
+	slot := e.slotOf(r.key.Namespace)
+	e.tenures.Add(slot) // the run is counted, so the slot is here
 	e.flights.Go(func() {
-		defer e.exit(r.key.Namespace)
+		defer e.tenures.Leave(slot)
 		defer stop()
 		l := landing{flight: f}
 		if pollURL != "" {

@@ -59,14 +59,14 @@ func (e *Executor) beginNoCalls(end bool) (idle <-chan struct{}) {
 func (e *Executor) draining(namespace string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.drain.begun || e.tenureLocked(namespace) == nil
+	return e.drain.begun || !e.holds(namespace)
 }
 
 // mayCall reports whether a run may make calls now. If so, it marks the run as busy, until settle finds otherwise.
 func (e *Executor) mayCall(r *run) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.drain.begun || e.tenureLocked(r.key.Namespace) == nil {
+	if e.drain.begun || !e.holds(r.key.Namespace) {
 		return false
 	}
 	e.drain.busy[r] = struct{}{}

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"context"
 	"log/slog"
 	"net/netip"
 	"net/url"
@@ -14,6 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/fair"
+	"github.com/fairlead-io/fairlead/internal/handover"
 	"github.com/fairlead-io/fairlead/internal/inherit"
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
@@ -68,7 +70,7 @@ type Options struct {
 	// after it. The other stores hold all namespaces. If Shards has a method Why(namespace string, uid types.UID)
 	// []why.Cause, as group.Group has, it explains where other namespaces are served. Default: the Executor works on
 	// all operations.
-	Shards Shards
+	Shards shard.Membership
 	// Witness knows which Webhooks have crashed the process, so that they can be quarantined. Default: no Webhook is
 	// quarantined.
 	Witness Witness
@@ -112,11 +114,11 @@ type Recorder interface {
 // keys.
 type Executor struct {
 	calls     *call.Client
-	policy    call.Policy    // its Fence is that of the Executor; see policyOf
-	anyone    *client.Client // for requests that every replica may make
-	client    *client.Client // for requests under the Fence; see clientOf
-	shards    Shards         // nil: all namespaces are served here
-	layout    shard.Layout   // without shards: one slot
+	policy    call.Policy      // its Fence is that of the Executor; see policyOf
+	anyone    *client.Client   // for requests that every replica may make
+	client    *client.Client   // for requests under the Fence; see clientOf
+	shards    shard.Membership // nil: all namespaces are served here
+	tenures   *handover.Slots  // without shards: one slot
 	store     *store.Store
 	hookStore *store.Store
 	hooks     *compiled.Cache
@@ -150,12 +152,13 @@ type Executor struct {
 	fresh    *freshness
 	trust    trust
 
-	gained chan struct{} // holds a token while tenures may have a slot that is not begun
+	running context.Context //nolint:containedctx // the context of Run, for those of tenures; set before the first work
+	some    chan struct{}   // holds a token while gained may have slots
 
-	mu      sync.Mutex
-	tenures map[int]*tenure // by slot
-	drain   drain
-	live    map[string]map[string]*run // by namespace and name
+	mu     sync.Mutex
+	gained shard.Set // slots that takeOver has not begun
+	drain  drain
+	live   map[string]map[string]*run // by namespace and name
 	// progress counts the operations of live.
 	progress progress
 	lines    map[store.Key]*line // runs behind the end of another operation, by its key

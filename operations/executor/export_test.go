@@ -72,12 +72,13 @@ func Kept(unsaved bool) (what string) {
 
 // Tenures describes the slots of an executor.
 func (e *Executor) Tenures() (out string) {
+	for slot := range e.tenures.Layout().Len() {
+		runs := len(e.runsOf(e.tenures.Layout().Set(slot)))
+		out += fmt.Sprintf("%d: held %t, runs %d; ", slot, e.tenures.Holds(slot), runs)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for slot, t := range e.tenures {
-		out += fmt.Sprintf("%d: begun %t, busy %d, leaving %t; ", slot, t.begun, t.busy, t.leaving != nil)
-	}
-	return out
+	return out + "not begun: " + e.gained.String()
 }
 
 // SpanAllocs is how many allocations it takes to look after the trace of an operation.

@@ -33,7 +33,7 @@ func TestCatchUpInManyNamespaces(t *testing.T) {
 			appear(i)
 		}
 		e := &Executor{
-			layout: shard.Layout{Slots: 1}, store: st, fresh: newFreshness(shard.Layout{Slots: 1}), lines: make(map[store.Key]*line), log: slog.New(slog.DiscardHandler),
+			store: st, fresh: newFreshness(shard.Layout{Slots: 1}), lines: make(map[store.Key]*line), log: slog.New(slog.DiscardHandler),
 		}
 		e.fresh.gain(0)
 		statuses := st.WatchStatus()

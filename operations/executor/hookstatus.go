@@ -105,7 +105,7 @@ func (h *hookStatus) work(ctx context.Context, s *statusSpace) {
 		}
 		for name, anew := range taken {
 			key := store.Key{Namespace: s.namespace, Name: name}
-			stays, err := h.writeHere(ctx, key, anew)
+			stays, err := h.writeHere(key, anew)
 			if err != nil && stays {
 				h.e.log.WarnContext(ctx, "cannot write the status of a webhook", "webhook", key, "error", err)
 				if !errors.Is(err, call.ErrTooLarge) { // then only a change of the Webhook helps
@@ -120,18 +120,15 @@ func (h *hookStatus) work(ctx context.Context, s *statusSpace) {
 }
 
 // writeHere calls write while the slot of the Webhook stays here. A write that has started may finish after that.
-func (h *hookStatus) writeHere(ctx context.Context, key store.Key, anew bool) (stays bool, err error) {
-	t := h.e.enter(key.Namespace)
-	if t == nil {
+func (h *hookStatus) writeHere(key store.Key, anew bool) (stays bool, err error) {
+	slot := h.e.slotOf(key.Namespace)
+	t, here := h.e.tenures.Enter(slot)
+	if !here {
 		return false, nil
 	}
-	defer h.e.exit(key.Namespace)
-	waiting, stop := both(ctx, t.stay)
-	defer stop()
-	writing, stop := both(ctx, t.life)
-	defer stop()
-	err = h.write(waiting, writing, key, anew)
-	return waiting.Err() == nil, err
+	defer h.e.tenures.Leave(slot)
+	err = h.write(t.Stay, t.Context, key, anew)
+	return t.Stay.Err() == nil, err
 }
 
 // write updates the status of a Webhook if it has changed. It waits only as long as ctx lasts. The request itself

@@ -10,6 +10,7 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/fair"
+	"github.com/fairlead-io/fairlead/internal/handover"
 	"github.com/fairlead-io/fairlead/internal/inherit"
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/internal/tracing"
@@ -38,7 +39,7 @@ func New(o Options) (*Executor, error) {
 		}
 	}
 	e := &Executor{
-		shards: o.Shards, layout: layout, tenures: make(map[int]*tenure), gained: make(chan struct{}, 1),
+		shards: o.Shards, some: make(chan struct{}, 1),
 		calls: o.Calls, policy: fenced(o.Policy, fence(o.Fence)), store: o.Operations, hookStore: o.Webhooks,
 		callbacks: NewCallbacks(o.PublicURL, o.CallbackKey),
 		recorder:  o.Recorder, now: o.Now,
@@ -47,6 +48,7 @@ func New(o Options) (*Executor, error) {
 		traced: o.TracerProvider != nil, tried: &tried{}, attempts: &attempts{}, stopped: make(chan struct{}),
 		drain: drain{busy: make(map[*run]struct{})},
 	}
+	e.tenures = handover.New(layout, errMoved, func(int) context.Context { return e.running })
 	if e.witness = o.Witness; e.witness != nil {
 		e.condemned = make(map[string]Condemned)
 		for _, c := range e.witness.Condemned() {
@@ -120,7 +122,7 @@ func New(o Options) (*Executor, error) {
 // goroutines have ended. It can be called once.
 func (e *Executor) Run(ctx context.Context) error {
 	defer close(e.stopped)
-	defer e.endTenures()
+	e.running = ctx
 	e.slot.From(ctx)
 	defer e.webhooks.Close()
 	defer e.flights.Wait()
@@ -142,7 +144,7 @@ func (e *Executor) Run(ctx context.Context) error {
 	statuses := e.store.WatchStatus()
 	defer statuses.Close()
 	if e.shards == nil {
-		e.gain(e.layout.All())
+		e.gain(e.tenures.Layout().All())
 	}
 	var followers sync.WaitGroup
 	defer followers.Wait()

@@ -127,7 +127,7 @@ type member struct {
 
 var errNotHeld = errors.New("the slot is another one's")
 
-// Layout and Fence implement executor.Shards. A member that is paused stands still before the question or after the
+// Layout and Fence implement shard.Membership. A member that is paused stands still before the question or after the
 // answer.
 func (m *member) Layout() shard.Layout { return m.w.layout }
 

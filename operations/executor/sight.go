@@ -77,7 +77,7 @@ func (e *Executor) see(ctx context.Context, key store.Key) sight {
 		r = e.live[key.Namespace][key.Name]
 	}
 	defer e.mu.Unlock()
-	s := sight{namespace: key.Namespace, draining: e.tenureLocked(key.Namespace) != nil && e.drain.begun}
+	s := sight{namespace: key.Namespace, draining: e.holds(key.Namespace) && e.drain.begun}
 	if r == nil {
 		return s
 	}

@@ -82,14 +82,12 @@ func (e *Executor) changed(ctx context.Context, known *store.Record) {
 			e.accept(r, op)
 		}
 		e.mu.Lock()
-		t := e.tenureLocked(key.Namespace)
-		if t == nil { // another replica has it, or will have it
-			e.mu.Unlock()
-			return
-		}
 		started := e.live[key.Namespace][key.Name] == nil
 		if started {
-			t.busy++
+			if _, here := e.tenures.Enter(e.slotOf(key.Namespace)); !here { // another replica has it, or will have it
+				e.mu.Unlock()
+				return
+			}
 			if e.live[key.Namespace] == nil {
 				e.live[key.Namespace] = make(map[string]*run)
 			}
@@ -154,9 +152,9 @@ func (e *Executor) over(ctx context.Context, r *run, result flow.Result) {
 
 // forget removes a run, unless another run has taken its place. It reports whether the run has missed an event.
 func (e *Executor) forget(r *run) (missed bool) {
+	defer e.tenures.Leave(e.slotOf(r.key.Namespace))
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	defer e.exitLocked(r.key.Namespace)
 	e.leaveLine(r)
 	e.leave(r)
 	e.seen(r)

@@ -98,6 +98,8 @@ type Group struct {
 	state state
 }
 
+var _ shard.Membership = (*Group)(nil)
+
 // clock is the time source of a process. Tests use clocks that differ or stop.
 type clock struct {
 	now   func() time.Time
