@@ -236,7 +236,7 @@ func TestOf(t *testing.T) {
 			op:     running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) { e.WebhookGeneration = 2 }), known: edited,
 			want: []why.Cause{{
 				Type: why.Parked, Since: created, Evidence: map[string]string{"generation": "2"},
-				Message: "it calls webhook cleanup; the Webhook was edited since (generation 2 is 3 now): the present try uses the old " +
+				Message: "it calls webhook cleanup; the Webhook was edited since (generation 2 is 3 now): the current attempt uses the old " +
 					"generation, and the next one uses the new one",
 			}},
 		},
