@@ -18,10 +18,10 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/inherit"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/interrupt"
 	"github.com/fairlead-io/fairlead/internal/place"
 	"github.com/fairlead-io/fairlead/internal/profile"
-	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/reconcile/lease"
 	"github.com/fairlead-io/fairlead/why"
@@ -462,9 +462,9 @@ func (rt *Runtime) WaitSynced(ctx context.Context) error {
 	return rt.each(func(c *Host) error { return c.observers.WaitSynced(ctx) })
 }
 
-// Describe returns the sources and observers of every cluster, with their declarations and their current state.
-func (rt *Runtime) Describe() observe.Description {
-	all := observe.Description{Sources: []observe.SourceDescription{}}
+// describe returns the sources and observers of every cluster, with their declarations and their current state.
+func (rt *Runtime) describe() inspect.Sources {
+	all := inspect.Sources{Sources: []inspect.Source{}}
 	for _, c := range rt.members() {
 		d := c.observers.Describe()
 		all.Sources = append(all.Sources, d.Sources...)

@@ -5,8 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead-io/fairlead"
-	"github.com/fairlead-io/fairlead/reconcile"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 )
 
 // TestBlockedWorkers: a controller or an engine whose workers have been at the same objects or steps for minutes is
@@ -33,8 +32,8 @@ func TestBlockedWorkers(t *testing.T) {
 		"flows":       {reason: "No worker of the engine returns.", blocked: &since, has: []string{"✕", "engine of flows is blocked"}},
 	} {
 		for _, at := range []*time.Time{tc.blocked, nil} {
-			status := fairlead.Status{Controllers: []reconcile.Description{
-				{Cluster: "east", Name: "maps", State: reconcile.StateRunning, Running: 1, BlockedSince: at},
+			status := inspect.Runtime{Controllers: []inspect.Controller{
+				{Cluster: "east", Name: "maps", State: inspect.StateRunning, Counts: inspect.Counts{Running: 1}, BlockedSince: at},
 			}, FlowsBlockedSince: at}
 			later := time.Now().Add(time.Hour)
 			c := &console{rates: newRates(nil), shown: &sharedAnswers{entries: map[string]*cached{

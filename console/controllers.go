@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/fairlead-io/fairlead/reconcile"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -13,7 +13,7 @@ const maxFailures = 50
 
 // controllerRow is one controller, with those objects that the reader may get.
 type controllerRow struct {
-	reconcile.Description
+	inspect.Controller
 	Oldest                      *workRow // nil: no object waits for a worker, or the reader may not get it
 	Working                     []workRow
 	Failures                    []failureRow
@@ -23,12 +23,12 @@ type controllerRow struct {
 }
 
 type workRow struct {
-	reconcile.WorkDescription
+	inspect.Work
 	Of why.Object
 }
 
 type failureRow struct {
-	reconcile.FailureDescription
+	inspect.Failure
 	Of why.Object
 }
 
@@ -36,7 +36,7 @@ func (c *console) controllers(ctx context.Context, rd *reader, _ *http.Request) 
 	var rows []controllerRow
 	seen := c.sight(rd)
 	for _, d := range c.status().Controllers {
-		row := controllerRow{Description: d}
+		row := controllerRow{Controller: d}
 		var failed error
 		// see shows an object, or records that one is hidden.
 		see := func(key string, hides *bool, show func(of why.Object)) {

@@ -5,9 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/source"
-	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -56,13 +55,13 @@ func TestObserverBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	for behind, want := range map[time.Duration]bool{0: false, time.Second: false, 45 * time.Second: true} {
-		o := observe.ObserverDescription{Name: "mine"}
+		o := inspect.Observer{Name: "mine"}
 		if behind > 0 {
 			o.BehindSince = time.Now().Add(-behind)
 		}
-		status := fairlead.Status{Sources: []observe.SourceDescription{{
-			Selector: []string{"maps"}, Running: true, Observers: []observe.ObserverDescription{o},
-			Status: []observe.StatusDescription{{Phase: string(source.Watching), Synced: true}},
+		status := inspect.Runtime{Sources: []inspect.Source{{
+			Selector: []string{"maps"}, Running: true, Observers: []inspect.Observer{o},
+			Status: []inspect.Scope{{Phase: string(source.Watching), Synced: true}},
 		}}}
 		c := &console{shown: &sharedAnswers{entries: map[string]*cached{"status": {at: time.Now().Add(time.Hour), value: status}}}}
 		data, err := c.sources(t.Context(), &reader{c: c}, nil)

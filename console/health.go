@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
@@ -84,7 +84,7 @@ func (c *console) health() *health {
 	return h
 }
 
-func healthOf(s fairlead.Status) *health {
+func healthOf(s inspect.Runtime) *health {
 	h := &health{Problems: s.Problems}
 	var oldest time.Duration
 	for _, src := range s.Sources {

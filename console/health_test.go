@@ -9,14 +9,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/source"
-	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-func sourceOf(kind schema.GroupVersionKind, st observe.StatusDescription) observe.SourceDescription {
-	return observe.SourceDescription{Kind: kind, Running: true, Status: []observe.StatusDescription{st}}
+func sourceOf(kind schema.GroupVersionKind, st inspect.Scope) inspect.Source {
+	return inspect.Source{Kind: kind, Running: true, Status: []inspect.Scope{st}}
 }
 
 var (
@@ -33,36 +32,36 @@ func TestOneDecision(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		reason string
-		status observe.StatusDescription
+		status inspect.Scope
 		// what the page says
 		card   string
 		banner bool
 	}{
 		"quiet": {
 			"a quiet watch is confirmed every minute",
-			observe.StatusDescription{Phase: string(source.Watching), Staleness: time.Minute, Silence: time.Minute},
+			inspect.Scope{Phase: string(source.Watching), Staleness: time.Minute, Silence: time.Minute},
 			"healthy", false,
 		},
 		"late": {
 			"/healthz fails from five minutes on, and the page is old before",
-			observe.StatusDescription{Phase: string(source.Watching), Staleness: 3 * time.Minute, Silence: 3 * time.Minute},
+			inspect.Scope{Phase: string(source.Watching), Staleness: 3 * time.Minute, Silence: 3 * time.Minute},
 			"not healthy", true,
 		},
 		"degraded": {
 			"the server refuses to answer",
-			observe.StatusDescription{Phase: string(source.Degraded), Staleness: time.Second, Silence: time.Second},
+			inspect.Scope{Phase: string(source.Degraded), Staleness: time.Second, Silence: time.Second},
 			"not healthy", true,
 		},
 		"not served": {
 			"other pages are as good as ever",
-			observe.StatusDescription{
+			inspect.Scope{
 				Phase: string(source.Degraded), Reason: string(source.ReasonNotFound), Refused: true, Staleness: time.Hour, Silence: time.Second,
 			},
 			"limited", false,
 		},
 		"not served, and then silence": {
 			"the last answer is old",
-			observe.StatusDescription{
+			inspect.Scope{
 				Phase: string(source.Degraded), Reason: string(source.ReasonDisconnected), Refused: true, Staleness: time.Hour, Silence: 3 * time.Minute,
 			},
 			"not healthy", true,
@@ -70,7 +69,7 @@ func TestOneDecision(t *testing.T) {
 	} {
 		c := &console{shown: newShared(), rates: newRates(nil)}
 		later := time.Now().Add(time.Hour)
-		c.shown.entries["status"] = &cached{at: later, value: fairlead.Status{Sources: []observe.SourceDescription{sourceOf(webhookKind, tc.status)}}}
+		c.shown.entries["status"] = &cached{at: later, value: inspect.Runtime{Sources: []inspect.Source{sourceOf(webhookKind, tc.status)}}}
 		c.shown.entries["fibers"] = &cached{at: later, value: fiberCounts{}}
 		data, err := c.overview(t.Context(), nil, nil)
 		var text strings.Builder
@@ -90,13 +89,13 @@ func TestOneDecision(t *testing.T) {
 // TestConditionsOnTheirPages: a resource that the API server refuses is told on the pages that show it, and on no others.
 func TestConditionsOnTheirPages(t *testing.T) {
 	t.Parallel()
-	refused := observe.StatusDescription{
+	refused := inspect.Scope{
 		Phase: string(source.Degraded), Reason: string(source.ReasonNotFound), Refused: true, Staleness: time.Hour, Silence: time.Second,
 	}
 	elsewhere := refused
 	elsewhere.Reason, elsewhere.Namespace = string(source.ReasonForbidden), "other"
 	c := &console{Options: Options{Operations: &Operations{}}, shown: newShared()}
-	c.shown.entries["status"] = &cached{at: time.Now().Add(time.Hour), value: fairlead.Status{Sources: []observe.SourceDescription{
+	c.shown.entries["status"] = &cached{at: time.Now().Add(time.Hour), value: inspect.Runtime{Sources: []inspect.Source{
 		sourceOf(webhookKind, refused), sourceOf(opKind, elsewhere),
 	}}}
 	webhooks := "The API server does not serve Webhook.fairlead.io."

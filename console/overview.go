@@ -11,19 +11,19 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/operations"
 	"github.com/fairlead-io/fairlead/why"
 )
 
 // status returns the state of the runtime, shared by all pages for a moment.
-func (c *console) status() fairlead.Status {
-	return shared(c.shown, "status", func() fairlead.Status { return c.Runtime.Status(maxFailures) })
+func (c *console) status() inspect.Runtime {
+	return shared(c.shown, "status", func() inspect.Runtime { return c.Runtime.Status(maxFailures) })
 }
 
 // overviewData is the data of the first page.
 type overviewData struct {
-	Status      fairlead.Status
+	Status      inspect.Runtime
 	Operations  *operationCounts // nil: there are none, or the reader may not list them
 	Stuck       []stuckGroup
 	Sources     int

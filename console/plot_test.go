@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 )
 
 // TestPlot: a plot has axes with a scale, and tells its values to pointers and to readers who do not see it.
@@ -47,7 +47,7 @@ func TestPlot(t *testing.T) {
 	}
 	var text strings.Builder
 	if err := pages["overview"].ExecuteTemplate(&text, "content", page{
-		Health: &health{}, Data: overviewData{Status: fairlead.Status{}, Plots: []plot{p, plotOf("Nothing", "per second", nil)}},
+		Health: &health{}, Data: overviewData{Status: inspect.Runtime{}, Plots: []plot{p, plotOf("Nothing", "per second", nil)}},
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/internal/store"
-	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -19,9 +19,9 @@ type sourceRow struct {
 	ID, Name, Cluster, Type, At string
 	Namespace                   string
 	Objects                     int
-	Status                      *observe.StatusDescription // nil: it is not running
+	Status                      *inspect.Scope // nil: it is not running
 	Error                       string
-	Observers                   []observe.ObserverDescription
+	Observers                   []inspect.Observer
 	PerSecond                   string
 	Memory                      store.MemoryStats
 	Aside                       []asideRow
@@ -33,7 +33,7 @@ type sourceRow struct {
 
 // asideRow is an object that cannot be decoded.
 type asideRow struct {
-	observe.QuarantinedDescription
+	inspect.Quarantined
 	Of why.Object
 }
 
