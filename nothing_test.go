@@ -138,7 +138,6 @@ func nothing(ctx context.Context) map[string]func() error {
 		"client.Absent":                func() error { return writes(client.Absent()) },
 		"client.Always":                func() error { return writes(client.Always()) },
 		"client.Answered":              func() error { return writes(client.Answered(nil)) },
-		"client.Bind":                  func() error { return ok(client.Bind(ctx, client.Binding{})) },
 		"client.Body":                  func() error { return writes(client.Body(nil)) },
 		"client.Condition":             func() error { return wait(client.Condition[pod](c, client.Key{}, "")) },
 		"client.DryRun":                func() error { return writes(client.DryRun()) },

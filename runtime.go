@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/cache"
-	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/inherit"
 	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/interrupt"
@@ -347,7 +347,7 @@ func (rt *Runtime) lead(ctx context.Context, l reconcile.Leadership) error {
 	defer done()
 	rt.leading.Store(true)
 	defer rt.leading.Store(false)
-	bound := client.Bind(ctx, client.Binding{Fence: func() error { return l.Fence(term) }, RequireVersion: true})
+	bound := binding.With(ctx, binding.Binding{Fence: func() error { return l.Fence(term) }, RequireVersion: true})
 	bound, end := context.WithCancelCause(bound)
 	defer end(nil)
 	var lost atomic.Bool

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
@@ -59,9 +60,9 @@ type exchange struct {
 	pr      progress
 	past    []Failure
 	lastErr error
-	renewed uint64         // number of reloads of the credentials when the last try was sent
-	refused *metav1.Status // of the last try that the server answered with a status
-	told    *Retried       // last value stored in Policy.Waiting
+	renewed uint64           // number of reloads of the credentials when the last try was sent
+	refused *metav1.Status   // of the last try that the server answered with a status
+	told    *binding.Retried // last value stored in Policy.Waiting
 }
 
 // begin validates and encodes a request. It sends nothing.

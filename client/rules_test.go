@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/binding"
 )
 
 func TestWritesThatChangeNothingAreNotSent(t *testing.T) {
@@ -243,8 +244,8 @@ func TestFences(t *testing.T) {
 		}
 		lost := errors.New("leadership lost")
 		var why error
-		ctx := client.Bind(client.Bind(c.ctx, client.Binding{Fence: func() error { return why }}),
-			client.Binding{RequireVersion: true})
+		ctx := binding.With(binding.With(c.ctx, binding.Binding{Fence: func() error { return why }}),
+			binding.Binding{RequireVersion: true})
 		merge := client.RawPatch(types.MergePatchType, []byte(`{"data":{"k":"w"}}`))
 		if err := c.client.Patch(ctx, configMap("web"), merge); err != nil {
 			t.Fatal(err)

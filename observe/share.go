@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/fairlead-io/fairlead/cache"
-	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/shard/group"
@@ -69,7 +69,7 @@ func (g *gate) begin(run context.Context) context.Context {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.base = run
-	return client.Bind(run, client.Binding{Fence: g.any, RequireVersion: true})
+	return binding.With(run, binding.Binding{Fence: g.any, RequireVersion: true})
 }
 
 // entry is a call that the gate has admitted.
@@ -93,7 +93,7 @@ func (g *gate) enter(r *cache.Record, derived bool) (ctx context.Context, in ent
 	case g.lost.Holds(slot):
 		return nil, entry{}, false
 	case s.ctx == nil:
-		bound := client.Bind(g.base, client.Binding{
+		bound := binding.With(g.base, binding.Binding{
 			Fence: func() error { return g.shards.Fence(slot) }, RequireVersion: true,
 		})
 		s.ctx, s.cancel = context.WithCancelCause(bound)

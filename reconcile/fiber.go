@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/alloc"
-	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
@@ -46,7 +46,7 @@ type fiber struct {
 	again      bool                            // it has missed an event
 	started    bool                            // start has returned: handle is valid
 	doomed     bool                            // cancel it once started
-	waiting    *call.Waiting                   // the request that is being retried
+	waiting    *binding.Waiting                // the request that is being retried
 }
 
 var (
@@ -441,7 +441,7 @@ func (r *flows[T, P, PT]) move(leaves func(k Key, uid types.UID) (slot int, leav
 
 // fiberValues returns the context values for the steps of a fiber: the fence of the term, the owner of the writes, and
 // the finalizer for package alloc.
-func (c *Controller) fiberValues(ctx context.Context, k Key, waiting *call.Waiting) context.Context {
+func (c *Controller) fiberValues(ctx context.Context, k Key, waiting *binding.Waiting) context.Context {
 	term, slot := c.termOf(k)
 	values := context.WithoutCancel(ctx)
 	if term != nil {
@@ -451,7 +451,7 @@ func (c *Controller) fiberValues(ctx context.Context, k Key, waiting *call.Waiti
 	if c.object.cleans {
 		values = alloc.WithFinalizer(values, c.set.finalizer)
 	}
-	return client.Bind(values, client.Binding{
+	return binding.With(values, binding.Binding{
 		Fence: c.fence(term, slot), RequireVersion: true, Waiting: waiting, Write: store.WriteContext{
 			Owner:   c.owner,
 			Primary: k,

@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/goroutine"
 	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/why"
@@ -374,7 +375,7 @@ func (c *Controller) atWork(s *sight) (causes []why.Cause) {
 }
 
 // retrying returns why the current request is being retried.
-func retrying(w *call.Waiting) (causes []why.Cause) {
+func retrying(w *binding.Waiting) (causes []why.Cause) {
 	last, ok := w.Last()
 	if !ok {
 		return nil
