@@ -160,7 +160,6 @@ func nothing(ctx context.Context) map[string]func() error {
 		"client.ModifyStatus":          func() error { return orNone(client.ModifyStatus[pod](ctx, c, nil, nil, nil)) },
 		"client.New":                   func() error { return fails(client.New(client.Options{})) },
 		"client.NewConfigMapPositions": func() error { return positions(ctx, client.NewConfigMapPositions(c, client.Key{})) },
-		"client.NewMapper":             func() error { return fails(client.NewMapper(nil)) },
 		"client.NewStatusPosition":     func() error { return positions(ctx, client.NewStatusPosition[pod](c, nil, nil)) },
 		"client.Overlay": func() error {
 			get, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:1", http.NoBody)
@@ -194,7 +193,6 @@ func nothing(ctx context.Context) map[string]func() error {
 		"call.Step": func() error {
 			return started(flow.New("calls", call.Step("one", calls, call.StepSpec[int]{})), nil)
 		},
-		"call.Stream": func() error { return each(call.Stream[pod](ctx, calls, call.Request{}, call.Policy{})) },
 
 		"dependent.Add": func() error {
 			g := dependent.For[pod]()
@@ -329,7 +327,6 @@ func nothing(ctx context.Context) map[string]func() error {
 		"reconcile.Preempt":     func() error { return controls(reconcile.Preempt()) },
 		"reconcile.Primary":     func() error { return controls(reconcile.Primary(nil)) },
 		"reconcile.RateLimit":   func() error { return controls(reconcile.RateLimit(0, 0)) },
-		"reconcile.ReasonsFrom": func() error { return ok(reconcile.ReasonsFrom(ctx)) },
 		"reconcile.Retry":       func() error { return ok(reconcile.Retry(nil)) },
 		"reconcile.SetCondition": func() error {
 			return ok(reconcile.SetCondition(nil, nil, "", "", "", ""),

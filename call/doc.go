@@ -14,9 +14,8 @@
 //	var cm corev1.ConfigMap
 //	err = answer.Into(&cm)
 //
-// [List] fetches a list page by page, and [Stream] decodes a long body while it arrives. Both are iterators. [Step]
-// makes the same call as a step of package flow. It parks the fiber between two tries, so thousands of flows can wait
-// for a retry without a goroutine each.
+// [List] is an iterator that fetches a list page by page. [Step] makes the same call as a step of package flow. It parks
+// the fiber between two tries, so thousands of flows can wait for a retry without a goroutine each.
 //
 // # Failed tries
 //

@@ -46,28 +46,6 @@ func FuzzParsePage(f *testing.F) {
 	})
 }
 
-func FuzzDecodeList(f *testing.F) {
-	f.Add(
-		[]byte(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"continue":"t"},"items":[{"metadata":{"name":"a"}}]}`),
-	)
-	f.Add([]byte(`{"items":[{}],"kind":"ConfigMapList"}`))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		streamed := 0
-		page, broken, err := decodeList(io.NopCloser(bytes.NewReader(raw)),
-			func(*Page, []byte) (bool, error) { streamed++; return true, nil })
-		if (page == nil) == (broken == nil && err == nil) {
-			t.Fatalf("page %v, errors %v, %v", page, broken, err)
-		}
-		// What streams as a whole list is a list for the other reader, too, with as many items. (Members that come twice, or
-		// in another case, are read differently; no server sends them.)
-		whole, werr := parsePage(&Answer{Raw: raw})
-		if page != nil && werr == nil && bytes.Count(bytes.ToLower(raw), []byte(`"items"`)) == 1 &&
-			!bytes.Contains(raw, []byte(`\`)) && len(whole.Items) != streamed {
-			t.Fatalf("%d items streamed, %d in the page", streamed, len(whole.Items))
-		}
-	})
-}
-
 func FuzzDecide(f *testing.F) {
 	f.Add(409, []byte(`{"kind":"Status","reason":"Conflict","details":{"retryAfterSeconds":3}}`),
 		[]byte(`{"metadata":{"name":"a"}}`), "application/json", "5")

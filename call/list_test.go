@@ -1,15 +1,11 @@
 package call_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -175,138 +171,5 @@ func TestListProtobuf(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"ConfigMap a v", "ConfigMap b "}, got); diff != "" {
 		t.Error(diff)
-	}
-}
-
-// A stream in pages starts again like a list does.
-func TestStreamStartsAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, call.Options{}, page("t1", "a@1", "b@2"), expired, page("t2", "a@1", "b@9"), page("", "c@3"))
-		var got []string
-		for cm, err := range call.Stream[corev1.ConfigMap](t.Context(), b.client, call.Request{Resource: configMaps},
-			call.Policy{PageSize: 2}) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, cm.Name+"@"+cm.ResourceVersion)
-		}
-		if diff := cmp.Diff([]string{"a@1", "b@2", "b@9", "c@3"}, got); diff != "" {
-			t.Errorf("objects (-want +got):\n%s", diff)
-		}
-	})
-}
-
-// Whoever ends its context ends the stream, at once and on the wire, and is told why.
-func TestStreamIsCancelled(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		stop := errors.New("stop")
-		gone := make(chan time.Time, 1)
-		b := newBench(t, call.Options{}, func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			whole := pageBody("", "a@1", "b@2")
-			io.WriteString(w, whole[:strings.Index(whole, `"name":"b"`)])
-			w.(http.Flusher).Flush()
-			<-r.Context().Done()
-			gone <- time.Now()
-		})
-		ctx, cancel := context.WithCancelCause(t.Context())
-		time.AfterFunc(3*time.Second, func() { cancel(stop) })
-		begun := time.Now()
-		var last error
-		for _, err := range call.Stream[corev1.ConfigMap](ctx, b.client, call.Request{Resource: configMaps}, call.Policy{}) {
-			last = err
-		}
-		e, ok := errors.AsType[*call.Error](last)
-		if !ok || !errors.Is(last, stop) || len(e.Tries) != 1 || e.Tries[0].Reason != "cancelled" {
-			t.Errorf("got %v, want one try that was cancelled, and why", last)
-		}
-		if at := <-gone; at.Sub(begun) != 3*time.Second {
-			t.Errorf("the server saw the cancellation after %v, want 3s", at.Sub(begun))
-		}
-	})
-}
-
-func TestStream(t *testing.T) {
-	t.Parallel()
-	whole := pageBody("", "a@1", "b@2", "c@3")
-	cut := func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		io.WriteString(w, whole[:strings.Index(whole, `"name":"c"`)])
-		w.(http.Flusher).Flush()
-		panic(http.ErrAbortHandler)
-	}
-	stall := func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		io.WriteString(w, whole[:strings.Index(whole, `"name":"b"`)])
-		w.(http.Flusher).Flush()
-		<-r.Context().Done()
-	}
-	trickle := func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		for i := range len(whole) {
-			<-time.After(time.Second) // of fake time: minutes in all, yet there is progress
-			io.WriteString(w, whole[i:i+1])
-			w.(http.Flusher).Flush()
-		}
-	}
-	for _, tc := range []struct {
-		reason string
-		script []http.HandlerFunc
-		want   []string
-		tries  int
-		ok     bool
-	}{
-		{"one body", []http.HandlerFunc{answer(200, whole)}, []string{"a@1", "b@2", "c@3"}, 1, true},
-		{
-			"a body that breaks off is asked for again",
-			[]http.HandlerFunc{cut, answer(200, whole)},
-			[]string{"a@1", "b@2", "c@3"},
-			2, true,
-		},
-		{"one without progress too", []http.HandlerFunc{stall, answer(200, whole)}, []string{"a@1", "b@2", "c@3"}, 2, true},
-		{"a slow one is left alone", []http.HandlerFunc{trickle}, []string{"a@1", "b@2", "c@3"}, 1, true},
-		{
-			"an error before the list",
-			[]http.HandlerFunc{status(503, "ServiceUnavailable", "x"), answer(200, whole)},
-			[]string{"a@1", "b@2", "c@3"},
-			2, true,
-		},
-		{"a server that always breaks off", []http.HandlerFunc{cut}, []string{"a@1", "b@2"}, 6, false},
-		{
-			"metadata after the items",
-			[]http.HandlerFunc{
-				answer(200,
-					`{"items":[{"metadata":{"name":"a","resourceVersion":"1"}}],"kind":"ConfigMapList","metadata":{"resourceVersion":"5"}}`),
-			},
-			[]string{"a@1"},
-			1, true,
-		},
-		{"a token that does not move", []http.HandlerFunc{answer(200, pageBody("t1", "a@1"))}, []string{"a@1"}, 2, false},
-		{"null items", []http.HandlerFunc{answer(200, `{"kind":"ConfigMapList","items":null}`)}, nil, 1, true},
-		{"another kind", []http.HandlerFunc{answer(200, `{"kind":"Table","rows":[]}`)}, nil, 1, false},
-		{"html", []http.HandlerFunc{withHeader(answer(200, "<html>"), "X", "y")}, nil, 6, false},
-	} {
-		t.Run(tc.reason, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, call.Options{}, tc.script...)
-				var got []string
-				var err error
-				for cm, e := range call.Stream[corev1.ConfigMap](t.Context(), b.client, call.Request{Resource: configMaps},
-					call.Policy{}) {
-					if err = e; err == nil {
-						got = append(got, cm.Name+"@"+cm.ResourceVersion)
-					}
-				}
-				if diff := cmp.Diff(tc.want, got); diff != "" {
-					t.Errorf("objects (-want +got):\n%s", diff)
-				}
-				if (err == nil) != tc.ok || len(b.seen()) != tc.tries {
-					t.Errorf("after %d tries: %v", len(b.seen()), err)
-				}
-			})
-		})
 	}
 }

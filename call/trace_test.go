@@ -143,7 +143,7 @@ func TestACancelledTry(t *testing.T) {
 	})
 }
 
-// TestAListIsASpanForEachPage, also one that is streamed.
+// TestAListIsASpanForEachPage: each try of a page is a span.
 func TestAListIsASpanForEachPage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestAListIsASpanForEachPage(t *testing.T) {
 		b := newBench(t, call.Options{TracerProvider: made}, status(503, "ServiceUnavailable", "x"),
 			answer(200, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[]}`))
 		list := call.Request{Resource: configMaps}
-		for _, err := range call.Stream[corev1.ConfigMap](t.Context(), b.client, list, call.Policy{}) {
+		for _, err := range call.List[corev1.ConfigMap](t.Context(), b.client, list, call.Policy{}) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -344,7 +344,7 @@ func TestReasons(t *testing.T) {
 		if got := b.last().info; got.Controller != "gateways" || got.Key != web || got.Attempt != 1 {
 			t.Errorf("the info is %+v", got)
 		}
-		if got := reconcile.ReasonsFrom(t.Context()); got != nil {
+		if got := reconcile.InfoFrom(t.Context()).Reasons; got != nil {
 			t.Errorf("reasons outside: %v", got)
 		}
 	})
