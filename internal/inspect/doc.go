@@ -1,8 +1,8 @@
 // Package inspect has the snapshots of a running program that /debug and the console show: its sources and observers,
 // its controllers, and the runtime as a whole.
 //
-// A part of the program returns a snapshot of itself in one call. A snapshot is plain data. Its JSON is the format of the
-// pages below /debug, and its String method returns their text.
+// A part of the program returns a snapshot of itself in one call. A snapshot is plain data. Its JSON is the format of
+// the pages below /debug, and its String method returns their text.
 package inspect
 
 import "time"
