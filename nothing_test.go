@@ -302,19 +302,15 @@ func nothing(ctx context.Context) map[string]func() error {
 		"reconcile.IfChanged":     func() error { return watches(reconcile.IfChanged[pod](nil)) },
 		"reconcile.IfSpecChanged": func() error { return watches(reconcile.IfSpecChanged()) },
 		"reconcile.InfoFrom":      func() error { return ok(reconcile.InfoFrom(ctx)) },
-		"reconcile.IsReady": func() error {
-			return ok(reconcile.IsReady(nil, nil, ""),
-				reconcile.IsReady((*pod)(nil), []metav1.Condition{{Status: metav1.ConditionTrue}}, ""))
-		},
-		"reconcile.Kind":        func() error { return watches(reconcile.Kind(schema.GroupVersionKind{})) },
-		"reconcile.Labeled":     func() error { return watches(reconcile.Labeled("")) },
-		"reconcile.Leader":      func() error { return controls(reconcile.Leader(nil)) },
-		"reconcile.Logger":      func() error { return controls(reconcile.Logger(nil)) },
-		"reconcile.MaxAttempts": func() error { return controls(reconcile.MaxAttempts(0)) },
-		"reconcile.MaxInterval": func() error { return controls(reconcile.MaxInterval(0)) },
-		"reconcile.Named":       func() error { return watches(reconcile.Named("")) },
-		"reconcile.Needs":       func() error { return controls(reconcile.Needs(rights.Right{})) },
-		"reconcile.New":         func() error { return errors.Join(controls(nil), ok(reconcile.New[pod](rt, "", nil))) },
+		"reconcile.Kind":          func() error { return watches(reconcile.Kind(schema.GroupVersionKind{})) },
+		"reconcile.Labeled":       func() error { return watches(reconcile.Labeled("")) },
+		"reconcile.Leader":        func() error { return controls(reconcile.Leader(nil)) },
+		"reconcile.Logger":        func() error { return controls(reconcile.Logger(nil)) },
+		"reconcile.MaxAttempts":   func() error { return controls(reconcile.MaxAttempts(0)) },
+		"reconcile.MaxInterval":   func() error { return controls(reconcile.MaxInterval(0)) },
+		"reconcile.Named":         func() error { return watches(reconcile.Named("")) },
+		"reconcile.Needs":         func() error { return controls(reconcile.Needs(rights.Right{})) },
+		"reconcile.New":           func() error { return errors.Join(controls(nil), ok(reconcile.New[pod](rt, "", nil))) },
 		"reconcile.NewRecorder": func() error {
 			return orNone(reconcile.NewRecorder(c, "").Event(ctx, &pod{}, "", "", ""))
 		},
@@ -323,11 +319,11 @@ func nothing(ctx context.Context) map[string]func() error {
 		"reconcile.Own": func() error {
 			return errors.Join(orNone(reconcile.Own(c, nil, nil)), orNone(reconcile.Own(c, &pod{}, &pod{})))
 		},
-		"reconcile.Owns":        func() error { return controls(reconcile.Owns[pod](nil)) },
-		"reconcile.Preempt":     func() error { return controls(reconcile.Preempt()) },
-		"reconcile.Primary":     func() error { return controls(reconcile.Primary(nil)) },
-		"reconcile.RateLimit":   func() error { return controls(reconcile.RateLimit(0, 0)) },
-		"reconcile.Retry":       func() error { return ok(reconcile.Retry(nil)) },
+		"reconcile.Owns":      func() error { return controls(reconcile.Owns[pod](nil)) },
+		"reconcile.Preempt":   func() error { return controls(reconcile.Preempt()) },
+		"reconcile.Primary":   func() error { return controls(reconcile.Primary(nil)) },
+		"reconcile.RateLimit": func() error { return controls(reconcile.RateLimit(0, 0)) },
+		"reconcile.Retry":     func() error { return ok(reconcile.Retry(nil)) },
 		"reconcile.SetCondition": func() error {
 			return ok(reconcile.SetCondition(nil, nil, "", "", "", ""),
 				reconcile.SetCondition((*pod)(nil), &[]metav1.Condition{}, "", "", "", ""))

@@ -202,11 +202,7 @@ func (c *Host) Engine() *flow.Engine {
 
 // look connects an engine to the runtime's logger, tracer, metrics, pages and stop.
 func (rt *Runtime) look(e *flow.Engine) {
-	e.InheritLogger(rt.log)
-	e.InheritTracerProvider(rt.opts.tracers)
-	if rt.sharing != nil {
-		e.RequireDurable()
-	}
+	e.Inherit(rt.log, rt.opts.tracers, rt.sharing != nil)
 	if err := rt.opts.registry.Register(e.Collector()); err != nil {
 		rt.mistake(fmt.Errorf("cannot look after an engine: %w", err))
 	}

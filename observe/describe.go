@@ -63,7 +63,7 @@ func (r *Registry) Describe() inspect.Sources {
 // description requires the lock of the registry.
 func (o *Origin) description(now time.Time) inspect.Source {
 	d := inspect.Source{
-		Cluster: o.registry.opts.Cluster, Selector: o.selector.Names(), At: o.place,
+		Cluster: o.registry.opts.Cluster, Selector: o.selector.names(), At: o.place,
 		Observers: []inspect.Observer{},
 	}
 	if o.object != nil {
@@ -155,7 +155,7 @@ func typeName(kind schema.GroupVersionKind) string {
 // description requires the lock of the registry.
 func (o *Observer) description() inspect.Observer {
 	d := inspect.Observer{
-		Cluster: o.registry.opts.Cluster, Selector: o.selector.Names(), Name: o.Name(), At: o.place, Type: "any",
+		Cluster: o.registry.opts.Cluster, Selector: o.selector.names(), Name: o.Name(), At: o.place, Type: "any",
 		Mask:     o.opts.mask.String(),
 		Delivery: "sync", Failure: o.opts.failure.String(),
 		Stats: inspect.Stats{
