@@ -147,27 +147,24 @@ func ExampleRuntime_Join() {
 	ctx, stop := context.WithCancel(context.Background())
 
 	rt := fairlead.New(home.Config())
-	for _, cluster := range []*fairlead.Host{rt.Host, rt.Join("abroad", abroad.Config())} {
+	settings := map[string]*observe.Collection[corev1.ConfigMap]{}
+	for name, cluster := range map[string]*fairlead.Host{"home": rt.Host, "abroad": rt.Join("abroad", abroad.Config())} {
 		observe.Source[corev1.ConfigMap](cluster, "settings")
-		observe.On(cluster, "settings", func(context.Context, observe.Event[corev1.ConfigMap]) error { return nil },
-			observe.Name("copier"))
+		settings[name] = observe.Known[corev1.ConfigMap](cluster, "settings")
 	}
 	rt.Add("report", func(ctx context.Context) error {
 		defer stop()
 		if err := rt.WaitSynced(ctx); err != nil {
 			return err
 		}
-		for _, s := range rt.Describe().Sources {
-			fmt.Printf("%q: %d\n", s.Cluster, s.Objects)
-		}
+		fmt.Println(settings["home"].Len(), "at home,", settings["abroad"].Len(), "abroad")
 		return nil
 	})
 	if err := rt.Run(ctx); err != nil {
 		fmt.Println(err)
 	}
 	// Output:
-	// "": 2
-	// "abroad": 2
+	// 2 at home, 2 abroad
 }
 
 // Pages of the program's own stand beside those of the runtime; see also WithListen.

@@ -15,10 +15,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/profile"
 	"github.com/fairlead-io/fairlead/internal/protect"
 	"github.com/fairlead-io/fairlead/internal/serve"
-	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
@@ -136,14 +136,14 @@ func (rt *Runtime) sources() sources {
 }
 
 // sources prints sources without their observers and with the counters of each scope.
-type sources []observe.SourceDescription
+type sources []inspect.Source
 
 // String returns one line per source and scope.
 func (s sources) String() string {
 	var b strings.Builder
 	for _, d := range s {
 		d.Observers = nil
-		fmt.Fprint(&b, observe.Description{Sources: []observe.SourceDescription{d}})
+		fmt.Fprint(&b, inspect.Sources{Sources: []inspect.Source{d}})
 		for _, st := range d.Status {
 			fmt.Fprintf(&b, "  %q: %s since %s, staleness %v, %+v\n", st.Namespace, st.Reason, st.Since.Format(time.RFC3339),
 				st.Staleness.Round(time.Millisecond), st.Counters)
@@ -288,7 +288,7 @@ func (rt *Runtime) blocked() []string {
 		case d.Error != "":
 			problems = append(problems, fmt.Sprintf("controller %s: %s: %s", strings.TrimSpace(d.Cluster+" "+d.Name), d.State,
 				d.Error))
-		case d.State == reconcile.StateNew:
+		case d.State == inspect.StateNew:
 			problems = append(problems, fmt.Sprintf("controller %s: %s", strings.TrimSpace(d.Cluster+" "+d.Name), d.State))
 		}
 	}

@@ -224,7 +224,7 @@ func TestSourcesOfReconcilersAndClients(t *testing.T) {
 		if _, body := get(rt, "/debug/sources?format=json"); !strings.Contains(body, `"reason":"Forbidden"`) {
 			t.Errorf("JSON lacks what reconcilers watch: %s", body)
 		}
-		if d := rt.Describe(); len(d.Sources) != 1 {
+		if d := rt.Observers().Describe(); len(d.Sources) != 1 {
 			t.Errorf("%d sources are described with observers", len(d.Sources))
 		}
 		handle.Release()

@@ -140,7 +140,6 @@ func nothing(ctx context.Context) map[string]func() error {
 		"client.Absent":                func() error { return writes(client.Absent()) },
 		"client.Always":                func() error { return writes(client.Always()) },
 		"client.Answered":              func() error { return writes(client.Answered(nil)) },
-		"client.Bind":                  func() error { return ok(client.Bind(ctx, client.Binding{})) },
 		"client.Body":                  func() error { return writes(client.Body(nil)) },
 		"client.Condition":             func() error { return wait(client.Condition[pod](c, client.Key{}, "")) },
 		"client.DryRun":                func() error { return writes(client.DryRun()) },
@@ -163,7 +162,6 @@ func nothing(ctx context.Context) map[string]func() error {
 		"client.ModifyStatus":          func() error { return orNone(client.ModifyStatus[pod](ctx, c, nil, nil, nil)) },
 		"client.New":                   func() error { return fails(client.New(client.Options{})) },
 		"client.NewConfigMapPositions": func() error { return positions(ctx, client.NewConfigMapPositions(c, client.Key{})) },
-		"client.NewMapper":             func() error { return fails(client.NewMapper(nil)) },
 		"client.NewStatusPosition":     func() error { return positions(ctx, client.NewStatusPosition[pod](c, nil, nil)) },
 		"client.Overlay": func() error {
 			get, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:1", http.NoBody)
@@ -197,7 +195,6 @@ func nothing(ctx context.Context) map[string]func() error {
 		"call.Step": func() error {
 			return started(flow.New("calls", call.Step("one", calls, call.StepSpec[int]{})), nil)
 		},
-		"call.Stream": func() error { return each(call.Stream[pod](ctx, calls, call.Request{}, call.Policy{})) },
 
 		"dependent.Add": func() error {
 			g := dependent.For[pod]()
@@ -307,19 +304,15 @@ func nothing(ctx context.Context) map[string]func() error {
 		"reconcile.IfChanged":     func() error { return watches(reconcile.IfChanged[pod](nil)) },
 		"reconcile.IfSpecChanged": func() error { return watches(reconcile.IfSpecChanged()) },
 		"reconcile.InfoFrom":      func() error { return ok(reconcile.InfoFrom(ctx)) },
-		"reconcile.IsReady": func() error {
-			return ok(reconcile.IsReady(nil, nil, ""),
-				reconcile.IsReady((*pod)(nil), []metav1.Condition{{Status: metav1.ConditionTrue}}, ""))
-		},
-		"reconcile.Kind":        func() error { return watches(reconcile.Kind(schema.GroupVersionKind{})) },
-		"reconcile.Labeled":     func() error { return watches(reconcile.Labeled("")) },
-		"reconcile.Leader":      func() error { return controls(reconcile.Leader(nil)) },
-		"reconcile.Logger":      func() error { return controls(reconcile.Logger(nil)) },
-		"reconcile.MaxAttempts": func() error { return controls(reconcile.MaxAttempts(0)) },
-		"reconcile.MaxInterval": func() error { return controls(reconcile.MaxInterval(0)) },
-		"reconcile.Named":       func() error { return watches(reconcile.Named("")) },
-		"reconcile.Needs":       func() error { return controls(reconcile.Needs(rights.Right{})) },
-		"reconcile.New":         func() error { return errors.Join(controls(nil), ok(reconcile.New[pod](rt, "", nil))) },
+		"reconcile.Kind":          func() error { return watches(reconcile.Kind(schema.GroupVersionKind{})) },
+		"reconcile.Labeled":       func() error { return watches(reconcile.Labeled("")) },
+		"reconcile.Leader":        func() error { return controls(reconcile.Leader(nil)) },
+		"reconcile.Logger":        func() error { return controls(reconcile.Logger(nil)) },
+		"reconcile.MaxAttempts":   func() error { return controls(reconcile.MaxAttempts(0)) },
+		"reconcile.MaxInterval":   func() error { return controls(reconcile.MaxInterval(0)) },
+		"reconcile.Named":         func() error { return watches(reconcile.Named("")) },
+		"reconcile.Needs":         func() error { return controls(reconcile.Needs(rights.Right{})) },
+		"reconcile.New":           func() error { return errors.Join(controls(nil), ok(reconcile.New[pod](rt, "", nil))) },
 		"reconcile.NewRecorder": func() error {
 			return orNone(reconcile.NewRecorder(c, "").Event(ctx, &pod{}, "", "", ""))
 		},
@@ -328,12 +321,11 @@ func nothing(ctx context.Context) map[string]func() error {
 		"reconcile.Own": func() error {
 			return errors.Join(orNone(reconcile.Own(c, nil, nil)), orNone(reconcile.Own(c, &pod{}, &pod{})))
 		},
-		"reconcile.Owns":        func() error { return controls(reconcile.Owns[pod](nil)) },
-		"reconcile.Preempt":     func() error { return controls(reconcile.Preempt()) },
-		"reconcile.Primary":     func() error { return controls(reconcile.Primary(nil)) },
-		"reconcile.RateLimit":   func() error { return controls(reconcile.RateLimit(0, 0)) },
-		"reconcile.ReasonsFrom": func() error { return ok(reconcile.ReasonsFrom(ctx)) },
-		"reconcile.Retry":       func() error { return ok(reconcile.Retry(nil)) },
+		"reconcile.Owns":      func() error { return controls(reconcile.Owns[pod](nil)) },
+		"reconcile.Preempt":   func() error { return controls(reconcile.Preempt()) },
+		"reconcile.Primary":   func() error { return controls(reconcile.Primary(nil)) },
+		"reconcile.RateLimit": func() error { return controls(reconcile.RateLimit(0, 0)) },
+		"reconcile.Retry":     func() error { return ok(reconcile.Retry(nil)) },
 		"reconcile.SetCondition": func() error {
 			return ok(reconcile.SetCondition(nil, nil, "", "", "", ""),
 				reconcile.SetCondition((*pod)(nil), &[]metav1.Condition{}, "", "", "", ""))

@@ -15,13 +15,13 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/cache"
-	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/inherit"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/interrupt"
 	"github.com/fairlead-io/fairlead/internal/place"
 	"github.com/fairlead-io/fairlead/internal/profile"
-	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/reconcile/lease"
 	"github.com/fairlead-io/fairlead/why"
@@ -202,11 +202,7 @@ func (c *Host) Engine() *flow.Engine {
 
 // look connects an engine to the runtime's logger, tracer, metrics, pages and stop.
 func (rt *Runtime) look(e *flow.Engine) {
-	e.InheritLogger(rt.log)
-	e.InheritTracerProvider(rt.opts.tracers)
-	if rt.sharing != nil {
-		e.RequireDurable()
-	}
+	e.Inherit(rt.log, rt.opts.tracers, rt.sharing != nil)
 	if err := rt.opts.registry.Register(e.Collector()); err != nil {
 		rt.mistake(fmt.Errorf("cannot add an engine: %w", err))
 	}
@@ -347,7 +343,7 @@ func (rt *Runtime) lead(ctx context.Context, l reconcile.Leadership) error {
 	defer done()
 	rt.leading.Store(true)
 	defer rt.leading.Store(false)
-	bound := client.Bind(ctx, client.Binding{Fence: func() error { return l.Fence(term) }, RequireVersion: true})
+	bound := binding.With(ctx, binding.Binding{Fence: func() error { return l.Fence(term) }, RequireVersion: true})
 	bound, end := context.WithCancelCause(bound)
 	defer end(nil)
 	var lost atomic.Bool
@@ -463,8 +459,8 @@ func (rt *Runtime) WaitSynced(ctx context.Context) error {
 }
 
 // Describe returns the sources and observers of every cluster, with their declarations and their current state.
-func (rt *Runtime) Describe() observe.Description {
-	all := observe.Description{Sources: []observe.SourceDescription{}}
+func (rt *Runtime) Describe() inspect.Sources {
+	all := inspect.Sources{Sources: []inspect.Source{}}
 	for _, c := range rt.members() {
 		d := c.observers.Describe()
 		all.Sources = append(all.Sources, d.Sources...)

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
-	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -143,7 +143,7 @@ func (q *question) observers() (causes []why.Cause) {
 
 // selectorsOf returns the selectors of the sources that deliver objects of a kind: those that watch it, and filters and
 // joins derived from these.
-func selectorsOf(kind schema.GroupKind, sources []observe.SourceDescription) map[string]bool {
+func selectorsOf(kind schema.GroupKind, sources []inspect.Source) map[string]bool {
 	found := map[string]bool{}
 	for more := true; more; {
 		more = false
@@ -158,7 +158,7 @@ func selectorsOf(kind schema.GroupKind, sources []observe.SourceDescription) map
 	return found
 }
 
-// selectorText returns the text of a selector with these names, as in SourceDescription.From.
+// selectorText returns the text of a selector with these names, as in inspect.Source.From.
 func selectorText(names []string) string { return strings.Join(names, " + ") }
 
 // unwatched returns the cause that no part of the program works on the object, if no other cause is known.

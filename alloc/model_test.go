@@ -23,6 +23,7 @@ import (
 	"github.com/fairlead-io/fairlead/alloc"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/testbed"
 )
 
@@ -338,7 +339,7 @@ func (w *world) process(id int) *process {
 	p := &process{w: w, id: id, host: h, c: h.Client()}
 	ctx, stop := context.WithCancel(w.ctx)
 	p.stop = stop
-	ctx = client.Bind(alloc.WithFinalizer(ctx, finalizer), client.Binding{Fence: func() error {
+	ctx = binding.With(alloc.WithFinalizer(ctx, finalizer), binding.Binding{Fence: func() error {
 		switch {
 		case p.dead.Load():
 			return errCrashed

@@ -12,7 +12,7 @@ import (
 // BenchmarkControlPlane is the time from nothing to an answer of a real API server, and back to nothing.
 func BenchmarkControlPlane(b *testing.B) {
 	// Not measured: the one-time build.
-	binaries, err := cluster.Build(b.Context(), cluster.BuildOptions{Progress: cluster.ProgressTo(os.Stderr, 0)})
+	binaries, err := cluster.Build(b.Context(), cluster.BuildOptions{Progress: os.Stderr})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -6,7 +6,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// Option restricts or tunes the watch of a kind.
+// Option restricts or tunes the watch of a kind: [Namespaces], [Labels], [Fields], [EverySlot], [SilenceBudget] and
+// [BulkDeleteGuard] make one.
 type Option = source.Option
 
 // Namespaces restricts a watch to these namespaces. Without any, all namespaces are watched.

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-io/fairlead/internal/binding"
 )
 
 // Verb is the operation of a request, as named in Kubernetes authorisation.
@@ -119,7 +121,7 @@ type Policy struct {
 
 	// Waiting, if set, shows the call to others while it is being retried. Step does not use it, because its fiber shows
 	// the call.
-	Waiting *Waiting
+	Waiting *binding.Waiting
 	// Reported states that the caller reports the error of the call and its consequences. The last try is then logged at
 	// Debug level. Step sets Reported, because its fiber fails with the error.
 	Reported bool

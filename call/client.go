@@ -101,14 +101,6 @@ func (c *Client) Close() {
 	}
 }
 
-// Budget returns the retry budget that all calls of this client share.
-func (c *Client) Budget() *Budget {
-	if c == nil {
-		return nil
-	}
-	return c.budget
-}
-
 // warnings records the server's warnings that have been logged, up to maxWarnings, so that each is logged once.
 type warnings struct {
 	mu   sync.Mutex

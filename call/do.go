@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/connection"
 	"github.com/fairlead-io/fairlead/internal/protect"
 )
@@ -62,7 +63,7 @@ type exchange struct {
 	lastErr error
 	used    *connection.Generation // of the last try
 	refused *metav1.Status         // of the last try that the server answered with a status
-	told    *Retried               // last value stored in Policy.Waiting
+	told    *binding.Retried       // last value stored in Policy.Waiting
 }
 
 // begin validates and encodes a request. It sends nothing.

@@ -14,6 +14,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -168,7 +169,7 @@ func TestWhy(t *testing.T) {
 // TestWaiting: of several calls the last one that failed is shown, and none when it is over.
 func TestWaiting(t *testing.T) {
 	t.Parallel()
-	var w Waiting
+	var w binding.Waiting
 	if _, ok := w.Last(); ok {
 		t.Error("none is tried again")
 	}
@@ -184,7 +185,7 @@ func TestWaiting(t *testing.T) {
 	if got, ok := w.Last(); ok {
 		t.Errorf("it is over, and shown: %+v", got)
 	}
-	var none *Waiting
+	var none *binding.Waiting
 	if _, ok := none.Last(); ok {
 		t.Error("nothing is shown by none")
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/binding"
 )
 
 // Who applies what was read owns what users and others set: it is refused, however it was made to look.
@@ -171,7 +172,7 @@ func TestApplyOfConfigurations(t *testing.T) {
 			client.SameVersion()); !apierrors.IsConflict(err) {
 			t.Errorf("got %v, want a conflict with another version", err)
 		}
-		strict := client.Bind(c.ctx, client.Binding{RequireVersion: true})
+		strict := binding.With(c.ctx, binding.Binding{RequireVersion: true})
 		apply("in a fiber", 1, func() error {
 			return c.client.Apply(strict, corev1ac.ConfigMap("web", "a").WithData(map[string]string{"b": "4"}))
 		})

@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/binding"
 )
 
 // behind is a cache that shows old, which is absent if nil, while the server has live.
@@ -150,7 +151,7 @@ func TestAnApplyThatIsBoundToAVersion(t *testing.T) {
 			live = nil
 		}
 		behind(t, nil, live, false, func(c *cluster, seen *corev1.ConfigMap) {
-			ctx := client.Bind(c.ctx, client.Binding{RequireVersion: true})
+			ctx := binding.With(c.ctx, binding.Binding{RequireVersion: true})
 			if err := c.client.Apply(ctx, configMap("web", "n", "1"), client.Force()); err != nil {
 				t.Fatal(err)
 			}

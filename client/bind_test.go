@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
@@ -53,7 +54,7 @@ func TestBoundClientIsFenced(t *testing.T) {
 				p.Status.Phase = corev1.PodRunning
 				before := c.server.Log().Count(apiserver.Match{})
 				deposed := errors.New("deposed")
-				own := c.client.Bound(client.Binding{Fence: func() error { return deposed }})
+				own := c.client.Bound(binding.Binding{Fence: func() error { return deposed }})
 				if err := send(c, own, p); !errors.Is(err, deposed) || !errors.Is(err, client.ErrFenced) {
 					t.Errorf("got %v", err)
 				}
@@ -74,7 +75,7 @@ func TestBoundClientIsFencedBetweenTries(t *testing.T) {
 		c.server.On(apiserver.Match{Verb: "create"}, apiserver.Answer(apiserver.Failure(503)))
 		deposed := errors.New("deposed")
 		asked := 0
-		own := c.client.Bound(client.Binding{Fence: func() error {
+		own := c.client.Bound(binding.Binding{Fence: func() error {
 			if asked++; c.requests("create") > 0 {
 				return deposed
 			}
@@ -100,9 +101,9 @@ func TestBindingsAddUp(t *testing.T) {
 		owned := func(name string) store.WriteContext {
 			return store.WriteContext{Owner: name, Primary: key("web")}
 		}
-		ctx := client.Bind(c.ctx, client.Binding{Fence: fence("context"), Write: owned("context")})
-		outer := c.client.Bound(client.Binding{Fence: fence("outer"), RequireVersion: true, Write: owned("outer")})
-		own := outer.Bound(client.Binding{Fence: fence("inner")})
+		ctx := binding.With(c.ctx, binding.Binding{Fence: fence("context"), Write: owned("context")})
+		outer := c.client.Bound(binding.Binding{Fence: fence("outer"), RequireVersion: true, Write: owned("outer")})
+		own := outer.Bound(binding.Binding{Fence: fence("inner")})
 		cursor := c.cache.Stores(configMaps)[0].Subscribe(store.SubscribeOptions{From: store.FromNow, HoldWrites: "outer"})
 		defer cursor.Close()
 		cursor.Take(1)

@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
@@ -211,7 +212,7 @@ func TestAStoreThatIsBehindHoldsNoEventsOfOthers(t *testing.T) {
 		}
 		hold := c.server.HoldEvents(apiserver.Match{Verb: "watch"})
 		begun := time.Now()
-		ctx := client.Bind(c.ctx, client.Binding{Write: store.WriteContext{Owner: owner, Primary: key("one")}})
+		ctx := binding.With(c.ctx, binding.Binding{Write: store.WriteContext{Owner: owner, Primary: key("one")}})
 		if err := c.client.Create(ctx, pod("one")); err != nil || time.Since(begun) > 200*time.Millisecond {
 			t.Fatalf("after %v: %v", time.Since(begun), err)
 		}

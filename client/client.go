@@ -19,6 +19,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/discover"
 )
 
@@ -111,7 +112,7 @@ func orDefault(d, def time.Duration) time.Duration {
 // Client reads and writes objects of one cluster. It is safe for concurrent use.
 type Client struct {
 	*shared
-	binding Binding // of all requests; see Bound
+	binding binding.Binding // of all requests; see Bound
 }
 
 // shared is the state that a client and the clients bound from it have in common.

@@ -67,11 +67,10 @@
 //
 // # Permission to write
 //
-// A bound client ([Client.Bound]) calls its fence before each request. If the fence refuses, the error matches
-// [ErrFenced]. Code that receives a client and a context, such as a reconciler, has the binding in the context
-// ([Bind]). A preempted fiber of package flow cannot send requests either. Updates, patches and applies of a fiber, or
-// with Binding.RequireVersion, carry the resourceVersion that they were computed from. A request that is already on the
-// wire can then only conflict.
+// The context of a reconciler or an observer has a fence, which the client calls before each request. If the fence
+// refuses, for example because another process leads now, the error matches [ErrFenced]. A preempted fiber of package
+// flow cannot send requests either. Updates, patches and applies of a fiber or of a leader carry the resourceVersion
+// that they were computed from. A request that is already on the wire can then only conflict.
 //
 // # Waiting
 //

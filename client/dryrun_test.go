@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/discover"
 	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/internal/testlimit"
@@ -39,7 +40,7 @@ func startDry(t *testing.T, watched bool) *dry {
 	r := &dry{ctx: ctx, namespace: "a", user: kubernetes.NewForConfigOrDie(cfg)}
 	var wg sync.WaitGroup
 	t.Cleanup(func() { cancel(); wg.Wait(); server.Close() })
-	mapper, err := client.NewMapper(cfg)
+	mapper, err := discover.NewMapper(cfg, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

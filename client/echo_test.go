@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
@@ -33,7 +34,7 @@ func TestOwnEchoesAreKnown(t *testing.T) {
 			return out
 		}
 		events()
-		ours := client.Bind(c.ctx, client.Binding{Write: store.WriteContext{Owner: "controller", Primary: key("web")}})
+		ours := binding.With(c.ctx, binding.Binding{Write: store.WriteContext{Owner: "controller", Primary: key("web")}})
 		p := pod("web")
 		if err := c.client.Create(ours, p); err != nil {
 			t.Fatal(err)

@@ -55,7 +55,7 @@ type OverlayOptions struct {
 // Overlay stores nothing for dry runs, refused requests, requests with impersonation, and requests to another server
 // than that of c; see OverlayOptions.Server. A 404 for a delete means that the object is absent.
 //
-// Writes whose context has a binding ([Bind]) are attributed to its Write.Owner, as those of a [Client] are.
+// Writes with the context of a reconciler are attributed to its controller, as those of a [Client] are.
 //
 // If next is nil, Overlay uses http.DefaultTransport. If c is nil, it returns next. The transport is safe for
 // concurrent use if next is. It starts no goroutine and need not be closed.

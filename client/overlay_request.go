@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
@@ -55,7 +56,7 @@ func (t *overlay) write(r *http.Request) *overlayWrite {
 		op: strings.ToLower(r.Method), resource: p.resource, key: p.key, sub: p.sub,
 		create: r.Method == http.MethodPost && p.sub == "",
 	}
-	owner := bound(r.Context()).Write
+	owner := binding.From(r.Context()).Write
 	if owner.Owner != "" && !w.deletes {
 		about.key.Name, about.version, about.sent = w.body.forLedger(about.key.Name)
 	}

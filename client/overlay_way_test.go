@@ -21,6 +21,7 @@ import (
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/disturb"
 	"github.com/fairlead-io/fairlead/internal/store"
 )
@@ -75,7 +76,7 @@ func (c *cluster) followOthers() *store.Cursor {
 
 // asController is a context whose writes are those of a controller.
 func (c *cluster) asController() context.Context {
-	return client.Bind(c.ctx, client.Binding{Write: store.WriteContext{Owner: "controller", Primary: key("web")}})
+	return binding.With(c.ctx, binding.Binding{Write: store.WriteContext{Owner: "controller", Primary: key("web")}})
 }
 
 // holdWatches has watches bring nothing any more.

@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/internal/writeoption"
 )
@@ -39,7 +40,7 @@ func TestReplace(t *testing.T) {
 			t.Fatal("the server answers without managedFields, so the test shows nothing")
 		}
 		before := c.requests("get", "update", "patch")
-		ours := client.Bind(c.ctx, client.Binding{Write: store.WriteContext{Owner: "controller", Primary: key("web")}})
+		ours := binding.With(c.ctx, binding.Binding{Write: store.WriteContext{Owner: "controller", Primary: key("web")}})
 		for _, phase := range []corev1.PodPhase{corev1.PodPending, corev1.PodRunning, corev1.PodRunning} {
 			p.Status.Phase = phase
 			if err := c.client.Status().Replace(ours, p); err != nil {
@@ -228,7 +229,7 @@ func TestReplaceRefuses(t *testing.T) {
 			t.Errorf("of an object that is shared: %v", err)
 		}
 		deposed := errors.New("deposed")
-		if err := c.client.Replace(client.Bind(c.ctx, client.Binding{Fence: func() error { return deposed }}),
+		if err := c.client.Replace(binding.With(c.ctx, binding.Binding{Fence: func() error { return deposed }}),
 			p); !errors.Is(err, client.ErrFenced) || !errors.Is(err, deposed) {
 			t.Errorf("behind a fence: %v", err)
 		}

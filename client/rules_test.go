@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/binding"
 )
 
 func TestWritesThatChangeNothingAreNotSent(t *testing.T) {
@@ -243,8 +244,8 @@ func TestFences(t *testing.T) {
 		}
 		lost := errors.New("leadership lost")
 		var why error
-		ctx := client.Bind(client.Bind(c.ctx, client.Binding{Fence: func() error { return why }}),
-			client.Binding{RequireVersion: true})
+		ctx := binding.With(binding.With(c.ctx, binding.Binding{Fence: func() error { return why }}),
+			binding.Binding{RequireVersion: true})
 		merge := client.RawPatch(types.MergePatchType, []byte(`{"data":{"k":"w"}}`))
 		if err := c.client.Patch(ctx, configMap("web"), merge); err != nil {
 			t.Fatal(err)
@@ -259,7 +260,7 @@ func TestFences(t *testing.T) {
 			t.Errorf("the apply carries no version: %s", body)
 		}
 		merge = client.RawPatch(types.MergePatchType, []byte(`{"data":{"k":"x"}}`))
-		if err := c.client.Patch(client.Bind(ctx, client.Binding{}), configMap("web"), merge); err != nil {
+		if err := c.client.Patch(binding.With(ctx, binding.Binding{}), configMap("web"), merge); err != nil {
 			t.Fatal(err)
 		}
 		if body := lastBody(c, "patch"); !strings.Contains(body, `"resourceVersion"`) {

@@ -56,9 +56,8 @@ type BuildOptions struct {
 	// Default: fairlead/controlplane in [os.UserCacheDir].
 	CacheDir string
 
-	// Progress, if set, is called at each change and about once a second. Calls are not concurrent. It must not block.
-	// See [ProgressTo].
-	Progress func(Progress)
+	// Progress, if set, receives lines about the build: one at each change of its stage, and at most one in five seconds.
+	Progress io.Writer
 }
 
 // Build returns the binaries of etcd and kube-apiserver. If they are not in the cache, it builds them. A build takes
@@ -66,7 +65,13 @@ type BuildOptions struct {
 // concurrently: one builds, the others wait. An interrupted build does not affect later ones, and its compiled packages
 // stay in the go command's own cache.
 func Build(ctx context.Context, o BuildOptions) (Binaries, error) {
-	b := builder{cache: o.CacheDir, progress: newProgress(o.Progress)}
+	return build(ctx, o.CacheDir, linesTo(o.Progress))
+}
+
+// build is Build with a callback, which is called at each change and about once a second. Calls are not concurrent, and
+// a call must not block.
+func build(ctx context.Context, cache string, fn func(report)) (Binaries, error) {
+	b := builder{cache: cache, progress: newProgress(fn)}
 	defer b.progress.stop()
 	bins, err := b.build(ctx)
 	if err != nil {
@@ -109,7 +114,7 @@ func (b *builder) build(ctx context.Context) (Binaries, error) {
 		return Binaries{}, err
 	}
 	lock, err := waitLock(ctx, filepath.Join(b.cache, key+".lock"), func(pid int) {
-		b.progress.set(func(p *Progress) { p.Stage, p.Detail = stageWait, fmt.Sprintf("process %d", pid) })
+		b.progress.set(func(r *report) { r.stage, r.detail = stageWait, fmt.Sprintf("process %d", pid) })
 	})
 	if err != nil {
 		return Binaries{}, err
@@ -196,7 +201,7 @@ func (b *builder) compile(ctx context.Context, dir string) (Binaries, error) {
 	}
 
 	// This counts the packages to compile, as the total for progress, and downloads the modules.
-	b.progress.set(func(p *Progress) { p.Stage, p.Detail = stageDownload, "" })
+	b.progress.set(func(r *report) { r.stage, r.detail = stageDownload, "" })
 	list := append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, buildFlags...)
 	stale := 0
 	err = b.run(ctx, mod, append(list, etcdPackage, apiServerPackage), func(line string) { stale++ })
@@ -204,7 +209,7 @@ func (b *builder) compile(ctx context.Context, dir string) (Binaries, error) {
 		return Binaries{}, err
 	}
 
-	b.progress.set(func(p *Progress) { p.Stage, p.Total = stageCompile, stale })
+	b.progress.set(func(r *report) { r.stage, r.total = stageCompile, stale })
 	for _, s := range []struct{ pkg, out string }{{etcdPackage, "etcd"}, {apiServerPackage, "kube-apiserver"}} {
 		args := append([]string{"build", "-v", "-o", filepath.Join(bin, s.out)}, buildFlags...)
 		if err := b.run(ctx, mod, append(args, s.pkg), nil); err != nil {
@@ -220,7 +225,7 @@ func (b *builder) compile(ctx context.Context, dir string) (Binaries, error) {
 	if !ok {
 		return Binaries{}, fmt.Errorf("binaries missing in %s after the build", dir)
 	}
-	b.progress.set(func(p *Progress) { p.Stage, p.Detail = stageDone, "" })
+	b.progress.set(func(r *report) { r.stage, r.detail = stageDone, "" })
 	return bins, nil
 }
 
@@ -269,9 +274,9 @@ func (b *builder) follow(r io.Reader) (messages []string) {
 		line := lines.Text()
 		switch module, ok := strings.CutPrefix(line, "go: downloading "); {
 		case ok:
-			b.progress.set(func(p *Progress) { p.Modules++; p.Detail = module })
+			b.progress.set(func(r *report) { r.modules++; r.detail = module })
 		case isImportPath(line):
-			b.progress.set(func(p *Progress) { p.Done++; p.Detail = line })
+			b.progress.set(func(r *report) { r.done++; r.detail = line })
 		default:
 			messages = append(messages, line)
 			if len(messages) > 20 {

@@ -64,11 +64,11 @@ func builds(t *testing.T, runs string) int {
 func TestBuildOnce(t *testing.T) {
 	runs := fakeGo(t, "sleep 0.3")
 	cache := t.TempDir()
-	seen := make(chan Progress, 100)
+	seen := make(chan report, 100)
 	errs := make(chan error, 4)
 	for range cap(errs) {
 		go func() {
-			_, err := Build(t.Context(), BuildOptions{CacheDir: cache, Progress: func(p Progress) { seen <- p }})
+			_, err := build(t.Context(), cache, func(r report) { seen <- r })
 			errs <- err
 		}()
 	}
@@ -81,19 +81,19 @@ func TestBuildOnce(t *testing.T) {
 		t.Errorf("four at once ran %d builds, want one for each of the two binaries", got)
 	}
 	close(seen)
-	stages := map[Stage]bool{}
-	var compiled Progress
+	stages := map[stage]bool{}
+	var compiled report
 	for p := range seen {
-		stages[p.Stage] = true
-		if p.Stage == stageCompile && p.Done >= compiled.Done {
+		stages[p.stage] = true
+		if p.stage == stageCompile && p.done >= compiled.done {
 			compiled = p
 		}
 	}
-	want := map[Stage]bool{stageWait: true, stageDownload: true, stageCompile: true, stageDone: true}
+	want := map[stage]bool{stageWait: true, stageDownload: true, stageCompile: true, stageDone: true}
 	if diff := cmp.Diff(want, stages); diff != "" {
 		t.Errorf("stages reported (-want +got):\n%s", diff)
 	}
-	if compiled.Done != 2 || compiled.Total != 2 || compiled.Modules != 1 {
+	if compiled.done != 2 || compiled.total != 2 || compiled.modules != 1 {
 		t.Errorf("last report of the compilation is %+v, want 2 of 2 packages, 1 module", compiled)
 	}
 
@@ -128,11 +128,11 @@ func TestBuildIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	enough := errors.New("enough")
-	_, err := Build(ctx, BuildOptions{CacheDir: cache, Progress: func(p Progress) {
-		if p.Stage == stageCompile {
+	_, err := build(ctx, cache, func(r report) {
+		if r.stage == stageCompile {
 			cancel(enough)
 		}
-	}})
+	})
 	if !errors.Is(err, enough) {
 		t.Errorf("got %v, want the cause of the cancellation", err)
 	}

@@ -15,7 +15,7 @@ import (
 func ExampleStart() {
 	ctx := context.Background()
 	// Without a Dir it is temporary; the first time on a machine, the progress of the build is shown.
-	c, err := cluster.Start(ctx, cluster.Options{Progress: cluster.ProgressTo(os.Stderr, 0)})
+	c, err := cluster.Start(ctx, cluster.Options{Progress: os.Stderr})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"io"
 	"log/slog"
 	"time"
 )
@@ -30,8 +31,8 @@ type Options struct {
 	// UnsafeNoFsync makes etcd faster. etcd may then lose data if the machine fails, but not if only the process fails.
 	UnsafeNoFsync bool
 
-	// Progress, if set, is called during the build of binaries; see [BuildOptions.Progress].
-	Progress func(Progress)
+	// Progress, if set, receives lines about the build of the binaries; see [BuildOptions.Progress].
+	Progress io.Writer
 
 	// Logger receives one line per start, stop and failure of a server. Default: none.
 	Logger *slog.Logger

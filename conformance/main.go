@@ -183,7 +183,7 @@ func onPage(path, text string) error {
 
 // controlPlane returns a directory with kube-apiserver and etcd under the names that envtest expects.
 func controlPlane(ctx context.Context, dir string) (string, error) {
-	binaries, err := cluster.Build(ctx, cluster.BuildOptions{Progress: cluster.ProgressTo(os.Stderr, 10*time.Second)})
+	binaries, err := cluster.Build(ctx, cluster.BuildOptions{Progress: os.Stderr})
 	if err != nil {
 		return "", err
 	}

@@ -6,9 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/pages"
-	"github.com/fairlead-io/fairlead/reconcile"
 )
 
 // TestBlockedWorkers: the pages show a controller or an engine as blocked, and the program as not healthy, if its
@@ -32,12 +31,12 @@ func TestBlockedWorkers(t *testing.T) {
 		"flows":       {reason: "No worker of the engine returns.", blocked: &since, has: []string{"✕", "engine of flows is blocked"}},
 	} {
 		for _, at := range []*time.Time{tc.blocked, nil} {
-			status := fairlead.Status{Controllers: []reconcile.Description{
-				{Cluster: "east", Name: "maps", State: reconcile.StateRunning, Running: 1, BlockedSince: at},
+			status := inspect.Runtime{Controllers: []inspect.Controller{
+				{Cluster: "east", Name: "maps", State: inspect.StateRunning, Counts: inspect.Counts{Running: 1}, BlockedSince: at},
 			}, FlowsBlockedSince: at}
 			var data any
 			var err error
-			switch now := func() fairlead.Status { return status }; name {
+			switch now := func() inspect.Runtime { return status }; name {
 			case "overview":
 				data, err = (&overview{status: now, fibers: func() int { return 0 }, rates: newRates(nil)}).data(t.Context(), nil, nil)
 			case "flows":

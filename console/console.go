@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/access"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/pages"
 	"github.com/fairlead-io/fairlead/internal/store"
 )
@@ -56,9 +57,9 @@ func open(o Options) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	var recent pages.Recent[fairlead.Status]
-	status := func() fairlead.Status {
-		return recent.Get(func() fairlead.Status { return rt.Status(maxFailures) })
+	var recent pages.Recent[inspect.Runtime]
+	status := func() inspect.Runtime {
+		return recent.Get(func() inspect.Runtime { return rt.Status(maxFailures) })
 	}
 	var whole []access.Access
 	for _, section := range sections {

@@ -8,9 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/pages"
-	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -19,7 +18,7 @@ const maxFailures = 50
 
 // controllerRow is one controller, with those objects that the reader may get.
 type controllerRow struct {
-	reconcile.Description
+	inspect.Controller
 	Oldest                      *workRow // nil: no object waits for a worker, or the reader may not get it
 	Working                     []workRow
 	Failures                    []failureRow
@@ -29,18 +28,18 @@ type controllerRow struct {
 }
 
 type workRow struct {
-	reconcile.WorkDescription
+	inspect.Work
 	Of why.Object
 }
 
 type failureRow struct {
-	reconcile.FailureDescription
+	inspect.Failure
 	Of why.Object
 }
 
 // controllers is the page of the controllers.
 type controllers struct {
-	status   func() fairlead.Status
+	status   func() inspect.Runtime
 	resource pages.ResourceOf
 }
 
@@ -50,7 +49,7 @@ func (p *controllers) page() pages.Page {
 
 // handle reports whether a controller handles the kind.
 func (p *controllers) handle(kind schema.GroupKind) bool {
-	return slices.ContainsFunc(p.status().Controllers, func(c reconcile.Description) bool {
+	return slices.ContainsFunc(p.status().Controllers, func(c inspect.Controller) bool {
 		return c.Of.Group == kind.Group && c.Of.Kind == kind.Kind
 	})
 }
@@ -59,7 +58,7 @@ func (p *controllers) data(ctx context.Context, rd *pages.Reader, _ *http.Reques
 	var rows []controllerRow
 	visible := pages.NewVisibility(rd, p.resource)
 	for _, d := range p.status().Controllers {
-		row := controllerRow{Description: d}
+		row := controllerRow{Controller: d}
 		var failed error
 		// see shows an object, or records that one is hidden.
 		see := func(key string, hides *bool, show func(of why.Object)) {

@@ -5,10 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/pages"
 	"github.com/fairlead-io/fairlead/internal/source"
-	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -51,15 +50,15 @@ func TestObserverBehind(t *testing.T) {
 	t.Parallel()
 	render := renderOf(t)
 	for behind, want := range map[time.Duration]bool{0: false, time.Second: false, 45 * time.Second: true} {
-		o := observe.ObserverDescription{Name: "mine"}
+		o := inspect.Observer{Name: "mine"}
 		if behind > 0 {
 			o.BehindSince = time.Now().Add(-behind)
 		}
-		status := fairlead.Status{Sources: []observe.SourceDescription{{
-			Selector: []string{"maps"}, Running: true, Observers: []observe.ObserverDescription{o},
-			Status: []observe.StatusDescription{{Phase: string(source.Watching), Synced: true}},
+		status := inspect.Runtime{Sources: []inspect.Source{{
+			Selector: []string{"maps"}, Running: true, Observers: []inspect.Observer{o},
+			Status: []inspect.Scope{{Phase: string(source.Watching), Synced: true}},
 		}}}
-		data, err := (&sources{status: func() fairlead.Status { return status }}).data(t.Context(), nil, nil)
+		data, err := (&sources{status: func() inspect.Runtime { return status }}).data(t.Context(), nil, nil)
 		var shown strings.Builder
 		if err == nil {
 			err = render.Part(&shown, "sources", "content", pages.View{Data: data, At: time.Now()})

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/outline"
 )
 
 // graphNode is a part of the graph of a flow: a step with its fibers, or a group of parts.
@@ -15,7 +15,7 @@ type graphNode struct {
 	Nodes []*graphNode
 	Count int // of the fibers in a group
 
-	flow.StepDefinition
+	outline.Step
 	Name    string // of the step within its group
 	Here    bool   // its fibers are listed on the page
 	At      *stepRow
@@ -33,14 +33,14 @@ type forkedRow struct {
 func (n *graphNode) Moves() bool { return n.OnError != "" || len(n.To) > 0 }
 
 // graphOf groups the steps of a definition and adds their fibers. Steps that are not in the definition come first.
-func graphOf(d flow.Definition, steps []stepRow, forked map[string]map[string]int, here string) []*graphNode {
+func graphOf(d outline.Flow, steps []stepRow, forked map[string]map[string]int, here string) []*graphNode {
 	root := &graphNode{}
 	at := map[string]*stepRow{}
 	for i := range steps {
 		at[steps[i].Step] = &steps[i]
 	}
 	for _, s := range d.Steps {
-		n := &graphNode{StepDefinition: s, At: at[s.Path], Forked: forkedRows(forked[s.Path])}
+		n := &graphNode{Step: s, At: at[s.Path], Forked: forkedRows(forked[s.Path])}
 		delete(at, s.Path)
 		if n.At == nil {
 			n.At = &stepRow{Path: d.Name + "/" + s.Path, Step: s.Path}
@@ -83,18 +83,18 @@ func forkedRows(counts map[string]int) (rows []forkedRow) {
 // definitions remembers the flows that had live fibers, so that a page can show a flow without any.
 type definitions struct {
 	mu  sync.Mutex
-	all map[string]flow.Definition
+	all map[string]outline.Flow
 }
 
 // maxDefinitions bounds the remembered flows.
 const maxDefinitions = 256
 
 // add remembers a flow.
-func (d *definitions) add(one flow.Definition) {
+func (d *definitions) add(one outline.Flow) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.all == nil {
-		d.all = map[string]flow.Definition{}
+		d.all = map[string]outline.Flow{}
 	}
 	if _, known := d.all[one.Name]; known || len(d.all) < maxDefinitions {
 		d.all[one.Name] = one
@@ -102,7 +102,7 @@ func (d *definitions) add(one flow.Definition) {
 }
 
 // of returns the remembered definition of a flow.
-func (d *definitions) of(name string) (flow.Definition, bool) {
+func (d *definitions) of(name string) (outline.Flow, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	one, ok := d.all[name]

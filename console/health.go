@@ -7,17 +7,16 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/pages"
 	"github.com/fairlead-io/fairlead/internal/source"
-	"github.com/fairlead-io/fairlead/observe"
 )
 
 // staleAfter is the age from which all pages show the age of their content. An idle source is confirmed every minute.
 const staleAfter = 2 * time.Minute
 
 // healthOf returns the health of a program. A page calls it once, so that all its parts agree.
-func healthOf(s fairlead.Status, sections []*pages.Contents) *pages.Health {
+func healthOf(s inspect.Runtime, sections []*pages.Contents) *pages.Health {
 	h := &pages.Health{Problems: s.Problems}
 	var oldest time.Duration
 	for _, src := range s.Sources {
@@ -59,7 +58,7 @@ func healthOf(s fairlead.Status, sections []*pages.Contents) *pages.Health {
 
 // conditionOf returns the condition of a refused source. The server's message, which contains the name of the program's
 // account, is only on the page of the sources.
-func conditionOf(cluster string, of schema.GroupKind, st observe.StatusDescription) pages.Condition {
+func conditionOf(cluster string, of schema.GroupKind, st inspect.Scope) pages.Condition {
 	kind := of.String()
 	if cluster != "" {
 		kind += " of cluster " + cluster

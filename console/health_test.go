@@ -8,19 +8,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/pages"
 	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/internal/store"
-	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/operations"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	operationsconsole "github.com/fairlead-io/fairlead/operations/console"
 	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
-func sourceOf(kind schema.GroupVersionKind, st observe.StatusDescription) observe.SourceDescription {
-	return observe.SourceDescription{Kind: kind, Running: true, Status: []observe.StatusDescription{st}}
+func sourceOf(kind schema.GroupVersionKind, st inspect.Scope) inspect.Source {
+	return inspect.Source{Kind: kind, Running: true, Status: []inspect.Scope{st}}
 }
 
 var (
@@ -34,44 +33,44 @@ func TestOneDecision(t *testing.T) {
 	render := renderOf(t)
 	for name, tc := range map[string]struct {
 		reason string
-		status observe.StatusDescription
+		status inspect.Scope
 		// texts of the page
 		card   string
 		banner bool
 	}{
 		"quiet": {
 			"a quiet watch is confirmed every minute",
-			observe.StatusDescription{Phase: string(source.Watching), Staleness: time.Minute, Silence: time.Minute},
+			inspect.Scope{Phase: string(source.Watching), Staleness: time.Minute, Silence: time.Minute},
 			"healthy", false,
 		},
 		"late": {
 			"/healthz fails from five minutes on, and the page is old before",
-			observe.StatusDescription{Phase: string(source.Watching), Staleness: 3 * time.Minute, Silence: 3 * time.Minute},
+			inspect.Scope{Phase: string(source.Watching), Staleness: 3 * time.Minute, Silence: 3 * time.Minute},
 			"not healthy", true,
 		},
 		"degraded": {
 			"the server refuses to answer",
-			observe.StatusDescription{Phase: string(source.Degraded), Staleness: time.Second, Silence: time.Second},
+			inspect.Scope{Phase: string(source.Degraded), Staleness: time.Second, Silence: time.Second},
 			"not healthy", true,
 		},
 		"not served": {
 			"other pages are as good as ever",
-			observe.StatusDescription{
+			inspect.Scope{
 				Phase: string(source.Degraded), Reason: string(source.ReasonNotFound), Refused: true, Staleness: time.Hour, Silence: time.Second,
 			},
 			"limited", false,
 		},
 		"not served, and then silence": {
 			"the last answer is old",
-			observe.StatusDescription{
+			inspect.Scope{
 				Phase: string(source.Degraded), Reason: string(source.ReasonDisconnected), Refused: true, Staleness: time.Hour, Silence: 3 * time.Minute,
 			},
 			"not healthy", true,
 		},
 	} {
-		status := fairlead.Status{Sources: []observe.SourceDescription{sourceOf(webhookKind, tc.status)}}
+		status := inspect.Runtime{Sources: []inspect.Source{sourceOf(webhookKind, tc.status)}}
 		page := &overview{
-			status: func() fairlead.Status { return status }, fibers: func() int { return 0 }, rates: newRates(nil),
+			status: func() inspect.Runtime { return status }, fibers: func() int { return 0 }, rates: newRates(nil),
 		}
 		data, err := page.data(t.Context(), nil, nil)
 		var text strings.Builder
@@ -91,13 +90,13 @@ func TestOneDecision(t *testing.T) {
 // TestConditionsOnTheirPages: the pages that show a refused resource, and no others, have a notice.
 func TestConditionsOnTheirPages(t *testing.T) {
 	t.Parallel()
-	refused := observe.StatusDescription{
+	refused := inspect.Scope{
 		Phase: string(source.Degraded), Reason: string(source.ReasonNotFound), Refused: true, Staleness: time.Hour, Silence: time.Second,
 	}
 	elsewhere := refused
 	elsewhere.Reason, elsewhere.Namespace = string(source.ReasonForbidden), "other"
-	status := func() fairlead.Status {
-		return fairlead.Status{Sources: []observe.SourceDescription{
+	status := func() inspect.Runtime {
+		return inspect.Runtime{Sources: []inspect.Source{
 			sourceOf(webhookKind, refused), sourceOf(opKind, elsewhere),
 		}}
 	}

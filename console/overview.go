@@ -9,13 +9,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/pages"
 )
 
 // overviewData is the data of the first page.
 type overviewData struct {
-	Status     fairlead.Status
+	Status     inspect.Runtime
 	Tiles      []pages.Tile
 	Breakdowns []pages.Breakdown
 	Plots      []plot
@@ -23,7 +23,7 @@ type overviewData struct {
 
 // overview is the first page.
 type overview struct {
-	status   func() fairlead.Status
+	status   func() inspect.Runtime
 	fibers   func() int
 	rates    *rates
 	sections []*pages.Contents
@@ -68,7 +68,7 @@ func (p *overview) plot(of pages.Plot) plot {
 }
 
 // tilesOf returns the numbers of sources and controllers.
-func tilesOf(s fairlead.Status) []pages.Tile {
+func tilesOf(s inspect.Runtime) []pages.Tile {
 	var stalest time.Duration
 	for _, src := range s.Sources {
 		for _, st := range src.Status {

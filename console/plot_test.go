@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/pages"
 )
 
@@ -44,7 +44,7 @@ func TestPlot(t *testing.T) {
 	}
 	var text strings.Builder
 	if err := renderOf(t).Part(&text, "overview", "content", pages.View{
-		Health: &pages.Health{}, Data: overviewData{Status: fairlead.Status{}, Plots: []plot{p, plotOf("Nothing", "per second", nil)}},
+		Health: &pages.Health{}, Data: overviewData{Status: inspect.Runtime{}, Plots: []plot{p, plotOf("Nothing", "per second", nil)}},
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -11,11 +11,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/pages"
 	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/internal/store"
-	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -24,9 +23,9 @@ type sourceRow struct {
 	ID, Name, Cluster, Type, At string
 	Namespace                   string
 	Objects                     int
-	Status                      *observe.StatusDescription // nil: it is not running
+	Status                      *inspect.Scope // nil: it is not running
 	Error                       string
-	Observers                   []observe.ObserverDescription
+	Observers                   []inspect.Observer
 	PerSecond                   string
 	Memory                      store.MemoryStats
 	Quarantined                 []quarantinedRow
@@ -38,7 +37,7 @@ type sourceRow struct {
 
 // quarantinedRow is an object that cannot be decoded.
 type quarantinedRow struct {
-	observe.QuarantinedDescription
+	inspect.Quarantined
 	Of why.Object
 }
 
@@ -62,7 +61,7 @@ var healthy = map[string]bool{string(source.Watching): true, string(source.Stopp
 
 // sources is the page of the watched resources.
 type sources struct {
-	status   func() fairlead.Status
+	status   func() inspect.Runtime
 	resource pages.ResourceOf
 }
 

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	fairlead "github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
@@ -67,8 +68,8 @@ type owning struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (o owning) RoundTrip(r *http.Request) (*http.Response, error) {
-	by := fairlead.Binding{Write: store.WriteContext{Owner: writer}}
-	return o.RoundTripper.RoundTrip(r.WithContext(fairlead.Bind(r.Context(), by)))
+	by := binding.Binding{Write: store.WriteContext{Owner: writer}}
+	return o.RoundTripper.RoundTrip(r.WithContext(binding.With(r.Context(), by)))
 }
 
 // WrappedRoundTripper returns the underlying transport.

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fairlead-io/fairlead/internal/inherit"
+	"github.com/fairlead-io/fairlead/internal/tracing"
 )
 
 // EngineOptions configures an Engine. The zero value is valid.
@@ -23,8 +24,8 @@ type EngineOptions struct {
 	// Epoch is lower than the epoch of every fiber. With leader election, use the term shifted left by 32.
 	Epoch  uint64
 	clock  timeSource   // default the system clock
-	Logger *slog.Logger // default that of the host (see InheritLogger), or none
-	// Tracer makes a span per fiber and step. The default is that of the host (see InheritTracerProvider), or none.
+	Logger *slog.Logger // default that of the host (see Inherit), or none
+	// Tracer makes a span per fiber and step. The default is that of the host (see Inherit), or none.
 	Tracer    trace.Tracer
 	Labels    bool       // sets the pprof labels flow, step and key on running steps; costs about 1 µs per step
 	Providers []Provider // values for Use in every fiber
@@ -98,22 +99,22 @@ func NewEngine(opt EngineOptions) *Engine {
 	return e
 }
 
-// InheritLogger sets the logger of an engine that has no Logger. Only the first non-nil logger counts. The fairlead
-// runtime calls it for the engines that it runs and for those of its controllers.
-func (e *Engine) InheritLogger(log *slog.Logger) {
-	if e.made() {
-		e.slot.Take(log)
+// Inherit passes the settings of the host to the engine. The logger and the tracer are for an engine without its own;
+// only the first non-nil ones count. A durable engine refuses from now on to start fibers without Positions, with
+// ErrNotDurable, since such fibers cannot continue in another process. The fairlead runtime calls Inherit for the
+// engines that it runs and for those of its controllers. Call it before fibers start: a fiber that has already started
+// may have no spans.
+func (e *Engine) Inherit(log *slog.Logger, tp trace.TracerProvider, durable bool) {
+	if !e.made() {
+		return
 	}
-}
-
-// RequireDurable makes Start refuse fibers without Positions from now on, with ErrNotDurable. Such fibers cannot
-// continue in another process. The fairlead runtime calls it where replicas share the objects.
-func (e *Engine) RequireDurable() {
-	if e.made() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.durable = true
+	e.slot.Take(log)
+	if t := tracing.Tracer(tp, "flow"); t != nil {
+		e.traces.CompareAndSwap(nil, &t)
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.durable = e.durable || durable
 }
 
 // Closed reports whether Drain or Close was called. The engine then starts no fibers.

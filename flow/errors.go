@@ -26,7 +26,7 @@ var (
 	ErrInterrupted = errors.New("interrupted, to be resumed")
 	// ErrMoved is a cause of cancellation after which another process continues the work. The fiber ends as Moved.
 	ErrMoved = fmt.Errorf("moved to another process: %w", ErrInterrupted)
-	// ErrNotDurable is returned by Start without Positions after [Engine.RequireDurable].
+	// ErrNotDurable is returned by Start without Positions on a durable engine; see [Engine.Inherit].
 	ErrNotDurable = errors.New("objects are shared among processes, which only fibers with Positions can move between")
 	// ErrFinal is wrapped by errors after which a step is not retried, even if it has a Retry option.
 	ErrFinal = errors.New("not to be tried again")

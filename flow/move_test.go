@@ -78,10 +78,10 @@ func TestCancelFollowsInterrupt(t *testing.T) {
 }
 
 // Where only durable fibers may run, others do not begin, and their children do.
-func TestRequireDurable(t *testing.T) {
+func TestADurableEngine(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
-		e.RequireDurable()
+		e.Inherit(nil, nil, true)
 		child := New("child", note("child"))
 		fl := New("f", Step("fork", func(_ context.Context, f *fib) Next {
 			return f.Fork([]Child{child.Child("c", f.Packet)})

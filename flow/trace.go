@@ -42,15 +42,6 @@ func (e *Engine) tracer() trace.Tracer {
 	return nil
 }
 
-// InheritTracerProvider sets the tracer of an engine that has no Tracer. Only the first non-nil provider counts. Call
-// it before fibers start: a fiber that has already started may have no spans. The fairlead runtime calls it for the
-// engines that it runs and for those of its controllers.
-func (e *Engine) InheritTracerProvider(tp trace.TracerProvider) {
-	if t := tracing.Tracer(tp, "flow"); e.made() && t != nil {
-		e.traces.CompareAndSwap(nil, &t)
-	}
-}
-
 // followTrace records the parent of the first span of the fiber.
 func (f *fiber) followTrace(sc trace.SpanContext, opt TraceOptions) {
 	if f.e.tracer() != nil && (sc.IsValid() || len(opt.Links)+len(opt.Attributes) > 0) {

@@ -216,9 +216,9 @@ func TestAnEngineInheritsItsTracer(t *testing.T) {
 		want *spans.Recorder
 	}{{EngineOptions{}, host}, {EngineOptions{Tracer: own.Tracer("own")}, own}} {
 		bubble(t, tt.opt, func(t *testing.T, e *Engine) {
-			e.InheritTracerProvider(nil)
-			e.InheritTracerProvider(host)
-			e.InheritTracerProvider(spans.New())
+			e.Inherit(nil, nil, false)
+			e.Inherit(nil, host, false)
+			e.Inherit(nil, spans.New(), false)
 			start(t, e, New("f", note("a")), &packet{}, StartOptions{}).Wait(t.Context())
 		})
 		if len(tt.want.Named("f")) != 1 {

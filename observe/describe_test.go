@@ -17,6 +17,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/observe"
 )
 
@@ -124,7 +125,7 @@ func TestDescribe(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var back observe.Description
+		var back inspect.Sources
 		if err := json.Unmarshal(raw, &back); err != nil {
 			t.Fatal(err)
 		}

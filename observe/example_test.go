@@ -20,7 +20,7 @@ import (
 
 // demo runs declarations against a server with two ConfigMaps, blue and red, until all observers are synced. Programs
 // use the fairlead runtime instead.
-func demo(declare func(h observe.Host), running func(r *observe.Registry)) {
+func demo(declare func(h observe.Host), running func()) {
 	server, err := apiserver.New(apiserver.Options{})
 	if err != nil {
 		panic(err)
@@ -46,7 +46,7 @@ func demo(declare func(h observe.Host), running func(r *observe.Registry)) {
 	declare(r)
 	err = errors.Join(r.Start(ctx), r.WaitSynced(ctx))
 	if running != nil {
-		running(r)
+		running()
 	}
 	err = errors.Join(err, r.Stop(ctx))
 	cancel()
@@ -147,7 +147,7 @@ func ExampleKnown() {
 	demo(func(h observe.Host) {
 		observe.Source[corev1.ConfigMap](h, "colours")
 		colours = observe.Known[corev1.ConfigMap](h, "colours")
-	}, func(*observe.Registry) {
+	}, func() {
 		blue, err := colours.Get(cache.Key{Namespace: "demo", Name: "blue"})
 		fmt.Println(blue.Data["colour"], err)
 		fmt.Println(len(maps.Collect(colours.All())), "colours")
@@ -222,17 +222,4 @@ func ExampleOnObject() {
 		})
 	}, nil)
 	// Output: *v1.ConfigMap red
-}
-
-func ExampleRegistry_Describe() {
-	demo(func(h observe.Host) {
-		observe.Source[corev1.ConfigMap](h, "colours")
-		observe.On(h, "colours", func(context.Context, observe.Event[corev1.ConfigMap]) error { return nil },
-			observe.Name("painter"))
-	}, func(r *observe.Registry) {
-		for _, s := range r.Describe().Sources {
-			fmt.Println(s.Selector, s.Type, s.Objects, "objects for", s.Observers[0].Name)
-		}
-	})
-	// Output: [colours] v1.ConfigMap 2 objects for painter
 }

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/observe"
 )
 
@@ -28,13 +29,13 @@ func TestFailurePolicies(t *testing.T) {
 		opts       []observe.Option
 		calls      int // for the event that fails
 		goesOn     bool
-		stats      observe.Stats
+		stats      inspect.Stats
 		logged     []string
 		describing string
 	}{
 		{
 			"retry, then skip", failing, nil, 5, true,
-			observe.Stats{Handled: 2, Failed: 1, Retried: 4},
+			inspect.Stats{Handled: 2, Failed: 1, Retried: 4},
 			[]string{"observer failed", "event given up", "attempt=5"},
 			"1 given up",
 		},
@@ -42,7 +43,7 @@ func TestFailurePolicies(t *testing.T) {
 			"retry as often as wanted", failing,
 			[]observe.Option{observe.OnFailure(observe.Retry, 2)},
 			2, true,
-			observe.Stats{Handled: 2, Failed: 1, Retried: 1},
+			inspect.Stats{Handled: 2, Failed: 1, Retried: 1},
 			[]string{"attempt=2"},
 			"",
 		},
@@ -50,7 +51,7 @@ func TestFailurePolicies(t *testing.T) {
 			"skip", failing,
 			[]observe.Option{observe.OnFailure(observe.Skip, 0)},
 			1, true,
-			observe.Stats{Handled: 2, Failed: 1},
+			inspect.Stats{Handled: 2, Failed: 1},
 			[]string{"event given up"},
 			"",
 		},
@@ -58,7 +59,7 @@ func TestFailurePolicies(t *testing.T) {
 			"stop", failing,
 			[]observe.Option{observe.OnFailure(observe.Stop, 0)},
 			1, false,
-			observe.Stats{Handled: 1, Failed: 1},
+			inspect.Stats{Handled: 1, Failed: 1},
 			[]string{"observer stopped"},
 			"stopped: cannot",
 		},
@@ -66,7 +67,7 @@ func TestFailurePolicies(t *testing.T) {
 			"a panic is a failure", panicking,
 			[]observe.Option{observe.OnFailure(observe.Retry, 3)},
 			3, true,
-			observe.Stats{Handled: 2, Failed: 1, Retried: 2},
+			inspect.Stats{Handled: 2, Failed: 1, Retried: 2},
 			[]string{"observer panicked: oh no", "stack=", "failure_test.go"},
 			"",
 		},
@@ -74,7 +75,7 @@ func TestFailurePolicies(t *testing.T) {
 			"a panic with stop", panicking,
 			[]observe.Option{observe.OnFailure(observe.Stop, 0)},
 			1, false,
-			observe.Stats{Handled: 1, Failed: 1},
+			inspect.Stats{Handled: 1, Failed: 1},
 			[]string{"observer stopped"},
 			"stopped: observer panicked: oh no",
 		},
@@ -82,7 +83,7 @@ func TestFailurePolicies(t *testing.T) {
 			"an async one", panicking,
 			[]observe.Option{observe.OnFailure(observe.Skip, 0), observe.Async(2)},
 			1, true,
-			observe.Stats{Handled: 2, Failed: 1},
+			inspect.Stats{Handled: 2, Failed: 1},
 			[]string{"event given up"},
 			"",
 		},

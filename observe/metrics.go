@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
@@ -85,7 +86,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		}
 		return 0
 	}
-	sources, observers := map[string]bool{}, map[[2]string]*Stats{}
+	sources, observers := map[string]bool{}, map[[2]string]*inspect.Stats{}
 	for _, s := range c.registry.Describe().Sources {
 		name := strings.Join(s.Selector, "+")
 		if sources[name] {
@@ -104,9 +105,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		for _, o := range s.Observers { // observers with the same name are added up
 			key := [2]string{name, o.Name}
 			if observers[key] == nil {
-				observers[key] = &Stats{}
+				observers[key] = &inspect.Stats{}
 			}
-			observers[key].add(o.Stats)
+			observers[key].Add(o.Stats)
 		}
 	}
 	for key, s := range observers {

@@ -82,9 +82,6 @@ func (o *Origin) decode(r *cache.Record) (client.Object, error) {
 	return object.(client.Object), nil
 }
 
-// Selector returns the selector of the source.
-func (o *Origin) Selector() Selector { return o.selector }
-
 // SetNamespaces changes the watched namespaces, before or during the run. New namespaces are listed. Objects of removed
 // namespaces are forgotten, and observers receive inferred deletions; other namespaces are not affected. No arguments
 // mean all namespaces. An observer of the source must not call SetNamespaces, which may wait for that observer. Sources

@@ -246,8 +246,8 @@ func (r *Registry) checkPair(s Selector, takes reflect.Type) error {
 // similar returns the name of a source that shares a member with a selector without a source.
 func (r *Registry) similar(s Selector) string {
 	for _, other := range r.origins {
-		for _, name := range other.selector.Names() {
-			if slices.Contains(s.Names(), name) {
+		for _, name := range other.selector.names() {
+			if slices.Contains(s.names(), name) {
 				return fmt.Sprintf("; the source at %s is for %q, which is another set", other.place, other.selector)
 			}
 		}

@@ -20,14 +20,14 @@ const separator = "\x1f"
 func All(selectors ...Selector) Selector {
 	var names []string
 	for _, s := range selectors {
-		names = append(names, s.Names()...)
+		names = append(names, s.names()...)
 	}
 	slices.Sort(names)
 	return Selector(strings.Join(slices.Compact(names), separator))
 }
 
-// Names returns the names of the members in order: one name for a plain selector, none for an empty one.
-func (s Selector) Names() []string {
+// names returns the names of the members in order: one name for a plain selector, none for an empty one.
+func (s Selector) names() []string {
 	if s == "" {
 		return nil
 	}
@@ -35,4 +35,4 @@ func (s Selector) Names() []string {
 }
 
 // String returns the names joined by " + ".
-func (s Selector) String() string { return strings.Join(s.Names(), " + ") }
+func (s Selector) String() string { return strings.Join(s.names(), " + ") }

@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/fairlead-io/fairlead/cache"
-	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/handover"
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/shard"
@@ -29,7 +29,7 @@ func newGate(s shard.Membership) *gate {
 	}
 	g := &gate{shards: s}
 	g.slots = handover.New(s.Layout(), group.ErrMoved, func(slot int) context.Context {
-		return client.Bind(g.run, client.Binding{
+		return binding.With(g.run, binding.Binding{
 			Fence: func() error { return s.Fence(slot) }, RequireVersion: true,
 		})
 	})
@@ -43,7 +43,7 @@ func (g *gate) begin(run context.Context) context.Context {
 		return run
 	}
 	g.run = run
-	return client.Bind(run, client.Binding{Fence: g.fence, RequireVersion: true})
+	return binding.With(run, binding.Binding{Fence: g.fence, RequireVersion: true})
 }
 
 // fence is the fence of calls without a slot. It permits them while any slot is held.

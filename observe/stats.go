@@ -1,9 +1,6 @@
 package observe
 
-import (
-	"sync/atomic"
-	"time"
-)
+import "sync/atomic"
 
 // stats count the outcomes of the events of one observer.
 type stats struct {
@@ -21,21 +18,4 @@ func (s *stats) count(o outcome) {
 	default:
 		s.retried.Add(1)
 	}
-}
-
-// Stats are the counts of one observer since its declaration.
-type Stats struct {
-	Handled uint64        `json:"handled"` // events handled, or excluded by its mask
-	Failed  uint64        `json:"failed"`  // events given up
-	Retried uint64        `json:"retried"` // failed calls that were repeated
-	Busy    time.Duration `json:"busy"`    // time spent in the observer, in nanoseconds
-	Lag     int           `json:"lag"`     // events, or keys, not delivered yet
-}
-
-func (s *Stats) add(o Stats) {
-	s.Handled += o.Handled
-	s.Failed += o.Failed
-	s.Retried += o.Retried
-	s.Busy += o.Busy
-	s.Lag += o.Lag
 }

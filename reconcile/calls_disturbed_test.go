@@ -181,7 +181,7 @@ func (b *bench) disturbedReconciliations(seed uint64) {
 	}
 	before := l.calls
 	testbed.Settle(time.Hour)
-	if st, f := c.Stats(), c.Failures(); len(f) > 0 || st.Ready+st.Running > 0 {
+	if st, f := c.Describe(0).Counts, c.Failures(); len(f) > 0 || st.Ready+st.Running > 0 {
 		problem("", "%+v, failures %v", st, f)
 	}
 	// Only what After has asked for goes on, a quarter of the time, and dies out.

@@ -19,12 +19,3 @@ func SetCondition(obj client.Object, conditions *[]metav1.Condition, kind string
 		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: obj.GetGeneration(),
 	})
 }
-
-// IsReady reports whether a condition is True for the current generation of obj.
-func IsReady(obj client.Object, conditions []metav1.Condition, kind string) bool {
-	if isNil(obj) {
-		return false
-	}
-	c := meta.FindStatusCondition(conditions, kind)
-	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == obj.GetGeneration()
-}

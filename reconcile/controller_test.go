@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/testbed"
 	"github.com/fairlead-io/fairlead/reconcile"
 )
@@ -343,7 +344,7 @@ func TestReasons(t *testing.T) {
 		if got := b.last().info; got.Controller != "gateways" || got.Key != web || got.Attempt != 1 {
 			t.Errorf("the info is %+v", got)
 		}
-		if got := reconcile.ReasonsFrom(t.Context()); got != nil {
+		if got := reconcile.InfoFrom(t.Context()).Reasons; got != nil {
 			t.Errorf("reasons outside: %v", got)
 		}
 	})
@@ -362,7 +363,7 @@ func TestTrigger(t *testing.T) {
 			got[0].Source != "a phone call" {
 			t.Errorf("the reasons are %v", got)
 		}
-		if s := c.Stats(); s != (reconcile.Stats{}) {
+		if s := c.Describe(0).Counts; s != (inspect.Counts{}) {
 			t.Errorf("something is left: %+v", s)
 		}
 	})
@@ -443,7 +444,7 @@ func TestDeletedObjectsWithoutCleanup(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.settle()
-		if s := c.Stats(); s != (reconcile.Stats{}) {
+		if s := c.Describe(0).Counts; s != (inspect.Counts{}) {
 			t.Errorf("something is left: %+v", s)
 		}
 	})

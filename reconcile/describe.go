@@ -5,88 +5,16 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 )
-
-// State is the state of a controller.
-type State string
-
-// The states of a controller.
-const (
-	StateNew      State = "not started"
-	StateBlocked  State = "cannot start" // Description.Error has the reason; it is tried again
-	StateListing  State = "listing"      // Description.WaitsFor lists the missing watches and why
-	StateStandby  State = "standby"      // another process leads; Description.Error says why the leader is unknown
-	StateRunning  State = "running"
-	StateStopping State = "stopping"
-	StateStopped  State = "stopped"
-)
-
-// Description describes the state of a controller and its failures.
-type Description struct {
-	Cluster string `json:"cluster,omitempty"`
-	Name    string `json:"controller"`
-	Kind    string `json:"kind,omitempty"`
-	// Of is the group and kind of its objects, once it is known.
-	Of schema.GroupKind `json:"of,omitzero"`
-	// At is the file:line of the declaration.
-	At    string `json:"at"`
-	State State  `json:"state"`
-	// Error is why it does not work.
-	Error    string   `json:"error,omitempty"`
-	Leader   string   `json:"leader,omitempty"`
-	WaitsFor []string `json:"waitsFor,omitempty"`
-	Ready    int      `json:"ready"`
-	Waiting  int      `json:"waiting"`
-	Running  int      `json:"running"`
-	Failed   int      `json:"failed"`
-	// BlockedSince is set while all workers have been busy with the same objects for more than a minute. It is when the
-	// last of these reconciliations began. No other object is reconciled until one returns.
-	BlockedSince *time.Time `json:"blockedSince,omitempty"`
-	// Oldest is the object that has waited longest for a worker, or nil. /debug/controllers does not show it.
-	Oldest *WorkDescription `json:"-"`
-	// Working are the running reconciliations, oldest first, at most 100; Running counts all. /debug/controllers does not
-	// show them.
-	Working []WorkDescription `json:"-"`
-	// Failures are ordered by age, oldest first; Failed counts all.
-	Failures []FailureDescription `json:"failures"`
-}
-
-// FailureDescription describes an object whose last reconciliation failed.
-type FailureDescription struct {
-	Key      string `json:"key"`
-	Class    Class  `json:"class"`
-	Error    string `json:"error"`
-	Stack    string `json:"stack,omitempty"` // of a panic
-	Attempts int    `json:"attempts"`
-	// Since is the time of the first failure since the last success, or since the last change of the spec. At is the time
-	// of the last attempt.
-	Since time.Time `json:"since"`
-	At    time.Time `json:"at"`
-	// Next is the time of the next attempt. It is nil if none is scheduled, or if the object is ready or running; Doing
-	// says which.
-	Next  *time.Time `json:"next,omitempty"`
-	Doing string     `json:"doing"`
-}
-
-// WorkDescription describes an object that waits for a worker or is being reconciled.
-type WorkDescription struct {
-	Key   string    `json:"key"`
-	Since time.Time `json:"since"`
-	// Attempt counts the reconciliations since the last success, or since the last change of the spec. It is 0 for an
-	// object that waits for a worker.
-	Attempt int `json:"attempt,omitempty"`
-	// Waits is the error for which the reconciliation currently retries a request, if it does.
-	Waits string `json:"waits,omitempty"`
-}
 
 // blockedAfter is how long all workers are busy with the same objects before the controller counts as blocked.
 const blockedAfter = time.Minute
 
-// maxWorking bounds Description.Working.
+// maxWorking bounds inspect.Controller.Working.
 const maxWorking = 100
 
-// Bounds of the texts in a FailureDescription, in bytes.
+// Bounds of the texts in a inspect.Failure, in bytes.
 const (
 	maxErrorShown = 1 << 10
 	maxStackShown = 8 << 10
@@ -94,13 +22,13 @@ const (
 
 // Describe returns the current state of the controller, with at most the given number of failures. A negative number
 // means all. A call with 0 is cheap.
-func (c *Controller) Describe(failures int) Description {
+func (c *Controller) Describe(failures int) inspect.Controller {
 	return c.describe(failures, func(Key, Class) bool { return true })
 }
 
 // describe is Describe for the failures for which pick returns true.
-func (c *Controller) describe(limit int, pick func(Key, Class) bool) Description {
-	d := Description{Cluster: c.from.Cluster, Name: c.name, At: c.place, Failures: []FailureDescription{}}
+func (c *Controller) describe(limit int, pick func(Key, Class) bool) inspect.Controller {
+	d := inspect.Controller{Cluster: c.from.Cluster, Name: c.name, At: c.place, Failures: []inspect.Failure{}}
 	type failing struct {
 		*Failure
 		doing string
@@ -112,7 +40,7 @@ func (c *Controller) describe(limit int, pick func(Key, Class) bool) Description
 	if c.problem != nil {
 		d.Error = c.problem.Error()
 	}
-	if d.State == StateListing {
+	if d.State == inspect.StateListing {
 		for _, s := range c.unlisted() {
 			for _, why := range s.handle.Unlisted() {
 				d.WaitsFor = append(d.WaitsFor, s.watch.name+": "+why)
@@ -133,7 +61,7 @@ func (c *Controller) describe(limit int, pick func(Key, Class) bool) Description
 		}
 	}
 	if oldest != nil {
-		d.Oldest = &WorkDescription{Key: oldest.key.String(), Since: oldest.came}
+		d.Oldest = &inspect.Work{Key: oldest.key.String(), Since: oldest.came}
 	}
 	if last := c.runs.last; last != nil && c.q.running >= c.set.workers && c.now().Sub(last.begun) > blockedAfter {
 		d.BlockedSince = &last.begun
@@ -142,7 +70,7 @@ func (c *Controller) describe(limit int, pick func(Key, Class) bool) Description
 		d.Working = append(d.Working, r.describe())
 	}
 	c.mu.Unlock()
-	if d.State == StateStandby {
+	if d.State == inspect.StateStandby {
 		leader, err := leaderOf(c.set.leader)
 		if d.Leader = leader; err != nil {
 			d.Error = err.Error()
@@ -153,8 +81,8 @@ func (c *Controller) describe(limit int, pick func(Key, Class) bool) Description
 		all = all[:limit]
 	}
 	for _, f := range all {
-		one := FailureDescription{
-			Key: f.Key.String(), Class: f.Class, Attempts: f.Attempts, Since: f.Since, At: f.At, Doing: f.doing,
+		one := inspect.Failure{
+			Key: f.Key.String(), Class: string(f.Class), Attempts: f.Attempts, Since: f.Since, At: f.At, Doing: f.doing,
 			Error: cut(f.Err.(*Error).Err.Error(), maxErrorShown),
 		}
 		if _, stack, ok := asPanic(f.Err); ok {
@@ -168,9 +96,9 @@ func (c *Controller) describe(limit int, pick func(Key, Class) bool) Description
 	return d
 }
 
-// describe returns r as a WorkDescription. The caller holds Controller.mu.
-func (r *reconciliation) describe() WorkDescription {
-	d := WorkDescription{Key: r.key.String(), Since: r.begun, Attempt: r.attempt}
+// describe returns r as a inspect.Work. The caller holds Controller.mu.
+func (r *reconciliation) describe() inspect.Work {
+	d := inspect.Work{Key: r.key.String(), Since: r.begun, Attempt: r.attempt}
 	if last, ok := r.waiting.Last(); ok && last.Err != nil {
 		d.Waits = cut(last.Err.Error(), maxErrorShown)
 	}
@@ -185,7 +113,7 @@ func byAge(a, b Failure) int {
 }
 
 // state returns the state of the controller. The caller holds c.mu.
-func (c *Controller) state() State {
+func (c *Controller) state() inspect.State {
 	synced := false
 	select {
 	case <-c.synced:
@@ -194,17 +122,17 @@ func (c *Controller) state() State {
 	}
 	switch {
 	case c.ended:
-		return StateStopped
+		return inspect.StateStopped
 	case c.problem != nil:
-		return StateBlocked
+		return inspect.StateBlocked
 	case c.life == nil:
-		return StateNew
+		return inspect.StateNew
 	case c.life.Err() != nil:
-		return StateStopping
+		return inspect.StateStopping
 	case c.primary == nil || !synced:
-		return StateListing
+		return inspect.StateListing
 	case c.term == nil && c.set.leader != nil:
-		return StateStandby
+		return inspect.StateStandby
 	}
-	return StateRunning
+	return inspect.StateRunning
 }

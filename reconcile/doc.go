@@ -18,8 +18,8 @@
 //
 // A controller first lists everything that it watches, and then reconciles each object once. It reconciles an object
 // again when the object changes, or when an object that concerns it changes ([Owns], [Watches], [Follow]). It also does
-// so after a failure, when a result asks for it ([After]), and at least once in [MaxInterval]. [ReasonsFrom] returns
-// the events that led to a call.
+// so after a failure, when a result asks for it ([After]), and at least once in [MaxInterval]. [InfoFrom] returns the
+// events that led to a call.
 //
 // The writes of a reconciler lead to no further call, if it uses its context and the client of the host. Its next read
 // already shows them. The controller never takes the write of another client for its own (C3). In case of doubt it

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/testbed"
 	"github.com/fairlead-io/fairlead/reconcile"
 )
@@ -113,7 +114,7 @@ func TestDegradedControllers(t *testing.T) {
 						return reconcile.Done, nil
 					}), reconcile.MaxInterval(-1))
 				b.start()
-				want := map[bool]reconcile.State{false: reconcile.StateStopped, true: reconcile.StateBlocked}[degraded]
+				want := map[bool]inspect.State{false: inspect.StateStopped, true: inspect.StateBlocked}[degraded]
 				if d := c.Describe(-1); d.State != want || !strings.Contains(d.Error, "CustomResourceDefinition") {
 					t.Errorf("it is described as %+v", d)
 				}

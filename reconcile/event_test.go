@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -89,17 +90,21 @@ func TestConditions(t *testing.T) {
 	g := testbed.New("a", "web")
 	g.Generation = 3
 	conditions := &g.Status.Conditions
-	if reconcile.IsReady(g, *conditions, "Ready") {
+	ready := func() bool { // for the current generation
+		c := meta.FindStatusCondition(*conditions, "Ready")
+		return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == g.Generation
+	}
+	if ready() {
 		t.Error("ready without a condition")
 	}
 	if !reconcile.SetCondition(g, conditions, "Ready", metav1.ConditionTrue, "Up", "it is up") ||
-		!reconcile.IsReady(g, *conditions, "Ready") {
+		!ready() {
 		t.Errorf("the conditions are %v", *conditions)
 	}
 	if reconcile.SetCondition(g, conditions, "Ready", metav1.ConditionTrue, "Up", "it is up") {
 		t.Error("setting it again changes something")
 	}
-	if g.Generation++; reconcile.IsReady(g, *conditions, "Ready") {
+	if g.Generation++; ready() {
 		t.Error("ready for a generation that nobody has looked at")
 	}
 }

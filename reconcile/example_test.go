@@ -101,7 +101,7 @@ func ExampleWatches() {
 	rt := fairlead.New(server.Config(), fairlead.WithScheme(scheme.Scheme))
 	reconcile.New(rt, "settings",
 		reconcile.Func[corev1.ConfigMap](func(ctx context.Context, cm *corev1.ConfigMap) (reconcile.Result, error) {
-			for _, why := range reconcile.ReasonsFrom(ctx) {
+			for _, why := range reconcile.InfoFrom(ctx).Reasons {
 				fmt.Println(cm.Name, "because of", why)
 				if why.Type == reconcile.Initial {
 					err := server.Remove(corev1.SchemeGroupVersion.WithResource("secrets"), "team-a", "password")

@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/alloc"
-	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/shard"
 )
@@ -43,7 +43,7 @@ type fiber struct {
 	unsaved    func(ctx context.Context) error // saves its completion; nil if already saved
 	changed    func(ctx context.Context) bool  // calls Fibers.Changed
 	moves      func(flow.Handle)               // ends it once started, since its slot leaves; may be nil
-	waiting    *call.Waiting                   // the request that is being retried
+	waiting    *binding.Waiting                // the request that is being retried
 
 	undo    bool
 	ended   bool
@@ -455,7 +455,7 @@ func (r *flows[T, P, PT]) move(slots shard.Set, end func(flow.Handle)) {
 
 // fiberValues returns the context values for the steps of a fiber: the fence of the term, the owner of the writes, and
 // the finalizer for package alloc.
-func (c *Controller) fiberValues(ctx context.Context, k Key, slot int, waiting *call.Waiting) context.Context {
+func (c *Controller) fiberValues(ctx context.Context, k Key, slot int, waiting *binding.Waiting) context.Context {
 	term := c.termOf(k)
 	values := context.WithoutCancel(ctx)
 	if term != nil {
@@ -465,7 +465,7 @@ func (c *Controller) fiberValues(ctx context.Context, k Key, slot int, waiting *
 	if c.object.cleans {
 		values = alloc.WithFinalizer(values, c.set.finalizer)
 	}
-	return client.Bind(values, client.Binding{
+	return binding.With(values, binding.Binding{
 		Fence: c.fence(term, slot), RequireVersion: true, Waiting: waiting, Write: store.WriteContext{
 			Owner:   c.owner,
 			Primary: k,

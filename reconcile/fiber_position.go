@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/binding"
 )
 
 // nowhere stores no positions: fibers restart from their first step.
@@ -23,7 +23,7 @@ type statusAt[T any, PT client.ObjectOf[T]] struct {
 	kept bool                                          // end is saved
 	load func(context.Context) (*flow.Position, error) // reads the saved position from the server, for Undo
 
-	waiting call.Waiting // for the requests of its steps
+	waiting binding.Waiting // for the requests of its steps
 }
 
 // Load implements [flow.Positions]. Undo depends on the last position that any process saved, and the cache may not

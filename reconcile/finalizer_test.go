@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/alloc"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/testbed"
 	"github.com/fairlead-io/fairlead/reconcile"
 )
@@ -107,7 +108,7 @@ func TestCleanupIsRepeatedUntilItIsDone(t *testing.T) {
 		if testbed.Stored(b.server, web) != nil {
 			t.Error("the object is still there")
 		}
-		if s := c.Stats(); s != (reconcile.Stats{}) {
+		if s := c.Describe(0).Counts; s != (inspect.Counts{}) {
 			t.Errorf("something is left: %+v", s)
 		}
 	})

@@ -96,13 +96,8 @@ func Flow[T, P any, PT client.ObjectOf[T]](h Host, name string, e *flow.Engine, 
 	w.saves = how.Position != nil
 	w.gone, w.halt, w.move, w.why = r.gone, r.halt, r.move, r.why
 	w.hosted = func(from Inherited) {
-		if e == nil {
-			return
-		}
-		e.InheritLogger(from.Logger)
-		e.InheritTracerProvider(from.TracerProvider)
-		if from.Shards != nil {
-			e.RequireDurable()
+		if e != nil {
+			e.Inherit(from.Logger, from.TracerProvider, from.Shards != nil)
 		}
 	}
 	r.c = declare(h, name, w, PT(new(T)), err, opts)

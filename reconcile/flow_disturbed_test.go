@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/disturb"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/internal/testbed"
 	"github.com/fairlead-io/fairlead/reconcile"
@@ -202,7 +203,7 @@ func (b *bench) disturbedFlows(seed uint64) {
 		if n := d.requested() - before; n > 0 {
 			problem("at rest", "%d requests", n)
 		}
-		if st, f := c.Stats(), c.Failures(); st != (reconcile.Stats{}) || len(f) > 0 || e.Live() > 0 {
+		if st, f := c.Describe(0).Counts, c.Failures(); st != (inspect.Counts{}) || len(f) > 0 || e.Live() > 0 {
 			problem("at rest", "%+v, failures %v, %d fibers", st, f, e.Live())
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/testbed"
 	"github.com/fairlead-io/fairlead/reconcile"
 )
@@ -121,7 +122,7 @@ func TestAFlowPerObject(t *testing.T) {
 		if p := b.stored().Status.Flow; p == nil || p.Step != "wait" || b.stored().Status.Seen != 1 {
 			t.Fatalf("saved %+v, with it %+v", p, b.stored().Status)
 		}
-		if st := c.Stats(); st != (reconcile.Stats{}) {
+		if st := c.Describe(0).Counts; st != (inspect.Counts{}) {
 			t.Errorf("a parked fiber holds something of the controller: %+v", st)
 		}
 		b.change(label("x"))

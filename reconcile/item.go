@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/cache"
-	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/goroutine"
 )
 
@@ -110,8 +110,8 @@ type reconciliation struct {
 	stopped atomic.Pointer[error] // why its requests are refused
 	attempt int
 	last    error
-	span    trace.Span   // nil: none
-	waiting call.Waiting // the request that is being retried
+	span    trace.Span      // nil: none
+	waiting binding.Waiting // the request that is being retried
 
 	goroutine goroutine.ID // the goroutine that runs it
 

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-io/fairlead/internal/inspect"
 )
 
 // metrics are the metrics of one controller.
@@ -64,7 +66,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	m.stuck.Collect(ch)
 	m.panics.Collect(ch)
 	m.mapErrors.Collect(ch)
-	s := m.c.Stats()
+	s := m.c.counts()
 	states := map[string]int{"ready": s.Ready, "waiting": s.Waiting, "running": s.Running, "failed": s.Failed}
 	for state, n := range states {
 		ch <- prometheus.MustNewConstMetric(m.queue, prometheus.GaugeValue, float64(n), state)
@@ -74,17 +76,11 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Stats counts the objects of a controller by state.
-type Stats struct {
-	Ready, Waiting, Running int
-	Failed                  int // of all objects: those whose last reconciliation failed
-}
-
-// Stats returns the current counts.
-func (c *Controller) Stats() Stats {
+// counts returns the numbers of objects by state.
+func (c *Controller) counts() inspect.Counts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := Stats{Ready: c.q.ready, Running: c.q.running, Waiting: len(c.q.times)}
+	s := inspect.Counts{Ready: c.q.ready, Running: c.q.running, Waiting: len(c.q.times)}
 	for _, it := range c.q.items {
 		if it.fail != nil {
 			s.Failed++

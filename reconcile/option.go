@@ -42,7 +42,7 @@ type settings struct {
 
 // Defaults of the options.
 const (
-	DefaultWorkers  = 8
+	defaultWorkers  = 8
 	defaultInterval = 10 * time.Hour
 	defaultStuck    = 5 * time.Minute
 )
@@ -134,7 +134,7 @@ func OnFailure(fn func(Failure)) Option { return func(s *settings) { s.onFailure
 
 func (s *settings) complete(name string) error {
 	if s.workers <= 0 {
-		s.workers = DefaultWorkers
+		s.workers = defaultWorkers
 	}
 	if s.interval == 0 {
 		s.interval = defaultInterval

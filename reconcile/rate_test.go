@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/testbed"
 	"github.com/fairlead-io/fairlead/reconcile"
 )
@@ -47,7 +48,7 @@ func TestTotalRateLimit(t *testing.T) {
 						t.Errorf("%d within %v", tc.n+1, gap)
 					}
 				}
-				if s := c.Stats(); s != (reconcile.Stats{}) {
+				if s := c.Describe(0).Counts; s != (inspect.Counts{}) {
 					t.Errorf("something is left: %+v", s)
 				}
 			})
@@ -87,7 +88,7 @@ func TestWaitingForTheTotalRate(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.settle()
-		if s := c.Stats(); s != (reconcile.Stats{}) {
+		if s := c.Describe(0).Counts; s != (inspect.Counts{}) {
 			t.Errorf("the object is gone, and something is left: %+v", s)
 		}
 		c.Trigger(reconcile.Key{Namespace: "a", Name: "initial-0"}, "second")

@@ -60,9 +60,6 @@ func InfoFrom(ctx context.Context) Info {
 	return i
 }
 
-// ReasonsFrom returns the reasons of the reconciliation that ctx belongs to.
-func ReasonsFrom(ctx context.Context) []Reason { return InfoFrom(ctx).Reasons }
-
 // maxReasons bounds the reasons that are kept for each object.
 const maxReasons = 16
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/testbed"
 	"github.com/fairlead-io/fairlead/reconcile"
 )
@@ -212,7 +213,7 @@ func TestControllersPage(t *testing.T) {
 			t.Errorf("it is not sorted:\n%s", body)
 		}
 		all, _ := h.page("?format=json&controller=gateways")
-		var d reconcile.Description
+		var d inspect.Controller
 		if err := json.Unmarshal([]byte(all), &d); err != nil {
 			t.Fatalf("%v: %s", err, all)
 		}
@@ -227,7 +228,7 @@ func TestControllersPage(t *testing.T) {
 		}, got); diff != "" {
 			t.Error(diff)
 		}
-		if d.Failed != 3 || d.State != reconcile.StateRunning || d.Cluster != "east" ||
+		if d.Failed != 3 || d.State != inspect.StateRunning || d.Cluster != "east" ||
 			!strings.Contains(d.At, "visible_test.go:") {
 			t.Errorf("described as %+v", d)
 		}

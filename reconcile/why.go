@@ -17,7 +17,9 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/goroutine"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -101,7 +103,7 @@ func (c *Controller) causes(ctx context.Context, k Key) []why.Cause {
 		return []why.Cause{{
 			Type: why.Parked, Progress: true, Message: fmt.Sprintf("a fiber of controller %s is at work for it", c.name),
 		}}
-	case state == StateListing:
+	case state == inspect.StateListing:
 		return []why.Cause{{
 			Type: why.SourceStale, Message: fmt.Sprintf("controller %s has not listed yet all that it watches", c.name),
 			Progress: true, // otherwise the stores would have returned a cause
@@ -147,21 +149,21 @@ func (c *Controller) Finalizer(group, kind string) (name string, ok bool) {
 }
 
 // idles returns why the controller does no work at all, and whether that is the case.
-func (c *Controller) idles(ctx context.Context, state State, problem error) (causes []why.Cause, idles bool) {
+func (c *Controller) idles(ctx context.Context, state inspect.State, problem error) (causes []why.Cause, idles bool) {
 	switch state {
-	case StateNew:
+	case inspect.StateNew:
 		return c.unbegun(), true
-	case StateBlocked:
+	case inspect.StateBlocked:
 		return []why.Cause{{
 			Type: why.SourceStale, Message: fmt.Sprintf("controller %s cannot start: %v", c.name, problem),
 			Evidence: map[string]string{"error": problem.Error()},
 			Advice:   "It is tried again: install the kind that is missing, or give the program the right to watch it.",
 		}}, true
-	case StateStopping, StateStopped:
+	case inspect.StateStopping, inspect.StateStopped:
 		return []why.Cause{{
 			Type: why.NotLeading, Message: fmt.Sprintf("controller %s is %s in this process", c.name, state),
 		}}, true
-	case StateStandby:
+	case inspect.StateStandby:
 		if e, ok := c.set.leader.(why.Explainer); ok {
 			if causes := e.Why(ctx, why.Object{}); len(causes) > 0 {
 				return causes, true
@@ -373,7 +375,7 @@ func (c *Controller) atWork(s *sight) (causes []why.Cause) {
 }
 
 // retrying returns why the current request is being retried.
-func retrying(w *call.Waiting) (causes []why.Cause) {
+func retrying(w *binding.Waiting) (causes []why.Cause) {
 	last, ok := w.Last()
 	if !ok {
 		return nil
@@ -453,3 +455,5 @@ func (r *flows[T, P, PT]) why(k Key) (causes []why.Cause, works bool) {
 	}
 	return causes, true
 }
+
+func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }

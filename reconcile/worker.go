@@ -8,6 +8,7 @@ import (
 	"github.com/fairlead-io/fairlead/alloc"
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/goroutine"
 	"github.com/fairlead-io/fairlead/internal/store"
 )
@@ -112,7 +113,7 @@ func (c *Controller) context(ctx context.Context, r *reconciliation) (_ context.
 }
 
 // rights returns the client binding of a reconciliation: it may write in its term, until it is stopped.
-func (c *Controller) rights(r *reconciliation) client.Binding {
+func (c *Controller) rights(r *reconciliation) binding.Binding {
 	fence, outer := r.fence, c.fence(r.term, r.slot)
 	if outer != nil {
 		fence = func() error {
@@ -122,7 +123,7 @@ func (c *Controller) rights(r *reconciliation) client.Binding {
 			return outer()
 		}
 	}
-	return client.Binding{
+	return binding.Binding{
 		Fence: fence, RequireVersion: outer != nil || c.set.preempt,
 		Waiting: &r.waiting, Reported: true, Write: store.WriteContext{Owner: c.owner, Primary: r.key},
 	}
@@ -142,7 +143,7 @@ func (c *Controller) fence(term context.Context, slot int) func() error {
 }
 
 // userContext returns the context for the user's code, with the Info and the client binding.
-func (c *Controller) userContext(ctx context.Context, r *reconciliation, rights client.Binding) context.Context {
+func (c *Controller) userContext(ctx context.Context, r *reconciliation, rights binding.Binding) context.Context {
 	info := Info{
 		Controller: c.name, Key: r.key, Reasons: r.why.list, Dropped: r.why.dropped, Attempt: r.attempt,
 		LastError: r.last,
@@ -151,7 +152,7 @@ func (c *Controller) userContext(ctx context.Context, r *reconciliation, rights 
 		info.Finalizer = c.set.finalizer
 		ctx = alloc.WithFinalizer(ctx, c.set.finalizer)
 	}
-	return client.Bind(context.WithValue(ctx, infoKey{}, info), rights)
+	return binding.With(context.WithValue(ctx, infoKey{}, info), rights)
 }
 
 // termOf returns the leadership context of the running reconciliation of an object; nil if none runs.

@@ -54,7 +54,7 @@ func main() {
 	flag.IntVar(&s.runs, "runs", s.runs, "C2: objects of each peer in each round")
 	flag.Parse()
 	ctrl.SetLogger(logr.Discard())
-	c, err := cluster.Start(context.Background(), cluster.Options{Progress: cluster.ProgressTo(os.Stderr, 0)})
+	c, err := cluster.Start(context.Background(), cluster.Options{Progress: os.Stderr})
 	if err == nil {
 		err = run(c.Config(), "consistency", s, os.Stdout)
 		c.Stop()

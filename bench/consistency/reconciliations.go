@@ -165,7 +165,7 @@ func controllerRuntime(ctx context.Context, cfg *rest.Config, ns string, c *coun
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: scheme.Scheme, Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{ns: {}}},
-		Controller: config.Controller{SkipNameValidation: new(true), MaxConcurrentReconciles: reconcile.DefaultWorkers},
+		Controller: config.Controller{SkipNameValidation: new(true), MaxConcurrentReconciles: 8},
 	})
 	if err != nil {
 		return err

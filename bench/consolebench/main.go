@@ -77,7 +77,7 @@ type bench struct {
 
 func measure(ctx context.Context, o options, out io.Writer) error {
 	c, err := cluster.Start(ctx, cluster.Options{
-		Progress: cluster.ProgressTo(os.Stderr, 0), EtcdFlags: []string{"--quota-backend-bytes", fmt.Sprint(int64(8) << 30)},
+		Progress: os.Stderr, EtcdFlags: []string{"--quota-backend-bytes", fmt.Sprint(int64(8) << 30)},
 	})
 	if err != nil {
 		return err

@@ -60,7 +60,7 @@ func main() {
 }
 
 func measure(ctx context.Context, whom []string, profile string, rounds, n, waiting, flood int) error {
-	c, err := cluster.Start(ctx, cluster.Options{Progress: cluster.ProgressTo(os.Stderr, 0)})
+	c, err := cluster.Start(ctx, cluster.Options{Progress: os.Stderr})
 	if err != nil {
 		return err
 	}

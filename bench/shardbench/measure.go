@@ -114,7 +114,7 @@ func (b *bench) start(ctx context.Context, gate bool) (err error) {
 	b.cluster, err = cluster.Start(ctx, cluster.Options{
 		Dir: b.dir, UnsafeNoFsync: true, FeatureGates: map[string]bool{"ShardedListAndWatch": gate},
 		EtcdFlags: []string{"--quota-backend-bytes", fmt.Sprint(int64(8) << 30)}, StartTimeout: b.o.limit,
-		Progress: cluster.ProgressTo(os.Stderr, 0),
+		Progress: os.Stderr,
 	})
 	if err == nil {
 		b.db = openEtcd(b.cluster)

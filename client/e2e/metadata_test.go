@@ -24,6 +24,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
+	"github.com/fairlead-io/fairlead/internal/discover"
 	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/internal/store"
 )
@@ -92,7 +93,7 @@ func (b *bench) tapped(dir string, opts ...source.Option) (*store.Cache, *client
 	x := &tap{types: map[string]bool{}}
 	watched := rest.CopyConfig(env.Config(b.t))
 	watched.Wrap(func(next http.RoundTripper) http.RoundTripper { x.next = next; return x })
-	mapper, err := client.NewMapper(env.Config(b.t))
+	mapper, err := discover.NewMapper(env.Config(b.t), nil, nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/discover"
 	"github.com/fairlead-io/fairlead/internal/disturb"
 	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/internal/store"
@@ -101,7 +102,7 @@ func startOverlaid(t *testing.T) *overlaid {
 	o.live = dynamic.NewForConfigOrDie(cfg)
 	var running sync.WaitGroup
 	t.Cleanup(func() { cancel(); running.Wait() })
-	mapper, err := client.NewMapper(cfg)
+	mapper, err := discover.NewMapper(cfg, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

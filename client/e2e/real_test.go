@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/discover"
 	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/internal/testlimit"
@@ -111,7 +112,7 @@ func setup(t *testing.T) *bench {
 	b := &bench{t: t, ctx: ctx, namespace: env.Namespace(t), wire: &wire{}}
 	watched := rest.CopyConfig(env.Config(t))
 	watched.Wrap(func(next http.RoundTripper) http.RoundTripper { b.wire.next = next; return b.wire })
-	mapper, err := client.NewMapper(env.Config(t))
+	mapper, err := discover.NewMapper(env.Config(t), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

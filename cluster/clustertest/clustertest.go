@@ -146,7 +146,7 @@ func Start(t testing.TB, o cluster.Options) *cluster.Cluster {
 // withDefaults sets defaults. A busy machine may need more than a minute to start a server.
 func withDefaults(o cluster.Options) cluster.Options {
 	if o.Progress == nil {
-		o.Progress = cluster.ProgressTo(os.Stderr, 0)
+		o.Progress = os.Stderr
 	}
 	o.StartTimeout = cmp.Or(o.StartTimeout, testlimit.Wait)
 	return o

@@ -238,7 +238,7 @@ func TestServerFailsToStart(t *testing.T) {
 
 func TestPortTakenAfterItsChoice(t *testing.T) {
 	t.Parallel()
-	built, err := cluster.Build(t.Context(), cluster.BuildOptions{Progress: cluster.ProgressTo(os.Stderr, 0)})
+	built, err := cluster.Build(t.Context(), cluster.BuildOptions{Progress: os.Stderr})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ type recorded struct {
 
 // record builds the servers and wraps them. Each wrapper becomes its server, so both have one process id.
 func record(ctx context.Context, dir string) (recorded, error) {
-	built, err := cluster.Build(ctx, cluster.BuildOptions{Progress: cluster.ProgressTo(os.Stderr, 0)})
+	built, err := cluster.Build(ctx, cluster.BuildOptions{Progress: os.Stderr})
 	if err != nil {
 		return recorded{}, err
 	}

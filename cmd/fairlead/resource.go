@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
-	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/abandon"
+	"github.com/fairlead-io/fairlead/internal/discover"
 )
 
 // resource is the resource for a name on the command line.
@@ -81,7 +81,7 @@ func findResource(ctx context.Context, config *rest.Config, name string) (r reso
 	if _, err := d.ServerVersion(); err != nil {
 		return resource{}, fmt.Errorf("cannot look up %q: the API server at %s does not answer: %w", name, config.Host, err)
 	}
-	mapper, err := client.NewMapper(config)
+	mapper, err := discover.NewMapper(config, nil, nil)
 	if err != nil {
 		return resource{}, fmt.Errorf("cannot look up %q: %w", name, err)
 	}

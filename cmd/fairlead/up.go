@@ -131,7 +131,7 @@ func up(ctx context.Context, s streams, o upOptions, command []string) error {
 	}
 	c, err := cluster.Start(ctx, cluster.Options{
 		Dir: o.dir, CacheDir: o.cacheDir, APIServerFlags: o.apiServerFlags,
-		Progress: cluster.ProgressTo(s.err, 0),
+		Progress: s.err,
 	})
 	if err != nil {
 		if ctx.Err() != nil {

@@ -27,7 +27,7 @@ func main() {
 }
 
 func run(ctx context.Context, out, progress io.Writer) error {
-	c, err := cluster.Start(ctx, cluster.Options{Progress: cluster.ProgressTo(progress, 0)})
+	c, err := cluster.Start(ctx, cluster.Options{Progress: progress})
 	if err != nil {
 		return err
 	}

@@ -122,7 +122,7 @@ func (w *world) operate(at int64, after bool) *operator {
 	w.must(err)
 	r := &cronJobs{c: rt.Client(), now: func() time.Time { return *w.now.Load() }}
 	o.ctl = declare(rt, reconcile.Func[CronJob](func(ctx context.Context, cj *CronJob) (reconcile.Result, error) {
-		defer func() { o.reasons <- reconcile.ReasonsFrom(ctx) }()
+		defer func() { o.reasons <- reconcile.InfoFrom(ctx).Reasons }()
 		return r.Reconcile(ctx, cj)
 	}), w.namespace)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -18,16 +18,26 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/klog/v2"
+
+	"github.com/fairlead-io/fairlead/internal/connection"
 )
 
 // NewMapper returns a RESTMapper that reads the resources of the server on first use, and again for unknown kinds. It
-// sends requests over rt, not over a transport of cfg.
+// sends requests over rt, not over a transport of cfg. A nil rt makes a connection from cfg for each request.
 // Repeated lookups of kinds that the server does not know are limited to ten in a row and one per second. KindFor also
 // accepts short names, such as "deploy". Messages of client-go go to log; nil discards them. The mapper is safe for
 // concurrent use.
 func NewMapper(cfg *rest.Config, rt http.RoundTripper, log *slog.Logger) (meta.RESTMapper, error) {
 	if cfg == nil {
 		return nil, errors.New("no rest.Config")
+	}
+	if rt == nil {
+		conn, err := connection.New(cfg, connection.Options{})
+		if err != nil {
+			return nil, err
+		}
+		conn.Close() // a mapper cannot be closed, so no connection may outlive its request
+		rt = conn
 	}
 	d, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, &http.Client{
 		Transport: rt, Timeout: cmp.Or(cfg.Timeout, timeout),

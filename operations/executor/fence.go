@@ -5,6 +5,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
@@ -57,7 +58,7 @@ func (e *Executor) policyOf(namespace string) call.Policy {
 
 // clientOf returns the client for writes in a namespace.
 func (e *Executor) clientOf(namespace string, write store.WriteContext) *client.Client {
-	return e.client.Bound(client.Binding{Fence: e.slotFence(namespace), Write: write})
+	return e.client.Bound(binding.Binding{Fence: e.slotFence(namespace), Write: write})
 }
 
 // fenced returns p with fence added after its own Fence. fence may be nil.

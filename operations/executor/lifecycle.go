@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/internal/handover"
 	"github.com/fairlead-io/fairlead/internal/inherit"
@@ -76,7 +76,7 @@ func New(o Options) (*Executor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot make an executor: %w", err)
 	}
-	e.anyone, e.client = anyone, anyone.Bound(client.Binding{Fence: fence(o.Fence), Reported: true})
+	e.anyone, e.client = anyone, anyone.Bound(binding.Binding{Fence: fence(o.Fence), Reported: true})
 	if e.webhooks, err = webhook.New(webhook.Options{
 		Resolver: e.secrets, AllowTargets: o.AllowTargets, DenyTargets: o.Targets.Deny, InsideTargets: o.Targets.Inside,
 		NeverTargets: o.Targets.Never, NeverHosts: o.Targets.NeverHosts,

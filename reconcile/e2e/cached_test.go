@@ -21,6 +21,7 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/discover"
 	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/internal/store"
 	v1 "github.com/fairlead-io/fairlead/internal/testbed/things/v1"
@@ -61,7 +62,7 @@ func cachedClient(t *testing.T, namespace, owner string, kinds ...schema.GroupVe
 	}
 	s.AddKnownTypeWithName(gadgets.WithKind("Gadget"), &gadget{})
 	cfg := env.Config(t)
-	mapper, err := client.NewMapper(cfg)
+	mapper, err := discover.NewMapper(cfg, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package client_test
+package discover_test
 
 import (
 	"testing"
@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/discover"
 )
 
 func TestAMapperFindsWhatWasInstalledLater(t *testing.T) {
@@ -17,7 +17,7 @@ func TestAMapperFindsWhatWasInstalledLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	m, err := client.NewMapper(server.Config())
+	m, err := discover.NewMapper(server.Config(), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
