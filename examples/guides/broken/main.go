@@ -10,7 +10,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/fairlead-io/fairlead"
-	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/observe"
 )
 
@@ -20,7 +19,7 @@ var (
 )
 
 func declare(rt *fairlead.Runtime) {
-	observe.Source[appsv1.Deployment](rt, deployments, cache.Namespaces("team-a", "team-b"))
+	observe.Source[appsv1.Deployment](rt, deployments)
 	observe.Filter(rt, broken, deployments, func(d *appsv1.Deployment) bool {
 		return d.Status.UnavailableReplicas > 0
 	})

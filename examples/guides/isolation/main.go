@@ -62,7 +62,7 @@ func main() {
 		log.Fatal(err)
 	}
 	rt := newOperator(cfg, fairlead.WithSignals(), fairlead.WithLogger(slog.Default()),
-		fairlead.WithListen(":9090"), fairlead.WithLeaderElection("isolation-system", "isolation"))
+		fairlead.WithListen(":9090"), fairlead.WithLeaderElection("default", "isolation"))
 	if err := rt.Run(context.Background()); err != nil {
 		log.Fatal(err)
 	}

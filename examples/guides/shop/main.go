@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-const namespace = "shop"
+const namespace = "default" // of the Webhook and the operations
 
 type service struct {
 	scheduler *operations.Scheduler
@@ -68,7 +68,7 @@ func run(ctx context.Context, log *slog.Logger) error {
 	observe.Source[v1alpha1.Operation](rt, "operations", cache.Namespaces(namespace))
 	observe.On(rt, "operations", s.ended, observe.Name("outcomes"))
 	rt.Add("http", func(ctx context.Context) error {
-		listener, err := net.Listen("tcp", "127.0.0.1:8080")
+		listener, err := net.Listen("tcp", "127.0.0.1:8088")
 		if err != nil {
 			return err
 		}
