@@ -59,7 +59,7 @@ else
 endif
 
 .PHONY: lint
-lint: check-tidy check-dependencies check-sleeps check-generated ## Check style, layers, defects, and that generated files are up to date
+lint: check-tidy check-dependencies check-sleeps check-links check-generated ## Check style, layers, defects, links, and that generated files are up to date
 	@for module in $(MODULES); do \
 		echo "==> lint $$module"; \
 		(cd $$module && $(LINT) run --config $(CURDIR)/.golangci.yml ./...); \
@@ -123,12 +123,17 @@ check-tidy: # in every module, go.mod and go.sum are what the code needs
 	done
 
 .PHONY: check-dependencies
-check-dependencies: # docs/dependencies.md says why there is each dependency
+check-dependencies: # docs/internals/dependencies.md says why there is each dependency
 	@./hack/check-dependencies.sh $(MODULES) controlplane tools
 
 .PHONY: check-sleeps
 check-sleeps: # no test sleeps, except on a fake clock
 	@./hack/check-sleeps.sh
+
+.PHONY: check-links
+check-links: # links of pages, and paths and URLs of pages in code, have a target
+	@echo "==> check links"
+	@$(GO) run ./hack/checklinks
 
 .PHONY: clean
 clean: ## Remove what was built and the control plane's data in .fairlead/

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fails when a direct dependency of a module is not named in docs/dependencies.md. Modules are given as arguments.
+# Fails when a direct dependency of a module is not named in docs/internals/dependencies.md. Modules are given as arguments.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,9 +8,9 @@ for module in "$@"; do
 	while read -r path; do
 		# A line may name several modules of one family by their last element.
 		family=${path%/*} last=${path##*/}
-		grep -qF "$path" docs/dependencies.md && continue
-		grep -F "$family/" docs/dependencies.md | grep -qwF "$last" && continue
-		echo "docs/dependencies.md does not say why $module needs $path" >&2
+		grep -qF "$path" docs/internals/dependencies.md && continue
+		grep -F "$family/" docs/internals/dependencies.md | grep -qwF "$last" && continue
+		echo "docs/internals/dependencies.md does not say why $module needs $path" >&2
 		missing=1
 	done < <(go -C "$module" mod edit -json | awk '
 		/"Path":/ { gsub(/[",]/, "", $2); path = $2 }

@@ -22,7 +22,8 @@
 // events that led to a call.
 //
 // The writes of a reconciler lead to no further call, if it uses its context and the client of the host. Its next read
-// already shows them. The controller never takes the write of another client for its own (C3). In case of doubt it
+// already shows them. A delete is an exception: the controller reconciles once more when the watch reports that an
+// object is gone. The controller never takes the write of another client for its own (C3). In case of doubt it
 // calls the reconciler once more.
 //
 // Any number of events during a call lead to exactly one further call. With [Preempt], an event that changes the spec

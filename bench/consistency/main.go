@@ -1,5 +1,5 @@
-// Command consistency measures rows C of docs/benchmarks-consistency.md on a real kube-apiserver. The peers are our
-// client, the client of controller-runtime on our stores (module controllerruntime), and the plain client of
+// Command consistency measures rows C of docs/internals/benchmarks-consistency.md on a real kube-apiserver. The peers
+// are our client, the client of controller-runtime on our stores (module controllerruntime), and the plain client of
 // controller-runtime with and without its experimental EnableReadYourWritesConsistency.
 //
 //	go run ./consistency       # in bench/

@@ -1,5 +1,5 @@
-// Command flows measures rows F of docs/benchmarks-flows.md. It compares fibers of package flow with goroutines and
-// with the reconcile-and-requeue loop of controller-runtime, for the same waits.
+// Command flows measures rows F of docs/internals/benchmarks-flows.md. It compares fibers of package flow with
+// goroutines and with the reconcile-and-requeue loop of controller-runtime, for the same waits.
 //
 //	go run ./flows             # in bench/
 //

@@ -51,7 +51,7 @@ func fromCommandLine() options {
 	flag.StringVar(&o.profile, "profile", os.Getenv("BENCH_PROFILE"), "a directory for CPU profiles of the first round")
 	flag.StringVar(&o.out, "o", os.Getenv("BENCH_OUT"),
 		"a file for the tables, written anew after each peer; in one that has "+
-			"the markers of docs/benchmarks.md, only what is between them")
+			"the markers of docs/internals/benchmarks.md, only what is between them")
 	list := func(into *[]string, name, separator, otherwise, usage string) {
 		flag.Func(name, usage, func(s string) error { *into = strings.Split(s, separator); return nil })
 		if otherwise != "" {

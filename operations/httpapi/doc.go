@@ -10,9 +10,9 @@
 //	POST /callbacks/{token}                              outcome of an AsyncCallback webhook
 //	GET  /openapi.json                                   this API as OpenAPI 3.1
 //
-// The query parameter namespace selects the namespace. An unknown or repeated query parameter is refused. Errors are
-// application/problem+json (RFC 9457) and say how to correct the request. Their member fields lists all problems of
-// fields, headers and query parameters at once.
+// The query parameter namespace selects the namespace. Paths below /operations refuse an unknown or repeated query
+// parameter. Errors are application/problem+json (RFC 9457) and say how to correct the request. Their member fields
+// lists all problems of fields, headers and query parameters at once.
 //
 // Callers authenticate with a bearer token that Kubernetes accepts and need rights on operations.fairlead.io in the
 // namespace; see [Authorizer]. A caller without the right gets 403 whether or not the operation exists.

@@ -1,0 +1,28 @@
+// Package v2 has the second version of WebPage.
+package v2
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// WebPage is a web page.
+type WebPage struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Spec              WebPageSpec `json:"spec"`
+}
+
+// WebPageSpec is the desired state of a WebPage.
+type WebPageSpec struct {
+	Host     string `json:"host"`
+	Port     int32  `json:"port"`
+	Replicas int32  `json:"replicas"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (p *WebPage) DeepCopyObject() runtime.Object {
+	out := *p
+	p.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	return &out
+}
