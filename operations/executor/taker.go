@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/internal/writeoption"
 	"github.com/fairlead-io/fairlead/operations"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operations/internal/course"
@@ -101,7 +102,7 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 		if err := t.writes.Wait(ctx, share.Party{Namespace: key.Namespace, Tenant: tenant(op)}, paid, true); err != nil {
 			return fmt.Errorf("%w: %w", errShort, err)
 		}
-		err = t.client.Status().Replace(ownConflicts(ctx), op)
+		err = t.client.Status().Replace(ctx, op, writeoption.ConflictsExpected())
 		t.writes.End(key.Namespace, paid, paid)
 		switch {
 		case apierrors.IsNotFound(err):
