@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/protect"
+	"github.com/fairlead-io/fairlead/internal/writeoption"
 )
 
 // Option configures Once and Release. Pass the same options to both.
@@ -137,7 +138,7 @@ func (a *allocation[T, PT]) change(ctx context.Context, at place, fn func(PT, *S
 		}
 		a.behind = true
 	}
-	_, err := a.modify(ctx, at, fn, client.FromLive())
+	_, err := a.modify(ctx, at, fn, writeoption.FromLive())
 	return err
 }
 

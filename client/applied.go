@@ -42,7 +42,7 @@ func (a *applied) init(bound int) {
 // memo encodes an apply and returns the record of it, without the uid.
 func (w *writing) memo(want map[string]any) (applyMemo, []byte, error) {
 	data, err := json.Marshal(want)
-	return applyMemo{at: applyKey{w.k, w.key, w.sub, w.o.owner}, sum: sha256.Sum256(data)}, data, err
+	return applyMemo{at: applyKey{w.k, w.key, w.sub, w.o.Owner}, sum: sha256.Sum256(data)}, data, err
 }
 
 // holds reports whether an equal apply was made and the object still has all of its fields.

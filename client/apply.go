@@ -41,8 +41,8 @@ func (c *Client) apply(ctx context.Context, subresource string, what Applicable,
 		return err
 	}
 	body := obj
-	if w.o.body != nil {
-		body, w.answer = w.o.body, w.o.body
+	if w.o.Body != nil {
+		body, w.answer = w.o.Body, w.o.Body
 	}
 	if mark := readMark(body); mark != "" {
 		return w.fail(fmt.Errorf("%w (it has %s)", ErrWasRead, mark))
@@ -55,7 +55,7 @@ func (c *Client) apply(ctx context.Context, subresource string, what Applicable,
 	if s, ok := want["status"].(map[string]any); ok && len(s) == 0 {
 		delete(want, "status") // Go types encode an empty status if no status is set
 	}
-	if subresource == "" || w.o.body == nil {
+	if subresource == "" || w.o.Body == nil {
 		want["kind"], want["apiVersion"] = w.k.gvk.Kind, w.k.gvk.GroupVersion().String()
 	}
 	version, _ := meta["resourceVersion"].(string)
@@ -65,7 +65,7 @@ func (c *Client) apply(ctx context.Context, subresource string, what Applicable,
 		return w.fail(err)
 	}
 	r := w.whole()
-	if r != nil && !w.o.always && !w.o.dryRun && sameVersion(version, r) && c.applied.holds(memo, r, want) {
+	if r != nil && !w.o.Always && !w.o.DryRun && sameVersion(version, r) && c.applied.holds(memo, r, want) {
 		return fill(w.k, r, obj)
 	}
 	if w.strict || w.unordered() {

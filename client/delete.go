@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/internal/writeoption"
 )
 
 func (c *Client) delete(ctx context.Context, subresource string, obj Object, opts []WriteOption) error {
@@ -24,14 +25,14 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 		return err
 	}
 	pre := &metav1.Preconditions{}
-	if w.o.uid {
+	if w.o.SameUID {
 		uid := obj.GetUID()
 		if uid == "" {
 			return w.fail(ErrNoUID)
 		}
 		pre.UID = &uid
 	}
-	if w.o.version {
+	if w.o.SameVersion {
 		version := obj.GetResourceVersion()
 		if version == "" {
 			return w.fail(errNoVersion)
@@ -42,9 +43,9 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 	if known := w.incarnation(obj); named && known != "" && subresource == "" {
 		pre.UID = &known
 	}
-	w.req.Object = w.o.deleteOptions(pre)
-	if body := w.o.body; body != nil { // an action of a subresource; its body replaces the options
-		if subresource == "" || !named || w.o.dryRun || w.o.grace != nil || w.o.propagation != "" {
+	w.req.Object = deleteOptions(&w.o, pre)
+	if body := w.o.Body; body != nil { // an action of a subresource; its body replaces the options
+		if subresource == "" || !named || w.o.DryRun || w.o.Grace != nil || w.o.Propagation != "" {
 			return w.fail(errors.New("a Body stands in the place of the options of the delete"))
 		}
 		w.req.Object, named = body, false
@@ -53,20 +54,20 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 		return w.fail(err)
 	}
 	f := w.takeOff(ctx)
-	w.req.NotFoundOK = w.o.notFoundOK && subresource == ""
-	a, err := call.Do(ctx, c.call, w.req, c.fenced(ctx, *w.o.policy))
+	w.req.NotFoundOK = w.o.IgnoreNotFound && subresource == ""
+	a, err := call.Do(ctx, c.call, w.req, c.fenced(ctx, *w.o.Policy))
 	if err != nil && pre.UID != nil && apierrors.IsConflict(err) {
 		switch inDoubt := errors.Is(err, call.ErrOutcomeUnknown); { // a dry run is never in doubt
 		case inDoubt && w.replaced(ctx, *pre.UID): // An earlier try deleted it. The new object of that name stays.
 			f.absent(ctx)
 			return nil
 		case named && !inDoubt: // the cache was behind
-			w.req.Object = w.o.deleteOptions(nil) // delete any object of this name, as requested
-			a, err = call.Do(ctx, c.call, w.req, c.fenced(ctx, *w.o.policy))
+			w.req.Object = deleteOptions(&w.o, nil) // delete any object of this name, as requested
+			a, err = call.Do(ctx, c.call, w.req, c.fenced(ctx, *w.o.Policy))
 		}
 	}
-	if w.o.answered != nil && err == nil && a != nil && len(a.Raw) > 0 {
-		w.o.answered(a.Raw)
+	if w.o.Answered != nil && err == nil && a != nil && len(a.Raw) > 0 {
+		w.o.Answered(a.Raw)
 	}
 	switch {
 	case err == nil && a == nil, // the object does not exist
@@ -83,19 +84,19 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 
 // deleteOptions returns the options of a delete, all in the body: kube-apiserver ignores the query of a delete with a
 // body.
-func (o *writeOptions) deleteOptions(pre *metav1.Preconditions) *metav1.DeleteOptions {
+func deleteOptions(o *writeoption.Options, pre *metav1.Preconditions) *metav1.DeleteOptions {
 	d := &metav1.DeleteOptions{
 		TypeMeta:           metav1.TypeMeta{Kind: "DeleteOptions", APIVersion: "v1"},
-		GracePeriodSeconds: o.grace,
+		GracePeriodSeconds: o.Grace,
 	}
 	if pre != nil && *pre != (metav1.Preconditions{}) {
 		d.Preconditions = pre
 	}
-	if o.dryRun {
+	if o.DryRun {
 		d.DryRun = []string{metav1.DryRunAll}
 	}
-	if o.propagation != "" {
-		d.PropagationPolicy = &o.propagation
+	if o.Propagation != "" {
+		d.PropagationPolicy = &o.Propagation
 	}
 	return d
 }
@@ -131,7 +132,7 @@ func (c *Client) DeleteCollection(ctx context.Context, obj Object, sel Selection
 		return k.fail(op, at, err)
 	}
 	o := c.resolveWrite(opts)
-	if o.uid || o.version || o.body != nil {
+	if o.SameUID || o.SameVersion || o.Body != nil {
 		return k.fail(op, at, errors.New("a collection has neither uid nor version nor a Body"))
 	}
 	q := url.Values{}
@@ -142,9 +143,9 @@ func (c *Client) DeleteCollection(ctx context.Context, obj Object, sel Selection
 	}
 	a, err := call.Do(ctx, c.call, call.Request{
 		Verb: call.VerbDeleteCollection, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: sel.Namespace, Query: q,
-		Object: o.deleteOptions(nil),
-	}, c.fenced(ctx, *o.policy))
-	if err != nil || o.dryRun {
+		Object: deleteOptions(&o, nil),
+	}, c.fenced(ctx, *o.Policy))
+	if err != nil || o.DryRun {
 		return err
 	}
 	if err := c.relist(ctx, k, sel.Namespace, a.Raw); err != nil {

@@ -97,7 +97,7 @@ func (c *Client) modification(
 	}
 	w.verb = "modify"
 	w.req.ConflictsExpected = true
-	return &modification{w: w, obj: obj, uid: obj.GetUID(), live: w.o.live}, nil
+	return &modification{w: w, obj: obj, uid: obj.GetUID(), live: w.o.Live}, nil
 }
 
 func (m *modification) run(ctx context.Context, fn func(Object) error) error {
@@ -180,7 +180,7 @@ func (m *modification) try(ctx context.Context, base Object, fn func(Object) err
 			}
 		}
 	}
-	if len(d) == 0 && !m.w.o.always {
+	if len(d) == 0 && !m.w.o.Always {
 		// The caller may have changed obj, or obj may be the answer to a dry run. Only the server knows that there is no
 		// change.
 		if m.own {
@@ -228,7 +228,7 @@ func (m *modification) tryLive(ctx context.Context, fn func(Object) error) error
 // taken returns an error if the server has dropped a change of the status, as it does if the status is a subresource.
 // The write was bound to one version, so no other client can have reverted it.
 func (m *modification) taken(before, patch map[string]any) error {
-	if _, changed := patch["status"]; !changed || m.w.sub != "" || m.w.o.dryRun {
+	if _, changed := patch["status"]; !changed || m.w.sub != "" || m.w.o.DryRun {
 		return nil
 	}
 	answer, err := content(m.obj)
@@ -279,7 +279,7 @@ func (m *modification) settle(ctx context.Context, stale string, delay time.Dura
 		return errors.Join(m.w.fail(err), m.last)
 	}
 	m.live = true
-	if st != nil && !m.w.o.live {
+	if st != nil && !m.w.o.Live {
 		if r, ok := st.Get(m.w.key); ok {
 			order, ok := resourceversion.Compare(r.Version(), stale)
 			m.live = !ok || order <= 0

@@ -336,8 +336,7 @@ func TestAbsorbedConflictsAreNoWarnings(t *testing.T) {
 		}
 		own := stale.DeepCopy()
 		own.Data["n"] = "3"
-		expecting := writeoption.With(c.ctx, writeoption.Options{ConflictsExpected: true})
-		err = logging.Patch(expecting, own, client.MergeFrom(stale), client.SameVersion())
+		err = logging.Patch(c.ctx, own, client.MergeFrom(stale), client.SameVersion(), writeoption.ConflictsExpected())
 		if !apierrors.IsConflict(err) || warnings.Len() > 0 {
 			t.Errorf("a conflict that its caller expects: %v\n%s", err, &warnings)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/writeoption"
 )
 
 // ReadOption restricts a list. Without options, a list returns all objects of the kind.
@@ -139,99 +140,70 @@ type Selection struct {
 }
 
 // WriteOption tunes one write.
-type WriteOption func(*writeOptions)
+type WriteOption func(*writeoption.Options)
 
-type writeOptions struct {
-	dryRun      bool
-	force       bool
-	always      bool
-	owner       string
-	policy      *call.Policy
-	uid         bool
-	version     bool
-	grace       *int64
-	propagation metav1.DeletionPropagation
-	notFoundOK  bool
-	live        bool
-	absent      bool
-	body        Object
-	answered    func(raw []byte)
-}
-
-func (c *Client) resolveWrite(opts []WriteOption) writeOptions {
-	o := writeOptions{owner: c.opt.FieldOwner}
+func (c *Client) resolveWrite(opts []WriteOption) writeoption.Options {
+	o := writeoption.Options{Owner: c.opt.FieldOwner}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(&o)
 		}
 	}
-	if o.policy == nil {
-		o.policy = &c.opt.Policy
+	if o.Policy == nil {
+		o.Policy = &c.opt.Policy
 	}
 	return o
 }
 
 // DryRun makes the server validate the write and answer without making it. The store does not change.
-func DryRun() WriteOption { return func(o *writeOptions) { o.dryRun = true } }
+func DryRun() WriteOption { return func(o *writeoption.Options) { o.DryRun = true } }
 
 // Force lets an apply take over fields of other owners.
-func Force() WriteOption { return func(o *writeOptions) { o.force = true } }
+func Force() WriteOption { return func(o *writeoption.Options) { o.Force = true } }
 
 // Always sends the write even if it would change nothing.
-func Always() WriteOption { return func(o *writeOptions) { o.always = true } }
+func Always() WriteOption { return func(o *writeoption.Options) { o.Always = true } }
 
 // Owner sets the field manager of this write.
-func Owner(name string) WriteOption { return func(o *writeOptions) { o.owner = name } }
+func Owner(name string) WriteOption { return func(o *writeoption.Options) { o.Owner = name } }
 
 // WithPolicy replaces the policy for this write.
-func WithPolicy(p call.Policy) WriteOption { return func(o *writeOptions) { o.policy = &p } }
+func WithPolicy(p call.Policy) WriteOption { return func(o *writeoption.Options) { o.Policy = &p } }
 
 // SameUID restricts a delete to the incarnation that has the uid of the object. Without a uid the delete fails with
 // ErrNoUID.
-func SameUID() WriteOption { return func(o *writeOptions) { o.uid = true } }
+func SameUID() WriteOption { return func(o *writeoption.Options) { o.SameUID = true } }
 
 // SameVersion restricts a write to the resourceVersion of the object. Without a resourceVersion the write fails. The
 // answer then contains only this change, so its event is recognised as the writer's own with any kind of patch; see
 // [RawPatch].
-func SameVersion() WriteOption { return func(o *writeOptions) { o.version = true } }
+func SameVersion() WriteOption { return func(o *writeoption.Options) { o.SameVersion = true } }
 
 // Grace sets the grace period of a delete, in seconds.
-func Grace(seconds int64) WriteOption { return func(o *writeOptions) { o.grace = &seconds } }
+func Grace(seconds int64) WriteOption { return func(o *writeoption.Options) { o.Grace = &seconds } }
 
 // Propagation sets the treatment of dependents by a delete.
 func Propagation(p metav1.DeletionPropagation) WriteOption {
-	return func(o *writeOptions) { o.propagation = p }
+	return func(o *writeoption.Options) { o.Propagation = p }
 }
 
 // IgnoreNotFound makes the delete of an absent object succeed.
-func IgnoreNotFound() WriteOption { return func(o *writeOptions) { o.notFoundOK = true } }
-
-// Answered makes a write call fn with the server's answer: JSON, usually the object after the write. The write does not
-// call fn if there was no answer. fn must not keep raw.
-func Answered(fn func(raw []byte)) WriteOption { return func(o *writeOptions) { o.answered = fn } }
-
-// FromLive makes Modify and ModifyStatus start from the server's state instead of the cache. The function can then rely
-// on the absence of a field.
-func FromLive() WriteOption { return func(o *writeOptions) { o.live = true } }
-
-// Absent states that the server has just answered that the object does not exist. An apply then creates it without
-// asking again.
-func Absent() WriteOption { return func(o *writeOptions) { o.absent = true } }
+func IgnoreNotFound() WriteOption { return func(o *writeoption.Options) { o.IgnoreNotFound = true } }
 
 // query returns the query parameters of a write, which are read-only. A delete has its options in the body.
-func (c *Client) query(o *writeOptions, verb call.Verb) url.Values {
+func (c *Client) query(o *writeoption.Options, verb call.Verb) url.Values {
 	switch {
 	case verb == call.VerbDelete:
 		return nil
-	case !o.dryRun && !o.force && o.owner == c.opt.FieldOwner:
+	case !o.DryRun && !o.Force && o.Owner == c.opt.FieldOwner:
 		return c.plain
 	}
 	q := url.Values{}
-	if o.dryRun {
+	if o.DryRun {
 		q.Set("dryRun", metav1.DryRunAll)
 	}
-	q.Set("fieldManager", strings.TrimSpace(o.owner))
-	if verb == call.VerbApply && o.force {
+	q.Set("fieldManager", strings.TrimSpace(o.Owner))
+	if verb == call.VerbApply && o.Force {
 		q.Set("force", "true")
 	}
 	return q

@@ -42,7 +42,7 @@ func (c *Client) replace(ctx context.Context, subresource string, obj Object, op
 	if w.version = obj.GetResourceVersion(); w.version == "" {
 		return w.fail(errNoVersion)
 	}
-	if w.o.body != nil {
+	if w.o.Body != nil {
 		return w.fail(errors.New("a Replace has no Body: it writes the object itself"))
 	}
 	if err := w.incomplete(obj, func() (map[string]any, error) { return content(obj) }); err != nil {
@@ -55,12 +55,12 @@ func (c *Client) replace(ctx context.Context, subresource string, obj Object, op
 // header sets the fields of the answer's header in the object. It returns false if the whole answer must be decoded,
 // because it may differ in other fields.
 func (w *writing) header(a *call.Answer, read *reply) bool {
-	if !w.byHeader || a.Recovered || w.o.dryRun || !read.readable() {
+	if !w.byHeader || a.Recovered || w.o.DryRun || !read.readable() {
 		return false
 	}
 	h := read.head
 	if len(h.ResourceVersion) == 0 || string(h.UID) != string(w.answer.GetUID()) ||
-		w.extra.Kept != nil && !w.extra.Kept(a.Raw) {
+		w.o.Kept != nil && !w.o.Kept(a.Raw) {
 		return false
 	}
 	w.answer.SetResourceVersion(string(h.ResourceVersion))

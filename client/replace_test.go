@@ -156,7 +156,7 @@ func TestReplaceAnswer(t *testing.T) {
 					tc.change(cm)
 				}
 				sent := cm.DeepCopy()
-				err := c.client.Replace(writeoption.With(c.ctx, writeoption.Options{Kept: tc.kept}), cm, tc.opts...)
+				err := c.client.Replace(c.ctx, cm, append(tc.opts, writeoption.Kept(tc.kept))...)
 				if tc.want == nil && err != nil || tc.want != nil && !tc.want(err) {
 					t.Fatalf("%s: %v", tc.reason, err)
 				}

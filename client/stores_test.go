@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/writeoption"
 )
 
 // A client reads from stores that are not those of a cache, and lays its writes over them.
@@ -22,7 +23,7 @@ func TestStores(t *testing.T) {
 		defer own.Close()
 		size := 0
 		cm := configMap("web", "n", "1")
-		if err := own.Create(c.ctx, cm, client.Answered(func(raw []byte) { size = len(raw) })); err != nil {
+		if err := own.Create(c.ctx, cm, writeoption.Answered(func(raw []byte) { size = len(raw) })); err != nil {
 			t.Fatal(err)
 		}
 		if size == 0 {

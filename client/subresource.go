@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/writeoption"
 )
 
 // SubResource reads and writes a subresource of objects. It is safe for concurrent use.
@@ -24,7 +25,7 @@ func (c *Client) SubResource(name string) *SubResource { return &SubResource{c: 
 
 // Body sets the body of a write of a subresource that is not the object itself, such as a Scale or an Eviction. The
 // write also stores its answer in body. For a delete, body replaces the delete options, so no such option may be set.
-func Body(body Object) WriteOption { return func(o *writeOptions) { o.body = body } }
+func Body(body Object) WriteOption { return func(o *writeoption.Options) { o.Body = body } }
 
 // Get reads the subresource of the object that obj names into another object. It always asks the server.
 func (s *SubResource) Get(ctx context.Context, obj, into Object) error {

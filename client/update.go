@@ -41,7 +41,7 @@ func (w *writing) replacing(obj Object, want map[string]any) (done bool, _ error
 	if err != nil {
 		return false, w.fail(err)
 	}
-	if !w.o.always && sameVersion(w.version, r) && w.unchanged(is, want) {
+	if !w.o.Always && sameVersion(w.version, r) && w.unchanged(is, want) {
 		return true, fill(w.k, r, obj)
 	}
 	if obj.GetUID() != r.UID() && obj.GetResourceVersion() != r.Version() {

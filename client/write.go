@@ -51,8 +51,7 @@ type writing struct {
 	k      *kind
 	key    Key
 	sub    string
-	o      writeOptions
-	extra  writeoption.Options
+	o      writeoption.Options
 	strict bool   // the write must carry the version that it was computed from
 	answer Object // receives the server's answer
 	req    call.Request
@@ -77,13 +76,12 @@ func (c *Client) begin(
 	}
 	w := &writing{
 		c: c, verb: string(verb), k: k, key: KeyOf(obj), sub: subresource, o: c.resolveWrite(opts), answer: obj,
-		extra: writeoption.From(ctx),
 	}
 	w.shown = append(w.showing[:0], obj)
-	w.strict = w.o.version || c.requireVersion(ctx)
+	w.strict = w.o.SameVersion || c.requireVersion(ctx)
 	w.req = call.Request{
 		Verb: verb, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: w.key.Namespace, Name: w.key.Name,
-		Subresource: subresource, Query: c.query(&w.o, verb), ConflictsExpected: w.extra.ConflictsExpected,
+		Subresource: subresource, Query: c.query(&w.o, verb), ConflictsExpected: w.o.ConflictsExpected,
 	}
 	unnamed := w.key.Name == "" && (verb != call.VerbCreate || obj.GetGenerateName() == "")
 	if unnamed || k.namespaced && w.key.Namespace == "" {
@@ -176,8 +174,8 @@ func (c *Client) create(ctx context.Context, subresource string, obj Object, opt
 		return err
 	}
 	body := obj
-	if w.o.body != nil {
-		body, w.answer = w.o.body, w.o.body
+	if w.o.Body != nil {
+		body, w.answer = w.o.Body, w.o.Body
 	}
 	w.req.Object = body
 	return w.send(ctx)
@@ -189,8 +187,8 @@ func (c *Client) update(ctx context.Context, subresource string, obj Object, opt
 		return err
 	}
 	body := obj
-	if w.o.body != nil {
-		body, w.answer = w.o.body, w.o.body
+	if w.o.Body != nil {
+		body, w.answer = w.o.Body, w.o.Body
 	}
 	if w.version, err = w.lock(body.GetResourceVersion()); err != nil {
 		return err
@@ -199,7 +197,7 @@ func (c *Client) update(ctx context.Context, subresource string, obj Object, opt
 	if err != nil {
 		return w.fail(err)
 	}
-	if w.o.body == nil {
+	if w.o.Body == nil {
 		done, err := w.replacing(obj, want)
 		if err == nil && !done {
 			err = w.incomplete(obj, func() (map[string]any, error) { return want, nil })
@@ -225,8 +223,8 @@ func (c *Client) patch(ctx context.Context, subresource string, obj Object, p Pa
 	if err != nil {
 		return err
 	}
-	if w.o.body != nil {
-		w.answer = w.o.body
+	if w.o.Body != nil {
+		w.answer = w.o.Body
 	}
 	if p.from != nil {
 		w.shown = append(w.shown, p.from)
@@ -235,10 +233,10 @@ func (c *Client) patch(ctx context.Context, subresource string, obj Object, p Pa
 	if err != nil {
 		return w.fail(err)
 	}
-	if !w.o.always {
+	if !w.o.Always {
 		var shown []byte
 		r := w.whole()
-		if r != nil && len(r.Dropped()) == 0 && w.o.body == nil && (subresource == "" || subresource == "status") {
+		if r != nil && len(r.Dropped()) == 0 && w.o.Body == nil && (subresource == "" || subresource == "status") {
 			if shown, err = r.AppendJSON(nil); err != nil {
 				shown = nil
 			}
@@ -295,7 +293,7 @@ func (w *writing) overtaken(ctx context.Context, refused error) error {
 // lockApply is lock for an apply. An apply creates an absent object, so it then carries no version. If the cache does
 // not have the object, another client may have created it, so lockApply asks the server.
 func (w *writing) lockApply(ctx context.Context, version string) (string, error) {
-	if w.o.absent && version == "" {
+	if w.o.Absent && version == "" {
 		return "", nil
 	}
 	st := w.c.watchedIn(w.k, w.key.Namespace)
@@ -330,13 +328,13 @@ func (w *writing) send(ctx context.Context) error {
 		return w.fail(err)
 	}
 	flight := w.takeOff(ctx)
-	a, err := call.Do(ctx, w.c.call, w.req, w.c.fenced(ctx, *w.o.policy))
+	a, err := call.Do(ctx, w.c.call, w.req, w.c.fenced(ctx, *w.o.Policy))
 	if err != nil {
 		flight.failed(ctx, err)
 		return err
 	}
-	if w.o.answered != nil && len(a.Raw) > 0 {
-		w.o.answered(a.Raw)
+	if w.o.Answered != nil && len(a.Raw) > 0 {
+		w.o.Answered(a.Raw)
 	}
 	read := w.read(a)
 	flight.land(ctx, read)
@@ -345,7 +343,7 @@ func (w *writing) send(ctx context.Context) error {
 			return w.fail(err)
 		}
 	}
-	if w.after != nil && !w.o.dryRun {
+	if w.after != nil && !w.o.DryRun {
 		w.after(a)
 	}
 	return nil
@@ -353,7 +351,7 @@ func (w *writing) send(ctx context.Context) error {
 
 // takeOff announces the write to the stores.
 func (w *writing) takeOff(ctx context.Context) *flight {
-	if w.o.dryRun {
+	if w.o.DryRun {
 		return &flight{layer: &w.c.layer, dry: true}
 	}
 	return w.c.layer.takeOff(w.c.owner(ctx), target{

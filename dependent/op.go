@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/writeoption"
 )
 
 type verb uint8
@@ -73,7 +74,7 @@ func (o *op) apply(ctx context.Context) error {
 	u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(want)}
 	opts := []client.WriteOption{
 		client.Owner(r.manager), client.Always(),
-		client.Answered(func(raw []byte) { o.answer = append(o.answer[:0], raw...) }),
+		writeoption.Answered(func(raw []byte) { o.answer = append(o.answer[:0], raw...) }),
 	}
 	is := o.want.is
 	if is != nil {
@@ -82,7 +83,7 @@ func (o *op) apply(ctx context.Context) error {
 		live := o.state.fresh()
 		switch err := c.Live().Get(ctx, o.want.key, live); {
 		case apierrors.IsNotFound(err):
-			opts = append(opts, client.Absent())
+			opts = append(opts, writeoption.Absent())
 		case err != nil:
 			return err
 		default:

@@ -19,6 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/internal/writeoption"
 )
 
 // Meter is a custom resource whose schema requires fields that may be zero.
@@ -127,7 +128,7 @@ func TestModifyOfWhatHasRequiredFields(t *testing.T) {
 		{"watched, and something else is dropped", true, []string{"metadata.annotations[a]"}, nil, 1, 1, true},
 		{"watched, and a part is dropped", true, []string{"status.secret"}, nil, 1, 2, false},
 		{"not watched", false, nil, nil, 2, 2, false},
-		{"read from the server", true, nil, []client.WriteOption{client.FromLive()}, 2, 2, true},
+		{"read from the server", true, nil, []client.WriteOption{writeoption.FromLive()}, 2, 2, true},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()

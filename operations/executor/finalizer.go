@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/writeoption"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operations/internal/course"
 	"github.com/fairlead-io/fairlead/operations/internal/effort"
@@ -82,9 +83,9 @@ func (e *Executor) remove(ctx context.Context, r *run) error {
 		return errShort
 	}
 	size := 0
-	err := e.writer(r).Delete(ownConflicts(ctx), e.named(r),
-		client.SameUID(), client.SameVersion(), client.IgnoreNotFound(),
-		client.Answered(func(raw []byte) { size = effort.Of(raw) }))
+	err := e.writer(r).Delete(ctx, e.named(r),
+		client.SameUID(), client.SameVersion(), client.IgnoreNotFound(), writeoption.ConflictsExpected(),
+		writeoption.Answered(func(raw []byte) { size = effort.Of(raw) }))
 	e.settlePaid(r, size, err)
 	if apierrors.IsConflict(err) {
 		return nil // it has changed: its event wakes the run

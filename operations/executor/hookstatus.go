@@ -19,6 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/internal/writeoption"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operations/internal/compiled"
 	"github.com/fairlead-io/fairlead/operations/internal/course"
@@ -180,7 +181,7 @@ func (h *hookStatus) write(ctx, writing context.Context, key store.Key, anew boo
 	}
 	own := &v1alpha1.Webhook{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	err = h.e.clientOf(key.Namespace, store.WriteContext{}).Status().Patch(writing, own, client.RawPatch(types.MergePatchType, body), client.Always(),
-		client.Answered(func(raw []byte) { cost.Bytes = float64(effort.Of(raw)) }))
+		writeoption.Answered(func(raw []byte) { cost.Bytes = float64(effort.Of(raw)) }))
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil

@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/internal/writeoption"
 	"github.com/fairlead-io/fairlead/operations"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operations/internal/course"
@@ -102,7 +103,7 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 		if err := t.writes.Wait(ctx, fair.Party{Group: key.Namespace, Member: tenant(op)}, paid, true); err != nil {
 			return fmt.Errorf("%w: %w", errShort, err)
 		}
-		err = t.client.Status().Replace(ownConflicts(ctx), op)
+		err = t.client.Status().Replace(ctx, op, writeoption.ConflictsExpected())
 		t.writes.End(key.Namespace, paid, paid)
 		switch {
 		case apierrors.IsNotFound(err):

@@ -124,13 +124,10 @@ func (e *Executor) write(ctx context.Context, r *run) error {
 	r.thin.Apply(r.op)
 	n, kept := course.Keys(&r.op.Status), false
 	err := e.submit(ctx, r, func(own *client.Client, cost client.WriteOption) error {
-		return own.Status().Replace(writeoption.With(ctx, writeoption.Options{
-			ConflictsExpected: true,
-			Kept: func(answer []byte) bool {
-				kept = course.KeptKeys(answer, n) // false if the API server has dropped an unknown field
-				return kept
-			},
-		}), r.op, cost)
+		return own.Status().Replace(ctx, r.op, cost, writeoption.ConflictsExpected(), writeoption.Kept(func(answer []byte) bool {
+			kept = course.KeptKeys(answer, n) // false if the API server has dropped an unknown field
+			return kept
+		}))
 	})
 	switch {
 	case err == nil:
@@ -148,17 +145,12 @@ func (e *Executor) write(ctx context.Context, r *run) error {
 	return nil
 }
 
-// ownConflicts returns a context for writes that the executor repeats after a conflict.
-func ownConflicts(ctx context.Context) context.Context {
-	return writeoption.With(ctx, writeoption.Options{ConflictsExpected: true})
-}
-
 // patch changes fields outside the status.
 func (e *Executor) patch(ctx context.Context, r *run, patch []byte) error {
 	op := e.named(r)
 	err := e.submit(ctx, r, func(own *client.Client, cost client.WriteOption) error {
 		merge := client.RawPatch(types.MergePatchType, patch)
-		return own.Patch(ownConflicts(ctx), op, merge, client.SameVersion(), client.Always(), cost)
+		return own.Patch(ctx, op, merge, client.SameVersion(), client.Always(), writeoption.ConflictsExpected(), cost)
 	})
 	if err == nil {
 		e.wrote(r, op)
@@ -181,7 +173,7 @@ func (e *Executor) submit(
 		return errShort
 	}
 	size := 0
-	err := write(e.writer(r), client.Answered(func(raw []byte) { size = effort.Of(raw) }))
+	err := write(e.writer(r), writeoption.Answered(func(raw []byte) { size = effort.Of(raw) }))
 	e.settlePaid(r, size, err)
 	switch {
 	case apierrors.IsConflict(err):
