@@ -7,8 +7,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/inspect"
 )
 
-// Status returns the current state of the runtime for the console. It includes at most failures failing objects of each controller; a
-// negative value includes all.
+// Status returns the current state of the runtime, for the console. It includes at most failures failing objects of each
+// controller; a negative value includes all.
 func (rt *Runtime) Status(failures int) inspect.Runtime {
 	now, lacking := rt.lacking(rt.phase.Load().(phase))
 	s := inspect.Runtime{

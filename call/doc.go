@@ -55,5 +55,5 @@
 //   - arguments and results: call.go, errors.go, metrics.go, budget.go, client.go;
 //   - one try: body.go, http.go;
 //   - the decision after a try: compare.go, managedfields.go, verify.go, decide.go;
-//   - whole calls: do.go, list.go, stream.go, step.go.
+//   - whole calls: do.go, list.go, step.go.
 package call

@@ -124,10 +124,11 @@ func (e *Executor) write(ctx context.Context, r *run) error {
 	r.thin.Apply(r.op)
 	n, kept := course.Keys(&r.op.Status), false
 	err := e.submit(ctx, r, func(own *client.Client, cost client.WriteOption) error {
-		return own.Status().Replace(ctx, r.op, cost, writeoption.ConflictsExpected(), writeoption.Kept(func(answer []byte) bool {
+		whole := writeoption.Kept(func(answer []byte) bool {
 			kept = course.KeptKeys(answer, n) // false if the API server has dropped an unknown field
 			return kept
-		}))
+		})
+		return own.Status().Replace(ctx, r.op, cost, writeoption.ConflictsExpected(), whole)
 	})
 	switch {
 	case err == nil:
