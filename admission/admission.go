@@ -249,7 +249,7 @@ func (c *Certificates) complete() error {
 	}
 	switch {
 	case c.Look <= 0 || c.Settle < 2*c.Look:
-		return fmt.Errorf("Settle is %v, must be at least twice Look, %v", c.Settle, c.Look)
+		return fmt.Errorf("the settle time is %v, must be at least twice Look, %v", c.Settle, c.Look)
 	case c.Leaf < 6*c.Look:
 		return fmt.Errorf("the lifetime of a certificate is %v, must be at least six times Look, %v", c.Leaf,
 			c.Look)

@@ -54,7 +54,7 @@ func TestMistakes(t *testing.T) {
 		},
 		{
 			"who settles too fast", changed(func(o *admission.Options) { o.Certificates.Settle = time.Second }), fine,
-			"Settle is",
+			"the settle time is",
 		},
 		{
 			"an overlap that is too short", changed(func(o *admission.Options) { o.Certificates.Overlap = time.Minute }), fine,

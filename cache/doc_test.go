@@ -48,7 +48,8 @@ func TestDocumentedMembers(t *testing.T) {
 			t.Errorf("the comment of %s lists no members", name)
 		}
 		for _, m := range items {
-			member, found := m[1], false
+			member := m[1]
+			var found bool
 			if m[3] != "" {
 				_, found = of.MethodByName(member)
 			} else {

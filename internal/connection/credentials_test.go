@@ -175,11 +175,13 @@ func TestReloadOnceForAll(t *testing.T) {
 	var generations atomic.Int32
 	file := filepath.Join(t.TempDir(), "token")
 	write(t, file, "old")
-	c := newConn(t, &rest.Config{Host: server.URL, BearerTokenFile: file,
+	c := newConn(t, &rest.Config{
+		Host: server.URL, BearerTokenFile: file,
 		WrapTransport: func(next http.RoundTripper) http.RoundTripper {
 			generations.Add(1)
 			return next
-		}})
+		},
+	})
 	valid.Store("old")
 	expect(t, c, "the first token", 1)
 	for round := int32(1); round <= 2; round++ {

@@ -135,7 +135,7 @@ func (s *scope) opener(q query) opener {
 		res.Body = decompressed(res)
 		body := connection.OnClose(res.Body, g.Release)
 		if res.StatusCode != http.StatusOK {
-			defer body.Close() //nolint:errcheck // a body that was read to the end or is not wanted
+			defer body.Close()
 			err = refusal(res)
 			return nil, nil, err
 		}

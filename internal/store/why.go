@@ -119,7 +119,7 @@ func (s *Store) advice(st *source.Status) string {
 	case source.ReasonUnauthorized:
 		return "The API server does not authenticate this program. Check its kubeconfig, or the token of its service account."
 	case source.ReasonNotFound:
-		return fmt.Sprintf("The API server does not serve %s: install its definition.", s.resource())
+		return fmt.Sprintf("The API server does not serve %s. Install its CustomResourceDefinition.", s.resource())
 	case source.ReasonTooManyRequests:
 		if strings.Contains(st.Message, "conversion webhook") {
 			return unconverted

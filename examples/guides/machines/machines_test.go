@@ -27,9 +27,13 @@ func (c *cloud) ReserveIP(context.Context, string) (string, error) {
 	c.call("reserve")
 	return "192.0.2.1", nil
 }
+
 func (c *cloud) ReleaseIP(_ context.Context, _, ip string) error { c.call("release", ip); return nil }
-func (c *cloud) Boot(_ context.Context, name, ip string) error   { c.call("boot", name, ip); return nil }
-func (c *cloud) Stop(_ context.Context, name string) error       { c.call("stop", name); return nil }
+
+func (c *cloud) Boot(_ context.Context, name, ip string) error { c.call("boot", name, ip); return nil }
+
+func (c *cloud) Stop(_ context.Context, name string) error { c.call("stop", name); return nil }
+
 func (c *cloud) Running(_ context.Context, name string) (bool, error) {
 	c.call("running", name)
 	return strings.Count(strings.Join(c.calls, ", "), "running") > 1, nil
