@@ -42,7 +42,7 @@ func TestPages(t *testing.T) {
 			{"/debug/", 200, []string{"/debug/flows\n/debug/observers\n/debug/own\n/debug/pprof/\n/debug/sources\n"}},
 			{"/debug/observers", 200, []string{
 				"maps", "v1.ConfigMap", "runtime_test.go:", "1 objects, Watching", "<- mine",
-				"All, sync", "secrets", "not listed: nobody observes it",
+				"All, sync", "secrets", "not listed: it has no observer",
 			}},
 			{
 				"/debug/observers?format=json", 200,

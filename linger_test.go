@@ -39,7 +39,7 @@ func TestWithLinger(t *testing.T) {
 					<-time.After(tc.want - time.Millisecond)
 					synctest.Wait()
 					if open() != 1 {
-						t.Error("it is not watched any more")
+						t.Error("it is no longer watched")
 					}
 				}
 				<-time.After(2 * time.Millisecond)

@@ -103,7 +103,7 @@ func TestConflictsOfJSONPatches(t *testing.T) {
 		foreign    bool
 		conflict   bool
 	}{
-		{"somebody else was faster", `{"op":"replace","path":"/data/k","value":"own"}`, true, true},
+		{"another writer was first", `{"op":"replace","path":"/data/k","value":"own"}`, true, true},
 		{"nobody was", `{"op":"replace","path":"/data/k","value":"own"}`, false, false},
 		{"the patch does not fit", `{"op":"remove","path":"/data/absent"}`, false, false},
 	} {

@@ -46,7 +46,7 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 	w.req.Object = deleteOptions(&w.o, pre)
 	if body := w.o.Body; body != nil { // an action of a subresource; its body replaces the options
 		if subresource == "" || !named || w.o.DryRun || w.o.Grace != nil || w.o.Propagation != "" {
-			return w.fail(errors.New("a Body stands in the place of the options of the delete"))
+			return w.fail(errors.New("a Body and other options of the delete exclude each other"))
 		}
 		w.req.Object, named = body, false
 	}

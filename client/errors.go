@@ -34,19 +34,19 @@ var (
 	// ErrPruned is matched when a write of a whole object would make the server remove fields. The Go type does not know
 	// them, the cache does not keep them (DroppedError), or the object is only metadata. Modify and Patch send the
 	// difference instead.
-	ErrPruned = errors.New("the object lacks fields of the one that it replaces")
+	ErrPruned = errors.New("the object lacks fields of the object that it replaces")
 
 	// ErrWasRead is matched when an object to apply was read or holds the answer to a write. It contains the fields of
 	// users and other managers, and the apply would make its owner a co-owner of them.
-	ErrWasRead = errors.New("the object was read, and to apply it would take over what others have set in it: " +
-		"apply a new one that has only the fields you want, or change this one with Modify")
+	ErrWasRead = errors.New("the object was read, and applying it would take over the fields of other managers: " +
+		"apply a new object with only your fields, or change this object with Modify")
 
 	// ErrReplaced is matched when the object was deleted and another one of the same name was created.
-	ErrReplaced = errors.New("the object was replaced by another one of its name")
+	ErrReplaced = errors.New("the object was replaced by another object of the same name")
 
 	// ErrFenced is matched when the context or client may no longer send requests: its fiber was preempted, or its
 	// leadership lost.
-	ErrFenced = errors.New("no request may be sent any more")
+	ErrFenced = errors.New("requests are no longer permitted")
 
 	// ErrCacheBehind is matched when the cache did not catch up in time: in WaitForCache, in DeleteCollection if the
 	// remaining objects could not be listed, and in Modify after a conflict if versions cannot be ordered.
@@ -58,11 +58,11 @@ var (
 	// ErrStatusApart is matched when one write changes the status and other fields, and the status of the kind is a
 	// subresource. The server accepts only one of the two. ModifyStatus has then sent nothing; Modify has written the
 	// other fields.
-	ErrStatusApart = errors.New("the status is written apart from the rest")
+	ErrStatusApart = errors.New("the status is a subresource, written separately")
 
 	// ErrShared is matched when a write would store its answer in an object that all readers of the cache share. Use a
 	// DeepCopy.
-	ErrShared = errors.New("the object is shared with all readers of the cache: use a copy of it")
+	ErrShared = errors.New("the object is shared with all readers of the cache: use a copy")
 
 	// errNoIndex is matched when a list uses an index that the store does not have.
 	errNoIndex = errors.New("no such index")

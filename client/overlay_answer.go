@@ -13,7 +13,7 @@ import (
 const maxAnswer = 64 << 20
 
 // errUnread means that an answer is too long or has an unknown compression. The caller still receives it.
-var errUnread = errors.New("the answer cannot be read here")
+var errUnread = errors.New("the answer cannot be decoded")
 
 // readAnswer returns the decompressed body of an answer. It replaces the body by one with the same bytes and the same
 // error at the end.

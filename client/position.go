@@ -17,7 +17,7 @@ import (
 
 // ErrNotKept is matched when the server dropped a position from the saved status. The schema of the kind lacks the
 // field, and the server prunes unknown fields.
-var ErrNotKept = errors.New("the server does not keep the position: is its field part of the schema?")
+var ErrNotKept = errors.New("the server does not store the position; check that its field is part of the schema")
 
 // StatusPosition keeps the position of one durable fiber in the status of the object that the fiber works on. The next
 // instance of the operator finds it there. StatusPosition is a [flow.Positions] for one key: make one for each fiber.

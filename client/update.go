@@ -54,7 +54,7 @@ func (w *writing) replacing(obj Object, want map[string]any) (done bool, _ error
 	if what != "" {
 		who := fmt.Sprintf("%T does not know", obj)
 		if r.Content().Transform != nil {
-			who = "the type, or the transform of the cache, takes away or changes"
+			who = "the type, or the transform of the cache, removes or changes"
 		}
 		return false,
 			w.fail(fmt.Errorf("%w: %s %s, and an update would remove it; use Modify or Patch", ErrPruned, who, what))

@@ -254,7 +254,7 @@ func (c *Client) snapshot(_ context.Context, k *kind, o *readOptions) (iter.Seq[
 func (c *Client) noIndex(k *kind, o *readOptions, bare *cache.Store) error {
 	if bare != nil {
 		return fmt.Errorf(
-			"%w: %q; %s has the indexes %s, and store.IndexBy adds one to the store of a controller, of observe.Known or of Cache.Acquire",
+			"%w: %q; %s has the indexes %s, and cache.IndexBy adds one to the store of a controller, of observe.Known or of Cache.Acquire",
 			errNoIndex, o.index, k.gvk.Kind, strings.Join(bare.Snapshot().Indexes(), ", "),
 		)
 	}

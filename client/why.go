@@ -31,7 +31,7 @@ func (w *objectWait[T, PT]) Why() []why.Cause {
 	c := why.Cause{
 		Type: why.Parked, Message: "waits for a condition of " + name, Evidence: map[string]string{},
 		About:  &why.Object{Group: k.gvk.Group, Kind: k.gvk.Kind, Namespace: w.key.Namespace, Name: w.key.Name},
-		Advice: "Ask why that object does not move.",
+		Advice: "Ask `why` about that object.",
 	}
 	switch {
 	case w.gone:
@@ -45,7 +45,7 @@ func (w *objectWait[T, PT]) Why() []why.Cause {
 	case obj != nil:
 		seen = w.seen(obj, c.Evidence)
 	case !w.gone:
-		c.Advice = "It does not exist: make it, or see who is to make it."
+		c.Advice = "It does not exist. Create it, or find the program that should create it."
 	}
 	c.Evidence["seen"] = seen
 	c.Message += ": " + seen
@@ -69,10 +69,10 @@ func (w *objectWait[T, PT]) seen(obj PT, evidence map[string]string) string {
 		text = "it is being deleted"
 		if f := obj.GetFinalizers(); len(f) > 0 {
 			evidence["finalizers"] = strings.Join(f, ", ")
-			text += ", and kept by " + evidence["finalizers"]
+			text += ", blocked by " + evidence["finalizers"]
 		}
 	} else if w.gone {
-		return "it is there, and not deleted"
+		return "it exists and is not being deleted"
 	} else if w.condition != "" {
 		text = "it has no such condition"
 		if i := slices.IndexFunc(all, func(c metav1.Condition) bool { return c.Type == w.condition }); i >= 0 {

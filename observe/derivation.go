@@ -86,7 +86,7 @@ func (d *derivation) open() *feed {
 	})
 	d.sink = d.store.Sink("")
 	if d.pending == 0 {
-		d.sink.Replace().Commit(source.Commit{Version: "1", Reason: "there is no input"})
+		d.sink.Replace().Commit(source.Commit{Version: "1", Reason: "no input is given"})
 	}
 	for i, in := range o.inputs {
 		by := &Observer{

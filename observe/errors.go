@@ -30,7 +30,7 @@ var (
 	// errStarted means that Start was called before. A Registry can be started once.
 	errStarted = errors.New("it has been started already")
 	// ErrStopped means that the Registry was stopped, possibly during its start.
-	ErrStopped = errors.New("observers were stopped")
+	ErrStopped = errors.New("the observers were stopped")
 	// ErrNotRunning means that the source of a Collection has not started or has stopped.
 	ErrNotRunning = errors.New("the source is not running")
 	// errFixed means that SetNamespaces was called on a derived source, which has the namespaces of its inputs.

@@ -48,17 +48,17 @@ func (r *Registry) Collector() prometheus.Collector {
 		registry: r,
 		handled:  observer("events_total", "Events handled."),
 		failed:   observer("failures_total", "Events given up."),
-		retried:  observer("retries_total", "Calls that failed and were repeated."),
+		retried:  observer("retries_total", "Calls that failed and were retried."),
 		busy:     observer("busy_seconds_total", "Time spent in the observer."),
-		lag:      observer("lag", "Events, or keys, that the observer has not been given yet."),
+		lag:      observer("lag", "Events, or keys, that the observer has not received yet."),
 		objects:  whole("objects", "Objects known."),
 		running:  whole("running", "Whether the source is observed and was started."),
 
-		healthy:   scope("watching", "Whether changes arrive."),
-		staleness: scope("staleness_seconds", "For how long nothing has confirmed what is known."),
+		healthy:   scope("watching", "Whether the watch is connected."),
+		staleness: scope("staleness_seconds", "Time since the state was last confirmed."),
 		lists:     scope("lists_total", "Complete lists applied."),
 		changes:   scope("changes_total", "Changes received."),
-		faulty:    scope("quarantined_total", "Objects that could not be read."),
+		faulty:    scope("quarantined_total", "Objects that could not be decoded."),
 	}
 }
 

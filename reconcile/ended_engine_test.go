@@ -58,7 +58,7 @@ func TestEngineClosedEarly(t *testing.T) {
 				if !errors.Is(err, reconcile.ErrEngineClosed) || !strings.Contains(err.Error(), `"gateways"`) {
 					t.Errorf("the host ends with %v", err)
 				}
-				if !strings.Contains(log.String(), "can do nothing any more") {
+				if !strings.Contains(log.String(), "has failed permanently") {
 					t.Errorf("the log says nothing:\n%s", log.String())
 				}
 			})

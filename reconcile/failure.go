@@ -55,7 +55,7 @@ func (c *Controller) Failures() []Failure {
 // report logs the outcome of a reconciliation if it is notable, and calls OnFailure. failed is nil if it did not fail.
 func (c *Controller) report(r *reconciliation, res Result, err error, failed *Failure) {
 	if res.requeue && res.after < 0 {
-		c.log.Error("a reconciler asked for another reconciliation after a negative time: it comes after the back-off",
+		c.log.Error("a reconciler requested a reconciliation after a negative duration; using the back-off instead",
 			"key", r.key.String(), "after", res.after)
 	}
 	_, stack, panicked := asPanic(err)
@@ -67,7 +67,7 @@ func (c *Controller) report(r *reconciliation, res Result, err error, failed *Fa
 			c.log.Error("a reconciliation that was stopped panicked", "key", r.key.String(), "error", err,
 				"stack", string(stack))
 		} else if f, ok := errors.AsType[*fiberError](err); ok { // the next reconciliation starts a new fiber
-			c.log.Warn("a fiber failed, and its reconciliation was stopped", "key", r.key.String(), "error", err,
+			c.log.Warn("a fiber of a stopped reconciliation failed", "key", r.key.String(), "error", err,
 				"trail", f.trail.String())
 		}
 		return

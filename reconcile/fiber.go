@@ -55,9 +55,9 @@ type fiber struct {
 
 var (
 	// errStopping is the cause that cancels fibers when the controller stops or loses leadership.
-	errStopping = fmt.Errorf("the controller stops, or leads no more: %w", flow.ErrInterrupted)
+	errStopping = fmt.Errorf("the controller stops or has lost its leadership: %w", flow.ErrInterrupted)
 	// errMoved is the cause that interrupts fibers whose slot leaves.
-	errMoved = fmt.Errorf("its slot leaves: %w", flow.ErrMoved)
+	errMoved = fmt.Errorf("its slot is handed over: %w", flow.ErrMoved)
 	// errObjectGone is the cause that cancels fibers whose object no longer exists or is being deleted.
 	errObjectGone = errors.New("the object is deleted")
 )
@@ -245,7 +245,7 @@ func (e *fiberError) Unwrap() error { return e.error }
 // unsettled logs the failure of an ended fiber that no reconciliation will settle.
 func (r *flows[T, P, PT]) unsettled(k Key, f *fiber) {
 	if f.failed {
-		r.c.log.Warn("a fiber failed that is not needed any more", "key", k.String(), "error", f.err,
+		r.c.log.Warn("an obsolete fiber failed", "key", k.String(), "error", f.err,
 			"trail", f.handle.Info().Trail.String())
 	}
 }

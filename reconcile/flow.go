@@ -130,12 +130,12 @@ func (r *flows[T, P, PT]) complete() error {
 	}
 	switch {
 	case r.how.Position == nil && r.how.Changed == nil:
-		fault("no position: fibers would begin anew after each restart")
+		fault("no position: fibers would restart from the beginning after each restart of the process")
 	case r.how.Position != nil && r.how.Changed != nil:
 		fault("a position and Changed exclude each other")
 	}
 	if r.how.Mode != flow.Preempt && r.how.Mode != flow.Coalesce {
-		fault("the mode has to be flow.Preempt or flow.Coalesce")
+		fault("the mode must be flow.Preempt or flow.Coalesce")
 	}
 	if r.how.Packet == nil {
 		if _, ok := any(new(T)).(*P); !ok {

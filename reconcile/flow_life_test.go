@@ -230,7 +230,7 @@ func TestTheFailureThatNobodyAsksFor(t *testing.T) {
 				close(busy)
 				b.settle()
 				if n := strings.Count(log.String(), "ouch"); n != 1 ||
-					!strings.Contains(log.String(), "a fiber failed that is not needed any more") {
+					!strings.Contains(log.String(), "an obsolete fiber failed") {
 					t.Errorf("it is told %d times:\n%s", n, log.String())
 				}
 			})

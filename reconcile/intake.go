@@ -143,7 +143,7 @@ func (c *Controller) event(ctx context.Context, s *intake, e *store.Event) {
 		c.intakeSynced(s)
 		return
 	case store.Epoch:
-		c.log.WarnContext(ctx, "the history of the server went back", "watch", s.watch.name, "reason", e.Reason)
+		c.log.WarnContext(ctx, "the history of the server was rolled back", "watch", s.watch.name, "reason", e.Reason)
 		return
 	case store.Left: // another replica reconciles the object
 		if s.sub.main {
@@ -151,7 +151,7 @@ func (c *Controller) event(ctx context.Context, s *intake, e *store.Event) {
 		}
 		return
 	case store.QuarantinedObject:
-		c.log.ErrorContext(ctx, "an object cannot be read", "watch", s.watch.name, "key", e.Key.String(), "error", e.Err)
+		c.log.ErrorContext(ctx, "an object cannot be decoded", "watch", s.watch.name, "key", e.Key.String(), "error", e.Err)
 		return
 	case store.Modified:
 		ok, err := s.rules().concerns(e.Prior, e.Object)

@@ -120,7 +120,7 @@ func (c *Controller) breaks(err error) {
 	if c.life == nil || c.life.Err() != nil || c.broken != nil {
 		return
 	}
-	c.log.Error("can do nothing any more", "error", err)
+	c.log.Error("has failed permanently", "error", err)
 	fail := c.fail
 	c.broken = time.AfterFunc(brokenGrace, func() { fail(err) })
 }
@@ -211,10 +211,10 @@ func (c *Controller) awaitTerm(ctx context.Context) (term context.Context, done 
 	defer remind(c.set.syncWarning, func(waited time.Duration) {
 		leader, err := leaderOf(l)
 		if err != nil {
-			c.log.WarnContext(ctx, "waits to lead", "for", waited, "error", err)
+			c.log.WarnContext(ctx, "waits for leadership", "for", waited, "error", err)
 			return
 		}
-		c.log.InfoContext(ctx, "waits to lead", "for", waited, "leader", leader)
+		c.log.InfoContext(ctx, "waits for leadership", "for", waited, "leader", leader)
 	})()
 	if term, done, err = l.Lead(ctx); err != nil {
 		return nil, nil, fmt.Errorf("cannot take part in the election: %w", err)

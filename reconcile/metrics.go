@@ -25,10 +25,10 @@ func newMetrics(c *Controller) *metrics {
 	return &metrics{
 		c: c,
 		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_reconcile_total", Help: "Reconciliations, by how they ended.", ConstLabels: own,
+			Name: "fairlead_reconcile_total", Help: "Reconciliations, by result.", ConstLabels: own,
 		}, []string{"outcome"}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "fairlead_reconcile_duration_seconds", Help: "Time of one reconciliation.", ConstLabels: own,
+			Name: "fairlead_reconcile_duration_seconds", Help: "Duration of one reconciliation.", ConstLabels: own,
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),
 		}),
 		stuck: prometheus.NewCounter(prometheus.CounterOpts{
@@ -38,12 +38,12 @@ func newMetrics(c *Controller) *metrics {
 			Name: "fairlead_reconcile_panics_total", Help: "Reconciliations that panicked.", ConstLabels: own,
 		}),
 		mapErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_reconcile_map_errors_total", Help: "Events that could not be mapped to those that they concern.",
+			Name: "fairlead_reconcile_map_errors_total", Help: "Events that could not be mapped to objects.",
 			ConstLabels: own,
 		}, []string{"watch"}),
-		queue: prometheus.NewDesc("fairlead_reconcile_objects", "Objects by what they wait for.", []string{"state"}, own),
+		queue: prometheus.NewDesc("fairlead_reconcile_objects", "Objects, by state.", []string{"state"}, own),
 		oldest: prometheus.NewDesc("fairlead_reconcile_oldest_seconds",
-			"For how long one object has been ready, running or failing, whichever has been so for longest.",
+			"Longest time that an object has been ready, running or failing.",
 			[]string{"state"}, own),
 	}
 }

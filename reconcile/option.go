@@ -155,7 +155,7 @@ func (s *settings) complete(name string) error {
 		return s.fault
 	}
 	if errs := validation.IsQualifiedName(s.finalizer); len(errs) > 0 || !strings.Contains(s.finalizer, "/") {
-		return fmt.Errorf("%w: finalizer %q has to be a name with a domain, such as example.com/gateways; see Finalizer",
+		return fmt.Errorf("%w: finalizer %q must be a name with a domain, such as example.com/gateways; see Finalizer",
 			ErrInvalid, s.finalizer)
 	}
 	return nil

@@ -28,7 +28,7 @@ type arrivals struct {
 }
 
 // errChanged ends a wait because the arriving slots have changed.
-var errChanged = errors.New("other slots are to come")
+var errChanged = errors.New("waiting for other slots")
 
 // update adds the slots that come and removes those that leave.
 func (a *arrivals) update(come, leave shard.Set) {
@@ -90,7 +90,7 @@ func (c *Controller) openSlots(ctx context.Context) {
 		case same.Err() != nil:
 			attempt = 0
 		case err != nil:
-			c.log.WarnContext(ctx, "slots cannot be worked on yet", "slots", slots.String(), "error", err)
+			c.log.WarnContext(ctx, "cannot start work on slots yet", "slots", slots.String(), "error", err)
 			_ = backoff.Pause(same, reopening.Delay(attempt, rand.Float64)) // the loop checks ctx
 			attempt++
 		case c.arrivals.open(same, c.slots):

@@ -101,20 +101,20 @@ func (c *Controller) causes(ctx context.Context, k Key) []why.Cause {
 		return causes
 	case works:
 		return []why.Cause{{
-			Type: why.Parked, Progress: true, Message: fmt.Sprintf("a fiber of controller %s is at work for it", c.name),
+			Type: why.Parked, Progress: true, Message: fmt.Sprintf("a fiber of controller %s is working on it", c.name),
 		}}
 	case state == inspect.StateListing:
 		return []why.Cause{{
-			Type: why.SourceStale, Message: fmt.Sprintf("controller %s has not listed yet all that it watches", c.name),
+			Type: why.SourceStale, Message: fmt.Sprintf("controller %s has not completed its first lists", c.name),
 			Progress: true, // otherwise the stores would have returned a cause
 		}}
 	case !exists:
 		return c.unknown(ctx, st, k)
 	case !c.wanted(rec):
 		return []why.Cause{{
-			Type: why.NotSelected, Message: fmt.Sprintf("a filter of controller %s does not want the object", c.name),
+			Type: why.NotSelected, Message: fmt.Sprintf("a filter of controller %s excludes the object", c.name),
 			Evidence: map[string]string{"filter": "If or Labeled", "at": c.place, "labels": labelsOf(rec)},
-			Advice:   "See what the filter of its primary watch asks for, where the controller is declared.",
+			Advice:   "Check the filter of the primary watch, where the controller is declared.",
 		}}
 	case seen.state == running:
 		return []why.Cause{{
@@ -157,7 +157,7 @@ func (c *Controller) idles(ctx context.Context, state inspect.State, problem err
 		return []why.Cause{{
 			Type: why.SourceStale, Message: fmt.Sprintf("controller %s cannot start: %v", c.name, problem),
 			Evidence: map[string]string{"error": problem.Error()},
-			Advice:   "It is tried again: install the kind that is missing, or give the program the right to watch it.",
+			Advice:   "Retries are automatic. Install the missing kind, or permit the program to watch it.",
 		}}, true
 	case inspect.StateStopping, inspect.StateStopped:
 		return []why.Cause{{
@@ -175,7 +175,7 @@ func (c *Controller) idles(ctx context.Context, state inspect.State, problem err
 			Advice: "Ask the leader.",
 		}
 		if err != nil || leader == "" {
-			cause.Message, cause.Advice = "this process does not lead, and the leader is not known", ""
+			cause.Message, cause.Advice = "this process does not lead, and the leader is unknown", ""
 			if err != nil {
 				cause.Evidence["error"] = err.Error()
 			}
@@ -188,7 +188,7 @@ func (c *Controller) idles(ctx context.Context, state inspect.State, problem err
 // unbegun returns the cause for a controller that has not started to work.
 func (c *Controller) unbegun() []why.Cause {
 	return []why.Cause{{
-		Type: why.Parked, Progress: true, Message: fmt.Sprintf("controller %s has not begun to work yet", c.name),
+		Type: why.Parked, Progress: true, Message: fmt.Sprintf("controller %s has not started yet", c.name),
 	}}
 }
 
@@ -203,7 +203,7 @@ func (c *Controller) unknown(ctx context.Context, st *cache.Store, k Key) []why.
 	case err != nil:
 		causes := Causes(err)
 		for i := range causes {
-			causes[i].Message = "it is not known whether the object is there: " + causes[i].Message
+			causes[i].Message = "it is unknown whether the object exists: " + causes[i].Message
 		}
 		return causes
 	}
@@ -214,19 +214,19 @@ func (c *Controller) unknown(ctx context.Context, st *cache.Store, k Key) []why.
 		return []why.Cause{cause}
 	}
 	return []why.Cause{{
-		Type: why.SourceStale, Message: fmt.Sprintf("controller %s has not been told of the object yet", c.name),
+		Type: why.SourceStale, Message: fmt.Sprintf("controller %s has not received the object yet", c.name),
 		Evidence: map[string]string{"version": obj.GetResourceVersion(), "known": st.Version()},
-		Advice:   "If this stays so, the watch brings nothing: see /debug/sources.",
+		Advice:   "If this lasts, the watch delivers nothing: see /debug/sources.",
 	}}
 }
 
 // fine returns the cause for an object with nothing left to do.
 func (c *Controller) fine(s *sight) why.Cause {
 	cause := why.Cause{
-		Type: why.Ended, Since: s.last, Message: fmt.Sprintf("controller %s has nothing left to do for it", c.name),
+		Type: why.Ended, Since: s.last, Message: fmt.Sprintf("controller %s has no pending work for it", c.name),
 	}
 	if !s.last.IsZero() {
-		cause.Message = fmt.Sprintf("controller %s has reconciled it at %s: nothing is left to do", c.name, clock(s.last))
+		cause.Message = fmt.Sprintf("controller %s reconciled it at %s and has no pending work for it", c.name, clock(s.last))
 	}
 	return cause
 }
@@ -250,10 +250,10 @@ func Causes(err error) []why.Cause {
 	_, _, panicked := asPanic(err)
 	switch {
 	case panicked:
-		cause.Advice = "Mend the code: the log has the stack."
+		cause.Advice = "Correct the code; the log has the stack."
 	case unread:
 		cause.Type, cause.About = why.Quarantined, undecoded(bad)
-		cause.Advice = "Mend the object, or the Go type that it is read as."
+		cause.Advice = "Correct the object, or its Go type."
 	case cause.Type != why.BackOff:
 	case errors.Is(err, ErrDeadline), errors.Is(err, flow.ErrTimeout):
 		cause.Type = why.DeadlinePassed
@@ -292,8 +292,8 @@ func (c *Controller) queued(k Key, s *sight, rec *cache.Record) (causes []why.Ca
 	case s.state == ready && !s.paced.IsZero():
 		causes = append(causes, why.Cause{
 			Type: why.RateLimited, Since: s.came, Until: s.paced,
-			Advice: "It goes on then. Raise TotalRateLimit of the controller if it may do more.",
-			Message: fmt.Sprintf("controller %s begins no more reconciliations at present: its TotalRateLimit is used up",
+			Advice: "It continues then. Raise TotalRateLimit of the controller to permit more.",
+			Message: fmt.Sprintf("controller %s has used up its TotalRateLimit",
 				c.name),
 			Evidence: map[string]string{"before": strconv.Itoa(s.before), "ready": strconv.Itoa(s.ready)},
 		})
@@ -302,14 +302,14 @@ func (c *Controller) queued(k Key, s *sight, rec *cache.Record) (causes []why.Ca
 	case s.state == waiting && s.dueFor == "":
 		causes = append(causes, why.Cause{
 			Type: why.RateLimited, Since: s.last, Until: s.due,
-			Advice: "It goes on then. Raise RateLimit of the controller if objects may be reconciled more often.",
-			Message: fmt.Sprintf("controller %s has reconciled it as often as its RateLimit allows, until %s", c.name,
+			Advice: "It continues then. Raise RateLimit of the controller to permit more frequent reconciliations.",
+			Message: fmt.Sprintf("controller %s has used up its RateLimit for the object until %s", c.name,
 				clock(s.due)),
 		})
 	case s.state == waiting && s.dueFor == Scheduled:
 		causes = append(causes, why.Cause{
 			Type: why.Parked, Since: s.last, Until: s.due, Progress: true,
-			Message:  fmt.Sprintf("controller %s has asked to look at it again at %s; nothing has failed", c.name, clock(s.due)),
+			Message:  fmt.Sprintf("controller %s reconciles it again at %s; nothing has failed", c.name, clock(s.due)),
 			Evidence: map[string]string{"result": "After"},
 		})
 	}
@@ -339,13 +339,13 @@ func (c *Controller) failures(s *sight, rec *cache.Record) []why.Cause {
 		}
 		if rec != nil && rec.Deleting() && c.object.cleans {
 			cause.Evidence["finalizer"] = c.set.finalizer
-			cause.Message = fmt.Sprintf("finalizer %s is not done: %s", c.set.finalizer, cause.Message)
+			cause.Message = fmt.Sprintf("finalizer %s is not finished: %s", c.set.finalizer, cause.Message)
 		}
 		if f.class == Stopped && s.state != running && s.state != ready {
-			cause.Message = "it is not tried again until its spec changes: " + cause.Message
+			cause.Message = "it is not retried until its spec changes: " + cause.Message
 			cause.Until = time.Time{}
 			if cause.Advice == "" {
-				cause.Advice = "Change the object so that it can work; a restart of the program tries it once more, too."
+				cause.Advice = "Correct the object. A restart of the program also retries it once."
 			}
 		}
 	}
@@ -370,7 +370,7 @@ func (c *Controller) atWork(s *sight) (causes []why.Cause) {
 		Message: fmt.Sprintf("controller %s has been reconciling it since %s", c.name, clock(s.begun)),
 		Evidence: with(nil, "running", took, "attempt", strconv.Itoa(s.attempt), "stack",
 			goroutine.Stacks(s.run.goroutine)),
-		Advice: "Its code does not return: the stack shows where it is; Deadline bounds it.",
+		Advice: "Its code does not return. The stack shows where it is. Set a Deadline to bound it.",
 	}}
 }
 
@@ -404,9 +404,9 @@ func (c *Controller) behind(k Key, s *sight) []why.Cause {
 		}
 		long = append(long, why.Cause{
 			Type: why.Parked, Since: b.at, Depth: 1,
-			Message: fmt.Sprintf("a worker has been at %s since %s", b.key, clock(b.at)),
+			Message: fmt.Sprintf("a worker has been reconciling %s since %s", b.key, clock(b.at)),
 			About:   &why.Object{Group: kind.Group, Kind: kind.Kind, Namespace: b.key.Namespace, Name: b.key.Name},
-			Advice:  "Ask why that object does not move.",
+			Advice:  "Ask `why` about that object.",
 		})
 		blocked = append(blocked, b.goroutine)
 	}
@@ -416,17 +416,17 @@ func (c *Controller) behind(k Key, s *sight) []why.Cause {
 	}
 	cause := why.Cause{
 		Type: why.QueuedBehind, Since: s.came,
-		Message: fmt.Sprintf(least+"%d others are before it, and %d of %d workers of controller %s are busy", s.before,
+		Message: fmt.Sprintf(least+"%d objects are ahead of it, and %d of %d workers of controller %s are busy", s.before,
 			s.workers, s.limit,
 			c.name),
 		Evidence: with(nil, "before", strconv.Itoa(s.before), "ready", strconv.Itoa(s.ready), "running",
 			strconv.Itoa(s.workers),
 			"workers", strconv.Itoa(s.limit), "busy", strings.Join(busy, "; ")),
-		Advice: "More Workers, or reconciliations that wait less (reconcile.Flow holds no worker while it waits).",
+		Advice: "Raise Workers, or wait less in reconciliations (reconcile.Flow holds no worker while it waits).",
 	}
 	if len(blocked) > 0 {
 		cause.Evidence = with(cause.Evidence, "stack", goroutine.Stacks(blocked[0]))
-		cause.Advice = "See where the worker is that has been at work for longest: the stack shows it. " + cause.Advice
+		cause.Advice = "The stack is that of the worker with the longest-running reconciliation. " + cause.Advice
 	}
 	if k.Namespace != "" {
 		cause.Evidence["namespace"], cause.Evidence["sameNamespace"] = k.Namespace, strconv.Itoa(s.own)

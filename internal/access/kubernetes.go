@@ -105,7 +105,7 @@ func NewKubernetes(calls *call.Client, audiences ...string) *Kubernetes {
 		rights: fair.NewCache[question, verdict](keepMost),
 		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_http_reviews_total",
-			Help: "Questions about callers of the HTTP API, by what was asked of the API server and what came of it.",
+			Help: "Reviews of callers of the HTTP API, by kind and result.",
 		}, []string{"review", "result"}),
 	}
 }

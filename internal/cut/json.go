@@ -23,7 +23,7 @@ func (p *Paths) AppendJSON(dst, raw []byte) (out []byte, found Set, err error) {
 		return dst, 0, err
 	}
 	if i = frame.SkipSpace(raw, i); i < len(raw) {
-		return dst, 0, frame.Syntax(i, "nothing behind the object")
+		return dst, 0, frame.Syntax(i, "no data after the object")
 	}
 	return append(c.dst, raw[c.from:]...), c.found, nil
 }

@@ -148,7 +148,7 @@ func (s Source) state() string {
 	case s.Running:
 		parts = append(parts, fmt.Sprintf("%d objects", s.Objects))
 	case len(s.Observers) == 0 && len(s.From) == 0:
-		parts = append(parts, "not listed: nobody observes it")
+		parts = append(parts, "not listed: it has no observer")
 	case len(s.From) == 0:
 		parts = append(parts, "not started")
 	}

@@ -78,7 +78,7 @@ func newTable(most int, patience time.Duration) *table {
 		most: most, mostStrangers: strangers, patience: patience, open: make(map[net.Conn]*visit),
 		closed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_http_connections_closed_total",
-			Help: "Connections closed because there were too many, by what they were: waiting for a request, active, or new; " +
+			Help: "Connections closed because there were too many, by state: waiting for a request, active, or new; " +
 				"or strangers, that have waited too long, or were too many of one client.",
 		}, []string{"state"}),
 	}

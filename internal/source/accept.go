@@ -43,7 +43,7 @@ func (l *listing) close() {
 type confirmation struct{ missing, known, listed int }
 
 func (c *confirmation) Error() string {
-	return fmt.Sprintf("list of %d objects misses %d of %d known ones: %v", c.listed, c.missing, c.known, ErrImplausible)
+	return fmt.Sprintf("list of %d objects lacks %d of %d known ones: %v", c.listed, c.missing, c.known, ErrImplausible)
 }
 
 func (c *confirmation) Unwrap() error { return ErrImplausible }

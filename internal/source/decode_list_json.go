@@ -85,7 +85,7 @@ func (d *jsonList) next(b []byte, eof bool, e *event) (n int, got bool, err erro
 			d.at = listNext
 			return i, true, nil
 		default:
-			return n, false, &ProtocolError{What: "bytes behind the end of the list", Excerpt: excerpt(b[n:])}
+			return n, false, &ProtocolError{What: "data after the end of the list", Excerpt: excerpt(b[n:])}
 		}
 	}
 }
@@ -218,13 +218,13 @@ func checkList(kind, apiVersion string, m listMeta) (*listMeta, error) {
 	switch {
 	case kind == "Table", !strings.HasSuffix(kind, "List"):
 		if kind == "" {
-			kind = "something without kind"
+			kind = "an object without a kind"
 		}
 		return nil, &ProtocolError{What: kind + " (" + apiVersion + ") instead of a list"}
 	case m.version == "" || m.version == "0":
 		return nil, &ProtocolError{What: "list without resource version"}
 	case m.next == "" && m.remaining > 0:
-		return nil, &ProtocolError{What: "list that says there is more, and not where"}
+		return nil, &ProtocolError{What: "list with remaining items and no continue token"}
 	}
 	m.kind = strings.TrimSuffix(kind, "List")
 	if m.kind != "" { // a v1 List may hold any kind

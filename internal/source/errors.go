@@ -17,7 +17,7 @@ var (
 	// ErrSilent: a watch receives no events although the server's resource version advances.
 	ErrSilent = errors.New("watch is silent")
 	// ErrStale: a response is older than the version already seen, for example from a lagging replica.
-	ErrStale = errors.New("answer is older than what is known")
+	ErrStale = errors.New("answer is older than the cached state")
 	// ErrImplausible: a list would delete many objects and a second list did not confirm it.
 	ErrImplausible = errors.New("list is not confirmed")
 	// ErrEnded: the server repeatedly ends a watch immediately.

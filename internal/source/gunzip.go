@@ -42,7 +42,7 @@ func (g *gunzip) Read(p []byte) (int, error) {
 func notGzip(err error) error {
 	_, corrupt := errors.AsType[flate.CorruptInputError](err)
 	if corrupt || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) {
-		return &ProtocolError{What: "body is not compressed as it says", Err: err}
+		return &ProtocolError{What: "body does not match its content encoding", Err: err}
 	}
 	return err
 }

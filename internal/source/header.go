@@ -97,7 +97,7 @@ func Scan(enc Encoding, raw []byte, h *Header) error {
 		h.metadata.shift(begin)
 		h.ManagedFields.shift(begin)
 		if i = frame.SkipSpace(raw, i); i < len(raw) {
-			err = frame.Syntax(i, "nothing behind the object")
+			err = frame.Syntax(i, "no data after the object")
 		}
 	}
 	if err != nil {

@@ -37,7 +37,7 @@ func (s *scope) sync(ctx context.Context, of listOf) (*stream, error) {
 		why := reasonFor(err)
 		if why != s.fellBack { // log each reason once
 			s.fellBack = why
-			s.log.InfoContext(ctx, "initial events of a watch are not to be had, listing instead", "error", err)
+			s.log.InfoContext(ctx, "server does not stream initial events, listing instead", "error", err)
 		}
 		if api, refused := errors.AsType[*APIError](err); !refused || api.Code >= http.StatusInternalServerError {
 			s.report(Degraded, why, err) // a 4xx status only means that the server does not support it
@@ -147,7 +147,7 @@ func (s *scope) pages(ctx context.Context, q query, l *listing) error {
 			return nil
 		}
 		if tokens[m.next] {
-			return &ProtocolError{What: "list that goes round in circles: a continue token comes again"}
+			return &ProtocolError{What: "list repeats a continue token"}
 		}
 		tokens[m.next] = true
 		q.next, q.version, q.match = m.next, "", ""
@@ -169,7 +169,7 @@ func (s *scope) page(ctx context.Context, q query, l *listing) (*listMeta, error
 		if api, ok := errors.AsType[*APIError](err); ok {
 			wait = max(wait, min(api.RetryAfter, maxTold))
 		}
-		s.log.InfoContext(ctx, "page of a list failed, trying it again", "error", err, "wait", wait)
+		s.log.InfoContext(ctx, "page of a list failed, retrying", "error", err, "wait", wait)
 		s.count.Retries++
 		s.triedAgain(wait)
 		s.report(Degraded, reasonFor(err), err)

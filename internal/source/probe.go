@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
 )
 
-// probe returns the current version of the server, from a consistent list of one object. A new connection, if
+// probe returns what the server has, from a consistent list of one object. A new connection, if
 // requested, may lead to another replica.
 func (s *scope) probe(ctx context.Context, anew bool) (version string, err error) {
 	if anew {

@@ -274,7 +274,7 @@ func (s *scope) report(phase Phase, reason Reason, err error) {
 	if phase == Degraded {
 		level = slog.LevelWarn
 	}
-	s.log.Log(context.Background(), level, "source changes its state", "phase", phase, "reason", reason,
+	s.log.Log(context.Background(), level, "source state changed", "phase", phase, "reason", reason,
 		"message", status.Message, "version", status.Version)
 	s.sink.Report(status)
 }

@@ -31,7 +31,7 @@ func (s *scope) sendSelecting(
 	}
 	if res, err = send(""); err == nil && res.StatusCode == http.StatusOK {
 		s.src.unselecting.Store(time.Now().Add(noSelectorFor).UnixNano())
-		s.log.InfoContext(ctx, "server does not select slots, filtering what comes", "error", refused)
+		s.log.InfoContext(ctx, "server does not select by slot, filtering on the client", "error", refused)
 	}
 	return res, err
 }

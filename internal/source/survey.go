@@ -30,7 +30,7 @@ type Surveyor struct {
 	running sync.WaitGroup
 }
 
-var errNotRunning = errors.New("it is not watched any more")
+var errNotRunning = errors.New("it is no longer watched")
 
 // Page sizes of a survey. The first page is small, because it often has all objects, or only its version is needed.
 const (

@@ -15,7 +15,7 @@ var (
 	errEnded     = errors.New("server ended the watch")
 	errEndedSoon = errors.New("server ended the watch after a short time")
 	errLifetime  = errors.New("watch reached its maximum lifetime")
-	errResume    = fmt.Errorf("%w, and is resumed to see whether it is alive", ErrSilent)
+	errResume    = fmt.Errorf("%w, resuming to check the connection", ErrSilent)
 )
 
 // errRolledBack: the server's version is below the version seen. A consistent list follows.

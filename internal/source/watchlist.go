@@ -132,7 +132,7 @@ func (s *scope) isFarTooMuch(ctx context.Context, l *listing) bool {
 	return err == nil && (m.next == "" || m.remaining > 0 && s.isWhole()) && l.count > 2*(m.count+int(m.remaining))
 }
 
-var errNotKnown = errors.New("all objects are here and nothing says so")
+var errNotKnown = errors.New("all objects arrived without the final bookmark")
 
 // initialEventsError reports that a watch did not end its initial events.
 type initialEventsError struct{ cause error }

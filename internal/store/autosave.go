@@ -120,7 +120,7 @@ func (c *Cache) resume(ctx context.Context, e *cacheEntry) {
 		c.opt.Logger.InfoContext(ctx, "resuming from saved state", "resource", e.key.resource.String(),
 			"objects", e.store.Len(), "version", e.store.Version())
 	case !errors.Is(err, fs.ErrNotExist):
-		c.opt.Logger.WarnContext(ctx, "saved state is of no use, listing instead", "resource", e.key.resource.String(),
+		c.opt.Logger.WarnContext(ctx, "saved state is unusable, listing instead", "resource", e.key.resource.String(),
 			"error", err)
 	}
 }

@@ -22,8 +22,8 @@ import (
 var errProtobuf = errors.New("the store holds protobuf, which cannot be read without its Go type")
 
 var (
-	errNoRecord = errors.New("there is no record, or nothing to decode it into")
-	errNoStruct = errors.New("it is not the type of a struct, as those of objects are")
+	errNoRecord = errors.New("the record or the target is nil")
+	errNoStruct = errors.New("the target is not a struct")
 )
 
 // decode makes a new object, a *T for t = T, from the bytes of a record. It shares equal parts with the decoded form of

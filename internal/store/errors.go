@@ -23,7 +23,7 @@ var ErrNotWatched = errors.New("not watched")
 var ErrNotSaved = errors.New("no usable saved state")
 
 // ErrShardNotSaved is returned by Save for a store of some slots (Options.Shard), because the next run may hold others.
-var ErrShardNotSaved = errors.New("it holds the objects of some slots only")
+var ErrShardNotSaved = errors.New("the cache holds the objects of some slots only")
 
 // ErrNoCache is returned by the methods of a nil Cache and of one that NewCache has not made. A runtime whose New has
 // failed has such a cache; its Run returns the reason.

@@ -262,7 +262,7 @@ func (v *form) verify(r *Record, reader string) {
 		if reader != "" {
 			by = " when " + reader + " had it"
 		}
-		c.onMutation(r.Key(), fmt.Errorf("a shared object of type %T was changed%s: copy it first", o, by))
+		c.onMutation(r.Key(), fmt.Errorf("a reader changed a shared object of type %T%s: copy it first", o, by))
 		return
 	}
 	facts := []any{"key", r.Key(), "version", r.Version(), "type", fmt.Sprintf("%T", o)}

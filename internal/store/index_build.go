@@ -79,9 +79,9 @@ func (s *Store) RemoveIndex(name string) {
 }
 
 var (
-	errIndexExists  = errors.New("there is one of that name")
-	errIndexRemoved = errors.New("it was removed meanwhile")
-	errNoIndexFunc  = errors.New("there is no function")
+	errIndexExists  = errors.New("the name is in use")
+	errIndexRemoved = errors.New("it was removed concurrently")
+	errNoIndexFunc  = errors.New("the function is nil")
 )
 
 // indexBuild adds one index while the store runs.

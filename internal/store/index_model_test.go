@@ -227,7 +227,7 @@ func TestRemoveIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	indexed(t, s, "n")
-	if err := s.AddIndex("nothing", nil); err == nil || !strings.Contains(err.Error(), "there is no function") {
+	if err := s.AddIndex("nothing", nil); err == nil || !strings.Contains(err.Error(), "the function is nil") {
 		t.Errorf("an index without a function: %v", err)
 	}
 }

@@ -104,7 +104,7 @@ func TestAnIndexIsAddedWhileEverythingChanges(t *testing.T) {
 	if alive > n/4 {
 		t.Errorf("%d of %d superseded versions are kept", alive, n)
 	}
-	if err := s.AddIndex("n", label); err == nil || !strings.Contains(err.Error(), "there is one of that name") {
+	if err := s.AddIndex("n", label); err == nil || !strings.Contains(err.Error(), "the name is in use") {
 		t.Errorf("a second one: %v", err)
 	}
 }

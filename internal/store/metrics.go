@@ -74,30 +74,30 @@ func metrics() []metric {
 	return []metric{
 		newMetric("objects", "Objects in the store.", gauge, func(s Stats) float64 { return float64(s.Objects) }),
 		newMetric("changes_total", "Changes applied.", count, func(s Stats) float64 { return float64(s.Applied) }),
-		newMetric("suppressed_total", "Changes that were older than what was known.", count,
+		newMetric("suppressed_total", "Changes that were older than the stored state.", count,
 			func(s Stats) float64 { return float64(s.Suppressed) }),
 		newMetric("lists_total", "Lists applied.", count, func(s Stats) float64 { return float64(s.Commits) }),
-		newMetric("quarantined_total", "Objects that could not be kept, or not be decoded.", count,
+		newMetric("quarantined_total", "Objects that could not be stored or decoded.", count,
 			func(s Stats) float64 { return float64(s.Quarantined) }),
 		newMetric("subscribers", "Subscribers.", gauge, func(s Stats) float64 { return float64(s.Subscribers) }),
-		newMetric("subscriber_lag", "Changes that the slowest subscriber has not taken.", gauge,
+		newMetric("subscriber_lag", "Changes that the slowest subscriber has not received yet.", gauge,
 			func(s Stats) float64 { return float64(s.MaxLag) }),
-		newMetric("mutations_total", "Shared objects that were found changed.", count,
+		newMetric("mutations_total", "Shared objects that a reader changed.", count,
 			func(s Stats) float64 { return float64(s.Mutations) }),
-		newMetric("overlay_entries", "Own writes that the watch has not brought yet.", gauge,
+		newMetric("overlay_entries", "Own writes that the watch has not confirmed yet.", gauge,
 			func(s Stats) float64 { return float64(s.Overlay.Entries) }),
-		newMetric("overlay_oldest_seconds", "Age of the oldest of them.", gauge,
+		newMetric("overlay_oldest_seconds", "Age of the oldest unconfirmed own write.", gauge,
 			func(s Stats) float64 { return s.Overlay.Oldest.Seconds() }),
-		newMetric("overlay_overdue", "Those that are older than the bound.", gauge,
+		newMetric("overlay_overdue", "Own writes that stay unconfirmed for longer than the limit.", gauge,
 			func(s Stats) float64 { return float64(len(s.Overlay.Overdue)) }),
 		newMetric("packed_bytes", "Bytes of encoded objects outside of the Go heap.", gauge,
 			func(s Stats) float64 { return float64(s.Memory.Live) }),
-		newMetric("mapped_bytes", "Bytes mapped for them.", gauge, func(s Stats) float64 { return float64(s.Memory.Mapped) }),
+		newMetric("mapped_bytes", "Bytes mapped for encoded objects.", gauge, func(s Stats) float64 { return float64(s.Memory.Mapped) }),
 	}
 }
 
 func staleness() *prometheus.Desc {
-	return prometheus.NewDesc("fairlead_store_staleness_seconds", "For how long nothing has confirmed what is stored.",
+	return prometheus.NewDesc("fairlead_store_staleness_seconds", "Time since the stored state was last confirmed.",
 		[]string{"group", "version", "resource", "selector", "namespace"}, nil)
 }
 

@@ -33,7 +33,7 @@ func (s *Store) Settle(ctx context.Context, k Key, version string) error {
 			return nil
 		}
 	}
-	err := errors.New("nothing fills the store")
+	err := errors.New("the store has no source")
 	if by != nil {
 		err = s.ask(ctx, by, k)
 	}

@@ -179,7 +179,7 @@ func (l *listed) is(r *Record) bool {
 }
 
 // errEnough ends a survey whose remaining pages are not needed.
-var errEnough = errors.New("enough is known")
+var errEnough = errors.New("survey ended early")
 
 // page is called at the end of each page.
 func (sc *scope) page(ctx context.Context, y *survey, ver string, more bool) error {

@@ -195,7 +195,7 @@ func (all scopes) behind(w *waiter) string {
 		fmt.Fprintf(&out, "; namespace %q is at version %q, %s: %s %s", ns, sc.version, sc.status.Phase, sc.status.Reason,
 			sc.status.Message)
 		if y := sc.surveys.open; y != nil {
-			fmt.Fprintf(&out, "; the watch has not brought what a list at version %s shows", y.ver)
+			fmt.Fprintf(&out, "; the watch has not delivered objects of a list at version %s", y.ver)
 		}
 		if err := sc.surveys.err; err != nil {
 			fmt.Fprintf(&out, "; the server was asked: %v", err)

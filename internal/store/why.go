@@ -48,9 +48,9 @@ func (s *Store) Why(k Key) []why.Cause {
 func (s *Store) quarantined(q *source.Quarantined) why.Cause {
 	return why.Cause{
 		Type: why.Quarantined, Since: q.At,
-		Message:  fmt.Sprintf("the object cannot be read, and was set aside: %v", q.Err),
+		Message:  fmt.Sprintf("the object cannot be decoded and is quarantined: %v", q.Err),
 		Evidence: map[string]string{"error": q.Err.Error(), "version": q.Version, "resource": s.resource()},
-		Advice: "Mend the object, or the Go type that it is read as: others go on, and this one is taken back when it can " +
+		Advice: "Correct the object, or its Go type. Other objects are not affected, and this one returns when it can " +
 			"be read.",
 	}
 }
@@ -95,7 +95,7 @@ func (s *Store) stale(st *source.Status, now time.Time) (c why.Cause, stale bool
 		c.Evidence["lastContact"] = st.LastContact.UTC().Format(time.RFC3339)
 		c.Evidence["staleness"] = st.Staleness(now).Round(time.Second).String()
 	}
-	c.Message = fmt.Sprintf("what is known of %s in %s %s: %s", s.resource(), where, what, st.Reason)
+	c.Message = fmt.Sprintf("the cached state of %s in %s %s: %s", s.resource(), where, what, st.Reason)
 	if st.Message != "" {
 		c.Message += ": " + st.Message
 		c.Evidence["error"] = st.Message
@@ -124,7 +124,7 @@ func (s *Store) advice(st *source.Status) string {
 		if strings.Contains(st.Message, "conversion webhook") {
 			return unconverted
 		}
-		return "The API server has too much to do, or holds this program back: look at its priority levels."
+		return "The API server is overloaded or throttles this program. Check its priority levels."
 	}
 	if strings.Contains(st.Message, "conversion webhook") {
 		return unconverted
@@ -159,16 +159,16 @@ func (s *Store) Excludes(namespace string, labels map[string]string) (c why.Caus
 		c.Evidence["namespaces"] = strconv.Itoa(len(statuses))
 		c.Message = fmt.Sprintf("the program does not watch %s in namespace %s, only in others (%d)", s.resource(), namespace,
 			len(statuses))
-		c.Advice = "Have the program watch the namespace (source.Namespaces), or move the object."
+		c.Advice = "Let the program watch the namespace (cache.Namespaces), or move the object."
 	case !sel.labels.Matches(klabels.Set(labels)):
 		c.Message = fmt.Sprintf("its labels (%s) do not match the selector of the program: %s", c.Evidence["labels"],
 			sel.labels)
 		c.Evidence["selector"] = sel.labels.String()
-		c.Advice = "Give the object the labels that the program selects, or change the selector."
+		c.Advice = "Set the labels that the program selects, or change the selector."
 	case !sel.fields.Empty():
 		c.Evidence["fields"] = sel.fields.String()
-		c.Message = fmt.Sprintf("the API server does not count it among those with the fields %s", sel.fields)
-		c.Advice = "Give the object the fields that the program selects, or change the selector."
+		c.Message = fmt.Sprintf("it does not match the field selector of the program: %s", sel.fields)
+		c.Advice = "Set the fields that the program selects, or change the selector."
 	default:
 		return c, false
 	}

@@ -76,7 +76,7 @@ func NewEvents(calls *call.Client) (*Events, error) {
 		client: writer, limiter: conn.Limiter(), waiting: make(map[string]*corev1.Event),
 		results: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_events_total",
-			Help: "Kubernetes Events of operations, by what became of them: written, failed or dropped.",
+			Help: "Kubernetes Events of operations, by result: written, failed or dropped.",
 		}, []string{"result"}),
 	}
 	e.some = sync.NewCond(&e.mu)

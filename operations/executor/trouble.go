@@ -93,13 +93,13 @@ func (t *trouble) causes() (all []why.Cause) {
 		c = conflictCause(t.err, t)
 	case told.Type == why.Forbidden, told.Type == why.RetryAfter:
 		if c, c.About = told, nil; c.Advice == "" {
-			c.Advice = "See what the API server lacks, and what the controller logs."
+			c.Advice = "Check the state of the API server and the log of the controller."
 		}
 	default:
 		c = why.Cause{
 			Type: why.BackOff, Message: "a request of the controller to the API server has failed and is made again at " +
 				t.until.UTC().Format(time.RFC3339),
-			Advice: cmp.Or(told.Advice, "See what the API server lacks, and what the controller logs."),
+			Advice: cmp.Or(told.Advice, "Check the state of the API server and the log of the controller."),
 		}
 	}
 	if c.Evidence == nil {
@@ -115,6 +115,6 @@ func conflictCause(err error, t *trouble) why.Cause {
 	return why.Cause{
 		Type: why.Conflict, Message: "another writer changes the operation again and again, before the controller can", Since: t.since,
 		Evidence: map[string]string{"conflicts": itoa(t.conflicts), "error": err.Error()},
-		Advice:   "See in its managedFields who writes it, and have that stop.",
+		Advice:   "Find the writer in its managedFields, and stop it.",
 	}
 }

@@ -213,7 +213,7 @@ func (e *Executor) withRun(
 			for _, told := range fiber.Why(nil) {
 				if stack := told.Evidence["stack"]; stack != "" {
 					c.Evidence["stack"] = stack
-					c.Advice = "The stack is of the worker that has been at one operation for longest. " + c.Advice
+					c.Advice = "The stack is that of the worker with the longest-running operation. " + c.Advice
 				}
 			}
 			all = append(all, c)

@@ -41,12 +41,12 @@ func newLimits(o Options) *limits {
 		pages:     &fair.Semaphore{Slots: max(1, runtime.GOMAXPROCS(0)-1), Waiting: requestsWait, Wait: maxWait},
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_http_refused_total",
-			Help: "Requests to the HTTP API that found no place, by what there were too many of, and of whom.",
+			Help: "Rejected requests to the HTTP API, by limit and by caller or total.",
 		}, []string{"limit", "scope"}),
 	}
 }
 
-var inFlight = prometheus.NewDesc("fairlead_http_in_flight", "What the HTTP API is at work on.", []string{"limit"}, nil)
+var inFlight = prometheus.NewDesc("fairlead_http_in_flight", "Requests in progress, by limit.", []string{"limit"}, nil)
 
 // Describe implements prometheus.Collector.
 func (l *limits) Describe(ch chan<- *prometheus.Desc) { l.refused.Describe(ch); ch <- inFlight }

@@ -21,7 +21,7 @@ var (
 	// errCanceled means that the caller's context ended before the answer came.
 	errCanceled = errors.New("call canceled")
 	// ErrFenced means that Options.Fence prevented the request.
-	ErrFenced = errors.New("no request may be sent any more")
+	ErrFenced = errors.New("requests are no longer permitted")
 	// errClosed means that the Client is closed.
 	errClosed = errors.New("webhook client closed")
 )

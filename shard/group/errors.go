@@ -24,12 +24,12 @@ var (
 	// ErrRole means that the group has another role. The member has written nothing.
 	ErrRole = errors.New("the group has another role")
 	// ErrNotGroup means that the Lease of that name is not a group. The member has written nothing.
-	ErrNotGroup = errors.New("the Lease is no group")
+	ErrNotGroup = errors.New("the Lease is not a group")
 	// errRecord means that the record of the group was edited by hand. The group is deleted and created again, unless a
 	// program of another version has written it.
 	errRecord = errors.New("the record of the group cannot be used")
 	// ErrForbidden means that the program may not read or write the Leases of the namespace.
-	ErrForbidden = errors.New("no rights on Leases")
+	ErrForbidden = errors.New("no permission for Leases")
 	// ErrLayout means that the members of the group have another layout, or another Options.Leader.
 	ErrLayout = errors.New("the group has another layout")
 	// ErrLeader means that another holder has the Lease Options.Leader.
@@ -56,4 +56,4 @@ func (e *HolderError) Unwrap() error { return e.Err }
 var errBefore = errors.New("cannot hold slots yet: the group was made anew, and members may not have noticed")
 
 // errConflict means that the data read is out of date. The member reads it again and decides again.
-var errConflict = errors.New("somebody else was faster")
+var errConflict = errors.New("another writer was first")

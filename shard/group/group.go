@@ -178,7 +178,7 @@ func (o *Options) complete() error {
 		o.Drain = 10 * time.Second
 	}
 	if o.period*2 > o.Renew || o.Renew*5/4 > o.Duration {
-		return fmt.Errorf("it renews every %v, for %v, what others respect for %v: too close to each other",
+		return fmt.Errorf("the renew interval %v, the renew deadline %v and the lease duration %v are too close to each other",
 			o.period, o.Renew, o.Duration)
 	}
 	return nil

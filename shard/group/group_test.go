@@ -131,7 +131,7 @@ func TestForbidden(t *testing.T) {
 				t.Errorf("%q: the rule is not told: %v", verb, err)
 			}
 			logged := w.logs.String()
-			if strings.Count(logged, "no rights on Leases") != 1 || strings.Count(logged, "level=WARN msg=lost") != 0 {
+			if strings.Count(logged, "no permission for Leases") != 1 || strings.Count(logged, "level=WARN msg=lost") != 0 {
 				t.Errorf("%q: it is not told once: %s", verb, logged)
 			}
 			told := p.g.Why("n", "")

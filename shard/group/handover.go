@@ -64,7 +64,7 @@ func (t *term) tell(p Participant, b *batch) bool {
 		case err == nil:
 			return true
 		}
-		t.g.log.Warn("slots cannot be worked on yet", "slots", left, "error", err)
+		t.g.log.Warn("cannot start work on slots yet", "slots", left, "error", err)
 		retry := backoff.Policy{Base: 200 * time.Millisecond, Cap: 10 * time.Second}
 		if backoff.Pause(t.ctx, retry.Delay(attempt, rand.Float64)) != nil {
 			return false

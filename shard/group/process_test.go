@@ -66,7 +66,7 @@ func (w *world) processes() []*process {
 func (w *world) Write(b []byte) (int, error) {
 	w.logMu.Lock()
 	defer w.logMu.Unlock()
-	if bytes.Contains(b, []byte("source changes its state")) {
+	if bytes.Contains(b, []byte("source state changed")) {
 		return len(b), nil
 	}
 	return w.logs.Write(b)

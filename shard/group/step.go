@@ -261,7 +261,7 @@ func (m *mind) created() *lease {
 func (m *mind) read(object *lease) (*record, error) {
 	known := m.t.group != "" && object.UID == m.t.group
 	if m.t.group != "" && !known {
-		m.t.fail(errors.New("the group was made anew"))
+		m.t.fail(errors.New("the group was recreated"))
 		return nil, errConflict
 	}
 	name := fmt.Sprintf("%s/%s", m.g.opt.Namespace, m.g.opt.Name)

@@ -200,7 +200,7 @@ func (t *term) close(life context.Context) {
 		return
 	}
 	if err := t.g.leases.remove(life, t.own.Name, t.own.UID, ""); err != nil {
-		t.g.log.InfoContext(life, "the Lease of this member is left to others", leftBehind(err)...)
+		t.g.log.InfoContext(life, "the Lease of this member is left to expire", leftBehind(err)...)
 		return
 	}
 	t.g.view.missed(t.own.Name, "")

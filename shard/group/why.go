@@ -43,9 +43,9 @@ func (g *Group) Why(namespace string, uid types.UID) []why.Cause {
 	case at.holder != nil && at.holder.ID != own:
 		g.heldBy(&c, slot, at)
 	case at.holder != nil:
-		c.Message = fmt.Sprintf("this replica has slot %d of the object, and cannot work on it: %v", slot, fenced)
+		c.Message = fmt.Sprintf("this replica holds slot %d of the object but cannot work on it: %v", slot, fenced)
 	case at.next != nil:
-		c.Message = fmt.Sprintf("slot %d of the object has no holder now, and goes to %s next", slot, at.next.Name)
+		c.Message = fmt.Sprintf("slot %d of the object has no holder and goes to %s next", slot, at.next.Name)
 		c.Evidence["next"] = at.next.Name
 	default:
 		c.Message = fmt.Sprintf("slot %d of the object has no holder, as far as this replica knows", slot)
@@ -59,7 +59,7 @@ func (g *Group) Why(namespace string, uid types.UID) []why.Cause {
 	}
 	for _, what := range slices.Sorted(maps.Keys(errs)) {
 		c.Evidence["error"] = fmt.Sprintf("cannot %s: %v", what, errs[what])
-		c.Advice = "This replica cannot take its part: " + c.Evidence["error"]
+		c.Advice = "This replica cannot join: " + c.Evidence["error"]
 	}
 	return []why.Cause{c}
 }
@@ -97,9 +97,9 @@ func (g *Group) moving(c *why.Cause, slot int, at slotOf, since time.Time) {
 	if at.next != nil && at.next.ID != "" && (at.holder == nil || at.next.ID != at.holder.ID) {
 		to, c.Evidence["next"] = at.next.Name, at.next.Name
 	}
-	c.Message = fmt.Sprintf("slot %d of the object is moving: this replica hands it over to %s, and begins nothing of it", slot, to)
+	c.Message = fmt.Sprintf("slot %d of the object is moving: this replica hands it over to %s and starts no work for it", slot, to)
 	c.Evidence["moving"], c.Since = "true", since
-	c.Advice = "It goes on by itself in the replica that takes over, when what runs of the slot here has ended."
+	c.Advice = "It continues automatically in the next replica when the work of the slot in this one has ended."
 	c.Progress = since.IsZero() || g.clock.now().Sub(since) < g.opt.Drain
 }
 
@@ -127,7 +127,7 @@ func (g *Group) heldBy(c *why.Cause, slot int, at slotOf) {
 		c.Evidence["next"] = at.next.Name
 	}
 	if !ok || seen.since.atLeast(g.clock.now()) > g.opt.Duration {
-		c.Message += "; it seems to be dead, which others notice soon"
+		c.Message += "; it seems to be dead and will be replaced soon"
 		c.Evidence["dead"] = "true"
 	}
 }

@@ -200,7 +200,7 @@ func TestSharedWithoutRights(t *testing.T) {
 	}
 	for _, p := range replicas {
 		p.mu.Lock()
-		said := strings.Count(p.log.String(), "no rights on Leases")
+		said := strings.Count(p.log.String(), "no permission for Leases")
 		p.mu.Unlock()
 		if said != 1 {
 			t.Errorf("said %d times in the log", said)

@@ -74,7 +74,7 @@ func TestForbidden(t *testing.T) {
 	if len(told) != 1 || told[0].Type != why.Forbidden || told[0].Evidence["rule"] != rule || told[0].Evidence["namespace"] != namespace {
 		t.Errorf("why says %+v", told)
 	}
-	if n := strings.Count(said.String(), "no rights on Leases"); n != 1 {
+	if n := strings.Count(said.String(), "no permission for Leases"); n != 1 {
 		t.Errorf("it is told %d times: %s", n, said)
 	}
 	stop()
