@@ -1,0 +1,137 @@
+package leasing
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	typed "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-io/fairlead/internal/tracing"
+)
+
+// Lease is the object in the API server.
+type Lease = coordinationv1.Lease
+
+// ErrConflict means that another client wrote the Lease first. The caller reads it again and decides again.
+var ErrConflict = errors.New("another client wrote first")
+
+// Client sends the requests for Leases of one namespace. It is safe for concurrent use.
+type Client struct {
+	// Tracer is for spans of requests that fail or take at least a second; nil: no spans. Conflicts and missing Leases
+	// are no failures. Identity is in the spans.
+	Tracer   trace.Tracer
+	Identity string
+	// Explain may add advice to the error of a request; nil: no advice.
+	Explain func(error) error
+
+	namespace string
+	leases    typed.LeaseInterface
+	timeout   time.Duration
+}
+
+// NewClient returns a Client whose requests take at most timeout, or the timeout of cfg if that is less. There is no
+// rate limit: requests are few, and a renewal must not wait for others.
+func NewClient(cfg *rest.Config, namespace string, timeout time.Duration) (*Client, error) {
+	cfg = rest.CopyConfig(cfg)
+	if cfg.Timeout > 0 {
+		timeout = min(timeout, cfg.Timeout)
+	}
+	cfg.QPS, cfg.Timeout = -1, 0
+	c, err := typed.NewForConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{namespace: namespace, leases: c.Leases(namespace), timeout: timeout}, nil
+}
+
+// Describe returns the namespace and name of a Lease.
+func (c *Client) Describe(name string) string { return c.namespace + "/" + name }
+
+// do sends one request. verb is the verb of the API.
+func (c *Client) do(ctx context.Context, verb, name string, send func(context.Context) error) error {
+	begun := time.Now()
+	short, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	err := send(short)
+	conflict := apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
+	if !conflict && !apierrors.IsNotFound(err) && !errors.Is(ctx.Err(), context.Canceled) {
+		tracing.LeaseRequest(ctx, c.Tracer, verb, c.Describe(name), c.Identity, begun, err)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case conflict:
+		err = fmt.Errorf("%w: %w", ErrConflict, err)
+	case c.Explain != nil:
+		err = c.Explain(err)
+	}
+	word := cmp.Or(map[string]string{"get": "read"}[verb], verb)
+	return fmt.Errorf("cannot %s the lease %s: %w", word, c.Describe(name), err)
+}
+
+// Get returns a Lease.
+func (c *Client) Get(ctx context.Context, name string) (got *Lease, err error) {
+	err = c.do(ctx, "get", name, func(ctx context.Context) error {
+		got, err = c.leases.Get(ctx, name, metav1.GetOptions{})
+		return err
+	})
+	return got, err
+}
+
+// List returns the Leases with a label, and the resource version of the list.
+func (c *Client) List(ctx context.Context, label, value string) (items []Lease, version string, err error) {
+	err = c.do(ctx, "list", value, func(ctx context.Context) error {
+		got, err := c.leases.List(ctx, metav1.ListOptions{LabelSelector: label + "=" + value})
+		if err == nil {
+			items, version = got.Items, got.ResourceVersion
+		}
+		return err
+	})
+	return items, version, err
+}
+
+// Create creates a Lease.
+func (c *Client) Create(ctx context.Context, l *Lease) (got *Lease, err error) {
+	err = c.do(ctx, "create", l.Name, func(ctx context.Context) error {
+		got, err = c.leases.Create(ctx, l, metav1.CreateOptions{})
+		return err
+	})
+	return got, err
+}
+
+// Update replaces the version of a Lease that l names. Without its uid, an API server would create a deleted Lease
+// again.
+func (c *Client) Update(ctx context.Context, l *Lease) (got *Lease, err error) {
+	if l.UID == "" || l.ResourceVersion == "" {
+		return nil, errors.New("cannot update a lease that was not read")
+	}
+	err = c.do(ctx, "update", l.Name, func(ctx context.Context) error {
+		got, err = c.leases.Update(ctx, l, metav1.UpdateOptions{})
+		return err
+	})
+	return got, err
+}
+
+// Delete deletes a Lease of the given version, or of any version if it is "". A missing Lease is not an error.
+func (c *Client) Delete(ctx context.Context, name string, uid types.UID, version string) error {
+	p := &metav1.Preconditions{UID: &uid}
+	if version != "" {
+		p.ResourceVersion = &version
+	}
+	err := c.do(ctx, "delete", name, func(ctx context.Context) error {
+		return c.leases.Delete(ctx, name, metav1.DeleteOptions{Preconditions: p})
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
