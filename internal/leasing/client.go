@@ -53,6 +53,13 @@ func NewClient(cfg *rest.Config, namespace string, timeout time.Duration) (*Clie
 	return &Client{namespace: namespace, leases: c.Leases(namespace), timeout: timeout}, nil
 }
 
+// WithTimeout returns a copy of c with another timeout.
+func (c *Client) WithTimeout(d time.Duration) *Client {
+	other := *c
+	other.timeout = d
+	return &other
+}
+
 // Describe returns the namespace and name of a Lease.
 func (c *Client) Describe(name string) string { return c.namespace + "/" + name }
 

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fairlead-io/fairlead/internal/leasing"
 )
 
 // buried returns the members of a record that have certainly stopped. It marks the Leases of members that have not
@@ -35,7 +37,7 @@ func (m *mind) isDead(name string) (bool, error) {
 		if d, known := g.view.goneFor(name); known && d < g.opt.Duration {
 			return false, nil
 		}
-		got, err := g.leases.get(m.t.ctx, name)
+		got, err := g.leases.Get(m.t.ctx, name)
 		if apierrors.IsNotFound(err) {
 			d, known := g.view.goneFor(name)
 			g.view.missed(name, "")
@@ -46,20 +48,20 @@ func (m *mind) isDead(name string) (bool, error) {
 		}
 		return false, err
 	}
-	if s.lease.Annotations[deadAnnotation] != "" {
+	if s.Lease().Annotations[deadAnnotation] != "" {
 		return true, nil
 	}
-	if s.since.atLeast(g.clock.now()) < g.opt.Duration {
+	if s.Unchanged(g.clock.Now()) < g.opt.Duration {
 		return false, nil
 	}
-	mark := s.lease.DeepCopy()
+	mark := s.Lease().DeepCopy()
 	annotate(mark, deadAnnotation, g.opt.Member+" ("+m.t.id+")")
-	got, err := g.leases.put(m.t.ctx, mark)
+	got, err := g.leases.Update(m.t.ctx, mark)
 	if err == nil {
 		g.view.saw(got)
 		return true, nil
 	}
-	if got, readErr := g.leases.get(m.t.ctx, name); readErr == nil { // this or another member may have marked it
+	if got, readErr := g.leases.Get(m.t.ctx, name); readErr == nil { // this or another member may have marked it
 		g.view.saw(got)
 		return got.Annotations[deadAnnotation] != "", nil
 	} else if apierrors.IsNotFound(readErr) {
@@ -75,18 +77,18 @@ func (m *mind) clean(r *record) {
 		return r.member(strings.TrimPrefix(name, m.g.opt.Name+"-")) == nil
 	})
 	for _, s := range m.g.view.all() {
-		id, ok := strings.CutPrefix(s.lease.Name, m.g.opt.Name+"-")
+		id, ok := strings.CutPrefix(s.Lease().Name, m.g.opt.Name+"-")
 		if !ok || r.member(id) != nil || id == m.t.id {
 			continue
 		}
-		if s.lease.Annotations[deadAnnotation] == "" && s.since.atLeast(m.g.clock.now()) < m.g.opt.Duration {
+		if s.Lease().Annotations[deadAnnotation] == "" && s.Unchanged(m.g.clock.Now()) < m.g.opt.Duration {
 			continue
 		}
-		switch err := m.g.leases.remove(m.t.ctx, s.lease.Name, s.lease.UID, s.lease.ResourceVersion); {
+		switch err := m.g.leases.Delete(m.t.ctx, s.Lease().Name, s.Lease().UID, s.Lease().ResourceVersion); {
 		case err == nil:
-			m.g.view.missed(s.lease.Name, "")
-		case errors.Is(err, errConflict):
-			if got, err := m.g.leases.get(m.t.ctx, s.lease.Name); err == nil {
+			m.g.view.missed(s.Lease().Name, "")
+		case errors.Is(err, leasing.ErrConflict):
+			if got, err := m.g.leases.Get(m.t.ctx, s.Lease().Name); err == nil {
 				m.g.view.saw(got)
 			}
 		}

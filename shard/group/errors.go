@@ -54,6 +54,3 @@ func (e *HolderError) Unwrap() error { return e.Err }
 
 // errBefore means that the group was created again recently.
 var errBefore = errors.New("cannot hold slots yet: the group was made anew, and members may not have noticed")
-
-// errConflict means that the data read is out of date. The member reads it again and decides again.
-var errConflict = errors.New("somebody else was faster")

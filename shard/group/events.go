@@ -44,7 +44,7 @@ func (e *teller) tell(c Change) {
 
 // run writes Events until over is closed, and then the queued ones.
 func (e *teller) run(ctx context.Context, over <-chan struct{}) {
-	left, last, refused := float64(eventsAtOnce), e.g.clock.now(), false
+	left, last, refused := float64(eventsAtOnce), e.g.clock.Now(), false
 	for {
 		var c Change
 		select {
@@ -56,7 +56,7 @@ func (e *teller) run(ctx context.Context, over <-chan struct{}) {
 				return
 			}
 		}
-		now := e.g.clock.now()
+		now := e.g.clock.Now()
 		left = min(eventsAtOnce, left+float64(now.Sub(last))/float64(eventInterval))
 		if last = now; left < 1 {
 			continue
@@ -89,7 +89,7 @@ func (e *teller) write(ctx context.Context, c Change) error {
 	}
 	_, err := e.client.Events(opt.Namespace).Create(ctx, &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: opt.Namespace, GenerateName: opt.Name + "-"},
-		EventTime:  metav1.NewMicroTime(e.g.clock.now()), Type: kind, Reason: reasons[c.Kind], Action: "Share",
+		EventTime:  metav1.NewMicroTime(e.g.clock.Now()), Type: kind, Reason: reasons[c.Kind], Action: "Share",
 		ReportingController: "fairlead.io/shard-group", ReportingInstance: cut(opt.Member, 128), Note: cut(note, 1024),
 		Regarding: corev1.ObjectReference{
 			APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: opt.Namespace, Name: opt.Name,

@@ -13,11 +13,11 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/util/validation"
-	typed "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	typedevents "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/internal/inherit"
+	"github.com/fairlead-io/fairlead/internal/leasing"
 	"github.com/fairlead-io/fairlead/internal/tracing"
 	"github.com/fairlead-io/fairlead/shard"
 )
@@ -81,11 +81,11 @@ type Participant interface {
 type Group struct {
 	opt    Options
 	cfg    *rest.Config
-	leases leases
+	leases *leasing.Client
 	view   *view
 	log    *slog.Logger
 	slot   inherit.Slot // of log
-	clock  clock
+	clock  leasing.Clock
 	layout shard.Layout
 
 	participants []Participant
@@ -98,12 +98,6 @@ type Group struct {
 	state state
 }
 
-// clock is the time source of a process. Tests use clocks that differ or stop.
-type clock struct {
-	now   func() time.Time
-	after func(time.Duration) <-chan time.Time
-}
-
 // New returns a member. It takes part while Run runs.
 func New(cfg *rest.Config, o Options) (*Group, error) {
 	if cfg == nil {
@@ -113,23 +107,19 @@ func New(cfg *rest.Config, o Options) (*Group, error) {
 		return nil, fmt.Errorf("cannot make a member of a group: %w", err)
 	}
 	cfg = rest.CopyConfig(cfg)
-	cfg.QPS = -1 // there are few requests, and a renewal must not wait for others
-	cfg.Timeout = 0
-	c, err := typed.NewForConfig(cfg)
+	cfg.QPS, cfg.Timeout = -1, 0
+	c, err := newClient(cfg, o.Namespace, o.Renew/3)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a member of a group: %w", err)
 	}
+	c.Tracer, c.Identity = tracing.Tracer(o.TracerProvider, "shard/group"), o.Member
 	log, slot := inherit.Logger(o.Logger)
 	g := &Group{
 		opt: o, cfg: cfg, slot: slot, log: log.With("group", o.Namespace+"/"+o.Name, "member", o.Member),
-		leases: leases{
-			client: c, namespace: o.Namespace, timeout: o.Renew / 3, member: o.Member,
-			tracer: tracing.Tracer(o.TracerProvider, "shard/group"),
-		},
-		clock:  clock{time.Now, time.After},
+		leases: c, clock: leasing.Clock{Now: time.Now, After: time.After},
 		layout: shard.Layout{By: o.Layout.By, Slots: o.Layout.Len()}, woken: make(chan struct{}, 1),
 	}
-	g.view = newView(func() time.Time { return g.clock.now() })
+	g.view = newView(func() time.Time { return g.clock.Now() })
 	if o.Events {
 		events, err := typedevents.NewForConfig(cfg)
 		if err != nil {
@@ -191,7 +181,7 @@ func (g *Group) Layout() shard.Layout { return g.layout }
 
 // Held returns the slots that this member holds, including those that it is about to release.
 func (g *Group) Held() shard.Set {
-	if h := g.holds.Load(); h != nil && h.term.fresh() {
+	if h := g.holds.Load(); h != nil && h.term.renewal.Fresh() {
 		return h.set
 	}
 	return g.layout.Set()
@@ -205,7 +195,7 @@ func (g *Group) Fence(slot int) error {
 	if h == nil || !h.set.Holds(slot) {
 		return ErrNotHeld
 	}
-	if !h.term.fresh() {
+	if !h.term.renewal.Fresh() {
 		return ErrLost
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/leasing"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/why"
 )
@@ -373,9 +374,9 @@ func TestOptions(t *testing.T) {
 }
 
 func BenchmarkFence(b *testing.B) {
-	g := &Group{clock: clock{time.Now, time.After}, opt: Options{Renew: time.Hour}}
-	t := &term{g: g}
-	t.renewed.Store(&stamp{time.Now()})
+	t := &term{renewal: leasing.Renewal{Clock: leasing.Clock{Now: time.Now}, Bound: time.Hour}}
+	t.renewal.Renewed(leasing.Stamp{Time: time.Now()})
+	g := &Group{}
 	g.holds.Store(&holds{shard.Layout{}.All(), t})
 	for b.Loop() {
 		if err := g.Fence(7); err != nil {

@@ -103,7 +103,7 @@ func (t *term) lose(slots shard.Set) {
 	t.mu.Lock()
 	for slot := range slots.Slots() {
 		if h := t.have[slot]; h != nil && h.losing.IsZero() {
-			h.losing = t.g.clock.now()
+			h.losing = t.g.clock.Now()
 			one, b := t.g.layout.Set(slot), h.batch
 			if b.over.Load() {
 				b = nil

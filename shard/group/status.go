@@ -10,9 +10,9 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	typed "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/internal/leasing"
 	"github.com/fairlead-io/fairlead/shard"
 )
 
@@ -207,7 +207,7 @@ func (g *Group) Status() Status {
 		out.Err = errors.Join(out.Err, s.errs[what])
 	}
 	if h := g.holds.Load(); h != nil {
-		out.Age = h.term.renewed.Load().atMost(g.clock.now())
+		out.Age, _ = h.term.renewal.Age()
 	}
 	out.Group = Report{Group: g.opt.Namespace + "/" + g.opt.Name}
 	if s.record == nil {
@@ -215,7 +215,7 @@ func (g *Group) Status() Status {
 	}
 	out.Group.fill(s.record, func(id string) *lease {
 		seen, _ := g.view.get(g.leaseOf(id))
-		return seen.lease
+		return seen.Lease()
 	})
 	return out
 }
@@ -241,21 +241,20 @@ func (p *Report) fill(r *record, leaseOf func(id string) *lease) {
 // Read returns the state of a group without taking part in it. The error matches ErrNotGroup if there is no such group
 // or the Lease is not a group. Other errors are those of an unreadable record and of requests.
 func Read(ctx context.Context, cfg *rest.Config, namespace, name string) (*Report, error) {
-	c, err := typed.NewForConfig(cfg)
+	c, err := newClient(cfg, namespace, time.Minute)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the group %s/%s: %w", namespace, name, err)
 	}
-	return leases{client: c, namespace: namespace, timeout: time.Minute}.report(ctx, name)
+	return report(ctx, c, namespace, name)
 }
 
 // Report is [Read] for the group of this member.
 func (g *Group) Report(ctx context.Context) (*Report, error) {
-	return leases{client: g.leases.client, namespace: g.opt.Namespace, timeout: time.Minute}.report(ctx, g.opt.Name)
+	return report(ctx, g.leases.WithTimeout(time.Minute), g.opt.Namespace, g.opt.Name)
 }
 
-func (l leases) report(ctx context.Context, name string) (*Report, error) {
-	namespace := l.namespace
-	object, err := l.get(ctx, name)
+func report(ctx context.Context, c *leasing.Client, namespace, name string) (*Report, error) {
+	object, err := c.Get(ctx, name)
 	if apierrors.IsNotFound(err) || err == nil && object.Annotations[roleAnnotation] == "" {
 		if err == nil {
 			err = errors.New("it does not say a role")
@@ -269,7 +268,7 @@ func (l leases) report(ctx context.Context, name string) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, _, err := l.list(ctx, name)
+	all, _, err := c.List(ctx, Label, name)
 	if err != nil {
 		return nil, err
 	}

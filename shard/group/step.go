@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/internal/leasing"
 )
 
 // Run takes part in the group until ctx ends. It then hands over its slots and leaves. It returns when no work on any
@@ -47,10 +48,10 @@ func (g *Group) Run(ctx context.Context) error {
 	}
 	m := &mind{g: g}
 	for attempt := 0; ; attempt++ {
-		begun := g.clock.now()
+		begun := g.clock.Now()
 		t := g.newTerm(life)
 		err := m.live(ctx, t)
-		if g.clock.now().Sub(begun) > time.Minute {
+		if g.clock.Now().Sub(begun) > time.Minute {
 			attempt = 0
 		}
 		t.close(life)
@@ -84,7 +85,7 @@ type mind struct {
 	tries   int           // consecutive failed steps
 	pause   time.Duration // before the next step
 	blocked error         // why no slot may be held, although the step succeeded
-	anew    stamp         // when a new incarnation of the group Lease was read
+	anew    leasing.Stamp // when a new incarnation of the group Lease was read
 }
 
 // live takes part as one incarnation, until it has left or lost its Lease. A non-nil error ends Run.
@@ -98,14 +99,14 @@ func (m *mind) live(ctx context.Context, t *term) error {
 	for t.ctx.Err() == nil {
 		leaving := ctx.Err() != nil
 		if leaving && m.until.IsZero() {
-			m.until = m.g.clock.now().Add(m.g.opt.Drain + m.g.opt.Renew)
+			m.until = m.g.clock.Now().Add(m.g.opt.Drain + m.g.opt.Renew)
 		}
 		left, err := m.step(leaving)
 		if left || errors.Is(err, ErrRole) || errors.Is(err, ErrNotGroup) {
 			return err
 		}
 		m.judge(err)
-		if leaving && m.g.clock.now().After(m.until) && t.held().IsEmpty() {
+		if leaving && m.g.clock.Now().After(m.until) && t.held().IsEmpty() {
 			m.g.log.WarnContext(ctx, "cannot leave the group: others wait for the lease", leftBehind(err)...)
 			return nil
 		}
@@ -126,7 +127,7 @@ func (m *mind) judge(err error) {
 		m.tries, m.pause = 0, m.g.opt.period
 		m.g.trouble("take part", err)
 		return
-	case errors.Is(err, errConflict):
+	case errors.Is(err, leasing.ErrConflict):
 		m.tries++
 		m.pause = backoff.Policy{Base: 20 * time.Millisecond, Cap: time.Second}.Delay(m.tries, rand.Float64)
 	default:
@@ -147,7 +148,7 @@ func (m *mind) rest(ctx context.Context, leaving bool) {
 		asked = nil
 	}
 	select {
-	case <-m.g.clock.after(m.pause):
+	case <-m.g.clock.After(m.pause):
 	case <-woken:
 	case <-asked:
 	case <-m.t.ctx.Done():
@@ -209,18 +210,18 @@ func (m *mind) step(leaving bool) (left bool, err error) {
 // object returns the Lease of the group. If there is none, it creates it, or returns nil if this member leaves.
 func (m *mind) object(leaving bool) (*lease, error) {
 	g := m.g
-	if now := g.clock.now(); g.view.lags() && now.Sub(m.listed) >= g.opt.period {
+	if now := g.clock.Now(); g.view.lags() && now.Sub(m.listed) >= g.opt.period {
 		m.listed = now
-		all, version, err := g.leases.list(m.t.ctx, g.opt.Name)
+		all, version, err := g.leases.List(m.t.ctx, Label, g.opt.Name)
 		if err != nil {
 			return nil, err
 		}
 		g.view.listed(all, version)
 	}
 	if s, ok := g.view.get(g.opt.Name); ok && !m.reread {
-		return s.lease, nil
+		return s.Lease(), nil
 	}
-	got, err := g.leases.get(m.t.ctx, g.opt.Name)
+	got, err := g.leases.Get(m.t.ctx, g.opt.Name)
 	switch {
 	case err == nil:
 	case !apierrors.IsNotFound(err):
@@ -234,14 +235,14 @@ func (m *mind) object(leaving bool) (*lease, error) {
 		if leaving {
 			return nil, nil
 		}
-		if got, err = g.leases.create(m.t.ctx, m.created()); err != nil {
+		if got, err = g.leases.Create(m.t.ctx, m.created()); err != nil {
 			return nil, err
 		}
 	}
 	m.reread = false
 	g.view.saw(got)
 	if s, ok := g.view.get(g.opt.Name); ok {
-		got = s.lease // it may be newer
+		got = s.Lease() // it may be newer
 	}
 	return got, nil
 }
@@ -262,7 +263,7 @@ func (m *mind) read(object *lease) (*record, error) {
 	known := m.t.group != "" && object.UID == m.t.group
 	if m.t.group != "" && !known {
 		m.t.fail(errors.New("the group was made anew"))
-		return nil, errConflict
+		return nil, leasing.ErrConflict
 	}
 	name := fmt.Sprintf("%s/%s", m.g.opt.Namespace, m.g.opt.Name)
 	role := object.Annotations[roleAnnotation]
@@ -283,7 +284,7 @@ func (m *mind) read(object *lease) (*record, error) {
 		err = fmt.Errorf("%w: it is at %d, and was at %d", errRecord, r.rev, m.last.rev)
 	case err == nil:
 		if m.uid != "" && m.uid != object.UID {
-			m.anew = stamp{m.g.clock.now()}
+			m.anew = m.g.clock.Stamp()
 		}
 		m.uid, m.last, m.base = object.UID, r, object
 		m.g.publish(func(s *state) { s.record = r })
@@ -293,7 +294,7 @@ func (m *mind) read(object *lease) (*record, error) {
 	if !errors.As(err, new(errFormat)) {
 		life, cancel := context.WithTimeout(context.WithoutCancel(m.t.ctx), m.g.opt.Renew/3) // the term has just ended
 		defer cancel()
-		err = errors.Join(err, m.g.leases.remove(life, object.Name, object.UID, object.ResourceVersion))
+		err = errors.Join(err, m.g.leases.Delete(life, object.Name, object.UID, object.ResourceVersion))
 	}
 	m.g.trouble("take part", err)
 	return nil, err
@@ -324,7 +325,7 @@ func (m *mind) join(group types.UID) (*member, error) {
 			return nil, err
 		}
 	}
-	since := m.g.clock.now().UTC().Truncate(time.Second)
+	since := m.g.clock.Now().UTC().Truncate(time.Second)
 	return &member{ID: m.t.id, Name: m.g.opt.Member, Weight: m.g.opt.Weight, Since: since}, nil
 }
 
@@ -365,7 +366,7 @@ func (m *mind) write(object *lease, r *record, c change) (*record, error) {
 	}
 	o.Labels[Label] = m.g.opt.Name
 	annotate(o, recordAnnotation, next.encode())
-	got, err := m.g.leases.put(m.t.ctx, o)
+	got, err := m.g.leases.Update(m.t.ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -397,12 +398,12 @@ func (m *mind) tellChange(before, after *record, c change) {
 // incarnation, it also waits for the duration of a Lease. The deletion of the group may have included Leases of members
 // that have not noticed yet.
 func (m *mind) foundable(group types.UID, r *record) (bool, error) {
-	all, version, err := m.g.leases.list(m.t.ctx, m.g.opt.Name)
+	all, version, err := m.g.leases.List(m.t.ctx, Label, m.g.opt.Name)
 	if err != nil {
 		return false, err
 	}
 	m.g.view.listed(all, version)
-	if !m.anew.IsZero() && m.anew.atLeast(m.g.clock.now()) < m.g.opt.Duration {
+	if !m.anew.IsZero() && m.anew.AtLeast(m.g.clock.Now()) < m.g.opt.Duration {
 		m.blocked = errBefore
 		return false, nil
 	}

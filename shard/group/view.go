@@ -9,45 +9,26 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/fairlead-io/fairlead/internal/leasing"
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
 	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/internal/store"
 )
-
-// stamp is a time on both clocks of a process. The monotonic clock may stop while a machine sleeps, and the wall clock
-// may be set.
-type stamp struct{ time.Time }
-
-// atMost returns the elapsed time by the clock that says more.
-func (s stamp) atMost(now time.Time) time.Duration {
-	return max(now.Sub(s.Time), now.Round(0).Sub(s.Round(0)))
-}
-
-// atLeast returns the elapsed time by the clock that says less.
-func (s stamp) atLeast(now time.Time) time.Duration {
-	return min(now.Sub(s.Time), now.Round(0).Sub(s.Round(0)))
-}
-
-// sight is the last observed version of a Lease, and since when it was observed.
-type sight struct {
-	lease *lease
-	since stamp
-}
 
 // view stores the observed Leases of a group, from the watch and from responses. It is safe for concurrent use.
 type view struct {
 	now func() time.Time
 
 	mu   sync.Mutex
-	seen map[string]sight // by name
-	gone map[string]stamp // by name: since when the Lease is known to be absent
-	own  string           // the name of the Lease of this member
-	told string           // the last version of own from the watch
-	late int              // consecutive renewals of own that the watch had not delivered by the next one
+	seen map[string]leasing.Observation // by name
+	gone map[string]leasing.Stamp       // by name: since when the Lease is known to be absent
+	own  string                         // the name of the Lease of this member
+	told string                         // the last version of own from the watch
+	late int                            // consecutive renewals of own that the watch had not delivered by the next one
 }
 
 func newView(now func() time.Time) *view {
-	return &view{now: now, seen: map[string]sight{}, gone: map[string]stamp{}}
+	return &view{now: now, seen: map[string]leasing.Observation{}, gone: map[string]leasing.Stamp{}}
 }
 
 // saw records a Lease, unless a newer version is known.
@@ -58,13 +39,11 @@ func (v *view) saw(l *lease) {
 }
 
 func (v *view) sawLocked(l *lease) {
-	had, ok := v.seen[l.Name]
-	if ok && (had.lease.ResourceVersion == l.ResourceVersion ||
-		resourceversion.Older(l.ResourceVersion, had.lease.ResourceVersion)) {
-		return
+	seen := v.seen[l.Name]
+	if seen.See(l, leasing.Stamp{Time: v.now()}) {
+		delete(v.gone, l.Name)
+		v.seen[l.Name] = seen
 	}
-	delete(v.gone, l.Name)
-	v.seen[l.Name] = sight{l, stamp{v.now()}}
 }
 
 // ownIs sets the name of our own Lease, and restarts the check that the watch delivers its renewals.
@@ -108,12 +87,12 @@ func (v *view) missed(name, version string) {
 }
 
 func (v *view) missedLocked(name, version string) {
-	if had, ok := v.seen[name]; ok && version != "" && resourceversion.Older(version, had.lease.ResourceVersion) {
+	if had, ok := v.seen[name]; ok && version != "" && resourceversion.Older(version, had.Lease().ResourceVersion) {
 		return
 	}
 	delete(v.seen, name)
 	if _, ok := v.gone[name]; !ok {
-		v.gone[name] = stamp{v.now()}
+		v.gone[name] = leasing.Stamp{Time: v.now()}
 	}
 }
 
@@ -133,7 +112,7 @@ func (v *view) listed(all []lease, version string) {
 	}
 }
 
-func (v *view) get(name string) (s sight, ok bool) {
+func (v *view) get(name string) (s leasing.Observation, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	s, ok = v.seen[name]
@@ -145,21 +124,21 @@ func (v *view) goneFor(name string) (d time.Duration, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	since, ok := v.gone[name]
-	return since.atLeast(v.now()), ok
+	return since.AtLeast(v.now()), ok
 }
 
 // forget removes the absent Leases for which is returns true.
 func (v *view) forget(is func(name string) bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	maps.DeleteFunc(v.gone, func(name string, _ stamp) bool { return is(name) })
+	maps.DeleteFunc(v.gone, func(name string, _ leasing.Stamp) bool { return is(name) })
 }
 
 // all returns the last observed version of each Lease.
-func (v *view) all() []sight {
+func (v *view) all() []leasing.Observation {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	out := make([]sight, 0, len(v.seen))
+	out := make([]leasing.Observation, 0, len(v.seen))
 	for _, s := range v.seen {
 		out = append(out, s)
 	}
