@@ -24,8 +24,8 @@ type Claim struct {
 	// Lease that names no duration for so long.
 	Duration time.Duration
 	Clock    Clock
-	// Annotate may change the annotations of the Lease that Identity holds; nil: no changes.
-	Annotate func(*Lease)
+	// Annotations are set when Identity is written as the holder. Others are kept.
+	Annotations map[string]string
 
 	other Observation // of the Lease of another holder
 }
@@ -132,7 +132,7 @@ func (c *Claim) fill(l *Lease, now time.Time) {
 		l.Spec.AcquireTime, l.Spec.LeaseTransitions = &renewed, &transitions
 	}
 	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &c.Identity, &seconds, &renewed
-	if c.Annotate != nil {
-		c.Annotate(l)
+	for name, text := range c.Annotations {
+		metav1.SetMetaDataAnnotation(&l.ObjectMeta, name, text)
 	}
 }

@@ -1,7 +1,6 @@
 package leasing
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,68 +63,59 @@ func (c *Client) WithTimeout(d time.Duration) *Client {
 func (c *Client) Describe(name string) string { return c.namespace + "/" + name }
 
 // do sends one request. verb is the verb of the API.
-func (c *Client) do(ctx context.Context, verb, name string, send func(context.Context) error) error {
+func do[T any](ctx context.Context, c *Client, verb, name string, send func(context.Context) (T, error)) (T, error) {
 	begun := time.Now()
 	short, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	err := send(short)
+	got, err := send(short)
 	conflict := apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 	if !conflict && !apierrors.IsNotFound(err) && !errors.Is(ctx.Err(), context.Canceled) {
 		tracing.LeaseRequest(ctx, c.Tracer, verb, c.Describe(name), c.Identity, begun, err)
 	}
 	switch {
 	case err == nil:
-		return nil
+		return got, nil
 	case conflict:
 		err = fmt.Errorf("%w: %w", ErrConflict, err)
 	case c.Explain != nil:
 		err = c.Explain(err)
 	}
-	word := cmp.Or(map[string]string{"get": "read"}[verb], verb)
-	return fmt.Errorf("cannot %s the lease %s: %w", word, c.Describe(name), err)
+	if verb == "get" {
+		verb = "read"
+	}
+	return got, fmt.Errorf("cannot %s the lease %s: %w", verb, c.Describe(name), err)
 }
 
 // Get returns a Lease.
-func (c *Client) Get(ctx context.Context, name string) (got *Lease, err error) {
-	err = c.do(ctx, "get", name, func(ctx context.Context) error {
-		got, err = c.leases.Get(ctx, name, metav1.GetOptions{})
-		return err
+func (c *Client) Get(ctx context.Context, name string) (*Lease, error) {
+	return do(ctx, c, "get", name, func(ctx context.Context) (*Lease, error) {
+		return c.leases.Get(ctx, name, metav1.GetOptions{})
 	})
-	return got, err
 }
 
-// List returns the Leases with a label, and the resource version of the list.
-func (c *Client) List(ctx context.Context, label, value string) (items []Lease, version string, err error) {
-	err = c.do(ctx, "list", value, func(ctx context.Context) error {
-		got, err := c.leases.List(ctx, metav1.ListOptions{LabelSelector: label + "=" + value})
-		if err == nil {
-			items, version = got.Items, got.ResourceVersion
-		}
-		return err
+// List returns the Leases with a label.
+func (c *Client) List(ctx context.Context, label, value string) (*coordinationv1.LeaseList, error) {
+	return do(ctx, c, "list", value, func(ctx context.Context) (*coordinationv1.LeaseList, error) {
+		return c.leases.List(ctx, metav1.ListOptions{LabelSelector: label + "=" + value})
 	})
-	return items, version, err
 }
 
 // Create creates a Lease.
-func (c *Client) Create(ctx context.Context, l *Lease) (got *Lease, err error) {
-	err = c.do(ctx, "create", l.Name, func(ctx context.Context) error {
-		got, err = c.leases.Create(ctx, l, metav1.CreateOptions{})
-		return err
+func (c *Client) Create(ctx context.Context, l *Lease) (*Lease, error) {
+	return do(ctx, c, "create", l.Name, func(ctx context.Context) (*Lease, error) {
+		return c.leases.Create(ctx, l, metav1.CreateOptions{})
 	})
-	return got, err
 }
 
 // Update replaces the version of a Lease that l names. Without its uid, an API server would create a deleted Lease
 // again.
-func (c *Client) Update(ctx context.Context, l *Lease) (got *Lease, err error) {
+func (c *Client) Update(ctx context.Context, l *Lease) (*Lease, error) {
 	if l.UID == "" || l.ResourceVersion == "" {
 		return nil, errors.New("cannot update a lease that was not read")
 	}
-	err = c.do(ctx, "update", l.Name, func(ctx context.Context) error {
-		got, err = c.leases.Update(ctx, l, metav1.UpdateOptions{})
-		return err
+	return do(ctx, c, "update", l.Name, func(ctx context.Context) (*Lease, error) {
+		return c.leases.Update(ctx, l, metav1.UpdateOptions{})
 	})
-	return got, err
 }
 
 // Delete deletes a Lease of the given version, or of any version if it is "". A missing Lease is not an error.
@@ -134,8 +124,8 @@ func (c *Client) Delete(ctx context.Context, name string, uid types.UID, version
 	if version != "" {
 		p.ResourceVersion = &version
 	}
-	err := c.do(ctx, "delete", name, func(ctx context.Context) error {
-		return c.leases.Delete(ctx, name, metav1.DeleteOptions{Preconditions: p})
+	_, err := do(ctx, c, "delete", name, func(ctx context.Context) (any, error) {
+		return nil, c.leases.Delete(ctx, name, metav1.DeleteOptions{Preconditions: p})
 	})
 	if apierrors.IsNotFound(err) {
 		return nil

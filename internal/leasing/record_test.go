@@ -146,7 +146,7 @@ func TestClaim(t *testing.T) {
 func TestClaimRenew(t *testing.T) {
 	bubble(t, func(t *testing.T, s *apiserver.Server, c *leasing.Client) {
 		one := claim(c, "one")
-		one.Annotate = func(l *leasing.Lease) { l.Annotations = map[string]string{"at": leasing.Holder(l)} }
+		one.Annotations = map[string]string{"at": "one"}
 		renew := func() error { return one.Renew(t.Context(), leasing.Clock{}.Stamp()) }
 		take(t, one)
 		edit(t, s, func(spec map[string]any) { spec["leaseDurationSeconds"] = int64(3) })

@@ -3,7 +3,6 @@ package leasing
 import (
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -16,39 +15,15 @@ var ErrExpired = errors.New("the lease was not renewed in time")
 type Renewal struct {
 	Clock Clock
 	Bound time.Duration
-	// Expired is called when the hold has expired, even while a renewal does not return; nil: no call. A concurrent
-	// renewal may extend the hold before the call returns.
-	Expired func()
 
 	last atomic.Pointer[Stamp] // start of the last successful renewal; nil: no hold
-
-	mu     sync.Mutex
-	expiry *time.Timer // calls expire
 }
 
 // Renewed begins or extends the hold. begun is the time before the request of the renewal.
-func (r *Renewal) Renewed(begun Stamp) { r.set(&begun) }
+func (r *Renewal) Renewed(begun Stamp) { r.last.Store(&begun) }
 
 // End ends the hold.
-func (r *Renewal) End() { r.set(nil) }
-
-func (r *Renewal) set(begun *Stamp) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.last.Store(begun)
-	if r.expiry != nil {
-		r.expiry.Stop()
-	}
-	if begun != nil && r.Expired != nil {
-		r.expiry = time.AfterFunc(r.left(), r.expire)
-	}
-}
-
-func (r *Renewal) expire() {
-	if _, held := r.Age(); held && !r.Fresh() {
-		r.Expired()
-	}
-}
+func (r *Renewal) End() { r.last.Store(nil) }
 
 // Age returns the time since the start of the last successful renewal. held is false if there is no hold.
 func (r *Renewal) Age() (age time.Duration, held bool) {

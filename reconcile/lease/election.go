@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/internal/leasing"
 )
 
@@ -19,7 +20,7 @@ const jitter = 1.2
 func (l *Lease) Run(ctx context.Context) error {
 	defer close(l.ends)
 	l.slot.From(ctx)
-	l.leader.start()
+	l.leader.Store(&leader{})
 	election, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var stopping sync.WaitGroup
 	defer stopping.Wait()
@@ -50,12 +51,8 @@ func (l *Lease) take(run, election context.Context) bool {
 			l.renewed(run, begun)
 			return true
 		}
-		wait := time.NewTimer(l.opt.Retry + time.Duration(rand.Float64()*jitter*float64(l.opt.Retry)))
-		select {
-		case <-wait.C:
-		case <-election.Done():
-			wait.Stop()
-		}
+		wait := l.opt.Retry + time.Duration(rand.Float64()*jitter*float64(l.opt.Retry))
+		_ = backoff.Pause(election, wait) // the loop checks the context
 	}
 	return false
 }
@@ -64,6 +61,11 @@ func (l *Lease) take(run, election context.Context) bool {
 // lease is lost.
 func (l *Lease) renew(run context.Context) func(context.Context, leasing.Stamp) (time.Duration, error) {
 	return func(ctx context.Context, begun leasing.Stamp) (time.Duration, error) {
+		defer context.AfterFunc(ctx, func() { // even if the request does not return
+			if !l.renewal.Fresh() {
+				l.endTerm(ErrLost)
+			}
+		})()
 		err := l.claim.Renew(ctx, begun)
 		l.observe(run, err)
 		switch {
@@ -96,12 +98,15 @@ func (l *Lease) observe(ctx context.Context, err error) {
 	case errors.Is(err, leasing.ErrHeld) || errors.Is(err, leasing.ErrConflict):
 		err = nil
 	}
-	before, after, failed := l.leader.observe(l.claim.Last(), l.claim.Unrenewed(), err)
-	if failed {
+	before, after := l.leader.Load(), &leader{err: err}
+	if err == nil {
+		after.lease, after.unrenewed = l.claim.Last(), l.claim.Unrenewed()
+	} else if after.lease = before.lease; before.err == nil {
 		l.log.WarnContext(ctx, "cannot take part in the election now", "error", err)
 	}
-	if after != "" && after != before {
-		l.log.InfoContext(ctx, "leader", "leader", after, "self", after == l.opt.Identity)
+	l.leader.Store(after)
+	if holder := leasing.Holder(after.lease); holder != "" && holder != leasing.Holder(before.lease) {
+		l.log.InfoContext(ctx, "leader", "leader", holder, "self", holder == l.opt.Identity)
 	}
 }
 

@@ -73,7 +73,7 @@ type Lease struct {
 	opt     Options
 	claim   leasing.Claim // only the goroutine of Run uses it
 	renewal leasing.Renewal
-	leader  leader
+	leader  atomic.Pointer[leader]
 	log     *slog.Logger
 	slot    inherit.Slot // of log
 
@@ -132,13 +132,15 @@ func New(cfg *rest.Config, o Options) (*Lease, error) {
 		opt: o, slot: slot, log: log.With("lease", c.Describe(o.Name), "identity", o.Identity),
 		claim: leasing.Claim{
 			Record: leasing.Record{Client: c, Name: o.Name}, Identity: o.Identity, Duration: o.Duration,
-			Annotate: func(l *leasing.Lease) { writeAddress(l, o.Address) },
+			Annotations: map[string]string{},
 		},
 		// A term ends before others may take the lease.
 		renewal: leasing.Renewal{Bound: (o.Renew + o.Duration) / 2},
 		begins:  make(chan struct{}), ends: make(chan struct{}), idle: make(chan struct{}),
 	}
-	l.renewal.Expired = func() { l.endTerm(ErrLost) }
+	if o.Address != "" {
+		l.claim.Annotations[addressAnnotation] = o.Identity + " " + o.Address
+	}
 	close(l.idle)
 	return l, nil
 }
@@ -261,7 +263,7 @@ func (l *Lease) Fence(term context.Context) error {
 
 // Status returns the identity of the leader, or "" if there is none or it is not known yet. The error is that of the
 // last request to the server, for example because it is forbidden. Status also returns an error if Run is not running.
-func (l *Lease) Status() (leader string, err error) { return l.leader.identity() }
+func (l *Lease) Status() (leader string, err error) { return l.leader.Load().identity() }
 
 // Address returns the address of the leader, or "" if it is not known.
-func (l *Lease) Address() string { return l.leader.address() }
+func (l *Lease) Address() string { return l.leader.Load().address() }

@@ -21,9 +21,10 @@ func (l *Lease) Why(context.Context, why.Object) []why.Cause {
 	if leads {
 		return nil
 	}
-	leader, err := l.leader.identity()
+	known := l.leader.Load()
+	leader, err := known.identity()
 	c := why.Cause{
-		Type: why.NotLeading, Message: "another process leads: " + leader, Since: l.leader.since(),
+		Type: why.NotLeading, Message: "another process leads: " + leader, Since: known.since(),
 		Evidence: map[string]string{
 			"leader": leader, "lease": l.opt.Namespace + "/" + l.opt.Name,
 			"identity": l.opt.Identity,
@@ -34,15 +35,15 @@ func (l *Lease) Why(context.Context, why.Object) []why.Cause {
 	case err != nil:
 		c.Message = "this process does not lead: " + err.Error()
 		c.Evidence["error"] = err.Error()
-		c.Advice = "It works when it can take the Lease: look at its rights, and whether it reaches the API server."
+		c.Advice = "Check the permissions of this process on the Lease, and its connection to the API server."
 	case leader == "":
 		c.Message = "there is no leader, or it is not known yet"
 		c.Advice = ""
 	case leader == l.opt.Identity:
 		c.Message, c.Advice = "this process is about to lead", ""
 	default:
-		l.addAddress(&c, leader)
-		if silence := l.leader.silence(); silence > 3*l.opt.Retry { // the holder renews each Retry
+		l.addAddress(&c, leader, known.address())
+		if silence := known.unrenewed; silence > 3*l.opt.Retry { // the holder renews each Retry
 			c.Evidence["unrenewed"] = silence.Round(time.Second).String()
 			c.Message += fmt.Sprintf(", which has not renewed its Lease for %s, and seems to be dead", c.Evidence["unrenewed"])
 			c.Advice = fmt.Sprintf("It goes on by itself in the process that takes over, %v after the last renewal.",
@@ -53,10 +54,10 @@ func (l *Lease) Why(context.Context, why.Object) []why.Cause {
 }
 
 // addAddress adds the address of the leader to a cause.
-func (l *Lease) addAddress(c *why.Cause, leader string) {
+func (l *Lease) addAddress(c *why.Cause, leader, address string) {
 	host, _, _ := strings.Cut(leader, "_") // default identities begin with the host name
 	c.Evidence["host"] = host
-	if address := l.leader.address(); address != "" {
+	if address != "" {
 		c.Evidence["address"] = address
 		c.Message += ", at " + address
 		c.Advice = "Ask the one that leads, at " + address + "."

@@ -89,7 +89,7 @@ type Group struct {
 	layout shard.Layout
 
 	participants []Participant
-	events       *teller // nil: no Events
+	events       *eventWriter // nil: no Events
 	ran          atomic.Bool
 	woken        chan struct{}
 	holds        atomic.Pointer[holds] // for Fence
@@ -125,7 +125,7 @@ func New(cfg *rest.Config, o Options) (*Group, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot make a member of a group: %w", err)
 		}
-		g.events = &teller{g: g, client: events, changes: make(chan Change, eventsAtOnce)}
+		g.events = &eventWriter{g: g, client: events, changes: make(chan Change, eventsAtOnce)}
 	}
 	return g, nil
 }
@@ -199,19 +199,6 @@ func (g *Group) Fence(slot int) error {
 		return ErrLost
 	}
 	return nil
-}
-
-// Context returns a context for work on a slot. It ends when the slot is lost (ErrLost) or released (ErrMoved), at the
-// latest at the drain bound. For a slot that is not held it has already ended (ErrNotHeld).
-func (g *Group) Context(slot int) context.Context {
-	if h := g.holds.Load(); h != nil {
-		if ctx, ok := h.term.context(slot); ok {
-			return ctx
-		}
-	}
-	ctx, end := context.WithCancelCause(context.Background())
-	end(ErrNotHeld)
-	return ctx
 }
 
 // Here returns nil if this member works on a slot, and otherwise a *HolderError with the name of the holder, if known.

@@ -74,13 +74,15 @@ func TestShare(t *testing.T) {
 // anything of it has noticed, and its slots are lost, not moved.
 func TestPaused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		one, _, _ := w.three(Options{})
+		w.three(Options{})
+		s := &script{linger: -1}
+		one := w.start("four", random(), Options{}, s)
+		w.play(3 * time.Second)
 		held := one.g.Held()
 		var slot int
 		for slot = range held.Slots() {
 			break
 		}
-		ctx := one.g.Context(slot)
 		one.pause()
 		w.within(15*time.Second, 8, "a pause")
 		one.resume()
@@ -88,7 +90,7 @@ func TestPaused(t *testing.T) {
 			t.Errorf("it may send for slot %d: %v", slot, err)
 		}
 		w.play(5 * time.Second)
-		if err := context.Cause(ctx); !errors.Is(err, ErrLost) {
+		if err := s.cause(); !errors.Is(err, ErrLost) {
 			t.Errorf("the context ended with %v", err)
 		}
 		if one.g.Held().IsEmpty() {

@@ -20,8 +20,8 @@ type leader struct {
 	kept  leasing.Stamp // time of our last renewal
 }
 
-// of makes name the name of the Lease.
-func (f *leader) of(g *Group, name string) {
+// use makes name the name of the Lease.
+func (f *leader) use(g *Group, name string) {
 	if f.claim.Name != name {
 		f.claim = leasing.Claim{
 			Record:   leasing.Record{Client: g.leases, Name: name},
@@ -35,7 +35,7 @@ func (f *leader) take(ctx context.Context, g *Group, name string) error {
 	if name == "" {
 		return nil
 	}
-	f.of(g, name)
+	f.use(g, name)
 	begun, err := f.claim.Take(ctx)
 	switch {
 	case err == nil:
@@ -47,13 +47,13 @@ func (f *leader) take(ctx context.Context, g *Group, name string) error {
 	return err
 }
 
-// last returns a function that releases the Lease, for use after a record without members is written. It reads the
+// prepareRelease returns a function that releases the Lease after a record without members is written. It reads the
 // Lease before that write, so that the release conflicts if a new member has taken the Lease since.
-func (f *leader) last(ctx context.Context, g *Group, next *record) (giveBack func(), err error) {
+func (f *leader) prepareRelease(ctx context.Context, g *Group, next *record) (release func(), err error) {
 	if next.leader == "" || len(next.members) > 0 {
 		return func() {}, nil
 	}
-	f.of(g, next.leader)
+	f.use(g, next.leader)
 	held, err := f.claim.Holds(ctx)
 	if err != nil {
 		return nil, err
@@ -68,9 +68,9 @@ func (f *leader) last(ctx context.Context, g *Group, next *record) (giveBack fun
 	}, nil
 }
 
-// lead renews the leader Lease if this member is the first live member of the record. If another holder has the Lease,
+// renewLeader renews the leader Lease if this member is the first live member of the record. If another holder has the Lease,
 // no member of the group may hold slots.
-func (m *mind) lead() error {
+func (m *memberLoop) renewLeader() error {
 	r := m.last
 	recently := !m.leader.kept.IsZero() && m.leader.kept.AtMost(m.g.clock.Now()) < 2*m.g.opt.period
 	if r.leader == "" || r.founded == "" || recently || !m.first(r) {
@@ -86,7 +86,7 @@ func (m *mind) lead() error {
 }
 
 // first reports whether this member is the first in the record whose Lease is renewed.
-func (m *mind) first(r *record) bool {
+func (m *memberLoop) first(r *record) bool {
 	for _, other := range r.members {
 		if other.ID == m.t.id {
 			return true

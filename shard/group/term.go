@@ -104,7 +104,7 @@ func (t *term) renewOnce(ctx context.Context, begun leasing.Stamp) (wait time.Du
 	case err == nil:
 		t.renewal.Renewed(begun)
 		t.g.view.renewed(replaced)
-		t.g.trouble("renew", nil)
+		t.g.setError("renew", nil)
 		return t.g.opt.period, nil
 	case errors.Is(err, leasing.ErrDeleted):
 		return 0, err
@@ -114,7 +114,7 @@ func (t *term) renewOnce(ctx context.Context, begun leasing.Stamp) (wait time.Du
 		}
 		return 0, nil
 	}
-	t.g.trouble("renew", err)
+	t.g.setError("renew", err)
 	return t.g.opt.period / 3, nil
 }
 
@@ -156,5 +156,5 @@ func (t *term) close(life context.Context) {
 		t.g.log.InfoContext(life, "the Lease of this member is left to others", leftBehind(err)...)
 		return
 	}
-	t.g.view.missed(t.own.Name, "")
+	t.g.view.setAbsent(t.own.Name, "")
 }

@@ -19,16 +19,16 @@ import (
 type view struct {
 	now func() time.Time
 
-	mu   sync.Mutex
-	seen map[string]leasing.Observation // by name
-	gone map[string]leasing.Stamp       // by name: since when the Lease is known to be absent
-	own  string                         // the name of the Lease of this member
-	told string                         // the last version of own from the watch
-	late int                            // consecutive renewals of own that the watch had not delivered by the next one
+	mu        sync.Mutex
+	seen      map[string]leasing.Observation // by name
+	absent    map[string]leasing.Stamp       // by name: since when the Lease is known to be absent
+	own       string                         // the name of the Lease of this member
+	delivered string                         // the last version of own from the watch
+	late      int                            // consecutive renewals of own that the watch delivered too late
 }
 
 func newView(now func() time.Time) *view {
-	return &view{now: now, seen: map[string]leasing.Observation{}, gone: map[string]leasing.Stamp{}}
+	return &view{now: now, seen: map[string]leasing.Observation{}, absent: map[string]leasing.Stamp{}}
 }
 
 // saw records a Lease, unless a newer version is known.
@@ -41,7 +41,7 @@ func (v *view) saw(l *lease) {
 func (v *view) sawLocked(l *lease) {
 	seen := v.seen[l.Name]
 	if seen.See(l, leasing.Stamp{Time: v.now()}) {
-		delete(v.gone, l.Name)
+		delete(v.absent, l.Name)
 		v.seen[l.Name] = seen
 	}
 }
@@ -50,15 +50,15 @@ func (v *view) sawLocked(l *lease) {
 func (v *view) ownIs(name string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.own, v.told, v.late = name, "", 0
+	v.own, v.delivered, v.late = name, "", 0
 }
 
-// tell records a Lease that the watch delivered.
-func (v *view) tell(l *lease) {
+// deliver records a Lease that the watch delivered.
+func (v *view) deliver(l *lease) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if l.Name == v.own {
-		v.told = l.ResourceVersion
+		v.delivered = l.ResourceVersion
 	}
 	v.sawLocked(l)
 }
@@ -67,7 +67,7 @@ func (v *view) tell(l *lease) {
 func (v *view) renewed(before string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.late++; resourceversion.AtLeast(v.told, before) {
+	if v.late++; resourceversion.AtLeast(v.delivered, before) {
 		v.late = 0
 	}
 }
@@ -79,35 +79,35 @@ func (v *view) lags() bool {
 	return v.own == "" || v.late > 1
 }
 
-// missed records that there is no Lease of a name. version is the last one of the deleted Lease, or "" if not known.
-func (v *view) missed(name, version string) {
+// setAbsent records that there is no Lease of a name. version is the last one of the deleted Lease, or "" if not known.
+func (v *view) setAbsent(name, version string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.missedLocked(name, version)
+	v.setAbsentLocked(name, version)
 }
 
-func (v *view) missedLocked(name, version string) {
+func (v *view) setAbsentLocked(name, version string) {
 	if had, ok := v.seen[name]; ok && version != "" && resourceversion.Older(version, had.Lease().ResourceVersion) {
 		return
 	}
 	delete(v.seen, name)
-	if _, ok := v.gone[name]; !ok {
-		v.gone[name] = leasing.Stamp{Time: v.now()}
+	if _, ok := v.absent[name]; !ok {
+		v.absent[name] = leasing.Stamp{Time: v.now()}
 	}
 }
 
-// listed records the result of a list, and its resource version.
-func (v *view) listed(all []lease, version string) {
+// listed records the result of a list.
+func (v *view) listed(all *coordinationv1.LeaseList) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	there := map[string]bool{}
-	for i := range all {
-		there[all[i].Name] = true
-		v.sawLocked(&all[i])
+	for i := range all.Items {
+		there[all.Items[i].Name] = true
+		v.sawLocked(&all.Items[i])
 	}
 	for name := range v.seen {
 		if !there[name] {
-			v.missedLocked(name, version)
+			v.setAbsentLocked(name, all.ResourceVersion)
 		}
 	}
 }
@@ -119,11 +119,11 @@ func (v *view) get(name string) (s leasing.Observation, ok bool) {
 	return s, ok
 }
 
-// goneFor returns for how long a Lease has been known to be absent; ok is false if that is not known.
-func (v *view) goneFor(name string) (d time.Duration, ok bool) {
+// absentFor returns for how long a Lease has been known to be absent; ok is false if that is not known.
+func (v *view) absentFor(name string) (d time.Duration, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	since, ok := v.gone[name]
+	since, ok := v.absent[name]
 	return since.AtLeast(v.now()), ok
 }
 
@@ -131,7 +131,7 @@ func (v *view) goneFor(name string) (d time.Duration, ok bool) {
 func (v *view) forget(is func(name string) bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	maps.DeleteFunc(v.gone, func(name string, _ leasing.Stamp) bool { return is(name) })
+	maps.DeleteFunc(v.absent, func(name string, _ leasing.Stamp) bool { return is(name) })
 }
 
 // all returns the last observed version of each Lease.
@@ -179,7 +179,7 @@ func (g *Group) watched(e store.Event) {
 		return
 	}
 	if e.Type == store.Deleted {
-		g.view.missed(e.Key.Name, e.Object.Version())
+		g.view.setAbsent(e.Key.Name, e.Object.Version())
 		return
 	}
 	l, err := store.As[lease](e.Object)
@@ -187,5 +187,5 @@ func (g *Group) watched(e store.Event) {
 		g.log.Warn("a Lease cannot be read", "name", e.Key.Name, "error", err)
 		return
 	}
-	g.view.tell(l)
+	g.view.deliver(l)
 }

@@ -10,38 +10,38 @@ import (
 	"github.com/fairlead-io/fairlead/internal/leasing"
 )
 
-// buried returns the members of a record that have certainly stopped. It marks the Leases of members that have not
+// deadMembers returns the members of a record that have certainly stopped. It marks the Leases of members that have not
 // renewed them for their duration.
-func (m *mind) buried(r *record) (dead []string) {
+func (m *memberLoop) deadMembers(r *record) (dead []string) {
 	var errs error
 	for _, other := range r.members {
 		if other.ID == m.t.id || slices.Contains(m.dead, other.ID) {
 			continue
 		}
-		is, err := m.isDead(m.g.leaseOf(other.ID))
+		is, err := m.checkDead(m.g.leaseOf(other.ID))
 		errs = errors.Join(errs, err)
 		if is {
 			dead = append(dead, other.ID)
 		}
 	}
 	if m.t.ctx.Err() == nil {
-		m.g.trouble("bury", errs)
+		m.g.setError("mark dead members", errs)
 	}
 	return dead
 }
 
-func (m *mind) isDead(name string) (bool, error) {
+func (m *memberLoop) checkDead(name string) (bool, error) {
 	g := m.g
 	s, ok := g.view.get(name)
 	if !ok {
-		if d, known := g.view.goneFor(name); known && d < g.opt.Duration {
+		if d, known := g.view.absentFor(name); known && d < g.opt.Duration {
 			return false, nil
 		}
 		got, err := g.leases.Get(m.t.ctx, name)
 		if apierrors.IsNotFound(err) {
-			d, known := g.view.goneFor(name)
-			g.view.missed(name, "")
-			return known && d >= g.opt.Duration, nil // its holder has stopped by now, whoever deleted it
+			d, known := g.view.absentFor(name)
+			g.view.setAbsent(name, "")
+			return known && d >= g.opt.Duration, nil // its holder has stopped by now
 		}
 		if err == nil {
 			g.view.saw(got)
@@ -65,14 +65,14 @@ func (m *mind) isDead(name string) (bool, error) {
 		g.view.saw(got)
 		return got.Annotations[deadAnnotation] != "", nil
 	} else if apierrors.IsNotFound(readErr) {
-		g.view.missed(name, "")
+		g.view.setAbsent(name, "")
 		return false, nil
 	}
 	return false, err
 }
 
 // clean deletes Leases that belong to no member of the record and are dead or no longer renewed.
-func (m *mind) clean(r *record) {
+func (m *memberLoop) clean(r *record) {
 	m.g.view.forget(func(name string) bool {
 		return r.member(strings.TrimPrefix(name, m.g.opt.Name+"-")) == nil
 	})
@@ -86,7 +86,7 @@ func (m *mind) clean(r *record) {
 		}
 		switch err := m.g.leases.Delete(m.t.ctx, s.Lease().Name, s.Lease().UID, s.Lease().ResourceVersion); {
 		case err == nil:
-			m.g.view.missed(s.Lease().Name, "")
+			m.g.view.setAbsent(s.Lease().Name, "")
 		case errors.Is(err, leasing.ErrConflict):
 			if got, err := m.g.leases.Get(m.t.ctx, s.Lease().Name); err == nil {
 				m.g.view.saw(got)
