@@ -20,19 +20,19 @@ func (r *run) trace(ctx context.Context, l lease) (context.Context, trace.Span) 
 // endTrace ends the span of a delivery with its outcome. It omits the text of an error, which may contain data of the
 // entry.
 func endTrace(span trace.Span, o outcome) {
-	var said string
+	var name string
 	var failed bool
 	switch o.state {
 	case stateDelivered:
-		said = "delivered"
+		name = "delivered"
 	case stateRejected:
-		said, failed = "rejected", true
+		name, failed = "rejected", true
 	case stateReleased:
-		said = "interrupted"
+		name = "interrupted"
 	default:
-		said, failed = "retried", true
+		name, failed = "retried", true
 	}
-	span.SetAttributes(attribute.String("outbox.outcome", said))
+	span.SetAttributes(attribute.String("outbox.outcome", name))
 	if failed {
 		span.SetStatus(codes.Error, "")
 	}

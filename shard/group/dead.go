@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/internal/leasing"
 )
@@ -55,7 +56,7 @@ func (m *memberLoop) checkDead(name string) (bool, error) {
 		return false, nil
 	}
 	mark := s.Lease().DeepCopy()
-	annotate(mark, deadAnnotation, g.opt.Member+" ("+m.t.id+")")
+	metav1.SetMetaDataAnnotation(&mark.ObjectMeta, deadAnnotation, g.opt.Member+" ("+m.t.id+")")
 	got, err := g.leases.Update(m.t.ctx, mark)
 	if err == nil {
 		g.view.saw(got)

@@ -26,14 +26,6 @@ const (
 
 type lease = leasing.Lease
 
-// annotate sets an annotation of a Lease.
-func annotate(l *lease, key, value string) {
-	if l.Annotations == nil {
-		l.Annotations = map[string]string{}
-	}
-	l.Annotations[key] = value
-}
-
 // newClient returns a client whose errors match ErrForbidden if the program lacks permissions.
 func newClient(cfg *rest.Config, namespace string, timeout time.Duration) (*leasing.Client, error) {
 	c, err := leasing.NewClient(cfg, namespace, timeout)

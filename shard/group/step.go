@@ -245,8 +245,8 @@ func (m *memberLoop) created() *lease {
 	g := m.g
 	l := &lease{ObjectMeta: metav1.ObjectMeta{Name: g.opt.Name, Namespace: g.opt.Namespace}}
 	l.Labels = map[string]string{Label: g.opt.Name}
-	annotate(l, roleAnnotation, g.opt.Role)
-	annotate(l, recordAnnotation, fresh(g.layout, g.opt.Leader).encode())
+	metav1.SetMetaDataAnnotation(&l.ObjectMeta, roleAnnotation, g.opt.Role)
+	metav1.SetMetaDataAnnotation(&l.ObjectMeta, recordAnnotation, fresh(g.layout, g.opt.Leader).encode())
 	return l
 }
 
@@ -358,7 +358,7 @@ func (m *memberLoop) write(object *lease, r *record, c change) (*record, error) 
 		o.Labels = map[string]string{}
 	}
 	o.Labels[Label] = m.g.opt.Name
-	annotate(o, recordAnnotation, next.encode())
+	metav1.SetMetaDataAnnotation(&o.ObjectMeta, recordAnnotation, next.encode())
 	got, err := m.g.leases.Update(m.t.ctx, o)
 	if err != nil {
 		return nil, err

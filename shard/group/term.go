@@ -83,9 +83,9 @@ func (t *term) fill(l *lease, now time.Time) {
 		l.Labels = map[string]string{}
 	}
 	l.Labels[Label] = t.g.opt.Name
-	annotate(l, groupAnnotation, string(t.group))
+	metav1.SetMetaDataAnnotation(&l.ObjectMeta, groupAnnotation, string(t.group))
 	if t.g.opt.Address != "" {
-		annotate(l, addressAnnotation, t.g.opt.Address)
+		metav1.SetMetaDataAnnotation(&l.ObjectMeta, addressAnnotation, t.g.opt.Address)
 	}
 }
 
