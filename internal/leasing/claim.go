@@ -46,8 +46,8 @@ func value[T any](p *T) (v T) {
 }
 
 // Take reads the Lease, and makes Identity its holder if it is free or held by Identity. It always writes, so that a
-// concurrent release by another process of the same identity conflicts. begun is the time before the write. The error is
-// ErrHeld while another holder has the Lease.
+// concurrent release by another process of the same identity conflicts. begun is the time before the write. The error
+// is ErrHeld while another holder has the Lease.
 func (c *Claim) Take(ctx context.Context) (begun Stamp, err error) {
 	err = c.Read(ctx)
 	begun = c.Clock.Stamp()

@@ -21,7 +21,6 @@
 // bound of the holder must be less than that duration.
 //
 // The package compares only durations, never the clocks of two machines. The monotonic clock of a machine may stop
-// while it sleeps, and its wall clock may be set. A holder uses the clock on which more time has passed, and an observer
-// the one on which less has passed. A process that was paused therefore notices, without a request, that its hold has
-// ended.
+// while it sleeps, and its wall clock may be set. A holder uses the clock on which more time has passed, and an
+// observer the clock on which less has passed. So a paused process detects, without a request, that its hold has ended.
 package leasing

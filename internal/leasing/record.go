@@ -58,8 +58,8 @@ func (r *Record) Update(ctx context.Context, fill func(*Lease)) error {
 	return nil
 }
 
-// Renew is Update for the holder of the Lease. If there is another version, Renew reads it and returns ErrConflict. That
-// version may be of a renewal whose response was lost, of another process, or of an edit by hand. Renew returns
+// Renew is Update for the holder of the Lease. If there is another version, Renew reads it and returns ErrConflict.
+// That version may be of a renewal whose response was lost, of another process, or of an edit by hand. Renew returns
 // ErrDeleted if the Lease does not exist any more.
 func (r *Record) Renew(ctx context.Context, fill func(*Lease)) error {
 	err := r.Update(ctx, fill)

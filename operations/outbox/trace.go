@@ -20,17 +20,14 @@ func (r *run) trace(ctx context.Context, l lease) (context.Context, trace.Span) 
 // endTrace ends the span of a delivery with its outcome. It omits the text of an error, which may contain data of the
 // entry.
 func endTrace(span trace.Span, o outcome) {
-	var name string
-	var failed bool
+	name, failed := "retried", true
 	switch o.state {
 	case stateDelivered:
-		name = "delivered"
+		name, failed = "delivered", false
 	case stateRejected:
-		name, failed = "rejected", true
+		name = "rejected"
 	case stateReleased:
-		name = "interrupted"
-	default:
-		name, failed = "retried", true
+		name, failed = "interrupted", false
 	}
 	span.SetAttributes(attribute.String("outbox.outcome", name))
 	if failed {

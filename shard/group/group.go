@@ -166,8 +166,7 @@ func (o *Options) complete() error {
 		o.Drain = 10 * time.Second
 	}
 	if o.period*2 > o.Renew || o.Renew*5/4 > o.Duration {
-		return fmt.Errorf("it renews every %v, for %v, what others respect for %v: too close to each other",
-			o.period, o.Renew, o.Duration)
+		return fmt.Errorf("a period of %v, Renew %v and Duration %v are too close", o.period, o.Renew, o.Duration)
 	}
 	return nil
 }

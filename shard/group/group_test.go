@@ -144,7 +144,7 @@ func TestForbidden(t *testing.T) {
 			}
 			rule.Off()
 			w.within(15*time.Second, 8, "rights")
-			w.play(3 * time.Second)
+			w.play(10 * time.Second) // a term that expires just now is followed by another
 			if err := p.g.Status().Err; err != nil {
 				t.Errorf("%s: the status stays %v", verb, err)
 			}

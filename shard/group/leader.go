@@ -47,8 +47,8 @@ func (f *leader) take(ctx context.Context, g *Group, name string) error {
 	return err
 }
 
-// prepareRelease returns a function that releases the Lease after a record without members is written. It reads the
-// Lease before that write, so that the release conflicts if a new member has taken the Lease since.
+// prepareRelease returns a function that releases the Lease after a record without members is written. It reads
+// the Lease before that write, so that the release conflicts if a new member has taken the Lease since.
 func (f *leader) prepareRelease(ctx context.Context, g *Group, next *record) (release func(), err error) {
 	if next.leader == "" || len(next.members) > 0 {
 		return func() {}, nil
@@ -68,8 +68,8 @@ func (f *leader) prepareRelease(ctx context.Context, g *Group, next *record) (re
 	}, nil
 }
 
-// renewLeader renews the leader Lease if this member is the first live member of the record. If another holder has the Lease,
-// no member of the group may hold slots.
+// renewLeader renews the leader Lease if this member is the first live member of the record. If another holder has the
+// Lease, no member of the group may hold slots.
 func (m *memberLoop) renewLeader() error {
 	r := m.last
 	recently := !m.leader.kept.IsZero() && m.leader.kept.AtMost(m.g.clock.Now()) < 2*m.g.opt.period

@@ -23,7 +23,8 @@ func (c collector) metrics(s Status, counts state) []prometheus.Metric {
 		metric("members", "Members of the group.", gauge, float64(len(s.Group.Members))),
 		metric("slots_gained_total", "Slots that this member has come to hold.", count, float64(counts.gained)),
 		metric("slots_released_total", "Slots that this member has handed over.", count, float64(counts.moved)),
-		metric("slots_moving", "Slots of the group that are to be held by another member.", gauge, float64(len(s.Group.Moving))),
+		metric("slots_moving", "Slots of the group that are to be held by another member.", gauge,
+			float64(len(s.Group.Moving))),
 		metric("lost_terms_total", "How often this member has lost all it held.", count, float64(counts.lost)),
 		metric("renewal_age_seconds", "Time since the last renewal was begun; -1 without a Lease.", gauge, age),
 	}

@@ -257,7 +257,7 @@ func report(ctx context.Context, c *leasing.Client, namespace, name string) (*Re
 	object, err := c.Get(ctx, name)
 	if apierrors.IsNotFound(err) || err == nil && object.Annotations[roleAnnotation] == "" {
 		if err == nil {
-			err = errors.New("it does not say a role")
+			err = errors.New("it names no role")
 		}
 		return nil, fmt.Errorf("cannot read the group %s/%s: %w: %w", namespace, name, ErrNotGroup, err)
 	}

@@ -244,7 +244,7 @@ func (m *memberLoop) object(leaving bool) (*lease, error) {
 func (m *memberLoop) created() *lease {
 	g := m.g
 	l := &lease{ObjectMeta: metav1.ObjectMeta{Name: g.opt.Name, Namespace: g.opt.Namespace}}
-	l.Labels = map[string]string{Label: g.opt.Name}
+	metav1.SetMetaDataLabel(&l.ObjectMeta, Label, g.opt.Name)
 	metav1.SetMetaDataAnnotation(&l.ObjectMeta, roleAnnotation, g.opt.Role)
 	metav1.SetMetaDataAnnotation(&l.ObjectMeta, recordAnnotation, fresh(g.layout, g.opt.Leader).encode())
 	return l
@@ -354,10 +354,7 @@ func (m *memberLoop) write(object *lease, r *record, c change) (*record, error) 
 		return nil, err
 	}
 	o := object.DeepCopy()
-	if o.Labels == nil {
-		o.Labels = map[string]string{}
-	}
-	o.Labels[Label] = m.g.opt.Name
+	metav1.SetMetaDataLabel(&o.ObjectMeta, Label, m.g.opt.Name)
 	metav1.SetMetaDataAnnotation(&o.ObjectMeta, recordAnnotation, next.encode())
 	got, err := m.g.leases.Update(m.t.ctx, o)
 	if err != nil {

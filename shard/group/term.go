@@ -79,10 +79,7 @@ func (t *term) begin(ctx context.Context, group types.UID) error {
 func (t *term) fill(l *lease, now time.Time) {
 	holder, seconds, renewed := t.g.opt.Member, int32(max(1, t.g.opt.Duration.Seconds())), metav1.NewMicroTime(now)
 	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &holder, &seconds, &renewed
-	if l.Labels == nil {
-		l.Labels = map[string]string{}
-	}
-	l.Labels[Label] = t.g.opt.Name
+	metav1.SetMetaDataLabel(&l.ObjectMeta, Label, t.g.opt.Name)
 	metav1.SetMetaDataAnnotation(&l.ObjectMeta, groupAnnotation, string(t.group))
 	if t.g.opt.Address != "" {
 		metav1.SetMetaDataAnnotation(&l.ObjectMeta, addressAnnotation, t.g.opt.Address)

@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -138,11 +139,7 @@ func (v *view) forget(is func(name string) bool) {
 func (v *view) all() []leasing.Observation {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	out := make([]leasing.Observation, 0, len(v.seen))
-	for _, s := range v.seen {
-		out = append(out, s)
-	}
-	return out
+	return slices.Collect(maps.Values(v.seen))
 }
 
 // follow watches the Leases of a group until ctx ends.

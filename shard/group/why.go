@@ -93,13 +93,13 @@ func (g *Group) losing(slot int) time.Time {
 
 // moving completes the cause for a slot that this member hands over. Running work finishes, and no new work begins.
 func (g *Group) moving(c *why.Cause, slot int, at slotOf, since time.Time) {
-	to := "another one"
+	to := "another replica"
 	if at.next != nil && at.next.ID != "" && (at.holder == nil || at.next.ID != at.holder.ID) {
 		to, c.Evidence["next"] = at.next.Name, at.next.Name
 	}
-	c.Message = fmt.Sprintf("slot %d of the object is moving: this replica hands it over to %s, and begins nothing of it", slot, to)
+	c.Message = fmt.Sprintf("slot %d of the object is moving: this replica hands it over to %s and starts no new work on it", slot, to)
 	c.Evidence["moving"], c.Since = "true", since
-	c.Advice = "It goes on by itself in the replica that takes over, when what runs of the slot here has ended."
+	c.Advice = "The next replica continues when the running work of the slot has ended in this one."
 	c.Progress = since.IsZero() || g.clock.Now().Sub(since) < g.opt.Drain
 }
 
@@ -127,7 +127,7 @@ func (g *Group) heldBy(c *why.Cause, slot int, at slotOf) {
 		c.Evidence["next"] = at.next.Name
 	}
 	if !ok || seen.Unchanged(g.clock.Now()) > g.opt.Duration {
-		c.Message += "; it seems to be dead, which others notice soon"
+		c.Message += "; it seems to be dead, and others will take the slot over"
 		c.Evidence["dead"] = "true"
 	}
 }
