@@ -21,6 +21,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -106,18 +107,10 @@ func New(cfg *rest.Config, o Options) (*Lease, error) {
 		host, _ := os.Hostname()
 		o.Identity = host + "_" + uuid.NewString()
 	}
-	if o.Duration <= 0 {
-		o.Duration = 15 * time.Second
-	}
-	if o.Renew <= 0 {
-		o.Renew = o.Duration * 2 / 3
-	}
-	if o.Retry <= 0 {
-		o.Retry = min(2*time.Second, o.Renew/4)
-	}
-	if o.Drain <= 0 {
-		o.Drain = 15 * time.Second
-	}
+	o.Duration = cmp.Or(max(o.Duration, 0), 15*time.Second)
+	o.Renew = cmp.Or(max(o.Renew, 0), o.Duration*2/3)
+	o.Retry = cmp.Or(max(o.Retry, 0), min(2*time.Second, o.Renew/4))
+	o.Drain = cmp.Or(max(o.Drain, 0), 15*time.Second)
 	if o.Duration <= o.Renew || float64(o.Renew) <= jitter*float64(o.Retry) {
 		return nil, fmt.Errorf("cannot make a lease: Duration %v, Renew %v and Retry %v are too close to each other",
 			o.Duration, o.Renew, o.Retry)

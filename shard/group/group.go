@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -153,18 +154,10 @@ func (o *Options) complete() error {
 	if o.Member == "" {
 		o.Member, _ = os.Hostname()
 	}
-	if o.Duration <= 0 {
-		o.Duration = 9 * time.Second
-	}
-	if o.Renew <= 0 {
-		o.Renew = o.Duration * 2 / 3
-	}
-	if o.period <= 0 {
-		o.period = o.Duration / 6
-	}
-	if o.Drain <= 0 {
-		o.Drain = 10 * time.Second
-	}
+	o.Duration = cmp.Or(max(o.Duration, 0), 9*time.Second)
+	o.Renew = cmp.Or(max(o.Renew, 0), o.Duration*2/3)
+	o.period = cmp.Or(max(o.period, 0), o.Duration/6)
+	o.Drain = cmp.Or(max(o.Drain, 0), 10*time.Second)
 	if o.period*2 > o.Renew || o.Renew*5/4 > o.Duration {
 		return fmt.Errorf("a period of %v, Renew %v and Duration %v are too close", o.period, o.Renew, o.Duration)
 	}
