@@ -105,8 +105,8 @@ func (p *process) holder() string {
 	return holder
 }
 
-// TestTaken: a process that finds that another process has had the lease since, though it is free again, begins a new term,
-// and the old one has ended.
+// TestTaken: a process that finds that another process has had the lease since, though it is free again, begins a new
+// term, and the old one has ended.
 func TestTaken(t *testing.T) {
 	t.Parallel()
 	remove := func(p *process) { _ = p.server.Remove(leases, "a", "x") }
