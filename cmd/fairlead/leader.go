@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-io/fairlead/reconcile/lease"
-	"github.com/fairlead-io/fairlead/why"
 )
 
 // leaseName is the Lease of the operations controller.
@@ -18,17 +17,10 @@ const leaseName = "fairlead-controller"
 
 var errDeposed = errors.New("lost the Lease " + leaseName + ": another replica leads now")
 
-// election runs the leader election of the runtime by the Lease of the operations controller.
+// election is the leader election by the Lease of the operations controller. The runtime stops it after all other work.
 type election struct {
-	c      *controller
-	system *lease.Lease
-	reign  atomic.Pointer[reign] // nil while this process is not the leader
-}
-
-// reign is a period of leadership of this process.
-type reign struct {
-	term  context.Context //nolint:containedctx // of the runtime and the executor
-	fence func() error    // returns an error once requests must not be sent
+	*lease.Lease
+	current atomic.Pointer[context.Context] // the term of the runtime and the executor; nil before the first
 }
 
 // newElection returns the election of a controller with the given address for other replicas. Empty: unknown.
@@ -45,38 +37,15 @@ func newElection(c *controller, address string) (*election, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot elect a leader: %w", err)
 	}
-	return &election{c: c, system: l}, nil
-}
-
-// Run takes part in the election. The runtime stops it after all other work.
-func (e *election) Run(ctx context.Context) error { return e.system.Run(ctx) }
-
-// Status returns the leader.
-func (e *election) Status() (leader string, err error) { return e.system.Status() }
-
-// Address returns the address of the leader.
-func (e *election) Address() string { return e.system.Address() }
-
-// Why returns the leader as the cause if this process does not lead, and since when.
-func (e *election) Why(ctx context.Context, of why.Object) []why.Cause { return e.system.Why(ctx, of) }
-
-// Fence returns an error once requests of a term must not be sent.
-func (e *election) Fence(term context.Context) error {
-	r := e.reign.Load()
-	if r == nil || r.term != term {
-		return lease.ErrNotLeading
-	}
-	return r.fence()
+	return &election{Lease: l}, nil
 }
 
 // Lead waits until this process is the leader.
-func (e *election) Lead(ctx context.Context) (context.Context, func(), error) {
-	term, done, err := e.system.Lead(ctx)
-	if err != nil {
-		return nil, nil, err
+func (e *election) Lead(ctx context.Context) (term context.Context, done func(), err error) {
+	if term, done, err = e.Lease.Lead(ctx); err == nil {
+		e.current.Store(&term)
 	}
-	e.reign.Store(&reign{term, func() error { return e.system.Fence(term) }})
-	return term, done, nil
+	return term, done, err
 }
 
 // fence returns an error if the executor must not send requests now.
@@ -84,17 +53,17 @@ func (c *controller) fence() error {
 	if !c.leaderElect {
 		return nil
 	}
-	r := c.election.reign.Load()
-	if r == nil {
+	term := c.election.current.Load()
+	if term == nil {
 		return lease.ErrNotLeading
 	}
-	return r.fence()
+	return c.election.Fence(*term)
 }
 
 // term returns the context of the present leadership. The executor ends with it.
 func (c *controller) term(ctx context.Context) context.Context {
 	if c.leaderElect {
-		return c.election.reign.Load().term
+		return *c.election.current.Load()
 	}
 	return context.WithoutCancel(ctx)
 }

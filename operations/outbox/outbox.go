@@ -92,7 +92,7 @@ func (o *Outbox) clock() any {
 	if o.now == nil {
 		return nil
 	}
-	return micros(o.now())
+	return o.now().UnixMicro()
 }
 
 // EnsureSchema creates the table and its indexes if they are missing. Several processes may call it concurrently.
@@ -190,5 +190,3 @@ func validate(e Entry) error {
 	}
 	return nil
 }
-
-func micros(t time.Time) int64 { return t.UnixMicro() }

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,12 +69,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		return fmt.Errorf("cannot run relay: %w: Outbox and Deliver are required", ErrInvalid)
 	}
 	run := newRun(r)
-	if run.Log == nil {
-		run.Log = inherit.From(ctx)
-	}
-	if run.Log == nil {
-		run.Log = slog.New(slog.DiscardHandler)
-	}
+	run.Log = cmp.Or(run.Log, inherit.From(ctx), slog.New(slog.DiscardHandler))
 	for ctx.Err() == nil {
 		run.step(ctx)
 	}

@@ -20,19 +20,16 @@ func (r *run) trace(ctx context.Context, l lease) (context.Context, trace.Span) 
 // endTrace ends the span of a delivery with its outcome. It omits the text of an error, which may contain data of the
 // entry.
 func endTrace(span trace.Span, o outcome) {
-	var said string
-	var failed bool
+	name, failed := "retried", true
 	switch o.state {
 	case stateDelivered:
-		said = "delivered"
+		name, failed = "delivered", false
 	case stateRejected:
-		said, failed = "rejected", true
+		name = "rejected"
 	case stateReleased:
-		said = "interrupted"
-	default:
-		said, failed = "retried", true
+		name, failed = "interrupted", false
 	}
-	span.SetAttributes(attribute.String("outbox.outcome", said))
+	span.SetAttributes(attribute.String("outbox.outcome", name))
 	if failed {
 		span.SetStatus(codes.Error, "")
 	}

@@ -1,5 +1,5 @@
 // Package lease elects one of several processes as the leader. It uses a Lease in the cluster (coordination.k8s.io/v1)
-// and the algorithm of client-go's leaderelection.
+// in the same way as client-go's leaderelection, so processes with either may be candidates for one Lease.
 //
 //	l, err := lease.New(cfg, lease.Options{Namespace: "operators", Name: "gateways"})
 //	rt.Add("lease", l.Run)
@@ -21,6 +21,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,17 +31,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/trace"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/klog/v2"
 
 	"github.com/fairlead-io/fairlead/internal/inherit"
+	"github.com/fairlead-io/fairlead/internal/leasing"
 	"github.com/fairlead-io/fairlead/internal/tracing"
 	"github.com/fairlead-io/fairlead/rights"
 )
@@ -75,11 +71,12 @@ type Options struct {
 
 // Lease is one candidate in the election. It is safe for concurrent use.
 type Lease struct {
-	opt  Options
-	at   *addressed
-	lock *lock
-	log  *slog.Logger
-	slot inherit.Slot // of log
+	opt     Options
+	claim   leasing.Claim // only the goroutine of Run uses it
+	renewal leasing.Renewal
+	leader  atomic.Pointer[leader]
+	log     *slog.Logger
+	slot    inherit.Slot // of log
 
 	mu     sync.Mutex
 	term   *termContext  // the current term; nil if this process does not lead
@@ -110,91 +107,35 @@ func New(cfg *rest.Config, o Options) (*Lease, error) {
 		host, _ := os.Hostname()
 		o.Identity = host + "_" + uuid.NewString()
 	}
-	if o.Duration <= 0 {
-		o.Duration = 15 * time.Second
+	o.Duration = cmp.Or(max(o.Duration, 0), 15*time.Second)
+	o.Renew = cmp.Or(max(o.Renew, 0), o.Duration*2/3)
+	o.Retry = cmp.Or(max(o.Retry, 0), min(2*time.Second, o.Renew/4))
+	o.Drain = cmp.Or(max(o.Drain, 0), 15*time.Second)
+	if o.Duration <= o.Renew || float64(o.Renew) <= jitter*float64(o.Retry) {
+		return nil, fmt.Errorf("cannot make a lease: Duration %v, Renew %v and Retry %v are too close to each other",
+			o.Duration, o.Renew, o.Retry)
 	}
-	if o.Renew <= 0 {
-		o.Renew = o.Duration * 2 / 3
-	}
-	if o.Retry <= 0 {
-		o.Retry = min(2*time.Second, o.Renew/4)
-	}
-	if o.Drain <= 0 {
-		o.Drain = 15 * time.Second
-	}
-	cfg = rest.CopyConfig(cfg)
-	if cfg.Timeout <= 0 || cfg.Timeout > o.Renew/2 {
-		cfg.Timeout = o.Renew / 2 // one lost response must not lose the lease
-	}
-	c, err := coordinationv1.NewForConfig(cfg)
+	c, err := leasing.NewClient(cfg, o.Namespace, o.Renew/2) // one lost response must not lose the lease
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a lease: %w", err)
 	}
+	c.Tracer, c.Identity = tracing.Tracer(o.TracerProvider, "reconcile/lease"), o.Identity
 	log, slot := inherit.Logger(o.Logger)
 	l := &Lease{
-		opt: o, slot: slot, log: log.With("lease", o.Namespace+"/"+o.Name, "identity", o.Identity),
-		begins: make(chan struct{}), ends: make(chan struct{}), idle: make(chan struct{}),
+		opt: o, slot: slot, log: log.With("lease", c.Describe(o.Name), "identity", o.Identity),
+		claim: leasing.Claim{
+			Record: leasing.Record{Client: c, Name: o.Name}, Identity: o.Identity, Duration: o.Duration,
+			Annotations: map[string]string{},
+		},
+		// A term ends before others may take the lease.
+		renewal: leasing.Renewal{Bound: (o.Renew + o.Duration) / 2},
+		begins:  make(chan struct{}), ends: make(chan struct{}), idle: make(chan struct{}),
+	}
+	if o.Address != "" {
+		l.claim.Annotations[addressAnnotation] = o.Identity + " " + o.Address
 	}
 	close(l.idle)
-	l.at = &addressed{LeasesGetter: c, identity: o.Identity, address: o.Address}
-	l.lock = &lock{tracer: tracing.Tracer(o.TracerProvider, "reconcile/lease"), renew: o.Renew, keep: (o.Renew + o.Duration) / 2, Interface: &resourcelock.LeaseLock{
-		LeaseMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}, Client: l.at,
-		LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
-	}}
-	if _, err := l.elector(); err != nil {
-		return nil, fmt.Errorf("cannot make a lease: %w", err)
-	}
 	return l, nil
-}
-
-func (l *Lease) elector() (*leaderelection.LeaderElector, error) {
-	return leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: l.lock, LeaseDuration: l.opt.Duration, RenewDeadline: l.opt.Renew, RetryPeriod: l.opt.Retry,
-		ReleaseOnCancel: true, Name: l.opt.Name,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(context.Context) {}, // the lock calls won earlier, and in order
-			OnStoppedLeading: func() {},
-			OnNewLeader: func(leader string) {
-				l.log.Info("leader", "leader", leader, "self", leader == l.opt.Identity)
-			},
-		},
-	})
-}
-
-// Run takes part in the election until ctx ends. It then waits for the work of its term, at most Options.Drain, and
-// releases the lease. It may be called once.
-func (l *Lease) Run(ctx context.Context) error {
-	defer close(l.ends)
-	l.slot.From(ctx)
-	l.lock.begin()
-	election, stop := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx),
-		logr.FromSlogHandler(l.log.Handler())))
-	defer stop()
-	drained := make(chan struct{})
-	go func() {
-		defer close(drained)
-		select {
-		case <-ctx.Done():
-			l.endTerm(context.Cause(ctx))
-			l.drain()
-			stop()
-		case <-election.Done():
-		}
-	}()
-	l.lock.won, l.lock.leave, l.lock.taken = func() { l.beginTerm(ctx) }, l.leave, func() { l.endTerm(ErrLost) }
-	for election.Err() == nil {
-		e, err := l.elector()
-		if err != nil {
-			stop()
-			<-drained
-			return fmt.Errorf("cannot take part in the election: %w", err)
-		}
-		e.Run(election)
-		l.lock.lose()
-		l.endTerm(ErrLost)
-	}
-	<-drained
-	return nil
 }
 
 // drain waits for the work of the term, at most Options.Drain.
@@ -209,17 +150,6 @@ func (l *Lease) drain() {
 	case <-t.C:
 		l.log.Warn("work of the term has not ended: the lease is left to expire", "after", l.opt.Drain)
 	}
-}
-
-// leave ends the term before the lease is released. It returns an error while work of the term has not ended.
-func (l *Lease) leave() error {
-	l.endTerm(ErrLost)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.busy > 0 {
-		return errors.New("work of the term has not ended")
-	}
-	return nil
 }
 
 func (l *Lease) beginTerm(ctx context.Context) {
@@ -318,7 +248,7 @@ func (l *Lease) Fence(term context.Context) error {
 	if t, ok := term.Value(termKey{l}).(*termContext); ok && t.lost.Load() {
 		return ErrLost
 	}
-	if age, held := l.lock.age(); !held || age >= l.opt.Renew {
+	if age, held := l.renewal.Age(); !held || age >= l.opt.Renew {
 		return ErrNotLeading
 	}
 	return nil
@@ -326,10 +256,7 @@ func (l *Lease) Fence(term context.Context) error {
 
 // Status returns the identity of the leader, or "" if there is none or it is not known yet. The error is that of the
 // last request to the server, for example because it is forbidden. Status also returns an error if Run is not running.
-func (l *Lease) Status() (leader string, err error) { return l.lock.status() }
+func (l *Lease) Status() (leader string, err error) { return l.leader.Load().identity() }
 
 // Address returns the address of the leader, or "" if it is not known.
-func (l *Lease) Address() string {
-	leader, _ := l.lock.status()
-	return l.at.holder(leader)
-}
+func (l *Lease) Address() string { return l.leader.Load().address() }

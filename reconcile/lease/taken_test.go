@@ -3,113 +3,179 @@ package lease
 import (
 	"context"
 	"errors"
+	"net/http"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/disturb"
+	"github.com/fairlead-io/fairlead/internal/testbed"
 )
 
-// record is the lease as a server has it.
-type record struct {
-	resourcelock.Interface
-	holder string
-	absent bool
-	slow   time.Duration // how long a write takes
+var leases = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
+
+// process is a candidate whose clock jumps when the process is paused.
+type process struct {
+	t      *testing.T
+	server *apiserver.Server
+	lease  *Lease
+	jump   atomic.Int64
+	reads  atomic.Int32  // after so many reads of the clock of the renewal the process is paused; 0: it is not
+	stuck  chan struct{} // closed at the end
+	stop   func()
 }
 
-func (r *record) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	if r.absent {
-		return nil, nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), "x")
+// run starts a candidate in a bubble. tap receives its requests.
+func run(
+	t *testing.T, tap func(*process, *http.Request, http.RoundTripper) (*http.Response, error), test func(*process),
+) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &process{t: t, server: testbed.Server(t, apiserver.Options{}), stuck: make(chan struct{})}
+		defer p.server.Close()
+		cfg := p.server.Config()
+		if tap != nil {
+			cfg = disturb.Config(cfg, func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+				return tap(p, r, next)
+			})
+		}
+		l, err := New(cfg, Options{Namespace: "a", Name: "x", Identity: "me"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.lease = l
+		now := func() time.Time { return time.Now().Add(time.Duration(p.jump.Load())) }
+		l.claim.Clock.Now = now
+		l.renewal.Clock.Now = func() time.Time {
+			now := now()
+			if p.reads.Load() > 0 && p.reads.Add(-1) == 0 {
+				p.pause(time.Minute)
+			}
+			return now
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() {
+			if err := l.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		p.stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+		defer p.stop()
+		defer close(p.stuck)
+		test(p)
+	})
+}
+
+func (p *process) pause(d time.Duration) { p.jump.Add(int64(d)) }
+
+// lead returns the current term, or nil.
+func (p *process) lead() context.Context {
+	p.lease.mu.Lock()
+	defer p.lease.mu.Unlock()
+	if p.lease.term == nil {
+		return nil
 	}
-	return &resourcelock.LeaderElectionRecord{HolderIdentity: r.holder}, nil, nil
+	return p.lease.term
 }
 
-func (r *record) Update(_ context.Context, to resourcelock.LeaderElectionRecord) error {
-	<-time.After(r.slow)
-	r.holder, r.absent = to.HolderIdentity, false
-	return nil
+func (p *process) give(holder string) {
+	p.t.Helper()
+	if _, err := p.server.Change(leases, "a", "x", func(u *unstructured.Unstructured) {
+		_ = unstructured.SetNestedField(u.Object, holder, "spec", "holderIdentity")
+	}); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
-func (r *record) Create(ctx context.Context, to resourcelock.LeaderElectionRecord) error {
-	return r.Update(ctx, to)
+func (p *process) holder() string {
+	p.t.Helper()
+	u, err := p.server.Object(leases, "a", "x")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	holder, _, _ := unstructured.NestedString(u.Object, "spec", "holderIdentity")
+	return holder
 }
-func (r *record) Identity() string { return "me" }
-func (r *record) Describe() string { return "x" }
 
-// TestTaken: who finds that another one has had the lease since, though it is free again, begins a new term, and the
-// old one has ended.
+// TestTaken: a process that finds that another process has had the lease since, though it is free again, begins a new
+// term, and the old one has ended.
 func TestTaken(t *testing.T) {
 	t.Parallel()
+	remove := func(p *process) { _ = p.server.Remove(leases, "a", "x") }
 	for name, tc := range map[string]struct {
-		reason string
-		found  record
-		age    time.Duration
-		want   bool
+		reason  string
+		happens func(*process)
+		lost    bool // the first term has ended
+		leads   bool
 	}{
-		"Own":        {reason: "nobody has had it", found: record{holder: "me"}, age: time.Hour},
-		"Another":    {reason: "another one leads", found: record{holder: "other"}, want: true},
-		"Given back": {reason: "another one has led, and ended", found: record{holder: ""}, age: time.Minute, want: true},
+		"Own":     {reason: "no other process has had it", happens: func(p *process) { p.give("me") }, leads: true},
+		"Another": {reason: "another process leads", happens: func(p *process) { p.give("other") }, lost: true},
+		"Given back": {
+			reason: "another process has led, and ended", happens: func(p *process) { p.give("") }, lost: true, leads: true,
+		},
 		"Deleted": {
-			reason: "somebody has deleted it just now: nobody can have led since", found: record{absent: true},
-			age: time.Second,
+			reason: "it was deleted just now: no other process can have led since", happens: remove, leads: true,
 		},
 		"Deleted old": {
-			reason: "the one that is deleted may have been another one's", found: record{absent: true},
-			age: time.Minute, want: true,
+			reason:  "the deleted Lease may have been that of another process",
+			happens: func(p *process) { remove(p); p.pause(time.Minute) }, lost: true, leads: true,
 		},
+		"Paused": {
+			reason: "the hold has expired", happens: func(p *process) { p.pause(13 * time.Second) }, lost: true, leads: true,
+		},
+		"Paused a bit": {reason: "others still wait", happens: func(p *process) { p.pause(10 * time.Second) }, leads: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { // whose clock does not go on while the machine is busy
-				terms, taken, term := 0, 0, true
-				l := &lock{
-					Interface: &tc.found, renew: 10 * time.Second, keep: time.Hour, renewed: time.Now().Add(-tc.age),
-					won: func() {
-						if !term {
-							terms, term = terms+1, true
-						}
-					},
-					taken: func() { taken, term = taken+1, false }, leave: func() error { return errors.New("not to be given back") },
+			run(t, nil, func(p *process) {
+				testbed.Settle(5 * time.Second)
+				term := p.lead()
+				if term == nil || p.lease.Fence(term) != nil {
+					t.Fatal("it does not lead")
 				}
-				if _, _, err := l.Get(t.Context()); err != nil && !apierrors.IsNotFound(err) {
-					t.Fatal(err)
+				tc.happens(p)
+				testbed.Settle(5 * time.Second)
+				if lost := term.Err() != nil; lost != tc.lost {
+					t.Errorf("%s: the term was lost: %t", tc.reason, lost)
 				}
-				if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}); err != nil {
-					t.Fatal(err)
+				if tc.lost && (!errors.Is(context.Cause(term), ErrLost) || !errors.Is(p.lease.Fence(term), ErrLost)) {
+					t.Errorf("%s: the term ended with %v", tc.reason, context.Cause(term))
 				}
-				if want := map[bool]int{true: 1}[tc.want]; taken != want || terms != want {
-					t.Errorf("%s: it was found taken %d times, and %d terms began", tc.reason, taken, terms)
+				if now := p.lead(); (now != nil) != tc.leads || now != nil && (now == term) == tc.lost {
+					t.Errorf("%s: it leads: %t, in the same term: %t", tc.reason, now != nil, now == term)
 				}
 			})
 		})
 	}
 }
 
-// TestGivenBackByItsHolderOnly: a process that was stopped for long reads the lease and gives it back, as its elector
-// does. That must not free the lease of a successor.
+// TestGivenBackByItsHolderOnly: a process that was stopped for long gives its lease back. That must not free the lease
+// of a successor.
 func TestGivenBackByItsHolderOnly(t *testing.T) {
 	t.Parallel()
 	for holder, want := range map[string]string{"me": "", "other": "other"} {
-		server := &record{holder: holder}
-		l := &lock{
-			Interface: server, renew: 10 * time.Second, keep: time.Hour, renewed: time.Now().Add(-time.Minute), asked: true,
-			taken: func() {}, leave: func() error { return nil },
-		}
-		if _, _, err := l.Get(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{})
-		if server.holder != want || (err == nil) != (holder == "me") {
-			t.Errorf("held by %s and given back: it is held by %q, %v", holder, server.holder, err)
-		}
+		t.Run(holder, func(t *testing.T) {
+			run(t, nil, func(p *process) {
+				testbed.Settle(5 * time.Second)
+				p.give(holder)
+				p.stop()
+				if got := p.holder(); got != want {
+					t.Errorf("held by %s and given back: it is held by %q", holder, got)
+				}
+			})
+		})
 	}
 }
 
-// TestALateAnswerBeginsNoTerm: a process that was stopped while it renewed the lease learns of the renewal when another
-// one may have it.
+// TestALateAnswerBeginsNoTerm: a process that was stopped while it acquired the lease learns of it when another process
+// may have it.
 func TestALateAnswerBeginsNoTerm(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -120,25 +186,27 @@ func TestALateAnswerBeginsNoTerm(t *testing.T) {
 		"Late":   {took: 13 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				won := false
-				l := &lock{
-					Interface: &record{holder: "me", slow: tc.took}, renew: 10 * time.Second, keep: 12500 * time.Millisecond,
-					won: func() { won = true }, taken: func() {},
+			var created atomic.Bool
+			run(t, func(p *process, r *http.Request, next http.RoundTripper) (*http.Response, error) {
+				if created.Load() {
+					return nil, disturb.ErrLost
 				}
-				if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}); err != nil {
-					t.Fatal(err)
+				answer, err := next.RoundTrip(r)
+				if r.Method == http.MethodPost {
+					created.Store(true)
+					p.pause(tc.took)
 				}
-				if won != tc.want {
-					t.Errorf("after %v a term has begun: %v", tc.took, won)
+				return answer, err
+			}, func(p *process) {
+				testbed.Settle(100 * time.Millisecond)
+				if term := p.lead(); (term != nil) != tc.want {
+					t.Errorf("after %v a term has begun: %t", tc.took, term != nil)
 				}
-				if age, held := l.age(); held && age < tc.took {
+				if age, held := p.lease.renewal.Age(); held && age < tc.took {
 					t.Errorf("the renewal is said to be %v old", age)
 				}
-				time.Sleep(time.Second)
-				synctest.Wait()
-				if _, held := l.age(); held {
+				testbed.Settle(time.Second)
+				if _, held := p.lease.renewal.Age(); held || p.lead() != nil {
 					t.Error("it is held for too long")
 				}
 			})
@@ -146,24 +214,46 @@ func TestALateAnswerBeginsNoTerm(t *testing.T) {
 	}
 }
 
-// TestATermThatExpiresAsItBegins: a term that expires before its beginning was told ends after that.
-// The clock is the real one: that of a bubble stands still while the end waits for a lock.
+// TestATermThatExpiresAsItBegins: a process is paused after it has seen that its hold is fresh and before the term
+// begins. The term ends.
 func TestATermThatExpiresAsItBegins(t *testing.T) {
-	t.Parallel()
-	taken := make(chan struct{})
-	l := &lock{
-		Interface: &record{holder: "me"}, renew: 10 * time.Millisecond, keep: 20 * time.Millisecond,
-		won: func() {
-			select {
-			case <-taken:
-				t.Error("the term has ended before it began, and goes on")
-			case <-time.After(100 * time.Millisecond): // the process is stopped for so long
-			}
-		},
-		taken: func() { close(taken) },
-	}
-	if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}); err != nil {
-		t.Fatal(err)
-	}
-	<-taken
+	var created atomic.Bool
+	run(t, func(p *process, r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		if created.Load() {
+			return nil, disturb.ErrLost
+		}
+		answer, err := next.RoundTrip(r)
+		if r.Method == http.MethodPost {
+			created.Store(true)
+			p.reads.Store(1) // by Fresh
+		}
+		return answer, err
+	}, func(p *process) {
+		testbed.Settle(time.Second)
+		if p.lease.last == nil {
+			t.Error("no term has begun: the test does not pause where it should")
+		} else if p.lead() != nil || p.lease.last.Err() == nil {
+			t.Error("the term goes on")
+		}
+	})
+}
+
+// TestATermEndsDuringAStuckRequest: a renewal that does not return when its context ends does not extend the term.
+func TestATermEndsDuringAStuckRequest(t *testing.T) {
+	run(t, func(p *process, r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		if r.Method == http.MethodPut {
+			<-p.stuck
+			return nil, disturb.ErrLost
+		}
+		return next.RoundTrip(r)
+	}, func(p *process) {
+		testbed.Settle(12 * time.Second)
+		if p.lead() == nil {
+			t.Error("the term has ended early")
+		}
+		testbed.Settle(time.Second)
+		if p.lead() != nil {
+			t.Error("the term goes on")
+		}
+	})
 }

@@ -21,9 +21,10 @@ func (l *Lease) Why(context.Context, why.Object) []why.Cause {
 	if leads {
 		return nil
 	}
-	leader, err := l.lock.status()
+	known := l.leader.Load()
+	leader, err := known.identity()
 	c := why.Cause{
-		Type: why.NotLeading, Message: "another process leads: " + leader, Since: l.lock.ledSince(),
+		Type: why.NotLeading, Message: "another process leads: " + leader, Since: known.since(),
 		Evidence: map[string]string{
 			"leader": leader, "lease": l.opt.Namespace + "/" + l.opt.Name,
 			"identity": l.opt.Identity,
@@ -34,29 +35,28 @@ func (l *Lease) Why(context.Context, why.Object) []why.Cause {
 	case err != nil:
 		c.Message = "this process does not lead: " + err.Error()
 		c.Evidence["error"] = err.Error()
-		c.Advice = "It works when it can take the Lease: look at its rights, and whether it reaches the API server."
+		c.Advice = "Check the permissions of this process on the Lease, and its connection to the API server."
 	case leader == "":
 		c.Message = "there is no leader, or it is not known yet"
 		c.Advice = ""
 	case leader == l.opt.Identity:
 		c.Message, c.Advice = "this process is about to lead", ""
 	default:
-		l.tellLeader(&c, leader)
-		if quiet := l.lock.quiet(); quiet > 3*l.opt.Retry { // the holder renews each Retry
-			c.Evidence["unrenewed"] = quiet.Round(time.Second).String()
+		l.addAddress(&c, leader, known.address())
+		if silence := known.unrenewed; silence > 3*l.opt.Retry { // the holder renews each Retry
+			c.Evidence["unrenewed"] = silence.Round(time.Second).String()
 			c.Message += fmt.Sprintf(", which has not renewed its Lease for %s, and seems to be dead", c.Evidence["unrenewed"])
-			c.Advice = fmt.Sprintf("It goes on by itself in the process that takes over, %v after the last renewal.",
-				l.opt.Duration)
+			c.Advice = fmt.Sprintf("Another process takes over %v after the last renewal.", l.opt.Duration)
 		}
 	}
 	return []why.Cause{c}
 }
 
-// tellLeader adds the address of the leader to a cause.
-func (l *Lease) tellLeader(c *why.Cause, leader string) {
+// addAddress adds the address of the leader to a cause.
+func (l *Lease) addAddress(c *why.Cause, leader, address string) {
 	host, _, _ := strings.Cut(leader, "_") // default identities begin with the host name
 	c.Evidence["host"] = host
-	if address := l.at.holder(leader); address != "" {
+	if address != "" {
 		c.Evidence["address"] = address
 		c.Message += ", at " + address
 		c.Advice = "Ask the one that leads, at " + address + "."
@@ -64,21 +64,4 @@ func (l *Lease) tellLeader(c *why.Cause, leader string) {
 	}
 	c.Advice = fmt.Sprintf("Ask the leader. If its host is a pod of this namespace: kubectl port-forward -n %s pod/%s, "+
 		"with the port at which the program listens.", l.opt.Namespace, host)
-}
-
-// quiet returns for how long the observed Lease has not been renewed, by the local clock. It grows only with responses.
-func (l *lock) quiet() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.seen.Sub(l.noticed)
-}
-
-// ledSince returns when the current holder acquired the lease, or zero if there is none or it is not known.
-func (l *lock) ledSince() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.failed != nil || l.holder == "" {
-		return time.Time{}
-	}
-	return l.acquired
 }

@@ -60,7 +60,7 @@
 // # Reading order
 //
 // The files record and plan contain the record and its changes, and assign computes targets. All three work without a
-// cluster. leases sends the requests, and view stores the Leases seen and when. term is one incarnation: it renews its
-// Lease and holds the slots, which participants gain and lose in handover. step decides, one step after the other, on
-// one goroutine. burial finds dead members, and leader keeps Options.Leader.
+// cluster. Package internal/leasing sends the requests and renews Leases, and view stores the observed Leases. term is
+// one incarnation: it holds the slots, which participants gain and lose in handover. step decides, one step after the
+// other, on one goroutine. dead finds dead members, and leader keeps Options.Leader.
 package group

@@ -1,7 +1,6 @@
 package group
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -49,19 +48,17 @@ func TestRefused(t *testing.T) {
 // TestDeleted: members of a group that is made anew stop before those of the new one begin.
 func TestDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		one, _, _ := w.three(Options{})
-		var slot int
-		for slot = range one.g.Held().Slots() {
-			break
-		}
-		ctx := one.g.Context(slot)
+		w.three(Options{})
+		s := &script{linger: -1}
+		w.start("four", random(), Options{}, s)
+		w.play(3 * time.Second)
 		if err := w.server.Remove(leaseResource, "a", "gateways"); err != nil {
 			t.Fatal(err)
 		}
 		w.play(time.Second)
 		w.within(14*time.Second, 8, "the group was deleted")
-		if !errors.Is(context.Cause(ctx), ErrLost) {
-			t.Errorf("the context has ended with %v", context.Cause(ctx))
+		if !errors.Is(s.cause(), ErrLost) {
+			t.Errorf("the context has ended with %v", s.cause())
 		}
 	})
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Causes of the end of the context of a slot.
+// Causes of the end of the contexts of Gain and Lose of a [Participant].
 var (
 	// ErrMoved is the cause when another member is the target of the slot: the slot was handed over, or the drain bound
 	// has passed.
@@ -13,8 +13,7 @@ var (
 	// ErrLost is the cause when this member may no longer hold the slot. Its Lease was not renewed in time or was marked
 	// dead, or the group was deleted or edited.
 	ErrLost = errors.New("the slot was lost")
-	// ErrNotHeld is returned by [Group.Fence], and is the cause of [Group.Context], for a slot that this member does not
-	// hold.
+	// ErrNotHeld is returned by [Group.Fence] for a slot that this member does not hold.
 	ErrNotHeld = errors.New("this member does not hold the slot")
 )
 
@@ -52,8 +51,5 @@ func (e *HolderError) Error() string {
 
 func (e *HolderError) Unwrap() error { return e.Err }
 
-// errBefore means that the group was created again recently.
-var errBefore = errors.New("cannot hold slots yet: the group was made anew, and members may not have noticed")
-
-// errConflict means that the data read is out of date. The member reads it again and decides again.
-var errConflict = errors.New("another writer was first")
+// errRecreated means that the group was created again recently.
+var errRecreated = errors.New("cannot hold slots yet: the group was recreated, and other members may not know it yet")

@@ -12,8 +12,8 @@ import (
 	typedevents "k8s.io/client-go/kubernetes/typed/events/v1"
 )
 
-// teller writes Events about the Lease of the group. It drops Events above its rate limit.
-type teller struct {
+// eventWriter writes Events about the Lease of the group. It drops Events above its rate limit.
+type eventWriter struct {
 	g       *Group
 	client  typedevents.EventsV1Interface
 	changes chan Change
@@ -27,12 +27,12 @@ const (
 
 // reasons maps kinds of changes to reasons of Events.
 var reasons = map[Kind]string{
-	Joined: "MemberJoined", Gained: "SlotsGained", Released: "SlotsReleased", Lost: "SlotsLost", Buried: "MemberDied",
+	Joined: "MemberJoined", Gained: "SlotsGained", Released: "SlotsReleased", Lost: "SlotsLost", Died: "MemberDied",
 	Left: "MemberLeft",
 }
 
-// tell queues a change. It drops it if the queue is full. A nil teller does nothing.
-func (e *teller) tell(c Change) {
+// enqueue queues a change. It drops it if the queue is full. A nil eventWriter does nothing.
+func (e *eventWriter) enqueue(c Change) {
 	if e == nil || reasons[c.Kind] == "" {
 		return
 	}
@@ -43,8 +43,8 @@ func (e *teller) tell(c Change) {
 }
 
 // run writes Events until over is closed, and then the queued ones.
-func (e *teller) run(ctx context.Context, over <-chan struct{}) {
-	left, last, refused := float64(eventsAtOnce), e.g.clock.now(), false
+func (e *eventWriter) run(ctx context.Context, over <-chan struct{}) {
+	left, last, refused := float64(eventsAtOnce), e.g.clock.Now(), false
 	for {
 		var c Change
 		select {
@@ -56,7 +56,7 @@ func (e *teller) run(ctx context.Context, over <-chan struct{}) {
 				return
 			}
 		}
-		now := e.g.clock.now()
+		now := e.g.clock.Now()
 		left = min(eventsAtOnce, left+float64(now.Sub(last))/float64(eventInterval))
 		if last = now; left < 1 {
 			continue
@@ -70,7 +70,7 @@ func (e *teller) run(ctx context.Context, over <-chan struct{}) {
 	}
 }
 
-func (e *teller) write(ctx context.Context, c Change) error {
+func (e *eventWriter) write(ctx context.Context, c Change) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	opt := e.g.opt
@@ -78,7 +78,7 @@ func (e *teller) write(ctx context.Context, c Change) error {
 	if !c.Slots.IsEmpty() {
 		note += fmt.Sprintf(" slots %s", c.Slots)
 	}
-	if c.Kind == Lost || c.Kind == Buried {
+	if c.Kind == Lost || c.Kind == Died {
 		kind = corev1.EventTypeWarning
 	}
 	if c.Member != "" {
@@ -89,7 +89,7 @@ func (e *teller) write(ctx context.Context, c Change) error {
 	}
 	_, err := e.client.Events(opt.Namespace).Create(ctx, &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: opt.Namespace, GenerateName: opt.Name + "-"},
-		EventTime:  metav1.NewMicroTime(e.g.clock.now()), Type: kind, Reason: reasons[c.Kind], Action: "Share",
+		EventTime:  metav1.NewMicroTime(e.g.clock.Now()), Type: kind, Reason: reasons[c.Kind], Action: "Share",
 		ReportingController: "fairlead.io/shard-group", ReportingInstance: cut(opt.Member, 128), Note: cut(note, 1024),
 		Regarding: corev1.ObjectReference{
 			APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: opt.Namespace, Name: opt.Name,

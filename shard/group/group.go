@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,11 +14,11 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/util/validation"
-	typed "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	typedevents "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/internal/inherit"
+	"github.com/fairlead-io/fairlead/internal/leasing"
 	"github.com/fairlead-io/fairlead/internal/tracing"
 	"github.com/fairlead-io/fairlead/shard"
 )
@@ -81,15 +82,15 @@ type Participant interface {
 type Group struct {
 	opt    Options
 	cfg    *rest.Config
-	leases leases
+	leases *leasing.Client
 	view   *view
 	log    *slog.Logger
 	slot   inherit.Slot // of log
-	clock  clock
+	clock  leasing.Clock
 	layout shard.Layout
 
 	participants []Participant
-	events       *teller // nil: no Events
+	events       *eventWriter // nil: no Events
 	ran          atomic.Bool
 	woken        chan struct{}
 	holds        atomic.Pointer[holds] // for Fence
@@ -100,12 +101,6 @@ type Group struct {
 
 var _ shard.Membership = (*Group)(nil)
 
-// clock is the time source of a process. Tests use clocks that differ or stop.
-type clock struct {
-	now   func() time.Time
-	after func(time.Duration) <-chan time.Time
-}
-
 // New returns a member. It takes part while Run runs.
 func New(cfg *rest.Config, o Options) (*Group, error) {
 	if cfg == nil {
@@ -115,29 +110,25 @@ func New(cfg *rest.Config, o Options) (*Group, error) {
 		return nil, fmt.Errorf("cannot make a member of a group: %w", err)
 	}
 	cfg = rest.CopyConfig(cfg)
-	cfg.QPS = -1 // there are few requests, and a renewal must not wait for others
-	cfg.Timeout = 0
-	c, err := typed.NewForConfig(cfg)
+	cfg.QPS, cfg.Timeout = -1, 0
+	c, err := newClient(cfg, o.Namespace, o.Renew/3)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a member of a group: %w", err)
 	}
+	c.Tracer, c.Identity = tracing.Tracer(o.TracerProvider, "shard/group"), o.Member
 	log, slot := inherit.Logger(o.Logger)
 	g := &Group{
 		opt: o, cfg: cfg, slot: slot, log: log.With("group", o.Namespace+"/"+o.Name, "member", o.Member),
-		leases: leases{
-			client: c, namespace: o.Namespace, timeout: o.Renew / 3, member: o.Member,
-			tracer: tracing.Tracer(o.TracerProvider, "shard/group"),
-		},
-		clock:  clock{time.Now, time.After},
+		leases: c, clock: leasing.Clock{Now: time.Now, After: time.After},
 		layout: shard.Layout{By: o.Layout.By, Slots: o.Layout.Len()}, woken: make(chan struct{}, 1),
 	}
-	g.view = newView(func() time.Time { return g.clock.now() })
+	g.view = newView(func() time.Time { return g.clock.Now() })
 	if o.Events {
 		events, err := typedevents.NewForConfig(cfg)
 		if err != nil {
 			return nil, fmt.Errorf("cannot make a member of a group: %w", err)
 		}
-		g.events = &teller{g: g, client: events, changes: make(chan Change, eventsAtOnce)}
+		g.events = &eventWriter{g: g, client: events, changes: make(chan Change, eventsAtOnce)}
 	}
 	return g, nil
 }
@@ -165,18 +156,10 @@ func (o *Options) complete() error {
 	if o.Member == "" {
 		o.Member, _ = os.Hostname()
 	}
-	if o.Duration <= 0 {
-		o.Duration = 9 * time.Second
-	}
-	if o.Renew <= 0 {
-		o.Renew = o.Duration * 2 / 3
-	}
-	if o.period <= 0 {
-		o.period = o.Duration / 6
-	}
-	if o.Drain <= 0 {
-		o.Drain = 10 * time.Second
-	}
+	o.Duration = cmp.Or(max(o.Duration, 0), 9*time.Second)
+	o.Renew = cmp.Or(max(o.Renew, 0), o.Duration*2/3)
+	o.period = cmp.Or(max(o.period, 0), o.Duration/6)
+	o.Drain = cmp.Or(max(o.Drain, 0), 10*time.Second)
 	if o.period*2 > o.Renew || o.Renew*5/4 > o.Duration {
 		return fmt.Errorf("the renew interval %v, the renew deadline %v and the lease duration %v are too close to each other",
 			o.period, o.Renew, o.Duration)
@@ -193,7 +176,7 @@ func (g *Group) Layout() shard.Layout { return g.layout }
 
 // Held returns the slots that this member holds, including those that it is about to release.
 func (g *Group) Held() shard.Set {
-	if h := g.holds.Load(); h != nil && h.term.fresh() {
+	if h := g.holds.Load(); h != nil && h.term.renewal.Fresh() {
 		return h.set
 	}
 	return g.layout.Set()
@@ -207,23 +190,10 @@ func (g *Group) Fence(slot int) error {
 	if h == nil || !h.set.Holds(slot) {
 		return ErrNotHeld
 	}
-	if !h.term.fresh() {
+	if !h.term.renewal.Fresh() {
 		return ErrLost
 	}
 	return nil
-}
-
-// Context returns a context for work on a slot. It ends when the slot is lost (ErrLost) or released (ErrMoved), at the
-// latest at the drain bound. For a slot that is not held it has already ended (ErrNotHeld).
-func (g *Group) Context(slot int) context.Context {
-	if h := g.holds.Load(); h != nil {
-		if ctx, ok := h.term.context(slot); ok {
-			return ctx
-		}
-	}
-	ctx, end := context.WithCancelCause(context.Background())
-	end(ErrNotHeld)
-	return ctx
 }
 
 // Here returns nil if this member works on a slot, and otherwise a *HolderError with the name of the holder, if known.

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/leasing"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/why"
 )
@@ -73,13 +74,15 @@ func TestShare(t *testing.T) {
 // anything of it has noticed, and its slots are lost, not moved.
 func TestPaused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		one, _, _ := w.three(Options{})
+		w.three(Options{})
+		s := &script{linger: -1}
+		one := w.start("four", random(), Options{}, s)
+		w.play(3 * time.Second)
 		held := one.g.Held()
 		var slot int
 		for slot = range held.Slots() {
 			break
 		}
-		ctx := one.g.Context(slot)
 		one.pause()
 		w.within(15*time.Second, 8, "a pause")
 		one.resume()
@@ -87,7 +90,7 @@ func TestPaused(t *testing.T) {
 			t.Errorf("it may send for slot %d: %v", slot, err)
 		}
 		w.play(5 * time.Second)
-		if err := context.Cause(ctx); !errors.Is(err, ErrLost) {
+		if err := s.cause(); !errors.Is(err, ErrLost) {
 			t.Errorf("the context ended with %v", err)
 		}
 		if one.g.Held().IsEmpty() {
@@ -125,7 +128,7 @@ func TestForbidden(t *testing.T) {
 			if err := p.g.Status().Err; !errors.Is(err, ErrForbidden) || !p.g.Held().IsEmpty() {
 				t.Errorf("%q: it holds %q with %v", verb, p.g.Held(), err)
 			}
-			const needs = `no rights on Leases in namespace a, which need the rule {apiGroups: ["coordination.k8s.io"], ` +
+			const needs = `no permission for Leases in namespace a, which need the rule {apiGroups: ["coordination.k8s.io"], ` +
 				`resources: ["leases"], verbs: ["get", "list", "watch", "create", "update", "delete"]}`
 			if err := p.g.Status().Err; err == nil || !strings.Contains(err.Error(), needs) {
 				t.Errorf("%q: the rule is not told: %v", verb, err)
@@ -141,7 +144,7 @@ func TestForbidden(t *testing.T) {
 			}
 			rule.Off()
 			w.within(15*time.Second, 8, "rights")
-			w.play(3 * time.Second)
+			w.play(10 * time.Second) // a term that expires just now is followed by another
 			if err := p.g.Status().Err; err != nil {
 				t.Errorf("%s: the status stays %v", verb, err)
 			}
@@ -373,9 +376,9 @@ func TestOptions(t *testing.T) {
 }
 
 func BenchmarkFence(b *testing.B) {
-	g := &Group{clock: clock{time.Now, time.After}, opt: Options{Renew: time.Hour}}
-	t := &term{g: g}
-	t.renewed.Store(&stamp{time.Now()})
+	t := &term{renewal: leasing.Renewal{Clock: leasing.Clock{Now: time.Now}, Bound: time.Hour}}
+	t.renewal.Renewed(leasing.Stamp{Time: time.Now()})
+	g := &Group{}
 	g.holds.Store(&holds{shard.Layout{}.All(), t})
 	for b.Loop() {
 		if err := g.Fence(7); err != nil {

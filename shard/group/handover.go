@@ -15,8 +15,6 @@ import (
 
 // holding is a slot that is held.
 type holding struct {
-	ctx    context.Context //nolint:containedctx // for work on the slot
-	end    context.CancelCauseFunc
 	batch  *batch
 	losing time.Time // since when the slot is being lost; zero if it is not
 }
@@ -37,9 +35,7 @@ func (t *term) gain(slots shard.Set) {
 		return
 	}
 	for slot := range slots.Slots() {
-		h := &holding{batch: b}
-		h.ctx, h.end = context.WithCancelCause(t.ctx)
-		t.have[slot] = h
+		t.have[slot] = &holding{batch: b}
 	}
 	t.publishLocked()
 	t.mu.Unlock()
@@ -99,17 +95,16 @@ func (t *term) guard(name string, fn func()) (returned bool) {
 func (t *term) lose(slots shard.Set) {
 	batches := map[*batch]shard.Set{} // the nil batch has the slots for which Gain has finished
 	lost := t.g.layout.Set()
-	var ends []context.CancelCauseFunc
 	t.mu.Lock()
 	for slot := range slots.Slots() {
 		if h := t.have[slot]; h != nil && h.losing.IsZero() {
-			h.losing = t.g.clock.now()
+			h.losing = t.g.clock.Now()
 			one, b := t.g.layout.Set(slot), h.batch
 			if b.over.Load() {
 				b = nil
 			}
 			batches[b] = one.Union(batches[b])
-			lost, ends = lost.Union(one), append(ends, h.end)
+			lost = lost.Union(one)
 		}
 	}
 	t.mu.Unlock()
@@ -120,11 +115,6 @@ func (t *term) lose(slots shard.Set) {
 		t.g.note(Change{Kind: Moving, Slots: lost})
 	}
 	ctx, cancel := context.WithTimeoutCause(t.ctx, t.g.opt.Drain, ErrMoved)
-	forget := context.AfterFunc(ctx, func() {
-		for _, end := range ends {
-			end(context.Cause(ctx))
-		}
-	})
 	var all sync.WaitGroup
 	for b, slots := range batches {
 		all.Go(func() {
@@ -138,7 +128,6 @@ func (t *term) lose(slots shard.Set) {
 	}
 	t.work.Go(func() {
 		all.Wait()
-		forget()
 		cancel()
 	})
 }
@@ -177,17 +166,12 @@ func (t *term) loseFrom(ctx context.Context, i int, slots shard.Set) {
 // use.
 func (t *term) letGo(slots shard.Set) {
 	t.mu.Lock()
-	var ends []context.CancelCauseFunc
 	for slot := range slots.Slots() {
-		ends = append(ends, t.have[slot].end)
 		delete(t.have, slot)
 	}
 	t.quiet = t.quiet.Union(slots)
 	t.publishLocked()
 	t.mu.Unlock()
-	for _, end := range ends {
-		end(ErrMoved)
-	}
 	t.g.wake()
 }
 
@@ -211,17 +195,6 @@ func (t *term) held() shard.Set {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.heldLocked()
-}
-
-// context returns the context of a slot. It is safe for concurrent use.
-func (t *term) context(slot int) (context.Context, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	h := t.have[slot]
-	if h == nil {
-		return nil, false
-	}
-	return h.ctx, true
 }
 
 // follow applies the record: it gains slots that the record assigns to this member, and loses those with another

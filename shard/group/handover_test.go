@@ -26,7 +26,6 @@ func TestHandover(t *testing.T) {
 		if !two.g.Held().IsAll() {
 			t.Fatalf("two holds %s", two.g.Held())
 		}
-		ctx := two.g.Context(1)
 		three := w.start("three", random(), Options{Layout: shard.Layout{Slots: 2}})
 		two.stop()
 		w.play(time.Second)
@@ -37,12 +36,12 @@ func TestHandover(t *testing.T) {
 			t.Errorf("what goes on may not send: %v", err)
 		}
 		w.play(8 * time.Second)
-		if ctx.Err() != nil {
+		if second.cause() != nil {
 			t.Error("the context has ended before the bound")
 		}
 		w.play(2 * time.Second)
-		if !errors.Is(context.Cause(ctx), ErrMoved) || !three.g.Held().IsAll() {
-			t.Errorf("after the bound the context has ended with %v, three holds %s", context.Cause(ctx), three.g.Held())
+		if !errors.Is(second.cause(), ErrMoved) || !three.g.Held().IsAll() {
+			t.Errorf("after the bound the context has ended with %v, three holds %s", second.cause(), three.g.Held())
 		}
 		<-two.ended
 		if len(first.lost) == 0 || len(second.lost) == 0 || second.lost[0].After(first.lost[0]) {
@@ -62,6 +61,17 @@ type script struct {
 
 	mu   sync.Mutex
 	lost []time.Time
+	ctx  context.Context //nolint:containedctx // of the last Lose
+}
+
+// cause says why the context of the last Lose has ended, or nil.
+func (s *script) cause() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx == nil {
+		return nil
+	}
+	return context.Cause(s.ctx)
 }
 
 func (s *script) Gain(_ context.Context, slots shard.Set) error {
@@ -75,7 +85,7 @@ func (s *script) Gain(_ context.Context, slots shard.Set) error {
 
 func (s *script) Lose(ctx context.Context, slots shard.Set, quiet func(shard.Set)) {
 	s.mu.Lock()
-	s.lost = append(s.lost, time.Now())
+	s.lost, s.ctx = append(s.lost, time.Now()), ctx
 	s.mu.Unlock()
 	if s.linger > 0 && slots.Holds(s.linger) {
 		quiet(slots.Minus(slots.Layout().Set(s.linger)))
@@ -86,7 +96,8 @@ func (s *script) Lose(ctx context.Context, slots shard.Set, quiet func(shard.Set
 // TestComesBack: a slot that was let go and comes back, while others are still being lost, is not lost with them.
 func TestComesBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		one := w.start("one", random(), Options{Layout: shard.Layout{Slots: 4}}, &script{linger: 3})
+		s := &script{linger: 3}
+		one := w.start("one", random(), Options{Layout: shard.Layout{Slots: 4}}, s)
 		w.play(3 * time.Second)
 		two := w.start("two", random(), Options{Layout: shard.Layout{Slots: 4}})
 		w.play(time.Second)
@@ -95,10 +106,17 @@ func TestComesBack(t *testing.T) {
 		}
 		two.stop()
 		w.play(time.Second)
-		ctx := one.g.Context(2)
-		w.play(12 * time.Second)
-		if ctx.Err() != nil || !one.g.Held().IsAll() {
-			t.Errorf("the context has ended with %v, one holds %s", context.Cause(ctx), one.g.Held())
+		if !one.g.Held().Holds(2) {
+			t.Fatalf("one holds %s", one.g.Held())
+		}
+		for range 60 {
+			w.play(200 * time.Millisecond)
+			if err := one.g.Fence(2); err != nil {
+				t.Fatalf("it is lost with others: %v", err)
+			}
+		}
+		if !one.g.Held().IsAll() || len(s.lost) != 1 {
+			t.Errorf("one holds %s, and has lost at %v", one.g.Held(), s.lost)
 		}
 	})
 }

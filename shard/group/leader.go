@@ -6,116 +6,73 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/fairlead-io/fairlead/internal/leasing"
 )
 
-// leaderSeconds is the duration of the leader Lease that a group holds. It is longer than the duration that elected
+// leaderDuration is the duration of the leader Lease that a group holds. It is longer than the duration that elected
 // leaders use, since another member must first notice that the renewing member is dead.
-const leaderSeconds = 60
+const leaderDuration = time.Minute
 
-// leader is the Lease with which the program elects a leader when it does not share. Only the goroutine of Run uses it.
+// leader is the Lease with which the program elects a leader when it does not share. All members of the group hold it
+// with one identity. Only the goroutine of Run uses it.
 type leader struct {
-	version string // last version seen of another holder
-	since   stamp  // since when that version was seen
-	kept    stamp  // time of our last renewal
+	claim leasing.Claim
+	kept  leasing.Stamp // time of our last renewal
 }
 
-// holderOf returns the holder identity that a group writes into the leader Lease.
-func (g *Group) holderOf() string { return "shards:" + g.opt.Namespace + "/" + g.opt.Name }
+// use makes name the name of the Lease.
+func (f *leader) use(g *Group, name string) {
+	if f.claim.Name != name {
+		f.claim = leasing.Claim{
+			Record:   leasing.Record{Client: g.leases, Name: name},
+			Identity: "shards:" + g.opt.Namespace + "/" + g.opt.Name, Duration: leaderDuration, Clock: g.clock,
+		}
+	}
+}
 
-// take makes the group the holder of the Lease. It returns ErrLeader while another holder has the Lease. The Lease
-// becomes free when that holder releases it, or has not renewed it for its duration, by our elapsed time. It always
-// writes, so that a concurrent release by the last member conflicts.
+// take makes the group the holder of the Lease. It returns ErrLeader while another holder has the Lease.
 func (f *leader) take(ctx context.Context, g *Group, name string) error {
 	if name == "" {
 		return nil
 	}
-	l, err := g.leases.get(ctx, name)
-	absent := apierrors.IsNotFound(err)
-	if err != nil && !absent {
-		return err
-	}
-	begun := stamp{g.clock.now()}
-	if absent {
-		l = &lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: g.opt.Namespace}}
-	} else if err := f.busy(l, g, begun); err != nil {
-		return err
-	}
-	g.fillLeader(l, begun.Time)
-	if absent {
-		_, err = g.leases.create(ctx, l)
-	} else {
-		_, err = g.leases.put(ctx, l)
-	}
-	if err == nil {
+	f.use(g, name)
+	begun, err := f.claim.Take(ctx)
+	switch {
+	case err == nil:
 		f.kept = begun
+	case errors.Is(err, leasing.ErrHeld):
+		return fmt.Errorf("cannot hold slots: %w: %s, by the Lease %s", ErrLeader, leasing.Holder(f.claim.Last()),
+			g.leases.Describe(name))
 	}
 	return err
 }
 
-// busy returns ErrLeader while another holder has the Lease.
-func (f *leader) busy(l *lease, g *Group, now stamp) error {
-	holder := value(l.Spec.HolderIdentity)
-	if holder == "" || holder == g.holderOf() {
-		return nil
-	}
-	if f.version != l.ResourceVersion {
-		f.version, f.since = l.ResourceVersion, now
-	}
-	seconds := value(l.Spec.LeaseDurationSeconds)
-	if seconds <= 0 {
-		seconds = leaderSeconds
-	}
-	if f.since.atLeast(now.Time) >= time.Duration(seconds)*time.Second {
-		return nil
-	}
-	return fmt.Errorf("cannot hold slots: %w: %s, by the Lease %s/%s", ErrLeader, holder, l.Namespace, l.Name)
-}
-
-func (g *Group) fillLeader(l *lease, now time.Time) {
-	holder, seconds, renewed := g.holderOf(), int32(leaderSeconds), metav1.NewMicroTime(now)
-	if value(l.Spec.HolderIdentity) != holder {
-		transitions := value(l.Spec.LeaseTransitions) + 1
-		l.Spec.AcquireTime, l.Spec.LeaseTransitions = &renewed, &transitions
-	}
-	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &holder, &seconds, &renewed
-}
-
-func value[T any](p *T) (v T) {
-	if p != nil {
-		v = *p
-	}
-	return v
-}
-
-// last returns a function that releases the Lease, for use after a record without members is written. It reads the
-// Lease before that write, so that the release conflicts if a new member has taken the Lease since.
-func (f *leader) last(ctx context.Context, g *Group, next *record) (giveBack func(), err error) {
+// prepareRelease returns a function that releases the Lease after a record without members is written. It reads
+// the Lease before that write, so that the release conflicts if a new member has taken the Lease since.
+func (f *leader) prepareRelease(ctx context.Context, g *Group, next *record) (release func(), err error) {
 	if next.leader == "" || len(next.members) > 0 {
 		return func() {}, nil
 	}
-	l, err := g.leases.get(ctx, next.leader)
-	if apierrors.IsNotFound(err) || err == nil && value(l.Spec.HolderIdentity) != g.holderOf() {
-		return func() {}, nil
-	}
+	f.use(g, next.leader)
+	held, err := f.claim.Holds(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return func() {
-		nobody, seconds := "", int32(1)
-		l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds = &nobody, &seconds
-		if _, err := g.leases.put(ctx, l); err != nil {
+		if !held {
+			return
+		}
+		if err := f.claim.Release(ctx); err != nil {
 			g.log.InfoContext(ctx, "the Lease of the leader is left to expire", "error", err)
 		}
 	}, nil
 }
 
-// lead renews the leader Lease if this member is the first live member of the record. If another holder has the Lease,
-// no member of the group may hold slots.
-func (m *mind) lead() error {
+// renewLeader renews the leader Lease if this member is the first live member of the record. If another holder has the
+// Lease, no member of the group may hold slots.
+func (m *memberLoop) renewLeader() error {
 	r := m.last
-	recently := !m.leader.kept.IsZero() && m.leader.kept.atMost(m.g.clock.now()) < 2*m.g.opt.period
+	recently := !m.leader.kept.IsZero() && m.leader.kept.AtMost(m.g.clock.Now()) < 2*m.g.opt.period
 	if r.leader == "" || r.founded == "" || recently || !m.first(r) {
 		return nil
 	}
@@ -129,13 +86,13 @@ func (m *mind) lead() error {
 }
 
 // first reports whether this member is the first in the record whose Lease is renewed.
-func (m *mind) first(r *record) bool {
+func (m *memberLoop) first(r *record) bool {
 	for _, other := range r.members {
 		if other.ID == m.t.id {
 			return true
 		}
 		s, ok := m.g.view.get(m.g.leaseOf(other.ID))
-		if ok && s.since.atLeast(m.g.clock.now()) < m.g.opt.Renew {
+		if ok && s.Unchanged(m.g.clock.Now()) < m.g.opt.Renew {
 			return false
 		}
 	}

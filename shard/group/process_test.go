@@ -18,6 +18,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/internal/disturb"
+	"github.com/fairlead-io/fairlead/internal/leasing"
 	"github.com/fairlead-io/fairlead/internal/testbed"
 	"github.com/fairlead-io/fairlead/shard"
 )
@@ -130,7 +131,7 @@ func (p *process) startWith(cfg *rest.Config, o Options, more ...Participant) {
 		w.t.Fatal(err)
 	}
 	p.g = g
-	g.clock = clock{p.now, p.after}
+	g.clock = leasing.Clock{Now: p.now, After: p.after}
 	for _, participant := range append([]Participant{p}, more...) {
 		g.Add(participant)
 	}

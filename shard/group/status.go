@@ -10,9 +10,9 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	typed "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/internal/leasing"
 	"github.com/fairlead-io/fairlead/shard"
 )
 
@@ -21,20 +21,20 @@ type Kind string
 
 // The kinds of changes.
 const (
-	Joined   Kind = "joined"   // this member is in the record
-	Gained   Kind = "gained"   // it holds Slots, and its participants gain them
-	Moving   Kind = "moving"   // its participants lose Slots
-	Released Kind = "released" // Slots were released
-	Lost     Kind = "lost"     // it holds no slots any more because of Err, and joins again
-	Buried   Kind = "buried"   // it has found Member dead, with its Slots
-	Left     Kind = "left"     // Run is about to return
+	Joined   Kind = "joined"      // this member is in the record
+	Gained   Kind = "gained"      // it holds Slots, and its participants gain them
+	Moving   Kind = "moving"      // its participants lose Slots
+	Released Kind = "released"    // Slots were released
+	Lost     Kind = "lost"        // it holds no slots any more because of Err, and joins again
+	Died     Kind = "deadMembers" // it has found Member dead, with its Slots
+	Left     Kind = "left"        // Run is about to return
 )
 
 // Change is the argument of Options.OnChange.
 type Change struct {
 	Kind   Kind
 	Slots  shard.Set
-	Member string // for Buried
+	Member string // for Died
 	Err    error  // for Lost
 }
 
@@ -92,10 +92,10 @@ func (g *Group) publish(fn func(*state)) {
 	fn(&g.state)
 }
 
-// trouble records the error of an operation that is retried, or its success if err is nil. It logs changes. A missing
+// setError records the error of an operation that is retried, or its success if err is nil. It logs changes. A missing
 // permission is logged once for all operations. It stays recorded while attempts get no response, as at the end of a
 // term.
-func (g *Group) trouble(what string, err error) {
+func (g *Group) setError(what string, err error) {
 	g.mu.Lock()
 	before, known := g.state.errs[what], g.forbiddenLocked() != nil
 	if errors.Is(before, ErrForbidden) && err != nil && !isFinding(err) {
@@ -122,7 +122,7 @@ func (g *Group) trouble(what string, err error) {
 
 // isFinding reports whether an error describes the state of the group that the API server returned.
 func isFinding(err error) bool {
-	for _, finding := range []error{ErrForbidden, errRecord, ErrLayout, ErrLeader, errBefore} {
+	for _, finding := range []error{ErrForbidden, errRecord, ErrLayout, ErrLeader, errRecreated} {
 		if errors.Is(err, finding) {
 			return true
 		}
@@ -131,7 +131,7 @@ func isFinding(err error) bool {
 }
 
 // leftBehind returns the log attributes for a Lease that could not be deleted. It returns none for a missing
-// permission, which trouble logs.
+// permission, which setError logs.
 func leftBehind(err error) []any {
 	if errors.Is(err, ErrForbidden) {
 		return nil
@@ -150,7 +150,7 @@ func (g *Group) forbiddenLocked() error {
 }
 
 // note records, logs and publishes a change. It does not log that a member without slots has lost its Lease because of
-// a missing permission, which trouble logs.
+// a missing permission, which setError logs.
 func (g *Group) note(c Change) {
 	quiet := false
 	g.publish(func(s *state) {
@@ -177,7 +177,7 @@ func (g *Group) note(c Change) {
 	}
 	if !quiet {
 		g.log.LogAttrs(context.Background(), level, string(c.Kind), attrs...)
-		g.events.tell(c)
+		g.events.enqueue(c)
 	}
 	if g.opt.OnChange != nil {
 		g.opt.OnChange(c)
@@ -207,7 +207,7 @@ func (g *Group) Status() Status {
 		out.Err = errors.Join(out.Err, s.errs[what])
 	}
 	if h := g.holds.Load(); h != nil {
-		out.Age = h.term.renewed.Load().atMost(g.clock.now())
+		out.Age, _ = h.term.renewal.Age()
 	}
 	out.Group = Report{Group: g.opt.Namespace + "/" + g.opt.Name}
 	if s.record == nil {
@@ -215,7 +215,7 @@ func (g *Group) Status() Status {
 	}
 	out.Group.fill(s.record, func(id string) *lease {
 		seen, _ := g.view.get(g.leaseOf(id))
-		return seen.lease
+		return seen.Lease()
 	})
 	return out
 }
@@ -241,24 +241,23 @@ func (p *Report) fill(r *record, leaseOf func(id string) *lease) {
 // Read returns the state of a group without taking part in it. The error matches ErrNotGroup if there is no such group
 // or the Lease is not a group. Other errors are those of an unreadable record and of requests.
 func Read(ctx context.Context, cfg *rest.Config, namespace, name string) (*Report, error) {
-	c, err := typed.NewForConfig(cfg)
+	c, err := newClient(cfg, namespace, time.Minute)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the group %s/%s: %w", namespace, name, err)
 	}
-	return leases{client: c, namespace: namespace, timeout: time.Minute}.report(ctx, name)
+	return report(ctx, c, namespace, name)
 }
 
 // Report is [Read] for the group of this member.
 func (g *Group) Report(ctx context.Context) (*Report, error) {
-	return leases{client: g.leases.client, namespace: g.opt.Namespace, timeout: time.Minute}.report(ctx, g.opt.Name)
+	return report(ctx, g.leases.WithTimeout(time.Minute), g.opt.Namespace, g.opt.Name)
 }
 
-func (l leases) report(ctx context.Context, name string) (*Report, error) {
-	namespace := l.namespace
-	object, err := l.get(ctx, name)
+func report(ctx context.Context, c *leasing.Client, namespace, name string) (*Report, error) {
+	object, err := c.Get(ctx, name)
 	if apierrors.IsNotFound(err) || err == nil && object.Annotations[roleAnnotation] == "" {
 		if err == nil {
-			err = errors.New("it does not say a role")
+			err = errors.New("it names no role")
 		}
 		return nil, fmt.Errorf("cannot read the group %s/%s: %w: %w", namespace, name, ErrNotGroup, err)
 	}
@@ -269,16 +268,14 @@ func (l leases) report(ctx context.Context, name string) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, _, err := l.list(ctx, name)
+	all, err := c.List(ctx, Label, name)
 	if err != nil {
 		return nil, err
 	}
 	p := &Report{Group: namespace + "/" + name}
 	p.fill(r, func(id string) *lease {
-		for i := range all {
-			if all[i].Name == name+"-"+id {
-				return &all[i]
-			}
+		if i := slices.IndexFunc(all.Items, func(l lease) bool { return l.Name == name+"-"+id }); i >= 0 {
+			return &all.Items[i]
 		}
 		return nil
 	})

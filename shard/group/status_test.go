@@ -24,23 +24,23 @@ func TestMissingRightIsLoggedOnce(t *testing.T) {
 	}
 	denied := fmt.Errorf("cannot write the Lease: %w", ErrForbidden)
 	late := fmt.Errorf("cannot write the Lease: %w", context.DeadlineExceeded)
-	g.trouble("renew", denied)
-	g.trouble("renew", late) // the term ends
+	g.setError("renew", denied)
+	g.setError("renew", late) // the term ends
 	g.log.Info("left to others", leftBehind(denied)...)
-	g.trouble("take part", denied)
+	g.setError("take part", denied)
 	if n := strings.Count(said.String(), ErrForbidden.Error()); n != 1 || strings.Contains(said.String(), "deadline") {
 		t.Errorf("It is logged %d times:\n%s", n, &said)
 	}
 	if err := g.Status().Err; !errors.Is(err, ErrForbidden) {
 		t.Errorf("The status says %v.", err)
 	}
-	g.trouble("renew", nil)
-	g.trouble("take part", errRecord) // a finding of a read, for which the right is there
+	g.setError("renew", nil)
+	g.setError("take part", errRecord) // a finding of a read, for which the right is there
 	if err := g.Status().Err; errors.Is(err, ErrForbidden) || !errors.Is(err, errRecord) {
 		t.Errorf("With the right the status says %v.", err)
 	}
 	said.Reset()
-	g.trouble("renew", late)
+	g.setError("renew", late)
 	g.log.Info("left to others", leftBehind(late)...)
 	if text := said.String(); strings.Count(text, "deadline") != 2 {
 		t.Errorf("New trouble is not logged:\n%s", text)

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/internal/leasing"
 )
 
 // Run takes part in the group until ctx ends. It then hands over its slots and leaves. It returns when no work on any
@@ -26,31 +28,23 @@ func (g *Group) Run(ctx context.Context) error {
 	}
 	g.slot.From(ctx)
 	life, stop := context.WithCancelCause(context.WithoutCancel(ctx))
-	following := make(chan error, 1)
-	go func() { following <- g.follow(life) }()
-	defer func() {
-		stop(ErrNotHeld)
-		if err := <-following; err != nil {
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	defer stop(ErrNotHeld)
+	parts.Go(func() {
+		if err := g.follow(life); err != nil {
 			g.log.WarnContext(ctx, "the watch of the group has failed", "error", err)
 		}
-	}()
+	})
 	if g.events != nil {
-		over, told := make(chan struct{}), make(chan struct{})
-		go func() {
-			defer close(told)
-			g.events.run(context.WithoutCancel(ctx), over)
-		}()
-		defer func() {
-			close(over)
-			<-told
-		}()
+		parts.Go(func() { g.events.run(context.WithoutCancel(ctx), life.Done()) })
 	}
-	m := &mind{g: g}
+	m := &memberLoop{g: g}
 	for attempt := 0; ; attempt++ {
-		begun := g.clock.now()
+		begun := g.clock.Now()
 		t := g.newTerm(life)
-		err := m.live(ctx, t)
-		if g.clock.now().Sub(begun) > time.Minute {
+		err := m.runTerm(ctx, t)
+		if g.clock.Now().Sub(begun) > time.Minute {
 			attempt = 0
 		}
 		t.close(life)
@@ -68,27 +62,27 @@ func (g *Group) Run(ctx context.Context) error {
 	}
 }
 
-// mind makes the decisions of a member, in steps on the goroutine of Run.
-type mind struct {
+// memberLoop makes the decisions of a member, in steps on the goroutine of Run.
+type memberLoop struct {
 	g    *Group
 	t    *term
 	dead []string // earlier incarnations of this member, which have ended
 
-	leader  leader
-	reread  bool          // the last known group Lease may be out of date
-	listed  time.Time     // time of the last list of all Leases
-	uid     types.UID     // uid of the group Lease that was last read
-	last    *record       // the record in it
-	base    *lease        // the Lease that has it
-	until   time.Time     // when an orderly leave is given up; zero: not leaving
-	tries   int           // consecutive failed steps
-	pause   time.Duration // before the next step
-	blocked error         // why no slot may be held, although the step succeeded
-	anew    stamp         // when a new incarnation of the group Lease was read
+	leader    leader
+	reread    bool          // the last known group Lease may be out of date
+	listed    time.Time     // time of the last list of all Leases
+	uid       types.UID     // uid of the group Lease that was last read
+	last      *record       // the record in it
+	base      *lease        // the Lease that has it
+	until     time.Time     // when an orderly leave is given up; zero: not leaving
+	tries     int           // consecutive failed steps
+	pause     time.Duration // before the next step
+	blocked   error         // why no slot may be held, although the step succeeded
+	recreated leasing.Stamp // when a new incarnation of the group Lease was read
 }
 
-// live takes part as one incarnation, until it has left or lost its Lease. A non-nil error ends Run.
-func (m *mind) live(ctx context.Context, t *term) error {
+// runTerm takes part as one incarnation, until it has left or lost its Lease. A non-nil error ends Run.
+func (m *memberLoop) runTerm(ctx context.Context, t *term) error {
 	m.t, m.tries = t, 0
 	m.g.view.ownIs("")
 	m.dead = slices.DeleteFunc(m.dead, func(id string) bool {
@@ -98,47 +92,47 @@ func (m *mind) live(ctx context.Context, t *term) error {
 	for t.ctx.Err() == nil {
 		leaving := ctx.Err() != nil
 		if leaving && m.until.IsZero() {
-			m.until = m.g.clock.now().Add(m.g.opt.Drain + m.g.opt.Renew)
+			m.until = m.g.clock.Now().Add(m.g.opt.Drain + m.g.opt.Renew)
 		}
 		left, err := m.step(leaving)
 		if left || errors.Is(err, ErrRole) || errors.Is(err, ErrNotGroup) {
 			return err
 		}
-		m.judge(err)
-		if leaving && m.g.clock.now().After(m.until) && t.held().IsEmpty() {
+		m.setPause(err)
+		if leaving && m.g.clock.Now().After(m.until) && t.held().IsEmpty() {
 			m.g.log.WarnContext(ctx, "cannot leave the group: others wait for the lease", leftBehind(err)...)
 			return nil
 		}
-		m.rest(ctx, leaving)
+		m.wait(ctx, leaving)
 	}
 	return nil
 }
 
-// judge records the result of a step, and the maximum wait before the next one.
-func (m *mind) judge(err error) {
+// setPause records the result of a step, and the maximum wait before the next one.
+func (m *memberLoop) setPause(err error) {
 	switch {
 	case err == nil:
 		m.tries, m.pause = 0, m.g.opt.period/3
-		m.g.trouble("take part", nil)
+		m.g.setError("take part", nil)
 		return
 	case m.t.ctx.Err() != nil:
-	case errors.Is(err, ErrLayout) || errors.Is(err, errBefore): // not failures: the member waits
+	case errors.Is(err, ErrLayout) || errors.Is(err, errRecreated): // not failures: the member waits
 		m.tries, m.pause = 0, m.g.opt.period
-		m.g.trouble("take part", err)
+		m.g.setError("take part", err)
 		return
-	case errors.Is(err, errConflict):
+	case errors.Is(err, leasing.ErrConflict):
 		m.tries++
 		m.pause = backoff.Policy{Base: 20 * time.Millisecond, Cap: time.Second}.Delay(m.tries, rand.Float64)
 	default:
 		m.tries++
 		m.pause = backoff.Policy{Base: 100 * time.Millisecond, Cap: m.g.opt.period * 2}.Delay(m.tries, rand.Float64)
-		m.g.trouble("take part", err)
+		m.g.setError("take part", err)
 	}
 	m.reread = true
 }
 
-// rest waits for the next step. An observed change ends the wait early, except after a failure.
-func (m *mind) rest(ctx context.Context, leaving bool) {
+// wait waits for the next step. An observed change ends the wait early, except after a failure.
+func (m *memberLoop) wait(ctx context.Context, leaving bool) {
 	woken, asked := m.g.woken, ctx.Done()
 	if m.tries > 0 {
 		woken = nil
@@ -147,7 +141,7 @@ func (m *mind) rest(ctx context.Context, leaving bool) {
 		asked = nil
 	}
 	select {
-	case <-m.g.clock.after(m.pause):
+	case <-m.g.clock.After(m.pause):
 	case <-woken:
 	case <-asked:
 	case <-m.t.ctx.Done():
@@ -155,7 +149,7 @@ func (m *mind) rest(ctx context.Context, leaving bool) {
 }
 
 // step reads the group and performs the next actions. left reports that this incarnation is no longer in the group.
-func (m *mind) step(leaving bool) (left bool, err error) {
+func (m *memberLoop) step(leaving bool) (left bool, err error) {
 	t := m.t
 	if leaving {
 		t.lose(t.held())
@@ -169,7 +163,7 @@ func (m *mind) step(leaving bool) (left bool, err error) {
 		return false, err
 	}
 	r, other := m.replaced(r)
-	c := change{from: t.id, drop: append(m.buried(r), m.dead...), release: t.letGone()}
+	c := change{from: t.id, drop: append(m.deadMembers(r), m.dead...), release: t.letGone()}
 	switch joined := r.member(t.id) != nil; {
 	case joined:
 		t.joined = true
@@ -203,30 +197,30 @@ func (m *mind) step(leaving bool) (left bool, err error) {
 		return false, m.blocked
 	}
 	t.follow(next, leaving)
-	return false, m.lead()
+	return false, m.renewLeader()
 }
 
 // object returns the Lease of the group. If there is none, it creates it, or returns nil if this member leaves.
-func (m *mind) object(leaving bool) (*lease, error) {
+func (m *memberLoop) object(leaving bool) (*lease, error) {
 	g := m.g
-	if now := g.clock.now(); g.view.lags() && now.Sub(m.listed) >= g.opt.period {
+	if now := g.clock.Now(); g.view.lags() && now.Sub(m.listed) >= g.opt.period {
 		m.listed = now
-		all, version, err := g.leases.list(m.t.ctx, g.opt.Name)
+		all, err := g.leases.List(m.t.ctx, Label, g.opt.Name)
 		if err != nil {
 			return nil, err
 		}
-		g.view.listed(all, version)
+		g.view.listed(all)
 	}
 	if s, ok := g.view.get(g.opt.Name); ok && !m.reread {
-		return s.lease, nil
+		return s.Lease(), nil
 	}
-	got, err := g.leases.get(m.t.ctx, g.opt.Name)
+	got, err := g.leases.Get(m.t.ctx, g.opt.Name)
 	switch {
 	case err == nil:
 	case !apierrors.IsNotFound(err):
 		return nil, err
 	default:
-		g.view.missed(g.opt.Name, "")
+		g.view.setAbsent(g.opt.Name, "")
 		if m.t.group != "" {
 			m.t.fail(errors.New("the group was deleted"))
 			return nil, nil
@@ -234,35 +228,35 @@ func (m *mind) object(leaving bool) (*lease, error) {
 		if leaving {
 			return nil, nil
 		}
-		if got, err = g.leases.create(m.t.ctx, m.created()); err != nil {
+		if got, err = g.leases.Create(m.t.ctx, m.created()); err != nil {
 			return nil, err
 		}
 	}
 	m.reread = false
 	g.view.saw(got)
 	if s, ok := g.view.get(g.opt.Name); ok {
-		got = s.lease // it may be newer
+		got = s.Lease() // it may be newer
 	}
 	return got, nil
 }
 
 // created returns a group Lease without members.
-func (m *mind) created() *lease {
+func (m *memberLoop) created() *lease {
 	g := m.g
 	l := &lease{ObjectMeta: metav1.ObjectMeta{Name: g.opt.Name, Namespace: g.opt.Namespace}}
-	l.Labels = map[string]string{Label: g.opt.Name}
-	annotate(l, roleAnnotation, g.opt.Role)
-	annotate(l, recordAnnotation, fresh(g.layout, g.opt.Leader).encode())
+	metav1.SetMetaDataLabel(&l.ObjectMeta, Label, g.opt.Name)
+	metav1.SetMetaDataAnnotation(&l.ObjectMeta, roleAnnotation, g.opt.Role)
+	metav1.SetMetaDataAnnotation(&l.ObjectMeta, recordAnnotation, fresh(g.layout, g.opt.Leader).encode())
 	return l
 }
 
 // read returns the record of the group. If members have not written it, read ends the term and deletes the group. The
 // group is created again when all holders of its slots have noticed.
-func (m *mind) read(object *lease) (*record, error) {
+func (m *memberLoop) read(object *lease) (*record, error) {
 	known := m.t.group != "" && object.UID == m.t.group
 	if m.t.group != "" && !known {
 		m.t.fail(errors.New("the group was recreated"))
-		return nil, errConflict
+		return nil, leasing.ErrConflict
 	}
 	name := fmt.Sprintf("%s/%s", m.g.opt.Namespace, m.g.opt.Name)
 	role := object.Annotations[roleAnnotation]
@@ -283,7 +277,7 @@ func (m *mind) read(object *lease) (*record, error) {
 		err = fmt.Errorf("%w: it is at %d, and was at %d", errRecord, r.rev, m.last.rev)
 	case err == nil:
 		if m.uid != "" && m.uid != object.UID {
-			m.anew = stamp{m.g.clock.now()}
+			m.recreated = m.g.clock.Stamp()
 		}
 		m.uid, m.last, m.base = object.UID, r, object
 		m.g.publish(func(s *state) { s.record = r })
@@ -293,15 +287,15 @@ func (m *mind) read(object *lease) (*record, error) {
 	if !errors.As(err, new(errFormat)) {
 		life, cancel := context.WithTimeout(context.WithoutCancel(m.t.ctx), m.g.opt.Renew/3) // the term has just ended
 		defer cancel()
-		err = errors.Join(err, m.g.leases.remove(life, object.Name, object.UID, object.ResourceVersion))
+		err = errors.Join(err, m.g.leases.Delete(life, object.Name, object.UID, object.ResourceVersion))
 	}
-	m.g.trouble("take part", err)
+	m.g.setError("take part", err)
 	return nil, err
 }
 
 // replaced returns r, or a new record if r has another layout and no members. If r has members, it returns an error
 // that says why this member cannot join.
-func (m *mind) replaced(r *record) (*record, error) {
+func (m *memberLoop) replaced(r *record) (*record, error) {
 	if r.layout == m.g.layout && r.leader == m.g.opt.Leader {
 		return r, nil
 	}
@@ -315,26 +309,26 @@ func (m *mind) replaced(r *record) (*record, error) {
 }
 
 // join creates the Lease of this incarnation, and returns it as a member.
-func (m *mind) join(group types.UID) (*member, error) {
+func (m *memberLoop) join(group types.UID) (*member, error) {
 	if m.t.group == "" {
 		err := m.t.begin(m.t.ctx, group)
-		m.g.trouble("join", err)
+		m.g.setError("join", err)
 		if err != nil {
 			m.t.fail(err) // the next incarnation has another name
 			return nil, err
 		}
 	}
-	since := m.g.clock.now().UTC().Truncate(time.Second)
+	since := m.g.clock.Now().UTC().Truncate(time.Second)
 	return &member{ID: m.t.id, Name: m.g.opt.Member, Weight: m.g.opt.Weight, Since: since}, nil
 }
 
 // write applies a change to the record by compare-and-swap and returns the new record. Slots that no live member has
 // released are assigned only while the group holds the leader Lease.
-func (m *mind) write(object *lease, r *record, c change) (*record, error) {
+func (m *memberLoop) write(object *lease, r *record, c change) (*record, error) {
 	m.blocked = nil
 	next, changed := c.apply(r)
 	if next.founded == "" && next.free() && next.member(m.t.id) != nil && !c.abandon {
-		ok, err := m.foundable(object.UID, next)
+		ok, err := m.mayFound(object.UID, next)
 		if err != nil {
 			return nil, err
 		}
@@ -355,36 +349,33 @@ func (m *mind) write(object *lease, r *record, c change) (*record, error) {
 	if !changed && object.Labels[Label] == m.g.opt.Name {
 		return r, nil
 	}
-	giveBack, err := m.leader.last(m.t.ctx, m.g, next)
+	release, err := m.leader.prepareRelease(m.t.ctx, m.g, next)
 	if err != nil {
 		return nil, err
 	}
 	o := object.DeepCopy()
-	if o.Labels == nil {
-		o.Labels = map[string]string{}
-	}
-	o.Labels[Label] = m.g.opt.Name
-	annotate(o, recordAnnotation, next.encode())
-	got, err := m.g.leases.put(m.t.ctx, o)
+	metav1.SetMetaDataLabel(&o.ObjectMeta, Label, m.g.opt.Name)
+	metav1.SetMetaDataAnnotation(&o.ObjectMeta, recordAnnotation, next.encode())
+	got, err := m.g.leases.Update(m.t.ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	m.g.view.saw(got)
 	m.uid, m.last, m.base = got.UID, next, got
 	m.g.publish(func(s *state) { s.record = next })
-	m.tellChange(r, next, c)
-	giveBack()
+	m.emitChanges(r, next, c)
+	release()
 	return next, nil
 }
 
-// tellChange reports the effects of a change by this member.
-func (m *mind) tellChange(before, after *record, c change) {
+// emitChanges reports the effects of a change by this member.
+func (m *memberLoop) emitChanges(before, after *record, c change) {
 	if c.join != nil && after.member(c.join.ID) != nil {
 		m.g.note(Change{Kind: Joined})
 	}
 	for _, id := range c.drop {
 		if was := before.member(id); was != nil && !slices.Contains(m.dead, id) {
-			m.g.note(Change{Kind: Buried, Member: was.Name, Slots: before.heldBy(id)})
+			m.g.note(Change{Kind: Died, Member: was.Name, Slots: before.heldBy(id)})
 		}
 	}
 	if !c.release.IsEmpty() {
@@ -392,21 +383,21 @@ func (m *mind) tellChange(before, after *record, c change) {
 	}
 }
 
-// foundable reports whether slots may be held in this incarnation of the group Lease. There must be no Lease of a
+// mayFound reports whether slots may be held in this incarnation of the group Lease. There must be no Lease of a
 // member of another incarnation, or of a member that the record does not contain. If this member knew another
 // incarnation, it also waits for the duration of a Lease. The deletion of the group may have included Leases of members
 // that have not noticed yet.
-func (m *mind) foundable(group types.UID, r *record) (bool, error) {
-	all, version, err := m.g.leases.list(m.t.ctx, m.g.opt.Name)
+func (m *memberLoop) mayFound(group types.UID, r *record) (bool, error) {
+	all, err := m.g.leases.List(m.t.ctx, Label, m.g.opt.Name)
 	if err != nil {
 		return false, err
 	}
-	m.g.view.listed(all, version)
-	if !m.anew.IsZero() && m.anew.atLeast(m.g.clock.now()) < m.g.opt.Duration {
-		m.blocked = errBefore
+	m.g.view.listed(all)
+	if !m.recreated.IsZero() && m.recreated.AtLeast(m.g.clock.Now()) < m.g.opt.Duration {
+		m.blocked = errRecreated
 		return false, nil
 	}
-	for _, l := range all {
+	for _, l := range all.Items {
 		id, ok := strings.CutPrefix(l.Name, m.g.opt.Name+"-")
 		if !ok || l.Annotations[deadAnnotation] != "" || slices.Contains(m.dead, id) {
 			continue

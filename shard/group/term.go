@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairlead-io/fairlead/internal/leasing"
 	"github.com/fairlead-io/fairlead/shard"
 )
 
@@ -25,11 +24,10 @@ type term struct {
 	ctx   context.Context //nolint:containedctx // ends with the term
 	end   context.CancelCauseFunc
 	work  sync.WaitGroup // the renewal, and calls of participants
-	own   *lease         // the last version written or read; only renew uses it once started
+	own   leasing.Record // its Lease; only the renewal uses it once started
 
-	joined bool // it has been in the record
-
-	renewed atomic.Pointer[stamp] // start of the last successful renewal
+	joined  bool // it has been in the record
+	renewal leasing.Renewal
 
 	mu    sync.Mutex // guards the fields below; no other lock is acquired under it
 	lost  bool
@@ -44,7 +42,11 @@ func (g *Group) newTerm(life context.Context) *term {
 	for i := range id {
 		id[i] = letters[rand.IntN(len(letters))]
 	}
-	t := &term{g: g, id: string(id), have: map[int]*holding{}, quiet: g.layout.Set()}
+	t := &term{
+		g: g, id: string(id), have: map[int]*holding{}, quiet: g.layout.Set(),
+		own:     leasing.Record{Client: g.leases, Name: g.leaseOf(string(id))},
+		renewal: leasing.Renewal{Clock: g.clock, Bound: g.opt.Renew},
+	}
 	t.ctx, t.end = context.WithCancelCause(life)
 	return t
 }
@@ -55,21 +57,20 @@ func (g *Group) leaseOf(id string) string { return g.opt.Name + "-" + id }
 // begin creates the Lease of the term and starts to renew it. group is the uid of the group Lease.
 func (t *term) begin(ctx context.Context, group types.UID) error {
 	t.group = group
-	begun := stamp{t.g.clock.now()}
-	l := &lease{ObjectMeta: metav1.ObjectMeta{Name: t.g.leaseOf(t.id), Namespace: t.g.opt.Namespace}}
-	t.fill(l, begun.Time)
-	l.Spec.AcquireTime = l.Spec.RenewTime
-	own, err := t.g.leases.create(ctx, l)
+	begun := t.g.clock.Stamp()
+	err := t.own.Create(ctx, func(l *lease) {
+		t.fill(l, begun.Time)
+		l.Spec.AcquireTime = l.Spec.RenewTime
+	})
 	if err != nil {
 		return err // if the Lease was created nevertheless, others delete it when it expires
 	}
-	t.own = own
-	t.renewed.Store(&begun)
+	t.renewal.Renewed(begun)
 	t.mu.Lock()
 	t.publishLocked()
 	t.mu.Unlock()
-	t.g.view.ownIs(own.Name)
-	t.g.view.saw(own)
+	t.g.view.ownIs(t.own.Name)
+	t.g.view.saw(t.own.Last())
 	t.work.Go(t.renew)
 	return nil
 }
@@ -78,92 +79,40 @@ func (t *term) begin(ctx context.Context, group types.UID) error {
 func (t *term) fill(l *lease, now time.Time) {
 	holder, seconds, renewed := t.g.opt.Member, int32(max(1, t.g.opt.Duration.Seconds())), metav1.NewMicroTime(now)
 	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &holder, &seconds, &renewed
-	if l.Labels == nil {
-		l.Labels = map[string]string{}
-	}
-	l.Labels[Label] = t.g.opt.Name
-	annotate(l, groupAnnotation, string(t.group))
+	metav1.SetMetaDataLabel(&l.ObjectMeta, Label, t.g.opt.Name)
+	metav1.SetMetaDataAnnotation(&l.ObjectMeta, groupAnnotation, string(t.group))
 	if t.g.opt.Address != "" {
-		annotate(l, addressAnnotation, t.g.opt.Address)
+		metav1.SetMetaDataAnnotation(&l.ObjectMeta, addressAnnotation, t.g.opt.Address)
 	}
-}
-
-// fresh reports whether no other member can have replaced this incarnation. It is safe for concurrent use.
-func (t *term) fresh() bool {
-	r := t.renewed.Load()
-	return r != nil && r.atMost(t.g.clock.now()) < t.g.opt.Renew
 }
 
 // renew renews the Lease until the term ends. It ends the term when renewals fail for too long.
 func (t *term) renew() {
-	wait := t.g.opt.period
-	for {
-		left := t.g.opt.Renew - t.renewed.Load().atMost(t.g.clock.now())
-		select {
-		case <-t.g.clock.after(min(wait, max(left, 0))):
-		case <-t.ctx.Done():
-			return
-		}
-		begun := stamp{t.g.clock.now()}
-		left = t.g.opt.Renew - t.renewed.Load().atMost(begun.Time)
-		if left <= 0 { // even if a renewal would succeed: work must not continue across a gap
-			t.fail(errors.New("its Lease was not renewed in time"))
-			return
-		}
-		err := t.renewOnce(begun, left)
-		var lost errGone
-		switch {
-		case err == nil:
-			t.g.trouble("renew", nil)
-			wait = t.g.opt.period
-		case errors.As(err, &lost):
-			t.fail(err)
-			return
-		case errors.Is(err, errConflict):
-			wait = 0
-		default:
-			t.g.trouble("renew", err)
-			wait = t.g.opt.period / 3
-		}
+	if err := t.renewal.Run(t.ctx, t.g.opt.period, t.renewOnce); err != nil {
+		t.fail(err)
 	}
 }
 
-// errGone is the error when a Lease can no longer be renewed.
-type errGone string
-
-func (e errGone) Error() string { return string(e) }
-
-// renewOnce sends one renewal, which counts from begun. After a conflict it reads the Lease as the base of the next
-// attempt. The conflict may come from a renewal whose response was lost, or from an edit by hand.
-func (t *term) renewOnce(begun stamp, left time.Duration) error {
-	ctx, cancel := context.WithTimeoutCause(t.ctx, left, ErrLost)
-	defer cancel()
-	next := t.own.DeepCopy()
-	t.fill(next, begun.Time)
-	got, err := t.g.leases.put(ctx, next)
-	if err == nil {
-		if got.UID != t.own.UID {
-			return errGone("its Lease was deleted")
-		}
-		t.g.view.renewed(t.own.ResourceVersion)
-		t.own = got
-		t.renewed.Store(&begun)
-		return nil
-	}
-	if !errors.Is(err, errConflict) && !apierrors.IsNotFound(err) {
-		return err
-	}
-	got, readErr := t.g.leases.get(ctx, next.Name)
+// renewOnce sends one renewal, and returns the wait until the next one. An error ends the term.
+func (t *term) renewOnce(ctx context.Context, begun leasing.Stamp) (wait time.Duration, err error) {
+	replaced := t.own.Last().ResourceVersion
+	err = t.own.Renew(ctx, func(l *lease) { t.fill(l, begun.Time) })
 	switch {
-	case apierrors.IsNotFound(readErr) || readErr == nil && got.UID != t.own.UID:
-		return errGone("its Lease was deleted")
-	case readErr != nil:
-		return readErr
-	case got.Annotations[deadAnnotation] != "":
-		return errGone("its Lease was taken for dead by " + got.Annotations[deadAnnotation])
+	case err == nil:
+		t.renewal.Renewed(begun)
+		t.g.view.renewed(replaced)
+		t.g.setError("renew", nil)
+		return t.g.opt.period, nil
+	case errors.Is(err, leasing.ErrDeleted):
+		return 0, err
+	case errors.Is(err, leasing.ErrConflict):
+		if by := t.own.Last().Annotations[deadAnnotation]; by != "" {
+			return 0, errors.New("its Lease was marked as dead by " + by)
+		}
+		return 0, nil
 	}
-	t.own = got
-	return err
+	t.g.setError("renew", err)
+	return t.g.opt.period / 3, nil
 }
 
 // fail ends the term at once, and all of its slots are lost. It is safe for concurrent use.
@@ -181,7 +130,7 @@ func (t *term) fail(cause error) {
 		return
 	}
 	t.end(fmt.Errorf("%w: %w", ErrLost, cause))
-	if t.renewed.Load() != nil {
+	if _, began := t.renewal.Age(); began {
 		t.g.note(Change{Kind: Lost, Slots: held, Err: cause})
 	}
 	t.g.wake()
@@ -196,12 +145,13 @@ func (t *term) close(life context.Context) {
 	t.end(ErrLost)
 	t.lose(t.held())
 	t.work.Wait()
-	if t.own == nil || t.g.fatal() != nil { // after a panic, work may still run: the Lease must expire
+	own := t.own.Last()
+	if own == nil || t.g.fatal() != nil { // after a panic, work may still run: the Lease must expire
 		return
 	}
-	if err := t.g.leases.remove(life, t.own.Name, t.own.UID, ""); err != nil {
+	if err := t.g.leases.Delete(life, own.Name, own.UID, ""); err != nil {
 		t.g.log.InfoContext(life, "the Lease of this member is left to expire", leftBehind(err)...)
 		return
 	}
-	t.g.view.missed(t.own.Name, "")
+	t.g.view.setAbsent(t.own.Name, "")
 }

@@ -3,51 +3,33 @@ package group
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/fairlead-io/fairlead/internal/leasing"
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
 	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// stamp is a time on both clocks of a process. The monotonic clock may stop while a machine sleeps, and the wall clock
-// may be set.
-type stamp struct{ time.Time }
-
-// atMost returns the elapsed time by the clock that says more.
-func (s stamp) atMost(now time.Time) time.Duration {
-	return max(now.Sub(s.Time), now.Round(0).Sub(s.Round(0)))
-}
-
-// atLeast returns the elapsed time by the clock that says less.
-func (s stamp) atLeast(now time.Time) time.Duration {
-	return min(now.Sub(s.Time), now.Round(0).Sub(s.Round(0)))
-}
-
-// sight is the last observed version of a Lease, and since when it was observed.
-type sight struct {
-	lease *lease
-	since stamp
-}
-
 // view stores the observed Leases of a group, from the watch and from responses. It is safe for concurrent use.
 type view struct {
 	now func() time.Time
 
-	mu   sync.Mutex
-	seen map[string]sight // by name
-	gone map[string]stamp // by name: since when the Lease is known to be absent
-	own  string           // the name of the Lease of this member
-	told string           // the last version of own from the watch
-	late int              // consecutive renewals of own that the watch had not delivered by the next one
+	mu        sync.Mutex
+	seen      map[string]leasing.Observation // by name
+	absent    map[string]leasing.Stamp       // by name: since when the Lease is known to be absent
+	own       string                         // the name of the Lease of this member
+	delivered string                         // the last version of own from the watch
+	late      int                            // consecutive renewals of own that the watch delivered too late
 }
 
 func newView(now func() time.Time) *view {
-	return &view{now: now, seen: map[string]sight{}, gone: map[string]stamp{}}
+	return &view{now: now, seen: map[string]leasing.Observation{}, absent: map[string]leasing.Stamp{}}
 }
 
 // saw records a Lease, unless a newer version is known.
@@ -58,28 +40,26 @@ func (v *view) saw(l *lease) {
 }
 
 func (v *view) sawLocked(l *lease) {
-	had, ok := v.seen[l.Name]
-	if ok && (had.lease.ResourceVersion == l.ResourceVersion ||
-		resourceversion.Older(l.ResourceVersion, had.lease.ResourceVersion)) {
-		return
+	seen := v.seen[l.Name]
+	if seen.See(l, leasing.Stamp{Time: v.now()}) {
+		delete(v.absent, l.Name)
+		v.seen[l.Name] = seen
 	}
-	delete(v.gone, l.Name)
-	v.seen[l.Name] = sight{l, stamp{v.now()}}
 }
 
 // ownIs sets the name of our own Lease, and restarts the check that the watch delivers its renewals.
 func (v *view) ownIs(name string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.own, v.told, v.late = name, "", 0
+	v.own, v.delivered, v.late = name, "", 0
 }
 
-// tell records a Lease that the watch delivered.
-func (v *view) tell(l *lease) {
+// deliver records a Lease that the watch delivered.
+func (v *view) deliver(l *lease) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if l.Name == v.own {
-		v.told = l.ResourceVersion
+		v.delivered = l.ResourceVersion
 	}
 	v.sawLocked(l)
 }
@@ -88,7 +68,7 @@ func (v *view) tell(l *lease) {
 func (v *view) renewed(before string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.late++; resourceversion.AtLeast(v.told, before) {
+	if v.late++; resourceversion.AtLeast(v.delivered, before) {
 		v.late = 0
 	}
 }
@@ -100,70 +80,66 @@ func (v *view) lags() bool {
 	return v.own == "" || v.late > 1
 }
 
-// missed records that there is no Lease of a name. version is the last one of the deleted Lease, or "" if not known.
-func (v *view) missed(name, version string) {
+// setAbsent records that there is no Lease of a name. version is the last one of the deleted Lease, or "" if not known.
+func (v *view) setAbsent(name, version string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.missedLocked(name, version)
+	v.setAbsentLocked(name, version)
 }
 
-func (v *view) missedLocked(name, version string) {
-	if had, ok := v.seen[name]; ok && version != "" && resourceversion.Older(version, had.lease.ResourceVersion) {
+func (v *view) setAbsentLocked(name, version string) {
+	if had, ok := v.seen[name]; ok && version != "" && resourceversion.Older(version, had.Lease().ResourceVersion) {
 		return
 	}
 	delete(v.seen, name)
-	if _, ok := v.gone[name]; !ok {
-		v.gone[name] = stamp{v.now()}
+	if _, ok := v.absent[name]; !ok {
+		v.absent[name] = leasing.Stamp{Time: v.now()}
 	}
 }
 
-// listed records the result of a list, and its resource version.
-func (v *view) listed(all []lease, version string) {
+// listed records the result of a list.
+func (v *view) listed(all *coordinationv1.LeaseList) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	there := map[string]bool{}
-	for i := range all {
-		there[all[i].Name] = true
-		v.sawLocked(&all[i])
+	for i := range all.Items {
+		there[all.Items[i].Name] = true
+		v.sawLocked(&all.Items[i])
 	}
 	for name := range v.seen {
 		if !there[name] {
-			v.missedLocked(name, version)
+			v.setAbsentLocked(name, all.ResourceVersion)
 		}
 	}
 }
 
-func (v *view) get(name string) (s sight, ok bool) {
+func (v *view) get(name string) (s leasing.Observation, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	s, ok = v.seen[name]
 	return s, ok
 }
 
-// goneFor returns for how long a Lease has been known to be absent; ok is false if that is not known.
-func (v *view) goneFor(name string) (d time.Duration, ok bool) {
+// absentFor returns for how long a Lease has been known to be absent; ok is false if that is not known.
+func (v *view) absentFor(name string) (d time.Duration, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	since, ok := v.gone[name]
-	return since.atLeast(v.now()), ok
+	since, ok := v.absent[name]
+	return since.AtLeast(v.now()), ok
 }
 
 // forget removes the absent Leases for which is returns true.
 func (v *view) forget(is func(name string) bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	maps.DeleteFunc(v.gone, func(name string, _ stamp) bool { return is(name) })
+	maps.DeleteFunc(v.absent, func(name string, _ leasing.Stamp) bool { return is(name) })
 }
 
 // all returns the last observed version of each Lease.
-func (v *view) all() []sight {
+func (v *view) all() []leasing.Observation {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	out := make([]sight, 0, len(v.seen))
-	for _, s := range v.seen {
-		out = append(out, s)
-	}
-	return out
+	return slices.Collect(maps.Values(v.seen))
 }
 
 // follow watches the Leases of a group until ctx ends.
@@ -200,7 +176,7 @@ func (g *Group) watched(e store.Event) {
 		return
 	}
 	if e.Type == store.Deleted {
-		g.view.missed(e.Key.Name, e.Object.Version())
+		g.view.setAbsent(e.Key.Name, e.Object.Version())
 		return
 	}
 	l, err := store.As[lease](e.Object)
@@ -208,5 +184,5 @@ func (g *Group) watched(e store.Event) {
 		g.log.Warn("a Lease cannot be read", "name", e.Key.Name, "error", err)
 		return
 	}
-	g.view.tell(l)
+	g.view.deliver(l)
 }

@@ -93,14 +93,14 @@ func (g *Group) losing(slot int) time.Time {
 
 // moving completes the cause for a slot that this member hands over. Running work finishes, and no new work begins.
 func (g *Group) moving(c *why.Cause, slot int, at slotOf, since time.Time) {
-	to := "another one"
+	to := "another replica"
 	if at.next != nil && at.next.ID != "" && (at.holder == nil || at.next.ID != at.holder.ID) {
 		to, c.Evidence["next"] = at.next.Name, at.next.Name
 	}
 	c.Message = fmt.Sprintf("slot %d of the object is moving: this replica hands it over to %s and starts no work for it", slot, to)
 	c.Evidence["moving"], c.Since = "true", since
 	c.Advice = "It continues automatically in the next replica when the work of the slot in this one has ended."
-	c.Progress = since.IsZero() || g.clock.now().Sub(since) < g.opt.Drain
+	c.Progress = since.IsZero() || g.clock.Now().Sub(since) < g.opt.Drain
 }
 
 // slotOf has the holder and the target of a slot; nil if there is none.
@@ -115,10 +115,10 @@ func (g *Group) heldBy(c *why.Cause, slot int, at slotOf) {
 	c.Evidence["member"], c.Evidence["lease"] = name, g.opt.Namespace+"/"+lease
 	seen, ok := g.view.get(lease)
 	if ok {
-		if address := seen.lease.Annotations[addressAnnotation]; address != "" {
+		if address := seen.Lease().Annotations[addressAnnotation]; address != "" {
 			c.Evidence["address"] = address
 		}
-		if at := seen.lease.Spec.RenewTime; at != nil {
+		if at := seen.Lease().Spec.RenewTime; at != nil {
 			c.Evidence["renewed"] = at.UTC().Format(time.RFC3339)
 		}
 	}
@@ -126,7 +126,7 @@ func (g *Group) heldBy(c *why.Cause, slot int, at slotOf) {
 		c.Message += fmt.Sprintf(", and hands it over to %s", at.next.Name)
 		c.Evidence["next"] = at.next.Name
 	}
-	if !ok || seen.since.atLeast(g.clock.now()) > g.opt.Duration {
+	if !ok || seen.Unchanged(g.clock.Now()) > g.opt.Duration {
 		c.Message += "; it seems to be dead and will be replaced soon"
 		c.Evidence["dead"] = "true"
 	}
