@@ -213,7 +213,7 @@ func TestOpenedAgainWhileSaving(t *testing.T) {
 			t.Errorf("%d lists of a store that may not be saved, want 1", n-before)
 		}
 		if log := c.log.String(); strings.Contains(log, "level=ERROR") ||
-			strings.Contains(log, "of no use") && !strings.Contains(log, "no such file") {
+			strings.Contains(log, "saved state is unusable") && !strings.Contains(log, "no such file") {
 			t.Error(log)
 		}
 		if files, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), "*", "*")); len(files) != 1 {

@@ -211,7 +211,7 @@ func TestABarrierWaitsForWhatIsMissing(t *testing.T) {
 				ctx, cancel := context.WithTimeout(q.ctx, time.Second)
 				defer cancel()
 				if err := q.Barrier(ctx); !errors.Is(err, context.DeadlineExceeded) ||
-					!strings.Contains(err.Error(), "the watch has not brought") {
+					!strings.Contains(err.Error(), "the watch has not delivered") {
 					t.Errorf("the reason is missing: %v", err)
 				}
 				hold.Release()

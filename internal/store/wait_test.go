@@ -187,7 +187,7 @@ func TestMetrics(t *testing.T) {
 # HELP fairlead_store_objects Objects in the store.
 # TYPE fairlead_store_objects gauge
 fairlead_store_objects{group="",resource="",selector="a=b",version=""} 1
-# HELP fairlead_store_suppressed_total Changes that were older than what was known.
+# HELP fairlead_store_suppressed_total Changes that were older than the stored state.
 # TYPE fairlead_store_suppressed_total counter
 fairlead_store_suppressed_total{group="",resource="",selector="a=b",version=""} 1
 `

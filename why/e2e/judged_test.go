@@ -76,8 +76,8 @@ func TestJudged(t *testing.T) {
 				reconcile.WithBackoff(reconcile.Backoff{Base: time.Millisecond})),
 			Case: judge.Case{
 				Reason: "the attempts are used up: nothing comes until the object changes",
-				Want:   why.BackOff, Message: "not tried again until", Until: -1,
-				Advice: "Change the object", Evidence: []string{"error=no route", "class=stopped"},
+				Want:   why.BackOff, Message: "not retried until", Until: -1,
+				Advice: "Correct the object", Evidence: []string{"error=no route", "class=stopped"},
 			},
 		},
 		"terminal step": {
@@ -86,7 +86,7 @@ func TestJudged(t *testing.T) {
 			}, flow.Retry(flow.Backoff{}))),
 			Case: judge.Case{
 				Reason: "a step that fails for good ends the fiber, and nothing tries again",
-				Want:   why.BackOff, Message: "not tried again until", Until: -1,
+				Want:   why.BackOff, Message: "not retried until", Until: -1,
 				Evidence: []string{"error=no such size"},
 			},
 		},

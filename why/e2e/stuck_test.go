@@ -127,7 +127,7 @@ func TestTerminal(t *testing.T) {
 		return reconcile.Terminal(errors.New("no such size"))
 	}))
 	c := w.told(rt, "x", why.BackOff, map[string]string{"error": "no such size", "class": "stopped"}).Causes[0]
-	if !c.Until.IsZero() || !strings.Contains(c.Message, "not tried again") {
+	if !c.Until.IsZero() || !strings.Contains(c.Message, "not retried") {
 		t.Errorf("%+v", c)
 	}
 }
