@@ -61,7 +61,7 @@ type script struct {
 
 	mu   sync.Mutex
 	lost []time.Time
-	ctx  context.Context //nolint:containedctx // of the last Lose
+	ctx  context.Context // of the last Lose
 }
 
 // cause says why the context of the last Lose has ended, or nil.
