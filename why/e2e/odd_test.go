@@ -193,7 +193,7 @@ func TestOdd(t *testing.T) {
 			})),
 			Case: judge.Case{
 				Reason: "what is waited for does not exist", Want: why.Parked,
-				Message: "there is no Pod", Advice: "make",
+				Message: "there is no Pod", Advice: "Create it",
 			},
 		},
 	} {
