@@ -42,6 +42,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/connrotation"
 
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/internal/testlimit"
@@ -62,6 +63,7 @@ type Env struct {
 	// The transport of all clients of Config. A reference to it keeps it shared, since client-go drops unreferenced
 	// transports.
 	transport http.RoundTripper
+	conns     *connrotation.Dialer // of the transport; nil if client-go does not use an http.Transport
 	err       error
 }
 
@@ -87,9 +89,29 @@ func (e *Env) stop() {
 		e.own.Stop()
 		return
 	}
-	if e.transport != nil { // a shared control plane does not close the connections
+	// A shared control plane does not close the connections.
+	if e.conns != nil {
+		e.conns.CloseAll() // an HTTP/2 connection is not idle at once when its last stream has ended
+	}
+	if e.transport != nil {
 		utilnet.CloseIdleConnectionsFor(e.transport)
 	}
+}
+
+// open makes the transport that the clients share, and tracks its connections.
+func (e *Env) open() (err error) {
+	if e.transport, err = rest.TransportFor(e.config); err != nil {
+		return err
+	}
+	rt := e.transport
+	for w, ok := rt.(utilnet.RoundTripperWrapper); ok; w, ok = rt.(utilnet.RoundTripperWrapper) {
+		rt = w.WrappedRoundTripper()
+	}
+	if t, ok := rt.(*http.Transport); ok {
+		e.conns = connrotation.NewDialer(t.DialContext)
+		t.DialContext = e.conns.DialContext
+	}
+	return nil
 }
 
 // Config returns a client configuration with administrator rights; the caller owns it. The test fails if there is no
@@ -98,7 +120,7 @@ func (e *Env) Config(t testing.TB) *rest.Config {
 	t.Helper()
 	e.once.Do(func() {
 		if e.own, e.config, e.err = connect(e.Options); e.err == nil {
-			e.transport, e.err = rest.TransportFor(e.config)
+			e.err = e.open()
 		}
 	})
 	if e.err != nil {

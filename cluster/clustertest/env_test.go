@@ -1,12 +1,20 @@
 package clustertest
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/fairlead-io/fairlead/cluster"
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
 type tests func() int
@@ -26,6 +34,48 @@ func TestEnvVarThatLeadsNowhere(t *testing.T) {
 	_, _, err := connect(cluster.Options{})
 	if err == nil || !strings.Contains(err.Error(), EnvVar) {
 		t.Errorf("got %v, want an error that names %s", err, EnvVar)
+	}
+}
+
+// TestConnectionsEnd leaves a response unread, as a stream that has just ended does for a moment.
+func TestConnectionsEnd(t *testing.T) {
+	closed := make(chan struct{}, 1)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush() // the client sees a broken connection
+		<-r.Context().Done()
+		closed <- struct{}{}
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["it"] = &clientcmdapi.Cluster{Server: server.URL, InsecureSkipTLSVerify: true}
+	config.Contexts["it"] = &clientcmdapi.Context{Cluster: "it"}
+	config.CurrentContext = "it"
+	dir := t.TempDir()
+	if err := clientcmd.WriteToFile(*config, filepath.Join(dir, "kubeconfig")); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(EnvVar, dir)
+	var env Env
+	env.Main(tests(func() int {
+		client, err := rest.HTTPClientFor(env.Config(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := client.Get(server.URL) //nolint:noctx // it is left open
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.ProtoMajor != 2 {
+			t.Errorf("the protocol is %s", res.Proto)
+		}
+		return 0
+	})).Run()
+	select {
+	case <-closed:
+	case <-time.After(testlimit.Wait):
+		t.Error("the connection is still open")
 	}
 }
 
