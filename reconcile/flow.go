@@ -86,7 +86,7 @@ func (t *Task[T]) SetStatus(fn func(obj *T) error) { t.set(fn) }
 func Flow[T, P any, PT client.ObjectOf[T]](h Host, name string, e *flow.Engine, how Fibers[T, P],
 	opts ...Option,
 ) *Controller {
-	r := &flows[T, P, PT]{engine: e, how: how, name: name, live: map[Key]*fiber{}}
+	r := &flows[T, P, PT]{engine: e, how: how, name: name}
 	err := r.complete()
 	w := workOf[T, PT](r)
 	if how.Flow != nil && how.Flow.Undoes() {
@@ -94,14 +94,14 @@ func Flow[T, P any, PT client.ObjectOf[T]](h Host, name string, e *flow.Engine, 
 		w.clean = func(ctx context.Context, obj client.Object) (Result, error) { return r.cleanup(ctx, (*T)(obj.(PT))) }
 	}
 	w.saves = how.Position != nil
-	w.gone, w.halt, w.move, w.why = r.gone, r.halt, r.move, r.why
-	w.hosted = func(from Inherited) {
+	w.deleted, w.halt, w.move, w.why = r.deleted, r.fibers.halt, r.fibers.move, r.why
+	w.hosted = func(from Inherited, h fiberHost) {
+		r.host, r.fibers.slots, r.fibers.log = h, h.slots, h.log
 		if e != nil {
 			e.Inherit(from.Logger, from.TracerProvider, from.Shards != nil)
 		}
 	}
-	r.c = declare(h, name, w, PT(new(T)), err, opts)
-	return r.c
+	return declare(h, name, w, PT(new(T)), err, opts)
 }
 
 // FiberKey returns the key of the fiber that a controller runs for an object, such as "domains/prod/orders".

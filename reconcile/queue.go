@@ -45,7 +45,7 @@ func (q *queue) makeReady(it *item, p priority) {
 	if it.state == ready && it.prio <= p {
 		return
 	}
-	q.rest(it)
+	q.makeIdle(it)
 	it.state, it.prio = ready, p
 	q.lines[p].push(it)
 	q.ready++
@@ -53,13 +53,13 @@ func (q *queue) makeReady(it *item, p priority) {
 
 // wait makes an item that is not running wait until a time. A ready item leaves its line.
 func (q *queue) wait(it *item, until time.Time, why ReasonType) {
-	q.rest(it)
+	q.makeIdle(it)
 	it.state, it.due, it.dueFor = waiting, until, why
 	heap.Push(&q.times, it)
 }
 
-// rest makes an item idle.
-func (q *queue) rest(it *item) {
+// makeIdle makes an item idle.
+func (q *queue) makeIdle(it *item) {
 	switch it.state {
 	case ready:
 		q.lines[it.prio].live--
@@ -72,7 +72,7 @@ func (q *queue) rest(it *item) {
 
 // forget removes an item that is not running, with its history.
 func (q *queue) forget(it *item) {
-	q.rest(it)
+	q.makeIdle(it)
 	delete(q.items, it.key)
 }
 
@@ -95,6 +95,41 @@ func (q *queue) pick() *item {
 	q.running++
 	it.state = running
 	return it
+}
+
+// maxScanned bounds the entries of a line that before scans, since the caller holds a lock.
+const maxScanned = 10_000
+
+// before returns how many ready items are picked before a ready one, and how many of them are in its namespace. It is
+// an estimate: it scans the line of that namespace, and uses the lengths of the others. If own is maxScanned, there are
+// more.
+func (q *queue) before(it *item) (all, own int) {
+	l := &q.lines[it.prio]
+	mine := l.byNS[it.key.Namespace]
+	if mine == nil {
+		return 0, 0
+	}
+	for i, o := range mine.items {
+		if o == it || i == maxScanned {
+			break
+		}
+		if o.state == ready && o.prio == it.prio {
+			own++
+		}
+	}
+	all = own
+	turn := 1 // namespaces ahead of this one in turns have one more pick
+	for _, other := range l.turns {
+		if other == mine {
+			turn = 0
+			continue
+		}
+		all += min(len(other.items), own+turn)
+	}
+	if it.prio == low {
+		all += min(q.lines[high].live, lowShare*(all+1))
+	}
+	return all, own
 }
 
 // expired returns an item that is due and makes it idle; nil if there is none.
