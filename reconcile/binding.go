@@ -60,8 +60,8 @@ func (b *bindings) userContext(ctx context.Context, r *reconciliation, own bindi
 	return binding.With(context.WithValue(ctx, infoKey{}, info), own)
 }
 
-// ofFiber returns the context values for the steps of a fiber, which outlives the reconciliation with the context ctx in
-// term. term is nil if that is not known.
+// ofFiber returns the context values for the steps of a fiber. ctx is the context of the reconciliation that starts it,
+// in term, which may be nil. The fiber outlives both.
 func (b *bindings) ofFiber(ctx, term context.Context, k Key, slot int, waiting *binding.Waiting) context.Context {
 	values := context.WithoutCancel(ctx)
 	if term != nil {

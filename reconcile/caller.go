@@ -118,16 +118,16 @@ func (c *caller) reconcile(ctx context.Context, r *reconciliation, rec *cache.Re
 	if err != nil || obj == nil {
 		return Done, err
 	}
-	theirs := c.bindings.userContext(ctx, r, rights)
+	userCtx := c.bindings.userContext(ctx, r, rights)
 	if c.finalizer == nil {
-		return protected(func() (Result, error) { return c.object.do(theirs, obj) })
+		return protected(func() (Result, error) { return c.object.do(userCtx, obj) })
 	}
 	has := c.finalizer.on(obj)
 	if obj.GetDeletionTimestamp() != nil {
 		if !has {
 			return Done, nil // already cleaned up, or never started
 		}
-		res, err := protected(func() (Result, error) { return c.object.clean(theirs, obj) })
+		res, err := protected(func() (Result, error) { return c.object.clean(userCtx, obj) })
 		if err != nil || res != Done {
 			return res, err
 		}
@@ -138,7 +138,7 @@ func (c *caller) reconcile(ctx context.Context, r *reconciliation, rec *cache.Re
 			return Done, err
 		}
 	}
-	return protected(func() (Result, error) { return c.object.do(theirs, obj) })
+	return protected(func() (Result, error) { return c.object.do(userCtx, obj) })
 }
 
 // load returns a copy of the freshest state for the reconciler; nil if the object does not exist.

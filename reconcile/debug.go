@@ -47,7 +47,7 @@ func DebugHandler(list func() []*Controller) http.Handler {
 			return q.Has("controller") && q.Get("controller") != c.name
 		})
 		slices.SortFunc(all, func(a, b *Controller) int {
-			return cmp.Or(cmp.Compare(a.inspect.cluster, b.inspect.cluster), cmp.Compare(a.name, b.name))
+			return cmp.Or(cmp.Compare(a.from.Cluster, b.from.Cluster), cmp.Compare(a.name, b.name))
 		})
 		shown := make(inspect.Controllers, len(all))
 		for i, c := range all {

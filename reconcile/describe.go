@@ -14,7 +14,8 @@ const (
 	maxStackShown = 8 << 10
 )
 
-// inspection describes a controller, and explains its work on an object. It reads snapshots of the parts. It has no state.
+// inspection describes a controller, and explains its work on an object. It reads snapshots of the parts and has no
+// state.
 type inspection struct {
 	name, place, cluster string
 	declared             *declaration

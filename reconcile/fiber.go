@@ -49,7 +49,7 @@ func (r *flows[T, P, PT]) Reconcile(ctx context.Context, obj *T) (Result, error)
 		return Done, nil
 	}
 	if r.how.Changed != nil {
-		return r.follow(ctx, obj)
+		return r.passChange(ctx, obj)
 	}
 	done := false
 	if f := r.fibers.find(k, o.GetUID(), false); f != nil {
@@ -84,8 +84,8 @@ func (r *flows[T, P, PT]) choose(obj *T) *flow.Flow[P] {
 	return r.how.Flow
 }
 
-// follow passes an event to the running fiber of an object, or starts a fiber. It is used with Fibers.Changed.
-func (r *flows[T, P, PT]) follow(ctx context.Context, obj *T) (Result, error) {
+// passChange passes an event to the running fiber of an object, or starts a fiber. It is used with Fibers.Changed.
+func (r *flows[T, P, PT]) passChange(ctx context.Context, obj *T) (Result, error) {
 	o := PT(obj)
 	k := client.KeyOf(o)
 	switch f := r.fibers.find(k, o.GetUID(), false); {
@@ -99,7 +99,7 @@ func (r *flows[T, P, PT]) follow(ctx context.Context, obj *T) (Result, error) {
 		if err := r.handleEnd(ctx, k, f); err != nil {
 			return Done, err
 		}
-		if !f.again && onlyTriggered(ctx, r.name) {
+		if !f.missedEvent && onlyTriggered(ctx, r.name) {
 			return Done, nil
 		}
 	}
@@ -168,8 +168,8 @@ func (r *flows[T, P, PT]) stored(ctx context.Context, o PT) (PT, error) {
 	return live, nil
 }
 
-// handleEnd handles a fiber that has ended. It returns the error of the fiber once, and saves a completion that could not
-// be saved when the fiber ended.
+// handleEnd handles a fiber that has ended. It returns the error of the fiber once. It saves a completion that could
+// not be saved when the fiber ended.
 func (r *flows[T, P, PT]) handleEnd(ctx context.Context, k Key, f *fiber) error {
 	if f.err == nil && f.unsaved != nil {
 		if err := f.unsaved(ctx); err != nil && !isGone(err) {
@@ -219,7 +219,7 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 	}
 	var positions flow.Positions = at
 	if r.how.Changed != nil {
-		positions, f.changed = nowhere{}, func(ctx context.Context) bool { return r.how.Changed(ctx, packet) }
+		positions, f.changed = noPositions{}, func(ctx context.Context) bool { return r.how.Changed(ctx, packet) }
 	}
 	opt := flow.StartOptions{
 		Key: FiberKey(r.name, k), Group: k.Namespace, Mode: flow.Preempt, Timeout: r.how.Timeout,
@@ -281,7 +281,7 @@ func (r *flows[T, P, PT]) ended(k Key, f *fiber, at *statusAt[T, PT], obj *T, re
 	switch {
 	case f.changed != nil:
 		unsaved = at.Flush
-	case !at.kept && !f.undo: // saving failed, or the fiber has never parked
+	case !at.endSaved && !f.undo: // saving failed, or the fiber has never parked
 		unsaved = func(ctx context.Context) error { return at.Clear(ctx, "") }
 	}
 	closed := errors.Is(res.Err, flow.ErrClosed) && r.engine.Closed()

@@ -38,15 +38,15 @@ type fiber struct {
 	changed    func(ctx context.Context) bool // calls Fibers.Changed
 	waiting    *binding.Waiting               // the request that is being retried
 
-	handle   flow.Handle
-	started  bool                            // handle is valid
-	ended    bool                            // the fields below are valid
-	err      error                           // its outcome
-	failed   bool                            // err is a failure that must be reported
-	unsaved  func(ctx context.Context) error // saves its completion; nil if already saved
-	again    bool                            // it has missed an event
-	canceled bool                            // cancel it once started, since its object is deleted
-	moves    func(flow.Handle)               // ends it once started, since its slot leaves; may be nil
+	handle      flow.Handle
+	started     bool                            // handle is valid
+	ended       bool                            // the fields below are valid
+	err         error                           // its outcome
+	failed      bool                            // err is a failure that must be reported
+	unsaved     func(ctx context.Context) error // saves its completion; nil if already saved
+	missedEvent bool                            // it has missed an event
+	canceled    bool                            // cancel it once started, since its object is deleted
+	moves       func(flow.Handle)               // ends it once started, since its slot leaves; may be nil
 }
 
 var (
@@ -79,7 +79,7 @@ func (s *fiberSet) repeat(k Key, uid types.UID) bool {
 	if f == nil || f.changed == nil || f.uid != uid || f.ended {
 		return false
 	}
-	f.again = true
+	f.missedEvent = true
 	return true
 }
 

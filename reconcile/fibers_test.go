@@ -96,7 +96,7 @@ func TestFiberOutcomes(t *testing.T) {
 		if !strings.Contains(d.log.String(), "an obsolete fiber failed") {
 			t.Errorf("the log says %q about a failure that nothing handles", &d.log)
 		}
-		if !d.repeat(k, "1") || !d.find(k, "1", false).again {
+		if !d.repeat(k, "1") || !d.find(k, "1", false).missedEvent {
 			t.Error("no fiber follows")
 		}
 		d.release <- nil

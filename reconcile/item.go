@@ -27,20 +27,20 @@ const (
 
 // item is the state of one object in the controller: its queue state, the reasons, and the relevant history.
 type item struct {
-	key     Key
-	state   itemState
-	prio    priority
-	reasons reasons
-	due     time.Time  // while waiting
-	came    time.Time  // while ready: since when
-	dueFor  ReasonType // while waiting: Scheduled, Retried, or "" for the rate limit
-	heapAt  int
-	current *reconciliation // while running
-	fail    *failure        // the last attempt failed
-	rate    *rate           // of its reconciliations; nil before the first one, or without a limit
-	seen    *facts          // while running: the state in the last event about the object itself
-	slot    int             // 0 unless replicas share the objects
-	left    bool            // while running: its slot has left; do not reconcile again
+	key        Key
+	state      itemState
+	prio       priority
+	reasons    reasons
+	due        time.Time  // while waiting
+	readySince time.Time  // while ready: since when
+	dueFor     ReasonType // while waiting: Scheduled, Retried, or "" for the rate limit
+	heapAt     int
+	current    *reconciliation // while running
+	fail       *failure        // the last attempt failed
+	rate       *rate           // of its reconciliations; nil before the first one, or without a limit
+	seen       *facts          // while running: the state in the last event about the object itself
+	slot       int             // 0 unless replicas share the objects
+	left       bool            // while running: its slot has left; do not reconcile again
 
 	requeues requeues
 }
@@ -76,5 +76,5 @@ func (it *item) started(at time.Time, limit rate) {
 		own := limit // so that limit itself is not moved to the heap
 		it.rate = &own
 	}
-	it.rate.take(at)
+	it.rate.record(at)
 }

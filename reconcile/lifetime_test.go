@@ -30,8 +30,9 @@ func TestLifetime(t *testing.T) {
 			ended: true, want: phase{running: true, stopping: true},
 		},
 		{
-			reason: "stopped before", before: func(l *lifetime, _ context.Context, _ context.CancelCauseFunc) { l.stop(); l.over() },
-			want: phase{ended: true},
+			reason: "stopped before",
+			before: func(l *lifetime, _ context.Context, _ context.CancelCauseFunc) { l.stop(); l.over() },
+			want:   phase{ended: true},
 		},
 		{reason: "stopped in the grace period", accepted: true, after: func(l *lifetime) { l.stop() }},
 		{

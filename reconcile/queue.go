@@ -97,13 +97,13 @@ func (q *queue) pick() *item {
 	return it
 }
 
-// maxScanned bounds the entries of a line that before scans, since the caller holds a lock.
+// maxScanned bounds the entries of a line that ahead scans, since the caller holds a lock.
 const maxScanned = 10_000
 
-// before returns how many ready items are picked before a ready one, and how many of them are in its namespace. It is
+// ahead returns how many ready items are picked before a ready one, and how many of them are in its namespace. It is
 // an estimate: it scans the line of that namespace, and uses the lengths of the others. If own is maxScanned, there are
 // more.
-func (q *queue) before(it *item) (all, own int) {
+func (q *queue) ahead(it *item) (all, own int) {
 	l := &q.lines[it.prio]
 	mine := l.byNS[it.key.Namespace]
 	if mine == nil {
@@ -144,13 +144,13 @@ func (q *queue) expired(now time.Time) *item {
 
 // lines hold the ready items of one priority, in a line for each namespace. The lines take turns.
 type lines struct {
-	live  int // items, without stale entries
-	held  int // entries, with stale ones
-	byNS  map[string]*line
-	turns []*line // the lines that are not empty, the next one first
+	live    int // items, without stale entries
+	entries int // entries, with stale ones
+	byNS    map[string]*line
+	turns   []*line // the lines that are not empty, the next one first
 }
 
-// idleItems bounds by how many stale entries may outnumber the live ones before tidy runs.
+// idleItems bounds by how many stale entries may outnumber the live ones before removeStale runs.
 const idleItems = 16
 
 type line struct {
@@ -170,14 +170,14 @@ func (l *lines) push(it *item) {
 		l.turns = append(l.turns, own)
 	}
 	own.items = append(own.items, it)
-	if l.held++; l.held > 2*l.live+idleItems {
-		l.tidy(it.prio)
+	if l.entries++; l.entries > 2*l.live+idleItems {
+		l.removeStale(it.prio)
 	}
 }
 
-// tidy removes stale entries. An item that became ready again keeps its first place, as in pop.
-func (l *lines) tidy(p priority) {
-	l.held = 0
+// removeStale removes stale entries. An item that became ready again keeps its first place, as in pop.
+func (l *lines) removeStale(p priority) {
+	l.entries = 0
 	seen := make(map[*item]bool, l.live)
 	l.turns = slices.DeleteFunc(l.turns, func(own *line) bool {
 		own.items = slices.DeleteFunc(own.items, func(it *item) bool {
@@ -185,7 +185,7 @@ func (l *lines) tidy(p priority) {
 			seen[it] = true
 			return left
 		})
-		l.held += len(own.items)
+		l.entries += len(own.items)
 		if len(own.items) == 0 {
 			delete(l.byNS, own.ns)
 		}
@@ -203,7 +203,7 @@ func (l *lines) pop(p priority) *item {
 			it := own.items[0]
 			own.items[0] = nil
 			own.items = own.items[1:]
-			l.held--
+			l.entries--
 			if it.state == ready && it.prio == p {
 				found = it
 			}

@@ -74,8 +74,8 @@ func (l *runs) remove(r *reconciliation) {
 	r.prev, r.next = nil, nil
 }
 
-// keptSuccesses is the number of successes that are remembered. The queue has no item for an idle object, so only recent
-// successes are known.
+// keptSuccesses is the number of successes that are remembered. The queue has no item for an idle object, so only
+// recent successes are known.
 const keptSuccesses = 256
 
 // history is a ring of the last successes. The zero value is empty. It has no lock.

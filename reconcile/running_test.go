@@ -28,7 +28,7 @@ func TestBefore(t *testing.T) {
 		if it.state != ready {
 			return
 		}
-		before, own := q.before(it)
+		before, own := q.ahead(it)
 		var picked, same int
 		for {
 			next := q.pick()

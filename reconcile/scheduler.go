@@ -147,7 +147,7 @@ func (s *scheduler) slotOf(k Key, now *facts) (slot int, exists bool) {
 // admit makes an item ready as soon as the rate limit allows it. The caller holds s.mu.
 func (s *scheduler) admit(it *item, p priority) {
 	now := time.Now()
-	if free := it.rate.free(); !free.IsZero() && free.After(now) {
+	if free := it.rate.nextStart(); !free.IsZero() && free.After(now) {
 		if it.state == waiting && it.dueFor == "" {
 			return
 		}
@@ -156,7 +156,7 @@ func (s *scheduler) admit(it *item, p priority) {
 		return
 	}
 	if it.state != ready {
-		it.came = now
+		it.readySince = now
 	}
 	s.q.makeReady(it, p)
 }
@@ -207,7 +207,7 @@ func (s *scheduler) spawn() {
 // throttled reports whether the total rate limit forbids a start now. If so, expire runs when a start is allowed. The
 // caller holds s.mu.
 func (s *scheduler) throttled() bool {
-	free := s.total.free()
+	free := s.total.nextStart()
 	if !free.After(time.Now()) {
 		return false
 	}
@@ -256,7 +256,7 @@ func (s *scheduler) next(id goroutine.ID) (context.Context, *reconciliation) {
 		return nil, nil
 	}
 	now := time.Now()
-	s.total.take(now)
+	s.total.record(now)
 	ctx, cancel := context.WithCancelCause(s.term)
 	r := &reconciliation{
 		store: s.store, key: it.key, slot: it.slot, term: s.term, why: it.reasons, begun: now, cancel: cancel, attempt: 1,
@@ -319,7 +319,7 @@ func (s *scheduler) finish(r *reconciliation, end completion) verdict {
 		s.q.forget(it)
 	case isAbort(end.err):
 		v.outcome = string(aborted)
-		it.reasons.before(r.why)
+		it.reasons.prepend(r.why)
 		s.admit(it, high)
 	case end.err == nil && end.res.pending:
 		v.outcome = "pending"
@@ -374,7 +374,7 @@ func (s *scheduler) failed(it *item, r *reconciliation, end completion) *failure
 	f := s.retries.failed(it.fail, r.facts, end.err, end.at)
 	pending := it.reasons
 	it.reasons = reasons{}
-	it.reasons.before(r.why)
+	it.reasons.prepend(r.why)
 	for _, p := range pending.list {
 		it.reasons.add(p)
 	}

@@ -20,7 +20,7 @@ type objectState struct {
 	workers, limit int
 	ready          int
 	before, own    int
-	came           time.Time // since when it is ready
+	readySince     time.Time // since when it is ready
 	busy           []busyWorker
 	paced          time.Time // when the total rate limit allows the next start
 	last           time.Time // time of the last success
@@ -57,9 +57,9 @@ func (s *scheduler) object(k Key) objectState {
 			o.run, o.begun, o.attempt = r, r.begun, r.attempt
 		}
 	case ready:
-		o.came = it.came
-		o.before, o.own = s.q.before(it)
-		if free := s.total.free(); free.After(time.Now()) {
+		o.readySince = it.readySince
+		o.before, o.own = s.q.ahead(it)
+		if free := s.total.nextStart(); free.After(time.Now()) {
 			o.paced = free
 		}
 		for r := s.runs.first; r != nil && len(o.busy) < maxBusy; r = r.next {
@@ -84,7 +84,7 @@ func (s *scheduler) ages() map[string]time.Duration {
 	for _, it := range s.q.items {
 		switch {
 		case it.state == ready:
-			grow("ready", it.came)
+			grow("ready", it.readySince)
 		case it.current != nil:
 			grow("running", it.current.begun)
 		}
@@ -129,7 +129,7 @@ func (s *scheduler) workload(pick func(Key, Class) bool) workload {
 	}
 	var oldest *item
 	for _, it := range s.q.items {
-		if it.state == ready && (oldest == nil || it.came.Before(oldest.came)) {
+		if it.state == ready && (oldest == nil || it.readySince.Before(oldest.readySince)) {
 			oldest = it
 		}
 		if it.fail == nil {
@@ -140,7 +140,7 @@ func (s *scheduler) workload(pick func(Key, Class) bool) workload {
 		}
 	}
 	if oldest != nil {
-		w.oldest = &inspect.Work{Key: oldest.key.String(), Since: oldest.came}
+		w.oldest = &inspect.Work{Key: oldest.key.String(), Since: oldest.readySince}
 	}
 	if last := s.runs.last; last != nil && s.q.running >= s.limit && time.Since(last.begun) > blockedAfter {
 		w.blockedSince = &last.begun

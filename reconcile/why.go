@@ -35,7 +35,7 @@ func (n *inspection) why(ctx context.Context, of why.Object) []why.Cause {
 	causes := n.causes(ctx, Key{Namespace: of.Namespace, Name: of.Name})
 	for i := range causes {
 		one := &causes[i]
-		one.Evidence = with(one.Evidence, "controller", n.name)
+		one.Evidence = withEvidence(one.Evidence, "controller", n.name)
 		if a := one.About; a != nil && a.Kind == of.Kind && (a.Group == "" || a.Group == of.Group) &&
 			a.Namespace == of.Namespace && a.Name == of.Name {
 			one.About = nil
@@ -44,8 +44,8 @@ func (n *inspection) why(ctx context.Context, of why.Object) []why.Cause {
 	return causes
 }
 
-// with returns a copy of evidence with added pairs. It does not change evidence, which the caller may share.
-func with(evidence map[string]string, pairs ...string) map[string]string {
+// withEvidence returns a copy of evidence with added pairs. It does not change evidence, which the caller may share.
+func withEvidence(evidence map[string]string, pairs ...string) map[string]string {
 	out := make(map[string]string, len(evidence)+len(pairs)/2)
 	for i := 0; i < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
@@ -61,11 +61,11 @@ func with(evidence map[string]string, pairs ...string) map[string]string {
 func (n *inspection) causes(ctx context.Context, k Key) []why.Cause {
 	phase, watches := n.lifetime.phase(), n.intake.snapshot()
 	state := stateOf(phase, watches, n.leader == nil || n.scheduler.leads())
-	if idle, ok := n.idles(ctx, state, phase.problem); ok {
-		return idle
+	if causes, ok := n.notWorking(ctx, state, phase.problem); ok {
+		return causes
 	}
 	if watches.primary == nil {
-		return n.unbegun()
+		return n.notStarted()
 	}
 	st := watches.primary.handle.Store
 	stale := st.Why(k)
@@ -80,7 +80,7 @@ func (n *inspection) causes(ctx context.Context, k Key) []why.Cause {
 	if len(causes) > 0 {
 		seen.fail = nil // the failure of an earlier fiber
 	}
-	causes = append(append(causes, n.queued(k, &seen, rec)...), stale...)
+	causes = append(append(causes, n.explainQueue(k, &seen, rec)...), stale...)
 	switch {
 	case len(causes) > 0:
 		return causes
@@ -94,7 +94,7 @@ func (n *inspection) causes(ctx context.Context, k Key) []why.Cause {
 			Progress: true, // otherwise the stores would have returned a cause
 		}}
 	case !exists:
-		return n.unknown(ctx, st, k)
+		return n.notReceived(ctx, st, k)
 	case !n.declared.main.selects(rec):
 		return []why.Cause{{
 			Type: why.NotSelected, Message: fmt.Sprintf("a filter of controller %s excludes the object", n.name),
@@ -107,7 +107,7 @@ func (n *inspection) causes(ctx context.Context, k Key) []why.Cause {
 			Message: fmt.Sprintf("controller %s is reconciling it", n.name),
 		}}
 	}
-	return []why.Cause{n.fine(&seen)}
+	return []why.Cause{n.nothingPending(&seen)}
 }
 
 func labelsOf(rec *cache.Record) string {
@@ -119,11 +119,11 @@ func labelsOf(rec *cache.Record) string {
 	return strings.Join(all, ",")
 }
 
-// idles returns why the controller does no work at all, and whether that is the case.
-func (n *inspection) idles(ctx context.Context, state inspect.State, problem error) (causes []why.Cause, idles bool) {
+// notWorking returns why the controller does no work at all. ok is false if it works.
+func (n *inspection) notWorking(ctx context.Context, state inspect.State, problem error) (causes []why.Cause, ok bool) {
 	switch state {
 	case inspect.StateNew:
-		return n.unbegun(), true
+		return n.notStarted(), true
 	case inspect.StateBlocked:
 		return []why.Cause{{
 			Type: why.SourceStale, Message: fmt.Sprintf("controller %s cannot start: %v", n.name, problem),
@@ -142,8 +142,8 @@ func (n *inspection) idles(ctx context.Context, state inspect.State, problem err
 		}
 		leader, err := leaderOf(n.leader)
 		cause := why.Cause{
-			Type: why.NotLeading, Message: "another process leads: " + leader, Evidence: with(nil, "leader", leader),
-			Advice: "Ask the leader.",
+			Type: why.NotLeading, Message: "another process leads: " + leader,
+			Evidence: withEvidence(nil, "leader", leader), Advice: "Ask the leader.",
 		}
 		if err != nil || leader == "" {
 			cause.Message, cause.Advice = "this process does not lead, and the leader is unknown", ""
@@ -156,15 +156,15 @@ func (n *inspection) idles(ctx context.Context, state inspect.State, problem err
 	return nil, false
 }
 
-// unbegun returns the cause for a controller that has not started to work.
-func (n *inspection) unbegun() []why.Cause {
+// notStarted returns the cause for a controller that has not started to work.
+func (n *inspection) notStarted() []why.Cause {
 	return []why.Cause{{
 		Type: why.Parked, Progress: true, Message: fmt.Sprintf("controller %s has not started yet", n.name),
 	}}
 }
 
-// unknown returns why the controller does not know an object.
-func (n *inspection) unknown(ctx context.Context, st *cache.Store, k Key) []why.Cause {
+// notReceived returns why the controller does not know an object.
+func (n *inspection) notReceived(ctx context.Context, st *cache.Store, k Key) []why.Cause {
 	obj := &metav1.PartialObjectMetadata{}
 	kind, _ := n.declared.reconciled()
 	obj.SetGroupVersionKind(kind)
@@ -192,13 +192,14 @@ func (n *inspection) unknown(ctx context.Context, st *cache.Store, k Key) []why.
 	}}
 }
 
-// fine returns the cause for an object with nothing left to do.
-func (n *inspection) fine(s *objectState) why.Cause {
+// nothingPending returns the cause for an object with nothing left to do.
+func (n *inspection) nothingPending(s *objectState) why.Cause {
 	cause := why.Cause{
 		Type: why.Ended, Since: s.last, Message: fmt.Sprintf("controller %s has no pending work for it", n.name),
 	}
 	if !s.last.IsZero() {
-		cause.Message = fmt.Sprintf("controller %s reconciled it at %s and has no pending work for it", n.name, clock(s.last))
+		cause.Message = fmt.Sprintf("controller %s reconciled it at %s and has no pending work for it", n.name,
+			timestamp(s.last))
 	}
 	return cause
 }
@@ -215,8 +216,8 @@ func Causes(err error) []why.Cause {
 	}
 	text := cut(err.Error(), maxErrorShown)
 	cause := why.Cause{Type: why.BackOff, Message: text, Evidence: map[string]string{"error": text}}
-	if told, ok := call.Why(err); ok {
-		cause = told
+	if refused, ok := call.Why(err); ok {
+		cause = refused
 	}
 	bad, unread := errors.AsType[*cache.DecodeError](err)
 	_, _, panicked := asPanic(err)
@@ -250,46 +251,46 @@ func undecoded(err *cache.DecodeError) *why.Object {
 	return &why.Object{Kind: kind.Name(), Namespace: err.Key.Namespace, Name: err.Key.Name}
 }
 
-// queued returns the causes that follow from the queue state of an object.
-func (n *inspection) queued(k Key, s *objectState, rec *cache.Record) (causes []why.Cause) {
+// explainQueue returns the causes that follow from the queue state of an object.
+func (n *inspection) explainQueue(k Key, s *objectState, rec *cache.Record) (causes []why.Cause) {
 	if s.fail != nil {
-		causes = n.failures(s, rec)
+		causes = n.explainFailure(s, rec)
 	}
 	switch {
 	case s.state == running && s.run != nil:
-		for _, now := range n.atWork(s) { // newer than the cause from the previous attempt
+		for _, now := range n.longRunning(s) { // newer than the cause from the previous attempt
 			causes = slices.DeleteFunc(causes, func(before why.Cause) bool { return before.Type == now.Type })
 			causes = append(causes, now)
 		}
 	case s.state == ready && !s.paced.IsZero():
 		causes = append(causes, why.Cause{
-			Type: why.RateLimited, Since: s.came, Until: s.paced,
+			Type: why.RateLimited, Since: s.readySince, Until: s.paced,
 			Advice: "It continues then. Raise TotalRateLimit of the controller to permit more.",
 			Message: fmt.Sprintf("controller %s has used up its TotalRateLimit",
 				n.name),
 			Evidence: map[string]string{"before": strconv.Itoa(s.before), "ready": strconv.Itoa(s.ready)},
 		})
 	case s.state == ready:
-		causes = append(causes, n.behind(k, s)...)
+		causes = append(causes, n.queuedBehind(k, s)...)
 	case s.state == waiting && s.dueFor == "":
 		causes = append(causes, why.Cause{
 			Type: why.RateLimited, Since: s.last, Until: s.due,
 			Advice: "It continues then. Raise RateLimit of the controller to permit more frequent reconciliations.",
 			Message: fmt.Sprintf("controller %s has used up its RateLimit for the object until %s", n.name,
-				clock(s.due)),
+				timestamp(s.due)),
 		})
 	case s.state == waiting && s.dueFor == Scheduled:
 		causes = append(causes, why.Cause{
 			Type: why.Parked, Since: s.last, Until: s.due, Progress: true,
-			Message:  fmt.Sprintf("controller %s reconciles it again at %s; nothing has failed", n.name, clock(s.due)),
+			Message:  fmt.Sprintf("controller %s reconciles it again at %s; nothing has failed", n.name, timestamp(s.due)),
 			Evidence: map[string]string{"result": "After"},
 		})
 	}
 	return causes
 }
 
-// failures returns why the last reconciliation failed, and when the next one comes.
-func (n *inspection) failures(s *objectState, rec *cache.Record) []why.Cause {
+// explainFailure returns why the last reconciliation failed, and when the next one comes.
+func (n *inspection) explainFailure(s *objectState, rec *cache.Record) []why.Cause {
 	f := s.fail
 	causes := Causes(f.err)
 	if f.class == Conflict && causes[0].Type == why.BackOff {
@@ -303,9 +304,9 @@ func (n *inspection) failures(s *objectState, rec *cache.Record) []why.Cause {
 		if cause.Until.IsZero() && s.state == waiting {
 			cause.Until = s.due
 		}
-		cause.Evidence = with(cause.Evidence, "error", cut(f.err.Error(), maxErrorShown), "attempts",
+		cause.Evidence = withEvidence(cause.Evidence, "error", cut(f.err.Error(), maxErrorShown), "attempts",
 			strconv.Itoa(f.attempts),
-			"class", string(f.class), "last", clock(f.at))
+			"class", string(f.class), "last", timestamp(f.at))
 		if f.conflicts > 0 {
 			cause.Evidence["conflicts"] = strconv.Itoa(f.conflicts)
 		}
@@ -324,23 +325,23 @@ func (n *inspection) failures(s *objectState, rec *cache.Record) []why.Cause {
 	return causes
 }
 
-// atWork returns the causes for a reconciliation that has been running for long.
-func (n *inspection) atWork(s *objectState) (causes []why.Cause) {
+// longRunning returns the causes for a reconciliation that has been running for long.
+func (n *inspection) longRunning(s *objectState) (causes []why.Cause) {
 	ran := time.Now().Sub(s.begun)
 	took := ran.Round(time.Millisecond).String()
-	if told := retrying(&s.run.waiting); len(told) > 0 {
-		for i := range told {
-			told[i].Evidence["running"] = took
+	if causes = retrying(&s.run.waiting); len(causes) > 0 {
+		for i := range causes {
+			causes[i].Evidence["running"] = took
 		}
-		return told
+		return causes
 	}
 	if ran < longRun {
 		return nil
 	}
 	return []why.Cause{{
 		Type: why.Parked, Since: s.begun,
-		Message: fmt.Sprintf("controller %s has been reconciling it since %s", n.name, clock(s.begun)),
-		Evidence: with(nil, "running", took, "attempt", strconv.Itoa(s.attempt), "stack",
+		Message: fmt.Sprintf("controller %s has been reconciling it since %s", n.name, timestamp(s.begun)),
+		Evidence: withEvidence(nil, "running", took, "attempt", strconv.Itoa(s.attempt), "stack",
 			goroutine.Stacks(s.run.goroutine)),
 		Advice: "Its code does not return. The stack shows where it is. Set a Deadline to bound it.",
 	}}
@@ -362,9 +363,9 @@ func retrying(w *binding.Waiting) (causes []why.Cause) {
 	return causes
 }
 
-// behind returns the causes for an object that waits for a worker. Objects that occupy workers for long are separate
-// causes, since a reader may have access to one object and not to the others.
-func (n *inspection) behind(k Key, s *objectState) []why.Cause {
+// queuedBehind returns the causes for an object that waits for a worker. Objects that occupy workers for long are
+// separate causes, since a reader may have access to one object and not to the others.
+func (n *inspection) queuedBehind(k Key, s *objectState) []why.Cause {
 	var busy []string
 	var long []why.Cause
 	now := time.Now()
@@ -377,7 +378,7 @@ func (n *inspection) behind(k Key, s *objectState) []why.Cause {
 		}
 		long = append(long, why.Cause{
 			Type: why.Parked, Since: b.since, Depth: 1,
-			Message: fmt.Sprintf("a worker has been reconciling %s since %s", b.key, clock(b.since)),
+			Message: fmt.Sprintf("a worker has been reconciling %s since %s", b.key, timestamp(b.since)),
 			About:   &why.Object{Group: kind.Group, Kind: kind.Kind, Namespace: b.key.Namespace, Name: b.key.Name},
 			Advice:  "Ask `why` about that object.",
 		})
@@ -388,17 +389,17 @@ func (n *inspection) behind(k Key, s *objectState) []why.Cause {
 		least = "at least "
 	}
 	cause := why.Cause{
-		Type: why.QueuedBehind, Since: s.came,
+		Type: why.QueuedBehind, Since: s.readySince,
 		Message: fmt.Sprintf(least+"%d objects are ahead of it, and %d of %d workers of controller %s are busy", s.before,
 			s.workers, s.limit,
 			n.name),
-		Evidence: with(nil, "before", strconv.Itoa(s.before), "ready", strconv.Itoa(s.ready), "running",
+		Evidence: withEvidence(nil, "before", strconv.Itoa(s.before), "ready", strconv.Itoa(s.ready), "running",
 			strconv.Itoa(s.workers),
 			"workers", strconv.Itoa(s.limit), "busy", strings.Join(busy, "; ")),
 		Advice: "Raise Workers, or wait less in reconciliations (reconcile.Flow holds no worker while it waits).",
 	}
 	if len(blocked) > 0 {
-		cause.Evidence = with(cause.Evidence, "stack", goroutine.Stacks(blocked[0]))
+		cause.Evidence = withEvidence(cause.Evidence, "stack", goroutine.Stacks(blocked[0]))
 		cause.Advice = "The stack is that of the worker with the longest-running reconciliation. " + cause.Advice
 	}
 	if k.Namespace != "" {
@@ -415,10 +416,10 @@ func explainFiber(f *fiber, finalizer string) []why.Cause {
 	causes := append(retrying(f.waiting), f.handle.Why(func(err error) []why.Cause { return Causes(err) })...)
 	if f.undo {
 		for i := range causes {
-			causes[i].Evidence = with(causes[i].Evidence, "finalizer", finalizer)
+			causes[i].Evidence = withEvidence(causes[i].Evidence, "finalizer", finalizer)
 		}
 	}
 	return causes
 }
 
-func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
