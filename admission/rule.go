@@ -14,6 +14,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -93,11 +94,9 @@ func declare[T any](h *Hooks, mutating bool, r Rule, fn func(context.Context, *R
 		return
 	}
 	k := &hook{Rule: r, mutating: mutating, place: place.Outside("github.com/fairlead-io/fairlead/admission")}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	kind, err := kindOf[T](h)
+	kind, err := kindOf[T](h.host.Client().Scheme())
 	if err != nil {
-		h.mistake(&HookError{Hook: cmp.Or(r.Name, reflect.TypeFor[T]().String()), Place: k.place, Err: err})
+		h.declared.mistake(&HookError{Hook: cmp.Or(r.Name, reflect.TypeFor[T]().String()), Place: k.place, Err: err})
 		return
 	}
 	k.kind = kind
@@ -106,28 +105,21 @@ func declare[T any](h *Hooks, mutating bool, r Rule, fn func(context.Context, *R
 	}
 	k.complete()
 	if fn == nil {
-		h.mistake(k.fail(fmt.Errorf("%w: its function is nil", errInvalid)))
+		h.declared.mistake(k.fail(fmt.Errorf("%w: its function is nil", errInvalid)))
 	}
 	if err := k.check(); err != nil {
-		h.mistake(k.fail(err))
+		h.declared.mistake(k.fail(err))
 	}
-	if i := slices.IndexFunc(h.hooks, func(o *hook) bool { return o.Name == k.Name }); i >= 0 {
-		h.mistake(k.fail(fmt.Errorf("%w, at %s", errName, h.hooks[i].place)))
-	}
-	if h.sealed {
-		h.mistake(k.fail(errors.New("the runtime has begun")))
-		return
-	}
-	h.hooks = append(h.hooks, k)
+	h.declared.addHook(k)
 }
 
 // kindOf returns the kind of a Go type.
-func kindOf[T any](h *Hooks) (schema.GroupVersionKind, error) {
+func kindOf[T any](scheme *runtime.Scheme) (schema.GroupVersionKind, error) {
 	obj, ok := any(new(T)).(client.Object)
 	if !ok {
 		return schema.GroupVersionKind{}, fmt.Errorf("%w: %s is not an object", errInvalid, reflect.TypeFor[T]())
 	}
-	kinds, _, err := h.host.Client().Scheme().ObjectKinds(obj)
+	kinds, _, err := scheme.ObjectKinds(obj)
 	if err != nil {
 		return schema.GroupVersionKind{}, fmt.Errorf("%w: the scheme does not know its type: %w", errInvalid, err)
 	}

@@ -327,7 +327,7 @@ func (n *inspection) explainFailure(s *objectState, rec *cache.Record) []why.Cau
 
 // longRunning returns the causes for a reconciliation that has been running for long.
 func (n *inspection) longRunning(s *objectState) (causes []why.Cause) {
-	ran := time.Now().Sub(s.begun)
+	ran := time.Since(s.begun)
 	took := ran.Round(time.Millisecond).String()
 	if causes = retrying(&s.run.waiting); len(causes) > 0 {
 		for i := range causes {
