@@ -197,26 +197,26 @@ func (h *Hooks) Ready() <-chan struct{} { return h.readiness.done }
 
 func (o *Options) complete() error {
 	var errs []error
-	wrong := func(format string, args ...any) {
+	invalid := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{errInvalid}, args...)...))
 	}
 	for what, name := range map[string]string{"Name": o.Name, "Namespace": o.Namespace} {
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-			wrong("%s is %q: %s", what, name, problems[0])
+			invalid("%s is %q: %s", what, name, problems[0])
 		}
 	}
 	if (o.Service == "") == (o.URL == "") {
-		wrong("either Service or URL is needed")
+		invalid("either Service or URL is needed")
 	}
 	if o.URL != "" {
 		if u, err := url.Parse(o.URL); err != nil || u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" ||
 			u.User != nil || u.Fragment != "" {
-			wrong("URL is %q, must be https://host:port with an optional path", o.URL)
+			invalid("URL is %q, must be https://host:port with an optional path", o.URL)
 		}
 	}
 	if o.Service != "" {
 		if problems := validation.IsDNS1035Label(o.Service); len(problems) > 0 {
-			wrong("Service is %q: %s", o.Service, problems[0])
+			invalid("Service is %q: %s", o.Service, problems[0])
 		}
 	}
 	o.ServicePort = cmp.Or(o.ServicePort, 443)
@@ -225,10 +225,10 @@ func (o *Options) complete() error {
 	o.Linger = cmp.Or(o.Linger, 3*time.Second)
 	o.Drain = cmp.Or(o.Drain, 10*time.Second)
 	if _, err := metav1.LabelSelectorAsSelector(o.Only); err != nil {
-		wrong("Only: %v", err)
+		invalid("Only: %v", err)
 	}
 	if err := o.Certificates.complete(); err != nil {
-		wrong("%v", err)
+		invalid("%v", err)
 	}
 	return errors.Join(errs...)
 }

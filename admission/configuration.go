@@ -97,11 +97,11 @@ func (m *manifests) entry(k *hook) (map[string]any, error) {
 		MatchConditions: slices.Concat(m.ownExcluded(mapping.Resource.GroupResource()), k.Conditions),
 	}
 	if k.mutating {
-		again := admissionregistrationv1.NeverReinvocationPolicy
+		reinvocation := admissionregistrationv1.NeverReinvocationPolicy
 		if k.Reinvoke {
-			again = admissionregistrationv1.IfNeededReinvocationPolicy
+			reinvocation = admissionregistrationv1.IfNeededReinvocationPolicy
 		}
-		out.ReinvocationPolicy = &again
+		out.ReinvocationPolicy = &reinvocation
 	}
 	var entry any
 	if entry, err = encoded(out); err != nil {

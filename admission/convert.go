@@ -156,8 +156,8 @@ func carryMetadata(from any, to map[string]any) {
 	to["metadata"] = carried
 }
 
-// one converts one object to a version.
-func (c *converter) one(ctx context.Context, raw []byte, want schema.GroupVersion) ([]byte, error) {
+// convertObject converts one object to a version.
+func (c *converter) convertObject(ctx context.Context, raw []byte, want schema.GroupVersion) ([]byte, error) {
 	var head metav1.PartialObjectMetadata
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil {
 		return nil, err
@@ -194,8 +194,10 @@ func (c *converter) one(ctx context.Context, raw []byte, want schema.GroupVersio
 	return raw, nil
 }
 
-// all converts the objects of a request in order. It converts all of them or none.
-func (c *converter) all(ctx context.Context, in *apiextensionsv1.ConversionRequest) ([]runtime.RawExtension, error) {
+// convertAll converts the objects of a request in order. It converts all of them or none.
+func (c *converter) convertAll(ctx context.Context, in *apiextensionsv1.ConversionRequest) (
+	[]runtime.RawExtension, error,
+) {
 	want, err := schema.ParseGroupVersion(in.DesiredAPIVersion)
 	if err != nil {
 		return nil, err
@@ -205,7 +207,7 @@ func (c *converter) all(ctx context.Context, in *apiextensionsv1.ConversionReque
 		if err := ctx.Err(); err != nil {
 			return nil, context.Cause(ctx)
 		}
-		if converted[i].Raw, err = c.one(ctx, o.Raw, want); err != nil {
+		if converted[i].Raw, err = c.convertObject(ctx, o.Raw, want); err != nil {
 			return nil, err
 		}
 	}
@@ -219,22 +221,22 @@ func (s *server) convert(ctx context.Context, w http.ResponseWriter, c *converte
 		s.refuse(w, "garbage", http.StatusBadRequest, err.Error())
 		return
 	}
-	began := time.Now()
+	start := time.Now()
 	response := &apiextensionsv1.ConversionResponse{UID: in.UID, Result: metav1.Status{Status: metav1.StatusSuccess}}
 	ctx, end := s.tracer.begin(ctx, c.name(), "convert", "")
 	finish := func(result string) {
 		end(result)
 		s.metrics.requests.WithLabelValues(c.name(), "convert", result).Inc()
-		s.metrics.seconds.WithLabelValues(c.name()).Observe(time.Since(began).Seconds())
+		s.metrics.seconds.WithLabelValues(c.name()).Observe(time.Since(start).Seconds())
 	}
-	fail := func(err error, told string) {
+	fail := func(err error, message string) {
 		finish("failed")
 		s.log.ErrorContext(ctx, "cannot convert", "hook", c.name(), "to", in.DesiredAPIVersion, "error", err)
 		response.ConvertedObjects = nil
-		response.Result = *denied(http.StatusInternalServerError, metav1.StatusReasonInternalError, told)
+		response.Result = *denied(http.StatusInternalServerError, metav1.StatusReasonInternalError, message)
 		write(w, apiextensionsv1.ConversionReview{TypeMeta: conversionType, Response: response})
 	}
-	p := protect.CallOr(func() { response.ConvertedObjects, err = c.all(ctx, in) },
+	p := protect.CallOr(func() { response.ConvertedObjects, err = c.convertAll(ctx, in) },
 		func() { fail(errors.New("the function ended its goroutine"), "the conversion failed") })
 	switch {
 	case p != nil:

@@ -170,7 +170,7 @@ func (k *keeper) keep(ctx context.Context, t *target, bundle []byte, first bool)
 		}
 	case t.isNone(): // the definition has only one version
 		return false, nil
-	case t.settled(want) && (!first || want == nil):
+	case t.matches(want) && (!first || want == nil):
 		return false, nil
 	}
 	changed, err := t.write(ctx, k.calls, want, k.manager)

@@ -127,15 +127,15 @@ func kindOf[T any](scheme *runtime.Scheme) (schema.GroupVersionKind, error) {
 }
 
 func (k *hook) complete() {
-	does := "validate"
+	action := "validate"
 	if k.mutating {
-		does = "mutate"
+		action = "mutate"
 	}
 	kind := strings.ToLower(k.kind.Kind)
 	if k.Subresource != "" {
 		kind += "-" + k.Subresource
 	}
-	k.Name = cmp.Or(k.Name, strings.Join([]string{does, kind, k.kind.Version, cmp.Or(k.kind.Group, "core")}, "."))
+	k.Name = cmp.Or(k.Name, strings.Join([]string{action, kind, k.kind.Version, cmp.Or(k.kind.Group, "core")}, "."))
 	k.Timeout = cmp.Or(k.Timeout, defaultTimeout)
 	if len(k.Operations) == 0 {
 		k.Operations = []Operation{Create, Update}
@@ -144,35 +144,35 @@ func (k *hook) complete() {
 
 func (k *hook) check() error {
 	var errs []error
-	wrong := func(format string, args ...any) {
+	invalid := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{errInvalid}, args...)...))
 	}
 	if k.OnFailure != FailClosed && k.OnFailure != FailOpen {
-		wrong("OnFailure is %q, must be FailClosed or FailOpen", k.OnFailure)
+		invalid("OnFailure is %q, must be FailClosed or FailOpen", k.OnFailure)
 	}
 	if err := validation.IsFullyQualifiedName(field.NewPath("Name"), k.Name).ToAggregate(); err != nil {
-		wrong("%v", err)
+		invalid("%v", err)
 	}
 	if k.Timeout < time.Second || k.Timeout > 30*time.Second || k.Timeout%time.Second != 0 {
-		wrong("Timeout is %v, must be whole seconds from 1 to 30", k.Timeout)
+		invalid("Timeout is %v, must be whole seconds from 1 to 30", k.Timeout)
 	}
 	if k.Subresource != "" && k.Subresource != "status" {
-		wrong("Subresource is %q, must be \"status\"", k.Subresource)
+		invalid("Subresource is %q, must be \"status\"", k.Subresource)
 	}
 	for _, op := range k.Operations {
 		if op != Create && op != Update && op != Delete {
-			wrong("%q is not an operation of admission", op)
+			invalid("%q is not an operation of admission", op)
 		}
 	}
 	if k.mutating && slices.Contains(k.Operations, Delete) {
-		wrong("a mutating hook cannot handle deletions")
+		invalid("a mutating hook cannot handle deletions")
 	}
 	if k.Reinvoke && !k.mutating {
-		wrong("Reinvoke is for mutating hooks")
+		invalid("Reinvoke is for mutating hooks")
 	}
 	for name, s := range map[string]*metav1.LabelSelector{"Namespaces": k.Namespaces, "Objects": k.Objects} {
 		if _, err := metav1.LabelSelectorAsSelector(s); err != nil {
-			wrong("%s: %v", name, err)
+			invalid("%s: %v", name, err)
 		}
 	}
 	return errors.Join(errs...)

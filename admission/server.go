@@ -69,11 +69,11 @@ func (s *server) bounded(
 	places chan struct{}, limit int64, timeout time.Duration, answer func(context.Context, http.ResponseWriter, []byte),
 ) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		patience := timeout
+		wait := timeout
 		if asked, err := time.ParseDuration(r.URL.Query().Get("timeout")); err == nil && asked > 0 {
-			patience = min(asked, maxTimeout)
+			wait = min(asked, maxTimeout)
 		}
-		ctx, cancel := context.WithTimeout(s.tracer.incoming(r), patience)
+		ctx, cancel := context.WithTimeout(s.tracer.incoming(r), wait)
 		defer cancel()
 		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 			s.refuse(w, "content type", http.StatusUnsupportedMediaType, "the content type must be application/json")
@@ -122,13 +122,13 @@ func (s *server) review(ctx context.Context, w http.ResponseWriter, k *hook, bod
 		s.refuse(w, "garbage", http.StatusBadRequest, fmt.Sprintf("hook %s does not handle %q", k.Name, in.Operation))
 		return
 	}
-	began := time.Now()
+	start := time.Now()
 	var out outcome
 	ctx, end := s.tracer.begin(ctx, k.Name, strings.ToLower(string(in.Operation)), in.Namespace)
 	finish := func(result string) {
 		end(result)
 		s.metrics.requests.WithLabelValues(k.Name, strings.ToLower(string(in.Operation)), result).Inc()
-		s.metrics.seconds.WithLabelValues(k.Name).Observe(time.Since(began).Seconds())
+		s.metrics.seconds.WithLabelValues(k.Name).Observe(time.Since(start).Seconds())
 	}
 	log := s.log.With("hook", k.Name, "operation", in.Operation, "namespace", in.Namespace, "name", in.Name,
 		"user", in.UserInfo.Username, "uid", in.UID)

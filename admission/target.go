@@ -80,8 +80,8 @@ func (t *target) trusted() (s authority.Set) {
 	return s
 }
 
-// settled reports whether the current object has the wanted content.
-func (t *target) settled(want map[string]any) bool {
+// matches reports whether the current object has the wanted content.
+func (t *target) matches(want map[string]any) bool {
 	if t.live == nil {
 		return want == nil
 	}
@@ -94,11 +94,11 @@ func (t *target) settled(want map[string]any) bool {
 	if t.entries == "" {
 		return true
 	}
-	are, _ := t.live[t.entries].([]any)
-	ought, _ := want[t.entries].([]any)
-	for i := range ought {
+	current, _ := t.live[t.entries].([]any)
+	wanted, _ := want[t.entries].([]any)
+	for i := range wanted {
 		for _, narrows := range []string{"namespaceSelector", "objectSelector", "matchConditions"} {
-			if !tree.Equal(tree.At(are[i], narrows), tree.At(ought[i], narrows)) { // more terms would narrow it
+			if !tree.Equal(tree.At(current[i], narrows), tree.At(wanted[i], narrows)) { // more terms would narrow it
 				return false
 			}
 		}

@@ -72,10 +72,10 @@ func describeFailures(all []failingObject, limit int) []inspect.Failure {
 	for _, f := range all {
 		one := inspect.Failure{
 			Key: f.Key.String(), Class: string(f.Class), Attempts: f.Attempts, Since: f.Since, At: f.At,
-			Doing: stateNames[f.state], Error: cut(f.Err.(*Error).Err.Error(), maxErrorShown),
+			Doing: stateNames[f.state], Error: truncate(f.Err.(*Error).Err.Error(), maxErrorShown),
 		}
 		if _, stack, ok := asPanic(f.Err); ok {
-			one.Stack = cut(string(stack), maxStackShown)
+			one.Stack = truncate(string(stack), maxStackShown)
 		}
 		if !f.Next.IsZero() {
 			one.Next = &f.Next

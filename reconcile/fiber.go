@@ -20,7 +20,7 @@ import (
 type flows[T, P any, PT client.ObjectOf[T]] struct {
 	name   string // of the controller
 	engine *flow.Engine
-	how    Fibers[T, P]
+	config Fibers[T, P]
 	host   fiberHost
 	fibers fiberSet
 }
@@ -48,14 +48,14 @@ func (r *flows[T, P, PT]) Reconcile(ctx context.Context, obj *T) (Result, error)
 		r.deleted(k)
 		return Done, nil
 	}
-	if r.how.Changed != nil {
+	if r.config.Changed != nil {
 		return r.passChange(ctx, obj)
 	}
 	done := false
 	if f := r.fibers.find(k, o.GetUID(), false); f != nil {
 		same := f.generation == o.GetGeneration()
 		switch {
-		case !f.ended && (same || r.how.Mode == flow.Coalesce):
+		case !f.ended && (same || r.config.Mode == flow.Coalesce):
 			return pending, nil
 		case f.ended && same:
 			if err := r.handleEnd(ctx, k, f); err != nil {
@@ -64,11 +64,11 @@ func (r *flows[T, P, PT]) Reconcile(ctx context.Context, obj *T) (Result, error)
 			done = true // obj may not show this yet
 		}
 	}
-	if done || completed(*r.how.Position(obj), o.GetGeneration()) {
-		if r.how.Needed == nil {
+	if done || completed(*r.config.Position(obj), o.GetGeneration()) {
+		if r.config.Needed == nil {
 			return Done, nil
 		}
-		if needed, err := r.how.Needed(ctx, obj); err != nil || !needed {
+		if needed, err := r.config.Needed(ctx, obj); err != nil || !needed {
 			return Done, err
 		}
 	}
@@ -76,12 +76,12 @@ func (r *flows[T, P, PT]) Reconcile(ctx context.Context, obj *T) (Result, error)
 }
 
 func (r *flows[T, P, PT]) choose(obj *T) *flow.Flow[P] {
-	if r.how.Choose != nil {
-		if chosen := r.how.Choose(obj); chosen != nil {
+	if r.config.Choose != nil {
+		if chosen := r.config.Choose(obj); chosen != nil {
 			return chosen
 		}
 	}
-	return r.how.Flow
+	return r.config.Flow
 }
 
 // passChange passes an event to the running fiber of an object, or starts a fiber. It is used with Fibers.Changed.
@@ -134,8 +134,8 @@ func (r *flows[T, P, PT]) cleanup(ctx context.Context, obj *T) (Result, error) {
 		}
 		return Done, r.handleEnd(ctx, k, f)
 	}
-	if r.how.Changed != nil {
-		return r.start(ctx, obj, r.how.Flow, true)
+	if r.config.Changed != nil {
+		return r.start(ctx, obj, r.config.Flow, true)
 	}
 	live, err := r.stored(ctx, o)
 	switch {
@@ -144,14 +144,14 @@ func (r *flows[T, P, PT]) cleanup(ctx context.Context, obj *T) (Result, error) {
 	case err != nil:
 		return Done, err
 	}
-	switch p := *r.how.Position((*T)(live)); {
-	case p != nil && p.Reason == reasonCompleted && p.Flow == undoName(r.how.Flow):
+	switch p := *r.config.Position((*T)(live)); {
+	case p != nil && p.Reason == reasonCompleted && p.Flow == undoName(r.config.Flow):
 		return Done, nil // completed before a restart
 	case p == nil && r.fibers.find(k, o.GetUID(), false) == nil && len(alloc.Held(live)) == 0:
 		// No step with an Undo was started. Otherwise there would be a position, or an allocated slot if that is lost.
 		return Done, nil
 	}
-	return r.start(ctx, obj, r.how.Flow, true)
+	return r.start(ctx, obj, r.config.Flow, true)
 }
 
 // stored reads an object from the server. The cache may be older than the position or the allocations that another
@@ -160,7 +160,7 @@ func (r *flows[T, P, PT]) stored(ctx context.Context, o PT) (PT, error) {
 	live := PT(new(T))
 	live.GetObjectKind().SetGroupVersionKind(o.GetObjectKind().GroupVersionKind())
 	if err := r.host.client.Live().Get(ctx, client.KeyOf(o), live); err != nil {
-		return nil, fmt.Errorf("cannot read how far its fibers came: %w", err)
+		return nil, fmt.Errorf("cannot read the position of its fibers: %w", err)
 	}
 	if live.GetUID() != o.GetUID() {
 		return nil, client.ErrReplaced
@@ -209,7 +209,7 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 		Object: obj, Client: r.host.client,
 		set: func(fn func(*T) error) { at.Set(func(o PT) error { return fn((*T)(o)) }) },
 	}
-	packet, err := r.how.Packet(ctx, task)
+	packet, err := r.config.Packet(ctx, task)
 	if err != nil {
 		return Done, err
 	}
@@ -218,11 +218,11 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 		waiting: &at.waiting,
 	}
 	var positions flow.Positions = at
-	if r.how.Changed != nil {
-		positions, f.changed = noPositions{}, func(ctx context.Context) bool { return r.how.Changed(ctx, packet) }
+	if r.config.Changed != nil {
+		positions, f.changed = noPositions{}, func(ctx context.Context) bool { return r.config.Changed(ctx, packet) }
 	}
 	opt := flow.StartOptions{
-		Key: FiberKey(r.name, k), Group: k.Namespace, Mode: flow.Preempt, Timeout: r.how.Timeout,
+		Key: FiberKey(r.name, k), Group: k.Namespace, Mode: flow.Preempt, Timeout: r.config.Timeout,
 		Generation: o.GetGeneration(),
 		Positions:  positions, Values: r.host.values(ctx, k, f.slot, &at.waiting),
 		Providers: []flow.Provider{flow.Provide(task), flow.Provide(r.host.client)},
@@ -256,19 +256,19 @@ func (r *flows[T, P, PT]) position(o PT, fl *flow.Flow[P], undo bool) *statusAt[
 	}
 	at := &statusAt[T, PT]{
 		StatusPosition: client.NewStatusPosition(r.host.client, o,
-			func(o PT) **flow.Position { return r.how.Position((*T)(o)) }),
+			func(o PT) **flow.Position { return r.config.Position((*T)(o)) }),
 		end: flow.Position{
 			Flow: name, Generation: o.GetGeneration(), Step: steps[len(steps)-1], Reason: reasonCompleted,
 			Begun: time.Now().UTC(), Ended: true,
 		},
 	}
-	if undo && r.how.Position != nil {
+	if undo && r.config.Position != nil {
 		at.load = func(ctx context.Context) (*flow.Position, error) {
 			live, err := r.stored(ctx, o)
 			if err != nil {
 				return nil, err
 			}
-			return *r.how.Position((*T)(live)), nil
+			return *r.config.Position((*T)(live)), nil
 		}
 	}
 	return at
@@ -296,16 +296,16 @@ func (r *flows[T, P, PT]) ended(k Key, f *fiber, at *statusAt[T, PT], obj *T, re
 	if current && (!stopped || errors.Is(res.Err, flow.ErrOvertaken)) {
 		r.host.trigger(k, r.name)
 	}
-	if r.how.OnEnd != nil {
-		r.how.OnEnd(obj, res)
+	if r.config.OnEnd != nil {
+		r.config.OnEnd(obj, res)
 	}
 }
 
 // deleted cancels the fiber of an object that no longer exists or is being deleted.
 func (r *flows[T, P, PT]) deleted(k Key) {
 	r.fibers.cancel(k)
-	if r.how.Gone != nil {
-		r.how.Gone(k)
+	if r.config.Gone != nil {
+		r.config.Gone(k)
 	}
 }
 

@@ -155,7 +155,7 @@ func (s *scheduler) workload(pick func(Key, Class) bool) workload {
 func (r *reconciliation) describe() inspect.Work {
 	d := inspect.Work{Key: r.key.String(), Since: r.begun, Attempt: r.attempt}
 	if last, ok := r.waiting.Last(); ok && last.Err != nil {
-		d.Waits = cut(last.Err.Error(), maxErrorShown)
+		d.Waits = truncate(last.Err.Error(), maxErrorShown)
 	}
 	return d
 }

@@ -214,7 +214,7 @@ func Causes(err error) []why.Cause {
 	if causes := why.Of(err); len(causes) > 0 {
 		return slices.Clone(causes)
 	}
-	text := cut(err.Error(), maxErrorShown)
+	text := truncate(err.Error(), maxErrorShown)
 	cause := why.Cause{Type: why.BackOff, Message: text, Evidence: map[string]string{"error": text}}
 	if refused, ok := call.Why(err); ok {
 		cause = refused
@@ -304,7 +304,7 @@ func (n *inspection) explainFailure(s *objectState, rec *cache.Record) []why.Cau
 		if cause.Until.IsZero() && s.state == waiting {
 			cause.Until = s.due
 		}
-		cause.Evidence = withEvidence(cause.Evidence, "error", cut(f.err.Error(), maxErrorShown), "attempts",
+		cause.Evidence = withEvidence(cause.Evidence, "error", truncate(f.err.Error(), maxErrorShown), "attempts",
 			strconv.Itoa(f.attempts),
 			"class", string(f.class), "last", timestamp(f.at))
 		if f.conflicts > 0 {
