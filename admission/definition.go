@@ -38,8 +38,8 @@ const (
 	reportTime = 2 * time.Second
 )
 
-// repairs reports definitions whose conversion strategy was None: objects may have lost fields. One goroutine uses it at
-// a time.
+// repairs reports definitions whose conversion strategy was None: objects may have lost fields. It must be used by one
+// goroutine at a time.
 type repairs struct {
 	calls   *call.Client
 	client  *client.Client // writes Events

@@ -28,8 +28,8 @@ const (
 // errNotYet means that a check ended before a round without changes.
 var errNotYet = errors.New("other replicas change it at the same time")
 
-// keeper keeps the Secret, the configurations and the served certificate in the wanted state. One goroutine uses it at a
-// time.
+// keeper keeps the Secret, the configurations and the served certificate in the wanted state. It must be used by one
+// goroutine at a time.
 type keeper struct {
 	calls       *call.Client
 	manifests   *manifests

@@ -159,10 +159,11 @@ func (t *target) versions() int {
 	return len(versions)
 }
 
-// removeOtherAddress removes the unwanted form of the address, Service or URL, from a definition. Only one form may be present, and
-// an apply cannot remove a field of another owner. It reports whether the
-// definition was patched.
-func (t *target) removeOtherAddress(ctx context.Context, calls *call.Client, want map[string]any, manager string) (bool, error) {
+// removeOtherAddress removes the unwanted form of the address, Service or URL, from a definition. Only one form may be
+// present, and an apply cannot remove a field of another owner. It reports whether the definition was patched.
+func (t *target) removeOtherAddress(
+	ctx context.Context, calls *call.Client, want map[string]any, manager string,
+) (patched bool, _ error) {
 	other := "url"
 	if tree.At(want, "spec", "conversion", "webhook", "clientConfig", other) != nil {
 		other = "service"

@@ -75,8 +75,9 @@ func (r *Recorder) Event(ctx context.Context, obj client.Object, kind, reason, n
 	now := metav1.NewMicroTime(r.now())
 	e := &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, EventTime: now,
-		ReportingController: truncate("fairlead.io/"+r.from, 128), ReportingInstance: truncate(r.from, 128), Action: "Reconcile",
-		Type: kind, Reason: reason, Note: note,
+		ReportingController: truncate("fairlead.io/"+r.from, 128), ReportingInstance: truncate(r.from, 128),
+		Action: "Reconcile",
+		Type:   kind, Reason: reason, Note: note,
 		Regarding: corev1.ObjectReference{
 			APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind,
 			Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),

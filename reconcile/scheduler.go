@@ -242,8 +242,8 @@ func (s *scheduler) leads() bool {
 	return s.term != nil
 }
 
-// next starts a reconciliation in the goroutine id of a worker. The caller must then call finish. next returns nil if no
-// object is ready, and the worker must end.
+// next starts a reconciliation in the goroutine id of a worker. The caller must then call finish. next returns nil if
+// no object is ready, and the worker must end.
 func (s *scheduler) next(id goroutine.ID) (context.Context, *reconciliation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -118,8 +118,8 @@ const (
 	blockedAfter = time.Minute
 )
 
-// workload returns a snapshot of the work, with the failures for which pick returns true, in no order. If pick is nil, there
-// are none.
+// workload returns a snapshot of the work, with the failures for which pick returns true, in no order. If pick is nil,
+// there are none.
 func (s *scheduler) workload(pick func(Key, Class) bool) workload {
 	s.mu.Lock()
 	defer s.mu.Unlock()
