@@ -49,6 +49,9 @@ type follow struct {
 	watch   atomic.Pointer[watch] // the latest declaration
 }
 
+// rules returns the latest declaration.
+func (f *follow) rules() *watch { return f.watch.Load() }
+
 // add opens a watch for primary, or replaces the functions of an equal one.
 func (fs *follows) add(primary Key, name string, w *watch) error {
 	w.everySlot = fs.everySlot

@@ -20,8 +20,8 @@ import (
 // intake holds the open watches of a controller. It turns their events into keys of primaries and reasons, and passes
 // these to its sink. It makes no decision about reconciliations.
 //
-// The pump calls step. Other methods are safe for concurrent use. The intake calls the sink, the functions of the user
-// and the stores without its lock.
+// The pump calls step. Other methods are safe for concurrent use. The intake calls the sink and the functions of the
+// user without its lock.
 type intake struct {
 	name      string // of the controller
 	owner     string // of the writes of the controller: the stores withhold their events
@@ -61,7 +61,7 @@ type openWatch struct {
 // rules returns the declaration with the current functions of the user. Follow may replace it.
 func (s *openWatch) rules() *watch {
 	if s.follow != nil {
-		return s.follow.watch.Load()
+		return s.follow.rules()
 	}
 	return s.watch
 }
