@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,11 +34,12 @@ type intake struct {
 	wake      func() // makes the pump call step; must not block
 	sink      sink
 
+	primary atomic.Pointer[openWatch] // written with mu held
+
 	mu      sync.Mutex      // guards everything below, and openWatch.synced
 	run     context.Context //nolint:containedctx // of the controller; nil unless watches may be opened
-	primary *openWatch
-	watches []*openWatch  // replaced, not changed, since step reads it without the lock
-	synced  chan struct{} // closed when the initial objects of every declared watch have been passed on
+	watches []*openWatch    // replaced, not changed, since step reads it without the lock
+	synced  chan struct{}   // closed when the initial objects of every declared watch have been passed on
 }
 
 // sink receives the changes of primaries, from the goroutine of step.
@@ -104,7 +106,7 @@ func (in *intake) open(w *watch, f *follow) (*openWatch, error) {
 	})
 	in.watches = append(in.watches[:len(in.watches):len(in.watches)], s)
 	if s.main {
-		in.primary = s
+		in.primary.Store(s)
 	}
 	in.wake()
 	return s, nil
@@ -148,7 +150,8 @@ func (in *intake) subscription(s *openWatch) store.SubscribeOptions {
 func (in *intake) close() (release func()) {
 	in.mu.Lock()
 	watches := in.watches
-	in.run, in.watches, in.primary = nil, nil, nil
+	in.run, in.watches = nil, nil
+	in.primary.Store(nil)
 	in.mu.Unlock()
 	for _, s := range watches {
 		s.drain.Close()
@@ -187,10 +190,7 @@ func (in *intake) reads(s *openWatch, w *watch) (bool, error) {
 // primaryKind describes the reconciled kind for mappings.
 func (in *intake) primaryKind() primary {
 	p := primary{kind: in.main.kind}
-	in.mu.Lock()
-	s := in.primary
-	in.mu.Unlock()
-	if s != nil {
+	if s := in.primary.Load(); s != nil {
 		p.namespaced = s.handle.Options().Namespaced
 	}
 	return p
@@ -198,12 +198,10 @@ func (in *intake) primaryKind() primary {
 
 // objects returns the store of the primaries, or nil if the main watch is not open.
 func (in *intake) objects() *cache.Store {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.primary == nil {
-		return nil
+	if s := in.primary.Load(); s != nil {
+		return s.handle.Store
 	}
-	return in.primary.handle.Store
+	return nil
 }
 
 // uidOf returns the uid of a primary, if it exists.
@@ -313,7 +311,7 @@ func (in *intake) watchSynced(s *openWatch) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	s.synced = true
-	if in.primary == nil || len(unlisted(in.watches)) > 0 { // or not all watches are open yet
+	if in.primary.Load() == nil || len(unlisted(in.watches)) > 0 { // or not all watches are open yet
 		return
 	}
 	select {
@@ -378,7 +376,7 @@ type intakeState struct {
 func (in *intake) snapshot() intakeState {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	s := intakeState{primary: in.primary, watches: in.watches, unlisted: unlisted(in.watches)}
+	s := intakeState{primary: in.primary.Load(), watches: in.watches, unlisted: unlisted(in.watches)}
 	select {
 	case <-in.synced:
 		s.synced = true
