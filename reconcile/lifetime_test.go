@@ -70,6 +70,7 @@ func TestLifetime(t *testing.T) {
 					tc.after(l)
 				}
 				time.Sleep(2 * failGrace)
+				synctest.Wait()
 				if got := errors.Is(context.Cause(ctx), cause); got != tc.ended {
 					t.Errorf("the run ended with %v", context.Cause(ctx))
 				}

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +16,14 @@ func TestPump(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		begun := time.Now()
+		var mu sync.Mutex // guards steps
 		var steps []time.Duration
+		taken := func() []time.Duration {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(steps)
+		}
 		results := []struct {
 			more bool
 			next time.Time
@@ -31,6 +39,8 @@ func TestPump(t *testing.T) {
 		go func() {
 			defer close(ended)
 			p.run(ctx, func() (bool, time.Time) {
+				mu.Lock()
+				defer mu.Unlock()
 				steps = append(steps, time.Since(begun))
 				if i := len(steps) - 1; i < len(results) {
 					return results[i].more, results[i].next
@@ -40,19 +50,19 @@ func TestPump(t *testing.T) {
 		}()
 		synctest.Wait()
 		time.Sleep(2 * time.Minute)
+		synctest.Wait()
 		p.poke() // the fifth step
 		p.poke() // merges with the first poke, or makes a sixth step
-		synctest.Wait()
-		if n := len(steps); n != 5 && n != 6 {
-			t.Fatalf("%d steps at %v", n, steps)
+		before := taken()
+		if n := len(before); n != 5 && n != 6 {
+			t.Fatalf("%d steps at %v", n, before)
 		}
-		if want := []time.Duration{0, 0, time.Minute, time.Minute, 2 * time.Minute}; !slices.Equal(steps[:5], want) {
-			t.Errorf("steps at %v, want %v", steps[:5], want)
+		if want := []time.Duration{0, 0, time.Minute, time.Minute, 2 * time.Minute}; !slices.Equal(before[:5], want) {
+			t.Errorf("steps at %v, want %v", before[:5], want)
 		}
-		before := len(steps)
 		time.Sleep(maxIdle + time.Second)
-		if len(steps) != before+1 {
-			t.Errorf("%d steps in maxIdle", len(steps)-before)
+		if after := taken(); len(after) != len(before)+1 {
+			t.Errorf("%d steps in maxIdle", len(after)-len(before))
 		}
 		stop()
 		<-ended
