@@ -3,16 +3,11 @@ package admission
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/url"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -138,57 +133,46 @@ func (e *HookError) Error() string {
 func (e *HookError) Unwrap() error { return e.Err }
 
 // Hooks are the webhooks of a program. Make them with [Serve] before Run, and declare each with [Validate], [Mutate] or
-// [Convert]. Hooks is safe for concurrent use.
+// [Convert]. Hooks is safe for concurrent use. It only connects its parts, which the documentation of the package
+// lists.
 type Hooks struct {
-	host    Host
-	o       Options
-	log     *slog.Logger
-	tracer  trace.Tracer // nil: no spans
-	metrics *metrics
-	serving atomic.Pointer[tls.Certificate]
-	// Places for hook requests and for conversions. They are separate, since a hook may read an object that needs a
-	// conversion.
-	turns, conversions chan struct{}
-	since              map[string]time.Time // time since which each authority is in all configurations; used by look only
-	repaired           []string             // definitions whose strategy was None; used by look only
-	done               chan struct{}        // closed when the hooks are served and configured
-
-	mu         sync.Mutex
-	sealed     bool // Run has started
-	mistakes   []error
-	hooks      []*hook
-	converters []*converter
-	problem    error // reason why it is not ready
+	host        Host // nil: nothing is served
+	o           Options
+	log         *slog.Logger
+	declared    *declarations
+	readiness   *readiness
+	certificate *certificate
+	server      *server
+	metrics     *metrics
 }
-
-// maxRequests bounds the concurrent hook requests; further requests wait. Conversions may additionally use an eighth of
-// it.
-const maxRequests = 64
 
 // Serve makes a host serve webhooks. Run of the host returns mistakes in the options and in the declarations of hooks.
 func Serve(host Host, o Options) *Hooks {
-	h := &Hooks{host: host, done: make(chan struct{}), problem: errors.New("they are not served yet"), log: o.Logger}
-	h.mistakes = append(h.mistakes, o.complete())
-	h.o = o
-	h.turns, h.conversions = make(chan struct{}, maxRequests), make(chan struct{}, maxRequests/8)
+	err := o.complete()
+	h := &Hooks{
+		host: host, o: o, readiness: newReadiness(), certificate: &certificate{now: o.Certificates.Now},
+		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
+	}
+	h.declared = &declarations{mistakes: []error{err}, log: h.log}
 	if host == nil {
-		h.log = cmp.Or(h.log, slog.New(slog.DiscardHandler))
 		return h
 	}
 	inherited := host.Inherit()
-	h.log = cmp.Or(h.log, inherited.Logger, slog.New(slog.DiscardHandler))
-	h.log = h.log.With("admission", o.Name)
-	h.tracer = tracing.Tracer(cmp.Or(o.TracerProvider, inherited.TracerProvider), "admission")
-	h.metrics = newMetrics(h)
+	h.log = cmp.Or(o.Logger, inherited.Logger, slog.New(slog.DiscardHandler)).With("admission", o.Name)
+	h.declared.log = h.log
+	h.declared.hold = func(kind schema.GroupKind) { host.Cache().Hold(kind, h.Ready()) }
+	h.metrics = newMetrics(h.certificate.leaf)
+	h.server = newServer(h.log, h.metrics,
+		tracer{tracing.Tracer(cmp.Or(o.TracerProvider, inherited.TracerProvider), "admission")})
 	labels := prometheus.Labels{"cluster": inherited.Cluster, "admission": o.Name}
 	if r := host.Registry(); r != nil {
 		if err := prometheus.WrapRegistererWith(labels, r).Register(h.metrics); err != nil {
-			h.mistakes = append(h.mistakes, fmt.Errorf("cannot register the metrics of admission %q: %w", o.Name, err))
+			h.declared.mistake(fmt.Errorf("cannot register the metrics of admission %q: %w", o.Name, err))
 		}
 	}
 	at := place.Outside("github.com/fairlead-io/fairlead/admission")
 	host.Check(func() error {
-		if err := h.seal(); err != nil {
+		if err := h.declared.seal(); err != nil {
 			return fmt.Errorf("%s: cannot serve webhooks: %w", at, err)
 		}
 		return nil
@@ -199,28 +183,40 @@ func Serve(host Host, o Options) *Hooks {
 	return h
 }
 
+// ready returns the reason why the hooks are not served.
+func (h *Hooks) ready() error {
+	if err := h.readiness.err(); err != nil {
+		return err
+	}
+	return h.certificate.err()
+}
+
+// Ready returns a channel that is closed when the hooks are served and configured at the API server. The API server
+// applies the configuration a moment later.
+func (h *Hooks) Ready() <-chan struct{} { return h.readiness.done }
+
 func (o *Options) complete() error {
 	var errs []error
-	wrong := func(format string, args ...any) {
+	invalid := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{errInvalid}, args...)...))
 	}
 	for what, name := range map[string]string{"Name": o.Name, "Namespace": o.Namespace} {
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-			wrong("%s is %q: %s", what, name, problems[0])
+			invalid("%s is %q: %s", what, name, problems[0])
 		}
 	}
 	if (o.Service == "") == (o.URL == "") {
-		wrong("either Service or URL is needed")
+		invalid("either Service or URL is needed")
 	}
 	if o.URL != "" {
 		if u, err := url.Parse(o.URL); err != nil || u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" ||
 			u.User != nil || u.Fragment != "" {
-			wrong("URL is %q, must be https://host:port with an optional path", o.URL)
+			invalid("URL is %q, must be https://host:port with an optional path", o.URL)
 		}
 	}
 	if o.Service != "" {
 		if problems := validation.IsDNS1035Label(o.Service); len(problems) > 0 {
-			wrong("Service is %q: %s", o.Service, problems[0])
+			invalid("Service is %q: %s", o.Service, problems[0])
 		}
 	}
 	o.ServicePort = cmp.Or(o.ServicePort, 443)
@@ -229,10 +225,10 @@ func (o *Options) complete() error {
 	o.Linger = cmp.Or(o.Linger, 3*time.Second)
 	o.Drain = cmp.Or(o.Drain, 10*time.Second)
 	if _, err := metav1.LabelSelectorAsSelector(o.Only); err != nil {
-		wrong("Only: %v", err)
+		invalid("Only: %v", err)
 	}
 	if err := o.Certificates.complete(); err != nil {
-		wrong("%v", err)
+		invalid("%v", err)
 	}
 	return errors.Join(errs...)
 }
@@ -274,54 +270,6 @@ func (o *Options) hosts() []string {
 		}
 	}
 	return []string{o.Service + "." + o.Namespace + ".svc", o.Service + "." + o.Namespace + ".svc.cluster.local"}
-}
-
-// seal ends the declarations and returns their mistakes.
-func (h *Hooks) seal() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.sealed = true
-	errs := slices.Clone(h.mistakes)
-	if len(h.hooks)+len(h.converters) == 0 {
-		errs = append(errs, fmt.Errorf("%w: there are no hooks", errInvalid))
-	}
-	for _, c := range h.converters {
-		errs = append(errs, c.check())
-	}
-	return errors.Join(errs...)
-}
-
-// mistake records a mistake in a declaration. Run returns it; after the start of Run it is logged as well.
-func (h *Hooks) mistake(err error) {
-	if h.sealed {
-		h.log.Error("mistake in a declaration", "error", err)
-	}
-	h.mistakes = append(h.mistakes, err)
-}
-
-// ready returns the reason why the hooks are not served yet.
-func (h *Hooks) ready() error {
-	h.mu.Lock()
-	problem := h.problem
-	h.mu.Unlock()
-	if problem != nil {
-		return problem
-	}
-	if leaf := h.leaf(); h.o.Certificates.Now().After(leaf.NotAfter) {
-		return fmt.Errorf("the certificate expired at %v", leaf.NotAfter)
-	}
-	return nil
-}
-
-// Ready returns a channel that is closed when the hooks are served and configured at the API server. The API server
-// applies the configuration a moment later.
-func (h *Hooks) Ready() <-chan struct{} { return h.done }
-
-func (h *Hooks) leaf() *x509.Certificate {
-	if c := h.serving.Load(); c != nil {
-		return c.Leaf
-	}
-	return nil
 }
 
 // noMatch makes a no-match error of discovery match ErrNotServed.

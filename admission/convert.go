@@ -83,49 +83,23 @@ func Convert[S, H any](
 		return
 	}
 	at := place.Outside("github.com/fairlead-io/fairlead/admission")
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	name := fmt.Sprintf("of %s and %s", reflect.TypeFor[S](), reflect.TypeFor[H]())
-	from, err := kindOf[S](h)
-	to, other := kindOf[H](h)
+	from, err := kindOf[S](h.host.Client().Scheme())
+	to, other := kindOf[H](h.host.Client().Scheme())
 	if err = errors.Join(err, other); err != nil {
-		h.mistake(&HookError{Hook: name, Place: at, Err: err})
+		h.declared.mistake(&HookError{Hook: name, Place: at, Err: err})
 		return
 	}
-	wrong := func(err error) { h.mistake(&HookError{Hook: name, Kind: from, Place: at, Err: err}) }
 	switch {
-	case h.sealed:
-		wrong(errors.New("the runtime has begun"))
-		return
 	case toHub == nil || fromHub == nil:
-		wrong(fmt.Errorf("%w: a function is nil", errInvalid))
-		return
+		err = fmt.Errorf("%w: a function is nil", errInvalid)
 	case from.GroupKind() != to.GroupKind() || from.Version == to.Version:
-		wrong(fmt.Errorf("%w: %s and %s are not two versions of one kind", errInvalid, from, to))
-		return
+		err = fmt.Errorf("%w: %s and %s are not two versions of one kind", errInvalid, from, to)
 	}
-	c := h.converterOf(at, to)
-	switch {
-	case c.hub != to.Version:
-		wrong(fmt.Errorf("%w: the hub is version %s, at %s", errInvalid, c.hub, c.place))
-		return
-	case c.spokes[from.Version] != nil:
-		wrong(fmt.Errorf("%w, at %s", errName, c.place))
-		return
+	s := &spoke{toHub: conversion(from, to, toHub), fromHub: conversion(to, from, fromHub)}
+	if err := h.declared.addConversion(at, from.Version, to, s, err); err != nil {
+		h.declared.mistake(&HookError{Hook: name, Kind: from, Place: at, Err: err})
 	}
-	c.spokes[from.Version] = &spoke{toHub: conversion(from, to, toHub), fromHub: conversion(to, from, fromHub)}
-}
-
-func (h *Hooks) converterOf(at string, hub schema.GroupVersionKind) *converter {
-	for _, c := range h.converters {
-		if c.kind == hub.GroupKind() {
-			return c
-		}
-	}
-	c := &converter{place: at, kind: hub.GroupKind(), hub: hub.Version, spokes: map[string]*spoke{}}
-	h.converters = append(h.converters, c)
-	h.host.Cache().Hold(c.kind, h.done)
-	return c
 }
 
 // conversion adapts a typed function to encoded objects.
@@ -182,8 +156,8 @@ func carryMetadata(from any, to map[string]any) {
 	to["metadata"] = carried
 }
 
-// one converts one object to a version.
-func (c *converter) one(ctx context.Context, raw []byte, want schema.GroupVersion) ([]byte, error) {
+// convertObject converts one object to a version.
+func (c *converter) convertObject(ctx context.Context, raw []byte, want schema.GroupVersion) ([]byte, error) {
 	var head metav1.PartialObjectMetadata
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil {
 		return nil, err
@@ -220,8 +194,10 @@ func (c *converter) one(ctx context.Context, raw []byte, want schema.GroupVersio
 	return raw, nil
 }
 
-// all converts the objects of a request in order. It converts all of them or none.
-func (c *converter) all(ctx context.Context, in *apiextensionsv1.ConversionRequest) ([]runtime.RawExtension, error) {
+// convertAll converts the objects of a request in order. It converts all of them or none.
+func (c *converter) convertAll(ctx context.Context, in *apiextensionsv1.ConversionRequest) (
+	[]runtime.RawExtension, error,
+) {
 	want, err := schema.ParseGroupVersion(in.DesiredAPIVersion)
 	if err != nil {
 		return nil, err
@@ -231,7 +207,7 @@ func (c *converter) all(ctx context.Context, in *apiextensionsv1.ConversionReque
 		if err := ctx.Err(); err != nil {
 			return nil, context.Cause(ctx)
 		}
-		if converted[i].Raw, err = c.one(ctx, o.Raw, want); err != nil {
+		if converted[i].Raw, err = c.convertObject(ctx, o.Raw, want); err != nil {
 			return nil, err
 		}
 	}
@@ -239,28 +215,28 @@ func (c *converter) all(ctx context.Context, in *apiextensionsv1.ConversionReque
 }
 
 // convert answers one ConversionReview.
-func (h *Hooks) convert(ctx context.Context, w http.ResponseWriter, c *converter, body []byte) {
+func (s *server) convert(ctx context.Context, w http.ResponseWriter, c *converter, body []byte) {
 	in, err := readConversion(body)
 	if err != nil {
-		h.refuse(w, "garbage", http.StatusBadRequest, err.Error())
+		s.refuse(w, "garbage", http.StatusBadRequest, err.Error())
 		return
 	}
-	began := time.Now()
+	start := time.Now()
 	response := &apiextensionsv1.ConversionResponse{UID: in.UID, Result: metav1.Status{Status: metav1.StatusSuccess}}
-	ctx, end := h.trace(ctx, c.name(), "convert", "")
+	ctx, end := s.tracer.begin(ctx, c.name(), "convert", "")
 	finish := func(result string) {
 		end(result)
-		h.metrics.requests.WithLabelValues(c.name(), "convert", result).Inc()
-		h.metrics.seconds.WithLabelValues(c.name()).Observe(time.Since(began).Seconds())
+		s.metrics.requests.WithLabelValues(c.name(), "convert", result).Inc()
+		s.metrics.seconds.WithLabelValues(c.name()).Observe(time.Since(start).Seconds())
 	}
-	fail := func(err error, told string) {
+	fail := func(err error, message string) {
 		finish("failed")
-		h.log.ErrorContext(ctx, "cannot convert", "hook", c.name(), "to", in.DesiredAPIVersion, "error", err)
+		s.log.ErrorContext(ctx, "cannot convert", "hook", c.name(), "to", in.DesiredAPIVersion, "error", err)
 		response.ConvertedObjects = nil
-		response.Result = *denied(http.StatusInternalServerError, metav1.StatusReasonInternalError, told)
+		response.Result = *denied(http.StatusInternalServerError, metav1.StatusReasonInternalError, message)
 		write(w, apiextensionsv1.ConversionReview{TypeMeta: conversionType, Response: response})
 	}
-	p := protect.CallOr(func() { response.ConvertedObjects, err = c.all(ctx, in) },
+	p := protect.CallOr(func() { response.ConvertedObjects, err = c.convertAll(ctx, in) },
 		func() { fail(errors.New("the function ended its goroutine"), "the conversion failed") })
 	switch {
 	case p != nil:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/internal/tree"
@@ -36,50 +38,23 @@ const (
 	reportTime = 2 * time.Second
 )
 
-// dropsFields reports whether the API server changes the version of stored objects without a conversion. An update
-// through one version then drops the fields of the others.
-func (t *target) dropsFields() bool { return t.isNone() && t.versions() > 1 }
+// repairs reports definitions whose conversion strategy was None: objects may have lost fields. It must be used by one
+// goroutine at a time.
+type repairs struct {
+	calls   *call.Client
+	client  *client.Client // writes Events
+	name    string         // of the hooks
+	manager string         // field manager of the condition
+	exit    bool           // the program exits after a repair
+	log     *slog.Logger
 
-// isNone reports whether t is a definition whose conversion strategy is None.
-func (t *target) isNone() bool {
-	strategy := tree.At(t.live, "spec", "conversion", "strategy")
-	return t.resource == definitions && strategy == string(apiextensionsv1.NoneConverter)
-}
-
-func (t *target) versions() int {
-	versions, _ := tree.At(t.live, "spec", "versions").([]any)
-	return len(versions)
-}
-
-// leave removes the unwanted form of the address, Service or URL, from a definition. Only one form may be present, and
-// an apply cannot remove a field of another owner. leave reports whether the definition was patched.
-func (t *target) leave(ctx context.Context, calls *call.Client, want map[string]any, manager string) (bool, error) {
-	other := "url"
-	if tree.At(want, "spec", "conversion", "webhook", "clientConfig", other) != nil {
-		other = "service"
-	}
-	if t.resource != definitions || tree.At(t.live, "spec", "conversion", "webhook", "clientConfig", other) == nil {
-		return false, nil
-	}
-	conversion := tree.At(want, "spec", "conversion").(map[string]any)
-	tree.At(conversion, "webhook", "clientConfig").(map[string]any)[other] = nil
-	body, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": t.version}, "spec": map[string]any{"conversion": conversion},
-	})
-	if err != nil {
-		return false, err
-	}
-	_, err = call.Do(ctx, calls, call.Request{
-		Verb: call.VerbPatch, PatchType: types.MergePatchType, Resource: t.resource, Kind: t.kind, Name: t.name, Body: body,
-		ConflictsExpected: true, Query: url.Values{"fieldManager": {manager}},
-	}, call.Policy{})
-	return true, err
+	repaired []string // names of the definitions, since the last call of take
 }
 
 // reportCondition sets the condition of a definition that drops fields. It runs before the repair, so that a crash
 // between the two steps does not hide the fault. It reports whether the definition has changed since it was read. It
 // logs other failures, since the repair must not wait.
-func (h *Hooks) reportCondition(ctx context.Context, t *target) (changed bool) {
+func (r *repairs) reportCondition(ctx context.Context, t *target) (changed bool) {
 	ctx, cancel := context.WithTimeout(ctx, reportTime)
 	defer cancel()
 	body, err := json.Marshal(map[string]any{
@@ -95,9 +70,9 @@ func (h *Hooks) reportCondition(ctx context.Context, t *target) (changed bool) {
 	})
 	if err == nil {
 		var answer *call.Answer
-		if answer, err = call.Do(ctx, h.host.Calls(), call.Request{
+		if answer, err = call.Do(ctx, r.calls, call.Request{
 			Verb: call.VerbApply, Resource: t.resource, Kind: t.kind, Name: t.name, Subresource: "status", Body: body,
-			ConflictsExpected: true, Query: url.Values{"fieldManager": {h.manager()}, "force": {"true"}},
+			ConflictsExpected: true, Query: url.Values{"fieldManager": {r.manager}, "force": {"true"}},
 		}, call.Policy{Retries: -1, Timeout: reportTime}); err == nil {
 			var is metav1.PartialObjectMetadata
 			if err = json.Unmarshal(answer.Raw, &is); err == nil {
@@ -109,55 +84,53 @@ func (h *Hooks) reportCondition(ctx context.Context, t *target) (changed bool) {
 	if apierrors.IsConflict(err) {
 		return true
 	}
-	h.log.ErrorContext(ctx, "cannot set the condition of a definition", "object", t.String(), "condition", conditionLost,
+	r.log.ErrorContext(ctx, "cannot set the condition of a definition", "object", t.String(), "condition", conditionLost,
 		"error", err)
 	return false
 }
 
-// reportRepair reports the repair of a definition in the log and as an Event.
-func (h *Hooks) reportRepair(ctx context.Context, t *target) {
-	h.repaired = append(h.repaired, t.name)
-	h.log.ErrorContext(ctx, "stored objects may have lost fields: the conversion strategy was None, and was repaired",
+// report reports the repair of a definition in the log and as an Event.
+func (r *repairs) report(ctx context.Context, t *target) {
+	r.repaired = append(r.repaired, t.name)
+	r.log.ErrorContext(ctx, "stored objects may have lost fields: the conversion strategy was None, and was repaired",
 		"object", t.String(), "versions", t.versions())
 	uid, _ := tree.At(t.live, "metadata", "uid").(string)
 	obj := &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: definitions.GroupVersion().String(), Kind: t.kind},
 		ObjectMeta: metav1.ObjectMeta{Name: t.name, UID: types.UID(uid)},
 	}
-	recorder := reconcile.NewRecorder(h.host.Client(), "admission-"+h.o.Name)
+	recorder := reconcile.NewRecorder(r.client, "admission-"+r.name)
 	err := recorder.Event(ctx, obj, corev1.EventTypeWarning, eventLost,
 		"Stored objects may have lost fields: spec.conversion.strategy was None with %d versions, and was repaired",
 		t.versions())
 	if err != nil {
-		h.log.ErrorContext(ctx, "cannot write an Event", "object", t.String(), "error", err)
+		r.log.ErrorContext(ctx, "cannot write an Event", "object", t.String(), "error", err)
 	}
 }
 
-// afterRepairs returns ErrFieldsMayBeLost if definitions were repaired and the program must exit.
-func (h *Hooks) afterRepairs() error {
-	if len(h.repaired) == 0 || !h.o.ExitOnLostFields {
+// take returns ErrFieldsMayBeLost if definitions were repaired since the last call and the program must exit.
+func (r *repairs) take() error {
+	repaired := r.repaired
+	r.repaired = nil
+	if len(repaired) == 0 || !r.exit {
 		return nil
 	}
 	return fmt.Errorf("%w: the conversion strategy was None in CustomResourceDefinition %s", ErrFieldsMayBeLost,
-		strings.Join(h.repaired, ", "))
+		strings.Join(repaired, ", "))
 }
 
-// awaitRepairs waits until the API servers apply repaired definitions.
-func (h *Hooks) awaitRepairs(ctx context.Context) error {
-	if len(h.repaired) == 0 {
-		return nil
+// takeAndAwait is take, and then waits until the API servers apply the repaired definitions.
+func (r *repairs) takeAndAwait(ctx context.Context) error {
+	repaired := len(r.repaired) > 0
+	if err := r.take(); err != nil || !repaired {
+		return err
 	}
-	h.repaired = nil
 	return backoff.Pause(ctx, learnTime)
 }
 
-// followDefinitions calls changed at the start and whenever a converted definition changes, until stop is called.
-// changed must not block.
-func (h *Hooks) followDefinitions(changed func()) (stop func(), err error) {
-	targets, err := h.targets()
-	if err != nil {
-		return nil, err
-	}
+// followDefinitions calls changed at the start and whenever one of the converted definitions changes, until stop is
+// called. changed must not block. name is that of the hooks.
+func followDefinitions(c *cache.Cache, name string, targets []*target, changed func()) (stop func(), err error) {
 	var ends []func()
 	stop = func() {
 		for _, end := range ends {
@@ -168,7 +141,7 @@ func (h *Hooks) followDefinitions(changed func()) (stop func(), err error) {
 		if t.resource != definitions {
 			continue
 		}
-		handle, err := h.host.Cache().Open(store.Request{
+		handle, err := c.Open(store.Request{
 			Kind: definitions.GroupVersion().WithKind(t.kind), Resource: definitions, Content: cache.Content{Metadata: true},
 			Options: []cache.Option{cache.Fields("metadata.name=" + t.name)},
 		})
@@ -177,7 +150,7 @@ func (h *Hooks) followDefinitions(changed func()) (stop func(), err error) {
 			return nil, err
 		}
 		drainer := handle.Drain(store.DrainOptions{
-			SubscribeOptions: store.SubscribeOptions{Name: "admission " + h.o.Name}, Inline: true,
+			SubscribeOptions: store.SubscribeOptions{Name: "admission " + name}, Inline: true,
 			Consume: func([]store.Event) bool { changed(); return true },
 		})
 		drainer.Start()

@@ -128,4 +128,19 @@
 //     change their positions, fields of them that the type does not represent are lost.
 //   - A panic of a function ends only its request.
 //   - Conversions have their own places besides those of hooks, so a hook may read objects that need a conversion.
+//
+// # Parts
+//
+// [Hooks] connects the following parts. A part with a lock owns its state; no other part reads it. No lock is held
+// while another one is taken, except that declarations calls the cache under its lock.
+//
+//   - declarations (declarations.go): the hooks (rule.go, request.go), the converters (convert.go) and the mistakes in
+//     them. Lock: mu. They do not change after the start.
+//   - server (server.go) answers hooks and conversions. Its state is the places for requests, two channels. denial.go
+//     and patch.go are pure functions; tracer (trace.go) makes spans.
+//   - certificate (certificate.go): the served certificate, an atomic pointer.
+//   - readiness (readiness.go): whether the hooks are served and configured. Lock: mu.
+//   - keeper (keeper.go) repeats the check that corrects the Secret (authorities.go), the configurations (target.go,
+//     with the content from configuration.go) and the certificate. repairs (definition.go) reports definitions whose
+//     conversion strategy was None. One goroutine uses the keeper, so it has no lock.
 package admission

@@ -18,7 +18,7 @@ import (
 func served(declare func(*Hooks)) http.Handler {
 	h := Serve(fairlead.New(&rest.Config{Host: "127.0.0.1:1"}), Options{Name: "fuzz", Namespace: "fuzz", Service: "fuzz"})
 	declare(h)
-	return h.handler()
+	return h.server.handler(h.declared.all())
 }
 
 // FuzzReview sends what no API server would: each body is answered, either as a bad one or as a review.

@@ -4,42 +4,115 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/admission/internal/authority"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/backoff"
 )
 
-var secrets = corev1.SchemeGroupVersion.WithResource("secrets")
+const (
+	// checkTime bounds one check, so it does not act on state older than this.
+	checkTime = 30 * time.Second
+	// rounds bounds how often a check restarts because another replica made a concurrent change.
+	rounds = 20
+	// spacing is the minimum interval between checks. It bounds how often two programs with different configurations
+	// overwrite each other.
+	spacing = time.Second
+)
 
-// lookTime bounds one look, so it does not act on state older than this.
-const lookTime = 30 * time.Second
-
-// rounds bounds how often a look restarts because another replica made a concurrent change.
-const rounds = 20
-
-// errNotYet means that look ended before a round without changes.
+// errNotYet means that a check ended before a round without changes.
 var errNotYet = errors.New("other replicas change it at the same time")
 
-// look corrects the Secret, then the configurations, then the served certificate. Each write is conditional on the
+// keeper keeps the Secret, the configurations and the served certificate in the wanted state. It must be used by one
+// goroutine at a time.
+type keeper struct {
+	calls       *call.Client
+	manifests   *manifests
+	authorities *authorities
+	certificate *certificate
+	repairs     *repairs
+	manager     string   // field manager of the configurations
+	hosts       []string // of the certificate
+	every       time.Duration
+	log         *slog.Logger
+	written     func(kind string) // called after a write of a configuration
+}
+
+// begin repeats the check until it succeeds, and calls failed after each failure. It returns an error that waiting
+// cannot resolve. If degraded is true, waiting can resolve that the API server does not serve a type.
+func (k *keeper) begin(ctx context.Context, degraded bool, failed func(error)) error {
+	policy := backoff.Policy{Base: 500 * time.Millisecond, Cap: max(k.every, 10*time.Second)}
+	for i := 0; ; i++ {
+		err := k.check(ctx, true)
+		switch {
+		case err == nil:
+			return k.repairs.takeAndAwait(ctx)
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, ErrNotServed) && !degraded:
+			return err
+		}
+		failed(err)
+		k.log.ErrorContext(ctx, "webhooks are not served yet", "error", err)
+		if err := backoff.Pause(ctx, policy.Delay(i, rand.Float64)); err != nil {
+			return err
+		}
+	}
+}
+
+// run repeats the check at intervals and when a definition has changed, until ctx ends. It returns an error if the
+// program must exit.
+func (k *keeper) run(ctx context.Context, changed <-chan struct{}) error {
+	policy := backoff.Policy{Base: 500 * time.Millisecond, Cap: k.every}
+	failures := 0
+	for {
+		pause := k.every*3/4 + rand.N(k.every/2)
+		if failures > 0 {
+			pause = min(pause, policy.Delay(failures-1, rand.Float64))
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-changed:
+			timer.Stop()
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		}
+		err := k.check(ctx, false)
+		if failures++; err == nil {
+			failures = 0
+		} else if ctx.Err() == nil {
+			k.log.ErrorContext(ctx, "cannot maintain the webhook configurations", "error", err, "expires",
+				k.certificate.leaf().NotAfter)
+		}
+		if err := k.repairs.take(); err != nil {
+			return err
+		}
+		if err := backoff.Pause(ctx, min(spacing, k.every)); err != nil {
+			return nil //nolint:nilerr // the end of the context is no failure
+		}
+	}
+}
+
+// check corrects the Secret, then the configurations, then the served certificate. Each write is conditional on the
 // version that was read, and configurations are read before the Secret. A replica that has read an older Secret
 // therefore cannot overwrite a configuration made from a newer one.
-func (h *Hooks) look(ctx context.Context, first bool) error {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+func (k *keeper) check(ctx context.Context, first bool) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
-	targets, err := h.targets()
+	targets, err := k.manifests.targets()
 	if err != nil {
 		return err
 	}
 	policy := backoff.Policy{Base: 20 * time.Millisecond, Cap: time.Second}
 	for i := range rounds {
-		again, err := h.round(ctx, targets, first)
+		again, err := k.round(ctx, targets, first)
 		if err != nil || !again {
 			return err
 		}
@@ -52,18 +125,18 @@ func (h *Hooks) look(ctx context.Context, first bool) error {
 }
 
 // round is one attempt. again reports that an object was written or has changed concurrently and must be read again.
-func (h *Hooks) round(ctx context.Context, targets []*target, first bool) (again bool, _ error) {
+func (k *keeper) round(ctx context.Context, targets []*target, first bool) (again bool, _ error) {
 	for _, t := range targets {
-		if err := t.read(ctx, h.host.Calls()); err != nil {
+		if err := t.read(ctx, k.calls); err != nil {
 			return false, err
 		}
 	}
-	set, again, err := h.authorities(ctx, targets)
+	set, again, err := k.authorities.keep(ctx, targets)
 	if again || err != nil {
 		return again, err
 	}
 	for _, t := range targets {
-		wrote, err := h.keep(ctx, t, set.Bundle(), first)
+		wrote, err := k.keep(ctx, t, set.Bundle(), first)
 		if err != nil {
 			return false, err
 		}
@@ -72,11 +145,11 @@ func (h *Hooks) round(ctx context.Context, targets []*target, first bool) (again
 	if again {
 		return true, nil
 	}
-	return false, h.renew(ctx, set)
+	return false, k.renew(ctx, set)
 }
 
 // keep corrects one object of the API server.
-func (h *Hooks) keep(ctx context.Context, t *target, bundle []byte, first bool) (wrote bool, _ error) {
+func (k *keeper) keep(ctx context.Context, t *target, bundle []byte, first bool) (wrote bool, _ error) {
 	var (
 		want map[string]any
 		err  error
@@ -92,15 +165,15 @@ func (h *Hooks) keep(ctx context.Context, t *target, bundle []byte, first bool) 
 	dropsFields := t.dropsFields()
 	switch {
 	case dropsFields:
-		if h.reportCondition(ctx, t) {
+		if k.repairs.reportCondition(ctx, t) {
 			return true, nil
 		}
 	case t.isNone(): // the definition has only one version
 		return false, nil
-	case t.settled(want) && (!first || want == nil):
+	case t.matches(want) && (!first || want == nil):
 		return false, nil
 	}
-	changed, err := t.write(ctx, h.host.Calls(), want, h.manager())
+	changed, err := t.write(ctx, k.calls, want, k.manager)
 	switch {
 	case apierrors.IsConflict(err) || t.entries == "" && apierrors.IsNotFound(err):
 		return true, nil
@@ -109,130 +182,20 @@ func (h *Hooks) keep(ctx context.Context, t *target, bundle []byte, first bool) 
 	case !changed:
 		return false, nil
 	}
-	h.metrics.writes.WithLabelValues(t.kind).Inc()
-	h.log.InfoContext(ctx, "webhook configuration written", "object", t.String(), "removed", want == nil)
+	k.written(t.kind)
+	k.log.InfoContext(ctx, "webhook configuration written", "object", t.String(), "removed", want == nil)
 	if dropsFields {
-		h.reportRepair(ctx, t)
+		k.repairs.report(ctx, t)
 	}
 	return true, nil
 }
 
-// manager is the field manager of the configurations.
-func (h *Hooks) manager() string { return "fairlead-admission-" + h.o.Name }
-
-// authorities returns the authorities of the Secret and creates or repairs the Secret if necessary. again reports that
-// the Secret was written.
-func (h *Hooks) authorities(ctx context.Context, targets []*target) (_ authority.Set, again bool, _ error) {
-	secret, err := h.secret(ctx)
-	if err != nil {
-		return nil, false, err
-	}
-	var data map[string][]byte
-	if secret != nil {
-		data = secret.Data
-	}
-	set, broken := authority.Parse(data)
-	now, l := h.o.Certificates.Now(), h.o.Certificates.lifetimes()
-	plan := set.Plan(now, l)
-	if !plan.Stage && broken == nil && len(plan.Keep) == len(set) {
-		return set, false, nil
-	}
-	if broken != nil {
-		h.log.ErrorContext(ctx, "the Secret of the authorities was invalid and was repaired", "secret", h.o.Secret, "error", broken)
-	}
-	next := plan.Keep
-	if plan.Alone || broken != nil { // other replicas may serve certificates of an authority that is missing in the Secret
-		for _, t := range targets {
-			for _, a := range t.trusted() {
-				if !a.Ended(now) {
-					next = next.With(a.Trusted())
-				}
-			}
-		}
-	}
-	var made authority.Authority
-	if plan.Stage {
-		if made, err = authority.New(now, h.o.Name+" webhooks", l.Authority); err != nil {
-			return nil, false, err
-		}
-		next = next.With(made)
-	}
-	if data, err = next.Encode(data); err != nil {
-		return nil, false, err
-	}
-	err = h.writeSecret(ctx, secret, data)
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || secret != nil && apierrors.IsNotFound(err) {
-		return nil, true, nil // another replica has written the Secret
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("cannot write the Secret of the authorities: %w", err)
-	}
-	h.metrics.writes.WithLabelValues("Secret").Inc()
-	if plan.Stage {
-		h.log.InfoContext(ctx, "authority issued", "id", made.ID(), "expires", made.Certificate.NotAfter, "only", plan.Alone)
-	}
-	return nil, true, nil
-}
-
-func (h *Hooks) secret(ctx context.Context) (*corev1.Secret, error) {
-	answer, err := call.Do(ctx, h.host.Calls(), call.Request{
-		Verb: call.VerbGet, Resource: secrets, Kind: "Secret", Namespace: h.o.Namespace, Name: h.o.Secret, NotFoundOK: true,
-	}, call.Policy{})
-	if err != nil || answer == nil {
-		return nil, err
-	}
-	var s corev1.Secret
-	if err := answer.Into(&s); err != nil {
-		return nil, err
-	}
-	return &s, nil
-}
-
-// writeSecret creates the Secret if was is nil, or updates the version that was read.
-func (h *Hooks) writeSecret(ctx context.Context, was *corev1.Secret, data map[string][]byte) error {
-	request := call.Request{
-		Verb: call.VerbUpdate, Resource: secrets, Kind: "Secret", Namespace: h.o.Namespace, Name: h.o.Secret,
-		ConflictsExpected: true,
-	}
-	if was == nil {
-		request.Verb, request.Name = call.VerbCreate, h.o.Secret
-		was = &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: h.o.Namespace, Name: h.o.Secret, Labels: map[string]string{label: h.o.Name},
-			},
-			Type: corev1.SecretTypeOpaque,
-		}
-	}
-	was.Data = data
-	request.Object = was
-	_, err := call.Do(ctx, h.host.Calls(), request, call.Policy{})
-	return err
-}
-
 // renew replaces the served certificate if it is due. All configurations must contain all authorities of the set.
-func (h *Hooks) renew(ctx context.Context, set authority.Set) error {
-	now, l := h.o.Certificates.Now(), h.o.Certificates.lifetimes()
-	since := map[string]time.Time{}
-	for _, a := range set {
-		since[a.ID()] = now
-		if at, known := h.since[a.ID()]; known {
-			since[a.ID()] = at
-		}
+func (k *keeper) renew(ctx context.Context, set authority.Set) error {
+	signer, renewed, err := k.certificate.renew(set, k.authorities.lifetimes, k.hosts)
+	if renewed {
+		k.log.InfoContext(ctx, "certificate issued", "authority", signer, "hosts", k.hosts, "expires",
+			k.certificate.leaf().NotAfter)
 	}
-	h.since = since
-	signer, settled, ok := set.Signer(now, l, since)
-	if !ok {
-		return errors.New("cannot issue a certificate: no authority is valid now; check the clock")
-	}
-	if !set.Renew(now, h.leaf(), signer, settled) {
-		return nil
-	}
-	cert, err := signer.Issue(now, h.o.hosts(), l.Leaf)
-	if err != nil {
-		return err
-	}
-	h.serving.Store(cert)
-	h.log.InfoContext(ctx, "certificate issued", "authority", signer.ID(), "hosts", h.o.hosts(), "expires",
-		cert.Leaf.NotAfter)
-	return nil
+	return err
 }

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"crypto/x509"
 	"math"
 	"time"
 
@@ -16,7 +17,8 @@ type metrics struct {
 	expiry   prometheus.GaugeFunc
 }
 
-func newMetrics(h *Hooks) *metrics {
+// newMetrics returns the metrics. leaf returns the served certificate, or nil.
+func newMetrics(leaf func() *x509.Certificate) *metrics {
 	return &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_admission_requests_total",
@@ -37,8 +39,8 @@ func newMetrics(h *Hooks) *metrics {
 			Name: "fairlead_admission_certificate_expiry_timestamp_seconds",
 			Help: "Expiry of the served certificate, in seconds since the epoch; NaN while there is none.",
 		}, func() float64 {
-			if leaf := h.leaf(); leaf != nil {
-				return float64(leaf.NotAfter.UnixNano()) / float64(time.Second)
+			if cert := leaf(); cert != nil {
+				return float64(cert.NotAfter.UnixNano()) / float64(time.Second)
 			}
 			return math.NaN()
 		}),

@@ -16,8 +16,6 @@ func (h *Hooks) Rights() []rights.Right {
 	if h == nil || h.host == nil {
 		return nil
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	secret := rights.Right{Kind: corev1.SchemeGroupVersion.WithKind("Secret"), Namespace: h.o.Namespace}
 	create, own := secret, secret
 	create.Verbs = []string{"create"}
@@ -29,7 +27,8 @@ func (h *Hooks) Rights() []rights.Right {
 			Verbs: []string{"create", "delete", "get", "patch"}, Names: []string{h.o.Name},
 		})
 	}
-	for _, c := range h.converters {
+	_, converters := h.declared.all()
+	for _, c := range converters {
 		if mapping, err := h.host.Client().Mapper().RESTMapping(c.kind, c.hub); err == nil {
 			own := rights.Right{
 				Kind:  apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"),

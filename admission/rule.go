@@ -14,6 +14,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -93,11 +94,9 @@ func declare[T any](h *Hooks, mutating bool, r Rule, fn func(context.Context, *R
 		return
 	}
 	k := &hook{Rule: r, mutating: mutating, place: place.Outside("github.com/fairlead-io/fairlead/admission")}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	kind, err := kindOf[T](h)
+	kind, err := kindOf[T](h.host.Client().Scheme())
 	if err != nil {
-		h.mistake(&HookError{Hook: cmp.Or(r.Name, reflect.TypeFor[T]().String()), Place: k.place, Err: err})
+		h.declared.mistake(&HookError{Hook: cmp.Or(r.Name, reflect.TypeFor[T]().String()), Place: k.place, Err: err})
 		return
 	}
 	k.kind = kind
@@ -106,28 +105,21 @@ func declare[T any](h *Hooks, mutating bool, r Rule, fn func(context.Context, *R
 	}
 	k.complete()
 	if fn == nil {
-		h.mistake(k.fail(fmt.Errorf("%w: its function is nil", errInvalid)))
+		h.declared.mistake(k.fail(fmt.Errorf("%w: its function is nil", errInvalid)))
 	}
 	if err := k.check(); err != nil {
-		h.mistake(k.fail(err))
+		h.declared.mistake(k.fail(err))
 	}
-	if i := slices.IndexFunc(h.hooks, func(o *hook) bool { return o.Name == k.Name }); i >= 0 {
-		h.mistake(k.fail(fmt.Errorf("%w, at %s", errName, h.hooks[i].place)))
-	}
-	if h.sealed {
-		h.mistake(k.fail(errors.New("the runtime has begun")))
-		return
-	}
-	h.hooks = append(h.hooks, k)
+	h.declared.addHook(k)
 }
 
 // kindOf returns the kind of a Go type.
-func kindOf[T any](h *Hooks) (schema.GroupVersionKind, error) {
+func kindOf[T any](scheme *runtime.Scheme) (schema.GroupVersionKind, error) {
 	obj, ok := any(new(T)).(client.Object)
 	if !ok {
 		return schema.GroupVersionKind{}, fmt.Errorf("%w: %s is not an object", errInvalid, reflect.TypeFor[T]())
 	}
-	kinds, _, err := h.host.Client().Scheme().ObjectKinds(obj)
+	kinds, _, err := scheme.ObjectKinds(obj)
 	if err != nil {
 		return schema.GroupVersionKind{}, fmt.Errorf("%w: the scheme does not know its type: %w", errInvalid, err)
 	}
@@ -135,15 +127,15 @@ func kindOf[T any](h *Hooks) (schema.GroupVersionKind, error) {
 }
 
 func (k *hook) complete() {
-	does := "validate"
+	action := "validate"
 	if k.mutating {
-		does = "mutate"
+		action = "mutate"
 	}
 	kind := strings.ToLower(k.kind.Kind)
 	if k.Subresource != "" {
 		kind += "-" + k.Subresource
 	}
-	k.Name = cmp.Or(k.Name, strings.Join([]string{does, kind, k.kind.Version, cmp.Or(k.kind.Group, "core")}, "."))
+	k.Name = cmp.Or(k.Name, strings.Join([]string{action, kind, k.kind.Version, cmp.Or(k.kind.Group, "core")}, "."))
 	k.Timeout = cmp.Or(k.Timeout, defaultTimeout)
 	if len(k.Operations) == 0 {
 		k.Operations = []Operation{Create, Update}
@@ -152,35 +144,35 @@ func (k *hook) complete() {
 
 func (k *hook) check() error {
 	var errs []error
-	wrong := func(format string, args ...any) {
+	invalid := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{errInvalid}, args...)...))
 	}
 	if k.OnFailure != FailClosed && k.OnFailure != FailOpen {
-		wrong("OnFailure is %q, must be FailClosed or FailOpen", k.OnFailure)
+		invalid("OnFailure is %q, must be FailClosed or FailOpen", k.OnFailure)
 	}
 	if err := validation.IsFullyQualifiedName(field.NewPath("Name"), k.Name).ToAggregate(); err != nil {
-		wrong("%v", err)
+		invalid("%v", err)
 	}
 	if k.Timeout < time.Second || k.Timeout > 30*time.Second || k.Timeout%time.Second != 0 {
-		wrong("Timeout is %v, must be whole seconds from 1 to 30", k.Timeout)
+		invalid("Timeout is %v, must be whole seconds from 1 to 30", k.Timeout)
 	}
 	if k.Subresource != "" && k.Subresource != "status" {
-		wrong("Subresource is %q, must be \"status\"", k.Subresource)
+		invalid("Subresource is %q, must be \"status\"", k.Subresource)
 	}
 	for _, op := range k.Operations {
 		if op != Create && op != Update && op != Delete {
-			wrong("%q is not an operation of admission", op)
+			invalid("%q is not an operation of admission", op)
 		}
 	}
 	if k.mutating && slices.Contains(k.Operations, Delete) {
-		wrong("a mutating hook cannot handle deletions")
+		invalid("a mutating hook cannot handle deletions")
 	}
 	if k.Reinvoke && !k.mutating {
-		wrong("Reinvoke is for mutating hooks")
+		invalid("Reinvoke is for mutating hooks")
 	}
 	for name, s := range map[string]*metav1.LabelSelector{"Namespaces": k.Namespaces, "Objects": k.Objects} {
 		if _, err := metav1.LabelSelectorAsSelector(s); err != nil {
-			wrong("%s: %v", name, err)
+			invalid("%s: %v", name, err)
 		}
 	}
 	return errors.Join(errs...)

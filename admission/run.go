@@ -2,10 +2,8 @@ package admission
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
@@ -13,10 +11,6 @@ import (
 	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/internal/serve"
 )
-
-// spacing is the minimum interval between looks. It bounds how often two programs with different configurations
-// overwrite each other.
-const spacing = time.Second
 
 // run listens, configures the hooks, serves them, and repeats the checks until the context ends.
 func (h *Hooks) run(ctx context.Context, degraded bool) error {
@@ -28,13 +22,18 @@ func (h *Hooks) run(ctx context.Context, degraded bool) error {
 		}
 	}
 	defer listener.Close()
-	if err := h.begin(ctx, degraded); err != nil {
+	hooks, converters := h.declared.all()
+	manifests := &manifests{o: h.o, mapper: h.host.Client().Mapper(), hooks: hooks, converters: converters}
+	keeper := h.keeper(manifests)
+	if err := keeper.begin(ctx, degraded, h.readiness.failed); err != nil {
 		return err
 	}
-	stopping, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
+	targets, err := manifests.targets()
+	if err != nil {
+		return err
+	}
 	changed := make(chan struct{}, 1)
-	unfollow, err := h.followDefinitions(func() {
+	unfollow, err := followDefinitions(h.host.Cache(), h.o.Name, targets, func() {
 		select {
 		case changed <- struct{}{}:
 		default:
@@ -44,6 +43,8 @@ func (h *Hooks) run(ctx context.Context, degraded bool) error {
 		return err
 	}
 	defer unfollow()
+	stopping, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
 	var both sync.WaitGroup
 	both.Go(func() {
 		defer stop()
@@ -58,91 +59,36 @@ func (h *Hooks) run(ctx context.Context, degraded bool) error {
 	})
 	var failed error
 	both.Go(func() {
-		if failed = h.goOn(stopping, changed); failed != nil {
+		if failed = keeper.run(stopping, changed); failed != nil {
 			stop()
 		}
 	})
-	h.log.InfoContext(ctx, "serving webhooks", "address", listener.Addr().String(), "hooks", len(h.hooks),
-		"conversions", len(h.converters))
-	h.set(nil)
-	close(h.done)
-	err = h.server().Run(stopping, listener)
+	h.log.InfoContext(ctx, "serving webhooks", "address", listener.Addr().String(), "hooks", len(hooks),
+		"conversions", len(converters))
+	h.readiness.served()
+	err = serve.New(h.server.handler(hooks, converters), serve.Options{
+		TLS: h.certificate.config(), WriteTimeout: maxTimeout + 5*time.Second, Drain: h.o.Drain, Logger: h.log,
+	}).Run(stopping, listener)
 	stop()
 	both.Wait()
 	return errors.Join(failed, err)
 }
 
-func (h *Hooks) server() *serve.Server {
-	return serve.New(h.handler(), serve.Options{
-		TLS: &tls.Config{
-			MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
-			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return h.serving.Load(), nil },
+// keeper returns a keeper of the manifests.
+func (h *Hooks) keeper(m *manifests) *keeper {
+	calls, manager := h.host.Calls(), "fairlead-admission-"+h.o.Name
+	written := func(kind string) { h.metrics.writes.WithLabelValues(kind).Inc() }
+	return &keeper{
+		calls: calls, manifests: m,
+		authorities: &authorities{
+			calls: calls, namespace: h.o.Namespace, secret: h.o.Secret, name: h.o.Name,
+			lifetimes: h.o.Certificates.lifetimes(), now: h.o.Certificates.Now, log: h.log,
+			written: func() { written("Secret") },
 		},
-		WriteTimeout: maxTimeout + 5*time.Second, Drain: h.o.Drain, Logger: h.log,
-	})
-}
-
-// begin repeats look until it succeeds. It returns an error that waiting cannot resolve, unless the host is degraded.
-func (h *Hooks) begin(ctx context.Context, degraded bool) error {
-	policy := backoff.Policy{Base: 500 * time.Millisecond, Cap: max(h.o.Certificates.Look, 10*time.Second)}
-	for i := 0; ; i++ {
-		err := h.look(ctx, true)
-		switch {
-		case err == nil:
-			if err := h.afterRepairs(); err != nil {
-				return err
-			}
-			return h.awaitRepairs(ctx)
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case errors.Is(err, ErrNotServed) && !degraded:
-			return err
-		}
-		h.set(err)
-		h.log.ErrorContext(ctx, "webhooks are not served yet", "error", err)
-		if err := backoff.Pause(ctx, policy.Delay(i, rand.Float64)); err != nil {
-			return err
-		}
+		certificate: h.certificate,
+		repairs: &repairs{
+			calls: calls, client: h.host.Client(), name: h.o.Name, manager: manager, exit: h.o.ExitOnLostFields, log: h.log,
+		},
+		manager: manager, hosts: h.o.hosts(), every: h.o.Certificates.Look, log: h.log, written: written,
 	}
-}
-
-// goOn repeats look at intervals and when a definition has changed. It returns an error if the program must exit.
-func (h *Hooks) goOn(ctx context.Context, changed <-chan struct{}) error {
-	every := h.o.Certificates.Look
-	policy := backoff.Policy{Base: 500 * time.Millisecond, Cap: every}
-	failures := 0
-	for {
-		pause := every*3/4 + rand.N(every/2)
-		if failures > 0 {
-			pause = min(pause, policy.Delay(failures-1, rand.Float64))
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-changed:
-			timer.Stop()
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		}
-		err := h.look(ctx, false)
-		if failures++; err == nil {
-			failures = 0
-		} else if ctx.Err() == nil {
-			h.log.ErrorContext(ctx, "cannot maintain the webhook configurations", "error", err, "expires", h.leaf().NotAfter)
-		}
-		if err := h.afterRepairs(); err != nil {
-			return err
-		}
-		h.repaired = nil
-		if err := backoff.Pause(ctx, min(spacing, every)); err != nil {
-			return nil //nolint:nilerr // the end of the context is no failure
-		}
-	}
-}
-
-func (h *Hooks) set(problem error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.problem = problem
 }

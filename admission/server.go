@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"mime"
 	"net/http"
 	"slices"
@@ -28,44 +29,65 @@ const (
 	maxTimeout    = 30 * time.Second
 )
 
-// handler returns the handler for requests of the API server.
-func (h *Hooks) handler() http.Handler {
-	mux := http.NewServeMux()
-	for _, k := range h.hooks {
-		mux.Handle("POST "+k.path(), h.bounded(h.turns, maxReview, k.Timeout,
-			func(ctx context.Context, w http.ResponseWriter, body []byte) { h.review(ctx, w, k, body) }))
+// maxRequests bounds the concurrent hook requests; further requests wait. Conversions may additionally use an eighth of
+// it.
+const maxRequests = 64
+
+// server answers the requests of the API server. Its state is the number of requests in progress.
+type server struct {
+	log     *slog.Logger
+	metrics *metrics
+	tracer  tracer
+	// Places for hook requests and for conversions. They are separate, since a hook may read an object that needs a
+	// conversion.
+	hookPlaces, conversionPlaces chan struct{}
+}
+
+func newServer(log *slog.Logger, m *metrics, t tracer) *server {
+	return &server{
+		log: log, metrics: m, tracer: t,
+		hookPlaces: make(chan struct{}, maxRequests), conversionPlaces: make(chan struct{}, maxRequests/8),
 	}
-	for _, c := range h.converters {
-		mux.Handle("POST "+c.path(), h.bounded(h.conversions, maxConversion, maxTimeout,
-			func(ctx context.Context, w http.ResponseWriter, body []byte) { h.convert(ctx, w, c, body) }))
+}
+
+// handler returns the handler for hooks and conversions.
+func (s *server) handler(hooks []*hook, converters []*converter) http.Handler {
+	mux := http.NewServeMux()
+	for _, k := range hooks {
+		mux.Handle("POST "+k.path(), s.bounded(s.hookPlaces, maxReview, k.Timeout,
+			func(ctx context.Context, w http.ResponseWriter, body []byte) { s.review(ctx, w, k, body) }))
+	}
+	for _, c := range converters {
+		mux.Handle("POST "+c.path(), s.bounded(s.conversionPlaces, maxConversion, maxTimeout,
+			func(ctx context.Context, w http.ResponseWriter, body []byte) { s.convert(ctx, w, c, body) }))
 	}
 	return mux
 }
 
 // bounded reads a JSON body when a place is free. It gives up when the caller has stopped waiting.
-func (h *Hooks) bounded(
-	turns chan struct{}, limit int64, timeout time.Duration, answer func(context.Context, http.ResponseWriter, []byte),
+func (s *server) bounded(
+	places chan struct{}, limit int64, timeout time.Duration, answer func(context.Context, http.ResponseWriter, []byte),
 ) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		patience := timeout
+		wait := timeout
 		if asked, err := time.ParseDuration(r.URL.Query().Get("timeout")); err == nil && asked > 0 {
-			patience = min(asked, maxTimeout)
+			wait = min(asked, maxTimeout)
 		}
-		ctx, cancel := context.WithTimeout(h.incoming(r), patience)
+		ctx, cancel := context.WithTimeout(s.tracer.incoming(r), wait)
 		defer cancel()
 		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-			h.refuse(w, "content type", http.StatusUnsupportedMediaType, "the content type must be application/json")
+			s.refuse(w, "content type", http.StatusUnsupportedMediaType, "the content type must be application/json")
 			return
 		}
 		if r.ContentLength > limit {
-			h.refuse(w, "too large", http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is longer than %d bytes", limit))
+			s.refuse(w, "too large", http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is longer than %d bytes", limit))
 			return
 		}
 		select {
-		case turns <- struct{}{}:
-			defer func() { <-turns }()
+		case places <- struct{}{}:
+			defer func() { <-places }()
 		case <-ctx.Done():
-			h.refuse(w, "busy", http.StatusServiceUnavailable, "too many concurrent requests")
+			s.refuse(w, "busy", http.StatusServiceUnavailable, "too many concurrent requests")
 			return
 		}
 		until, _ := ctx.Deadline()
@@ -74,9 +96,9 @@ func (h *Hooks) bounded(
 		var large *http.MaxBytesError
 		switch {
 		case errors.As(err, &large):
-			h.refuse(w, "too large", http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is longer than %d bytes", limit))
+			s.refuse(w, "too large", http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is longer than %d bytes", limit))
 		case err != nil:
-			h.refuse(w, "unreadable", http.StatusBadRequest, "the body cannot be read")
+			s.refuse(w, "unreadable", http.StatusBadRequest, "the body cannot be read")
 		default:
 			answer(ctx, w, body)
 		}
@@ -84,31 +106,31 @@ func (h *Hooks) bounded(
 }
 
 // refuse answers an invalid request. Such a request does not come from the API server, or is in an unknown format.
-func (h *Hooks) refuse(w http.ResponseWriter, why string, code int, text string) {
-	h.metrics.refused.WithLabelValues(why).Inc()
+func (s *server) refuse(w http.ResponseWriter, why string, code int, text string) {
+	s.metrics.refused.WithLabelValues(why).Inc()
 	http.Error(w, text, code)
 }
 
 // review answers one AdmissionReview. An undecided request gets a 500, so that the failure policy decides.
-func (h *Hooks) review(ctx context.Context, w http.ResponseWriter, k *hook, body []byte) {
+func (s *server) review(ctx context.Context, w http.ResponseWriter, k *hook, body []byte) {
 	in, err := readReview(body)
 	if err != nil {
-		h.refuse(w, "garbage", http.StatusBadRequest, err.Error())
+		s.refuse(w, "garbage", http.StatusBadRequest, err.Error())
 		return
 	}
 	if !slices.Contains(k.Operations, in.Operation) { // the operation becomes a metric label
-		h.refuse(w, "garbage", http.StatusBadRequest, fmt.Sprintf("hook %s does not handle %q", k.Name, in.Operation))
+		s.refuse(w, "garbage", http.StatusBadRequest, fmt.Sprintf("hook %s does not handle %q", k.Name, in.Operation))
 		return
 	}
-	began := time.Now()
+	start := time.Now()
 	var out outcome
-	ctx, end := h.trace(ctx, k.Name, strings.ToLower(string(in.Operation)), in.Namespace)
+	ctx, end := s.tracer.begin(ctx, k.Name, strings.ToLower(string(in.Operation)), in.Namespace)
 	finish := func(result string) {
 		end(result)
-		h.metrics.requests.WithLabelValues(k.Name, strings.ToLower(string(in.Operation)), result).Inc()
-		h.metrics.seconds.WithLabelValues(k.Name).Observe(time.Since(began).Seconds())
+		s.metrics.requests.WithLabelValues(k.Name, strings.ToLower(string(in.Operation)), result).Inc()
+		s.metrics.seconds.WithLabelValues(k.Name).Observe(time.Since(start).Seconds())
 	}
-	log := h.log.With("hook", k.Name, "operation", in.Operation, "namespace", in.Namespace, "name", in.Name,
+	log := s.log.With("hook", k.Name, "operation", in.Operation, "namespace", in.Namespace, "name", in.Name,
 		"user", in.UserInfo.Username, "uid", in.UID)
 	failed := func(err error) {
 		finish("failed")

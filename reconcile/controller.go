@@ -6,67 +6,55 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
-	"sync/atomic"
-	"time"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.opentelemetry.io/otel/trace"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/handover"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/place"
 	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/internal/tracing"
+	"github.com/fairlead-io/fairlead/rights"
 	"github.com/fairlead-io/fairlead/shard"
+	"github.com/fairlead-io/fairlead/shard/group"
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// Controller reconciles the objects of one kind. It is safe for concurrent use.
+var (
+	_ group.Participant = (*Controller)(nil)
+	_ why.Explainer     = (*Controller)(nil)
+)
+
+// Controller reconciles the objects of one kind. It is safe for concurrent use. It only connects its parts, which the
+// documentation of the package lists.
 type Controller struct {
-	name    string
-	owner   string // of writes, in the ledger of the store
-	host    Host
-	client  *client.Client
-	set     settings
-	err     error     // in the declaration; returned when the host runs
-	place   string    // file:line of the declaration
-	from    Inherited // inherited from the host
-	object  work
-	main    *watch
-	metrics *metrics
-	log     *slog.Logger
-	tracer  trace.Tracer // nil: no spans
-	events  *Recorder    // about failures; nil: none
-	unheard atomic.Bool  // the last Event could not be written
-	wake    chan struct{}
-	now     func() time.Time
-
+	name     string
+	host     Host
+	client   *client.Client
+	set      settings
+	err      error     // in the declaration; returned when the host runs
+	place    string    // file:line of the declaration
+	from     Inherited // inherited from the host
+	object   work
+	log      *slog.Logger
+	declared *declaration
 	slots    *handover.Slots // whose objects are reconciled; nil: replicas do not share the objects
-	arrivals arrivals        // locked before slots, not with mu
+	events   *Recorder       // about failures; nil: none
 
-	mu      sync.Mutex // guards everything below; never held while user code runs
-	q       *queue
-	life    context.Context //nolint:containedctx // context of run; nil before and after it
-	fail    func(error)     // ends run with an error
-	ended   bool            // run has returned
-	kindOf  string          // the reconciled kind, once it is known
-	problem error           // of the last attempt to start
-	broken  *time.Timer     // ends run after brokenGrace; set by breaks
-	term    context.Context //nolint:containedctx // context of the leadership; nil while no work may start
-	terms   int
-	workers int
-	wg      sync.WaitGroup // workers
-	total   rate           // limit over all objects
-	paced   time.Time      // when the pump checks total again; zero: not scheduled
-	primary *intake
-	intakes []*intake
-	follows map[Key]map[string]*follow
-	synced  chan struct{}
-	runs    runs
-	done    done
+	lifetime  *lifetime
+	intake    *intake
+	follows   *follows
+	pump      *pump
+	scheduler *scheduler
+	workers   *workers
+	elections *elections
+	sharing   *sharing
+	inspect   *inspection
 }
 
 // work holds the operations on an object, without its Go type.
@@ -78,17 +66,18 @@ type work struct {
 	fresh  func() client.Object
 	do     func(ctx context.Context, obj client.Object) (Result, error)
 	clean  func(ctx context.Context, obj client.Object) (Result, error)
-	// gone runs when an object no longer exists. halt ends the remaining work when no reconciliation runs. Both may be
-	// nil.
-	gone func(k Key)
-	halt func()
-	// move calls end for the fibers of slots that leave, so that another process resumes them. It may be nil.
-	move func(slots shard.Set, end func(flow.Handle))
-	// why returns why the work on an object does not end, and whether there is any. It may be nil.
-	why func(k Key) (causes []why.Cause, works bool)
-	// hosted receives the settings that the controller inherits; it may be nil.
-	hosted   func(Inherited)
+	// finalize applies change to the metadata of obj, at the server and in obj.
 	finalize func(ctx context.Context, c *client.Client, obj client.Object, change func(client.Object) error) error
+
+	// hosted receives what the work needs of the controller, before the host runs.
+	hosted func(from Inherited, h fiberHost)
+	// deleted runs when an object no longer exists. halt ends the remaining work when no reconciliation runs.
+	deleted func(k Key)
+	halt    func()
+	// move calls end for the fibers of slots that leave, so that another process resumes them.
+	move func(slots shard.Set, end func(flow.Handle))
+	// why returns why the fiber of an object does not end, and whether there is one.
+	why func(k Key) (causes []why.Cause, works bool)
 }
 
 // New declares a controller that reconciles the objects of type T and runs with the host. T is a Go type that the
@@ -126,6 +115,8 @@ func workOf[T any, PT client.ObjectOf[T]](r Reconciler[T]) work {
 		do: func(ctx context.Context, obj client.Object) (Result, error) {
 			return r.Reconcile(ctx, (*T)(obj.(PT)))
 		},
+		hosted: func(Inherited, fiberHost) {}, deleted: func(Key) {}, halt: func() {},
+		move: func(shard.Set, func(flow.Handle)) {}, why: func(Key) ([]why.Cause, bool) { return nil, false },
 		finalize: func(ctx context.Context, c *client.Client, obj client.Object, change func(client.Object) error) error {
 			return client.Modify(ctx, c, obj.(PT), func(o PT) error { return change(o) })
 		},
@@ -133,26 +124,19 @@ func workOf[T any, PT client.ObjectOf[T]](r Reconciler[T]) work {
 }
 
 func declare(h Host, name string, w work, object client.Object, err error, opts []Option) *Controller {
-	c := &Controller{
-		name: name, owner: "reconcile/" + name, host: h, client: h.Client(), object: w, q: newQueue(),
-		wake: make(chan struct{}, 1), now: time.Now, follows: map[Key]map[string]*follow{}, synced: make(chan struct{}),
-	}
+	c := &Controller{name: name, host: h, client: h.Client(), object: w}
 	for _, o := range opts {
 		if o != nil {
 			o(&c.set)
 		}
 	}
-	err = errors.Join(err, c.set.complete(name))
-	c.total = c.set.total
-	c.main = &watch{object: object}
+	c.declared = &declaration{main: &watch{object: object}, related: c.set.watches}
 	for _, o := range c.set.primary {
 		if o != nil {
-			o(c.main)
+			o(c.declared.main)
 		}
 	}
-	for _, w := range append([]*watch{c.main}, c.set.watches...) {
-		err = errors.Join(err, w.check())
-	}
+	err = errors.Join(err, c.set.complete(name), c.declared.check())
 	var registry prometheus.Registerer = h.Registry()
 	overseer, overseen := h.(Overseer)
 	if overseen {
@@ -165,23 +149,21 @@ func declare(h Host, name string, w work, object client.Object, err error, opts 
 			err = errors.Join(err, fmt.Errorf("%w: replicas that share the objects have no Leader", ErrInvalid))
 		}
 	}
-	c.metrics = newMetrics(c)
-	if e := registry.Register(c.metrics); e != nil {
-		err = errors.Join(err, fmt.Errorf("%w: is its name unique? %w", ErrInvalid, e))
-	}
-	c.err, c.place = err, place.Outside("github.com/fairlead-io/fairlead/reconcile",
-		"github.com/fairlead-io/fairlead/dependent")
+	c.from.TracerProvider = cmp.Or(c.set.tracers, c.from.TracerProvider)
 	if c.log = cmp.Or(c.set.logger, c.from.Logger); c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
 	c.log = c.log.With("controller", name)
-	c.traces()
+	c.place = place.Outside("github.com/fairlead-io/fairlead/reconcile", "github.com/fairlead-io/fairlead/dependent")
 	if c.client != nil && !c.set.quiet {
 		c.events = NewRecorder(c.client, name)
 	}
-	if w.hosted != nil {
-		w.hosted(c.from)
+	metrics := newMetrics(name)
+	c.connect(metrics)
+	if e := registry.Register(metrics); e != nil {
+		err = errors.Join(err, fmt.Errorf("%w: is its name unique? %w", ErrInvalid, e))
 	}
+	c.err = err
 	if overseen {
 		overseer.Oversee(c)
 	}
@@ -192,6 +174,59 @@ func declare(h Host, name string, w work, object client.Object, err error, opts 
 	}
 	h.Add("controller "+name, c.run)
 	return c
+}
+
+// connect creates the parts.
+func (c *Controller) connect(m *metrics) {
+	owner, main, ownFinalizer := "reconcile/"+c.name, c.declared.main, ""
+	if c.object.cleans {
+		ownFinalizer = c.set.finalizer
+	}
+	c.lifetime, c.pump = &lifetime{}, newPump()
+	c.intake = &intake{
+		name: c.name, owner: owner, main: main, interval: c.set.interval, cache: c.host.Cache, log: c.log,
+		mapErrors: m.mapErrors, wake: c.pump.poke, synced: make(chan struct{}),
+	}
+	c.follows = &follows{intake: c.intake, scheme: c.client.Scheme, everySlot: c.slots != nil}
+	c.workers = &workers{}
+	c.scheduler = &scheduler{
+		controller: c.name, limit: c.set.workers, each: c.set.each, total: c.set.total, preempt: c.set.preempt,
+		retries: retries{backoff: c.set.retry, attempts: c.set.attempts}, slots: c.slots, uidOf: c.intake.uidOf,
+		startWorker: c.workers.start, wake: c.pump.poke, q: newQueue(),
+	}
+	c.intake.sink = sink{changed: c.scheduler.changed, deleted: c.onDeleted, left: c.onLeft}
+	bound := &bindings{
+		owner: owner, leader: c.set.leader, shards: c.from.Shards, preempt: c.set.preempt, finalizer: ownFinalizer,
+		controller: c.name,
+	}
+	reporter := &reporter{
+		log: c.log, panics: m.panics, onFailure: c.set.onFailure, events: c.events, leader: c.set.leader, main: main,
+	}
+	caller := &caller{
+		client: c.client, object: c.object, main: main, bindings: bound, deadline: c.set.deadline, stuck: c.set.stuck,
+		tracer: &tracer{
+			spans: tracing.Tracer(c.from.TracerProvider, "reconcile"), controller: c.name, cluster: c.from.Cluster,
+			main: main,
+		},
+		metrics: m, log: c.log, reads: c.scheduler.reads, finish: c.scheduler.finish, report: reporter.report,
+	}
+	if c.object.cleans {
+		caller.finalizer = &finalizer{name: ownFinalizer, change: c.object.finalize, read: caller.read}
+	}
+	c.workers.next, c.workers.perform, c.workers.replace = c.scheduler.next, caller.perform, c.scheduler.replaceWorker
+	c.elections = &elections{leader: c.set.leader, warnAfter: c.set.syncWarning, log: c.log}
+	c.sharing = &sharing{slots: c.slots, log: c.log, await: c.intake.awaitSlots, opened: c.reconcileSlots}
+	c.inspect = &inspection{
+		name: c.name, place: c.place, cluster: c.from.Cluster, declared: c.declared, client: c.client, leader: c.set.leader,
+		finalizer: ownFinalizer, lifetime: c.lifetime, intake: c.intake, scheduler: c.scheduler, fibers: c.object.why,
+	}
+	m.counts, m.ages = c.scheduler.counts, c.scheduler.ages
+	c.object.hosted(c.from, fiberHost{
+		client: c.client, log: c.log, slots: c.slots, finalizer: ownFinalizer, trigger: c.Trigger, fail: c.fail,
+		values: func(ctx context.Context, k Key, slot int, waiting *binding.Waiting) context.Context {
+			return bound.ofFiber(ctx, c.scheduler.termOf(k), k, slot, waiting)
+		},
+	})
 }
 
 // check returns the errors of the declaration.
@@ -207,20 +242,7 @@ func (c *Controller) resolve() error {
 	if c.client == nil {
 		return nil // the host reports why
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var errs []error
-	for _, w := range append([]*watch{c.main}, c.set.watches...) {
-		errs = append(errs, w.resolve(c.client.Scheme()))
-	}
-	c.kindOf = c.main.kind.Kind + "." + c.main.kind.GroupVersion().String()
-	err := errors.Join(errs...)
-	if err == nil { // other watches of the same kinds may ask for metadata only
-		for _, w := range append([]*watch{c.main}, c.set.watches...) {
-			c.host.Cache().Expect(w.request())
-		}
-	}
-	return err
+	return c.declared.resolve(c.client.Scheme(), c.host.Cache())
 }
 
 func (c *Controller) failure(err error) error {
@@ -233,179 +255,91 @@ func (c *Controller) Name() string { return c.name }
 // Trigger makes the controller reconcile an object for a reason that no watch reports. It does nothing if the object
 // does not exist. An object in back-off is reconciled when the back-off is over.
 func (c *Controller) Trigger(k Key, source string) {
-	c.add(k, Reason{Type: Triggered, Source: source, Key: k}, high, nil)
+	c.scheduler.changed(k, Reason{Type: Triggered, Source: source, Key: k}, high, nil)
 }
 
-// add records a reason to reconcile an object. now is the state of the object in the event; it is nil if the event is
-// about another object.
-func (c *Controller) add(k Key, why Reason, p priority, now *facts) {
-	var stop *reconciliation
-	c.mu.Lock()
-	slot, works := c.slotOf(k, now)
-	if !works {
-		c.mu.Unlock()
+// Unfollow removes a source that [Follow] added. It does nothing if there is no such source.
+func (c *Controller) Unfollow(primary Key, name string) { c.follows.remove(primary, name) }
+
+// Failures returns the objects whose last reconciliation failed, ordered by Since, oldest first.
+func (c *Controller) Failures() (all []Failure) {
+	for _, f := range c.scheduler.workload(anyFailure).failing {
+		all = append(all, *f.Failure)
+	}
+	slices.SortFunc(all, byAge)
+	return all
+}
+
+func anyFailure(Key, Class) bool { return true }
+
+// Describe returns the current state of the controller, with at most the given number of failures. A negative number
+// means all. A call with 0 is cheap.
+func (c *Controller) Describe(failures int) inspect.Controller {
+	return c.inspect.describe(failures, anyFailure)
+}
+
+// Why explains why the controller does not make progress on an object of its kind. The causes include:
+//
+//   - the process does not lead, or the watches are not listed yet;
+//   - no selector matches the object;
+//   - the object waits in the queue, or for a time;
+//   - the reconciliation failed, or has been running for long;
+//   - the fiber waits.
+//
+// If the controller has nothing left to do, Why returns why.Ended. It returns nil for other kinds and for objects that
+// do not exist. Why implements why.Explainer and is safe for concurrent use. It sends a request only about an object
+// that the controller does not know.
+func (c *Controller) Why(ctx context.Context, of why.Object) []why.Cause {
+	return c.inspect.why(ctx, of)
+}
+
+// Finalizer returns the finalizer that the controller adds to objects of a kind; ok is false if it adds none.
+func (c *Controller) Finalizer(group, kind string) (name string, ok bool) {
+	k, _ := c.declared.reconciled()
+	return c.set.finalizer, c.object.cleans && k.Group == group && k.Kind == kind
+}
+
+// Rights returns the permissions that a controller needs from the API server. A controller gets, lists and watches the
+// kinds of its watches. It patches the finalizer of a [Cleaner], and the status with [Flow]. The permissions include
+// those to write [Events], those for the Lease of its [Leader], and those declared with [Needs]. The kinds of [Follow]
+// are not known in advance. Rights omits kinds that the scheme does not know; Run reports them.
+//
+// [Events]: https://pkg.go.dev/github.com/fairlead-io/fairlead/reconcile#Recorder
+func (c *Controller) Rights() []rights.Right {
+	out := slices.Clone(c.set.needs)
+	if c.client != nil {
+		out = append(out, c.declared.rights(c.client.Scheme(), c.object.cleans, c.object.saves)...)
+	}
+	if c.events != nil {
+		out = append(out, rights.Events())
+	}
+	if l, ok := c.set.leader.(rights.Asker); ok {
+		out = append(out, l.Rights()...)
+	}
+	return out
+}
+
+// Gain implements [group.Participant]. The controller reconciles the objects of these slots once all of its watches
+// show every write of the former holder.
+func (c *Controller) Gain(_ context.Context, slots shard.Set) error {
+	if c.slots == nil {
+		return fmt.Errorf("cannot gain slots: controller %q works on everything: its host shares nothing", c.name)
+	}
+	c.sharing.gain(slots)
+	return nil
+}
+
+// Lose implements [group.Participant]. Objects that leave with their slots are not cleaned up: no Cleanup and no Undo
+// runs.
+func (c *Controller) Lose(ctx context.Context, slots shard.Set, quiet func(shard.Set)) {
+	if c.slots == nil {
 		return
 	}
-	it := c.q.item(k)
-	it.slot = slot
-	if now != nil && it.current != nil && *now == it.current.facts { // that reconciliation already works on this state
-		c.mu.Unlock()
-		return
-	}
-	it.reasons.add(why)
-	it.left = it.left && now == nil
-	switch {
-	case it.current != nil:
-		if now != nil {
-			it.seen = now
-			if c.set.preempt && it.current.facts.uid != "" && it.current.facts.differs(*now) {
-				stop = it.current
-			}
-		}
-	case it.fail != nil && now != nil && it.fail.facts.differs(*now):
-		it.fail = nil
-		c.admit(it, p)
-	case it.fail != nil && it.fail.class == Stopped:
-		if why.Type == Interval && errors.Is(it.fail.err, ErrExhausted) {
-			c.admit(it, p)
-		}
-	case it.state == waiting && it.dueFor == Retried: // in back-off: an event does not shorten it
-	default:
-		c.admit(it, p)
-	}
-	c.spawn()
-	c.mu.Unlock()
-	if stop != nil {
-		stop.stop(ErrPreempted)
-	}
+	c.sharing.lose(slots)
+	drain := c.scheduler.lose(slots)
+	c.object.move(slots, func(f flow.Handle) { f.Interrupt(errMoved) })
+	drain.Wait(ctx, func(busy shard.Set, cause error) {
+		c.scheduler.stop(busy, cause)
+		c.object.move(busy, func(f flow.Handle) { f.Cancel(fmt.Errorf("%w: %w", flow.ErrMoved, cause)) })
+	}, quiet)
 }
-
-// gone handles the deletion of an object.
-func (c *Controller) gone(k Key, why Reason) {
-	var stop *reconciliation
-	c.mu.Lock()
-	it := c.q.items[k]
-	switch {
-	case it == nil:
-	case it.current != nil:
-		it.reasons.add(why)
-		it.seen = &facts{}
-		if c.set.preempt {
-			stop = it.current
-		}
-	default:
-		c.q.forget(it)
-	}
-	c.mu.Unlock()
-	if stop != nil {
-		stop.stop(ErrPreempted)
-	}
-	c.vanished(k)
-	c.unfollowAll(k)
-}
-
-// left forgets an object whose slot is no longer held. A running reconciliation finishes, but is not followed by
-// another.
-func (c *Controller) left(k Key) {
-	c.mu.Lock()
-	it := c.q.items[k]
-	switch {
-	case it == nil:
-	case it.current != nil:
-		it.reasons, it.left = reasons{}, true
-	default:
-		c.q.forget(it)
-	}
-	c.mu.Unlock()
-	c.unfollowAll(k)
-}
-
-// vanished ends the work for an object that no longer exists.
-func (c *Controller) vanished(k Key) {
-	if c.object.gone != nil {
-		c.object.gone(k)
-	}
-}
-
-// admit makes an item ready as soon as the rate limit allows it. The caller holds c.mu.
-func (c *Controller) admit(it *item, p priority) {
-	if free := it.rate.free(); !free.IsZero() && free.After(c.now()) {
-		if it.state == waiting && it.dueFor == "" {
-			return
-		}
-		it.prio = p
-		c.waitUntil(it, free, "")
-		return
-	}
-	if it.state != ready {
-		it.came = c.now()
-	}
-	c.q.makeReady(it, p)
-}
-
-// waitUntil schedules an item. The caller holds c.mu.
-func (c *Controller) waitUntil(it *item, at time.Time, why ReasonType) {
-	c.q.wait(it, at, why)
-	if c.q.times[0] == it {
-		c.poke()
-	}
-}
-
-// expire makes due items ready. It returns the next due time, or zero if there is none.
-func (c *Controller) expire() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.now()
-	for it := c.q.expired(now); it != nil; it = c.q.expired(now) {
-		if it.dueFor != "" {
-			it.reasons.add(Reason{Type: it.dueFor, Key: it.key})
-		}
-		c.admit(it, high)
-	}
-	c.spawn()
-	next := time.Time{}
-	if len(c.q.times) > 0 {
-		next = c.q.times[0].due
-	}
-	if !c.paced.After(now) {
-		c.paced = time.Time{}
-	}
-	if !c.paced.IsZero() && (next.IsZero() || c.paced.Before(next)) {
-		next = c.paced
-	}
-	return next
-}
-
-// spawn starts workers for ready items, unless the total rate limit forbids it. The caller holds c.mu.
-func (c *Controller) spawn() {
-	for c.term != nil && c.workers < c.set.workers && c.workers < c.q.running+c.q.ready {
-		if c.held() {
-			return
-		}
-		c.workers++
-		c.wg.Go(c.work)
-	}
-}
-
-// held reports whether the total rate limit forbids a start now. If so, it makes the pump check again when a start is
-// allowed. The caller holds c.mu.
-func (c *Controller) held() bool {
-	free := c.total.free()
-	if !free.After(c.now()) {
-		return false
-	}
-	if c.q.ready > 0 && !c.paced.Equal(free) {
-		c.paced = free
-		c.poke()
-	}
-	return true
-}
-
-func (c *Controller) poke() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (c *Controller) kind() schema.GroupVersionKind { return c.main.kind }

@@ -51,7 +51,7 @@ func DebugHandler(list func() []*Controller) http.Handler {
 		})
 		shown := make(inspect.Controllers, len(all))
 		for i, c := range all {
-			shown[i] = c.describe(limit, pick)
+			shown[i] = c.inspect.describe(limit, pick)
 			if limit > 0 {
 				limit = max(0, limit-len(shown[i].Failures))
 			}

@@ -1,137 +1,107 @@
 package reconcile
 
 import (
-	"cmp"
 	"slices"
-	"time"
 
+	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/inspect"
+	"github.com/fairlead-io/fairlead/why"
 )
 
-// blockedAfter is how long all workers are busy with the same objects before the controller counts as blocked.
-const blockedAfter = time.Minute
-
-// maxWorking bounds inspect.Controller.Working.
-const maxWorking = 100
-
-// Bounds of the texts in a inspect.Failure, in bytes.
+// Bounds of the texts in an inspect.Failure, in bytes.
 const (
 	maxErrorShown = 1 << 10
 	maxStackShown = 8 << 10
 )
 
-// Describe returns the current state of the controller, with at most the given number of failures. A negative number
-// means all. A call with 0 is cheap.
-func (c *Controller) Describe(failures int) inspect.Controller {
-	return c.describe(failures, func(Key, Class) bool { return true })
+// inspection describes a controller, and explains its work on an object. It reads snapshots of the parts and has no
+// state.
+type inspection struct {
+	name, place, cluster string
+	declared             *declaration
+	client               *client.Client
+	leader               Leadership // nil: the process always leads
+	finalizer            string     // "" if the controller adds none
+	lifetime             *lifetime
+	intake               *intake
+	scheduler            *scheduler
+	// fibers returns why the fiber of an object does not end, and whether there is one.
+	fibers func(k Key) (causes []why.Cause, works bool)
 }
 
-// describe is Describe for the failures for which pick returns true.
-func (c *Controller) describe(limit int, pick func(Key, Class) bool) inspect.Controller {
-	d := inspect.Controller{Cluster: c.from.Cluster, Name: c.name, At: c.place, Failures: []inspect.Failure{}}
-	type failing struct {
-		*Failure
-		doing string
+// describe describes the controller, with at most limit of the failures for which pick returns true. A negative limit
+// means all.
+func (n *inspection) describe(limit int, pick func(Key, Class) bool) inspect.Controller {
+	if limit == 0 {
+		pick = nil
 	}
-	var all []failing
-	var oldest *item
-	c.mu.Lock()
-	d.Kind, d.State = c.kindOf, c.state()
-	if c.problem != nil {
-		d.Error = c.problem.Error()
+	work, watches, phase := n.scheduler.workload(pick), n.intake.snapshot(), n.lifetime.phase()
+	kind, title := n.declared.reconciled()
+	d := inspect.Controller{
+		Cluster: n.cluster, Name: n.name, At: n.place, Kind: title, Of: kind.GroupKind(), Counts: work.Counts,
+		State:  stateOf(phase, watches, work.leads || n.leader == nil),
+		Oldest: work.oldest, Working: work.working, BlockedSince: work.blockedSince,
+		Failures: describeFailures(work.failing, limit),
 	}
-	if d.State == inspect.StateListing {
-		for _, s := range c.unlisted() {
+	if phase.problem != nil {
+		d.Error = phase.problem.Error()
+	}
+	switch d.State {
+	case inspect.StateListing:
+		for _, s := range watches.unlisted {
 			for _, why := range s.handle.Unlisted() {
 				d.WaitsFor = append(d.WaitsFor, s.watch.name+": "+why)
 			}
 		}
-	}
-	d.Ready, d.Waiting, d.Running = c.q.ready, len(c.q.times), c.q.running
-	d.Of = c.main.kind.GroupKind()
-	for _, it := range c.q.items {
-		if it.state == ready && (oldest == nil || it.came.Before(oldest.came)) {
-			oldest = it
-		}
-		if it.fail == nil {
-			continue
-		}
-		if d.Failed++; limit != 0 && pick(it.key, it.fail.class) {
-			all = append(all, failing{it.fail.public(c.name, it), doings[it.state]})
-		}
-	}
-	if oldest != nil {
-		d.Oldest = &inspect.Work{Key: oldest.key.String(), Since: oldest.came}
-	}
-	if last := c.runs.last; last != nil && c.q.running >= c.set.workers && c.now().Sub(last.begun) > blockedAfter {
-		d.BlockedSince = &last.begun
-	}
-	for r := c.runs.first; r != nil && len(d.Working) < maxWorking; r = r.next {
-		d.Working = append(d.Working, r.describe())
-	}
-	c.mu.Unlock()
-	if d.State == inspect.StateStandby {
-		leader, err := leaderOf(c.set.leader)
+	case inspect.StateStandby:
+		leader, err := leaderOf(n.leader)
 		if d.Leader = leader; err != nil {
 			d.Error = err.Error()
 		}
 	}
-	slices.SortFunc(all, func(a, b failing) int { return byAge(*a.Failure, *b.Failure) })
+	return d
+}
+
+// describeFailures describes the oldest failures, at most limit. A negative limit means all.
+func describeFailures(all []failingObject, limit int) []inspect.Failure {
+	slices.SortFunc(all, func(a, b failingObject) int { return byAge(*a.Failure, *b.Failure) })
 	if limit >= 0 && len(all) > limit {
 		all = all[:limit]
 	}
+	out := []inspect.Failure{}
 	for _, f := range all {
 		one := inspect.Failure{
-			Key: f.Key.String(), Class: string(f.Class), Attempts: f.Attempts, Since: f.Since, At: f.At, Doing: f.doing,
-			Error: cut(f.Err.(*Error).Err.Error(), maxErrorShown),
+			Key: f.Key.String(), Class: string(f.Class), Attempts: f.Attempts, Since: f.Since, At: f.At,
+			Doing: stateNames[f.state], Error: truncate(f.Err.(*Error).Err.Error(), maxErrorShown),
 		}
 		if _, stack, ok := asPanic(f.Err); ok {
-			one.Stack = cut(string(stack), maxStackShown)
+			one.Stack = truncate(string(stack), maxStackShown)
 		}
 		if !f.Next.IsZero() {
 			one.Next = &f.Next
 		}
-		d.Failures = append(d.Failures, one)
+		out = append(out, one)
 	}
-	return d
+	return out
 }
 
-// describe returns r as a inspect.Work. The caller holds Controller.mu.
-func (r *reconciliation) describe() inspect.Work {
-	d := inspect.Work{Key: r.key.String(), Since: r.begun, Attempt: r.attempt}
-	if last, ok := r.waiting.Last(); ok && last.Err != nil {
-		d.Waits = cut(last.Err.Error(), maxErrorShown)
-	}
-	return d
-}
+var stateNames = map[itemState]string{idle: "rests", ready: "waits for a worker", waiting: "waits", running: "runs"}
 
-var doings = map[itemState]string{idle: "rests", ready: "waits for a worker", waiting: "waits", running: "runs"}
-
-// byAge orders failures by Since, oldest first.
-func byAge(a, b Failure) int {
-	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key.String(), b.Key.String()))
-}
-
-// state returns the state of the controller. The caller holds c.mu.
-func (c *Controller) state() inspect.State {
-	synced := false
-	select {
-	case <-c.synced:
-		synced = true
-	default:
-	}
+// stateOf returns the state of a controller. leads reports whether reconciliations may start, as far as the leadership
+// decides.
+func stateOf(p phase, watches intakeState, leads bool) inspect.State {
 	switch {
-	case c.ended:
+	case p.ended:
 		return inspect.StateStopped
-	case c.problem != nil:
+	case p.problem != nil:
 		return inspect.StateBlocked
-	case c.life == nil:
+	case !p.running:
 		return inspect.StateNew
-	case c.life.Err() != nil:
+	case p.stopping:
 		return inspect.StateStopping
-	case c.primary == nil || !synced:
+	case watches.primary == nil || !watches.synced:
 		return inspect.StateListing
-	case c.term == nil && c.set.leader != nil:
+	case !leads:
 		return inspect.StateStandby
 	}
 	return inspect.StateRunning

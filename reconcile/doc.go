@@ -89,15 +89,26 @@
 // while a user's function is called, and its panic affects only its object. A controller has one goroutine, and one
 // more for each running call. An idle object without history takes no memory.
 //
-// # Reading order
+// # Parts
 //
-// Each file depends on those before it, with few exceptions:
+// A [Controller] connects the following parts. A part with a lock owns its state; no other part reads it. The pump and
+// the workers are the goroutines that connect them.
 //
-//   - the API: reconcile.go, reason.go, errors.go, event.go, owner.go, condition.go, watch.go, rate.go, option.go,
-//     host.go;
-//   - the queue: item.go, queue.go, metrics.go, controller.go;
-//   - the sources of events: follow.go, intake.go, lifecycle.go;
-//   - the work on one object: failure.go, finalizer.go, worker.go;
-//   - fibers: flow.go, fiber.go;
-//   - introspection: describe.go, debug.go.
+//   - declaration (declaration.go, watch.go): the watches and their kinds. Lock: mu.
+//   - lifetime (lifetime.go): the phase of the controller, and its early end after a permanent failure. Lock: mu.
+//   - intake (intake.go): the open watches; turns events into keys and reasons. Lock: mu. follows (follow.go): the
+//     watches of [Follow]; their lock is not held during calls of the intake.
+//   - scheduler (scheduler.go): when each object is reconciled, and the number of workers. One lock, mu, guards the
+//     queue (queue.go, item.go), the rate limits (rate.go) and the running reconciliations (running.go), since each
+//     decision concerns all of them. retries (retry.go) holds the rules for the time of the next attempt.
+//   - pump (pump.go) repeats a step of intake and scheduler. workers (worker.go) are the goroutines that reconcile.
+//   - caller (caller.go) performs one reconciliation, with finalizer, bindings (binding.go), tracer (trace.go) and
+//     reporter (report.go). elections (election.go) waits for leadership. They have no state, except that the reporter
+//     knows whether the last Event was written.
+//   - sharing (share.go): the gained slots that are not open yet. Lock: mu, taken before that of the slots.
+//   - fiberSet (fibers.go): the fibers of [Flow], by object. Lock: mu. flows (fiber.go) is the reconciler behind Flow.
+//   - inspection (describe.go, why.go, debug.go) and metrics read snapshots of the parts (snapshot.go).
+//
+// Lock order: the lock of the scheduler, or of sharing, before that of the slots (internal/handover). No part takes the
+// lock of another part under its own.
 package reconcile

@@ -61,22 +61,23 @@ func (r *Recorder) Event(ctx context.Context, obj client.Object, kind, reason, n
 	if len(args) > 0 {
 		note = fmt.Sprintf(note, args...)
 	}
-	note, reason = cut(note, maxEventNote), cut(reason, maxEventReason)
+	note, reason = truncate(note, maxEventNote), truncate(reason, maxEventReason)
 	ns := obj.GetNamespace()
 	if ns == "" {
 		ns = metav1.NamespaceDefault
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s\x00%s\x00%s", obj.GetUID(), r.from, kind, reason, note))
-	name := cut(obj.GetName(), 200) + "." + hex.EncodeToString(sum[:8])
-	n, ok := r.take(ns + "/" + name)
+	name := truncate(obj.GetName(), 200) + "." + hex.EncodeToString(sum[:8])
+	n, ok := r.allow(ns + "/" + name)
 	if !ok {
 		return nil
 	}
 	now := metav1.NewMicroTime(r.now())
 	e := &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, EventTime: now,
-		ReportingController: cut("fairlead.io/"+r.from, 128), ReportingInstance: cut(r.from, 128), Action: "Reconcile",
-		Type: kind, Reason: reason, Note: note,
+		ReportingController: truncate("fairlead.io/"+r.from, 128), ReportingInstance: truncate(r.from, 128),
+		Action: "Reconcile",
+		Type:   kind, Reason: reason, Note: note,
 		Regarding: corev1.ObjectReference{
 			APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind,
 			Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
@@ -131,8 +132,8 @@ func (r *Recorder) Dropped() int {
 	return r.dropped
 }
 
-// take counts an event and reports whether it may be written.
-func (r *Recorder) take(name string) (n int32, ok bool) {
+// allow counts an event and reports whether it may be written.
+func (r *Recorder) allow(name string) (n int32, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
@@ -161,7 +162,7 @@ func (r *Recorder) count(name string, more int32) {
 	r.counts[name] += more
 }
 
-func cut(s string, n int) string {
+func truncate(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

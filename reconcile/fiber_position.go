@@ -9,19 +9,20 @@ import (
 	"github.com/fairlead-io/fairlead/internal/binding"
 )
 
-// nowhere stores no positions: fibers restart from their first step.
-type nowhere struct{}
+// noPositions stores no positions: fibers restart from their first step.
+type noPositions struct{}
 
-func (nowhere) Load(context.Context, string) (p flow.Position, found bool, err error) { return }
-func (nowhere) Save(context.Context, string, flow.Position) error                     { return nil }
-func (nowhere) Clear(context.Context, string) error                                   { return nil }
+func (noPositions) Load(context.Context, string) (p flow.Position, found bool, err error) { return }
+func (noPositions) Save(context.Context, string, flow.Position) error                     { return nil }
+
+func (noPositions) Clear(context.Context, string) error { return nil }
 
 // statusAt stores the position of a fiber in the status. The final position outlives the fiber.
 type statusAt[T any, PT client.ObjectOf[T]] struct {
 	*client.StatusPosition[T, PT]
-	end  flow.Position                                 // the position of the completed fiber
-	kept bool                                          // end is saved
-	load func(context.Context) (*flow.Position, error) // reads the saved position from the server, for Undo
+	end      flow.Position                                 // the position of the completed fiber
+	endSaved bool                                          // end is saved
+	load     func(context.Context) (*flow.Position, error) // reads the saved position from the server, for Undo
 
 	waiting binding.Waiting // for the requests of its steps
 }
@@ -56,8 +57,8 @@ func (s *statusAt[T, PT]) Save(ctx context.Context, key string, p flow.Position)
 func (s *statusAt[T, PT]) Clear(ctx context.Context, key string) error {
 	s.end.Started = time.Now().UTC()
 	err := s.StatusPosition.Save(ctx, key, s.end)
-	s.kept = err == nil || isGone(err)
-	if s.kept {
+	s.endSaved = err == nil || isGone(err)
+	if s.endSaved {
 		return nil
 	}
 	return err

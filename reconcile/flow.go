@@ -83,25 +83,25 @@ func (t *Task[T]) SetStatus(fn func(obj *T) error) { t.set(fn) }
 // lost but package alloc holds something, all Undo steps run.
 //
 // [FiberKey] is the key of the fiber, and the namespace is its group. T must not be unstructured.
-func Flow[T, P any, PT client.ObjectOf[T]](h Host, name string, e *flow.Engine, how Fibers[T, P],
+func Flow[T, P any, PT client.ObjectOf[T]](h Host, name string, e *flow.Engine, config Fibers[T, P],
 	opts ...Option,
 ) *Controller {
-	r := &flows[T, P, PT]{engine: e, how: how, name: name, live: map[Key]*fiber{}}
+	r := &flows[T, P, PT]{engine: e, config: config, name: name}
 	err := r.complete()
 	w := workOf[T, PT](r)
-	if how.Flow != nil && how.Flow.Undoes() {
+	if config.Flow != nil && config.Flow.Undoes() {
 		w.cleans = true
 		w.clean = func(ctx context.Context, obj client.Object) (Result, error) { return r.cleanup(ctx, (*T)(obj.(PT))) }
 	}
-	w.saves = how.Position != nil
-	w.gone, w.halt, w.move, w.why = r.gone, r.halt, r.move, r.why
-	w.hosted = func(from Inherited) {
+	w.saves = config.Position != nil
+	w.deleted, w.halt, w.move, w.why = r.deleted, r.fibers.halt, r.fibers.move, r.why
+	w.hosted = func(from Inherited, h fiberHost) {
+		r.host, r.fibers.slots, r.fibers.log = h, h.slots, h.log
 		if e != nil {
 			e.Inherit(from.Logger, from.TracerProvider, from.Shards != nil)
 		}
 	}
-	r.c = declare(h, name, w, PT(new(T)), err, opts)
-	return r.c
+	return declare(h, name, w, PT(new(T)), err, opts)
 }
 
 // FiberKey returns the key of the fiber that a controller runs for an object, such as "domains/prod/orders".
@@ -120,28 +120,28 @@ func (r *flows[T, P, PT]) complete() error {
 	var errs []error
 	fault := func(what string) { errs = append(errs, fmt.Errorf("%w: %s", ErrInvalid, what)) }
 	switch {
-	case r.how.Flow == nil:
+	case r.config.Flow == nil:
 		fault("no flow")
-	case r.how.Flow.Err() != nil:
-		errs = append(errs, fmt.Errorf("%w: %w", ErrInvalid, r.how.Flow.Err()))
+	case r.config.Flow.Err() != nil:
+		errs = append(errs, fmt.Errorf("%w: %w", ErrInvalid, r.config.Flow.Err()))
 	}
 	if r.engine == nil {
 		fault("no engine")
 	}
 	switch {
-	case r.how.Position == nil && r.how.Changed == nil:
+	case r.config.Position == nil && r.config.Changed == nil:
 		fault("no position: fibers would restart from the beginning after each restart of the process")
-	case r.how.Position != nil && r.how.Changed != nil:
+	case r.config.Position != nil && r.config.Changed != nil:
 		fault("a position and Changed exclude each other")
 	}
-	if r.how.Mode != flow.Preempt && r.how.Mode != flow.Coalesce {
+	if r.config.Mode != flow.Preempt && r.config.Mode != flow.Coalesce {
 		fault("the mode must be flow.Preempt or flow.Coalesce")
 	}
-	if r.how.Packet == nil {
+	if r.config.Packet == nil {
 		if _, ok := any(new(T)).(*P); !ok {
 			fault("no packet")
 		}
-		r.how.Packet = func(_ context.Context, t *Task[T]) (*P, error) { return any(t.Object).(*P), nil }
+		r.config.Packet = func(_ context.Context, t *Task[T]) (*P, error) { return any(t.Object).(*P), nil }
 	}
 	return errors.Join(errs...)
 }

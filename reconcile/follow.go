@@ -3,18 +3,13 @@ package reconcile
 import (
 	"errors"
 	"fmt"
-	"slices"
+	"sync"
 	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fairlead-io/fairlead/client"
 )
-
-// follow is a source that [Follow] added for one primary.
-type follow struct {
-	primary Key
-	intake  *intake               // nil until it is open
-	watch   atomic.Pointer[watch] // the latest declaration
-}
 
 // Follow makes the controller reconcile primary when an object of another kind changes. The source is for primary only,
 // such as a namespace or a Secret that it names. It remains until primary is gone or [Controller.Unfollow] is called.
@@ -26,129 +21,153 @@ type follow struct {
 // The reconciler needs the [Controller] that [New] returned, in a field that is set before the host runs.
 func Follow[S any, PS client.ObjectOf[S]](c *Controller, primary Key, name string, opts ...WatchOption) error {
 	w := newWatch[S, PS](nil, append(opts[:len(opts):len(opts)], Named(name)))
-	if err := c.follow(primary, name, w); err != nil {
+	err := errNotRunning
+	if c != nil {
+		err = c.follows.add(primary, name, w)
+	}
+	if err != nil {
 		return fmt.Errorf("cannot follow %s for %s: %w", name, primary, err)
 	}
 	return nil
 }
 
-func (c *Controller) follow(primary Key, name string, w *watch) error {
-	if c == nil {
+// follows are the watches that [Follow] added, by primary and name. They are open watches of the intake, whose lock is
+// never taken under that of follows. Methods are safe for concurrent use.
+type follows struct {
+	intake    *intake
+	scheme    func() *runtime.Scheme
+	everySlot bool // replicas share the objects; the followed objects may be in any namespace
+
+	mu  sync.Mutex // guards all, and follow.open
+	all map[Key]map[string]*follow
+}
+
+// follow is a watch that [Follow] added for one primary.
+type follow struct {
+	primary Key
+	open    *openWatch            // nil until it is open
+	watch   atomic.Pointer[watch] // the latest declaration
+}
+
+// rules returns the latest declaration.
+func (f *follow) rules() *watch { return f.watch.Load() }
+
+// add opens a watch for primary, or replaces the functions of an equal one.
+func (fs *follows) add(primary Key, name string, w *watch) error {
+	w.everySlot = fs.everySlot
+	before := fs.get(primary, name)
+	if !fs.intake.running() {
 		return errNotRunning
 	}
-	w.everySlot = c.slots != nil // the followed objects may be in any namespace
-	before, running := c.following(primary, name)
-	if !running {
-		return errNotRunning
-	}
-	if err := errors.Join(w.check(), w.resolve(c.client.Scheme())); err != nil {
+	if err := errors.Join(w.check(), w.resolve(fs.scheme())); err != nil {
 		return err
 	}
 	if before != nil {
-		if same, err := c.continues(before, w); same || err != nil {
+		if same, err := fs.continues(before, w); same || err != nil {
 			return err
 		}
 	}
 	f := &follow{primary: primary}
 	f.watch.Store(w)
-	c.mu.Lock()
-	if c.follows[primary] == nil {
-		c.follows[primary] = map[string]*follow{}
-	}
-	c.follows[primary][name] = f
-	c.mu.Unlock()
+	fs.put(name, f)
 	if before != nil {
-		c.leave(before)
+		fs.close(before)
 	}
-	in, err := c.subscribe(w, subscription{follow: f})
-	c.mu.Lock()
-	wanted := c.follows[primary][name] == f // false if unfollowed or stopped meanwhile
-	if err == nil && wanted {
-		f.intake = in
+	s, err := fs.intake.open(w, f)
+	if err != nil {
+		fs.remove(primary, name)
+		return err
 	}
-	c.mu.Unlock()
-	switch {
-	case err != nil:
-		c.Unfollow(primary, name)
-	case !wanted:
-		c.drop(in)
+	if !fs.opened(name, f, s) {
+		fs.intake.closeOne(s)
 	}
-	return err
+	return nil
 }
 
-// following returns the source of a name, or nil, and whether the controller runs.
-func (c *Controller) following(primary Key, name string) (f *follow, running bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.follows[primary][name], c.life != nil
+func (fs *follows) get(primary Key, name string) *follow {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	return fs.all[primary][name]
+}
+
+func (fs *follows) put(name string, f *follow) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if fs.all[f.primary] == nil {
+		if fs.all == nil {
+			fs.all = map[Key]map[string]*follow{}
+		}
+		fs.all[f.primary] = map[string]*follow{}
+	}
+	fs.all[f.primary][name] = f
+}
+
+// opened records the open watch of f. It returns false if f was removed meanwhile.
+func (fs *follows) opened(name string, f *follow, s *openWatch) bool {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if fs.all[f.primary][name] != f {
+		return false
+	}
+	f.open = s
+	return true
 }
 
 // continues reports whether w declares the same source as f. If so, f uses the functions of w from now on. A source
 // that is still being opened counts as the same.
-func (c *Controller) continues(f *follow, w *watch) (bool, error) {
-	c.mu.Lock()
-	in := f.intake
-	c.mu.Unlock()
-	if in == nil {
+func (fs *follows) continues(f *follow, w *watch) (bool, error) {
+	fs.mu.Lock()
+	s := f.open
+	fs.mu.Unlock()
+	if s == nil {
 		return true, nil
 	}
-	h, err := w.open(c.host.Cache())
-	if err != nil {
-		return false, fmt.Errorf("cannot watch %s: %w", w.name, err)
+	same, err := fs.intake.reads(s, w)
+	if same {
+		f.watch.Store(w)
 	}
-	defer h.Release()
-	if h.Store != in.handle.Store {
-		return false, nil
-	}
-	f.watch.Store(w)
-	return true, nil
+	return same, err
 }
 
-// Unfollow removes a source that [Follow] added. It does nothing if there is no such source.
-func (c *Controller) Unfollow(primary Key, name string) {
-	c.mu.Lock()
-	f := c.follows[primary][name]
-	delete(c.follows[primary], name)
-	if len(c.follows[primary]) == 0 {
-		delete(c.follows, primary)
+// remove closes the watch of a name, if there is one.
+func (fs *follows) remove(primary Key, name string) {
+	fs.mu.Lock()
+	f := fs.all[primary][name]
+	delete(fs.all[primary], name)
+	if len(fs.all[primary]) == 0 {
+		delete(fs.all, primary)
 	}
-	c.mu.Unlock()
+	fs.mu.Unlock()
 	if f != nil {
-		c.leave(f)
+		fs.close(f)
 	}
 }
 
-// unfollowAll removes all sources of an object that is gone.
-func (c *Controller) unfollowAll(primary Key) {
-	c.mu.Lock()
-	all := c.follows[primary]
-	delete(c.follows, primary)
-	c.mu.Unlock()
+// removeAll closes all watches of a primary.
+func (fs *follows) removeAll(primary Key) {
+	fs.mu.Lock()
+	all := fs.all[primary]
+	delete(fs.all, primary)
+	fs.mu.Unlock()
 	for _, f := range all {
-		c.leave(f)
+		fs.close(f)
 	}
 }
 
-// leave closes a source that was removed. If the source is still being opened, the opener closes it.
-func (c *Controller) leave(f *follow) {
-	c.mu.Lock()
-	in := f.intake
-	c.mu.Unlock()
-	if in != nil {
-		c.drop(in)
+// close closes a watch that was removed. If it is still being opened, add closes it.
+func (fs *follows) close(f *follow) {
+	fs.mu.Lock()
+	s := f.open
+	fs.mu.Unlock()
+	if s != nil {
+		fs.intake.closeOne(s)
 	}
 }
 
-// drop closes a source.
-func (c *Controller) drop(in *intake) {
-	c.mu.Lock()
-	i := slices.Index(c.intakes, in)
-	if i >= 0 {
-		c.intakes = slices.Delete(slices.Clone(c.intakes), i, i+1) // the pump may be reading the old slice
-	}
-	c.mu.Unlock()
-	if i >= 0 { // otherwise Controller.close closes it
-		in.drain.Close()
-		in.handle.Release()
-	}
+// clear forgets all watches, after the intake has closed them. An earlier call would let add keep a watch that the
+// intake closes right after.
+func (fs *follows) clear() {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	clear(fs.all)
 }

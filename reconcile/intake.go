@@ -3,160 +3,262 @@ package reconcile
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/shard"
 )
 
-// intake is an open watch: a claim on a store, and a position in its log of changes.
+// intake holds the open watches of a controller. It turns their events into keys of primaries and reasons, and passes
+// these to its sink. It makes no decision about reconciliations.
+//
+// The pump calls step. Other methods are safe for concurrent use. The intake calls the sink and the functions of the
+// user without its lock.
 type intake struct {
+	name      string // of the controller
+	owner     string // of the writes of the controller: the stores withhold their events
+	main      *watch // of the primaries
+	interval  time.Duration
+	cache     func() *cache.Cache
+	log       *slog.Logger
+	mapErrors *prometheus.CounterVec
+	wake      func() // makes the pump call step; must not block
+	sink      sink
+
+	primary atomic.Pointer[openWatch] // written with mu held
+
+	mu      sync.Mutex      // guards everything below, and openWatch.synced
+	run     context.Context //nolint:containedctx // of the controller; nil unless watches may be opened
+	watches []*openWatch    // replaced, not changed, since step reads it without the lock
+	synced  chan struct{}   // closed when the initial objects of every declared watch have been passed on
+}
+
+// sink receives the changes of primaries, from the goroutine of step.
+type sink struct {
+	// changed has now, the state of the primary in the event, or nil if the event is about another object.
+	changed func(k Key, why Reason, p priority, now *facts)
+	deleted func(k Key, why Reason)
+	left    func(k Key) // its slot belongs to another replica
+}
+
+// openWatch is an open watch: a claim on a store, and a position in its log of changes.
+type openWatch struct {
 	watch  *watch
 	handle *cache.Handle
 	drain  *store.Drainer
-	sub    subscription
-	synced bool // guarded by Controller.mu; only the pump writes it, and reads it without the lock
+	main   bool
+	follow *follow // the primary of Follow; nil for a declared watch
+	synced bool    // guarded by intake.mu; only step writes it, and reads it without the lock
 }
 
 // rules returns the declaration with the current functions of the user. Follow may replace it.
-func (s *intake) rules() *watch {
-	if s.sub.follow != nil {
-		return s.sub.follow.watch.Load()
+func (s *openWatch) rules() *watch {
+	if s.follow != nil {
+		return s.follow.rules()
 	}
 	return s.watch
 }
 
-// subscription is the purpose of a source.
-type subscription struct {
-	main   bool
-	follow *follow // the source of one primary; nil otherwise
-}
-
-// takeAtOnce bounds the events that are taken from one source before the next source has its turn.
+// takeAtOnce bounds the events that are taken from one watch before the next watch has its turn.
 const takeAtOnce = 256
 
-// subscribe opens a watch.
-func (c *Controller) subscribe(w *watch, sub subscription) (*intake, error) {
-	h, err := w.open(c.host.Cache())
+// start permits to open watches until the context run ends or close is called.
+func (in *intake) start(run context.Context) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.run = run
+}
+
+// running reports whether watches may be opened.
+func (in *intake) running() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.run != nil
+}
+
+// open opens a declared watch, or with f the watch of a primary. The main watch must be the first one.
+func (in *intake) open(w *watch, f *follow) (*openWatch, error) {
+	h, err := w.open(in.cache())
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch %s: %w", w.name, err)
 	}
-	s := &intake{watch: w, handle: h, sub: sub}
-	opt := store.SubscribeOptions{Name: c.name + "/" + w.name, HoldWrites: c.owner, Wake: c.poke}
+	s := &openWatch{watch: w, handle: h, main: w == in.main, follow: f}
+	opt := in.subscription(s)
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.run == nil || in.run.Err() != nil {
+		h.Release()
+		return nil, fmt.Errorf("cannot watch %s: %w", w.name, errNotRunning)
+	}
+	run := in.run
+	s.drain = h.Drain(store.DrainOptions{
+		SubscribeOptions: opt, Batch: takeAtOnce,
+		Consume: func(events []store.Event) (more bool) { return in.take(run, s, events) },
+	})
+	in.watches = append(in.watches[:len(in.watches):len(in.watches)], s)
+	if s.main {
+		in.primary.Store(s)
+	}
+	in.wake()
+	return s, nil
+}
+
+// subscription returns the options of a subscription to the store of s.
+func (in *intake) subscription(s *openWatch) store.SubscribeOptions {
+	w := s.watch
+	opt := store.SubscribeOptions{Name: in.name + "/" + w.name, HoldWrites: in.owner, Wake: in.wake}
 	switch {
-	case sub.main:
-		opt.Resync = max(c.set.interval, 0)
-	case sub.follow != nil:
-		k := sub.follow.primary
+	case s.main:
+		opt.Resync = max(in.interval, 0)
+	case s.follow != nil:
+		k := s.follow.primary
 		opt.PrimaryOf = func(*cache.Record) (Key, bool) { return k, true }
-		if h.HasSynced() {
+		if s.handle.HasSynced() {
 			opt.From = store.FromNow
 		}
 	default:
 		opt.PrimaryOf = func(r *cache.Record) (Key, bool) {
-			keys, err := w.keys(r, c.primaryInfo())
+			keys, err := w.keys(r, in.primaryKind())
 			if err != nil || len(keys) != 1 {
 				return Key{}, false
 			}
 			return keys[0], true
 		}
 	}
-	if len(w.filters) > 0 || sub.follow != nil {
+	if len(w.filters) > 0 || s.follow != nil {
 		opt.Filter = func(r *cache.Record) bool {
 			ok, err := s.rules().matches(r)
 			if err != nil {
-				c.complain("the filter of a watch failed", err, "watch", w.name, "key", r.Key().String())
+				logUserError(in.log, "the filter of a watch failed", err, "watch", w.name, "key", r.Key().String())
 			}
 			return ok
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.life == nil || c.life.Err() != nil {
-		h.Release()
-		return nil, fmt.Errorf("cannot watch %s: %w", w.name, errNotRunning)
-	}
-	ctx := c.life
-	s.drain = h.Drain(store.DrainOptions{
-		SubscribeOptions: opt, Batch: takeAtOnce,
-		Consume: func(events []store.Event) (more bool) { return c.take(ctx, s, events) },
-	})
-	c.intakes = append(c.intakes[:len(c.intakes):len(c.intakes)], s)
-	c.poke()
-	return s, nil
+	return opt
 }
 
-func (c *Controller) primaryInfo() primary {
-	p := primary{kind: c.kind()}
-	c.mu.Lock()
-	st := c.primary
-	c.mu.Unlock()
-	if st != nil {
-		p.namespaced = st.handle.Options().Namespaced
+// close ends all watches. The caller must call release when the stores are no longer used.
+func (in *intake) close() (release func()) {
+	in.mu.Lock()
+	watches := in.watches
+	in.run, in.watches = nil, nil
+	in.primary.Store(nil)
+	in.mu.Unlock()
+	for _, s := range watches {
+		s.drain.Close()
+	}
+	return func() {
+		for _, s := range watches {
+			s.handle.Release()
+		}
+	}
+}
+
+// closeOne ends a watch, unless close has ended it.
+func (in *intake) closeOne(s *openWatch) {
+	in.mu.Lock()
+	i := slices.Index(in.watches, s)
+	if i >= 0 {
+		in.watches = slices.Delete(slices.Clone(in.watches), i, i+1)
+	}
+	in.mu.Unlock()
+	if i >= 0 {
+		s.drain.Close()
+		s.handle.Release()
+	}
+}
+
+// reads reports whether w reads the same store as the open watch s.
+func (in *intake) reads(s *openWatch, w *watch) (bool, error) {
+	h, err := w.open(in.cache())
+	if err != nil {
+		return false, fmt.Errorf("cannot watch %s: %w", w.name, err)
+	}
+	defer h.Release()
+	return h.Store == s.handle.Store, nil
+}
+
+// primaryKind describes the reconciled kind for mappings.
+func (in *intake) primaryKind() primary {
+	p := primary{kind: in.main.kind}
+	if s := in.primary.Load(); s != nil {
+		p.namespaced = s.handle.Options().Namespaced
 	}
 	return p
 }
 
-// pump moves events and due items into the queue until ctx ends. An idle controller has no other goroutine.
-func (c *Controller) pump(ctx context.Context) {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for ctx.Err() == nil {
-		c.mu.Lock()
-		intakes := c.intakes
-		c.mu.Unlock()
-		more := false
-		for _, s := range intakes {
-			more = s.drain.Step() || more
-		}
-		next := c.expire()
-		if more {
-			continue
-		}
-		wait := time.Hour
-		if !next.IsZero() {
-			wait = max(0, next.Sub(c.now()))
-		}
-		timer.Reset(wait)
-		select {
-		case <-ctx.Done():
-		case <-c.wake:
-		case <-timer.C:
-		}
+// objects returns the store of the primaries, or nil if the main watch is not open.
+func (in *intake) objects() *cache.Store {
+	if s := in.primary.Load(); s != nil {
+		return s.handle.Store
 	}
+	return nil
+}
+
+// uidOf returns the uid of a primary, if it exists.
+func (in *intake) uidOf(k Key) (uid types.UID, exists bool) {
+	st := in.objects()
+	if st == nil {
+		return "", false
+	}
+	rec, ok := st.Get(k)
+	if !ok {
+		return "", false
+	}
+	return rec.UID(), true
+}
+
+// step passes on a batch of events of each watch. It reports whether there are more.
+func (in *intake) step() (more bool) {
+	in.mu.Lock()
+	watches := in.watches
+	in.mu.Unlock()
+	for _, s := range watches {
+		more = s.drain.Step() || more
+	}
+	return more
 }
 
 // take handles a batch of events. It reports whether the controller still runs.
-func (c *Controller) take(ctx context.Context, s *intake, events []store.Event) (more bool) {
+func (in *intake) take(run context.Context, s *openWatch, events []store.Event) (more bool) {
 	for i := range events {
-		if ctx.Err() != nil {
+		if run.Err() != nil {
 			return false
 		}
-		c.event(ctx, s, &events[i])
+		in.event(run, s, &events[i])
 	}
 	return true
 }
 
-func (c *Controller) event(ctx context.Context, s *intake, e *store.Event) {
+func (in *intake) event(run context.Context, s *openWatch, e *store.Event) {
 	switch e.Type {
 	case store.Synced:
-		c.intakeSynced(s)
+		in.watchSynced(s)
 		return
 	case store.Epoch:
-		c.log.WarnContext(ctx, "the history of the server was rolled back", "watch", s.watch.name, "reason", e.Reason)
+		in.log.WarnContext(run, "the history of the server was rolled back", "watch", s.watch.name, "reason", e.Reason)
 		return
-	case store.Left: // another replica reconciles the object
-		if s.sub.main {
-			c.left(e.Key)
+	case store.Left:
+		if s.main {
+			in.sink.left(e.Key)
 		}
 		return
 	case store.QuarantinedObject:
-		c.log.ErrorContext(ctx, "an object cannot be decoded", "watch", s.watch.name, "key", e.Key.String(), "error", e.Err)
+		in.log.ErrorContext(run, "an object cannot be decoded", "watch", s.watch.name, "key", e.Key.String(), "error", e.Err)
 		return
 	case store.Modified:
 		ok, err := s.rules().concerns(e.Prior, e.Object)
 		if err != nil {
-			c.complain("the filter of a watch failed", err, "watch", s.watch.name, "key", e.Key.String())
+			logUserError(in.log, "the filter of a watch failed", err, "watch", s.watch.name, "key", e.Key.String())
 		} else if !ok {
 			return
 		}
@@ -167,22 +269,22 @@ func (c *Controller) event(ctx context.Context, s *intake, e *store.Event) {
 		p = low
 	}
 	switch {
-	case s.sub.follow != nil:
-		c.add(s.sub.follow.primary, why, high, nil)
-	case s.sub.main && e.Type == store.Deleted:
-		c.gone(e.Key, why)
-	case s.sub.main:
+	case s.follow != nil:
+		in.sink.changed(s.follow.primary, why, high, nil)
+	case s.main && e.Type == store.Deleted:
+		in.sink.deleted(e.Key, why)
+	case s.main:
 		now := factsOf(e.Object)
-		c.add(e.Key, why, p, &now)
-	case why.Type == Initial && !s.synced: // all primaries are reconciled after all sources are listed
+		in.sink.changed(e.Key, why, p, &now)
+	case why.Type == Initial && !s.synced: // all primaries are reconciled after all watches are listed
 	default:
-		c.secondary(ctx, s, e, why, p)
+		in.related(s, e, why, p)
 	}
 }
 
-// secondary adds the primaries that an event concerns. It maps both the new and the previous state.
-func (c *Controller) secondary(ctx context.Context, s *intake, e *store.Event, why Reason, prio priority) {
-	p := c.primaryInfo()
+// related passes on the primaries that an event of another kind concerns. It maps both the new and the previous state.
+func (in *intake) related(s *openWatch, e *store.Event, why Reason, prio priority) {
+	p := in.primaryKind()
 	keys := map[Key]bool{}
 	for _, r := range []*cache.Record{e.Object, e.Prior} {
 		if r == nil {
@@ -190,35 +292,95 @@ func (c *Controller) secondary(ctx context.Context, s *intake, e *store.Event, w
 		}
 		mapped, err := s.watch.keys(r, p)
 		if err != nil {
-			c.complain("cannot map an object to those that it concerns", err, "watch", s.watch.name, "key", e.Key.String())
-			c.metrics.mapErrors.WithLabelValues(s.watch.name).Inc()
+			logUserError(in.log, "cannot map an object to those that it concerns", err, "watch", s.watch.name, "key",
+				e.Key.String())
+			in.mapErrors.WithLabelValues(s.watch.name).Inc()
 			continue
 		}
 		for _, k := range mapped {
 			if !keys[k] {
 				keys[k] = true
-				c.add(k, why, prio, nil)
+				in.sink.changed(k, why, prio, nil)
 			}
 		}
 	}
 }
 
-// intakeSynced records that the initial objects of a source are in the queue.
-func (c *Controller) intakeSynced(s *intake) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// watchSynced records that the initial objects of a watch have been passed on.
+func (in *intake) watchSynced(s *openWatch) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
 	s.synced = true
-	for _, o := range c.intakes {
-		if !o.synced && o.sub.follow == nil {
-			return
-		}
-	}
-	if c.primary == nil { // not all sources are open yet
+	if in.primary.Load() == nil || len(unlisted(in.watches)) > 0 { // or not all watches are open yet
 		return
 	}
 	select {
-	case <-c.synced:
+	case <-in.synced:
 	default:
-		close(c.synced)
+		close(in.synced)
 	}
+}
+
+// unlisted returns the watches that must be listed before the first reconciliation. The caller holds intake.mu.
+func unlisted(watches []*openWatch) (rest []*openWatch) {
+	for _, s := range watches {
+		if !s.synced && s.follow == nil {
+			rest = append(rest, s)
+		}
+	}
+	return rest
+}
+
+// awaitSync waits until the sink has all initial objects. It returns false if ctx ends first. It logs the watches that
+// are not listed after warnAfter, twice that time, and so on.
+func (in *intake) awaitSync(ctx context.Context, warnAfter time.Duration) bool {
+	defer remind(warnAfter, func(waited time.Duration) {
+		for _, s := range in.snapshot().unlisted {
+			in.log.WarnContext(ctx, "waits for the first list", "watch", s.watch.name, "for", waited,
+				"status", strings.Join(s.handle.Unlisted(), "; "))
+		}
+	})()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-in.synced:
+		return true
+	}
+}
+
+// awaitSlots waits until the declared watches show every object of the slots as of the call.
+func (in *intake) awaitSlots(ctx context.Context, slots shard.Set) error {
+	for _, s := range in.snapshot().watches {
+		if s.follow != nil {
+			continue
+		}
+		wait := func() error { return s.handle.WaitSlots(ctx, slots) }
+		if s.handle.Options().Shard == "" { // the store already has the objects, but may be stale
+			wait = func() error { return s.handle.Barrier(ctx) }
+		}
+		if err := wait(); err != nil {
+			return fmt.Errorf("watch %s: %w", s.watch.name, err)
+		}
+	}
+	return nil
+}
+
+// intakeState is a snapshot of an intake.
+type intakeState struct {
+	primary  *openWatch // nil if the main watch is not open
+	watches  []*openWatch
+	unlisted []*openWatch // must be listed before the first reconciliation
+	synced   bool         // the sink has all initial objects
+}
+
+func (in *intake) snapshot() intakeState {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	s := intakeState{primary: in.primary.Load(), watches: in.watches, unlisted: unlisted(in.watches)}
+	select {
+	case <-in.synced:
+		s.synced = true
+	default:
+	}
+	return s
 }

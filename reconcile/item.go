@@ -1,16 +1,11 @@
 package reconcile
 
 import (
-	"context"
-	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/cache"
-	"github.com/fairlead-io/fairlead/internal/binding"
-	"github.com/fairlead-io/fairlead/internal/goroutine"
 )
 
 type itemState uint8
@@ -32,23 +27,22 @@ const (
 
 // item is the state of one object in the controller: its queue state, the reasons, and the relevant history.
 type item struct {
-	key     Key
-	state   itemState
-	prio    priority
-	reasons reasons
-	due     time.Time  // while waiting
-	came    time.Time  // while ready: since when
-	dueFor  ReasonType // while waiting: Scheduled, Retried, or "" for the rate limit
-	heapAt  int
-	current *reconciliation // while running
-	fail    *failure        // the last attempt failed
-	rate    *rate           // of its reconciliations; nil before the first one, or without a limit
-	seen    *facts          // while running: the state in the last event about the object itself
-	slot    int             // 0 unless replicas share the objects
-	left    bool            // while running: its slot has left; do not reconcile again
+	key        Key
+	state      itemState
+	prio       priority
+	reasons    reasons
+	due        time.Time  // while waiting
+	readySince time.Time  // while ready: since when
+	dueFor     ReasonType // while waiting: Scheduled, Retried, or "" for the rate limit
+	heapAt     int
+	current    *reconciliation // while running
+	fail       *failure        // the last attempt failed
+	rate       *rate           // of its reconciliations; nil before the first one, or without a limit
+	seen       *facts          // while running: the state in the last event about the object itself
+	slot       int             // 0 unless replicas share the objects
+	left       bool            // while running: its slot has left; do not reconcile again
 
-	requeues int   // consecutive results of After(0)
-	requeued facts // the state of the object at the last of them
+	requeues requeues
 }
 
 // facts are the state of the object that a reconciliation saw. A failure, and a run of requeues, apply only to equal
@@ -73,18 +67,6 @@ func (f facts) differs(now facts) bool {
 	return f.gen == 0 && f.version != now.version
 }
 
-// failure summarizes the failed attempts at an object. While there is one, an event alone does not start the next
-// attempt.
-type failure struct {
-	facts     facts
-	attempts  int
-	conflicts int
-	class     Class
-	err       error
-	since     time.Time
-	at        time.Time
-}
-
 // started counts the start of a reconciliation for the rate limit.
 func (it *item) started(at time.Time, limit rate) {
 	if !limit.limits() {
@@ -94,39 +76,5 @@ func (it *item) started(at time.Time, limit rate) {
 		own := limit // so that limit itself is not moved to the heap
 		it.rate = &own
 	}
-	it.rate.take(at)
-}
-
-// reconciliation is one call of the reconciler for one object.
-type reconciliation struct {
-	store   *cache.Store // of the primary; the reconciliation may outlive the controller's run
-	key     Key
-	term    context.Context //nolint:containedctx // context of the leadership in which it runs
-	slot    int             // slot of its object
-	facts   facts
-	why     reasons
-	begun   time.Time
-	cancel  context.CancelCauseFunc
-	stopped atomic.Pointer[error] // why its requests are refused
-	attempt int
-	last    error
-	span    trace.Span      // nil: none
-	waiting binding.Waiting // the request that is being retried
-
-	goroutine goroutine.ID // the goroutine that runs it
-
-	prev, next *reconciliation // list of running reconciliations; guarded by Controller.mu
-}
-
-// stop cancels the context of a reconciliation and refuses its further requests.
-func (r *reconciliation) stop(cause error) {
-	r.stopped.CompareAndSwap(nil, &cause)
-	r.cancel(cause)
-}
-
-func (r *reconciliation) fence() error {
-	if p := r.stopped.Load(); p != nil {
-		return *p
-	}
-	return nil
+	it.rate.record(at)
 }

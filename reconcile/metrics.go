@@ -8,9 +8,10 @@ import (
 	"github.com/fairlead-io/fairlead/internal/inspect"
 )
 
-// metrics are the metrics of one controller.
+// metrics are the metrics of one controller. counts and ages are called on collection.
 type metrics struct {
-	c         *Controller
+	counts    func() inspect.Counts
+	ages      func() map[string]time.Duration // by state
 	runs      *prometheus.CounterVec
 	seconds   prometheus.Histogram
 	stuck     prometheus.Counter
@@ -20,10 +21,9 @@ type metrics struct {
 	oldest    *prometheus.Desc
 }
 
-func newMetrics(c *Controller) *metrics {
-	own := prometheus.Labels{"controller": c.name}
+func newMetrics(controller string) *metrics {
+	own := prometheus.Labels{"controller": controller}
 	return &metrics{
-		c: c,
 		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_reconcile_total", Help: "Reconciliations, by result.", ConstLabels: own,
 		}, []string{"outcome"}),
@@ -66,46 +66,12 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	m.stuck.Collect(ch)
 	m.panics.Collect(ch)
 	m.mapErrors.Collect(ch)
-	s := m.c.counts()
+	s := m.counts()
 	states := map[string]int{"ready": s.Ready, "waiting": s.Waiting, "running": s.Running, "failed": s.Failed}
 	for state, n := range states {
 		ch <- prometheus.MustNewConstMetric(m.queue, prometheus.GaugeValue, float64(n), state)
 	}
-	for state, age := range m.c.oldest() {
+	for state, age := range m.ages() {
 		ch <- prometheus.MustNewConstMetric(m.oldest, prometheus.GaugeValue, age.Seconds(), state)
 	}
-}
-
-// counts returns the numbers of objects by state.
-func (c *Controller) counts() inspect.Counts {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := inspect.Counts{Ready: c.q.ready, Running: c.q.running, Waiting: len(c.q.times)}
-	for _, it := range c.q.items {
-		if it.fail != nil {
-			s.Failed++
-		}
-	}
-	return s
-}
-
-// oldest returns, for each state, the longest time that an object has been in it; 0 if there is no such object.
-func (c *Controller) oldest() map[string]time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.now()
-	ages := map[string]time.Duration{"ready": 0, "running": 0, "failed": 0}
-	note := func(state string, since time.Time) { ages[state] = max(ages[state], now.Sub(since)) }
-	for _, it := range c.q.items {
-		switch {
-		case it.state == ready:
-			note("ready", it.came)
-		case it.current != nil:
-			note("running", it.current.begun)
-		}
-		if it.fail != nil {
-			note("failed", it.fail.since)
-		}
-	}
-	return ages
 }

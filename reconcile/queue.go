@@ -45,7 +45,7 @@ func (q *queue) makeReady(it *item, p priority) {
 	if it.state == ready && it.prio <= p {
 		return
 	}
-	q.rest(it)
+	q.makeIdle(it)
 	it.state, it.prio = ready, p
 	q.lines[p].push(it)
 	q.ready++
@@ -53,13 +53,13 @@ func (q *queue) makeReady(it *item, p priority) {
 
 // wait makes an item that is not running wait until a time. A ready item leaves its line.
 func (q *queue) wait(it *item, until time.Time, why ReasonType) {
-	q.rest(it)
+	q.makeIdle(it)
 	it.state, it.due, it.dueFor = waiting, until, why
 	heap.Push(&q.times, it)
 }
 
-// rest makes an item idle.
-func (q *queue) rest(it *item) {
+// makeIdle makes an item idle.
+func (q *queue) makeIdle(it *item) {
 	switch it.state {
 	case ready:
 		q.lines[it.prio].live--
@@ -72,7 +72,7 @@ func (q *queue) rest(it *item) {
 
 // forget removes an item that is not running, with its history.
 func (q *queue) forget(it *item) {
-	q.rest(it)
+	q.makeIdle(it)
 	delete(q.items, it.key)
 }
 
@@ -97,6 +97,41 @@ func (q *queue) pick() *item {
 	return it
 }
 
+// maxScanned bounds the entries of a line that ahead scans, since the caller holds a lock.
+const maxScanned = 10_000
+
+// ahead returns how many ready items are picked before a ready one, and how many of them are in its namespace. It is
+// an estimate: it scans the line of that namespace, and uses the lengths of the others. If own is maxScanned, there are
+// more.
+func (q *queue) ahead(it *item) (all, own int) {
+	l := &q.lines[it.prio]
+	mine := l.byNS[it.key.Namespace]
+	if mine == nil {
+		return 0, 0
+	}
+	for i, o := range mine.items {
+		if o == it || i == maxScanned {
+			break
+		}
+		if o.state == ready && o.prio == it.prio {
+			own++
+		}
+	}
+	all = own
+	turn := 1 // namespaces ahead of this one in turns have one more pick
+	for _, other := range l.turns {
+		if other == mine {
+			turn = 0
+			continue
+		}
+		all += min(len(other.items), own+turn)
+	}
+	if it.prio == low {
+		all += min(q.lines[high].live, lowShare*(all+1))
+	}
+	return all, own
+}
+
 // expired returns an item that is due and makes it idle; nil if there is none.
 func (q *queue) expired(now time.Time) *item {
 	if len(q.times) == 0 || q.times[0].due.After(now) {
@@ -109,13 +144,13 @@ func (q *queue) expired(now time.Time) *item {
 
 // lines hold the ready items of one priority, in a line for each namespace. The lines take turns.
 type lines struct {
-	live  int // items, without stale entries
-	held  int // entries, with stale ones
-	byNS  map[string]*line
-	turns []*line // the lines that are not empty, the next one first
+	live    int // items, without stale entries
+	entries int // entries, with stale ones
+	byNS    map[string]*line
+	turns   []*line // the lines that are not empty, the next one first
 }
 
-// idleItems bounds by how many stale entries may outnumber the live ones before tidy runs.
+// idleItems bounds by how many stale entries may outnumber the live ones before removeStale runs.
 const idleItems = 16
 
 type line struct {
@@ -135,14 +170,14 @@ func (l *lines) push(it *item) {
 		l.turns = append(l.turns, own)
 	}
 	own.items = append(own.items, it)
-	if l.held++; l.held > 2*l.live+idleItems {
-		l.tidy(it.prio)
+	if l.entries++; l.entries > 2*l.live+idleItems {
+		l.removeStale(it.prio)
 	}
 }
 
-// tidy removes stale entries. An item that became ready again keeps its first place, as in pop.
-func (l *lines) tidy(p priority) {
-	l.held = 0
+// removeStale removes stale entries. An item that became ready again keeps its first place, as in pop.
+func (l *lines) removeStale(p priority) {
+	l.entries = 0
 	seen := make(map[*item]bool, l.live)
 	l.turns = slices.DeleteFunc(l.turns, func(own *line) bool {
 		own.items = slices.DeleteFunc(own.items, func(it *item) bool {
@@ -150,7 +185,7 @@ func (l *lines) tidy(p priority) {
 			seen[it] = true
 			return left
 		})
-		l.held += len(own.items)
+		l.entries += len(own.items)
 		if len(own.items) == 0 {
 			delete(l.byNS, own.ns)
 		}
@@ -168,7 +203,7 @@ func (l *lines) pop(p priority) *item {
 			it := own.items[0]
 			own.items[0] = nil
 			own.items = own.items[1:]
-			l.held--
+			l.entries--
 			if it.state == ready && it.prio == p {
 				found = it
 			}

@@ -183,8 +183,8 @@ func TestQueueModel(t *testing.T) {
 							live++
 						}
 					}
-					if held != l.held || live != l.live || len(l.turns) != len(l.byNS) {
-						t.Fatalf("lines say %d held and %d live, and have %d and %d", l.held, l.live, held, live)
+					if held != l.entries || live != l.live || len(l.turns) != len(l.byNS) {
+						t.Fatalf("lines say %d held and %d live, and have %d and %d", l.entries, l.live, held, live)
 					}
 				}
 				count := map[itemState]int{}

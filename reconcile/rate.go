@@ -11,8 +11,8 @@ type rate struct {
 	oldest int
 }
 
-// free returns when the next start is allowed; a time not after now means at once.
-func (r *rate) free() time.Time {
+// nextStart returns when the next start is allowed; a time not after now means at once.
+func (r *rate) nextStart() time.Time {
 	if !r.limits() || len(r.starts) < r.n {
 		return time.Time{}
 	}
@@ -30,8 +30,8 @@ func (r *rate) recent(now time.Time) bool {
 	return now.Sub(last) < r.per
 }
 
-// take records a start.
-func (r *rate) take(now time.Time) {
+// record records a start.
+func (r *rate) record(now time.Time) {
 	switch {
 	case !r.limits():
 	case len(r.starts) < r.n:

@@ -86,8 +86,8 @@ func (rs *reasons) add(r Reason) {
 	rs.list = append(rs.list, r)
 }
 
-// before prepends reasons that a reconciliation took but did not handle.
-func (rs *reasons) before(old reasons) {
+// prepend prepends reasons that a reconciliation took but did not handle.
+func (rs *reasons) prepend(old reasons) {
 	now := rs.list
 	rs.list, rs.dropped = slices.Clip(old.list), rs.dropped+old.dropped
 	for _, r := range now {

@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -9,8 +8,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
-
-	"github.com/fairlead-io/fairlead/internal/tracing"
 )
 
 // TracerProvider makes the controller create a span for each reconciliation, as the root of a trace. The requests of
@@ -18,38 +15,40 @@ import (
 // [Inherited]; without that, there are no spans.
 func TracerProvider(tp trace.TracerProvider) Option { return func(s *settings) { s.tracers = tp } }
 
-// traces selects the provider of the options, or else that of the host. The engine of Flow gets the same one.
-func (c *Controller) traces() {
-	c.from.TracerProvider = cmp.Or(c.set.tracers, c.from.TracerProvider)
-	c.tracer = tracing.Tracer(c.from.TracerProvider, "reconcile")
+// tracer makes the spans of reconciliations. It has no state.
+type tracer struct {
+	spans      trace.Tracer // nil: no spans
+	controller string
+	cluster    string // "" if there is only one
+	main       *watch
 }
 
-// trace starts the span of a reconciliation, if there is a tracer.
-func (c *Controller) trace(ctx context.Context, r *reconciliation) context.Context {
-	if c.tracer == nil {
+// begin starts the span of a reconciliation, if there is a tracer.
+func (t *tracer) begin(ctx context.Context, r *reconciliation) context.Context {
+	if t.spans == nil {
 		return ctx
 	}
-	ctx, r.span = c.tracer.Start(ctx, "reconcile "+c.name, trace.WithNewRoot())
+	ctx, r.span = t.spans.Start(ctx, "reconcile "+t.controller, trace.WithNewRoot())
 	if !r.span.IsRecording() {
 		return ctx
 	}
 	why := []string{}
 	for _, reason := range r.why.list {
-		if t := string(reason.Type); !slices.Contains(why, t) {
-			why = append(why, t)
+		if text := string(reason.Type); !slices.Contains(why, text) {
+			why = append(why, text)
 		}
 	}
 	r.span.SetAttributes(
-		attribute.String("reconcile.controller", c.name),
-		attribute.String("reconcile.kind", c.main.kind.GroupKind().String()),
+		attribute.String("reconcile.controller", t.controller),
+		attribute.String("reconcile.kind", t.main.kind.GroupKind().String()),
 		attribute.String("reconcile.name", r.key.Name), attribute.Int("reconcile.attempt", r.attempt),
 		attribute.StringSlice("reconcile.reasons", why),
 	)
 	if r.key.Namespace != "" {
 		r.span.SetAttributes(attribute.String("k8s.namespace.name", r.key.Namespace))
 	}
-	if c.from.Cluster != "" {
-		r.span.SetAttributes(attribute.String("reconcile.cluster", c.from.Cluster))
+	if t.cluster != "" {
+		r.span.SetAttributes(attribute.String("reconcile.cluster", t.cluster))
 	}
 	return ctx
 }
@@ -57,8 +56,8 @@ func (c *Controller) trace(ctx context.Context, r *reconciliation) context.Conte
 // maxSpanError bounds the error text in a span, in bytes.
 const maxSpanError = 1024
 
-// endTrace ends the span of a reconciliation.
-func (r *reconciliation) endTrace(outcome string, err error) {
+// endSpan ends the span of a reconciliation.
+func (r *reconciliation) endSpan(outcome string, err error) {
 	if r.span == nil {
 		return
 	}

@@ -7,18 +7,18 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tracing/spans"
 )
 
-// TestNoProviderNoCost: what a span takes of a reconciliation is nothing without a provider.
+// TestNoProviderNoCost: without a provider, the span of a reconciliation allocates nothing.
 func TestNoProviderNoCost(t *testing.T) {
-	c := &Controller{name: "c", main: &watch{}}
+	c := &tracer{controller: "c", main: &watch{}}
 	costs := func() float64 {
 		return testing.AllocsPerRun(100, func() {
 			r := reconciliation{}
-			c.trace(t.Context(), &r)
-			r.endTrace("success", nil)
+			c.begin(t.Context(), &r)
+			r.endSpan("success", nil)
 		})
 	}
 	none := costs()
-	if c.tracer = tracing.Tracer(spans.Discard(), "reconcile"); costs() == 0 {
+	if c.spans = tracing.Tracer(spans.Discard(), "reconcile"); costs() == 0 {
 		t.Error("a span costs nothing, so this measures nothing")
 	}
 	if none != 0 {
@@ -26,19 +26,19 @@ func TestNoProviderNoCost(t *testing.T) {
 	}
 }
 
-// BenchmarkUntraced is what tracing adds to a reconciliation without a provider, BenchmarkTraced with one.
-func BenchmarkUntraced(b *testing.B) { benchmarkTrace(b, &Controller{name: "c", main: &watch{}}) }
+// BenchmarkUntraced measures the cost of tracing for a reconciliation without a provider.
+func BenchmarkUntraced(b *testing.B) { benchmarkTrace(b, &tracer{controller: "c", main: &watch{}}) }
 
-// BenchmarkTraced is the same with a provider.
+// BenchmarkTraced measures it with a provider.
 func BenchmarkTraced(b *testing.B) {
-	benchmarkTrace(b, &Controller{name: "c", main: &watch{}, tracer: tracing.Tracer(spans.Discard(), "reconcile")})
+	benchmarkTrace(b, &tracer{controller: "c", main: &watch{}, spans: tracing.Tracer(spans.Discard(), "reconcile")})
 }
 
-func benchmarkTrace(b *testing.B, c *Controller) {
+func benchmarkTrace(b *testing.B, c *tracer) {
 	b.ReportAllocs()
 	for b.Loop() {
 		r := reconciliation{}
-		c.trace(b.Context(), &r)
-		r.endTrace("success", nil)
+		c.begin(b.Context(), &r)
+		r.endSpan("success", nil)
 	}
 }

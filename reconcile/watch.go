@@ -257,6 +257,13 @@ func (w *watch) matches(r *cache.Record) (ok bool, err error) {
 	})
 }
 
+// selects reports whether an object passes the filters. The store may hold more objects. A filter that fails excludes
+// the object.
+func (w *watch) selects(r *cache.Record) bool {
+	ok, err := w.matches(r)
+	return ok && err == nil
+}
+
 // concerns reports whether a change matters.
 func (w *watch) concerns(old, now *cache.Record) (ok bool, err error) {
 	return guard(func() (bool, error) {

@@ -23,30 +23,19 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-var _ why.Explainer = (*Controller)(nil)
-
 // longRun is how long a reconciliation must run to count as a cause.
 const longRun = 2 * time.Second
 
-// Why explains why the controller does not make progress on an object of its kind. The causes include:
-//
-//   - the process does not lead, or the watches are not listed yet;
-//   - no selector matches the object;
-//   - the object waits in the queue, or for a time;
-//   - the reconciliation failed, or has been running for long;
-//   - the fiber waits.
-//
-// If the controller has nothing left to do, Why returns why.Ended. It returns nil for other kinds and for objects that
-// do not exist. Why implements why.Explainer and is safe for concurrent use. It sends a request only about an object
-// that the controller does not know.
-func (c *Controller) Why(ctx context.Context, of why.Object) []why.Cause {
-	if k := c.reconciled(); k.Kind != of.Kind || k.Group != of.Group {
+// why explains why the controller makes no progress on an object, see [Controller.Why].
+func (n *inspection) why(ctx context.Context, of why.Object) []why.Cause {
+	kind, _ := n.declared.reconciled()
+	if kind.Kind != of.Kind || kind.Group != of.Group {
 		return nil
 	}
-	causes := c.causes(ctx, Key{Namespace: of.Namespace, Name: of.Name})
+	causes := n.causes(ctx, Key{Namespace: of.Namespace, Name: of.Name})
 	for i := range causes {
 		one := &causes[i]
-		one.Evidence = with(one.Evidence, "controller", c.name)
+		one.Evidence = withEvidence(one.Evidence, "controller", n.name)
 		if a := one.About; a != nil && a.Kind == of.Kind && (a.Group == "" || a.Group == of.Group) &&
 			a.Namespace == of.Namespace && a.Name == of.Name {
 			one.About = nil
@@ -55,8 +44,8 @@ func (c *Controller) Why(ctx context.Context, of why.Object) []why.Cause {
 	return causes
 }
 
-// with returns a copy of evidence with added pairs. It does not change evidence, which the caller may share.
-func with(evidence map[string]string, pairs ...string) map[string]string {
+// withEvidence returns a copy of evidence with added pairs. It does not change evidence, which the caller may share.
+func withEvidence(evidence map[string]string, pairs ...string) map[string]string {
 	out := make(map[string]string, len(evidence)+len(pairs)/2)
 	for i := 0; i < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
@@ -69,60 +58,56 @@ func with(evidence map[string]string, pairs ...string) map[string]string {
 	return out
 }
 
-func (c *Controller) causes(ctx context.Context, k Key) []why.Cause {
-	c.mu.Lock()
-	state, problem, primary, intakes := c.state(), c.problem, c.primary, c.intakes
-	c.mu.Unlock()
-	if idle, ok := c.idles(ctx, state, problem); ok {
-		return idle
+func (n *inspection) causes(ctx context.Context, k Key) []why.Cause {
+	phase, watches := n.lifetime.phase(), n.intake.snapshot()
+	state := stateOf(phase, watches, n.leader == nil || n.scheduler.leads())
+	if causes, ok := n.notWorking(ctx, state, phase.problem); ok {
+		return causes
 	}
-	if primary == nil {
-		return c.unbegun()
+	if watches.primary == nil {
+		return n.notStarted()
 	}
-	st := primary.handle.Store
+	st := watches.primary.handle.Store
 	stale := st.Why(k)
-	for _, s := range intakes {
-		if s != primary && s.sub.follow == nil {
+	for _, s := range watches.watches {
+		if s != watches.primary && s.follow == nil {
 			stale = append(stale, s.handle.Why(Key{Namespace: k.Namespace})...)
 		}
 	}
 	rec, exists := st.Get(k)
-	seen := c.look(k)
-	var causes []why.Cause
-	works := false
-	if c.object.why != nil {
-		if causes, works = c.object.why(k); len(causes) > 0 {
-			seen.fail = nil // the failure of an earlier fiber
-		}
+	seen := n.scheduler.object(k)
+	causes, works := n.fibers(k)
+	if len(causes) > 0 {
+		seen.fail = nil // the failure of an earlier fiber
 	}
-	causes = append(append(causes, c.queued(k, &seen, rec)...), stale...)
+	causes = append(append(causes, n.explainQueue(k, &seen, rec)...), stale...)
 	switch {
 	case len(causes) > 0:
 		return causes
 	case works:
 		return []why.Cause{{
-			Type: why.Parked, Progress: true, Message: fmt.Sprintf("a fiber of controller %s is working on it", c.name),
+			Type: why.Parked, Progress: true, Message: fmt.Sprintf("a fiber of controller %s is working on it", n.name),
 		}}
 	case state == inspect.StateListing:
 		return []why.Cause{{
-			Type: why.SourceStale, Message: fmt.Sprintf("controller %s has not completed its first lists", c.name),
+			Type: why.SourceStale, Message: fmt.Sprintf("controller %s has not completed its first lists", n.name),
 			Progress: true, // otherwise the stores would have returned a cause
 		}}
 	case !exists:
-		return c.unknown(ctx, st, k)
-	case !c.wanted(rec):
+		return n.notReceived(ctx, st, k)
+	case !n.declared.main.selects(rec):
 		return []why.Cause{{
-			Type: why.NotSelected, Message: fmt.Sprintf("a filter of controller %s excludes the object", c.name),
-			Evidence: map[string]string{"filter": "If or Labeled", "at": c.place, "labels": labelsOf(rec)},
+			Type: why.NotSelected, Message: fmt.Sprintf("a filter of controller %s excludes the object", n.name),
+			Evidence: map[string]string{"filter": "If or Labeled", "at": n.place, "labels": labelsOf(rec)},
 			Advice:   "Check the filter of the primary watch, where the controller is declared.",
 		}}
 	case seen.state == running:
 		return []why.Cause{{
 			Type: why.Parked, Since: seen.begun, Progress: true,
-			Message: fmt.Sprintf("controller %s is reconciling it", c.name),
+			Message: fmt.Sprintf("controller %s is reconciling it", n.name),
 		}}
 	}
-	return []why.Cause{c.fine(&seen)}
+	return []why.Cause{n.nothingPending(&seen)}
 }
 
 func labelsOf(rec *cache.Record) string {
@@ -134,45 +119,31 @@ func labelsOf(rec *cache.Record) string {
 	return strings.Join(all, ",")
 }
 
-// reconciled returns the group and kind, once known.
-func (c *Controller) reconciled() (kind struct{ Group, Kind string }) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	kind.Group, kind.Kind = c.main.kind.Group, c.main.kind.Kind
-	return kind
-}
-
-// Finalizer returns the finalizer that the controller adds to objects of a kind; ok is false if it adds none.
-func (c *Controller) Finalizer(group, kind string) (name string, ok bool) {
-	k := c.reconciled()
-	return c.set.finalizer, c.object.cleans && k.Group == group && k.Kind == kind
-}
-
-// idles returns why the controller does no work at all, and whether that is the case.
-func (c *Controller) idles(ctx context.Context, state inspect.State, problem error) (causes []why.Cause, idles bool) {
+// notWorking returns why the controller does no work at all. ok is false if it works.
+func (n *inspection) notWorking(ctx context.Context, state inspect.State, problem error) (causes []why.Cause, ok bool) {
 	switch state {
 	case inspect.StateNew:
-		return c.unbegun(), true
+		return n.notStarted(), true
 	case inspect.StateBlocked:
 		return []why.Cause{{
-			Type: why.SourceStale, Message: fmt.Sprintf("controller %s cannot start: %v", c.name, problem),
+			Type: why.SourceStale, Message: fmt.Sprintf("controller %s cannot start: %v", n.name, problem),
 			Evidence: map[string]string{"error": problem.Error()},
 			Advice:   "Retries are automatic. Install the missing kind, or permit the program to watch it.",
 		}}, true
 	case inspect.StateStopping, inspect.StateStopped:
 		return []why.Cause{{
-			Type: why.NotLeading, Message: fmt.Sprintf("controller %s is %s in this process", c.name, state),
+			Type: why.NotLeading, Message: fmt.Sprintf("controller %s is %s in this process", n.name, state),
 		}}, true
 	case inspect.StateStandby:
-		if e, ok := c.set.leader.(why.Explainer); ok {
+		if e, ok := n.leader.(why.Explainer); ok {
 			if causes := e.Why(ctx, why.Object{}); len(causes) > 0 {
 				return causes, true
 			}
 		}
-		leader, err := leaderOf(c.set.leader)
+		leader, err := leaderOf(n.leader)
 		cause := why.Cause{
-			Type: why.NotLeading, Message: "another process leads: " + leader, Evidence: with(nil, "leader", leader),
-			Advice: "Ask the leader.",
+			Type: why.NotLeading, Message: "another process leads: " + leader,
+			Evidence: withEvidence(nil, "leader", leader), Advice: "Ask the leader.",
 		}
 		if err != nil || leader == "" {
 			cause.Message, cause.Advice = "this process does not lead, and the leader is unknown", ""
@@ -185,18 +156,19 @@ func (c *Controller) idles(ctx context.Context, state inspect.State, problem err
 	return nil, false
 }
 
-// unbegun returns the cause for a controller that has not started to work.
-func (c *Controller) unbegun() []why.Cause {
+// notStarted returns the cause for a controller that has not started to work.
+func (n *inspection) notStarted() []why.Cause {
 	return []why.Cause{{
-		Type: why.Parked, Progress: true, Message: fmt.Sprintf("controller %s has not started yet", c.name),
+		Type: why.Parked, Progress: true, Message: fmt.Sprintf("controller %s has not started yet", n.name),
 	}}
 }
 
-// unknown returns why the controller does not know an object.
-func (c *Controller) unknown(ctx context.Context, st *cache.Store, k Key) []why.Cause {
+// notReceived returns why the controller does not know an object.
+func (n *inspection) notReceived(ctx context.Context, st *cache.Store, k Key) []why.Cause {
 	obj := &metav1.PartialObjectMetadata{}
-	obj.SetGroupVersionKind(c.kind())
-	err := c.client.Live().Get(ctx, k, obj)
+	kind, _ := n.declared.reconciled()
+	obj.SetGroupVersionKind(kind)
+	err := n.client.Live().Get(ctx, k, obj)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
@@ -214,19 +186,20 @@ func (c *Controller) unknown(ctx context.Context, st *cache.Store, k Key) []why.
 		return []why.Cause{cause}
 	}
 	return []why.Cause{{
-		Type: why.SourceStale, Message: fmt.Sprintf("controller %s has not received the object yet", c.name),
+		Type: why.SourceStale, Message: fmt.Sprintf("controller %s has not received the object yet", n.name),
 		Evidence: map[string]string{"version": obj.GetResourceVersion(), "known": st.Version()},
 		Advice:   "If this lasts, the watch delivers nothing: see /debug/sources.",
 	}}
 }
 
-// fine returns the cause for an object with nothing left to do.
-func (c *Controller) fine(s *sight) why.Cause {
+// nothingPending returns the cause for an object with nothing left to do.
+func (n *inspection) nothingPending(s *objectState) why.Cause {
 	cause := why.Cause{
-		Type: why.Ended, Since: s.last, Message: fmt.Sprintf("controller %s has no pending work for it", c.name),
+		Type: why.Ended, Since: s.last, Message: fmt.Sprintf("controller %s has no pending work for it", n.name),
 	}
 	if !s.last.IsZero() {
-		cause.Message = fmt.Sprintf("controller %s reconciled it at %s and has no pending work for it", c.name, clock(s.last))
+		cause.Message = fmt.Sprintf("controller %s reconciled it at %s and has no pending work for it", n.name,
+			timestamp(s.last))
 	}
 	return cause
 }
@@ -241,10 +214,10 @@ func Causes(err error) []why.Cause {
 	if causes := why.Of(err); len(causes) > 0 {
 		return slices.Clone(causes)
 	}
-	text := cut(err.Error(), maxErrorShown)
+	text := truncate(err.Error(), maxErrorShown)
 	cause := why.Cause{Type: why.BackOff, Message: text, Evidence: map[string]string{"error": text}}
-	if told, ok := call.Why(err); ok {
-		cause = told
+	if refused, ok := call.Why(err); ok {
+		cause = refused
 	}
 	bad, unread := errors.AsType[*cache.DecodeError](err)
 	_, _, panicked := asPanic(err)
@@ -278,46 +251,46 @@ func undecoded(err *cache.DecodeError) *why.Object {
 	return &why.Object{Kind: kind.Name(), Namespace: err.Key.Namespace, Name: err.Key.Name}
 }
 
-// queued returns the causes that follow from the queue state of an object.
-func (c *Controller) queued(k Key, s *sight, rec *cache.Record) (causes []why.Cause) {
+// explainQueue returns the causes that follow from the queue state of an object.
+func (n *inspection) explainQueue(k Key, s *objectState, rec *cache.Record) (causes []why.Cause) {
 	if s.fail != nil {
-		causes = c.failures(s, rec)
+		causes = n.explainFailure(s, rec)
 	}
 	switch {
 	case s.state == running && s.run != nil:
-		for _, now := range c.atWork(s) { // newer than the cause from the previous attempt
+		for _, now := range n.longRunning(s) { // newer than the cause from the previous attempt
 			causes = slices.DeleteFunc(causes, func(before why.Cause) bool { return before.Type == now.Type })
 			causes = append(causes, now)
 		}
 	case s.state == ready && !s.paced.IsZero():
 		causes = append(causes, why.Cause{
-			Type: why.RateLimited, Since: s.came, Until: s.paced,
+			Type: why.RateLimited, Since: s.readySince, Until: s.paced,
 			Advice: "It continues then. Raise TotalRateLimit of the controller to permit more.",
 			Message: fmt.Sprintf("controller %s has used up its TotalRateLimit",
-				c.name),
+				n.name),
 			Evidence: map[string]string{"before": strconv.Itoa(s.before), "ready": strconv.Itoa(s.ready)},
 		})
 	case s.state == ready:
-		causes = append(causes, c.behind(k, s)...)
+		causes = append(causes, n.queuedBehind(k, s)...)
 	case s.state == waiting && s.dueFor == "":
 		causes = append(causes, why.Cause{
 			Type: why.RateLimited, Since: s.last, Until: s.due,
 			Advice: "It continues then. Raise RateLimit of the controller to permit more frequent reconciliations.",
-			Message: fmt.Sprintf("controller %s has used up its RateLimit for the object until %s", c.name,
-				clock(s.due)),
+			Message: fmt.Sprintf("controller %s has used up its RateLimit for the object until %s", n.name,
+				timestamp(s.due)),
 		})
 	case s.state == waiting && s.dueFor == Scheduled:
 		causes = append(causes, why.Cause{
 			Type: why.Parked, Since: s.last, Until: s.due, Progress: true,
-			Message:  fmt.Sprintf("controller %s reconciles it again at %s; nothing has failed", c.name, clock(s.due)),
+			Message:  fmt.Sprintf("controller %s reconciles it again at %s; nothing has failed", n.name, timestamp(s.due)),
 			Evidence: map[string]string{"result": "After"},
 		})
 	}
 	return causes
 }
 
-// failures returns why the last reconciliation failed, and when the next one comes.
-func (c *Controller) failures(s *sight, rec *cache.Record) []why.Cause {
+// explainFailure returns why the last reconciliation failed, and when the next one comes.
+func (n *inspection) explainFailure(s *objectState, rec *cache.Record) []why.Cause {
 	f := s.fail
 	causes := Causes(f.err)
 	if f.class == Conflict && causes[0].Type == why.BackOff {
@@ -331,15 +304,15 @@ func (c *Controller) failures(s *sight, rec *cache.Record) []why.Cause {
 		if cause.Until.IsZero() && s.state == waiting {
 			cause.Until = s.due
 		}
-		cause.Evidence = with(cause.Evidence, "error", cut(f.err.Error(), maxErrorShown), "attempts",
+		cause.Evidence = withEvidence(cause.Evidence, "error", truncate(f.err.Error(), maxErrorShown), "attempts",
 			strconv.Itoa(f.attempts),
-			"class", string(f.class), "last", clock(f.at))
+			"class", string(f.class), "last", timestamp(f.at))
 		if f.conflicts > 0 {
 			cause.Evidence["conflicts"] = strconv.Itoa(f.conflicts)
 		}
-		if rec != nil && rec.Deleting() && c.object.cleans {
-			cause.Evidence["finalizer"] = c.set.finalizer
-			cause.Message = fmt.Sprintf("finalizer %s is not finished: %s", c.set.finalizer, cause.Message)
+		if rec != nil && rec.Deleting() && n.finalizer != "" {
+			cause.Evidence["finalizer"] = n.finalizer
+			cause.Message = fmt.Sprintf("finalizer %s is not finished: %s", n.finalizer, cause.Message)
 		}
 		if f.class == Stopped && s.state != running && s.state != ready {
 			cause.Message = "it is not retried until its spec changes: " + cause.Message
@@ -352,23 +325,23 @@ func (c *Controller) failures(s *sight, rec *cache.Record) []why.Cause {
 	return causes
 }
 
-// atWork returns the causes for a reconciliation that has been running for long.
-func (c *Controller) atWork(s *sight) (causes []why.Cause) {
-	ran := c.now().Sub(s.begun)
+// longRunning returns the causes for a reconciliation that has been running for long.
+func (n *inspection) longRunning(s *objectState) (causes []why.Cause) {
+	ran := time.Since(s.begun)
 	took := ran.Round(time.Millisecond).String()
-	if told := retrying(&s.run.waiting); len(told) > 0 {
-		for i := range told {
-			told[i].Evidence["running"] = took
+	if causes = retrying(&s.run.waiting); len(causes) > 0 {
+		for i := range causes {
+			causes[i].Evidence["running"] = took
 		}
-		return told
+		return causes
 	}
 	if ran < longRun {
 		return nil
 	}
 	return []why.Cause{{
 		Type: why.Parked, Since: s.begun,
-		Message: fmt.Sprintf("controller %s has been reconciling it since %s", c.name, clock(s.begun)),
-		Evidence: with(nil, "running", took, "attempt", strconv.Itoa(s.attempt), "stack",
+		Message: fmt.Sprintf("controller %s has been reconciling it since %s", n.name, timestamp(s.begun)),
+		Evidence: withEvidence(nil, "running", took, "attempt", strconv.Itoa(s.attempt), "stack",
 			goroutine.Stacks(s.run.goroutine)),
 		Advice: "Its code does not return. The stack shows where it is. Set a Deadline to bound it.",
 	}}
@@ -390,42 +363,43 @@ func retrying(w *binding.Waiting) (causes []why.Cause) {
 	return causes
 }
 
-// behind returns the causes for an object that waits for a worker. Objects that occupy workers for long are separate
-// causes, since a reader may have access to one object and not to the others.
-func (c *Controller) behind(k Key, s *sight) []why.Cause {
+// queuedBehind returns the causes for an object that waits for a worker. Objects that occupy workers for long are
+// separate causes, since a reader may have access to one object and not to the others.
+func (n *inspection) queuedBehind(k Key, s *objectState) []why.Cause {
 	var busy []string
 	var long []why.Cause
-	now, kind := c.now(), c.reconciled()
+	now := time.Now()
+	kind, _ := n.declared.reconciled()
 	var blocked []goroutine.ID
 	for _, b := range s.busy {
-		took := now.Sub(b.at)
+		took := now.Sub(b.since)
 		if busy = append(busy, took.Round(time.Millisecond).String()); took < longRun {
 			continue
 		}
 		long = append(long, why.Cause{
-			Type: why.Parked, Since: b.at, Depth: 1,
-			Message: fmt.Sprintf("a worker has been reconciling %s since %s", b.key, clock(b.at)),
+			Type: why.Parked, Since: b.since, Depth: 1,
+			Message: fmt.Sprintf("a worker has been reconciling %s since %s", b.key, timestamp(b.since)),
 			About:   &why.Object{Group: kind.Group, Kind: kind.Kind, Namespace: b.key.Namespace, Name: b.key.Name},
 			Advice:  "Ask `why` about that object.",
 		})
 		blocked = append(blocked, b.goroutine)
 	}
 	least := ""
-	if s.own == maxLooked {
+	if s.own == maxScanned {
 		least = "at least "
 	}
 	cause := why.Cause{
-		Type: why.QueuedBehind, Since: s.came,
+		Type: why.QueuedBehind, Since: s.readySince,
 		Message: fmt.Sprintf(least+"%d objects are ahead of it, and %d of %d workers of controller %s are busy", s.before,
 			s.workers, s.limit,
-			c.name),
-		Evidence: with(nil, "before", strconv.Itoa(s.before), "ready", strconv.Itoa(s.ready), "running",
+			n.name),
+		Evidence: withEvidence(nil, "before", strconv.Itoa(s.before), "ready", strconv.Itoa(s.ready), "running",
 			strconv.Itoa(s.workers),
 			"workers", strconv.Itoa(s.limit), "busy", strings.Join(busy, "; ")),
 		Advice: "Raise Workers, or wait less in reconciliations (reconcile.Flow holds no worker while it waits).",
 	}
 	if len(blocked) > 0 {
-		cause.Evidence = with(cause.Evidence, "stack", goroutine.Stacks(blocked[0]))
+		cause.Evidence = withEvidence(cause.Evidence, "stack", goroutine.Stacks(blocked[0]))
 		cause.Advice = "The stack is that of the worker with the longest-running reconciliation. " + cause.Advice
 	}
 	if k.Namespace != "" {
@@ -437,23 +411,15 @@ func (c *Controller) behind(k Key, s *sight) []why.Cause {
 	return append([]why.Cause{cause}, long...)
 }
 
-// why returns why the fiber of an object does not end, and whether there is one.
-func (r *flows[T, P, PT]) why(k Key) (causes []why.Cause, works bool) {
-	r.mu.Lock()
-	f := r.live[k]
-	if works = f != nil && !f.ended; !works || !f.started {
-		r.mu.Unlock()
-		return nil, works
-	}
-	h, waiting, undo := f.handle, f.waiting, f.undo
-	r.mu.Unlock()
-	causes = append(retrying(waiting), h.Why(func(err error) []why.Cause { return Causes(err) })...)
-	if undo {
+// explainFiber returns why a fiber that has started does not end. finalizer is that of its controller.
+func explainFiber(f *fiber, finalizer string) []why.Cause {
+	causes := append(retrying(f.waiting), f.handle.Why(func(err error) []why.Cause { return Causes(err) })...)
+	if f.undo {
 		for i := range causes {
-			causes[i].Evidence = with(causes[i].Evidence, "finalizer", r.c.set.finalizer)
+			causes[i].Evidence = withEvidence(causes[i].Evidence, "finalizer", finalizer)
 		}
 	}
-	return causes, true
+	return causes
 }
 
-func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

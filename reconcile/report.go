@@ -1,13 +1,14 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
-	"slices"
+	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -38,36 +39,56 @@ func (f *failure) public(controller string, it *item) *Failure {
 	return out
 }
 
-// Failures returns the objects whose last reconciliation failed, ordered by Since, oldest first.
-func (c *Controller) Failures() []Failure {
-	c.mu.Lock()
-	var out []Failure
-	for _, it := range c.q.items {
-		if it.fail != nil {
-			out = append(out, *it.fail.public(c.name, it))
-		}
-	}
-	c.mu.Unlock()
-	slices.SortFunc(out, byAge)
-	return out
+// byAge orders failures by Since, oldest first.
+func byAge(a, b Failure) int {
+	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key.String(), b.Key.String()))
 }
 
-// report logs the outcome of a reconciliation if it is notable, and calls OnFailure. failed is nil if it did not fail.
-func (c *Controller) report(r *reconciliation, res Result, err error, failed *Failure) {
+// reporter reports the outcomes of reconciliations: to the log, to OnFailure, and with an Event about the object. Its
+// only state is whether the last Event was written.
+type reporter struct {
+	log       *slog.Logger
+	panics    prometheus.Counter
+	onFailure func(Failure) // may be nil
+	events    *Recorder     // nil: no Events
+	leader    Leadership    // nil: every process writes Events
+	main      *watch        // of the primaries
+
+	silent atomic.Bool // the last Event could not be written
+}
+
+// report reports the end of a reconciliation.
+func (p *reporter) report(r *reconciliation, end completion, v verdict) {
+	p.logOutcome(r, end.res, end.err, v.failed)
+	if v.failed == nil {
+		return
+	}
+	if p.onFailure != nil {
+		if panicked := protect.Call(func() { p.onFailure(*v.failed) }); panicked != nil {
+			logUserError(p.log, "OnFailure panicked", (*PanicError)(panicked), "key", r.key.String())
+		}
+	}
+	if end.exists {
+		p.writeEvent(v.term, r, v.failed)
+	}
+}
+
+// logOutcome logs the outcome of a reconciliation if it is notable. failed is nil if it did not fail.
+func (p *reporter) logOutcome(r *reconciliation, res Result, err error, failed *Failure) {
 	if res.requeue && res.after < 0 {
-		c.log.Error("a reconciler requested a reconciliation after a negative duration; using the back-off instead",
+		p.log.Error("a reconciler requested a reconciliation after a negative duration; using the back-off instead",
 			"key", r.key.String(), "after", res.after)
 	}
 	_, stack, panicked := asPanic(err)
 	if panicked {
-		c.metrics.panics.Inc()
+		p.panics.Inc()
 	}
 	if failed == nil {
 		if panicked { // the reconciliation was stopped, and is retried anyway
-			c.log.Error("a reconciliation that was stopped panicked", "key", r.key.String(), "error", err,
+			p.log.Error("a reconciliation that was stopped panicked", "key", r.key.String(), "error", err,
 				"stack", string(stack))
 		} else if f, ok := errors.AsType[*fiberError](err); ok { // the next reconciliation starts a new fiber
-			c.log.Warn("a fiber of a stopped reconciliation failed", "key", r.key.String(), "error", err,
+			p.log.Warn("a fiber of a stopped reconciliation failed", "key", r.key.String(), "error", err,
 				"trail", f.trail.String())
 		}
 		return
@@ -92,13 +113,7 @@ func (c *Controller) report(r *reconciliation, res Result, err error, failed *Fa
 	if res.after > 0 { // the error takes precedence over After
 		args = append(args, "after", res.after, "afterHonoured", failed.Class != Stopped)
 	}
-	c.log.Log(context.Background(), level, "reconciliation failed", args...)
-	if c.set.onFailure == nil {
-		return
-	}
-	if p := protect.Call(func() { c.set.onFailure(*failed) }); p != nil {
-		c.complain("OnFailure panicked", (*PanicError)(p), "key", r.key.String())
-	}
+	p.log.Log(context.Background(), level, "reconciliation failed", args...)
 }
 
 // Reasons of Events about failures.
@@ -108,8 +123,8 @@ const (
 	reasonPanicked  = "ReconcilePanicked"
 )
 
-// tell writes an Event about a failure that the object caused, while this process leads.
-func (c *Controller) tell(term context.Context, r *reconciliation, f *Failure) {
+// writeEvent writes an Event about a failure that the object caused, while this process leads in term.
+func (p *reporter) writeEvent(term context.Context, r *reconciliation, f *Failure) {
 	_, _, panicked := asPanic(f.Err)
 	reason := ""
 	switch {
@@ -120,34 +135,32 @@ func (c *Controller) tell(term context.Context, r *reconciliation, f *Failure) {
 	case f.Class == Stopped:
 		reason = reasonFailed
 	}
-	if l := c.set.leader; reason == "" || c.events == nil || term == nil || term.Err() != nil ||
-		l != nil && l.Fence(term) != nil {
+	if reason == "" || p.events == nil || term == nil || term.Err() != nil ||
+		p.leader != nil && p.leader.Fence(term) != nil {
 		return
 	}
 	obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: r.key.Namespace, Name: r.key.Name,
 		UID: r.facts.uid,
 	}}
-	obj.SetGroupVersionKind(c.kind())
-	err := c.events.Event(term, obj, corev1.EventTypeWarning, reason, errors.Unwrap(f.Err).Error())
+	obj.SetGroupVersionKind(p.main.kind)
+	err := p.events.Event(term, obj, corev1.EventTypeWarning, reason, errors.Unwrap(f.Err).Error())
 	if err == nil {
-		c.unheard.Store(false)
+		p.silent.Store(false)
 		return
 	}
 	level := slog.LevelDebug
-	if !c.unheard.Swap(true) { // warn once until an Event is written: the permission may be missing
+	if !p.silent.Swap(true) { // warn once until an Event is written: the permission may be missing
 		level = slog.LevelWarn
 	}
-	c.log.Log(context.Background(), level, "cannot write an Event about a failure", "key", r.key.String(), "error", err)
+	p.log.Log(context.Background(), level, "cannot write an Event about a failure", "key", r.key.String(), "error", err)
 }
 
-// complain logs an error of a user's function, with the stack of a panic.
-func (c *Controller) complain(text string, err error, args ...any) {
+// logUserError logs an error of a user's function, with the stack of a panic.
+func logUserError(log *slog.Logger, text string, err error, args ...any) {
 	args = append(args, "error", err)
 	if _, stack, ok := asPanic(err); ok {
 		args = append(args, "stack", string(stack))
 	}
-	c.log.Error(text, args...)
+	log.Error(text, args...)
 }
-
-func (c *Controller) rand() func() float64 { return rand.Float64 }

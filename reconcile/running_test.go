@@ -28,7 +28,7 @@ func TestBefore(t *testing.T) {
 		if it.state != ready {
 			return
 		}
-		before, own := q.before(it)
+		before, own := q.ahead(it)
 		var picked, same int
 		for {
 			next := q.pick()
@@ -75,35 +75,35 @@ func TestRuns(t *testing.T) {
 	})
 }
 
-// TestDone: the last successes are known, of one object the newest.
-func TestDone(t *testing.T) {
+// TestHistory: the last successes are known, of one object the newest.
+func TestHistory(t *testing.T) {
 	t.Parallel()
-	var d done
+	var h history
 	at := time.Unix(1000, 0)
-	for i := range 3 * keptDone {
-		d.note(key("a", i%(keptDone/2)), "", at.Add(time.Duration(i)*time.Second))
+	for i := range 3 * keptSuccesses {
+		h.add(key("a", i%(keptSuccesses/2)), "", at.Add(time.Duration(i)*time.Second))
 	}
-	if got := d.of(key("a", 0)); !got.Equal(at.Add(5 * keptDone / 2 * time.Second)) {
+	if got := h.last(key("a", 0)); !got.Equal(at.Add(5 * keptSuccesses / 2 * time.Second)) {
 		t.Errorf("it was at %v", got)
 	}
-	if got := d.of(key("b", 0)); !got.IsZero() {
+	if got := h.last(key("b", 0)); !got.IsZero() {
 		t.Errorf("of another one: %v", got)
 	}
-	if len(d.ring) != keptDone {
-		t.Errorf("%d are kept", len(d.ring))
+	if len(h.ring) != keptSuccesses {
+		t.Errorf("%d are kept", len(h.ring))
 	}
 }
 
 // BenchmarkWhy asks about one of 100,000 objects that are ready, of one namespace: it is at the end of the line.
 func BenchmarkWhy(b *testing.B) {
-	c := &Controller{name: "gateways", q: newQueue(), now: time.Now, set: settings{workers: 1}}
+	s := &scheduler{q: newQueue(), limit: 1}
 	const n = 100_000
 	for i := range n {
-		c.q.makeReady(c.q.item(key("a", i)), high)
+		s.q.makeReady(s.q.item(key("a", i)), high)
 	}
 	for b.Loop() {
-		if s := c.look(key("a", n-1)); s.before != maxLooked {
-			b.Fatalf("%d are before it", s.before)
+		if o := s.object(key("a", n-1)); o.before != maxScanned {
+			b.Fatalf("%d are before it", o.before)
 		}
 	}
 }
