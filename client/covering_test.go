@@ -294,7 +294,7 @@ func TestIndexErrorsSayWhatIsMissing(t *testing.T) {
 			[][]cache.Option{nil},
 			[]client.ReadOption{client.Index("size", "1")},
 			nil,
-			[]string{"no such index", `"size"`, "ConfigMap has the indexes colour, label, namespace, owner", "store.IndexBy"},
+			[]string{"no such index", `"size"`, "ConfigMap has the indexes colour, label, namespace, owner", "cache.IndexBy"},
 		},
 		{
 			"nobody watches", nil,
