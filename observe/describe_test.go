@@ -114,7 +114,7 @@ func TestDescribe(t *testing.T) {
 			"<- prints  v1.ConfigMap  observe/describe_test.go:0  All, sync",
 			"filtered  observe/describe_test.go:0  from maps + web",
 			"<- observe/describe_test.go:0  v1.PartialObjectMetadata  observe/describe_test.go:0  Added|Initial, async, 16 at once",
-			"pods  v1.Pod  observe/describe_test.go:0  not listed: nobody observes it",
+			"pods  v1.Pod  observe/describe_test.go:0  not listed: it has no observer",
 			"nobody  -  -  no source",
 			"<- observe/describe_test.go:0  v1.ConfigMap  observe/describe_test.go:0  All, sync, not synced",
 		}
