@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"sync"
@@ -54,6 +55,7 @@ func ShardBy(by shard.By) func(*group.Options) {
 type sharing struct {
 	group   *group.Group
 	sources *source.Sharding
+	log     *slog.Logger
 }
 
 // share makes the runtime a member of a group.
@@ -72,14 +74,14 @@ func (rt *Runtime) share(cfg *rest.Config) error {
 	if o.TracerProvider == nil {
 		o.TracerProvider = rt.opts.tracers
 	}
-	s := &sharing{}
-	told := o.OnChange
+	s := &sharing{log: rt.log}
+	notify := o.OnChange
 	o.OnChange = func(c group.Change) {
 		if c.Kind == group.Joined { // the member's slots are known from now on, possibly none
 			_ = s.sources.Gain(context.Background(), s.sources.Layout().Set())
 		}
-		if told != nil {
-			told(c)
+		if notify != nil {
+			notify(c)
 		}
 	}
 	var err error
@@ -134,33 +136,30 @@ func (s *sharing) waits() error {
 	return nil
 }
 
-// workShared works on the slots of this process. When ctx ends it hands the slots over before the work ends.
-func (rt *Runtime) workShared(ctx context.Context) error {
-	g := rt.sharing.group
-	for _, c := range rt.members() {
-		g.Add(c.observers)
-	}
-	g.Add(rt.sharing.sources)
-	for _, c := range rt.overseen() {
-		g.Add(c)
+// hold makes the participants and this process work on its slots. When ctx ends it hands the slots over before the work
+// ends.
+func (s *sharing) hold(
+	ctx context.Context, participants []group.Participant, work func(context.Context) error,
+) error {
+	for _, p := range participants {
+		s.group.Add(p)
 	}
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
-	taking, leave := context.WithCancel(inherit.With(ctx, rt.log))
+	member, leave := context.WithCancel(inherit.With(ctx, s.log))
 	defer leave()
-	defer context.AfterFunc(ctx, func() { rt.phase.Store(phaseStopping) })()
-	var taken sync.WaitGroup
+	var running sync.WaitGroup
 	var failed error
-	taken.Go(func() {
-		if failed = g.Run(taking); failed != nil {
+	running.Go(func() {
+		if failed = s.group.Run(member); failed != nil {
 			failed = fmt.Errorf("cannot share objects: %w", failed)
 			end(failed)
 			return
 		}
-		end(context.Cause(taking))
+		end(context.Cause(member))
 	})
-	err := rt.work(life, rt.opts.drain)
+	err := work(life)
 	leave()
-	taken.Wait()
+	running.Wait()
 	return errors.Join(failed, ignoreEnd(life, err))
 }

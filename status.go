@@ -10,18 +10,12 @@ import (
 // Status returns the current state of the runtime, for the console. It includes at most failures failing objects of each
 // controller; a negative value includes all.
 func (rt *Runtime) Status(failures int) inspect.Runtime {
-	now, lacking := rt.lacking(rt.phase.Load().(phase))
-	s := inspect.Runtime{
-		Phase: string(now), Problems: rt.stale(), Conditions: rt.refused(0), Lacking: append(lacking, rt.unready()...), Sources: rt.sources(),
-		Controllers: []inspect.Controller{},
-	}
-	for _, c := range rt.overseen() {
+	s := inspect.Runtime{Sources: sourcesOf(rt.declared.members()), Controllers: []inspect.Controller{}}
+	rt.health.fill(&s)
+	for _, c := range rt.declared.overseen() {
 		s.Controllers = append(s.Controllers, c.Describe(failures))
 	}
-	rt.mu.Lock()
-	e := rt.engine
-	rt.mu.Unlock()
-	if since, blocked := e.BlockedSince(); blocked {
+	if since, blocked := rt.engines.get().BlockedSince(); blocked {
 		s.FlowsBlockedSince = &since
 	}
 	return s
@@ -29,9 +23,7 @@ func (rt *Runtime) Status(failures int) inspect.Runtime {
 
 // Fibers yields the live fibers of the runtime's engine, oldest first.
 func (rt *Runtime) Fibers() iter.Seq[flow.Info] {
-	rt.mu.Lock()
-	e := rt.engine
-	rt.mu.Unlock()
+	e := rt.engines.get()
 	if e == nil {
 		return func(func(flow.Info) bool) {}
 	}

@@ -104,7 +104,7 @@ func (c *Host) mappingNamed(name, group string, anyGroup bool) (*meta.RESTMappin
 // group and kind, and without a namespace if the kind is cluster-scoped. The kind is resolved as in [Runtime.Why].
 func (rt *Runtime) ResourceOf(of why.Object) (schema.GroupVersionResource, why.Object, error) {
 	var first error
-	for _, c := range rt.members() {
+	for _, c := range rt.declared.members() {
 		if c.client == nil {
 			continue
 		}
