@@ -106,11 +106,13 @@ func TestHealth(t *testing.T) {
 		{"a part is not ready", view{phase: in(phaseReady)}, errPart, 503, "p: the part is not ready"},
 		{"a standby", view{phase: in(phaseStandby), leader: func() (string, error) { return "x leads", nil }}, nil, 200, "x leads"},
 		{
-			"a standby that cannot take over", view{phase: in(phaseStandby), leader: func() (string, error) { return "", errLeader }},
+			"a standby that cannot take over",
+			view{phase: in(phaseStandby), leader: func() (string, error) { return "", errLeader }},
 			nil, 503, "the leader is unknown",
 		},
 		{
-			"a member that waits for its slots", view{phase: in(phaseReady), slots: func() error { return errLeader }},
+			"a member that waits for its slots",
+			view{phase: in(phaseReady), slots: func() error { return errLeader }},
 			nil, 200, "standby: the leader is unknown",
 		},
 		{
@@ -155,7 +157,7 @@ func in(p phase) func() phase { return func() phase { return p } }
 
 // electionFake grants leadership until term ends.
 type electionFake struct {
-	term  context.Context //nolint:containedctx // the term that the fake grants
+	term  context.Context
 	err   error
 	fence error
 	done  bool

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,10 +16,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/flow"
-	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/interrupt"
 	"github.com/fairlead-io/fairlead/internal/place"
 	"github.com/fairlead-io/fairlead/internal/serve"
+	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/reconcile/lease"
 	"github.com/fairlead-io/fairlead/shard/group"
@@ -75,10 +76,15 @@ func New(cfg *rest.Config, opts ...Option) *Runtime {
 	rt.opts.complete()
 	rt.log = rt.opts.logger
 	rt.declared = &declared{log: rt.log}
-	if rt.opts.shards != nil {
-		rt.declared.mistake(rt.share(cfg))
-	}
 	var err error
+	if rt.opts.shards != nil {
+		rt.sharing, err = newSharing(cfg, rt.opts)
+		rt.declared.mistake(err)
+	}
+	if rt.sharing != nil {
+		rt.opts.source = append(slices.Clip(rt.opts.source), source.ShardWith(rt.sharing.sources))
+		rt.declared.mistake(rt.opts.registry.Register(rt.sharing.group.Collector()))
+	}
 	rt.leadership, err = newLeadership(cfg, rt.opts)
 	rt.declared.mistake(err)
 	if rt.leadership.election != nil {
@@ -108,6 +114,9 @@ func (rt *Runtime) ownPages() {
 	rt.Handle("GET /debug/{$}", http.HandlerFunc(rt.pages.index))
 	rt.Handle("GET /debug/sources", page(func() fmt.Stringer { return sourcesOf(rt.declared.members()) }))
 	rt.Handle("GET /debug/controllers", reconcile.DebugHandler(rt.declared.overseen))
+	if rt.sharing != nil {
+		rt.Handle("/debug/shards", http.HandlerFunc(rt.sharing.page))
+	}
 	rt.Handle("GET /debug/observers", page(func() fmt.Stringer { return rt.Describe() }))
 }
 
@@ -368,15 +377,6 @@ func (rt *Runtime) awaitSync(ctx context.Context) error {
 	return nil
 }
 
-// WaitSynced waits until every observer of every cluster has handled its initial objects. If the context ends first,
-// the error names the observers that have not, with the reasons.
-func (rt *Runtime) WaitSynced(ctx context.Context) error {
-	return each(rt.declared.members(), func(c *Host) error { return c.observers.WaitSynced(ctx) })
-}
-
-// Describe returns the sources and observers of every cluster, with their declarations and their current state.
-func (rt *Runtime) Describe() inspect.Sources { return describe(rt.declared.members()) }
-
 // Handler serves the runtime's own pages:
 //
 //	/healthz           200 while the API server has confirmed the state of every watched resource within the bound,
@@ -416,4 +416,13 @@ func (rt *Runtime) GuardDebug(guard func(pages http.Handler) http.Handler) {
 // taken. The index of /debug/ lists pages below it.
 func (rt *Runtime) Handle(pattern string, page http.Handler) {
 	rt.declared.mistake(rt.pages.add(pattern, page))
+}
+
+// Shards returns the group membership of this runtime, or nil without WithShards. It tells which slots the runtime
+// holds and whether it may still send requests for a slot.
+func (rt *Runtime) Shards() *group.Group {
+	if rt.sharing == nil {
+		return nil
+	}
+	return rt.sharing.group
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"sync"
 
 	"k8s.io/client-go/rest"
@@ -58,23 +57,23 @@ type sharing struct {
 	log     *slog.Logger
 }
 
-// share makes the runtime a member of a group.
-func (rt *Runtime) share(cfg *rest.Config) error {
-	o := *rt.opts.shards
-	if rt.opts.lease != nil || rt.opts.leadership != nil {
-		return errors.New("cannot share objects: replicas that do elect no leader: WithShards takes the place of " +
+// newSharing returns the membership that the options ask for; nil without a configuration.
+func newSharing(cfg *rest.Config, opts options) (*sharing, error) {
+	o := *opts.shards
+	if opts.lease != nil || opts.leadership != nil {
+		return nil, errors.New("cannot share objects: replicas that do elect no leader: WithShards takes the place of " +
 			"WithLeaderElection and WithLeadership")
 	}
 	if cfg == nil {
-		return nil // newHost reports it
+		return nil, nil // newHost reports it
 	}
 	if o.Logger == nil {
-		o.Logger = rt.log
+		o.Logger = opts.logger
 	}
 	if o.TracerProvider == nil {
-		o.TracerProvider = rt.opts.tracers
+		o.TracerProvider = opts.tracers
 	}
-	s := &sharing{log: rt.log}
+	s := &sharing{log: opts.logger}
 	notify := o.OnChange
 	o.OnChange = func(c group.Change) {
 		if c.Kind == group.Joined { // the member's slots are known from now on, possibly none
@@ -86,22 +85,10 @@ func (rt *Runtime) share(cfg *rest.Config) error {
 	}
 	var err error
 	if s.group, err = group.New(cfg, o); err != nil {
-		return err
+		return nil, err
 	}
 	s.sources = source.NewSharding(s.group.Layout())
-	rt.sharing = s
-	rt.opts.source = append(slices.Clip(rt.opts.source), source.ShardWith(s.sources))
-	rt.Handle("/debug/shards", http.HandlerFunc(s.page))
-	return rt.opts.registry.Register(s.group.Collector())
-}
-
-// Shards returns the group membership of this runtime, or nil without WithShards. It tells which slots the runtime
-// holds and whether it may still send requests for a slot.
-func (rt *Runtime) Shards() *group.Group {
-	if rt.sharing == nil {
-		return nil
-	}
-	return rt.sharing.group
+	return s, nil
 }
 
 // page serves this member's view of the group.

@@ -24,36 +24,13 @@ const (
 	whyAnswer  = 2 * time.Second
 )
 
-// Explain adds e to the sources of [Runtime.Why], before all others. It is for parts of the program besides controllers
-// that know causes. It may be called at any time. An explainer that panics contributes no cause. An explainer with a
-// method Finalizer(group, kind string) (string, bool) names its own finalizer, as controllers do; Why then does not
-// report that finalizer as foreign.
-func (rt *Runtime) Explain(e why.Explainer) {
-	if e == nil {
-		rt.declared.mistake(errors.New("cannot add an explainer: it is nil"))
-		return
-	}
-	rt.declared.explain(e)
-}
-
-// Why explains why an object does not make progress. It asks the explainers added with Explain and the controllers of
-// the kind. It examines the fibers of these controllers, and the fibers of Flows with the key "namespace/name" or
-// "Kind/namespace/name". It also checks leadership or slot ownership, the age of the known state, and the object
-// itself. The cause is NotSelected if no part of the program works on the object. It is why.Ended if all work is done;
-// the object is then not stuck.
-//
-// The kind may be written as in kubectl: "Deployment", "deploy", "deployments.apps"; the answer has the real name. The
-// group may be omitted. With several clusters, Why asks each one that has the kind.
-//
-// The error matches [why.ErrNotFound] if the object does not exist and no state under its name is known. A kind that
-// the API server does not have is another error. Why may be called at any time and concurrently. It takes a few seconds
-// if the API server does not answer.
-func (rt *Runtime) Why(ctx context.Context, of why.Object) (why.Answer, error) {
+// whyIn explains the state of an object in all clusters that have its kind.
+func whyIn(ctx context.Context, clusters []*Host, of why.Object) (why.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, whyTimeout)
 	defer cancel()
 	var errs []error
 	var answers []why.Answer
-	for _, c := range rt.declared.members() {
+	for _, c := range clusters {
 		a, err := c.why(ctx, of)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("cannot explain the state of %s: %w", of, err))

@@ -8,19 +8,19 @@ import (
 )
 
 // check returns all mistakes in the declarations, joined, or nil if they can be started.
-func (d *declarations) check() error {
+func check(d *declarations) error {
 	var errs []error
 	for _, o := range d.origins {
-		errs = append(errs, d.checkOrigin(o)...)
+		errs = append(errs, checkOrigin(d, o)...)
 	}
 	for _, o := range d.observers {
-		errs = append(errs, d.checkObserver(o))
+		errs = append(errs, checkObserver(d, o))
 	}
 	return errors.Join(errs...)
 }
 
 // checkOrigin returns the mistakes in the declaration of a source.
-func (d *declarations) checkOrigin(o *Origin) (errs []error) {
+func checkOrigin(d *declarations, o *Origin) (errs []error) {
 	mistake := func(err error) {
 		errs = append(errs, &declarationError{What: "source", Selector: o.selector, Place: o.place, Err: err})
 	}
@@ -46,7 +46,7 @@ func (d *declarations) checkOrigin(o *Origin) (errs []error) {
 		return errs
 	}
 	for _, in := range o.inputs {
-		if err := d.checkPair(in.selector, in.takes); err != nil {
+		if err := checkPair(d, in.selector, in.takes); err != nil {
 			mistake(err)
 		}
 	}
@@ -54,7 +54,7 @@ func (d *declarations) checkOrigin(o *Origin) (errs []error) {
 }
 
 // checkObserver returns the mistakes in the declaration of an observer, joined.
-func (d *declarations) checkObserver(o *Observer) error {
+func checkObserver(d *declarations, o *Observer) error {
 	var errs []error
 	mistake := func(err error) {
 		errs = append(errs, &declarationError{What: "observer", Selector: o.selector, Place: o.place, Err: err})
@@ -62,20 +62,20 @@ func (d *declarations) checkObserver(o *Observer) error {
 	if o.call == nil {
 		mistake(errNilFunction)
 	}
-	if err := d.checkPair(o.selector, o.object); err != nil {
+	if err := checkPair(d, o.selector, o.object); err != nil {
 		mistake(err)
 	}
 	return errors.Join(errs...)
 }
 
 // checkPair returns the reason why an observer of this type cannot observe a selector. A nil type takes any objects.
-func (d *declarations) checkPair(s Selector, takes reflect.Type) error {
+func checkPair(d *declarations, s Selector, takes reflect.Type) error {
 	if s == "" {
 		return errEmptySelector
 	}
 	o := d.origin(s)
 	if o == nil {
-		return fmt.Errorf("%w%s", ErrNoSource, d.similar(s))
+		return fmt.Errorf("%w%s", ErrNoSource, similarSource(d, s))
 	}
 	root, _ := d.resolve(o)
 	if root == nil || takes == nil || takes == root.object || takes == metadataType || takes == unstructuredType {
@@ -85,7 +85,7 @@ func (d *declarations) checkPair(s Selector, takes reflect.Type) error {
 }
 
 // similar returns the name of a source that shares a member with a selector without a source.
-func (d *declarations) similar(s Selector) string {
+func similarSource(d *declarations, s Selector) string {
 	for _, other := range d.origins {
 		for _, name := range other.selector.names() {
 			if slices.Contains(s.names(), name) {

@@ -57,8 +57,8 @@ type observerSnapshot struct {
 	failure  error
 }
 
-// snapshot requires the lock of the registry.
-func (d *declarations) snapshot() (s snapshot) {
+// snapshotOf requires the lock of the registry.
+func snapshotOf(d *declarations) (s snapshot) {
 	of := func(by *Observer) observerSnapshot { return observerSnapshot{by, by.delivery, by.failure} }
 	for _, o := range d.origins {
 		source := originSnapshot{declared: o, state: o.openState}

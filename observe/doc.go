@@ -54,8 +54,9 @@
 //
 // [Registry] holds one lock, Registry.mu, and connects these parts. It runs no user code under the lock.
 //
-//   - declarations (declarations.go, check.go, metadata.go): the sources and observers, their graph and its mistakes.
-//     Registry.mu guards it, and the attachment of each [Observer] and the openState of each [Origin] (origin.go).
+//   - declarations (declarations.go, metadata.go): the graph of sources and observers. Registry.mu guards it, and the
+//     attachment of each [Observer] and the openState of each [Origin] (origin.go). check.go finds its mistakes, and
+//     status.go names what is not synced.
 //   - running (run.go): opens sources, retries and subscribes observers, from Start to Stop. It shares Registry.mu,
 //     because a declaration during the run changes both.
 //   - delivery (delivery.go): the events of one observer, with its workers (async.go, own mutex), its age (behind.go, own

@@ -86,19 +86,22 @@ func TestDeclarationMistakes(t *testing.T) {
 		{"no selector", nil, []*Observer{quietObserver("", nil)}, errEmptySelector},
 		{"two sources", []*Origin{watchedOrigin("a"), watchedOrigin("a")}, nil, ErrDuplicateSource},
 		{
-			"another type", []*Origin{watchedOrigin("a")}, []*Observer{quietObserver("a", reflect.TypeFor[corev1.Pod]())},
+			"another type",
+			[]*Origin{watchedOrigin("a")},
+			[]*Observer{quietObserver("a", reflect.TypeFor[corev1.Pod]())},
 			errTypeMismatch,
 		},
 		{"a cycle", []*Origin{filterOrigin("a", "a", nil)}, nil, errCycle},
 		{"no function", []*Origin{watchedOrigin("a")}, []*Observer{{selector: "a"}}, errNilFunction},
 		{
 			"a selector that cannot be parsed",
-			[]*Origin{{selector: "a", object: configMapType, settings: fixed([]cache.Option{cache.Labels("=")})}}, nil,
+			[]*Origin{{selector: "a", object: configMapType, settings: fixed([]cache.Option{cache.Labels("=")})}},
+			nil,
 			ErrMalformedSelector,
 		},
 	} {
 		d := &declarations{scheme: scheme.Scheme, origins: tc.origins, observers: tc.observers}
-		if err := d.check(); !errors.Is(err, tc.want) {
+		if err := check(d); !errors.Is(err, tc.want) {
 			t.Errorf("%s: got %v, want %v", tc.reason, err, tc.want)
 		}
 	}
@@ -296,7 +299,7 @@ func TestSnapshot(t *testing.T) {
 	maps, by := watchedOrigin("maps"), quietObserver("maps", configMapType)
 	lost := quietObserver("nowhere", nil)
 	d := &declarations{scheme: scheme.Scheme, origins: []*Origin{maps}, observers: []*Observer{by, lost}}
-	s := d.snapshot()
+	s := snapshotOf(d)
 	by.failure, maps.err = errors.New("later"), errors.New("later")
 	d.observers = nil
 	got := s.describe("c")

@@ -109,7 +109,7 @@ func (r *Registry) declareOrigin(o *Origin) {
 	if !r.running() {
 		return
 	}
-	if errs := r.declared.checkOrigin(o); len(errs) > 0 { // the mistakes concern this source only
+	if errs := checkOrigin(&r.declared, o); len(errs) > 0 { // the mistakes concern this source only
 		r.declared.origins = slices.Delete(r.declared.origins, len(r.declared.origins)-1, len(r.declared.origins))
 		r.log.ErrorContext(r.run.ctx, "cannot declare source", "selector", o.selector.String(), "error", errors.Join(errs...))
 		r.mistakes = append(r.mistakes, errs...)
@@ -135,7 +135,7 @@ func (r *Registry) declareObserver(o *Observer) {
 // attachLate is attach for a declaration during the run. A mistake concerns only the new observer; it is logged like
 // the errors of observers. The caller holds the lock.
 func (r *Registry) attachLate(o *Observer) {
-	if err := r.declared.checkObserver(o); err != nil {
+	if err := checkObserver(&r.declared, o); err != nil {
 		r.log.ErrorContext(r.run.ctx, "cannot start observer", "observer", o.Name(), "error", err)
 		return
 	}
@@ -150,7 +150,7 @@ func (r *Registry) Mistakes() error {
 	errs := slices.Clone(r.mistakes)
 	for _, o := range r.declared.observers {
 		if o.late && o.root == nil && o.derived == nil {
-			errs = append(errs, r.declared.checkObserver(o))
+			errs = append(errs, checkObserver(&r.declared, o))
 		}
 	}
 	return errors.Join(errs...)
@@ -160,7 +160,7 @@ func (r *Registry) Mistakes() error {
 func (r *Registry) Check() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.declared.check()
+	return check(&r.declared)
 }
 
 // Start checks the declarations, then starts all observed sources concurrently, and their observers. It returns when
@@ -212,7 +212,7 @@ func (r *Registry) begin(ctx context.Context) (*running, error) {
 	case r.run != nil:
 		return nil, errStarted
 	}
-	if err := r.declared.check(); err != nil {
+	if err := check(&r.declared); err != nil {
 		return nil, err
 	}
 	r.run = &running{
@@ -290,7 +290,7 @@ func (r *Registry) Stop(drain context.Context) error {
 	var err error
 	if !run.stop(drain, r.opts.Grace) {
 		r.mu.Lock()
-		err = fmt.Errorf("cannot stop observers: still running after %v: %s", r.opts.Grace, r.declared.working())
+		err = fmt.Errorf("cannot stop observers: still running after %v: %s", r.opts.Grace, working(&r.declared))
 		r.mu.Unlock()
 	}
 	run.closeFeeds()
@@ -355,14 +355,14 @@ func (r *Registry) failureOf(o *Observer) error {
 func (r *Registry) missing(observers []*Observer) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return strings.Join(r.declared.unsynced(observers), "; ")
+	return strings.Join(unsynced(&r.declared, observers), "; ")
 }
 
 // Unsynced names the observers that have not handled their initial objects, with the reasons.
 func (r *Registry) Unsynced() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.declared.unsynced(r.declared.observers)
+	return unsynced(&r.declared, r.declared.observers)
 }
 
 // Rights returns the permissions that the declared sources need: to list and watch their kinds. It omits types that the
@@ -385,7 +385,7 @@ func (r *Registry) Lose(ctx context.Context, slots shard.Set, quiet func(shard.S
 // Describe returns the declarations with their current state.
 func (r *Registry) Describe() inspect.Sources {
 	r.mu.Lock()
-	s := r.declared.snapshot()
+	s := snapshotOf(&r.declared)
 	r.mu.Unlock()
 	return s.describe(r.opts.Cluster)
 }

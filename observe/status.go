@@ -9,7 +9,7 @@ import (
 )
 
 // working names the observers, including removed ones, and the functions of sources that have not returned.
-func (d *declarations) working() string {
+func working(d *declarations) string {
 	var names []string
 	for _, o := range slices.Concat(d.observers, d.leaving) {
 		if o.working() {
@@ -26,14 +26,14 @@ func (d *declarations) working() string {
 
 // unsynced names the observers that have not handled their initial objects, with the reasons. It requires the lock of
 // the registry.
-func (d *declarations) unsynced(observers []*Observer) []string {
+func unsynced(d *declarations, observers []*Observer) []string {
 	var names []string
 	for _, o := range observers {
 		if o.synced.happened() || o.gone.happened() && o.failure == nil {
 			continue
 		}
 		name := o.describe()
-		if why := d.obstacle(o); why != "" {
+		if why := obstacle(d, o); why != "" {
 			name += ": " + why
 		}
 		names = append(names, name)
@@ -50,12 +50,12 @@ func (o *Observer) describe() string {
 }
 
 // obstacle returns the reason why an observer is not synced. It requires the lock.
-func (d *declarations) obstacle(o *Observer) string {
+func obstacle(d *declarations, o *Observer) string {
 	switch {
 	case o.failure != nil:
 		return "it was stopped: " + o.failure.Error()
 	case o.root == nil:
-		if err := d.checkObserver(o); err != nil {
+		if err := checkObserver(d, o); err != nil {
 			return err.Error()
 		}
 		return "it has not been started"

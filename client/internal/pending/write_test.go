@@ -73,33 +73,47 @@ func TestWrite(t *testing.T) {
 	}{
 		{
 			"an answer", "a", func(ctx context.Context, w *pending.Write) { w.Answered(ctx, answer(200, object("a", "1", "11", ""))) },
-			"1 11", []string{"a"}, false,
+			"1 11",
+			[]string{"a"},
+			false,
 		},
 		{
 			"an answer with a generated name", "",
 			func(ctx context.Context, w *pending.Write) { w.Answered(ctx, answer(201, object("b", "2", "11", ""))) },
-			"2 11", []string{"b"}, false,
+			"2 11",
+			[]string{"b"},
+			false,
 		},
 		{
 			"an answer to the removal of the last finalizer", "a",
-			func(ctx context.Context, w *pending.Write) { w.Answered(ctx, answer(200, object("a", "1", "11", deleting))) },
-			"", []string{"a"}, false,
+			func(ctx context.Context, w *pending.Write) {
+				w.Answered(ctx, answer(200, object("a", "1", "11", deleting)))
+			},
+			"",
+			[]string{"a"},
+			false,
 		},
 		{
 			"an answer that keeps a finalizer", "a",
 			func(ctx context.Context, w *pending.Write) {
 				w.Answered(ctx, answer(200, object("a", "1", "11", deleting+`,"finalizers":["f"]`)))
 			},
-			"1 11", []string{"a"}, false,
+			"1 11",
+			[]string{"a"},
+			false,
 		},
 		{
 			"a deleted object", "a",
 			func(ctx context.Context, w *pending.Write) { w.Deleted(ctx, answer(200, object("a", "1", "11", ""))) },
-			"", []string{"a"}, false,
+			"",
+			[]string{"a"},
+			false,
 		},
 		{
 			"an absent object", "a", func(ctx context.Context, w *pending.Write) { w.Absent(ctx) },
-			"", []string{"a"}, false,
+			"",
+			[]string{"a"},
+			false,
 		},
 		{
 			"a refused write", "a", func(_ context.Context, w *pending.Write) { w.Refused() },
@@ -107,12 +121,16 @@ func TestWrite(t *testing.T) {
 		},
 		{
 			"a lost answer, and the store cannot ask", "a", func(ctx context.Context, w *pending.Write) { w.Lost(ctx) },
-			"1 10", []string{"a"}, true,
+			"1 10",
+			[]string{"a"},
+			true,
 		},
 		{
 			"an answer that cannot be decoded, and the store cannot ask", "a",
 			func(ctx context.Context, w *pending.Write) { w.Answered(ctx, pending.Unknown(200)) },
-			"1 10", []string{"a"}, true,
+			"1 10",
+			[]string{"a"},
+			true,
 		},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
