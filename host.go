@@ -8,7 +8,9 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
@@ -42,13 +44,14 @@ type Host struct {
 	cache     *cache.Cache
 	client    *client.Client
 	observers *observe.Registry
-	checks    []func() error // guarded by rt.mu
-	needs     []rights.Right // guarded by rt.mu
-	askers    []rights.Asker // guarded by rt.mu
-	// controllers are the controllers of rt declared on this Host; guarded by rt.mu.
+	abandon   context.CancelFunc     // cancels discovery, which takes no context
+	collect   []prometheus.Collector // the registered collectors
+
+	mu          sync.Mutex // after declared.mu
+	checks      []func() error
+	needs       []rights.Right
+	askers      []rights.Asker
 	controllers []*reconcile.Controller
-	abandon     context.CancelFunc     // cancels discovery, which takes no context
-	collect     []prometheus.Collector // the registered collectors
 }
 
 var (
@@ -187,6 +190,12 @@ func (c *Host) close() {
 	}
 }
 
+// needsNoService reports whether a store can be listed before this process is ready. For kinds that the process
+// converts this may fail: the API server reaches the converter through a Service, which routes only to ready processes.
+func (c *Host) needsNoService(st *cache.Store) bool {
+	return !c.cache.Holds(st.Options().Kind.GroupKind())
+}
+
 // Name returns the name of the cluster. It is empty for the runtime's first cluster.
 func (c *Host) Name() string { return c.name }
 
@@ -226,15 +235,29 @@ func (c *Host) Oversee(ctl *reconcile.Controller) {
 	if ctl == nil {
 		return
 	}
-	c.rt.mu.Lock()
-	defer c.rt.mu.Unlock()
-	if c.rt.ran && c.rt.sharing != nil {
-		c.rt.mistakeLocked(fmt.Errorf("cannot run controller %q: where replicas share the objects it has to be declared "+
-			"before Run", ctl.Name()))
-	}
-	c.rt.controllers = append(c.rt.controllers, ctl)
+	c.rt.declared.addController(c, ctl, c.rt.sharing != nil)
+}
+
+// oversee adds a controller to those of this cluster.
+func (c *Host) oversee(ctl *reconcile.Controller) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.controllers = append(c.controllers, ctl)
 	c.askers = append(c.askers, ctl)
+}
+
+// overseen returns the controllers of this cluster.
+func (c *Host) overseen() []*reconcile.Controller {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.controllers)
+}
+
+// pendingChecks returns the functions of Check.
+func (c *Host) pendingChecks() []func() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.checks)
 }
 
 // Check has Run call fn before it starts and return fn's error together with all other mistakes. It is for packages
@@ -243,8 +266,8 @@ func (c *Host) Check(fn func() error) {
 	if fn == nil {
 		return
 	}
-	c.rt.mu.Lock()
-	defer c.rt.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.checks = append(c.checks, fn)
 }
 
@@ -255,12 +278,10 @@ func (c *Host) AddReady(name string, fn func() error) {
 		name = c.name + "/" + name
 	}
 	if fn == nil {
-		c.rt.mistake(fmt.Errorf("cannot ask %q whether it is ready: it is nil", name))
+		c.rt.declared.mistake(fmt.Errorf("cannot ask %q whether it is ready: it is nil", name))
 		return
 	}
-	c.rt.mu.Lock()
-	defer c.rt.mu.Unlock()
-	c.rt.parts = append(c.rt.parts, part{name, fn})
+	c.rt.health.addPart(name, fn)
 }
 
 // Add runs fn once the observers of all clusters have started. fn runs until it returns or the runtime stops, which
@@ -272,8 +293,8 @@ func (c *Host) Add(name string, fn func(ctx context.Context) error) {
 		name = c.name + "/" + name
 	}
 	if fn == nil {
-		c.rt.mistake(fmt.Errorf("cannot add %q: it is nil", name))
+		c.rt.declared.mistake(fmt.Errorf("cannot add %q: it is nil", name))
 		return
 	}
-	c.rt.add(task{name, func(ctx context.Context) error { return fn(inherit.With(ctx, c.log)) }})
+	c.rt.additions.add(task{name, func(ctx context.Context) error { return fn(inherit.With(ctx, c.log)) }})
 }

@@ -189,6 +189,7 @@ func nothing(ctx context.Context) map[string]func() error {
 		},
 		"call.NewMetrics": func() error { return ok(call.NewMetrics()) },
 		"call.Pages":      func() error { return each(call.Pages(ctx, calls, call.Request{}, call.Policy{})) },
+		"call.Stream":     func() error { return each(call.Stream[pod](ctx, calls, call.Request{}, call.Policy{})) },
 		"call.Step": func() error {
 			return started(flow.New("calls", call.Step("one", calls, call.StepSpec[int]{})), nil)
 		},

@@ -12,8 +12,8 @@ import (
 // Need declares permissions that the program needs in addition to those of its sources, its controllers and
 // reconcile.Needs. It is for functions added with Add, such as an HTTP API. Need only declares; it grants nothing.
 func (c *Host) Need(all ...rights.Right) {
-	c.rt.mu.Lock()
-	defer c.rt.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.needs = append(c.needs, all...)
 }
 
@@ -23,8 +23,8 @@ func (c *Host) Ask(a rights.Asker) {
 	if a == nil {
 		return
 	}
-	c.rt.mu.Lock()
-	defer c.rt.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.askers = append(c.askers, a)
 }
 
@@ -38,15 +38,15 @@ func (c *Host) Ask(a rights.Asker) {
 //
 // The order is stable and has no duplicates.
 func (c *Host) Rights() []rights.Right {
-	c.rt.mu.Lock()
+	c.mu.Lock()
 	all := slices.Clone(c.needs)
 	askers := slices.Clone(c.askers)
-	c.rt.mu.Unlock()
+	c.mu.Unlock()
 	if c.observers != nil {
 		askers = append(askers, c.observers)
 	}
 	if c.name == "" {
-		if l, ok := c.rt.opts.leadership.(rights.Asker); ok {
+		if l, ok := c.rt.leadership.election.(rights.Asker); ok {
 			askers = append(askers, l)
 		}
 		if g := c.rt.Shards(); g != nil {

@@ -5,26 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
-	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/client-go/rest"
 
-	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/flow"
-	"github.com/fairlead-io/fairlead/internal/binding"
-	"github.com/fairlead-io/fairlead/internal/inherit"
-	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/interrupt"
 	"github.com/fairlead-io/fairlead/internal/place"
-	"github.com/fairlead-io/fairlead/internal/profile"
+	"github.com/fairlead-io/fairlead/internal/serve"
+	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/reconcile/lease"
-	"github.com/fairlead-io/fairlead/why"
+	"github.com/fairlead-io/fairlead/shard/group"
 )
 
 // Errors that Run may return, besides those of the parts that it runs.
@@ -41,31 +39,17 @@ type Runtime struct {
 	// Host is the first cluster, the API server of the configuration passed to New.
 	*Host
 
-	opts    options
-	log     *slog.Logger
-	phase   atomic.Value // phase
-	sharing *sharing     // nil: no sharding
-	heard   atomic.Bool  // every watched resource has been listed once, see readyToServe
-	mux     *http.ServeMux
+	opts  options
+	log   *slog.Logger
+	phase atomic.Value // phase
 
-	mu          sync.Mutex
-	err         error // mistakes in declarations, returned by Run
-	clusters    []*Host
-	waiting     []task
-	tasks       *tasks // set while the tasks run
-	always      []task // see AddAlways
-	pages       []string
-	parts       []part // see AddReady
-	controllers []*reconcile.Controller
-	explainers  []why.Explainer            // see Explain
-	engine      *flow.Engine               // the engine of Flows, or one made at the first call of Engine
-	seen        map[*cache.Store]time.Time // first health check that saw the store
-	ran         bool
-
-	guarded  atomic.Pointer[http.Handler] // serves the pages below /debug/; nil: no guard
-	profiles profile.Pages
-
-	leading atomic.Bool // this process leads; used only with WithLeadership
+	declared   *declared
+	additions  additions
+	engines    engines
+	leadership *leadership
+	sharing    *sharing // nil: no sharding
+	pages      *pages
+	health     *health
 }
 
 // phase is the state of a runtime that its health pages show.
@@ -82,7 +66,7 @@ const (
 // New returns a Runtime for a cluster. It sends no requests. Run returns an error of the configuration, so declarations
 // need no error handling.
 func New(cfg *rest.Config, opts ...Option) *Runtime {
-	rt := &Runtime{mux: http.NewServeMux()}
+	rt := &Runtime{pages: newPages()}
 	rt.phase.Store(phaseNew)
 	for _, o := range opts {
 		if o != nil {
@@ -91,42 +75,59 @@ func New(cfg *rest.Config, opts ...Option) *Runtime {
 	}
 	rt.opts.complete()
 	rt.log = rt.opts.logger
+	rt.declared = &declared{log: rt.log}
+	var err error
 	if rt.opts.shards != nil {
-		rt.err = rt.share(cfg)
+		rt.sharing, err = newSharing(cfg, rt.opts)
+		rt.declared.mistake(err)
+	}
+	if rt.sharing != nil {
+		rt.opts.source = append(slices.Clip(rt.opts.source), source.ShardWith(rt.sharing.sources))
+		rt.declared.mistake(rt.opts.registry.Register(rt.sharing.group.Collector()))
+	}
+	rt.leadership, err = newLeadership(cfg, rt.opts)
+	rt.declared.mistake(err)
+	if rt.leadership.election != nil {
+		rt.declared.mistake(rt.opts.registry.Register(rt.leadership.metric()))
 	}
 	rt.Host = newHost(rt, "", cfg, rt.opts)
-	rt.clusters = []*Host{rt.Host}
-	if v := reflect.ValueOf(rt.opts.leadership); v.IsValid() && v.Kind() == reflect.Pointer && v.IsNil() {
-		rt.err = errors.New("cannot elect a leader: WithLeadership was given nil")
-	}
-	if rt.opts.lease != nil && rt.opts.leadership == nil && cfg != nil {
-		var err error
-		rt.opts.leadership, err = rt.elect(cfg, rt.opts.lease[0], rt.opts.lease[1])
-		rt.err = errors.Join(rt.err, err)
-	}
-	if rt.opts.leadership != nil {
-		rt.err = errors.Join(rt.err, rt.opts.registry.Register(leadingMetric(&rt.leading)))
-	}
+	rt.declared.clusters = []*Host{rt.Host}
+	rt.health = &health{staleness: rt.opts.staleness, log: rt.log, of: view{
+		phase: rt.now, clusters: rt.declared.members, controllers: rt.declared.overseen, serves: rt.declared.serves,
+		slots: rt.sharing.waits, leader: rt.leadership.leader,
+	}}
 	rt.ownPages()
-	if rt.opts.console != nil && rt.err == nil {
+	if rt.opts.console != nil && rt.declared.mistakes() == nil {
 		rt.openConsole()
 	}
 	return rt
 }
 
-// elect refuses an empty namespace or name, such as the value of an unset variable. With it no process, or every
-// process, would be elected.
-func (rt *Runtime) elect(cfg *rest.Config, namespace, name string) (reconcile.Leadership, error) {
-	if namespace == "" || name == "" {
-		return nil,
-			fmt.Errorf(
-				"cannot elect a leader: WithLeaderElection needs the namespace and the name of a Lease, and has %q and %q",
-				namespace, name,
-			)
+// now returns the phase.
+func (rt *Runtime) now() phase { return rt.phase.Load().(phase) }
+
+// ownPages adds the pages of the runtime and of its group.
+func (rt *Runtime) ownPages() {
+	rt.Handle("GET /healthz", http.HandlerFunc(rt.health.healthz))
+	rt.Handle("GET /readyz", http.HandlerFunc(rt.health.readyz))
+	rt.Handle("GET /metrics", promhttp.HandlerFor(rt.opts.registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}))
+	rt.Handle("GET /debug/{$}", http.HandlerFunc(rt.pages.index))
+	rt.Handle("GET /debug/sources", page(func() fmt.Stringer { return sourcesOf(rt.declared.members()) }))
+	rt.Handle("GET /debug/controllers", reconcile.DebugHandler(rt.declared.overseen))
+	if rt.sharing != nil {
+		rt.Handle("/debug/shards", http.HandlerFunc(rt.sharing.page))
 	}
-	return lease.New(cfg, lease.Options{
-		Namespace: namespace, Name: name, Logger: rt.log, TracerProvider: rt.opts.tracers,
-	})
+	rt.Handle("GET /debug/observers", page(func() fmt.Stringer { return rt.Describe() }))
+}
+
+func (rt *Runtime) openConsole() {
+	pages, err := rt.opts.console.Open(rt)
+	if err != nil {
+		rt.declared.mistake(err)
+		return
+	}
+	rt.Handle("/console/", pages)
+	rt.Handle("/api/", pages)
 }
 
 // Join adds a cluster to the runtime. The runtime starts and stops it and shows it on its pages together with the first
@@ -146,20 +147,10 @@ func (rt *Runtime) Join(name string, cfg *rest.Config, opts ...Option) *Host {
 	o.logger = o.logger.With("cluster", name)
 	at := place.Outside("github.com/fairlead-io/fairlead")
 	c := newHost(rt, name, cfg, o)
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	switch {
-	case rt.ran:
-		rt.mistakeLocked(fmt.Errorf("%s: cannot join cluster %q: %w", at, name, errRan))
+	if !rt.declared.join(c, at) {
 		c.close()
 		c.unregister()
-		return c
-	case name == "":
-		rt.mistakeLocked(fmt.Errorf("%s: cannot join cluster: it has no name", at))
-	case slices.ContainsFunc(rt.clusters, func(other *Host) bool { return other.name == name }):
-		rt.mistakeLocked(fmt.Errorf("%s: cannot join cluster: another one is named %q", at, name))
 	}
-	rt.clusters = append(rt.clusters, c)
 	return c
 }
 
@@ -168,90 +159,39 @@ func (rt *Runtime) Join(name string, cfg *rest.Config, opts ...Option) *Host {
 // finish during the drain before they are cancelled. A runtime has one engine. Flows must be called before any
 // declaration that uses [Host.Engine].
 func (rt *Runtime) Flows(e *flow.Engine) {
-	if e == nil {
-		rt.mistake(errors.New("cannot add an engine: it is nil"))
+	if err := rt.engines.use(e); err != nil {
+		rt.declared.mistake(err)
 		return
 	}
-	rt.mu.Lock()
-	if rt.engine != nil && rt.engine != e {
-		rt.mistakeLocked(errors.New("cannot add an engine: there is one already"))
-		rt.mu.Unlock()
-		return
-	}
-	rt.engine = e
-	rt.mu.Unlock()
-	rt.look(e)
+	rt.manage(e)
 }
 
 // Engine returns the engine that the runtime manages: the engine of Flows, or one that the first call makes.
 func (c *Host) Engine() *flow.Engine {
-	rt := c.rt
-	rt.mu.Lock()
-	e := rt.engine
-	made := e == nil
+	e, made := c.rt.engines.orMake()
 	if made {
-		e = flow.NewEngine(flow.EngineOptions{})
-		rt.engine = e
-	}
-	rt.mu.Unlock()
-	if made {
-		rt.look(e)
+		c.rt.manage(e)
 	}
 	return e
 }
 
-// look connects an engine to the runtime's logger, tracer, metrics, pages and stop.
-func (rt *Runtime) look(e *flow.Engine) {
+// manage connects an engine to the runtime's logger, tracer, metrics, pages and stop.
+func (rt *Runtime) manage(e *flow.Engine) {
 	e.Inherit(rt.log, rt.opts.tracers, rt.sharing != nil)
 	if err := rt.opts.registry.Register(e.Collector()); err != nil {
-		rt.mistake(fmt.Errorf("cannot add an engine: %w", err))
+		rt.declared.mistake(fmt.Errorf("cannot add an engine: %w", err))
 	}
 	rt.Handle("/debug/flows", e.DebugHandler())
-	rt.Add("flows", func(ctx context.Context) error {
-		<-ctx.Done()
-		base := context.WithoutCancel(ctx)
-		drain, cancel := context.WithTimeout(base, max(0, rt.opts.drain))
-		defer cancel()
-		_ = e.Drain(drain) // Close cancels the remaining fibers
-		bound, stop := context.WithTimeout(base, grace)
-		defer stop()
-		return e.Close(bound)
-	})
-}
-
-func (rt *Runtime) mistake(err error) {
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	rt.mistakeLocked(err)
-}
-
-// mistakeLocked records a mistake that Run returns. After the start of Run the mistake is also logged.
-func (rt *Runtime) mistakeLocked(err error) {
-	if rt.ran {
-		rt.log.Error("mistake in a declaration", "error", err)
-	}
-	rt.err = errors.Join(rt.err, err)
+	rt.Add("flows", func(ctx context.Context) error { return endFlows(ctx, e, rt.opts.drain) })
 }
 
 // late returns the mistakes that were made after the start of Run.
 func (rt *Runtime) late() error {
 	errs := []error{}
-	for _, c := range rt.members() {
+	for _, c := range rt.declared.members() {
 		errs = append(errs, c.observers.Mistakes())
 	}
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	return errors.Join(append(errs, rt.err)...)
-}
-
-func (rt *Runtime) add(t task) {
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	if rt.tasks != nil {
-		rt.tasks.add(t)
-		return
-	}
-	rt.waiting = append(rt.waiting, t)
+	return errors.Join(append(errs, rt.declared.mistakes())...)
 }
 
 // Run checks the declarations of sources, observers and controllers before it sends any request. It then starts the
@@ -281,30 +221,22 @@ func (rt *Runtime) Run(ctx context.Context) error {
 	if rt.opts.listen != "" {
 		around.add(task{"http", rt.listen})
 	}
-	l := rt.opts.leadership
-	if election, ok := l.(interface{ Run(context.Context) error }); ok {
-		around.add(task{"election", func(ctx context.Context) error { return election.Run(inherit.With(ctx, rt.log)) }})
+	if election := rt.leadership.run(); election != nil {
+		around.add(task{"election", election})
 	}
 	stopServing := rt.serve(ctx, fail)
-	err := rt.lead(ctx, l)
+	err := rt.lead(ctx)
 	rt.phase.Store(phaseStopping)
 	return errors.Join(err, stopServing(), around.stop(grace+httpDrain), rt.late())
 }
 
 // begin returns the mistakes in the declarations.
 func (rt *Runtime) begin() error {
-	rt.mu.Lock()
-	if rt.ran {
-		rt.mu.Unlock()
-		return fmt.Errorf("cannot run: %w", errRan)
+	checks, err := rt.declared.begin()
+	if err != nil {
+		return fmt.Errorf("cannot run: %w", err)
 	}
-	rt.ran = true
-	errs := []error{rt.err}
-	var checks []func() error
-	for _, c := range rt.clusters {
-		checks = append(append(checks, func() error { return c.err }, c.observers.Check), c.checks...)
-	}
-	rt.mu.Unlock()
+	var errs []error
 	for _, check := range checks {
 		errs = append(errs, check())
 	}
@@ -316,50 +248,56 @@ func (rt *Runtime) begin() error {
 }
 
 func (rt *Runtime) close() {
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	rt.closeLocked()
-}
-
-func (rt *Runtime) closeLocked() {
-	for _, c := range rt.clusters {
+	for _, c := range rt.declared.members() {
 		c.close()
 	}
 }
 
-// lead waits for leadership and works until the context ends or leadership is lost.
-func (rt *Runtime) lead(ctx context.Context, l reconcile.Leadership) error {
+// listen serves the Handler until the context ends.
+func (rt *Runtime) listen(ctx context.Context) error {
+	listener, err := net.Listen("tcp", rt.opts.listen)
+	if err != nil {
+		return fmt.Errorf("cannot listen: %w", err)
+	}
+	rt.log.InfoContext(ctx, "serving health, metrics and debug pages", "address", listener.Addr().String())
+	return serve.New(rt.Handler(), serve.Options{Drain: httpDrain, Logger: rt.log}).Run(ctx, listener)
+}
+
+// serve runs the functions of AddAlways, and the caches for them, until stop is called.
+func (rt *Runtime) serve(ctx context.Context, fail func(error)) (stop func() error) {
+	always := rt.declared.tasks()
+	if len(always) == 0 {
+		return func() error { return nil }
+	}
+	caches := newTasks(context.WithoutCancel(ctx), fail)
+	runCaches(rt.declared.members(), caches)
+	tasks := newTasks(context.WithoutCancel(ctx), fail)
+	for _, t := range always {
+		tasks.add(t)
+	}
+	return func() error { return errors.Join(tasks.stop(rt.opts.stopTimeout), caches.stop(grace)) }
+}
+
+// lead waits for leadership, or takes slots, and works until the context ends or leadership is lost.
+func (rt *Runtime) lead(ctx context.Context) error {
+	work := func(ctx context.Context) error { return rt.work(ctx, rt.opts.drain) }
 	switch {
 	case rt.sharing != nil:
-		return rt.workShared(ctx)
-	case l == nil:
-		return rt.work(ctx, rt.opts.drain)
+		var participants []group.Participant
+		for _, c := range rt.declared.members() {
+			participants = append(participants, c.observers)
+		}
+		participants = append(participants, rt.sharing.sources)
+		for _, c := range rt.declared.overseen() {
+			participants = append(participants, c)
+		}
+		defer context.AfterFunc(ctx, func() { rt.phase.Store(phaseStopping) })()
+		return rt.sharing.hold(ctx, participants, work)
+	case rt.leadership.election == nil:
+		return work(ctx)
 	}
 	rt.phase.Store(phaseStandby)
-	term, done, err := l.Lead(ctx)
-	if err != nil {
-		return ignoreEnd(ctx, err)
-	}
-	defer done()
-	rt.leading.Store(true)
-	defer rt.leading.Store(false)
-	bound := binding.With(ctx, binding.Binding{Fence: func() error { return l.Fence(term) }, RequireVersion: true})
-	bound, end := context.WithCancelCause(bound)
-	defer end(nil)
-	var lost atomic.Bool
-	forget := context.AfterFunc(term, func() {
-		if ctx.Err() == nil { // else term may be derived from ctx and has ended with it
-			lost.Store(true)
-			rt.leading.Store(false)
-			end(ErrNotLeading)
-		}
-	})
-	err = rt.work(bound, rt.opts.drain)
-	if forget(); lost.Load() {
-		rt.log.ErrorContext(ctx, "leadership lost")
-		err = errors.Join(ErrNotLeading, err)
-	}
-	return err
+	return rt.leadership.hold(ctx, work)
 }
 
 // work runs caches, observers and tasks until the context ends.
@@ -368,10 +306,11 @@ func (rt *Runtime) work(ctx context.Context, drain time.Duration) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	caches := newTasks(context.WithoutCancel(ctx), fail) // the caches outlive their readers
-	if !rt.serves() {
-		rt.runCaches(caches)
+	clusters := rt.declared.members()
+	if !rt.declared.serves() {
+		runCaches(clusters, caches)
 	}
-	err := rt.each(func(c *Host) error { return ignoreEnd(ctx, c.start(ctx)) })
+	err := each(clusters, func(c *Host) error { return ignoreEnd(ctx, c.start(ctx)) })
 	if err == nil && ctx.Err() == nil {
 		err = rt.runTasks(ctx, fail)
 	}
@@ -381,12 +320,12 @@ func (rt *Runtime) work(ctx context.Context, drain time.Duration) error {
 	}
 	draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(0, drain))
 	defer cancel()
-	err = errors.Join(err, rt.each(func(c *Host) error { return c.observers.Stop(draining) }))
+	err = errors.Join(err, each(clusters, func(c *Host) error { return c.observers.Stop(draining) }))
 	return errors.Join(err, caches.stop(grace))
 }
 
-func (rt *Runtime) runCaches(in *tasks) {
-	for _, c := range rt.members() {
+func runCaches(clusters []*Host, in *tasks) {
+	for _, c := range clusters {
 		in.add(task{"cache", c.cache.Run})
 	}
 }
@@ -395,28 +334,14 @@ func (rt *Runtime) runCaches(in *tasks) {
 func (rt *Runtime) runTasks(ctx context.Context, fail func(error)) error {
 	tasks := newTasks(ctx, fail)
 	tasks.add(task{"synchronization", rt.awaitSync})
-	rt.mu.Lock()
-	rt.tasks = tasks
-	for _, t := range rt.waiting {
-		tasks.add(t)
-	}
-	rt.waiting = nil
-	rt.mu.Unlock()
+	rt.additions.start(tasks)
 	<-ctx.Done()
 	rt.phase.Store(phaseStopping)
 	return tasks.stop(rt.opts.stopTimeout)
 }
 
-// members returns the clusters.
-func (rt *Runtime) members() []*Host {
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	return slices.Clone(rt.clusters)
-}
-
 // each calls a function for all clusters concurrently and joins the errors in the order of the clusters.
-func (rt *Runtime) each(fn func(*Host) error) error {
-	clusters := rt.members()
+func each(clusters []*Host, fn func(*Host) error) error {
 	errs := make([]error, len(clusters))
 	var all sync.WaitGroup
 	for i, c := range clusters {
@@ -452,19 +377,52 @@ func (rt *Runtime) awaitSync(ctx context.Context) error {
 	return nil
 }
 
-// WaitSynced waits until every observer of every cluster has handled its initial objects. If the context ends first,
-// the error names the observers that have not, with the reasons.
-func (rt *Runtime) WaitSynced(ctx context.Context) error {
-	return rt.each(func(c *Host) error { return c.observers.WaitSynced(ctx) })
+// Handler serves the runtime's own pages:
+//
+//	/healthz           200 while the API server has confirmed the state of every watched resource within the bound,
+//	                   else 503 with the stale resources. Resources that the API server does not serve or forbids are
+//	                   listed and do not count, since a restart does not change that
+//	/readyz            200 when additionally every resource has been listed and every observer has handled its initial
+//	                   objects, or when another process leads; else 503 with the reasons. In a process with AddAlways,
+//	                   200 when every resource has been listed once and is not stale, whether or not the process leads;
+//	                   the answer also lists the reasons why the leader is not ready yet, and later refusals. Kinds
+//	                   that the process converts itself (admission.Convert) need not be listed. Checks of AddReady
+//	                   must succeed in every case
+//	/metrics           metrics in the format of Prometheus
+//	/debug/            an index of the pages
+//	/debug/sources     the resources that observers, reconcilers or clients watch, and their state
+//	/debug/controllers the controllers and their failing objects: error, attempts, next try
+//	/debug/observers   the observers, with selector, declaration and progress
+//	/debug/flows       live fibers, see Flows
+//	/debug/pprof/      profiles of the process, such as goroutine?debug=2, for go tool pprof. They slow the process down
+//	                   and show what it executes; without GuardDebug they answer only callers on the same machine
+//
+// It also serves the pages of Handle. The debug pages are text, or JSON with ?format=json. They need no authentication
+// unless GuardDebug adds it.
+func (rt *Runtime) Handler() http.Handler { return rt.pages }
+
+// GuardDebug wraps all pages below /debug/, including those of Handle, with guard. The guard passes a request on to
+// pages if the caller may see the page. GuardDebug is safe for concurrent use; the last call wins.
+// console.Options.GuardDebug makes the console the guard.
+func (rt *Runtime) GuardDebug(guard func(pages http.Handler) http.Handler) {
+	if guard == nil {
+		rt.declared.mistake(errors.New("cannot guard the debug pages: the guard is nil"))
+		return
+	}
+	rt.pages.guard(guard)
 }
 
-// Describe returns the sources and observers of every cluster, with their declarations and their current state.
-func (rt *Runtime) Describe() inspect.Sources {
-	all := inspect.Sources{Sources: []inspect.Source{}}
-	for _, c := range rt.members() {
-		d := c.observers.Describe()
-		all.Sources = append(all.Sources, d.Sources...)
-		all.Unmatched = append(all.Unmatched, d.Unmatched...)
+// Handle adds a page. The pattern is that of http.ServeMux; Run returns an error for a pattern that is malformed or
+// taken. The index of /debug/ lists pages below it.
+func (rt *Runtime) Handle(pattern string, page http.Handler) {
+	rt.declared.mistake(rt.pages.add(pattern, page))
+}
+
+// Shards returns the group membership of this runtime, or nil without WithShards. It tells which slots the runtime
+// holds and whether it may still send requests for a slot.
+func (rt *Runtime) Shards() *group.Group {
+	if rt.sharing == nil {
+		return nil
 	}
-	return all
+	return rt.sharing.group
 }

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
-	"slices"
 	"sync"
 
 	"k8s.io/client-go/rest"
@@ -54,52 +54,41 @@ func ShardBy(by shard.By) func(*group.Options) {
 type sharing struct {
 	group   *group.Group
 	sources *source.Sharding
+	log     *slog.Logger
 }
 
-// share makes the runtime a member of a group.
-func (rt *Runtime) share(cfg *rest.Config) error {
-	o := *rt.opts.shards
-	if rt.opts.lease != nil || rt.opts.leadership != nil {
-		return errors.New("cannot share objects: replicas that do elect no leader: WithShards takes the place of " +
+// newSharing returns the membership that the options ask for; nil without a configuration.
+func newSharing(cfg *rest.Config, opts options) (*sharing, error) {
+	o := *opts.shards
+	if opts.lease != nil || opts.leadership != nil {
+		return nil, errors.New("cannot share objects: replicas that do elect no leader: WithShards takes the place of " +
 			"WithLeaderElection and WithLeadership")
 	}
 	if cfg == nil {
-		return nil // newHost reports it
+		return nil, nil // newHost reports it
 	}
 	if o.Logger == nil {
-		o.Logger = rt.log
+		o.Logger = opts.logger
 	}
 	if o.TracerProvider == nil {
-		o.TracerProvider = rt.opts.tracers
+		o.TracerProvider = opts.tracers
 	}
-	s := &sharing{}
-	told := o.OnChange
+	s := &sharing{log: opts.logger}
+	notify := o.OnChange
 	o.OnChange = func(c group.Change) {
 		if c.Kind == group.Joined { // the member's slots are known from now on, possibly none
 			_ = s.sources.Gain(context.Background(), s.sources.Layout().Set())
 		}
-		if told != nil {
-			told(c)
+		if notify != nil {
+			notify(c)
 		}
 	}
 	var err error
 	if s.group, err = group.New(cfg, o); err != nil {
-		return err
+		return nil, err
 	}
 	s.sources = source.NewSharding(s.group.Layout())
-	rt.sharing = s
-	rt.opts.source = append(slices.Clip(rt.opts.source), source.ShardWith(s.sources))
-	rt.Handle("/debug/shards", http.HandlerFunc(s.page))
-	return rt.opts.registry.Register(s.group.Collector())
-}
-
-// Shards returns the group membership of this runtime, or nil without WithShards. It tells which slots the runtime
-// holds and whether it may still send requests for a slot.
-func (rt *Runtime) Shards() *group.Group {
-	if rt.sharing == nil {
-		return nil
-	}
-	return rt.sharing.group
+	return s, nil
 }
 
 // page serves this member's view of the group.
@@ -134,33 +123,30 @@ func (s *sharing) waits() error {
 	return nil
 }
 
-// workShared works on the slots of this process. When ctx ends it hands the slots over before the work ends.
-func (rt *Runtime) workShared(ctx context.Context) error {
-	g := rt.sharing.group
-	for _, c := range rt.members() {
-		g.Add(c.observers)
-	}
-	g.Add(rt.sharing.sources)
-	for _, c := range rt.overseen() {
-		g.Add(c)
+// hold makes the participants and this process work on its slots. When ctx ends it hands the slots over before the work
+// ends.
+func (s *sharing) hold(
+	ctx context.Context, participants []group.Participant, work func(context.Context) error,
+) error {
+	for _, p := range participants {
+		s.group.Add(p)
 	}
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
-	taking, leave := context.WithCancel(inherit.With(ctx, rt.log))
+	member, leave := context.WithCancel(inherit.With(ctx, s.log))
 	defer leave()
-	defer context.AfterFunc(ctx, func() { rt.phase.Store(phaseStopping) })()
-	var taken sync.WaitGroup
+	var running sync.WaitGroup
 	var failed error
-	taken.Go(func() {
-		if failed = g.Run(taking); failed != nil {
+	running.Go(func() {
+		if failed = s.group.Run(member); failed != nil {
 			failed = fmt.Errorf("cannot share objects: %w", failed)
 			end(failed)
 			return
 		}
-		end(context.Cause(taking))
+		end(context.Cause(member))
 	})
-	err := rt.work(life, rt.opts.drain)
+	err := work(life)
 	leave()
-	taken.Wait()
+	running.Wait()
 	return errors.Join(failed, ignoreEnd(life, err))
 }

@@ -1,27 +1,26 @@
 package fairlead
 
 import (
+	"context"
+	"errors"
 	"iter"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/inspect"
+	"github.com/fairlead-io/fairlead/why"
 )
 
 // Status returns the current state of the runtime, for the console. It includes at most failures failing objects of each
 // controller; a negative value includes all.
 func (rt *Runtime) Status(failures int) inspect.Runtime {
-	now, lacking := rt.lacking(rt.phase.Load().(phase))
-	s := inspect.Runtime{
-		Phase: string(now), Problems: rt.stale(), Conditions: rt.refused(0), Lacking: append(lacking, rt.unready()...), Sources: rt.sources(),
-		Controllers: []inspect.Controller{},
-	}
-	for _, c := range rt.overseen() {
+	s := inspect.Runtime{Sources: sourcesOf(rt.declared.members()), Controllers: []inspect.Controller{}}
+	rt.health.fill(&s)
+	for _, c := range rt.declared.overseen() {
 		s.Controllers = append(s.Controllers, c.Describe(failures))
 	}
-	rt.mu.Lock()
-	e := rt.engine
-	rt.mu.Unlock()
-	if since, blocked := e.BlockedSince(); blocked {
+	if since, blocked := rt.engines.get().BlockedSince(); blocked {
 		s.FlowsBlockedSince = &since
 	}
 	return s
@@ -29,11 +28,52 @@ func (rt *Runtime) Status(failures int) inspect.Runtime {
 
 // Fibers yields the live fibers of the runtime's engine, oldest first.
 func (rt *Runtime) Fibers() iter.Seq[flow.Info] {
-	rt.mu.Lock()
-	e := rt.engine
-	rt.mu.Unlock()
+	e := rt.engines.get()
 	if e == nil {
 		return func(func(flow.Info) bool) {}
 	}
 	return e.Fibers()
+}
+
+// WaitSynced waits until every observer of every cluster has handled its initial objects. If the context ends first,
+// the error names the observers that have not, with the reasons.
+func (rt *Runtime) WaitSynced(ctx context.Context) error {
+	return each(rt.declared.members(), func(c *Host) error { return c.observers.WaitSynced(ctx) })
+}
+
+// Describe returns the sources and observers of every cluster, with their declarations and their current state.
+func (rt *Runtime) Describe() inspect.Sources { return describe(rt.declared.members()) }
+
+// Explain adds e to the sources of [Runtime.Why], before all others. It is for parts of the program besides controllers
+// that know causes. It may be called at any time. An explainer that panics contributes no cause. An explainer with a
+// method Finalizer(group, kind string) (string, bool) names its own finalizer, as controllers do; Why then does not
+// report that finalizer as foreign.
+func (rt *Runtime) Explain(e why.Explainer) {
+	if e == nil {
+		rt.declared.mistake(errors.New("cannot add an explainer: it is nil"))
+		return
+	}
+	rt.declared.explain(e)
+}
+
+// Why explains why an object does not make progress. It asks the explainers added with Explain and the controllers of
+// the kind. It examines the fibers of these controllers, and the fibers of Flows with the key "namespace/name" or
+// "Kind/namespace/name". It also checks leadership or slot ownership, the age of the known state, and the object
+// itself. The cause is NotSelected if no part of the program works on the object. It is why.Ended if all work is done;
+// the object is then not stuck.
+//
+// The kind may be written as in kubectl: "Deployment", "deploy", "deployments.apps"; the answer has the real name. The
+// group may be omitted. With several clusters, Why asks each one that has the kind.
+//
+// The error matches [why.ErrNotFound] if the object does not exist and no state under its name is known. A kind that
+// the API server does not have is another error. Why may be called at any time and concurrently. It takes a few seconds
+// if the API server does not answer.
+func (rt *Runtime) Why(ctx context.Context, of why.Object) (why.Answer, error) {
+	return whyIn(ctx, rt.declared.members(), of)
+}
+
+// ResourceOf returns the resource of an object on the API server. It also returns the object with the real names of its
+// group and kind, and without a namespace if the kind is cluster-scoped. The kind is resolved as in [Runtime.Why].
+func (rt *Runtime) ResourceOf(of why.Object) (schema.GroupVersionResource, why.Object, error) {
+	return resourceIn(rt.declared.members(), of)
 }

@@ -109,4 +109,32 @@ func (t task) protect(ctx context.Context, report func(error)) {
 	report(err)
 }
 
+// additions are the functions of Add: they wait until the runtime starts them, and start at once from then on.
+type additions struct {
+	mu      sync.Mutex // before tasks.mu
+	waiting []task
+	running *tasks
+}
+
+func (a *additions) add(t task) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.running != nil {
+		a.running.add(t)
+		return
+	}
+	a.waiting = append(a.waiting, t)
+}
+
+// start starts the waiting functions in g, and later ones when they are added.
+func (a *additions) start(g *tasks) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.running = g
+	for _, t := range a.waiting {
+		g.add(t)
+	}
+	a.waiting = nil
+}
+
 var errGoexit = errors.New("it ended its goroutine")

@@ -24,38 +24,13 @@ const (
 	whyAnswer  = 2 * time.Second
 )
 
-// Explain adds e to the sources of [Runtime.Why], before all others. It is for parts of the program besides controllers
-// that know causes. It may be called at any time. An explainer that panics contributes no cause. An explainer with a
-// method Finalizer(group, kind string) (string, bool) names its own finalizer, as controllers do; Why then does not
-// report that finalizer as foreign.
-func (rt *Runtime) Explain(e why.Explainer) {
-	if e == nil {
-		rt.mistake(errors.New("cannot add an explainer: it is nil"))
-		return
-	}
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	rt.explainers = append(rt.explainers, e)
-}
-
-// Why explains why an object does not make progress. It asks the explainers added with Explain and the controllers of
-// the kind. It examines the fibers of these controllers, and the fibers of Flows with the key "namespace/name" or
-// "Kind/namespace/name". It also checks leadership or slot ownership, the age of the known state, and the object
-// itself. The cause is NotSelected if no part of the program works on the object. It is why.Ended if all work is done;
-// the object is then not stuck.
-//
-// The kind may be written as in kubectl: "Deployment", "deploy", "deployments.apps"; the answer has the real name. The
-// group may be omitted. With several clusters, Why asks each one that has the kind.
-//
-// The error matches [why.ErrNotFound] if the object does not exist and no state under its name is known. A kind that
-// the API server does not have is another error. Why may be called at any time and concurrently. It takes a few seconds
-// if the API server does not answer.
-func (rt *Runtime) Why(ctx context.Context, of why.Object) (why.Answer, error) {
+// whyIn explains the state of an object in all clusters that have its kind.
+func whyIn(ctx context.Context, clusters []*Host, of why.Object) (why.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, whyTimeout)
 	defer cancel()
 	var errs []error
 	var answers []why.Answer
-	for _, c := range rt.members() {
+	for _, c := range clusters {
 		a, err := c.why(ctx, of)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("cannot explain the state of %s: %w", of, err))
@@ -175,10 +150,10 @@ func isAbsent(err error) bool {
 func (q *question) watched() bool { return len(q.c.cache.Lookup(q.kind.resource)) > 0 }
 
 // noAnswer returns the cause for an API server that cannot be asked about the object.
-func (q *question) noAnswer(err error, told why.Cause, asked time.Time) why.Cause {
-	if told.Type == why.RetryAfter {
-		told.Evidence["asked"] = asked.UTC().Format(time.RFC3339)
-		return told
+func (q *question) noAnswer(err error, known why.Cause, asked time.Time) why.Cause {
+	if known.Type == why.RetryAfter {
+		known.Evidence["asked"] = asked.UTC().Format(time.RFC3339)
+		return known
 	}
 	since := asked
 	for _, st := range q.c.cache.Lookup(q.kind.resource) {
@@ -196,11 +171,11 @@ func (q *question) noAnswer(err error, told why.Cause, asked time.Time) why.Caus
 		},
 		Advice: "Check that the API server is healthy and reachable from this process.",
 	}
-	if status := told.Evidence["status"]; status != "" && status != "0" {
+	if status := known.Evidence["status"]; status != "" && status != "0" {
 		c.Message, c.Evidence["status"] = fmt.Sprintf("the API server does not return the object: %v", err), status
 		q.answered = status != "404"
-		if told.Advice != "" {
-			c.Advice = told.Advice
+		if known.Advice != "" {
+			c.Advice = known.Advice
 		}
 	}
 	return c
@@ -209,10 +184,7 @@ func (q *question) noAnswer(err error, told why.Cause, asked time.Time) why.Caus
 // causes asks all sources of causes.
 func (q *question) causes(ctx context.Context) []why.Cause {
 	c, rt := q.c, q.c.rt
-	rt.mu.Lock()
-	explainers, engine := slices.Clone(rt.explainers), rt.engine
-	controllers := slices.Clone(c.controllers)
-	rt.mu.Unlock()
+	explainers, engine, controllers := rt.declared.explaining(), rt.engines.get(), c.overseen()
 	var own []why.Cause
 	for _, e := range explainers {
 		own = append(own, c.ask(ctx, q.of, e)...)
@@ -282,10 +254,7 @@ func (q *question) beneath(ctx context.Context, causes []why.Cause) (all []why.C
 // known returns the causes of the object itself, without those of the whole program and without those that say that the
 // program does not work on it.
 func (q *question) known(ctx context.Context) []why.Cause {
-	q.c.rt.mu.Lock()
-	controllers := slices.Clone(q.c.controllers)
-	q.c.rt.mu.Unlock()
-	causes := slices.DeleteFunc(q.controllers(ctx, controllers), isGeneral)
+	causes := slices.DeleteFunc(q.controllers(ctx, q.c.overseen()), isGeneral)
 	causes = append(causes, q.ailing(ctx)...)
 	causes = append(causes, q.deleted(causes)...)
 	return append(causes, q.beneath(ctx, causes)...)

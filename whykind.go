@@ -100,11 +100,10 @@ func (c *Host) mappingNamed(name, group string, anyGroup bool) (*meta.RESTMappin
 	return nil, &meta.NoResourceMatchError{PartialResource: resource}
 }
 
-// ResourceOf returns the resource of an object on the API server. It also returns the object with the real names of its
-// group and kind, and without a namespace if the kind is cluster-scoped. The kind is resolved as in [Runtime.Why].
-func (rt *Runtime) ResourceOf(of why.Object) (schema.GroupVersionResource, why.Object, error) {
+// resourceIn resolves the kind of an object in the first cluster that has it.
+func resourceIn(clusters []*Host, of why.Object) (schema.GroupVersionResource, why.Object, error) {
 	var first error
-	for _, c := range rt.members() {
+	for _, c := range clusters {
 		if c.client == nil {
 			continue
 		}

@@ -18,7 +18,7 @@ import (
 // elsewhere returns the causes that another process works on the object.
 func (q *question) elsewhere(ctx context.Context) []why.Cause {
 	rt := q.c.rt
-	now := rt.phase.Load().(phase)
+	now := rt.now()
 	if g := rt.Shards(); g != nil {
 		if q.obj == nil {
 			return nil
@@ -37,12 +37,12 @@ func (q *question) elsewhere(ctx context.Context) []why.Cause {
 			Advice: "It continues in another replica, or after the program restarts.",
 		}}
 	case phaseStandby:
-		if e, ok := rt.opts.leadership.(why.Explainer); ok {
+		if e, ok := rt.leadership.election.(why.Explainer); ok {
 			if causes := q.c.ask(ctx, q.of, e); len(causes) > 0 {
 				return causes
 			}
 		}
-		leader, err := rt.leader()
+		leader, err := rt.leadership.leader()
 		c := why.Cause{
 			Type: why.NotLeading, Message: leader, Evidence: map[string]string{"phase": string(now)},
 			Advice: "Ask the leader.",
@@ -201,15 +201,13 @@ func (q *question) deleted(causes []why.Cause) []why.Cause {
 	since := q.obj.GetDeletionTimestamp().Time
 	var foreign []string
 	ours := map[string]bool{}
-	q.c.rt.mu.Lock()
 	var owners []any
-	for _, ctl := range q.c.controllers {
+	for _, ctl := range q.c.overseen() {
 		owners = append(owners, ctl)
 	}
-	for _, e := range q.c.rt.explainers {
+	for _, e := range q.c.rt.declared.explaining() {
 		owners = append(owners, e)
 	}
-	q.c.rt.mu.Unlock()
 	for _, owner := range owners {
 		o, sets := owner.(interface {
 			Finalizer(group, kind string) (string, bool)

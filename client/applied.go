@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/client/internal/content"
 	"github.com/fairlead-io/fairlead/internal/tree"
 )
 
@@ -40,9 +41,9 @@ func (a *applied) init(bound int) {
 }
 
 // memo encodes an apply and returns the record of it, without the uid.
-func (w *writing) memo(want map[string]any) (applyMemo, []byte, error) {
+func memo(at applyKey, want map[string]any) (applyMemo, []byte, error) {
 	data, err := json.Marshal(want)
-	return applyMemo{at: applyKey{w.k, w.key, w.sub, w.o.Owner}, sum: sha256.Sum256(data)}, data, err
+	return applyMemo{at: at, sum: sha256.Sum256(data)}, data, err
 }
 
 // holds reports whether an equal apply was made and the object still has all of its fields.
@@ -57,7 +58,7 @@ func (a *applied) holds(m applyMemo, r *cache.Record, want map[string]any) bool 
 	if err != nil {
 		return false
 	}
-	have, err := contentOf(raw)
+	have, err := content.Decode(raw)
 	if err != nil {
 		return false
 	}
@@ -66,8 +67,8 @@ func (a *applied) holds(m applyMemo, r *cache.Record, want map[string]any) bool 
 	return tree.Contains(have, want)
 }
 
-// note remembers a successful apply.
-func (a *applied) note(m applyMemo, answer *call.Answer) {
+// add remembers a successful apply.
+func (a *applied) add(m applyMemo, answer *call.Answer) {
 	if a.max < 0 {
 		return
 	}

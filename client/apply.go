@@ -11,6 +11,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/client/internal/content"
 )
 
 // Applicable is an object that Apply accepts: an [Object] that was built for the apply, or an apply configuration.
@@ -19,24 +20,12 @@ import (
 // encodes every field without omitempty. Apply returns an error for any other value.
 type Applicable any
 
-// Apply makes a server-side apply of the fields of obj with the client's field owner. The server removes fields that
-// this owner applied before and obj lacks. Apply does not send an apply equal to the last one while the cache still
-// shows its result.
-//
-// If obj is an Object, it holds the server's answer afterwards. A configuration is unchanged; the next read shows the
-// answer. Build a new object for each apply. An object that was read, or that an Apply has filled, also holds the
-// fields of users and other managers. The operator would become a co-owner of them, so Apply refuses such an object
-// with ErrWasRead. A resourceVersion in obj restricts the apply to that version, a uid to that incarnation.
-func (c *Client) Apply(ctx context.Context, obj Applicable, opts ...WriteOption) error {
-	return c.apply(ctx, "", obj, opts)
-}
-
-func (c *Client) apply(ctx context.Context, subresource string, what Applicable, opts []WriteOption) error {
+func (wr writer) apply(ctx context.Context, subresource string, what Applicable, opts []WriteOption) error {
 	obj, err := applicable(what)
 	if err != nil {
 		return err
 	}
-	w, err := c.begin(ctx, call.VerbApply, subresource, obj, opts)
+	w, err := wr.begin(ctx, call.VerbApply, subresource, obj, opts)
 	if err != nil {
 		return err
 	}
@@ -47,11 +36,11 @@ func (c *Client) apply(ctx context.Context, subresource string, what Applicable,
 	if mark := readMark(body); mark != "" {
 		return w.fail(fmt.Errorf("%w (it has %s)", ErrWasRead, mark))
 	}
-	want, err := content(body)
+	want, err := content.Of(body)
 	if err != nil {
 		return w.fail(err)
 	}
-	meta := sub(want, "metadata")
+	meta := content.Member(want, "metadata")
 	if s, ok := want["status"].(map[string]any); ok && len(s) == 0 {
 		delete(want, "status") // Go types encode an empty status if no status is set
 	}
@@ -60,12 +49,12 @@ func (c *Client) apply(ctx context.Context, subresource string, what Applicable,
 	}
 	version, _ := meta["resourceVersion"].(string)
 	delete(meta, "resourceVersion")
-	memo, data, err := w.memo(want)
+	this, data, err := memo(applyKey{w.k, w.key, subresource, w.o.Owner}, want)
 	if err != nil {
 		return w.fail(err)
 	}
 	r := w.whole()
-	if r != nil && !w.o.Always && !w.o.DryRun && sameVersion(version, r) && c.applied.holds(memo, r, want) {
+	if r != nil && !w.o.Always && !w.o.DryRun && sameVersion(version, r) && wr.own.applied.holds(this, r, want) {
 		return fill(w.k, r, obj)
 	}
 	if w.strict || w.unordered() {
@@ -80,7 +69,7 @@ func (c *Client) apply(ctx context.Context, subresource string, what Applicable,
 		}
 	}
 	w.version, w.req.Body, w.sent = version, data, data
-	w.after = func(a *call.Answer) { c.applied.note(memo, a) }
+	w.after = func(a *call.Answer) { wr.own.applied.add(this, a) }
 	return w.send(ctx)
 }
 

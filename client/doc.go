@@ -78,4 +78,19 @@
 // periodically on the server's answer.
 //
 // A [Client] is safe for concurrent use. It starts no goroutine; Close ends the subscriptions of its waits.
+//
+// # Parts
+//
+// Client only connects these parts. Clients that are bound from one client share all of them but the permission.
+//
+//   - kinds (kind.go): the kind of a Go type or object; two sync.Maps.
+//   - stores (stores.go): the stores that can answer a read; constant.
+//   - permission and server (request.go): whether and how a request is sent; constant.
+//   - reader (read.go): reads from the stores, or else from the server; no state.
+//   - writer (write.go) and one writing for each write; its cachedObject (cached.go) is what the stores show of the
+//     object. Updates are compared in update.go and dropped.go, modification (modify.go) is the loop of [Modify].
+//   - applied (applied.go): the memory of equal applies; own mutex, locked alone.
+//   - waits (waits.go): the waits on each store; waits.mu before storeWaits.mu, no lock while a wait is woken.
+//   - internal/pending: writes in progress and their answers; internal/content: comparison and patches of JSON values;
+//     internal/overlay: the transport of [Overlay].
 package client

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fairlead-io/fairlead/client/internal/content"
 	"github.com/fairlead-io/fairlead/internal/cut"
 )
 
@@ -26,47 +27,58 @@ func (e *DroppedError) Error() string {
 // Is reports whether target is ErrPruned.
 func (e *DroppedError) Is(target error) bool { return target == ErrPruned }
 
-// incomplete returns a DroppedError if a write of the whole object could lose fields that a store drops. It excludes
-// fields whose value equals that in a store of whole objects. It calls content only if necessary.
-func (w *writing) incomplete(obj Object, content func() (map[string]any, error)) error {
-	if obj.GetUID() == "" && obj.GetResourceVersion() == "" {
-		return nil // a new object, which replaces any existing one
+// checkDropped returns a DroppedError if a write of the whole object could lose fields that a store drops. It calls
+// want only if necessary.
+func (w *writing) checkDropped(obj Object, want func() (map[string]any, error)) error {
+	lost, err := w.dropped(obj, w.req.Subresource, want)
+	if err == nil && len(lost) > 0 {
+		err = &DroppedError{Paths: lost}
 	}
-	var lost []string
-	for _, st := range w.c.written(w.k.gvr) {
-		if kept := st.Options().Content; len(kept.Drop) == 0 || !kept.ManagedFields && len(obj.GetManagedFields()) > 0 {
-			continue // not from this store
-		}
-		r, ok := st.Get(w.key)
-		if !ok {
-			continue
-		}
-		for _, path := range r.Dropped() {
-			same, err := w.keeps(obj, path, content)
-			if err != nil {
-				return w.fail(err)
-			}
-			if w.takes(path) && !same && !slices.Contains(lost, path) {
-				lost = append(lost, path)
-			}
-		}
-	}
-	if len(lost) > 0 {
-		return w.fail(&DroppedError{Paths: lost})
+	if err != nil {
+		return w.fail(err)
 	}
 	return nil
 }
 
-// takes reports whether the server uses a field of the request. An update of the status changes only the status and,
-// for some kinds, metadata.
-func (w *writing) takes(path string) bool {
-	return w.sub != "status" || strings.HasPrefix(path, "status") || strings.HasPrefix(path, "metadata")
+// dropped returns the fields that a store drops and that the server takes from a write of the whole object. It excludes
+// fields whose value equals that in a store of whole objects.
+func (c *cachedObject) dropped(
+	obj Object, subresource string, want func() (map[string]any, error),
+) (lost []string, _ error) {
+	if obj.GetUID() == "" && obj.GetResourceVersion() == "" {
+		return nil, nil // a new object, which replaces any existing one
+	}
+	for _, st := range c.stores.written(c.k.gvr) {
+		if kept := st.Options().Content; len(kept.Drop) == 0 || !kept.ManagedFields && len(obj.GetManagedFields()) > 0 {
+			continue // not from this store
+		}
+		r, ok := st.Get(c.key)
+		if !ok {
+			continue
+		}
+		for _, path := range r.Dropped() {
+			same, err := c.hasValue(obj, path, want)
+			if err != nil {
+				return nil, err
+			}
+			if takes(subresource, path) && !same && !slices.Contains(lost, path) {
+				lost = append(lost, path)
+			}
+		}
+	}
+	return lost, nil
 }
 
-// keeps reports whether obj has the complete value at path, according to a store of whole objects with the same
+// takes reports whether the server uses a field of the request. An update of the status changes only the status and,
+// for some kinds, metadata.
+func takes(subresource, path string) bool {
+	return subresource != "status" || strings.HasPrefix(path, "status") || strings.HasPrefix(path, "metadata")
+}
+
+// hasValue reports whether obj has the complete value at path, according to a store of whole objects with the same
 // version.
-func (w *writing) keeps(obj Object, path string, content func() (map[string]any, error)) (bool, error) {
-	r := w.whole()
+func (c *cachedObject) hasValue(obj Object, path string, want func() (map[string]any, error)) (bool, error) {
+	r := c.whole()
 	if r == nil || len(r.Content().Drop) > 0 || r.Version() != obj.GetResourceVersion() {
 		return false, nil
 	}
@@ -74,11 +86,11 @@ func (w *writing) keeps(obj Object, path string, content func() (map[string]any,
 	if err != nil {
 		return false, err
 	}
-	has, err := contentOf(raw)
+	stored, err := content.Decode(raw)
 	if err != nil {
 		return false, err
 	}
-	want, err := content()
+	sent, err := want()
 	if err != nil {
 		return false, err
 	}
@@ -86,13 +98,5 @@ func (w *writing) keeps(obj Object, path string, content func() (map[string]any,
 	if err != nil {
 		return false, err
 	}
-	return lacking(at(has, p.Path(0)), at(want, p.Path(0)), path) == "", nil
-}
-
-// at returns the value at a path, or nil.
-func at(o map[string]any, path []string) any {
-	for _, member := range path[:len(path)-1] {
-		o, _ = o[member].(map[string]any)
-	}
-	return o[path[len(path)-1]]
+	return content.Lacking(content.At(stored, p.Path(0)), content.At(sent, p.Path(0)), path) == "", nil
 }

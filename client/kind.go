@@ -22,7 +22,8 @@ type kind struct {
 	found      store.Found // stores of gvr in the cache of the client
 }
 
-// kinds resolves kinds through the Scheme and the RESTMapper, and caches them.
+// kinds resolves kinds through the Scheme and the RESTMapper, and caches them. Nil kinds, as those of a client that New
+// has not made, return ErrNotMade.
 type kinds struct {
 	scheme *runtime.Scheme
 	mapper meta.RESTMapper
@@ -33,6 +34,12 @@ type kinds struct {
 
 // of returns the kind of an object, of which only the type must be set.
 func (ks *kinds) of(obj runtime.Object) (*kind, error) {
+	switch {
+	case ks == nil:
+		return nil, ErrNotMade
+	case isNil(obj):
+		return nil, fmt.Errorf("cannot tell the kind of an object: %w", ErrNil)
+	}
 	switch obj.(type) {
 	case runtime.Unstructured, *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
 		gvk := obj.GetObjectKind().GroupVersionKind()
@@ -67,6 +74,12 @@ func (ks *kinds) of(obj runtime.Object) (*kind, error) {
 
 // ofList returns the kind of the items of a list.
 func (ks *kinds) ofList(list runtime.Object) (*kind, error) {
+	switch {
+	case ks == nil:
+		return nil, ErrNotMade
+	case isNil(list):
+		return nil, fmt.Errorf("cannot tell the kind of a list: %w", ErrNil)
+	}
 	gvk := list.GetObjectKind().GroupVersionKind()
 	switch list.(type) {
 	case runtime.Unstructured, *metav1.PartialObjectMetadataList:
@@ -85,6 +98,17 @@ func (ks *kinds) ofList(list runtime.Object) (*kind, error) {
 	return ks.mapped(gvk.GroupVersion().WithKind(item))
 }
 
+// kindFor returns the kind of a Go type.
+func kindFor[T any, PT ObjectOf[T]](ks *kinds) (*kind, error) {
+	if ks == nil {
+		return nil, ErrNotMade
+	}
+	if k, ok := ks.byType.Load(reflect.TypeFor[*T]()); ok {
+		return k.(*kind), nil
+	}
+	return ks.of(PT(new(T)))
+}
+
 func (ks *kinds) mapped(gvk schema.GroupVersionKind) (*kind, error) {
 	if k, ok := ks.byGVK.Load(gvk); ok {
 		return k.(*kind), nil
@@ -100,4 +124,10 @@ func (ks *kinds) mapped(gvk schema.GroupVersionKind) (*kind, error) {
 		gvk: gvk, gvr: m.Resource, namespaced: m.Scope.Name() == meta.RESTScopeNameNamespace,
 	})
 	return k.(*kind), nil
+}
+
+// isNil reports whether obj is nil or a nil pointer.
+func isNil(obj any) bool {
+	v := reflect.ValueOf(obj)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }

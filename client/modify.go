@@ -7,13 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/client/internal/content"
+	"github.com/fairlead-io/fairlead/client/internal/pending"
 	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/internal/protect"
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
@@ -61,7 +65,7 @@ func ModifyStatus[T any, PT ObjectOf[T]](
 func modify[T any, PT ObjectOf[T]](
 	ctx context.Context, c *Client, subresource string, obj PT, fn func(PT) error, opts []WriteOption,
 ) error {
-	m, err := c.modification(ctx, subresource, obj, opts)
+	m, err := c.writer().modification(ctx, subresource, obj, opts)
 	if err != nil {
 		return err
 	}
@@ -78,7 +82,7 @@ type modification struct {
 	uid  types.UID
 	live bool // read from the server, because the cache is behind
 	own  bool // the base is the caller's object, which may differ from the server's
-	base original
+	base content.Original
 	// The patch that the server refused because a required field is missing, and the error. Set once the retry sends the
 	// missing fields.
 	lacking struct {
@@ -88,10 +92,10 @@ type modification struct {
 	last error
 }
 
-func (c *Client) modification(
+func (wr writer) modification(
 	ctx context.Context, subresource string, obj Object, opts []WriteOption,
 ) (*modification, error) {
-	w, err := c.begin(ctx, call.VerbPatch, subresource, obj, opts)
+	w, err := wr.begin(ctx, call.VerbPatch, subresource, obj, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +117,7 @@ func (m *modification) run(ctx context.Context, fn func(Object) error) error {
 		}
 		m.last = err
 		if n+1 < modifyTries {
-			if err := m.settle(ctx, base.GetResourceVersion(), delay.Delay(n, rand.Float64)); err != nil {
+			if err := m.pause(ctx, base.GetResourceVersion(), delay.Delay(n, rand.Float64)); err != nil {
 				return err
 			}
 		}
@@ -124,36 +128,36 @@ func (m *modification) run(ctx context.Context, fn func(Object) error) error {
 // freshest returns a copy of the freshest known state. The error matches ErrReplaced if that has another uid than
 // m.uid.
 func (m *modification) freshest(ctx context.Context, tries int) (Object, error) {
-	base, err := m.known(ctx, tries)
+	base, err := m.read(ctx, tries)
 	if err == nil && m.uid != "" && base.GetUID() != m.uid {
 		err = m.w.fail(fmt.Errorf("%w: it has uid %s now", ErrReplaced, base.GetUID()))
 	}
 	return base, err
 }
 
-// known returns the cached object, or else the server's answer. In the first attempt it returns the caller's object if
+// read returns the cached object, or else the server's answer. In the first attempt it returns the caller's object if
 // that is whole and the kind is not watched. Only the server decides that the object is absent or was replaced, because
 // the cache may be behind.
-func (m *modification) known(ctx context.Context, tries int) (Object, error) {
-	m.own, m.base = false, original{}
+func (m *modification) read(ctx context.Context, tries int) (Object, error) {
+	m.own, m.base = false, content.Original{}
 	base := m.obj.DeepCopyObject().(Object)
 	if !m.live {
 		// If versions cannot be ordered, a conflict detects an outdated cache.
-		r := m.w.cached(isMetadata(m.obj))
-		if r != nil && (m.uid == "" || r.UID() == m.uid) && (m.w.unordered() || m.w.believes(r)) {
+		r := m.w.record(isMetadata(m.obj))
+		if r != nil && (m.uid == "" || r.UID() == m.uid) && (m.w.unordered() || m.w.trusts(r)) {
 			m.base = originalOf(r)
 			return base, fillKept(m.w.k, r, base)
 		}
-		if tries == 0 && base.GetResourceVersion() != "" && base.GetUID() != "" && m.w.c.watched(m.w.k) == nil {
+		if tries == 0 && base.GetResourceVersion() != "" && base.GetUID() != "" && m.w.stores.complete(m.w.k) == nil {
 			m.own = true
 			return base, nil
 		}
 	}
-	a, err := m.w.c.fetch(ctx, m.w.k, m.w.key, accept(base, false))
+	a, err := m.w.server.get(ctx, m.w.k, m.w.key, accept(base, false))
 	if err != nil {
 		return base, err
 	}
-	m.base.json = func() (map[string]any, error) { return contentOf(a.Raw) }
+	m.base.JSON = func() (map[string]any, error) { return content.Decode(a.Raw) }
 	return base, into(m.w.k, a, base)
 }
 
@@ -163,19 +167,19 @@ func (m *modification) try(ctx context.Context, base Object, fn func(Object) err
 	if err := guard(fn, changed); err != nil {
 		return m.w.fail(err)
 	}
-	before, err := content(base)
+	before, err := content.Of(base)
 	if err != nil {
 		return m.w.fail(err)
 	}
-	after, err := content(changed)
+	after, err := content.Of(changed)
 	if err != nil {
 		return m.w.fail(err)
 	}
 	d := tree.Difference(before, after)
-	dropServerFields(d)
-	if m.w.sub != "" {
+	content.DropServerFields(d)
+	if m.w.req.Subresource != "" {
 		for field := range d {
-			if field != m.w.sub {
+			if field != m.w.req.Subresource {
 				return m.w.fail(fmt.Errorf("%w: the function changes %s; use Modify for it", ErrStatusApart, field))
 			}
 		}
@@ -188,12 +192,12 @@ func (m *modification) try(ctx context.Context, base Object, fn func(Object) err
 		}
 		return assign(m.obj, base)
 	}
-	if known, err := m.base.whole(d, before, after, m.lacking.err != nil); err != nil {
+	if known, err := m.base.Complete(d, before, after, m.lacking.err != nil); err != nil {
 		return m.w.fail(err)
 	} else if !known {
 		return m.tryLive(ctx, fn)
 	}
-	sub(d, "metadata")["resourceVersion"] = base.GetResourceVersion()
+	content.Member(d, "metadata")["resourceVersion"] = base.GetResourceVersion()
 	data, err := json.Marshal(d)
 	if err != nil {
 		return m.w.fail(err)
@@ -212,7 +216,7 @@ func (m *modification) try(ctx context.Context, base Object, fn func(Object) err
 	if err != nil {
 		return err
 	}
-	return m.taken(before, d)
+	return m.checkStatus(before, d)
 }
 
 // tryLive is try with the current state of the server.
@@ -225,13 +229,13 @@ func (m *modification) tryLive(ctx context.Context, fn func(Object) error) error
 	return m.try(ctx, base, fn)
 }
 
-// taken returns an error if the server has dropped a change of the status, as it does if the status is a subresource.
+// checkStatus returns an error if the server has dropped a change of the status, as it does if the status is a subresource.
 // The write was bound to one version, so no other client can have reverted it.
-func (m *modification) taken(before, patch map[string]any) error {
-	if _, changed := patch["status"]; !changed || m.w.sub != "" || m.w.o.DryRun {
+func (m *modification) checkStatus(before, patch map[string]any) error {
+	if _, changed := patch["status"]; !changed || m.w.req.Subresource != "" || m.w.o.DryRun {
 		return nil
 	}
-	answer, err := content(m.obj)
+	answer, err := content.Of(m.obj)
 	if err != nil {
 		return m.w.fail(err)
 	}
@@ -253,11 +257,11 @@ func (m *modification) repeatable(base Object, fn func(Object) error) bool {
 	if guard(fn, twice) != nil {
 		return false
 	}
-	before, err := content(once)
+	before, err := content.Of(once)
 	if err != nil {
 		return false
 	}
-	after, err := content(twice)
+	after, err := content.Of(twice)
 	return err == nil && len(tree.Difference(before, after)) == 0
 }
 
@@ -269,10 +273,10 @@ func guard(fn func(Object) error, obj Object) (err error) {
 	return err
 }
 
-// settle waits after a conflict until the cache, or else the server, can return a newer state than the stale one.
-func (m *modification) settle(ctx context.Context, stale string, delay time.Duration) error {
-	st := m.w.c.watched(m.w.k)
-	if st != nil && unordered(st) {
+// pause waits after a conflict until the cache, or else the server, can return a newer state than the stale one.
+func (m *modification) pause(ctx context.Context, stale string, delay time.Duration) error {
+	st := m.w.stores.complete(m.w.k)
+	if st != nil && pending.Unordered(st) {
 		return m.poll(ctx, st, stale)
 	}
 	if err := backoff.Pause(ctx, delay); err != nil {
@@ -315,4 +319,26 @@ func assign(dst, src Object) error {
 	}
 	clearObject(dst)
 	return json.Unmarshal(raw, dst)
+}
+
+// originalOf returns the server's object according to a record.
+func originalOf(r *cache.Record) content.Original {
+	return content.Original{JSON: func() (map[string]any, error) {
+		raw, err := r.AppendJSON(nil)
+		if err != nil {
+			return nil, err
+		}
+		return content.Decode(raw)
+	}, Drop: r.Dropped()}
+}
+
+// lacksRequired reports whether the server refused a write because a required field is missing.
+func lacksRequired(err error) bool {
+	var refused apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &refused) || refused.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(refused.Status().Details.Causes, func(c metav1.StatusCause) bool {
+		return c.Type == metav1.CauseTypeFieldValueRequired
+	})
 }

@@ -142,19 +142,6 @@ type Selection struct {
 // WriteOption tunes one write.
 type WriteOption func(*writeoption.Options)
 
-func (c *Client) resolveWrite(opts []WriteOption) writeoption.Options {
-	o := writeoption.Options{Owner: c.opt.FieldOwner}
-	for _, opt := range opts {
-		if opt != nil {
-			opt(&o)
-		}
-	}
-	if o.Policy == nil {
-		o.Policy = &c.opt.Policy
-	}
-	return o
-}
-
 // DryRun makes the server validate the write and answer without making it. The store does not change.
 func DryRun() WriteOption { return func(o *writeoption.Options) { o.DryRun = true } }
 
@@ -191,12 +178,12 @@ func Propagation(p metav1.DeletionPropagation) WriteOption {
 func IgnoreNotFound() WriteOption { return func(o *writeoption.Options) { o.IgnoreNotFound = true } }
 
 // query returns the query parameters of a write, which are read-only. A delete has its options in the body.
-func (c *Client) query(o *writeoption.Options, verb call.Verb) url.Values {
+func (ws *writeState) query(o *writeoption.Options, verb call.Verb) url.Values {
 	switch {
 	case verb == call.VerbDelete:
 		return nil
-	case !o.DryRun && !o.Force && o.Owner == c.opt.FieldOwner:
-		return c.plain
+	case !o.DryRun && !o.Force && o.Owner == ws.fieldOwner:
+		return ws.plain
 	}
 	q := url.Values{}
 	if o.DryRun {

@@ -1,14 +1,11 @@
 package client
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
-
+	"github.com/fairlead-io/fairlead/client/internal/content"
 	"github.com/fairlead-io/fairlead/internal/tree"
 )
 
@@ -36,82 +33,16 @@ func (p Patch) bytes(obj Object) (data []byte, version string, err error) {
 	if p.from == nil {
 		return p.data, obj.GetResourceVersion(), nil
 	}
-	before, err := content(p.from)
+	before, err := content.Of(p.from)
 	if err != nil {
 		return nil, "", err
 	}
-	after, err := content(obj)
+	after, err := content.Of(obj)
 	if err != nil {
 		return nil, "", err
 	}
 	d := tree.Difference(before, after)
-	dropServerFields(d)
+	content.DropServerFields(d)
 	data, err = json.Marshal(d)
 	return data, p.from.GetResourceVersion(), err
-}
-
-// dropServerFields removes fields from a patch that only the server sets.
-func dropServerFields(patch map[string]any) {
-	delete(patch, "kind")
-	delete(patch, "apiVersion")
-	meta, ok := patch["metadata"].(map[string]any)
-	if !ok {
-		return
-	}
-	for _, field := range []string{"resourceVersion", "generation", "creationTimestamp", "uid", "selfLink"} {
-		delete(meta, field)
-	}
-	if len(meta) == 0 {
-		delete(patch, "metadata")
-	}
-}
-
-// locked binds a patch to one version of the object.
-func locked(t types.PatchType, data []byte, version string) ([]byte, error) {
-	if t == types.JSONPatchType {
-		test, _ := json.Marshal(map[string]any{"op": "test", "path": "/metadata/resourceVersion", "value": version})
-		var ops []json.RawMessage
-		if err := json.Unmarshal(data, &ops); err != nil {
-			return nil, fmt.Errorf("malformed json patch: %w", err)
-		}
-		return json.Marshal(append([]json.RawMessage{test}, ops...))
-	}
-	var m map[string]any
-	if err := json.Unmarshal(data, &m); err != nil {
-		return nil, fmt.Errorf("malformed patch: %w", err)
-	}
-	if m == nil {
-		m = map[string]any{}
-	}
-	meta := sub(m, "metadata")
-	if _, ok := meta["resourceVersion"]; !ok {
-		meta["resourceVersion"] = version
-	}
-	return json.Marshal(m)
-}
-
-// changesNothing reports whether a patch leaves an object, given as JSON, unchanged. It returns false if that is
-// unknown.
-func changesNothing(t types.PatchType, data, object []byte) bool {
-	trimmed := bytes.TrimSpace(data)
-	if bytes.Equal(trimmed, []byte("{}")) || t == types.JSONPatchType && bytes.Equal(trimmed, []byte("[]")) {
-		return true
-	}
-	if object == nil {
-		return false
-	}
-	var after []byte
-	var err error
-	switch t {
-	case types.MergePatchType:
-		after, err = jsonpatch.MergePatch(object, data)
-	case types.JSONPatchType:
-		var p jsonpatch.Patch
-		if p, err = jsonpatch.DecodePatch(data); err == nil {
-			after, err = p.Apply(object)
-		}
-	default:
-		return false
-	}
-	return err == nil && jsonpatch.Equal(object, after)
 }

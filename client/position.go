@@ -77,7 +77,7 @@ func (s *StatusPosition[T, PT]) Flush(ctx context.Context) error {
 // object, Load asks the server.
 func (s *StatusPosition[T, PT]) Load(ctx context.Context, _ string) (flow.Position, bool, error) {
 	obj := s.object()
-	err := s.c.getFresh(ctx, KeyOf(s.base), obj, s.base.GetUID(), s.version)
+	err := s.c.reader().fresh(ctx, KeyOf(s.base), obj, s.base.GetUID(), s.version)
 	if apierrors.IsNotFound(err) {
 		return flow.Position{}, false, nil
 	}
@@ -105,7 +105,7 @@ func (s *StatusPosition[T, PT]) Load(ctx context.Context, _ string) (flow.Positi
 func (s *StatusPosition[T, PT]) Save(ctx context.Context, _ string, p flow.Position) error {
 	c := s.c
 	if p.Ended {
-		ctx, c = c.afterEnd(ctx)
+		ctx, c = afterEnd(ctx, c)
 	}
 	completed := p.Ended && p.Err == ""
 	obj, err := s.write(ctx, c, func(obj PT) error {
@@ -116,7 +116,7 @@ func (s *StatusPosition[T, PT]) Save(ctx context.Context, _ string, p flow.Posit
 		return nil
 	})
 	if errors.Is(err, flow.ErrOvertaken) {
-		c.bring(ctx, s.base) // for the fiber that replaces this one and loads the position
+		c.reader().refresh(ctx, s.base) // for the fiber that replaces this one and loads the position
 	}
 	s.tried(&p, err == nil)
 	if err != nil {

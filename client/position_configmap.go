@@ -63,14 +63,14 @@ func (s *ConfigMapPositions) Save(ctx context.Context, key string, p flow.Positi
 	}
 	c := s.c
 	if p.Ended {
-		ctx, c = c.afterEnd(ctx)
+		ctx, c = afterEnd(ctx, c)
 	}
 	name, text := dataKey(key), string(raw)
-	leave, err := s.enter(ctx)
+	unlock, err := s.lock(ctx)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer unlock()
 	set := func(cm *corev1.ConfigMap) error {
 		if cm.Data == nil {
 			cm.Data = map[string]string{}
@@ -92,11 +92,11 @@ func (s *ConfigMapPositions) Save(ctx context.Context, key string, p flow.Positi
 
 // Clear implements [flow.Positions].
 func (s *ConfigMapPositions) Clear(ctx context.Context, key string) error {
-	leave, err := s.enter(ctx)
+	unlock, err := s.lock(ctx)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer unlock()
 	err = Modify(ctx, s.c, s.object(), func(cm *corev1.ConfigMap) error {
 		delete(cm.Data, dataKey(key))
 		return nil
@@ -107,8 +107,8 @@ func (s *ConfigMapPositions) Clear(ctx context.Context, key string) error {
 	return err
 }
 
-// enter waits until no other write of this process is in progress.
-func (s *ConfigMapPositions) enter(ctx context.Context) (leave func(), err error) {
+// lock waits until no other write of this process is in progress.
+func (s *ConfigMapPositions) lock(ctx context.Context) (unlock func(), err error) {
 	select {
 	case <-s.turn:
 		return func() { s.turn <- struct{}{} }, nil

@@ -19,26 +19,56 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 )
 
-// Get fills obj from the store if its kind and namespace are watched, else from the server. It overwrites the previous
-// content of obj. If the object does not exist, the error satisfies apierrors.IsNotFound.
-func (c *Client) Get(ctx context.Context, key Key, obj Object) error {
-	k, err := c.kindOf(obj)
+// reader reads from the stores, or else from the server.
+type reader struct {
+	kinds  *kinds
+	stores *stores
+	server server
+}
+
+func (r reader) get(ctx context.Context, key Key, obj Object) error {
+	k, err := r.kinds.of(obj)
 	if err != nil {
 		return err
 	}
-	r, from, err := c.lookup(ctx, k, key, isMetadata(obj))
+	record, from, err := r.stores.lookup(k, key, isMetadata(obj))
 	switch {
 	case err != nil:
 		return err
 	case from:
-		return fill(k, r, obj)
+		return fill(k, record, obj)
 	}
-	return c.getLive(ctx, k, key, obj)
+	return r.server.getInto(ctx, k, key, obj)
 }
 
-// List fills list from the store if the kind and the namespace are watched, else from the server, page by page.
-func (c *Client) List(ctx context.Context, list ObjectList, opts ...ReadOption) error {
-	k, err := c.kindOfList(list)
+// fresh is get for a caller that has seen the object with a uid and a version. If the cache is older than that, or has
+// no such object, it asks the server.
+func (r reader) fresh(ctx context.Context, key Key, obj Object, uid types.UID, version string) error {
+	k, err := r.kinds.of(obj)
+	if err != nil {
+		return err
+	}
+	record, from, err := r.stores.lookup(k, key, isMetadata(obj))
+	switch {
+	case err != nil && !apierrors.IsNotFound(err):
+		return err
+	case err == nil && from && (uid == "" || uid == record.UID()) && !outdated(record, uid, version):
+		return fill(k, record, obj)
+	}
+	return r.server.getInto(ctx, k, key, obj)
+}
+
+// live is get from the server.
+func (r reader) live(ctx context.Context, key Key, obj Object) error {
+	k, err := r.kinds.of(obj)
+	if err != nil {
+		return err
+	}
+	return r.server.getInto(ctx, k, key, obj)
+}
+
+func (r reader) list(ctx context.Context, list ObjectList, opts []ReadOption) error {
+	k, err := r.kinds.ofList(list)
 	if err != nil {
 		return err
 	}
@@ -48,12 +78,12 @@ func (c *Client) List(ctx context.Context, list ObjectList, opts ...ReadOption) 
 	if err != nil {
 		return k.fail("list", Key{Namespace: o.namespace}, err)
 	}
-	snapshot, version, err := c.snapshot(ctx, k, &o)
+	snapshot, version, err := r.stores.snapshot(k, &o)
 	if err != nil {
 		return k.fail("list", Key{Namespace: o.namespace}, err)
 	}
 	if snapshot == nil {
-		return c.listLive(ctx, k, &o, list, items)
+		return r.server.listInto(ctx, k, &o, list, items)
 	}
 	for r := range snapshot {
 		obj := items.next()
@@ -67,38 +97,28 @@ func (c *Client) List(ctx context.Context, list ObjectList, opts ...ReadOption) 
 	return nil
 }
 
-// Live returns a reader that always asks the server.
-func (c *Client) Live() Reader { return liveReader{c} }
+// refresh requests an object that is outdated in the stores and stores it there. It ignores errors: the next caller that
+// trusts the cache detects the outdated object again.
+func (r reader) refresh(ctx context.Context, obj Object) {
+	k, err := r.kinds.of(obj)
+	if err != nil || r.stores.complete(k) == nil {
+		return
+	}
+	if a, err := r.server.get(ctx, k, KeyOf(obj), call.JSON); err == nil {
+		_ = r.stores.put(k, a.Raw)
+	}
+}
 
 type liveReader struct{ c *Client }
 
+// Get implements Reader.
 func (l liveReader) Get(ctx context.Context, key Key, obj Object) error {
-	k, err := l.c.kindOf(obj)
-	if err != nil {
-		return err
-	}
-	return l.c.getLive(ctx, k, key, obj)
+	return l.c.reader().live(ctx, key, obj)
 }
 
+// List implements Reader.
 func (l liveReader) List(ctx context.Context, list ObjectList, opts ...ReadOption) error {
-	return l.c.List(ctx, list, append(opts[:len(opts):len(opts)], Live())...)
-}
-
-// getFresh is Get for a caller that has seen the object with a uid and a version. If the cache is older than that, or
-// has no such object, it asks the server.
-func (c *Client) getFresh(ctx context.Context, key Key, obj Object, uid types.UID, version string) error {
-	k, err := c.kindOf(obj)
-	if err != nil {
-		return err
-	}
-	r, from, err := c.lookup(ctx, k, key, isMetadata(obj))
-	switch {
-	case err != nil && !apierrors.IsNotFound(err):
-		return err
-	case err == nil && from && (uid == "" || uid == r.UID()) && !outdated(r, uid, version):
-		return fill(k, r, obj)
-	}
-	return c.getLive(ctx, k, key, obj)
+	return l.c.reader().list(ctx, list, append(opts[:len(opts):len(opts)], Live()))
 }
 
 // fill decodes a record into an object that the caller owns.
@@ -155,29 +175,6 @@ func name(k *kind, obj runtime.Object) {
 	}
 }
 
-func (c *Client) getLive(ctx context.Context, k *kind, key Key, obj Object) error {
-	a, err := c.fetch(ctx, k, key, accept(obj, false))
-	if err != nil {
-		return err
-	}
-	return into(k, a, obj)
-}
-
-func (c *Client) fetch(ctx context.Context, k *kind, key Key, accept string) (*call.Answer, error) {
-	if err := c.fence(ctx); err != nil {
-		return nil, k.fail("get", key, err)
-	}
-	if key.Name == "" || k.namespaced && key.Namespace == "" {
-		return nil, k.fail("get", key, errNoName)
-	}
-	if !k.namespaced {
-		key.Namespace = ""
-	}
-	return call.Do(ctx, c.call, call.Request{
-		Verb: call.VerbGet, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: key.Namespace, Name: key.Name, Accept: accept,
-	}, c.shown(ctx, c.opt.Policy))
-}
-
 // into decodes an answer into an object that may be filled already. After an error obj is unchanged.
 func into(k *kind, a *call.Answer, obj Object) error {
 	fresh := reflect.New(reflect.TypeOf(obj).Elem())
@@ -200,41 +197,6 @@ func accept(obj runtime.Object, list bool) string {
 		return "application/json;as=" + as + ";g=meta.k8s.io;v=v1,application/json"
 	}
 	return call.JSON
-}
-
-func (c *Client) listRequest(k *kind, o *readOptions, accept string) call.Request {
-	return call.Request{Resource: k.gvr, Kind: k.gvk.Kind, Namespace: o.namespace, Query: o.query(), Accept: accept}
-}
-
-func (c *Client) listLive(ctx context.Context, k *kind, o *readOptions, list ObjectList, items *items) error {
-	if err := c.fence(ctx); err != nil {
-		return k.fail("list", Key{Namespace: o.namespace}, err)
-	}
-	p := c.shown(ctx, c.opt.Policy)
-	if p.PageSize == 0 {
-		p.PageSize = call.CachePage
-	}
-	for page, err := range call.Pages(ctx, c.call, c.listRequest(k, o, accept(list, true)), p) {
-		if err != nil {
-			return err
-		}
-		if page.Restarted {
-			items.clear()
-		}
-		for i := range page.Items {
-			obj := items.next()
-			if err := page.Decode(i, obj); err != nil {
-				return err
-			}
-			name(k, obj)
-			items.add(obj)
-		}
-		list.SetResourceVersion(page.Version)
-	}
-	items.done()
-	list.SetContinue("")
-	list.SetRemainingItemCount(nil)
-	return nil
 }
 
 // items collects the items of a list.

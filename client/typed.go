@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"iter"
-	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,19 +22,23 @@ type ObjectOf[T any] interface {
 // READ-ONLY. Otherwise it reads a new one from the server. If the object does not exist, the error satisfies
 // apierrors.IsNotFound.
 func Get[T any, PT ObjectOf[T]](ctx context.Context, c *Client, key Key) (*T, error) {
-	k, err := kindFor[T, PT](c)
+	return getTyped[T, PT](ctx, c.reader(), key)
+}
+
+func getTyped[T any, PT ObjectOf[T]](ctx context.Context, r reader, key Key) (*T, error) {
+	k, err := kindFor[T, PT](r.kinds)
 	if err != nil {
 		return nil, err
 	}
-	r, from, err := c.lookup(ctx, k, key, isMetadata(PT(nil)))
+	record, from, err := r.stores.lookup(k, key, isMetadata(PT(nil)))
 	switch {
 	case err != nil:
 		return nil, err
 	case from:
-		return store.As[T](r)
+		return store.As[T](record)
 	}
 	obj := PT(new(T))
-	if err := c.getLive(ctx, k, key, obj); err != nil {
+	if err := r.server.getInto(ctx, k, key, obj); err != nil {
 		return nil, err
 	}
 	return obj, nil
@@ -46,27 +49,26 @@ func Get[T any, PT ObjectOf[T]](ctx context.Context, c *Client, key Key) (*T, er
 // page. An error ends the sequence, except the decoding error of a single object.
 func List[T any, PT ObjectOf[T]](ctx context.Context, c *Client, opts ...ReadOption) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
-		k, err := kindFor[T, PT](c)
+		r := c.reader()
+		k, err := kindFor[T, PT](r.kinds)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
 		o := resolveRead(opts)
 		o.metadata = isMetadata(PT(nil))
-		records, _, err := c.snapshot(ctx, k, &o)
-		if err == nil && records == nil {
-			err = c.fence(ctx)
-		}
+		records, _, err := r.stores.snapshot(k, &o)
 		if err != nil {
 			yield(nil, k.fail("list", Key{Namespace: o.namespace}, err))
 			return
 		}
 		if records == nil {
-			p := c.shown(ctx, c.opt.Policy)
-			if p.PageSize == 0 {
-				p.PageSize = call.CachePage
+			req, p, err := r.server.list(ctx, k, &o, accept(PT(nil), true))
+			if err != nil {
+				yield(nil, err)
+				return
 			}
-			for obj, err := range call.List[T, PT](ctx, c.call, c.listRequest(k, &o, accept(PT(nil), true)), p) {
+			for obj, err := range call.List[T, PT](ctx, r.server.call, req, p) {
 				if !yield(obj, err) {
 					return
 				}
@@ -79,14 +81,4 @@ func List[T any, PT ObjectOf[T]](ctx context.Context, c *Client, opts ...ReadOpt
 			}
 		}
 	}
-}
-
-func kindFor[T any, PT ObjectOf[T]](c *Client) (*kind, error) {
-	if err := c.usable(); err != nil {
-		return nil, err
-	}
-	if k, ok := c.kinds.byType.Load(reflect.TypeFor[*T]()); ok {
-		return k.(*kind), nil
-	}
-	return c.kindOf(PT(new(T)))
 }

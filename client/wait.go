@@ -10,10 +10,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/condition"
-	"github.com/fairlead-io/fairlead/internal/source"
 )
 
 // When returns a wait until cond returns true for an object. cond receives nil while the object does not exist. The
@@ -27,13 +27,13 @@ import (
 // cache has never shown. If the server's answer ends the wait, the wait stores that answer in the cache, so the next
 // step reads nothing older.
 func When[T any, PT ObjectOf[T]](c *Client, key Key, cond func(*T) (bool, error)) flow.Backstopped {
-	return &objectWait[T, PT]{c: c, key: key, cond: cond}
+	return &objectWait[T, PT]{host: c.waitHost(), key: key, cond: cond}
 }
 
 // Condition returns a wait until a condition in status.conditions of an object is True, as in Condition[corev1.Pod](c,
 // key, "Ready").
 func Condition[T any, PT ObjectOf[T]](c *Client, key Key, name string) flow.Backstopped {
-	return &objectWait[T, PT]{c: c, key: key, condition: name, cond: func(obj *T) (bool, error) {
+	return &objectWait[T, PT]{host: c.waitHost(), key: key, condition: name, cond: func(obj *T) (bool, error) {
 		if obj == nil {
 			return false, nil
 		}
@@ -52,11 +52,18 @@ func Condition[T any, PT ObjectOf[T]](c *Client, key Key, name string) flow.Back
 
 // Gone returns a wait until an object does not exist.
 func Gone[T any, PT ObjectOf[T]](c *Client, key Key) flow.Backstopped {
-	return &objectWait[T, PT]{c: c, key: key, gone: true, cond: func(obj *T) (bool, error) { return obj == nil, nil }}
+	return &objectWait[T, PT]{host: c.waitHost(), key: key, gone: true, cond: func(obj *T) (bool, error) { return obj == nil, nil }}
+}
+
+// waitHost is what a wait needs of a client.
+type waitHost struct {
+	reader   reader
+	waits    *waits
+	backstop time.Duration // interval of requests to the server
 }
 
 type objectWait[T any, PT ObjectOf[T]] struct {
-	c     *Client
+	host  waitHost
 	key   Key
 	cond  func(*T) (bool, error)
 	there atomic.Bool // the cache has shown the object, so its absence is not due to a late cache
@@ -68,23 +75,20 @@ type objectWait[T any, PT ObjectOf[T]] struct {
 
 // Backstop implements flow.Backstopped.
 func (w *objectWait[T, PT]) Backstop() time.Duration {
-	if w.c.usable() != nil {
-		return 0 // Check returns the error
-	}
-	return w.c.opt.Backstop
+	return w.host.backstop // zero without a client; Check returns the error then
 }
 
 // Watch implements flow.Wait.
 func (w *objectWait[T, PT]) Watch(waker flow.Waker) (stop func()) {
-	k, err := kindFor[T, PT](w.c)
+	k, err := kindFor[T, PT](w.host.reader.kinds)
 	if err != nil {
 		return nil // Check returns the error
 	}
-	st := w.c.watchedIn(k, w.key.Namespace)
+	st := w.store(k)
 	if st == nil {
 		return nil // only the backstop evaluates the condition
 	}
-	return w.c.hubs.join(st, w.key, waker)
+	return w.host.waits.add(st, w.key, waker)
 }
 
 // Check implements flow.Wait.
@@ -92,24 +96,24 @@ func (w *objectWait[T, PT]) Check(ctx context.Context, live bool) (bool, error) 
 	if w.cond == nil {
 		return false, fmt.Errorf("cannot wait for %s: the function: %w", w.key, ErrNil)
 	}
-	k, err := kindFor[T, PT](w.c)
+	k, err := kindFor[T, PT](w.host.reader.kinds)
 	if err != nil {
 		return false, err
 	}
 	if !live {
-		obj, err := Get[T, PT](ctx, w.c, w.key)
+		obj, err := getTyped[T, PT](ctx, w.host.reader, w.key)
 		w.there.CompareAndSwap(false, err == nil)
 		ok, judged := w.judge(obj, err)
-		if !ok && w.c.watchedIn(k, w.key.Namespace) == nil {
+		if !ok && w.store(k) == nil {
 			w.last.Store(obj)
 		}
-		if !ok || err == nil || w.there.Load() || w.c.watchedIn(k, w.key.Namespace) == nil {
+		if !ok || err == nil || w.there.Load() || w.store(k) == nil {
 			return ok, judged
 		}
 		// The object is absent from the cache, and that would end the wait. The cache may be behind its creation, so ask
 		// the server.
 	}
-	a, err := w.c.fetch(ctx, k, w.key, call.JSON)
+	a, err := w.host.reader.server.get(ctx, k, w.key, call.JSON)
 	if err != nil {
 		w.last.Store(nil)
 		return w.judge(nil, err)
@@ -120,34 +124,17 @@ func (w *objectWait[T, PT]) Check(ctx context.Context, live bool) (bool, error) 
 	}
 	ok, err := w.judge(obj, nil)
 	if !ok {
-		if w.c.watchedIn(k, w.key.Namespace) == nil {
+		if w.store(k) == nil {
 			w.last.Store((*T)(obj))
 		}
 		return false, err
 	}
-	return ok, errors.Join(err, w.c.show(k, a))
+	return ok, errors.Join(err, w.host.reader.stores.put(k, a.Raw))
 }
 
-// show stores an answered object in the stores of its kind.
-func (c *Client) show(k *kind, a *call.Answer) error {
-	for _, st := range c.stores(k) {
-		if _, err := st.Put(source.JSON, a.Raw); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// bring fetches an object that is outdated in the cache and stores it there. It ignores errors: the next caller that
-// trusts the cache detects the outdated object again.
-func (c *Client) bring(ctx context.Context, obj Object) {
-	k, err := c.kindOf(obj)
-	if err != nil || c.watched(k) == nil {
-		return
-	}
-	if a, err := c.fetch(ctx, k, KeyOf(obj), call.JSON); err == nil {
-		_ = c.show(k, a)
-	}
+// store returns the store that shows the object; nil if the kind is not watched.
+func (w *objectWait[T, PT]) store(k *kind) *cache.Store {
+	return w.host.reader.stores.covering(k, w.key.Namespace)
 }
 
 func (w *objectWait[T, PT]) judge(obj *T, err error) (bool, error) {

@@ -14,12 +14,12 @@ import (
 // Why implements flow.Explained. It describes the awaited object as the cache has it. If the kind is not watched, it
 // uses the server's last answer.
 func (w *objectWait[T, PT]) Why() []why.Cause {
-	k, err := kindFor[T, PT](w.c)
+	k, err := kindFor[T, PT](w.host.reader.kinds)
 	if err != nil {
 		return nil // Check returns the error
 	}
 	obj := PT(w.last.Load())
-	if st := w.c.watchedIn(k, w.key.Namespace); st != nil {
+	if st := w.store(k); st != nil {
 		obj = nil
 		if r, ok := st.Get(w.key); ok {
 			if obj = PT(new(T)); fill(k, r, obj) != nil {

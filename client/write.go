@@ -5,59 +5,43 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
+	"net/url"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/call"
-	"github.com/fairlead-io/fairlead/internal/resourceversion"
+	"github.com/fairlead-io/fairlead/client/internal/content"
+	"github.com/fairlead-io/fairlead/client/internal/pending"
 	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/internal/writeoption"
 )
 
-// Create creates obj. If the server generates the name, obj has it afterwards.
-func (c *Client) Create(ctx context.Context, obj Object, opts ...WriteOption) error {
-	return c.create(ctx, "", obj, opts)
+// writer makes writes and adds their answers to the stores.
+type writer struct {
+	reader
+	own *writeState
 }
 
-// Update replaces the object by obj. With a resourceVersion it conflicts with later changes; without one it overwrites
-// them. The server removes fields that the Go type of obj does not know. If the cache shows such fields, Update sends
-// nothing and returns an error that matches ErrPruned and names one of them. If obj lacks fields that the cache drops,
-// Update returns a DroppedError. Neither check is possible for objects that are not watched. Objects from the cache
-// lack managedFields, and the server keeps those. Update does not send an update that would change nothing.
-func (c *Client) Update(ctx context.Context, obj Object, opts ...WriteOption) error {
-	return c.update(ctx, "", obj, opts)
-}
-
-// Patch changes the object that obj names and stores the answer in obj.
-func (c *Client) Patch(ctx context.Context, obj Object, patch Patch, opts ...WriteOption) error {
-	return c.patch(ctx, "", obj, patch, opts)
-}
-
-// Delete deletes the object that obj names. It does not change obj. If the answer is lost, Delete repeats the request
-// for the uid in the cache, or else for that of obj. It therefore does not delete a new object of the same name. If
-// neither is known, the repeated request deletes any object of that name.
-func (c *Client) Delete(ctx context.Context, obj Object, opts ...WriteOption) error {
-	return c.delete(ctx, "", obj, opts)
+// writeState is the state that the writers of a client and of the clients bound from it share.
+type writeState struct {
+	pending    pending.Writes
+	applied    applied
+	fieldOwner string
+	plain      url.Values // query of a write without options; read-only
 }
 
 // writing is a write in preparation.
 type writing struct {
-	c      *Client
+	writer
+	cachedObject
 	verb   string // for errors
-	k      *kind
-	key    Key
-	sub    string
 	o      writeoption.Options
 	strict bool   // the write must carry the version that it was computed from
 	answer Object // receives the server's answer
 	req    call.Request
 
-	shown   []metav1.Object // states of the object that the caller has seen, for their uid and version
-	showing [2]metav1.Object
 	version string // resourceVersion that the request carries
 	sent    []byte // body of a merge patch or an apply, for the ledger
 
@@ -67,21 +51,21 @@ type writing struct {
 	after func(*call.Answer) // called after the answer is in the store
 }
 
-func (c *Client) begin(
+func (wr writer) begin(
 	ctx context.Context, verb call.Verb, subresource string, obj Object, opts []WriteOption,
 ) (*writing, error) {
-	k, err := c.kindOf(obj)
+	k, err := wr.kinds.of(obj)
 	if err != nil {
 		return nil, err
 	}
 	w := &writing{
-		c: c, verb: string(verb), k: k, key: KeyOf(obj), sub: subresource, o: c.resolveWrite(opts), answer: obj,
+		writer: wr, verb: string(verb), o: wr.resolve(opts), answer: obj,
+		cachedObject: cachedObject{stores: wr.stores, k: k, key: KeyOf(obj), seen: [2]metav1.Object{obj}},
 	}
-	w.shown = append(w.showing[:0], obj)
-	w.strict = w.o.SameVersion || c.requireVersion(ctx)
+	w.strict = w.o.SameVersion || w.server.requireVersion(ctx)
 	w.req = call.Request{
 		Verb: verb, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: w.key.Namespace, Name: w.key.Name,
-		Subresource: subresource, Query: c.query(&w.o, verb), ConflictsExpected: w.o.ConflictsExpected,
+		Subresource: subresource, Query: w.own.query(&w.o, verb), ConflictsExpected: w.o.ConflictsExpected,
 	}
 	unnamed := w.key.Name == "" && (verb != call.VerbCreate || obj.GetGenerateName() == "")
 	if unnamed || k.namespaced && w.key.Namespace == "" {
@@ -91,68 +75,42 @@ func (c *Client) begin(
 		w.key.Namespace, w.req.Namespace = "", ""
 	}
 	if verb != call.VerbDelete { // a delete only reads the object
-		if r := w.known(); r != nil && r.Shares(obj) {
+		if r := w.anyContent(); r != nil && r.Shares(obj) {
 			return nil, w.fail(ErrShared)
 		}
 	}
 	return w, nil
 }
 
+// resolve applies the options of a write to the defaults of the client.
+func (wr writer) resolve(opts []WriteOption) writeoption.Options {
+	o := writeoption.Options{Owner: wr.own.fieldOwner}
+	for _, opt := range opts {
+		if opt != nil {
+			opt(&o)
+		}
+	}
+	if o.Policy == nil {
+		o.Policy = wr.server.policy
+	}
+	return o
+}
+
 func (w *writing) fail(err error) error { return w.k.fail(w.op(), w.key, err) }
 
 // op returns the operation and the subresource, for errors.
 func (w *writing) op() string {
-	if w.sub == "" {
+	if w.req.Subresource == "" {
 		return w.verb
 	}
-	return w.verb + " " + w.sub + " of"
-}
-
-// cached returns the cached object, or its metadata if metadata is true. It returns nil if the cache has none or if
-// reads must ask the server.
-func (w *writing) cached(metadata bool) *cache.Record {
-	r, _ := w.c.holds(w.k, w.key, metadata)
-	return r
-}
-
-// known returns the cached object, perhaps only its metadata. It returns nil if that may be older than a state that the
-// caller has seen.
-func (w *writing) known() *cache.Record { return w.believed(w.cached(true)) }
-
-// whole is known for callers that need more than the metadata.
-func (w *writing) whole() *cache.Record { return w.believed(w.cached(false)) }
-
-func (w *writing) believed(r *cache.Record) *cache.Record {
-	if r != nil && w.believes(r) {
-		return r
-	}
-	return nil
-}
-
-func (w *writing) believes(r *cache.Record) bool {
-	return !slices.ContainsFunc(w.shown, func(o metav1.Object) bool {
-		return outdated(r, o.GetUID(), o.GetResourceVersion())
-	})
-}
-
-// outdated reports whether a record may be older than a state with uid and version: it is of another incarnation, or
-// its version is not known to be the same or newer. An empty uid or version is unknown.
-func outdated(r *cache.Record, uid types.UID, version string) bool {
-	if version == "" {
-		return uid != "" && uid != r.UID()
-	}
-	if version == r.Version() {
-		return false
-	}
-	order, ok := resourceversion.Compare(r.Version(), version)
-	return !ok || order < 0
+	return w.verb + " " + w.req.Subresource + " of"
 }
 
 // lock returns the version that the write must carry: version, or else that of the cached object if the write must be
 // locked.
 func (w *writing) lock(version string) (string, error) {
 	if version == "" && (w.strict || w.unordered()) {
-		if r := w.known(); r != nil {
+		if r := w.anyContent(); r != nil {
 			version = r.Version()
 		}
 	}
@@ -162,14 +120,8 @@ func (w *writing) lock(version string) (string, error) {
 	return version, nil
 }
 
-// unordered reports whether versions of the kind cannot be ordered. Then every write must be locked.
-func (w *writing) unordered() bool {
-	st := w.c.watched(w.k)
-	return st != nil && unordered(st)
-}
-
-func (c *Client) create(ctx context.Context, subresource string, obj Object, opts []WriteOption) error {
-	w, err := c.begin(ctx, call.VerbCreate, subresource, obj, opts)
+func (wr writer) create(ctx context.Context, subresource string, obj Object, opts []WriteOption) error {
+	w, err := wr.begin(ctx, call.VerbCreate, subresource, obj, opts)
 	if err != nil {
 		return err
 	}
@@ -181,8 +133,8 @@ func (c *Client) create(ctx context.Context, subresource string, obj Object, opt
 	return w.send(ctx)
 }
 
-func (c *Client) update(ctx context.Context, subresource string, obj Object, opts []WriteOption) error {
-	w, err := c.begin(ctx, call.VerbUpdate, subresource, obj, opts)
+func (wr writer) update(ctx context.Context, subresource string, obj Object, opts []WriteOption) error {
+	w, err := wr.begin(ctx, call.VerbUpdate, subresource, obj, opts)
 	if err != nil {
 		return err
 	}
@@ -193,21 +145,25 @@ func (c *Client) update(ctx context.Context, subresource string, obj Object, opt
 	if w.version, err = w.lock(body.GetResourceVersion()); err != nil {
 		return err
 	}
-	want, err := content(body)
+	want, err := content.Of(body)
 	if err != nil {
 		return w.fail(err)
 	}
 	if w.o.Body == nil {
-		done, err := w.replacing(obj, want)
-		if err == nil && !done {
-			err = w.incomplete(obj, func() (map[string]any, error) { return want, nil })
+		u := update{obj: obj, want: want, version: w.version, sub: subresource, always: w.o.Always}
+		unchanged, err := u.compare(&w.cachedObject, w.kinds.scheme)
+		switch {
+		case unchanged:
+			return err
+		case err != nil:
+			return w.fail(err)
 		}
-		if done || err != nil {
+		if err := w.checkDropped(obj, func() (map[string]any, error) { return want, nil }); err != nil {
 			return err
 		}
 	}
 	if w.version != "" && body.GetResourceVersion() == "" {
-		sub(want, "metadata")["resourceVersion"] = w.version
+		content.Member(want, "metadata")["resourceVersion"] = w.version
 		w.key = KeyOf(obj)
 		if w.req.Body, err = w.encoded(want); err != nil {
 			return w.fail(err)
@@ -218,8 +174,8 @@ func (c *Client) update(ctx context.Context, subresource string, obj Object, opt
 	return w.send(ctx)
 }
 
-func (c *Client) patch(ctx context.Context, subresource string, obj Object, p Patch, opts []WriteOption) error {
-	w, err := c.begin(ctx, call.VerbPatch, subresource, obj, opts)
+func (wr writer) patch(ctx context.Context, subresource string, obj Object, p Patch, opts []WriteOption) error {
+	w, err := wr.begin(ctx, call.VerbPatch, subresource, obj, opts)
 	if err != nil {
 		return err
 	}
@@ -227,7 +183,7 @@ func (c *Client) patch(ctx context.Context, subresource string, obj Object, p Pa
 		w.answer = w.o.Body
 	}
 	if p.from != nil {
-		w.shown = append(w.shown, p.from)
+		w.seen[1] = p.from
 	}
 	data, version, err := p.bytes(obj)
 	if err != nil {
@@ -241,14 +197,14 @@ func (c *Client) patch(ctx context.Context, subresource string, obj Object, p Pa
 				shown = nil
 			}
 		}
-		if changesNothing(p.typ, data, shown) {
+		if content.ChangesNothing(p.typ, data, shown) {
 			if r != nil {
 				return fill(w.k, r, obj)
 			}
 			if p.from != nil {
 				return nil
 			}
-			return c.Live().Get(ctx, w.key, obj) // as a request would have returned
+			return wr.live(ctx, w.key, obj) // as a request would have returned
 		}
 	}
 	return w.sendPatch(ctx, p.typ, data, version)
@@ -263,7 +219,7 @@ func (w *writing) sendPatch(ctx context.Context, t types.PatchType, data []byte,
 		}
 	}
 	if w.version != "" && t != types.ApplyPatchType {
-		if data, err = locked(t, data, w.version); err != nil {
+		if data, err = content.AtVersion(t, data, w.version); err != nil {
 			return w.fail(err)
 		}
 	}
@@ -296,8 +252,7 @@ func (w *writing) lockApply(ctx context.Context, version string) (string, error)
 	if w.o.Absent && version == "" {
 		return "", nil
 	}
-	st := w.c.watchedIn(w.k, w.key.Namespace)
-	if version != "" || st == nil || !knows(st, w.key.Namespace) || w.known() != nil {
+	if version != "" || !w.provesAbsence() || w.anyContent() != nil {
 		return w.lock(version)
 	}
 	now, err := w.now(ctx)
@@ -314,31 +269,32 @@ func (w *writing) lockApply(ctx context.Context, version string) (string, error)
 func (w *writing) now(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
 	now := &metav1.PartialObjectMetadata{}
 	now.SetGroupVersionKind(w.k.gvk)
-	return now, w.c.Live().Get(ctx, w.key, now)
+	return now, w.live(ctx, w.key, now)
 }
 
-func (w *writing) encoded(content map[string]any) ([]byte, error) {
-	content["kind"], content["apiVersion"] = w.k.gvk.Kind, w.k.gvk.GroupVersion().String()
-	return json.Marshal(content)
+func (w *writing) encoded(body map[string]any) ([]byte, error) {
+	body["kind"], body["apiVersion"] = w.k.gvk.Kind, w.k.gvk.GroupVersion().String()
+	return json.Marshal(body)
 }
 
 // send makes the request. It stores the answer in the stores before it fills the caller's object.
 func (w *writing) send(ctx context.Context) error {
-	if err := w.c.fence(ctx); err != nil {
+	if err := w.server.fence(ctx); err != nil {
 		return w.fail(err)
 	}
-	flight := w.takeOff(ctx)
-	a, err := call.Do(ctx, w.c.call, w.req, w.c.fenced(ctx, *w.o.Policy))
+	announced := w.announce(ctx)
+	a, err := w.server.write(ctx, w.req, *w.o.Policy)
 	if err != nil {
-		flight.failed(ctx, err)
+		failed(ctx, announced, err)
 		return err
 	}
 	if w.o.Answered != nil && len(a.Raw) > 0 {
 		w.o.Answered(a.Raw)
 	}
-	read := w.read(a)
-	flight.land(ctx, read)
-	if len(a.Raw) > 0 && !w.header(a, read) && (w.sub == "" || w.sub == "status" || !read.status()) {
+	answer := w.read(a)
+	announced.Answered(ctx, answer)
+	sub := w.req.Subresource
+	if len(a.Raw) > 0 && !w.takeHeader(a, answer) && (sub == "" || sub == "status" || !answer.Status()) {
 		if err := into(w.k, a, w.answer); err != nil {
 			return w.fail(err)
 		}
@@ -349,24 +305,24 @@ func (w *writing) send(ctx context.Context) error {
 	return nil
 }
 
-// takeOff announces the write to the stores.
-func (w *writing) takeOff(ctx context.Context) *flight {
+// announce announces the write to the stores.
+func (w *writing) announce(ctx context.Context) *pending.Write {
 	if w.o.DryRun {
-		return &flight{layer: &w.c.layer, dry: true}
+		return w.own.pending.DryRun()
 	}
-	return w.c.layer.takeOff(w.c.owner(ctx), target{
-		op: w.op(), resource: w.k.gvr, kind: w.k.gvk, key: w.key, sub: w.sub, version: w.version, sent: w.sent,
-		create: w.req.Verb == call.VerbCreate && w.sub == "",
+	return w.own.pending.Begin(w.server.owner(ctx), pending.Target{
+		Op: w.op(), Resource: w.k.gvr, Kind: w.k.gvk, Key: w.key, Subresource: w.req.Subresource, Version: w.version,
+		Sent: w.sent, Create: w.req.Verb == call.VerbCreate && w.req.Subresource == "",
 	})
 }
 
 // failed ends a write that returned an error.
-func (f *flight) failed(ctx context.Context, err error) {
+func failed(ctx context.Context, w *pending.Write, err error) {
 	if errors.Is(err, call.ErrOutcomeUnknown) {
-		f.lost(ctx)
+		w.Lost(ctx)
 		return
 	}
-	f.fail()
+	w.Refused()
 }
 
-func (w *writing) read(a *call.Answer) *reply { return read(a.Code, a.Raw, &w.head) }
+func (w *writing) read(a *call.Answer) *pending.Answer { return pending.Read(a.Code, a.Raw, &w.head) }

@@ -20,10 +20,7 @@ type Collection[T any] struct{ observer *Observer }
 // Known declares a Collection of the objects of a selector. As for an observer, the source is then watched, and a
 // mistake in the declaration is reported at start. T is as for [On].
 func Known[T any, P Object[T]](h Host, s Selector) *Collection[T] {
-	o := &Observer{
-		selector: s, object: reflect.TypeFor[T](), place: declared(), registry: h.Observers(),
-		opts: newOptions(nil),
-	}
+	o := newObserver(h, s, reflect.TypeFor[T](), nil)
 	o.opts.name, o.opts.mask, o.opts.passive = "collection at "+o.place, OnSynchronized, true
 	o.call = func(context.Context, *store.Event) error { return nil }
 	o.registry.declareObserver(o)
@@ -120,7 +117,7 @@ func (c *Collection[T]) matches(r *cache.Record) (ok bool) {
 		return true
 	}
 	if p := protect.Call(func() { ok = c.observer.filter(r) }); p != nil {
-		c.observer.registry.log.Error("filter panicked", "selector", c.observer.selector.String(),
+		c.observer.log.Error("filter panicked", "selector", c.observer.selector.String(),
 			"key", r.Key().String(), "panic", p.Value)
 		return false
 	}

@@ -11,7 +11,6 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/cache"
@@ -24,7 +23,7 @@ import (
 // derivation fills the store of a derived source from its inputs, which it observes. The derived store supports
 // snapshots, a cursor per observer, prior states and coalescing like any other store.
 type derivation struct {
-	origin *Origin
+	host   derivedHost
 	store  *cache.Store
 	sink   source.Sink
 	make   func(*cache.Record) (client.Object, error) // nil object: none; the caller may modify the object
@@ -38,6 +37,15 @@ type derivation struct {
 	made        map[claim]cache.Key
 	quarantined map[claim]source.Quarantined // objects for which the function failed
 	claims      map[cache.Key][]candidate    // sorted; the store has, or will have, the first one
+}
+
+// derivedHost is what a derivation needs of its registry.
+type derivedHost struct {
+	origin *Origin       // the derived source
+	store  store.Options // of the derived store
+	// observe returns an observer of an input, and declare declares it.
+	observe func(in input, call func(context.Context, *store.Event) error) *Observer
+	declare func(*Observer)
 }
 
 // claim identifies an object of an input.
@@ -54,10 +62,10 @@ type candidate struct {
 
 func derivedFrom[U any, Q Object[U]](
 	convert func(*cache.Record) (*U, error),
-) func(context.Context, *Origin) (*feed, error) {
-	return func(ctx context.Context, o *Origin) (*feed, error) {
+) func(derivedHost) *feed {
+	return func(h derivedHost) *feed {
 		d := &derivation{
-			origin: o, pending: len(o.inputs), made: map[claim]cache.Key{},
+			host: h, pending: len(h.origin.inputs), made: map[claim]cache.Key{},
 			quarantined: map[claim]source.Quarantined{}, claims: map[cache.Key][]candidate{},
 		}
 		d.make = func(r *cache.Record) (client.Object, error) {
@@ -71,34 +79,22 @@ func derivedFrom[U any, Q Object[U]](
 			own := *object // it includes the metadata; deeper values are not modified
 			return Q(&own), nil
 		}
-		return d.open(), nil
+		return d.open()
 	}
 }
 
 func (d *derivation) open() *feed {
-	o := d.origin
-	r := o.registry
-	kind, _ := r.kindOf(o.object) // the program's own type may have none
-	d.store = store.New(store.Options{
-		Resource: schema.GroupVersionResource{Resource: o.selector.String()}, Kind: kind, Namespaced: true,
-		Scheme: r.opts.Scheme, Logger: r.log,
-		DetectMutation: r.opts.DetectMutation,
-	})
+	d.store = store.New(d.host.store)
 	d.sink = d.store.Sink("")
 	if d.pending == 0 {
 		d.sink.Replace().Commit(source.Commit{Version: "1", Reason: "no input is given"})
 	}
-	for i, in := range o.inputs {
-		by := &Observer{
-			selector: in.selector, object: in.takes, place: o.place, registry: r, opts: newOptions(nil),
-			derived: o,
-		}
-		by.opts.name, by.opts.failure = fmt.Sprintf("derived source %q", o.selector), Skip
-		by.call = func(_ context.Context, e *store.Event) error { return d.event(i, e) }
+	for i, in := range d.host.origin.inputs {
+		by := d.host.observe(in, func(_ context.Context, e *store.Event) error { return d.event(i, e) })
 		d.inputs = append(d.inputs, by)
 	}
 	for _, by := range d.inputs {
-		r.declareObserver(by)
+		d.host.declare(by)
 	}
 	return &feed{store: d.store, close: d.close}
 }
@@ -333,7 +329,7 @@ func (d *derivation) current(key cache.Key) (client.Object, error) {
 	if !ok {
 		return nil, nil
 	}
-	object, err := d.origin.decode(r)
+	object, err := d.host.origin.decode(r)
 	if err != nil {
 		return nil, err
 	}

@@ -27,44 +27,77 @@ func describeStore(s *inspect.Source, st *cache.Store) {
 		return cmp.Or(a.At.Compare(b.At), strings.Compare(a.Key(), b.Key()))
 	})
 	for _, q := range all[:min(len(all), maxQuarantinedShown)] {
-		said := q.Err.Error()
-		if len(said) > maxErrorShown {
-			said = strings.ToValidUTF8(said[:maxErrorShown], "") + "…"
+		text := q.Err.Error()
+		if len(text) > maxErrorShown {
+			text = strings.ToValidUTF8(text[:maxErrorShown], "") + "…"
 		}
 		s.Quarantined = append(s.Quarantined, inspect.Quarantined{
-			Namespace: q.Namespace, Name: q.Name, Version: q.Version, Error: said, Since: q.At,
+			Namespace: q.Namespace, Name: q.Name, Version: q.Version, Error: text, Since: q.At,
 		})
 	}
 }
 
-// Describe returns the declarations with their current state.
-func (r *Registry) Describe() inspect.Sources {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := time.Now()
-	d := inspect.Sources{Sources: []inspect.Source{}}
-	for _, o := range r.origins {
-		s := o.description(now)
-		for _, by := range r.observers {
+// snapshot is the state of the declarations at one moment.
+type snapshot struct {
+	sources   []originSnapshot
+	unmatched []observerSnapshot // without a source
+}
+
+// originSnapshot is the state of a source. Only the constant fields of declared may be read.
+type originSnapshot struct {
+	declared  *Origin
+	state     openState // of its twin, if only that is open
+	observers []observerSnapshot
+}
+
+// observerSnapshot is the state of an observer. Only its constant fields and counters may be read.
+type observerSnapshot struct {
+	declared *Observer
+	delivery *delivery
+	failure  error
+}
+
+// snapshotOf requires the lock of the registry.
+func snapshotOf(d *declarations) (s snapshot) {
+	of := func(by *Observer) observerSnapshot { return observerSnapshot{by, by.delivery, by.failure} }
+	for _, o := range d.origins {
+		source := originSnapshot{declared: o, state: o.openState}
+		if o.twin != nil && !o.active() {
+			source.state = o.twin.openState
+		}
+		for _, by := range d.observers {
 			if by.selector == o.selector {
-				s.Observers = append(s.Observers, by.description())
+				source.observers = append(source.observers, of(by))
 			}
 		}
-		d.Sources = append(d.Sources, s)
+		s.sources = append(s.sources, source)
 	}
-	for _, by := range r.observers {
-		if r.origin(by.selector) == nil {
-			d.Unmatched = append(d.Unmatched, by.description())
+	for _, by := range d.observers {
+		if d.origin(by.selector) == nil {
+			s.unmatched = append(s.unmatched, of(by))
 		}
+	}
+	return s
+}
+
+// describe describes the declarations of a cluster.
+func (s snapshot) describe(cluster string) inspect.Sources {
+	now := time.Now()
+	d := inspect.Sources{Sources: []inspect.Source{}}
+	for _, o := range s.sources {
+		d.Sources = append(d.Sources, o.describe(cluster, now))
+	}
+	for _, by := range s.unmatched {
+		d.Unmatched = append(d.Unmatched, by.describe(cluster))
 	}
 	return d
 }
 
-// description requires the lock of the registry.
-func (o *Origin) description(now time.Time) inspect.Source {
-	d := inspect.Source{
-		Cluster: o.registry.opts.Cluster, Selector: o.selector.names(), At: o.place,
-		Observers: []inspect.Observer{},
+func (s originSnapshot) describe(cluster string, now time.Time) inspect.Source {
+	o := s.declared
+	d := inspect.Source{Cluster: cluster, Selector: o.selector.names(), At: o.place, Observers: []inspect.Observer{}}
+	for _, by := range s.observers {
+		d.Observers = append(d.Observers, by.describe(cluster))
 	}
 	if o.object != nil {
 		d.Type = o.object.String()
@@ -75,23 +108,21 @@ func (o *Origin) description(now time.Time) inspect.Source {
 	for _, in := range o.inputs {
 		d.From = append(d.From, in.selector.String())
 	}
-	if o.twin != nil && o.feed == nil && !o.opening {
-		o = o.twin
+	if s.state.err != nil {
+		d.Error = s.state.err.Error()
 	}
-	if o.err != nil {
-		d.Error = o.err.Error()
-	}
-	if o.feed == nil {
+	f := s.state.feed
+	if f == nil {
 		return d
 	}
 	d.Running = true
-	describeStore(&d, o.feed.store)
-	if o.feed.handle == nil {
+	describeStore(&d, f.store)
+	if f.handle == nil {
 		return d // the status is that of its inputs
 	}
-	d.Kind = o.feed.store.Options().Kind
-	for _, st := range o.feed.store.Statuses() {
-		d.Status = append(d.Status, statusOf(st, o.since, now))
+	d.Kind = f.store.Options().Kind
+	for _, st := range f.store.Statuses() {
+		d.Status = append(d.Status, statusOf(st, s.state.since, now))
 	}
 	return d
 }
@@ -99,8 +130,8 @@ func (o *Origin) description(now time.Time) inspect.Source {
 // statusOf describes a scope. A scope that was never confirmed is as old as began, unless began is zero.
 func statusOf(st source.Status, began, now time.Time) inspect.Scope {
 	d := inspect.Scope{
-		Namespace: st.Namespace, Phase: string(st.Phase), Reason: string(st.Reason), Message: st.Message, Since: st.Since, Synced: st.Synced,
-		Staleness: st.Staleness(now), Silence: st.Silence(now), Refused: st.Refused(), Counters: st.Counters,
+		Namespace: st.Namespace, Phase: string(st.Phase), Reason: string(st.Reason), Message: st.Message, Since: st.Since,
+		Synced: st.Synced, Staleness: st.Staleness(now), Silence: st.Silence(now), Refused: st.Refused(), Counters: st.Counters,
 	}
 	if st.LastContact.IsZero() && !began.IsZero() {
 		if d.Staleness = now.Sub(began); !d.Refused {
@@ -110,18 +141,9 @@ func statusOf(st source.Status, began, now time.Time) inspect.Scope {
 	return d
 }
 
-// DescribeOthers describes stores that do not belong to sources of the registry, such as those of reconcilers and
-// clients. It skips stores of its own sources. The selector is the resource and its selection, and At is empty. A scope
-// that was never confirmed is as stale as its phase is old.
-func (r *Registry) DescribeOthers(stores []*cache.Store) []inspect.Source {
-	r.mu.Lock()
-	own := map[*cache.Store]bool{}
-	for o := range r.roots() {
-		if o.feed != nil {
-			own[o.feed.store] = true
-		}
-	}
-	r.mu.Unlock()
+// describeOthers describes the stores that are not in own. The selector is the resource and its selection, and At is
+// empty. A scope that was never confirmed is as stale as its phase is old.
+func describeOthers(cluster string, stores []*cache.Store, own map[*cache.Store]bool) []inspect.Source {
 	now := time.Now()
 	var out []inspect.Source
 	for _, st := range stores {
@@ -135,7 +157,7 @@ func (r *Registry) DescribeOthers(stores []*cache.Store) []inspect.Source {
 		}
 		words = slices.DeleteFunc(words, func(w string) bool { return w == "" })
 		d := inspect.Source{
-			Cluster: r.opts.Cluster, Selector: []string{strings.Join(words, " ")}, Type: typeName(opt.Kind), Running: true,
+			Cluster: cluster, Selector: []string{strings.Join(words, " ")}, Type: typeName(opt.Kind), Running: true,
 			Kind: opt.Kind, Observers: []inspect.Observer{},
 		}
 		describeStore(&d, st)
@@ -152,10 +174,10 @@ func typeName(kind schema.GroupVersionKind) string {
 	return kind.Kind + "." + kind.GroupVersion().String()
 }
 
-// description requires the lock of the registry.
-func (o *Observer) description() inspect.Observer {
+func (s observerSnapshot) describe(cluster string) inspect.Observer {
+	o := s.declared
 	d := inspect.Observer{
-		Cluster: o.registry.opts.Cluster, Selector: o.selector.names(), Name: o.Name(), At: o.place, Type: "any",
+		Cluster: cluster, Selector: o.selector.names(), Name: o.Name(), At: o.place, Type: "any",
 		Mask:     o.opts.mask.String(),
 		Delivery: "sync", Failure: o.opts.failure.String(),
 		Stats: inspect.Stats{
@@ -169,11 +191,11 @@ func (o *Observer) description() inspect.Observer {
 	if o.opts.limit > 0 {
 		d.Delivery = fmt.Sprintf("async, %d at once", o.opts.limit)
 	}
-	if o.delivery != nil {
-		d.Stats.Lag, d.BehindSince = o.delivery.lag(), o.delivery.behindSince()
+	if s.delivery != nil {
+		d.Stats.Lag, d.BehindSince = s.delivery.lag(), s.delivery.behindSince()
 	}
-	if o.failure != nil {
-		d.Stopped = o.failure.Error()
+	if s.failure != nil {
+		d.Stopped = s.failure.Error()
 	}
 	d.Synced = o.synced.happened()
 	return d

@@ -50,13 +50,20 @@
 //
 // Objects are shared and read-only: all observers of an event get the same pointer. Use DeepCopy before a modification.
 //
-// # Reading order
+// # Parts
 //
-// Each file depends on those before it, with few exceptions:
+// [Registry] holds one lock, Registry.mu, and connects these parts. It runs no user code under the lock.
 //
-//   - user API: selector.go, errors.go, demand.go, event.go, option.go;
-//   - declarations: registry.go, origin.go, observer.go, host.go;
-//   - delivery of events: latch.go, async.go, delivery.go, stats.go, lifecycle.go;
-//   - derived sources: quarantine.go, derivation.go, derive.go, collection.go;
-//   - inspection: describe.go, metrics.go.
+//   - declarations (declarations.go, metadata.go): the graph of sources and observers. Registry.mu guards it, and the
+//     attachment of each [Observer] and the openState of each [Origin] (origin.go). check.go finds its mistakes, and
+//     status.go names what is not synced.
+//   - running (run.go): opens sources, retries and subscribes observers, from Start to Stop. It shares Registry.mu,
+//     because a declaration during the run changes both.
+//   - delivery (delivery.go): the events of one observer, with its workers (async.go, own mutex), its age (behind.go, own
+//     mutex) and the prediction of decoding (demand.go, atomic).
+//   - gate (share.go): admission of calls by slot; the lock of handover.Slots.
+//   - derivation (derivation.go, quarantine.go): one derived source; its mutex serializes the sink of the derived store.
+//   - snapshot (describe.go): a copy of the declarations, described without the lock; metrics.go reads descriptions.
+//
+// Lock order: Registry.mu, then those of deliveries and stores. derivation.mu is never held with Registry.mu.
 package observe

@@ -64,12 +64,9 @@ func fixed(options []cache.Option) settings {
 func On[T any, P Object[T]](h Host, s Selector, fn func(ctx context.Context, e Event[T]) error,
 	opts ...Option,
 ) *Observer {
-	o := &Observer{
-		selector: s, object: reflect.TypeFor[T](), place: declared(), registry: h.Observers(),
-		opts: newOptions(opts),
-	}
+	o := newObserver(h, s, reflect.TypeFor[T](), opts)
 	if fn != nil {
-		o.call = caller(o, fn)
+		o.call = caller(o, fn, o.registry.opts.DetectMutation)
 	}
 	o.registry.declareObserver(o)
 	return o
@@ -77,17 +74,19 @@ func On[T any, P Object[T]](h Host, s Selector, fn func(ctx context.Context, e E
 
 // OnObject is like [On] for code that is independent of the type. Objects have the type of the source.
 func OnObject(h Host, s Selector, fn func(ctx context.Context, e ObjectEvent) error, opts ...Option) *Observer {
-	o := &Observer{selector: s, place: declared(), registry: h.Observers(), opts: newOptions(opts)}
+	o := newObserver(h, s, nil, opts)
 	if fn != nil {
-		o.call = objectCaller(o, fn)
+		o.call = objectCaller(o, fn, o.registry.opts.DetectMutation)
 	}
 	o.registry.declareObserver(o)
 	return o
 }
 
 // caller adapts a typed function to events of a store. It ignores events outside the mask. For other events, it decodes
-// the object on request; see demand.
-func caller[T any](o *Observer, fn func(context.Context, Event[T]) error) func(context.Context, *store.Event) error {
+// the object on request; see demand. With verify, it checks the objects after each call.
+func caller[T any](
+	o *Observer, fn func(context.Context, Event[T]) error, verify bool,
+) func(context.Context, *store.Event) error {
 	return func(ctx context.Context, e *store.Event) error {
 		t := typeOf(e.Type)
 		if t == 0 || !o.opts.mask.accepts(t, e.Initial) {
@@ -101,7 +100,7 @@ func caller[T any](o *Observer, fn func(context.Context, Event[T]) error) func(c
 		if typed.demand != nil {
 			defer o.demand.count()
 		}
-		if o.registry.opts.DetectMutation {
+		if verify {
 			defer o.verify(e)()
 		}
 		return fn(ctx, typed)
@@ -111,19 +110,21 @@ func caller[T any](o *Observer, fn func(context.Context, Event[T]) error) func(c
 // verify returns a function that checks whether the observer has modified its objects. verify itself reports earlier
 // modifications at once, without the observer's name.
 func (o *Observer) verify(e *store.Event) func() {
-	look := func(reader string) {
+	check := func(reader string) {
 		for _, r := range []*cache.Record{e.Object, e.Prior} {
 			if r != nil {
 				r.Verify(reader)
 			}
 		}
 	}
-	look("")
-	return func() { look(o.Name()) }
+	check("")
+	return func() { check(o.Name()) }
 }
 
 // objectCaller is like caller for an observer of any type. The source of the observer is known before the first event.
-func objectCaller(o *Observer, fn func(context.Context, ObjectEvent) error) func(context.Context, *store.Event) error {
+func objectCaller(
+	o *Observer, fn func(context.Context, ObjectEvent) error, verify bool,
+) func(context.Context, *store.Event) error {
 	return func(ctx context.Context, e *store.Event) error {
 		t := typeOf(e.Type)
 		if t == 0 || !o.opts.mask.accepts(t, e.Initial) {
@@ -137,7 +138,7 @@ func objectCaller(o *Observer, fn func(context.Context, ObjectEvent) error) func
 		if event.demand != nil {
 			defer o.demand.count()
 		}
-		if o.registry.opts.DetectMutation {
+		if verify {
 			defer o.verify(e)()
 		}
 		return fn(ctx, event)

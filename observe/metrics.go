@@ -9,32 +9,15 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// collector collects the metrics of a registry. It keeps no state: every scrape queries the registry.
+// collector collects the metrics of a registry. It keeps no state: every scrape takes a snapshot.
 type collector struct {
-	registry *Registry
+	sources func() inspect.Sources
 
 	handled, failed, retried, busy, lag                          *prometheus.Desc
 	objects, running, healthy, staleness, lists, changes, faulty *prometheus.Desc
 }
 
-// Collector returns metrics of every observer (labels selector and observer):
-//
-//	fairlead_observer_events_total     handled events
-//	fairlead_observer_failures_total   events given up
-//	fairlead_observer_retries_total    failed calls that were repeated
-//	fairlead_observer_busy_seconds_total
-//	fairlead_observer_lag              events, or keys, not delivered yet
-//
-// and of every watched source (label selector, most of them also namespace):
-//
-//	fairlead_source_objects            known objects
-//	fairlead_source_running            1 if it has an observer and has started
-//	fairlead_source_watching           1 while changes arrive
-//	fairlead_source_staleness_seconds  time since the known state was last confirmed
-//	fairlead_source_lists_total        complete lists applied
-//	fairlead_source_changes_total      changes received
-//	fairlead_source_quarantined_total  objects that could not be read
-func (r *Registry) Collector() prometheus.Collector {
+func newCollector(sources func() inspect.Sources) prometheus.Collector {
 	observer := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("fairlead_observer_"+name, help, []string{"selector", "observer"}, nil)
 	}
@@ -45,14 +28,14 @@ func (r *Registry) Collector() prometheus.Collector {
 		return prometheus.NewDesc("fairlead_source_"+name, help, []string{"selector"}, nil)
 	}
 	return &collector{
-		registry: r,
-		handled:  observer("events_total", "Events handled."),
-		failed:   observer("failures_total", "Events given up."),
-		retried:  observer("retries_total", "Calls that failed and were retried."),
-		busy:     observer("busy_seconds_total", "Time spent in the observer."),
-		lag:      observer("lag", "Events, or keys, that the observer has not received yet."),
-		objects:  whole("objects", "Objects known."),
-		running:  whole("running", "Whether the source is observed and was started."),
+		sources: sources,
+		handled: observer("events_total", "Events handled."),
+		failed:  observer("failures_total", "Events given up."),
+		retried: observer("retries_total", "Calls that failed and were retried."),
+		busy:    observer("busy_seconds_total", "Time spent in the observer."),
+		lag:     observer("lag", "Events, or keys, that the observer has not received yet."),
+		objects: whole("objects", "Objects known."),
+		running: whole("running", "Whether the source is observed and was started."),
 
 		healthy:   scope("watching", "Whether the watch is connected."),
 		staleness: scope("staleness_seconds", "Time since the state was last confirmed."),
@@ -87,7 +70,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		return 0
 	}
 	sources, observers := map[string]bool{}, map[[2]string]*inspect.Stats{}
-	for _, s := range c.registry.Describe().Sources {
+	for _, s := range c.sources().Sources {
 		name := strings.Join(s.Selector, "+")
 		if sources[name] {
 			continue // a duplicate declaration; Start reports it

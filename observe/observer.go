@@ -3,8 +3,8 @@ package observe
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"reflect"
-	"slices"
 	"sync/atomic"
 
 	"github.com/fairlead-io/fairlead/cache"
@@ -19,6 +19,7 @@ type Observer struct {
 	opts     options
 	call     func(context.Context, *store.Event) error
 	registry *Registry
+	log      *slog.Logger
 	derived  *Origin // the derived source that this observer feeds; nil: none
 
 	synced latch                // Synchronized has been handled
@@ -36,6 +37,12 @@ type Observer struct {
 	failure  error // why the policy stopped it
 }
 
+// newObserver returns an observer without a function, which is not declared yet.
+func newObserver(h Host, s Selector, object reflect.Type, opts []Option) *Observer {
+	r := h.Observers()
+	return &Observer{selector: s, object: object, place: declared(), registry: r, log: r.log, opts: newOptions(opts)}
+}
+
 // Name returns the name given by its options, or the place of its declaration.
 func (o *Observer) Name() string {
 	if o.opts.name != "" {
@@ -49,65 +56,17 @@ func (o *Observer) Synced() <-chan struct{} { return o.synced.done() }
 
 // Remove ends the observer after its current call. It may be called from within the observer and more than once. When
 // its last observer is removed, the source is closed.
-func (o *Observer) Remove() {
-	r := o.registry
-	r.mu.Lock()
-	r.observers = slices.DeleteFunc(r.observers, func(other *Observer) bool { return other == o })
-	o.failure = nil // a stopped observer reports no failure
-	if o.removed {
-		r.mu.Unlock()
-		return
-	}
-	o.removed = true
-	f := o.detach()
-	r.leaving = slices.DeleteFunc(r.leaving, func(other *Observer) bool { return !other.working() })
-	if o.working() {
-		r.leaving = append(r.leaving, o)
-	}
-	r.mu.Unlock()
-	o.feed.Store(nil)
-	if f != nil {
-		f.close()
-	}
-}
+func (o *Observer) Remove() { o.registry.remove(o) }
 
 // working reports whether a call is in progress. It requires the lock of the registry.
 func (o *Observer) working() bool { return o.delivery != nil && o.delivery.working.Load() > 0 }
 
-// stop ends an observer according to its failure policy. The description still contains it.
-func (o *Observer) stop(err error) {
-	r := o.registry
-	r.mu.Lock()
-	if o.removed {
-		r.mu.Unlock()
-		return
-	}
-	o.removed, o.failure = true, err
-	f := o.detach()
-	r.mu.Unlock()
-	if f != nil {
-		f.close()
-	}
-}
-
-// detach ends the delivery. If the source has no other observer, detach returns its feed, to be closed without the
-// lock. The caller holds the lock.
-func (o *Observer) detach() *feed {
+// end ends the delivery. It requires the lock of the registry.
+func (o *Observer) end() {
 	o.gone.fire()
 	if o.delivery != nil {
 		o.delivery.close()
 	}
-	if o.root == nil || o.root.feed == nil || o.registry.observed(o.root) {
-		return nil
-	}
-	f := o.root.feed
-	o.root.feed = nil
-	return f
-}
-
-// observed reports whether a source has an observer. It requires the lock.
-func (r *Registry) observed(root *Origin) bool {
-	return slices.ContainsFunc(r.observers, func(o *Observer) bool { return o.root == root && !o.removed })
 }
 
 // reported records the outcome of an event.
@@ -130,14 +89,13 @@ func (o *Observer) reported(ctx context.Context, out outcome) {
 	if errors.As(out.err, &panicked) {
 		facts = append(facts, "stack", string(panicked.Stack))
 	}
-	log := o.registry.log
 	switch {
 	case out.stopped:
-		log.ErrorContext(ctx, "observer stopped", facts...)
-		o.stop(out.err)
+		o.log.ErrorContext(ctx, "observer stopped", facts...)
+		o.registry.stop(o, out.err)
 	case out.final:
-		log.ErrorContext(ctx, "event given up", facts...)
+		o.log.ErrorContext(ctx, "event given up", facts...)
 	default:
-		log.WarnContext(ctx, "observer failed", facts...)
+		o.log.WarnContext(ctx, "observer failed", facts...)
 	}
 }

@@ -30,7 +30,7 @@ type Origin struct {
 	// Exactly one of these three is set.
 	settings settings // for a watch
 	filter   func(*cache.Record) bool
-	derive   func(context.Context, *Origin) (*feed, error)
+	derive   func(derivedHost) *feed
 
 	kind     schema.GroupVersionKind // for a watch; empty: derived from the Go type
 	inputs   []input                 // for a filter or derived source
@@ -42,12 +42,41 @@ type Origin struct {
 	whole    *Origin                        // for a twin: its declared source
 
 	// The following fields are guarded by Registry.mu.
-	twin    *Origin // source of metadata only; nil until needed
+	twin *Origin // source of metadata only; nil until needed
+	openState
+}
+
+// openState tells whether a source is open. Registry.mu guards it.
+type openState struct {
 	feed    *feed
-	opening bool
-	first   bool // the first attempt to open it, at the start
-	since   time.Time
-	err     error // error of the last attempt
+	since   time.Time // when it was opened
+	opening bool      // an attempt is in progress or due
+	first   bool      // this is the first attempt, at the start of the registry
+	err     error     // of the last attempt
+}
+
+// active reports whether the source is open or being opened.
+func (s *openState) active() bool { return s.feed != nil || s.opening }
+
+// begin records the first of the attempts to open the source.
+func (s *openState) begin(atStart bool) { s.opening, s.first = true, atStart }
+
+// finish records the result of an attempt. again states that another one is due. finish reports whether it was the
+// first attempt at the start of the registry.
+func (s *openState) finish(err error, again bool) (first bool) {
+	first, s.first = s.first, false
+	s.err, s.opening = err, again
+	return first
+}
+
+// opened records that the source is open.
+func (s *openState) opened(f *feed) { s.feed, s.since = f, time.Now() }
+
+// take closes the state and returns the feed, which the caller closes without the lock; nil if it is not open.
+func (s *openState) take() *feed {
+	f := s.feed
+	s.feed = nil
+	return f
 }
 
 // input is an input of a derived source.
@@ -92,17 +121,9 @@ func (o *Origin) SetNamespaces(namespaces ...string) error {
 	}
 	namespaces = slices.Clone(namespaces)
 	o.assigned.Store(&namespaces)
-	o.registry.mu.Lock()
-	feeds := []*feed{o.feed}
-	if o.twin != nil {
-		feeds = append(feeds, o.twin.feed)
-	}
-	o.registry.mu.Unlock()
 	var errs []error
-	for _, f := range feeds {
-		if f != nil { // otherwise they take effect when it is opened
-			errs = append(errs, o.applyNamespaces(f))
-		}
+	for _, f := range o.registry.feedsOf(o) { // otherwise they take effect when it is opened
+		errs = append(errs, o.applyNamespaces(f))
 	}
 	return errors.Join(errs...)
 }
@@ -143,9 +164,10 @@ func (o *Origin) cannotStart(err error) error {
 	return fmt.Errorf("cannot start source %q (%s): %w", o.selector, o.place, err)
 }
 
-// openFeed opens the source. It calls the user's function, so no lock may be held.
-func (o *Origin) openFeed(ctx context.Context) (f *feed, err error) {
-	if p := protect.Call(func() { f, err = o.findFeed(ctx) }); p != nil {
+// openFeed opens the source; watch opens the store of a watched source. It calls the user's function, so no lock may be
+// held.
+func (o *Origin) openFeed(ctx context.Context, watch func([]cache.Option) (*cache.Handle, error)) (f *feed, err error) {
+	if p := protect.Call(func() { f, err = o.findFeed(ctx, watch) }); p != nil {
 		f, err = nil, fmt.Errorf("the function of the source panicked: %v", p.Value)
 	}
 	if err != nil {
@@ -154,22 +176,15 @@ func (o *Origin) openFeed(ctx context.Context) (f *feed, err error) {
 	return f, err
 }
 
-func (o *Origin) findFeed(ctx context.Context) (*feed, error) {
+func (o *Origin) findFeed(ctx context.Context, watch func([]cache.Option) (*cache.Handle, error)) (*feed, error) {
 	if o.derive != nil {
-		return o.derive(ctx, o)
+		return o.derive(o.registry.derivedHost(o)), nil
 	}
-	r := o.registry
 	options, err := o.options(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r.mu.Lock()
-	request, err := r.request(o, options)
-	r.mu.Unlock()
-	if err != nil {
-		return nil, err
-	}
-	handle, err := r.opts.Stores.Open(request)
+	handle, err := watch(options)
 	if err != nil {
 		return nil, err
 	}

@@ -1,11 +1,13 @@
 package observe
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,15 +17,25 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/rights"
 	"github.com/fairlead-io/fairlead/shard"
+	"github.com/fairlead-io/fairlead/shard/group"
 )
+
+var _ group.Participant = (*Registry)(nil)
 
 // Stores opens the store of a resource. Callers with equal requests share the store. *cache.Cache implements Stores.
 type Stores interface {
 	Open(store.Request) (*cache.Handle, error)
 }
+
+// expecting is an optional interface of Stores. *cache.Cache implements it.
+type expecting interface{ Expect(store.Request) }
 
 // RegistryOptions configure a Registry. Stores is required.
 type RegistryOptions struct {
@@ -58,15 +70,12 @@ type Registry struct {
 	log  *slog.Logger
 	gate *gate // nil: no sharding
 
-	mu        sync.Mutex // never held while user code runs
-	origins   []*Origin
-	observers []*Observer
-	leaving   []*Observer   // removed during a call
-	mistakes  []error       // mistakes in sources declared during the run
-	run       *running      // from Start to Stop
-	stopping  *running      // from Stop on
-	stopped   chan struct{} // closed by Stop
-	ended     bool
+	mu       sync.Mutex // never held while user code runs
+	declared declarations
+	mistakes []error       // mistakes in sources declared during the run
+	run      *running      // from Start on
+	stopped  chan struct{} // closed by Stop
+	ended    bool
 }
 
 // NewRegistry returns an empty registry.
@@ -78,6 +87,7 @@ func NewRegistry(o RegistryOptions) *Registry {
 	if r.opts.Scheme == nil {
 		r.opts.Scheme = scheme.Scheme
 	}
+	r.declared.scheme = r.opts.Scheme
 	if r.opts.Grace <= 0 {
 		r.opts.Grace = defaultGrace
 	}
@@ -95,18 +105,18 @@ var (
 func (r *Registry) declareOrigin(o *Origin) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.origins = append(r.origins, o)
-	if r.run == nil {
+	r.declared.origins = append(r.declared.origins, o)
+	if !r.running() {
 		return
 	}
-	if errs := r.checkOrigin(o); len(errs) > 0 { // the mistakes concern this source only
-		r.origins = slices.Delete(r.origins, len(r.origins)-1, len(r.origins))
+	if errs := checkOrigin(&r.declared, o); len(errs) > 0 { // the mistakes concern this source only
+		r.declared.origins = slices.Delete(r.declared.origins, len(r.declared.origins)-1, len(r.declared.origins))
 		r.log.ErrorContext(r.run.ctx, "cannot declare source", "selector", o.selector.String(), "error", errors.Join(errs...))
 		r.mistakes = append(r.mistakes, errs...)
 		return
 	}
-	for _, waiting := range slices.Clone(r.observers) { // some may have waited for this source
-		if waiting.root == nil && r.origin(waiting.selector) != nil {
+	for _, waiting := range slices.Clone(r.declared.observers) { // some may have waited for this source
+		if waiting.root == nil && r.declared.origin(waiting.selector) != nil {
 			r.attachLate(waiting)
 		}
 	}
@@ -115,8 +125,8 @@ func (r *Registry) declareOrigin(o *Origin) {
 func (r *Registry) declareObserver(o *Observer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.observers = append(r.observers, o)
-	if r.run != nil {
+	r.declared.observers = append(r.declared.observers, o)
+	if r.running() {
 		o.late = true
 		r.attachLate(o)
 	}
@@ -125,11 +135,11 @@ func (r *Registry) declareObserver(o *Observer) {
 // attachLate is attach for a declaration during the run. A mistake concerns only the new observer; it is logged like
 // the errors of observers. The caller holds the lock.
 func (r *Registry) attachLate(o *Observer) {
-	if err := r.checkObserver(o); err != nil {
+	if err := checkObserver(&r.declared, o); err != nil {
 		r.log.ErrorContext(r.run.ctx, "cannot start observer", "observer", o.Name(), "error", err)
 		return
 	}
-	r.attach(o)
+	r.run.attach(o)
 }
 
 // Mistakes returns the mistakes in declarations made during the run, joined. They were logged, and these declarations
@@ -138,9 +148,9 @@ func (r *Registry) Mistakes() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	errs := slices.Clone(r.mistakes)
-	for _, o := range r.observers {
+	for _, o := range r.declared.observers {
 		if o.late && o.root == nil && o.derived == nil {
-			errs = append(errs, r.checkObserver(o))
+			errs = append(errs, checkObserver(&r.declared, o))
 		}
 	}
 	return errors.Join(errs...)
@@ -150,155 +160,261 @@ func (r *Registry) Mistakes() error {
 func (r *Registry) Check() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.check()
+	return check(&r.declared)
 }
 
-func (r *Registry) check() error {
+// Start checks the declarations, then starts all observed sources concurrently, and their observers. It returns when
+// they have started, not when they are synced; see WaitSynced. On an error it stops all of them. The error joins the
+// errors of the sources in the order of declaration, or is the cause of ctx if there are none. ctx bounds only the
+// start; Stop ends the run.
+func (r *Registry) Start(ctx context.Context) error {
+	run, err := r.begin(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot start observers: %w", err)
+	}
+	release := context.AfterFunc(ctx, func() { run.cancel(context.Cause(ctx)) })
+	<-run.tried
+	release()
+
 	var errs []error
-	for _, o := range r.origins {
-		errs = append(errs, r.checkOrigin(o)...)
+	r.mu.Lock()
+	if r.ended {
+		errs = append(errs, ErrStopped)
 	}
-	for _, o := range r.observers {
-		errs = append(errs, r.checkObserver(o))
+	var ended error
+	if ctx.Err() != nil {
+		ended = context.Cause(ctx)
 	}
-	return errors.Join(errs...)
+	var failed []error
+	if !r.opts.Degraded {
+		failed = r.declared.openErrors(ended)
+	}
+	if errs = append(errs, failed...); len(failed) == 0 { // otherwise the end of ctx was not the only reason
+		errs = append(errs, ended)
+	}
+	r.mu.Unlock()
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if len(errs) == 0 {
+		return nil
+	}
+	now, cancel := context.WithCancel(ctx)
+	cancel()
+	return fmt.Errorf("cannot start observers: %w", errors.Join(append(errs, r.Stop(now))...))
 }
 
-// checkOrigin requires the lock.
-func (r *Registry) checkOrigin(o *Origin) (errs []error) {
-	mistake := func(err error) {
-		errs = append(errs, &declarationError{What: "source", Selector: o.selector, Place: o.place, Err: err})
+// begin attaches all observers, which opens their sources.
+func (r *Registry) begin(ctx context.Context) (*running, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.ended:
+		return nil, ErrStopped
+	case r.run != nil:
+		return nil, errStarted
 	}
-	if o.selector == "" {
-		mistake(errEmptySelector)
+	if err := check(&r.declared); err != nil {
+		return nil, err
 	}
-	if o.nilFunc {
-		mistake(errNilFunction)
+	r.run = &running{
+		declared: &r.declared, mu: &r.mu, gate: r.gate, degraded: r.opts.Degraded, log: r.log, open: r.open,
 	}
-	if first := r.origin(o.selector); first != o {
-		mistake(fmt.Errorf("%w: %s", ErrDuplicateSource, first.place))
+	var expect func(store.Request)
+	if stores, ok := r.opts.Stores.(expecting); ok {
+		expect = stores.Expect
 	}
-	if o.object != nil && o.kind.Empty() && o.derive == nil {
-		if _, err := r.kindOf(o.object); err != nil {
-			mistake(err)
-		}
-	}
-	if err := o.settings.check(); err != nil {
-		mistake(err)
-	}
-	if r.reaches(o, o, nil) {
-		mistake(errCycle)
-		return errs
-	}
-	for _, in := range o.inputs {
-		if err := r.checkPair(in.selector, in.takes); err != nil {
-			mistake(err)
-		}
-	}
-	return errs
+	r.run.begin(ctx, expect)
+	return r.run, nil
 }
 
-// reaches reports whether from is derived from target.
-func (r *Registry) reaches(from, target *Origin, seen []*Origin) bool {
-	for _, in := range from.inputs {
-		o := r.origin(in.selector)
-		if o == nil || slices.Contains(seen, o) {
+// running reports whether declarations take effect at once. It requires the lock.
+func (r *Registry) running() bool { return r.run != nil && !r.ended }
+
+// open opens a source. It runs user code, so it needs no lock.
+func (r *Registry) open(ctx context.Context, o *Origin) (*feed, error) {
+	return o.openFeed(ctx, func(options []cache.Option) (*cache.Handle, error) {
+		r.mu.Lock()
+		request, err := r.declared.request(o, options)
+		r.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
+		return r.opts.Stores.Open(request)
+	})
+}
+
+// feedsOf returns the open feeds of a source and its twin.
+func (r *Registry) feedsOf(o *Origin) []*feed {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return o.feeds()
+}
+
+// derivedHost returns what a derived source needs of the registry.
+func (r *Registry) derivedHost(o *Origin) derivedHost {
+	kind, _ := r.declared.kindOf(o.object) // the program's own type may have none
+	return derivedHost{
+		origin: o,
+		store: store.Options{
+			Resource: schema.GroupVersionResource{Resource: o.selector.String()}, Kind: kind, Namespaced: true,
+			Scheme: r.opts.Scheme, Logger: r.log, DetectMutation: r.opts.DetectMutation,
+		},
+		observe: func(in input, call func(context.Context, *store.Event) error) *Observer {
+			by := &Observer{
+				selector: in.selector, object: in.takes, place: o.place, registry: r, log: r.log, opts: newOptions(nil),
+				derived: o, call: call,
+			}
+			by.opts.name, by.opts.failure = fmt.Sprintf("derived source %q", o.selector), Skip
+			return by
+		},
+		declare: r.declareObserver,
+	}
+}
+
+// Stop ends all observers and sources and waits until they have stopped. Running handlers continue until they return or
+// drain ends. Then Stop cancels their context with the cause ErrStopped, and they have the grace of the options to
+// return. The error names handlers that do not return. With several calls, the shortest drain applies.
+func (r *Registry) Stop(drain context.Context) error {
+	r.mu.Lock()
+	if !r.ended {
+		r.ended = true
+		close(r.stopped)
+		if r.run != nil {
+			r.run.end()
+		}
+	}
+	run := r.run
+	r.mu.Unlock()
+	if run == nil {
+		return nil
+	}
+	var err error
+	if !run.stop(drain, r.opts.Grace) {
+		r.mu.Lock()
+		err = fmt.Errorf("cannot stop observers: still running after %v: %s", r.opts.Grace, working(&r.declared))
+		r.mu.Unlock()
+	}
+	run.closeFeeds()
+	return err
+}
+
+// remove withdraws an observer.
+func (r *Registry) remove(o *Observer) {
+	r.mu.Lock()
+	f, attached := r.declared.remove(o)
+	r.mu.Unlock()
+	if attached {
+		o.feed.Store(nil)
+	}
+	if f != nil {
+		f.close()
+	}
+}
+
+// stop ends an observer according to its failure policy. The description still contains it.
+func (r *Registry) stop(o *Observer, err error) {
+	r.mu.Lock()
+	f := r.declared.stop(o, err)
+	r.mu.Unlock()
+	if f != nil {
+		f.close()
+	}
+}
+
+// WaitSynced waits until every observer has handled its initial objects. The error names those that have not, with the
+// reasons. WaitSynced does not wait for removed observers. An observer that its failure policy stopped before is an
+// error.
+func (r *Registry) WaitSynced(ctx context.Context) error {
+	r.mu.Lock()
+	observers := slices.Clone(r.declared.observers)
+	r.mu.Unlock()
+	for i, o := range observers {
+		if o.synced.happened() {
 			continue
 		}
-		if o == target || r.reaches(o, target, append(seen, o)) {
-			return true
-		}
-	}
-	return false
-}
-
-// checkObserver requires the lock.
-func (r *Registry) checkObserver(o *Observer) error {
-	var errs []error
-	mistake := func(err error) {
-		errs = append(errs, &declarationError{What: "observer", Selector: o.selector, Place: o.place, Err: err})
-	}
-	if o.call == nil {
-		mistake(errNilFunction)
-	}
-	if err := r.checkPair(o.selector, o.object); err != nil {
-		mistake(err)
-	}
-	return errors.Join(errs...)
-}
-
-// checkPair returns the reason why an observer of this type cannot observe a selector. A nil type takes any objects.
-func (r *Registry) checkPair(s Selector, takes reflect.Type) error {
-	if s == "" {
-		return errEmptySelector
-	}
-	o := r.origin(s)
-	if o == nil {
-		return fmt.Errorf("%w%s", ErrNoSource, r.similar(s))
-	}
-	root, _ := r.resolve(o)
-	if root == nil || takes == nil || takes == root.object || takes == metadataType || takes == unstructuredType {
-		return nil // a filter without a source is reported at its own declaration
-	}
-	return fmt.Errorf("%w: it takes %v, and the source at %s delivers %v", errTypeMismatch, takes, root.place, root.object)
-}
-
-// similar returns the name of a source that shares a member with a selector without a source.
-func (r *Registry) similar(s Selector) string {
-	for _, other := range r.origins {
-		for _, name := range other.selector.names() {
-			if slices.Contains(s.names(), name) {
-				return fmt.Sprintf("; the source at %s is for %q, which is another set", other.place, other.selector)
+		select {
+		case <-o.synced.done():
+		case <-o.gone.done():
+			if cause := r.failureOf(o); cause != nil {
+				return fmt.Errorf("observer stopped before it was synced: %s: %w", o.describe(), cause)
 			}
-		}
-	}
-	return ""
-}
-
-// origin returns the first source of a selector, or nil. It requires the lock.
-func (r *Registry) origin(s Selector) *Origin {
-	for _, o := range r.origins {
-		if o.selector == s {
-			return o
+		case <-r.stopped:
+			return fmt.Errorf("%w: not synced: %s", ErrStopped, r.missing(observers[i:]))
+		case <-ctx.Done():
+			return fmt.Errorf("%w: not synced: %s", context.Cause(ctx), r.missing(observers[i:]))
 		}
 	}
 	return nil
 }
 
-// resolve follows filters to their source. It returns nil if there is none. filter combines all filters; nil means no
-// filter. It requires the lock.
-func (r *Registry) resolve(o *Origin) (root *Origin, filter func(*cache.Record) bool) {
-	for range r.origins { // a cycle has no more steps than there are sources
-		if o == nil || o.filter == nil {
-			return o, filter
-		}
-		filter = both(o.filter, filter)
-		o = r.origin(o.inputs[0].selector)
-	}
-	return nil, nil
+func (r *Registry) failureOf(o *Observer) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return o.failure
 }
 
-func both(first, second func(*cache.Record) bool) func(*cache.Record) bool {
-	if second == nil {
-		return first
-	}
-	return func(r *cache.Record) bool { return first(r) && second(r) }
+func (r *Registry) missing(observers []*Observer) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(unsynced(&r.declared, observers), "; ")
 }
 
-// kindOf returns the kind that the scheme assigns to a Go type.
-func (r *Registry) kindOf(object reflect.Type) (schema.GroupVersionKind, error) {
-	obj, ok := reflect.New(object).Interface().(runtime.Object)
-	if !ok {
-		return schema.GroupVersionKind{}, fmt.Errorf("%w: %v is not an object", errUnknownType, object)
-	}
-	kinds, _, err := r.opts.Scheme.ObjectKinds(obj)
-	if err != nil {
-		return schema.GroupVersionKind{}, fmt.Errorf("%w: %v", errUnknownType, object)
-	}
-	return kinds[0], nil
+// Unsynced names the observers that have not handled their initial objects, with the reasons.
+func (r *Registry) Unsynced() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return unsynced(&r.declared, r.declared.observers)
 }
 
-// wanted reports whether an observer takes the objects of a source as this type. It requires the lock.
-func (r *Registry) wanted(s Selector, object reflect.Type) bool {
-	return slices.ContainsFunc(r.observers, func(o *Observer) bool { return o.selector == s && o.object == object })
+// Rights returns the permissions that the declared sources need: to list and watch their kinds. It omits types that the
+// scheme does not know; Check reports those.
+func (r *Registry) Rights() []rights.Right {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.declared.rights()
 }
+
+// Gain implements [group.Participant].
+func (r *Registry) Gain(_ context.Context, slots shard.Set) error { return r.gate.gain(slots) }
+
+// Lose implements [group.Participant]. Calls in progress finish; when ctx ends, their contexts are cancelled. Lose does
+// not wait until observers have received Left.
+func (r *Registry) Lose(ctx context.Context, slots shard.Set, quiet func(shard.Set)) {
+	r.gate.lose(ctx, slots, quiet)
+}
+
+// Describe returns the declarations with their current state.
+func (r *Registry) Describe() inspect.Sources {
+	r.mu.Lock()
+	s := snapshotOf(&r.declared)
+	r.mu.Unlock()
+	return s.describe(r.opts.Cluster)
+}
+
+// DescribeOthers describes stores that do not belong to sources of the registry, such as those of reconcilers and
+// clients. It skips stores of its own sources. The selector is the resource and its selection, and At is empty. A scope
+// that was never confirmed is as stale as its phase is old.
+func (r *Registry) DescribeOthers(stores []*cache.Store) []inspect.Source {
+	r.mu.Lock()
+	own := r.declared.stores()
+	r.mu.Unlock()
+	return describeOthers(r.opts.Cluster, stores, own)
+}
+
+// Collector returns metrics of every observer (labels selector and observer):
+//
+//	fairlead_observer_events_total     handled events
+//	fairlead_observer_failures_total   events given up
+//	fairlead_observer_retries_total    failed calls that were repeated
+//	fairlead_observer_busy_seconds_total
+//	fairlead_observer_lag              events, or keys, not delivered yet
+//
+// and of every watched source (label selector, most of them also namespace):
+//
+//	fairlead_source_objects            known objects
+//	fairlead_source_running            1 if it has an observer and has started
+//	fairlead_source_watching           1 while changes arrive
+//	fairlead_source_staleness_seconds  time since the known state was last confirmed
+//	fairlead_source_lists_total        complete lists applied
+//	fairlead_source_changes_total      changes received
+//	fairlead_source_quarantined_total  objects that could not be read
+func (r *Registry) Collector() prometheus.Collector { return newCollector(r.Describe) }

@@ -13,8 +13,6 @@ import (
 	"github.com/fairlead-io/fairlead/shard/group"
 )
 
-var _ group.Participant = (*Registry)(nil)
-
 // gate admits calls of observers if replicas share the objects. No call begins for an object whose slot is lost, and a
 // slot is released only when none of its calls is in progress.
 type gate struct {
@@ -81,20 +79,19 @@ func (g *gate) enter(r *cache.Record, derived bool) (ctx context.Context, in ent
 // leave ends a call.
 func (in entry) leave() { in.slots.Leave(in.slot) }
 
-// Gain implements [group.Participant].
-func (r *Registry) Gain(_ context.Context, slots shard.Set) error {
-	if r.gate == nil {
+// gain admits calls for the objects of slots. A nil gate returns an error.
+func (g *gate) gain(slots shard.Set) error {
+	if g == nil {
 		return errors.New("cannot gain slots: the registry works on everything: it was made without Shards")
 	}
-	r.gate.slots.Gain(slots)
+	g.slots.Gain(slots)
 	return nil
 }
 
-// Lose implements [group.Participant]. Calls in progress finish; when ctx ends, their contexts are cancelled. Lose does
-// not wait until observers have received Left.
-func (r *Registry) Lose(ctx context.Context, slots shard.Set, quiet func(shard.Set)) {
-	if r.gate != nil {
-		r.gate.slots.Lose(slots).Wait(ctx, nil, quiet)
+// lose ends the admission for slots. Calls in progress finish; when ctx ends, their contexts are cancelled.
+func (g *gate) lose(ctx context.Context, slots shard.Set, quiet func(shard.Set)) {
+	if g != nil {
+		g.slots.Lose(slots).Wait(ctx, nil, quiet)
 	}
 }
 

@@ -1,16 +1,18 @@
-package client
+package overlay
 
 import (
 	"net/url"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/cache"
 )
 
 // place is the resource, object or subresource that the URL of a request names.
 type place struct {
 	resource schema.GroupVersionResource
-	key      Key // without a name: the collection; Namespace is empty for cluster-scoped resources
+	key      cache.Key // without a name: the collection; Namespace is empty for cluster-scoped resources
 	sub      string
 }
 

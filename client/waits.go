@@ -8,32 +8,32 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// hubs wake waits. They use one subscription for each store with waits, and no goroutine.
-type hubs struct {
+// waits wakes the waits on objects. It uses one subscription for each store with waits, and no goroutine.
+type waits struct {
 	mu      sync.Mutex
-	byStore map[*cache.Store]*hub
+	byStore map[*cache.Store]*storeWaits
 }
 
-// hub holds the waits on one store.
-type hub struct {
+// storeWaits holds the waits on one store.
+type storeWaits struct {
 	st    *cache.Store
 	drain *store.Drainer
 
-	mu    sync.Mutex // locked after hubs.mu
+	mu    sync.Mutex // locked after waits.mu
 	waits map[Key]map[*flow.Waker]struct{}
 	count int
 }
 
-// join makes each event of a key wake w until leave is called.
-func (hs *hubs) join(st *cache.Store, key Key, w flow.Waker) (leave func()) {
-	hs.mu.Lock()
-	h := hs.byStore[st]
+// add makes each event of a key wake w until remove is called.
+func (ws *waits) add(st *cache.Store, key Key, w flow.Waker) (remove func()) {
+	ws.mu.Lock()
+	h := ws.byStore[st]
 	if h == nil {
-		if hs.byStore == nil {
-			hs.byStore = map[*cache.Store]*hub{}
+		if ws.byStore == nil {
+			ws.byStore = map[*cache.Store]*storeWaits{}
 		}
-		h = &hub{st: st, waits: map[Key]map[*flow.Waker]struct{}{}}
-		hs.byStore[st] = h
+		h = &storeWaits{st: st, waits: map[Key]map[*flow.Waker]struct{}{}}
+		ws.byStore[st] = h
 	}
 	fresh := h.drain == nil
 	if fresh {
@@ -50,16 +50,16 @@ func (hs *hubs) join(st *cache.Store, key Key, w flow.Waker) (leave func()) {
 	h.waits[key][own] = struct{}{}
 	h.count++
 	h.mu.Unlock()
-	hs.mu.Unlock()
+	ws.mu.Unlock()
 	if fresh {
 		h.drain.Start()
 	}
-	return sync.OnceFunc(func() { hs.leave(h, key, own) })
+	return sync.OnceFunc(func() { ws.remove(h, key, own) })
 }
 
-func (hs *hubs) leave(h *hub, key Key, own *flow.Waker) {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
+func (ws *waits) remove(h *storeWaits, key Key, own *flow.Waker) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
 	h.mu.Lock()
 	delete(h.waits[key], own)
 	if len(h.waits[key]) == 0 {
@@ -68,52 +68,52 @@ func (hs *hubs) leave(h *hub, key Key, own *flow.Waker) {
 	h.count--
 	last := h.count == 0
 	h.mu.Unlock()
-	if last && hs.byStore[h.st] == h {
-		delete(hs.byStore, h.st)
+	if last && ws.byStore[h.st] == h {
+		delete(ws.byStore, h.st)
 		h.drain.Close()
 	}
 }
 
-func (hs *hubs) close() {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	for _, h := range hs.byStore {
+func (ws *waits) close() {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for _, h := range ws.byStore {
 		h.drain.Close()
 	}
-	clear(hs.byStore)
+	clear(ws.byStore)
 }
 
 const takeAtOnce = 256
 
 // events wakes the waits on the changed keys. It runs on the goroutine that fills the store.
-func (h *hub) events(events []store.Event) (more bool) {
+func (s *storeWaits) events(events []store.Event) (more bool) {
 	for i := range events {
-		h.event(&events[i])
+		s.event(&events[i])
 	}
 	return true
 }
 
-// poke wakes the waits on a key after a write of this client changed the store. Such a write causes no event.
-func (hs *hubs) poke(st *cache.Store, key Key) {
-	hs.mu.Lock()
-	h := hs.byStore[st]
-	hs.mu.Unlock()
+// wake wakes the waits on a key after a write of this client changed the store. Such a write causes no event.
+func (ws *waits) wake(st *cache.Store, key Key) {
+	ws.mu.Lock()
+	h := ws.byStore[st]
+	ws.mu.Unlock()
 	if h != nil {
 		h.event(&store.Event{Type: store.Modified, Key: key})
 	}
 }
 
-func (h *hub) event(e *store.Event) {
-	h.mu.Lock()
+func (s *storeWaits) event(e *store.Event) {
+	s.mu.Lock()
 	var wakers []flow.Waker
 	if e.Type == store.Epoch || e.Type == store.Synced { // any answer may have changed
-		for _, ws := range h.waits {
-			wakers = appendWakers(wakers, ws)
+		for _, of := range s.waits {
+			wakers = appendWakers(wakers, of)
 		}
 	} else {
-		wakers = appendWakers(nil, h.waits[e.Key])
+		wakers = appendWakers(nil, s.waits[e.Key])
 	}
-	h.mu.Unlock()
+	s.mu.Unlock()
 	for _, w := range wakers {
 		w.Wake()
 	}

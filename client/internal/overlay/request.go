@@ -1,4 +1,4 @@
-package client
+package overlay
 
 import (
 	"bytes"
@@ -9,28 +9,29 @@ import (
 
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairlead-io/fairlead/client/internal/pending"
 	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// overlayWrite is a write request that an overlay forwards.
-type overlayWrite struct {
-	t          *overlay
+// write is a write request that a transport forwards.
+type write struct {
+	t          *transport
 	r          *http.Request
 	body       *sentBody
-	flight     *flight
+	pending    *pending.Write // nil if the request changes no watched object
 	deletes    bool
 	collection bool
-	unsure     bool         // the request may be a dry run
-	before     shownObjects // for a collection: the selected objects in the stores
+	unsure     bool            // the request may be a dry run
+	before     pending.Objects // for a collection: the selected objects in the stores
 }
 
-// write analyses a request and announces it to the stores. The result has no flight if the request changes no watched
-// object.
-func (t *overlay) write(r *http.Request) *overlayWrite {
-	w := &overlayWrite{t: t, r: r, body: &sentBody{r: r}}
+// begin analyses a request and announces it to the stores.
+func (t *transport) begin(r *http.Request) *write {
+	w := &write{t: t, r: r, body: &sentBody{r: r}}
 	p, ok := placeOf(t.server, r.URL)
 	if !ok || impersonates(r.Header) {
 		return w
@@ -44,7 +45,7 @@ func (t *overlay) write(r *http.Request) *overlayWrite {
 	default:
 		ok = named
 	}
-	if ok && len(t.layer.stores(p.resource)) > 0 {
+	if ok && len(t.writes.Stores(p.resource)) > 0 {
 		w.body.peek()
 	}
 	dry, sure := w.dryRun(p)
@@ -52,18 +53,21 @@ func (t *overlay) write(r *http.Request) *overlayWrite {
 		return w
 	}
 	w.unsure = !sure
-	about := target{
-		op: strings.ToLower(r.Method), resource: p.resource, key: p.key, sub: p.sub,
-		create: r.Method == http.MethodPost && p.sub == "",
+	about := pending.Target{
+		Op: strings.ToLower(r.Method), Resource: p.resource, Key: p.key, Subresource: p.sub,
+		Create: r.Method == http.MethodPost && p.sub == "",
 	}
 	owner := binding.From(r.Context()).Write
 	if owner.Owner != "" && !w.deletes {
-		about.key.Name, about.version, about.sent = w.body.forLedger(about.key.Name)
+		about.Key.Name, about.Version, about.Sent = w.body.forLedger(about.Key.Name)
 	}
 	if w.collection {
-		w.remember(p)
+		// The server refuses a request with a malformed selector.
+		if selector, err := labels.Parse(r.URL.Query().Get("labelSelector")); err == nil {
+			w.before = t.writes.Selected(p.resource, p.key.Namespace, selector)
+		}
 	}
-	w.flight = t.layer.takeOff(owner, about)
+	w.pending = t.writes.Begin(owner, about)
 	return w
 }
 
@@ -78,7 +82,7 @@ func impersonates(h http.Header) bool {
 }
 
 // dryRun reports whether a request is a dry run. kube-apiserver ignores the query of a delete that has a body.
-func (w *overlayWrite) dryRun(p place) (dry, sure bool) {
+func (w *write) dryRun(p place) (dry, sure bool) {
 	inQuery := w.r.URL.RawQuery != "" && len(w.r.URL.Query()["dryRun"]) > 0
 	evicts := w.r.Method == http.MethodPost && p.sub == "eviction"
 	if !w.deletes && !evicts {
@@ -88,17 +92,17 @@ func (w *overlayWrite) dryRun(p place) (dry, sure bool) {
 	if evicts && inQuery || ok && len(body) == 0 {
 		return inQuery, true
 	}
-	enc, raw, _, plain := unwrap(body)
+	enc, raw, _, plain := pending.Unwrap(body)
 	if !ok || !plain {
 		return false, false
 	}
 	var o metav1.DeleteOptions
 	if !evicts {
-		err := decode(enc, raw, &o)
+		err := pending.Decode(enc, raw, &o)
 		return len(o.DryRun) > 0, err == nil
 	}
 	e := policyv1.Eviction{DeleteOptions: &o}
-	err := decode(enc, raw, &e)
+	err := pending.Decode(enc, raw, &e)
 	return e.DeleteOptions != nil && len(e.DeleteOptions.DryRun) > 0, err == nil
 }
 
@@ -174,8 +178,8 @@ func (b *sentBody) forLedger(known string) (name, version string, sent []byte) {
 		return known, "", nil
 	}
 	var m metav1.PartialObjectMetadata
-	enc, raw, _, ok := unwrap(body)
-	if !ok || decode(enc, raw, &m) != nil {
+	enc, raw, _, ok := pending.Unwrap(body)
+	if !ok || pending.Decode(enc, raw, &m) != nil {
 		return known, "", nil
 	}
 	if known == "" {

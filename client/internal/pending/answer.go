@@ -1,4 +1,4 @@
-package client
+package pending
 
 import (
 	"bytes"
@@ -15,8 +15,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// reply is a successful answer to a write, as far as it can be decoded.
-type reply struct {
+// Answer is a successful answer to a write, as far as it can be decoded.
+type Answer struct {
 	code int
 	body []byte                  // decompressed
 	kind schema.GroupVersionKind // of the answered object; empty if the answer cannot be decoded
@@ -28,12 +28,15 @@ type reply struct {
 // protobufMagic is the prefix of every answer in protobuf.
 var protobufMagic = []byte("k8s\x00")
 
-// read decodes an answer and fills head.
-func read(code int, body []byte, head *source.Header) *reply {
-	a := &reply{code: code, body: body, head: head}
+// Unknown returns an answer whose body cannot be decoded.
+func Unknown(code int) *Answer { return &Answer{code: code} }
+
+// Read decodes the body of an answer and fills head. The answer refers to body and head.
+func Read(code int, body []byte, head *source.Header) *Answer {
+	a := &Answer{code: code, body: body, head: head}
 	var kind schema.GroupVersionKind
 	var ok bool
-	if a.enc, a.raw, kind, ok = unwrap(body); !ok || len(a.raw) == 0 || source.Scan(a.enc, a.raw, head) != nil {
+	if a.enc, a.raw, kind, ok = Unwrap(body); !ok || len(a.raw) == 0 || source.Scan(a.enc, a.raw, head) != nil {
 		return a
 	}
 	if a.kind = kind; a.enc == source.JSON {
@@ -42,8 +45,8 @@ func read(code int, body []byte, head *source.Header) *reply {
 	return a
 }
 
-// unwrap removes the envelope of a protobuf body and returns the kind that the envelope names. JSON has no envelope.
-func unwrap(body []byte) (enc source.Encoding, raw []byte, kind schema.GroupVersionKind, ok bool) {
+// Unwrap removes the envelope of a protobuf body and returns the kind that the envelope names. JSON has no envelope.
+func Unwrap(body []byte) (enc source.Encoding, raw []byte, kind schema.GroupVersionKind, ok bool) {
 	rest, wrapped := bytes.CutPrefix(body, protobufMagic)
 	if !wrapped {
 		return source.JSON, body, kind, true
@@ -55,49 +58,50 @@ func unwrap(body []byte) (enc source.Encoding, raw []byte, kind schema.GroupVers
 	return source.Protobuf, envelope.Raw, envelope.GroupVersionKind(), true
 }
 
-// message is an API type with both encodings.
-type message interface{ Unmarshal([]byte) error }
+// Message is an API type with both encodings.
+type Message interface{ Unmarshal([]byte) error }
 
-// decode decodes a body without its envelope.
-func decode(enc source.Encoding, raw []byte, into message) error {
+// Decode decodes a body without its envelope.
+func Decode(enc source.Encoding, raw []byte, into Message) error {
 	if enc == source.Protobuf {
 		return into.Unmarshal(raw)
 	}
 	return json.Unmarshal(raw, into)
 }
 
-// decode decodes the answered object.
-func (a *reply) decode(into message) error { return decode(a.enc, a.raw, into) }
+// Decode decodes the answered object.
+func (a *Answer) Decode(into Message) error { return Decode(a.enc, a.raw, into) }
 
-func (a *reply) readable() bool { return a.kind.Kind != "" }
+// Readable reports whether the answer could be decoded. Only then is its header set.
+func (a *Answer) Readable() bool { return a.kind.Kind != "" }
 
 // version returns the resourceVersion of the object, also if the answer is a part or a subresource of it; "" if
 // unknown.
-func (a *reply) version() string {
-	if !a.readable() {
+func (a *Answer) version() string {
+	if !a.Readable() {
 		return ""
 	}
 	return string(a.head.ResourceVersion)
 }
 
-// status reports whether the answer is a Status, which contains no object.
-func (a *reply) status() bool {
+// Status reports whether the answer is a Status, which contains no object.
+func (a *Answer) Status() bool {
 	return a.kind == metav1.SchemeGroupVersion.WithKind("Status") || a.kind.Kind == "Status" && a.kind.Group == ""
 }
 
 // metadata reports whether the answer contains only the metadata of an object.
-func (a *reply) metadata() bool {
+func (a *Answer) metadata() bool {
 	return a.kind.Group == metav1.GroupName && a.kind.Kind == "PartialObjectMetadata"
 }
 
-// over returns the uid of an answered object that no longer exists because the write removed its last finalizer. It
+// released returns the uid of an answered object that no longer exists because the write removed its last finalizer. It
 // returns "" if the object still exists. sure is false if the answer does not determine that.
-func (a *reply) over(resource schema.GroupResource) (uid types.UID, sure bool) {
+func (a *Answer) released(resource schema.GroupResource) (uid types.UID, sure bool) {
 	if len(a.head.DeletionTimestamp) == 0 || a.head.Finalizers > 0 {
 		return "", true
 	}
 	var o metav1.PartialObjectMetadata
-	if a.decode(&o) != nil {
+	if a.Decode(&o) != nil {
 		return "", false
 	}
 	if grace := o.DeletionGracePeriodSeconds; grace != nil && *grace > 0 {
@@ -111,7 +115,7 @@ func (a *reply) over(resource schema.GroupResource) (uid types.UID, sure bool) {
 
 // keptBySpec reports whether the finalizers of the spec keep the answered object, as for a namespace that is not empty
 // yet. sure is false if the answer has only metadata.
-func (a *reply) keptBySpec(resource schema.GroupResource) (kept, sure bool) {
+func (a *Answer) keptBySpec(resource schema.GroupResource) (kept, sure bool) {
 	if resource != (schema.GroupResource{Resource: "namespaces"}) {
 		return false, true
 	}
@@ -119,7 +123,7 @@ func (a *reply) keptBySpec(resource schema.GroupResource) (kept, sure bool) {
 		return false, false
 	}
 	var ns corev1.Namespace
-	if a.kind.Kind != "Namespace" || a.decode(&ns) != nil {
+	if a.kind.Kind != "Namespace" || a.Decode(&ns) != nil {
 		return false, true
 	}
 	return len(ns.Spec.Finalizers) > 0, true
@@ -127,12 +131,12 @@ func (a *reply) keptBySpec(resource schema.GroupResource) (kept, sure bool) {
 
 // deleted decodes the answer to a delete. gone reports whether the object no longer exists; uid may be empty. sure is
 // false if the answer does not determine that.
-func (a *reply) deleted(resource schema.GroupResource) (gone bool, uid types.UID, sure bool) {
+func (a *Answer) deleted(resource schema.GroupResource) (gone bool, uid types.UID, sure bool) {
 	gone, uid, err := store.ParseDeletion(a.body)
 	switch {
-	case err != nil || !a.readable() || a.status() && a.code == http.StatusAccepted:
+	case err != nil || !a.Readable() || a.Status() && a.code == http.StatusAccepted:
 		return false, "", false
-	case !gone || a.status():
+	case !gone || a.Status():
 		return gone, uid, true
 	}
 	kept, sure := a.keptBySpec(resource)

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"context"
 	"fmt"
 	"iter"
 	"slices"
@@ -12,34 +11,62 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/client/internal/pending"
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
+	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// stores returns all stores of a kind as a shared slice. Stores without a selector come first.
-func (c *Client) stores(k *kind) []*cache.Store {
-	if own := c.apart[k.gvr]; len(own) > 0 {
+// stores finds the stores that can answer a read, and reads from them. It is constant.
+type stores struct {
+	cache *cache.Cache                                   // may be nil
+	apart map[schema.GroupVersionResource][]*cache.Store // Options.Stores
+}
+
+func newStores(c *cache.Cache, apart []*cache.Store) stores {
+	s := stores{cache: c, apart: map[schema.GroupVersionResource][]*cache.Store{}}
+	for _, st := range apart {
+		resource := st.Options().Resource
+		s.apart[resource] = append(s.apart[resource], st)
+	}
+	return s
+}
+
+// of returns all stores of a kind as a shared slice. Stores without a selector come first.
+func (s *stores) of(k *kind) []*cache.Store {
+	if own := s.apart[k.gvr]; len(own) > 0 {
 		return own
 	}
-	if c.opt.Cache == nil {
+	if s.cache == nil {
 		return nil
 	}
-	return k.found.In(c.opt.Cache, k.gvr)
+	return k.found.In(s.cache, k.gvr)
+}
+
+func (s *stores) empty() bool { return s.cache == nil && len(s.apart) == 0 }
+
+// all returns all stores of all kinds.
+func (s *stores) all() []*cache.Store {
+	all := s.cache.Stores(schema.GroupVersionResource{})
+	for _, own := range s.apart {
+		all = append(all, own...)
+	}
+	return all
 }
 
 // written returns all stores that a write of a resource affects, including those of its other versions.
-func (c *Client) written(resource schema.GroupVersionResource) (stores []*cache.Store) {
-	for of, own := range c.apart {
+func (s *stores) written(resource schema.GroupVersionResource) (stores []*cache.Store) {
+	for of, own := range s.apart {
 		if of.GroupResource() == resource.GroupResource() {
 			stores = append(stores, own...)
 		}
 	}
-	if c.opt.Cache == nil {
+	if s.cache == nil {
 		return stores
 	}
 	if len(stores) == 0 {
-		return inCache(c.opt.Cache, resource)
+		return inCache(s.cache, resource)
 	}
-	for _, st := range inCache(c.opt.Cache, resource) { // reads do not use these stores, but writes update them
+	for _, st := range inCache(s.cache, resource) { // reads do not use these stores, but writes update them
 		if !slices.Contains(stores, st) {
 			stores = append(stores, st)
 		}
@@ -58,18 +85,10 @@ func inCache(c *cache.Cache, resource schema.GroupVersionResource) []*cache.Stor
 	return stores
 }
 
-// unordered reports whether the versions of a store are opaque. They can be compared for equality but not ordered.
-func unordered(st *cache.Store) bool {
-	for _, r := range st.Version() {
-		if r < '0' || r > '9' {
-			return true
-		}
-	}
-	return false
+// hasContent reports whether a store holds the requested content: whole objects, or only metadata.
+func hasContent(st *cache.Store, metadata bool) bool {
+	return metadata || !st.Options().Content.Metadata
 }
-
-// tells reports whether a store holds the requested content: whole objects, or only metadata.
-func tells(st *cache.Store, metadata bool) bool { return metadata || !st.Options().Content.Metadata }
 
 // isMetadata reports whether obj holds only the metadata of objects.
 func isMetadata(obj any) bool {
@@ -80,18 +99,18 @@ func isMetadata(obj any) bool {
 	return false
 }
 
-// watched returns the first store of a kind if it holds all objects of its namespaces, perhaps only their metadata;
+// complete returns the first store of a kind if it holds all objects of its namespaces, perhaps only their metadata;
 // else nil.
-func (c *Client) watched(k *kind) *cache.Store {
-	if stores := c.stores(k); len(stores) > 0 && stores[0].Complete() {
+func (s *stores) complete(k *kind) *cache.Store {
+	if stores := s.of(k); len(stores) > 0 && stores[0].Complete() {
 		return stores[0]
 	}
 	return nil
 }
 
-// watchedIn returns a store that currently holds all objects of a namespace; nil if there is none.
-func (c *Client) watchedIn(k *kind, namespace string) *cache.Store {
-	for _, st := range c.stores(k) {
+// covering returns a store that currently holds all objects of a namespace; nil if there is none.
+func (s *stores) covering(k *kind, namespace string) *cache.Store {
+	for _, st := range s.of(k) {
 		if selectsAll(st) && st.Covered(namespace) {
 			return st
 		}
@@ -109,11 +128,11 @@ func knows(st *cache.Store, namespace string) bool {
 	return false
 }
 
-// holds looks up an object, or its metadata, in the stores. sure is false if the server must be asked. A store with a
+// find looks up an object, or its metadata, in the stores. sure is false if the server must be asked. A store with a
 // label selector can return an object but cannot prove its absence. A store of metadata can prove absence. A store
 // whose selector only the server can evaluate may not show the client's own writes.
-func (c *Client) holds(k *kind, key Key, metadata bool) (r *cache.Record, sure bool) {
-	stores := c.stores(k)
+func (s *stores) find(k *kind, key Key, metadata bool) (r *cache.Record, sure bool) {
+	stores := s.of(k)
 	for i, st := range stores {
 		if st.Overdue(key) {
 			return nil, false
@@ -121,7 +140,7 @@ func (c *Client) holds(k *kind, key Key, metadata bool) (r *cache.Record, sure b
 		covered := st.Covered(key.Namespace)
 		r, ok := st.Get(key)
 		switch {
-		case ok && !tells(st, metadata):
+		case ok && !hasContent(st, metadata):
 			continue
 		case ok && (st.Complete() || st.Decides()):
 			return newest(key, metadata, r, st, stores[i+1:])
@@ -140,8 +159,8 @@ func newest(key Key, metadata bool, r *cache.Record, from *cache.Store, others [
 	for _, st := range others {
 		other, ok := st.Get(key)
 		switch {
-		case ok && tells(st, metadata) && st.Decides():
-			ahead := r == nil && !unordered(from) && !from.Covers(key.Namespace, other.Version()) ||
+		case ok && hasContent(st, metadata) && st.Decides():
+			ahead := r == nil && !pending.Unordered(from) && !from.Covers(key.Namespace, other.Version()) ||
 				r != nil && resourceversion.Older(r.Version(), other.Version())
 			if ahead {
 				r, from = other, st
@@ -165,28 +184,28 @@ func byLabels(st *cache.Store) bool { return st.Options().FieldSelector == "" }
 
 // lookup finds an object in the stores. from is false if the server must be asked. If the stores know that the object
 // is absent, lookup returns an error.
-func (c *Client) lookup(_ context.Context, k *kind, key Key, metadata bool) (r *cache.Record, from bool, err error) {
+func (s *stores) lookup(k *kind, key Key, metadata bool) (r *cache.Record, from bool, err error) {
 	if !k.namespaced {
 		key.Namespace = ""
 	}
 	if key.Name == "" || k.namespaced && key.Namespace == "" { // not a valid name of an object
 		return nil, false, k.fail("get", key, errNoName)
 	}
-	r, sure := c.holds(k, key, metadata)
+	r, sure := s.find(k, key, metadata)
 	if sure && r == nil {
 		return nil, true, k.absent(key)
 	}
 	return r, sure, nil
 }
 
-// covering returns the first store that holds all objects that a list selects and has the requested index; nil if there
+// forList returns the first store that holds all objects that a list selects and has the requested index; nil if there
 // is none. bare is a store that lacks only the index.
-func (c *Client) covering(k *kind, o *readOptions) (st, bare *cache.Store) {
+func (s *stores) forList(k *kind, o *readOptions) (st, bare *cache.Store) {
 	if o.live || !o.fromStore() {
 		return nil, nil
 	}
-	for _, st := range c.stores(k) {
-		if !knows(st, o.namespace) || !o.within(st) || !tells(st, o.metadata) {
+	for _, st := range s.of(k) {
+		if !knows(st, o.namespace) || !o.within(st) || !hasContent(st, o.metadata) {
 			continue
 		}
 		if o.index == "" || st.Snapshot().HasIndex(o.index) {
@@ -215,30 +234,30 @@ func (o *readOptions) within(st *cache.Store) bool {
 }
 
 // snapshot returns the records that a list selects, from one version of the store; nil if the server must be asked.
-func (c *Client) snapshot(_ context.Context, k *kind, o *readOptions) (iter.Seq[*cache.Record], string, error) {
+func (s *stores) snapshot(k *kind, o *readOptions) (iter.Seq[*cache.Record], string, error) {
 	if o.err != nil {
 		return nil, "", o.err
 	}
-	st, bare := c.covering(k, o)
+	st, bare := s.forList(k, o)
 	switch {
 	case st == nil && o.index != "": // the server has no such index
-		return nil, "", c.noIndex(k, o, bare)
+		return nil, "", s.noIndex(k, o, bare)
 	case st == nil || len(st.OverlayStats().Overdue) > 0 && o.index == "":
 		return nil, "", nil
 	}
 	version := st.Version()
-	s := st.Snapshot()
+	in := st.Snapshot()
 	if !st.Covered(o.namespace) { // the store has lost the slot since
 		return nil, "", nil
 	}
 	var all iter.Seq[*cache.Record]
 	switch {
 	case o.index != "":
-		all = s.Index(o.index, o.indexValue)
+		all = in.Index(o.index, o.indexValue)
 	case o.namespace != "":
-		all = s.InNamespace(o.namespace)
+		all = in.InNamespace(o.namespace)
 	default:
-		all = s.All()
+		all = in.All()
 	}
 	return func(yield func(*cache.Record) bool) {
 		for r := range all {
@@ -250,17 +269,28 @@ func (c *Client) snapshot(_ context.Context, k *kind, o *readOptions) (iter.Seq[
 	}, version, nil
 }
 
+// put stores an object that the server answered, in JSON.
+func (s *stores) put(k *kind, raw []byte) error {
+	for _, st := range s.of(k) {
+		if _, err := st.Put(source.JSON, raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // noIndex returns the error for a list by an index that cannot be answered.
-func (c *Client) noIndex(k *kind, o *readOptions, bare *cache.Store) error {
+func (s *stores) noIndex(k *kind, o *readOptions, bare *cache.Store) error {
 	if bare != nil {
 		return fmt.Errorf(
-			"%w: %q; %s has the indexes %s, and cache.IndexBy adds one to the store of a controller, of observe.Known or of Cache.Acquire",
+			"%w: %q; %s has the indexes %s, and cache.IndexBy adds one to the store of a controller, of observe.Known or of "+
+				"Cache.Acquire",
 			errNoIndex, o.index, k.gvk.Kind, strings.Join(bare.Snapshot().Indexes(), ", "),
 		)
 	}
 	why := "the kind is not watched: Owns, Watches, observe.Known or Cache.Acquire would"
 	var kept []string
-	for _, st := range c.stores(k) {
+	for _, st := range s.of(k) {
 		kept = append(kept, extent(st))
 	}
 	switch {
