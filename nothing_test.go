@@ -193,7 +193,6 @@ func nothing(ctx context.Context) map[string]func() error {
 		"call.Step": func() error {
 			return started(flow.New("calls", call.Step("one", calls, call.StepSpec[int]{})), nil)
 		},
-		"call.Stream": func() error { return each(call.Stream[pod](ctx, calls, call.Request{}, call.Policy{})) },
 
 		"dependent.Add": func() error {
 			g := dependent.For[pod]()
