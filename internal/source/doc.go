@@ -10,11 +10,34 @@
 //	if err != nil { … }
 //	err = src.Run(ctx) // until ctx is done
 //
-// # Data flow
+// # Parts
 //
-// Each request is one [http] body. A goroutine per request reads and scans it (stream.go and the decoders decode_*.go)
-// and passes batches of scanned objects to the goroutine of the scope (scope.go), which calls the Sink. The package
-// never decodes an object: [Scan] finds the members of its metadata and validates the rest.
+// A goroutine runs each scope. It owns the parts without a lock and makes all calls to the Sink. A second goroutine per
+// request reads the body. Each part has its state and its lock to itself:
+//
+//	scope          loop: which request is next (relist, verify, fresh), history of faults,      scope.mu: wanted
+//	               selectors. It makes the parts and alone writes the condition.                selectors, endCycle
+//	condition      published Status                                                             condition.mu
+//	position       version seen, recent changes, gained slots that the watch has not reached    none
+//	kindCheck      kind of the objects                                                          none
+//	slotFilter     held slots, slots to list; drops objects of other slots                      slotFilter.mu: held,
+//	namespaces     namespaces of the objects seen                                               completed; else none
+//	resumption     version at which the content of an earlier run is confirmed                  none
+//	lister         checks and commits lists. pager (GET), initialEvents (watch), stager and     none
+//	               listing (an open replacement) fetch and stage the objects
+//	watcher        one watch: frames to the Sink                                                none
+//	prober         server version that a silent watch must reach                                none
+//	Surveyor       running requests of the Sink beside the watch                                Surveyor.mu
+//	requester      connection of the last request; shardSelector: rejection of selectors        atomic
+//	Sharding       slots of several sources                                                     Sharding.mu
+//
+// Locks are taken in the order Sharding.mu, Source.mu, then one of a scope. No lock is held during a call to the Sink or
+// a request.
+//
+// A list or watch reports to the loop through listProgress and watchProgress (progress.go), not for each event. Parts
+// count into one Counters of the scope, which condition publishes after each batch. repair.go decides the remedy of a
+// fault as a pure function. The decoders (decode_*.go) and stream.go turn a body into batches of scanned objects. The
+// package never decodes an object: [Scan] finds the members of its metadata and validates the rest.
 //
 // Config.Metadata requests only the metadata of objects (metadata.go). If the server sends complete objects, the source
 // removes the rest before it calls the Sink.
@@ -45,10 +68,10 @@
 //
 // # Repair
 //
-// Each attempt (list.go, watchlist.go, watch.go) ends with an error or an end of stream. repair.go alone chooses the
-// next step: resume the watch, list again, wait, or open a new connection. probe.go asks for the server's version when
-// a watch is silent, when versions go down, or when watches keep failing at one version. survey.go lists the objects of
-// the server beside the watch, for a Sink that compares.
+// Each attempt of the loop ends with an error or an end of stream. repair.go alone chooses the next step: resume the
+// watch, list again, wait, or open a new connection. The prober asks for the server's version when a watch is silent,
+// when versions go down, or when watches keep failing at one version. A Surveyor lists the objects of the server beside
+// the watch, for a Sink that compares.
 //
 // The source never repeats one failing request forever. Two failed lists at the version seen lead to a consistent list.
 // A watch that cannot continue from its version leads to a list. An object that cannot be read is quarantined and does

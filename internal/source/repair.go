@@ -1,7 +1,6 @@
 package source
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -9,9 +8,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/fairlead-io/fairlead/internal/backoff"
-	"github.com/fairlead-io/fairlead/internal/resourceversion"
 )
 
 // history counts consecutive faults since a watch last stayed open for a while.
@@ -185,93 +181,20 @@ func saysTooLarge(message string) bool {
 	return strings.Contains(strings.ToLower(message), "too large resource version")
 }
 
-func orElse[T time.Duration | string](v, otherwise T) T {
-	if v > *new(T) {
-		return v
-	}
-	return otherwise
-}
-
-// repair applies the remedy for the end of an attempt and waits if required.
-func (s *scope) repair(ctx context.Context, err error) {
-	r := remedyFor(err, &s.history)
-	if r.relist {
-		s.relist = true
-		s.history.reason = r.reason
-	}
-	s.fresh = s.fresh || r.fresh
-	if r.reconnect {
-		s.reconnect()
-	}
-	if r.reason == ReasonNotFound {
-		s.kind, s.guess = "", "" // the resource may return with another kind
-	}
-	var wait time.Duration
-	if r.wait {
-		wait = s.backoff.Delay(s.history.failures, s.src.cfg.Rand)
-		s.history.failures++
-		if r.soon {
-			wait = min(wait, maxSoon)
-		}
-	}
-	if r.told > 0 {
-		wait = min(r.told, maxTold) + wait/8 // jitter spreads the retries of many clients
-	}
-	if wait > 0 {
-		s.count.Retries++
-		s.triedAgain(wait)
-	}
-	s.log.DebugContext(ctx, "attempt has ended", "error", err, "relist", s.relist, "consistent", s.fresh, "wait", wait)
-	switch {
-	case r.degraded:
-		s.report(Degraded, r.reason, err)
-	case r.reason != "":
-		s.tell(r.reason, err)
-	}
-	_ = backoff.Pause(ctx, wait) // the caller checks ctx
-}
-
-// tell reports a repair without changing whether the scope is Degraded.
-func (s *scope) tell(reason Reason, err error) {
-	phase := s.phase()
-	if phase != Degraded {
-		phase = Connecting
-		if s.relist {
-			phase = Listing
-		}
-	}
-	s.report(phase, reason, err)
-}
-
 // reasonFor returns the reason to report for err when the caller repairs it directly.
 func reasonFor(err error) Reason { return remedyForCause(err, true, &history{}).reason }
 
-// stuck counts the watches that fail at one version although the server responds, for example because it cannot send an
-// event. After maxStuck failures it probes the server. If the probe succeeds, the scope lists again and watches from
-// the new version.
-func (s *scope) stuck(ctx context.Context, err error) error {
+// isStuck counts the watches that fail at one version although the server responds, for example because it cannot send
+// an event. It reports whether one more failure at this version has to be explained by a probe.
+func (h *history) isStuck(err error, version []byte) bool {
 	api, refused := errors.AsType[*APIError](err)
 	_, odd := errors.AsType[*ProtocolError](err)
 	if !odd && !errors.Is(err, ErrStalled) && !(refused && api.Code > http.StatusInternalServerError && !isTooLarge(err)) {
-		return err
+		return false
 	}
-	h := &s.history
-	if h.stuckAt != string(s.seen) {
-		h.stuck, h.stuckAt = 0, string(s.seen)
+	if h.stuckAt != string(version) {
+		h.stuck, h.stuckAt = 0, string(version)
 	}
-	if h.stuck++; h.stuck <= maxStuck || s.relist || ctx.Err() != nil {
-		return err
-	}
-	version, failed := s.probe(ctx, false)
-	switch {
-	case failed != nil:
-	case resourceversion.Older(version, s.seen):
-		return errRolledBack
-	default:
-		s.log.InfoContext(ctx, "watch fails again and again while the server can be read, listing", "version", string(s.seen),
-			"error", err)
-		h.stuck = 0
-		s.relist = true
-	}
-	return err
+	h.stuck++
+	return h.stuck > maxStuck
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/fairlead-io/fairlead/shard"
 )
 
@@ -21,7 +23,7 @@ import (
 type Sharding struct {
 	layout shard.Layout
 
-	mu      sync.Mutex // locked before Source.mu, which is locked before scope.mu
+	mu      sync.Mutex // locked before Source.mu, which is locked before those of a scope
 	set     shard.Set
 	turn    uint64         // number of changes
 	lost    map[int]uint64 // by slot: the turn that last removed it
@@ -229,11 +231,24 @@ func (s *Source) behindSlots(behind func(slotProgress) bool) (out []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sc := range s.sortedLocked() {
-		if text, is := sc.behindSlots(behind); is {
-			out = append(out, text)
+		if behind(sc.filter.progress()) {
+			out = append(out, slotText(s.cfg.Resource.GroupResource(), sc.condition.current()))
 		}
 	}
 	return out
+}
+
+// slotText describes a scope that is behind.
+func slotText(resource schema.GroupResource, status Status) string {
+	text := resource.String()
+	if status.Namespace != "" {
+		text += " in " + status.Namespace
+	}
+	text += fmt.Sprintf(" (%s: %s", status.Phase, status.Reason)
+	if status.Message != "" {
+		text += ": " + status.Message
+	}
+	return text + ")"
 }
 
 // ShardName returns a short text for the division of objects, such as "namespace/64". With Config.Shard it includes the

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fairlead-io/fairlead/internal/connection"
 	"github.com/fairlead-io/fairlead/internal/frame"
 )
 
@@ -57,15 +56,15 @@ func (b *batch) room(size int) {
 // stream is one open response of the server. Its reader goroutine ends after it sends a batch with err set, or when
 // close is called. close waits for it.
 type stream struct {
-	out        chan *batch
-	free       chan *batch
-	cancel     context.CancelFunc
-	done       chan struct{}
-	progress   atomic.Int64 // time of the last byte, in nanoseconds after began
-	began      time.Time
-	generation atomic.Pointer[connection.Generation] // of its connection
-	limit      time.Duration                         // timeout that was requested from the server
-	inside     atomic.Bool                           // the bytes read so far end within a value
+	out      chan *batch
+	free     chan *batch
+	cancel   context.CancelFunc
+	done     chan struct{}
+	progress atomic.Int64 // time of the last byte, in nanoseconds after began
+	began    time.Time
+	retire   atomic.Pointer[func()] // retires its connection; nil: no connection yet
+	limit    time.Duration          // timeout that was requested from the server
+	inside   atomic.Bool            // the bytes read so far end within a value
 
 	// Owned by the reader.
 	contentType string // content type of the response
@@ -130,6 +129,79 @@ func (s *stream) recycle(b *batch) {
 		b.data = nil // release the memory of a huge object
 	}
 	s.free <- b
+}
+
+// connected sets the function that retires the connection of the stream.
+func (s *stream) connected(retire func()) { s.retire.Store(&retire) }
+
+// abandon retires the connection of the stream, so that the next request opens a new one.
+func (s *stream) abandon() {
+	if retire := s.retire.Load(); retire != nil {
+		(*retire)()
+	}
+}
+
+// hasBatch reports whether a batch waits to be received.
+func (s *stream) hasBatch() bool { return len(s.out) > 0 }
+
+// await waits for the next batch. If no byte arrives for patience, it abandons the connection and returns ErrStalled.
+func (s *stream) await(ctx context.Context, timer *time.Timer, patience time.Duration) error {
+	arrived, err := s.arrives(ctx, timer, patience)
+	if err == nil && !arrived {
+		s.abandon()
+		return ErrStalled
+	}
+	return err
+}
+
+// arrives waits for the next batch. It returns false if no byte arrives for patience.
+func (s *stream) arrives(ctx context.Context, timer *time.Timer, patience time.Duration) (bool, error) {
+	timer.Reset(patience)
+	for {
+		select {
+		case b := <-s.out:
+			s.receive(b)
+			return true, nil
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		case <-timer.C:
+			idle := s.idle()
+			if idle >= patience {
+				return false, nil
+			}
+			timer.Reset(patience - idle)
+		}
+	}
+}
+
+// readList passes the events of a list to handle, until handle returns true or an error, or the list ends. patience is
+// the longest time without a byte.
+func (s *stream) readList(
+	ctx context.Context, patience time.Duration, handle func(*event) (done bool, err error),
+) error {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	complete := false
+	for {
+		e, err := s.buffered()
+		switch {
+		case e != nil:
+			complete = complete || e.kind == evListEnd
+			if done, err := handle(e); done || err != nil {
+				return err
+			}
+		case err == io.EOF && complete:
+			return nil
+		case err == io.EOF || err == io.ErrUnexpectedEOF:
+			return &ProtocolError{What: "list is cut", Err: io.ErrUnexpectedEOF}
+		case err != nil:
+			return err
+		default:
+			if err := s.await(ctx, timer, patience); err != nil {
+				return err
+			}
+		}
+	}
 }
 
 // idle returns the time since the last byte.
