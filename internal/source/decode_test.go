@@ -21,7 +21,7 @@ import (
 
 // decodeAll runs a body through a stream, as it would come over the wire, and tells what came out.
 func decodeAll(t testing.TB, dec decoder, body io.Reader) []string {
-	st := openStream(context.Background(), func(context.Context, *stream) (io.ReadCloser, decoder, error) {
+	st := openStream(context.Background(), 0, func(context.Context, *stream) (io.ReadCloser, decoder, error) {
 		return io.NopCloser(body), dec, nil
 	})
 	defer st.close()
@@ -255,7 +255,7 @@ func TestBuffersShrink(t *testing.T) {
 	t.Parallel()
 	big := strings.Replace(small, `"metadata"`, `"data":"`+strings.Repeat("x", 30<<20)+`","metadata"`, 1)
 	body := `{"type":"ADDED","object":` + big + "}\n" + strings.Repeat(`{"type":"ADDED","object":`+small+"}\n", 3000)
-	st := openStream(t.Context(), func(context.Context, *stream) (io.ReadCloser, decoder, error) {
+	st := openStream(t.Context(), 0, func(context.Context, *stream) (io.ReadCloser, decoder, error) {
 		return io.NopCloser(chunked([]byte(body), 64<<10)), &jsonWatch{}, nil
 	})
 	defer st.close()
@@ -299,7 +299,7 @@ func TestIdleStreamsAreSmall(t *testing.T) {
 		added := `{"type":"ADDED","object":` + small + "}\n"
 		bookmark := `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}` + "\n"
 		body := &slowly{[]string{strings.Repeat(added, 20000), bookmark, bookmark, bookmark, bookmark, bookmark, bookmark}}
-		st := openStream(t.Context(), func(context.Context, *stream) (io.ReadCloser, decoder, error) {
+		st := openStream(t.Context(), 0, func(context.Context, *stream) (io.ReadCloser, decoder, error) {
 			return io.NopCloser(body), &jsonWatch{}, nil
 		})
 		defer st.close()

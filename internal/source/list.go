@@ -23,7 +23,7 @@ var errUnordered = errors.New("versions have no order")
 // listProgress receives the progress of a list. The loop of the scope implements it and publishes the state.
 type listProgress interface {
 	contact()                               // a useful response arrived
-	listStarts()                            // a list of everything begins
+	listStarted()                           // a list of everything begins
 	listOpened()                            // the server sends the list
 	listSynced()                            // the content is complete
 	degraded(reason Reason, err error)      // requests fail
@@ -120,7 +120,7 @@ func (l *lister) watchList(ctx context.Context, of listOf) (_ *stream, err error
 
 func (l *lister) begin(of listOf, confirms *confirmation) *listing {
 	if of.gained == nil {
-		l.progress.listStarts()
+		l.progress.listStarted()
 	}
 	return l.stager.begin(of, confirms)
 }

@@ -15,10 +15,10 @@ type listOf struct {
 
 // stager begins replacements in the sink and says which objects they get.
 type stager struct {
-	sink   Sink
-	kinds  *kindCheck
-	filter *slotFilter
-	bad    *quarantine
+	sink       Sink
+	kinds      *kindCheck
+	filter     *slotFilter
+	quarantine *quarantine
 }
 
 // begin begins a replacement in the sink: of the gained slots, or of everything. confirms is the result of the first
@@ -85,7 +85,7 @@ func (l *listing) put(e *event) {
 		if len(e.obj.Header.Name) == 0 {
 			l.nameless++
 		}
-		l.bad.add(&e.obj, err)
+		l.quarantine.add(&e.obj, err)
 	}
 }
 

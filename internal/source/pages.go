@@ -61,7 +61,7 @@ func (p *pager) page(ctx context.Context, q query, l *listing) (*listMeta, error
 		}
 		wait := p.backoff.Delay(n, p.cfg.Rand)
 		if api, ok := errors.AsType[*APIError](err); ok {
-			wait = max(wait, min(api.RetryAfter, maxTold))
+			wait = max(wait, min(api.RetryAfter, maxRetryAfter))
 		}
 		p.log.InfoContext(ctx, "page of a list failed, retrying", "error", err, "wait", wait)
 		p.progress.retrying(wait, err)
@@ -103,6 +103,6 @@ func isTransient(err error, staged bool) bool {
 	if api, ok := errors.AsType[*APIError](err); ok {
 		return api.Code == http.StatusTooManyRequests || api.Code >= http.StatusInternalServerError
 	}
-	_, odd := errors.AsType[*ProtocolError](err)
-	return !odd || !staged || errors.Is(err, io.ErrUnexpectedEOF)
+	_, malformed := errors.AsType[*ProtocolError](err)
+	return !malformed || !staged || errors.Is(err, io.ErrUnexpectedEOF)
 }

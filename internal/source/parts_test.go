@@ -45,11 +45,9 @@ func (a *answers) open(ctx context.Context, q query) (*stream, error) {
 	}
 	body := a.bodies[0]
 	a.bodies = a.bodies[1:]
-	st := openStream(ctx, func(context.Context, *stream) (io.ReadCloser, decoder, error) {
+	return openStream(ctx, q.ends(), func(context.Context, *stream) (io.ReadCloser, decoder, error) {
 		return io.NopCloser(strings.NewReader(body)), newDecoder(q.watch, "application/json"), nil
-	})
-	st.limit = q.ends()
-	return st, nil
+	}), nil
 }
 
 // item returns an object in JSON.
@@ -113,18 +111,18 @@ type steps struct {
 
 func (s *steps) note(step string)                  { s.list = append(s.list, step) }
 func (s *steps) contact()                          { s.note("contact") }
-func (s *steps) listStarts()                       { s.note("starts") }
+func (s *steps) listStarted()                      { s.note("starts") }
 func (s *steps) listOpened()                       { s.note("opened") }
 func (s *steps) listSynced()                       { s.note("synced") }
 func (s *steps) degraded(reason Reason, _ error)   { s.note("degraded " + string(reason)) }
 func (s *steps) repairing(reason Reason, _ error)  { s.note("repairing " + string(reason)) }
 func (s *steps) retrying(_ time.Duration, _ error) { s.note("retrying") }
-func (s *steps) watchOpens()                       { s.note("opens") }
-func (s *steps) delivers()                         { s.note("delivers") }
-func (s *steps) isUp()                             { s.note("up") }
-func (s *steps) lasted()                           { s.note("lasted") }
-func (s *steps) catchesUp()                        { s.note("catches up") }
-func (s *steps) needsList()                        { s.note("needs list") }
+func (s *steps) watchOpened()                      { s.note("opens") }
+func (s *steps) firstEvent()                       { s.note("delivers") }
+func (s *steps) watchWorks()                       { s.note("up") }
+func (s *steps) stayedOpen()                       { s.note("lasted") }
+func (s *steps) caughtUp()                         { s.note("catches up") }
+func (s *steps) requestList()                      { s.note("needs list") }
 
 func (s *steps) count(step string) (n int) {
 	for _, other := range s.list {
@@ -180,7 +178,7 @@ func (r *room) lister() *lister {
 	return &lister{
 		cfg: r.cfg, log: discard(), open: r.server.open, reconnect: r.reconnect, counts: &r.counts, pos: &r.pos,
 		kinds: &r.kinds, filter: r.filter, names: r.names, prober: r.prober, progress: r.steps,
-		stager: &stager{sink: r.sink, kinds: &r.kinds, filter: r.filter, bad: r.quarantine()},
+		stager: &stager{sink: r.sink, kinds: &r.kinds, filter: r.filter, quarantine: r.quarantine()},
 		pager:  &pager{cfg: r.cfg, log: discard(), open: r.server.open, kinds: &r.kinds, progress: r.steps},
 		initial: &initialEvents{
 			cfg: r.cfg, log: discard(), counts: &r.counts, kinds: &r.kinds, filter: r.filter, prober: r.prober,
@@ -192,6 +190,6 @@ func (r *room) lister() *lister {
 func (r *room) watcher() *watcher {
 	return &watcher{
 		cfg: r.cfg, log: discard(), open: r.server.open, sink: r.sink, counts: &r.counts, pos: &r.pos, kinds: &r.kinds,
-		filter: r.filter, prober: r.prober, resume: &r.resume, bad: r.quarantine(), progress: r.steps,
+		filter: r.filter, prober: r.prober, resume: &r.resume, quarantine: r.quarantine(), progress: r.steps,
 	}
 }

@@ -60,12 +60,12 @@ func (p *position) start(version string) { p.seen = append(p.seen[:0], version..
 func (p *position) complete(version string) {
 	p.start(version)
 	p.recent.reset(version)
-	p.passGains()
+	p.dropReachedGains()
 }
 
 // prepareWatch makes the version seen the base for the detection of replays, unless there is one.
 func (p *position) prepareWatch() {
-	if p.recent.base == nil {
+	if p.recent.isEmpty() {
 		p.recent.reset(string(p.seen))
 	}
 }
@@ -77,10 +77,10 @@ func (p *position) forgetChanges() { p.recent, p.gains = recent{}, nil }
 func (p *position) classify(change ChangeType, o *Object, readable bool) (d delivery, older bool) {
 	version := o.Header.ResourceVersion
 	order, comparable := resourceversion.Compare(version, p.seen)
-	replay := comparable && order <= 0 && !p.recent.missed(o) || !comparable && p.recent.has(change, version)
+	replay := comparable && order <= 0 && !p.recent.isMissing(o) || !comparable && p.recent.has(change, version)
 	switch {
 	// A deletion may carry a version that the object had before. Only the sink can distinguish it from a replay.
-	case replay && change == Deleted && readable && comparable && !p.recent.buried(o):
+	case replay && change == Deleted && readable && comparable && !p.recent.hasDeletion(o):
 		return deliverOldDeletion, order < 0
 	case replay:
 		return replayed, order < 0
@@ -98,13 +98,13 @@ func (p *position) advance(version []byte) {
 	if !noVersion(version) && !resourceversion.Older(version, p.seen) && !foreign(version, p.seen) {
 		p.seen = append(p.seen[:0], version...)
 	}
-	p.passGains()
+	p.dropReachedGains()
 }
 
 // addGain records a list of gained slots.
 func (p *position) addGain(g gain) {
 	p.gains = append(p.gains, g)
-	p.passGains()
+	p.dropReachedGains()
 }
 
 // keepGains limits the gains to the slots in stay.
@@ -118,8 +118,8 @@ func (p *position) keepGains(stay shard.Set) {
 // forgetGains drops all gains, because a list of all held slots was applied.
 func (p *position) forgetGains() { p.gains = nil }
 
-// passGains removes the gains whose version the watch has reached. From there on recent detects replays.
-func (p *position) passGains() {
+// dropReachedGains removes the gains whose version the watch has reached. From there on recent detects replays.
+func (p *position) dropReachedGains() {
 	if len(p.gains) == 0 {
 		return
 	}

@@ -88,7 +88,7 @@ func (p *prober) silent(ctx context.Context, st *stream, answered bool) error {
 	case !answered:
 		st.abandon()
 		return fmt.Errorf("no answer to a watch for %v: %w", budget, ErrStalled)
-	case st.inside.Load():
+	case st.isWithinEvent():
 		st.abandon()
 		return fmt.Errorf("no byte for %v in the middle of an event: %w", budget, ErrStalled)
 	case p.pending != "":

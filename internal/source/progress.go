@@ -12,7 +12,7 @@ var (
 // contact records a useful response of the server and publishes the counters.
 func (s *scope) contact() { s.condition.contact(s.pos.version(), &s.counts) }
 
-func (s *scope) listStarts() { s.condition.resetUnreadable() }
+func (s *scope) listStarted() { s.condition.resetUnreadable() }
 
 // listOpened reports the phase Listing, unless the scope is degraded. A degraded scope recovers only when the list is
 // complete.
@@ -48,19 +48,19 @@ func (s *scope) retrying(wait time.Duration, err error) {
 	s.report(Degraded, reasonFor(err), err)
 }
 
-// watchOpens reports a watch that has no fault before it and content of this run. Others are reported when they work.
-func (s *scope) watchOpens() {
+// watchOpened reports a watch that has no fault before it and content of this run. Others are reported when they work.
+func (s *scope) watchOpened() {
 	if s.condition.phase() != Degraded && !s.resume.isDue() {
 		s.report(Watching, ReasonWatching, nil)
 	}
 }
 
-func (s *scope) delivers()  { s.history.progress() }
-func (s *scope) isUp()      { s.report(Watching, ReasonWatching, nil) }
-func (s *scope) lasted()    { s.history.settled() }
-func (s *scope) needsList() { s.verify = true }
+func (s *scope) firstEvent()  { s.history.progress() }
+func (s *scope) watchWorks()  { s.report(Watching, ReasonWatching, nil) }
+func (s *scope) stayedOpen()  { s.history.stayedOpen() }
+func (s *scope) requestList() { s.verify = true }
 
-func (s *scope) catchesUp() {
+func (s *scope) caughtUp() {
 	s.listSynced()
 	s.report(Watching, ReasonWatching, nil)
 }

@@ -32,27 +32,27 @@ func (h *history) progress() {
 	}
 }
 
-// settled records that a watch stayed open. It keeps stuck: the watch may have hung in the middle of an event.
-func (h *history) settled() { *h = history{stuck: h.stuck, stuckAt: h.stuckAt} }
+// stayedOpen records that a watch stayed open. It keeps stuck: the watch may have hung in the middle of an event.
+func (h *history) stayedOpen() { *h = history{stuck: h.stuck, stuckAt: h.stuckAt} }
 
 // Numbers of tries before the next stronger remedy, and bounds of waits.
 const (
-	maxInternal = 3
-	maxQuick    = 3
-	maxStuck    = 3
-	maxAtSeen   = 2
-	quickEnd    = 2 * time.Second // a watch that ends sooner without an event counts as ended immediately
-	tooLargeFor = time.Second     // wait before a list if the server gives no delay
-	maxTold     = 5 * time.Minute // bounds the delay that a server requests
-	maxSoon     = 10 * time.Second
+	maxInternal   = 3
+	maxQuick      = 3
+	maxStuck      = 3
+	maxAtSeen     = 2
+	quickEnd      = 2 * time.Second // a watch that ends sooner without an event counts as ended immediately
+	tooLargeFor   = time.Second     // wait before a list if the server gives no delay
+	maxRetryAfter = 5 * time.Minute // bounds the delay that a server requests
+	maxShortWait  = 10 * time.Second
 )
 
 // remedy is the response to the end of an attempt.
 type remedy struct {
 	relist, fresh bool          // list again; with a consistent read
-	told          time.Duration // delay that the server requested
+	retryAfter    time.Duration // delay that the server requested
 	wait          bool          // wait for the back-off delay
-	soon          bool          // limit the wait to maxSoon: a user may have just fixed the cause
+	shortWait     bool          // limit the wait to maxShortWait: a user may have just fixed the cause
 	reconnect     bool          // open a new connection
 	degraded      bool
 	reason        Reason // "": no report
@@ -99,9 +99,9 @@ func remedyForCause(err error, listing bool, h *history) remedy {
 	if api, ok := errors.AsType[*APIError](err); ok {
 		return remedyForAPI(api, listing, h)
 	}
-	_, odd := errors.AsType[*ProtocolError](err)
+	_, malformed := errors.AsType[*ProtocolError](err)
 	_, unfinished := errors.AsType[*initialEventsError](err)
-	if odd || unfinished && !errors.Is(err, io.ErrUnexpectedEOF) {
+	if malformed || unfinished && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return remedy{wait: true, degraded: true, reason: ReasonProtocolError}
 	}
 	return remedy{wait: true, reconnect: true, degraded: true, reason: ReasonDisconnected}
@@ -110,12 +110,14 @@ func remedyForCause(err error, listing bool, h *history) remedy {
 func remedyForAPI(e *APIError, listing bool, h *history) remedy {
 	switch {
 	case isTooLarge(e):
-		again, told := h.lists > 0, e.RetryAfter
+		again, retryAfter := h.lists > 0, e.RetryAfter
 		h.lists++
-		if told == 0 && !again {
-			told = tooLargeFor
+		if retryAfter == 0 && !again {
+			retryAfter = tooLargeFor
 		}
-		return remedy{relist: true, fresh: true, told: told, wait: again, degraded: again, reason: ReasonServerError}
+		return remedy{
+			relist: true, fresh: true, retryAfter: retryAfter, wait: again, degraded: again, reason: ReasonServerError,
+		}
 	case isExpired(e):
 		// The version has expired: list at the version seen, then consistently, then with growing delays.
 		h.expired++
@@ -124,29 +126,29 @@ func remedyForAPI(e *APIError, listing bool, h *history) remedy {
 			reason: ReasonExpired,
 		}
 	case e.Code == http.StatusTooManyRequests:
-		return remedy{told: e.RetryAfter, wait: true, degraded: true, reason: ReasonTooManyRequests}
+		return remedy{retryAfter: e.RetryAfter, wait: true, degraded: true, reason: ReasonTooManyRequests}
 	case e.ErrStatus.Reason == metav1.StatusReasonStoreReadError, e.ErrStatus.Reason == "StoreReadError":
 		h.internal++ // an unreadable object was removed, and its DELETED can never be sent
 		return remedy{relist: true, wait: h.internal > 1, degraded: h.internal > 1, reason: ReasonServerError}
 	case e.Code == http.StatusUnauthorized:
-		return remedy{wait: true, soon: true, reconnect: true, degraded: true, reason: ReasonUnauthorized}
+		return remedy{wait: true, shortWait: true, reconnect: true, degraded: true, reason: ReasonUnauthorized}
 	case e.Code == http.StatusForbidden:
-		return remedy{wait: true, soon: true, degraded: true, reason: ReasonForbidden}
+		return remedy{wait: true, shortWait: true, degraded: true, reason: ReasonForbidden}
 	case e.Code == http.StatusNotFound:
 		// A watch that begins after the resource returns does not report the objects deleted with it.
-		return remedy{relist: true, wait: true, soon: true, degraded: true, reason: ReasonNotFound}
+		return remedy{relist: true, wait: true, shortWait: true, degraded: true, reason: ReasonNotFound}
 	case e.Code == http.StatusInternalServerError && !listing:
 		h.internal++
 		relist := h.internal > maxInternal
 		if relist {
 			h.internal = 0
 		}
-		return remedy{relist: relist, told: e.RetryAfter, wait: true, degraded: true, reason: ReasonServerError}
+		return remedy{relist: relist, retryAfter: e.RetryAfter, wait: true, degraded: true, reason: ReasonServerError}
 	case e.Code < http.StatusInternalServerError && !listing:
 		// The server rejects the version or the request. A list tells which.
 		return remedy{relist: true, fresh: true, wait: true, degraded: true, reason: ReasonServerError}
 	}
-	return remedy{told: e.RetryAfter, wait: true, degraded: true, reason: ReasonServerError}
+	return remedy{retryAfter: e.RetryAfter, wait: true, degraded: true, reason: ReasonServerError}
 }
 
 func isExpired(err error) bool {
@@ -163,21 +165,21 @@ func isTooLarge(err error) bool {
 		return false
 	}
 	timeout := e.Code == http.StatusGatewayTimeout || e.ErrStatus.Reason == metav1.StatusReasonTimeout
-	if timeout && saysTooLarge(e.ErrStatus.Message) {
+	if timeout && isTooLargeText(e.ErrStatus.Message) {
 		return true
 	}
 	if e.ErrStatus.Details == nil {
 		return false
 	}
 	for _, c := range e.ErrStatus.Details.Causes {
-		if c.Type == metav1.CauseTypeResourceVersionTooLarge || timeout && saysTooLarge(c.Message) {
+		if c.Type == metav1.CauseTypeResourceVersionTooLarge || timeout && isTooLargeText(c.Message) {
 			return true
 		}
 	}
 	return false
 }
 
-func saysTooLarge(message string) bool {
+func isTooLargeText(message string) bool {
 	return strings.Contains(strings.ToLower(message), "too large resource version")
 }
 
@@ -188,8 +190,8 @@ func reasonFor(err error) Reason { return remedyForCause(err, true, &history{}).
 // an event. It reports whether one more failure at this version has to be explained by a probe.
 func (h *history) isStuck(err error, version []byte) bool {
 	api, refused := errors.AsType[*APIError](err)
-	_, odd := errors.AsType[*ProtocolError](err)
-	if !odd && !errors.Is(err, ErrStalled) && !(refused && api.Code > http.StatusInternalServerError && !isTooLarge(err)) {
+	_, malformed := errors.AsType[*ProtocolError](err)
+	if !malformed && !errors.Is(err, ErrStalled) && !(refused && api.Code > http.StatusInternalServerError && !isTooLarge(err)) {
 		return false
 	}
 	if h.stuckAt != string(version) {

@@ -106,9 +106,7 @@ func (r *requester) open(ctx context.Context, q query) (*stream, error) {
 	if err := r.admit(ctx, q.isUrgent()); err != nil {
 		return nil, err
 	}
-	st := openStream(ctx, r.opener(q))
-	st.limit = q.ends()
-	return st, nil
+	return openStream(ctx, q.ends(), r.opener(q)), nil
 }
 
 // admit waits for the Limiter.
@@ -163,8 +161,9 @@ func (r *requester) opener(q query) opener {
 			err = refusal(res)
 			return nil, nil, err
 		}
-		st.contentType = res.Header.Get("Content-Type")
-		d := newDecoder(q.watch, st.contentType)
+		contentType := res.Header.Get("Content-Type")
+		st.answered(contentType)
+		d := newDecoder(q.watch, contentType)
 		switch {
 		case r.onlyMetadata(q):
 			d = metadataDecoder{discreetDecoder{d}}

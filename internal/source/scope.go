@@ -104,7 +104,7 @@ func (s *scope) connect(sink Sink) {
 	s.lister = &lister{
 		cfg: s.cfg, log: s.log, open: s.open, reconnect: s.requests.reconnect, counts: &s.counts, pos: &s.pos,
 		kinds: &s.kinds, filter: s.filter, names: s.names, prober: s.prober, progress: s,
-		stager: &stager{sink: sink, kinds: &s.kinds, filter: s.filter, bad: bad},
+		stager: &stager{sink: sink, kinds: &s.kinds, filter: s.filter, quarantine: bad},
 		pager:  &pager{cfg: s.cfg, log: s.log, open: s.open, backoff: s.backoff, kinds: &s.kinds, progress: s},
 		initial: &initialEvents{
 			cfg: s.cfg, log: s.log, counts: &s.counts, kinds: &s.kinds, filter: s.filter, prober: s.prober, progress: s,
@@ -112,7 +112,7 @@ func (s *scope) connect(sink Sink) {
 	}
 	s.watcher = &watcher{
 		cfg: s.cfg, log: s.log, open: s.open, sink: sink, counts: &s.counts, pos: &s.pos, kinds: &s.kinds,
-		filter: s.filter, prober: s.prober, resume: &s.resume, bad: bad, progress: s,
+		filter: s.filter, prober: s.prober, resume: &s.resume, quarantine: bad, progress: s,
 	}
 }
 
@@ -163,6 +163,12 @@ func (s *scope) work(ctx context.Context) {
 		s.cycle(ctx)
 	}
 }
+
+// status returns the condition of the scope. Any goroutine may call it.
+func (s *scope) status() Status { return s.condition.current() }
+
+// slotProgress returns the changes of the slots that the scope has completed. Any goroutine may call it.
+func (s *scope) slotProgress() slotProgress { return s.filter.progress() }
 
 // selected returns the current content of the scope. Any goroutine may call it.
 func (s *scope) selected() (Selectors, *shard.Set) {
@@ -283,14 +289,14 @@ func (s *scope) listAll(ctx context.Context) (*stream, error) {
 	traced, span := s.requests.spans.start(ctx, "list")
 	st, err := s.lister.sync(traced, listOf{consistent: consistent, reason: string(s.history.reason)})
 	endListSpan(ctx, span, consistent, st != nil, err)
-	_, odd := errors.AsType[*ProtocolError](err)
+	_, malformed := errors.AsType[*ProtocolError](err)
 	switch {
 	case err == nil:
 		s.relist, s.fresh = false, false
 		s.history.atVersion = 0
 		s.pos.forgetGains()
 		s.filter.allListed()
-	case s.relist || !odd:
+	case s.relist || !malformed:
 		return nil, &listFailure{err, !consistent}
 	default:
 		s.report(Degraded, ReasonProtocolError, err)
@@ -360,12 +366,12 @@ func (s *scope) repair(ctx context.Context, err error) {
 	if r.wait {
 		wait = s.backoff.Delay(s.history.failures, s.cfg.Rand)
 		s.history.failures++
-		if r.soon {
-			wait = min(wait, maxSoon)
+		if r.shortWait {
+			wait = min(wait, maxShortWait)
 		}
 	}
-	if r.told > 0 {
-		wait = min(r.told, maxTold) + wait/8 // jitter spreads the retries of many clients
+	if r.retryAfter > 0 {
+		wait = min(r.retryAfter, maxRetryAfter) + wait/8 // jitter spreads the retries of many clients
 	}
 	if wait > 0 {
 		s.counts.Retries++

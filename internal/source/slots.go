@@ -91,7 +91,7 @@ func (f *slotFilter) publish() {
 		f.completed.listed = f.turn
 	}
 	f.mu.Unlock()
-	f.sharding.comeFurther()
+	f.sharding.notifyProgress()
 }
 
 // listed records a list of some gained slots. The caller calls publish.

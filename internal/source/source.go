@@ -205,7 +205,7 @@ func (s *Source) SetNamespaces(namespaces ...string) {
 	for _, sc := range stopped {
 		<-sc.done
 	}
-	s.sharding.comeFurther()
+	s.sharding.notifyProgress()
 }
 
 // SetSelectors changes the selectors of all scopes. Each scope lists again and passes the difference to its sink.
@@ -228,7 +228,7 @@ func (s *Source) Status() []Status {
 	s.mu.Unlock()
 	all := make([]Status, 0, len(scopes))
 	for _, sc := range scopes {
-		all = append(all, sc.condition.current())
+		all = append(all, sc.status())
 	}
 	return all
 }

@@ -37,8 +37,8 @@ func (b *batch) slot() *event {
 	return &b.events[b.n]
 }
 
-// room makes room for a read. It may move bytes, so the batch must have no events yet.
-func (b *batch) room(size int) {
+// reserve makes room for a read. It may move bytes, so the batch must have no events yet.
+func (b *batch) reserve(size int) {
 	if len(b.data)-b.to >= size/4 && b.to < len(b.data) {
 		return
 	}
@@ -69,7 +69,7 @@ type stream struct {
 	// Owned by the reader.
 	contentType string // content type of the response
 	size        int    // size of the next buffer
-	quiet       int    // consecutive reads that filled little of their buffers
+	smallReads  int    // consecutive reads that filled little of their buffers
 
 	// Owned by the consumer.
 	current *batch
@@ -79,11 +79,13 @@ type stream struct {
 // opener sends the request and returns the body of the response and its decoder.
 type opener func(ctx context.Context, st *stream) (io.ReadCloser, decoder, error)
 
-func openStream(ctx context.Context, open opener) *stream {
+// openStream sends the request of a stream in a new goroutine. timeout is the one that was requested from the server; 0:
+// none. The caller closes the stream.
+func openStream(ctx context.Context, timeout time.Duration, open opener) *stream {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &stream{
 		out: make(chan *batch, 1), free: make(chan *batch, batchCount), cancel: cancel,
-		done: make(chan struct{}), began: time.Now(), size: smallBuffer,
+		done: make(chan struct{}), began: time.Now(), limit: timeout, size: smallBuffer,
 	}
 	for range batchCount {
 		s.free <- &batch{}
@@ -121,7 +123,15 @@ func (s *stream) buffered() (*event, error) {
 	return nil, nil
 }
 
-func (s *stream) receive(b *batch) { s.current, s.at = b, 0 }
+// batches returns the channel of the batches that have arrived.
+func (s *stream) batches() <-chan *batch { return s.out }
+
+// receive makes the events of a batch available to buffered. It returns false if the batch has no events but the end of
+// the stream.
+func (s *stream) receive(b *batch) (hasEvents bool) {
+	s.current, s.at = b, 0
+	return b.n > 0
+}
 
 // recycle returns a batch to the reader.
 func (s *stream) recycle(b *batch) {
@@ -140,6 +150,15 @@ func (s *stream) abandon() {
 		(*retire)()
 	}
 }
+
+// answered sets the content type of the response. Only the opener calls it.
+func (s *stream) answered(contentType string) { s.contentType = contentType }
+
+// isWithinEvent reports whether the bytes read so far end within a value.
+func (s *stream) isWithinEvent() bool { return s.inside.Load() }
+
+// isDue reports whether the timeout that was requested from the server has passed.
+func (s *stream) isDue() bool { return time.Since(s.began) >= s.limit }
 
 // hasBatch reports whether a batch waits to be received.
 func (s *stream) hasBatch() bool { return len(s.out) > 0 }
@@ -311,11 +330,11 @@ func (s *stream) fill(b *batch, body io.Reader) error {
 	if b.to-b.from > maxFrame {
 		return &ProtocolError{What: "value of more than 512 MiB"}
 	}
-	b.room(s.size)
+	b.reserve(s.size)
 	n, err := body.Read(b.data[b.to:])
 	if n > 0 {
 		if s.idle() > time.Second {
-			s.size, s.quiet = smallBuffer, 0 // most watches idle after their start, and there may be hundreds
+			s.size, s.smallReads = smallBuffer, 0 // most watches idle after their start, and there may be hundreds
 		}
 		s.touch()
 		b.to += n
@@ -329,13 +348,13 @@ func (s *stream) fill(b *batch, body io.Reader) error {
 func (s *stream) adapt(b *batch) {
 	switch {
 	case b.to == len(b.data):
-		s.size, s.quiet = min(2*s.size, largeBuffer), 0
+		s.size, s.smallReads = min(2*s.size, largeBuffer), 0
 	case b.to < s.size/4:
-		if s.quiet++; s.quiet > 64 {
-			s.size, s.quiet = max(s.size/2, smallBuffer), 0
+		if s.smallReads++; s.smallReads > 64 {
+			s.size, s.smallReads = max(s.size/2, smallBuffer), 0
 		}
 	default:
-		s.quiet = 0
+		s.smallReads = 0
 	}
 }
 

@@ -22,12 +22,12 @@ var (
 // errRolledBack: the server's version is below the version seen. A consistent list follows.
 var errRolledBack = errors.New("server is behind the version seen")
 
-// grace is how long a watch must stay open before the scope counts as recovered. An event ends the wait early.
-const grace = time.Second
+// recoveredAfter is how long a watch must stay open before the scope counts as recovered. An event ends the wait early.
+const recoveredAfter = time.Second
 
-// settled is how long a watch must stay open before earlier faults are forgotten. An earlier event only resets the
+// stableAfter is how long a watch must stay open before earlier faults are forgotten. An earlier event only resets the
 // back-off (history.progress).
-const settled = 10 * time.Second
+const stableAfter = 10 * time.Second
 
 // watchTimeout returns the timeout to request: one to two thirds of MaxWatch, at random, so that watches that start
 // together end at different times.
@@ -38,29 +38,29 @@ func (c *Config) watchTimeout() time.Duration {
 // watchProgress receives the progress of a watch. The loop of the scope implements it and publishes the state. No call
 // is for each event.
 type watchProgress interface {
-	contact()    // useful responses arrived
-	watchOpens() // the server sends the watch
-	delivers()   // the watch has delivered its first event
-	isUp()       // the watch works
-	lasted()     // the watch stayed open for a while
-	catchesUp()  // the content of an earlier run is up to date
-	needsList()  // a list must follow the watch
+	contact()     // useful responses arrived
+	watchOpened() // the server sends the watch
+	firstEvent()  // the watch has delivered its first event
+	watchWorks()  // the watch works
+	stayedOpen()  // the watch stayed open for a while
+	caughtUp()    // the content of an earlier run is up to date
+	requestList() // a list must follow the watch
 }
 
 // watcher passes the changes after a position to the sink. The goroutine of the scope owns it.
 type watcher struct {
-	cfg      *Config
-	log      *slog.Logger
-	open     openFunc
-	sink     Sink
-	counts   *Counters
-	pos      *position
-	kinds    *kindCheck
-	filter   *slotFilter
-	prober   *prober
-	resume   *resumption
-	bad      *quarantine
-	progress watchProgress
+	cfg        *Config
+	log        *slog.Logger
+	open       openFunc
+	sink       Sink
+	counts     *Counters
+	pos        *position
+	kinds      *kindCheck
+	filter     *slotFilter
+	prober     *prober
+	resume     *resumption
+	quarantine *quarantine
+	progress   watchProgress
 
 	garbageAt         string // version after which a frame was unreadable
 	nextGarbageRelist time.Time
@@ -91,8 +91,8 @@ func (w *watcher) watch(ctx context.Context, st *stream) error {
 	}
 	defer func() {
 		open.close()
-		if !open.opened.IsZero() && time.Since(open.opened) > settled {
-			w.progress.lasted()
+		if !open.opened.IsZero() && time.Since(open.opened) > stableAfter {
+			w.progress.stayedOpen()
 		}
 	}()
 	return w.receive(ctx, open, limit)
@@ -113,8 +113,8 @@ func (w *watcher) receive(ctx context.Context, open *watching, limit time.Durati
 	defer silence.Stop()
 	lifetime := time.NewTimer(limit)
 	defer lifetime.Stop()
-	graceful := time.NewTimer(grace)
-	defer graceful.Stop()
+	recovery := time.NewTimer(recoveredAfter)
+	defer recovery.Stop()
 	received := false // since the last contact
 	for {
 		e, err := open.buffered()
@@ -132,25 +132,24 @@ func (w *watcher) receive(ctx context.Context, open *watching, limit time.Durati
 			return w.ended(open, err)
 		}
 		select {
-		case b := <-open.out:
-			open.receive(b)
-			if b.n > 0 { // an end or an error alone does not confirm the content
+		case b := <-open.batches():
+			if open.receive(b) { // an end or an error alone does not confirm the content
 				open.last = time.Now()
 				received = true
 			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-lifetime.C:
-			if open.inside.Load() {
+			if open.isWithinEvent() {
 				return fmt.Errorf("event is not complete at the end of a watch of %v: %w", limit, ErrStalled)
 			}
 			w.recovered(open)
 			return errLifetime
-		case <-graceful.C:
+		case <-recovery.C:
 			w.recovered(open)
 		case <-silence.C:
 			quiet := time.Since(open.last)
-			if open.inside.Load() {
+			if open.isWithinEvent() {
 				quiet = open.idle() // a large event may take long while bytes arrive
 			}
 			if quiet < budget {
@@ -168,13 +167,13 @@ func (w *watcher) receive(ctx context.Context, open *watching, limit time.Durati
 func (w *watcher) opened(open *watching) {
 	open.opened = time.Now()
 	w.progress.contact() // before the report, which then has the new LastContact
-	w.progress.watchOpens()
+	w.progress.watchOpened()
 }
 
 // recovered reports a working watch, unless its content may be that of an earlier run.
 func (w *watcher) recovered(open *watching) {
 	if !open.opened.IsZero() && !w.resume.isDue() {
-		w.progress.isUp()
+		w.progress.watchWorks()
 	}
 }
 
@@ -184,7 +183,7 @@ func (w *watcher) ended(open *watching, err error) error {
 		return err
 	}
 	lived := time.Since(open.opened)
-	if time.Since(open.began) < open.limit { // otherwise the requested timeout has passed
+	if !open.isDue() {
 		switch {
 		case open.frames == 0 && lived < quickEnd:
 			return ErrEnded
@@ -237,7 +236,7 @@ func (w *watcher) readTarget(ctx context.Context) error {
 // checkResumed ends the resumption when the watch has reached the target version.
 func (w *watcher) checkResumed() {
 	if w.resume.isReached(w.pos) {
-		w.progress.catchesUp()
+		w.progress.caughtUp()
 	}
 }
 
@@ -284,7 +283,7 @@ func (w *watcher) deliver(e *event) {
 		e.err = w.sink.Apply(e.change, &e.obj)
 	}
 	if e.err != nil {
-		w.bad.add(&e.obj, e.err)
+		w.quarantine.add(&e.obj, e.err)
 	} else {
 		w.counts.Events++
 	}
@@ -319,7 +318,7 @@ func (w *watcher) advance(open *watching, version []byte) {
 func (w *watcher) progressed(open *watching) {
 	open.frames++
 	if open.frames == 1 {
-		w.progress.delivers()
+		w.progress.firstEvent()
 		w.recovered(open)
 	}
 }
@@ -337,11 +336,11 @@ func (w *watcher) garbage(ctx context.Context, open *watching, e *event) error {
 	if e.change == Deleted && named && !noVersion(e.obj.Header.ResourceVersion) {
 		return w.change(ctx, open, e)
 	}
-	w.bad.add(&e.obj, e.err)
+	w.quarantine.add(&e.obj, e.err)
 	if named && (e.change == Added || e.change == Modified) {
 		return nil
 	}
-	w.progress.needsList()
+	w.progress.requestList()
 	if now := time.Now(); !now.Before(w.nextGarbageRelist) {
 		w.nextGarbageRelist = now.Add(w.cfg.SilenceBudget)
 		return unreadable

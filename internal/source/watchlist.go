@@ -15,11 +15,11 @@ import (
 const (
 	busyAfter   = 4
 	busyObjects = 1000
-	// pause is the longest gap between objects. A server that supports initial events sends them without gaps.
-	pause = 10 * time.Second
-	// lull is the gap after which a LIST of one object checks whether more objects follow. A server without support for
+	// maxGap is the longest gap between objects. A server that supports initial events sends them without gaps.
+	maxGap = 10 * time.Second
+	// checkAfter is the gap after which a LIST of one object checks whether more objects follow. A server without support for
 	// initial events does not mark their end, and sends no bytes if there are no objects.
-	lull = 2 * time.Second
+	checkAfter = 2 * time.Second
 )
 
 // noWatchListFor is how long the scope uses LIST after initial events that never ended. noWatchListRefused applies
@@ -81,10 +81,10 @@ func (i *initialEvents) receive(ctx context.Context, st *stream, l *listing) err
 			}
 			wait := patience
 			if l.count > 0 {
-				wait = min(wait, pause)
+				wait = min(wait, maxGap)
 			}
-			if opened && !asked && lull < wait {
-				arrived, err := st.arrives(ctx, timer, lull)
+			if opened && !asked && checkAfter < wait {
+				arrived, err := st.arrives(ctx, timer, checkAfter)
 				switch {
 				case err != nil:
 					return err
@@ -113,9 +113,9 @@ func (i *initialEvents) checkUnended(ctx context.Context, st *stream, l *listing
 	if !i.isComplete(ctx, st, l) {
 		return nil
 	}
-	arrived, err := st.arrives(ctx, timer, lull)
+	arrived, err := st.arrives(ctx, timer, checkAfter)
 	if err == nil && !arrived {
-		err = &initialEventsError{cause: errNotKnown}
+		err = &initialEventsError{cause: errNoFinalBookmark}
 	}
 	return err
 }
@@ -140,7 +140,7 @@ func (i *initialEvents) isRepeating(ctx context.Context, l *listing) bool {
 	return err == nil && (m.next == "" || m.remaining > 0 && i.filter.holdsAll()) && l.count > 2*(m.count+int(m.remaining))
 }
 
-var errNotKnown = errors.New("all objects arrived without the final bookmark")
+var errNoFinalBookmark = errors.New("all objects arrived without the final bookmark")
 
 // initialEventsError reports that a watch did not end its initial events.
 type initialEventsError struct{ cause error }
@@ -198,7 +198,7 @@ func (i *initialEvents) fallsBack(ctx context.Context, err error) bool {
 func (i *initialEvents) mayList(err error) bool {
 	api, refused := errors.AsType[*APIError](err)
 	_, unfinished := errors.AsType[*initialEventsError](err)
-	_, strange := errors.AsType[*ProtocolError](err)
+	_, malformed := errors.AsType[*ProtocolError](err)
 	switch {
 	case refused && isExpired(err), refused && isTooLarge(err):
 		return false
@@ -213,7 +213,7 @@ func (i *initialEvents) mayList(err error) bool {
 			i.notBefore = time.Now().Add(noWatchListRefused)
 		}
 		return true
-	case unfinished || strange:
+	case unfinished || malformed:
 		i.notBefore = time.Now().Add(noWatchListFor)
 		return true
 	}
