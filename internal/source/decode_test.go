@@ -37,7 +37,7 @@ func decodeAll(t testing.TB, dec decoder, body io.Reader) []string {
 			}
 			return append(got, "END "+err.Error())
 		default:
-			st.receive(<-st.out)
+			st.receive(<-st.batches())
 		}
 	}
 }
@@ -270,7 +270,7 @@ func TestBuffersShrink(t *testing.T) {
 		if err != nil {
 			break
 		}
-		st.receive(<-st.out)
+		st.receive(<-st.batches())
 	}
 	if objects != 3002 || held > 2*largeBuffer {
 		t.Errorf("%d events, want 3002 with the answer; the last buffer has %d bytes", objects, held)
@@ -314,7 +314,7 @@ func TestIdleStreamsAreSmall(t *testing.T) {
 			if err != nil {
 				break
 			}
-			st.receive(<-st.out)
+			st.receive(<-st.batches())
 		}
 		if largest < largeBuffer || last > 4*smallBuffer || slots > smallEvents {
 			t.Errorf("buffer grew to %d and is %d at last, with %d events", largest, last, slots)

@@ -12,32 +12,35 @@
 //
 // # Parts
 //
-// A goroutine runs each scope. It owns the parts without a lock and makes all calls to the Sink. A second goroutine per
-// request reads the body. Each part has its state and its lock to itself:
+// One goroutine runs each scope. It owns the parts without a lock and makes all calls to the Sink. Each request has a
+// second goroutine, which reads the body. No part reads the fields of another one.
 //
-//	scope          loop: which request is next (relist, verify, fresh), history of faults,      scope.mu: wanted
-//	               selectors. It makes the parts and alone writes the condition.                selectors, endCycle
-//	condition      published Status                                                             condition.mu
-//	position       version seen, recent changes, gained slots that the watch has not reached    none
-//	kindCheck      kind of the objects                                                          none
-//	slotFilter     held slots, slots to list; drops objects of other slots                      slotFilter.mu: held,
-//	namespaces     namespaces of the objects seen                                               completed; else none
-//	resumption     version at which the content of an earlier run is confirmed                  none
-//	lister         checks and commits lists. pager (GET), initialEvents (watch), stager and     none
-//	               listing (an open replacement) fetch and stage the objects
-//	watcher        one watch: frames to the Sink                                                none
-//	prober         server version that a silent watch must reach                                none
-//	Surveyor       running requests of the Sink beside the watch                                Surveyor.mu
-//	requester      connection of the last request; shardSelector: rejection of selectors        atomic
-//	Sharding       slots of several sources                                                     Sharding.mu
+//	part         state                                                           lock
+//	scope        the loop: what to request next (relist, verify, consistent),    mu: wanted selectors, endCycle
+//	             history of faults; makes the parts, alone writes condition
+//	condition    published Status                                                mu
+//	position     version seen, recent changes, slots listed ahead of the watch   none
+//	kindCheck    kind of the objects                                             none
+//	slotFilter   held slots, slots to list; drops objects of other slots         mu: held, completed
+//	namespaces   namespaces of the objects seen                                  none
+//	resumption   version that confirms the content of an earlier run             none
+//	lister       accuracy of the server's item counts; accepts lists             none
+//	  listing      an open replacement; stager makes it, pager (GET) or          none
+//	               initialEvents (watch) fill it
+//	watcher      unreadable frames of the watch; passes changes to the Sink      none
+//	prober       server version that a silent watch must reach                   none
+//	Surveyor     running requests of the Sink beside the watch                   mu
+//	requester    connection of the last request; with shardSelector, rejections  atomic values
+//	stream       batch being consumed; its bodyReader: buffers, time of a byte   channels, atomic values
+//	Sharding     slots of several sources, and their progress                    mu
 //
-// Locks are taken in the order Sharding.mu, Source.mu, then one of a scope. No lock is held during a call to the Sink or
-// a request.
+// Locks are taken in the order Sharding.mu, Source.mu, then one lock of a scope. No lock is held during a call to the
+// Sink or a request.
 //
-// A list or watch reports to the loop through listProgress and watchProgress (progress.go), not for each event. Parts
-// count into one Counters of the scope, which condition publishes after each batch. repair.go decides the remedy of a
-// fault as a pure function. The decoders (decode_*.go) and stream.go turn a body into batches of scanned objects. The
-// package never decodes an object: [Scan] finds the members of its metadata and validates the rest.
+// Lister and watcher report to the loop through listProgress and watchProgress (progress.go), not for each event. All
+// parts of a scope add to one Counters, which condition publishes after each batch. repair.go chooses the remedy of a
+// fault, as a pure function. The decoders (decode_*.go) never decode an object: [Scan] finds the members of its
+// metadata and validates the rest.
 //
 // Config.Metadata requests only the metadata of objects (metadata.go). If the server sends complete objects, the source
 // removes the rest before it calls the Sink.

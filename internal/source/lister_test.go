@@ -12,7 +12,7 @@ func byPages(c *Config) { c.NoWatchList = true }
 // TestListerCommitsPages: all pages of one version, and the position follows.
 func TestListerCommitsPages(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t, partConfig(byPages), podList("5", "t1", item("a", "1")), podList("5", "", item("b", "4")))
+	r := newFixture(t, partConfig(byPages), podList("5", "t1", item("a", "1")), podList("5", "", item("b", "4")))
 	st, err := r.lister().sync(t.Context(), listOf{consistent: true, reason: "why"})
 	if err != nil || st != nil {
 		t.Fatalf("stream %v, error %v", st, err)
@@ -43,7 +43,7 @@ func TestListerKeepsTheContent(t *testing.T) {
 	} {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
-			r := newRoom(t, partConfig(byPages), c.bodies...)
+			r := newFixture(t, partConfig(byPages), c.bodies...)
 			r.sink.count, r.sink.miss = 3, 3
 			r.pos.complete("5")
 			_, err := r.lister().sync(t.Context(), listOf{})
@@ -60,7 +60,7 @@ func TestListerKeepsTheContent(t *testing.T) {
 // TestListerConfirms: a list that would delete everything is repeated, consistently and over a new connection.
 func TestListerConfirms(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t, partConfig(byPages), podList("9", ""), podList("9", ""))
+	r := newFixture(t, partConfig(byPages), podList("9", ""), podList("9", ""))
 	r.sink.count, r.sink.miss = 3, 3
 	r.pos.complete("5")
 	if _, err := r.lister().sync(t.Context(), listOf{}); err != nil {
@@ -77,7 +77,7 @@ func TestListerConfirms(t *testing.T) {
 // TestListerRecognizesARollback: two consistent reads below the version seen are another history.
 func TestListerRecognizesARollback(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t, partConfig(byPages), podList("3", "", item("a", "1")), podList("4", ""))
+	r := newFixture(t, partConfig(byPages), podList("3", "", item("a", "1")), podList("4", ""))
 	r.pos.complete("5")
 	if _, err := r.lister().sync(t.Context(), listOf{consistent: true}); err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestListerRecognizesARollback(t *testing.T) {
 func TestListerUsesInitialEvents(t *testing.T) {
 	t.Parallel()
 	end := `{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"7","annotations":{"k8s.io/initial-events-end":"true"}}}`
-	r := newRoom(t, partConfig(), frameOf("ADDED", item("a", "1"))+frameOf("BOOKMARK", end))
+	r := newFixture(t, partConfig(), frameOf("ADDED", item("a", "1"))+frameOf("BOOKMARK", end))
 	st, err := r.lister().sync(t.Context(), listOf{})
 	if err != nil || st == nil {
 		t.Fatalf("stream %v, error %v", st, err)
@@ -102,7 +102,7 @@ func TestListerUsesInitialEvents(t *testing.T) {
 	}
 
 	unended := frameOf("ADDED", item("a", "1"))
-	r = newRoom(t, partConfig(), unended, podList("5", "", item("a", "1")), podList("6", "", item("a", "1")))
+	r = newFixture(t, partConfig(), unended, podList("5", "", item("a", "1")), podList("6", "", item("a", "1")))
 	l := r.lister()
 	for range 2 {
 		if st, err := l.sync(t.Context(), listOf{}); st != nil || err == nil && r.counts.Lists == 0 {

@@ -59,7 +59,7 @@ func TestListingDoubts(t *testing.T) {
 // TestListingStages: it puts what is readable, quarantines the rest, and aborts unless it is committed.
 func TestListingStages(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t, partConfig())
+	r := newFixture(t, partConfig())
 	l := r.lister().stager.begin(listOf{}, nil)
 	object := func(change ChangeType, name string, err error) *event {
 		return &event{kind: evObject, change: change, obj: *header("ns", name, "1"), err: err}

@@ -48,7 +48,7 @@ func reduced(t *testing.T, dec decoder, body []byte, size int) (got []string) {
 			}
 			return append(got, "END "+err.Error())
 		default:
-			st.receive(<-st.out)
+			st.receive(<-st.batches())
 		}
 	}
 }

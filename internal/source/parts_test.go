@@ -138,8 +138,8 @@ func (s *steps) without(step string) []string {
 	return slices.DeleteFunc(slices.Clone(s.list), func(other string) bool { return other == step })
 }
 
-// room is what a lister or a watcher needs around it, over a recorded server and sink.
-type room struct {
+// fixture is what a lister or a watcher needs around it, over a recorded server and sink.
+type fixture struct {
 	cfg     *Config
 	server  *answers
 	sink    *memory
@@ -154,9 +154,9 @@ type room struct {
 	reopens int // new connections
 }
 
-func newRoom(t *testing.T, cfg *Config, bodies ...string) *room {
+func newFixture(t *testing.T, cfg *Config, bodies ...string) *fixture {
 	t.Helper()
-	r := &room{
+	r := &fixture{
 		cfg: cfg, server: &answers{bodies: bodies}, sink: &memory{}, steps: &steps{}, names: &namespaces{},
 	}
 	r.kinds = kindCheck{apiVersion: "v1", excerpt: cfg.excerpt, isSinkEmpty: func() bool { return r.sink.count == 0 }}
@@ -168,13 +168,13 @@ func newRoom(t *testing.T, cfg *Config, bodies ...string) *room {
 	return r
 }
 
-func (r *room) reconnect() { r.reopens++ }
+func (r *fixture) reconnect() { r.reopens++ }
 
-func (r *room) quarantine() *quarantine {
+func (r *fixture) quarantine() *quarantine {
 	return &quarantine{cfg: r.cfg, log: discard(), sink: r.sink, counts: &r.counts, added: func(error) {}}
 }
 
-func (r *room) lister() *lister {
+func (r *fixture) lister() *lister {
 	return &lister{
 		cfg: r.cfg, log: discard(), open: r.server.open, reconnect: r.reconnect, counts: &r.counts, pos: &r.pos,
 		kinds: &r.kinds, filter: r.filter, names: r.names, prober: r.prober, progress: r.steps,
@@ -187,7 +187,7 @@ func (r *room) lister() *lister {
 	}
 }
 
-func (r *room) watcher() *watcher {
+func (r *fixture) watcher() *watcher {
 	return &watcher{
 		cfg: r.cfg, log: discard(), open: r.server.open, sink: r.sink, counts: &r.counts, pos: &r.pos, kinds: &r.kinds,
 		filter: r.filter, prober: r.prober, resume: &r.resume, quarantine: r.quarantine(), progress: r.steps,

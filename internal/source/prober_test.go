@@ -40,7 +40,7 @@ func TestProberOnSilence(t *testing.T) {
 	} {
 		t.Run(reason, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRoom(t, partConfig(), c.bodies...)
+				r := newFixture(t, partConfig(), c.bodies...)
 				r.pos.complete("5")
 				st, abandoned := quietStream(t)
 				err := r.prober.silent(t.Context(), st, true)
@@ -58,7 +58,7 @@ func TestProberOnSilence(t *testing.T) {
 // TestProberGrowsItsPatience: a watch that never reaches the server's version leads to a list at growing intervals.
 func TestProberGrowsItsPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRoom(t, partConfig(), podList("7", ""), podList("7", ""))
+		r := newFixture(t, partConfig(), podList("7", ""), podList("7", ""))
 		r.pos.complete("5")
 		budget := r.cfg.SilenceBudget
 		st, _ := quietStream(t)
@@ -88,7 +88,7 @@ func TestProberGrowsItsPatience(t *testing.T) {
 func TestProberSuspects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRoom(t, partConfig(), podList("6", ""), podList("4", ""))
+		r := newFixture(t, partConfig(), podList("6", ""), podList("4", ""))
 		r.pos.complete("5")
 		for range 3 {
 			if err := r.prober.suspect(t.Context()); err != nil {

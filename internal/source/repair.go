@@ -49,13 +49,13 @@ const (
 
 // remedy is the response to the end of an attempt.
 type remedy struct {
-	relist, fresh bool          // list again; with a consistent read
-	retryAfter    time.Duration // delay that the server requested
-	wait          bool          // wait for the back-off delay
-	shortWait     bool          // limit the wait to maxShortWait: a user may have just fixed the cause
-	reconnect     bool          // open a new connection
-	degraded      bool
-	reason        Reason // "": no report
+	relist, consistent bool          // list again; with a consistent read
+	retryAfter         time.Duration // delay that the server requested
+	wait               bool          // wait for the back-off delay
+	shortWait          bool          // limit the wait to maxShortWait: a user may have just fixed the cause
+	reconnect          bool          // open a new connection
+	degraded           bool
+	reason             Reason // "": no report
 }
 
 // remedyFor is the repair policy. The error and the history of the scope determine the remedy. A second failed list at
@@ -65,7 +65,7 @@ func remedyFor(err error, h *history) remedy {
 	r := remedyForCause(err, listing, h)
 	if listing && failed.atVersion {
 		h.atVersion++
-		r.fresh = r.fresh || h.atVersion >= maxAtSeen
+		r.consistent = r.consistent || h.atVersion >= maxAtSeen
 	}
 	return r
 }
@@ -87,14 +87,14 @@ func remedyForCause(err error, listing bool, h *history) remedy {
 		h.quick = 0
 		return remedy{relist: true, wait: true, reason: ReasonExpired}
 	case errors.Is(err, errRolledBack):
-		return remedy{relist: true, fresh: true, reason: ReasonExpired}
+		return remedy{relist: true, consistent: true, reason: ReasonExpired}
 	case errors.Is(err, ErrSilent):
 		return remedy{relist: true, reconnect: true, degraded: true, reason: ReasonSilent}
 	case errors.Is(err, ErrStalled):
 		return remedy{wait: true, reconnect: true, degraded: true, reason: ReasonStalled}
 	case errors.Is(err, ErrStale), errors.Is(err, ErrImplausible):
 		h.lists++
-		return remedy{fresh: true, wait: h.lists > 1, reconnect: true, degraded: h.lists > 1, reason: ReasonServerError}
+		return remedy{consistent: true, wait: h.lists > 1, reconnect: true, degraded: h.lists > 1, reason: ReasonServerError}
 	}
 	if api, ok := errors.AsType[*APIError](err); ok {
 		return remedyForAPI(api, listing, h)
@@ -116,13 +116,13 @@ func remedyForAPI(e *APIError, listing bool, h *history) remedy {
 			retryAfter = tooLargeFor
 		}
 		return remedy{
-			relist: true, fresh: true, retryAfter: retryAfter, wait: again, degraded: again, reason: ReasonServerError,
+			relist: true, consistent: true, retryAfter: retryAfter, wait: again, degraded: again, reason: ReasonServerError,
 		}
 	case isExpired(e):
 		// The version has expired: list at the version seen, then consistently, then with growing delays.
 		h.expired++
 		return remedy{
-			relist: true, fresh: listing || h.expired > 1, wait: h.expired > 2, degraded: h.expired > 2,
+			relist: true, consistent: listing || h.expired > 1, wait: h.expired > 2, degraded: h.expired > 2,
 			reason: ReasonExpired,
 		}
 	case e.Code == http.StatusTooManyRequests:
@@ -146,7 +146,7 @@ func remedyForAPI(e *APIError, listing bool, h *history) remedy {
 		return remedy{relist: relist, retryAfter: e.RetryAfter, wait: true, degraded: true, reason: ReasonServerError}
 	case e.Code < http.StatusInternalServerError && !listing:
 		// The server rejects the version or the request. A list tells which.
-		return remedy{relist: true, fresh: true, wait: true, degraded: true, reason: ReasonServerError}
+		return remedy{relist: true, consistent: true, wait: true, degraded: true, reason: ReasonServerError}
 	}
 	return remedy{retryAfter: e.RetryAfter, wait: true, degraded: true, reason: ReasonServerError}
 }
@@ -191,7 +191,8 @@ func reasonFor(err error) Reason { return remedyForCause(err, true, &history{}).
 func (h *history) isStuck(err error, version []byte) bool {
 	api, refused := errors.AsType[*APIError](err)
 	_, malformed := errors.AsType[*ProtocolError](err)
-	if !malformed && !errors.Is(err, ErrStalled) && !(refused && api.Code > http.StatusInternalServerError && !isTooLarge(err)) {
+	unavailable := refused && api.Code > http.StatusInternalServerError && !isTooLarge(err)
+	if !malformed && !errors.Is(err, ErrStalled) && !unavailable {
 		return false
 	}
 	if h.stuckAt != string(version) {

@@ -36,36 +36,20 @@ type scope struct {
 	endCycle context.CancelCauseFunc // nil between cycles
 
 	// Owned by the goroutine of the scope.
-	sink      Sink
-	selectors Selectors // of the current cycle
-	relist    bool      // list before the next watch
-	verify    bool      // list, but continue to watch if the list is unreadable, too
-	fresh     bool      // the next list must be consistent
-	history   history   // consecutive faults
-	counts    Counters  // published to the condition after each batch
-	names     *namespaces
-	pos       position
-	resume    resumption
-	kinds     kindCheck
-	prober    *prober
-	lister    *lister
-	watcher   *watcher
-}
-
-// logger returns a Logger whose attributes distinguish the watches of one resource.
-func (c *Config) logger(namespace string) *slog.Logger {
-	attrs := []any{"resource", c.Resource.String(), "namespace", namespace}
-	for _, sel := range []struct{ name, selector string }{
-		{"labels", c.LabelSelector}, {"fields", c.FieldSelector},
-	} {
-		if sel.selector != "" {
-			attrs = append(attrs, sel.name, sel.selector)
-		}
-	}
-	if c.Metadata {
-		attrs = append(attrs, "content", "metadata")
-	}
-	return c.Logger.With(attrs...)
+	sink       Sink
+	selectors  Selectors // of the current cycle
+	relist     bool      // list before the next watch
+	verify     bool      // list, but continue to watch if the list is unreadable, too
+	consistent bool      // the next list must be consistent
+	history    history   // consecutive faults
+	counts     Counters  // published to the condition after each batch
+	names      *namespaces
+	pos        position
+	resume     resumption
+	kinds      kindCheck
+	prober     *prober
+	lister     *lister
+	watcher    *watcher
 }
 
 // newScope returns a scope that does not run. The caller holds the mutex of the Source, or has just made it.
@@ -232,11 +216,12 @@ func (s *scope) adoptSlots(ctx context.Context) {
 	if !changed {
 		return
 	}
-	s.log.InfoContext(ctx, "slots have changed", "slots", c.held.String(), "came", c.came.String(), "left", c.left.String())
+	s.log.InfoContext(ctx, "slots have changed", "slots", c.held.String(), "came", c.came.String(),
+		"left", c.left.String())
 	s.pos.keepGains(c.stay)
 	if c.empties {
 		// The version seen stays, to detect a rollback of history.
-		s.relist, s.fresh, s.verify, s.history = true, true, false, history{}
+		s.relist, s.consistent, s.verify, s.history = true, true, false, history{}
 		s.pos.forgetChanges()
 		s.prober.forget()
 	}
@@ -285,14 +270,14 @@ func (s *scope) attempt(ctx context.Context) error {
 
 // listAll lists everything that is held. If it used the initial events of a watch, it returns the open stream.
 func (s *scope) listAll(ctx context.Context) (*stream, error) {
-	consistent := s.fresh || s.pos.isUnknown() || !s.filter.toList().IsEmpty()
+	consistent := s.consistent || s.pos.isUnknown() || !s.filter.toList().IsEmpty()
 	traced, span := s.requests.spans.start(ctx, "list")
 	st, err := s.lister.sync(traced, listOf{consistent: consistent, reason: string(s.history.reason)})
 	endListSpan(ctx, span, consistent, st != nil, err)
 	_, malformed := errors.AsType[*ProtocolError](err)
 	switch {
 	case err == nil:
-		s.relist, s.fresh = false, false
+		s.relist, s.consistent = false, false
 		s.history.atVersion = 0
 		s.pos.forgetGains()
 		s.filter.allListed()
@@ -305,11 +290,11 @@ func (s *scope) listAll(ctx context.Context) (*stream, error) {
 	return st, nil
 }
 
-// listGained lists the gained slots and adds them. If versions have no order, the scope cannot tell which changes of the
-// watch are new. It then lists everything.
+// listGained lists the gained slots and adds them. If versions have no order, the scope cannot tell which changes of
+// the watch are new. It then lists everything.
 func (s *scope) listGained(ctx context.Context, gained shard.Set) error {
 	if !s.pos.isOrdered() {
-		s.relist, s.fresh = true, true
+		s.relist, s.consistent = true, true
 		return nil
 	}
 	traced, span := s.requests.spans.start(ctx, "list")
@@ -319,7 +304,7 @@ func (s *scope) listGained(ctx context.Context, gained shard.Set) error {
 		st.close()
 	}
 	if err == errUnordered {
-		s.relist, s.fresh = true, true
+		s.relist, s.consistent = true, true
 		return nil
 	}
 	return err
@@ -355,7 +340,7 @@ func (s *scope) repair(ctx context.Context, err error) {
 		s.relist = true
 		s.history.reason = r.reason
 	}
-	s.fresh = s.fresh || r.fresh
+	s.consistent = s.consistent || r.consistent
 	if r.reconnect {
 		s.requests.reconnect()
 	}
@@ -377,7 +362,7 @@ func (s *scope) repair(ctx context.Context, err error) {
 		s.counts.Retries++
 		s.condition.retryIn(wait)
 	}
-	s.log.DebugContext(ctx, "attempt has ended", "error", err, "relist", s.relist, "consistent", s.fresh, "wait", wait)
+	s.log.DebugContext(ctx, "attempt has ended", "error", err, "relist", s.relist, "consistent", s.consistent, "wait", wait)
 	switch {
 	case r.degraded:
 		s.report(Degraded, r.reason, err)

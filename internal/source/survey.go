@@ -126,8 +126,8 @@ func joinFields(a, b string) string {
 	return a + "," + b
 }
 
-// readObjects sends one request and calls object for each object of the response. patience is the longest time without a
-// byte.
+// readObjects sends one request and calls object for each object of the response. patience is the longest time without
+// a byte.
 func readObjects(
 	ctx context.Context, open openFunc, q query, patience time.Duration, object func(*Object),
 ) (listMeta, error) {

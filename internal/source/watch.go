@@ -29,12 +29,6 @@ const recoveredAfter = time.Second
 // back-off (history.progress).
 const stableAfter = 10 * time.Second
 
-// watchTimeout returns the timeout to request: one to two thirds of MaxWatch, at random, so that watches that start
-// together end at different times.
-func (c *Config) watchTimeout() time.Duration {
-	return c.MaxWatch/3 + time.Duration(c.Rand()*float64(c.MaxWatch)/3)
-}
-
 // watchProgress receives the progress of a watch. The loop of the scope implements it and publishes the state. No call
 // is for each event.
 type watchProgress interface {
@@ -214,8 +208,8 @@ func (w *watcher) event(ctx context.Context, open *watching, e *event) error {
 	return nil
 }
 
-// readTarget reads the version that a resumed scope must reach. The watch is already open, so no later change is missed.
-// On failure the watch continues, and a list follows later.
+// readTarget reads the version that a resumed scope must reach. The watch is already open, so no later change is
+// missed. On failure the watch continues, and a list follows later.
 func (w *watcher) readTarget(ctx context.Context) error {
 	if !w.resume.needsTarget() {
 		return nil

@@ -14,7 +14,7 @@ func bookmarkAt(version string) string {
 // TestWatcherDelivers: new changes reach the sink in order, replays do not, and the position follows.
 func TestWatcherDelivers(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t, partConfig(), frameOf("ADDED", item("a", "6"))+frameOf("ADDED", item("a", "6"))+
+	r := newFixture(t, partConfig(), frameOf("ADDED", item("a", "6"))+frameOf("ADDED", item("a", "6"))+
 		frameOf("MODIFIED", item("b", "7"))+bookmarkAt("9")+frameOf("DELETED", item("a", "10")))
 	r.pos.complete("5")
 	if err := r.watcher().watch(t.Context(), nil); !errors.Is(err, errEndedSoon) {
@@ -38,7 +38,7 @@ func TestWatcherDelivers(t *testing.T) {
 // TestWatcherQuarantines: an object that the sink rejects does not end the watch.
 func TestWatcherQuarantines(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t, partConfig(), frameOf("ADDED", item("a", "6"))+bookmarkAt("9"))
+	r := newFixture(t, partConfig(), frameOf("ADDED", item("a", "6"))+bookmarkAt("9"))
 	r.pos.complete("5")
 	r.sink.refuse = errors.New("too large")
 	if err := r.watcher().watch(t.Context(), nil); !errors.Is(err, errEndedSoon) {
@@ -53,7 +53,7 @@ func TestWatcherQuarantines(t *testing.T) {
 func TestWatcherRereadsAnUnreadableFrame(t *testing.T) {
 	t.Parallel()
 	garbage := frameOf("ADDED", item("a", "6")) + `{"type":"NEWS","object":{}}` + "\n"
-	r := newRoom(t, partConfig(), garbage, garbage)
+	r := newFixture(t, partConfig(), garbage, garbage)
 	r.pos.complete("5")
 	w := r.watcher()
 	for n, want := range []int{0, 1} {
@@ -70,7 +70,7 @@ func TestWatcherRereadsAnUnreadableFrame(t *testing.T) {
 // TestWatcherCatchesUp: the content of an earlier run is confirmed at the version that the server had at the start.
 func TestWatcherCatchesUp(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t, partConfig(), bookmarkAt("7")+bookmarkAt("8"), podList("8", ""))
+	r := newFixture(t, partConfig(), bookmarkAt("7")+bookmarkAt("8"), podList("8", ""))
 	r.pos.start("5")
 	r.resume.begin()
 	if err := r.watcher().watch(t.Context(), nil); !errors.Is(err, errEndedSoon) {
@@ -107,7 +107,7 @@ func TestWatcherEnds(t *testing.T) {
 	} {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
-			r := newRoom(t, partConfig(), c.bodies...)
+			r := newFixture(t, partConfig(), c.bodies...)
 			r.pos.complete("5")
 			if err := r.watcher().watch(t.Context(), nil); !c.is(err) {
 				t.Errorf("the watch ends with %v", err)

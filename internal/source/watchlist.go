@@ -107,8 +107,8 @@ func (i *initialEvents) receive(ctx context.Context, st *stream, l *listing) err
 	}
 }
 
-// checkUnended returns an error if the server has sent all objects and sends nothing more, without an end of the initial
-// events.
+// checkUnended returns an error if the server has sent all objects and sends nothing more, without an end of the
+// initial events.
 func (i *initialEvents) checkUnended(ctx context.Context, st *stream, l *listing, timer *time.Timer) error {
 	if !i.isComplete(ctx, st, l) {
 		return nil
