@@ -23,7 +23,8 @@ func TestListerCommitsPages(t *testing.T) {
 	if diff := cmp.Diff([]string{"starts", "opened", "opened", "synced"}, r.steps.without("contact")); diff != "" {
 		t.Errorf("progress, -want +got:\n%s", diff)
 	}
-	if string(r.pos.version()) != "5" || r.counts.Lists != 1 || r.server.queries[1].next != "t1" {
+	if string(r.pos.version()) != "5" || r.counts.Lists != 1 || len(r.server.queries) != 2 ||
+		r.server.queries[1].next != "t1" {
 		t.Errorf("version %s, %d lists, requests %+v", r.pos.version(), r.counts.Lists, r.server.queries)
 	}
 }
@@ -69,7 +70,7 @@ func TestListerConfirms(t *testing.T) {
 	if diff := cmp.Diff([]string{"abort", "commit 9"}, r.sink.calls); diff != "" {
 		t.Errorf("calls, -want +got:\n%s", diff)
 	}
-	if q := r.server.queries; q[0].version != "5" || q[1].version != "" || r.reopens != 1 {
+	if q := r.server.queries; len(q) != 2 || q[0].version != "5" || q[1].version != "" || r.reopens != 1 {
 		t.Errorf("requests %+v over %d new connections", q, r.reopens)
 	}
 }

@@ -119,4 +119,11 @@ func TestPositionOfGainedSlots(t *testing.T) {
 	if got, _ := p.classify(Modified, header(in, "a", "7"), true); got != replayed {
 		t.Error("a change from before the list is not a replay once the watch has passed it")
 	}
+	p = &position{}
+	p.complete("5")
+	p.advance([]byte("8"))
+	p.addGain(gain{slots: layout.Set(0), version: "8"})
+	if got, _ := p.classify(Modified, header(in, "a", "7"), true); got != replayed {
+		t.Error("a change from before the list is not a replay if the watch is at the version of the list")
+	}
 }
