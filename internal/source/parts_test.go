@@ -105,8 +105,7 @@ func (r *memoryReplacement) Abort()              { r.m.note("abort") }
 
 // steps records the progress of a list or a watch.
 type steps struct {
-	list   []string
-	synced int
+	list []string
 }
 
 func (s *steps) note(step string)                  { s.list = append(s.list, step) }
