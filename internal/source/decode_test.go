@@ -21,7 +21,7 @@ import (
 
 // decodeAll runs a body through a stream, as it would come over the wire, and tells what came out.
 func decodeAll(t testing.TB, dec decoder, body io.Reader) []string {
-	st := openStream(context.Background(), func(context.Context, *stream) (io.ReadCloser, decoder, error) {
+	st := openStream(context.Background(), 0, func(context.Context, *stream) (io.ReadCloser, decoder, error) {
 		return io.NopCloser(body), dec, nil
 	})
 	defer st.close()
@@ -37,7 +37,7 @@ func decodeAll(t testing.TB, dec decoder, body io.Reader) []string {
 			}
 			return append(got, "END "+err.Error())
 		default:
-			st.receive(<-st.out)
+			st.receive(<-st.batches())
 		}
 	}
 }
@@ -255,7 +255,7 @@ func TestBuffersShrink(t *testing.T) {
 	t.Parallel()
 	big := strings.Replace(small, `"metadata"`, `"data":"`+strings.Repeat("x", 30<<20)+`","metadata"`, 1)
 	body := `{"type":"ADDED","object":` + big + "}\n" + strings.Repeat(`{"type":"ADDED","object":`+small+"}\n", 3000)
-	st := openStream(t.Context(), func(context.Context, *stream) (io.ReadCloser, decoder, error) {
+	st := openStream(t.Context(), 0, func(context.Context, *stream) (io.ReadCloser, decoder, error) {
 		return io.NopCloser(chunked([]byte(body), 64<<10)), &jsonWatch{}, nil
 	})
 	defer st.close()
@@ -270,7 +270,7 @@ func TestBuffersShrink(t *testing.T) {
 		if err != nil {
 			break
 		}
-		st.receive(<-st.out)
+		st.receive(<-st.batches())
 	}
 	if objects != 3002 || held > 2*largeBuffer {
 		t.Errorf("%d events, want 3002 with the answer; the last buffer has %d bytes", objects, held)
@@ -299,7 +299,7 @@ func TestIdleStreamsAreSmall(t *testing.T) {
 		added := `{"type":"ADDED","object":` + small + "}\n"
 		bookmark := `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}` + "\n"
 		body := &slowly{[]string{strings.Repeat(added, 20000), bookmark, bookmark, bookmark, bookmark, bookmark, bookmark}}
-		st := openStream(t.Context(), func(context.Context, *stream) (io.ReadCloser, decoder, error) {
+		st := openStream(t.Context(), 0, func(context.Context, *stream) (io.ReadCloser, decoder, error) {
 			return io.NopCloser(body), &jsonWatch{}, nil
 		})
 		defer st.close()
@@ -314,7 +314,7 @@ func TestIdleStreamsAreSmall(t *testing.T) {
 			if err != nil {
 				break
 			}
-			st.receive(<-st.out)
+			st.receive(<-st.batches())
 		}
 		if largest < largeBuffer || last > 4*smallBuffer || slots > smallEvents {
 			t.Errorf("buffer grew to %d and is %d at last, with %d events", largest, last, slots)

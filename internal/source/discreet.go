@@ -15,11 +15,3 @@ func (d discreetDecoder) next(b []byte, eof bool, e *event) (n int, got bool, er
 	}
 	return n, got, err
 }
-
-// excerpt returns the beginning of b, or "" with Config.NoExcerpts.
-func (s *scope) excerpt(b []byte) string {
-	if s.src.cfg.NoExcerpts {
-		return ""
-	}
-	return excerpt(b)
-}

@@ -10,11 +10,37 @@
 //	if err != nil { … }
 //	err = src.Run(ctx) // until ctx is done
 //
-// # Data flow
+// # Parts
 //
-// Each request is one [http] body. A goroutine per request reads and scans it (stream.go and the decoders decode_*.go)
-// and passes batches of scanned objects to the goroutine of the scope (scope.go), which calls the Sink. The package
-// never decodes an object: [Scan] finds the members of its metadata and validates the rest.
+// One goroutine runs each scope. It owns the parts without a lock and makes all calls to the Sink. Each request has a
+// second goroutine, which reads the body. No part reads the fields of another one.
+//
+//	part         state                                                           lock
+//	scope        the loop: what to request next (relist, verify, consistent),    mu: wanted selectors, endCycle
+//	             history of faults; makes the parts, alone writes condition
+//	condition    published Status                                                mu
+//	position     version seen, recent changes, slots listed ahead of the watch   none
+//	kindCheck    kind of the objects                                             none
+//	slotFilter   held slots, slots to list; drops objects of other slots         mu: held, completed
+//	namespaces   namespaces of the objects seen                                  none
+//	resumption   version that confirms the content of an earlier run             none
+//	lister       accuracy of the server's item counts; accepts lists             none
+//	  listing      an open replacement; stager makes it, pager (GET) or          none
+//	               initialEvents (watch) fill it
+//	watcher      unreadable frames of the watch; passes changes to the Sink      none
+//	prober       server version that a silent watch must reach                   none
+//	Surveyor     running requests of the Sink beside the watch                   mu
+//	requester    connection of the last request; with shardSelector, rejections  atomic values
+//	stream       batch being consumed; its bodyReader: buffers, time of a byte   channels, atomic values
+//	Sharding     slots of several sources, and their progress                    mu
+//
+// Locks are taken in the order Sharding.mu, Source.mu, then one lock of a scope. No lock is held during a call to the
+// Sink or a request.
+//
+// Lister and watcher report to the loop through listProgress and watchProgress (progress.go), not for each event. All
+// parts of a scope add to one Counters, which condition publishes after each batch. repair.go chooses the remedy of a
+// fault, as a pure function. The decoders (decode_*.go) never decode an object: [Scan] finds the members of its
+// metadata and validates the rest.
 //
 // Config.Metadata requests only the metadata of objects (metadata.go). If the server sends complete objects, the source
 // removes the rest before it calls the Sink.
@@ -45,10 +71,10 @@
 //
 // # Repair
 //
-// Each attempt (list.go, watchlist.go, watch.go) ends with an error or an end of stream. repair.go alone chooses the
-// next step: resume the watch, list again, wait, or open a new connection. probe.go asks for the server's version when
-// a watch is silent, when versions go down, or when watches keep failing at one version. survey.go lists the objects of
-// the server beside the watch, for a Sink that compares.
+// Each attempt of the loop ends with an error or an end of stream. repair.go alone chooses the next step: resume the
+// watch, list again, wait, or open a new connection. The prober asks for the server's version when a watch is silent,
+// when versions go down, or when watches keep failing at one version. A Surveyor lists the objects of the server beside
+// the watch, for a Sink that compares.
 //
 // The source never repeats one failing request forever. Two failed lists at the version seen lead to a consistent list.
 // A watch that cannot continue from its version leads to a list. An object that cannot be read is quarantined and does

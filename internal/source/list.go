@@ -3,13 +3,13 @@ package source
 import (
 	"context"
 	"errors"
-	"io"
+	"fmt"
+	"log/slog"
 	"maps"
-	"net/http"
 	"slices"
 	"time"
 
-	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
 	"github.com/fairlead-io/fairlead/shard"
 )
 
@@ -17,292 +17,263 @@ import (
 // one page.
 const restarts = 3
 
-// sync fetches the content from the server and commits it. It sets seen to the version of the list, except for a list
-// of gained slots. If it used a watch with initial events, it returns the open stream.
-func (s *scope) sync(ctx context.Context, of listOf) (*stream, error) {
-	again := listOf{gained: of.gained}
-	unselected := of.gained != nil && s.count.FilteredObjects+s.count.FilteredEvents > 0 // of watches, not of lists
-	if !s.src.cfg.NoWatchList && !unselected && !time.Now().Before(s.noWatchListUntil) {
-		st, err := s.watchList(ctx, of)
+// errUnordered reports that gained slots cannot be listed alone.
+var errUnordered = errors.New("versions have no order")
+
+// listProgress receives the progress of a list. The loop of the scope implements it and publishes the state.
+type listProgress interface {
+	contact()                               // a useful response arrived
+	listStarted()                           // a list of everything begins
+	listOpened()                            // the server sends the list
+	listSynced()                            // the content is complete
+	degraded(reason Reason, err error)      // requests fail
+	repairing(reason Reason, err error)     // the list is repeated in another way
+	retrying(wait time.Duration, err error) // a page is requested again
+}
+
+// lister fetches the content of a scope and commits it to the sink. It decides whether a list is complete and
+// plausible. The goroutine of the scope owns it.
+type lister struct {
+	cfg       *Config
+	log       *slog.Logger
+	open      openFunc
+	reconnect func()
+	counts    *Counters
+	pos       *position
+	kinds     *kindCheck
+	filter    *slotFilter
+	names     *namespaces
+	prober    *prober
+	stager    *stager
+	pager     *pager
+	initial   *initialEvents
+	progress  listProgress
+
+	estimates bool // remainingItemCount is not exact
+}
+
+// sync fetches the content from the server and commits it. It moves the position to the version of the list, except for
+// a list of gained slots. If it used a watch with initial events, it returns the open stream.
+func (l *lister) sync(ctx context.Context, of listOf) (*stream, error) {
+	unselected := of.gained != nil && l.filter.hasDropped(true)
+	if !unselected && l.initial.isUsable() {
+		st, err := l.watchList(ctx, of)
 		var c *confirmation
 		switch {
 		case err == nil:
-			s.fellBack = ""
+			l.initial.succeeded()
 			return st, nil
 		case errors.As(err, &c):
-			return nil, s.confirm(ctx, again, c)
-		case !s.fallsBack(ctx, err):
+			return nil, l.confirm(ctx, of, c)
+		case !l.initial.fallsBack(ctx, err):
 			return nil, err
 		}
-		why := reasonFor(err)
-		if why != s.fellBack { // log each reason once
-			s.fellBack = why
-			s.log.InfoContext(ctx, "server does not stream initial events, listing instead", "error", err)
-		}
-		if api, refused := errors.AsType[*APIError](err); !refused || api.Code >= http.StatusInternalServerError {
-			s.report(Degraded, why, err) // a 4xx status only means that the server does not support it
-		}
 	}
-	err := s.list(ctx, of, nil)
+	err := l.list(ctx, of, nil)
 	if c, ok := errors.AsType[*confirmation](err); ok {
-		err = s.confirm(ctx, again, c)
+		err = l.confirm(ctx, of, c)
 	}
 	return nil, err
 }
 
 // confirm lists again, consistently and over a new connection, before many objects are deleted.
-func (s *scope) confirm(ctx context.Context, of listOf, c *confirmation) error {
-	s.log.WarnContext(ctx, "list would delete many objects, asking again", "missing", c.missing, "known", c.known,
+func (l *lister) confirm(ctx context.Context, of listOf, c *confirmation) error {
+	l.log.WarnContext(ctx, "list would delete many objects, asking again", "missing", c.missing, "known", c.known,
 		"listed", c.listed)
-	s.tell(reasonFor(c), c)
-	s.reconnect()
+	l.progress.repairing(reasonFor(c), c)
+	l.reconnect()
 	of.consistent = true
-	err := s.list(ctx, of, c)
+	err := l.list(ctx, of, c)
 	if _, again := errors.AsType[*confirmation](err); again {
 		return ErrImplausible
 	}
 	return err
 }
 
-// listOf selects the content of a list: everything that is held, or the gained slots.
-type listOf struct {
-	consistent bool
-	gained     *shard.Set
+// watchList fetches the content as the initial events of a watch and commits it. The caller continues to use the
+// returned stream as the watch.
+func (l *lister) watchList(ctx context.Context, of listOf) (_ *stream, err error) {
+	q := query{
+		watch: true, sendInitialEvents: true, match: notOlderThan, timeout: l.cfg.watchTimeout(), slots: of.gained,
+	}
+	if !of.consistent {
+		q.version = string(l.pos.version())
+	}
+	st, err := l.open(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	list := l.begin(of, nil)
+	ended := l.names.startList()
+	defer func() {
+		list.close()
+		ended(err)
+		if err != nil {
+			st.close()
+		}
+	}()
+	if err := l.initial.receive(ctx, st, list); err != nil {
+		return nil, err
+	}
+	return st, l.accept(ctx, list)
+}
+
+func (l *lister) begin(of listOf, confirms *confirmation) *listing {
+	if of.gained == nil {
+		l.progress.listStarted()
+	}
+	return l.stager.begin(of, confirms)
 }
 
 // list fetches the content page by page and commits it.
-func (s *scope) list(ctx context.Context, of listOf, confirms *confirmation) error {
+func (l *lister) list(ctx context.Context, of listOf, confirms *confirmation) error {
 	for n := 1; ; n++ {
-		err := s.listOnce(ctx, of, confirms, n == restarts)
+		err := l.listOnce(ctx, of, confirms, n == restarts)
 		if !errors.Is(err, errTokenExpired) || n == restarts {
 			if err != nil {
-				s.count.ListErrors++
+				l.counts.ListErrors++
 			}
 			return err
 		}
-		s.log.InfoContext(ctx, "continue token has expired, listing from the beginning", "error", err)
-		s.tell(ReasonExpired, err)
+		l.log.InfoContext(ctx, "continue token has expired, listing from the beginning", "error", err)
+		l.progress.repairing(ReasonExpired, err)
 	}
 }
 
-// errTokenExpired makes list start from the first page.
-var errTokenExpired = errors.New("continue token has expired")
-
-func (s *scope) listOnce(ctx context.Context, of listOf, confirms *confirmation, whole bool) (err error) {
+func (l *lister) listOnce(ctx context.Context, of listOf, confirms *confirmation, whole bool) (err error) {
 	q := query{slots: of.gained}
 	if !whole {
-		q.limit = max(0, s.src.cfg.PageSize)
+		q.limit = max(0, l.cfg.PageSize)
 	}
-	l := s.replace(of, confirms)
-	defer l.close()
+	list := l.begin(of, confirms)
+	defer list.close()
 	if of.gained != nil && !whole && confirms == nil {
-		if l.only, err = s.snapshot(ctx, of.gained); err != nil {
+		if list.only, err = l.snapshot(ctx, of.gained); err != nil {
 			return err
 		}
 	}
-	if l.only == nil {
+	if list.only == nil {
 		if !of.consistent {
-			q.version, q.match = string(s.seen), notOlderThan
+			q.version, q.match = string(l.pos.version()), notOlderThan
 		}
-		ended := s.listEverything()
+		ended := l.names.startList()
 		defer func() { ended(err) }()
-		if err := s.pages(ctx, q, l); err != nil {
+		if err := l.pager.fetch(ctx, q, list); err != nil {
 			return err
 		}
-		return s.accept(ctx, l)
+		return l.accept(ctx, list)
 	}
-	l.version, q.version, q.match, q.slots = l.only.version, l.only.version, exactly, new(of.gained.Layout().All())
-	for _, q.namespace = range slices.Sorted(maps.Keys(l.only.names)) {
-		if err := s.pages(ctx, q, l); err != nil {
+	list.version, q.version, q.match = list.only.version, list.only.version, exactly
+	q.slots = new(of.gained.Layout().All())
+	for _, q.namespace = range slices.Sorted(maps.Keys(list.only.names)) {
+		if err := l.pager.fetch(ctx, q, list); err != nil {
 			if refusesExactly(err) {
-				s.notAllowed = time.Now().Add(noNamespacesFor)
+				l.names.rejected()
 				return errors.Join(errTokenExpired, err) // the next attempt lists everything
 			}
 			return err
 		}
 	}
-	return s.accept(ctx, l)
+	return l.accept(ctx, list)
 }
 
-// pages fetches all pages of one query.
-func (s *scope) pages(ctx context.Context, q query, l *listing) error {
-	tokens := map[string]bool{}
-	for {
-		before := l.count
-		m, err := s.page(ctx, q, l)
-		if err != nil {
-			if (q.next != "" || q.match == exactly) && isExpired(err) {
-				return errors.Join(errTokenExpired, err)
-			}
-			return err
-		}
-		if l.version == "" {
-			l.version = m.version // later pages belong to the same snapshot
-			if l.gained == nil && s.isWhole() {
-				l.promised = l.count + int(m.remaining)
-			}
-		}
-		l.gap = l.gap || l.count == before && (q.next != "" || m.next != "")
-		if m.next == "" {
-			return nil
-		}
-		if tokens[m.next] {
-			return &ProtocolError{What: "list repeats a continue token"}
-		}
-		tokens[m.next] = true
-		q.next, q.version, q.match = m.next, "", ""
+// snapshot returns the namespaces of the gained slots, or nil if all slots must be listed.
+func (l *lister) snapshot(ctx context.Context, slots *shard.Set) (*snapshot, error) {
+	if !l.filter.hasDropped(false) || !l.names.mayHelp(l.cfg.PageSize) {
+		return nil, nil
 	}
-}
-
-// pageTries bounds the retries of one page after the first. Retrying preserves the staged objects.
-const pageTries = 3
-
-// page fetches one page. It retries transient failures with the same continue token.
-func (s *scope) page(ctx context.Context, q query, l *listing) (*listMeta, error) {
-	for n := 0; ; n++ {
-		before := l.count
-		m, err := s.pageOnce(ctx, q, l)
-		if err == nil || ctx.Err() != nil || q.next == "" && q.match != exactly || n == pageTries || !passing(err, l.count > before) {
-			return m, err
-		}
-		wait := s.backoff.Delay(n, s.src.cfg.Rand)
-		if api, ok := errors.AsType[*APIError](err); ok {
-			wait = max(wait, min(api.RetryAfter, maxTold))
-		}
-		s.log.InfoContext(ctx, "page of a list failed, retrying", "error", err, "wait", wait)
-		s.count.Retries++
-		s.triedAgain(wait)
-		s.report(Degraded, reasonFor(err), err)
-		_ = backoff.Pause(ctx, wait) // the next attempt reports a cancelled ctx
-	}
-}
-
-// passing reports whether the failure is transient, so that the same request may soon succeed. A ProtocolError after
-// objects were staged is not: they may not belong to the list.
-func passing(err error, objects bool) bool {
-	if api, ok := errors.AsType[*APIError](err); ok {
-		return api.Code == http.StatusTooManyRequests || api.Code >= http.StatusInternalServerError
-	}
-	_, odd := errors.AsType[*ProtocolError](err)
-	return !odd || !objects || errors.Is(err, io.ErrUnexpectedEOF)
-}
-
-func (s *scope) pageOnce(ctx context.Context, q query, l *listing) (*listMeta, error) {
-	st, err := s.open(ctx, q)
+	version, err := l.prober.version(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer st.close()
-	var end *listMeta
-	timer := time.NewTimer(s.src.cfg.ListProgressTimeout)
-	defer timer.Stop()
-	for {
-		e, err := st.buffered()
-		switch {
-		case e != nil:
-			if end, err = s.stage(e, l, end); err != nil {
-				return nil, err
-			}
-		case err == io.EOF && end != nil:
-			return end, nil
-		case err == io.EOF || err == io.ErrUnexpectedEOF:
-			return nil, &ProtocolError{What: "list is cut", Err: io.ErrUnexpectedEOF}
-		case err != nil:
-			return nil, err
-		default:
-			if err := s.await(ctx, st, timer, s.src.cfg.ListProgressTimeout); err != nil {
-				return nil, err
-			}
-		}
+	names, err := l.names.existing(slots, func(q query, object func(*Object)) (listMeta, error) {
+		return readObjects(ctx, l.open, q, l.cfg.ListProgressTimeout, object)
+	})
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		l.names.rejected()
+		l.log.InfoContext(ctx, "cannot list the namespaces of slots, listing everything", "error", err)
+		return nil, nil
+	case names == nil, l.names.areTooMany(len(names)):
+		return nil, nil
 	}
+	return &snapshot{version, names}, nil
 }
 
-// stage processes one event of a list.
-func (s *scope) stage(e *event, l *listing, end *listMeta) (*listMeta, error) {
-	switch e.kind {
-	case evOpened:
-		s.contact()
-		s.listing()
-	case evListEnd:
-		if err := s.checkList(e.list.kind, e.list.apiVersion); err != nil {
-			return nil, err
-		}
-		s.contact()
-		return e.list, nil
-	case evObject:
-		l.count++
-		if !s.listedElsewhere(l, e) {
-			s.put(l, e)
-		}
+// accept commits a complete list if it passes the checks for stale and implausible content.
+func (l *lister) accept(ctx context.Context, list *listing) error {
+	if list.gained != nil {
+		return l.acceptGained(list)
 	}
-	return end, nil
-}
-
-func (s *scope) put(l *listing, e *event) {
-	err := e.err
-	if err == nil {
-		err = s.checkKind(&e.obj)
-	}
-	if err == nil {
-		err = l.Put(&e.obj)
-	}
+	epoch, err := l.isRolledBack(ctx, list)
 	if err != nil {
-		if len(e.obj.Header.Name) == 0 {
-			l.nameless++
-		}
-		s.quarantine(&e.obj, err)
+		return err
 	}
+	if c := l.doubt(list); c != nil {
+		return c
+	}
+	reason := list.reason
+	if epoch {
+		reason = fmt.Sprintf("history was rolled back from version %s to %s", l.pos.version(), list.version)
+		l.log.WarnContext(ctx, "history was rolled back", "from", string(l.pos.version()), "to", list.version)
+		l.counts.Epochs++
+	}
+	l.names.listedAll(list.count)
+	l.pos.complete(list.version)
+	list.commit(Commit{Version: list.version, Epoch: epoch, Reason: reason})
+	l.counts.Lists++
+	l.kinds.confirm()
+	l.prober.forget()
+	l.progress.listSynced()
+	l.progress.contact()
+	return nil
 }
 
-// listing reports the phase Listing, unless the scope is degraded. A degraded scope recovers only when the list is
-// complete.
-func (s *scope) listing() {
-	if phase := s.phase(); phase == Connecting || phase == Watching {
-		s.report(Listing, ReasonListing, nil)
+// isRolledBack reports whether a list proves that the history of the server went back. It returns ErrStale for an older
+// list that does not.
+func (l *lister) isRolledBack(ctx context.Context, list *listing) (bool, error) {
+	if !l.pos.isAfter(list.version) {
+		return false, nil
 	}
+	if !list.consistent {
+		return false, fmt.Errorf("list at version %s, known is %s: %w", list.version, l.pos.version(), ErrStale)
+	}
+	// This is the second of two consistent reads. A single one may come from a lagging replica.
+	second, err := l.prober.versionElsewhere(ctx)
+	if err != nil {
+		return false, err
+	}
+	if !l.pos.isAfter(second) || resourceversion.Older(second, list.version) {
+		return false, fmt.Errorf("list at version %s, known is %s, then %s: %w", list.version, l.pos.version(), second,
+			ErrStale)
+	}
+	return true, nil
 }
 
-// await waits for the next batch of a stream. If no byte arrives for patience, it abandons the connection and returns
-// ErrStalled.
-func (s *scope) await(ctx context.Context, st *stream, timer *time.Timer, patience time.Duration) error {
-	heard, err := s.hears(ctx, st, timer, patience)
-	if err == nil && !heard {
-		s.abandon(st)
-		return ErrStalled
+// acceptGained commits a complete list of gained slots.
+func (l *lister) acceptGained(list *listing) error {
+	order, comparable := resourceversion.Compare(list.version, l.pos.version())
+	switch {
+	case !comparable:
+		return errUnordered
+	case order < 0:
+		return fmt.Errorf("list of slots at version %s, known is %s: %w", list.version, l.pos.version(), errRolledBack)
 	}
-	return err
+	if c := l.doubt(list); c != nil {
+		return c
+	}
+	l.filter.listed(*list.gained)
+	list.commit(Commit{Version: list.version, Reason: "slots have come"})
+	l.pos.addGain(gain{*list.gained, list.version, list.only})
+	l.counts.Lists++
+	l.progress.contact()
+	l.filter.publish()
+	return nil
 }
 
-// hears waits for the next batch of a stream. It returns false if no byte arrives for patience.
-func (s *scope) hears(ctx context.Context, st *stream, timer *time.Timer, patience time.Duration) (bool, error) {
-	timer.Reset(patience)
-	for {
-		select {
-		case b := <-st.out:
-			st.receive(b)
-			return true, nil
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
-		case <-timer.C:
-			idle := st.idle()
-			if idle >= patience {
-				return false, nil
-			}
-			timer.Reset(patience - idle)
-		}
-	}
-}
-
-// abandon retires the connection of this stream, so that the next request opens a new one.
-func (s *scope) abandon(st *stream) {
-	if g := st.generation.Load(); g != nil {
-		s.src.conn.Abandon(g)
-	}
-}
-
-// reconnect retires the connection of the last request of this scope.
-func (s *scope) reconnect() {
-	if g := s.used.Load(); g != nil {
-		s.src.conn.Abandon(g)
-	}
+func (l *lister) doubt(list *listing) (c *confirmation) {
+	c, l.estimates = list.doubt(l.cfg, l.estimates)
+	return c
 }

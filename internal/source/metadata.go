@@ -88,7 +88,8 @@ func (d metadataDecoder) next(b []byte, eof bool, e *event) (n int, got bool, er
 // withoutExcerpt removes the excerpt from a ProtocolError, unless it begins with "<". That is an HTML page of a proxy
 // and not an object.
 func withoutExcerpt(err error) {
-	if odd, ok := errors.AsType[*ProtocolError](err); ok && !strings.HasPrefix(strings.TrimSpace(odd.Excerpt), "<") {
-		odd.Excerpt = ""
+	malformed, ok := errors.AsType[*ProtocolError](err)
+	if ok && !strings.HasPrefix(strings.TrimSpace(malformed.Excerpt), "<") {
+		malformed.Excerpt = ""
 	}
 }

@@ -18,7 +18,7 @@ const secret = "hunter2"
 // reduced runs a body through a decoder of metadata and tells what is left of each event, and of the errors.
 func reduced(t *testing.T, dec decoder, body []byte, size int) (got []string) {
 	t.Helper()
-	st := openStream(context.Background(), func(context.Context, *stream) (io.ReadCloser, decoder, error) {
+	st := openStream(context.Background(), 0, func(context.Context, *stream) (io.ReadCloser, decoder, error) {
 		return io.NopCloser(chunked(body, size)), metadataDecoder{discreetDecoder{dec}}, nil
 	})
 	defer st.close()
@@ -48,7 +48,7 @@ func reduced(t *testing.T, dec decoder, body []byte, size int) (got []string) {
 			}
 			return append(got, "END "+err.Error())
 		default:
-			st.receive(<-st.out)
+			st.receive(<-st.batches())
 		}
 	}
 }

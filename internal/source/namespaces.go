@@ -1,7 +1,6 @@
 package source
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"net/http"
@@ -22,9 +21,10 @@ import (
 //     does not check namespaces.
 //   - Without the permission to list namespaces, everything is listed.
 
-// namespaces is the state of a scope for these lists.
+// namespaces decides whether to list gained slots by namespace. The goroutine of the scope owns it.
 type namespaces struct {
-	inhabited  map[string]struct{} // namespaces of the objects seen; nil: slots are not by namespace, or too many
+	isTracked  bool                // slots are by namespace, and the scope covers all namespaces
+	inhabited  map[string]struct{} // namespaces of the objects seen; nil: not tracked, or too many
 	everything int                 // number of objects in the last complete list
 	notAllowed time.Time           // namespaces are not listed before this time
 }
@@ -42,8 +42,8 @@ const (
 
 var namespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
-// inhabits records the namespace of an object, whether or not its slot is held.
-func (n *namespaces) inhabits(namespace []byte) {
+// saw records the namespace of an object, whether or not its slot is held.
+func (n *namespaces) saw(namespace []byte) {
 	if _, known := n.inhabited[string(namespace)]; known || n.inhabited == nil || len(namespace) == 0 {
 		return
 	}
@@ -52,17 +52,63 @@ func (n *namespaces) inhabits(namespace []byte) {
 	}
 }
 
-// listEverything resets inhabited before a complete list. The returned function restores the earlier entries if the
-// list failed.
-func (s *scope) listEverything() (ended func(error)) {
-	if s.slots == nil || s.slots.Layout().By != shard.Namespace || s.namespace != "" {
+// startList forgets the namespaces before a list names them again. The returned function restores the earlier ones if
+// the list failed.
+func (n *namespaces) startList() (ended func(error)) {
+	if !n.isTracked {
 		return func(error) {}
 	}
-	before := s.inhabited
-	s.inhabited = map[string]struct{}{}
+	before := n.inhabited
+	n.inhabited = map[string]struct{}{}
 	return func(err error) {
-		if err != nil && s.inhabited != nil {
-			maps.Copy(s.inhabited, before)
+		if err != nil && n.inhabited != nil {
+			maps.Copy(n.inhabited, before)
+		}
+	}
+}
+
+// listedAll records the number of objects of a complete list.
+func (n *namespaces) listedAll(count int) { n.everything = count }
+
+// rejected records that the server does not allow lists by namespace.
+func (n *namespaces) rejected() { n.notAllowed = time.Now().Add(noNamespacesFor) }
+
+// mayHelp reports whether objects are namespaced and a complete list would take several pages.
+func (n *namespaces) mayHelp(pageSize int) bool {
+	return len(n.inhabited) > 0 && n.everything > pageSize && !time.Now().Before(n.notAllowed)
+}
+
+// areTooMany reports whether a list of each of count namespaces costs more than one of everything.
+func (n *namespaces) areTooMany(count int) bool {
+	return count > fewNamespaces && count*perRequest > n.everything
+}
+
+// existing returns the names of the existing namespaces in the slots. It returns nil if objects were seen in other
+// namespaces, or if there are more namespaces than objects. read sends one request.
+func (n *namespaces) existing(
+	slots *shard.Set, read func(q query, object func(*Object)) (listMeta, error),
+) (map[string]struct{}, error) {
+	missing, found, count := maps.Clone(n.inhabited), map[string]struct{}{}, 0
+	q := query{
+		resource: namespaceResource, metadata: true, limit: surveyPage, selectors: &Selectors{}, beside: true,
+		slots: new(slots.Layout().All()),
+	}
+	for {
+		m, err := read(q, func(o *Object) {
+			count++
+			delete(missing, string(o.Header.Name))
+			if slots.HasBytes(o.Header.Name, nil) {
+				found[string(o.Header.Name)] = struct{}{}
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+		switch q.next = m.next; {
+		case count > n.everything, q.next == "" && len(missing) > 0:
+			return nil, nil
+		case q.next == "":
+			return found, nil
 		}
 	}
 }
@@ -82,68 +128,10 @@ func (s *snapshot) has(namespace []byte) bool {
 	return ok
 }
 
-// snapshot returns the namespaces of the gained slots, or nil if the caller must list all slots.
-func (s *scope) snapshot(ctx context.Context, slots *shard.Set) (*snapshot, error) {
-	if !s.canListNamespaces() {
-		return nil, nil
-	}
-	version, err := s.probe(ctx, false)
-	if err != nil {
-		return nil, err
-	}
-	names, err := s.namespacesOf(ctx, slots)
-	switch n := len(names); {
-	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
-	case err != nil:
-		s.notAllowed = time.Now().Add(noNamespacesFor)
-		s.log.InfoContext(ctx, "cannot list the namespaces of slots, listing everything", "error", err)
-		return nil, nil
-	case names == nil, n > fewNamespaces && n*perRequest > s.everything:
-		return nil, nil
-	}
-	return &snapshot{version, names}, nil
-}
-
 // refusesExactly reports whether the server rejects a list of a namespace at an exact version, as some aggregated
 // servers do.
 func refusesExactly(err error) bool {
 	api, ok := errors.AsType[*APIError](err)
 	return ok && !isExpired(err) && (api.Code < http.StatusInternalServerError || api.Code == http.StatusNotImplemented) &&
 		api.Code != http.StatusUnauthorized && api.Code != http.StatusTooManyRequests
-}
-
-// canListNamespaces reports whether the objects are namespaced and a complete list would take several pages and include
-// objects that are not held.
-func (s *scope) canListNamespaces() bool {
-	return len(s.inhabited) > 0 && s.count.FilteredObjects > 0 && s.everything > s.src.cfg.PageSize &&
-		!time.Now().Before(s.notAllowed)
-}
-
-// namespacesOf returns the names of the existing namespaces in the slots. It returns nil if objects were seen in other
-// namespaces, or if there are more namespaces than objects.
-func (s *scope) namespacesOf(ctx context.Context, slots *shard.Set) (map[string]struct{}, error) {
-	missing, found, n := maps.Clone(s.inhabited), map[string]struct{}{}, 0
-	q := query{
-		resource: namespaceResource, metadata: true, limit: surveyPage, selectors: &Selectors{},
-		slots: new(slots.Layout().All()),
-	}
-	for {
-		m, err := s.read(ctx, q, func(o *Object) {
-			n++
-			delete(missing, string(o.Header.Name))
-			if slots.HasBytes(o.Header.Name, nil) {
-				found[string(o.Header.Name)] = struct{}{}
-			}
-		})
-		if err != nil {
-			return nil, err
-		}
-		switch q.next = m.next; {
-		case n > s.everything, q.next == "" && len(missing) > 0:
-			return nil, nil
-		case q.next == "":
-			return found, nil
-		}
-	}
 }

@@ -45,6 +45,36 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// logger returns a Logger whose attributes distinguish the watches of one resource.
+func (c *Config) logger(namespace string) *slog.Logger {
+	attrs := []any{"resource", c.Resource.String(), "namespace", namespace}
+	for _, sel := range []struct{ name, selector string }{
+		{"labels", c.LabelSelector}, {"fields", c.FieldSelector},
+	} {
+		if sel.selector != "" {
+			attrs = append(attrs, sel.name, sel.selector)
+		}
+	}
+	if c.Metadata {
+		attrs = append(attrs, "content", "metadata")
+	}
+	return c.Logger.With(attrs...)
+}
+
+// excerpt returns the beginning of b, or "" with NoExcerpts.
+func (c *Config) excerpt(b []byte) string {
+	if c.NoExcerpts {
+		return ""
+	}
+	return excerpt(b)
+}
+
+// watchTimeout returns the timeout to request: one to two thirds of MaxWatch, at random, so that watches that start
+// together end at different times.
+func (c *Config) watchTimeout() time.Duration {
+	return c.MaxWatch/3 + time.Duration(c.Rand()*float64(c.MaxWatch)/3)
+}
+
 // Option modifies a Config. Higher layers expose these choices to users as Options.
 type Option func(*Config)
 

@@ -3,23 +3,39 @@ package source
 import (
 	"context"
 	"fmt"
-	"io"
+	"log/slog"
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
 )
 
-// probe returns what the server has, from a consistent list of one object. A new connection, if
-// requested, may lead to another replica.
-func (s *scope) probe(ctx context.Context, anew bool) (version string, err error) {
-	if anew {
-		s.reconnect()
-	}
-	m, err := s.probeList(ctx)
-	if err != nil {
-		return "", err
-	}
-	return m.version, nil
+// prober reads the version of the server and decides what it means for a watch. The goroutine of the scope owns it.
+type prober struct {
+	cfg       *Config
+	log       *slog.Logger
+	open      openFunc
+	reconnect func()
+	contact   func() // called after each response
+	counts    *Counters
+	kinds     *kindCheck
+	pos       *position
+
+	pending          string    // server version that a silent watch has not reached; "": none
+	nextSuspicion    time.Time // earliest next probe after an older version
+	nextSilentRelist time.Time
+	silentRelistGap  time.Duration
+}
+
+// version returns the version of the server, from a consistent list of one object.
+func (p *prober) version(ctx context.Context) (string, error) {
+	m, err := p.list(ctx)
+	return m.version, err
+}
+
+// versionElsewhere is version over a new connection, which may lead to another replica.
+func (p *prober) versionElsewhere(ctx context.Context) (string, error) {
+	p.reconnect()
+	return p.version(ctx)
 }
 
 // probed is the result of a list of one object.
@@ -28,97 +44,97 @@ type probed struct {
 	count int
 }
 
-func (s *scope) probeList(ctx context.Context) (m probed, err error) {
-	s.count.Probes++
-	st, err := s.open(ctx, query{limit: 1})
+// list lists one object, consistently.
+func (p *prober) list(ctx context.Context) (m probed, err error) {
+	p.counts.Probes++
+	st, err := p.open(ctx, query{limit: 1})
 	if err != nil {
-		return m, err
+		return probed{}, err
 	}
 	defer st.close()
-	timer := time.NewTimer(s.src.cfg.ListProgressTimeout)
-	defer timer.Stop()
-	for {
-		e, err := st.buffered()
-		switch {
-		case e != nil && e.kind == evListEnd:
-			if err := s.checkList(e.list.kind, e.list.apiVersion); err != nil {
-				return m, err
+	err = st.readList(ctx, p.cfg.ListProgressTimeout, func(e *event) (bool, error) {
+		switch e.kind {
+		case evListEnd:
+			if err := p.kinds.list(e.list.kind, e.list.apiVersion); err != nil {
+				return false, err
 			}
-			s.contact()
+			p.contact()
 			m.listMeta = *e.list
-			return m, nil
-		case e != nil:
-			if e.kind == evObject {
-				m.count++
-			}
-		case err == io.EOF || err == io.ErrUnexpectedEOF:
-			return m, &ProtocolError{What: "list is cut", Err: io.ErrUnexpectedEOF}
-		case err != nil:
-			return m, err
-		default:
-			if err := s.await(ctx, st, timer, s.src.cfg.ListProgressTimeout); err != nil {
-				return m, err
-			}
+			return true, nil
+		case evObject:
+			m.count++
 		}
-	}
+		return false, nil
+	})
+	return m, err
 }
+
+// progressed records that the watch has advanced.
+func (p *prober) progressed() {
+	if p.pending != "" && p.pos.hasReached(p.pending) {
+		p.pending = ""
+	}
+	p.silentRelistGap = 0
+}
+
+// forget drops the version that a silent watch has not reached, because a list follows or was applied.
+func (p *prober) forget() { p.pending = "" }
 
 // silent handles a watch without events for the silence budget. A server whose version is unchanged is idle, and the
 // watch continues. A version that advanced may be due to other resources. The scope then resumes the watch once. If
 // that still does not reach the server's version, the scope lists again, at growing intervals.
-func (s *scope) silent(ctx context.Context, w *watching) error {
-	switch {
-	case w.opened.IsZero():
-		s.abandon(w.stream)
-		return fmt.Errorf("no answer to a watch for %v: %w", s.src.cfg.SilenceBudget, ErrStalled)
-	case w.inside.Load():
-		s.abandon(w.stream)
-		return fmt.Errorf("no byte for %v in the middle of an event: %w", s.src.cfg.SilenceBudget, ErrStalled)
-	}
-	if s.pending != "" {
-		if time.Now().Before(s.nextSilentRelist) {
+func (p *prober) silent(ctx context.Context, st *stream, answered bool) error {
+	switch budget := p.cfg.SilenceBudget; {
+	case !answered:
+		st.abandon()
+		return fmt.Errorf("no answer to a watch for %v: %w", budget, ErrStalled)
+	case st.isWithinEvent():
+		st.abandon()
+		return fmt.Errorf("no byte for %v in the middle of an event: %w", budget, ErrStalled)
+	case p.pending != "":
+		if time.Now().Before(p.nextSilentRelist) {
 			return nil
 		}
-		s.silentRelistGap = min(max(2*s.silentRelistGap, s.src.cfg.SilenceBudget), 16*s.src.cfg.SilenceBudget)
-		s.nextSilentRelist = time.Now().Add(s.silentRelistGap)
-		s.abandon(w.stream)
-		return fmt.Errorf("server has reached version %s, known is %s: %w", s.pending, s.seen, ErrSilent)
+		p.silentRelistGap = min(max(2*p.silentRelistGap, budget), 16*budget)
+		p.nextSilentRelist = time.Now().Add(p.silentRelistGap)
+		st.abandon()
+		return fmt.Errorf("server has reached version %s, known is %s: %w", p.pending, p.pos.version(), ErrSilent)
 	}
-	version, err := s.probe(ctx, false)
-	if err != nil {
-		s.abandon(w.stream)
-		return err
-	}
-	if len(w.out) > 0 {
-		return nil // an event arrived in the meantime
-	}
-	order, comparable := resourceversion.Compare(version, s.seen)
+	version, err := p.version(ctx)
 	switch {
-	case version == string(s.seen):
+	case err != nil:
+		st.abandon()
+		return err
+	case st.hasBatch():
+		return nil // an event arrived in the meantime
+	case version == string(p.pos.version()):
 		return nil
-	case comparable && order < 0:
+	case p.pos.isAfter(version):
 		return errRolledBack
 	}
-	s.log.InfoContext(ctx, "watch is silent while the server moves on", "version", string(s.seen), "server", version)
-	s.pending = version
-	s.abandon(w.stream)
-	return fmt.Errorf("server has reached version %s, known is %s: %w", version, s.seen, errResume)
+	p.log.InfoContext(ctx, "watch is silent while the server moves on", "version", string(p.pos.version()),
+		"server", version)
+	p.pending = version
+	st.abandon()
+	return fmt.Errorf("server has reached version %s, known is %s: %w", version, p.pos.version(), errResume)
 }
 
 // suspect checks whether an older version in the stream means that history was rolled back. It probes at most once per
 // silence budget.
-func (s *scope) suspect(ctx context.Context) error {
+func (p *prober) suspect(ctx context.Context) error {
 	now := time.Now()
-	if now.Before(s.nextSuspicion) {
+	if now.Before(p.nextSuspicion) {
 		return nil
 	}
-	s.nextSuspicion = now.Add(s.src.cfg.SilenceBudget)
-	version, err := s.probe(ctx, false)
-	if err != nil {
-		return err
+	p.nextSuspicion = now.Add(p.cfg.SilenceBudget)
+	return p.checkHistory(ctx)
+}
+
+// checkHistory returns errRolledBack if the version of the server is below the version seen.
+func (p *prober) checkHistory(ctx context.Context) error {
+	version, err := p.version(ctx)
+	if err == nil && resourceversion.Older(version, p.pos.version()) {
+		err = errRolledBack
 	}
-	if resourceversion.Older(version, s.seen) {
-		return errRolledBack
-	}
-	return nil
+	return err
 }

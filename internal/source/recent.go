@@ -34,6 +34,9 @@ func (r *recent) reset(version string) {
 	r.changes = r.changes[:0]
 }
 
+// isEmpty reports whether reset has not been called.
+func (r *recent) isEmpty() bool { return r.base == nil }
+
 // reached records that the sink has everything up to version, in addition to the remembered changes.
 func (r *recent) reached(version string) {
 	if resourceversion.Older(r.base, version) {
@@ -82,8 +85,8 @@ func (r *recent) has(t ChangeType, version []byte) bool {
 	return t != Deleted && bytes.Equal(version, r.base)
 }
 
-// buried reports whether exactly this deletion is among the last changes.
-func (r *recent) buried(o *Object) bool {
+// hasDeletion reports whether exactly this deletion is among the last changes.
+func (r *recent) hasDeletion(o *Object) bool {
 	key := r.key(o)
 	for _, c := range r.changes {
 		if c.deleted && c.key == key && bytes.Equal(c.version, o.Header.ResourceVersion) {
@@ -93,9 +96,9 @@ func (r *recent) buried(o *Object) bool {
 	return false
 }
 
-// missed reports whether a change with an older version is new: neither it nor a newer change of the same object has
+// isMissing reports whether a change with an older version is new: neither it nor a newer change of the same object has
 // been passed to the sink.
-func (r *recent) missed(o *Object) bool {
+func (r *recent) isMissing(o *Object) bool {
 	version := o.Header.ResourceVersion
 	if order, ok := resourceversion.Compare(version, r.base); !ok || order <= 0 {
 		return false

@@ -1,7 +1,6 @@
 package source
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -9,9 +8,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/fairlead-io/fairlead/internal/backoff"
-	"github.com/fairlead-io/fairlead/internal/resourceversion"
 )
 
 // history counts consecutive faults since a watch last stayed open for a while.
@@ -36,30 +32,30 @@ func (h *history) progress() {
 	}
 }
 
-// settled records that a watch stayed open. It keeps stuck: the watch may have hung in the middle of an event.
-func (h *history) settled() { *h = history{stuck: h.stuck, stuckAt: h.stuckAt} }
+// stayedOpen records that a watch stayed open. It keeps stuck: the watch may have hung in the middle of an event.
+func (h *history) stayedOpen() { *h = history{stuck: h.stuck, stuckAt: h.stuckAt} }
 
 // Numbers of tries before the next stronger remedy, and bounds of waits.
 const (
-	maxInternal = 3
-	maxQuick    = 3
-	maxStuck    = 3
-	maxAtSeen   = 2
-	quickEnd    = 2 * time.Second // a watch that ends sooner without an event counts as ended immediately
-	tooLargeFor = time.Second     // wait before a list if the server gives no delay
-	maxTold     = 5 * time.Minute // bounds the delay that a server requests
-	maxSoon     = 10 * time.Second
+	maxInternal   = 3
+	maxQuick      = 3
+	maxStuck      = 3
+	maxAtSeen     = 2
+	quickEnd      = 2 * time.Second // a watch that ends sooner without an event counts as ended immediately
+	tooLargeFor   = time.Second     // wait before a list if the server gives no delay
+	maxRetryAfter = 5 * time.Minute // bounds the delay that a server requests
+	maxShortWait  = 10 * time.Second
 )
 
 // remedy is the response to the end of an attempt.
 type remedy struct {
-	relist, fresh bool          // list again; with a consistent read
-	told          time.Duration // delay that the server requested
-	wait          bool          // wait for the back-off delay
-	soon          bool          // limit the wait to maxSoon: a user may have just fixed the cause
-	reconnect     bool          // open a new connection
-	degraded      bool
-	reason        Reason // "": no report
+	relist, consistent bool          // list again; with a consistent read
+	retryAfter         time.Duration // delay that the server requested
+	wait               bool          // wait for the back-off delay
+	shortWait          bool          // limit the wait to maxShortWait: a user may have just fixed the cause
+	reconnect          bool          // open a new connection
+	degraded           bool
+	reason             Reason // "": no report
 }
 
 // remedyFor is the repair policy. The error and the history of the scope determine the remedy. A second failed list at
@@ -69,7 +65,7 @@ func remedyFor(err error, h *history) remedy {
 	r := remedyForCause(err, listing, h)
 	if listing && failed.atVersion {
 		h.atVersion++
-		r.fresh = r.fresh || h.atVersion >= maxAtSeen
+		r.consistent = r.consistent || h.atVersion >= maxAtSeen
 	}
 	return r
 }
@@ -91,21 +87,21 @@ func remedyForCause(err error, listing bool, h *history) remedy {
 		h.quick = 0
 		return remedy{relist: true, wait: true, reason: ReasonExpired}
 	case errors.Is(err, errRolledBack):
-		return remedy{relist: true, fresh: true, reason: ReasonExpired}
+		return remedy{relist: true, consistent: true, reason: ReasonExpired}
 	case errors.Is(err, ErrSilent):
 		return remedy{relist: true, reconnect: true, degraded: true, reason: ReasonSilent}
 	case errors.Is(err, ErrStalled):
 		return remedy{wait: true, reconnect: true, degraded: true, reason: ReasonStalled}
 	case errors.Is(err, ErrStale), errors.Is(err, ErrImplausible):
 		h.lists++
-		return remedy{fresh: true, wait: h.lists > 1, reconnect: true, degraded: h.lists > 1, reason: ReasonServerError}
+		return remedy{consistent: true, wait: h.lists > 1, reconnect: true, degraded: h.lists > 1, reason: ReasonServerError}
 	}
 	if api, ok := errors.AsType[*APIError](err); ok {
 		return remedyForAPI(api, listing, h)
 	}
-	_, odd := errors.AsType[*ProtocolError](err)
+	_, malformed := errors.AsType[*ProtocolError](err)
 	_, unfinished := errors.AsType[*initialEventsError](err)
-	if odd || unfinished && !errors.Is(err, io.ErrUnexpectedEOF) {
+	if malformed || unfinished && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return remedy{wait: true, degraded: true, reason: ReasonProtocolError}
 	}
 	return remedy{wait: true, reconnect: true, degraded: true, reason: ReasonDisconnected}
@@ -114,43 +110,45 @@ func remedyForCause(err error, listing bool, h *history) remedy {
 func remedyForAPI(e *APIError, listing bool, h *history) remedy {
 	switch {
 	case isTooLarge(e):
-		again, told := h.lists > 0, e.RetryAfter
+		again, retryAfter := h.lists > 0, e.RetryAfter
 		h.lists++
-		if told == 0 && !again {
-			told = tooLargeFor
+		if retryAfter == 0 && !again {
+			retryAfter = tooLargeFor
 		}
-		return remedy{relist: true, fresh: true, told: told, wait: again, degraded: again, reason: ReasonServerError}
+		return remedy{
+			relist: true, consistent: true, retryAfter: retryAfter, wait: again, degraded: again, reason: ReasonServerError,
+		}
 	case isExpired(e):
 		// The version has expired: list at the version seen, then consistently, then with growing delays.
 		h.expired++
 		return remedy{
-			relist: true, fresh: listing || h.expired > 1, wait: h.expired > 2, degraded: h.expired > 2,
+			relist: true, consistent: listing || h.expired > 1, wait: h.expired > 2, degraded: h.expired > 2,
 			reason: ReasonExpired,
 		}
 	case e.Code == http.StatusTooManyRequests:
-		return remedy{told: e.RetryAfter, wait: true, degraded: true, reason: ReasonTooManyRequests}
+		return remedy{retryAfter: e.RetryAfter, wait: true, degraded: true, reason: ReasonTooManyRequests}
 	case e.ErrStatus.Reason == metav1.StatusReasonStoreReadError, e.ErrStatus.Reason == "StoreReadError":
 		h.internal++ // an unreadable object was removed, and its DELETED can never be sent
 		return remedy{relist: true, wait: h.internal > 1, degraded: h.internal > 1, reason: ReasonServerError}
 	case e.Code == http.StatusUnauthorized:
-		return remedy{wait: true, soon: true, reconnect: true, degraded: true, reason: ReasonUnauthorized}
+		return remedy{wait: true, shortWait: true, reconnect: true, degraded: true, reason: ReasonUnauthorized}
 	case e.Code == http.StatusForbidden:
-		return remedy{wait: true, soon: true, degraded: true, reason: ReasonForbidden}
+		return remedy{wait: true, shortWait: true, degraded: true, reason: ReasonForbidden}
 	case e.Code == http.StatusNotFound:
 		// A watch that begins after the resource returns does not report the objects deleted with it.
-		return remedy{relist: true, wait: true, soon: true, degraded: true, reason: ReasonNotFound}
+		return remedy{relist: true, wait: true, shortWait: true, degraded: true, reason: ReasonNotFound}
 	case e.Code == http.StatusInternalServerError && !listing:
 		h.internal++
 		relist := h.internal > maxInternal
 		if relist {
 			h.internal = 0
 		}
-		return remedy{relist: relist, told: e.RetryAfter, wait: true, degraded: true, reason: ReasonServerError}
+		return remedy{relist: relist, retryAfter: e.RetryAfter, wait: true, degraded: true, reason: ReasonServerError}
 	case e.Code < http.StatusInternalServerError && !listing:
 		// The server rejects the version or the request. A list tells which.
-		return remedy{relist: true, fresh: true, wait: true, degraded: true, reason: ReasonServerError}
+		return remedy{relist: true, consistent: true, wait: true, degraded: true, reason: ReasonServerError}
 	}
-	return remedy{told: e.RetryAfter, wait: true, degraded: true, reason: ReasonServerError}
+	return remedy{retryAfter: e.RetryAfter, wait: true, degraded: true, reason: ReasonServerError}
 }
 
 func isExpired(err error) bool {
@@ -167,111 +165,39 @@ func isTooLarge(err error) bool {
 		return false
 	}
 	timeout := e.Code == http.StatusGatewayTimeout || e.ErrStatus.Reason == metav1.StatusReasonTimeout
-	if timeout && saysTooLarge(e.ErrStatus.Message) {
+	if timeout && isTooLargeText(e.ErrStatus.Message) {
 		return true
 	}
 	if e.ErrStatus.Details == nil {
 		return false
 	}
 	for _, c := range e.ErrStatus.Details.Causes {
-		if c.Type == metav1.CauseTypeResourceVersionTooLarge || timeout && saysTooLarge(c.Message) {
+		if c.Type == metav1.CauseTypeResourceVersionTooLarge || timeout && isTooLargeText(c.Message) {
 			return true
 		}
 	}
 	return false
 }
 
-func saysTooLarge(message string) bool {
+func isTooLargeText(message string) bool {
 	return strings.Contains(strings.ToLower(message), "too large resource version")
-}
-
-func orElse[T time.Duration | string](v, otherwise T) T {
-	if v > *new(T) {
-		return v
-	}
-	return otherwise
-}
-
-// repair applies the remedy for the end of an attempt and waits if required.
-func (s *scope) repair(ctx context.Context, err error) {
-	r := remedyFor(err, &s.history)
-	if r.relist {
-		s.relist = true
-		s.history.reason = r.reason
-	}
-	s.fresh = s.fresh || r.fresh
-	if r.reconnect {
-		s.reconnect()
-	}
-	if r.reason == ReasonNotFound {
-		s.kind, s.guess = "", "" // the resource may return with another kind
-	}
-	var wait time.Duration
-	if r.wait {
-		wait = s.backoff.Delay(s.history.failures, s.src.cfg.Rand)
-		s.history.failures++
-		if r.soon {
-			wait = min(wait, maxSoon)
-		}
-	}
-	if r.told > 0 {
-		wait = min(r.told, maxTold) + wait/8 // jitter spreads the retries of many clients
-	}
-	if wait > 0 {
-		s.count.Retries++
-		s.triedAgain(wait)
-	}
-	s.log.DebugContext(ctx, "attempt has ended", "error", err, "relist", s.relist, "consistent", s.fresh, "wait", wait)
-	switch {
-	case r.degraded:
-		s.report(Degraded, r.reason, err)
-	case r.reason != "":
-		s.tell(r.reason, err)
-	}
-	_ = backoff.Pause(ctx, wait) // the caller checks ctx
-}
-
-// tell reports a repair without changing whether the scope is Degraded.
-func (s *scope) tell(reason Reason, err error) {
-	phase := s.phase()
-	if phase != Degraded {
-		phase = Connecting
-		if s.relist {
-			phase = Listing
-		}
-	}
-	s.report(phase, reason, err)
 }
 
 // reasonFor returns the reason to report for err when the caller repairs it directly.
 func reasonFor(err error) Reason { return remedyForCause(err, true, &history{}).reason }
 
-// stuck counts the watches that fail at one version although the server responds, for example because it cannot send an
-// event. After maxStuck failures it probes the server. If the probe succeeds, the scope lists again and watches from
-// the new version.
-func (s *scope) stuck(ctx context.Context, err error) error {
+// isStuck counts the watches that fail at one version although the server responds, for example because it cannot send
+// an event. It reports whether one more failure at this version has to be explained by a probe.
+func (h *history) isStuck(err error, version []byte) bool {
 	api, refused := errors.AsType[*APIError](err)
-	_, odd := errors.AsType[*ProtocolError](err)
-	if !odd && !errors.Is(err, ErrStalled) && !(refused && api.Code > http.StatusInternalServerError && !isTooLarge(err)) {
-		return err
+	_, malformed := errors.AsType[*ProtocolError](err)
+	unavailable := refused && api.Code > http.StatusInternalServerError && !isTooLarge(err)
+	if !malformed && !errors.Is(err, ErrStalled) && !unavailable {
+		return false
 	}
-	h := &s.history
-	if h.stuckAt != string(s.seen) {
-		h.stuck, h.stuckAt = 0, string(s.seen)
+	if h.stuckAt != string(version) {
+		h.stuck, h.stuckAt = 0, string(version)
 	}
-	if h.stuck++; h.stuck <= maxStuck || s.relist || ctx.Err() != nil {
-		return err
-	}
-	version, failed := s.probe(ctx, false)
-	switch {
-	case failed != nil:
-	case resourceversion.Older(version, s.seen):
-		return errRolledBack
-	default:
-		s.log.InfoContext(ctx, "watch fails again and again while the server can be read, listing", "version", string(s.seen),
-			"error", err)
-		h.stuck = 0
-		s.relist = true
-	}
-	return err
+	h.stuck++
+	return h.stuck > maxStuck
 }

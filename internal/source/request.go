@@ -1,14 +1,17 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -37,24 +40,26 @@ type query struct {
 	watch             bool
 	sendInitialEvents bool
 	timeout           time.Duration
-	slots             *shard.Set // restrict to these slots; nil: those of the scope
+	slots             *shard.Set // restrict to these slots; nil: all objects
 
-	// For surveys and for the namespaces of gained slots.
 	resource        schema.GroupVersionResource // zero: the resource of the source
 	metadata        bool                        // request only the metadata of objects
 	namespace, name string
-	selectors       *Selectors // nil: the selectors of the scope
+	selectors       *Selectors // nil: no restriction
+	beside          bool       // a request beside list and watch: a survey, or the namespaces of gained slots
 }
 
-func (q query) values(sel Selectors, shardSelector string) url.Values {
+func (q query) values(shardSelector string) url.Values {
 	v := url.Values{}
 	set := func(key, value string) {
 		if value != "" {
 			v.Set(key, value)
 		}
 	}
-	set("labelSelector", sel.Label)
-	set("fieldSelector", sel.Field)
+	if q.selectors != nil {
+		set("labelSelector", q.selectors.Label)
+		set("fieldSelector", q.selectors.Field)
+	}
 	set("shardSelector", shardSelector)
 	if q.limit > 0 {
 		set("limit", strconv.Itoa(q.limit))
@@ -76,58 +81,75 @@ func (q query) values(sel Selectors, shardSelector string) url.Values {
 // ends returns the timeout in whole seconds, as the server requires, at least one.
 func (q query) ends() time.Duration { return max(time.Second, q.timeout.Truncate(time.Second)) }
 
+// isUrgent reports whether the Limiter lets the request pass before lists.
+func (q query) isUrgent() bool {
+	return q.watch && !q.sendInitialEvents || q.limit == 1 || q.beside && q.next == ""
+}
+
+// openFunc opens the response of a request for the content of a scope. Without slots and selectors in the query, it
+// adds those that the scope holds.
+type openFunc func(context.Context, query) (*stream, error)
+
+// requester sends the requests of one scope and opens their responses. It is safe for concurrent use.
+type requester struct {
+	cfg           *Config
+	conn          *connection.Conn
+	namespace     string // "": all
+	log           *slog.Logger
+	spans         *spans
+	shardSelector *shardSelector                        // shared by the scopes of a source
+	used          atomic.Pointer[connection.Generation] // of the last request
+}
+
 // open waits for the Limiter, then opens a stream. The wait does not count toward the response timeout of the stream.
-func (s *scope) open(ctx context.Context, q query) (*stream, error) {
-	urgent := q.watch && !q.sendInitialEvents || q.limit == 1 || q.selectors != nil && q.next == ""
-	if err := s.admit(ctx, urgent); err != nil {
+func (r *requester) open(ctx context.Context, q query) (*stream, error) {
+	if err := r.admit(ctx, q.isUrgent()); err != nil {
 		return nil, err
 	}
-	if q.slots == nil {
-		q.slots = s.slots
-	}
-	st := openStream(ctx, s.opener(q))
-	st.limit = q.ends()
-	return st, nil
+	return openStream(ctx, q.ends(), r.opener(q)), nil
 }
 
 // admit waits for the Limiter.
-func (s *scope) admit(ctx context.Context, urgent bool) error {
-	return s.src.conn.Limiter().Wait(ctx, s.src.cfg.Budget, urgent)
+func (r *requester) admit(ctx context.Context, urgent bool) error {
+	return r.conn.Limiter().Wait(ctx, r.cfg.Budget, urgent)
+}
+
+// reconnect retires the connection of the last request, so that the next one opens a new connection.
+func (r *requester) reconnect() {
+	if g := r.used.Load(); g != nil {
+		r.conn.Abandon(g)
+	}
 }
 
 // opener returns the function that sends the request of a stream.
-func (s *scope) opener(q query) opener {
+func (r *requester) opener(q query) opener {
 	return func(ctx context.Context, st *stream) (io.ReadCloser, decoder, error) {
-		g, err := s.src.conn.Acquire()
+		g, err := r.conn.Acquire()
 		if err != nil {
 			return nil, nil, err
 		}
-		st.generation.Store(g)
-		s.used.Store(g)
+		st.connected(func() { r.conn.Abandon(g) })
+		r.used.Store(g)
 		gvr := q.resource
 		if gvr.Empty() {
-			gvr = s.src.cfg.Resource
+			gvr = r.cfg.Resource
 		}
-		u := s.src.url(gvr, orElse(q.namespace, s.namespace))
-		sel := q.selectors
-		if sel == nil {
-			sel = &s.selectors
-		}
+		u := collectionURL(r.conn.Base(), gvr, cmp.Or(q.namespace, r.namespace))
 		send := func(shardSelector string) (*http.Response, error) {
-			u.RawQuery = q.values(*sel, shardSelector).Encode()
+			u.RawQuery = q.values(shardSelector).Encode()
 			req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 			if err != nil {
 				return nil, err
 			}
-			req.Header.Set("Accept", s.accepts(q))
+			req.Header.Set("Accept", r.accepts(q))
 			return g.Stream(req)
 		}
 		var span trace.Span
 		if q.watch && !q.sendInitialEvents { // otherwise the request is part of a list or a probe
-			ctx, span = s.trace(ctx, "watch")
+			ctx, span = r.spans.start(ctx, "watch")
 		}
-		res, err := s.sendSelecting(ctx, q.slots, send)
-		defer func() { s.endTrace(ctx, span, err) }()
+		res, err := r.sendSelecting(ctx, q.slots, send)
+		defer func() { endSpan(ctx, span, err) }()
 		if err != nil {
 			g.Release()
 			return nil, nil, err
@@ -139,12 +161,13 @@ func (s *scope) opener(q query) opener {
 			err = refusal(res)
 			return nil, nil, err
 		}
-		st.contentType = res.Header.Get("Content-Type")
-		d := newDecoder(q.watch, st.contentType)
+		contentType := res.Header.Get("Content-Type")
+		st.answered(contentType)
+		d := newDecoder(q.watch, contentType)
 		switch {
-		case s.bare(q):
+		case r.onlyMetadata(q):
 			d = metadataDecoder{discreetDecoder{d}}
-		case s.src.cfg.NoExcerpts:
+		case r.cfg.NoExcerpts:
 			d = discreetDecoder{d}
 		}
 		return body, d, nil
@@ -152,21 +175,21 @@ func (s *scope) opener(q query) opener {
 }
 
 // accepts returns the Accept header.
-func (s *scope) accepts(q query) string {
+func (r *requester) accepts(q query) string {
 	switch {
-	case s.bare(q):
+	case r.onlyMetadata(q):
 		return acceptMetadata(q.watch)
-	case s.src.cfg.Encoding == Protobuf:
+	case r.cfg.Encoding == Protobuf:
 		return protobufType + ",application/json"
 	}
 	return "application/json"
 }
 
-// bare reports whether the request is for metadata only.
-func (s *scope) bare(q query) bool { return q.metadata || s.src.cfg.Metadata }
+// onlyMetadata reports whether the request is for metadata only.
+func (r *requester) onlyMetadata(q query) bool { return q.metadata || r.cfg.Metadata }
 
-// url returns the URL of a collection.
-func (s *Source) url(r schema.GroupVersionResource, namespace string) *url.URL {
+// collectionURL returns the URL of a collection on the server at base.
+func collectionURL(base *url.URL, r schema.GroupVersionResource, namespace string) *url.URL {
 	segments := []string{"api", r.Version}
 	if r.Group != "" {
 		segments = []string{"apis", r.Group, r.Version}
@@ -174,7 +197,7 @@ func (s *Source) url(r schema.GroupVersionResource, namespace string) *url.URL {
 	if namespace != "" {
 		segments = append(segments, "namespaces", namespace)
 	}
-	return s.conn.Base().JoinPath(append(segments, r.Resource)...)
+	return base.JoinPath(append(segments, r.Resource)...)
 }
 
 func newDecoder(watch bool, contentType string) decoder {

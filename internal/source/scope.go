@@ -6,132 +6,163 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/backoff"
-	"github.com/fairlead-io/fairlead/internal/connection"
 	"github.com/fairlead-io/fairlead/internal/protect"
+	"github.com/fairlead-io/fairlead/shard"
 )
 
-// scope lists and watches one namespace, or all namespaces, in one goroutine.
+// scope is the loop that lists and watches one namespace, or all namespaces, in one goroutine. It makes the parts of
+// the package and decides which of them runs. It alone writes the state: the published condition, the history of faults
+// and the kind of the next request.
 type scope struct {
-	src       *Source
+	cfg       *Config
 	namespace string
 	log       *slog.Logger
+	newSink   func(namespace string) Sink
+	fail      func(error) // ends the source
+	backoff   backoff.Policy
 	done      chan struct{}
 	stop      context.CancelFunc // set before the goroutine starts
-	backoff   backoff.Policy
 
-	// Guarded by mu; shared with callers of Status and SetSelectors.
+	condition *condition
+	filter    *slotFilter
+	requests  *requester
+
+	// mu guards what SetSelectors and Sharding.Set change.
 	mu       sync.Mutex
-	status   Status
 	wanted   Selectors
-	reselect context.CancelCauseFunc // ends the current cycle; nil between cycles
+	endCycle context.CancelCauseFunc // nil between cycles
 
 	// Owned by the goroutine of the scope.
 	sink       Sink
-	selectors  Selectors
-	seen       []byte   // last version seen; empty: none
-	apiVersion string   // of the objects
-	kind       string   // of the objects, once a list of them has been applied
-	guess      string   // provisional kind until then
-	unread     int      // objects quarantined since the last list began
-	unreadErr  error    // error of the first of them
-	relist     bool     // list before the next watch
-	verify     bool     // list, but continue to watch if the list is unreadable, too
-	fresh      bool     // the next list must be consistent
-	history    history  // consecutive faults
-	count      Counters // published to status after each batch
-
-	noWatchListUntil time.Time // after the server rejected initial events or did not end them
-	fellBack         Reason    // last logged reason for a LIST instead of initial events; "": none
-	pending          string    // server version that a silent watch has not reached; "": none
-	nextSuspicion    time.Time // earliest next probe after an older version
-	nextSilentRelist time.Time
-	silentRelistGap  time.Duration
-	used             atomic.Pointer[connection.Generation] // of the last request
-	recent           recent
-	estimates        bool   // remainingItemCount is not exact
-	sharing                 // slots that are held
-	namespaces              // namespaces of the objects seen
-	garbageAt        string // version after which a frame was unreadable
-	resume           resumption
-
-	nextGarbageRelist time.Time
+	selectors  Selectors // of the current cycle
+	relist     bool      // list before the next watch
+	verify     bool      // list, but continue to watch if the list is unreadable, too
+	consistent bool      // the next list must be consistent
+	history    history   // consecutive faults
+	counts     Counters  // published to the condition after each batch
+	names      *namespaces
+	pos        position
+	resume     resumption
+	kinds      kindCheck
+	prober     *prober
+	lister     *lister
+	watcher    *watcher
 }
 
-// logger returns a Logger whose attributes distinguish the watches of one resource.
-func (c *Config) logger(namespace string) *slog.Logger {
-	attrs := []any{"resource", c.Resource.String(), "namespace", namespace}
-	for _, sel := range []struct{ name, selector string }{
-		{"labels", c.LabelSelector}, {"fields", c.FieldSelector},
-	} {
-		if sel.selector != "" {
-			attrs = append(attrs, sel.name, sel.selector)
-		}
-	}
-	if c.Metadata {
-		attrs = append(attrs, "content", "metadata")
-	}
-	return c.Logger.With(attrs...)
-}
-
+// newScope returns a scope that does not run. The caller holds the mutex of the Source, or has just made it.
 func newScope(src *Source, namespace string) *scope {
+	cfg, log := &src.cfg, src.cfg.logger(namespace)
+	h := src.sharding
 	s := &scope{
-		src: src, namespace: namespace, done: make(chan struct{}), apiVersion: src.cfg.Resource.GroupVersion().String(),
-		log:     src.cfg.logger(namespace),
-		backoff: backoff.Policy{Base: src.cfg.BackoffBase, Cap: src.cfg.BackoffCap},
-		wanted:  src.selectors, selectors: src.selectors,
-		status: Status{Namespace: namespace, Phase: Connecting, Reason: ReasonListing, Since: time.Now()},
+		cfg: cfg, namespace: namespace, log: log, newSink: src.newSink, fail: src.fail, done: make(chan struct{}),
+		backoff:   backoff.Policy{Base: cfg.BackoffBase, Cap: cfg.BackoffCap},
+		condition: newCondition(namespace),
+		names:     &namespaces{isTracked: h != nil && h.layout.By == shard.Namespace && namespace == ""},
+		wanted:    src.selectors, selectors: src.selectors,
+		requests: &requester{
+			cfg: cfg, conn: src.conn, namespace: namespace, log: log, shardSelector: &src.shardSelector,
+			spans: &spans{src.tracer, cfg.Resource.GroupResource(), namespace},
+		},
 	}
-	if src.sharding != nil {
-		s.slots = new(src.sharding.layout.Set())
-	}
+	s.filter = newSlotFilter(h, s.names, &s.counts)
 	return s
 }
 
-var errReselected = errors.New("selectors have changed")
+// connect makes the parts that fill the sink.
+func (s *scope) connect(sink Sink) {
+	s.sink = sink
+	s.kinds = kindCheck{
+		excerpt: s.cfg.excerpt, apiVersion: s.cfg.Resource.GroupVersion().String(),
+		isSinkEmpty: func() bool { return sink.Known().Count == 0 },
+	}
+	bad := &quarantine{
+		cfg: s.cfg, log: s.log, sink: sink, counts: &s.counts, added: s.condition.addUnreadable,
+	}
+	s.prober = &prober{
+		cfg: s.cfg, log: s.log, open: s.open, reconnect: s.requests.reconnect, contact: s.contact, counts: &s.counts,
+		kinds: &s.kinds, pos: &s.pos,
+	}
+	s.lister = &lister{
+		cfg: s.cfg, log: s.log, open: s.open, reconnect: s.requests.reconnect, counts: &s.counts, pos: &s.pos,
+		kinds: &s.kinds, filter: s.filter, names: s.names, prober: s.prober, progress: s,
+		stager: &stager{sink: sink, kinds: &s.kinds, filter: s.filter, quarantine: bad},
+		pager:  &pager{cfg: s.cfg, log: s.log, open: s.open, backoff: s.backoff, kinds: &s.kinds, progress: s},
+		initial: &initialEvents{
+			cfg: s.cfg, log: s.log, counts: &s.counts, kinds: &s.kinds, filter: s.filter, prober: s.prober, progress: s,
+		},
+	}
+	s.watcher = &watcher{
+		cfg: s.cfg, log: s.log, open: s.open, sink: sink, counts: &s.counts, pos: &s.pos, kinds: &s.kinds,
+		filter: s.filter, prober: s.prober, resume: &s.resume, quarantine: bad, progress: s,
+	}
+}
+
+// open opens the response of a request for what the scope holds.
+func (s *scope) open(ctx context.Context, q query) (*stream, error) {
+	if q.selectors == nil {
+		q.selectors = new(s.selectors)
+	}
+	if q.slots == nil {
+		q.slots = s.filter.current()
+	}
+	return s.requests.open(ctx, q)
+}
 
 // run repeats attempt and repair until ctx is done. A panic of the sink ends the source.
 func (s *scope) run(ctx context.Context) {
 	if p := protect.Call(func() { s.work(ctx) }); p != nil {
-		s.src.fail(fmt.Errorf("cannot go on with %s: panic: %w", s.src.cfg.Resource, p))
+		s.fail(fmt.Errorf("cannot go on with %s: panic: %w", s.cfg.Resource, p))
 	}
 }
 
 func (s *scope) work(ctx context.Context) {
-	s.sink = s.src.newSink(s.namespace)
+	s.connect(s.newSink(s.namespace))
 	known := s.sink.Known()
-	if s.src.sharding != nil {
+	if s.filter.isSharded() {
 		if _, ok := s.sink.(Sharded); !ok {
-			s.src.fail(fmt.Errorf("cannot hold some slots of %s: %T is no source.Sharded", s.src.cfg.Resource, s.sink))
+			s.fail(fmt.Errorf("cannot hold some slots of %s: %T is no source.Sharded", s.cfg.Resource, s.sink))
 			return
 		}
 		known.Version = "" // the content may belong to other slots
 	}
-	s.see(known.Version)
+	s.pos.start(known.Version)
 	s.relist = known.Version == ""
-	s.resume.due = !s.relist
-	s.announce(known.Version != "")
+	reason := ReasonListing
+	if !s.relist {
+		s.resume.begin()
+		reason = ReasonWatching
+	}
+	s.condition.restart() // so that the first report is a change
+	s.report(Connecting, reason, nil)
 	defer s.report(Stopped, ReasonEnded, nil)
-	defer s.survey()()
+	if sink, ok := s.sink.(Surveyed); ok {
+		surveyor := newSurveyor(s.cfg, s.requests.open, s.selected)
+		defer surveyor.close()
+		sink.Survey(surveyor)
+	}
 	for ctx.Err() == nil {
 		s.cycle(ctx)
 	}
 }
 
-// announce sends the first report to the sink.
-func (s *scope) announce(resuming bool) {
+// status returns the condition of the scope. Any goroutine may call it.
+func (s *scope) status() Status { return s.condition.current() }
+
+// slotProgress returns the changes of the slots that the scope has completed. Any goroutine may call it.
+func (s *scope) slotProgress() slotProgress { return s.filter.progress() }
+
+// selected returns the current content of the scope. Any goroutine may call it.
+func (s *scope) selected() (Selectors, *shard.Set) {
 	s.mu.Lock()
-	s.status.Phase = "" // so that the report is a change
+	sel := s.wanted
 	s.mu.Unlock()
-	if resuming {
-		s.report(Connecting, ReasonWatching, nil)
-	} else {
-		s.report(Connecting, ReasonListing, nil)
-	}
+	return sel, s.filter.current()
 }
+
+var errReselected = errors.New("selectors have changed")
 
 // cycle runs attempts with one set of selectors and slots, until these change or ctx is done.
 func (s *scope) cycle(ctx context.Context) {
@@ -141,15 +172,17 @@ func (s *scope) cycle(ctx context.Context) {
 	if s.wanted != s.selectors {
 		s.selectors, s.relist = s.wanted, true
 	}
-	s.reselect = cancel
+	s.endCycle = cancel
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
-		s.reselect = nil
+		s.endCycle = nil
 		s.mu.Unlock()
 	}()
-	s.holdSlots(ctx)
-	if s.restWithoutSlots(ctx) {
+	s.adoptSlots(ctx)
+	if s.filter.holdsNone() {
+		s.reportNoSlots()
+		<-ctx.Done()
 		return
 	}
 	for ctx.Err() == nil {
@@ -163,54 +196,117 @@ func (s *scope) cycle(ctx context.Context) {
 // reconfigure changes the selectors of the scope. The caller holds the mutex of the Source.
 func (s *scope) reconfigure(sel Selectors) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.wanted = sel
-	s.interruptLocked(errReselected)
+	s.mu.Unlock()
+	s.interrupt(errReselected)
 }
 
 // interrupt ends the current cycle. The caller holds the mutex of the Source.
 func (s *scope) interrupt(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.interruptLocked(why)
+	if s.endCycle != nil {
+		s.endCycle(why)
+	}
 }
 
-func (s *scope) interruptLocked(why error) {
-	if s.reselect != nil {
-		s.reselect(why)
+// adoptSlots applies a change of the slots.
+func (s *scope) adoptSlots(ctx context.Context) {
+	c, changed := s.filter.adopt(s.sink)
+	if !changed {
+		return
 	}
+	s.log.InfoContext(ctx, "slots have changed", "slots", c.held.String(), "came", c.came.String(),
+		"left", c.left.String())
+	s.pos.keepGains(c.stay)
+	if c.empties {
+		// The version seen stays, to detect a rollback of history.
+		s.relist, s.consistent, s.verify, s.history = true, true, false, history{}
+		s.pos.forgetChanges()
+		s.prober.forget()
+	}
+	s.filter.publish()
+}
+
+// reportNoSlots reports that no slot is held.
+func (s *scope) reportNoSlots() {
+	if !s.filter.isAssigned() {
+		s.report(Connecting, ReasonNoSlots, nil)
+		return
+	}
+	s.listSynced() // no object is missing
+	s.report(Watching, ReasonNoSlots, nil)
 }
 
 // attempt lists if required, then watches. It returns the error that ended the watch.
 func (s *scope) attempt(ctx context.Context) error {
-	s.caughtUp()
-	if !s.relist && !s.unlisted.IsEmpty() {
-		if err := s.gainSlots(ctx); err != nil {
+	if _, ok := s.sink.(Surveyed); ok && !s.pos.isUnknown() {
+		// A survey may have confirmed a newer version.
+		if known := s.sink.Known().Version; s.pos.isBehind(known) {
+			s.pos.complete(known)
+		}
+	}
+	if gained := s.filter.toList(); !s.relist && !gained.IsEmpty() {
+		if err := s.listGained(ctx, gained); err != nil {
 			return &listFailure{err, false}
 		}
 	}
 	var st *stream
 	if s.relist || s.verify {
-		consistent := s.fresh || len(s.seen) == 0 || !s.unlisted.IsEmpty()
 		var err error
-		traced, span := s.trace(ctx, "list")
-		st, err = s.sync(traced, listOf{consistent: consistent})
-		s.endListTrace(ctx, span, consistent, st, err)
-		_, odd := errors.AsType[*ProtocolError](err)
-		switch {
-		case err == nil:
-			s.relist, s.fresh = false, false
-			s.history.atVersion = 0
-			s.allListed()
-		case s.relist || !odd:
-			return &listFailure{err, !consistent}
-		default:
-			s.report(Degraded, ReasonProtocolError, err)
+		if st, err = s.listAll(ctx); err != nil {
+			return err
 		}
-		s.verify = false
 	}
-	err := s.stuck(ctx, s.watch(ctx, st))
-	s.stillResuming(err)
+	err := s.watcher.watch(ctx, st)
+	if s.history.isStuck(err, s.pos.version()) && !s.relist && ctx.Err() == nil {
+		err = s.explainStuck(ctx, err)
+	}
+	if s.resume.watchEnded(err) {
+		s.relist = true
+	}
+	return err
+}
+
+// listAll lists everything that is held. If it used the initial events of a watch, it returns the open stream.
+func (s *scope) listAll(ctx context.Context) (*stream, error) {
+	consistent := s.consistent || s.pos.isUnknown() || !s.filter.toList().IsEmpty()
+	traced, span := s.requests.spans.start(ctx, "list")
+	st, err := s.lister.sync(traced, listOf{consistent: consistent, reason: string(s.history.reason)})
+	endListSpan(ctx, span, consistent, st != nil, err)
+	_, malformed := errors.AsType[*ProtocolError](err)
+	switch {
+	case err == nil:
+		s.relist, s.consistent = false, false
+		s.history.atVersion = 0
+		s.pos.forgetGains()
+		s.filter.allListed()
+	case s.relist || !malformed:
+		return nil, &listFailure{err, !consistent}
+	default:
+		s.report(Degraded, ReasonProtocolError, err)
+	}
+	s.verify = false
+	return st, nil
+}
+
+// listGained lists the gained slots and adds them. If versions have no order, the scope cannot tell which changes of
+// the watch are new. It then lists everything.
+func (s *scope) listGained(ctx context.Context, gained shard.Set) error {
+	if !s.pos.isOrdered() {
+		s.relist, s.consistent = true, true
+		return nil
+	}
+	traced, span := s.requests.spans.start(ctx, "list")
+	st, err := s.lister.sync(traced, listOf{consistent: true, gained: &gained})
+	endListSpan(ctx, span, true, st != nil, err)
+	if st != nil { // the watch of all held slots continues instead
+		st.close()
+	}
+	if err == errUnordered {
+		s.relist, s.consistent = true, true
+		return nil
+	}
 	return err
 }
 
@@ -222,51 +318,63 @@ type listFailure struct {
 
 func (e *listFailure) Unwrap() error { return e.error }
 
-// see sets the last version seen.
-func (s *scope) see(version string) { s.seen = append(s.seen[:0], version...) }
-
-// contact records a useful response of the server and publishes the counters.
-func (s *scope) contact() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.status.LastContact = time.Now()
-	if s.status.Version != string(s.seen) {
-		s.status.Version = string(s.seen)
+// explainStuck probes the server after watches at one version have failed several times. If the probe succeeds, the
+// scope lists again and watches from the new version.
+func (s *scope) explainStuck(ctx context.Context, err error) error {
+	switch failed := s.prober.checkHistory(ctx); failed {
+	case nil:
+		s.log.InfoContext(ctx, "watch fails again and again while the server can be read, listing", "version",
+			string(s.pos.version()), "error", err)
+		s.history.stuck = 0
+		s.relist = true
+	case errRolledBack:
+		return errRolledBack
 	}
-	s.status.Counters = s.count
+	return err
 }
 
-// triedAgain publishes the time of the next attempt.
-func (s *scope) triedAgain(wait time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.status.Next = time.Now().Add(wait)
+// repair applies the remedy for the end of an attempt and waits if required.
+func (s *scope) repair(ctx context.Context, err error) {
+	r := remedyFor(err, &s.history)
+	if r.relist {
+		s.relist = true
+		s.history.reason = r.reason
+	}
+	s.consistent = s.consistent || r.consistent
+	if r.reconnect {
+		s.requests.reconnect()
+	}
+	if r.reason == ReasonNotFound {
+		s.kinds.forget()
+	}
+	var wait time.Duration
+	if r.wait {
+		wait = s.backoff.Delay(s.history.failures, s.cfg.Rand)
+		s.history.failures++
+		if r.shortWait {
+			wait = min(wait, maxShortWait)
+		}
+	}
+	if r.retryAfter > 0 {
+		wait = min(r.retryAfter, maxRetryAfter) + wait/8 // jitter spreads the retries of many clients
+	}
+	if wait > 0 {
+		s.counts.Retries++
+		s.condition.retryIn(wait)
+	}
+	s.log.DebugContext(ctx, "attempt has ended", "error", err, "relist", s.relist, "consistent", s.consistent, "wait", wait)
+	switch {
+	case r.degraded:
+		s.report(Degraded, r.reason, err)
+	case r.reason != "":
+		s.repairing(r.reason, err)
+	}
+	_ = backoff.Pause(ctx, wait) // the caller checks ctx
 }
 
-func (s *scope) currentStatus() Status {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.status
-}
-
-// report updates the status. It calls the sink when phase or reason change. err is nil if there is no fault.
+// report updates the condition. It calls the sink when phase or reason change. err is nil if there is no fault.
 func (s *scope) report(phase Phase, reason Reason, err error) {
-	s.mu.Lock()
-	changed := s.status.Phase != phase || s.status.Reason != reason
-	if changed {
-		s.status.Phase, s.status.Reason, s.status.Since = phase, reason, time.Now()
-	}
-	s.status.Err, s.status.Message = err, message(err)
-	if phase == Degraded && (reason == ReasonNotFound || reason == ReasonForbidden) {
-		s.status.LastRefusal = time.Now()
-	}
-	if err == nil && phase == Watching {
-		s.status.Message = s.unreadMessage()
-	}
-	s.status.Version = string(s.seen)
-	s.status.Counters = s.count
-	status := s.status
-	s.mu.Unlock()
+	status, changed := s.condition.set(phase, reason, err, s.pos.version(), &s.counts)
 	if !changed {
 		return
 	}
@@ -277,21 +385,4 @@ func (s *scope) report(phase Phase, reason Reason, err error) {
 	s.log.Log(context.Background(), level, "source state changed", "phase", phase, "reason", reason,
 		"message", status.Message, "version", status.Version)
 	s.sink.Report(status)
-}
-
-func (s *scope) phase() Phase {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.status.Phase
-}
-
-// message returns the server's message if err has one, else the text of err.
-func message(err error) string {
-	if err == nil {
-		return ""
-	}
-	if api, ok := errors.AsType[*APIError](err); ok && api.ErrStatus.Message != "" {
-		return api.ErrStatus.Message
-	}
-	return err.Error()
 }

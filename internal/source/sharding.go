@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/fairlead-io/fairlead/shard"
 )
 
@@ -21,12 +23,12 @@ import (
 type Sharding struct {
 	layout shard.Layout
 
-	mu      sync.Mutex // locked before Source.mu, which is locked before scope.mu
-	set     shard.Set
-	turn    uint64         // number of changes
-	lost    map[int]uint64 // by slot: the turn that last removed it
-	sources map[*Source]struct{}
-	further chan struct{} // closed and replaced when a source makes progress
+	mu       sync.Mutex // locked before Source.mu, which is locked before those of a scope
+	set      shard.Set
+	turn     uint64         // number of changes
+	lost     map[int]uint64 // by slot: the turn that last removed it
+	sources  map[*Source]struct{}
+	progress chan struct{} // closed and replaced when a source makes progress
 }
 
 // Sharded is the additional interface of a Sink for sharded sources. The goroutine of the scope makes all calls, as for
@@ -45,7 +47,7 @@ type Sharded interface {
 func NewSharding(layout shard.Layout) *Sharding {
 	return &Sharding{
 		layout: layout, set: layout.Set(), lost: map[int]uint64{}, sources: map[*Source]struct{}{},
-		further: make(chan struct{}),
+		progress: make(chan struct{}),
 	}
 }
 
@@ -125,7 +127,7 @@ func (h *Sharding) change(fn func(held shard.Set) shard.Set) {
 	}
 	h.mu.Unlock()
 	for _, s := range sources {
-		s.takeSlots()
+		s.interruptScopes()
 	}
 }
 
@@ -145,10 +147,10 @@ func (h *Sharding) WaitLeft(ctx context.Context) error {
 // slotProgress holds the turns of the Sharding that a scope has completed.
 type slotProgress struct{ left, listed uint64 }
 
-func (h *Sharding) wait(ctx context.Context, what string, come func(slotProgress) uint64) error {
+func (h *Sharding) wait(ctx context.Context, what string, completed func(slotProgress) uint64) error {
 	_, turn := h.state()
 	for {
-		behind, further := h.behind(func(p slotProgress) bool { return come(p) < turn })
+		behind, progress := h.behind(func(p slotProgress) bool { return completed(p) < turn })
 		switch {
 		case len(behind) == 0:
 			return nil
@@ -157,20 +159,20 @@ func (h *Sharding) wait(ctx context.Context, what string, come func(slotProgress
 				strings.Join(behind, ", "))
 		}
 		select {
-		case <-further:
+		case <-progress:
 		case <-ctx.Done():
 		}
 	}
 }
 
 // behind describes the scopes that are behind and returns the channel that closes on progress.
-func (h *Sharding) behind(is func(slotProgress) bool) (behind []string, further <-chan struct{}) {
+func (h *Sharding) behind(is func(slotProgress) bool) (behind []string, progress <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s := range h.sources {
 		behind = append(behind, s.behindSlots(is)...)
 	}
-	return behind, h.further
+	return behind, h.progress
 }
 
 // attach adds a running source. The returned function removes it.
@@ -185,19 +187,19 @@ func (h *Sharding) attach(s *Source) (detach func()) {
 		h.mu.Lock()
 		delete(h.sources, s)
 		h.mu.Unlock()
-		h.comeFurther()
+		h.notifyProgress()
 	}
 }
 
-// comeFurther wakes the waiters. It may be called on a nil Sharding.
-func (h *Sharding) comeFurther() {
+// notifyProgress wakes the waiters. It may be called on a nil Sharding.
+func (h *Sharding) notifyProgress() {
 	if h == nil {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	close(h.further)
-	h.further = make(chan struct{})
+	close(h.progress)
+	h.progress = make(chan struct{})
 }
 
 // sharding returns the Sharding of the Config, or nil if the source holds all objects.
@@ -215,8 +217,8 @@ func (c *Config) sharding() (*Sharding, error) {
 	return h, h.layout.Check()
 }
 
-// takeSlots interrupts all scopes, so that they apply the new slots.
-func (s *Source) takeSlots() {
+// interruptScopes interrupts all scopes, so that they apply the new slots.
+func (s *Source) interruptScopes() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sc := range s.scopes {
@@ -229,11 +231,24 @@ func (s *Source) behindSlots(behind func(slotProgress) bool) (out []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sc := range s.sortedLocked() {
-		if text, is := sc.behindSlots(behind); is {
-			out = append(out, text)
+		if behind(sc.slotProgress()) {
+			out = append(out, slotText(s.cfg.Resource.GroupResource(), sc.status()))
 		}
 	}
 	return out
+}
+
+// slotText describes a scope that is behind.
+func slotText(resource schema.GroupResource, status Status) string {
+	text := resource.String()
+	if status.Namespace != "" {
+		text += " in " + status.Namespace
+	}
+	text += fmt.Sprintf(" (%s: %s", status.Phase, status.Reason)
+	if status.Message != "" {
+		text += ": " + status.Message
+	}
+	return text + ")"
 }
 
 // ShardName returns a short text for the division of objects, such as "namespace/64". With Config.Shard it includes the

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -84,8 +83,8 @@ type Source struct {
 	newSink func(namespace string) Sink
 	tracer  trace.Tracer // nil: none
 
-	sharding    *Sharding    // nil: all objects are held
-	unselecting atomic.Int64 // time in Unix nanoseconds until which no shard selector is sent
+	sharding      *Sharding // nil: all objects are held
+	shardSelector shardSelector
 
 	mu        sync.Mutex
 	selectors Selectors
@@ -206,7 +205,7 @@ func (s *Source) SetNamespaces(namespaces ...string) {
 	for _, sc := range stopped {
 		<-sc.done
 	}
-	s.sharding.comeFurther()
+	s.sharding.notifyProgress()
 }
 
 // SetSelectors changes the selectors of all scopes. Each scope lists again and passes the difference to its sink.
@@ -229,7 +228,7 @@ func (s *Source) Status() []Status {
 	s.mu.Unlock()
 	all := make([]Status, 0, len(scopes))
 	for _, sc := range scopes {
-		all = append(all, sc.currentStatus())
+		all = append(all, sc.status())
 	}
 	return all
 }

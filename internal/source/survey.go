@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 
-	"github.com/fairlead-io/fairlead/internal/resourceversion"
+	"github.com/fairlead-io/fairlead/shard"
 )
 
 // Surveyed is the additional interface of a Sink that compares its content with the server. An idle watch may confirm
@@ -22,7 +21,9 @@ type Surveyed interface {
 // Surveyor reads the content of a scope from the server, consistently. It does not affect the watch and uses the
 // Limiter. It is safe for concurrent use.
 type Surveyor struct {
-	s *scope
+	cfg      *Config
+	open     openFunc
+	selected func() (Selectors, *shard.Set) // the current content of the scope
 
 	mu      sync.Mutex
 	ended   bool
@@ -43,13 +44,13 @@ const (
 // pages follow. List ends with the first error of page.
 func (v *Surveyor) List(ctx context.Context, object func(*Header), page func(version string, more bool) error) error {
 	q := query{limit: surveyFirst, metadata: true}
-	if v.s.src.cfg.PageSize < 0 {
+	if v.cfg.PageSize < 0 {
 		q.limit = 0
 	}
 	version := ""
 	return v.do(ctx, q, func(ctx context.Context, q query) error {
 		for {
-			m, err := v.s.read(ctx, q, func(o *Object) {
+			m, err := readObjects(ctx, v.open, q, v.cfg.ListProgressTimeout, func(o *Object) {
 				if !isElsewhere(q.slots, o, false) {
 					object(&o.Header)
 				}
@@ -75,7 +76,7 @@ func (v *Surveyor) Get(
 ) (version string, err error) {
 	err = v.do(ctx, query{namespace: namespace, name: name}, func(ctx context.Context, q query) error {
 		var failed error
-		m, err := v.s.read(ctx, q, func(o *Object) {
+		m, err := readObjects(ctx, v.open, q, v.cfg.ListProgressTimeout, func(o *Object) {
 			// Servers that ignore the field selector return other objects.
 			if string(o.Header.Name) == name && string(o.Header.Namespace) == namespace &&
 				!isElsewhere(q.slots, o, false) {
@@ -90,15 +91,13 @@ func (v *Surveyor) Get(
 
 // do runs requests with the current selectors of the scope, and cancels them when the scope ends.
 func (v *Surveyor) do(ctx context.Context, q query, run func(context.Context, query) error) error {
-	v.s.mu.Lock()
-	sel := v.s.wanted
-	v.s.mu.Unlock()
+	sel, slots := v.selected()
 	if q.name != "" {
 		sel.Field = joinFields(sel.Field, "metadata.name="+q.name)
 	}
-	q.selectors = &sel
-	if q.slots = v.s.heldSlots(); q.slots != nil && q.slots.IsEmpty() {
-		return fmt.Errorf("cannot ask for %s: %w", v.s.src.cfg.Resource.GroupResource(), errNoSlots)
+	q.beside, q.selectors, q.slots = true, &sel, slots
+	if slots != nil && slots.IsEmpty() {
+		return fmt.Errorf("cannot ask for %s: %w", v.cfg.Resource.GroupResource(), errNoSlots)
 	}
 
 	ctx, cancel := context.WithCancel(ctx)
@@ -106,7 +105,7 @@ func (v *Surveyor) do(ctx context.Context, q query, run func(context.Context, qu
 	v.mu.Lock()
 	if v.ended {
 		v.mu.Unlock()
-		return fmt.Errorf("cannot ask for %s: %w", v.s.src.cfg.Resource.GroupResource(), errNotRunning)
+		return fmt.Errorf("cannot ask for %s: %w", v.cfg.Resource.GroupResource(), errNotRunning)
 	}
 	v.cancels[&cancel] = struct{}{}
 	v.running.Add(1)
@@ -127,37 +126,30 @@ func joinFields(a, b string) string {
 	return a + "," + b
 }
 
-// read sends one request and calls object for each object of the response.
-func (s *scope) read(ctx context.Context, q query, object func(*Object)) (m listMeta, err error) {
-	st, err := s.open(ctx, q)
+// readObjects sends one request and calls object for each object of the response. patience is the longest time without
+// a byte.
+func readObjects(
+	ctx context.Context, open openFunc, q query, patience time.Duration, object func(*Object),
+) (listMeta, error) {
+	st, err := open(ctx, q)
 	if err != nil {
-		return m, err
+		return listMeta{}, err
 	}
 	defer st.close()
-	patience := s.src.cfg.ListProgressTimeout
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	var end *listMeta
-	for {
-		e, err := st.buffered()
-		switch {
-		case e != nil && e.kind == evListEnd:
-			end = e.list
-		case e != nil && e.kind == evObject:
+	var end listMeta
+	err = st.readList(ctx, patience, func(e *event) (bool, error) {
+		switch e.kind {
+		case evListEnd:
+			end = *e.list
+		case evObject:
 			object(&e.obj)
-		case e != nil:
-		case err == io.EOF && end != nil:
-			return *end, nil
-		case err == io.EOF || err == io.ErrUnexpectedEOF:
-			return m, &ProtocolError{What: "list is cut", Err: io.ErrUnexpectedEOF}
-		case err != nil:
-			return m, err
-		default:
-			if err := s.await(ctx, st, timer, patience); err != nil {
-				return m, err
-			}
 		}
+		return false, nil
+	})
+	if err != nil {
+		return listMeta{}, err
 	}
+	return end, nil
 }
 
 // close cancels the running requests and waits for them.
@@ -171,25 +163,7 @@ func (v *Surveyor) close() {
 	v.running.Wait()
 }
 
-// survey passes a Surveyor to a Surveyed sink. The returned function ends it.
-func (s *scope) survey() (end func()) {
-	sink, ok := s.sink.(Surveyed)
-	if !ok {
-		return func() {}
-	}
-	v := &Surveyor{s: s, cancels: map[*context.CancelFunc]struct{}{}}
-	sink.Survey(v)
-	return v.close
-}
-
-// caughtUp advances the version seen to that of the sink, which a survey has confirmed.
-func (s *scope) caughtUp() {
-	if _, ok := s.sink.(Surveyed); !ok || len(s.seen) == 0 {
-		return
-	}
-	if known := s.sink.Known().Version; resourceversion.Older(string(s.seen), known) {
-		s.see(known)
-		s.recent.reset(known)
-		s.passGains()
-	}
+// newSurveyor returns a Surveyor that runs until close.
+func newSurveyor(cfg *Config, open openFunc, selected func() (Selectors, *shard.Set)) *Surveyor {
+	return &Surveyor{cfg: cfg, open: open, selected: selected, cancels: map[*context.CancelFunc]struct{}{}}
 }

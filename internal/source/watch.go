@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
@@ -21,104 +22,135 @@ var (
 // errRolledBack: the server's version is below the version seen. A consistent list follows.
 var errRolledBack = errors.New("server is behind the version seen")
 
-// grace is how long a watch must stay open before the scope counts as recovered. An event ends the wait early.
-const grace = time.Second
+// recoveredAfter is how long a watch must stay open before the scope counts as recovered. An event ends the wait early.
+const recoveredAfter = time.Second
 
-// settled is how long a watch must stay open before earlier faults are forgotten. An earlier event only resets the
+// stableAfter is how long a watch must stay open before earlier faults are forgotten. An earlier event only resets the
 // back-off (history.progress).
-const settled = 10 * time.Second
+const stableAfter = 10 * time.Second
+
+// watchProgress receives the progress of a watch. The loop of the scope implements it and publishes the state. No call
+// is for each event.
+type watchProgress interface {
+	contact()     // useful responses arrived
+	watchOpened() // the server sends the watch
+	firstEvent()  // the watch has delivered its first event
+	watchWorks()  // the watch works
+	stayedOpen()  // the watch stayed open for a while
+	caughtUp()    // the content of an earlier run is up to date
+	requestList() // a list must follow the watch
+}
+
+// watcher passes the changes after a position to the sink. The goroutine of the scope owns it.
+type watcher struct {
+	cfg        *Config
+	log        *slog.Logger
+	open       openFunc
+	sink       Sink
+	counts     *Counters
+	pos        *position
+	kinds      *kindCheck
+	filter     *slotFilter
+	prober     *prober
+	resume     *resumption
+	quarantine *quarantine
+	progress   watchProgress
+
+	garbageAt         string // version after which a frame was unreadable
+	nextGarbageRelist time.Time
+}
 
 // watching is one open watch.
 type watching struct {
 	*stream
-	opened   time.Time
-	frames   int // events and bookmarks
-	last     time.Time
-	graceful *time.Timer
+	opened time.Time // zero: the server has not answered yet
+	frames int       // events and bookmarks
+	last   time.Time // of the last batch
 }
 
-// watchTimeout returns the timeout to request: one to two thirds of MaxWatch, at random, so that watches that start
-// together end at different times.
-func (s *scope) watchTimeout() time.Duration {
-	limit := s.src.cfg.MaxWatch
-	return limit/3 + time.Duration(s.src.cfg.Rand()*float64(limit)/3)
-}
-
-// watch receives the changes after the version seen, on st or on a new stream, until an error or the end of the stream.
-func (s *scope) watch(ctx context.Context, st *stream) error {
-	w := &watching{stream: st, last: time.Now()}
-	asked, limit := s.lifetime()
-	if s.recent.base == nil {
-		s.recent.reset(string(s.seen))
-	}
+// watch receives the changes after the position, on st or on a new stream, until an error or the end of the stream.
+func (w *watcher) watch(ctx context.Context, st *stream) error {
+	open := &watching{stream: st, last: time.Now()}
+	asked, limit := w.lifetime()
+	w.pos.prepareWatch()
 	if st != nil {
-		s.opened(w)
+		w.opened(open)
 	} else {
 		var err error
-		if w.stream, err = s.open(ctx, query{watch: true, version: string(s.seen), timeout: asked}); err != nil {
+		q := query{watch: true, version: string(w.pos.version()), timeout: asked}
+		if open.stream, err = w.open(ctx, q); err != nil {
 			return err
 		}
-		w.last = time.Now()
+		open.last = time.Now()
 	}
 	defer func() {
-		w.close()
-		if !w.opened.IsZero() && time.Since(w.opened) > settled {
-			s.history.settled()
+		open.close()
+		if !open.opened.IsZero() && time.Since(open.opened) > stableAfter {
+			w.progress.stayedOpen()
 		}
 	}()
-	budget := s.src.cfg.SilenceBudget
+	return w.receive(ctx, open, limit)
+}
+
+// lifetime returns the timeout to request for a watch and the limit after which the client closes it.
+func (w *watcher) lifetime() (asked, limit time.Duration) {
+	if w.resume.isDue() {
+		return w.resume.lifetime()
+	}
+	return w.cfg.watchTimeout(), w.cfg.MaxWatch
+}
+
+// receive processes the events of an open watch until limit.
+func (w *watcher) receive(ctx context.Context, open *watching, limit time.Duration) error {
+	budget := w.cfg.SilenceBudget
 	silence := time.NewTimer(budget)
 	defer silence.Stop()
 	lifetime := time.NewTimer(limit)
 	defer lifetime.Stop()
-	w.graceful = time.NewTimer(grace)
-	defer w.graceful.Stop()
-	heard := false
+	recovery := time.NewTimer(recoveredAfter)
+	defer recovery.Stop()
+	received := false // since the last contact
 	for {
-		e, err := w.buffered()
+		e, err := open.buffered()
 		if e != nil {
-			if err := s.event(ctx, w, e); err != nil {
+			if err := w.event(ctx, open, e); err != nil {
 				return err
 			}
 			continue
 		}
-		if err != nil {
-			if heard {
-				s.contact()
-			}
-			return s.ended(w, err)
+		if received {
+			received = false
+			w.progress.contact()
 		}
-		if heard {
-			heard = false
-			s.contact()
+		if err != nil {
+			return w.ended(open, err)
 		}
 		select {
-		case b := <-w.out:
-			w.receive(b)
-			if b.n > 0 { // an end or an error alone does not confirm the content
-				w.last = time.Now()
-				heard = true
+		case b := <-open.batches():
+			if open.receive(b) { // an end or an error alone does not confirm the content
+				open.last = time.Now()
+				received = true
 			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-lifetime.C:
-			if w.inside.Load() {
+			if open.isWithinEvent() {
 				return fmt.Errorf("event is not complete at the end of a watch of %v: %w", limit, ErrStalled)
 			}
-			s.recovered(w)
+			w.recovered(open)
 			return errLifetime
-		case <-w.graceful.C:
-			s.recovered(w)
+		case <-recovery.C:
+			w.recovered(open)
 		case <-silence.C:
-			quiet := time.Since(w.last)
-			if w.inside.Load() {
-				quiet = w.idle() // a large event may take long while bytes arrive
+			quiet := time.Since(open.last)
+			if open.isWithinEvent() {
+				quiet = open.idle() // a large event may take long while bytes arrive
 			}
 			if quiet < budget {
 				silence.Reset(budget - quiet)
 				continue
 			}
-			if err := s.silent(ctx, w); err != nil {
+			if err := w.prober.silent(ctx, open.stream, !open.opened.IsZero()); err != nil {
 				return err
 			}
 			silence.Reset(budget)
@@ -126,178 +158,185 @@ func (s *scope) watch(ctx context.Context, st *stream) error {
 	}
 }
 
-func (s *scope) opened(w *watching) {
-	w.opened = time.Now()
-	s.contact() // before the report, which then has the new LastContact
-	if s.phase() != Degraded && !s.resume.due {
-		s.report(Watching, ReasonWatching, nil)
-	}
+func (w *watcher) opened(open *watching) {
+	open.opened = time.Now()
+	w.progress.contact() // before the report, which then has the new LastContact
+	w.progress.watchOpened()
 }
 
-// recovered reports a working watch.
-func (s *scope) recovered(w *watching) {
-	if !w.opened.IsZero() && !s.resume.due {
-		s.report(Watching, ReasonWatching, nil)
+// recovered reports a working watch, unless its content may be that of an earlier run.
+func (w *watcher) recovered(open *watching) {
+	if !open.opened.IsZero() && !w.resume.isDue() {
+		w.progress.watchWorks()
 	}
 }
 
 // ended returns the error for the end of a stream.
-func (s *scope) ended(w *watching, err error) error {
+func (w *watcher) ended(open *watching, err error) error {
 	if err != io.EOF {
 		return err
 	}
-	lived := time.Since(w.opened)
-	if time.Since(w.began) < w.limit { // otherwise the requested timeout has passed
+	lived := time.Since(open.opened)
+	if !open.isDue() {
 		switch {
-		case w.frames == 0 && lived < quickEnd:
+		case open.frames == 0 && lived < quickEnd:
 			return ErrEnded
 		case lived < time.Second:
 			return errEndedSoon
 		}
 	}
-	s.recovered(w)
+	w.recovered(open)
 	return errEnded
 }
 
 // event processes one event of a watch.
-func (s *scope) event(ctx context.Context, w *watching, e *event) error {
+func (w *watcher) event(ctx context.Context, open *watching, e *event) error {
 	switch e.kind {
 	case evOpened:
-		s.count.Watches++
-		s.opened(w)
-		return s.askHowFar(ctx)
+		w.counts.Watches++
+		w.opened(open)
+		return w.readTarget(ctx)
 	case evError:
 		return e.err
 	case evGarbage:
-		return s.garbage(ctx, w, e)
+		return w.garbage(ctx, open, e)
 	case evBookmark:
-		return s.bookmark(ctx, w, e)
+		return w.bookmark(ctx, open, e)
 	case evObject:
-		return s.change(ctx, w, e)
+		return w.change(ctx, open, e)
 	}
 	return nil
 }
 
-// progress records an event of the watch. The first one ends earlier faults.
-func (s *scope) progress(w *watching) {
-	w.frames++
-	if w.frames == 1 {
-		s.history.progress()
-		s.recovered(w)
+// readTarget reads the version that a resumed scope must reach. The watch is already open, so no later change is
+// missed. On failure the watch continues, and a list follows later.
+func (w *watcher) readTarget(ctx context.Context) error {
+	if !w.resume.needsTarget() {
+		return nil
+	}
+	version, err := w.prober.version(ctx)
+	if err != nil {
+		w.log.InfoContext(ctx, "cannot ask how far to catch up", "error", err)
+		return nil
+	}
+	if w.pos.isAfter(version) {
+		return errRolledBack
+	}
+	w.resume.setTarget(version)
+	w.checkResumed()
+	return nil
+}
+
+// checkResumed ends the resumption when the watch has reached the target version.
+func (w *watcher) checkResumed() {
+	if w.resume.isReached(w.pos) {
+		w.progress.caughtUp()
 	}
 }
 
-func (s *scope) change(ctx context.Context, w *watching, e *event) error {
+func (w *watcher) change(ctx context.Context, open *watching, e *event) error {
 	version := e.obj.Header.ResourceVersion
-	if s.changedElsewhere(e) {
-		s.advance(w, version)
+	if w.filter.dropsChange(e) {
+		w.advance(open, version)
 		return nil
 	}
-	if err := s.checkKind(&e.obj); err != nil {
+	if err := w.kinds.object(&e.obj); err != nil {
 		return err
 	}
 	e.deletionNeedsNoContent()
-	order, comparable := resourceversion.Compare(version, s.seen)
-	replay := comparable && order <= 0 && !s.recent.missed(&e.obj) || !comparable && s.recent.has(e.change, version)
-	// A deletion may carry a version that the object had before. Only the sink can distinguish it from a replay.
-	if replay && e.change == Deleted && e.err == nil && comparable && !s.recent.buried(&e.obj) {
-		return s.oldDeletion(ctx, w, e, order < 0)
-	}
-	if replay {
-		s.count.Suppressed++
-		if order < 0 {
-			return s.suspect(ctx)
+	delivery, older := w.pos.classify(e.change, &e.obj, e.err == nil)
+	switch delivery {
+	case deliverOldDeletion:
+		w.deliver(e)
+		w.progressed(open)
+	case replayed:
+		w.counts.Suppressed++
+	case alreadyListed:
+		w.counts.Suppressed++
+		w.pos.record(e.change, &e.obj)
+		w.advance(open, version)
+	default:
+		if e.err == nil && e.change != Deleted && !noVersion(version) && foreign(version, w.pos.version()) {
+			e.err = &ProtocolError{
+				What:    "version " + string(version) + " where versions are numbers",
+				Excerpt: w.cfg.excerpt(e.obj.Raw),
+			}
 		}
-		return nil
+		w.deliver(e)
+		w.advance(open, version)
 	}
-	if s.wasListed(e) {
-		s.count.Suppressed++
-		s.recent.add(e.change, &e.obj)
-		s.advance(w, version)
-		return nil
+	if older {
+		return w.prober.suspect(ctx)
 	}
-	if e.err == nil && e.change != Deleted && !noVersion(version) && foreign(version, s.seen) {
-		e.err = &ProtocolError{
-			What:    "version " + string(version) + " where versions are numbers",
-			Excerpt: s.excerpt(e.obj.Raw),
-		}
-	}
+	return nil
+}
+
+// deliver passes a change to the sink, or to the quarantine.
+func (w *watcher) deliver(e *event) {
 	if e.err == nil {
-		e.err = s.sink.Apply(e.change, &e.obj)
+		e.err = w.sink.Apply(e.change, &e.obj)
 	}
 	if e.err != nil {
-		s.quarantine(&e.obj, e.err)
+		w.quarantine.add(&e.obj, e.err)
 	} else {
-		s.count.Events++
+		w.counts.Events++
 	}
-	s.recent.add(e.change, &e.obj)
-	s.advance(w, version)
-	return nil
+	w.pos.record(e.change, &e.obj)
 }
 
-// oldDeletion applies a deletion whose version is not newer than the version seen.
-func (s *scope) oldDeletion(ctx context.Context, w *watching, e *event, older bool) error {
-	if err := s.sink.Apply(Deleted, &e.obj); err != nil {
-		s.quarantine(&e.obj, err)
-	} else {
-		s.count.Events++
-	}
-	s.recent.add(Deleted, &e.obj)
-	s.progress(w)
-	if older {
-		return s.suspect(ctx)
-	}
-	return nil
-}
-
-func (s *scope) bookmark(ctx context.Context, w *watching, e *event) error {
+func (w *watcher) bookmark(ctx context.Context, open *watching, e *event) error {
 	version := e.obj.Header.ResourceVersion
-	if noVersion(version) || foreign(version, s.seen) {
+	seen := w.pos.version()
+	if noVersion(version) || foreign(version, seen) {
 		return nil
 	}
-	if resourceversion.Older(version, s.seen) {
-		s.count.Suppressed++
-		return s.suspect(ctx)
+	if resourceversion.Older(version, seen) {
+		w.counts.Suppressed++
+		return w.prober.suspect(ctx)
 	}
-	s.count.Bookmarks++
-	s.sink.Bookmark(string(version))
-	s.advance(w, version)
+	w.counts.Bookmarks++
+	w.sink.Bookmark(string(version))
+	w.advance(open, version)
 	return nil
 }
 
-func (s *scope) advance(w *watching, version []byte) {
-	if !noVersion(version) && !resourceversion.Older(version, s.seen) && !foreign(version, s.seen) {
-		s.seen = append(s.seen[:0], version...)
+// advance moves the position to the version of an event.
+func (w *watcher) advance(open *watching, version []byte) {
+	w.pos.advance(version)
+	w.prober.progressed()
+	w.progressed(open)
+	w.checkResumed()
+}
+
+// progressed counts an event. The first one ends earlier faults.
+func (w *watcher) progressed(open *watching) {
+	open.frames++
+	if open.frames == 1 {
+		w.progress.firstEvent()
+		w.recovered(open)
 	}
-	if s.pending != "" && resourceversion.AtLeast(s.seen, s.pending) {
-		s.pending = ""
-	}
-	s.silentRelistGap = 0
-	s.passGains()
-	s.progress(w)
-	s.checkResumed()
 }
 
 // garbage handles an unreadable frame. On its first occurrence the watch is resumed to fetch it again. On its second, a
 // deletion with a name is applied. Any other frame is quarantined. Unless it names an added or modified object, a list
 // must follow: now if the last such list is older than the silence budget, else when the watch ends.
-func (s *scope) garbage(ctx context.Context, w *watching, e *event) error {
-	unreadable := &ProtocolError{What: "malformed watch event", Excerpt: s.excerpt(e.obj.Raw), Err: e.err}
-	if s.garbageAt != string(s.seen) {
-		s.garbageAt = string(s.seen)
+func (w *watcher) garbage(ctx context.Context, open *watching, e *event) error {
+	unreadable := &ProtocolError{What: "malformed watch event", Excerpt: w.cfg.excerpt(e.obj.Raw), Err: e.err}
+	if w.garbageAt != string(w.pos.version()) {
+		w.garbageAt = string(w.pos.version())
 		return unreadable
 	}
 	named := len(e.obj.Header.Name) > 0
 	if e.change == Deleted && named && !noVersion(e.obj.Header.ResourceVersion) {
-		return s.change(ctx, w, e)
+		return w.change(ctx, open, e)
 	}
-	s.quarantine(&e.obj, e.err)
+	w.quarantine.add(&e.obj, e.err)
 	if named && (e.change == Added || e.change == Modified) {
 		return nil
 	}
-	s.verify = true
-	if now := time.Now(); !now.Before(s.nextGarbageRelist) {
-		s.nextGarbageRelist = now.Add(s.src.cfg.SilenceBudget)
+	w.progress.requestList()
+	if now := time.Now(); !now.Before(w.nextGarbageRelist) {
+		w.nextGarbageRelist = now.Add(w.cfg.SilenceBudget)
 		return unreadable
 	}
 	return nil

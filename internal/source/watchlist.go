@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"time"
 )
@@ -14,11 +15,11 @@ import (
 const (
 	busyAfter   = 4
 	busyObjects = 1000
-	// pause is the longest gap between objects. A server that supports initial events sends them without gaps.
-	pause = 10 * time.Second
-	// lull is the gap after which a LIST of one object checks whether more objects follow. A server without support for
+	// maxGap is the longest gap between objects. A server that supports initial events sends them without gaps.
+	maxGap = 10 * time.Second
+	// checkAfter is the gap after which a LIST of one object checks whether more objects follow. A server without support for
 	// initial events does not mark their end, and sends no bytes if there are no objects.
-	lull = 2 * time.Second
+	checkAfter = 2 * time.Second
 )
 
 // noWatchListFor is how long the scope uses LIST after initial events that never ended. noWatchListRefused applies
@@ -28,111 +29,118 @@ const (
 	noWatchListRefused = 24 * time.Hour
 )
 
-// watchList fetches the content as the initial events of a watch (KEP-3157) and commits it. The caller continues to use
-// the returned stream as the watch.
-func (s *scope) watchList(ctx context.Context, of listOf) (_ *stream, err error) {
-	q := query{watch: true, sendInitialEvents: true, match: notOlderThan, timeout: s.watchTimeout(), slots: of.gained}
-	if !of.consistent {
-		q.version = string(s.seen)
-	}
-	st, err := s.open(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	l := s.replace(of, nil)
-	ended := s.listEverything()
-	defer func() {
-		l.close()
-		ended(err)
-		if err != nil {
-			st.close()
-		}
-	}()
-	patience := s.src.cfg.ListProgressTimeout
+// initialEvents receives the content of a scope as the initial events of a watch (KEP-3157). It remembers that a server
+// does not support them. The goroutine of the scope owns it.
+type initialEvents struct {
+	cfg      *Config
+	log      *slog.Logger
+	counts   *Counters
+	kinds    *kindCheck
+	filter   *slotFilter
+	prober   *prober
+	progress listProgress
+
+	notBefore time.Time // initial events are not requested before this time
+	fellBack  Reason    // last logged reason for a LIST instead; "": none
+}
+
+// isUsable reports whether to request initial events.
+func (i *initialEvents) isUsable() bool { return !i.cfg.NoWatchList && !time.Now().Before(i.notBefore) }
+
+// succeeded records that initial events have been committed.
+func (i *initialEvents) succeeded() { i.fellBack = "" }
+
+// receive stages the initial events of a stream, up to the bookmark that ends them.
+func (i *initialEvents) receive(ctx context.Context, st *stream, l *listing) error {
+	patience := i.cfg.ListProgressTimeout
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	began, objects := time.Now(), 0
 	window := began
-	asked := false
+	opened, asked := false, false
 	for {
 		e, err := st.buffered()
 		switch {
 		case e != nil:
-			done, err := s.stageInitial(ctx, e, l)
-			if err != nil {
-				return nil, err
-			}
-			if done {
-				return st, nil
+			opened = opened || e.kind == evOpened
+			if done, err := i.stage(e, l); done || err != nil {
+				return err
 			}
 		case err == io.EOF || err == io.ErrUnexpectedEOF:
-			return nil, &initialEventsError{cause: err}
+			return &initialEventsError{cause: err}
 		case err != nil:
-			return nil, err
+			return err
 		default:
 			if time.Since(window) >= patience {
 				late := time.Since(began) >= busyAfter*patience
-				if n := l.count - objects; n == 0 || late && (n < busyObjects || s.isFarTooMuch(ctx, l)) {
-					s.abandon(st)
-					return nil, &initialEventsError{cause: ErrStalled}
+				if n := l.count - objects; n == 0 || late && (n < busyObjects || i.isRepeating(ctx, l)) {
+					st.abandon()
+					return &initialEventsError{cause: ErrStalled}
 				}
 				window, objects = time.Now(), l.count
 			}
 			wait := patience
 			if l.count > 0 {
-				wait = min(wait, pause)
+				wait = min(wait, maxGap)
 			}
-			if l.opened && !asked && lull < wait {
-				heard, err := s.hears(ctx, st, timer, lull)
-				if err != nil {
-					return nil, err
-				}
-				if heard {
+			if opened && !asked && checkAfter < wait {
+				arrived, err := st.arrives(ctx, timer, checkAfter)
+				switch {
+				case err != nil:
+					return err
+				case arrived:
 					continue
 				}
 				asked = true
-				if s.isAllThereIs(ctx, st, l) {
-					if heard, err = s.hears(ctx, st, timer, lull); err != nil {
-						return nil, err
-					}
-					if !heard {
-						return nil, &initialEventsError{cause: errNotKnown}
-					}
+				if err := i.checkUnended(ctx, st, l, timer); err != nil {
+					return err
 				}
 				continue
 			}
-			if err := s.await(ctx, st, timer, wait); err != nil {
+			if err := st.await(ctx, timer, wait); err != nil {
 				if errors.Is(err, ErrStalled) {
 					err = &initialEventsError{cause: err}
 				}
-				return nil, err
+				return err
 			}
 		}
 	}
 }
 
-// isAllThereIs reports whether the stream has delivered as many objects as the server has, without an end of the
+// checkUnended returns an error if the server has sent all objects and sends nothing more, without an end of the
 // initial events.
-func (s *scope) isAllThereIs(ctx context.Context, st *stream, l *listing) bool {
-	m, err := s.probeList(ctx)
-	if err != nil || len(st.out) > 0 {
+func (i *initialEvents) checkUnended(ctx context.Context, st *stream, l *listing, timer *time.Timer) error {
+	if !i.isComplete(ctx, st, l) {
+		return nil
+	}
+	arrived, err := st.arrives(ctx, timer, checkAfter)
+	if err == nil && !arrived {
+		err = &initialEventsError{cause: errNoFinalBookmark}
+	}
+	return err
+}
+
+// isComplete reports whether the stream has delivered as many objects as the server has.
+func (i *initialEvents) isComplete(ctx context.Context, st *stream, l *listing) bool {
+	m, err := i.prober.list(ctx)
+	if err != nil || st.hasBatch() {
 		return false
 	}
-	if !s.isWhole() {
+	if !i.filter.holdsAll() {
 		return m.next == "" && l.count >= m.count // remaining includes objects of other slots
 	}
 	total := m.count + int(m.remaining)
 	return l.count >= total && (m.next == "" || m.remaining > 0)
 }
 
-// isFarTooMuch reports whether the stream has delivered more than twice as many objects as the server has, so it
-// repeats them.
-func (s *scope) isFarTooMuch(ctx context.Context, l *listing) bool {
-	m, err := s.probeList(ctx)
-	return err == nil && (m.next == "" || m.remaining > 0 && s.isWhole()) && l.count > 2*(m.count+int(m.remaining))
+// isRepeating reports whether the stream has delivered more than twice as many objects as the server has, so it repeats
+// them.
+func (i *initialEvents) isRepeating(ctx context.Context, l *listing) bool {
+	m, err := i.prober.list(ctx)
+	return err == nil && (m.next == "" || m.remaining > 0 && i.filter.holdsAll()) && l.count > 2*(m.count+int(m.remaining))
 }
 
-var errNotKnown = errors.New("all objects arrived without the final bookmark")
+var errNoFinalBookmark = errors.New("all objects arrived without the final bookmark")
 
 // initialEventsError reports that a watch did not end its initial events.
 type initialEventsError struct{ cause error }
@@ -140,32 +148,18 @@ type initialEventsError struct{ cause error }
 func (e *initialEventsError) Error() string { return errNoEndOfList.Error() + ": " + e.cause.Error() }
 func (e *initialEventsError) Unwrap() error { return e.cause }
 
-// stageInitial processes one of the initial events. done reports whether it was the bookmark that ends them.
-func (s *scope) stageInitial(ctx context.Context, e *event, l *listing) (done bool, err error) {
+// stage processes one of the initial events. done reports whether it was the bookmark that ends them.
+func (i *initialEvents) stage(e *event, l *listing) (done bool, err error) {
 	switch e.kind {
 	case evOpened:
-		l.opened = true
-		s.contact()
-		s.listing()
+		i.progress.contact()
+		i.progress.listOpened()
 	case evError:
 		return false, e.err
 	case evGarbage:
-		return false, &ProtocolError{What: "malformed watch event", Excerpt: s.excerpt(e.obj.Raw), Err: e.err}
+		return false, &ProtocolError{What: "malformed watch event", Excerpt: i.cfg.excerpt(e.obj.Raw), Err: e.err}
 	case evObject:
-		if e.change == Deleted {
-			l.count--
-			elsewhere := s.listedElsewhere(l, e)
-			if e.deletionNeedsNoContent(); e.err == nil && !elsewhere {
-				l.Remove(&e.obj)
-			}
-			return false, nil
-		}
-		if e.change == Added {
-			l.count++
-		}
-		if !s.listedElsewhere(l, e) {
-			s.put(l, e)
-		}
+		l.change(e)
 	case evBookmark:
 		if !e.initialEnd {
 			return false, nil // an ordinary bookmark does not end the list
@@ -174,25 +168,37 @@ func (s *scope) stageInitial(ctx context.Context, e *event, l *listing) (done bo
 		if version == "" || version == "0" {
 			return false, &ProtocolError{What: "bookmark without resource version"}
 		}
-		if err := s.checkList(string(e.obj.Header.Kind), string(e.obj.Header.APIVersion)); err != nil {
+		if err := i.kinds.list(string(e.obj.Header.Kind), string(e.obj.Header.APIVersion)); err != nil {
 			return false, err
 		}
 		l.version = version
-		s.count.Watches++
-		return true, s.accept(ctx, l)
+		i.counts.Watches++
+		return true, nil
 	}
 	return false, nil
 }
 
 // fallsBack reports whether LIST may succeed after initial events failed. It also sets how long the scope does not
-// request initial events.
-func (s *scope) fallsBack(ctx context.Context, err error) bool {
-	if ctx.Err() != nil {
+// request initial events, and reports the reason.
+func (i *initialEvents) fallsBack(ctx context.Context, err error) bool {
+	if ctx.Err() != nil || !i.mayList(err) {
 		return false
 	}
+	reason := reasonFor(err)
+	if reason != i.fellBack { // log each reason once
+		i.fellBack = reason
+		i.log.InfoContext(ctx, "server does not stream initial events, listing instead", "error", err)
+	}
+	if api, refused := errors.AsType[*APIError](err); !refused || api.Code >= http.StatusInternalServerError {
+		i.progress.degraded(reason, err) // a 4xx status only means that the server does not support it
+	}
+	return true
+}
+
+func (i *initialEvents) mayList(err error) bool {
 	api, refused := errors.AsType[*APIError](err)
 	_, unfinished := errors.AsType[*initialEventsError](err)
-	_, strange := errors.AsType[*ProtocolError](err)
+	_, malformed := errors.AsType[*ProtocolError](err)
 	switch {
 	case refused && isExpired(err), refused && isTooLarge(err):
 		return false
@@ -204,11 +210,11 @@ func (s *scope) fallsBack(ctx context.Context, err error) bool {
 			return true // the list permission may exist; if not, LIST has the better message
 		}
 		if api.Code < 500 {
-			s.noWatchListUntil = time.Now().Add(noWatchListRefused)
+			i.notBefore = time.Now().Add(noWatchListRefused)
 		}
 		return true
-	case unfinished || strange:
-		s.noWatchListUntil = time.Now().Add(noWatchListFor)
+	case unfinished || malformed:
+		i.notBefore = time.Now().Add(noWatchListFor)
 		return true
 	}
 	return false

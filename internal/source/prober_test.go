@@ -1,0 +1,103 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// quietStream returns an open stream without events, and the number of times that its connection was abandoned.
+func quietStream(t *testing.T) (*stream, *int) {
+	t.Helper()
+	body, server := io.Pipe()
+	abandoned := new(int)
+	st := openStream(t.Context(), time.Minute, func(_ context.Context, st *stream) (io.ReadCloser, decoder, error) {
+		st.connected(func() { *abandoned++ })
+		return body, newDecoder(true, "application/json"), nil
+	})
+	t.Cleanup(func() {
+		server.Close()
+		st.close()
+	})
+	st.receive(<-st.batches()) // the response is open
+	return st, abandoned
+}
+
+// TestProberOnSilence: the version of the server decides about a silent watch.
+func TestProberOnSilence(t *testing.T) {
+	for reason, c := range map[string]struct {
+		bodies    []string
+		want      error
+		abandoned int
+	}{
+		"an idle server":           {[]string{podList("5", "")}, nil, 0},
+		"a server that went ahead": {[]string{podList("7", "")}, errResume, 1},
+		"a server that went back":  {[]string{podList("4", "")}, errRolledBack, 0},
+		"a server without answer":  {[]string{""}, nil, 1},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newFixture(t, partConfig(), c.bodies...)
+				r.pos.complete("5")
+				st, abandoned := quietStream(t)
+				err := r.prober.silent(t.Context(), st, true)
+				if failed := c.bodies[0] == ""; failed != (err != nil && c.want == nil) || c.want != nil && !errors.Is(err, c.want) {
+					t.Errorf("error %v, want %v", err, c.want)
+				}
+				if *abandoned != c.abandoned || r.counts.Probes != 1 {
+					t.Errorf("abandoned %d times after %d probes", *abandoned, r.counts.Probes)
+				}
+			})
+		})
+	}
+}
+
+// TestProberGrowsItsPatience: a watch that never reaches the server's version leads to a list at growing intervals.
+func TestProberGrowsItsPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFixture(t, partConfig(), podList("7", ""), podList("7", ""))
+		r.pos.complete("5")
+		budget := r.cfg.SilenceBudget
+		st, _ := quietStream(t)
+		silent := func() error { return r.prober.silent(t.Context(), st, true) }
+		if err := silent(); !errors.Is(err, errResume) {
+			t.Fatalf("the first silence leads to %v", err)
+		}
+		for n, gap := range []time.Duration{budget, 2 * budget, 4 * budget} {
+			if err := silent(); !errors.Is(err, ErrSilent) || errors.Is(err, errResume) {
+				t.Errorf("silence %d leads to %v", n, err)
+			}
+			<-time.After(gap - 1)
+			if err := silent(); err != nil {
+				t.Errorf("silence %d leads to a list again after %v: %v", n, gap-1, err)
+			}
+			<-time.After(1)
+		}
+		r.pos.advance([]byte("7"))
+		r.prober.progressed()
+		if err := silent(); err != nil {
+			t.Errorf("a watch that has reached the version leads to %v", err)
+		}
+	})
+}
+
+// TestProberSuspects: older versions in a stream cost one probe per silence budget.
+func TestProberSuspects(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newFixture(t, partConfig(), podList("6", ""), podList("4", ""))
+		r.pos.complete("5")
+		for range 3 {
+			if err := r.prober.suspect(t.Context()); err != nil {
+				t.Errorf("a server ahead leads to %v", err)
+			}
+		}
+		<-time.After(r.cfg.SilenceBudget)
+		if err := r.prober.suspect(t.Context()); !errors.Is(err, errRolledBack) || r.counts.Probes != 2 {
+			t.Errorf("error %v after %d probes", err, r.counts.Probes)
+		}
+	})
+}
