@@ -132,16 +132,16 @@ type extent struct {
 	applied, commits int64
 }
 
-func (s *Store) extent() extent {
+func extentOf(s *Store) extent {
 	return extent{s.Version(), s.stats.applied.Load(), s.stats.commits.Load()}
 }
 
 // saveNowAndThen saves the store of an entry every CacheOptions.SaveEvery, if it has changed. The returned function
 // stops that and, if last is true, saves once more.
 func (c *Cache) saveNowAndThen(ctx context.Context, e *cacheEntry) (end func(last bool)) {
-	saved := e.store.extent()
+	saved := extentOf(e.store)
 	save := func() {
-		now := e.store.extent()
+		now := extentOf(e.store)
 		if now == saved || now.version == "" { // unchanged, or not listed yet
 			return
 		}

@@ -38,16 +38,21 @@ func (s *Store) Unlisted() []string {
 	if s.HasSynced() {
 		return nil
 	}
+	return unlisted(&s.opt, s.Statuses())
+}
+
+// unlisted is Store.Unlisted for a store that is not synced.
+func unlisted(opt *Options, statuses []source.Status) []string {
 	var out []string
-	for _, st := range s.Statuses() {
+	for _, st := range statuses {
 		if st.Synced {
 			continue
 		}
-		where := s.opt.Resource.GroupResource().String()
+		where := opt.resource()
 		if st.Namespace != "" {
 			where += " in " + st.Namespace
 		}
-		if with := s.opt.selectors(); with != "" {
+		if with := opt.selectors(); with != "" {
 			where += " with " + with
 		}
 		why := "not listed yet"
@@ -60,7 +65,7 @@ func (s *Store) Unlisted() []string {
 		out = append(out, where+": "+why)
 	}
 	if len(out) == 0 {
-		out = append(out, s.opt.Resource.GroupResource().String()+": not listed yet")
+		out = append(out, opt.resource()+": not listed yet")
 	}
 	slices.Sort(out)
 	return out

@@ -114,7 +114,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	all, stale, now := metrics(), staleness(), time.Now()
 	for _, s := range c.list() {
 		stats, r := s.Stats(), s.opt.Resource
-		labels := []string{r.Group, r.Version, r.Resource, s.label()}
+		labels := []string{r.Group, r.Version, r.Resource, metricLabel(&s.opt, s.scope.Load())}
 		for _, m := range all {
 			out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(stats), labels...)
 		}
@@ -125,17 +125,14 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// label is Options.distinction with the current scope.
-func (s *Store) label() string {
+// metricLabel returns the value of the label "selector". scope replaces Options.Scope, unless it is nil.
+func metricLabel(opt *Options, scope *string) string {
 	o := Options{
-		LabelSelector: s.opt.LabelSelector, FieldSelector: s.opt.FieldSelector,
-		Shard: s.opt.Shard, Scope: s.opt.Scope,
+		LabelSelector: opt.LabelSelector, FieldSelector: opt.FieldSelector,
+		Shard: opt.Shard, Scope: opt.Scope,
 	}
-	if scope := s.scope.Load(); scope != nil {
+	if scope != nil {
 		o.Scope = *scope
 	}
 	return o.distinction()
 }
-
-// rename changes the scope in the labels of metrics.
-func (s *Store) rename(scope string) { s.scope.Store(&scope) }

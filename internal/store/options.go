@@ -57,6 +57,9 @@ type Options struct {
 // Probe returns the server's current resource version, by a consistent read. A store that a source fills needs none.
 type Probe func(context.Context) (version string, err error)
 
+// resource names the resource for messages.
+func (o *Options) resource() string { return o.Resource.GroupResource().String() }
+
 // distinction distinguishes the stores of one resource by selectors, content and scope.
 func (o *Options) distinction() string {
 	parts := []string{o.LabelSelector, o.FieldSelector, o.shardName(), o.Content.name(), o.Scope}
