@@ -133,7 +133,7 @@ type extent struct {
 }
 
 func extentOf(s *Store) extent {
-	return extent{s.Version(), s.stats.applied.Load(), s.stats.commits.Load()}
+	return extent{s.Version(), s.intake.stats.applied.Load(), s.intake.stats.commits.Load()}
 }
 
 // saveNowAndThen saves the store of an entry every CacheOptions.SaveEvery, if it has changed. The returned function

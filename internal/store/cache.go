@@ -42,10 +42,10 @@ type CacheOptions struct {
 	// Contents restricts what stores hold of the objects of each kind, for all requests. The entry of the empty kind
 	// applies to kinds without an entry. All requests for a kind share the Transform of its entry.
 	Contents map[schema.GroupKind]Content
-	// Dir is a directory where stores are saved. At the next start they resume from there without a list. If empty, stores
-	// are not saved. The directory must exist and belong to this program alone, since saved objects are as secret as
-	// watched ones. A resumed store may at first lack writes of an earlier run; Store.Barrier waits until it has them. A
-	// store that drops fields deletes the files that were saved for the same objects with other contents.
+	// Dir is a directory where stores are saved. At the next start they resume from there without a list. If empty,
+	// stores are not saved. The directory must exist and belong to this program alone, since saved objects are as
+	// secret as watched ones. A resumed store may at first lack writes of an earlier run; Store.Barrier waits until it
+	// has them. A store that drops fields deletes the files that were saved for the same objects with other contents.
 	Dir string
 	// SaveEvery is how often a changed store is saved. It is also saved when it stops. 0 means 5 minutes.
 	SaveEvery time.Duration
@@ -105,9 +105,10 @@ type Request struct {
 	Namespaced bool
 	// Unstructured asks for a store that unstructured readers can use without loss. Such a store holds JSON.
 	Unstructured bool
-	// Content restricts the objects, in addition to CacheOptions.Contents for the kind. A field is dropped if either drops
-	// it; managedFields are kept if either keeps them. Requests with equal contents share a store. A request for metadata
-	// gets a store of whole objects with the same metadata, if there is one already or Cache.Expect has announced one.
+	// Content restricts the objects, in addition to CacheOptions.Contents for the kind. A field is dropped if either
+	// drops it; managedFields are kept if either keeps them. Requests with equal contents share a store. A request for
+	// metadata gets a store of whole objects with the same metadata, if there is one already or Cache.Expect has
+	// announced one.
 	Content Content
 	// Options choose namespaces, selectors and the way of watching. If two requests share a store, the options of the
 	// first one apply.
@@ -307,7 +308,7 @@ func (c *Cache) newEntry(key cacheKey, cfg source.Config, req Request) (*cacheEn
 		e.store.Close()
 		return nil, err
 	}
-	e.store.live.Store(e.source)
+	e.store.intake.live.Store(e.source)
 	c.claimFile(e)
 	for _, ns := range cfg.Namespaces { // the store is synced only after all of them were listed
 		e.store.Sink(ns)

@@ -33,7 +33,7 @@ import (
 // If the ledger forgets too early, or judges too strictly, that costs one more reconciliation. It never hides a foreign
 // change.
 type ledger struct {
-	mu      sync.Mutex // after Store.mu and Cursor.mu
+	mu      sync.Mutex // after the writer lock and Cursor.mu
 	windows map[Key]*window
 	begun   int // writes since the last sweep
 }
@@ -53,25 +53,6 @@ type ownWrite struct {
 	created bool
 	sent    []byte // the body, if the write was not locked
 	applied uint64 // upper bound of the log position at which the base got the write; 0: not yet
-}
-
-// WriteContext describes a write: its owner, and the state that it was computed from.
-type WriteContext struct {
-	// Owner names the writing controller. If empty, the event of the write is given to all cursors.
-	Owner string
-	// Primary is the object whose reconciliation makes the write.
-	Primary Key
-	// Base is the state that the write was computed from; nil for a create.
-	Base *Record
-	// Create is set if the request creates the object, so that no object existed before.
-	Create bool
-	// Locked is set if the request carries the version of Base, so that no other write came in between.
-	Locked bool
-	// Subresource is the name of the subresource, such as "status"; empty for the object itself.
-	Subresource string
-	// Sent is the body of a request that is not Locked: a merge patch or an apply, as JSON. Without it the echo is
-	// given.
-	Sent []byte
 }
 
 // sweepEvery is the number of writes after which the ledger is swept.
@@ -116,7 +97,8 @@ func (l *ledger) end(k Key, w *WriteContext) {
 	}
 }
 
-// record records the answer to a write. The caller holds Store.mu, so that no event of the write is judged earlier.
+// record records the answer to a write. The caller holds the writer lock, so that no event of the write is judged
+// earlier.
 func (l *ledger) record(w *WriteContext, rec *Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -242,6 +224,19 @@ func (l *ledger) dropScope(ns string) {
 	defer l.mu.Unlock()
 	for k, win := range l.windows {
 		if ns == "" || k.Namespace == ns {
+			win.own = nil
+			l.tidy(k, win)
+		}
+	}
+}
+
+// release forgets the answers to writes of objects that have left. If an object comes back, its cursors get all its
+// events.
+func (l *ledger) release(gone func(Key) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k, win := range l.windows {
+		if gone(k) {
 			win.own = nil
 			l.tidy(k, win)
 		}

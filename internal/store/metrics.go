@@ -29,29 +29,6 @@ type MemoryStats struct {
 	Unpacked     int64 `json:"unpacked"` // bytes of new objects that wait to be packed
 }
 
-// Stats returns the statistics of the store.
-func (s *Store) Stats() Stats {
-	out := Stats{
-		Objects: s.Len(), Applied: s.stats.applied.Load(), Suppressed: s.stats.suppressed.Load(),
-		Commits: s.stats.commits.Load(), Quarantined: s.stats.quarantined.Load() + s.undecoded.counted(),
-		Mutations: s.Mutations(), Overlay: s.OverlayStats(), Memory: s.MemoryStats(),
-	}
-	s.mu.Lock()
-	cursors := s.cursors
-	s.mu.Unlock()
-	out.Subscribers = len(cursors)
-	for _, c := range cursors {
-		out.MaxLag = max(out.MaxLag, c.Lag())
-	}
-	return out
-}
-
-// MemoryStats returns the memory of the encoded objects.
-func (s *Store) MemoryStats() MemoryStats { return MemoryStats(s.pack.Stats()) }
-
-// Mutations returns the number of shared objects that were found changed (Options.DetectMutation).
-func (s *Store) Mutations() int64 { return s.hot.mutations.Load() }
-
 // Collector returns a collector for the metrics of the stores that list returns, such as those of Cache.Stores. The
 // label "selector" distinguishes stores of one resource.
 func Collector(list func() []*Store) prometheus.Collector { return &collector{list} }

@@ -19,38 +19,18 @@ const recoveryTime = 2 * time.Second
 // firstListTime is the time within which the first list usually comes.
 const firstListTime = 5 * time.Second
 
-// Why returns the reasons why the stored state of an object may be old: it cannot be read, or the source has not listed
-// yet or has lost contact. It returns none for an object that is not selected; see Excludes.
-func (s *Store) Why(k Key) []why.Cause {
-	s.mu.Lock()
-	sc := s.scopes.of(k.Namespace)
-	if sc == nil {
-		s.mu.Unlock()
-		return nil
+// causesOf returns the reasons why a stored object may be old. unread is the object if it could not be read, and
+// statuses are those of its scope.
+func causesOf(opt *Options, unread *source.Quarantined, statuses []source.Status, now time.Time) (causes []why.Cause) {
+	if unread != nil {
+		causes = append(causes, quarantineCause(opt, unread))
 	}
-	q, unread := sc.quarantine[k]
-	s.mu.Unlock()
-	var causes []why.Cause
-	if unread {
-		causes = append(causes, quarantineCause(&s.opt, &q))
-	}
-	now := time.Now()
-	for _, st := range s.Statuses() {
-		if st.Namespace != sc.ns {
-			continue
-		}
-		if c, stale := staleCause(&s.opt, &st, now); stale {
+	for i := range statuses {
+		if c, stale := staleCause(opt, &statuses[i], now); stale {
 			causes = append(causes, c)
 		}
 	}
 	return causes
-}
-
-// Excludes returns a cause NotSelected if the store would not hold an object of these labels in this namespace, which
-// it may not watch. excluded is false if no known restriction applies. Field selectors count as a restriction, although
-// they are not evaluated.
-func (s *Store) Excludes(namespace string, labels map[string]string) (c why.Cause, excluded bool) {
-	return exclusion(&s.opt, s.selected.Load(), s.Statuses(), namespace, labels)
 }
 
 // quarantineCause explains an object that could not be kept.
@@ -139,8 +119,8 @@ func advice(opt *Options, st *source.Status) string {
 	return "Check that the API server answers and is reachable from this process."
 }
 
-const noConversion = "The API server cannot reach the conversion webhook of the kind. Check the program that serves it, " +
-	"and spec.conversion of the CustomResourceDefinition."
+const noConversion = "The API server cannot reach the conversion webhook of the kind. Check the program that serves " +
+	"it, and spec.conversion of the CustomResourceDefinition."
 
 // exclusion is Store.Excludes for the options, the current selectors and the scopes of a store.
 func exclusion(
@@ -162,8 +142,8 @@ func exclusion(
 	switch {
 	case !inside && len(statuses) > 0: // only some users may list the names of namespaces
 		c.Evidence["namespaces"] = strconv.Itoa(len(statuses))
-		c.Message = fmt.Sprintf("the program does not watch %s in namespace %s, only in others (%d)", opt.resource(), namespace,
-			len(statuses))
+		c.Message = fmt.Sprintf("the program does not watch %s in namespace %s, only in others (%d)", opt.resource(),
+			namespace, len(statuses))
 		c.Advice = "Let the program watch the namespace (cache.Namespaces), or move the object."
 	case !sel.labels.Matches(klabels.Set(labels)):
 		c.Message = fmt.Sprintf("its labels (%s) do not match the selector of the program: %s", c.Evidence["labels"],
@@ -178,4 +158,34 @@ func exclusion(
 		return c, false
 	}
 	return c, true
+}
+
+// unlisted is Store.Unlisted for a store that is not synced.
+func unlisted(opt *Options, statuses []source.Status) []string {
+	var out []string
+	for _, st := range statuses {
+		if st.Synced {
+			continue
+		}
+		where := opt.resource()
+		if st.Namespace != "" {
+			where += " in " + st.Namespace
+		}
+		if with := opt.selectors(); with != "" {
+			where += " with " + with
+		}
+		why := "not listed yet"
+		if st.Phase == source.Degraded {
+			why += ": " + string(st.Reason)
+		}
+		if st.Message != "" {
+			why += ": " + st.Message
+		}
+		out = append(out, where+": "+why)
+	}
+	if len(out) == 0 {
+		out = append(out, opt.resource()+": not listed yet")
+	}
+	slices.Sort(out)
+	return out
 }
