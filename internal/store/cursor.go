@@ -109,7 +109,7 @@ func (c *Cursor) Close() {
 	if c.closed.Swap(true) {
 		return
 	}
-	c.s.pub.remove(c)
+	c.s.remove(c)
 	c.signal()
 }
 
@@ -118,10 +118,6 @@ func (c *Cursor) end() {
 	c.closed.Store(true)
 	c.signal()
 }
-
-// judged returns the writer whose echoes the cursor does not get, and the position in the log up to which all changes
-// were judged to be echoes or not. owner is empty for a cursor that gets all echoes.
-func (c *Cursor) judged() (owner string, upTo uint64) { return c.opt.HoldWrites, c.settled.Load() }
 
 // wantsResync reports whether the subscriber wants all objects again, periodically.
 func (c *Cursor) wantsResync() bool { return c.opt.Resync > 0 }

@@ -18,7 +18,7 @@ func (s *Store) Stats() Stats {
 		Commits: s.intake.stats.commits.Load(), Mutations: s.Mutations(), Overlay: s.OverlayStats(),
 		Quarantined: s.intake.stats.quarantined.Load() + s.codec.undecoded.counted(), Memory: s.MemoryStats(),
 	}
-	cursors := s.readers()
+	cursors := s.subscriptions.list()
 	out.Subscribers = len(cursors)
 	for _, c := range cursors {
 		out.MaxLag = max(out.MaxLag, c.Lag())

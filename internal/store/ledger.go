@@ -55,6 +55,25 @@ type ownWrite struct {
 	applied uint64 // upper bound of the log position at which the base got the write; 0: not yet
 }
 
+// WriteContext describes a write: its owner, and the state that it was computed from.
+type WriteContext struct {
+	// Owner names the writing controller. If empty, the event of the write is given to all cursors.
+	Owner string
+	// Primary is the object whose reconciliation makes the write.
+	Primary Key
+	// Base is the state that the write was computed from; nil for a create.
+	Base *Record
+	// Create is set if the request creates the object, so that no object existed before.
+	Create bool
+	// Locked is set if the request carries the version of Base, so that no other write came in between.
+	Locked bool
+	// Subresource is the name of the subresource, such as "status"; empty for the object itself.
+	Subresource string
+	// Sent is the body of a request that is not Locked: a merge patch or an apply, as JSON. Without it the echo is
+	// given.
+	Sent []byte
+}
+
 // sweepEvery is the number of writes after which the ledger is swept.
 const sweepEvery = 64
 

@@ -23,6 +23,7 @@ type ownWrites struct {
 	order     *order
 	coverages coverages
 	server    server
+	readers   echoReaders
 	opt       *Options
 
 	overlay overlay
@@ -35,6 +36,15 @@ type server interface {
 	surveyor(scope string) *source.Surveyor
 	// reach waits until a scope has reached a version. It sends no request.
 	reach(ctx context.Context, scope string, ver version) error
+}
+
+// echoReaders are the cursors that hold back changes while a write of their owner is in flight.
+type echoReaders interface {
+	// judged returns, by owner, the position in the log up to which all its cursors have told echoes from other changes.
+	// The caller holds the writer lock.
+	judged() map[string]uint64
+	// answered wakes the cursors of an owner whose write has ended.
+	answered(owner string)
 }
 
 // PutResult is the result of laying the answer to a write over the store.
@@ -297,18 +307,8 @@ func (o *ownWrites) BeginWrite(k Key, ctx WriteContext) *Write {
 func (o *ownWrites) sweep() {
 	o.pub.lock()
 	defer o.pub.unlock()
-	judged := map[string]uint64{} // by owner, the lowest of its cursors
-	for _, c := range o.pub.cursors {
-		owner, upTo := c.judged()
-		if owner == "" {
-			continue
-		}
-		if at, ok := judged[owner]; !ok || upTo < at {
-			judged[owner] = upTo
-		}
-	}
 	base := o.pub.current().base
-	o.ledger.sweep(judged, o.pub.changes.seq+1, func(k Key, ver version) (yes, watched bool) {
+	o.ledger.sweep(o.readers.judged(), o.pub.changes.seq+1, func(k Key, ver version) (yes, watched bool) {
 		cov := o.coverages.of(k.Namespace)
 		if cov == nil || cov.share.lacks(k.Namespace) {
 			return false, false

@@ -178,6 +178,7 @@ func TestOverlayOfLists(t *testing.T) {
 type upstream struct {
 	reached error
 	asked   []string
+	ended   int // writes
 }
 
 func (u *upstream) surveyor(string) *source.Surveyor { return nil }
@@ -187,8 +188,12 @@ func (u *upstream) reach(_ context.Context, _ string, ver version) error {
 	return u.reached
 }
 
-func newOwnWrites(p *parts, up server) *ownWrites {
-	o := &ownWrites{pub: &p.pub, codec: &p.codec, coverages: p.scopes, server: up, opt: &Options{}}
+func (u *upstream) judged() map[string]uint64 { return nil }
+
+func (u *upstream) answered(string) { u.ended++ }
+
+func newOwnWrites(p *parts, up *upstream) *ownWrites {
+	o := &ownWrites{pub: &p.pub, codec: &p.codec, coverages: p.scopes, server: up, readers: up, opt: &Options{}}
 	o.selector = &currentSelector{codec: &p.codec, opt: o.opt}
 	o.selector.SetSelectors(source.Selectors{})
 	o.overlay.init(0, p.codec.intern, &p.order, p.scopes)
@@ -200,7 +205,8 @@ func newOwnWrites(p *parts, up server) *ownWrites {
 func TestOwnWritesAlone(t *testing.T) {
 	t.Parallel()
 	p := newParts(t)
-	o := newOwnWrites(p, &upstream{})
+	up := &upstream{}
+	o := newOwnWrites(p, up)
 	raw := func(version string) []byte {
 		return fmt.Appendf(nil, `{"metadata":{"namespace":"a","name":"x","uid":"u","resourceVersion":%q}}`, version)
 	}
@@ -223,7 +229,7 @@ func TestOwnWritesAlone(t *testing.T) {
 	if got, err := w.Done(source.JSON, raw("7")); got != NeedsBarrier || err != nil {
 		t.Errorf("after a rollback: %v, %v", got, err)
 	}
-	if o.ledger.inFlight(keyX, "me") || len(o.ledger.windows) > 0 {
+	if up.ended != 1 || o.ledger.inFlight(keyX, "me") || len(o.ledger.windows) > 0 {
 		t.Error("the write is recorded after a rollback")
 	}
 	delete(p.scopes, "")
@@ -357,7 +363,7 @@ func TestWaitsAlone(t *testing.T) {
 			t.Errorf("the end of barriers: %v", err)
 		}
 		wait(func(ctx context.Context) error { return w.WaitForNamespace(ctx, "a", "9") })
-		if err := locked(func() { w.pub.close(); w.close() }); !errors.Is(err, ErrClosed) {
+		if err := locked(func() { w.pub.closed = true; w.close() }); !errors.Is(err, ErrClosed) {
 			t.Errorf("after close: %v", err)
 		}
 		if err := seven(t.Context()); err != nil { // it needs no wait

@@ -1,13 +1,11 @@
 package store
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 )
 
-// publisher owns the published state of a store: the current root, the change log behind it, and the cursors that read
-// the log. Its lock is the writer lock of the store. All parts that change the store hold it while they build the next
+// publisher owns the published state of a store: the current root and the change log behind it. Its lock is the writer lock of the store. All parts that change the store hold it while they build the next
 // root; it is never held while user code runs. Reads of the root take no lock.
 type publisher struct {
 	root    atomic.Pointer[root]
@@ -17,17 +15,19 @@ type publisher struct {
 	mu        sync.Mutex // guards the fields below, and the state of the parts that name the writer lock
 	changes   changeLog
 	defs      []*indexDef // replaced, never changed
-	cursors   []*Cursor   // append-only or replaced: a copy taken under the lock may be read without it
+	follower  follower    // nil: no cursor will ever read the log
 	synced    bool
 	announced bool // isReady is closed
 	closed    bool
 }
 
-// root is the state that readers load; all of it belongs to one version.
-type root struct {
-	base   *state // as the server reported it
-	merged *state // with own writes laid over it
-	seq    uint64 // of the change log
+// follower is told of new entries in the log. The subscriptions of a store implement it.
+type follower interface {
+	// isIdle reports whether no cursor reads the log. The caller holds the writer lock.
+	isIdle() bool
+	// appended is called when the log has grown from one length to another. The caller holds the writer lock, and calls
+	// wake after releasing it.
+	appended(from, to uint64) (wake func())
 }
 
 func (p *publisher) init() {
@@ -60,25 +60,13 @@ func (p *publisher) publish(next root, batch []change) (wake func()) {
 	if len(batch) == 0 {
 		return func() {}
 	}
-	if len(p.cursors) == 0 {
+	if p.follower == nil || p.follower.isIdle() {
 		p.changes.seq = next.seq // no reader; later cursors start at the end
 		return func() {}
 	}
-	before := p.changes.seq / chunkLen
+	from := p.changes.seq
 	p.changes.append(batch)
-	cursors := p.cursors
-	if p.changes.seq/chunkLen != before {
-		for _, c := range cursors {
-			if read := c.read.Load(); p.changes.seq-read > maxLag+uint64(len(batch)) {
-				c.fold(maxLag / 2)
-			}
-		}
-	}
-	return func() {
-		for _, c := range cursors {
-			c.wake()
-		}
-	}
+	return p.follower.appended(from, next.seq)
 }
 
 // publishBase publishes a base without own writes over it, and without changes. The caller holds the writer lock.
@@ -105,29 +93,6 @@ func (p *publisher) indexDefs() []*indexDef {
 	p.lock()
 	defer p.unlock()
 	return p.defs
-}
-
-// readers returns the present cursors. The caller must not change the slice.
-func (p *publisher) readers() []*Cursor {
-	p.lock()
-	defer p.unlock()
-	return p.cursors
-}
-
-// remove removes a cursor.
-func (p *publisher) remove(c *Cursor) {
-	p.lock()
-	defer p.unlock()
-	if i := slices.Index(p.cursors, c); i >= 0 {
-		p.cursors = slices.Delete(slices.Clone(p.cursors), i, i+1)
-	}
-}
-
-// close forgets the cursors, which the caller ends after releasing the writer lock.
-func (p *publisher) close() (cursors []*Cursor) {
-	p.closed = true
-	cursors, p.cursors = p.cursors, nil
-	return cursors
 }
 
 // HasSynced reports whether every scope that the server does not refuse to list has been listed once.

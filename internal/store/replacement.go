@@ -38,7 +38,7 @@ func (sc *scope) Replace() source.Replacement {
 	r := &replacement{
 		sc: sc, mark: in.marks, known: sc.count(in.pub.current().base), byKey: map[Key]int{}, gone: map[Key]version{},
 		unread: map[Key]version{},
-		defs: in.pub.defs, unordered: in.order.opaque,
+		defs:   in.pub.defs, unordered: in.order.opaque,
 	}
 	r.begun = in.overlay.tick()
 	sc.listing = r

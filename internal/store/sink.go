@@ -162,9 +162,6 @@ func (sc *scope) Bookmark(v string) {
 	in.waits.notify()
 }
 
-// maxQuarantined bounds the number of unreadable objects that are remembered.
-const maxQuarantined = 1000
-
 // Quarantine implements source.Sink.
 func (sc *scope) Quarantine(q source.Quarantined) {
 	in := sc.in

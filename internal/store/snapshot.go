@@ -7,6 +7,24 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
+// reader reads the published state, own writes included. It has no state and takes no lock.
+type reader struct {
+	pub     *publisher
+	intern  *interner
+	indexer *indexer // makes facets on demand
+}
+
+// Get returns the object of a key, own writes included.
+func (r *reader) Get(k Key) (*Record, bool) {
+	return r.pub.current().merged.get(r.intern.hashOf(k), k)
+}
+
+// Len returns the number of objects, own writes included.
+func (r *reader) Len() int { return r.pub.current().merged.objects.Len() }
+
+// Snapshot returns the present version.
+func (r *reader) Snapshot() Snapshot { return Snapshot{store: r, state: r.pub.current().merged} }
+
 // Snapshot is one version of the store, own writes included. It never changes, blocks no writer and costs nothing to
 // take. It keeps its records in memory as long as it is referenced. It is safe for concurrent use.
 type Snapshot struct {

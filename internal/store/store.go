@@ -38,10 +38,11 @@ func (s *Store) connect() {
 	pub, own := &s.publisher, &s.ownWrites
 	scopes, order := coverages{}, &order{}
 	pub.init()
+	pub.follower = &s.subscriptions
 	own.overlay.init(s.opt.OverlayBound, s.codec.intern, order, scopes)
 	own.ledger.init()
 	own.pub, own.codec, own.selector, own.coverages = pub, &s.codec, &s.currentSelector, scopes
-	own.server, own.opt = &s.waits, &s.opt
+	own.server, own.readers, own.opt = &s.waits, &s.subscriptions, &s.opt
 	s.currentSelector.codec, s.currentSelector.opt = &s.codec, &s.opt
 	s.indexer = indexer{pub: pub, overlay: &own.overlay, seed: s.codec.intern.seed, opt: &s.opt}
 	s.reader = reader{pub: pub, intern: s.codec.intern, indexer: &s.indexer}
@@ -71,16 +72,13 @@ func (s *Store) Close() {
 		s.publisher.unlock()
 		return
 	}
-	cursors := s.publisher.close()
+	s.publisher.closed = true
 	s.waits.close()
-	s.subscriptions.stop()
+	end := s.subscriptions.close()
 	s.intake.board.close()
 	s.publisher.unlock()
-	for _, c := range cursors {
-		c.end()
-	}
+	end()
 	s.waits.running.Wait()
-	s.subscriptions.wait()
 	s.codec.pack.Close()
 }
 

@@ -6,14 +6,15 @@ import (
 	"sync"
 )
 
-// subscriptions makes the subscribers of a store: cursors, and drainers around them. The list of the cursors belongs to
-// the publisher, which wakes them. The writer lock guards the timer of resyncs.
+// subscriptions makes the subscribers of a store: cursors, and drainers around them. The writer lock guards
+// the list of the cursors and the timer of resyncs.
 type subscriptions struct {
 	pub       *publisher
 	ledger    *ledger
 	coverages coverages
 	logger    *slog.Logger
 
+	cursors []*Cursor // append-only or replaced: a copy taken under the lock may be read without it
 	buffers sync.Pool // of *buffers
 	resync  resyncTimer
 }
@@ -50,14 +51,74 @@ func (s *subscriptions) subscribe(c *Cursor) {
 		c.closed.Store(true)
 		return
 	}
-	s.pub.cursors = append(s.pub.cursors, c)
+	s.cursors = append(s.cursors, c)
 	s.resync.start(c.opt.Resync, s.tick)
+}
+
+// list returns the present cursors. The caller must not change the slice.
+func (s *subscriptions) list() []*Cursor {
+	s.pub.lock()
+	defer s.pub.unlock()
+	return s.cursors
+}
+
+// remove removes a cursor that is closed.
+func (s *subscriptions) remove(c *Cursor) {
+	s.pub.lock()
+	defer s.pub.unlock()
+	if i := slices.Index(s.cursors, c); i >= 0 {
+		s.cursors = slices.Delete(slices.Clone(s.cursors), i, i+1)
+	}
+}
+
+// isIdle implements follower.
+func (s *subscriptions) isIdle() bool { return len(s.cursors) == 0 }
+
+// appended implements follower. It folds the changes that slow cursors have not read.
+func (s *subscriptions) appended(from, to uint64) (wake func()) {
+	cursors := s.cursors
+	if to/chunkLen != from/chunkLen {
+		for _, c := range cursors {
+			if read := c.read.Load(); to-read > maxLag+(to-from) {
+				c.fold(maxLag / 2)
+			}
+		}
+	}
+	return func() {
+		for _, c := range cursors {
+			c.wake()
+		}
+	}
+}
+
+// judged implements echoReaders.
+func (s *subscriptions) judged() map[string]uint64 {
+	lowest := map[string]uint64{}
+	for _, c := range s.cursors {
+		if c.hold == nil {
+			continue
+		}
+		owner, upTo := c.opt.HoldWrites, c.settled.Load()
+		if at, ok := lowest[owner]; !ok || upTo < at {
+			lowest[owner] = upTo
+		}
+	}
+	return lowest
+}
+
+// answered implements echoReaders.
+func (s *subscriptions) answered(owner string) {
+	for _, c := range s.list() {
+		if c.opt.HoldWrites == owner {
+			c.wake()
+		}
+	}
 }
 
 // tick wakes the cursors that want a resync.
 func (s *subscriptions) tick(armed uint64) {
 	s.pub.lock()
-	cursors := s.pub.cursors
+	cursors := s.cursors
 	if s.resync.isCurrent(armed) {
 		s.resync.timer = nil
 		if slices.ContainsFunc(cursors, (*Cursor).wantsResync) {
@@ -72,11 +133,18 @@ func (s *subscriptions) tick(armed uint64) {
 	}
 }
 
-// stop ends resyncs. The caller holds the writer lock, and calls wait after releasing it.
-func (s *subscriptions) stop() { s.resync.stop() }
-
-// wait waits for a running tick.
-func (s *subscriptions) wait() { s.resync.wait() }
+// close ends all subscriptions. The caller holds the writer lock, and calls end after releasing it.
+func (s *subscriptions) close() (end func()) {
+	cursors := s.cursors
+	s.cursors = nil
+	s.resync.stop()
+	return func() {
+		for _, c := range cursors {
+			c.end()
+		}
+		s.resync.wait()
+	}
+}
 
 // version returns the version up to which all changes are known.
 func (s *subscriptions) version() string {

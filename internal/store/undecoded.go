@@ -9,6 +9,9 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
+// maxQuarantined bounds the number of unreadable objects that are remembered.
+const maxQuarantined = 1000
+
 // undecoded remembers kept objects that a reader could not decode. Objects are not decoded on arrival, so such an
 // object is found only when it is read.
 type undecoded struct {

@@ -8,25 +8,6 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// WriteContext describes a write: its owner, and the state that it was computed from.
-type WriteContext struct {
-	// Owner names the writing controller. If empty, the event of the write is given to all cursors.
-	Owner string
-	// Primary is the object whose reconciliation makes the write.
-	Primary Key
-	// Base is the state that the write was computed from; nil for a create.
-	Base *Record
-	// Create is set if the request creates the object, so that no object existed before.
-	Create bool
-	// Locked is set if the request carries the version of Base, so that no other write came in between.
-	Locked bool
-	// Subresource is the name of the subresource, such as "status"; empty for the object itself.
-	Subresource string
-	// Sent is the body of a request that is not Locked: a merge patch or an apply, as JSON. Without it the echo is
-	// given.
-	Sent []byte
-}
-
 // Write is one write in flight. The first call of Done, Deleted or Fail ends it; later calls have no effect.
 type Write struct {
 	own *ownWrites
@@ -91,9 +72,5 @@ func (w *Write) finish() {
 		return
 	}
 	w.own.ledger.end(w.key, &w.ctx)
-	for _, c := range w.own.pub.readers() {
-		if c.opt.HoldWrites == w.ctx.Owner {
-			c.wake()
-		}
-	}
+	w.own.readers.answered(w.ctx.Owner)
 }
