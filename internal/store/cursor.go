@@ -52,7 +52,7 @@ type SubscribeOptions struct {
 type Cursor struct {
 	s    *subscriptions
 	opt  SubscribeOptions
-	hold *holding
+	echo *echoFilter // nil: the subscriber gets all echoes
 
 	mu       sync.Mutex // guards pos, late
 	pos      position
@@ -233,11 +233,8 @@ func (c *Cursor) available() bool {
 		return true
 	}
 	p := c.pos
-	return p.next() != nil || c.hold != nil && c.hold.released(c) || !c.holding() && c.resync.due(c)
+	return p.next() != nil || c.echo != nil && c.echo.canRelease() || !c.echo.isHolding() && c.resync.due(c)
 }
-
-// holding reports whether changes are held back. A resync comes after them.
-func (c *Cursor) holding() bool { return c.hold != nil && len(c.hold.keys) > 0 }
 
 // rawItem is an entry that is read under the lock and judged outside of it.
 type rawItem struct {
@@ -255,15 +252,18 @@ func (c *Cursor) fill(max int) {
 		c.out = append(c.out, c.syncedEvent("")) // in a Take of its own, after the initial objects were handled
 		return
 	}
-	if c.hold != nil {
-		c.fillReleased(max)
+	if c.echo != nil {
+		c.echo.release(func() bool { return len(c.out) >= max }, c.deliverDelta)
+		if !c.echo.isHolding() {
+			c.settled.Store(c.read.Load())
+		}
 	}
 	for len(c.out) < max && !c.closed.Load() {
 		if !c.readRaw(max - len(c.out)) {
 			break
 		}
 		for i := range c.raw {
-			c.judge(&c.raw[i])
+			c.deliver(&c.raw[i])
 		}
 		clear(c.raw)
 		c.raw = c.raw[:0]
@@ -341,22 +341,29 @@ func (c *Cursor) fold(left uint64) {
 	c.read.Store(c.pos.seq)
 }
 
-// judge turns an entry into events.
-func (c *Cursor) judge(it *rawItem) {
+// deliver turns an entry into events.
+func (c *Cursor) deliver(it *rawItem) {
 	switch {
 	case it.delta != nil:
-		if c.hold == nil || !c.withholdsDelta(it.delta) {
-			c.giveDelta(it.delta)
+		if c.echo == nil || !c.echo.addDelta(it.delta) {
+			c.deliverDelta(it.delta)
 		}
 	case it.change.obj == nil:
-		c.judgeNote(it.change)
-	case c.hold != nil && c.withholds(it.change):
+		c.deliverNote(it.change)
+	case c.echo == nil:
+		c.deliverChange(it.change)
 	default:
-		c.judgeChange(it.change)
+		due, pass := c.echo.add(it.change)
+		if due != nil {
+			c.deliverDelta(due)
+		}
+		if pass {
+			c.deliverChange(it.change)
+		}
 	}
 }
 
-func (c *Cursor) judgeNote(ch *change) {
+func (c *Cursor) deliverNote(ch *change) {
 	switch ch.typ {
 	case Synced:
 		if !c.done {
@@ -376,7 +383,7 @@ func quarantinedEvent(q *source.Quarantined) Event {
 	}
 }
 
-func (c *Cursor) giveDelta(d *delta) {
+func (c *Cursor) deliverDelta(d *delta) {
 	for {
 		e, some, last := d.take(c.wants)
 		if some {
@@ -388,7 +395,7 @@ func (c *Cursor) giveDelta(d *delta) {
 	}
 }
 
-func (c *Cursor) judgeChange(ch *change) {
+func (c *Cursor) deliverChange(ch *change) {
 	obj, prior := ch.obj, ch.prior
 	if c.opt.Filter != nil {
 		now := ch.typ != Deleted && ch.typ != Left && c.wants(obj)

@@ -91,7 +91,7 @@
 //   - ledger: own writes whose echo is outstanding. A lock of its own.
 //   - ownWrites, with Write: puts answers into the overlay and the ledger, and settles doubts. It owns both.
 //   - waits, with surveys: callers that wait, and the lists that end their waits. Under the writer lock.
-//   - subscriptions, with Cursor, Drainer and holding: deliver the log. A cursor has a lock for its position.
+//   - subscriptions, with Cursor, Drainer and echoFilter: deliver the log. A cursor has a lock for its position.
 //   - reader, Snapshot, View, indexer, currentSelector: reads, indexes and selectors, without a lock of their own.
 //   - inspect takes snapshots of the parts; explain and metrics turn them into causes and metrics.
 //   - Cache, with Handle: the stores of one cluster, shared and saved. It uses stores, and no part of a store uses it.

@@ -22,13 +22,26 @@ type intake struct {
 	coverages coverages
 	overlay   *overlay
 	ledger    *ledger
-	waits     *waits
+	waits     waitingCallers
 
 	live  atomic.Pointer[source.Source] // the source, if a Cache made both
 	sinks map[string]*scope             // by namespace; "" is all namespaces
 	marks uint32                        // lists that have begun
 	board statusBoard
 	stats counters
+}
+
+// waitingCallers are told what they may wait for. The callers of these methods hold the writer lock.
+type waitingCallers interface {
+	// notify is called after a change of the root or of a coverage.
+	notify()
+	// refuse ends the waits for the server's state of a scope, because the server refuses to list it.
+	refuse(cov *coverage, err error)
+	// reset ends all waits for a scope, because the server's history went back.
+	reset(cov *coverage, err error)
+	// survey returns the surveys of a new scope, and drop ends them.
+	survey(cov *coverage) *surveys
+	drop(v *surveys)
 }
 
 // counters count since the store was made.
@@ -127,7 +140,7 @@ func (in *intake) report(cov *coverage, st source.Status) {
 	cov.status = st
 	cov.resuming = cov.resuming && !st.Synced
 	if err := cov.refusal(); err != nil {
-		in.waits.end(err, func(w *waiter) bool { return w.barrier && w.concerns(cov) })
+		in.waits.refuse(cov, err)
 	}
 	wake := func() {}
 	if !cov.dropped {

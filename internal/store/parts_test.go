@@ -403,3 +403,137 @@ func TestPublisherAlone(t *testing.T) {
 		t.Error("not synced, or the merged state is still separate")
 	}
 }
+
+// TestEchoFilterAlone: a filter holds back the changes of a key while a write is in flight. Afterwards it drops the
+// echo of the write, and delivers all changes as one if any of them is foreign.
+func TestEchoFilterAlone(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason   string
+		versions []string // of the changes while the write is in flight; the base of the write is 5
+		answer   string   // "": the write fails
+		deleted  bool     // a deletion follows
+		want     []string // versions of what is delivered
+	}{
+		{"the echo of the write", []string{"6"}, "6", false, nil},
+		{"the write failed", []string{"6"}, "", false, []string{"6"}},
+		{"a foreign change before the write", []string{"6", "7"}, "7", false, []string{"7"}},
+		{"a foreign change after the write", []string{"6", "7"}, "6", false, []string{"7"}},
+		{"a deletion is not held", []string{"6"}, "", true, []string{"6"}},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			p := newParts(t)
+			l := &ledger{}
+			l.init()
+			f := &echoFilter{ledger: l, owner: "me", keys: map[Key]*held{}}
+			prior := p.record(t, "u", "5")
+			w := &WriteContext{Owner: "me", Primary: keyX, Base: prior}
+			l.begin(keyX, w)
+			var got []string
+			deliver := func(d *delta) {
+				for last := false; !last; {
+					var e Event
+					var some bool
+					if e, some, last = d.take(func(*Record) bool { return true }); some {
+						got = append(got, e.Object.Version())
+					}
+				}
+			}
+			for _, v := range tc.versions {
+				next := p.record(t, "u", v)
+				if due, pass := f.add(&change{typ: Modified, obj: next, prior: prior}); due != nil || pass {
+					t.Fatalf("version %s is delivered while the write is in flight", v)
+				}
+				prior = next
+			}
+			if f.release(func() bool { return false }, deliver); f.canRelease() || !f.isHolding() || got != nil {
+				t.Fatalf("released while the write is in flight: %q", got)
+			}
+			if tc.deleted {
+				due, pass := f.add(&change{typ: Deleted, obj: prior, prior: prior})
+				if due == nil || pass {
+					t.Fatal("a deletion is held")
+				}
+				deliver(due)
+			}
+			if tc.answer != "" {
+				l.record(w, p.record(t, "u", tc.answer))
+			}
+			l.end(keyX, w)
+			if f.canRelease() == tc.deleted {
+				t.Error("there is nothing to release, or there still is after a deletion")
+			}
+			f.release(func() bool { return false }, deliver)
+			if !slices.Equal(got, tc.want) || f.isHolding() {
+				t.Errorf("delivered %q, want %q; still holding: %v", got, tc.want, f.isHolding())
+			}
+		})
+	}
+}
+
+// callers are those that wait for an intake of the test.
+type callers struct{ notified, refused, dropped int }
+
+func (c *callers) notify()                       { c.notified++ }
+func (c *callers) refuse(*coverage, error)       { c.refused++ }
+func (c *callers) reset(*coverage, error)        {}
+func (c *callers) survey(cov *coverage) *surveys { return &surveys{cov: cov} }
+func (c *callers) drop(*surveys)                 { c.dropped++ }
+
+// TestIntakeAlone: a sink applies what is new, counts what is old, and tells those that wait.
+func TestIntakeAlone(t *testing.T) {
+	t.Parallel()
+	p, told := newParts(t), &callers{}
+	delete(p.scopes, "")
+	l := &ledger{}
+	l.init()
+	in := &intake{
+		opt: &Options{Namespaced: true}, pub: &p.pub, codec: &p.codec, order: &p.order, coverages: p.scopes,
+		overlay: &p.overlay, ledger: l, waits: told, sinks: map[string]*scope{},
+	}
+	sink := in.Sink("a")
+	apply := func(typ source.ChangeType, ns, version string) error {
+		raw := fmt.Appendf(nil, `{"metadata":{"namespace":%q,"name":"x","uid":"u","resourceVersion":%q}}`, ns, version)
+		o := &source.Object{Raw: raw}
+		if err := source.Scan(source.JSON, raw, &o.Header); err != nil {
+			t.Fatal(err)
+		}
+		return sink.Apply(typ, o)
+	}
+	for _, tc := range []struct {
+		typ         source.ChangeType
+		ns, version string
+		err         error
+		shown       string
+	}{
+		{source.Added, "a", "5", nil, "5"},
+		{source.Modified, "a", "7", nil, "7"},
+		{source.Modified, "a", "6", nil, "7"}, // replayed
+		{source.Deleted, "a", "6", nil, "7"},  // of an earlier incarnation
+		{source.Modified, "b", "8", errForeignNS, "7"},
+		{source.Deleted, "a", "9", nil, ""},
+		{source.Added, "a", "8", nil, ""}, // from before the deletion
+	} {
+		if err := apply(tc.typ, tc.ns, tc.version); !errors.Is(err, tc.err) || p.shown() != tc.shown {
+			t.Errorf("%v of version %s: %v; shown is %q, want %q", tc.typ, tc.version, err, p.shown(), tc.shown)
+		}
+	}
+	if n := in.stats.applied.Load(); n != 3 || in.stats.suppressed.Load() != 3 || in.stats.quarantined.Load() != 1 {
+		t.Errorf("%d changes are applied, %d suppressed", n, in.stats.suppressed.Load())
+	}
+	if told.notified != 3 || in.Version() != "9" {
+		t.Errorf("waiting callers are notified %d times, the version is %q", told.notified, in.Version())
+	}
+	sink.Report(source.Status{Phase: source.Degraded, Reason: source.ReasonForbidden})
+	if st := in.Statuses(); told.refused != 1 || len(st) != 1 || st[0].Reason != source.ReasonForbidden {
+		t.Errorf("after a refusal: %+v", st)
+	}
+	if err := apply(source.Added, "a", "10"); err != nil || p.shown() != "10" {
+		t.Errorf("%v; shown is %q", err, p.shown())
+	}
+	in.DropScope("a")
+	if err := apply(source.Modified, "a", "11"); err != nil || p.shown() != "" || told.dropped != 1 || in.isWatched("a") {
+		t.Errorf("of a dropped scope: %v, %q is shown", err, p.shown())
+	}
+}

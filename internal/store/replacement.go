@@ -265,7 +265,7 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 		in.overlay.dropScope(sc.ns)
 		in.ledger.dropScope(sc.ns)
 		sc.surveys.forget()
-		in.waits.end(fmt.Errorf("%w: %s", ErrEpoch, c.Reason), func(w *waiter) bool { return w.concerns(sc.coverage) })
+		in.waits.reset(sc.coverage, fmt.Errorf("%w: %s", ErrEpoch, c.Reason))
 	}
 	if r.gained == nil {
 		sc.advance(listVer)

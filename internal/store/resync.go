@@ -45,7 +45,7 @@ func (c *Cursor) fillResync(max int) {
 	z := &c.resync
 	for len(c.out) < max && z.due(c) {
 		cur := c.s.pub.current()
-		if cur.seq != c.read.Load() || c.holding() {
+		if cur.seq != c.read.Load() || c.echo.isHolding() {
 			return // newer changes are given first
 		}
 		if !z.open {

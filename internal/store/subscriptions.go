@@ -36,7 +36,10 @@ func (s *subscriptions) Subscribe(opt SubscribeOptions) *Cursor {
 func (s *subscriptions) subscribe(c *Cursor) {
 	c.s = s
 	if c.opt.HoldWrites != "" {
-		c.hold = &holding{keys: map[Key]*held{}}
+		c.echo = &echoFilter{
+			ledger: s.ledger, owner: c.opt.HoldWrites, primaryOf: c.opt.PrimaryOf, logger: s.logger, name: c.opt.Name,
+			keys: map[Key]*held{},
+		}
 	}
 	s.pub.lock()
 	defer s.pub.unlock()
@@ -95,7 +98,7 @@ func (s *subscriptions) appended(from, to uint64) (wake func()) {
 func (s *subscriptions) judged() map[string]uint64 {
 	lowest := map[string]uint64{}
 	for _, c := range s.cursors {
-		if c.hold == nil {
+		if c.echo == nil {
 			continue
 		}
 		owner, upTo := c.opt.HoldWrites, c.settled.Load()

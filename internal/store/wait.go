@@ -283,6 +283,16 @@ func (s *waits) end(err error, over func(*waiter) bool) {
 	})
 }
 
+// refuse implements waitingCallers.
+func (s *waits) refuse(cov *coverage, err error) {
+	s.end(err, func(w *waiter) bool { return w.barrier && w.concerns(cov) })
+}
+
+// reset implements waitingCallers.
+func (s *waits) reset(cov *coverage, err error) {
+	s.end(err, func(w *waiter) bool { return w.concerns(cov) })
+}
+
 // survey adds the surveys of a scope. The caller holds the writer lock.
 func (s *waits) survey(cov *coverage) *surveys {
 	v := &surveys{cov: cov, waits: s}
