@@ -80,8 +80,7 @@
 // Store connects the parts, and embeds those whose exported methods are its own. A part has its state to itself. Most
 // state has to change in one step with the published root, so it is plain data under one lock, the writer lock.
 //
-//   - publisher: the published root, the change log, the index definitions, the list of cursors. It owns the writer
-//     lock.
+//   - publisher: the published root, the change log, the index definitions. It owns the writer lock.
 //   - Record and codec (with interner, hotSet, later): the kept bytes of an object, how they are made, packed and
 //     decoded. Locks of their own, all leaves. state, index, facet: one immutable version of all records.
 //   - coverage: what is known of one scope, such as version, slots and status. Plain data under the writer lock.
@@ -91,13 +90,15 @@
 //   - ledger: own writes whose echo is outstanding. A lock of its own.
 //   - ownWrites, with Write: puts answers into the overlay and the ledger, and settles doubts. It owns both.
 //   - waits, with surveys: callers that wait, and the lists that end their waits. Under the writer lock.
-//   - subscriptions, with Cursor, Drainer and echoFilter: deliver the log. A cursor has a lock for its position.
+//   - subscriptions, with Cursor, Drainer and echoFilter: deliver the log. The list of cursors is under the writer
+//     lock. A cursor has a lock for its position.
 //   - reader, Snapshot, View, indexer, currentSelector: reads, indexes and selectors, without a lock of their own.
 //   - inspect takes snapshots of the parts; explain and metrics turn them into causes and metrics.
-//   - Cache, with Handle: the stores of one cluster, shared and saved. It uses stores, and no part of a store uses it.
+//   - Cache, with Handle: the stores of one cluster, and the requests that share them. Cache.mu. It uses stores, and no
+//     part of a store uses it. holds delays its sources; saver saves its stores, one claim for each file. Leaf locks.
 //
 // Locks, in the order in which they may be taken: cacheEntry.scopes, Cache.mu, the writer lock (publisher.mu),
 // Cursor.mu, ledger.mu. These are leaves, under which no other lock is taken: Drainer.mu, statusBoard.mu, hotSet.mu,
-// interner.mu, and the locks of package internal/pack. No lock is held while user code runs: filters, index functions,
-// Wake, Consume, OnMutation, decoders and handlers of the logger.
+// interner.mu, undecoded.mu, holds.mu, saver.mu, and the locks of package internal/pack. No lock is held while user
+// code runs: filters, index functions, Wake, Consume, OnMutation, decoders and handlers of the logger.
 package store

@@ -74,12 +74,12 @@ func (x *indexer) addIndex(name string, fn IndexFunc) error {
 func (x *indexer) RemoveIndex(name string) {
 	x.pub.lock()
 	defer x.pub.unlock()
-	at := slices.IndexFunc(x.pub.defs, func(d *indexDef) bool { return d.name == name })
+	at := slices.IndexFunc(x.pub.indexes(), func(d *indexDef) bool { return d.name == name })
 	if at < 0 {
 		return
 	}
-	def := x.pub.defs[at]
-	x.pub.defs = slices.Delete(slices.Clone(x.pub.defs), at, at+1)
+	def := x.pub.indexes()[at]
+	x.pub.setIndexes(slices.Delete(slices.Clone(x.pub.indexes()), at, at+1))
 	x.pub.editBoth(func(st *state) {
 		st.indexes = slices.DeleteFunc(st.indexes, func(i *index) bool { return i.def == def })
 	})
@@ -106,10 +106,10 @@ func (b indexBuild) begin() (overlaid []*Record, err error) {
 	defer x.pub.unlock()
 	cur := x.pub.current()
 	if _, exists := cur.merged.byIndex(def.name, ""); exists ||
-		slices.ContainsFunc(x.pub.defs, func(d *indexDef) bool { return d.name == def.name }) {
+		slices.ContainsFunc(x.pub.indexes(), func(d *indexDef) bool { return d.name == def.name }) {
 		return nil, errIndexExists
 	}
-	x.pub.defs = append(slices.Clone(x.pub.defs), def)
+	x.pub.setIndexes(append(slices.Clone(x.pub.indexes()), def))
 	x.pub.editBoth(func(st *state) {
 		st.indexes = append(st.indexes, &index{def: def, building: true})
 	})
@@ -122,7 +122,7 @@ func (b indexBuild) add(some []staged) (there bool) {
 	x, def := b.indexer, b.def
 	x.pub.lock()
 	defer x.pub.unlock()
-	if !slices.Contains(x.pub.defs, def) {
+	if !slices.Contains(x.pub.indexes(), def) {
 		return false
 	}
 	x.pub.editBoth(func(st *state) {
@@ -144,7 +144,7 @@ func (b indexBuild) add(some []staged) (there bool) {
 func (b indexBuild) end() (there bool) {
 	b.pub.lock()
 	defer b.pub.unlock()
-	if there = slices.Contains(b.pub.defs, b.def); there {
+	if there = slices.Contains(b.pub.indexes(), b.def); there {
 		b.pub.editBoth(func(st *state) { st.index(b.def).building = false })
 	}
 	return there

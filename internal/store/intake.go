@@ -126,10 +126,10 @@ func (in *intake) Leave(k Key) {
 // checkSynced returns the Synced note when the store has just become synced. The caller holds the writer lock and
 // publishes the note.
 func (in *intake) checkSynced() (batch []change) {
-	if in.pub.synced || !in.coverages.areComplete() {
+	if in.pub.isSynced() || !in.coverages.areComplete() {
 		return nil
 	}
-	in.pub.synced = true
+	in.pub.setSynced()
 	return []change{{typ: Synced, note: &note{version: in.coverages.version()}}}
 }
 

@@ -316,6 +316,9 @@ func (o *overlay) release(ns string, held *shard.Set, gone map[Key]bool) {
 // forget forgets the entry of a key.
 func (o *overlay) forget(k Key) { delete(o.entries, k) }
 
+// isEmpty reports whether there are no entries. The merged state is the base then.
+func (o *overlay) isEmpty() bool { return len(o.entries) == 0 }
+
 // wasDropped reports whether the entries of a scope were dropped after begun, by the clock.
 func (o *overlay) wasDropped(ns string, begun uint64) bool { return o.dropped[ns] > begun }
 

@@ -105,7 +105,7 @@ func (o *ownWrites) tryPut(st staged, how putting) (_ PutResult, ok bool) {
 	rec := st.rec
 	o.pub.lock()
 	defer o.pub.unlock()
-	if !sameDefs(st.defs, o.pub.defs) {
+	if !o.pub.hasIndexes(st.defs) {
 		return 0, false
 	}
 	cov := o.coverages.of(rec.Namespace())
@@ -308,7 +308,7 @@ func (o *ownWrites) sweep() {
 	o.pub.lock()
 	defer o.pub.unlock()
 	base := o.pub.current().base
-	o.ledger.sweep(o.readers.judged(), o.pub.changes.seq+1, func(k Key, ver version) (yes, watched bool) {
+	o.ledger.sweep(o.readers.judged(), o.pub.end().seq+1, func(k Key, ver version) (yes, watched bool) {
 		cov := o.coverages.of(k.Namespace)
 		if cov == nil || cov.share.lacks(k.Namespace) {
 			return false, false

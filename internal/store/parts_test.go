@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/internal/pack"
 	"github.com/fairlead-io/fairlead/internal/source"
@@ -363,7 +365,7 @@ func TestWaitsAlone(t *testing.T) {
 			t.Errorf("the end of barriers: %v", err)
 		}
 		wait(func(ctx context.Context) error { return w.WaitForNamespace(ctx, "a", "9") })
-		if err := locked(func() { w.pub.closed = true; w.close() }); !errors.Is(err, ErrClosed) {
+		if err := locked(func() { w.pub.close(); w.close() }); !errors.Is(err, ErrClosed) {
 			t.Errorf("after close: %v", err)
 		}
 		if err := seven(t.Context()); err != nil { // it needs no wait
@@ -535,5 +537,55 @@ func TestIntakeAlone(t *testing.T) {
 	in.DropScope("a")
 	if err := apply(source.Modified, "a", "11"); err != nil || p.shown() != "" || told.dropped != 1 || in.isWatched("a") {
 		t.Errorf("of a dropped scope: %v, %q is shown", err, p.shown())
+	}
+}
+
+// TestClaimsOfFiles: a file belongs to one store at a time, and its next owner waits for the last save of the previous
+// one.
+func TestClaimsOfFiles(t *testing.T) {
+	t.Parallel()
+	var none *saver
+	opt := CacheOptions{Config: &rest.Config{Host: "https://cluster"}, SaveEvery: time.Hour, Logger: slog.Default()}
+	if v, err := newSaver(&opt); v != none || err != nil || v.claim(&Store{}, nil) != nil {
+		t.Errorf("without a directory: %v, %v", v, err)
+	}
+	opt.Dir = t.TempDir()
+	v, err := newSaver(&opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stores := func(o Options) *Store {
+		s := New(o)
+		t.Cleanup(s.Close)
+		return s
+	}
+	if v.claim(stores(Options{Shard: "by namespace"}), nil) != nil {
+		t.Error("a store of some slots has a claim")
+	}
+	first := v.claim(stores(Options{}), nil)
+	if first == nil || v.claim(stores(Options{}), nil) != nil {
+		t.Error("two stores have claims to one file")
+	}
+	if other := v.claim(stores(Options{LabelSelector: "a=b"}), nil); other == nil {
+		t.Error("another file is in use, too")
+	}
+	if !first.isFree(t.Context()) {
+		t.Error("a new file is not free")
+	}
+	first.end()
+	next := v.claim(stores(Options{}), nil)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if next == nil || next.isFree(ended) {
+		t.Fatal("the file is free before the last save of its previous owner")
+	}
+	first.release()
+	if !next.isFree(t.Context()) || v.claim(stores(Options{}), nil) != nil {
+		t.Error("the next owner does not have the file")
+	}
+	next.end()
+	next.release()
+	if v.claim(stores(Options{}), nil) == nil {
+		t.Error("the file is not given up")
 	}
 }

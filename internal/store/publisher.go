@@ -89,6 +89,33 @@ func (p *publisher) editBoth(edit func(*state)) {
 	p.publish(next, nil)
 }
 
+// indexes returns the definitions of the indexes. The caller holds the writer lock, and must not change the slice.
+func (p *publisher) indexes() []*indexDef { return p.defs }
+
+// setIndexes replaces the definitions of the indexes. The caller holds the writer lock.
+func (p *publisher) setIndexes(defs []*indexDef) { p.defs = defs }
+
+// hasIndexes reports whether objects that are staged for defs are staged for all indexes. The caller holds the writer
+// lock.
+func (p *publisher) hasIndexes(defs []*indexDef) bool { return sameDefs(defs, p.defs) }
+
+// isSynced reports whether the store is synced, or becomes so with the next root. The caller holds the writer lock.
+func (p *publisher) isSynced() bool { return p.synced }
+
+// setSynced makes the store synced with the next root. The caller holds the writer lock.
+func (p *publisher) setSynced() { p.synced = true }
+
+// close reports whether the store was open. The caller holds the writer lock.
+func (p *publisher) close() (first bool) {
+	first = !p.closed
+	p.closed = true
+	return first
+}
+
+// isClosed reports whether the store is closed. The caller holds the writer lock.
+func (p *publisher) isClosed() bool { return p.closed }
+
+// indexDefs is indexes for a caller without the lock.
 func (p *publisher) indexDefs() []*indexDef {
 	p.lock()
 	defer p.unlock()

@@ -38,7 +38,7 @@ func (sc *scope) Replace() source.Replacement {
 	r := &replacement{
 		sc: sc, mark: in.marks, known: sc.count(in.pub.current().base), byKey: map[Key]int{}, gone: map[Key]version{},
 		unread: map[Key]version{},
-		defs:   in.pub.defs, unordered: in.order.opaque,
+		defs:   in.pub.indexes(), unordered: in.order.opaque,
 	}
 	r.begun = in.overlay.tick()
 	sc.listing = r
@@ -206,13 +206,13 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 		r.end()
 		return func() {}, true
 	}
-	if !sameDefs(r.defs, in.pub.defs) {
+	if !in.pub.hasIndexes(r.defs) {
 		return nil, false
 	}
 	cur := in.pub.current()
 	e := &trie.Edit{}
 	next := root{base: cur.base.copy()}
-	initial := !sc.committed && !in.pub.synced
+	initial := !sc.committed && !in.pub.isSynced()
 	listVer := parseVersion(c.Version)
 	var batch []change
 	if c.Epoch {

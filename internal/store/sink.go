@@ -71,7 +71,7 @@ func (sc *scope) tryApply(st staged, seen *state, prior *Record) (wake func(), o
 	in := sc.in
 	in.pub.lock()
 	defer in.pub.unlock()
-	if !sameDefs(st.defs, in.pub.defs) {
+	if !in.pub.hasIndexes(st.defs) {
 		return nil, false
 	}
 	cur := in.pub.current()

@@ -68,11 +68,10 @@ func (s *Store) Complete() bool {
 // Close ends the subscriptions and pending waits, and waits for the store's background work. Reads still work after it.
 func (s *Store) Close() {
 	s.publisher.lock()
-	if s.publisher.closed {
+	if !s.publisher.close() {
 		s.publisher.unlock()
 		return
 	}
-	s.publisher.closed = true
 	s.waits.close()
 	end := s.subscriptions.close()
 	s.intake.board.close()

@@ -46,11 +46,11 @@ func (s *subscriptions) subscribe(c *Cursor) {
 	c.pos = s.pub.end()
 	c.read.Store(c.pos.seq)
 	c.settled.Store(c.pos.seq)
-	c.synced = s.pub.synced
+	c.synced = s.pub.isSynced()
 	if c.opt.From == FromSnapshot {
 		c.initial = &initial{s.pub.current().base.objects.Iterate(), s.coverages.quarantined()}
 	}
-	if s.pub.closed {
+	if s.pub.isClosed() {
 		c.closed.Store(true)
 		return
 	}

@@ -101,7 +101,7 @@ func (v *surveys) attend() {
 // lock.
 func (v *surveys) next(now time.Time) (in time.Duration, needed bool) {
 	s := v.waits
-	if v.by == nil || !v.cov.committed || !v.cov.whole() || v.cov.dropped || s.pub.closed || v.open != nil {
+	if v.by == nil || !v.cov.committed || !v.cov.whole() || v.cov.dropped || s.pub.isClosed() || v.open != nil {
 		return 0, false
 	}
 	var at time.Time
@@ -266,7 +266,7 @@ func (v *surveys) check() {
 // deleted since was never in the base, and the watch will not mention it any more. The caller holds the writer lock.
 func (v *surveys) settle(y *survey) {
 	s := v.waits
-	if len(s.overlay.entries) == 0 {
+	if s.overlay.isEmpty() {
 		return
 	}
 	base := s.pub.current().base
@@ -275,7 +275,7 @@ func (v *surveys) settle(y *survey) {
 		batch = append(batch, change{typ: Deleted, inferred: true, relist: true, obj: g})
 	}
 	wake := s.pub.publish(root{base: base, merged: s.overlay.rebuild(base)}, batch)
-	if len(batch) > 0 && !s.pub.closed {
+	if len(batch) > 0 && !s.pub.isClosed() {
 		s.running.Go(wake) // not under the lock
 	}
 }

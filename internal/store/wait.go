@@ -189,7 +189,7 @@ func (s *waits) wait(ctx context.Context, w *waiter) error {
 // refusal returns an error if a wait cannot succeed. The caller holds the writer lock.
 func (s *waits) refusal(ctx context.Context, w *waiter) error {
 	switch {
-	case s.pub.closed:
+	case s.pub.isClosed():
 		return ErrClosed
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
