@@ -20,7 +20,6 @@ type ownWrites struct {
 	pub       *publisher
 	codec     *codec
 	selector  *currentSelector
-	order     *order
 	coverages coverages
 	server    server
 	readers   echoReaders
