@@ -1,218 +1,147 @@
 package store
 
 import (
-	"slices"
-	"time"
+	"bytes"
+	"encoding/json"
+	"fmt"
 
-	"k8s.io/apimachinery/pkg/fields"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/tree"
 )
 
-// PutResult is the result of laying the answer to a write over the store.
-type PutResult uint8
+// Answers to writes, read without a store.
 
-// The results of Put.
-const (
-	// Overlaid means that reads see the answer from now on.
-	Overlaid PutResult = iota + 1
-	// AlreadyKnown means that the store has this version or a newer one.
-	AlreadyKnown
-	// OutOfScope means that the store does not hold such objects, because of namespace, selector or slot. Reads of the
-	// object are not affected or return ErrNotFound.
-	OutOfScope
-	// NeedsBarrier means that the answer is not laid over the store; see Store.Settle. The store cannot decide whether its
-	// watch selects the object, or the answer lacks fields that readers need (see Options.Unstructured), or the server's
-	// history was rolled back during the write.
-	NeedsBarrier
-	// Unversioned means that the answer has no resource version.
-	Unversioned
-)
-
-// String returns the name of the result.
-func (r PutResult) String() string {
-	return [...]string{"", "Overlaid", "AlreadyKnown", "OutOfScope", "NeedsBarrier", "Unversioned"}[min(r, Unversioned)]
+// ParseDeletion parses the answer to a delete: a Status or the object, as JSON or protobuf. It reports whether the
+// object is gone, and which incarnation it was. An object that still has finalizers or a grace period is not gone; its
+// answer is one for Done.
+func ParseDeletion(answer []byte) (gone bool, uid types.UID, err error) {
+	if rest, ok := bytes.CutPrefix(answer, protobufMagic); ok {
+		return parseDeletion(rest)
+	}
+	var a struct {
+		Kind     string
+		Details  struct{ UID types.UID }
+		Metadata struct {
+			UID                        types.UID
+			Finalizers                 []string
+			DeletionGracePeriodSeconds *int64
+		}
+	}
+	if err := json.Unmarshal(answer, &a); err != nil {
+		return false, "", fmt.Errorf("cannot read the answer to a delete: %w", err)
+	}
+	if a.Metadata.UID == "" {
+		return a.Kind == "Status", a.Details.UID, nil
+	}
+	grace := a.Metadata.DeletionGracePeriodSeconds
+	return len(a.Metadata.Finalizers) == 0 && (grace == nil || *grace == 0), a.Metadata.UID, nil
 }
 
-// putting holds the parameters of put.
-type putting struct {
-	w      *Write     // the answered write, if it was announced
-	record func()     // called under the lock before any early return; may be nil
-	sure   bool       // the watch is known to select the object
-	fields fields.Set // of the object, for field selectors
+// protobufMagic is the prefix of every answer in protobuf.
+var protobufMagic = []byte("k8s\x00")
+
+// parseDeletion is ParseDeletion for the envelope of protobuf.
+func parseDeletion(answer []byte) (gone bool, uid types.UID, err error) {
+	var envelope runtime.Unknown
+	if err := envelope.Unmarshal(answer); err != nil {
+		return false, "", fmt.Errorf("cannot read the answer to a delete: %w", err)
+	}
+	if envelope.Kind == "Status" && envelope.APIVersion == "v1" {
+		var s metav1.Status
+		if err := s.Unmarshal(envelope.Raw); err != nil {
+			return false, "", fmt.Errorf("cannot read the answer to a delete: %w", err)
+		}
+		if s.Details != nil {
+			uid = s.Details.UID
+		}
+		return true, uid, nil
+	}
+	var o metav1.PartialObjectMetadata // metadata is the first field of every kind
+	if err := o.Unmarshal(envelope.Raw); err != nil {
+		return false, "", fmt.Errorf("cannot read the answer to a delete: %w", err)
+	}
+	grace := o.DeletionGracePeriodSeconds
+	return o.UID != "" && len(o.Finalizers) == 0 && (grace == nil || *grace == 0), o.UID, nil
 }
 
-// Put lays the answer to a successful create, update, patch or apply over the store.
-func (s *Store) Put(enc source.Encoding, raw []byte) (PutResult, error) {
-	rec, has, err := s.answered(enc, raw)
+// pure reports whether the answer differs from the base only in fields that this write or those beside it have written.
+// Then the change from the base to the answer contains no foreign change.
+func pure(w *WriteContext, answer *Record, beside [][]byte) bool {
+	base := w.Base
+	switch {
+	case w.Create:
+		return true
+	case base == nil || !base.SameUID(answer) || base.ver.equal(answer.ver):
+		return false
+	case w.Locked:
+		return true
+	case base.del != answer.del || base.Finalizers() != answer.Finalizers() && w.Subresource != "":
+		return false
+	case w.Subresource != "" && (base.gen != answer.gen || base.shape != answer.shape):
+		return false
+	case len(w.Sent) == 0:
+		return false
+	case answer.codec.content.Metadata, base.dropped|answer.dropped != 0:
+		return false // a foreign change may be in fields that are not held
+	}
+	load := parse
+	if base.Encoding() != source.JSON || answer.Encoding() != source.JSON {
+		// two encodings have only the Go type in common; a field that it lacks is one that no reader of the store sees
+		load = parseTyped
+	}
+	before, err := load(base)
 	if err != nil {
-		return 0, err
+		return false
 	}
-	return s.put(rec, putting{fields: has}), nil
-}
-
-func (s *Store) put(rec *Record, how putting) PutResult {
-	if s.opt.Unstructured && rec.Encoding() == source.Protobuf && !how.sure && !rec.typeHasAll() {
-		return NeedsBarrier
+	after, err := load(answer)
+	if err != nil {
+		return false
 	}
-	for st := stage(rec, s.indexDefs()); ; st = stage(rec, s.indexDefs()) {
-		if result, ok := s.tryPut(st, how); ok {
-			return result
+	var sent []any
+	for _, raw := range append([][]byte{w.Sent}, beside...) {
+		patch, err := base.codec.decoders.untyped.Unmarshal(raw)
+		if err != nil {
+			return false
 		}
+		sent = append(sent, patch)
 	}
-}
-
-func (s *Store) tryPut(st staged, how putting) (_ PutResult, ok bool) {
-	rec := st.rec
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !sameDefs(st.defs, s.defs) {
-		return 0, false
-	}
-	sc := s.scopes.of(rec.Namespace())
-	lost := how.w != nil && sc != nil && s.overlay.dropped[sc.ns] > how.w.begun
-	if how.record != nil && !lost && !(sc != nil && sc.elsewhere(rec)) {
-		how.record()
-	}
-	if rec.ver.isZero() {
-		return Unversioned, true
-	}
-	if sc == nil {
-		return OutOfScope, true
-	}
-	if lost {
-		return NeedsBarrier, true
-	}
-	cur := s.root.Load()
-	prior, known := cur.base.objects.Find(rec)
-	if sc.applied(rec.ver, prior) || sc.share.knew(rec) {
-		return AlreadyKnown, true
-	}
-	k := rec.Key()
-	ent := s.overlay.entries[k]
-	if ent != nil && (ent.ver.atLeast(rec.ver) || ent.hides(rec)) {
-		return AlreadyKnown, true
-	}
-	in, decided := s.selected.Load().selects(rec, how.fields)
-	if how.sure {
-		in, decided = true, true
-	}
-	if sc.elsewhere(rec) {
-		in, decided = false, true
-	}
-	if !decided {
-		return NeedsBarrier, true
-	}
-	if !in && !known && (ent == nil || !ent.answered()) {
-		return OutOfScope, true
-	}
-	if seen, ok := cur.merged.objects.Find(rec); ok {
-		rec.adopt(seen)
-	}
-	if ent == nil {
-		ent = &overlaid{ns: k.Namespace}
-		s.overlay.entries[k] = ent
-	}
-	ent.evict()
-	ent.st, ent.ver, ent.clock, ent.since = st, rec.ver, s.overlay.tick(), time.Now()
-	next := root{base: cur.base, merged: cur.merged.copy()}
-	result := Overlaid
-	if in {
-		next.merged.set(nil, st)
-	} else {
-		result = OutOfScope
-		ent.st, ent.left = staged{}, true
-		next.merged.delete(nil, rec)
-	}
-	s.publish(next, nil)
-	return result, true
-}
-
-// PutDeleted hides an incarnation of an object from reads after the server has answered its delete. An empty uid means
-// the incarnation that reads see now. PutDeleted also remembers a uid that the store does not know, because the watch
-// may be behind and deliver its creation later.
-func (s *Store) PutDeleted(k Key, uid types.UID) PutResult {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	sc := s.scopes.of(k.Namespace)
-	if sc == nil || sc.share.lacks(k.Namespace) {
-		return OutOfScope
-	}
-	cur := s.root.Load()
-	hash := s.intern.hashKey(k.Namespace, k.Name)
-	if uid == "" {
-		seen, visible := cur.merged.get(hash, k)
-		if !visible {
-			return AlreadyKnown
+	for _, o := range []map[string]any{before, after} {
+		if meta, ok := o["metadata"].(map[string]any); ok {
+			for _, own := range []string{"resourceVersion", "generation", "managedFields"} {
+				delete(meta, own)
+			}
 		}
-		uid = seen.UID()
+		delete(o, "kind")
+		delete(o, "apiVersion")
 	}
-	d := tomb{uid: uid, clock: s.overlay.tick(), since: time.Now()}
-	ent := s.overlay.entries[k]
-	if ent == nil {
-		ent = &overlaid{ns: k.Namespace}
-	}
-	if slices.ContainsFunc(ent.dead, func(o tomb) bool { return o.uid == uid }) {
-		return AlreadyKnown
-	}
-	told, known := cur.base.get(hash, k)
-	own := ent.st.rec
-	if own != nil && d.is(own) {
-		d.see(!s.unordered, own)
-		ent.evict()
-	}
-	switch {
-	case known && d.is(told):
-		d.see(!s.unordered, told)
-	case d.seen && known && s.unordered: // the own write hid it, and it is older
-		ent.dead = append(ent.dead, tomb{uid: told.UID(), seen: true, clock: d.clock, since: d.since})
-	case !d.seen && s.overlay.past.has(s.intern.seed, uid):
-		return AlreadyKnown
-	}
-	if known || !d.seen || !sc.version.atLeast(own.ver) { // otherwise the watch has passed it
-		ent.dead = append(ent.dead, d)
-	}
-	next := root{base: cur.base, merged: cur.merged}
-	if seen, visible := cur.merged.get(hash, k); visible && ent.st.rec == nil && (seen == own || ent.hides(seen)) {
-		next.merged = cur.merged.copy()
-		next.merged.delete(nil, seen)
-	}
-	if s.overlay.entries[k] = ent; s.overlay.drop(k, ent) && len(s.overlay.entries) == 0 {
-		next.merged = next.base
-	}
-	s.publish(next, nil)
-	return Overlaid
+	return tree.AccountsForAll(before, after, sent)
 }
 
-// putAbsent makes reads return not found for an object that the server did not have at version ver.
-func (s *Store) putAbsent(k Key, ver version) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	sc := s.scopes.of(k.Namespace)
-	cur := s.root.Load()
-	have, ok := cur.base.get(s.intern.hashKey(k.Namespace, k.Name), k)
-	ent := s.overlay.entries[k]
-	switch {
-	case sc == nil, ver.isZero(), sc.applied(ver, have), ent != nil && ent.answered() && !ver.newer(ent.ver):
-		return // the store is as new already
-	case ent == nil && !ok:
-		return
-	case ent == nil:
-		ent = &overlaid{ns: k.Namespace}
-		s.overlay.entries[k] = ent
+// parse reads a record that came as JSON.
+func parse(r *Record) (map[string]any, error) {
+	raw, err := r.load()
+	if err != nil {
+		return nil, err
 	}
-	toCome := ent.answered() // the watch has not delivered the own write yet
-	ent.st, ent.left, ent.asked, ent.ver, ent.clock, ent.since = staged{}, true, true, ver, s.overlay.tick(), time.Now()
-	next := root{base: cur.base, merged: cur.merged.copy()}
-	if seen, visible := cur.merged.get(s.intern.hashKey(k.Namespace, k.Name), k); visible {
-		next.merged.delete(nil, seen)
+	return r.codec.decoders.untyped.Unmarshal(raw)
+}
+
+// parseTyped reads a record in the form in which its Go type is encoded.
+func parseTyped(r *Record) (map[string]any, error) {
+	raw, err := r.load()
+	if err != nil {
+		return nil, err
 	}
-	if !ok && !toCome { // no object to hide
-		ent.evict()
-		if s.overlay.drop(k, ent) && len(s.overlay.entries) == 0 {
-			next.merged = next.base
-		}
+	o, err := r.codec.decodeByScheme(r, raw)
+	if err != nil {
+		return nil, err
 	}
-	s.publish(next, nil)
+	if raw, err = json.Marshal(o); err != nil {
+		return nil, err
+	}
+	return r.codec.decoders.untyped.Unmarshal(raw)
 }

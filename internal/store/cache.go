@@ -42,10 +42,10 @@ type CacheOptions struct {
 	// Contents restricts what stores hold of the objects of each kind, for all requests. The entry of the empty kind
 	// applies to kinds without an entry. All requests for a kind share the Transform of its entry.
 	Contents map[schema.GroupKind]Content
-	// Dir is a directory where stores are saved. At the next start they resume from there without a list. If empty, stores
-	// are not saved. The directory must exist and belong to this program alone, since saved objects are as secret as
-	// watched ones. A resumed store may at first lack writes of an earlier run; Store.Barrier waits until it has them. A
-	// store that drops fields deletes the files that were saved for the same objects with other contents.
+	// Dir is a directory where stores are saved. At the next start they resume from there without a list. If empty,
+	// stores are not saved. The directory must exist and belong to this program alone, since saved objects are as
+	// secret as watched ones. A resumed store may at first lack writes of an earlier run; Store.Barrier waits until it
+	// has them. A store that drops fields deletes the files that were saved for the same objects with other contents.
 	Dir string
 	// SaveEvery is how often a changed store is saved. It is also saved when it stops. 0 means 5 minutes.
 	SaveEvery time.Duration
@@ -63,8 +63,7 @@ type Cache struct {
 	conn  *connection.Conn
 	holds holds
 
-	identity string                 // of the cluster, for saved files
-	files    map[string]*cacheEntry // by name: the entry that owns a file until its last save; guarded by mu
+	saver *saver // nil: stores are not saved
 
 	server     *url.URL                                                 // with the path prefix of the API
 	byResource atomic.Pointer[map[schema.GroupVersionResource][]*Store] // of entries; replaced, never changed
@@ -91,10 +90,7 @@ type cacheEntry struct {
 	linger *time.Timer
 	stop   context.CancelFunc
 	gone   bool
-
-	// Both are nil for an entry that is not saved.
-	saved chan struct{}   // closed after the last save
-	after <-chan struct{} // saved of the previous owner of the file; nil if there is none
+	claim  *claim // to the file of the store; nil if it is not saved
 }
 
 // Request describes the objects that a caller wants.
@@ -105,9 +101,10 @@ type Request struct {
 	Namespaced bool
 	// Unstructured asks for a store that unstructured readers can use without loss. Such a store holds JSON.
 	Unstructured bool
-	// Content restricts the objects, in addition to CacheOptions.Contents for the kind. A field is dropped if either drops
-	// it; managedFields are kept if either keeps them. Requests with equal contents share a store. A request for metadata
-	// gets a store of whole objects with the same metadata, if there is one already or Cache.Expect has announced one.
+	// Content restricts the objects, in addition to CacheOptions.Contents for the kind. A field is dropped if either
+	// drops it; managedFields are kept if either keeps them. Requests with equal contents share a store. A request for
+	// metadata gets a store of whole objects with the same metadata, if there is one already or Cache.Expect has
+	// announced one.
 	Content Content
 	// Options choose namespaces, selectors and the way of watching. If two requests share a store, the options of the
 	// first one apply.
@@ -137,7 +134,7 @@ func NewCache(opt CacheOptions) (*Cache, error) {
 		}
 	}
 	c := &Cache{
-		opt: opt, conn: opt.Connection, entries: map[cacheKey]*cacheEntry{}, files: map[string]*cacheEntry{},
+		opt: opt, conn: opt.Connection, entries: map[cacheKey]*cacheEntry{},
 		expects: map[expectation]Request{},
 	}
 	c.index()
@@ -153,10 +150,8 @@ func NewCache(opt CacheOptions) (*Cache, error) {
 			return nil, fmt.Errorf("cannot make cache: %w", err)
 		}
 	}
-	if opt.Dir != "" {
-		if c.identity, err = clusterIdentity(opt.Config); err != nil {
-			return nil, fmt.Errorf("cannot make cache: %w", err)
-		}
+	if c.saver, err = newSaver(&c.opt); err != nil {
+		return nil, fmt.Errorf("cannot make cache: %w", err)
 	}
 	return c, nil
 }
@@ -208,15 +203,8 @@ func (c *Cache) Run(ctx context.Context) error {
 // watch runs the source of an entry.
 func (c *Cache) watch(ctx context.Context, e *cacheEntry) {
 	defer e.store.Close()
-	endSaving := func(last bool) {}
-	if e.saved != nil {
-		defer c.leaveFile(e)
-		if c.fileIsFree(ctx, e) {
-			c.removeOthers(ctx, e)
-			c.resume(ctx, e)
-			endSaving = c.saveNowAndThen(ctx, e)
-		}
-	}
+	defer e.claim.release()
+	endSaving := e.load(ctx)
 	c.holds.wait(ctx, e.store.opt.Kind.GroupKind())
 	err := e.source.Run(ctx)
 	endSaving(err == nil) // a store that a panic left half updated must not be resumed
@@ -228,6 +216,27 @@ func (c *Cache) watch(ctx context.Context, e *cacheEntry) {
 		c.fail()
 		c.retire(e) // later requests must not get a store that no longer changes
 	}
+}
+
+// load fills the store of an entry from disk before its source starts, and begins to save it. The returned function
+// ends that, with a last save if last is true.
+func (e *cacheEntry) load(ctx context.Context) (endSaving func(last bool)) {
+	if !e.claim.isFree(ctx) {
+		return func(bool) {}
+	}
+	e.claim.removeOthers(ctx)
+	e.resume(ctx)
+	return e.claim.saveRepeatedly(ctx)
+}
+
+func (e *cacheEntry) resume(ctx context.Context) {
+	e.scopes.Lock() // the namespaces must not change meanwhile
+	defer e.scopes.Unlock()
+	watched := map[string]bool{}
+	for _, st := range e.source.Status() {
+		watched[st.Namespace] = true
+	}
+	e.claim.resume(ctx, func(namespace string) bool { return watched[namespace] })
 }
 
 // Acquire returns a handle to the store of a kind, shared by all requests for the same objects. Release the handle
@@ -307,8 +316,8 @@ func (c *Cache) newEntry(key cacheKey, cfg source.Config, req Request) (*cacheEn
 		e.store.Close()
 		return nil, err
 	}
-	e.store.live.Store(e.source)
-	c.claimFile(e)
+	e.store.intake.live.Store(e.source)
+	e.claim = c.saver.claim(e.store, key.scopes())
 	for _, ns := range cfg.Namespaces { // the store is synced only after all of them were listed
 		e.store.Sink(ns)
 	}
@@ -364,14 +373,13 @@ func (c *Cache) retire(e *cacheEntry) {
 		return
 	}
 	e.gone, e.linger = true, nil
+	e.claim.end()
 	delete(c.entries, e.key)
 	c.index()
 	if e.stop != nil {
 		e.stop()
 		return
 	}
-	if e.saved != nil {
-		c.leaveFileLocked(e)
-	}
+	e.claim.release()
 	e.store.Close()
 }

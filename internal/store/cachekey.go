@@ -39,6 +39,15 @@ func (k cacheKey) scope() string {
 	return strings.TrimSpace(scope)
 }
 
+// scopes are the scopes of the stores of the same objects in all encodings.
+func (k cacheKey) scopes() (all []string) {
+	for _, form := range []struct{ json, metadata bool }{{true, false}, {false, false}, {true, true}} {
+		k.json, k.metadata = form.json, form.metadata
+		all = append(all, k.scope())
+	}
+	return all
+}
+
 // compare orders keys of stores that hold more first: by selectors, then content, then namespaces.
 func (k cacheKey) compare(o cacheKey) int {
 	text := func(k cacheKey) []string {

@@ -30,6 +30,19 @@ type codec struct {
 	undecoded  undecoded
 }
 
+// init prepares a codec. bodies yields the encoded objects that are current.
+func (c *codec) init(opt *Options, bodies func(yield func(*pack.Item) bool)) {
+	c.content = opt.Content.ready(typeOf(opt.Scheme, opt.Kind))
+	c.kind, c.scheme, c.onMutation = opt.Kind, opt.Scheme, opt.OnMutation
+	c.intern, c.logger = newInterner(), opt.Logger
+	if c.logger == nil {
+		c.logger = slog.New(slog.DiscardHandler)
+	}
+	c.logger = c.logger.With("resource", opt.resource())
+	c.hot.init(opt.HotBytes, opt.DetectMutation)
+	c.pack = pack.New(bodies)
+}
+
 // newRecord copies the kept content of an object; see Content. It shares equal parts with prior, an older version of
 // the same key, which may be nil.
 func (c *codec) newRecord(o *source.Object, ver version, prior *Record) (*Record, error) {

@@ -38,8 +38,8 @@ type SubscribeOptions struct {
 	Resync time.Duration
 	// HoldWrites names the writer (WriteContext.Owner) whose echoes this cursor does not get; see ledger.go.
 	HoldWrites string
-	// PrimaryOf returns the WriteContext.Primary that an object belongs to. If nil, each object is its own primary. ok is
-	// false for an object with no primary or several, whose events are never taken for echoes.
+	// PrimaryOf returns the WriteContext.Primary that an object belongs to. If nil, each object is its own primary. ok
+	// is false for an object with no primary or several, whose events are never taken for echoes.
 	PrimaryOf func(*Record) (primary Key, ok bool)
 }
 
@@ -50,9 +50,9 @@ type SubscribeOptions struct {
 // confirms that the consumer has handled the events given before. Synced comes only after that. Close, Lag and Name are
 // safe for concurrent use. The other methods must be called by one goroutine at a time.
 type Cursor struct {
-	s    *Store
+	s    *subscriptions
 	opt  SubscribeOptions
-	hold *holding
+	echo *echoFilter // nil: the subscriber gets all echoes
 
 	mu       sync.Mutex // guards pos, late
 	pos      position
@@ -62,7 +62,7 @@ type Cursor struct {
 	closed   atomic.Bool
 	armed    atomic.Bool
 	pull     atomic.Pointer[puller] // of a consumer that waits; made on first use
-	drainer  *Drainer               // started by a wake, instead of Wake
+	starter  starter                // started by a wake, instead of Wake; may be nil
 	initial  *initial               // nil if all initial objects were given, or none are wanted
 	synced   bool                   // the store was synced at the start, so Synced follows the initial objects
 	done     bool                   // Synced has been given
@@ -71,6 +71,9 @@ type Cursor struct {
 	over     []Event                // for the next Take
 	resync   resyncer
 }
+
+// starter is what a wake starts: a Drainer.
+type starter interface{ Start() }
 
 // initial is the state at the time of the subscription.
 type initial struct {
@@ -91,37 +94,6 @@ type buffers struct {
 	raw []rawItem
 }
 
-// Subscribe adds a subscriber. It can be called at any time. Between the initial objects, including quarantined ones,
-// and the later changes there is no gap and no duplicate. Close the cursor after use.
-func (s *Store) Subscribe(opt SubscribeOptions) *Cursor {
-	c := &Cursor{opt: opt}
-	s.subscribe(c)
-	return c
-}
-
-// subscribe adds a cursor whose options are set.
-func (s *Store) subscribe(c *Cursor) {
-	c.s = s
-	if c.opt.HoldWrites != "" {
-		c.hold = &holding{keys: map[Key]*held{}}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c.pos = s.changes.end()
-	c.read.Store(c.pos.seq)
-	c.settled.Store(c.pos.seq)
-	c.synced = s.synced
-	if c.opt.From == FromSnapshot {
-		c.initial = &initial{s.root.Load().base.objects.Iterate(), s.scopes.quarantined()}
-	}
-	if s.closed {
-		c.closed.Store(true)
-		return
-	}
-	s.cursors = append(s.cursors, c)
-	s.resync.start(c.opt.Resync, s.tickResync)
-}
-
 // Name returns SubscribeOptions.Name.
 func (c *Cursor) Name() string { return c.opt.Name }
 
@@ -129,7 +101,7 @@ func (c *Cursor) Name() string { return c.opt.Name }
 func (c *Cursor) Lag() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.late.len() + int(c.s.seq.Load()-c.pos.seq)
+	return c.late.len() + int(c.s.pub.seq.Load()-c.pos.seq)
 }
 
 // Close ends the subscription. It can be called at any time, also by the subscriber's own handler.
@@ -137,9 +109,18 @@ func (c *Cursor) Close() {
 	if c.closed.Swap(true) {
 		return
 	}
-	c.s.unsubscribe(c)
+	c.s.remove(c)
 	c.signal()
 }
+
+// end ends the subscription of a store that is closed.
+func (c *Cursor) end() {
+	c.closed.Store(true)
+	c.signal()
+}
+
+// wantsResync reports whether the subscriber wants all objects again, periodically.
+func (c *Cursor) wantsResync() bool { return c.opt.Resync > 0 }
 
 // waiting returns the puller of the cursor, and makes it on first use.
 func (c *Cursor) waiting() *puller {
@@ -167,8 +148,8 @@ func (c *Cursor) wake() {
 	}
 	c.signal()
 	begin := c.opt.Wake
-	if c.drainer != nil {
-		begin = c.drainer.Start
+	if c.starter != nil {
+		begin = c.starter.Start
 	}
 	if begin == nil {
 		return
@@ -252,11 +233,8 @@ func (c *Cursor) available() bool {
 		return true
 	}
 	p := c.pos
-	return p.next() != nil || c.hold != nil && c.hold.released(c) || !c.holding() && c.resync.due(c)
+	return p.next() != nil || c.echo != nil && c.echo.canRelease() || !c.echo.isHolding() && c.resync.due(c)
 }
-
-// holding reports whether changes are held back. A resync comes after them.
-func (c *Cursor) holding() bool { return c.hold != nil && len(c.hold.keys) > 0 }
 
 // rawItem is an entry that is read under the lock and judged outside of it.
 type rawItem struct {
@@ -274,15 +252,18 @@ func (c *Cursor) fill(max int) {
 		c.out = append(c.out, c.syncedEvent("")) // in a Take of its own, after the initial objects were handled
 		return
 	}
-	if c.hold != nil {
-		c.fillReleased(max)
+	if c.echo != nil {
+		c.echo.release(func() bool { return len(c.out) >= max }, c.deliverDelta)
+		if !c.echo.isHolding() {
+			c.settled.Store(c.read.Load())
+		}
 	}
 	for len(c.out) < max && !c.closed.Load() {
 		if !c.readRaw(max - len(c.out)) {
 			break
 		}
 		for i := range c.raw {
-			c.judge(&c.raw[i])
+			c.deliver(&c.raw[i])
 		}
 		clear(c.raw)
 		c.raw = c.raw[:0]
@@ -315,7 +296,7 @@ func (c *Cursor) fillInitial(max int) {
 func (c *Cursor) syncedEvent(version string) Event {
 	c.done = true
 	if version == "" {
-		version = c.s.Version()
+		version = c.s.version()
 	}
 	return Event{Type: Synced, Version: version, Count: c.count}
 }
@@ -350,7 +331,7 @@ func (c *Cursor) readRaw(max int) bool {
 func (c *Cursor) fold(left uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.s.seq.Load()-c.pos.seq > left {
+	for c.s.pub.seq.Load()-c.pos.seq > left {
 		ch := c.pos.next()
 		if ch == nil {
 			break
@@ -360,22 +341,29 @@ func (c *Cursor) fold(left uint64) {
 	c.read.Store(c.pos.seq)
 }
 
-// judge turns an entry into events.
-func (c *Cursor) judge(it *rawItem) {
+// deliver turns an entry into events.
+func (c *Cursor) deliver(it *rawItem) {
 	switch {
 	case it.delta != nil:
-		if c.hold == nil || !c.withholdsDelta(it.delta) {
-			c.giveDelta(it.delta)
+		if c.echo == nil || !c.echo.addDelta(it.delta) {
+			c.deliverDelta(it.delta)
 		}
 	case it.change.obj == nil:
-		c.judgeNote(it.change)
-	case c.hold != nil && c.withholds(it.change):
+		c.deliverNote(it.change)
+	case c.echo == nil:
+		c.deliverChange(it.change)
 	default:
-		c.judgeChange(it.change)
+		due, pass := c.echo.add(it.change)
+		if due != nil {
+			c.deliverDelta(due)
+		}
+		if pass {
+			c.deliverChange(it.change)
+		}
 	}
 }
 
-func (c *Cursor) judgeNote(ch *change) {
+func (c *Cursor) deliverNote(ch *change) {
 	switch ch.typ {
 	case Synced:
 		if !c.done {
@@ -395,7 +383,7 @@ func quarantinedEvent(q *source.Quarantined) Event {
 	}
 }
 
-func (c *Cursor) giveDelta(d *delta) {
+func (c *Cursor) deliverDelta(d *delta) {
 	for {
 		e, some, last := d.take(c.wants)
 		if some {
@@ -407,7 +395,7 @@ func (c *Cursor) giveDelta(d *delta) {
 	}
 }
 
-func (c *Cursor) judgeChange(ch *change) {
+func (c *Cursor) deliverChange(ch *change) {
 	obj, prior := ch.obj, ch.prior
 	if c.opt.Filter != nil {
 		now := ch.typ != Deleted && ch.typ != Left && c.wants(obj)

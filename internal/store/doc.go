@@ -75,26 +75,30 @@
 // server reported. The merged state is the base with own writes laid over it; reads use it. Without own writes both are
 // the same pointer. Each scope has one writer, and the writers of a store exclude each other.
 //
-// Reading order. With few exceptions, mostly the types of fields of Store, a file uses only files before it.
+// # Parts
 //
-//   - Basic types: key, version, identity, shape, record, event, errors.
-//   - Records, without a store: intern (shared parts), content and kept (the kept part of an object, with package
-//     internal/cut), fastjson, codec (how records are made and kept small, with package internal/pack), decode, hot,
-//     later (how they are read).
-//   - The parts of a store that do not know it: log, coalesce, field, selector, options, status, index, facet, state,
-//     ledger, tombstone.
-//   - The store and its scopes: store, scope, overlay.
-//   - Subscriptions: cursor, echo, resync, publish, drain.
-//   - Waits: wait, survey, conditions.
-//   - Writers: own writes (write, answer, settle), sources (sink, replacement), slots that come and go (slots).
-//   - Reads: index_build, snapshot, view, metrics.
-//   - The stores of one cluster, shared and saved: persist (with package internal/savefile), cachekey, cache, acquire,
-//     address, autosave. They use the store, and the store does not use them. They are in this package because [Handle]
-//     is a Store and [Cache] makes it: a package of their own would have to import this one, which then could not offer
-//     their names.
+// Store connects the parts, and embeds those whose exported methods are its own. A part has its state to itself. Most
+// state has to change in one step with the published root, so it is plain data under one lock, the writer lock.
 //
-// Locks, in the order in which they may be taken: cacheEntry.scopes, Cache.mu, Store.mu, Cursor.mu, ledger.mu. These
-// are leaves, under which no other lock is taken: Drainer.mu, statusBoard.mu, hotSet.mu, interner.mu, and the locks of
-// package internal/pack. No lock is held while user code runs: filters, index functions, Wake, Consume, OnMutation,
-// decoders and handlers of the logger.
+//   - publisher: the published root, the change log, the index definitions. It owns the writer lock.
+//   - Record and codec (with interner, hotSet, later): the kept bytes of an object, how they are made, packed and
+//     decoded. Locks of their own, all leaves. state, index, facet: one immutable version of all records.
+//   - coverage: what is known of one scope, such as version, slots and status. Plain data under the writer lock.
+//   - intake, with scope, replacement and statusBoard: fills the base from sources. Sinks under the writer lock; the
+//     board has a leaf lock.
+//   - overlay: the difference between base and merged state. Plain data under the writer lock. It publishes nothing.
+//   - ledger: own writes whose echo is outstanding. A lock of its own.
+//   - ownWrites, with Write: puts answers into the overlay and the ledger, and settles doubts. It owns both.
+//   - waits, with surveys: callers that wait, and the lists that end their waits. Under the writer lock.
+//   - subscriptions, with Cursor, Drainer and echoFilter: deliver the log. The list of cursors is under the writer
+//     lock. A cursor has a lock for its position.
+//   - reader, Snapshot, View, indexer, currentSelector: reads, indexes and selectors, without a lock of their own.
+//   - inspect takes snapshots of the parts; explain and metrics turn them into causes and metrics.
+//   - Cache, with Handle: the stores of one cluster, and the requests that share them. Cache.mu. It uses stores, and no
+//     part of a store uses it. holds delays its sources; saver saves its stores, one claim for each file. Leaf locks.
+//
+// Locks, in the order in which they may be taken: cacheEntry.scopes, Cache.mu, the writer lock (publisher.mu),
+// Cursor.mu, ledger.mu. These are leaves, under which no other lock is taken: Drainer.mu, statusBoard.mu, hotSet.mu,
+// interner.mu, undecoded.mu, holds.mu, saver.mu, and the locks of package internal/pack. No lock is held while user
+// code runs: filters, index functions, Wake, Consume, OnMutation, decoders and handlers of the logger.
 package store

@@ -86,15 +86,15 @@ type DrainOptions struct {
 	Consume func(events []Event) (more bool)
 	// Batch is the maximum number of events per call of Consume. 0 means 64.
 	Batch int
-	// Owner, if set, counts the goroutine that drains. The drainer starts one when events arrive. The goroutine ends when
-	// all events are taken.
+	// Owner, if set, counts the goroutine that drains. The drainer starts one when events arrive. The goroutine ends
+	// when all events are taken.
 	Owner *sync.WaitGroup
 	// Inline drains on the goroutine that wakes the drainer, which is the one that fills the store. Consume must not
 	// block.
 	Inline bool
-	// Failed is called after a failure has closed the subscription. panicked is a panic of Consume, with value and stack
-	// as text. It is nil if Consume or a filter has called runtime.Goexit. Failed is not called for a Goexit after Close.
-	// If Failed is nil, the failure is logged.
+	// Failed is called after a failure has closed the subscription. panicked is a panic of Consume, with value and
+	// stack as text. It is nil if Consume or a filter has called runtime.Goexit. Failed is not called for a Goexit
+	// after Close. If Failed is nil, the failure is logged.
 	Failed func(panicked error)
 	// Consumer replaces Consume and Failed. It takes fewer allocations where there are very many drainers.
 	Consumer Consumer
@@ -102,7 +102,7 @@ type DrainOptions struct {
 
 // Drain adds a subscriber whose events are handed to a function. No events are taken before Start, Run or Step. Close
 // the drainer after use.
-func (s *Store) Drain(opt DrainOptions) *Drainer {
+func (s *subscriptions) Drain(opt DrainOptions) *Drainer {
 	d := &Drainer{consumer: opt.Consumer, owner: opt.Owner, batch: defaultBatch}
 	if d.consumer == nil {
 		d.consumer = &functions{opt.Consume, opt.Failed, d.logFailure}
@@ -113,9 +113,9 @@ func (s *Store) Drain(opt DrainOptions) *Drainer {
 	d.cursor.opt = opt.SubscribeOptions
 	switch {
 	case opt.Owner != nil:
-		d.loop, d.cursor.drainer = d.drain, d
+		d.loop, d.cursor.starter = d.drain, d
 	case opt.Inline:
-		d.cursor.drainer = d
+		d.cursor.starter = d
 	case opt.Wake == nil:
 		d.cursor.waiting()
 	}

@@ -1,10 +1,20 @@
 package store
 
-import "github.com/fairlead-io/fairlead/internal/protect"
+import (
+	"log/slog"
 
-// holding is the changes that a cursor with HoldWrites holds back; see ledger. Only Take accesses it.
-type holding struct {
-	keys map[Key]*held
+	"github.com/fairlead-io/fairlead/internal/protect"
+)
+
+// echoFilter keeps the echoes of one owner's writes from a cursor; see ledger. It holds back the changes of a key while
+// a write to the key is in flight. It has no lock: only Take of its cursor uses it.
+type echoFilter struct {
+	ledger    *ledger
+	owner     string                         // SubscribeOptions.HoldWrites
+	primaryOf func(*Record) (k Key, ok bool) // nil: each object is its own primary
+	logger    *slog.Logger
+	name      string // of the subscriber
+	keys      map[Key]*held
 }
 
 // held is the change of one key while a write to it is in flight.
@@ -17,22 +27,22 @@ type held struct {
 // maxSteps bounds the changes of a key that are held to be judged. With more of them, all count as foreign.
 const maxSteps = 32
 
-// withholds reports whether a change is held back, or dropped as an echo.
-func (c *Cursor) withholds(ch *change) bool {
+// add decides about the next change of the log. pass is true for a change to deliver as it is. If due is not nil, it is
+// delivered instead. Otherwise the change is held back, or dropped as an echo.
+func (f *echoFilter) add(ch *change) (due *delta, pass bool) {
 	k := ch.obj.Key()
-	h := c.hold.keys[k]
-	if h == nil && !c.s.ledger.inFlight(k, c.opt.HoldWrites) {
-		return c.isEcho(ch)
+	h := f.keys[k]
+	if h == nil && !f.ledger.inFlight(k, f.owner) {
+		return nil, !f.isEcho(ch)
 	}
 	if h == nil {
 		h = &held{delta: delta{key: k}}
-		c.hold.keys[k] = h
+		f.keys[k] = h
 	}
 	h.delta.fold(ch)
 	if ch.typ == Deleted || ch.typ == Left { // a deletion is never held
-		delete(c.hold.keys, k)
-		c.giveDelta(&h.delta)
-		return true
+		delete(f.keys, k)
+		return &h.delta, false
 	}
 	if len(h.steps) == maxSteps {
 		h.plain, h.steps = true, nil
@@ -40,12 +50,12 @@ func (c *Cursor) withholds(ch *change) bool {
 	if !h.plain {
 		h.steps = append(h.steps, ch)
 	}
-	return true
+	return nil, false
 }
 
-// withholdsDelta adds a folded delta to the held changes of its key. It reports false if none are held.
-func (c *Cursor) withholdsDelta(d *delta) bool {
-	h := c.hold.keys[d.key]
+// addDelta adds a folded delta to the held changes of its key. It reports false if none are held.
+func (f *echoFilter) addDelta(d *delta) bool {
+	h := f.keys[d.key]
 	if h == nil {
 		return false
 	}
@@ -54,58 +64,60 @@ func (c *Cursor) withholdsDelta(d *delta) bool {
 	return true
 }
 
-// fillReleased judges the held changes of keys whose writes are answered.
-func (c *Cursor) fillReleased(max int) {
-	for k, h := range c.hold.keys {
-		if len(c.out) >= max {
+// release judges the held changes of keys whose writes are answered. It calls deliver for those that are no echoes,
+// until full returns true.
+func (f *echoFilter) release(full func() bool, deliver func(*delta)) {
+	for k, h := range f.keys {
+		if full() {
 			return
 		}
-		if c.s.ledger.inFlight(k, c.opt.HoldWrites) {
+		if f.ledger.inFlight(k, f.owner) {
 			continue
 		}
-		delete(c.hold.keys, k)
+		delete(f.keys, k)
 		foreign := h.plain
 		for _, ch := range h.steps {
-			foreign = foreign || !c.isEcho(ch)
+			foreign = foreign || !f.isEcho(ch)
 		}
 		if foreign {
-			c.giveDelta(&h.delta)
+			deliver(&h.delta)
 		}
-	}
-	if len(c.hold.keys) == 0 {
-		c.settled.Store(c.read.Load())
 	}
 }
 
-// released reports whether fillReleased has keys to judge.
-func (h *holding) released(c *Cursor) bool {
-	for k := range h.keys {
-		if !c.s.ledger.inFlight(k, c.opt.HoldWrites) {
+// isHolding reports whether changes are held back.
+func (f *echoFilter) isHolding() bool { return f != nil && len(f.keys) > 0 }
+
+// canRelease reports whether release has keys to judge.
+func (f *echoFilter) canRelease() bool {
+	for k := range f.keys {
+		if !f.ledger.inFlight(k, f.owner) {
 			return true
 		}
 	}
 	return false
 }
 
-func (c *Cursor) isEcho(ch *change) bool {
-	primary, ok := c.primaryOf(ch.obj)
+func (f *echoFilter) isEcho(ch *change) bool {
+	primary, ok := f.primary(ch.obj)
 	if !ok {
 		return false
 	}
 	if ch.prior != nil {
-		if before, ok := c.primaryOf(ch.prior); !ok || before != primary {
+		if before, ok := f.primary(ch.prior); !ok || before != primary {
 			return false
 		}
 	}
-	return c.s.ledger.isEcho(ch, c.opt.HoldWrites, primary)
+	return f.ledger.isEcho(ch, f.owner, primary)
 }
 
-func (c *Cursor) primaryOf(r *Record) (k Key, ok bool) {
-	if c.opt.PrimaryOf == nil {
+// primary calls the function of the subscriber.
+func (f *echoFilter) primary(r *Record) (k Key, ok bool) {
+	if f.primaryOf == nil {
 		return r.Key(), true
 	}
-	if p := protect.Call(func() { k, ok = c.opt.PrimaryOf(r) }); p != nil {
-		c.s.logger.Error("a subscriber's function for primaries panicked", "subscriber", c.opt.Name, "key", r.Key(),
+	if p := protect.Call(func() { k, ok = f.primaryOf(r) }); p != nil {
+		f.logger.Error("a subscriber's function for primaries panicked", "subscriber", f.name, "key", r.Key(),
 			"panic", p.Value)
 		return Key{}, false
 	}

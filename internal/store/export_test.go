@@ -29,39 +29,39 @@ func Begin(d *Drainer) bool { return d.begin() }
 
 // LedgerSize returns how many own writes are remembered.
 func LedgerSize(s *Store) (n int) {
-	s.ledger.mu.Lock()
-	defer s.ledger.mu.Unlock()
-	for _, w := range s.ledger.windows {
+	s.ownWrites.ledger.mu.Lock()
+	defer s.ownWrites.ledger.mu.Unlock()
+	for _, w := range s.ownWrites.ledger.windows {
 		n += len(w.own) + len(w.sent)
 	}
 	return n
 }
 
 // Break makes a store panic at the next change.
-func Break(s *Store) { s.intern = nil }
+func Break(s *Store) { s.codec.intern = nil }
 
 // Hot returns how many objects the hot set holds, and their estimated size.
 func Hot(s *Store) (entries int, bytes int64) {
-	s.hot.mu.Lock()
-	defer s.hot.mu.Unlock()
-	return len(s.hot.ring), s.hot.bytes
+	s.codec.hot.mu.Lock()
+	defer s.codec.hot.mu.Unlock()
+	return len(s.codec.hot.ring), s.codec.hot.bytes
 }
 
 // Locked says whether somebody, such as the caller, has the writer's lock.
 func Locked(s *Store) bool {
-	if !s.mu.TryLock() {
+	if !s.publisher.mu.TryLock() {
 		return true
 	}
-	s.mu.Unlock()
+	s.publisher.mu.Unlock()
 	return false
 }
 
 // HotLocked says whether somebody, such as the caller, has the lock of the hot set.
 func HotLocked(s *Store) bool {
-	if !s.hot.mu.TryLock() {
+	if !s.codec.hot.mu.TryLock() {
 		return true
 	}
-	s.hot.mu.Unlock()
+	s.codec.hot.mu.Unlock()
 	return false
 }
 
@@ -90,7 +90,7 @@ func ReadSaved(r io.Reader, identity string) error {
 
 // HasFacets says whether labels are found by their facets.
 func HasFacets(s *Store) bool {
-	x := s.root.Load().base.facets[byLabel]
+	x := s.publisher.current().base.facets[byLabel]
 	return x != nil && !x.building
 }
 

@@ -51,7 +51,8 @@ func (h *Handle) SetNamespaces(namespaces ...string) error {
 		e.key.moved = c.moves
 	}
 	c.entries[e.key] = e
-	e.store.rename(e.key.scope())
+	scope := e.key.scope()
+	e.store.scope.Store(&scope)
 	c.index()
 	c.mu.Unlock()
 
@@ -59,17 +60,17 @@ func (h *Handle) SetNamespaces(namespaces ...string) error {
 	if len(want) == 0 {
 		want = []string{""}
 	}
-	e.store.dropOthers(want) // first, so that late changes of their watches are ignored
+	dropOthers(e.store, want) // first, so that late changes of their watches are ignored
 	for _, ns := range want {
 		e.store.Sink(ns) // they count for Synced from now on
 	}
 	e.source.SetNamespaces(namespaces...)
-	e.store.dropOthers(want) // a watch that ended before it began has made its scope again
+	dropOthers(e.store, want) // a watch that ended before it began has made its scope again
 	return nil
 }
 
 // dropOthers drops the scopes that are not wanted.
-func (s *Store) dropOthers(want []string) {
+func dropOthers(s *Store, want []string) {
 	for _, st := range s.Statuses() {
 		if !slices.Contains(want, st.Namespace) {
 			s.DropScope(st.Namespace)

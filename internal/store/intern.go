@@ -35,6 +35,9 @@ func (t *interner) hashKey(ns, name string) uint64 {
 	return maphash.String(t.seed, name) ^ maphash.String(t.seed, ns)*0x9E3779B97F4A7C15
 }
 
+// hashOf returns the hash of a key.
+func (t *interner) hashOf(k Key) uint64 { return t.hashKey(k.Namespace, k.Name) }
+
 func (t *interner) hashKeyBytes(ns, name []byte) uint64 {
 	return maphash.Bytes(t.seed, name) ^ maphash.Bytes(t.seed, ns)*0x9E3779B97F4A7C15
 }

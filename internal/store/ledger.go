@@ -33,7 +33,7 @@ import (
 // If the ledger forgets too early, or judges too strictly, that costs one more reconciliation. It never hides a foreign
 // change.
 type ledger struct {
-	mu      sync.Mutex // after Store.mu and Cursor.mu
+	mu      sync.Mutex // after the writer lock and Cursor.mu
 	windows map[Key]*window
 	begun   int // writes since the last sweep
 }
@@ -116,7 +116,8 @@ func (l *ledger) end(k Key, w *WriteContext) {
 	}
 }
 
-// record records the answer to a write. The caller holds Store.mu, so that no event of the write is judged earlier.
+// record records the answer to a write. The caller holds the writer lock, so that no event of the write is judged
+// earlier.
 func (l *ledger) record(w *WriteContext, rec *Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -242,6 +243,19 @@ func (l *ledger) dropScope(ns string) {
 	defer l.mu.Unlock()
 	for k, win := range l.windows {
 		if ns == "" || k.Namespace == ns {
+			win.own = nil
+			l.tidy(k, win)
+		}
+	}
+}
+
+// release forgets the answers to writes of objects that have left. If an object comes back, its cursors get all its
+// events.
+func (l *ledger) release(gone func(Key) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k, win := range l.windows {
+		if gone(k) {
 			win.own = nil
 			l.tidy(k, win)
 		}

@@ -6,9 +6,9 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// The change log is a linked list of chunks that grows only at its end. One writer at a time appends, under Store.mu;
-// cursors read without a lock. A cursor references the chunk that it reads, so chunks that all cursors have left are
-// collected. The list is bounded, because a cursor that is too far behind is folded; see Cursor.fold.
+// The change log is a linked list of chunks that grows only at its end. One writer at a time appends, under the writer
+// lock; cursors read without a lock. A cursor references the chunk that it reads, so chunks that all cursors have left
+// are collected. The list is bounded, because a cursor that is too far behind is folded; see Cursor.fold.
 
 // chunkLen is the number of changes in a chunk. A larger batch makes a chunk of its own size.
 const chunkLen = 64

@@ -29,29 +29,6 @@ type MemoryStats struct {
 	Unpacked     int64 `json:"unpacked"` // bytes of new objects that wait to be packed
 }
 
-// Stats returns the statistics of the store.
-func (s *Store) Stats() Stats {
-	out := Stats{
-		Objects: s.Len(), Applied: s.stats.applied.Load(), Suppressed: s.stats.suppressed.Load(),
-		Commits: s.stats.commits.Load(), Quarantined: s.stats.quarantined.Load() + s.undecoded.counted(),
-		Mutations: s.Mutations(), Overlay: s.OverlayStats(), Memory: s.MemoryStats(),
-	}
-	s.mu.Lock()
-	cursors := s.cursors
-	s.mu.Unlock()
-	out.Subscribers = len(cursors)
-	for _, c := range cursors {
-		out.MaxLag = max(out.MaxLag, c.Lag())
-	}
-	return out
-}
-
-// MemoryStats returns the memory of the encoded objects.
-func (s *Store) MemoryStats() MemoryStats { return MemoryStats(s.pack.Stats()) }
-
-// Mutations returns the number of shared objects that were found changed (Options.DetectMutation).
-func (s *Store) Mutations() int64 { return s.hot.mutations.Load() }
-
 // Collector returns a collector for the metrics of the stores that list returns, such as those of Cache.Stores. The
 // label "selector" distinguishes stores of one resource.
 func Collector(list func() []*Store) prometheus.Collector { return &collector{list} }
@@ -114,7 +91,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	all, stale, now := metrics(), staleness(), time.Now()
 	for _, s := range c.list() {
 		stats, r := s.Stats(), s.opt.Resource
-		labels := []string{r.Group, r.Version, r.Resource, s.label()}
+		labels := []string{r.Group, r.Version, r.Resource, metricLabel(&s.opt, s.scope.Load())}
 		for _, m := range all {
 			out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(stats), labels...)
 		}
@@ -125,17 +102,14 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// label is Options.distinction with the current scope.
-func (s *Store) label() string {
+// metricLabel returns the value of the label "selector". scope replaces Options.Scope, unless it is nil.
+func metricLabel(opt *Options, scope *string) string {
 	o := Options{
-		LabelSelector: s.opt.LabelSelector, FieldSelector: s.opt.FieldSelector,
-		Shard: s.opt.Shard, Scope: s.opt.Scope,
+		LabelSelector: opt.LabelSelector, FieldSelector: opt.FieldSelector,
+		Shard: opt.Shard, Scope: opt.Scope,
 	}
-	if scope := s.scope.Load(); scope != nil {
+	if scope != nil {
 		o.Scope = *scope
 	}
 	return o.distinction()
 }
-
-// rename changes the scope in the labels of metrics.
-func (s *Store) rename(scope string) { s.scope.Store(&scope) }

@@ -18,18 +18,18 @@ type Options struct {
 	Namespaced bool
 	// Scheme has the Go types to decode protobuf. JSON is decoded without it.
 	Scheme *runtime.Scheme
-	// LabelSelector and FieldSelector are the selectors of the watch. Own writes that do not match are not laid over the
-	// store.
+	// LabelSelector and FieldSelector are the selectors of the watch. Own writes that do not match are not laid over
+	// the store.
 	LabelSelector string
 	FieldSelector string
 	// Fields evaluates field selectors on own writes, by label. For custom resources the fields are in
-	// spec.versions[].selectableFields of the definition, for example {"spec.color": FieldPath(".spec.color")}. The fields
-	// of built-in kinds, metadata.name and metadata.namespace are known. For other fields the store asks the server
-	// whether it selects an own write.
+	// spec.versions[].selectableFields of the definition, for example {"spec.color": FieldPath(".spec.color")}. The
+	// fields of built-in kinds, metadata.name and metadata.namespace are known. For other fields the store asks the
+	// server whether it selects an own write.
 	Fields map[string]FieldValue
 	// Shard is set for a store of the objects of some slots (source.Config.Shard), which may change. It names the
-	// division, for messages and metrics; see source.Config.ShardName. Own writes outside of the slots are not laid over
-	// the store. Such a store is never complete, and is not saved.
+	// division, for messages and metrics; see source.Config.ShardName. Own writes outside of the slots are not laid
+	// over the store. Such a store is never complete, and is not saved.
 	Shard string
 	// Unstructured is set if readers without a Go type use the store. An answer in protobuf is then laid over the store
 	// only if its Go type has all its fields.
@@ -46,7 +46,8 @@ type Options struct {
 	DetectMutation bool
 	// OnMutation is called for each changed object. If nil, it is logged.
 	OnMutation func(Key, error)
-	// Probe returns the server's current version of the resource. Barrier uses it in a store that no source.Source fills.
+	// Probe returns the server's current version of the resource. Barrier uses it in a store that no source.Source
+	// fills.
 	Probe Probe
 	// OverlayBound is how long an own write may be laid over the store before it is reported as overdue. 0 means one
 	// minute.
@@ -56,6 +57,9 @@ type Options struct {
 
 // Probe returns the server's current resource version, by a consistent read. A store that a source fills needs none.
 type Probe func(context.Context) (version string, err error)
+
+// resource names the resource for messages.
+func (o *Options) resource() string { return o.Resource.GroupResource().String() }
 
 // distinction distinguishes the stores of one resource by selectors, content and scope.
 func (o *Options) distinction() string {

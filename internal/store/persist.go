@@ -82,15 +82,7 @@ type savedScope struct{ ns, version string }
 
 // encode writes the base state.
 func (s *Store) encode(out *savefile.Encoder) error {
-	s.mu.Lock() // the versions must match the state
-	var scopes []savedScope
-	for ns, sc := range s.scopes {
-		if sc.committed {
-			scopes = append(scopes, savedScope{ns, sc.version.String()})
-		}
-	}
-	base := s.root.Load().base
-	s.mu.Unlock()
+	base, scopes := s.intake.saved()
 	out.Number(uint64(len(scopes)))
 	for _, sc := range scopes {
 		out.Text(sc.ns)
@@ -154,9 +146,7 @@ func (l *loading) scope(sc savedScope) (put func(*source.Object) error) {
 	if !l.wanted(sc.ns) {
 		return func(*source.Object) error { return nil }
 	}
-	l.store.mu.Lock()
-	made := l.store.scopes[sc.ns] == nil
-	l.store.mu.Unlock()
+	made := !l.store.isWatched(sc.ns)
 	r := l.store.Sink(sc.ns).Replace().(*replacement)
 	r.saved = true
 	l.scopes = append(l.scopes, loadedScope{sc, r, made})

@@ -31,31 +31,32 @@ type replacement struct {
 
 // Replace implements source.Sink.
 func (sc *scope) Replace() source.Replacement {
-	s := sc.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.marks++
+	in := sc.in
+	in.pub.lock()
+	defer in.pub.unlock()
+	in.marks++
 	r := &replacement{
-		sc: sc, mark: s.marks, known: sc.count(), byKey: map[Key]int{}, gone: map[Key]version{}, unread: map[Key]version{},
-		defs: s.defs, unordered: s.unordered,
+		sc: sc, mark: in.marks, known: sc.count(in.pub.current().base), byKey: map[Key]int{}, gone: map[Key]version{},
+		unread: map[Key]version{},
+		defs:   in.pub.indexes(), unordered: in.order.opaque,
 	}
-	r.begun = s.overlay.tick()
+	r.begun = in.overlay.tick()
 	sc.listing = r
 	return r
 }
 
 // Put implements source.Replacement.
 func (r *replacement) Put(o *source.Object) error {
-	sc, s := r.sc, r.sc.s
-	s.content.reduce(o)
-	if err := sc.check(o); err != nil {
-		s.stats.quarantined.Add(1)
+	sc, in := r.sc, r.sc.in
+	in.codec.content.reduce(o)
+	if err := sc.admits(o); err != nil {
+		in.stats.quarantined.Add(1)
 		return err
 	}
 	ver := parseVersion(o.Header.ResourceVersion)
-	prior, known := s.root.Load().base.find(s.intern, &o.Header)
+	prior, known := in.pub.current().base.find(in.codec.intern, &o.Header)
 	if r.isOutdated(o, ver, prior) {
-		s.stats.suppressed.Add(1)
+		in.stats.suppressed.Add(1)
 		return nil
 	}
 	twin := false
@@ -63,27 +64,27 @@ func (r *replacement) Put(o *source.Object) error {
 		r.see(prior.id)
 		if prior.ver.equal(ver) && prior.id.hasUID(o.Header.UID) {
 			var err error
-			if r.kept, _, err = s.content.append(r.kept[:0], o); err != nil {
-				s.stats.quarantined.Add(1)
+			if r.kept, _, err = in.codec.content.append(r.kept[:0], o); err != nil {
+				in.stats.quarantined.Add(1)
 				return err
 			}
-			if s.contentSum(o.Encoding, r.kept) == prior.contentSum(&r.prior) {
+			if in.codec.contentSum(o.Encoding, r.kept) == prior.contentSum(&r.prior) {
 				r.unstage(prior.Key())
 				return nil
 			}
 			twin = true
 		}
 	}
-	rec, err := s.newRecord(o, ver, prior)
+	rec, err := in.codec.newRecord(o, ver, prior)
 	if err != nil {
-		s.stats.quarantined.Add(1)
+		in.stats.quarantined.Add(1)
 		return err
 	}
-	s.packSoon(rec)
+	in.codec.packSoon(rec)
 	st := stage(rec, r.defs)
 	st.twin = twin
 	if i, again := r.byKey[rec.Key()]; again {
-		s.superseded(r.staged[i].rec)
+		in.codec.superseded(r.staged[i].rec)
 		r.staged[i] = st
 		return nil
 	}
@@ -125,7 +126,7 @@ func (r *replacement) see(id *ident) {
 
 func (r *replacement) unstage(k Key) {
 	if i, ok := r.byKey[k]; ok {
-		r.sc.s.superseded(r.staged[i].rec)
+		r.sc.in.codec.superseded(r.staged[i].rec)
 		r.staged[i] = staged{}
 		delete(r.byKey, k)
 	}
@@ -135,7 +136,7 @@ func (r *replacement) unstage(k Key) {
 func (r *replacement) Remove(o *source.Object) {
 	h := &o.Header
 	k, ver := Key{string(h.Namespace), string(h.Name)}, parseVersion(h.ResourceVersion)
-	prior, _ := r.sc.s.root.Load().base.find(r.sc.s.intern, h)
+	prior, _ := r.sc.in.pub.current().base.find(r.sc.in.codec.intern, h)
 	if !r.unordered && (r.isNewer(h, prior, ver) || r.unread[k].newer(ver)) {
 		return // of an earlier incarnation
 	}
@@ -155,8 +156,8 @@ func (r *replacement) Missing() (missing, known int) { return r.known - r.seen, 
 
 // Abort implements source.Replacement.
 func (r *replacement) Abort() {
-	r.sc.s.mu.Lock()
-	defer r.sc.s.mu.Unlock()
+	r.sc.in.pub.lock()
+	defer r.sc.in.pub.unlock()
 	r.discard()
 	r.end()
 }
@@ -164,7 +165,7 @@ func (r *replacement) Abort() {
 // discard releases the memory of the staged records.
 func (r *replacement) discard() {
 	for i := range r.staged {
-		r.sc.s.superseded(r.staged[i].rec)
+		r.sc.in.codec.superseded(r.staged[i].rec)
 	}
 }
 
@@ -178,13 +179,13 @@ func (r *replacement) end() {
 
 // Commit implements source.Replacement.
 func (r *replacement) Commit(c source.Commit) {
-	s := r.sc.s
+	in := r.sc.in
 	for {
 		if wake, ok := r.tryCommit(c); ok {
 			wake()
 			return
 		}
-		r.defs = s.indexDefs()
+		r.defs = in.pub.indexDefs()
 		for i, st := range r.staged {
 			if st.rec != nil {
 				r.staged[i] = stage(st.rec, r.defs)
@@ -197,21 +198,21 @@ func (r *replacement) Commit(c source.Commit) {
 // tryCommit builds the next state beside the current one, and publishes it at once. Only writers wait. ok is false if
 // the indexes have changed since the objects were staged.
 func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
-	sc, s := r.sc, r.sc.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	sc, in := r.sc, r.sc.in
+	in.pub.lock()
+	defer in.pub.unlock()
 	if r.done || sc.dropped {
 		r.discard()
 		r.end()
 		return func() {}, true
 	}
-	if !sameDefs(r.defs, s.defs) {
+	if !in.pub.hasIndexes(r.defs) {
 		return nil, false
 	}
-	cur := s.root.Load()
+	cur := in.pub.current()
 	e := &trie.Edit{}
 	next := root{base: cur.base.copy()}
-	initial := !sc.committed && !s.synced
+	initial := !sc.committed && !in.pub.isSynced()
 	listVer := parseVersion(c.Version)
 	var batch []change
 	if c.Epoch {
@@ -225,7 +226,7 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 			continue
 		}
 		next.base.delete(e, rec)
-		s.overlay.past.add(s.intern.seed, rec.id)
+		in.overlay.lost(rec)
 		batch = append(batch, change{typ: Deleted, inferred: true, relist: true, obj: rec, prior: rec})
 	}
 	for i, st := range r.staged {
@@ -234,14 +235,14 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 			continue
 		}
 		prior, _ := cur.base.objects.Find(rec)
-		if !c.Epoch && (st.twin || prior != nil && !s.unordered && prior.ver.newer(rec.ver)) {
-			s.stats.suppressed.Add(1)
-			s.superseded(rec)
+		if !c.Epoch && (st.twin || prior != nil && !in.order.opaque && prior.ver.newer(rec.ver)) {
+			in.stats.suppressed.Add(1)
+			in.codec.superseded(rec)
 			continue
 		}
 		rec.adopt(prior)
 		if prior != nil && !prior.SameUID(rec) {
-			s.overlay.past.add(s.intern.seed, prior.id)
+			in.overlay.lost(prior)
 		}
 		next.base.set(e, r.staged[i])
 		from := len(batch)
@@ -261,28 +262,28 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 	}
 	if c.Epoch {
 		sc.version = version{}
-		s.overlay.dropScope(sc.ns)
-		s.ledger.dropScope(sc.ns)
-		sc.forget()
-		s.waiters.end(fmt.Errorf("%w: %s", ErrEpoch, c.Reason), func(w *waiter) bool { return w.concerns(sc) })
+		in.overlay.dropScope(sc.ns)
+		in.ledger.dropScope(sc.ns)
+		sc.surveys.forget()
+		in.waits.reset(sc.coverage, fmt.Errorf("%w: %s", ErrEpoch, c.Reason))
 	}
 	if r.gained == nil {
 		sc.advance(listVer)
 	}
 	sc.listed(r.gained, listVer)
-	ghosts := s.overlay.listed(s, sc, r.gained, r.begun, listVer, cur.base, next.base)
+	ghosts := in.overlay.listed(sc.ns, r.gained, r.begun, listVer, cur.base, next.base)
 	for _, g := range ghosts {
 		batch = append(batch, change{typ: Deleted, inferred: true, relist: true, obj: g})
 	}
-	next.merged = s.overlay.rebuild(s, next.base)
+	next.merged = in.overlay.rebuild(next.base)
 	sc.committed, sc.resuming = true, r.saved
-	batch = append(batch, s.checkSynced()...)
-	s.stats.commits.Add(1)
-	wake = s.publish(next, batch)
+	batch = append(batch, in.checkSynced()...)
+	in.stats.commits.Add(1)
+	wake = in.pub.publish(next, batch)
 	for i := range batch {
-		s.superseded(batch[i].prior)
+		in.codec.superseded(batch[i].prior)
 	}
-	sc.relisted()
+	sc.surveys.relisted()
 	r.end()
 	return wake, true
 }

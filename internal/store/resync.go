@@ -2,7 +2,6 @@ package store
 
 import (
 	"math"
-	"slices"
 	"sync"
 	"time"
 )
@@ -45,8 +44,8 @@ func (z *resyncer) now(c *Cursor) int64 {
 func (c *Cursor) fillResync(max int) {
 	z := &c.resync
 	for len(c.out) < max && z.due(c) {
-		cur := c.s.root.Load()
-		if cur.seq != c.read.Load() || c.holding() {
+		cur := c.s.pub.current()
+		if cur.seq != c.read.Load() || c.echo.isHolding() {
 			return // newer changes are given first
 		}
 		if !z.open {
@@ -83,7 +82,8 @@ func (z *resyncer) begin(now int64) {
 	z.until, z.last, z.open = at*(math.MaxUint64/resyncSteps+1), at == 0, true
 }
 
-// resyncTimer wakes the cursors with a resync. A store has one. Store.mu guards all fields but wg.
+// resyncTimer wakes the cursors with a resync. A store has one. The writer lock guards all fields but
+// wg.
 type resyncTimer struct {
 	timer *time.Timer
 	every time.Duration
@@ -118,23 +118,8 @@ func (t *resyncTimer) arm(tick func(armed uint64)) {
 	})
 }
 
-// tickResync wakes the cursors that want a resync.
-func (s *Store) tickResync(armed uint64) {
-	s.mu.Lock()
-	cursors := s.cursors
-	if s.resync.armed == armed && !s.resync.off {
-		s.resync.timer = nil
-		if slices.ContainsFunc(cursors, func(c *Cursor) bool { return c.opt.Resync > 0 }) {
-			s.resync.arm(s.tickResync)
-		}
-	}
-	s.mu.Unlock()
-	for _, c := range cursors {
-		if c.opt.Resync > 0 {
-			c.wake()
-		}
-	}
-}
+// isCurrent reports whether an arming is the last one, and the timer was not stopped since.
+func (t *resyncTimer) isCurrent(armed uint64) bool { return t.armed == armed && !t.off }
 
 func (t *resyncTimer) stop() {
 	if t.timer != nil && t.timer.Stop() {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/json"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -82,50 +83,68 @@ func (o *Options) field(label string) FieldValue {
 	return fieldOf(o.Kind.GroupKind(), label)
 }
 
+// currentSelector decides which objects a watch selects, with the current selectors. Its pointer is replaced
+// atomically; there is no lock.
+type currentSelector struct {
+	codec *codec
+	opt   *Options
+	now   atomic.Pointer[watchSelector]
+}
+
+// SetSelectors sets the selectors that the sources of the store use from now on; see source.Source.SetSelectors.
+func (x *currentSelector) SetSelectors(sel source.Selectors) {
+	x.now.Store(parseSelectors(sel, x.opt.field))
+}
+
+// selects is watchSelector.selects for the current selectors.
+func (x *currentSelector) selects(r *Record, has fields.Set) (in, decided bool) {
+	return x.now.Load().selects(r, has)
+}
+
 // Decides reports whether the store can decide which objects the watch selects, so that own writes are visible at once.
 // It can without field selectors, and with fields of every kind, of built-in kinds or of Options.Fields. Otherwise it
 // asks the server.
-func (s *Store) Decides() bool { return !s.selected.Load().undecided }
+func (x *currentSelector) Decides() bool { return !x.now.Load().undecided }
 
 // Selects reports whether the watch certainly selects the object of a record.
-func (s *Store) Selects(r *Record) bool {
+func (x *currentSelector) Selects(r *Record) bool {
 	if r == nil {
 		return false
 	}
-	in, decided := s.selected.Load().selects(r, nil)
+	in, decided := x.selects(r, nil)
 	return in && decided
 }
 
-// answered makes a record of an answer. It also returns the fields for the selector, which it evaluates on the whole
+// parseAnswer makes a record of an answer. It also returns the fields for the selector, which it evaluates on the whole
 // object, since the record may hold less. They are nil if they are not needed or cannot be read.
-func (s *Store) answered(enc source.Encoding, raw []byte) (*Record, fields.Set, error) {
-	rec, err := s.parse(enc, raw)
+func (x *currentSelector) parseAnswer(enc source.Encoding, raw []byte) (*Record, fields.Set, error) {
+	rec, err := x.codec.parse(enc, raw)
 	if err != nil {
 		return nil, nil, err
 	}
-	sel := s.selected.Load()
+	sel := x.now.Load()
 	if sel.undecided || len(sel.values) == 0 {
 		return rec, nil, nil
 	}
-	object, err := s.object(enc, raw)
+	object, err := x.codec.object(enc, raw)
 	if err != nil {
-		s.logger.Warn("cannot tell whether an own write is selected, asking the server", "key", rec.Key(), "error", err)
+		x.codec.logger.Warn("cannot tell whether an own write is selected, asking the server", "key", rec.Key(), "error", err)
 		return rec, nil, nil
 	}
 	var has fields.Set
 	if p := protect.Call(func() { has = sel.evaluate(object) }); p != nil {
-		s.logger.Error("a function of a field panicked, asking the server", "key", rec.Key(), "panic", p)
+		x.codec.logger.Error("a function of a field panicked, asking the server", "key", rec.Key(), "panic", p)
 	}
 	return rec, has, nil
 }
 
 // object decodes a whole object, regardless of Content.
-func (s *Store) object(enc source.Encoding, raw []byte) (map[string]any, error) {
+func (c *codec) object(enc source.Encoding, raw []byte) (map[string]any, error) {
 	if enc == source.Protobuf {
-		if s.scheme == nil {
+		if c.scheme == nil {
 			return nil, errProtobuf
 		}
-		o, err := s.scheme.New(s.kind)
+		o, err := c.scheme.New(c.kind)
 		if err != nil {
 			return nil, err
 		}
@@ -133,12 +152,12 @@ func (s *Store) object(enc source.Encoding, raw []byte) (map[string]any, error) 
 		if !ok {
 			return nil, errProtobuf
 		}
-		if err := s.decoders.protobuf.Unmarshal(raw, typed); err != nil {
+		if err := c.decoders.protobuf.Unmarshal(raw, typed); err != nil {
 			return nil, err
 		}
 		if raw, err = json.Marshal(o); err != nil {
 			return nil, err
 		}
 	}
-	return s.decoders.untyped.Unmarshal(raw)
+	return c.decoders.untyped.Unmarshal(raw)
 }

@@ -79,3 +79,10 @@ func (s *shape) matches(h *source.Header) bool {
 	}
 	return true
 }
+
+// Names of the indexes that every store has.
+const (
+	IndexNamespace = "namespace" // value: the namespace
+	IndexLabel     = "label"     // value: "key=value", or "key" for any value
+	IndexOwner     = "owner"     // value: the uid of an owner
+)

@@ -7,22 +7,37 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
+// reader reads the published state, own writes included. It has no state and takes no lock.
+type reader struct {
+	pub     *publisher
+	intern  *interner
+	indexer *indexer // makes facets on demand
+}
+
+// Get returns the object of a key, own writes included.
+func (r *reader) Get(k Key) (*Record, bool) {
+	return r.pub.current().merged.get(r.intern.hashOf(k), k)
+}
+
+// Len returns the number of objects, own writes included.
+func (r *reader) Len() int { return r.pub.current().merged.objects.Len() }
+
+// Snapshot returns the present version.
+func (r *reader) Snapshot() Snapshot { return Snapshot{store: r, state: r.pub.current().merged} }
+
 // Snapshot is one version of the store, own writes included. It never changes, blocks no writer and costs nothing to
 // take. It keeps its records in memory as long as it is referenced. It is safe for concurrent use.
 type Snapshot struct {
-	s     *Store
+	store *reader
 	state *state
 }
-
-// Snapshot returns the present version.
-func (s *Store) Snapshot() Snapshot { return Snapshot{s: s, state: s.root.Load().merged} }
 
 // Len returns the number of objects.
 func (v Snapshot) Len() int { return v.state.objects.Len() }
 
 // Get returns the object of a key.
 func (v Snapshot) Get(k Key) (*Record, bool) {
-	return v.state.get(v.s.intern.hashKey(k.Namespace, k.Name), k)
+	return v.state.get(v.store.intern.hashOf(k), k)
 }
 
 // All yields every object, in no particular order.
@@ -31,7 +46,7 @@ func (v Snapshot) All() iter.Seq[*Record] { return v.state.all() }
 // InNamespace yields the objects of a namespace, all for "".
 func (v Snapshot) InNamespace(ns string) iter.Seq[*Record] {
 	if ns != "" {
-		v.s.needFacets(v.state, byNamespace)
+		v.store.indexer.needFacets(v.state, byNamespace)
 	}
 	return v.state.inScope(ns)
 }
@@ -41,11 +56,11 @@ func (v Snapshot) InNamespace(ns string) iter.Seq[*Record] {
 func (v Snapshot) Index(name, value string) iter.Seq[*Record] {
 	switch name {
 	case IndexNamespace:
-		v.s.needFacets(v.state, byNamespace)
+		v.store.indexer.needFacets(v.state, byNamespace)
 	case IndexLabel:
-		v.s.needFacets(v.state, byLabel)
+		v.store.indexer.needFacets(v.state, byLabel)
 	case IndexOwner:
-		v.s.needFacets(v.state, byOwner)
+		v.store.indexer.needFacets(v.state, byOwner)
 	}
 	seq, _ := v.state.byIndex(name, value)
 	return seq
@@ -98,7 +113,7 @@ func (v Snapshot) Indexes() []string {
 func (v Snapshot) Select(sel labels.Selector) iter.Seq[*Record] {
 	if sel != nil {
 		if _, _, ok := oneValue(sel); ok {
-			v.s.needFacets(v.state, byLabel)
+			v.store.indexer.needFacets(v.state, byLabel)
 		}
 	}
 	return v.state.selected(sel)

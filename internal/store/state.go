@@ -175,13 +175,6 @@ func (s *state) faceted(kind facetKind, key, value string, match func(*shape) bo
 	return s.where(match)
 }
 
-// Names of the indexes that every store has.
-const (
-	IndexNamespace = "namespace" // value: the namespace
-	IndexLabel     = "label"     // value: "key=value", or "key" for any value
-	IndexOwner     = "owner"     // value: the uid of an owner
-)
-
 // byIndex yields the records for a value of an index, built-in or user-defined; ok is false if there is no such index.
 func (s *state) byIndex(name, value string) (_ iter.Seq[*Record], ok bool) {
 	switch name {
@@ -277,4 +270,11 @@ func oneValue(sel labels.Selector) (key, value string, ok bool) {
 func (s *state) index(def *indexDef) *index {
 	i := slices.IndexFunc(s.indexes, func(x *index) bool { return x.def == def })
 	return s.indexes[i]
+}
+
+// root is the state that readers load; all of it belongs to one version.
+type root struct {
+	base   *state // as the server reported it
+	merged *state // with own writes laid over it
+	seq    uint64 // of the change log
 }

@@ -29,22 +29,25 @@ const (
 	maxMissing = 10_000
 )
 
-// surveys is the state of the surveys of one scope. Store.mu guards it.
+// surveys makes the surveys of one scope. The writer lock guards it.
 type surveys struct {
+	cov   *coverage
+	waits *waits
+
 	by      *source.Surveyor // nil: no source fills the scope yet
-	running bool             // the goroutine of settle runs
+	running bool             // the goroutine of loop runs
 	stop    context.CancelFunc
 	poke    chan struct{} // signals a new waiter
 
-	last    time.Time // when the last one began; zero: there was none
-	reached uint64    // number of the last one that the scope has reached
-	lists   int       // replacements so far: a survey from before one does not count
-	futile  int       // consecutive surveys that did not help
-	err     error     // of the last one
-	open    *survey   // the survey that the scope has not reached yet
+	last   time.Time // when the last one began; zero: there was none
+	lists  int       // replacements so far: a survey from before one does not count
+	futile int       // consecutive surveys that did not help
+	err    error     // of the last one
+	open   *survey   // the survey that the scope has not reached yet
 }
 
-// survey is the result of one list. Store.mu guards it, except listed, missing and hopeless until it is complete.
+// survey is the result of one list. The writer lock guards it, except listed, missing and hopeless until it is
+// complete.
 type survey struct {
 	number   uint64
 	clock    uint64 // of the overlay: the list sees every write answered before
@@ -64,18 +67,18 @@ type listed struct {
 	ver version
 }
 
-// Survey implements source.Surveyed.
-func (sc *scope) Survey(by *source.Surveyor) {
-	s := sc.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	sc.surveys.by = by
-	sc.attend()
+// fill tells that a source fills the scope from now on.
+func (v *surveys) fill(by *source.Surveyor) {
+	v.waits.pub.lock()
+	defer v.waits.pub.unlock()
+	v.by = by
+	v.attend()
 }
 
-// attend starts or wakes the goroutine of settle, if a waiter of the scope needs a survey. The caller holds s.mu.
-func (sc *scope) attend() {
-	s, v := sc.s, &sc.surveys
+// attend starts or wakes the goroutine of loop, if a waiter of the scope needs a survey. The caller holds the writer
+// lock.
+func (v *surveys) attend() {
+	s := v.waits
 	if v.running {
 		select {
 		case v.poke <- struct{}{}:
@@ -83,26 +86,27 @@ func (sc *scope) attend() {
 		}
 		return
 	}
-	if _, needed := sc.nextSurvey(time.Now()); !needed {
+	if _, needed := v.next(time.Now()); !needed {
 		return
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	v.running, v.stop, v.poke = true, stop, make(chan struct{}, 1)
-	s.surveying.Go(func() {
+	s.running.Go(func() {
 		defer stop()
-		sc.settle(ctx, v.poke)
+		v.loop(ctx, v.poke)
 	})
 }
 
-// nextSurvey returns the delay until the next survey. needed is false if no waiter needs one. The caller holds s.mu.
-func (sc *scope) nextSurvey(now time.Time) (in time.Duration, needed bool) {
-	v := &sc.surveys
-	if v.by == nil || !sc.committed || !sc.whole() || sc.dropped || sc.s.closed || v.open != nil {
+// next returns the delay until the next survey. needed is false if no waiter needs one. The caller holds the writer
+// lock.
+func (v *surveys) next(now time.Time) (in time.Duration, needed bool) {
+	s := v.waits
+	if v.by == nil || !v.cov.committed || !v.cov.whole() || v.cov.dropped || s.pub.isClosed() || v.open != nil {
 		return 0, false
 	}
 	var at time.Time
-	for _, w := range sc.s.waiters {
-		if w.asksOf(sc) && !sc.has(w) && (!needed || w.patient.Before(at)) {
+	for _, w := range s.waiters {
+		if w.asksOf(v.cov) && !v.cov.has(w) && (!needed || w.patient.Before(at)) {
 			at, needed = w.patient, true
 		}
 	}
@@ -114,19 +118,19 @@ func (sc *scope) nextSurvey(now time.Time) (in time.Duration, needed bool) {
 	return at.Sub(now), needed
 }
 
-// settle makes surveys while they are needed.
-func (sc *scope) settle(ctx context.Context, poke <-chan struct{}) {
-	s, v := sc.s, &sc.surveys
+// loop makes surveys while they are needed.
+func (v *surveys) loop(ctx context.Context, poke <-chan struct{}) {
+	s := v.waits
 	for {
-		s.mu.Lock()
-		in, needed := sc.nextSurvey(time.Now())
+		s.pub.lock()
+		in, needed := v.next(time.Now())
 		if !needed || ctx.Err() != nil {
 			v.running = false
-			s.mu.Unlock()
+			s.pub.unlock()
 			return
 		}
 		if in > 0 {
-			s.mu.Unlock()
+			s.pub.unlock()
 			timer := time.NewTimer(in)
 			select {
 			case <-timer.C:
@@ -139,29 +143,28 @@ func (sc *scope) settle(ctx context.Context, poke <-chan struct{}) {
 		s.surveyed++
 		v.last = time.Now()
 		by, y := v.by, &survey{number: s.surveyed, clock: s.overlay.tick(), lists: v.lists, over: make(chan struct{})}
-		s.mu.Unlock()
-		err := by.List(ctx, func(h *source.Header) { y.see(s, h) }, func(version string, more bool) error {
-			return sc.page(ctx, y, version, more)
-		})
-		s.mu.Lock()
-		sc.endSurvey(y, err)
+		s.pub.unlock()
+		compare := func(h *source.Header) { y.see(s.pub.current().base, s.intern, h) }
+		err := by.List(ctx, compare, func(version string, more bool) error { return v.page(ctx, y, version, more) })
+		s.pub.lock()
+		v.finish(y, err)
 		failed := v.err
-		s.mu.Unlock()
+		s.pub.unlock()
 		if failed != nil {
-			s.logger.DebugContext(ctx, "cannot ask the server what there is", "namespace", sc.ns, "error", failed)
+			s.logger.DebugContext(ctx, "cannot ask the server what there is", "namespace", v.cov.ns, "error", failed)
 		}
 	}
 }
 
 // see compares one listed object with the store. The store only moves forward meanwhile, so an object that matches now
 // stays at least as new as the list.
-func (y *survey) see(s *Store, h *source.Header) {
+func (y *survey) see(base *state, in *interner, h *source.Header) {
 	y.listed++
 	if y.hopeless {
 		return
 	}
 	want := listed{ver: parseVersion(h.ResourceVersion), uid: types.UID(h.UID)}
-	have, ok := s.root.Load().base.find(s.intern, h)
+	have, ok := base.find(in, h)
 	if ok && want.is(have) {
 		return
 	}
@@ -182,19 +185,19 @@ func (l *listed) is(r *Record) bool {
 var errEnough = errors.New("survey ended early")
 
 // page is called at the end of each page.
-func (sc *scope) page(ctx context.Context, y *survey, ver string, more bool) error {
-	s, v := sc.s, &sc.surveys
-	s.mu.Lock()
+func (v *surveys) page(ctx context.Context, y *survey, ver string, more bool) error {
+	s := v.waits
+	s.pub.lock()
 	first := y.ver.isZero()
 	y.ver = parseVersion(ver)
-	if sc.dropped || v.lists != y.lists || y.enough(false) != nil { // the watch may have caught up between two pages
-		s.mu.Unlock()
+	if v.cov.dropped || v.lists != y.lists || y.enough(false) != nil { // the watch may have caught up between two pages
+		s.pub.unlock()
 		return errEnough
 	}
 	v.open, y.complete = y, !more
-	s.notifyWaiters()
-	alone := !slices.ContainsFunc(s.waiters, func(w *waiter) bool { return w.asksOf(sc) })
-	s.mu.Unlock()
+	s.notify()
+	alone := !slices.ContainsFunc(s.waiters, func(w *waiter) bool { return w.asksOf(v.cov) })
+	s.pub.unlock()
 	if !first || !more {
 		return y.enough(alone)
 	}
@@ -220,17 +223,17 @@ func (y *survey) enough(alone bool) error {
 	return nil
 }
 
-// endSurvey records the end of a survey. The caller holds s.mu.
-func (sc *scope) endSurvey(y *survey, err error) {
-	s, v := sc.s, &sc.surveys
+// finish records the end of a survey. The caller holds the writer lock.
+func (v *surveys) finish(y *survey, err error) {
+	s := v.waits
 	if errors.Is(err, errEnough) {
 		err = nil
 	}
 	if v.open == y && (!y.complete || y.hopeless) { // it tells the version to reach, but not when that is reached
-		sc.forget()
+		v.forget()
 	}
 	v.futile++
-	future := func(w *waiter) bool { return w.asksOf(sc) && w.since < y.number && w.ver.newer(y.ver) }
+	future := func(w *waiter) bool { return w.asksOf(v.cov) && w.since < y.number && w.ver.newer(y.ver) }
 	if v.err = err; err == nil && !y.hopeless && !slices.ContainsFunc(s.waiters, future) {
 		v.futile = 0
 	}
@@ -238,82 +241,90 @@ func (sc *scope) endSurvey(y *survey, err error) {
 		return
 	}
 	if api, ok := errors.AsType[*source.APIError](err); ok && api.Code < 500 && api.Code != 410 && api.Code != 429 {
-		s.waiters.end(err, func(w *waiter) bool { return w.barrier && w.concerns(sc) && w.since < y.number })
+		s.end(err, func(w *waiter) bool { return w.barrier && w.concerns(v.cov) && w.since < y.number })
 	}
 }
 
-// checkSurvey ends the open survey if the scope has reached it; the caller holds s.mu.
-func (sc *scope) checkSurvey() {
-	v := &sc.surveys
+// check ends the open survey if the scope has reached it; the caller holds the writer lock.
+func (v *surveys) check() {
 	y := v.open
 	if y == nil {
 		return
 	}
-	if !sc.version.atLeast(y.ver) {
-		if !y.complete || y.hopeless || !sc.shows(y) {
+	if !v.cov.version.atLeast(y.ver) {
+		if !y.complete || y.hopeless || !v.shows(y) {
 			return
 		}
-		sc.advance(y.ver)
-		sc.settleOverlay(y)
+		v.cov.advance(y.ver)
+		v.settle(y)
 	}
-	v.reached = y.number
-	sc.forget()
+	v.cov.surveyed = y.number
+	v.forget()
 }
 
-// settleOverlay drops the own writes that the survey is newer than, as a list does. An object that was created and
-// deleted since was never in the base, and the watch will not mention it any more. The caller holds s.mu.
-func (sc *scope) settleOverlay(y *survey) {
-	s := sc.s
-	if len(s.overlay.entries) == 0 {
+// settle drops the own writes that the survey is newer than, as a list does. An object that was created and
+// deleted since was never in the base, and the watch will not mention it any more. The caller holds the writer lock.
+func (v *surveys) settle(y *survey) {
+	s := v.waits
+	if s.overlay.isEmpty() {
 		return
 	}
-	base := s.root.Load().base
+	base := s.pub.current().base
 	var batch []change
-	for _, g := range s.overlay.listed(s, sc, nil, y.clock, y.ver, base, base) {
+	for _, g := range s.overlay.listed(v.cov.ns, nil, y.clock, y.ver, base, base) {
 		batch = append(batch, change{typ: Deleted, inferred: true, relist: true, obj: g})
 	}
-	wake := s.publish(root{base: base, merged: s.overlay.rebuild(s, base)}, batch)
-	if len(batch) > 0 && !s.closed {
-		s.surveying.Go(wake) // not under the lock
+	wake := s.pub.publish(root{base: base, merged: s.overlay.rebuild(base)}, batch)
+	if len(batch) > 0 && !s.pub.isClosed() {
+		s.running.Go(wake) // not under the lock
 	}
 }
 
-// forget ends the open survey. Waiters may need another one. The caller holds s.mu.
-func (sc *scope) forget() {
-	if v := &sc.surveys; v.open != nil {
+// forget ends the open survey. Waiters may need another one. The caller holds the writer lock.
+func (v *surveys) forget() {
+	if v.open != nil {
 		close(v.open.over)
 		v.open = nil
-		sc.attend()
+		v.attend()
 	}
 }
 
-// endSurveys ends the open survey and the goroutine of settle. The caller holds s.mu.
-func (sc *scope) endSurveys() {
-	sc.forget()
-	if sc.surveys.running {
-		sc.surveys.stop()
+// end ends the open survey and the goroutine of loop. The caller holds the writer lock.
+func (v *surveys) end() {
+	v.forget()
+	if v.running {
+		v.stop()
 	}
 }
 
-// shows reports whether the scope has exactly the listed objects. The caller holds s.mu.
-func (sc *scope) shows(y *survey) bool {
-	s, base := sc.s, sc.s.root.Load().base
-	get := func(k Key) (*Record, bool) { return base.get(s.intern.hashKey(k.Namespace, k.Name), k) }
+// shows reports whether the scope has exactly the listed objects. The caller holds the writer lock.
+func (v *surveys) shows(y *survey) bool {
+	s, base := v.waits, v.waits.pub.current().base
+	get := func(k Key) (*Record, bool) { return base.get(s.intern.hashOf(k), k) }
 	for n := len(y.missing); n > 0; n-- {
 		want := &y.missing[n-1]
 		if have, ok := get(want.key); !ok || !want.is(have) {
-			if q, unread := sc.quarantine[want.key]; !unread || q.Version != want.ver.String() {
+			if q, unread := v.cov.quarantine[want.key]; !unread || q.Version != want.ver.String() {
 				return false
 			}
 			y.unread = append(y.unread, want.key)
 		}
 		y.missing = y.missing[:n-1]
 	}
-	have := sc.count()
+	have := v.cov.count(base)
 	for _, k := range y.unread {
 		if _, ok := get(k); !ok {
 			have++
 		}
 	}
 	return have == y.listed
+}
+
+// relisted makes waiters check again after the content was changed other than by the watch. The caller holds the writer
+// lock.
+func (v *surveys) relisted() {
+	v.waits.notify()
+	v.lists++
+	v.forget()
+	v.attend()
 }

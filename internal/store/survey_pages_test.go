@@ -14,20 +14,20 @@ func TestSurveyReachedBetweenPages(t *testing.T) {
 	defer s.Close()
 	sink := s.Sink("")
 	sink.Replace().Commit(source.Commit{Version: "1"})
-	sc := s.scopes[""]
-	y := &survey{number: 1, lists: sc.surveys.lists, over: make(chan struct{})}
+	v := s.waits.surveys[""]
+	y := &survey{number: 1, lists: v.lists, over: make(chan struct{})}
 	w := &waiter{scope: "", barrier: true, done: make(chan error, 1)}
-	s.mu.Lock()
-	s.waiters = append(s.waiters, w)
-	s.mu.Unlock()
-	if err := sc.page(t.Context(), y, "5", true); err != nil {
+	s.publisher.lock()
+	s.waits.waiters = append(s.waits.waiters, w)
+	s.publisher.unlock()
+	if err := v.page(t.Context(), y, "5", true); err != nil {
 		t.Fatalf("after the first page: %v", err)
 	}
-	s.mu.Lock()
-	sc.version = parseVersion("5")
-	s.notifyWaiters()
-	s.mu.Unlock()
-	if err := sc.page(t.Context(), y, "5", false); !errors.Is(err, errEnough) {
+	s.publisher.lock()
+	v.cov.version = parseVersion("5")
+	s.waits.notify()
+	s.publisher.unlock()
+	if err := v.page(t.Context(), y, "5", false); !errors.Is(err, errEnough) {
 		t.Errorf("the second page: %v", err)
 	}
 }

@@ -9,6 +9,9 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
+// maxQuarantined bounds the number of unreadable objects that are remembered.
+const maxQuarantined = 1000
+
 // undecoded remembers kept objects that a reader could not decode. Objects are not decoded on arrival, so such an
 // object is found only when it is read.
 type undecoded struct {
@@ -46,15 +49,12 @@ func (c *codec) noteUndecoded(r *Record, into any, err error) {
 	}
 }
 
-// Undecoded returns objects of the store that could not be decoded as the Go type that a reader asked for, at most the
-// last 1,000. Other readers may be able to decode them. They count in Stats.Quarantined, each version once while it is
-// remembered.
-func (s *Store) Undecoded() (out []source.Quarantined) {
-	u := &s.undecoded
+// current returns the objects whose version get still returns, and forgets the others.
+func (u *undecoded) current(get func(Key) (*Record, bool)) (out []source.Quarantined) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for k, q := range u.all {
-		if now, ok := s.Get(k); !ok || now.Version() != q.Version || string(now.UID()) != q.UID {
+		if now, ok := get(k); !ok || now.Version() != q.Version || string(now.UID()) != q.UID {
 			delete(u.all, k)
 			continue
 		}
@@ -63,6 +63,7 @@ func (s *Store) Undecoded() (out []source.Quarantined) {
 	return out
 }
 
+// counted returns the number of versions.
 func (u *undecoded) counted() int64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()
