@@ -180,6 +180,8 @@ func (c *Client) Close() {
 	c.hubs.close()
 	if c.ownCall {
 		c.call.Close()
+	} else {
+		c.call.Connection().CloseIdle()
 	}
 }
 
