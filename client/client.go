@@ -187,6 +187,8 @@ func (c *Client) Close() {
 	c.waits.close()
 	if c.ownCall {
 		c.call.Close()
+	} else {
+		c.call.Connection().CloseIdle()
 	}
 }
 

@@ -78,6 +78,16 @@ func (c *Conn) Close() {
 	}
 }
 
+// CloseIdle closes idle connections. The others close with their last request, and the next request opens a new one.
+func (c *Conn) CloseIdle() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if g := c.current; g != nil {
+		c.current = nil
+		g.retire()
+	}
+}
+
 // Acquire returns the generation for a new request. The caller must release it when the body is closed. An error means
 // that the configuration cannot be used.
 func (c *Conn) Acquire() (*Generation, error) {

@@ -76,6 +76,7 @@ func TestComputedRightsAreEnough(t *testing.T) {
 			t.Cleanup(func() { _ = engine.Close(context.WithoutCancel(t.Context())) })
 
 			plan := fairlead.New(env.Config(t), opts...)
+			defer plan.Client().Close()
 			declare(plan, nil, engine)
 			objects, err := rights.Manifests(plan.Client().Mapper(), account, plan.Rights())
 			if err != nil {

@@ -121,6 +121,7 @@ func TestNotRun(t *testing.T) {
 	w := newWorld(t)
 	w.put("x")
 	rt := fairlead.New(w.cfg)
+	defer rt.Client().Close()
 	reconcile.New(rt, "maps", well, here(w), reconcile.WithoutEvents())
 	if c := w.told(rt, "x", why.NotLeading, nil).Causes[0]; c.Advice == "" {
 		t.Errorf("%+v", c)
