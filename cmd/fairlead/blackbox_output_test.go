@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/internal/testlog"
 )
@@ -87,7 +88,7 @@ func TestBlackboxStopped(t *testing.T) {
 		ctx, interrupt := context.WithCancel(t.Context())
 		first := &firstWrite{w: &out, then: interrupt, writes: i % 4}
 		if code := run(ctx, []string{"watch", watchConfigMaps, "-n", "a", "-n", "b", "--server", s.url, "-o", "json"}, nil,
-			first, &testlog.Book{}); code != exitOK {
+			first, &testlog.Book{}); code != cli.ExitOK {
 			t.Fatalf("exit code %d", code)
 		}
 		interrupt()
@@ -240,7 +241,7 @@ func printedAs(t *testing.T, format string, shows bool, wait time.Duration) (out
 		pause(s, wait)
 	}
 	cancel()
-	if code := <-ended; code != exitOK {
+	if code := <-ended; code != cli.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
 	return out, errs
@@ -408,7 +409,7 @@ func TestBlackboxMistakes(t *testing.T) {
 			}
 			var out, errs bytes.Buffer
 			code := run(ctx, append(args, flags...), nil, &out, &errs)
-			if code != exitUsage || out.Len() > 0 || strings.Count(errs.String(), "\n") != 1 {
+			if code != cli.ExitUsage || out.Len() > 0 || strings.Count(errs.String(), "\n") != 1 {
 				t.Errorf("exit code %d; stdout %q, stderr %q", code, out.String(), errs.String())
 			}
 		})
@@ -437,7 +438,7 @@ func TestBlackboxFullDisk(t *testing.T) {
 			var out io.Writer = &failing{left: n}
 			code := run(ctx, []string{"watch", watchConfigMaps, "-A", "--server", "http://127.0.0.1:1", "-o", "json"}, nil, out,
 				&errs)
-			if code != exitFailure || !strings.Contains(errs.String(), "the disk is full") || ctx.Err() != nil {
+			if code != cli.ExitFailure || !strings.Contains(errs.String(), "the disk is full") || ctx.Err() != nil {
 				t.Errorf("exit code %d, stderr %q", code, errs.String())
 			}
 		})

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/internal/testlog"
 )
@@ -268,7 +269,7 @@ func (p *program) finish() {
 		p.all = append(p.all, l)
 		p.fold(l)
 	}
-	if code := <-p.ended; code != exitOK {
+	if code := <-p.ended; code != cli.ExitOK {
 		p.t.Errorf("exit code %d, want 0; stderr: %s", code, p.errs)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
+	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
 	"github.com/fairlead-io/fairlead/internal/testbed/command"
 )
 
@@ -55,7 +56,7 @@ func TestExamples(t *testing.T) {
 			t.Errorf("%s has no example", cmd.CommandPath())
 		}
 	}
-	look(newRootCommand(streams{}))
+	look(newRootCommand(cli.Streams{}))
 }
 
 func TestScripts(t *testing.T) {

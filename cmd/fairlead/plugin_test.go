@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
 )
 
 // TestPlugin: under the name that kubectl finds it by, no help and no error tells to call it by another one.
@@ -33,7 +35,7 @@ func TestPlugin(t *testing.T) {
 			each(child, append(path[:len(path):len(path)], child.Name())...)
 		}
 	}
-	each(newRootCommand(streams{}))
+	each(newRootCommand(cli.Streams{}))
 
 	for name, want := range map[string]string{
 		"kubectl-fairlead": "kubectl fairlead op get: ", "kubectl-fairlead.exe": "kubectl fairlead op get: ",
@@ -41,7 +43,7 @@ func TestPlugin(t *testing.T) {
 	} {
 		var out, errs strings.Builder
 		code := runAs(t.Context(), name, []string{"op", "get"}, strings.NewReader(""), &out, &errs)
-		if code != exitUsage || !strings.HasPrefix(errs.String(), want) {
+		if code != cli.ExitUsage || !strings.HasPrefix(errs.String(), want) {
 			t.Errorf("%s: exit code %d, %s", name, code, &errs)
 		}
 	}

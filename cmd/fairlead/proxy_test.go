@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
 	"github.com/fairlead-io/fairlead/internal/serve/servetest"
 )
 
@@ -20,7 +21,7 @@ func TestRequestHeaderMistakes(t *testing.T) {
 	} {
 		var out, errs bytes.Buffer
 		if code := run(t.Context(), append([]string{"controller", "--kubeconfig", noServer(t)}, args...), strings.NewReader(""), &out,
-			&errs); code != exitUsage || !strings.Contains(errs.String(), want) {
+			&errs); code != cli.ExitUsage || !strings.Contains(errs.String(), want) {
 			t.Errorf("%v: %d %s, want %s", args, code, &errs, want)
 		}
 	}

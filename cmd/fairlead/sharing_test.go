@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
 )
 
 // TestSharedMistakes: flags that cannot work are told in one line, before the API server is asked.
@@ -23,13 +25,13 @@ func TestSharedMistakes(t *testing.T) {
 		"Namespace": {[]string{"--shards=elsewhere/group"}, "has to be in the system namespace"},
 		"Name":      {[]string{"--shards=A_B"}, "is not namespace/name"},
 		"Slots":     {[]string{"--shards", "--shard-slots", "3"}, "want a power of two"},
-		"Lease":     {[]string{"--shards=" + leaseName}, "that is the Lease of --leader-elect"},
+		"Lease":     {[]string{"--shards=fairlead-controller"}, "that is the Lease of --leader-elect"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out, errs bytes.Buffer
 			code := run(t.Context(), append(slices.Clone(controller), tc.args...), strings.NewReader(""), &out, &errs)
-			if lines := strings.Split(strings.TrimSpace(errs.String()), "\n"); code != exitUsage || len(lines) != 1 ||
+			if lines := strings.Split(strings.TrimSpace(errs.String()), "\n"); code != cli.ExitUsage || len(lines) != 1 ||
 				!strings.Contains(lines[0], tc.want) {
 				t.Errorf("exit code %d\n%s", code, &errs)
 			}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/internal/testbed/command"
 	"github.com/fairlead-io/fairlead/internal/testlimit"
@@ -102,7 +103,7 @@ func TestWatchEvents(t *testing.T) {
 	if l := w.Event("DELETED", "a/one"); l.Inferred || l.Object["data"].(map[string]any)["value"] != "2" {
 		t.Errorf("deleted: %+v", l)
 	}
-	if code := w.Stop(); code != exitOK {
+	if code := w.Stop(); code != cli.ExitOK {
 		t.Errorf("exit code %d, want 0; stderr: %s", code, w.Errs)
 	}
 	stats := 0
@@ -154,7 +155,7 @@ func TestWatchExpires(t *testing.T) {
 		}
 	}
 	w.Status("Watching")
-	if code := w.Stop(); code != exitOK {
+	if code := w.Stop(); code != cli.ExitOK {
 		t.Errorf("exit code %d, want 0", code)
 	}
 }
@@ -269,51 +270,51 @@ func TestWatchMistakes(t *testing.T) {
 		code   int
 		want   string
 	}{
-		"NoResource":   {"A resource is needed.", nil, exitUsage, "name one resource"},
-		"TwoResources": {"Just one.", []string{"pods", "nodes"}, exitUsage, "name one resource"},
-		"BadName":      {"A path is no name.", []string{"a/b"}, exitUsage, "is not the name of a resource"},
+		"NoResource":   {"A resource is needed.", nil, cli.ExitUsage, "name one resource"},
+		"TwoResources": {"Just one.", []string{"pods", "nodes"}, cli.ExitUsage, "name one resource"},
+		"BadName":      {"A path is no name.", []string{"a/b"}, cli.ExitUsage, "is not the name of a resource"},
 		"Unknown": {
 			"What discovery does not know is told at once.",
 			[]string{"nosuch"},
-			exitUsage,
+			cli.ExitUsage,
 			`no resource "nosuch"`,
 		},
 		"BadSelector": {
 			"Selectors are checked before anything is sent.",
 			[]string{watchConfigMaps, "-l", "a in ("},
-			exitUsage, "cannot read label selector",
+			cli.ExitUsage, "cannot read label selector",
 		},
-		"BadOutput":   {"So are formats.", []string{watchConfigMaps, "-o", "xml"}, exitUsage, "unknown output format"},
-		"BadDuration": {"And durations.", []string{watchConfigMaps, "--max-watch", "0s"}, exitUsage, "--max-watch"},
+		"BadOutput":   {"So are formats.", []string{watchConfigMaps, "-o", "xml"}, cli.ExitUsage, "unknown output format"},
+		"BadDuration": {"And durations.", []string{watchConfigMaps, "--max-watch", "0s"}, cli.ExitUsage, "--max-watch"},
 		"Both": {
 			"-n and -A contradict each other.",
 			[]string{watchConfigMaps, "-n", "a", "-A"},
-			exitUsage,
+			cli.ExitUsage,
 			"exclude each other",
 		},
-		"BadFlag": {"Unknown flags are told.", []string{watchConfigMaps, "--nosuch"}, exitUsage, "unknown flag"},
+		"BadFlag": {"Unknown flags are told.", []string{watchConfigMaps, "--nosuch"}, cli.ExitUsage, "unknown flag"},
 		"BadServer": {
 			"A server is a URL.",
 			[]string{watchConfigMaps, "--server", "nowhere"},
-			exitUsage,
+			cli.ExitUsage,
 			"is not an http or https URL",
 		},
 		"BadToken": {
 			"Files must exist.",
 			[]string{watchConfigMaps, "--token-file", missing},
-			exitUsage,
+			cli.ExitUsage,
 			"cannot read " + missing,
 		},
 		"TokenIsADir": {
 			"And be files.",
 			[]string{watchConfigMaps, "--token-file", filepath.Dir(missing)},
-			exitUsage,
+			cli.ExitUsage,
 			"it is a directory",
 		},
 		"Unreachable": {
 			"A name that must be looked up needs a server.",
 			[]string{"pods", "--server", "http://127.0.0.1:1"},
-			exitFailure, "does not answer",
+			cli.ExitFailure, "does not answer",
 		},
 	}
 	for name, tc := range tests {
@@ -343,7 +344,7 @@ func TestWatchGone(t *testing.T) {
 	var errs bytes.Buffer
 	code := run(t.Context(), []string{"watch", watchConfigMaps, "-A", "--server", s.URL(), "-o", "json"},
 		strings.NewReader(""), writer, &errs)
-	if code != exitFailure || !strings.Contains(errs.String(), "cannot print") {
+	if code != cli.ExitFailure || !strings.Contains(errs.String(), "cannot print") {
 		t.Errorf("exit code %d, stderr %q", code, errs.String())
 	}
 }

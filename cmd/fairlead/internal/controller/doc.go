@@ -1,0 +1,2 @@
+// Package controller is the command fairlead controller.
+package controller
