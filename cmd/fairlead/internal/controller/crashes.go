@@ -1,30 +1,24 @@
 package controller
 
 import (
+	"log/slog"
 	"runtime/debug"
 
 	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
-// openCrashes makes the Go runtime write a report if this process crashes.
-func (c *controller) openCrashes() (executor.Witness, error) {
-	if c.crashDir == "" {
-		return nil, nil
-	}
-	crashes, err := executor.OpenCrashLog(c.crashDir)
+// openCrashLog makes the Go runtime write a report into a directory if this process crashes.
+func openCrashLog(dir string) (*executor.CrashLog, error) {
+	crashes, err := executor.OpenCrashLog(dir)
 	if err != nil {
 		return nil, err
 	}
-	c.crashes = crashes
 	return crashes, debug.SetCrashOutput(crashes.Output(), debug.CrashOptions{})
 }
 
-func (c *controller) closeCrashes() {
-	if c.crashes == nil {
-		return
-	}
+func closeCrashLog(crashes *executor.CrashLog, log *slog.Logger) {
 	_ = debug.SetCrashOutput(nil, debug.CrashOptions{}) // cannot fail without a file
-	if err := c.crashes.Close(); err != nil {
-		c.log.Warn("cannot close the crash log", "error", err)
+	if err := crashes.Close(); err != nil {
+		log.Warn("cannot close the crash log", "error", err)
 	}
 }

@@ -2,9 +2,7 @@ package controller
 
 import (
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
 
-	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operations/webhook/guard"
@@ -16,9 +14,19 @@ const (
 	credentialsAny      = "any"
 )
 
-// TargetFlags adds the flags that bound the targets and credentials of Webhooks. Every controller has them.
-func (o *Options) TargetFlags(f *pflag.FlagSet) {
-	f.StringArrayVar(&o.DenyTargets, "deny-target", nil,
+// TargetOptions bounds the targets and the credentials of Webhooks.
+type TargetOptions struct {
+	// Allow lists loopback and private CIDRs and hosts that Webhooks may call.
+	Allow []string
+	// Deny lists CIDRs and hosts that Webhooks may not call. It takes precedence over Allow.
+	Deny []string
+	// Credentials is "released" or "any".
+	Credentials string
+}
+
+// Flags adds the flags of Deny and Credentials.
+func (o *TargetOptions) Flags(f *pflag.FlagSet) {
+	f.StringArrayVar(&o.Deny, "deny-target", nil,
 		"`CIDR or host` that webhooks may not call, even if --allow-target permits it; may be repeated")
 	f.StringVar(&o.Credentials, "credentials", credentialsReleased,
 		"Secrets and service accounts that webhooks may use: `released` ones, by the label "+
@@ -26,9 +34,9 @@ func (o *Options) TargetFlags(f *pflag.FlagSet) {
 			", or any of their namespace")
 }
 
-// checkTargets validates these flags.
-func (o *Options) checkTargets() error {
-	if _, err := guard.NewWith(guard.Options{Deny: o.DenyTargets, Allow: o.AllowTargets}); err != nil {
+// check validates the options.
+func (o *TargetOptions) check() error {
+	if _, err := guard.NewWith(guard.Options{Deny: o.Deny, Allow: o.Allow}); err != nil {
 		return cli.Usagef("%v", err)
 	}
 	if o.Credentials != "" && o.Credentials != credentialsReleased && o.Credentials != credentialsAny {
@@ -37,23 +45,5 @@ func (o *Options) checkTargets() error {
 	return nil
 }
 
-// acquireCredentials watches the Secrets and service accounts that webhooks may use. Other Secrets are not read from
-// the API server.
-func (c *controller) acquireCredentials(in cache.Option) (err error) {
-	secrets := []cache.Option{in}
-	if c.Credentials != credentialsAny {
-		secrets = append(secrets, cache.Labels(v1alpha1.LabelWebhookCredentials+"=true"))
-		if c.accounts, err = c.rt.Cache().Acquire(corev1.SchemeGroupVersion.WithKind("ServiceAccount"), in); err != nil {
-			return err
-		}
-	}
-	c.secrets, err = c.rt.Cache().Acquire(corev1.SchemeGroupVersion.WithKind("Secret"), secrets...)
-	return err
-}
-
-func (c *controller) accountStore() *cache.Store {
-	if c.accounts == nil {
-		return nil
-	}
-	return c.accounts.Store
-}
+// anyCredentials reports whether Webhooks may use all Secrets and service accounts of their namespace.
+func (o *TargetOptions) anyCredentials() bool { return o.Credentials == credentialsAny }

@@ -1,17 +1,17 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
@@ -29,14 +29,13 @@ const (
 
 // sharingOptions configures whether replicas of the controller share the operations.
 type sharingOptions struct {
-	shards string // [namespace/]name of the group; "": not shared
-	slots  int
-	member string                 // display name of this replica; "": host name and process
-	given  func(flag string) bool // nil: the command has no such flags
+	group string // [namespace/]name; empty: not shared
+	slots int
+	given func(flag string) bool // nil: the command has no such flags
 }
 
-func (o *sharingOptions) sharingFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.shards, "shards", "", "share the operations, by namespace, with all replicas of the group `namespace/name` "+
+func (o *sharingOptions) flags(f *pflag.FlagSet) {
+	f.StringVar(&o.group, "shards", "", "share the operations, by namespace, with all replicas of the group `namespace/name` "+
 		"(default "+DefaultGroup+" in the system namespace); instead of --leader-elect")
 	f.Lookup("shards").NoOptDefVal = DefaultGroup
 	f.IntVar(&o.slots, "shard-slots", shard.DefaultSlots,
@@ -49,29 +48,29 @@ func (o *sharingOptions) sharingFlags(f *pflag.FlagSet) {
 func (o *sharingOptions) check() error {
 	switch {
 	case o.given == nil:
-	case o.given("shards") && o.shards == "":
+	case o.given("shards") && o.group == "":
 		return cli.Usagef(`--shards "" is not namespace/name`)
-	case o.given("shard-slots") && o.shards == "":
+	case o.given("shard-slots") && o.group == "":
 		return cli.Usagef("--shard-slots needs --shards")
 	}
 	return nil
 }
 
-// group parses the flags. While it has members, the group holds the Lease of --leader-elect, which is in the system
+// parse returns the name of the group and its slots. While it has members, the group holds the Lease of --leader-elect, which is in the system
 // namespace. Therefore the group must be there, too.
-func (o *sharingOptions) group(system string) (name string, layout shard.Layout, err error) {
-	namespace, name, ok := strings.Cut(o.shards, "/")
+func (o *sharingOptions) parse(system string) (name string, layout shard.Layout, err error) {
+	namespace, name, ok := strings.Cut(o.group, "/")
 	if !ok {
-		namespace, name = system, o.shards
+		namespace, name = system, o.group
 	}
 	switch {
 	case len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Label(name)) > 0:
-		return "", layout, cli.Usagef("--shards %q is not namespace/name", o.shards)
+		return "", layout, cli.Usagef("--shards %q is not namespace/name", o.group)
 	case namespace != system:
 		return "", layout, cli.Usagef("--shards %s: the group has to be in the system namespace, which is %s "+
-			"(--system-namespace): the Lease %s is there", o.shards, system, leaseName)
+			"(--system-namespace): the Lease %s is there", o.group, system, leaseName)
 	case name == leaseName:
-		return "", layout, cli.Usagef("--shards %s: that is the Lease of --leader-elect", o.shards)
+		return "", layout, cli.Usagef("--shards %s: that is the Lease of --leader-elect", o.group)
 	}
 	layout = shard.Layout{Slots: o.slots}
 	if err := layout.Check(); err != nil || o.slots == 0 {
@@ -80,16 +79,15 @@ func (o *sharingOptions) group(system string) (name string, layout shard.Layout,
 	return name, layout, nil
 }
 
-// sharing is this replica's membership in the group.
+// sharing is this replica's membership in the group; nil if the operations are not shared.
 type sharing struct {
 	group *group.Group
 	slots *source.Sharding // of the store of operations
 }
 
-// newSharing returns a membership, which starts when it is run. address is where other replicas reach this one; empty:
-// unreachable.
-func newSharing(c *controller, address string) (*sharing, error) {
-	name, layout, err := c.sharingOptions.group(c.systemNamespace)
+// newSharing returns a membership, which starts when it is run. It completes the options from the flags.
+func newSharing(config *rest.Config, flags sharingOptions, o group.Options) (*sharing, error) {
+	name, layout, err := flags.parse(o.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -97,11 +95,9 @@ func newSharing(c *controller, address string) (*sharing, error) {
 	if err != nil {
 		host = "unknown"
 	}
-	g, err := group.New(c.config, group.Options{
-		Namespace: c.systemNamespace, Name: name, Role: groupRole, Layout: layout, Leader: leaseName, Logger: c.log,
-		Events: true, Address: address, TracerProvider: c.spans.tracers(),
-		Member: cmp.Or(c.member, fmt.Sprintf("%s-%d", host, os.Getpid())), Drain: max(c.Drain, time.Millisecond),
-	})
+	o.Name, o.Role, o.Layout, o.Events = name, groupRole, layout, true
+	o.Member = fmt.Sprintf("%s-%d", host, os.Getpid())
+	g, err := group.New(config, o)
 	if err != nil {
 		return nil, err
 	}
@@ -132,36 +128,46 @@ func (s *sharing) ready(pages http.Handler) http.Handler {
 	})
 }
 
-// executeShared runs the operations of the slots that this replica gets, until ctx ends. Then it hands them over, after
-// waiting for running calls at most for --drain.
-func (c *controller) executeShared(ctx context.Context) error {
-	all := context.WithoutCancel(ctx)
-	if c.beforeCalls(ctx, all); ctx.Err() != nil {
+// report returns the function that reads the state of the group, or nil if nothing is shared.
+func (s *sharing) report() func(context.Context) (*group.Report, error) {
+	if s == nil {
 		return nil
 	}
-	running, end := context.WithCancelCause(all)
+	return s.group.Report
+}
+
+// sharedWorker runs the operations of the slots that it gains. An executor implements it.
+type sharedWorker interface {
+	group.Participant
+	Run(ctx context.Context) error
+}
+
+// run runs the operations of the slots that this replica gets, until ctx ends. Then it hands them over, after waiting
+// for running calls at most for the drain time of the group.
+func (s *sharing) run(ctx context.Context, w sharedWorker, log *slog.Logger) error {
+	running, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
-	taking, leave := context.WithCancelCause(ctx)
+	membership, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
 	ended := make(chan error, 1)
 	go func() {
-		err := c.executor.Run(running)
+		err := w.Run(running)
 		leave(err)
 		ended <- err
 	}()
-	c.sharing.group.Add(c.sharing.slots)
-	c.sharing.group.Add(c.executor)
-	err := c.sharing.group.Run(taking)
-	end(context.Cause(taking))
-	over := <-ended
+	s.group.Add(s.slots)
+	s.group.Add(w)
+	err := s.group.Run(membership)
+	end(context.Cause(membership))
+	workErr := <-ended
 	switch {
 	case errors.Is(err, group.ErrRole) || errors.Is(err, group.ErrNotGroup):
 		return cli.Usagef("--shards: %v", err)
 	case err != nil:
 		return err
-	case ctx.Err() == nil: // it ended on its own
-		return over
+	case ctx.Err() == nil: // the worker ended on its own
+		return workErr
 	}
-	c.log.InfoContext(ctx, "all operations stopped in this process", "cause", over)
+	log.InfoContext(ctx, "all operations stopped in this process", "cause", workErr)
 	return nil
 }

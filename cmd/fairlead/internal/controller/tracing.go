@@ -30,31 +30,31 @@ const flushTime = 3 * time.Second
 // tracing exports spans as the OpenTelemetry variables configure. Nil: no tracing.
 type tracing struct {
 	provider *sdktrace.TracerProvider
-	outlet   *outlet
+	exporter *quietExporter
 }
 
 // newTracing reads the variables. It returns nil if none names an exporter or an endpoint.
 func newTracing(ctx context.Context, log *slog.Logger) (*tracing, error) {
-	make, err := exporterOf(os.Getenv)
-	if err != nil || make == nil {
+	newExporter, err := exporterOf(os.Getenv)
+	if err != nil || newExporter == nil {
 		return nil, err
 	}
-	to, err := make(ctx)
+	to, err := newExporter(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("cannot send traces: %w", err)
 	}
-	about, err := sdkresource.New(ctx, sdkresource.WithAttributes(
+	resource, err := sdkresource.New(ctx, sdkresource.WithAttributes(
 		attribute.String("service.name", serviceName), attribute.String("service.version", cli.Version()),
 	), sdkresource.WithHost(), sdkresource.WithTelemetrySDK(),
 		sdkresource.WithFromEnv()) // the environment takes precedence
 	if err != nil {
 		log.WarnContext(ctx, "cannot use all of OTEL_RESOURCE_ATTRIBUTES", "error", err)
 	}
-	o := &outlet{to: to, log: log}
-	o.life, o.end = context.WithCancel(context.WithoutCancel(ctx))
+	e := &quietExporter{to: to, log: log}
+	e.life, e.end = context.WithCancel(context.WithoutCancel(ctx))
 	// Sampler, batches and limits come from the environment. Spans that do not fit into the queue are dropped.
 	return &tracing{
-		provider: sdktrace.NewTracerProvider(sdktrace.WithBatcher(o), sdktrace.WithResource(about)), outlet: o,
+		provider: sdktrace.NewTracerProvider(sdktrace.WithBatcher(e), sdktrace.WithResource(resource)), exporter: e,
 	}, nil
 }
 
@@ -74,9 +74,9 @@ func (t *tracing) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
-		t.outlet.failed(err)
+		t.exporter.failed(err)
 	}
-	t.outlet.end()
+	t.exporter.end()
 }
 
 // exporterOf returns the constructor of the configured exporter, or nil if none is configured.
@@ -134,34 +134,34 @@ func firstOf(env func(string) string, names ...string) variable {
 	return variable{}
 }
 
-// outlet forwards spans. If the collector refuses them, it logs that once, and the spans are lost.
-type outlet struct {
+// quietExporter forwards spans. If the collector refuses them, it logs that once, and the spans are lost.
+type quietExporter struct {
 	to   sdktrace.SpanExporter
 	log  *slog.Logger
-	told sync.Once
+	warn sync.Once
 	life context.Context //nolint:containedctx // until the process ends
 	end  context.CancelFunc
 }
 
 // ExportSpans implements sdktrace.SpanExporter. It returns no error, because the SDK would write each one to stderr.
-func (o *outlet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+func (e *quietExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(o.life, cancel)()
-	if err := o.to.ExportSpans(ctx, spans); err != nil {
-		o.failed(err)
+	defer context.AfterFunc(e.life, cancel)()
+	if err := e.to.ExportSpans(ctx, spans); err != nil {
+		e.failed(err)
 	}
 	return nil
 }
 
-func (o *outlet) failed(err error) {
+func (e *quietExporter) failed(err error) {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("the collector did not answer in time: %w", err)
 	}
-	o.told.Do(func() {
-		o.log.Warn("cannot send traces: spans are lost until the collector accepts them; logged once", "error", err)
+	e.warn.Do(func() {
+		e.log.Warn("cannot send traces: spans are lost until the collector accepts them; logged once", "error", err)
 	})
 }
 
 // Shutdown implements sdktrace.SpanExporter.
-func (o *outlet) Shutdown(ctx context.Context) error { return o.to.Shutdown(ctx) }
+func (e *quietExporter) Shutdown(ctx context.Context) error { return e.to.Shutdown(ctx) }

@@ -7,7 +7,7 @@ import (
 
 type vars = map[string]string
 
-func TestWhatTheEnvironmentSaysOfTraces(t *testing.T) {
+func TestExporterOf(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		reason string
@@ -16,9 +16,9 @@ func TestWhatTheEnvironmentSaysOfTraces(t *testing.T) {
 		fault  string
 	}{
 		{reason: "nothing"},
-		{reason: "a name is no wish for traces", env: vars{"OTEL_SERVICE_NAME": "x"}},
+		{reason: "a service name alone configures no exporter", env: vars{"OTEL_SERVICE_NAME": "x"}},
 		{reason: "an endpoint", env: vars{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}, on: true},
-		{reason: "that of traces", env: vars{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://c/v1/traces"}, on: true},
+		{reason: "the endpoint of traces", env: vars{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://c/v1/traces"}, on: true},
 		{reason: "the exporter, to the default endpoint", env: vars{"OTEL_TRACES_EXPORTER": "otlp"}, on: true},
 		{reason: "grpc", env: vars{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, on: true},
 		{reason: "none", env: vars{"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}},
@@ -28,11 +28,11 @@ func TestWhatTheEnvironmentSaysOfTraces(t *testing.T) {
 			env: vars{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_TRACES_SAMPLER": "parentbased_traceidratio"},
 		},
 		{
-			reason: "an exporter that there is not", fault: "OTEL_TRACES_EXPORTER=zipkin",
+			reason: "an unknown exporter", fault: "OTEL_TRACES_EXPORTER=zipkin",
 			env: vars{"OTEL_TRACES_EXPORTER": "zipkin"},
 		},
 		{
-			reason: "a protocol that there is not", fault: "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/json",
+			reason: "an unknown protocol", fault: "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/json",
 			env: vars{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/json"},
 		},
 		{
@@ -40,7 +40,7 @@ func TestWhatTheEnvironmentSaysOfTraces(t *testing.T) {
 			env: vars{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_TRACES_SAMPLER": "some"},
 		},
 		{
-			reason: "no URL", fault: "OTEL_EXPORTER_OTLP_ENDPOINT is not a URL",
+			reason: "an endpoint that is no URL", fault: "OTEL_EXPORTER_OTLP_ENDPOINT is not a URL",
 			env: vars{"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4318"},
 		},
 	} {

@@ -91,15 +91,15 @@ clustertest), stops when the command ends, and exits with its code:
 		},
 	}
 	flags := cmd.Flags()
-	o.controller.NoAuth = true
+	o.controller.Serve.NoAuth = true
 	flags.DurationVar(&o.controller.Drain, "drain", upDrain,
 		"`time` that calls in progress have to finish at the end, before the programs of --with are stopped")
 	flags.StringArrayVar(&o.with, "with", nil,
 		"`program` to run as well, with arguments split at spaces except in '…' and \"…\" and after \\; may be repeated")
-	flags.StringVar(&o.controller.Listen, "listen", "127.0.0.1:8081", "`address` of the HTTP API, on loopback")
-	flags.StringArrayVar(&o.controller.AllowTargets, "allow-target", []string{"127.0.0.1", "::1", "localhost"},
+	flags.StringVar(&o.controller.Serve.Listen, "listen", "127.0.0.1:8081", "`address` of the HTTP API, on loopback")
+	flags.StringArrayVar(&o.controller.Targets.Allow, "allow-target", []string{"127.0.0.1", "::1", "localhost"},
 		"loopback or private `CIDR or host` that webhooks may call; may be repeated")
-	o.controller.TargetFlags(flags)
+	o.controller.Targets.Flags(flags)
 	flags.IntVar(&o.controllers, "controllers", 1,
 		"`number` of operations controllers; several run as separate processes that share the operations, "+
 			"each with an HTTP API, and are restarted after a crash")

@@ -77,7 +77,7 @@ func (k *crew) run(ctx context.Context, n int, ready func()) error {
 // keep keeps one controller running. up is called when it is ready for the first time, or can never be.
 func (k *crew) keep(ctx context.Context, i int, up func()) error {
 	defer up()
-	listen := k.o.Listen
+	listen := k.o.Serve.Listen
 	if host, _, err := net.SplitHostPort(listen); i > 1 && err == nil {
 		listen = net.JoinHostPort(host, "0")
 	}
@@ -136,12 +136,12 @@ func (k *crew) say(format string, args ...any) {
 func (k *crew) controller(ctx context.Context, listen string, log io.Writer, serving func(at string, process int)) error {
 	args := []string{
 		"controller", "--kubeconfig", k.cluster.KubeconfigPath(), "--shards", "--system-namespace", "default",
-		"--insecure-no-auth", "--listen", listen, "--drain", k.o.Drain.String(), "--credentials", k.o.Credentials,
+		"--insecure-no-auth", "--listen", listen, "--drain", k.o.Drain.String(), "--credentials", k.o.Targets.Credentials,
 	}
-	for _, target := range k.o.AllowTargets {
+	for _, target := range k.o.Targets.Allow {
 		args = append(args, "--allow-target", target)
 	}
-	for _, target := range k.o.DenyTargets {
+	for _, target := range k.o.Targets.Deny {
 		args = append(args, "--deny-target", target)
 	}
 	cmd := exec.CommandContext(ctx, k.program, args...)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/google/uuid"
+	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/reconcile/lease"
 )
@@ -18,22 +19,20 @@ const leaseName = "fairlead-controller"
 var errDeposed = errors.New("lost the Lease " + leaseName + ": another replica leads now")
 
 // election is the leader election by the Lease of the operations controller. The runtime stops it after all other work.
+// A nil election lets the process work always.
 type election struct {
 	*lease.Lease
-	current atomic.Pointer[context.Context] // the term of the runtime and the executor; nil before the first
+	current atomic.Pointer[context.Context] // the latest term; nil before the first
 }
 
-// newElection returns the election of a controller with the given address for other replicas. Empty: unknown.
-func newElection(c *controller, address string) (*election, error) {
-	c.address = address
+// newElection returns the election of a process. It chooses the identity of the process.
+func newElection(config *rest.Config, o lease.Options) (*election, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	l, err := lease.New(c.config, lease.Options{
-		Namespace: c.systemNamespace, Name: leaseName, Identity: fmt.Sprintf("%s_%d_%s", host, os.Getpid(), uuid.NewString()),
-		Address: address, TracerProvider: c.spans.tracers(), Logger: c.log,
-	})
+	o.Identity = fmt.Sprintf("%s_%d_%s", host, os.Getpid(), uuid.NewString())
+	l, err := lease.New(config, o)
 	if err != nil {
 		return nil, fmt.Errorf("cannot elect a leader: %w", err)
 	}
@@ -48,22 +47,22 @@ func (e *election) Lead(ctx context.Context) (term context.Context, done func(),
 	return term, done, err
 }
 
-// fence returns an error if the executor must not send requests now.
-func (c *controller) fence() error {
-	if !c.leaderElect {
+// fence returns an error if the executor must not send requests now. It is nil without an election.
+func (e *election) fence() error {
+	if e == nil {
 		return nil
 	}
-	term := c.election.current.Load()
+	term := e.current.Load()
 	if term == nil {
 		return lease.ErrNotLeading
 	}
-	return c.election.Fence(*term)
+	return e.Fence(*term)
 }
 
-// term returns the context of the present leadership. The executor ends with it.
-func (c *controller) term(ctx context.Context) context.Context {
-	if c.leaderElect {
-		return *c.election.current.Load()
+// term returns the context of the present leadership. The executor ends with it. Without an election it never ends.
+func (e *election) term(ctx context.Context) context.Context {
+	if e == nil {
+		return context.WithoutCancel(ctx)
 	}
-	return context.WithoutCancel(ctx)
+	return *e.current.Load()
 }
