@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -28,6 +30,19 @@ const strangerTime = 10 * time.Second
 
 // maxMetricsConnections bounds the connections for metrics: probes and a few scrapers.
 const maxMetricsConnections = 128
+
+// servedMessage is the log message with the address of the HTTP API.
+const servedMessage = "HTTP API is served"
+
+// ServedAddress returns the address of the HTTP API from the line with which a controller logs it.
+func ServedAddress(line string) (address string, ok bool) {
+	_, attributes, ok := strings.Cut(line, strconv.Quote(servedMessage))
+	if !ok {
+		return "", false
+	}
+	_, address, _ = strings.Cut(strings.TrimSpace(attributes), "address=")
+	return address, true
+}
 
 // site contains the pages of the controller. Its fields do not change once it serves.
 type site struct {
@@ -99,7 +114,7 @@ func (s *site) register(l *listeners, ready func(net.Addr)) error {
 					"let them request tokens for a separate audience, and set --audience to it", "flag", "--audience="+ownAudience,
 			)
 		}
-		s.log.InfoContext(ctx, "HTTP API is served", "scheme", s.o.scheme(), "address", l.api.Addr().String())
+		s.log.InfoContext(ctx, servedMessage, "scheme", s.o.scheme(), "address", l.api.Addr().String()) // see ServedAddress
 		if ready != nil {
 			ready(l.api.Addr())
 		}

@@ -4,36 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net"
-	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
-	"sync"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
 	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/controller"
-	"github.com/fairlead-io/fairlead/internal/child"
-	"github.com/fairlead-io/fairlead/operations/install"
 )
 
-// commandGrace bounds the shutdown of a command. Together with the shutdown of the servers it stays under ten seconds.
-const commandGrace = 3 * time.Second
+// defaultDrain is how long a shutdown waits for running calls, most likely those to a program of --with.
+const defaultDrain = 3 * time.Second
 
-// upDrain is how long a shutdown waits for running calls, most likely those to a companion.
-const upDrain = 3 * time.Second
-
+// NewCommand returns the command fairlead up.
 func NewCommand(s cli.Streams) *cobra.Command {
-	var o upOptions
+	var o options
 	cmd := &cobra.Command{
 		Use:   "up [-- command [argument…]]",
 		Short: "Run a Kubernetes control plane and the operations controller on this machine until interrupted",
@@ -85,14 +72,14 @@ clustertest), stops when the command ends, and exits with its code:
 				if len(words) == 0 || words[0] == "" {
 					return cli.Usagef("--with needs a program")
 				}
-				o.companions = append(o.companions, words)
+				o.programs = append(o.programs, words)
 			}
 			return up(cmd.Context(), s, o, args)
 		},
 	}
 	flags := cmd.Flags()
 	o.controller.Serve.NoAuth = true
-	flags.DurationVar(&o.controller.Drain, "drain", upDrain,
+	flags.DurationVar(&o.controller.Drain, "drain", defaultDrain,
 		"`time` that calls in progress have to finish at the end, before the programs of --with are stopped")
 	flags.StringArrayVar(&o.with, "with", nil,
 		"`program` to run as well, with arguments split at spaces except in '…' and \"…\" and after \\; may be repeated")
@@ -114,19 +101,20 @@ clustertest), stops when the command ends, and exits with its code:
 	return cmd
 }
 
-type upOptions struct {
+// options are the flags.
+type options struct {
 	dir            string
 	temporary      bool
 	cacheDir       string
 	apiServerFlags []string
 	crds           []string
 	with           []string   // as they were given
-	companions     [][]string // programs with their arguments
+	programs       [][]string // with their arguments
 	controller     controller.Options
 	controllers    int
 }
 
-func up(ctx context.Context, s cli.Streams, o upOptions, command []string) error {
+func up(ctx context.Context, s cli.Streams, o options, command []string) error {
 	if o.temporary {
 		o.dir = ""
 	}
@@ -158,126 +146,8 @@ func up(ctx context.Context, s cli.Streams, o upOptions, command []string) error
 	return runAll(ctx, s, c, o)
 }
 
-// runAll runs the operations controller and the companions until the context or one of them ends.
-func runAll(ctx context.Context, s cli.Streams, c *cluster.Cluster, o upOptions) error {
-	calls, err := call.New(call.Options{Config: c.Config()})
-	if err != nil {
-		return err
-	}
-	defer calls.Close()
-	if err := install.CRDs(ctx, calls); err != nil {
-		if ctx.Err() != nil {
-			return nil // interrupted, the normal end
-		}
-		return err
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	// for the companions: the controller may call them until it has ended
-	beside, end := context.WithCancel(context.WithoutCancel(ctx))
-	var controller, companions sync.WaitGroup
-	defer companions.Wait()
-	defer end()
-	defer controller.Wait()
-	defer cancel(nil)
-	run := func(in *sync.WaitGroup, fn func() error) {
-		in.Go(func() {
-			if err := fn(); err != nil {
-				cancel(err)
-			}
-		})
-	}
-	ready := make(chan struct{})
-	run(&controller, func() error {
-		export := func() { cli.Say(s.Out, "export KUBECONFIG=%s", cli.ShellQuote(c.KubeconfigPath())) }
-		if o.controllers > 1 {
-			k, err := o.newCrew(s, c)
-			if err != nil {
-				return err
-			}
-			export()
-			return k.run(ctx, o.controllers, func() { close(ready) })
-		}
-		return runAlone(ctx, s, c, o, export, func() { close(ready) })
-	})
-	select {
-	case <-ready:
-	case <-ctx.Done():
-		return upError(ctx)
-	}
-	for _, command := range o.companions {
-		run(&companions, func() error { return runCompanion(beside, s, c, command) })
-	}
-	for _, hint := range o.hints() {
-		cli.Say(s.Err, "%s", hint)
-	}
-	select {
-	case <-ctx.Done():
-	case <-c.Done():
-		cancel(c.Err())
-	}
-	return upError(ctx)
-}
-
-// runAlone runs one controller in this process. serving is called when its HTTP API is served, and ready when it is
-// ready.
-func runAlone(ctx context.Context, s cli.Streams, c *cluster.Cluster, o upOptions, serving, ready func()) error {
-	log, err := openLog(filepath.Join(c.Dir(), "controller.log"))
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	var asking sync.WaitGroup
-	defer asking.Wait()
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	return controller.Run(ctx, c.Config(), "default", o.controller, slog.New(slog.NewTextHandler(log, nil)),
-		func(at net.Addr) {
-			serving()
-			asking.Go(func() {
-				if awaitReady(ctx, "http://"+at.String()+"/readyz") == nil {
-					cli.Say(s.Err, "operations controller ready, HTTP API at http://%s/operations, log in %s", at, log.Name())
-					cli.Say(s.Err, "console at http://%s/console/", at)
-					ready()
-				}
-			})
-		})
-}
-
-// awaitReady returns when a server is ready or ctx has ended. A starting control plane asks clients to retry after a
-// second.
-func awaitReady(ctx context.Context, url string) error {
-	asking := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return err
-		}
-		if resp, err := asking.Do(r); err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return nil
-			}
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// upError returns the reason of the end, or nil after an interrupt.
-func upError(ctx context.Context) error {
-	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
-		return err
-	}
-	return nil
-}
-
 // hints returns suggestions for next steps.
-func (o *upOptions) hints() []string {
+func (o *options) hints() []string {
 	hints := []string{"", "Copy the export line into another shell, then try:"}
 	if len(o.with) > 0 {
 		hints = append(hints,
@@ -292,99 +162,4 @@ func (o *upOptions) hints() []string {
 		hints = append(hints, `  bin/fairlead shards default/`+controller.DefaultGroup)
 	}
 	return append(hints, `  bin/fairlead watch operations.fairlead.io -A`, "", "Press Ctrl-C to stop.")
-}
-
-func openLog(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("cannot open log: %w", err)
-	}
-	return f, nil
-}
-
-// runCompanion runs a program until the context ends. An earlier exit is an error. The program's own messages go to
-// stderr.
-func runCompanion(ctx context.Context, s cli.Streams, c *cluster.Cluster, command []string) error {
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.Stdout, cmd.Stderr = s.Err, s.Err
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.KubeconfigPath())
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = commandGrace
-	cmd.SysProcAttr = child.Attr()
-	runtime.LockOSThread() // required by child.Attr
-	defer runtime.UnlockOSThread()
-	err := cmd.Run()
-	switch {
-	case ctx.Err() != nil:
-		return nil
-	case err != nil:
-		return fmt.Errorf("%s ended: %w", filepath.Base(command[0]), err)
-	default:
-		return fmt.Errorf("%s ended", filepath.Base(command[0]))
-	}
-}
-
-// runCommand runs a command beside the control plane, and stops it when the control plane ends.
-func runCommand(ctx context.Context, s cli.Streams, c *cluster.Cluster, command []string) error {
-	interrupted := ctx
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	watching := make(chan struct{})
-	go func() {
-		defer close(watching)
-		select {
-		case <-c.Done():
-			cancel(c.Err())
-		case <-ctx.Done():
-		}
-	}()
-	defer func() { cancel(nil); <-watching }()
-
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.In, s.Out, s.Err
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.KubeconfigPath(), clustertest.EnvVar+"="+c.Dir())
-	cmd.Cancel = func() error {
-		if interrupted.Err() != nil {
-			return endInterrupted(cmd.Process)
-		}
-		return cmd.Process.Signal(syscall.SIGTERM)
-	}
-	cmd.WaitDelay = commandGrace
-
-	err := cmd.Run()
-	if lost := c.Err(); lost != nil {
-		return lost
-	}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-			return &cli.ExitError{Code: 128 + int(status.Signal())} // as shells do
-		}
-		return &cli.ExitError{Code: exit.ExitCode()}
-	}
-	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("cannot run %s: %w", filepath.Base(command[0]), err)
-	}
-	return nil
-}
-
-// interruptGrace is how long a command may take to end on its own after an interrupt.
-const interruptGrace = time.Second
-
-// endInterrupted stops a command. Ctrl-C in a terminal reaches the command as well, and many programs treat a second
-// signal as a forced stop. Therefore it sends the signal only if the command keeps running.
-func endInterrupted(p *os.Process) error {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(interruptGrace)
-	for {
-		if err := p.Signal(syscall.Signal(0)); err != nil {
-			return err // it has ended
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			return p.Signal(syscall.SIGTERM)
-		}
-	}
 }

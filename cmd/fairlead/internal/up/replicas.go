@@ -12,12 +12,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
-	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
 	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/controller"
 	"github.com/fairlead-io/fairlead/internal/backoff"
@@ -27,38 +25,41 @@ import (
 // maxControllers bounds --controllers.
 const maxControllers = 16
 
-// beginAgain is the delay before a crashed controller is restarted.
-const beginAgain = time.Second
+// restartDelay is the delay before a crashed controller is restarted.
+const restartDelay = time.Second
 
-// crew runs the controllers of up --controllers: separate processes that share the operations.
-type crew struct {
-	s       cli.Streams
-	cluster *cluster.Cluster
-	program string
-	o       controller.Options
+// replicas runs the controllers of up --controllers: separate processes that share the operations.
+type replicas struct {
+	program    string
+	dir        string // of the logs
+	kubeconfig string
+	o          controller.Options
 
-	mu sync.Mutex // guards the output
+	mu  sync.Mutex // guards writes to out
+	out io.Writer
 }
 
-// newCrew returns a crew for a control plane, without starting it.
-func (o *upOptions) newCrew(s cli.Streams, c *cluster.Cluster) (*crew, error) {
+// newReplicas returns the controllers of a control plane, without starting them. They report to out.
+func newReplicas(out io.Writer, dir, kubeconfig string, o controller.Options) (*replicas, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("cannot start controllers: %w", err)
 	}
-	return &crew{s: s, cluster: c, program: program, o: o.controller}, nil
+	return &replicas{program: program, dir: dir, kubeconfig: kubeconfig, o: o, out: out}, nil
 }
 
 // run keeps n controllers running until ctx ends, and returns when all have ended. ready is called when each was ready
 // once. A controller that dies later is restarted at the same address.
-func (k *crew) run(ctx context.Context, n int, ready func()) error {
+func (r *replicas) run(ctx context.Context, n int, ready func()) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	var running, starting sync.WaitGroup
 	starting.Add(n)
 	for i := range n {
 		running.Go(func() {
-			if err := k.keep(ctx, i+1, sync.OnceFunc(starting.Done)); err != nil {
+			started := sync.OnceFunc(starting.Done)
+			defer started() // after fail, so that ready is not called
+			if err := r.keepRunning(ctx, i+1, started); err != nil {
 				fail(err)
 			}
 		})
@@ -74,14 +75,13 @@ func (k *crew) run(ctx context.Context, n int, ready func()) error {
 	return nil
 }
 
-// keep keeps one controller running. up is called when it is ready for the first time, or can never be.
-func (k *crew) keep(ctx context.Context, i int, up func()) error {
-	defer up()
-	listen := k.o.Serve.Listen
+// keepRunning keeps one controller running. started is called whenever it becomes ready.
+func (r *replicas) keepRunning(ctx context.Context, i int, started func()) error {
+	listen := r.o.Serve.Listen
 	if host, _, err := net.SplitHostPort(listen); i > 1 && err == nil {
 		listen = net.JoinHostPort(host, "0")
 	}
-	path := filepath.Join(k.cluster.Dir(), fmt.Sprintf("controller-%d.log", i))
+	path := filepath.Join(r.dir, fmt.Sprintf("controller-%d.log", i))
 	log, err := openLog(path)
 	if err != nil {
 		return err
@@ -91,10 +91,10 @@ func (k *crew) keep(ctx context.Context, i int, up func()) error {
 		serving := make(chan int, 1) // the process id
 		var address string
 		ended := make(chan error, 1)
-		alive, over := context.WithCancel(ctx)
+		alive, died := context.WithCancel(ctx)
 		go func() {
-			defer over()
-			ended <- k.controller(ctx, listen, log, func(at string, process int) {
+			defer died()
+			ended <- r.runProcess(ctx, listen, log, func(at string, process int) {
 				address = at
 				serving <- process
 			})
@@ -103,11 +103,11 @@ func (k *crew) keep(ctx context.Context, i int, up func()) error {
 		case process := <-serving:
 			listen = address // receivers must find it there after a restart
 			if awaitReady(alive, "http://"+address+"/readyz") == nil {
-				k.say("operations controller %d ready, process %d, HTTP API at http://%s/operations, log in %s", i, process,
-					address, path)
-				k.say("console of controller %d at http://%s/console/", i, address)
+				r.say("operations controller %d ready, process %d, HTTP API at http://%s/operations, log in %s",
+					i, process, address, path)
+				r.say("console of controller %d at http://%s/console/", i, address)
 				wasReady = true
-				up()
+				started()
 			}
 			err = <-ended
 		case err = <-ended:
@@ -116,37 +116,40 @@ func (k *crew) keep(ctx context.Context, i int, up func()) error {
 		case ctx.Err() != nil:
 			return nil
 		case !wasReady:
-			return fmt.Errorf("operations controller %d ended: %w (see %s)", i, cmp.Or(err, errors.New("without an error")), path)
+			err = cmp.Or(err, errors.New("without an error"))
+			return fmt.Errorf("operations controller %d ended: %w (see %s)", i, err, path)
 		}
-		k.say("operations controller %d ended: %v; restarting it", i, err)
-		if backoff.Pause(ctx, beginAgain) != nil {
+		r.say("operations controller %d ended: %v; restarting it", i, err)
+		if backoff.Pause(ctx, restartDelay) != nil {
 			return nil
 		}
 	}
 }
 
-func (k *crew) say(format string, args ...any) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	cli.Say(k.s.Err, format, args...)
+func (r *replicas) say(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	cli.Say(r.out, format, args...)
 }
 
-// controller runs one process until it ends. At the end of ctx it is stopped gracefully. serving is called with the
+// runProcess runs one process until it ends. At the end of ctx it is stopped gracefully. serving is called with the
 // address of its HTTP API.
-func (k *crew) controller(ctx context.Context, listen string, log io.Writer, serving func(at string, process int)) error {
+func (r *replicas) runProcess(
+	ctx context.Context, listen string, log io.Writer, serving func(at string, process int),
+) error {
 	args := []string{
-		"controller", "--kubeconfig", k.cluster.KubeconfigPath(), "--shards", "--system-namespace", "default",
-		"--insecure-no-auth", "--listen", listen, "--drain", k.o.Drain.String(), "--credentials", k.o.Targets.Credentials,
+		"controller", "--kubeconfig", r.kubeconfig, "--shards", "--system-namespace", "default",
+		"--insecure-no-auth", "--listen", listen, "--drain", r.o.Drain.String(), "--credentials", r.o.Targets.Credentials,
 	}
-	for _, target := range k.o.Targets.Allow {
+	for _, target := range r.o.Targets.Allow {
 		args = append(args, "--allow-target", target)
 	}
-	for _, target := range k.o.Targets.Deny {
+	for _, target := range r.o.Targets.Deny {
 		args = append(args, "--deny-target", target)
 	}
-	cmd := exec.CommandContext(ctx, k.program, args...)
+	cmd := exec.CommandContext(ctx, r.program, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = k.o.Drain + controller.StopMargin
+	cmd.WaitDelay = r.o.Drain + controller.StopMargin
 	cmd.SysProcAttr = child.Attr()
 	out, in := io.Pipe()
 	cmd.Stderr = in
@@ -163,8 +166,7 @@ func (k *crew) controller(ctx context.Context, listen string, log io.Writer, ser
 		for {
 			line, err := lines.ReadString('\n')
 			_, _ = io.WriteString(log, line) // ignored, for example if the disk is full
-			if _, at, ok := strings.Cut(line, `msg="HTTP API is served"`); ok {
-				_, at, _ = strings.Cut(strings.TrimSpace(at), "address=")
+			if at, ok := controller.ServedAddress(line); ok {
 				serving(at, cmd.Process.Pid)
 			}
 			if err != nil {
