@@ -14,9 +14,9 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// TestPrintsWhatLeaves: what leaves with a slot is named, and no more; what comes with one is initial, also after
-// SYNCED.
-func TestPrintsWhatLeaves(t *testing.T) {
+// TestPrinterSlots: objects that leave with a slot are shown by name only. Objects that come with a slot are initial,
+// also after SYNCED.
+func TestPrinterSlots(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		output string

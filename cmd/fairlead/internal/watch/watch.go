@@ -1,26 +1,21 @@
 package watch
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
 	"github.com/fairlead-io/fairlead/internal/source"
-	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-type watchOptions struct {
+// options are the flags.
+type options struct {
 	cli.Connection
 	namespaces    []string
 	all           bool
@@ -39,12 +34,13 @@ type watchOptions struct {
 	backoffCap    time.Duration
 	bulkGuard     int
 	bulkGuardFlag int
-	shareOptions  shareOptions
+	groupOptions  groupOptions
 	layout        shard.Layout
 }
 
+// NewCommand returns the command fairlead watch.
 func NewCommand(s cli.Streams) *cobra.Command {
-	var o watchOptions
+	var o options
 	cmd := &cobra.Command{
 		Use:   "watch RESOURCE[.VERSION.GROUP]",
 		Short: "Show objects and all their changes, and recover from every kind of failure",
@@ -90,13 +86,13 @@ SHARD, STATUS, STATS. Without -n and -A, the namespace of the context is watched
 	f.IntVar(&o.bulkGuard, "bulk-delete-guard", source.DefaultBulkDeleteGuard,
 		"more than this `number` of deletions in one list need confirmation by a second list; 0: off")
 	f.DurationVar(&o.resync, "resync", 0, "period after which every object is shown again from memory (default: never)")
-	o.shareOptions.flags(f)
+	o.groupOptions.flags(f)
 	f.BoolVar(&o.stats, "stats", false, "show counts and times, when synced and at the end")
 	f.BoolVar(&o.verbose, "verbose", false, "log every request and repair to stderr")
 	return cmd
 }
 
-func (o *watchOptions) check(s cli.Streams) error {
+func (o *options) check(s cli.Streams) error {
 	switch o.output {
 	case "":
 		o.output = "table"
@@ -130,7 +126,7 @@ func (o *watchOptions) check(s cli.Streams) error {
 		return cli.Usagef("--resync and --bulk-delete-guard must not be negative, and --page-size must be at least 1")
 	}
 	var err error
-	if o.layout, err = o.shareOptions.check(); err != nil {
+	if o.layout, err = o.groupOptions.check(); err != nil {
 		return err
 	}
 	if o.bulkGuard == 0 {
@@ -141,7 +137,7 @@ func (o *watchOptions) check(s cli.Streams) error {
 	return nil
 }
 
-func watch(ctx context.Context, s cli.Streams, o watchOptions, name string) error {
+func watch(ctx context.Context, s cli.Streams, o options, name string) error {
 	if err := o.check(s); err != nil {
 		return err
 	}
@@ -164,101 +160,3 @@ func watch(ctx context.Context, s cli.Streams, o watchOptions, name string) erro
 	}
 	return follow(ctx, s, o, config, resource)
 }
-
-// follow runs a source into a store and prints the events, until the context ends.
-func follow(ctx context.Context, s cli.Streams, o watchOptions, config *rest.Config, resource resource) error {
-	log := slog.New(slog.DiscardHandler)
-	warn := slog.New(slog.NewTextHandler(s.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	if o.verbose {
-		log = slog.New(slog.NewTextHandler(s.Err, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		warn = log
-	}
-	p := newPrinter(s, o.output, resource, o.stats, ctx.Done())
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	part, err := newShare(config, o.shareOptions, o.layout, warn, func(member string, held shard.Set) {
-		if err := p.share(member, held); err != nil {
-			cancel(err)
-		}
-	})
-	if err != nil {
-		return err
-	}
-	st := store.New(store.Options{
-		Resource: resource.gvr, Kind: resource.gvr.GroupVersion().WithKind(resource.kind), Namespaced: resource.namespaced,
-		LabelSelector: o.labels, FieldSelector: o.fields, Shard: part.name(), Logger: log,
-	})
-	defer st.Close()
-	life := ctx
-	if part != nil { // its objects are shown as left before it ends
-		life = context.WithoutCancel(ctx)
-	}
-	life, end := context.WithCancelCause(life)
-	defer end(nil)
-	src, err := source.New(source.Config{
-		Sharding: part.sharding(),
-		REST:     config, Resource: resource.gvr, Namespaces: o.namespaces, LabelSelector: o.labels, FieldSelector: o.fields,
-		PageSize: o.pageSize, NoWatchList: o.noWatchList, SilenceBudget: o.silence, ListProgressTimeout: o.listProgress,
-		MaxWatch: o.maxWatch, BackoffBase: o.backoffBase, BackoffCap: o.backoffCap, BulkDeleteGuard: o.bulkGuardFlag,
-		Logger: log,
-	}, st.Sink)
-	if err != nil {
-		return err
-	}
-	var running sync.WaitGroup
-	statuses := st.WatchStatus()
-	var ends []source.Status // last statuses, printed after the pending output
-	running.Go(func() {
-		for status := range statuses.C {
-			if status.Phase == source.Stopped {
-				ends = append(ends, status)
-				continue
-			}
-			if err := p.status(status); err != nil {
-				cancel(err)
-			}
-		}
-	})
-	changes := st.Drain(store.DrainOptions{
-		SubscribeOptions: store.SubscribeOptions{Name: "watch", Resync: o.resync},
-		Batch:            watchBatch,
-		Consume: func(batch []store.Event) (more bool) {
-			err = part.show(life, batch, p.print)
-			return err == nil
-		},
-	})
-	var sourcing sync.WaitGroup
-	sourcing.Go(func() {
-		if err := src.Run(life); err != nil {
-			cancel(err)
-		}
-	})
-	sourcing.Go(func() {
-		if err := part.take(ctx); err != nil {
-			cancel(err)
-		}
-		if part != nil {
-			end(context.Cause(ctx))
-		}
-	})
-	if ended := part.follow(life, changes, func() bool { return err != nil }); err == nil {
-		err = ended
-	}
-	cancel(nil)
-	sourcing.Wait() // it reports the stop and hands over the slots
-	statuses.Close()
-	running.Wait()
-	closed := p.close(ends)
-	for _, interrupted := range []error{context.Canceled, errInterrupted} {
-		if errors.Is(err, interrupted) {
-			err = nil // the normal end
-		}
-		if errors.Is(closed, interrupted) {
-			closed = nil
-		}
-	}
-	return cmp.Or(err, closed)
-}
-
-// watchBatch is the number of events printed before a flush.
-const watchBatch = 256

@@ -18,16 +18,16 @@ import (
 	"github.com/fairlead-io/fairlead/shard/group"
 )
 
-// sharedStore is a store of two slots, of namespaces, and what a member of a group has shown of it.
+// sharedStore is a store of two slots of namespaces, and the output of a member of a group.
 type sharedStore struct {
-	t     *testing.T
-	share *share
-	store *cache.Store
-	sink  source.Sink
-	shown []string
+	t      *testing.T
+	member *membership
+	store  *cache.Store
+	sink   source.Sink
+	shown  []string
 }
 
-// namespacesOfTwo are one for each slot.
+// namespacesOfTwo has one namespace for each slot.
 var namespacesOfTwo = [2]string{"one", "a"}
 
 func newSharedStore(t *testing.T) *sharedStore {
@@ -41,7 +41,7 @@ func newSharedStore(t *testing.T) *sharedStore {
 		}
 	}
 	var err error
-	s.share, err = newShare(&rest.Config{}, shareOptions{group: "default/g"}, layout, nil, func(_ string, held shard.Set) {
+	s.member, err = newMembership(&rest.Config{}, groupOptions{group: "default/g"}, layout, nil, func(_ string, held shard.Set) {
 		s.shown = append(s.shown, "SHARD "+held.String())
 	})
 	if err != nil {
@@ -52,10 +52,10 @@ func newSharedStore(t *testing.T) *sharedStore {
 }
 
 func (s *sharedStore) hold(slots ...int) {
-	s.sink.(source.Sharded).Hold(s.share.group.Layout().Set(slots...))
+	s.sink.(source.Sharded).Hold(s.member.group.Layout().Set(slots...))
 }
 
-// object is one object of a slot, at a version.
+// object returns the object of a slot at a version.
 func (s *sharedStore) object(slot, version int) *source.Object {
 	s.t.Helper()
 	ns := namespacesOfTwo[slot]
@@ -78,16 +78,16 @@ func (s *sharedStore) list(version int, slots ...int) {
 	r.Commit(source.Commit{Version: fmt.Sprint(version)})
 }
 
-// note is how a batch is shown.
-func (s *sharedStore) note(batch []store.Event) error {
+// print records a batch.
+func (s *sharedStore) print(batch []store.Event) error {
 	for _, e := range batch {
 		s.shown = append(s.shown, e.Type.String()+" "+e.Key.Namespace)
 	}
 	return nil
 }
 
-// TestNothingIsShownOfWhatHasLeft has changes come before a slot leaves and be shown after that.
-func TestNothingIsShownOfWhatHasLeft(t *testing.T) {
+// TestDepartures: changes that arrive before a slot leaves and are shown after it.
+func TestDepartures(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		reason string
@@ -95,22 +95,23 @@ func TestNothingIsShownOfWhatHasLeft(t *testing.T) {
 		want   []string
 	}{
 		{
-			"A deletion of before is told once, here: nobody else has held the slot.",
+			"An earlier deletion is shown here, once: no other process has held the slot.",
 			nil,
 			[]string{"ADDED one", "SYNCED ", "DELETED one"},
 		},
 		{
-			"A deletion may be told by others, too: here the object has left.",
+			"Another process may show the deletion: here the object has left.",
 			[]int{0},
 			[]string{"ADDED one", "SYNCED ", "LEFT one"},
 		},
 	} {
 		s := newSharedStore(t)
-		layout := s.share.group.Layout()
+		var d departures
+		layout := s.member.group.Layout()
 		c := s.store.Subscribe(store.SubscribeOptions{})
 		take := func(held shard.Set) {
 			for events := c.Take(9); len(events) > 0; events = c.Take(9) {
-				if err := s.note(s.share.elsewhere.leave(held, layout.Set(tc.lost...), events)); err != nil {
+				if err := s.print(d.filter(held, layout.Set(tc.lost...), events)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -122,7 +123,7 @@ func TestNothingIsShownOfWhatHasLeft(t *testing.T) {
 			s.sink.Apply(source.Added, s.object(0, 13)), s.sink.Apply(source.Modified, s.object(0, 14))); err != nil {
 			t.Fatal(err)
 		}
-		take(layout.Set(1)) // it is said not to be held any more, before the store has heard of it
+		take(layout.Set(1)) // the slot is lost before the store learns of it
 		s.hold(1)
 		take(layout.Set(1))
 		if diff := cmp.Diff(tc.want, s.shown); diff != "" {
@@ -131,14 +132,14 @@ func TestNothingIsShownOfWhatHasLeft(t *testing.T) {
 	}
 }
 
-// TestNothingIsShownWhileALossIsNotKnown has changes come in a process whose lease has run out, as in one that was
-// paused: they wait until it has learnt what it has lost.
-func TestNothingIsShownWhileALossIsNotKnown(t *testing.T) {
+// TestShowAwaitsCertainty: in a process whose lease has expired, as after a pause, changes wait until the process has
+// learnt which slots it has lost.
+func TestShowAwaitsCertainty(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSharedStore(t)
-		all := s.share.group.Layout().All()
-		if err := s.share.Gain(t.Context(), all); err != nil { // the group itself holds nothing
+		all := s.member.group.Layout().All()
+		if err := s.member.Gain(t.Context(), all); err != nil { // the group itself holds nothing
 			t.Fatal(err)
 		}
 		c := s.store.Subscribe(store.SubscribeOptions{})
@@ -147,7 +148,7 @@ func TestNothingIsShownWhileALossIsNotKnown(t *testing.T) {
 		shown := make(chan error)
 		go func() {
 			for events := c.Take(9); len(events) > 0; events = c.Take(9) {
-				if err := s.share.show(t.Context(), events, s.note); err != nil {
+				if err := s.member.show(t.Context(), events, s.print); err != nil {
 					t.Error(err)
 				}
 			}
@@ -155,11 +156,11 @@ func TestNothingIsShownWhileALossIsNotKnown(t *testing.T) {
 		}()
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"SHARD 0-1"}, s.shown); diff != "" {
-			t.Errorf("before it is known (-want +got):\n%s", diff)
+			t.Errorf("before the loss is known (-want +got):\n%s", diff)
 		}
 		lost, end := context.WithCancelCause(t.Context())
 		end(group.ErrLost)
-		s.share.Lose(lost, all, nil)
+		s.member.Lose(lost, all, nil)
 		<-shown
 		if diff := cmp.Diff([]string{"SHARD 0-1", "SHARD ", "SYNCED "}, s.shown); diff != "" {
 			t.Errorf("then (-want +got):\n%s", diff)
@@ -167,22 +168,22 @@ func TestNothingIsShownWhileALossIsNotKnown(t *testing.T) {
 	})
 }
 
-// TestSlotsAreLetGoWhenThatWasShown: a slot is let go only when it was shown that its objects have left, or after the
-// drain bound.
-func TestSlotsAreLetGoWhenThatWasShown(t *testing.T) {
+// TestLoseAwaitsOutput: a slot is released only when the output says that its objects have left, or after the drain
+// bound.
+func TestLoseAwaitsOutput(t *testing.T) {
 	t.Parallel()
 	for _, read := range []bool{true, false} {
-		t.Run(fmt.Sprint("somebody reads: ", read), func(t *testing.T) {
+		t.Run(fmt.Sprint("output is read: ", read), func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { letGo(t, read) })
+			synctest.Test(t, func(t *testing.T) { loseSlot(t, read) })
 		})
 	}
 }
 
-func letGo(t *testing.T, read bool) {
+func loseSlot(t *testing.T, read bool) {
 	s := newSharedStore(t)
-	layout := s.share.group.Layout()
-	if err := s.share.Gain(t.Context(), layout.All()); err != nil {
+	layout := s.member.group.Layout()
+	if err := s.member.Gain(t.Context(), layout.All()); err != nil {
 		t.Fatal(err)
 	}
 	s.hold(0, 1)
@@ -192,23 +193,23 @@ func letGo(t *testing.T, read bool) {
 		if slices.ContainsFunc(batch, func(e store.Event) bool { return e.Type == store.Left }) {
 			<-blocked
 		}
-		return s.note(batch) == nil
+		return s.print(batch) == nil
 	}})
 	life, end := context.WithCancel(t.Context())
 	followed := make(chan error)
-	go func() { followed <- s.share.follow(life, changes, func() bool { return false }) }()
+	go func() { followed <- s.member.follow(life, changes, func() bool { return false }) }()
 	synctest.Wait()
 	s.hold(1)
 	drain, moved := context.WithCancelCause(t.Context())
-	gone := make(chan struct{})
+	released := make(chan struct{})
 	go func() {
-		s.share.Lose(drain, layout.Set(0), nil)
-		close(gone)
+		s.member.Lose(drain, layout.Set(0), nil)
+		close(released)
 	}()
 	synctest.Wait()
 	select {
-	case <-gone:
-		t.Error("it was let go before it was shown that its objects have left")
+	case <-released:
+		t.Error("the slot was released before the output says that its objects have left")
 	default:
 	}
 	if read {
@@ -216,10 +217,10 @@ func letGo(t *testing.T, read bool) {
 	} else {
 		moved(group.ErrMoved)
 	}
-	<-gone
+	<-released
 	if read {
 		if got := s.shown[len(s.shown)-1]; got != "LEFT one" {
-			t.Errorf("it was let go after %q", got)
+			t.Errorf("the slot was released after %q", got)
 		}
 	} else {
 		close(blocked)
