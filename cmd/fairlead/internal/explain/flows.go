@@ -26,6 +26,7 @@ type flowsOptions struct {
 	limit                     int
 }
 
+// NewFlowsCommand returns the command fairlead flows.
 func NewFlowsCommand(s cli.Streams) *cobra.Command {
 	var o flowsOptions
 	cmd := &cobra.Command{
@@ -127,9 +128,9 @@ func fetchFlows(ctx context.Context, o flowsOptions) ([]flow.Info, error) {
 	defer done()
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		said, _ := io.ReadAll(io.LimitReader(response.Body, 512))
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 512))
 		return nil, fmt.Errorf("cannot read flows: %s answers %s: %s", o.url, response.Status,
-			strings.TrimSpace(string(said)))
+			strings.TrimSpace(string(text)))
 	}
 	var fibers []flow.Info
 	d := json.NewDecoder(io.LimitReader(response.Body, maxFlows))

@@ -23,6 +23,7 @@ type shardsOptions struct {
 	output string
 }
 
+// NewShardsCommand returns the command fairlead shards.
 func NewShardsCommand(s cli.Streams) *cobra.Command {
 	var o shardsOptions
 	cmd := &cobra.Command{

@@ -25,6 +25,7 @@ type whyOptions struct {
 	namespace, output string
 }
 
+// NewWhyCommand returns the command fairlead why.
 func NewWhyCommand(s cli.Streams) *cobra.Command {
 	var o whyOptions
 	cmd := &cobra.Command{
@@ -53,7 +54,7 @@ Exit codes: 0 with an answer, 1 if the object does not exist or you may not get 
 			if of.Namespace = o.namespace; of.Namespace == "" {
 				of.Namespace = o.connection.ContextNamespace()
 			}
-			return sayWhy(cmd.Context(), s, o, of)
+			return showWhy(cmd.Context(), s, o, of)
 		},
 	}
 	f := cmd.Flags()
@@ -99,10 +100,10 @@ func objectNamed(args []string) (of why.Object, err error) {
 	return of, nil
 }
 
-// errNoSuchObject is the error for a missing object and for a missing right alike.
-var errNoSuchObject = errors.New("the object does not exist, or you may not get it")
+// errNotVisible is the error for a missing object and for a missing right alike.
+var errNotVisible = errors.New("the object does not exist, or you may not get it")
 
-func sayWhy(ctx context.Context, s cli.Streams, o whyOptions, of why.Object) error {
+func showWhy(ctx context.Context, s cli.Streams, o whyOptions, of why.Object) error {
 	u, err := o.parse()
 	if err != nil {
 		return err
@@ -124,21 +125,21 @@ func sayWhy(ctx context.Context, s cli.Streams, o whyOptions, of why.Object) err
 			cli.Say(s.Err, "cannot ask the replica at %s, which holds the object: %s", cli.Plain(at), cli.Plain(cli.OneLine(err)))
 		}
 		if c.Type == why.NotLeading {
-			sayForward(s, u, c)
+			suggestLeader(s, u, c)
 		}
 		break
 	}
 	switch o.output {
 	case "json":
-		return encodeHarmless(s.Out, answer)
+		return encodeEscaped(s.Out, answer)
 	case "yaml":
-		return cli.Encode(s.Out, "yaml", harmless(answer))
+		return cli.Encode(s.Out, "yaml", withoutControls(answer))
 	}
 	return printWhy(s.Out, answer)
 }
 
-// sayForward prints the commands that query the leader if its address is unknown or unreachable.
-func sayForward(s cli.Streams, base *url.URL, c why.Cause) {
+// suggestLeader prints the commands that query the leader if its address is unknown or unreachable.
+func suggestLeader(s cli.Streams, base *url.URL, c why.Cause) {
 	namespace, _, _ := strings.Cut(c.Evidence["lease"], "/")
 	host := c.Evidence["host"]
 	if host == "" || namespace == "" {
@@ -167,7 +168,7 @@ func (o *whyOptions) ask(ctx context.Context, base *url.URL, of why.Object) (ans
 		if ctx.Err() != nil {
 			return answer, fmt.Errorf("cannot ask why: %w", context.Cause(ctx))
 		}
-		return answer, fmt.Errorf("cannot ask why: %w (is the program running there? %s)", err, howConsole)
+		return answer, fmt.Errorf("cannot ask why: %w (is the program running there? %s)", err, consoleHelp)
 	}
 	defer done()
 	defer response.Body.Close()
@@ -182,32 +183,32 @@ func (o *whyOptions) ask(ctx context.Context, base *url.URL, of why.Object) (ans
 	case code == http.StatusOK:
 		return answer, errNoConsole(base)
 	}
-	said, _ := io.ReadAll(io.LimitReader(body, 512))
+	text, _ := io.ReadAll(io.LimitReader(body, 512))
 	var problem struct{ Detail string }
 	isProblem := kind == "application/problem+json"
-	if json.Unmarshal(said, &problem) == nil && problem.Detail != "" {
-		said = []byte(problem.Detail)
+	if json.Unmarshal(text, &problem) == nil && problem.Detail != "" {
+		text = []byte(problem.Detail)
 	}
 	switch code := response.StatusCode; {
 	case code == http.StatusNotFound && (!isProblem || strings.HasPrefix(problem.Detail, noSuchPath)):
 		return answer, errNoConsole(base)
 	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusNotFound:
-		return answer, fmt.Errorf("%s %s/%s: %w", of.Kind, of.Namespace, of.Name, errNoSuchObject)
+		return answer, fmt.Errorf("%s %s/%s: %w", of.Kind, of.Namespace, of.Name, errNotVisible)
 	}
 	return answer, fmt.Errorf("cannot ask why: %s answers %s: %s", base, response.Status,
-		cli.Plain(strings.TrimSpace(string(said))))
+		cli.Plain(strings.TrimSpace(string(text))))
 }
 
 // noSuchPath is the answer of package httpapi in a program without a console.
 const noSuchPath = "no such path"
 
-// howConsole explains how to add the console to a program.
-const howConsole = "A program of your own needs fairlead.WithListen and fairlead.WithConsole(console.Options{}); " +
+// consoleHelp explains how to add the console to a program.
+const consoleHelp = "A program of your own needs fairlead.WithListen and fairlead.WithConsole(console.Options{}); " +
 	"fairlead controller answers at the address of --listen"
 
 // errNoConsole is the error for a program without a console.
 func errNoConsole(base *url.URL) error {
-	return fmt.Errorf("cannot ask why: the program at %s has no console (/api/why). %s", base, howConsole)
+	return fmt.Errorf("cannot ask why: the program at %s has no console (/api/why). %s", base, consoleHelp)
 }
 
 // askHolder queries the replica that has the object, at the address from another replica's answer. It does not send the
@@ -223,10 +224,10 @@ func (o *whyOptions) askHolder(ctx context.Context, base *url.URL, address strin
 	case u.Scheme != "https" && u.Scheme != base.Scheme:
 		return why.Answer{}, errors.New("the token would be sent in clear text")
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, holderPatience, errors.New("it does not answer"))
+	ctx, cancel := context.WithTimeoutCause(ctx, holderTimeout, errors.New("it does not answer"))
 	defer cancel()
 	return o.ask(ctx, u, of)
 }
 
-// holderPatience bounds the wait for another replica, which may be unresponsive.
-const holderPatience = 5 * time.Second
+// holderTimeout bounds the wait for another replica, which may be unresponsive.
+const holderTimeout = 5 * time.Second

@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-func newOpDescribeCommand(s cli.Streams, o *opOptions) *cobra.Command {
+func newDescribeCommand(s cli.Streams, o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "describe TYPE/ID", Short: "Show an operation with its calls in chronological order, and earlier operations",
 		Example: `  fairlead op describe Application/shop

@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-func newOpWaitCommand(s cli.Streams, o *opOptions) *cobra.Command {
+func newWaitCommand(s cli.Streams, o *options) *cobra.Command {
 	var id string
 	var timeout time.Duration
 	cmd := &cobra.Command{
@@ -31,8 +31,8 @@ func newOpWaitCommand(s cli.Streams, o *opOptions) *cobra.Command {
 				ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it has not ended after %v", timeout))
 				defer cancel()
 			}
-			return o.scheduledFor(args, func(scheduler *operations.Scheduler, r operations.Resource) error {
-				if err := appear(ctx, scheduler, r); err != nil {
+			return o.withResource(args, func(scheduler *operations.Scheduler, r operations.Resource) error {
+				if err := awaitExistence(ctx, scheduler, r); err != nil {
 					return err
 				}
 				return awaitOperation(ctx, s, o, func(ctx context.Context, progress func(operations.View)) (operations.View, error) {
@@ -46,12 +46,12 @@ func newOpWaitCommand(s cli.Streams, o *opOptions) *cobra.Command {
 	return cmd
 }
 
-// appearWithin bounds the delay until an operation is written: services with an outbox answer before that.
-const appearWithin = 5 * time.Second
+// maxOutboxDelay bounds the delay until an operation is written: services with an outbox answer before that.
+const maxOutboxDelay = 5 * time.Second
 
-// appear waits until a resource has an operation.
-func appear(ctx context.Context, scheduler *operations.Scheduler, r operations.Resource) error {
-	deadline := time.After(appearWithin)
+// awaitExistence waits until a resource has an operation.
+func awaitExistence(ctx context.Context, scheduler *operations.Scheduler, r operations.Resource) error {
+	deadline := time.After(maxOutboxDelay)
 	for {
 		_, err := scheduler.Get(ctx, r)
 		if !errors.Is(err, operations.ErrNotFound) {
@@ -68,7 +68,7 @@ func appear(ctx context.Context, scheduler *operations.Scheduler, r operations.R
 }
 
 // awaitOperation shows progress until an operation ends: as an updated line on a terminal, else one line per change.
-func awaitOperation(ctx context.Context, s cli.Streams, o *opOptions,
+func awaitOperation(ctx context.Context, s cli.Streams, o *options,
 	wait func(context.Context, func(operations.View)) (operations.View, error),
 ) error {
 	width, _, tty := cli.Terminal(s.Err)

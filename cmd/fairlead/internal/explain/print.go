@@ -25,8 +25,8 @@ const (
 	maxLines    = 40 // per text
 )
 
-// harmlessText returns a text on one line, truncated and without control characters.
-func harmlessText(s string) string {
+// terminalText returns a text on one line, truncated and without control characters.
+func terminalText(s string) string {
 	if s = cli.Plain(s); len(s) > maxText {
 		s = strings.ToValidUTF8(s[:maxText], "") + "…"
 	}
@@ -35,9 +35,9 @@ func harmlessText(s string) string {
 
 func printWhy(w io.Writer, a why.Answer) error {
 	var text strings.Builder
-	name := harmlessText(a.Kind) + " " + harmlessText(a.Name)
+	name := terminalText(a.Kind) + " " + terminalText(a.Name)
 	if a.Namespace != "" {
-		name += " in namespace " + harmlessText(a.Namespace)
+		name += " in namespace " + terminalText(a.Namespace)
 	}
 	switch {
 	case len(a.Causes) == 0:
@@ -63,11 +63,11 @@ func printWhy(w io.Writer, a why.Answer) error {
 func printCause(text *strings.Builder, n int, c why.Cause) {
 	switch {
 	case c.Failed():
-		fmt.Fprintf(text, "Failed: %s\n", harmlessText(c.Message))
+		fmt.Fprintf(text, "Failed: %s\n", terminalText(c.Message))
 	case c.Type == why.Ended:
-		fmt.Fprintf(text, "Nothing is wrong: %s\n", harmlessText(c.Message))
+		fmt.Fprintf(text, "Nothing is wrong: %s\n", terminalText(c.Message))
 	default:
-		fmt.Fprintf(text, "%d. %s%s\n   %s\n", n, harmlessText(string(c.Type)), times(c, time.Now()), harmlessText(c.Message))
+		fmt.Fprintf(text, "%d. %s%s\n   %s\n", n, terminalText(string(c.Type)), times(c, time.Now()), terminalText(c.Message))
 	}
 	for i, key := range slices.Sorted(maps.Keys(c.Evidence)) {
 		if i == maxEvidence {
@@ -77,10 +77,10 @@ func printCause(text *strings.Builder, n int, c why.Cause) {
 		printEvidence(text, key, c.Evidence[key])
 	}
 	if c.About != nil {
-		fmt.Fprintf(text, "   about %s\n", harmlessText(c.About.String()))
+		fmt.Fprintf(text, "   about %s\n", terminalText(c.About.String()))
 	}
 	if c.Advice != "" {
-		fmt.Fprintf(text, "   → %s\n", harmlessText(c.Advice))
+		fmt.Fprintf(text, "   → %s\n", terminalText(c.Advice))
 	}
 }
 
@@ -88,12 +88,12 @@ func printCause(text *strings.Builder, n int, c why.Cause) {
 func printEvidence(text *strings.Builder, key, value string) {
 	lines := strings.Split(strings.TrimSpace(value), "\n")
 	if len(lines) == 1 {
-		fmt.Fprintf(text, "     %s: %s\n", harmlessText(key), harmlessText(value))
+		fmt.Fprintf(text, "     %s: %s\n", terminalText(key), terminalText(value))
 		return
 	}
-	fmt.Fprintf(text, "     %s:\n", harmlessText(key))
+	fmt.Fprintf(text, "     %s:\n", terminalText(key))
 	for _, line := range lines[:min(len(lines), maxLines)] {
-		fmt.Fprintf(text, "       %s\n", harmlessText(strings.ReplaceAll(line, "\t", "  ")))
+		fmt.Fprintf(text, "       %s\n", terminalText(strings.ReplaceAll(line, "\t", "  ")))
 	}
 	if len(lines) > maxLines {
 		fmt.Fprintf(text, "       … and %d more lines\n", len(lines)-maxLines)
@@ -115,8 +115,8 @@ func times(c why.Cause, now time.Time) (text string) {
 	return text
 }
 
-// harmless returns an answer without control characters in its texts.
-func harmless(a why.Answer) why.Answer {
+// withoutControls returns an answer without control characters in its texts.
+func withoutControls(a why.Answer) why.Answer {
 	a.Kind, a.Namespace, a.Name = cli.Plain(a.Kind), cli.Plain(a.Namespace), cli.Plain(a.Name)
 	a.Causes = slices.Clone(a.Causes)
 	for i := range a.Causes {
@@ -135,8 +135,8 @@ func harmless(a why.Answer) why.Answer {
 	return a
 }
 
-// encodeHarmless writes JSON with escaped control characters, so that programs read the original text.
-func encodeHarmless(w io.Writer, v any) error {
+// encodeEscaped writes JSON with escaped control characters, so that programs read the original text.
+func encodeEscaped(w io.Writer, v any) error {
 	raw, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return err
