@@ -54,7 +54,8 @@ func TestBlackboxHalfDead(t *testing.T) {
 		"TheSameForEver": {func(s *wire) http.HandlerFunc {
 			return func(w http.ResponseWriter, r *http.Request) {
 				for r.Context().Err() == nil {
-					_, _ = fmt.Fprint(w, strings.Repeat(frame("ADDED", wireConfigMap("a/one", "1003", "uid-1003", "first")), 50))
+					_, _ = fmt.Fprint(w,
+						strings.Repeat(frame("ADDED", wireConfigMap("a/one", "1003", "uid-1003", "first")), 50))
 					w.(http.Flusher).Flush()
 					pause(s, time.Millisecond)
 				}

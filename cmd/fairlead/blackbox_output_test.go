@@ -87,7 +87,8 @@ func TestBlackboxStopped(t *testing.T) {
 		var out testlog.Book
 		ctx, interrupt := context.WithCancel(t.Context())
 		first := &firstWrite{w: &out, then: interrupt, writes: i % 4}
-		if code := run(ctx, []string{"watch", watchConfigMaps, "-n", "a", "-n", "b", "--server", s.url, "-o", "json"}, nil,
+		if code := run(ctx, []string{"watch", watchConfigMaps, "-n", "a", "-n", "b", "--server", s.url, "-o", "json"},
+			nil,
 			first, &testlog.Book{}); code != cli.ExitOK {
 			t.Fatalf("exit code %d", code)
 		}
@@ -225,7 +226,8 @@ func printedAs(t *testing.T, format string, shows bool, wait time.Duration) (out
 	out, errs = &testlog.Book{}, &testlog.Book{}
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, []string{"watch", watchConfigMaps, "-A", "--stats", "--server", s.url, "-o", format}, nil, out, errs)
+		ended <- run(ctx, []string{"watch", watchConfigMaps, "-A", "--stats", "--server", s.url, "-o", format}, nil,
+			out, errs)
 	}()
 	until := func(book *testlog.Book, text string) {
 		for !strings.Contains(book.String(), text) && ctx.Err() == nil {
@@ -374,7 +376,8 @@ func TestBlackboxMistakes(t *testing.T) {
 	good := filepath.Join(dir, "good")
 	if err := os.WriteFile(good,
 		[]byte(
-			"apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c}}]\nclusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n",
+			"apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: "+
+				"c}}]\nclusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n",
 		), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -436,7 +439,8 @@ func TestBlackboxFullDisk(t *testing.T) {
 			defer cancel()
 			var errs bytes.Buffer
 			var out io.Writer = &failing{left: n}
-			code := run(ctx, []string{"watch", watchConfigMaps, "-A", "--server", "http://127.0.0.1:1", "-o", "json"}, nil, out,
+			code := run(ctx, []string{"watch", watchConfigMaps, "-A", "--server", "http://127.0.0.1:1", "-o", "json"},
+				nil, out,
 				&errs)
 			if code != cli.ExitFailure || !strings.Contains(errs.String(), "the disk is full") || ctx.Err() != nil {
 				t.Errorf("exit code %d, stderr %q", code, errs.String())

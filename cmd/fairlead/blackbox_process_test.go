@@ -39,7 +39,8 @@ func TestBlackboxSignals(t *testing.T) {
 			if tc.stuck {
 				s.put("a/huge", strings.Repeat("x", 1<<20))
 			}
-			cmd := exec.CommandContext(t.Context(), "fairlead", "watch", watchConfigMaps, "-A", "--server", s.url, "-o", "json")
+			cmd := exec.CommandContext(t.Context(), "fairlead", "watch", watchConfigMaps, "-A", "--server", s.url, "-o",
+				"json")
 			cmd.Stdin = nil
 			var errs bytes.Buffer
 			cmd.Stderr = &errs

@@ -13,7 +13,8 @@ func newCRDsCommand(s cli.Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "crds",
 		Short: "Print the custom resource definitions of Operation and Webhook",
-		Long:  "Crds prints the custom resource definitions as YAML. Install them before the controller and the operations.",
+		Long: "Crds prints the custom resource definitions as YAML. " +
+			"Install them before the controller and the operations.",
 		Example: `  fairlead crds | kubectl apply --server-side -f -
   fairlead crds | kubectl diff --server-side -f -   # before an upgrade`,
 		Args: cobra.NoArgs,

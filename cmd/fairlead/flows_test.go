@@ -66,7 +66,12 @@ func TestFlows(t *testing.T) {
 			[]string{"no fibers"},
 			"",
 		},
-		"Format": {"A bad format is the caller's mistake.", []string{"-o", "xml"}, cli.ExitUsage, nil, "unknown output format"},
+		"Format": {
+			"A bad format is the caller's mistake.",
+			[]string{"-o", "xml"},
+			cli.ExitUsage, nil,
+			"unknown output format",
+		},
 		"Limit": {
 			"So is a limit below zero.",
 			[]string{"--url", page.URL, "--limit", "-1"},
@@ -79,7 +84,12 @@ func TestFlows(t *testing.T) {
 			cli.ExitUsage, nil,
 			"--longer must not be negative",
 		},
-		"Wrong": {"Another server is named with what it said.", []string{"--url", wrong.URL}, cli.ExitFailure, nil, "404"},
+		"Wrong": {
+			"Another server is named with what it said.",
+			[]string{"--url", wrong.URL},
+			cli.ExitFailure, nil,
+			"404",
+		},
 		"Nobody": {
 			"So is one that does not answer.",
 			[]string{"--url", "http://127.0.0.1:1/debug/flows"},

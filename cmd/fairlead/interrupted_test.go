@@ -76,7 +76,8 @@ func TestInterrupted(t *testing.T) {
 			if took := time.Since(begin); took > 20*time.Second { // a request may take 30 s
 				t.Errorf("it took %v to end", took)
 			}
-			if got != tc.code || !strings.HasSuffix(errs.String(), tc.said) || strings.Contains(errs.String(), "answer") ||
+			if got != tc.code || !strings.HasSuffix(errs.String(), tc.said) ||
+				strings.Contains(errs.String(), "answer") ||
 				strings.Contains(errs.String(), "there?") {
 				t.Errorf("exit code %d, stderr %q", got, errs.String())
 			}
@@ -91,7 +92,8 @@ func TestWaitTimeout(t *testing.T) {
 	config := testprogram.Kubeconfig(t, &rest.Config{Host: url}, "")
 	var out, errs bytes.Buffer
 	begin := time.Now()
-	code := run(t.Context(), []string{"op", "wait", "A/b", "--timeout", "100ms", "--kubeconfig", config}, nil, &out, &errs)
+	code := run(t.Context(), []string{"op", "wait", "A/b", "--timeout", "100ms", "--kubeconfig", config}, nil, &out,
+		&errs)
 	if code != cli.ExitFailure || !strings.Contains(errs.String(), "it has not ended after 100ms") ||
 		time.Since(begin) > 20*time.Second {
 		t.Errorf("exit code %d after %v, stderr %q", code, time.Since(begin), errs.String())

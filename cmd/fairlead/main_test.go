@@ -15,8 +15,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testbed/command"
 )
 
-// atOnce is how many tests run in parallel, unless the command line says another number. They wait for time nearly always:
-// a watch that has failed rests for a second, for example.
+// atOnce is how many tests run in parallel, unless the command line says another number. They wait for time nearly
+// always: a watch that has failed rests for a second, for example.
 const atOnce = "16"
 
 // TestMain has the test binary be the program, too, where it is called by that name.

@@ -43,16 +43,18 @@ names another one.`,
 			}
 			cli.Say(s.Err, "%d files in %s", len(made.Files), made.Dir)
 			if made.Replaced != "" {
-				cli.Say(s.Err, "its go.mod replaces Fairlead by the source in %[1]s, because there is no release yet. On other "+
-					"machines, as in CI, run:\n"+
-					"  go mod edit -dropreplace %[2]s -droprequire %[2]s && go get %[2]s@main && go mod tidy",
+				cli.Say(s.Err,
+					"its go.mod replaces Fairlead by the source in %[1]s, because there is no release yet. On other "+
+						"machines, as in CI, run:\n"+
+						"  go mod edit -dropreplace %[2]s -droprequire %[2]s && go get %[2]s@main && go mod tidy",
 					made.Replaced, "github.com/fairlead-io/fairlead")
 			}
 			cli.Say(s.Err, "\nNext:")
 			if to := filepath.Clean(args[0]); to != "." {
 				cli.Say(s.Err, "  cd %s", cli.ShellQuote(to))
 			}
-			cli.Say(s.Err, "  make test    # the first time, this builds a control plane: about five minutes\n  make up")
+			cli.Say(s.Err,
+				"  make test    # the first time, this builds a control plane: about five minutes\n  make up")
 			return nil
 		},
 	}

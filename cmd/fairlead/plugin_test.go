@@ -16,10 +16,12 @@ func TestPlugin(t *testing.T) {
 	byItself := regexp.MustCompile(`(?m)(^|kubectl )\s*fairlead [a-z]`)
 	look := func(path ...string) {
 		var out, errs strings.Builder
-		if code := runAs(t.Context(), "kubectl-fairlead", append(path, "--help"), strings.NewReader(""), &out, &errs); code != 0 {
+		if code := runAs(t.Context(), "kubectl-fairlead", append(path, "--help"), strings.NewReader(""), &out,
+			&errs); code != 0 {
 			t.Fatalf("%v: exit code %d: %s", path, code, &errs)
 		}
-		if want := strings.Join(append([]string{"kubectl fairlead"}, path...), " "); !strings.Contains(out.String(), want) {
+		if want := strings.Join(append([]string{"kubectl fairlead"}, path...), " "); !strings.Contains(out.String(),
+			want) {
 			t.Errorf("the help of %v does not say %q:\n%s", path, want, &out)
 		}
 		for _, call := range byItself.FindAllString(out.String(), -1) {

@@ -13,7 +13,8 @@ import (
 func TestSharedMistakes(t *testing.T) {
 	t.Parallel()
 	controller := []string{
-		"controller", "--kubeconfig", noServer(t), "--namespace", "default", "--listen", "127.0.0.1:0", "--insecure-no-auth",
+		"controller", "--kubeconfig", noServer(t), "--namespace", "default", "--listen", "127.0.0.1:0",
+		"--insecure-no-auth",
 	}
 	for name, tc := range map[string]struct {
 		args []string
@@ -31,7 +32,8 @@ func TestSharedMistakes(t *testing.T) {
 			t.Parallel()
 			var out, errs bytes.Buffer
 			code := run(t.Context(), append(slices.Clone(controller), tc.args...), strings.NewReader(""), &out, &errs)
-			if lines := strings.Split(strings.TrimSpace(errs.String()), "\n"); code != cli.ExitUsage || len(lines) != 1 ||
+			if lines := strings.Split(strings.TrimSpace(errs.String()), "\n"); code != cli.ExitUsage ||
+				len(lines) != 1 ||
 				!strings.Contains(lines[0], tc.want) {
 				t.Errorf("exit code %d\n%s", code, &errs)
 			}

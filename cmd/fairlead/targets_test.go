@@ -20,7 +20,8 @@ func TestWrongTargets(t *testing.T) {
 		{"--system-namespace", "A_b"},
 	} {
 		var out, errs strings.Builder
-		code := run(t.Context(), append([]string{"controller", "--kubeconfig", noServer(t)}, args...), strings.NewReader(""),
+		code := run(t.Context(), append([]string{"controller", "--kubeconfig", noServer(t)}, args...),
+			strings.NewReader(""),
 			&out, &errs)
 		if code != cli.ExitUsage || !strings.Contains(errs.String(), args[1]) {
 			t.Errorf("%q: %d %s", args, code, errs.String())

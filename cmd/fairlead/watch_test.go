@@ -284,7 +284,12 @@ func TestWatchMistakes(t *testing.T) {
 			[]string{watchConfigMaps, "-l", "a in ("},
 			cli.ExitUsage, "cannot read label selector",
 		},
-		"BadOutput":   {"So are formats.", []string{watchConfigMaps, "-o", "xml"}, cli.ExitUsage, "unknown output format"},
+		"BadOutput": {
+			"So are formats.",
+			[]string{watchConfigMaps, "-o", "xml"},
+			cli.ExitUsage,
+			"unknown output format",
+		},
 		"BadDuration": {"And durations.", []string{watchConfigMaps, "--max-watch", "0s"}, cli.ExitUsage, "--max-watch"},
 		"Both": {
 			"-n and -A contradict each other.",
@@ -329,7 +334,8 @@ func TestWatchMistakes(t *testing.T) {
 				t.Errorf("%s\nexit code %d, want %d; stderr: %s", tc.reason, code, tc.code, errs.String())
 			}
 			if n := strings.Count(strings.TrimSpace(errs.String()), "\n"); n != 0 || out.Len() > 0 {
-				t.Errorf("%s\nwant one line on stderr and none on stdout; got %q and %q", tc.reason, errs.String(), out.String())
+				t.Errorf("%s\nwant one line on stderr and none on stdout; got %q and %q", tc.reason, errs.String(),
+					out.String())
 			}
 		})
 	}

@@ -108,22 +108,27 @@ func TestWhyText(t *testing.T) {
 	o := newOracle(t, func(of why.Object) (int, any) {
 		switch of.Name {
 		case "done":
-			return about(of, why.Cause{Type: why.Ended, Message: "it ended", Evidence: map[string]string{"reason": "Succeeded"}})
+			return about(of,
+				why.Cause{Type: why.Ended, Message: "it ended", Evidence: map[string]string{"reason": "Succeeded"}})
 		case "failed":
-			return about(of, why.Cause{Type: why.Ended, Message: "it ended", Evidence: map[string]string{"phase": "Failed"}})
+			return about(of,
+				why.Cause{Type: why.Ended, Message: "it ended", Evidence: map[string]string{"phase": "Failed"}})
 		case "calls":
 			return about(of, why.Cause{Type: why.Parked, Message: "it calls", Progress: true})
 		}
 		return about(of, why.Cause{Type: why.Parked, Message: "it waits"}, why.Cause{
-			Type: why.LockHeld, Message: "another goes first", Since: at, Until: time.Now().Add(2*time.Hour + time.Minute),
+			Type: why.LockHeld, Message: "another goes first", Since: at,
+			Until:    time.Now().Add(2*time.Hour + time.Minute),
 			Evidence: map[string]string{"resource": "db/7", "holder": "app/1"}, Advice: "Wait.",
 			About: &why.Object{Kind: "Operation", Namespace: "prod", Name: "other"},
 		})
 	})
 	for name, want := range map[string][]string{
 		"stuck": {
-			"thing stuck in namespace prod makes no progress:\n1. LockHeld since 3m10s (until ", ", in 120m)\n   another goes first\n" +
-				"     holder: app/1\n     resource: db/7\n   about Operation/prod/other\n   → Wait.\n2. Parked\n   it waits\n",
+			"thing stuck in namespace prod makes no progress:\n1. LockHeld since 3m10s (until ", ", in 120m)\n   " +
+				"another goes first\n" +
+				"     holder: app/1\n     resource: db/7\n   about Operation/prod/other\n   → Wait.\n2. Parked\n   " +
+				"it waits\n",
 		},
 		"done":   {"thing done in namespace prod\nNothing is wrong: it ended\n     reason: Succeeded\n"},
 		"failed": {"thing failed in namespace prod\nFailed: it ended\n     phase: Failed\n"},
@@ -161,7 +166,9 @@ func TestWhyRefused(t *testing.T) {
 	})
 	other := httptest.NewServer(http.NotFoundHandler())
 	defer other.Close()
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }))
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("<html>"))
+	}))
 	defer elsewhere.Close()
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/problem+json")
@@ -230,7 +237,8 @@ func TestWhyHostile(t *testing.T) {
 			t.Errorf("it shows %d bytes in %d lines", len(out), strings.Count(out, "\n"))
 		}
 		var got why.Answer
-		if format == "json" && (json.Unmarshal([]byte(out), &got) != nil || got.Kind != bad || got.Causes[0].Message != bad) {
+		if format == "json" &&
+			(json.Unmarshal([]byte(out), &got) != nil || got.Kind != bad || got.Causes[0].Message != bad) {
 			t.Errorf("a program does not read what it was: %q", got.Kind)
 		}
 	}
@@ -240,7 +248,10 @@ func TestWhyHostile(t *testing.T) {
 func TestWhyHolder(t *testing.T) {
 	holder := newOracle(t, func(of why.Object) (int, any) {
 		return about(of, why.Cause{Type: why.BackOff, Message: "it failed"},
-			why.Cause{Type: why.HeldBy, Message: "elsewhere now", Evidence: map[string]string{"address": "127.0.0.1:1"}})
+			why.Cause{
+				Type: why.HeldBy, Message: "elsewhere now",
+				Evidence: map[string]string{"address": "127.0.0.1:1"},
+			})
 	})
 	at := strings.TrimPrefix(holder.URL, "http://")
 	first := newOracle(t, func(of why.Object) (int, any) {
@@ -251,7 +262,8 @@ func TestWhyHolder(t *testing.T) {
 			at = "ftp://user:pass\x1b@x"
 		}
 		return about(of, why.Cause{
-			Type: why.HeldBy, Message: "replica b has it", Evidence: map[string]string{"address": at}, Advice: "Ask it.",
+			Type: why.HeldBy, Message: "replica b has it", Evidence: map[string]string{"address": at},
+			Advice: "Ask it.",
 		})
 	})
 	code, out, errs := runWhy(t, "thing/x", "--url", first.URL, "--token", oracleToken)
@@ -260,7 +272,8 @@ func TestWhyHolder(t *testing.T) {
 	}
 	for _, name := range []string{"gone", "odd"} {
 		code, out, errs = runWhy(t, "thing/"+name, "--url", first.URL, "--token", oracleToken)
-		if code != 0 || !strings.Contains(out, "replica b has it") || !strings.Contains(errs, "cannot ask the replica") ||
+		if code != 0 || !strings.Contains(out, "replica b has it") ||
+			!strings.Contains(errs, "cannot ask the replica") ||
 			strings.Contains(errs, "\x1b") || strings.Count(errs, "\n") != 1 {
 			t.Errorf("exit code %d: %s%s", code, out, errs)
 		}
@@ -273,7 +286,10 @@ func TestWhyStandby(t *testing.T) {
 		return about(of, why.Cause{Type: why.BackOff, Message: "it failed"})
 	})
 	standby := newOracle(t, func(of why.Object) (int, any) {
-		evidence := map[string]string{"leader": "web-1_7_x", "lease": "operators/web", "host": "web-1", "address": leader.URL}
+		evidence := map[string]string{
+			"leader": "web-1_7_x", "lease": "operators/web", "host": "web-1",
+			"address": leader.URL,
+		}
 		switch of.Name {
 		case "unknown":
 			delete(evidence, "address")
@@ -282,7 +298,8 @@ func TestWhyStandby(t *testing.T) {
 		case "nobody":
 			evidence = map[string]string{"lease": "operators/web"}
 		}
-		return about(of, why.Cause{Type: why.NotLeading, Message: "another process leads", Evidence: evidence, Advice: "Ask it."})
+		return about(of,
+			why.Cause{Type: why.NotLeading, Message: "another process leads", Evidence: evidence, Advice: "Ask it."})
 	})
 	at, err := url.Parse(standby.URL)
 	if err != nil {
@@ -295,7 +312,8 @@ func TestWhyStandby(t *testing.T) {
 		"nobody":  {"another process leads", ""},
 	} {
 		code, out, errs := runWhy(t, "thing/"+name, "--url", standby.URL, "--token", oracleToken)
-		if code != 0 || !strings.Contains(out, want.out) || !strings.Contains(errs, want.errs) || want.errs == "" && errs != "" {
+		if code != 0 || !strings.Contains(out, want.out) || !strings.Contains(errs, want.errs) || want.errs == "" &&
+			errs != "" {
 			t.Errorf("%s: exit code %d: %s%s", name, code, out, errs)
 		}
 	}

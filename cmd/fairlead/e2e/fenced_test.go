@@ -165,7 +165,10 @@ func TestFencedLeader(t *testing.T) {
 			s.eventually("polled", func() bool { mu.Lock(); defer mu.Unlock(); return requests > 4*n })
 			second := s.controller(s.kubeconfig, "--insecure-no-auth", "--leader-elect")
 			<-second.address
-			if leader := s.leader(map[int]*process{first.Process.Pid: first, second.Process.Pid: second}); leader != first {
+			if leader := s.leader(map[int]*process{
+				first.Process.Pid:  first,
+				second.Process.Pid: second,
+			}); leader != first {
 				t.Fatal("the first one does not lead")
 			}
 			if err := first.Process.Signal(syscall.SIGSTOP); err != nil {
@@ -198,7 +201,8 @@ func TestFencedLeader(t *testing.T) {
 			}
 			var ended error
 			over := false
-			for asked := 0; asked < 2 && !over; { // the second time some seconds later, when it has given up the first one
+			// the second time some seconds later, when it has given up the first one
+			for asked := 0; asked < 2 && !over; {
 				select {
 				case <-way.asked:
 					asked++

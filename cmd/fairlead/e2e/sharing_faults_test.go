@@ -39,8 +39,8 @@ func TestShared(t *testing.T) {
 	f.end()
 }
 
-// TestSharedFaults kills controllers that share the operations, stands them still and parts them from the API server for
-// longer than their leases: what was under way is made again with the same key, and nothing else.
+// TestSharedFaults kills controllers that share the operations, stands them still and parts them from the API server
+// for longer than their leases: what was under way is made again with the same key, and nothing else.
 // FAIRLEAD_PROCESS_FAULTS=n plays n random faults besides.
 func TestSharedFaults(t *testing.T) {
 	t.Parallel()
@@ -109,7 +109,10 @@ func TestSharedAndElected(t *testing.T) {
 		for _, p := range old {
 			next = append(next, f.start(1, flags)...)
 			for _, at := range slices.Clone(f.serving) { // a roll-out goes on only when this is so
-				f.eventually("ready", func() bool { code, _ := f.get("http://" + at + "/readyz"); return code == http.StatusOK })
+				f.eventually("ready", func() bool {
+					code, _ := f.get("http://" + at + "/readyz")
+					return code == http.StatusOK
+				})
 			}
 			f.stop(p)
 		}
@@ -124,8 +127,8 @@ func TestSharedAndElected(t *testing.T) {
 	}
 }
 
-// TestSharedOtherSlots rolls controllers over to another number of slots: those that want it wait, ready, until the last
-// one of before has gone, and every call is made once.
+// TestSharedOtherSlots rolls controllers over to another number of slots: those that want it wait, ready, until the
+// last one of before has gone, and every call is made once.
 func TestSharedOtherSlots(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 2*time.Minute)
@@ -134,7 +137,10 @@ func TestSharedOtherSlots(t *testing.T) {
 	for _, p := range old {
 		f.start(1, "--shards", "--shard-slots", "16")
 		for _, at := range slices.Clone(f.serving) {
-			f.eventually("ready", func() bool { code, _ := f.get("http://" + at + "/readyz"); return code == http.StatusOK })
+			f.eventually("ready", func() bool {
+				code, _ := f.get("http://" + at + "/readyz")
+				return code == http.StatusOK
+			})
 		}
 		f.stop(p)
 	}
@@ -146,8 +152,8 @@ func TestSharedOtherSlots(t *testing.T) {
 	f.end()
 }
 
-// TestSharedWithoutRights takes the right to Leases away from controllers that share: nobody works when the leases have run out,
-// /readyz says why, and they go on when they have it again.
+// TestSharedWithoutRights takes the right to Leases away from controllers that share: nobody works when the leases have
+// run out, /readyz says why, and they go on when they have it again.
 func TestSharedWithoutRights(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 2*time.Minute)

@@ -130,7 +130,8 @@ func TestForgedCallback(t *testing.T) {
 			s.eventually("waiting for the callback", func() bool {
 				var err error
 				op, err = s.scheduler.Get(s.ctx, operations.Resource{Type: "app", ID: "0"})
-				return err == nil && len(op.Status.Webhooks) == 1 && op.Status.Webhooks[0].LastStatusCode == http.StatusAccepted
+				return err == nil && len(op.Status.Webhooks) == 1 &&
+					op.Status.Webhooks[0].LastStatusCode == http.StatusAccepted
 			})
 			for _, namespace := range []string{tenant, s.namespace} {
 				if s.key(namespace) != nil {

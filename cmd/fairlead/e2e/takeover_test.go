@@ -75,7 +75,8 @@ func TestTakeover(t *testing.T) {
 				if err := leader.Process.Signal(syscall.SIGCONT); err != nil {
 					t.Fatal(err)
 				}
-				if err := leader.end(s.ctx, t); err == nil || !strings.Contains(leader.log.String(), "lost the Lease") ||
+				if err := leader.end(s.ctx, t); err == nil ||
+					!strings.Contains(leader.log.String(), "lost the Lease") ||
 					strings.Contains(leader.log.String(), "panic") {
 					t.Errorf("the deposed leader: %v\n%s", err, leader.log)
 				}
@@ -86,7 +87,8 @@ func TestTakeover(t *testing.T) {
 			lease := s.lease()
 			mu.Lock()
 			defer mu.Unlock()
-			t.Logf("the Lease was taken after %v, and the first operation moved %v later", lease.Spec.AcquireTime.Sub(at),
+			t.Logf("the Lease was taken after %v, and the first operation moved %v later",
+				lease.Spec.AcquireTime.Sub(at),
 				first.Sub(lease.Spec.AcquireTime.Time))
 			if took := first.Sub(lease.Spec.AcquireTime.Time); took > goesOn {
 				t.Errorf("the first operation moved %v after the Lease was taken", took)

@@ -86,7 +86,9 @@ func (c *collector) named(name string) []*tracepb.Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	found := slices.DeleteFunc(slices.Clone(c.spans), func(s *tracepb.Span) bool { return s.Name != name })
-	slices.SortFunc(found, func(a, b *tracepb.Span) int { return int(int64(a.StartTimeUnixNano - b.StartTimeUnixNano)) })
+	slices.SortFunc(found, func(a, b *tracepb.Span) int {
+		return int(int64(a.StartTimeUnixNano - b.StartTimeUnixNano))
+	})
 	return found
 }
 
@@ -128,7 +130,8 @@ func TestTraces(t *testing.T) {
 			p := s.controller(s.kubeconfig, "--insecure-no-auth")
 			at := strings.TrimSpace(<-p.address)
 			request, err := http.NewRequestWithContext(s.ctx, http.MethodPost, "http://"+at+"/operations",
-				strings.NewReader(`{"operationType":"Delete","resourceType":"app","resourceID":"0","webhookIDs":["first"]}`))
+				strings.NewReader(`{"operationType":"Delete","resourceType":"app","resourceID":"0",`+
+					`"webhookIDs":["first"]}`))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -180,7 +183,8 @@ func TestTraces(t *testing.T) {
 			}
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			if c.resource["service.name"] != "fairlead-controller" || c.resource["team"] != "shop" || c.resource["host.name"] == "" {
+			if c.resource["service.name"] != "fairlead-controller" || c.resource["team"] != "shop" ||
+				c.resource["host.name"] == "" {
 				t.Errorf("they are of %v", c.resource)
 			}
 		})

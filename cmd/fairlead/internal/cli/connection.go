@@ -88,7 +88,8 @@ func (c *Connection) Config() (*rest.Config, string, error) {
 			if files := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); files != "" && c.kubeconfig == "" {
 				return nil, "",
 					fmt.Errorf(
-						"no API server is configured: KUBECONFIG is %s, which does not exist or names no server; fairlead up starts a local one", files,
+						"no API server is configured: KUBECONFIG is %s, which does not exist or names no server; "+
+							"fairlead up starts a local one", files,
 					)
 			}
 			return nil, "",

@@ -148,7 +148,10 @@ func (a *serverAddresses) read(
 	}{
 		{call.Request{Resource: corev1.SchemeGroupVersion.WithResource("services"), Kind: "Service"}, &service},
 		{
-			call.Request{Resource: discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), Kind: "EndpointSlice"},
+			call.Request{
+				Resource: discoveryv1.SchemeGroupVersion.WithResource("endpointslices"),
+				Kind:     "EndpointSlice",
+			},
 			&endpoints,
 		},
 	} {

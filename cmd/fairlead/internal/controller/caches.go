@@ -18,7 +18,8 @@ type caches struct {
 func acquireCaches(from *cache.Cache, namespaces []string, anyCredentials bool, shared cache.Option) (*caches, error) {
 	in := cache.Namespaces(namespaces...)
 	c := &caches{}
-	operation, webhook := v1alpha1.GroupVersion.WithKind(v1alpha1.KindOperation), v1alpha1.GroupVersion.WithKind(v1alpha1.KindWebhook)
+	operation := v1alpha1.GroupVersion.WithKind(v1alpha1.KindOperation)
+	webhook := v1alpha1.GroupVersion.WithKind(v1alpha1.KindWebhook)
 	var err error
 	if c.operations, err = from.Acquire(operation, in, shared); err != nil {
 		return nil, err

@@ -53,7 +53,10 @@ func Run(
 		return err
 	}
 	o.system = cmp.Or(o.system, namespace)
-	c := &controller{o: o, config: config, namespace: namespace, log: log, tracers: spans.tracers(), listeners: listening}
+	c := &controller{
+		o: o, config: config, namespace: namespace, log: log, tracers: spans.tracers(),
+		listeners: listening,
+	}
 	opts := []fairlead.Option{
 		fairlead.WithScheme(types), fairlead.WithLogger(log), fairlead.WithHotBytes(hotBytes),
 		fairlead.WithStopTimeout(o.Drain + StopMargin), fairlead.WithTracerProvider(c.tracers),
@@ -249,7 +252,7 @@ func (c *controller) close() {
 func (c *controller) warnOfSystem(ctx context.Context) {
 	if served := distinct(c.o.namespaces); len(served) > 1 && slices.Contains(served, c.o.system) {
 		c.log.WarnContext(ctx,
-			"callback key and Lease are in one of the served namespaces: a user who may read Secrets there can forge callbacks "+
-				"of the others; set --system-namespace to a separate namespace", "namespace", c.o.system)
+			"callback key and Lease are in one of the served namespaces: a user who may read Secrets there can forge "+
+				"callbacks of the others; set --system-namespace to a separate namespace", "namespace", c.o.system)
 	}
 }

@@ -48,12 +48,14 @@ func (o *ServeOptions) flags(f *pflag.FlagSet) {
 		"required `audience` of bearer tokens of callers; "+
 			"empty: the API server itself; may be repeated")
 	f.BoolVar(&o.insecureHTTP, "insecure-http", false,
-		"serve the HTTP API without TLS on addresses other than loopback: bearer tokens are sent in clear text; only behind a proxy that terminates TLS")
+		"serve the HTTP API without TLS on addresses other than loopback: bearer tokens are sent in clear text; "+
+			"only behind a proxy that terminates TLS")
 	f.StringVar(&o.traceURL, "trace-url", "",
-		"`URL` of a trace for links of the console, with {trace} for its id, such as https://traces.example.com/trace/{trace}")
+		"`URL` of a trace for links of the console, with {trace} for its id, "+
+			"such as https://traces.example.com/trace/{trace}")
 	f.StringVar(&o.proxy.CAFile, "requestheader-ca-file", "",
-		"`file` with the CA of proxies that name the user in a header, PEM; the proxy needs a client certificate of that CA; "+
-			"reloaded when it changes (default: no proxy is trusted)")
+		"`file` with the CA of proxies that name the user in a header, PEM; the proxy needs a client certificate "+
+			"of that CA; reloaded when it changes (default: no proxy is trusted)")
 	f.StringArrayVar(&o.proxy.Names, "requestheader-allowed-name", nil,
 		"common `name` that such a certificate must have; may be repeated (default: any)")
 	f.StringVar(&o.proxy.UserHeader, "requestheader-user", defaultUserHeader, "`header` that names the user")
@@ -95,7 +97,8 @@ func (o *ServeOptions) listen(log *slog.Logger) (*listeners, error) {
 	if o.publicURL != "" {
 		if u, err := url.Parse(o.publicURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" ||
 			u.RawQuery != "" || u.Fragment != "" {
-			return nil, cli.Usagef("--public-url %q is not a URL to begin others with, such as https://operations.example.com",
+			return nil, cli.Usagef(
+				"--public-url %q is not a URL to begin others with, such as https://operations.example.com",
 				o.publicURL)
 		}
 	}
@@ -155,10 +158,8 @@ func (o *ServeOptions) checkAPI(loopback bool) error {
 	case o.NoAuth && !loopback:
 		return cli.Usagef("--insecure-no-auth is for loopback only, and --listen %s is not", o.Listen)
 	case !loopback && !o.secure() && !o.insecureHTTP:
-		return cli.Usagef(
-			"--listen %s is not loopback, and bearer tokens would be sent in clear text: use --tls-cert-file and --tls-key-file, "+
-				"or --insecure-http behind a proxy that terminates TLS", o.Listen,
-		)
+		return cli.Usagef("--listen %s is not loopback, and bearer tokens would be sent in clear text: "+
+			"use --tls-cert-file and --tls-key-file, or --insecure-http behind a proxy that terminates TLS", o.Listen)
 	}
 	return nil
 }
@@ -168,13 +169,15 @@ const defaultUserHeader = "X-Remote-User" // as in httpapi.ProxyOptions
 // checkProxy refuses proxy flags that are incomplete or unsafe.
 func (o *ServeOptions) checkProxy() error {
 	switch {
-	case o.proxy.CAFile == "" && (len(o.proxy.Names) > 0 || cmp.Or(o.proxy.UserHeader, defaultUserHeader) != defaultUserHeader ||
-		o.proxy.GroupHeader+o.proxy.GroupSeparator+o.proxy.ExtraHeaderPrefix != ""):
+	case o.proxy.CAFile == "" &&
+		(len(o.proxy.Names) > 0 || cmp.Or(o.proxy.UserHeader, defaultUserHeader) != defaultUserHeader ||
+			o.proxy.GroupHeader+o.proxy.GroupSeparator+o.proxy.ExtraHeaderPrefix != ""):
 		return cli.Usagef("the --requestheader flags need --requestheader-ca-file")
 	case o.proxy.CAFile != "" && o.NoAuth:
 		return cli.Usagef("--insecure-no-auth and --requestheader-ca-file exclude each other")
 	case o.proxy.CAFile != "" && !o.secure():
-		return cli.Usagef("--requestheader-ca-file needs --tls-cert-file and --tls-key-file: a proxy authenticates by a TLS client certificate")
+		return cli.Usagef("--requestheader-ca-file needs --tls-cert-file and --tls-key-file: " +
+			"a proxy authenticates by a TLS client certificate")
 	}
 	return nil
 }

@@ -18,13 +18,19 @@ func TestLocalOnly(t *testing.T) {
 		reason, method, host, site string
 		want                       int
 	}{
-		"Program":   {"A program sends no Sec-Fetch-Site.", "POST", "127.0.0.1:8081", "", 200},
-		"Name":      {"The name of this machine.", "POST", "localhost:8081", "", 200},
-		"IPv6":      {"The other loopback.", "GET", "[::1]:8081", "", 200},
-		"Public":    {"The host of callbacks.", "POST", "fairlead.example:8443", "", 200},
-		"OwnPage":   {"A page of this server.", "POST", "localhost:8081", "same-origin", 200},
-		"OtherPage": {"A page of another site must not schedule anything.", "POST", "localhost:8081", "cross-site", 403},
-		"OtherPort": {"Neither may a page of another server of this machine.", "POST", "localhost:8081", "same-site", 403},
+		"Program": {"A program sends no Sec-Fetch-Site.", "POST", "127.0.0.1:8081", "", 200},
+		"Name":    {"The name of this machine.", "POST", "localhost:8081", "", 200},
+		"IPv6":    {"The other loopback.", "GET", "[::1]:8081", "", 200},
+		"Public":  {"The host of callbacks.", "POST", "fairlead.example:8443", "", 200},
+		"OwnPage": {"A page of this server.", "POST", "localhost:8081", "same-origin", 200},
+		"OtherPage": {
+			"A page of another site must not schedule anything.", "POST", "localhost:8081", "cross-site",
+			403,
+		},
+		"OtherPort": {
+			"Neither may a page of another server of this machine.", "POST", "localhost:8081", "same-site",
+			403,
+		},
 		"Rebound": {
 			"A foreign name that now resolves to loopback.", "GET", "evil.example:8081",
 			"same-origin", 403,

@@ -51,17 +51,20 @@ func (o *Options) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.maxCalls, "max-calls", 0,
 		"`number` of webhook calls in progress, half of them for one namespace (default 512)")
 	f.IntVar(&o.budget.Writes, "namespace-writes", 0,
-		"`writes` per second of one namespace to the API server; a write for a retry counts as five (default 500; -1: no limit)")
+		"`writes` per second of one namespace to the API server; a write for a retry counts as five "+
+			"(default 500; -1: no limit)")
 	f.IntVar(&o.budget.WriteBytes, "namespace-write-bytes", 0,
 		"`bytes` per second of the objects that one namespace writes (default 1048576; -1: no limit)")
 	f.IntVar(&o.budget.TotalWrites, "writes", 0,
-		"`writes` per second of all namespaces together that exhaust their limit (default four times --namespace-writes; -1: no limit)")
+		"`writes` per second of all namespaces together that exhaust their limit "+
+			"(default four times --namespace-writes; -1: no limit)")
 	f.IntVar(&o.budget.TotalWriteBytes, "write-bytes", 0,
 		"`bytes` per second of the objects that those write (default twice --namespace-write-bytes; -1: no limit)")
 	f.IntVar(&o.budget.Calls, "namespace-calls", 0,
 		"webhook `calls` per second of one namespace (default 500; -1: no limit)")
 	f.StringVar(&o.crashDir, "crash-dir", "",
-		"persistent `directory` that records which Webhooks crash the process, to quarantine them (default: no quarantine)")
+		"persistent `directory` that records which Webhooks crash the process, "+
+			"to quarantine them (default: no quarantine)")
 	f.DurationVar(&o.Drain, "drain", defaultDrain,
 		"`time` that calls in progress have to finish when the controller stops")
 }

@@ -28,7 +28,8 @@ func TestClusterRanges(t *testing.T) {
 	if r.all() != nil {
 		t.Errorf("ranges of nothing: %v", r.all())
 	}
-	a, b, c := netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8"), netip.MustParsePrefix("34.0.0.0/20")
+	a, b := netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")
+	c := netip.MustParsePrefix("34.0.0.0/20")
 	r.set("nodes", []netip.Prefix{b, a})
 	r.set("servicecidrs", []netip.Prefix{a, c})
 	if diff := cmp.Diff([]string{"10.0.0.0/8", "34.0.0.0/20", "fd00::/8"}, texts(r.all())); diff != "" {

@@ -35,11 +35,13 @@ type sharingOptions struct {
 }
 
 func (o *sharingOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.group, "shards", "", "share the operations, by namespace, with all replicas of the group `namespace/name` "+
-		"(default "+DefaultGroup+" in the system namespace); instead of --leader-elect")
+	f.StringVar(&o.group, "shards", "",
+		"share the operations, by namespace, with all replicas of the group `namespace/name` "+
+			"(default "+DefaultGroup+" in the system namespace); instead of --leader-elect")
 	f.Lookup("shards").NoOptDefVal = DefaultGroup
 	f.IntVar(&o.slots, "shard-slots", shard.DefaultSlots,
-		"`number` of slots that namespaces are divided into, a power of two; a change takes effect when all replicas have it")
+		"`number` of slots that namespaces are divided into, a power of two; "+
+			"a change takes effect when all replicas have it")
 	o.given = f.Changed
 }
 
@@ -56,8 +58,8 @@ func (o *sharingOptions) check() error {
 	return nil
 }
 
-// parse returns the name of the group and its slots. While it has members, the group holds the Lease of --leader-elect, which is in the system
-// namespace. Therefore the group must be there, too.
+// parse returns the name of the group and its slots. While it has members, the group holds the Lease of --leader-elect,
+// which is in the system namespace. Therefore the group must be there, too.
 func (o *sharingOptions) parse(system string) (name string, layout shard.Layout, err error) {
 	namespace, name, ok := strings.Cut(o.group, "/")
 	if !ok {

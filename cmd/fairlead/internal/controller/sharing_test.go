@@ -59,7 +59,10 @@ func TestSharingRun(t *testing.T) {
 		end    func(w *slotWorker, stop context.CancelFunc)
 		want   error
 	}{
-		{"a worker that fails ends the membership", func(w *slotWorker, _ context.CancelFunc) { w.fail <- errWork }, errWork},
+		{
+			"a worker that fails ends the membership",
+			func(w *slotWorker, _ context.CancelFunc) { w.fail <- errWork }, errWork,
+		},
 		{"a stop is no error", func(_ *slotWorker, stop context.CancelFunc) { stop() }, nil},
 	} {
 		server := testbed.Server(t, apiserver.Options{})

@@ -71,7 +71,9 @@ func (s *site) register(l *listeners, ready func(net.Addr)) error {
 		}
 		authorizer = reviews
 	}
-	s.rt.GuardDebug(func(pages http.Handler) http.Handler { return httpapi.Protect(pages, authorizer, s.namespaces...) })
+	s.rt.GuardDebug(func(pages http.Handler) http.Handler {
+		return httpapi.Protect(pages, authorizer, s.namespaces...)
+	})
 	if l.metrics != nil {
 		pages, err := s.onlyLocal(s.ownPages(authorizer))
 		if err != nil {
@@ -109,12 +111,13 @@ func (s *site) register(l *listeners, ready func(net.Addr)) error {
 	}
 	s.rt.AddAlways("http", func(ctx context.Context) error {
 		if !s.o.NoAuth && slices.Contains(s.o.audiences, "") && !isLoopback(l.api) {
-			s.log.WarnContext(
-				ctx, "callers authenticate with tokens that the API server itself accepts, which they should not send to other servers: "+
-					"let them request tokens for a separate audience, and set --audience to it", "flag", "--audience="+ownAudience,
-			)
+			s.log.WarnContext(ctx,
+				"callers authenticate with tokens that the API server itself accepts, which they should not send to "+
+					"other servers: let them request tokens for a separate audience, and set --audience to it",
+				"flag", "--audience="+ownAudience)
 		}
-		s.log.InfoContext(ctx, servedMessage, "scheme", s.o.scheme(), "address", l.api.Addr().String()) // see ServedAddress
+		// ServedAddress reads this line
+		s.log.InfoContext(ctx, servedMessage, "scheme", s.o.scheme(), "address", l.api.Addr().String())
 		if ready != nil {
 			ready(l.api.Addr())
 		}
@@ -170,8 +173,8 @@ type authorizer interface {
 // console returns the console. All replicas share the callback key, so it seals the sessions.
 func (s *site) console(authorizer authorizer) (http.Handler, error) {
 	o := console.Options{
-		Runtime: s.rt, Shards: s.sharing.report(), InsecureNoAuth: s.o.NoAuth, SessionKey: s.key, SessionNamespace: s.system,
-		Logger: s.log, Sections: []console.Section{operationsconsole.Section{
+		Runtime: s.rt, Shards: s.sharing.report(), InsecureNoAuth: s.o.NoAuth, SessionKey: s.key,
+		SessionNamespace: s.system, Logger: s.log, Sections: []console.Section{operationsconsole.Section{
 			Operations: s.operations, Webhooks: s.webhooks, Scheduler: s.scheduler, Executor: s.executor,
 			Namespaces: s.namespaces, TraceURL: s.o.traceURL,
 		}},

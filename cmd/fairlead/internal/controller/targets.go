@@ -66,7 +66,9 @@ func (t *targets) run(ctx context.Context) error {
 		read   func(raw []byte) ([]string, error)
 	}{{source.Config{Resource: nodes}, podCIDRs}, {source.Config{Resource: serviceCIDRs}, serviceRanges}} {
 		of.source.Connection, of.source.Encoding = t.calls.Connection(), source.JSON
-		src, err := source.New(of.source, func(string) source.Sink { return t.sink(of.source.Resource.Resource, of.read) })
+		src, err := source.New(of.source, func(string) source.Sink {
+			return t.sink(of.source.Resource.Resource, of.read)
+		})
 		if err != nil {
 			return err
 		}
@@ -126,6 +128,7 @@ func (t *targets) await(ctx, term context.Context) {
 	case <-term.Done():
 	case <-timer.C:
 		t.log.WarnContext(ctx,
-			"operations start before the address ranges of services and pods are known: list public ones with --deny-target")
+			"operations start before the address ranges of services and pods are known: "+
+				"list public ones with --deny-target")
 	}
 }

@@ -78,7 +78,8 @@ func followTargets(t *testing.T, refused ...apiserver.Match) (f *following, rule
 			return nil, fmt.Errorf("asked for %s", host)
 		}
 		return []netip.Addr{
-			netip.MustParseAddr("34.1.2.3"), netip.MustParseAddr("::ffff:34.1.2.4"), netip.MustParseAddr("2001:4860::1"),
+			netip.MustParseAddr("34.1.2.3"), netip.MustParseAddr("::ffff:34.1.2.4"),
+			netip.MustParseAddr("2001:4860::1"),
 		}, nil
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

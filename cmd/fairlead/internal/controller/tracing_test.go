@@ -18,7 +18,10 @@ func TestExporterOf(t *testing.T) {
 		{reason: "nothing"},
 		{reason: "a service name alone configures no exporter", env: vars{"OTEL_SERVICE_NAME": "x"}},
 		{reason: "an endpoint", env: vars{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}, on: true},
-		{reason: "the endpoint of traces", env: vars{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://c/v1/traces"}, on: true},
+		{
+			reason: "the endpoint of traces", env: vars{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://c/v1/traces"},
+			on: true,
+		},
 		{reason: "the exporter, to the default endpoint", env: vars{"OTEL_TRACES_EXPORTER": "otlp"}, on: true},
 		{reason: "grpc", env: vars{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, on: true},
 		{reason: "none", env: vars{"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}},

@@ -44,7 +44,10 @@ func TestRunTerm(t *testing.T) {
 		err          error
 	}{
 		{reason: "a stop waits for the call", call: 3 * time.Second, stop: time.Second, want: 4 * time.Second},
-		{reason: "at most for the drain time", call: time.Hour, stop: time.Second, want: 11 * time.Second, aborted: true},
+		{
+			reason: "at most for the drain time", call: time.Hour, stop: time.Second, want: 11 * time.Second,
+			aborted: true,
+		},
 		{
 			reason: "the end of the term ends the wait", call: time.Hour, stop: time.Second, depose: 2 * time.Second,
 			want: 2 * time.Second, aborted: true,

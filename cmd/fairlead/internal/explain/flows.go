@@ -59,7 +59,8 @@ in a program of your own, Runtime.Flows has it on the pages of WithListen, or se
 		},
 	}
 	f := cmd.Flags()
-	o.flags(f, "http://127.0.0.1:8081/debug/flows", "the program's page", "list operations in all namespaces that it serves")
+	o.flags(f, "http://127.0.0.1:8081/debug/flows", "the program's page",
+		"list operations in all namespaces that it serves")
 	f.StringVar(&o.key, "key", "", "only the fiber of this `key`, such as namespace/name")
 	f.StringVar(&o.flow, "flow", "", "only fibers of this `flow`")
 	f.StringVar(&o.status, "status", "", "`status`: only fibers that are ready, running or parked")
@@ -165,7 +166,8 @@ func printFlows(w io.Writer, output string, fibers []flow.Info, width int) error
 		if !f.Until.IsZero() {
 			next = "in " + duration.HumanDuration(max(0, time.Until(f.Until)))
 		}
-		_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%d\t%v\n", cli.Dash(f.Key), f.Path, status, duration.HumanDuration(f.For),
+		_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%d\t%v\n", cli.Dash(f.Key), f.Path, status,
+			duration.HumanDuration(f.For),
 			next, f.Attempt+1, f.Trail)
 	}
 	_ = tw.Flush()

@@ -67,7 +67,8 @@ func printCause(text *strings.Builder, n int, c why.Cause) {
 	case c.Type == why.Ended:
 		fmt.Fprintf(text, "Nothing is wrong: %s\n", terminalText(c.Message))
 	default:
-		fmt.Fprintf(text, "%d. %s%s\n   %s\n", n, terminalText(string(c.Type)), times(c, time.Now()), terminalText(c.Message))
+		fmt.Fprintf(text, "%d. %s%s\n   %s\n", n, terminalText(string(c.Type)), times(c, time.Now()),
+			terminalText(c.Message))
 	}
 	for i, key := range slices.Sorted(maps.Keys(c.Evidence)) {
 		if i == maxEvidence {
@@ -124,7 +125,10 @@ func withoutControls(a why.Answer) why.Answer {
 		c.Type, c.Message, c.Advice = why.Type(cli.Plain(string(c.Type))), cli.Plain(c.Message), cli.Plain(c.Advice)
 		if c.About != nil {
 			o := *c.About
-			c.About = &why.Object{Group: cli.Plain(o.Group), Kind: cli.Plain(o.Kind), Namespace: cli.Plain(o.Namespace), Name: cli.Plain(o.Name)}
+			c.About = &why.Object{
+				Group: cli.Plain(o.Group), Kind: cli.Plain(o.Kind), Namespace: cli.Plain(o.Namespace),
+				Name: cli.Plain(o.Name),
+			}
 		}
 		evidence := make(map[string]string, len(c.Evidence))
 		for key, value := range c.Evidence {

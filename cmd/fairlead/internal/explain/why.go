@@ -67,7 +67,8 @@ Exit codes: 0 with an answer, 1 if the object does not exist or you may not get 
 
 // objectNamed parses KIND/NAME or KIND NAME. The name of an operation may be its resource, TYPE/ID or TYPE ID.
 func objectNamed(args []string) (of why.Object, err error) {
-	usage := cli.Usagef("name the object as KIND/NAME, such as operation/Application/shop or webhook/cleanup, or as KIND NAME")
+	usage := cli.Usagef(
+		"name the object as KIND/NAME, such as operation/Application/shop or webhook/cleanup, or as KIND NAME")
 	if len(args) == 0 || len(args) > 3 {
 		return of, usage
 	}
@@ -77,7 +78,8 @@ func objectNamed(args []string) (of why.Object, err error) {
 	}
 	of.Kind, of.Name = args[0], args[1]
 	kind, group, _ := strings.Cut(strings.ToLower(of.Kind), ".")
-	if group = strings.TrimPrefix(group, v1alpha1.GroupVersion.Version+"."); group == "" || group == v1alpha1.GroupVersion.Group {
+	if group = strings.TrimPrefix(group, v1alpha1.GroupVersion.Version+"."); group == "" ||
+		group == v1alpha1.GroupVersion.Group {
 		switch kind {
 		case "op", "operation", "operations":
 			of.Kind = v1alpha1.KindOperation
@@ -122,7 +124,8 @@ func showWhy(ctx context.Context, s cli.Streams, o whyOptions, of why.Object) er
 				answer = there
 				break
 			}
-			cli.Say(s.Err, "cannot ask the replica at %s, which holds the object: %s", cli.Plain(at), cli.Plain(cli.OneLine(err)))
+			cli.Say(s.Err, "cannot ask the replica at %s, which holds the object: %s", cli.Plain(at),
+				cli.Plain(cli.OneLine(err)))
 		}
 		if c.Type == why.NotLeading {
 			suggestLeader(s, u, c)
@@ -152,7 +155,8 @@ func suggestLeader(s cli.Streams, base *url.URL, c why.Cause) {
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[base.Scheme]
 	}
-	cli.Say(s.Err, "replica %s leads. Ask it: kubectl port-forward -n %s pod/%s 18081:%s, and here with --url %s://127.0.0.1:18081",
+	cli.Say(s.Err, "replica %s leads. Ask it: "+
+		"kubectl port-forward -n %s pod/%s 18081:%s, and here with --url %s://127.0.0.1:18081",
 		cli.Plain(host), cli.Plain(namespace), cli.Plain(host), port, base.Scheme)
 }
 

@@ -16,7 +16,8 @@ import (
 
 func newDescribeCommand(s cli.Streams, o *options) *cobra.Command {
 	return &cobra.Command{
-		Use: "describe TYPE/ID", Short: "Show an operation with its calls in chronological order, and earlier operations",
+		Use:   "describe TYPE/ID",
+		Short: "Show an operation with its calls in chronological order, and earlier operations",
 		Example: `  fairlead op describe Application/shop
   fairlead op describe Application/shop -o yaml   # the object itself, with spec and conditions`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -53,7 +54,8 @@ func describeOperation(w io.Writer, op *v1alpha1.Operation) error {
 	line("Scheduled", cli.Stamp(v.CreatedAt))
 	line("Deadline", cli.Stamp(op.Deadline()))
 	if v.FinishedAt != nil {
-		line("Finished", cli.Stamp(*v.FinishedAt)+" ("+v.FinishedAt.Sub(v.CreatedAt).Round(time.Millisecond).String()+")")
+		line("Finished",
+			cli.Stamp(*v.FinishedAt)+" ("+v.FinishedAt.Sub(v.CreatedAt).Round(time.Millisecond).String()+")")
 	}
 	if op.PickedUp() {
 		calls(tw, "Webhooks", op.Status.Webhooks)
@@ -65,7 +67,8 @@ func describeOperation(w io.Writer, op *v1alpha1.Operation) error {
 	if len(op.Status.History) > 0 {
 		_, _ = fmt.Fprintln(tw, "Earlier operations:")
 		for _, h := range op.Status.History {
-			_, _ = fmt.Fprintf(tw, "  %s\t%s\t%s\t%s %s\n", cli.Stamp(h.FinishedAt.Time), h.OperationType, h.OperationID, h.Phase,
+			_, _ = fmt.Fprintf(tw, "  %s\t%s\t%s\t%s %s\n", cli.Stamp(h.FinishedAt.Time), h.OperationType,
+				h.OperationID, h.Phase,
 				h.Reason)
 		}
 	}
@@ -89,7 +92,8 @@ func calls(w io.Writer, title string, list []v1alpha1.WebhookCallStatus) {
 	}
 	_, _ = fmt.Fprintln(w, title+":")
 	for _, c := range list {
-		_, _ = fmt.Fprintf(w, "  %s\t%s\t%d tries\tHTTP %d\t%s\n", c.WebhookID, c.State, c.RetriesCount+1, c.LastStatusCode,
+		_, _ = fmt.Fprintf(w, "  %s\t%s\t%d tries\tHTTP %d\t%s\n", c.WebhookID, c.State, c.RetriesCount+1,
+			c.LastStatusCode,
 			cli.Plain(c.Message))
 		for _, moment := range []struct {
 			what string

@@ -20,7 +20,10 @@ func TestDescribeLocks(t *testing.T) {
 	op.Spec.OperationID, op.Spec.ResourceType, op.Spec.ResourceID = "one", "app", "1"
 	for _, id := range []string{"1", "2"} {
 		op.Spec.RelatedResources = append(op.Spec.RelatedResources,
-			v1alpha1.RelatedResource{ResourceReference: v1alpha1.ResourceReference{ResourceType: "cache", ResourceID: id}},
+			v1alpha1.RelatedResource{ResourceReference: v1alpha1.ResourceReference{
+				ResourceType: "cache",
+				ResourceID:   id,
+			}},
 			v1alpha1.RelatedResource{
 				ResourceReference: v1alpha1.ResourceReference{ResourceType: "db", ResourceID: id},
 				Lock:              true,
@@ -81,7 +84,10 @@ func TestHostileText(t *testing.T) {
 	op.Spec.ResourceType, op.Spec.ResourceID = hostile, hostile
 	op.Spec.RelatedResources = []v1alpha1.RelatedResource{{ResourceReference: op.Spec.ResourceReference}}
 	op.Status.OperationID, op.Status.Phase = "one", v1alpha1.PhaseFailed
-	op.Status.Webhooks = []v1alpha1.WebhookCallStatus{{WebhookID: "w", State: v1alpha1.PhaseInProgress, Message: hostile}}
+	op.Status.Webhooks = []v1alpha1.WebhookCallStatus{{
+		WebhookID: "w", State: v1alpha1.PhaseInProgress,
+		Message: hostile,
+	}}
 	op.Status.Conditions = []metav1.Condition{
 		{Type: v1alpha1.ConditionError, Status: metav1.ConditionTrue, Reason: "WebhookFailed", Message: hostile},
 	}

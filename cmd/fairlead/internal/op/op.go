@@ -95,7 +95,8 @@ func withAdvice(err error, s *operations.Scheduler) error {
 	case strings.Contains(err.Error(), "could not find the requested resource"),
 		strings.Contains(err.Error(), "404 page not found"),
 		strings.Contains(err.Error(), "does not serve this resource"):
-		return fmt.Errorf("the cluster has no Operations yet: fairlead crds | kubectl apply --server-side -f - (%w)", err)
+		return fmt.Errorf("the cluster has no Operations yet: fairlead crds | kubectl apply --server-side -f - (%w)",
+			err)
 	case errors.Is(err, operations.ErrNotFound):
 		return fmt.Errorf("%w in namespace %s", err, s.Namespace())
 	default:
@@ -118,7 +119,8 @@ func newGetCommand(s cli.Streams, o *options) *cobra.Command {
 func newCancelCommand(s cli.Streams, o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "cancel TYPE/ID", Short: "Request the cancellation of an operation",
-		Long:    "Cancel requests the cancellation: no new call starts, the call in progress is cancelled, and compensation runs.",
+		Long: "Cancel requests the cancellation: no new call starts, " +
+			"the call in progress is cancelled, and compensation runs.",
 		Example: "  fairlead op cancel Application/shop",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.withResource(args, func(scheduler *operations.Scheduler, r operations.Resource) error {

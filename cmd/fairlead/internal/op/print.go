@@ -34,8 +34,8 @@ func showTable(w io.Writer, views []operations.View) error {
 			age = duration.HumanDuration(time.Since(v.CreatedAt))
 		}
 		_, _ = fmt.Fprintf(tw, "%s/%s\t%s\t%s\t%s\t%d/%d\t%s\t%s\n", cli.Plain(v.ResourceType), cli.Plain(v.ResourceID),
-			v.OperationType,
-			cli.Dash(cli.Plain(v.OperationCategory)), v.Status, v.Progress.Completed, v.Progress.Total, age, cli.Dash(cli.Plain(reason)))
+			v.OperationType, cli.Dash(cli.Plain(v.OperationCategory)), v.Status, v.Progress.Completed, v.Progress.Total,
+			age, cli.Dash(cli.Plain(reason)))
 	}
 	return tw.Flush()
 }

@@ -59,7 +59,8 @@ webhook does not exist, the operation waits for it until the timeout.`,
 	f := cmd.Flags()
 	f.StringVar(&so.kind, "type", "",
 		"`kind` of operation on the resource: Create, Update or Delete (required)")
-	f.StringVar(&so.ID, "id", "", "`id` of this operation; a repeated request with the same id starts nothing twice (default: a new id)")
+	f.StringVar(&so.ID, "id", "",
+		"`id` of this operation; a repeated request with the same id starts nothing twice (default: a new id)")
 	f.StringVar(&so.Category, "category", "", "`name` that groups operations of one kind")
 	f.StringVar(&so.CorrelationID, "correlation-id", "", "correlation `id` that is sent with every call")
 	f.StringArrayVar(&so.Webhooks, "webhook", nil, "`name` of a Webhook to call; may be repeated, in order")
@@ -71,7 +72,8 @@ webhook does not exist, the operation waits for it until the timeout.`,
 	f.BoolVar(&so.parallel, "parallel", false, "call the webhooks in parallel")
 	f.StringVar(&so.object, "object", "", "`JSON`, or @file, available to templates as .Resource")
 	f.StringVar(&so.TenantID, "tenant", "", "`tenant` on whose behalf it runs")
-	f.StringToStringVar(&so.headers, "header", nil, "`name=value` available to templates under .Headers; may be repeated")
+	f.StringToStringVar(&so.headers, "header", nil,
+		"`name=value` available to templates under .Headers; may be repeated")
 	f.DurationVar(&so.Timeout, "timeout", v1alpha1.DefaultTimeout, "timeout of the whole operation")
 	f.DurationVar(&so.ttl, "ttl", 0, "delete the Operation this long after its end (default: keep it)")
 	f.BoolVar(&so.wait, "wait", false, "wait for the end and show progress")

@@ -18,7 +18,8 @@ func newWaitCommand(s cli.Streams, o *options) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use: "wait TYPE/ID", Short: "Wait for the end of an operation",
-		Long: "Wait shows the progress of an operation until it ends. The exit code is 0 when it succeeded, 1 when it failed.",
+		Long: "Wait shows the progress of an operation until it ends. " +
+			"The exit code is 0 when it succeeded, 1 when it failed.",
 		Example: `  fairlead op wait Application/shop
   fairlead op wait Application/shop --id 6f1c --timeout 5m -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -35,13 +36,15 @@ func newWaitCommand(s cli.Streams, o *options) *cobra.Command {
 				if err := awaitExistence(ctx, scheduler, r); err != nil {
 					return err
 				}
-				return awaitOperation(ctx, s, o, func(ctx context.Context, progress func(operations.View)) (operations.View, error) {
-					return scheduler.Wait(ctx, r, id, progress)
-				})
+				return awaitOperation(ctx, s, o,
+					func(ctx context.Context, progress func(operations.View)) (operations.View, error) {
+						return scheduler.Wait(ctx, r, id, progress)
+					})
 			})
 		},
 	}
-	cmd.Flags().StringVar(&id, "id", "", "`id` of the operation; needed if it may not exist yet or a later one may exist")
+	cmd.Flags().StringVar(&id, "id", "",
+		"`id` of the operation; needed if it may not exist yet or a later one may exist")
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "give up after this time (default: never)")
 	return cmd
 }

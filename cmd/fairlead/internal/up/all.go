@@ -96,7 +96,8 @@ func runAlone(ctx context.Context, s cli.Streams, c *cluster.Cluster, o options,
 			serving()
 			awaiting.Go(func() {
 				if awaitReady(ctx, "http://"+at.String()+"/readyz") == nil {
-					cli.Say(s.Err, "operations controller ready, HTTP API at http://%s/operations, log in %s", at, log.Name())
+					cli.Say(s.Err, "operations controller ready, HTTP API at http://%s/operations, log in %s", at,
+						log.Name())
 					cli.Say(s.Err, "console at http://%s/console/", at)
 					ready()
 				}

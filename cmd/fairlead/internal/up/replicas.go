@@ -139,7 +139,8 @@ func (r *replicas) runProcess(
 ) error {
 	args := []string{
 		"controller", "--kubeconfig", r.kubeconfig, "--shards", "--system-namespace", "default",
-		"--insecure-no-auth", "--listen", listen, "--drain", r.o.Drain.String(), "--credentials", r.o.Targets.Credentials,
+		"--insecure-no-auth", "--listen", listen, "--drain", r.o.Drain.String(),
+		"--credentials", r.o.Targets.Credentials,
 	}
 	for _, target := range r.o.Targets.Allow {
 		args = append(args, "--allow-target", target)

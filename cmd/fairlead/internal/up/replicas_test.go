@@ -106,7 +106,8 @@ func TestReplicas(t *testing.T) {
 		t.Error(err)
 	}
 	for _, name := range []string{"controller-1.log", "controller-2.log"} {
-		if log, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !strings.Contains(string(log), "HTTP API is served") {
+		if log, err := os.ReadFile(filepath.Join(dir, name)); err != nil ||
+			!strings.Contains(string(log), "HTTP API is served") {
 			t.Errorf("%s: %q, %v", name, log, err)
 		}
 	}
@@ -124,7 +125,8 @@ func TestReplicaNeverReady(t *testing.T) {
 	}
 	called := false
 	err = r.run(t.Context(), 1, func() { called = true })
-	if called || err == nil || !strings.Contains(err.Error(), "operations controller 1 ended: exit status 1 (see "+dir) {
+	if called || err == nil ||
+		!strings.Contains(err.Error(), "operations controller 1 ended: exit status 1 (see "+dir) {
 		t.Errorf("ready %t, %v", called, err)
 	}
 }

@@ -82,7 +82,8 @@ clustertest), stops when the command ends, and exits with its code:
 	flags.DurationVar(&o.controller.Drain, "drain", defaultDrain,
 		"`time` that calls in progress have to finish at the end, before the programs of --with are stopped")
 	flags.StringArrayVar(&o.with, "with", nil,
-		"`program` to run as well, with arguments split at spaces except in '…' and \"…\" and after \\; may be repeated")
+		"`program` to run as well, with arguments split at spaces "+
+			"except in '…' and \"…\" and after \\; may be repeated")
 	flags.StringVar(&o.controller.Serve.Listen, "listen", "127.0.0.1:8081", "`address` of the HTTP API, on loopback")
 	flags.StringArrayVar(&o.controller.Targets.Allow, "allow-target", []string{"127.0.0.1", "::1", "localhost"},
 		"loopback or private `CIDR or host` that webhooks may call; may be repeated")

@@ -35,8 +35,9 @@ func follow(ctx context.Context, s cli.Streams, o options, config *rest.Config, 
 		return err
 	}
 	st := store.New(store.Options{
-		Resource: resource.gvr, Kind: resource.gvr.GroupVersion().WithKind(resource.kind), Namespaced: resource.namespaced,
-		LabelSelector: o.labels, FieldSelector: o.fields, Shard: member.name(), Logger: log,
+		Resource: resource.gvr, Kind: resource.gvr.GroupVersion().WithKind(resource.kind),
+		Namespaced: resource.namespaced, LabelSelector: o.labels, FieldSelector: o.fields,
+		Shard: member.name(), Logger: log,
 	})
 	defer st.Close()
 	life := ctx
@@ -46,8 +47,8 @@ func follow(ctx context.Context, s cli.Streams, o options, config *rest.Config, 
 	life, end := context.WithCancelCause(life)
 	defer end(nil)
 	src, err := source.New(source.Config{
-		Sharding: member.sharding(),
-		REST:     config, Resource: resource.gvr, Namespaces: o.namespaces, LabelSelector: o.labels, FieldSelector: o.fields,
+		REST: config, Resource: resource.gvr, Namespaces: o.namespaces, Sharding: member.sharding(),
+		LabelSelector: o.labels, FieldSelector: o.fields,
 		PageSize: o.pageSize, NoWatchList: o.noWatchList, SilenceBudget: o.silence, ListProgressTimeout: o.listProgress,
 		MaxWatch: o.maxWatch, BackoffBase: o.backoffBase, BackoffCap: o.backoffCap, BulkDeleteGuard: o.bulkGuardFlag,
 		Logger: log,

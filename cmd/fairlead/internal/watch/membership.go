@@ -29,7 +29,8 @@ func (o *groupOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.group, "shard-group", "",
 		"`namespace/name` of a group whose members share the objects; each shows its part")
 	f.StringVar(&o.by, "shard-by", shard.Namespace.String(), "`field` by which objects are shared: namespace or uid")
-	f.IntVar(&o.slots, "shard-slots", shard.DefaultSlots, "`number` of slots that the objects are divided into, a power of two")
+	f.IntVar(&o.slots, "shard-slots", shard.DefaultSlots,
+		"`number` of slots that the objects are divided into, a power of two")
 	o.given = f.Changed
 }
 
@@ -52,14 +53,16 @@ func (o *groupOptions) check() (shard.Layout, error) {
 	}
 	layout := shard.Layout{By: by, Slots: o.slots}
 	if err := layout.Check(); err != nil || o.slots == 0 {
-		return shard.Layout{}, cli.Usagef("--shard-slots %d: want a power of two of at most %d", o.slots, shard.MaxSlots)
+		return shard.Layout{}, cli.Usagef("--shard-slots %d: want a power of two of at most %d", o.slots,
+			shard.MaxSlots)
 	}
 	return layout, nil
 }
 
 // membership lets this process show a part of the objects, as a member of a group. It is nil if this process shows all
-// objects. It implements group.Participant. Before it releases a slot, it shows that the objects have left, if the reader
-// takes the output in time. One goroutine prints all output, so there is no work to count by slot (internal/handover).
+// objects. It implements group.Participant. Before it releases a slot, it shows that the objects have left, if the
+// reader takes the output in time. One goroutine prints all output, so there is no work to count by slot
+// (internal/handover).
 type membership struct {
 	slots *source.Sharding
 	group *group.Group

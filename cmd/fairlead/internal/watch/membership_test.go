@@ -41,9 +41,10 @@ func newSharedStore(t *testing.T) *sharedStore {
 		}
 	}
 	var err error
-	s.member, err = newMembership(&rest.Config{}, groupOptions{group: "default/g"}, layout, nil, func(_ string, held shard.Set) {
-		s.shown = append(s.shown, "SHARD "+held.String())
-	})
+	s.member, err = newMembership(&rest.Config{}, groupOptions{group: "default/g"}, layout, nil,
+		func(_ string, held shard.Set) {
+			s.shown = append(s.shown, "SHARD "+held.String())
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +120,8 @@ func TestDepartures(t *testing.T) {
 		s.hold(0, 1)
 		s.list(10, 0)
 		take(layout.All())
-		if err := errors.Join(s.sink.Apply(source.Modified, s.object(0, 11)), s.sink.Apply(source.Deleted, s.object(0, 12)),
+		if err := errors.Join(s.sink.Apply(source.Modified, s.object(0, 11)),
+			s.sink.Apply(source.Deleted, s.object(0, 12)),
 			s.sink.Apply(source.Added, s.object(0, 13)), s.sink.Apply(source.Modified, s.object(0, 14))); err != nil {
 			t.Fatal(err)
 		}

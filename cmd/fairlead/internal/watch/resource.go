@@ -80,7 +80,8 @@ func findResource(ctx context.Context, config *rest.Config, name string) (r reso
 		return resource{}, fmt.Errorf("cannot look up %q: %w", name, err)
 	}
 	if _, err := d.ServerVersion(); err != nil {
-		return resource{}, fmt.Errorf("cannot look up %q: the API server at %s does not answer: %w", name, config.Host, err)
+		return resource{}, fmt.Errorf("cannot look up %q: the API server at %s does not answer: %w", name, config.Host,
+			err)
 	}
 	mapper, err := discover.NewMapper(config, nil, nil)
 	if err != nil {

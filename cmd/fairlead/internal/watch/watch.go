@@ -81,7 +81,8 @@ SHARD, STATUS, STATS. Without -n and -A, the namespace of the context is watched
 	f.DurationVar(&o.listProgress, "list-progress-timeout", source.DefaultListProgressTimeout,
 		"time without progress before a list is started again")
 	f.DurationVar(&o.maxWatch, "max-watch", source.DefaultMaxWatch, "lifetime of one watch request")
-	f.DurationVar(&o.backoffBase, "backoff-base", source.DefaultBackoffBase, "maximum of the first wait after a failure")
+	f.DurationVar(&o.backoffBase, "backoff-base", source.DefaultBackoffBase,
+		"maximum of the first wait after a failure")
 	f.DurationVar(&o.backoffCap, "backoff-cap", source.DefaultBackoffCap, "maximum of every wait after a failure")
 	f.IntVar(&o.bulkGuard, "bulk-delete-guard", source.DefaultBulkDeleteGuard,
 		"more than this `number` of deletions in one list need confirmation by a second list; 0: off")
