@@ -36,8 +36,8 @@ func refusing(code int, reason string) http.HandlerFunc {
 
 const always = 1 << 30
 
-// TestBlackboxList meets the first list with what servers and proxies do to it. In the end all objects are there, every
-// one was given once, and nothing else ever was.
+// TestBlackboxList disturbs the first list as servers and proxies do. In the end all objects are shown, each one
+// once, and no other object.
 func TestBlackboxList(t *testing.T) {
 	t.Parallel()
 	initial, list := (*wireRequest).initial, (*wireRequest).list

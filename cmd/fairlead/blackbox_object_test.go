@@ -254,7 +254,7 @@ func TestBlackboxPoison(t *testing.T) {
 	}
 }
 
-// TestBlackboxPoisonKnown poisons an object that is known: what is known of it stays.
+// TestBlackboxPoisonKnown poisons an object that was shown before: its known state stays.
 func TestBlackboxPoisonKnown(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)

@@ -120,7 +120,7 @@ func (f *firstWrite) Write(p []byte) (int, error) {
 	return f.w.Write(p)
 }
 
-// TestBlackboxStale has a server that goes away: what is shown gets older and older, until it is back.
+// TestBlackboxStale stops the server: the reported staleness grows until the server is back.
 func TestBlackboxStale(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)

@@ -40,7 +40,7 @@ type printed struct {
 
 func (l printed) text(member string) string {
 	var s string
-	_ = json.Unmarshal(l.members[member], &s) // what is no string is empty
+	_ = json.Unmarshal(l.members[member], &s) // another type counts as empty
 	return s
 }
 
@@ -192,7 +192,7 @@ func (p *program) synced() printed {
 	return p.await("SYNCED", func(l printed) bool { return l.kind == "SYNCED" })
 }
 
-// until polls until something holds of what only the server knows.
+// until polls a condition that only the server can answer.
 func (p *program) until(what string, holds func() bool) {
 	p.t.Helper()
 	until(p.limit, p.t, what, holds)

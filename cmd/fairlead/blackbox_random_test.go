@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/seed"
 )
 
-// oddAnswer is something that a mad server does to a request. What is loud must be told.
+// oddAnswer is the behaviour of a faulty server for one request. A loud one must be reported.
 type oddAnswer struct {
 	loud bool
 	play func(s *wire, w http.ResponseWriter, r *wireRequest, rnd *rand.Rand)
@@ -193,8 +193,8 @@ func (s *wire) begin(w http.ResponseWriter, r *wireRequest) {
 	}
 }
 
-// TestBlackboxRandom has a server that answers at random for a while, and then is sane: whatever it did, the program
-// has the state of the server and says that it watches, what went wrong was told, and requests stayed few.
+// TestBlackboxRandom has a server that answers at random for a while, and then correctly. Afterwards the program has
+// the state of the server and reports that it watches. It has reported the failures and sent few requests.
 func TestBlackboxRandom(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 10, func(t *testing.T, n uint64) {

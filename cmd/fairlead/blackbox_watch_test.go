@@ -38,7 +38,7 @@ func (x *expiry) refuses(w http.ResponseWriter, r *wireRequest) bool {
 func cutOff(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err == nil {
-		_ = conn.Close() // nobody waits for it
+		_ = conn.Close() // no goroutine waits for it
 	}
 }
 
@@ -308,7 +308,7 @@ func dribble(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 	}
 }
 
-// TestBlackboxTimeout lets the server end every watch at the time that it was told: nothing is wrong then.
+// TestBlackboxTimeout lets the server end every watch at the requested time, which is no failure.
 func TestBlackboxTimeout(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)

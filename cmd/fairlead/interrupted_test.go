@@ -37,7 +37,8 @@ type interruption struct{}
 func (interruption) Error() string        { return "interrupted" }
 func (interruption) Is(target error) bool { return target == context.Canceled }
 
-// TestInterrupted interrupts commands while a server does not answer: each ends at once, and blames nobody.
+// TestInterrupted interrupts commands while a server does not answer: each ends at once, and reports no failure of the
+// server.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/serve/servetest"
 )
 
-// TestRequestHeaderMistakes: flags of a proxy that cannot be meant are told before anything runs.
+// TestRequestHeaderMistakes: contradictory flags of a proxy are reported before anything runs.
 func TestRequestHeaderMistakes(t *testing.T) {
 	t.Parallel()
 	ca := servetest.NewAuthority(t, "front")

@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/shard/group"
 )
 
-// TestShardMistakes: what cannot be meant is told in one line, with exit code 2, before anything is taken.
+// TestShardMistakes: wrong usage is reported in one line, with exit code 2, before any slot is taken.
 func TestShardMistakes(t *testing.T) {
 	t.Parallel()
 	const namespace = "default"

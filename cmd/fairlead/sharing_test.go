@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
 )
 
-// TestSharedMistakes: flags that cannot work are told in one line, before the API server is asked.
+// TestSharedMistakes: contradictory flags are reported in one line, before any request.
 func TestSharedMistakes(t *testing.T) {
 	t.Parallel()
 	controller := []string{

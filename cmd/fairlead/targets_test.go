@@ -10,7 +10,7 @@ import (
 	testprogram "github.com/fairlead-io/fairlead/internal/testbed/program"
 )
 
-// TestWrongTargets: flags that cannot be meant are told before the API server is asked.
+// TestWrongTargets: invalid flags are reported before any request.
 func TestWrongTargets(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{

@@ -174,7 +174,7 @@ func TestWatchForbidden(t *testing.T) {
 		}
 	}
 	forbids := func(l command.Line) bool { return l.Type == "STATUS" && l.Namespace == "b" && l.Reason == "Forbidden" }
-	if !slices.ContainsFunc(w.All, forbids) { // it is told of the state, not of each change
+	if !slices.ContainsFunc(w.All, forbids) { // statuses report the state, not each change
 		w.Await("b is refused", forbids)
 	}
 	refused.Off()

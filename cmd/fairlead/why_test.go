@@ -67,7 +67,7 @@ func about(of why.Object, causes ...why.Cause) (int, any) {
 	return http.StatusOK, why.NewAnswer(of, causes)
 }
 
-// TestWhyNames: what is asked for by which words.
+// TestWhyNames: the object that each form of the arguments names.
 func TestWhyNames(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/dev/null")
 	o := newOracle(t, func(of why.Object) (int, any) { return about(of) })
@@ -207,7 +207,7 @@ func TestWhyRefused(t *testing.T) {
 	}
 }
 
-// TestWhyHostile: nothing of what is said does anything to a terminal, or fills it.
+// TestWhyHostile: foreign text in an answer neither controls the terminal nor floods it.
 func TestWhyHostile(t *testing.T) {
 	const bad = "a\x1b[2J\u202eb\u0085c\r\nd\u2028\x7f"
 	evidence := map[string]string{bad: bad + strings.Repeat("ä", 1<<20)}
@@ -244,7 +244,7 @@ func TestWhyHostile(t *testing.T) {
 	}
 }
 
-// TestWhyHolder: who is told of the replica that has the object asks that one, once.
+// TestWhyHolder: if the answer names the replica that has the object, the command asks that replica once.
 func TestWhyHolder(t *testing.T) {
 	holder := newOracle(t, func(of why.Object) (int, any) {
 		return about(of, why.Cause{Type: why.BackOff, Message: "it failed"},

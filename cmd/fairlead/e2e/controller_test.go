@@ -91,7 +91,7 @@ func TestPausedLeader(t *testing.T) {
 		!strings.Contains(leader.log.String(), "lost the Lease") {
 		t.Errorf("the deposed leader: %v\n%s", err, leader.log)
 	}
-	s.allSucceeded(ids, "first") // nothing was repeated or changed
+	s.allSucceeded(ids, "first") // without a repetition or a change
 }
 
 // TestDisrupted restarts the API server and pauses etcd under running operations.

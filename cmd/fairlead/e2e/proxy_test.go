@@ -17,7 +17,7 @@ import (
 )
 
 // TestRequestHeader: a controller believes the header of a proxy of the CA that it was given, for its API, its console
-// and its debug pages, and nobody else's.
+// and its debug pages. It believes no other client.
 func TestRequestHeader(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
@@ -82,7 +82,7 @@ func TestRequestHeader(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		said, _ := io.ReadAll(resp.Body) // what there is
+		said, _ := io.ReadAll(resp.Body) // the part that was received
 		resp.Body.Close()
 		if resp.StatusCode != tc.want {
 			t.Errorf("%s of %s for %s: %d, want %d: %s", tc.path, tc.who, tc.groups, resp.StatusCode, tc.want, said)

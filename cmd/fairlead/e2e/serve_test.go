@@ -100,7 +100,7 @@ func TestServed(t *testing.T) {
 			return 0, "", err
 		}
 		defer resp.Body.Close()
-		said, _ := io.ReadAll(resp.Body) // what there is
+		said, _ := io.ReadAll(resp.Body) // the part that was received
 		return resp.StatusCode, string(said), nil
 	}
 	api := "https://" + address

@@ -281,7 +281,7 @@ func (f *fleet) one() *process {
 	return f.replicas[f.rnd.IntN(len(f.replicas))]
 }
 
-// allLive fails if a replica has ended by itself.
+// allLive fails if a replica has ended without a signal.
 func (f *fleet) allLive() {
 	f.t.Helper()
 	f.mu.Lock()

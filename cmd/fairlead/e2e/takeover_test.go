@@ -21,8 +21,8 @@ import (
 const goesOn = 10 * time.Second
 
 // TestTakeover takes the leader away, by SIGKILL or SIGSTOP, while it has fifty operations in progress and nothing else
-// happens in the cluster that would tell the other replica how new its cache is. That one takes the Lease when it has
-// expired, and then goes on at once.
+// happens in the cluster that would show the other replica how new its cache is. That replica takes the Lease when it
+// has expired, and continues at once.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	for name, signal := range map[string]syscall.Signal{"Killed": syscall.SIGKILL, "Stopped": syscall.SIGSTOP} {

@@ -104,7 +104,7 @@ func (s *site) terminate(p *process) {
 }
 
 // TestTraces: from the caller of the HTTP API to the receiver, over the death of the process in between, by both
-// protocols; what was not sent yet is sent at the end.
+// protocols. The end of the process sends the pending spans.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range []string{"http/protobuf", "grpc"} {
@@ -191,9 +191,9 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-// TestACollectorThatIsNotThere, or takes for ever, costs one line of the log: operations go on, and the end is not kept
-// waiting for long.
-func TestACollectorThatIsNotThere(t *testing.T) {
+// TestUnreachableCollector: a collector that refuses connections or never answers costs one line of the log: operations
+// continue, and the end of the process is not delayed for long.
+func TestUnreachableCollector(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -49,8 +49,8 @@ func (u *upLines) await(pattern string) []string {
 	}
 }
 
-// TestUpControllers has up run three controllers: each holds a part of the slots, one that is killed is started again,
-// any of them answers for every operation, and all end with up.
+// TestUpControllers has up run three controllers: each holds a part of the slots. A killed one is started again. Each
+// answers for every operation, and all end with up.
 func TestUpControllers(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)

@@ -27,8 +27,8 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestWhyOfProcesses asks those that cannot move an operation: one that does not lead, one that does not serve its
-// namespace, and one of which the leader is stopped.
+// TestWhyOfProcesses asks controllers that cannot move an operation: one does not lead, one does not serve its
+// namespace, and the leader of one is stopped.
 func TestWhyOfProcesses(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
@@ -148,7 +148,7 @@ func TestWhyWithoutServer(t *testing.T) {
 	p.first("operation/app/broken", why.BackOff, "status=500")
 }
 
-// TestWhyOfRefusedStatus: the admission of somebody else refuses what the controller has to record.
+// TestWhyOfRefusedStatus: a foreign admission policy refuses the status that the controller writes.
 func TestWhyOfRefusedStatus(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))

@@ -85,7 +85,7 @@ func TestWhyOfSilentReceiver(t *testing.T) {
 }
 
 // TestWhyOfOpenCircuit: the circuit of a Webhook stays open after its time has passed, until a call succeeds, so why
-// does not say that nothing is wrong. An operation that has failed is told to have failed.
+// reports it as a cause. A failed operation is reported as failed.
 func TestWhyOfOpenCircuit(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))

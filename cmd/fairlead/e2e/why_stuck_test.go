@@ -23,7 +23,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// patient asks a controller with the command why, as somebody who may get some resources.
+// patient asks a controller with the command why, as a user with the right to get some resources.
 type patient struct {
 	*site
 	address, token string
@@ -257,8 +257,8 @@ func TestWhyOfStuckOperations(t *testing.T) {
 	s.finalizers("kept", "null")
 }
 
-// TestWhyOfReplicas: of two replicas that share the operations, each answers what only one of them knows: the command
-// is told of that one, and asks it.
+// TestWhyOfReplicas: of two replicas that share the operations, each answers what only one of them knows: the answer
+// names that one, and the command asks it.
 func TestWhyOfReplicas(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))

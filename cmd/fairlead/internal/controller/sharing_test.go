@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/shard/group"
 )
 
-// slotWorker is a sharedWorker that reports its first slots, and ends when it is told to.
+// slotWorker is a sharedWorker that reports its first slots, and ends with an error of the test.
 type slotWorker struct {
 	first  sync.Once
 	gained chan struct{}

@@ -35,7 +35,7 @@ func TestConvertDefinitions(t *testing.T) {
 	if err := content.write(dir); err != nil {
 		t.Fatal(err)
 	}
-	// once more: nothing is left to do
+	// the second run changes no file
 	for _, want := range [][]string{{"deploy/crds/web.example.com_webshops.yaml"}, nil} {
 		made, err := Convert(dir)
 		if err != nil {

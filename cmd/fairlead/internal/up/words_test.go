@@ -40,7 +40,7 @@ func TestSplitWords(t *testing.T) {
 	}
 }
 
-// What is quoted for a shell is split into the same words, whatever they are.
+// splitWords returns exactly the words that ShellQuote quoted.
 func TestSplitWordsUndoesShellQuote(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
