@@ -10,7 +10,8 @@ import (
 
 func TestGroupName(t *testing.T) {
 	t.Parallel()
-	if namespace, name, err := GroupName("operators/gateways"); namespace != "operators" || name != "gateways" || err != nil {
+	namespace, name, err := GroupName("operators/gateways")
+	if namespace != "operators" || name != "gateways" || err != nil {
 		t.Errorf("%q, %q, %v", namespace, name, err)
 	}
 	for _, tc := range []struct{ reason, name string }{

@@ -12,7 +12,9 @@ func TestPlain(t *testing.T) {
 	if got := Plain(text); got != text {
 		t.Errorf("printable text was changed: %q", got)
 	}
-	for _, control := range []string{"\x1b", "\n", "\t", "\r", "\u0085", "\u009b", "\u202e", "\u2028", "\u2029", "\x7f"} {
+	for _, control := range []string{
+		"\x1b", "\n", "\t", "\r", "\u0085", "\u009b", "\u202e", "\u2028", "\u2029", "\x7f",
+	} {
 		if got := Plain("a" + control + "b"); got != "a\uFFFDb" {
 			t.Errorf("%q becomes %q", control, got)
 		}

@@ -27,7 +27,7 @@ func follow(ctx context.Context, s cli.Streams, o options, config *rest.Config, 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	member, err := newMembership(config, o.groupOptions, o.layout, warn, func(name string, held shard.Set) {
-		if err := p.share(name, held); err != nil {
+		if err := p.slots(name, held); err != nil {
 			cancel(err)
 		}
 	})

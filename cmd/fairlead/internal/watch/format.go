@@ -15,8 +15,8 @@ type format interface {
 	event(w io.Writer, e store.Event) error
 	status(w io.Writer, s source.Status) error
 	stats(w io.Writer, s watchStats) error
-	// share reports the slots whose objects are shown, if other processes show the others.
-	share(w io.Writer, member string, held shard.Set) error
+	// slots reports the slots whose objects are shown, if other processes show the others.
+	slots(w io.Writer, member string, held shard.Set) error
 	// flush is called when no further event is pending.
 	flush(w io.Writer) error
 }
@@ -47,8 +47,8 @@ func (f *nameFormat) event(w io.Writer, e store.Event) error {
 
 func (f *nameFormat) status(_ io.Writer, s source.Status) error { return logStatus(f.log, s) }
 func (f *nameFormat) stats(_ io.Writer, s watchStats) error     { return logStats(f.log, s) }
-func (f *nameFormat) share(_ io.Writer, _ string, held shard.Set) error {
-	return logShare(f.log, held)
+func (f *nameFormat) slots(_ io.Writer, _ string, held shard.Set) error {
+	return logSlots(f.log, held)
 }
 func (f *nameFormat) flush(io.Writer) error { return nil }
 
@@ -58,8 +58,8 @@ type noFormat struct{ log io.Writer }
 func (f *noFormat) event(io.Writer, store.Event) error        { return nil }
 func (f *noFormat) status(_ io.Writer, s source.Status) error { return logStatus(f.log, s) }
 func (f *noFormat) stats(_ io.Writer, s watchStats) error     { return logStats(f.log, s) }
-func (f *noFormat) share(_ io.Writer, _ string, held shard.Set) error {
-	return logShare(f.log, held)
+func (f *noFormat) slots(_ io.Writer, _ string, held shard.Set) error {
+	return logSlots(f.log, held)
 }
 func (f *noFormat) flush(io.Writer) error { return nil }
 
@@ -68,12 +68,12 @@ func logStatus(w io.Writer, s source.Status) error {
 	return err
 }
 
-func logShare(w io.Writer, held shard.Set) error {
-	_, err := fmt.Fprintln(w, shareLine(held))
+func logSlots(w io.Writer, held shard.Set) error {
+	_, err := fmt.Fprintln(w, slotsLine(held))
 	return err
 }
 
-func shareLine(held shard.Set) string {
+func slotsLine(held shard.Set) string {
 	slots := held.String()
 	if held.IsEmpty() {
 		slots = "none"

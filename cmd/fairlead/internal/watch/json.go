@@ -114,7 +114,7 @@ func (f *jsonFormat) status(w io.Writer, s source.Status) error {
 	}{"STATUS", s.Namespace, s.Phase, s.Reason, s.Message, s.Staleness(time.Now()).Seconds()})
 }
 
-func (f *jsonFormat) share(w io.Writer, member string, held shard.Set) error {
+func (f *jsonFormat) slots(w io.Writer, member string, held shard.Set) error {
 	return json.NewEncoder(w).Encode(struct {
 		Type   string `json:"type"`
 		Member string `json:"member"`

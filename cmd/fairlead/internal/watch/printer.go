@@ -78,10 +78,10 @@ func (p *printer) status(s source.Status) error {
 	return p.fail(errors.Join(p.format.status(p.out, s), p.format.flush(p.out), p.out.Flush()))
 }
 
-func (p *printer) share(member string, held shard.Set) error {
+func (p *printer) slots(member string, held shard.Set) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.fail(errors.Join(p.format.share(p.out, member, held), p.format.flush(p.out), p.out.Flush()))
+	return p.fail(errors.Join(p.format.slots(p.out, member, held), p.format.flush(p.out), p.out.Flush()))
 }
 
 func (p *printer) counts() watchStats {

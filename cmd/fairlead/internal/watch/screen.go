@@ -59,8 +59,8 @@ func (s *screen) status(_ io.Writer, st source.Status) error {
 	return nil
 }
 
-func (s *screen) share(_ io.Writer, _ string, held shard.Set) error {
-	s.note = shareLine(held)
+func (s *screen) slots(_ io.Writer, _ string, held shard.Set) error {
+	s.note = slotsLine(held)
 	return nil
 }
 

@@ -93,7 +93,7 @@ func (t *table) line(w io.Writer, event string, r row) error {
 
 func (t *table) status(_ io.Writer, s source.Status) error { return logStatus(t.log, s) }
 func (t *table) stats(_ io.Writer, s watchStats) error     { return logStats(t.log, s) }
-func (t *table) share(_ io.Writer, _ string, held shard.Set) error {
-	return logShare(t.log, held)
+func (t *table) slots(_ io.Writer, _ string, held shard.Set) error {
+	return logSlots(t.log, held)
 }
 func (t *table) flush(io.Writer) error { return nil }
