@@ -21,7 +21,7 @@ func newDescribeCommand(s cli.Streams, o *options) *cobra.Command {
 		Example: `  fairlead op describe Application/shop
   fairlead op describe Application/shop -o yaml   # the object itself, with spec and conditions`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withOperation(cmd.Context(), o, args, func(op *v1alpha1.Operation) error {
+			return o.withOperation(cmd.Context(), args, func(op *v1alpha1.Operation) error {
 				if o.output == "json" || o.output == "yaml" {
 					return cli.Encode(s.Out, o.output, op)
 				}

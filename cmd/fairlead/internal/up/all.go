@@ -3,14 +3,10 @@ package up
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
-	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/cluster"
@@ -105,43 +101,10 @@ func runAlone(ctx context.Context, s cli.Streams, c *cluster.Cluster, o options,
 		})
 }
 
-// awaitReady returns when a server is ready or ctx has ended. A starting control plane asks clients to retry after a
-// second.
-func awaitReady(ctx context.Context, url string) error {
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return err
-		}
-		if resp, err := client.Do(r); err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return nil
-			}
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
 // endError returns the cause of the end of ctx, or nil after an interrupt.
 func endError(ctx context.Context) error {
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
-}
-
-func openLog(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("cannot open log: %w", err)
-	}
-	return f, nil
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
-	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/controller"
 )
 
 // defaultDrain is how long a shutdown waits for running calls, most likely those to a program of --with.
@@ -102,19 +101,6 @@ clustertest), stops when the command ends, and exits with its code:
 	return cmd
 }
 
-// options are the flags.
-type options struct {
-	dir            string
-	temporary      bool
-	cacheDir       string
-	apiServerFlags []string
-	crds           []string
-	with           []string   // as they were given
-	programs       [][]string // with their arguments
-	controller     controller.Options
-	controllers    int
-}
-
 func up(ctx context.Context, s cli.Streams, o options, command []string) error {
 	if o.temporary {
 		o.dir = ""
@@ -145,22 +131,4 @@ func up(ctx context.Context, s cli.Streams, o options, command []string) error {
 		return runCommand(ctx, s, c, command)
 	}
 	return runAll(ctx, s, c, o)
-}
-
-// hints returns suggestions for next steps.
-func (o *options) hints() []string {
-	hints := []string{"", "Copy the export line into another shell, then try:"}
-	if len(o.with) > 0 {
-		hints = append(hints,
-			`  curl -X POST localhost:8080/applications -d '{"name":"shop","webhook":{"url":"http://127.0.0.1:8090/cleanup"}}'`,
-			`  curl -i -X DELETE -H 'Prefer: respond-async' localhost:8080/applications/<id>`,
-			`  bin/fairlead op wait Application/<id>`,
-			`  curl -i localhost:8080/applications/<id>`)
-	} else {
-		hints = append(hints, `  fairlead op schedule Application/shop --type Delete --wait`)
-	}
-	if o.controllers > 1 {
-		hints = append(hints, `  bin/fairlead shards default/`+controller.DefaultGroup)
-	}
-	return append(hints, `  bin/fairlead watch operations.fairlead.io -A`, "", "Press Ctrl-C to stop.")
 }
