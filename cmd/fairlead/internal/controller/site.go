@@ -22,11 +22,11 @@ import (
 	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
-// answerTime bounds a request of the HTTP API from its header to the end of the answer, except event streams.
-const answerTime = time.Minute
+// requestTimeout bounds a request of the HTTP API from its header to the end of the answer, except event streams.
+const requestTimeout = time.Minute
 
-// strangerTime bounds how long a connection without an authorized request may stay idle.
-const strangerTime = 10 * time.Second
+// unauthorizedTimeout bounds how long a connection without an authorized request may stay idle.
+const unauthorizedTimeout = 10 * time.Second
 
 // maxMetricsConnections bounds the connections for metrics: probes and a few scrapers.
 const maxMetricsConnections = 128
@@ -80,7 +80,7 @@ func (s *site) register(l *listeners, ready func(net.Addr)) error {
 			return err
 		}
 		server := serve.New(pages, serve.Options{
-			MaxConnections: maxMetricsConnections, WriteTimeout: answerTime, Logger: s.log,
+			MaxConnections: maxMetricsConnections, WriteTimeout: requestTimeout, Logger: s.log,
 		})
 		s.rt.AddAlways("metrics", func(ctx context.Context) error {
 			s.log.InfoContext(ctx, "serving metrics", "metricsAddress", l.metrics.Addr().String())
@@ -95,7 +95,7 @@ func (s *site) register(l *listeners, ready func(net.Addr)) error {
 	if err != nil {
 		return err
 	}
-	o := serve.Options{WriteTimeout: answerTime, StrangerTime: strangerTime, Logger: s.log}
+	o := serve.Options{WriteTimeout: requestTimeout, StrangerTime: unauthorizedTimeout, Logger: s.log}
 	if l.certificate != nil {
 		if o.TLS = l.certificate.Config(); l.proxy != nil {
 			o.TLS = l.proxy.TLS(o.TLS)
