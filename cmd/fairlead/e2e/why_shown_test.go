@@ -253,13 +253,14 @@ func TestWhyIsShown(t *testing.T) {
 	failed("judged", "An expression of the Webhook does not fit the answer to the call.",
 		"Correct spec.response.success of Webhook judged")
 	answer("undone", "A compensation fails.", "BackOff",
-		"webhook wrong failed first: answered 400; then webhook broken (compensation) has failed", "purpose")
+		"webhook wrong failed first: answered 400; then webhook broken (compensation) failed and is called again",
+		"purpose")
 	failed("left", "A compensation has failed.",
 		"webhook wrong failed first: answered 400; then webhook wrong (compensation) failed")
 
 	holder := s.namespace + "/" + v1alpha1.OperationName("app", "holder")
 	full := p.of("full", "Concurrency is 1, and another operation has the place.")
-	full.first, full.later = []string{"RateLimited", "calls at a time, concurrency 1"}, []string{
+	full.first, full.later = []string{"RateLimited", "concurrent calls, concurrency 1"}, []string{
 		"operation " + holder + " has held a place of webhook one since", "holder",
 	}
 	p.shows(full)
@@ -270,7 +271,7 @@ func TestWhyIsShown(t *testing.T) {
 			head: stuckHead, title: "Why it is not called", first: parts,
 		})
 	}
-	hook("dead", "The circuit of a Webhook is open.", "CircuitOpen", "webhook dead has failed so often", "500")
+	hook("dead", "The circuit of a Webhook is open.", "CircuitOpen", "webhook dead failed so often", "500")
 	hook("one", "All places of a Webhook are held.", "RateLimited", "concurrency 1")
 
 	answer("edited", "A call has failed.", "BackOff", "answered 500")
