@@ -20,9 +20,11 @@ func typed(code int, contentType, text string) http.HandlerFunc {
 // tooLarge are the forms in which servers say that they do not have a version yet.
 var tooLarge = map[string]http.HandlerFunc{
 	"Cause": typed(504, "application/json",
-		wireStatus(504, "Timeout", `,"details":{"causes":[{"reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1}`)),
+		wireStatus(504, "Timeout",
+			`,"details":{"causes":[{"reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1}`)),
 	"CauseText": typed(504, "application/json",
-		wireStatus(504, "Timeout", `,"details":{"causes":[{"message":"Too large resource version"}],"retryAfterSeconds":1}`)),
+		wireStatus(504, "Timeout",
+			`,"details":{"causes":[{"message":"Too large resource version"}],"retryAfterSeconds":1}`)),
 	"Text": typed(504, "application/json",
 		strings.Replace(wireStatus(504, "Timeout", ""), "because of the test",
 			"Timeout: Too large resource version: 2000, current: 1999", 1)),
@@ -131,7 +133,10 @@ func TestBlackboxOddAnswers(t *testing.T) {
 		"Array":     {body(`[]`), "ProtocolError"},
 		"Null":      {body(`null`), "ProtocolError"},
 		"Success":   {body(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}`), "ProtocolError"},
-		"Review":    {body(`{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","status":{}}`), "ProtocolError"},
+		"Review": {
+			body(`{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","status":{}}`),
+			"ProtocolError",
+		},
 		"Table": {
 			body(`{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":` + version + `,"rows":[]}`),
 			"ProtocolError",
@@ -143,14 +148,16 @@ func TestBlackboxOddAnswers(t *testing.T) {
 		}, "ProtocolError"},
 		"GzipCorrupt": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
-			_, _ = w.Write([]byte("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"))
+			_, _ = w.Write([]byte("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00" +
+				"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"))
 		}, "ProtocolError"},
 		"Brotli": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "br")
 			_, _ = w.Write([]byte("\x0b\x02\x80\x7b\x7d\x03"))
 		}, "ProtocolError"},
 		"Forbidden200": {
-			body(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"not you"}`), "Forbidden",
+			body(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"not you"}`),
+			"Forbidden",
 		},
 	}
 	ofLists := map[string]http.HandlerFunc{
@@ -219,7 +226,8 @@ func TestBlackboxOddAnswers(t *testing.T) {
 			for name, answer := range ofLists {
 				if name == "Circles" && where != "Page" || name == "Tail" && where == "Probe" ||
 					name == "Secrets" && where == "List" {
-					continue // that is no circle; a probe has read enough; nothing tells that the first list is of another kind
+					// that is no circle; a probe has read enough; nothing tells that the first list is of another kind
+					continue
 				}
 				play(name, answer, "ProtocolError")
 			}

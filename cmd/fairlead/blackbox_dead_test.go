@@ -54,7 +54,8 @@ func TestBlackboxHalfDead(t *testing.T) {
 		"TheSameForEver": {func(s *wire) http.HandlerFunc {
 			return func(w http.ResponseWriter, r *http.Request) {
 				for r.Context().Err() == nil {
-					_, _ = fmt.Fprint(w, strings.Repeat(frame("ADDED", wireConfigMap("a/one", "1003", "uid-1003", "first")), 50))
+					_, _ = fmt.Fprint(w,
+						strings.Repeat(frame("ADDED", wireConfigMap("a/one", "1003", "uid-1003", "first")), 50))
 					w.(http.Flusher).Flush()
 					pause(s, time.Millisecond)
 				}
@@ -131,8 +132,8 @@ func TestBlackboxHalfDead(t *testing.T) {
 	}
 }
 
-// TestBlackboxStuckFrame has an event that never comes to its end, as behind a proxy that cannot take it: a list brings
-// what it was.
+// TestBlackboxStuckFrame has an event whose last bytes never arrive, as behind a proxy that drops it. A list
+// brings its content.
 func TestBlackboxStuckFrame(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)
@@ -157,8 +158,7 @@ func TestBlackboxStuckFrame(t *testing.T) {
 	}
 }
 
-// hole is a way to a server on which connections can die without a sign: what is sent is swallowed, and nothing comes
-// back.
+// hole is a proxy to a server on which connections die silently: it accepts all bytes and returns none.
 type hole struct {
 	listener net.Listener
 	to       string

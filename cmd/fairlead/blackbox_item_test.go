@@ -15,10 +15,12 @@ var oddItems = map[string]string{
 	"Empty": `{}`, "NullMetadata": `{"kind":"ConfigMap","metadata":null}`, "EmptyMetadata": `{"metadata":{}}`,
 	"ArrayMetadata": `{"metadata":[]}`,
 	"NullName":      `{"metadata":{"name":null,"namespace":"a"}}`, "NoName": `{"metadata":{"namespace":"a","uid":"u"}}`,
-	"Status":     `{"kind":"Status","apiVersion":"v1","status":"Failure","code":500}`,
-	"Table":      `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7"},"rows":[]}`,
-	"OtherKind":  `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"odd","namespace":"a","uid":"u","resourceVersion":"7"}}`,
-	"OtherGroup": `{"kind":"ConfigMap","apiVersion":"apps/v1","metadata":{"name":"odd","namespace":"a","uid":"u","resourceVersion":"7"}}`,
+	"Status": `{"kind":"Status","apiVersion":"v1","status":"Failure","code":500}`,
+	"Table":  `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7"},"rows":[]}`,
+	"OtherKind": `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"odd","namespace":"a","uid":"u",` +
+		`"resourceVersion":"7"}}`,
+	"OtherGroup": `{"kind":"ConfigMap","apiVersion":"apps/v1","metadata":{"name":"odd","namespace":"a","uid":"u",` +
+		`"resourceVersion":"7"}}`,
 }
 
 // TestBlackboxOddItems has one thing among the objects that is none, at each place of a list, of initial events and of
@@ -40,7 +42,8 @@ func TestBlackboxOddItems(t *testing.T) {
 				}
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				body(fmt.Sprintf(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[%s]}`,
+				body(fmt.Sprintf(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},`+
+					`"items":[%s]}`,
 					s.version, strings.Join(among(s, item, at), " , ")))(w, r.http)
 				return true
 			}
@@ -52,7 +55,8 @@ func TestBlackboxOddItems(t *testing.T) {
 				}
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				body(fmt.Sprintf(`{"items":[%s],"metadata":{"resourceVersion":"%d"},"apiVersion":"v1","kind":"ConfigMapList"}`,
+				body(fmt.Sprintf(`{"items":[%s],"metadata":{"resourceVersion":"%d"},"apiVersion":"v1",`+
+					`"kind":"ConfigMapList"}`,
 					strings.Join(among(s, item, at), ","), s.version))(w, r.http)
 				return true
 			}
@@ -167,7 +171,8 @@ func TestBlackboxTwins(t *testing.T) {
 					}
 					body(
 						fmt.Sprintf(
-							`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1000","continue":%q},"items":[%s]}`,
+							`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1000",`+
+								`"continue":%q},"items":[%s]}`,
 							next, page,
 						),
 					)(w, r.http)

@@ -36,8 +36,8 @@ func refusing(code int, reason string) http.HandlerFunc {
 
 const always = 1 << 30
 
-// TestBlackboxList meets the first list with what servers and proxies do to it. In the end all objects are there, every
-// one was given once, and nothing else ever was.
+// TestBlackboxList disturbs the first list as servers and proxies do. In the end all objects are shown, each one
+// once, and no other object.
 func TestBlackboxList(t *testing.T) {
 	t.Parallel()
 	initial, list := (*wireRequest).initial, (*wireRequest).list
@@ -71,14 +71,20 @@ func TestBlackboxList(t *testing.T) {
 				}
 			},
 		},
-		"Refused400": {reason: "Other servers say 400.", take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
-			return first(always, initial, refusing(400, "BadRequest"))
-		}},
-		"NoWatchList": {reason: "The flag says so.", flags: []string{"--no-watch-list"}, check: func(t *testing.T, s *wire) {
-			if n := s.count(initial); n != 0 {
-				t.Errorf("%d requests for initial events", n)
-			}
-		}},
+		"Refused400": {
+			reason: "Other servers say 400.",
+			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
+				return first(always, initial, refusing(400, "BadRequest"))
+			},
+		},
+		"NoWatchList": {
+			reason: "The flag says so.", flags: []string{"--no-watch-list"},
+			check: func(t *testing.T, s *wire) {
+				if n := s.count(initial); n != 0 {
+					t.Errorf("%d requests for initial events", n)
+				}
+			},
+		},
 		"Ignored": {
 			reason: "An old server takes it for a watch without version, and never ends the initial events.",
 			flags:  []string{"--list-progress-timeout", "300ms"},
@@ -164,11 +170,13 @@ func TestBlackboxList(t *testing.T) {
 				return first(always, later, func(w http.ResponseWriter, _ *http.Request) {
 					w.WriteHeader(410)
 					_, _ = fmt.Fprint(w,
-						`{"kind":"Status","apiVersion":"v1","metadata":{"continue":"inconsistent"},"status":"Failure","reason":"Expired","code":410}`)
+						`{"kind":"Status","apiVersion":"v1","metadata":{"continue":"inconsistent"},`+
+							`"status":"Failure","reason":"Expired","code":410}`)
 				})
 			},
 			check: func(t *testing.T, s *wire) {
-				if n := s.count(func(r *wireRequest) bool { return r.query.Get("continue") == "inconsistent" }); n != 0 {
+				again := func(r *wireRequest) bool { return r.query.Get("continue") == "inconsistent" }
+				if n := s.count(again); n != 0 {
 					t.Errorf("the inconsistent token was used %d times", n)
 				}
 				if n := s.count(list); n > 8 {
@@ -190,7 +198,8 @@ func TestBlackboxList(t *testing.T) {
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(3, list,
 					body(
-						`{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"2000"},"columnDefinitions":[],"rows":[]}`,
+						`{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"2000"},`+
+							`"columnDefinitions":[],"rows":[]}`,
 					))
 			},
 		},
@@ -224,7 +233,10 @@ func TestBlackboxList(t *testing.T) {
 			},
 		},
 		"SecondPageCut": {
-			reason: "Nothing of a list that is not complete is applied.", flags: []string{"--no-watch-list", "--page-size", "1"},
+			reason: "Nothing of a list that is not complete is applied.", flags: []string{
+				"--no-watch-list",
+				"--page-size", "1",
+			},
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(9, later,
 					body(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"2000"},"items":[`))
@@ -294,7 +306,8 @@ func TestBlackboxList(t *testing.T) {
 			take: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(1, list, func(w http.ResponseWriter, _ *http.Request) {
 					text := fmt.Sprintf(
-						`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[%s,%s,%s]}`,
+						`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[%s,`+
+							`%s,%s]}`,
 						s.version, s.objects["a/one"].raw, s.objects["a/two"].raw, s.objects["b/three"].raw,
 					)
 					for i := 0; i < len(text); i += 40 {
@@ -311,12 +324,15 @@ func TestBlackboxList(t *testing.T) {
 			},
 		},
 		"Reordered": {
-			reason: "Members come in any order, items first and with their metadata last.", flags: []string{"--no-watch-list"},
+			reason: "Members come in any order, items first and with their metadata last.",
+			flags:  []string{"--no-watch-list"},
 			take: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(1, list, func(w http.ResponseWriter, _ *http.Request) {
 					one, two, three := s.objects["a/one"].raw, s.objects["a/two"].raw, s.objects["b/three"].raw
 					_, _ = fmt.Fprintf(w,
-						"\n {\"items\" :\n[ %s ,\t%s,\r\n%s ] , \"more\":{\"a\":[]}, \"metadata\":{\"resourceVersion\":\"%d\"} ,\"apiVersion\":\"v1\",\"kind\":\"ConfigMapList\"}\n\n",
+						"\n {\"items\" :\n[ %s ,\t%s,\r\n%s ] , \"more\":{\"a\":[]}, "+
+							"\"metadata\":{\"resourceVersion\":\"%d\"} ,\"apiVersion\":\"v1\","+
+							"\"kind\":\"ConfigMapList\"}\n\n",
 						one, two, three, s.version)
 				})
 			},
@@ -327,7 +343,8 @@ func TestBlackboxList(t *testing.T) {
 				return first(1, list, func(w http.ResponseWriter, _ *http.Request) {
 					one, two, three := s.objects["a/one"].raw, s.objects["a/two"].raw, s.objects["b/three"].raw
 					_, _ = fmt.Fprintf(w,
-						`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[%s,%s,%s,%s,%s]}`,
+						`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[%s,`+
+							`%s,%s,%s,%s]}`,
 						s.version, one, two, two, one, three)
 				})
 			},
@@ -348,7 +365,8 @@ func TestBlackboxList(t *testing.T) {
 				t.Errorf("%s\n%v, with %v; want 3 objects at %d", tc.reason, l, p.state, s.version)
 			}
 			for _, l := range p.all {
-				if l.kind == "ADDED" && string(l.members["initial"]) != "true" || l.kind == "MODIFIED" || l.kind == "DELETED" {
+				if l.kind == "ADDED" && string(l.members["initial"]) != "true" || l.kind == "MODIFIED" ||
+					l.kind == "DELETED" {
 					t.Errorf("%s\nnot an initial object: %v", tc.reason, l)
 				}
 			}

@@ -19,35 +19,49 @@ func TestBlackboxObjects(t *testing.T) {
 	}{
 		"MetadataLast": {
 			"Members come in any order.",
-			`{"data":{"a":"b"},"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"%[1]s","uid":"u","namespace":"a","name":"x"}}`,
+			`{"data":{"a":"b"},"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"%[1]s","uid":"u",` +
+				`"namespace":"a","name":"x"}}`,
 		},
 		"Escapes": {
 			"Names of members may be escaped, and values too.",
-			`{"kind":"ConfigMap","apiVersion":"v1","m\u0065tadata":{"n\u0061me":"\u0078","namespace":"\u0061","uid":"u","resourceVersion":"%[1]s","labels":{"\u0061\/b":"\ud83d\ude00"}},"data":{"k\"\\\n":"\u0000\u2028"}}`,
+			`{"kind":"ConfigMap","apiVersion":"v1","m\u0065tadata":{"n\u0061me":"\u0078","namespace":"\u0061",` +
+				`"uid":"u","resourceVersion":"%[1]s","labels":{"\u0061\/b":"\ud83d\ude00"}},` +
+				`"data":{"k\"\\\n":"\u0000\u2028"}}`,
 		},
 		"Spaces": {
 			"So may there be space anywhere.",
-			" {\t\"kind\" : \"ConfigMap\" ,\r \"apiVersion\":\"v1\", \"metadata\" :  { \"name\" : \"x\" , \"namespace\" : \"a\" , \"uid\":\"u\",\"resourceVersion\" : \"%[1]s\" } , \"data\" : { } } ",
+			" {\t\"kind\" : \"ConfigMap\" ,\r \"apiVersion\":\"v1\", \"metadata\" :  { \"name\" : \"x\" , " +
+				"\"namespace\" : \"a\" , \"uid\":\"u\",\"resourceVersion\" : \"%[1]s\" } , \"data\" : { } } ",
 		},
 		"LineEnds": {
 			"And line ends within a frame.",
-			"{\n  \"kind\": \"ConfigMap\",\n  \"apiVersion\": \"v1\",\n  \"metadata\": {\n    \"name\": \"x\",\n    \"namespace\": \"a\",\n    \"uid\": \"u\",\n    \"resourceVersion\": \"%[1]s\"\n  },\n  \"data\": {\n    \"a\": \"b\"\n  }\n}",
+			"{\n  \"kind\": \"ConfigMap\",\n  \"apiVersion\": \"v1\",\n  \"metadata\": {\n    \"name\": \"x\",\n    " +
+				"\"namespace\": \"a\",\n    \"uid\": \"u\",\n    \"resourceVersion\": \"%[1]s\"\n  },\n  \"data\": " +
+				"{\n    \"a\": \"b\"\n  }\n}",
 		},
 		"Numbers": {
 			"Numbers are not rounded.",
-			`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"a","uid":"u","resourceVersion":"%[1]s","generation":9007199254740993},"n":[123456789012345678901234567890,1e400,-0.0,1.10,5E-7]}`,
+			`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"a","uid":"u",` +
+				`"resourceVersion":"%[1]s","generation":9007199254740993},"n":[123456789012345678901234567890,1e400,` +
+				`-0.0,1.10,5E-7]}`,
 		},
 		"Deep": {
 			"Nesting is deep.",
-			`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"a","uid":"u","resourceVersion":"%[1]s"},"d":` + strings.Repeat(`{"d":[`, 2000) + strings.Repeat(`]}`, 2000) + `}`,
+			`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"a","uid":"u",` +
+				`"resourceVersion":"%[1]s"},"d":` + strings.Repeat(`{"d":[`, 2000) + strings.Repeat(`]}`, 2000) + `}`,
 		},
 		"Decoys": {
 			"Members of other objects have the same names.",
-			`{"spec":{"metadata":{"name":"decoy","uid":"no"},"object":{"type":"DELETED"}},"kind":"ConfigMap","apiVersion":"v1","metadata":{"annotations":{"name":"decoy","k8s.io/initial-events-end":"true"},"name":"x","namespace":"a","uid":"u","resourceVersion":"%[1]s"},"type":"DELETED","object":{"metadata":{"name":"decoy"}}}`,
+			`{"spec":{"metadata":{"name":"decoy","uid":"no"},"object":{"type":"DELETED"}},"kind":"ConfigMap",` +
+				`"apiVersion":"v1","metadata":{"annotations":{"name":"decoy","k8s.io/initial-events-end":"true"},` +
+				`"name":"x","namespace":"a","uid":"u","resourceVersion":"%[1]s"},"type":"DELETED",` +
+				`"object":{"metadata":{"name":"decoy"}}}`,
 		},
 		"Nulls": {
 			"null is nothing.",
-			`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"a","uid":"u","resourceVersion":"%[1]s","labels":null,"ownerReferences":null,"managedFields":null,"deletionTimestamp":null,"finalizers":null},"data":null}`,
+			`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"a","uid":"u",` +
+				`"resourceVersion":"%[1]s","labels":null,"ownerReferences":null,"managedFields":null,` +
+				`"deletionTimestamp":null,"finalizers":null},"data":null}`,
 		},
 		"NoKind": {
 			"Items of a list need no kind.",
@@ -55,7 +69,8 @@ func TestBlackboxObjects(t *testing.T) {
 		},
 		"Brackets": {
 			"Brackets within strings are no brackets.",
-			`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"a","uid":"u","resourceVersion":"%[1]s"},"data":{"}":"]}\\","{\"":"\\\"}}\\"}}`,
+			`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"a","uid":"u",` +
+				`"resourceVersion":"%[1]s"},"data":{"}":"]}\\","{\"":"\\\"}}\\"}}`,
 		},
 	}
 	for name, tc := range tests {
@@ -77,7 +92,8 @@ func TestBlackboxObjects(t *testing.T) {
 				}
 				p.synced()
 				s.putRaw("a/x", at)
-				if l := p.event("MODIFIED", "a/x"); l.version != "1006" || l.text("previousResourceVersion") != "1003" ||
+				if l := p.event("MODIFIED", "a/x"); l.version != "1006" ||
+					l.text("previousResourceVersion") != "1003" ||
 					!sameJSON(t, l.members["object"], at("1006", "")) {
 					t.Errorf("%s\n%v", tc.reason, l)
 				}
@@ -116,7 +132,8 @@ func TestBlackboxFrames(t *testing.T) {
 	cm := wireConfigMap
 	frames := `{"object":` + cm("a/object-first", "1010", "u1", "") + `,"type":"ADDED"}` + "\n" +
 		"\n\n \r\n" + `{ "type" : "ADDED" , "object" : ` + cm("a/spaces", "1011", "u2", "") + ` }` + "\r\n" +
-		frame("ADDED", cm("a/same-line-1", "1012", "u3", ""))[:len(frame("ADDED", cm("a/same-line-1", "1012", "u3", "")))-1] +
+		frame("ADDED",
+			cm("a/same-line-1", "1012", "u3", ""))[:len(frame("ADDED", cm("a/same-line-1", "1012", "u3", "")))-1] +
 		frame("ADDED", cm("a/same-line-2", "1013", "u4", "")) +
 		`{"extra":{"type":"DELETED"},"type":"ADDED","more":[1,2],"object":` + cm("a/extra", "1014", "u5", "") + "}\n" +
 		`{"ty\u0070e":"ADD\u0045D","o\u0062ject":` + cm("a/escaped", "1015", "u6", "") + "}\n" +
@@ -147,8 +164,8 @@ func TestBlackboxFrames(t *testing.T) {
 	p.finish()
 }
 
-// TestBlackboxHuge sends an object of 20 MB, in a list and as a change. It runs alone, since it needs a gigabyte with the
-// race detector.
+// TestBlackboxHuge sends an object of 20 MB, in a list and as a change. It runs alone, since it needs a gigabyte with
+// the race detector.
 func TestBlackboxHuge(t *testing.T) {
 	s := newWire(t)
 	huge := strings.Repeat("0123456789abcdef", 20<<20/16)
@@ -177,10 +194,16 @@ func TestBlackboxPoison(t *testing.T) {
 		key         string // as reported
 		malformed   bool   // not JSON at all, which only a watch survives
 	}{
-		"LabelsNumber": {"Labels are a map.", `{"metadata":{"name":"bad","labels":17,` + metadata + `}}`, "a/bad", false},
-		"LabelNumber":  {"Of strings.", `{"metadata":{"name":"bad","labels":{"a":1},` + metadata + `}}`, "a/bad", false},
-		"NameNumber":   {"A name is a string.", `{"metadata":{"name":17,` + metadata + `}}`, "", false},
-		"NoName":       {"And there is one.", `{"metadata":{` + metadata + `}}`, "", false},
+		"LabelsNumber": {
+			"Labels are a map.", `{"metadata":{"name":"bad","labels":17,` + metadata + `}}`, "a/bad",
+			false,
+		},
+		"LabelNumber": {
+			"Of strings.", `{"metadata":{"name":"bad","labels":{"a":1},` + metadata + `}}`, "a/bad",
+			false,
+		},
+		"NameNumber": {"A name is a string.", `{"metadata":{"name":17,` + metadata + `}}`, "", false},
+		"NoName":     {"And there is one.", `{"metadata":{` + metadata + `}}`, "", false},
 		"OwnersString": {
 			"Owners are a list.", `{"metadata":{"name":"bad","ownerReferences":"me",` + metadata + `}}`,
 			"a/bad", false,
@@ -231,7 +254,7 @@ func TestBlackboxPoison(t *testing.T) {
 	}
 }
 
-// TestBlackboxPoisonKnown poisons an object that is known: what is known of it stays.
+// TestBlackboxPoisonKnown poisons an object that was shown before: its known state stays.
 func TestBlackboxPoisonKnown(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)

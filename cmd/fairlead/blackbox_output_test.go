@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/internal/testlog"
 )
@@ -86,8 +87,9 @@ func TestBlackboxStopped(t *testing.T) {
 		var out testlog.Book
 		ctx, interrupt := context.WithCancel(t.Context())
 		first := &firstWrite{w: &out, then: interrupt, writes: i % 4}
-		if code := run(ctx, []string{"watch", watchConfigMaps, "-n", "a", "-n", "b", "--server", s.url, "-o", "json"}, nil,
-			first, &testlog.Book{}); code != exitOK {
+		if code := run(ctx, []string{"watch", watchConfigMaps, "-n", "a", "-n", "b", "--server", s.url, "-o", "json"},
+			nil,
+			first, &testlog.Book{}); code != cli.ExitOK {
 			t.Fatalf("exit code %d", code)
 		}
 		interrupt()
@@ -118,7 +120,7 @@ func (f *firstWrite) Write(p []byte) (int, error) {
 	return f.w.Write(p)
 }
 
-// TestBlackboxStale has a server that goes away: what is shown gets older and older, until it is back.
+// TestBlackboxStale stops the server: the reported staleness grows until the server is back.
 func TestBlackboxStale(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)
@@ -224,7 +226,8 @@ func printedAs(t *testing.T, format string, shows bool, wait time.Duration) (out
 	out, errs = &testlog.Book{}, &testlog.Book{}
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, []string{"watch", watchConfigMaps, "-A", "--stats", "--server", s.url, "-o", format}, nil, out, errs)
+		ended <- run(ctx, []string{"watch", watchConfigMaps, "-A", "--stats", "--server", s.url, "-o", format}, nil,
+			out, errs)
 	}()
 	until := func(book *testlog.Book, text string) {
 		for !strings.Contains(book.String(), text) && ctx.Err() == nil {
@@ -240,7 +243,7 @@ func printedAs(t *testing.T, format string, shows bool, wait time.Duration) (out
 		pause(s, wait)
 	}
 	cancel()
-	if code := <-ended; code != exitOK {
+	if code := <-ended; code != cli.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
 	return out, errs
@@ -373,7 +376,8 @@ func TestBlackboxMistakes(t *testing.T) {
 	good := filepath.Join(dir, "good")
 	if err := os.WriteFile(good,
 		[]byte(
-			"apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c}}]\nclusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n",
+			"apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: "+
+				"c}}]\nclusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n",
 		), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -408,7 +412,7 @@ func TestBlackboxMistakes(t *testing.T) {
 			}
 			var out, errs bytes.Buffer
 			code := run(ctx, append(args, flags...), nil, &out, &errs)
-			if code != exitUsage || out.Len() > 0 || strings.Count(errs.String(), "\n") != 1 {
+			if code != cli.ExitUsage || out.Len() > 0 || strings.Count(errs.String(), "\n") != 1 {
 				t.Errorf("exit code %d; stdout %q, stderr %q", code, out.String(), errs.String())
 			}
 		})
@@ -435,9 +439,10 @@ func TestBlackboxFullDisk(t *testing.T) {
 			defer cancel()
 			var errs bytes.Buffer
 			var out io.Writer = &failing{left: n}
-			code := run(ctx, []string{"watch", watchConfigMaps, "-A", "--server", "http://127.0.0.1:1", "-o", "json"}, nil, out,
+			code := run(ctx, []string{"watch", watchConfigMaps, "-A", "--server", "http://127.0.0.1:1", "-o", "json"},
+				nil, out,
 				&errs)
-			if code != exitFailure || !strings.Contains(errs.String(), "the disk is full") || ctx.Err() != nil {
+			if code != cli.ExitFailure || !strings.Contains(errs.String(), "the disk is full") || ctx.Err() != nil {
 				t.Errorf("exit code %d, stderr %q", code, errs.String())
 			}
 		})

@@ -25,7 +25,7 @@ func TestBlackboxSignals(t *testing.T) {
 	tests := map[string]struct {
 		reason string
 		signal os.Signal
-		stuck  bool // nobody reads what it prints
+		stuck  bool // its output is not read
 	}{
 		"Interrupt": {"SIGINT is how people end it.", os.Interrupt, false},
 		"Terminate": {"SIGTERM is how machines end it.", syscall.SIGTERM, false},
@@ -39,7 +39,8 @@ func TestBlackboxSignals(t *testing.T) {
 			if tc.stuck {
 				s.put("a/huge", strings.Repeat("x", 1<<20))
 			}
-			cmd := exec.CommandContext(t.Context(), "fairlead", "watch", watchConfigMaps, "-A", "--server", s.url, "-o", "json")
+			cmd := exec.CommandContext(t.Context(), "fairlead", "watch", watchConfigMaps, "-A", "--server", s.url, "-o",
+				"json")
 			cmd.Stdin = nil
 			var errs bytes.Buffer
 			cmd.Stderr = &errs
@@ -119,7 +120,7 @@ func TestBlackboxBrokenPipe(t *testing.T) {
 	}
 }
 
-// TestBlackboxTLS trusts a private authority when it is told to, and says so when not.
+// TestBlackboxTLS trusts a private authority if the flag names it, and reports it otherwise.
 func TestBlackboxTLS(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)

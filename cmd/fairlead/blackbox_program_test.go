@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/internal/testlog"
 )
@@ -39,7 +40,7 @@ type printed struct {
 
 func (l printed) text(member string) string {
 	var s string
-	_ = json.Unmarshal(l.members[member], &s) // what is no string is empty
+	_ = json.Unmarshal(l.members[member], &s) // another type counts as empty
 	return s
 }
 
@@ -191,7 +192,7 @@ func (p *program) synced() printed {
 	return p.await("SYNCED", func(l printed) bool { return l.kind == "SYNCED" })
 }
 
-// until polls until something holds of what only the server knows.
+// until polls a condition that only the server can answer.
 func (p *program) until(what string, holds func() bool) {
 	p.t.Helper()
 	until(p.limit, p.t, what, holds)
@@ -268,7 +269,7 @@ func (p *program) finish() {
 		p.all = append(p.all, l)
 		p.fold(l)
 	}
-	if code := <-p.ended; code != exitOK {
+	if code := <-p.ended; code != cli.ExitOK {
 		p.t.Errorf("exit code %d, want 0; stderr: %s", code, p.errs)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/seed"
 )
 
-// oddAnswer is something that a mad server does to a request. What is loud must be told.
+// oddAnswer is the behaviour of a faulty server for one request. A loud one must be reported.
 type oddAnswer struct {
 	loud bool
 	play func(s *wire, w http.ResponseWriter, r *wireRequest, rnd *rand.Rand)
@@ -54,7 +54,10 @@ func oddAlways() map[string]oddAnswer {
 	}
 	for _, code := range []int{201, 204, 400, 401, 403, 404, 405, 406, 409, 410, 418, 422, 429, 500, 502, 503, 504} {
 		all[fmt.Sprint(code, " html")] = oddAnswer{true, plainly(typed(code, "text/html", "<html>no</html>"))}
-		all[fmt.Sprint(code, " status")] = oddAnswer{true, plainly(typed(code, "application/json", wireStatus(code, "", "")))}
+		all[fmt.Sprint(code, " status")] = oddAnswer{
+			true,
+			plainly(typed(code, "application/json", wireStatus(code, "", ""))),
+		}
 	}
 	for name, h := range tooLarge {
 		all["too large "+name] = oddAnswer{true, plainly(h)}
@@ -79,7 +82,8 @@ func oddLists() map[string]oddAnswer {
 			s.mu.Lock()
 			raw, version := change(s.list(""), s.version, rnd)
 			s.mu.Unlock()
-			body(fmt.Sprintf(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[%s]}`,
+			body(fmt.Sprintf(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},`+
+				`"items":[%s]}`,
 				version, strings.Join(raw, ",")))(w, r.http)
 		}
 	}
@@ -98,7 +102,8 @@ func oddLists() map[string]oddAnswer {
 		for range 3 {
 			if len(items) > 0 {
 				o := items[rnd.IntN(len(items))]
-				all = slices.Insert(all, rnd.IntN(len(all)+1), wireConfigMap(o.key, strconv.Itoa(o.version-1), "uid-of-old", "old"))
+				all = slices.Insert(all, rnd.IntN(len(all)+1),
+					wireConfigMap(o.key, strconv.Itoa(o.version-1), "uid-of-old", "old"))
 			}
 		}
 		return all, version
@@ -188,8 +193,8 @@ func (s *wire) begin(w http.ResponseWriter, r *wireRequest) {
 	}
 }
 
-// TestBlackboxRandom has a server that answers at random for a while, and then is sane: whatever it did, the program
-// has the state of the server and says that it watches, what went wrong was told, and requests stayed few.
+// TestBlackboxRandom has a server that answers at random for a while, and then correctly. Afterwards the program has
+// the state of the server and reports that it watches. It has reported the failures and sent few requests.
 func TestBlackboxRandom(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 10, func(t *testing.T, n uint64) {
@@ -235,7 +240,8 @@ func mad(t *testing.T, n uint64) {
 		return true
 	}
 	flags := []string{
-		"--backoff-base", "40ms", "--backoff-cap", "150ms", "--silence-budget", "250ms", "--list-progress-timeout", "250ms",
+		"--backoff-base", "40ms", "--backoff-cap", "150ms", "--silence-budget", "250ms", "--list-progress-timeout",
+		"250ms",
 		"--page-size", fmt.Sprint(1 + rnd.IntN(5)), "--max-watch", fmt.Sprint(1+rnd.IntN(3), "s"),
 	}
 	if rnd.IntN(2) == 0 {

@@ -227,7 +227,8 @@ func TestBlackboxGuard(t *testing.T) {
 			wrong := first(tc.wrong, func(r *wireRequest) bool { return r.n > 0 && r.list() && !r.probe() },
 				func(w http.ResponseWriter, _ *http.Request) {
 					_, _ = fmt.Fprintf(w,
-						`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[%s]}`, version,
+						`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[%s]}`,
+						version,
 						strings.Join(kept, ","))
 				})
 			s.take = func(w http.ResponseWriter, r *wireRequest) bool {

@@ -38,7 +38,7 @@ func (x *expiry) refuses(w http.ResponseWriter, r *wireRequest) bool {
 func cutOff(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err == nil {
-		_ = conn.Close() // nobody waits for it
+		_ = conn.Close() // no goroutine waits for it
 	}
 }
 
@@ -152,8 +152,11 @@ func TestBlackboxWatch(t *testing.T) {
 				return first(2, resume, body("<html>log in</html>"))
 			},
 		},
-		"LastFrameWithoutNewline": {reason: "A complete last frame counts, a cut one is fetched again.", resumed: lastFrame},
-		"ByteByByte":              {reason: "Frames arrive in any fragmentation.", resumed: dribble},
+		"LastFrameWithoutNewline": {
+			reason:  "A complete last frame counts, a cut one is fetched again.",
+			resumed: lastFrame,
+		},
+		"ByteByByte": {reason: "Frames arrive in any fragmentation.", resumed: dribble},
 		"Replayed": {
 			reason: "What was seen already is suppressed.",
 			resumed: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
@@ -168,7 +171,8 @@ func TestBlackboxWatch(t *testing.T) {
 		"StringsForNumbers": {
 			reason: "ERROR events without a code are told by their reason.", relists: 1, fewest: 1,
 			resumed: errorOnce(
-				`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","message":"too old resource version: 1 (2)"}`,
+				`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired",` +
+					`"message":"too old resource version: 1 (2)"}`,
 			),
 		},
 	}
@@ -229,7 +233,8 @@ func TestBlackboxWatch(t *testing.T) {
 			}
 			p.finish()
 			for _, l := range p.all {
-				if l.kind == "DELETED" && string(l.members["inferred"]) != fmt.Sprint(tc.fewest > 0) && l.key == "b/three" {
+				if l.kind == "DELETED" && string(l.members["inferred"]) != fmt.Sprint(tc.fewest > 0) &&
+					l.key == "b/three" {
 					t.Errorf("%s\ninferred only when a list told it: %v", tc.reason, l)
 				}
 			}
@@ -303,7 +308,7 @@ func dribble(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 	}
 }
 
-// TestBlackboxTimeout lets the server end every watch at the time that it was told: nothing is wrong then.
+// TestBlackboxTimeout lets the server end every watch at the requested time, which is no failure.
 func TestBlackboxTimeout(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)

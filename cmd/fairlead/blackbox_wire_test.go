@@ -62,8 +62,9 @@ func (r *wireRequest) probe() bool   { return r.list() && r.query.Get("limit") =
 func newWire(t *testing.T) *wire {
 	t.Helper()
 	s := &wire{
-		version: 1000, objects: map[string]wireObject{}, moved: make(chan struct{}), snapshots: map[string][]wireObject{},
-		ended: make(chan struct{}),
+		version: 1000, objects: map[string]wireObject{}, moved: make(chan struct{}),
+		snapshots: map[string][]wireObject{},
+		ended:     make(chan struct{}),
 	}
 	server := httptest.NewServer(s)
 	s.url = server.URL
@@ -138,7 +139,8 @@ func wireConfigMap(key, version, uid, value string) string {
 	namespace, name, _ := strings.Cut(key, "/")
 	v, _ := json.Marshal(value) // strings always encode
 	return fmt.Sprintf(
-		`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":%q,"uid":%q,"resourceVersion":%q},"data":{"value":%s}}`,
+		`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":%q,"uid":%q,"resourceVersion":%q},`+
+			`"data":{"value":%s}}`,
 		name, namespace, uid, version, v,
 	)
 }
@@ -156,7 +158,8 @@ func bookmark(version any, end bool) string {
 
 func wireStatus(code int, reason, extra string) string {
 	return fmt.Sprintf(
-		`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"because of the test","reason":%q,"code":%d%s}`, reason, code, extra,
+		`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"because of the test",`+
+			`"reason":%q,"code":%d%s}`, reason, code, extra,
 	)
 }
 

@@ -10,33 +10,36 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
+	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/controller"
 )
 
-// TestDeployedFlags: the arguments of deploy/ are those of this program.
+// TestDeployedFlags: the arguments of deploy/ are flags of this program, and a pod of deploy/ has more time to stop
+// than the controller needs with these flags.
 func TestDeployedFlags(t *testing.T) {
 	t.Parallel()
-	args := deployment(t).Spec.Template.Spec.Containers[0].Args
-	cmd, rest, err := newRootCommand(streams{}).Find(args)
+	pod := deployment(t).Spec.Template.Spec
+	args := pod.Containers[0].Args
+	cmd, rest, err := newRootCommand(cli.Streams{}).Find(args)
 	if err == nil {
 		err = cmd.ParseFlags(rest)
 	}
 	if err != nil || cmd.Name() != "controller" || cmd.Flags().NArg() > 0 {
-		t.Errorf("%q: %v", args, err)
+		t.Fatalf("%q: %v", args, err)
 	}
-}
-
-// TestGrace: a pod of deploy/ has the time that the controller needs to end in.
-func TestGrace(t *testing.T) {
-	t.Parallel()
-	pod := deployment(t)
+	drain, err := cmd.Flags().GetDuration("drain")
+	if err != nil {
+		t.Fatal(err)
+	}
 	const afterwards = 10 * time.Second // caches, the Lease, Events
-	if grace := pod.Spec.Template.Spec.TerminationGracePeriodSeconds; grace == nil ||
-		time.Duration(*grace)*time.Second <= defaultDrain+stopMargin+afterwards {
-		t.Errorf("the grace of %v seconds is not above %v", grace, defaultDrain+stopMargin+afterwards)
+	need := drain + controller.StopMargin + afterwards
+	if grace := pod.TerminationGracePeriodSeconds; grace == nil || time.Duration(*grace)*time.Second <= need {
+		t.Errorf("the grace of %v seconds is not above %v", grace, need)
 	}
 }
 
-// deployment is that of deploy/.
+// deployment returns the Deployment of deploy/.
 func deployment(t *testing.T) *appsv1.Deployment {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("..", "..", "deploy", "controller.yaml"))

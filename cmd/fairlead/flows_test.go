@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
 	"github.com/fairlead-io/fairlead/flow"
 )
 
@@ -65,24 +66,34 @@ func TestFlows(t *testing.T) {
 			[]string{"no fibers"},
 			"",
 		},
-		"Format": {"A bad format is the caller's mistake.", []string{"-o", "xml"}, exitUsage, nil, "unknown output format"},
+		"Format": {
+			"A bad format is the caller's mistake.",
+			[]string{"-o", "xml"},
+			cli.ExitUsage, nil,
+			"unknown output format",
+		},
 		"Limit": {
 			"So is a limit below zero.",
 			[]string{"--url", page.URL, "--limit", "-1"},
-			exitUsage, nil,
+			cli.ExitUsage, nil,
 			"--limit must not be negative",
 		},
 		"Longer": {
 			"And a time.",
 			[]string{"--url", page.URL, "--longer=-5m"},
-			exitUsage, nil,
+			cli.ExitUsage, nil,
 			"--longer must not be negative",
 		},
-		"Wrong": {"Another server is named with what it said.", []string{"--url", wrong.URL}, exitFailure, nil, "404"},
+		"Wrong": {
+			"Another server is named with what it said.",
+			[]string{"--url", wrong.URL},
+			cli.ExitFailure, nil,
+			"404",
+		},
 		"Nobody": {
 			"So is one that does not answer.",
 			[]string{"--url", "http://127.0.0.1:1/debug/flows"},
-			exitFailure, nil,
+			cli.ExitFailure, nil,
 			"is the program running there?",
 		},
 	}

@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
 	testprogram "github.com/fairlead-io/fairlead/internal/testbed/program"
 )
 
@@ -36,7 +37,8 @@ type interruption struct{}
 func (interruption) Error() string        { return "interrupted" }
 func (interruption) Is(target error) bool { return target == context.Canceled }
 
-// TestInterrupted interrupts commands while a server does not answer: each ends at once, and blames nobody.
+// TestInterrupted interrupts commands while a server does not answer: each ends at once, and reports no failure of the
+// server.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -44,18 +46,18 @@ func TestInterrupted(t *testing.T) {
 		code int
 		said string
 	}{
-		{[]string{"watch", "pods"}, exitOK, ""},
-		{[]string{"watch", "pods.v1.", "-o", "json"}, exitOK, ""},
-		{[]string{"controller", "--listen", "127.0.0.1:0"}, exitOK, ""},
-		{[]string{"flows"}, exitFailure, "fairlead flows: cannot read flows: interrupted\n"},
-		{[]string{"flows", "--watch"}, exitOK, ""},
-		{[]string{"op", "list"}, exitFailure, "interrupted\n"},
-		{[]string{"op", "get", "A/b"}, exitFailure, "interrupted\n"},
-		{[]string{"op", "describe", "A/b"}, exitFailure, "interrupted\n"},
-		{[]string{"op", "wait", "A/b"}, exitFailure, "interrupted\n"},
-		{[]string{"op", "cancel", "A/b"}, exitFailure, "interrupted\n"},
-		{[]string{"op", "retry", "A/b"}, exitFailure, "interrupted\n"},
-		{[]string{"op", "schedule", "A/b", "--type", "Create", "--wait"}, exitFailure, "interrupted\n"},
+		{[]string{"watch", "pods"}, cli.ExitOK, ""},
+		{[]string{"watch", "pods.v1.", "-o", "json"}, cli.ExitOK, ""},
+		{[]string{"controller", "--listen", "127.0.0.1:0"}, cli.ExitOK, ""},
+		{[]string{"flows"}, cli.ExitFailure, "fairlead flows: cannot read flows: interrupted\n"},
+		{[]string{"flows", "--watch"}, cli.ExitOK, ""},
+		{[]string{"op", "list"}, cli.ExitFailure, "interrupted\n"},
+		{[]string{"op", "get", "A/b"}, cli.ExitFailure, "interrupted\n"},
+		{[]string{"op", "describe", "A/b"}, cli.ExitFailure, "interrupted\n"},
+		{[]string{"op", "wait", "A/b"}, cli.ExitFailure, "interrupted\n"},
+		{[]string{"op", "cancel", "A/b"}, cli.ExitFailure, "interrupted\n"},
+		{[]string{"op", "retry", "A/b"}, cli.ExitFailure, "interrupted\n"},
+		{[]string{"op", "schedule", "A/b", "--type", "Create", "--wait"}, cli.ExitFailure, "interrupted\n"},
 	} {
 		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
 			t.Parallel()
@@ -75,7 +77,8 @@ func TestInterrupted(t *testing.T) {
 			if took := time.Since(begin); took > 20*time.Second { // a request may take 30 s
 				t.Errorf("it took %v to end", took)
 			}
-			if got != tc.code || !strings.HasSuffix(errs.String(), tc.said) || strings.Contains(errs.String(), "answer") ||
+			if got != tc.code || !strings.HasSuffix(errs.String(), tc.said) ||
+				strings.Contains(errs.String(), "answer") ||
 				strings.Contains(errs.String(), "there?") {
 				t.Errorf("exit code %d, stderr %q", got, errs.String())
 			}
@@ -90,14 +93,15 @@ func TestWaitTimeout(t *testing.T) {
 	config := testprogram.Kubeconfig(t, &rest.Config{Host: url}, "")
 	var out, errs bytes.Buffer
 	begin := time.Now()
-	code := run(t.Context(), []string{"op", "wait", "A/b", "--timeout", "100ms", "--kubeconfig", config}, nil, &out, &errs)
-	if code != exitFailure || !strings.Contains(errs.String(), "it has not ended after 100ms") ||
+	code := run(t.Context(), []string{"op", "wait", "A/b", "--timeout", "100ms", "--kubeconfig", config}, nil, &out,
+		&errs)
+	if code != cli.ExitFailure || !strings.Contains(errs.String(), "it has not ended after 100ms") ||
 		time.Since(begin) > 20*time.Second {
 		t.Errorf("exit code %d after %v, stderr %q", code, time.Since(begin), errs.String())
 	}
 	errs.Reset()
 	if code := run(t.Context(), []string{"op", "wait", "A/b", "--timeout=-1s", "--kubeconfig", config}, nil, &out,
-		&errs); code != exitUsage {
+		&errs); code != cli.ExitUsage {
 		t.Errorf("exit code %d, stderr %q", code, errs.String())
 	}
 }
@@ -119,7 +123,7 @@ func TestLookUpFails(t *testing.T) {
 	}
 	var out, errs bytes.Buffer
 	code := run(t.Context(), []string{"watch", "pods", "--server", s.URL, "--kubeconfig", path}, nil, &out, &errs)
-	if code != exitFailure || !strings.Contains(errs.String(), `cannot look up "pods"`) {
+	if code != cli.ExitFailure || !strings.Contains(errs.String(), `cannot look up "pods"`) {
 		t.Errorf("exit code %d, stderr %q", code, errs.String())
 	}
 }

@@ -1,4 +1,3 @@
-// Command fairlead runs a control plane for development, and the controllers and tools of Fairlead on any cluster.
 package main
 
 import (

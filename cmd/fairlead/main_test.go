@@ -11,11 +11,12 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
+	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
 	"github.com/fairlead-io/fairlead/internal/testbed/command"
 )
 
-// atOnce is how many tests run in parallel, unless the command line says another number. They wait for time nearly always:
-// a watch that has failed rests for a second, for example.
+// atOnce is how many tests run in parallel, unless the command line says another number. They wait for time nearly
+// always: a watch that has failed rests for a second, for example.
 const atOnce = "16"
 
 // TestMain has the test binary be the program, too, where it is called by that name.
@@ -55,7 +56,7 @@ func TestExamples(t *testing.T) {
 			t.Errorf("%s has no example", cmd.CommandPath())
 		}
 	}
-	look(newRootCommand(streams{}))
+	look(newRootCommand(cli.Streams{}))
 }
 
 func TestScripts(t *testing.T) {

@@ -5,10 +5,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
 	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/project"
 )
 
-func newNewCommand(s streams) *cobra.Command {
+func newNewCommand(s cli.Streams) *cobra.Command {
 	var o project.Options
 	cmd := &cobra.Command{
 		Use:   "new directory --module path --group group --kind kind",
@@ -33,25 +34,27 @@ names another one.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usageErrorf("want one directory, and have %d", len(args))
+				return cli.Usagef("want one directory, and have %d", len(args))
 			}
 			o.Dir = args[0]
 			made, err := project.New(cmd.Context(), o)
 			if err != nil {
 				return newError(err)
 			}
-			say(s.err, "%d files in %s", len(made.Files), made.Dir)
+			cli.Say(s.Err, "%d files in %s", len(made.Files), made.Dir)
 			if made.Replaced != "" {
-				say(s.err, "its go.mod replaces Fairlead by the source in %[1]s, because there is no release yet. On other "+
-					"machines, as in CI, run:\n"+
-					"  go mod edit -dropreplace %[2]s -droprequire %[2]s && go get %[2]s@main && go mod tidy",
+				cli.Say(s.Err,
+					"its go.mod replaces Fairlead by the source in %[1]s, because there is no release yet. On other "+
+						"machines, as in CI, run:\n"+
+						"  go mod edit -dropreplace %[2]s -droprequire %[2]s && go get %[2]s@main && go mod tidy",
 					made.Replaced, "github.com/fairlead-io/fairlead")
 			}
-			say(s.err, "\nNext:")
+			cli.Say(s.Err, "\nNext:")
 			if to := filepath.Clean(args[0]); to != "." {
-				say(s.err, "  cd %s", shellQuote(to))
+				cli.Say(s.Err, "  cd %s", cli.ShellQuote(to))
 			}
-			say(s.err, "  make test    # the first time, this builds a control plane: about five minutes\n  make up")
+			cli.Say(s.Err,
+				"  make test    # the first time, this builds a control plane: about five minutes\n  make up")
 			return nil
 		},
 	}
@@ -64,7 +67,7 @@ names another one.`,
 	return cmd
 }
 
-func newNewKindCommand(s streams) *cobra.Command {
+func newNewKindCommand(s cli.Streams) *cobra.Command {
 	var o project.KindOptions
 	cmd := &cobra.Command{
 		Use:   "kind --group group --kind kind",
@@ -78,16 +81,16 @@ Run make manifests afterwards to update generated files such as deploy/rbac.yaml
 		Args: cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageErrorf("unexpected argument %q", args[0])
+				return cli.Usagef("unexpected argument %q", args[0])
 			}
 			made, err := project.NewKind(o)
 			if err != nil {
 				return newError(err)
 			}
 			for _, name := range made.Files {
-				say(s.err, "%s", name)
+				cli.Say(s.Err, "%s", name)
 			}
-			say(s.err, "\nNext:\n  make manifests test")
+			cli.Say(s.Err, "\nNext:\n  make manifests test")
 			return nil
 		},
 	}
@@ -96,7 +99,7 @@ Run make manifests afterwards to update generated files such as deploy/rbac.yaml
 	return cmd
 }
 
-func newNewConversionCommand(s streams) *cobra.Command {
+func newNewConversionCommand(s cli.Streams) *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "conversion",
@@ -112,14 +115,14 @@ make manifests of a project runs it after controller-gen, which writes no conver
 		Args: cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageErrorf("unexpected argument %q", args[0])
+				return cli.Usagef("unexpected argument %q", args[0])
 			}
 			made, err := project.Convert(dir)
 			if err != nil {
 				return newError(err)
 			}
 			for _, name := range made.Files {
-				say(s.err, "%s", name)
+				cli.Say(s.Err, "%s", name)
 			}
 			return nil
 		},
@@ -137,7 +140,7 @@ func kindFlags(cmd *cobra.Command, group, version, kind *string) {
 // newError converts an error about an invalid name to a usage error.
 func newError(err error) error {
 	if project.Mistaken(err) {
-		return &usageError{err.Error()}
+		return cli.Usagef("%s", err)
 	}
 	return err
 }

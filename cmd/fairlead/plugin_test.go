@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
 )
 
 // TestPlugin: under the name that kubectl finds it by, no help and no error tells to call it by another one.
@@ -14,10 +16,12 @@ func TestPlugin(t *testing.T) {
 	byItself := regexp.MustCompile(`(?m)(^|kubectl )\s*fairlead [a-z]`)
 	look := func(path ...string) {
 		var out, errs strings.Builder
-		if code := runAs(t.Context(), "kubectl-fairlead", append(path, "--help"), strings.NewReader(""), &out, &errs); code != 0 {
+		if code := runAs(t.Context(), "kubectl-fairlead", append(path, "--help"), strings.NewReader(""), &out,
+			&errs); code != 0 {
 			t.Fatalf("%v: exit code %d: %s", path, code, &errs)
 		}
-		if want := strings.Join(append([]string{"kubectl fairlead"}, path...), " "); !strings.Contains(out.String(), want) {
+		if want := strings.Join(append([]string{"kubectl fairlead"}, path...), " "); !strings.Contains(out.String(),
+			want) {
 			t.Errorf("the help of %v does not say %q:\n%s", path, want, &out)
 		}
 		for _, call := range byItself.FindAllString(out.String(), -1) {
@@ -33,7 +37,7 @@ func TestPlugin(t *testing.T) {
 			each(child, append(path[:len(path):len(path)], child.Name())...)
 		}
 	}
-	each(newRootCommand(streams{}))
+	each(newRootCommand(cli.Streams{}))
 
 	for name, want := range map[string]string{
 		"kubectl-fairlead": "kubectl fairlead op get: ", "kubectl-fairlead.exe": "kubectl fairlead op get: ",
@@ -41,7 +45,7 @@ func TestPlugin(t *testing.T) {
 	} {
 		var out, errs strings.Builder
 		code := runAs(t.Context(), name, []string{"op", "get"}, strings.NewReader(""), &out, &errs)
-		if code != exitUsage || !strings.HasPrefix(errs.String(), want) {
+		if code != cli.ExitUsage || !strings.HasPrefix(errs.String(), want) {
 			t.Errorf("%s: exit code %d, %s", name, code, &errs)
 		}
 	}

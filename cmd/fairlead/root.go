@@ -5,24 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
-)
 
-// streams are the input and output of a command. Its constructor gets nothing else of the process.
-type streams struct {
-	in  io.Reader
-	out io.Writer // results, for scripts too
-	err io.Writer // progress and errors, for people
-}
-
-// Exit codes of the program. A command that runs another program returns its exit code.
-const (
-	exitOK      = 0
-	exitFailure = 1
-	exitUsage   = 2
+	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
+	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/controller"
+	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/explain"
+	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/op"
+	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/up"
+	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/watch"
 )
 
 // run runs the program and returns the exit code. If it is not 0, run has written one line to stderr.
@@ -32,7 +24,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 // runAs is run with the name of the program.
 func runAs(ctx context.Context, name string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	s := streams{in: stdin, out: stdout, err: stderr}
+	s := cli.Streams{In: stdin, Out: stdout, Err: stderr}
 	root := newRootCommand(s)
 	if strings.TrimSuffix(name, ".exe") == pluginName {
 		asPlugin(root)
@@ -43,25 +35,25 @@ func runAs(ctx context.Context, name string, args []string, stdin io.Reader, std
 
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
-		return exitOK
+		return cli.ExitOK
 	}
-	var exit *exitError
-	var usage *usageError
+	var exit *cli.ExitError
+	var usage *cli.UsageError
 	switch {
 	case errors.As(err, &exit):
-		return exit.code
+		return exit.Code
 	case errors.As(err, &usage), !begun:
 		// Errors of cobra before a command begins are usage errors.
-		_, _ = fmt.Fprintf(stderr, "%s: %s (see %[1]s --help)\n", cmd.CommandPath(), oneLine(err))
-		return exitUsage
+		_, _ = fmt.Fprintf(stderr, "%s: %s (see %[1]s --help)\n", cmd.CommandPath(), cli.OneLine(err))
+		return cli.ExitUsage
 	default:
 		_, _ = fmt.Fprintf(stderr, "%s: %v\n", cmd.CommandPath(), err)
-		return exitFailure
+		return cli.ExitFailure
 	}
 }
 
 // newRootCommand returns the command tree. Each command has its own file with a constructor; add it here.
-func newRootCommand(s streams) *cobra.Command {
+func newRootCommand(s cli.Streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "fairlead",
 		Short: "The asynchronous runtime for Kubernetes operators",
@@ -79,7 +71,7 @@ On any cluster, chosen as with kubectl (KUBECONFIG, --kubeconfig, --context):
 	fairlead watch pods -A
 
 Exit codes: 0 success, 1 failure, 2 wrong usage.`,
-		Version:       version(),
+		Version:       cli.Version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
@@ -91,22 +83,22 @@ Exit codes: 0 success, 1 failure, 2 wrong usage.`,
 			if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
 				hint = fmt.Sprintf(", did you mean %s?", strings.Join(similar, " or "))
 			}
-			return usageErrorf("unknown command %q%s", args[0], hint)
+			return cli.Usagef("unknown command %q%s", args[0], hint)
 		},
 		SuggestionsMinimumDistance: 2,
 	}
-	root.SetIn(s.in)
-	root.SetOut(s.out)
-	root.SetErr(s.err)
+	root.SetIn(s.In)
+	root.SetOut(s.Out)
+	root.SetErr(s.Err)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
-		newUpCommand(s),
-		newControllerCommand(s),
-		newShardsCommand(s),
-		newWatchCommand(s),
-		newOpCommand(s),
-		newFlowsCommand(s),
-		newWhyCommand(s),
+		up.NewCommand(s),
+		controller.NewCommand(s),
+		explain.NewShardsCommand(s),
+		watch.NewCommand(s),
+		op.NewCommand(s),
+		explain.NewFlowsCommand(s),
+		explain.NewWhyCommand(s),
 		newCRDsCommand(s),
 		newNewCommand(s),
 	)
@@ -124,25 +116,4 @@ func markBegin(cmd *cobra.Command, begun *bool) {
 	for _, child := range cmd.Commands() {
 		markBegin(child, begun)
 	}
-}
-
-// usageError is a mistake of the user: exit code 2.
-type usageError struct{ text string }
-
-func (e *usageError) Error() string { return e.text }
-
-func usageErrorf(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
-
-// exitError ends the program with an exit code, without a message.
-type exitError struct{ code int }
-
-func (e *exitError) Error() string { return fmt.Sprintf("exit status %d", e.code) }
-
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
-
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "unknown"
 }

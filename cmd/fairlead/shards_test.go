@@ -7,12 +7,13 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
 	testprogram "github.com/fairlead-io/fairlead/internal/testbed/program"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/shard/group"
 )
 
-// TestShardMistakes: what cannot be meant is told in one line, with exit code 2, before anything is taken.
+// TestShardMistakes: wrong usage is reported in one line, with exit code 2, before any slot is taken.
 func TestShardMistakes(t *testing.T) {
 	t.Parallel()
 	const namespace = "default"
@@ -32,21 +33,21 @@ func TestShardMistakes(t *testing.T) {
 		code int
 		says string
 	}{
-		"ByWithoutGroup":    {watch("--shard-by", "uid"), exitUsage, "--shard-by needs --shard-group"},
-		"SlotsWithoutGroup": {watch("--shard-slots", "8"), exitUsage, "--shard-slots needs --shard-group"},
-		"GroupWithoutName":  {watch("--shard-group", "x"), exitUsage, `"x" is not namespace/name`},
-		"EmptyGroup":        {watch("--shard-group", ""), exitUsage, `"" is not namespace/name`},
-		"GroupWithDots":     {watch("--shard-group", "a/b.c"), exitUsage, "must not contain dots"},
-		"GroupTooLong":      {watch("--shard-group", "a/"+strings.Repeat("b", 64)), exitUsage, "63"},
-		"OddSlots":          {watch("--shard-group", "a/b", "--shard-slots", "12"), exitUsage, "power of two"},
-		"NoSlots":           {watch("--shard-group", "a/b", "--shard-slots", "0"), exitUsage, "power of two"},
-		"ByName":            {watch("--shard-group", "a/b", "--shard-by", "name"), exitUsage, "namespace or uid"},
-		"OtherRole":         {watch("--shard-group", namespace+"/work"), exitUsage, "role"},
-		"NoGroup":           {[]string{"shards", "--kubeconfig", kubeconfig}, exitUsage, "name one group"},
-		"OddGroup":          {[]string{"shards", "x", "--kubeconfig", kubeconfig}, exitUsage, "namespace/name"},
-		"OddOutput":         {[]string{"shards", "a/b", "-o", "yaml"}, exitUsage, "table or json"},
+		"ByWithoutGroup":    {watch("--shard-by", "uid"), cli.ExitUsage, "--shard-by needs --shard-group"},
+		"SlotsWithoutGroup": {watch("--shard-slots", "8"), cli.ExitUsage, "--shard-slots needs --shard-group"},
+		"GroupWithoutName":  {watch("--shard-group", "x"), cli.ExitUsage, `"x" is not namespace/name`},
+		"EmptyGroup":        {watch("--shard-group", ""), cli.ExitUsage, `"" is not namespace/name`},
+		"GroupWithDots":     {watch("--shard-group", "a/b.c"), cli.ExitUsage, "must not contain dots"},
+		"GroupTooLong":      {watch("--shard-group", "a/"+strings.Repeat("b", 64)), cli.ExitUsage, "63"},
+		"OddSlots":          {watch("--shard-group", "a/b", "--shard-slots", "12"), cli.ExitUsage, "power of two"},
+		"NoSlots":           {watch("--shard-group", "a/b", "--shard-slots", "0"), cli.ExitUsage, "power of two"},
+		"ByName":            {watch("--shard-group", "a/b", "--shard-by", "name"), cli.ExitUsage, "namespace or uid"},
+		"OtherRole":         {watch("--shard-group", namespace+"/work"), cli.ExitUsage, "role"},
+		"NoGroup":           {[]string{"shards", "--kubeconfig", kubeconfig}, cli.ExitUsage, "name one group"},
+		"OddGroup":          {[]string{"shards", "x", "--kubeconfig", kubeconfig}, cli.ExitUsage, "namespace/name"},
+		"OddOutput":         {[]string{"shards", "a/b", "-o", "yaml"}, cli.ExitUsage, "table or json"},
 		"MissingGroup": {
-			[]string{"shards", namespace + "/none", "--kubeconfig", kubeconfig}, exitFailure, "is not a group",
+			[]string{"shards", namespace + "/none", "--kubeconfig", kubeconfig}, cli.ExitFailure, "is not a group",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/internal/testbed/command"
 	"github.com/fairlead-io/fairlead/internal/testlimit"
@@ -102,7 +103,7 @@ func TestWatchEvents(t *testing.T) {
 	if l := w.Event("DELETED", "a/one"); l.Inferred || l.Object["data"].(map[string]any)["value"] != "2" {
 		t.Errorf("deleted: %+v", l)
 	}
-	if code := w.Stop(); code != exitOK {
+	if code := w.Stop(); code != cli.ExitOK {
 		t.Errorf("exit code %d, want 0; stderr: %s", code, w.Errs)
 	}
 	stats := 0
@@ -154,7 +155,7 @@ func TestWatchExpires(t *testing.T) {
 		}
 	}
 	w.Status("Watching")
-	if code := w.Stop(); code != exitOK {
+	if code := w.Stop(); code != cli.ExitOK {
 		t.Errorf("exit code %d, want 0", code)
 	}
 }
@@ -173,7 +174,7 @@ func TestWatchForbidden(t *testing.T) {
 		}
 	}
 	forbids := func(l command.Line) bool { return l.Type == "STATUS" && l.Namespace == "b" && l.Reason == "Forbidden" }
-	if !slices.ContainsFunc(w.All, forbids) { // it is told of the state, not of each change
+	if !slices.ContainsFunc(w.All, forbids) { // statuses report the state, not each change
 		w.Await("b is refused", forbids)
 	}
 	refused.Off()
@@ -269,51 +270,56 @@ func TestWatchMistakes(t *testing.T) {
 		code   int
 		want   string
 	}{
-		"NoResource":   {"A resource is needed.", nil, exitUsage, "name one resource"},
-		"TwoResources": {"Just one.", []string{"pods", "nodes"}, exitUsage, "name one resource"},
-		"BadName":      {"A path is no name.", []string{"a/b"}, exitUsage, "is not the name of a resource"},
+		"NoResource":   {"A resource is needed.", nil, cli.ExitUsage, "name one resource"},
+		"TwoResources": {"Just one.", []string{"pods", "nodes"}, cli.ExitUsage, "name one resource"},
+		"BadName":      {"A path is no name.", []string{"a/b"}, cli.ExitUsage, "is not the name of a resource"},
 		"Unknown": {
 			"What discovery does not know is told at once.",
 			[]string{"nosuch"},
-			exitUsage,
+			cli.ExitUsage,
 			`no resource "nosuch"`,
 		},
 		"BadSelector": {
 			"Selectors are checked before anything is sent.",
 			[]string{watchConfigMaps, "-l", "a in ("},
-			exitUsage, "cannot read label selector",
+			cli.ExitUsage, "cannot read label selector",
 		},
-		"BadOutput":   {"So are formats.", []string{watchConfigMaps, "-o", "xml"}, exitUsage, "unknown output format"},
-		"BadDuration": {"And durations.", []string{watchConfigMaps, "--max-watch", "0s"}, exitUsage, "--max-watch"},
+		"BadOutput": {
+			"So are formats.",
+			[]string{watchConfigMaps, "-o", "xml"},
+			cli.ExitUsage,
+			"unknown output format",
+		},
+		"BadDuration": {"And durations.", []string{watchConfigMaps, "--max-watch", "0s"}, cli.ExitUsage, "--max-watch"},
 		"Both": {
 			"-n and -A contradict each other.",
 			[]string{watchConfigMaps, "-n", "a", "-A"},
-			exitUsage,
+			cli.ExitUsage,
 			"exclude each other",
 		},
-		"BadFlag": {"Unknown flags are told.", []string{watchConfigMaps, "--nosuch"}, exitUsage, "unknown flag"},
+		"BadFlag": {"Unknown flags are told.", []string{watchConfigMaps, "--nosuch"}, cli.ExitUsage, "unknown flag"},
 		"BadServer": {
 			"A server is a URL.",
 			[]string{watchConfigMaps, "--server", "nowhere"},
-			exitUsage,
+			cli.ExitUsage,
 			"is not an http or https URL",
 		},
 		"BadToken": {
 			"Files must exist.",
 			[]string{watchConfigMaps, "--token-file", missing},
-			exitUsage,
+			cli.ExitUsage,
 			"cannot read " + missing,
 		},
 		"TokenIsADir": {
 			"And be files.",
 			[]string{watchConfigMaps, "--token-file", filepath.Dir(missing)},
-			exitUsage,
+			cli.ExitUsage,
 			"it is a directory",
 		},
 		"Unreachable": {
 			"A name that must be looked up needs a server.",
 			[]string{"pods", "--server", "http://127.0.0.1:1"},
-			exitFailure, "does not answer",
+			cli.ExitFailure, "does not answer",
 		},
 	}
 	for name, tc := range tests {
@@ -328,7 +334,8 @@ func TestWatchMistakes(t *testing.T) {
 				t.Errorf("%s\nexit code %d, want %d; stderr: %s", tc.reason, code, tc.code, errs.String())
 			}
 			if n := strings.Count(strings.TrimSpace(errs.String()), "\n"); n != 0 || out.Len() > 0 {
-				t.Errorf("%s\nwant one line on stderr and none on stdout; got %q and %q", tc.reason, errs.String(), out.String())
+				t.Errorf("%s\nwant one line on stderr and none on stdout; got %q and %q", tc.reason, errs.String(),
+					out.String())
 			}
 		})
 	}
@@ -343,7 +350,7 @@ func TestWatchGone(t *testing.T) {
 	var errs bytes.Buffer
 	code := run(t.Context(), []string{"watch", watchConfigMaps, "-A", "--server", s.URL(), "-o", "json"},
 		strings.NewReader(""), writer, &errs)
-	if code != exitFailure || !strings.Contains(errs.String(), "cannot print") {
+	if code != cli.ExitFailure || !strings.Contains(errs.String(), "cannot print") {
 		t.Errorf("exit code %d, stderr %q", code, errs.String())
 	}
 }

@@ -91,7 +91,7 @@ func TestPausedLeader(t *testing.T) {
 		!strings.Contains(leader.log.String(), "lost the Lease") {
 		t.Errorf("the deposed leader: %v\n%s", err, leader.log)
 	}
-	s.allSucceeded(ids, "first") // nothing was repeated or changed
+	s.allSucceeded(ids, "first") // without a repetition or a change
 }
 
 // TestDisrupted restarts the API server and pauses etcd under running operations.
@@ -136,7 +136,10 @@ func TestLeastPrivilege(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := clients.CoreV1().Secrets(s.namespace).Create(s.ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "login", Labels: map[string]string{v1alpha1.LabelWebhookCredentials: "true"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:   "login",
+			Labels: map[string]string{v1alpha1.LabelWebhookCredentials: "true"},
+		},
 		StringData: map[string]string{"token": "t-o-k-e-n"},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -151,7 +154,8 @@ func TestLeastPrivilege(t *testing.T) {
 	})
 	p := s.controller(program.Kubeconfig(t, s.config, token.Status.Token), "--leader-elect")
 	address := <-p.address
-	ids := s.scheduleMany(1, operations.Request{Webhooks: []string{"bearer", "account"}, Compensate: []string{"bearer"}})
+	ids := s.scheduleMany(1,
+		operations.Request{Webhooks: []string{"bearer", "account"}, Compensate: []string{"bearer"}})
 	s.allSucceeded(ids, "bearer", "account")
 
 	// The HTTP API needs rights too: this caller is the controller itself.
@@ -183,7 +187,8 @@ func TestLeastPrivilege(t *testing.T) {
 	_, page := ask("GET", "/metrics", "", "")
 	for _, name := range []string{
 		"fairlead_operations_started_total{category=\"\",type=",
-		"fairlead_operations_finished_total{category=\"\",phase=\"Success\"", "fairlead_operation_duration_seconds_count",
+		"fairlead_operations_finished_total{category=\"\",phase=\"Success\"",
+		"fairlead_operation_duration_seconds_count",
 		"fairlead_operations_in_progress", "fairlead_operations_near_timeout",
 		"fairlead_webhook_tries_total{purpose=\"main\",verdict=\"Succeeded\"}",
 		"fairlead_webhook_calls_queued", "fairlead_call_requests_total{",
@@ -202,7 +207,8 @@ func TestLeastPrivilege(t *testing.T) {
 	})
 	s.eventually("status of the webhook written", func() bool {
 		op, err := call.Do(s.ctx, s.calls, call.Request{
-			Verb: call.VerbGet, Resource: v1alpha1.WebhooksResource, Kind: "Webhook", Namespace: s.namespace, Name: "bearer",
+			Verb: call.VerbGet, Resource: v1alpha1.WebhooksResource, Kind: "Webhook", Namespace: s.namespace,
+			Name: "bearer",
 		}, call.Policy{})
 		w := &v1alpha1.Webhook{}
 		return err == nil && op.Into(w) == nil && w.Status.ObservedGeneration > 0

@@ -38,8 +38,9 @@ func TestCredentials(t *testing.T) {
 		t.Helper()
 		s.eventually("webhook "+want, func() bool {
 			answer, err := call.Do(s.ctx, s.calls, call.Request{
-				Verb: call.VerbGet, Resource: v1alpha1.WebhooksResource, Kind: v1alpha1.KindWebhook, Namespace: s.namespace,
-				Name: "pay",
+				Verb: call.VerbGet, Resource: v1alpha1.WebhooksResource, Kind: v1alpha1.KindWebhook,
+				Namespace: s.namespace,
+				Name:      "pay",
 			}, call.Policy{})
 			w := &v1alpha1.Webhook{}
 			if err != nil || answer.Into(w) != nil {

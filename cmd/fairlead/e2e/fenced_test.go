@@ -25,8 +25,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// front is a way to the API server that counts the writes of operations' statuses which pass. While it is held, nobody
-// is told by it who leads, nor what has happened: leases are not answered, and watches stand still.
+// front is a proxy to the API server that counts the writes of operations' statuses. While it is held, its clients
+// learn neither the leader nor any change: requests for leases get no answer, and watches stand still.
 type front struct {
 	next   http.RoundTripper
 	asked  chan struct{} // gets one for each request of a lease that is not answered
@@ -128,8 +128,8 @@ func (f *front) count() int {
 
 // TestFencedLeader stops the leader, with SIGSTOP, while it polls for a hundred operations ten times a second each. The
 // other replica takes over and ends them all; in one case it ends, too, and gives the Lease back. When the first one is
-// woken, a hundred polls are overdue, and for some seconds nobody tells it what has happened. It makes none, but for
-// those that it was about to send when it was stopped; nor does it write.
+// woken, a hundred polls are overdue, and for some seconds it learns of no change. It sends only the polls that it was
+// about to send when it was stopped, and writes nothing.
 func TestFencedLeader(t *testing.T) {
 	t.Parallel()
 	for name, gone := range map[string]bool{"AnotherLeads": false, "AnotherHasLed": true} {
@@ -165,7 +165,10 @@ func TestFencedLeader(t *testing.T) {
 			s.eventually("polled", func() bool { mu.Lock(); defer mu.Unlock(); return requests > 4*n })
 			second := s.controller(s.kubeconfig, "--insecure-no-auth", "--leader-elect")
 			<-second.address
-			if leader := s.leader(map[int]*process{first.Process.Pid: first, second.Process.Pid: second}); leader != first {
+			if leader := s.leader(map[int]*process{
+				first.Process.Pid:  first,
+				second.Process.Pid: second,
+			}); leader != first {
 				t.Fatal("the first one does not lead")
 			}
 			if err := first.Process.Signal(syscall.SIGSTOP); err != nil {
@@ -198,7 +201,8 @@ func TestFencedLeader(t *testing.T) {
 			}
 			var ended error
 			over := false
-			for asked := 0; asked < 2 && !over; { // the second time some seconds later, when it has given up the first one
+			// the second time some seconds later, when it has given up the first one
+			for asked := 0; asked < 2 && !over; {
 				select {
 				case <-way.asked:
 					asked++

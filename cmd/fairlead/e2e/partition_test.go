@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// link is the way of one replica to the API server. While it is cut nothing arrives, in either direction, and nobody is
-// told: as if somebody had pulled a cable.
+// link is a proxy between one replica and the API server. While it is cut, it drops all bytes in both directions and
+// closes no connection, like an unplugged cable.
 type link struct {
 	listener net.Listener
 	to       string

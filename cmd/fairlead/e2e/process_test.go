@@ -82,7 +82,7 @@ func (s *site) start(args ...string) *process {
 			if _, at, ok := strings.Cut(lines.Text(), "address="); ok {
 				select {
 				case p.address <- at:
-				default: // it was told before
+				default: // it was signalled before
 				}
 			}
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/serve/servetest"
 )
 
-// TestRequestHeader: a controller believes the header of a proxy of the CA that it was given, for its API, its console and
-// its debug pages, and nobody else's.
+// TestRequestHeader: a controller believes the header of a proxy of the CA that it was given, for its API, its console
+// and its debug pages. It believes no other client.
 func TestRequestHeader(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
@@ -40,7 +40,8 @@ func TestRequestHeader(t *testing.T) {
 	p := s.controller(s.kubeconfig, "--audience", "fairlead", "--requestheader-ca-file", ca.File,
 		"--requestheader-allowed-name", "oauth2-proxy", "--requestheader-user", "X-Auth-Request-User",
 		"--requestheader-group", "X-Auth-Request-Groups", "--requestheader-group-separator", ",",
-		"--tls-cert-file", filepath.Join(dir, "..data", "tls.crt"), "--tls-key-file", filepath.Join(dir, "..data", "tls.key"))
+		"--tls-cert-file", filepath.Join(dir, "..data", "tls.crt"), "--tls-key-file", filepath.Join(dir, "..data",
+			"tls.key"))
 	api := "https://" + <-p.address
 	use := x509.ExtKeyUsageClientAuth
 	behind := map[string]*http.Client{
@@ -81,7 +82,7 @@ func TestRequestHeader(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		said, _ := io.ReadAll(resp.Body) // what there is
+		said, _ := io.ReadAll(resp.Body) // the part that was received
 		resp.Body.Close()
 		if resp.StatusCode != tc.want {
 			t.Errorf("%s of %s for %s: %d, want %d: %s", tc.path, tc.who, tc.groups, resp.StatusCode, tc.want, said)

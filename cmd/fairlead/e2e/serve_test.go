@@ -57,7 +57,8 @@ func (s *site) tokenFor(name, audience string) string {
 	}
 	var token *authenticationv1.TokenRequest
 	if err == nil {
-		token, err = clients.CoreV1().ServiceAccounts(s.namespace).CreateToken(s.ctx, name, request, metav1.CreateOptions{})
+		token, err = clients.CoreV1().ServiceAccounts(s.namespace).CreateToken(s.ctx, name, request,
+			metav1.CreateOptions{})
 	}
 	if err != nil {
 		s.t.Fatal(err)
@@ -74,7 +75,8 @@ func TestServed(t *testing.T) {
 	dir := t.TempDir()
 	first := certify(t, dir, "first")
 	p := s.controller(s.kubeconfig, "--audience", "fairlead", "--metrics-listen", "127.0.0.1:0",
-		"--tls-cert-file", filepath.Join(dir, "..data", "tls.crt"), "--tls-key-file", filepath.Join(dir, "..data", "tls.key"))
+		"--tls-cert-file", filepath.Join(dir, "..data", "tls.crt"), "--tls-key-file", filepath.Join(dir, "..data",
+			"tls.key"))
 	address := <-p.address
 	trusting := func(cert []byte) *http.Client {
 		roots := x509.NewCertPool()
@@ -98,7 +100,7 @@ func TestServed(t *testing.T) {
 			return 0, "", err
 		}
 		defer resp.Body.Close()
-		said, _ := io.ReadAll(resp.Body) // what there is
+		said, _ := io.ReadAll(resp.Body) // the part that was received
 		return resp.StatusCode, string(said), nil
 	}
 	api := "https://" + address
@@ -167,7 +169,8 @@ func TestServed(t *testing.T) {
 	if err := os.WriteFile(authority, second, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, errs := fairlead(t, "flows", "--url", api+"/debug/flows", "--certificate-authority", authority, "--token",
+	if code, _, errs := fairlead(t, "flows", "--url", api+"/debug/flows", "--certificate-authority", authority,
+		"--token",
 		mine); code != exitFailure || !strings.Contains(errs, "404") {
 		t.Errorf("flows by TLS: %d %s", code, errs)
 	}
@@ -182,8 +185,8 @@ func TestServed(t *testing.T) {
 	}
 }
 
-// The controller counts each content of the two files that it has seen. It reads them one after the other, so it may see
-// some that a writer has not finished.
+// The controller counts each content of the two files that it has seen. It reads them one after the other, so it may
+// see some that a writer has not finished.
 var (
 	reloaded     = regexp.MustCompile(`(?m)^fairlead_http_certificate_reloads_total\{result="success"\} [1-9]`)
 	reloadFailed = regexp.MustCompile(`(?m)^fairlead_http_certificate_reloads_total\{result="failure"\} [1-9]`)

@@ -79,14 +79,18 @@ func (w *watching) shown() []string {
 // holds waits until a watch holds so many slots.
 func (w *watching) holds(n int) command.Line {
 	w.t.Helper()
-	return w.Await(fmt.Sprintf("%d slots", n), func(l command.Line) bool { return l.Type == "SHARD" && len(l.Slots) == n })
+	return w.Await(fmt.Sprintf("%d slots", n), func(l command.Line) bool {
+		return l.Type == "SHARD" && len(l.Slots) == n
+	})
 }
 
 // showing reads lines until a watch shows so many objects.
 func (w *watching) showing(n int) []string {
 	w.t.Helper()
 	for len(w.shown()) != n {
-		w.Await(fmt.Sprintf("%d objects", n), func(l command.Line) bool { return l.Type == "ADDED" || l.Type == "LEFT" })
+		w.Await(fmt.Sprintf("%d objects", n), func(l command.Line) bool {
+			return l.Type == "ADDED" || l.Type == "LEFT"
+		})
 	}
 	return w.shown()
 }

@@ -39,8 +39,8 @@ func TestShared(t *testing.T) {
 	f.end()
 }
 
-// TestSharedFaults kills controllers that share the operations, stands them still and parts them from the API server for
-// longer than their leases: what was under way is made again with the same key, and nothing else.
+// TestSharedFaults kills controllers that share the operations, pauses them, and cuts them off from the API server for
+// longer than their leases. Only the calls in progress are repeated, with the same key.
 // FAIRLEAD_PROCESS_FAULTS=n plays n random faults besides.
 func TestSharedFaults(t *testing.T) {
 	t.Parallel()
@@ -108,8 +108,11 @@ func TestSharedAndElected(t *testing.T) {
 		var next []*process
 		for _, p := range old {
 			next = append(next, f.start(1, flags)...)
-			for _, at := range slices.Clone(f.serving) { // a roll-out goes on only when this is so
-				f.eventually("ready", func() bool { code, _ := f.get("http://" + at + "/readyz"); return code == http.StatusOK })
+			for _, at := range slices.Clone(f.serving) { // a roll-out continues only if each replica is ready
+				f.eventually("ready", func() bool {
+					code, _ := f.get("http://" + at + "/readyz")
+					return code == http.StatusOK
+				})
 			}
 			f.stop(p)
 		}
@@ -124,8 +127,8 @@ func TestSharedAndElected(t *testing.T) {
 	}
 }
 
-// TestSharedOtherSlots rolls controllers over to another number of slots: those that want it wait, ready, until the last
-// one of before has gone, and every call is made once.
+// TestSharedOtherSlots rolls controllers over to another number of slots: those that want it wait, ready, until the
+// last one of before has gone, and every call is made once.
 func TestSharedOtherSlots(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 2*time.Minute)
@@ -134,7 +137,10 @@ func TestSharedOtherSlots(t *testing.T) {
 	for _, p := range old {
 		f.start(1, "--shards", "--shard-slots", "16")
 		for _, at := range slices.Clone(f.serving) {
-			f.eventually("ready", func() bool { code, _ := f.get("http://" + at + "/readyz"); return code == http.StatusOK })
+			f.eventually("ready", func() bool {
+				code, _ := f.get("http://" + at + "/readyz")
+				return code == http.StatusOK
+			})
 		}
 		f.stop(p)
 	}
@@ -146,8 +152,8 @@ func TestSharedOtherSlots(t *testing.T) {
 	f.end()
 }
 
-// TestSharedWithoutRights takes the right to Leases away from controllers that share: nobody works when the leases have run out,
-// /readyz says why, and they go on when they have it again.
+// TestSharedWithoutRights takes the right to Leases away from controllers that share: no controller works once
+// the leases have expired, and /readyz gives the reason. They continue when the right is granted again.
 func TestSharedWithoutRights(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 2*time.Minute)
@@ -170,7 +176,7 @@ func TestSharedWithoutRights(t *testing.T) {
 	if err := roles.Delete(f.ctx, role.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	f.cuts++ // what is under way when the leases run out is cut off
+	f.cuts++ // the end of the leases cuts off the calls in progress
 	for _, at := range f.serving {
 		f.eventually("told that the right lacks", func() bool {
 			code, body := f.get("http://" + at + "/readyz")

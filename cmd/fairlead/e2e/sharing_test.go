@@ -51,7 +51,10 @@ func newFleet(t *testing.T, longer time.Duration) *fleet {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute+longer)
 	t.Cleanup(cancel)
 	s.ctx = ctx
-	f := &fleet{modes: newModes(s), spaces: []*site{s}, links: map[*process]*link{}, rnd: rand.New(rand.NewPCG(rand.Uint64(), 0))}
+	f := &fleet{
+		modes: newModes(s), spaces: []*site{s}, links: map[*process]*link{},
+		rnd: rand.New(rand.NewPCG(rand.Uint64(), 0)),
+	}
 	f.front.Config.Handler = &httputil.ReverseProxy{
 		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "http", Host: f.any()}) },
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
@@ -107,8 +110,8 @@ func (s *site) in(namespace string) *site {
 	return other
 }
 
-// schedule schedules operations until ctx ends: some a second, but never more ahead of the replicas than ahead, or a busy
-// machine would have work for minutes left when the test is over.
+// schedule schedules operations until ctx ends: some a second, but never more ahead of the replicas than ahead, or a
+// busy machine would have work for minutes left when the test is over.
 func (f *fleet) schedule(ctx context.Context, i int, space *site) {
 	const ahead = 10
 	tick := time.NewTicker(500 * time.Millisecond)
@@ -278,7 +281,7 @@ func (f *fleet) one() *process {
 	return f.replicas[f.rnd.IntN(len(f.replicas))]
 }
 
-// allLive fails if a replica has ended by itself.
+// allLive fails if a replica has ended without a signal.
 func (f *fleet) allLive() {
 	f.t.Helper()
 	f.mu.Lock()
@@ -366,7 +369,8 @@ func (f *fleet) end() {
 	if len(f.failed) > 0 {
 		f.t.Errorf("callbacks: %v", f.failed)
 	}
-	f.t.Logf("%d calls, %d of them repeated with the same key, %d faults that cut calls off, %d times a Lease was lost", keys,
+	f.t.Logf("%d calls, %d of them repeated with the same key, %d faults that cut calls off, %d times a Lease was lost",
+		keys,
 		again, f.cuts, f.lost())
 }
 

@@ -215,7 +215,8 @@ func (s *site) deployIn(namespace, file string) {
 				_ = unstructured.SetNestedField(obj.Object, name+"-"+namespace, "roleRef", "name")
 			}
 			s.t.Cleanup(func() {
-				_ = api.Delete(context.WithoutCancel(s.ctx), obj.GetName(), metav1.DeleteOptions{}) // the control plane goes too
+				// the control plane goes too
+				_ = api.Delete(context.WithoutCancel(s.ctx), obj.GetName(), metav1.DeleteOptions{})
 			})
 		}
 		if subjects, ok, _ := unstructured.NestedSlice(obj.Object, "subjects"); ok {
@@ -238,12 +239,13 @@ func (s *site) deployIn(namespace, file string) {
 	}
 }
 
-// authorized waits until the API server lets a service account of a namespace do something in it, or no longer does. The
-// API server learns of a role some time after it was written.
+// authorized waits until the API server lets a service account of a namespace do something in it, or no longer does.
+// The API server learns of a role some time after it was written.
 func (s *site) authorized(want bool, namespace, account, verb, group, resource string) {
 	s.t.Helper()
 	s.review(want, verb+" "+resource, authorizationv1.SubjectAccessReviewSpec{
-		User: "system:serviceaccount:" + namespace + ":" + account, ResourceAttributes: reviewed(namespace, verb, group, resource),
+		User: "system:serviceaccount:" + namespace + ":" + account, ResourceAttributes: reviewed(namespace, verb, group,
+			resource),
 	})
 }
 

@@ -37,7 +37,7 @@ type modes struct {
 	mu     sync.Mutex
 	made   map[string]int // calls by idempotency key, polls aside
 	polls  map[string]int
-	cut    []string // those whose answer nobody waited for
+	cut    []string // calls that the controller aborted
 	failed []string // callbacks that came to nothing
 }
 
@@ -106,7 +106,7 @@ func (m *modes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// callBack reports a success until somebody takes it.
+// callBack reports a success until a replica accepts it.
 func (m *modes) callBack(to string) {
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
@@ -275,8 +275,8 @@ func (s *site) get(url string) (int, string) {
 	return answer.StatusCode, string(raw)
 }
 
-// TestServesWhileItDrains: until its calls have come back, a controller that was told to end is not ready, and answers
-// everything; then event streams end, and so does it.
+// TestServesWhileItDrains: after the signal, a controller is not ready but answers all requests until its calls have
+// ended. Then event streams end, and so does the process.
 func TestServesWhileItDrains(t *testing.T) {
 	t.Parallel()
 	s, p, address, release := hangingCall(t, "--drain", "1m")
@@ -329,7 +329,7 @@ func TestDrainIsBounded(t *testing.T) {
 	}
 }
 
-// TestSecondSignal: who does not want to wait for calls says so again.
+// TestSecondSignal: a second signal ends the wait for calls.
 func TestSecondSignal(t *testing.T) {
 	t.Parallel()
 	s, p, address, _ := hangingCall(t, "--drain", "10m")

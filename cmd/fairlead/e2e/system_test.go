@@ -51,7 +51,7 @@ func (s *site) held(namespace string) *coordinationv1.Lease {
 	return lease
 }
 
-// plant makes a callback key in a namespace, as somebody may who has rights there.
+// plant creates a callback key in a namespace, as a user with rights there may do.
 func (s *site) plant(namespace string, key []byte) {
 	s.t.Helper()
 	if _, err := kubernetes.NewForConfigOrDie(s.config).CoreV1().Secrets(namespace).Create(s.ctx, &corev1.Secret{
@@ -85,7 +85,7 @@ func inContext(t *testing.T, kubeconfig, namespace string) string {
 	return path
 }
 
-// forge calls back as somebody would who knows a key.
+// forge calls back as an attacker who knows a key.
 func (s *site) forge(address string, key []byte, cb executor.Callback) (code int) {
 	s.t.Helper()
 	to := "http://" + address + "/callbacks/" + executor.NewCallbacks("http://x", key).Token(cb)
@@ -101,8 +101,8 @@ func (s *site) forge(address string, key []byte, cb executor.Callback) (code int
 	return answer.StatusCode
 }
 
-// TestForgedCallback: a tenant whose namespace is served among others has nothing to forge their callbacks with,
-// whether or not anybody has said where the key is to be.
+// TestForgedCallback: a tenant whose namespace is served among others cannot forge callbacks of the others, with and
+// without --system-namespace.
 func TestForgedCallback(t *testing.T) {
 	t.Parallel()
 	for name, said := range map[string]bool{"Said": true, "Default": false} {
@@ -130,7 +130,8 @@ func TestForgedCallback(t *testing.T) {
 			s.eventually("waiting for the callback", func() bool {
 				var err error
 				op, err = s.scheduler.Get(s.ctx, operations.Resource{Type: "app", ID: "0"})
-				return err == nil && len(op.Status.Webhooks) == 1 && op.Status.Webhooks[0].LastStatusCode == http.StatusAccepted
+				return err == nil && len(op.Status.Webhooks) == 1 &&
+					op.Status.Webhooks[0].LastStatusCode == http.StatusAccepted
 			})
 			for _, namespace := range []string{tenant, s.namespace} {
 				if s.key(namespace) != nil {

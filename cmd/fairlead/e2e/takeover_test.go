@@ -21,8 +21,8 @@ import (
 const goesOn = 10 * time.Second
 
 // TestTakeover takes the leader away, by SIGKILL or SIGSTOP, while it has fifty operations in progress and nothing else
-// happens in the cluster that would tell the other replica how new its cache is. That one takes the Lease when it has
-// expired, and then goes on at once.
+// happens in the cluster that would show the other replica how new its cache is. That replica takes the Lease when it
+// has expired, and continues at once.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	for name, signal := range map[string]syscall.Signal{"Killed": syscall.SIGKILL, "Stopped": syscall.SIGSTOP} {
@@ -75,7 +75,8 @@ func TestTakeover(t *testing.T) {
 				if err := leader.Process.Signal(syscall.SIGCONT); err != nil {
 					t.Fatal(err)
 				}
-				if err := leader.end(s.ctx, t); err == nil || !strings.Contains(leader.log.String(), "lost the Lease") ||
+				if err := leader.end(s.ctx, t); err == nil ||
+					!strings.Contains(leader.log.String(), "lost the Lease") ||
 					strings.Contains(leader.log.String(), "panic") {
 					t.Errorf("the deposed leader: %v\n%s", err, leader.log)
 				}
@@ -86,7 +87,8 @@ func TestTakeover(t *testing.T) {
 			lease := s.lease()
 			mu.Lock()
 			defer mu.Unlock()
-			t.Logf("the Lease was taken after %v, and the first operation moved %v later", lease.Spec.AcquireTime.Sub(at),
+			t.Logf("the Lease was taken after %v, and the first operation moved %v later",
+				lease.Spec.AcquireTime.Sub(at),
 				first.Sub(lease.Spec.AcquireTime.Time))
 			if took := first.Sub(lease.Spec.AcquireTime.Time); took > goesOn {
 				t.Errorf("the first operation moved %v after the Lease was taken", took)

@@ -57,7 +57,8 @@ func TestTargets(t *testing.T) {
 	s := newSite(t, c.Config())
 	clients := kubernetes.NewForConfigOrDie(s.config)
 	if _, err := clients.NetworkingV1().ServiceCIDRs().Create(s.ctx, &networkingv1.ServiceCIDR{
-		ObjectMeta: metav1.ObjectMeta{Name: "public"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"34.118.224.0/20"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "public"},
+		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: []string{"34.118.224.0/20"}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,8 @@ func TestTargets(t *testing.T) {
 		t.Errorf("allowed within what the cluster has: %s", v.Error)
 	}
 	// A node that comes later.
-	if _, err := clients.CoreV1().Nodes().Create(s.ctx, node("two", "35.190.1.0/24"), metav1.CreateOptions{}); err != nil {
+	if _, err := clients.CoreV1().Nodes().Create(s.ctx, node("two", "35.190.1.0/24"),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s.eventually("refused", func() bool { return s.outcome("later").Reason == v1alpha1.ReasonTargetRefused })

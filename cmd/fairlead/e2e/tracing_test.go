@@ -86,7 +86,9 @@ func (c *collector) named(name string) []*tracepb.Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	found := slices.DeleteFunc(slices.Clone(c.spans), func(s *tracepb.Span) bool { return s.Name != name })
-	slices.SortFunc(found, func(a, b *tracepb.Span) int { return int(int64(a.StartTimeUnixNano - b.StartTimeUnixNano)) })
+	slices.SortFunc(found, func(a, b *tracepb.Span) int {
+		return int(int64(a.StartTimeUnixNano - b.StartTimeUnixNano))
+	})
 	return found
 }
 
@@ -102,7 +104,7 @@ func (s *site) terminate(p *process) {
 }
 
 // TestTraces: from the caller of the HTTP API to the receiver, over the death of the process in between, by both
-// protocols; what was not sent yet is sent at the end.
+// protocols. The end of the process sends the pending spans.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range []string{"http/protobuf", "grpc"} {
@@ -128,7 +130,8 @@ func TestTraces(t *testing.T) {
 			p := s.controller(s.kubeconfig, "--insecure-no-auth")
 			at := strings.TrimSpace(<-p.address)
 			request, err := http.NewRequestWithContext(s.ctx, http.MethodPost, "http://"+at+"/operations",
-				strings.NewReader(`{"operationType":"Delete","resourceType":"app","resourceID":"0","webhookIDs":["first"]}`))
+				strings.NewReader(`{"operationType":"Delete","resourceType":"app","resourceID":"0",`+
+					`"webhookIDs":["first"]}`))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -180,16 +183,17 @@ func TestTraces(t *testing.T) {
 			}
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			if c.resource["service.name"] != "fairlead-controller" || c.resource["team"] != "shop" || c.resource["host.name"] == "" {
+			if c.resource["service.name"] != "fairlead-controller" || c.resource["team"] != "shop" ||
+				c.resource["host.name"] == "" {
 				t.Errorf("they are of %v", c.resource)
 			}
 		})
 	}
 }
 
-// TestACollectorThatIsNotThere, or takes for ever, costs one line of the log: operations go on, and the end is not kept
-// waiting for long.
-func TestACollectorThatIsNotThere(t *testing.T) {
+// TestUnreachableCollector: a collector that refuses connections or never answers costs one line of the log: operations
+// continue, and the end of the process is not delayed for long.
+func TestUnreachableCollector(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -49,8 +49,8 @@ func (u *upLines) await(pattern string) []string {
 	}
 }
 
-// TestUpControllers has up run three controllers: each holds a part of the slots, one that is killed is started again,
-// any of them answers for every operation, and all end with up.
+// TestUpControllers has up run three controllers: each holds a part of the slots. A killed one is started again. Each
+// answers for every operation, and all end with up.
 func TestUpControllers(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
@@ -74,7 +74,8 @@ func TestUpControllers(t *testing.T) {
 	}()
 	processes, addresses := map[string]int{}, map[string]string{}
 	note := func() string {
-		found := u.await(`^operations controller (\d) ready, process (\d+), HTTP API at (http://\S+)/operations, log in \S+$`)
+		found := u.await(`^operations controller (\d) ready, process (\d+), HTTP API at (http://\S+)/operations,` +
+			` log in \S+$`)
 		processes[found[1]], _ = strconv.Atoi(found[2])
 		addresses[found[1]] = found[3]
 		return found[1]
@@ -115,7 +116,10 @@ func TestUpControllers(t *testing.T) {
 	if again := note(); again != "2" || addresses["2"] != before {
 		t.Errorf("controller %s is ready again, at %s and not at %s", again, addresses["2"], before)
 	}
-	if s.scheduler, err = operations.NewScheduler(operations.Options{Config: config, Namespace: "default"}); err != nil {
+	if s.scheduler, err = operations.NewScheduler(operations.Options{
+		Config:    config,
+		Namespace: "default",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	defer s.scheduler.Close()

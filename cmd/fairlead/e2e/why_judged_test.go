@@ -27,8 +27,8 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestWhyOfProcesses asks those that cannot move an operation: one that does not lead, one that does not serve its
-// namespace, and one of which the leader is stopped.
+// TestWhyOfProcesses asks controllers that cannot move an operation: one does not lead, one does not serve its
+// namespace, and the leader of one is stopped.
 func TestWhyOfProcesses(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
@@ -48,7 +48,8 @@ func TestWhyOfProcesses(t *testing.T) {
 	})
 	standby.first("operation/app/missing", why.WebhookMissing) // the leader was asked
 	page := standby.visit(standby.of("missing", "").page)
-	if a := pageAnswer(page); !strings.Contains(a.first, "NotLeading") || !strings.Contains(a.later, "WebhookMissing") ||
+	if a := pageAnswer(page); !strings.Contains(a.first, "NotLeading") ||
+		!strings.Contains(a.later, "WebhookMissing") ||
 		!strings.Contains(page, `href="http://`+first.address+`/console/why?`) {
 		t.Errorf("the page of the standby does not lead to the leader: %s", plainText(page))
 	}
@@ -57,7 +58,10 @@ func TestWhyOfProcesses(t *testing.T) {
 	other := s.in(clustertest.Namespace(t, s.config))
 	other.asks("far", operations.Request{Webhooks: []string{"nowhere"}})
 	clients := kubernetes.NewForConfigOrDie(s.config)
-	rules := []rbacv1.PolicyRule{{APIGroups: []string{"fairlead.io"}, Resources: []string{"operations"}, Verbs: []string{"get"}}}
+	rules := []rbacv1.PolicyRule{{
+		APIGroups: []string{"fairlead.io"}, Resources: []string{"operations"},
+		Verbs: []string{"get"},
+	}}
 	_, err := clients.RbacV1().Roles(other.namespace).Create(s.ctx,
 		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "sees"}, Rules: rules}, metav1.CreateOptions{})
 	if err == nil {
@@ -125,7 +129,9 @@ func TestWhyWithoutServer(t *testing.T) {
 		w.WriteHeader(http.StatusInternalServerError)
 	})
 	hour := metav1.Duration{Duration: time.Hour}
-	s.webhook("broken", "/broken", func(w *v1alpha1.WebhookSpec) { w.Retry.InitialInterval, w.Retry.MaxInterval = hour, hour })
+	s.webhook("broken", "/broken", func(w *v1alpha1.WebhookSpec) {
+		w.Retry.InitialInterval, w.Retry.MaxInterval = hour, hour
+	})
 	p := patient{s, <-s.controller(s.kubeconfig, "--insecure-no-auth").address, ""}
 	s.asks("broken", operations.Request{Webhooks: []string{"broken"}})
 	p.first("operation/app/broken", why.BackOff, "status=500")
@@ -142,7 +148,7 @@ func TestWhyWithoutServer(t *testing.T) {
 	p.first("operation/app/broken", why.BackOff, "status=500")
 }
 
-// TestWhyOfRefusedStatus: the admission of somebody else refuses what the controller has to record.
+// TestWhyOfRefusedStatus: a foreign admission policy refuses the status that the controller writes.
 func TestWhyOfRefusedStatus(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
@@ -159,7 +165,8 @@ func TestWhyOfRefusedStatus(t *testing.T) {
 		a, code := p.why("operation/app/" + mute)
 		return code == 0 && len(a.Causes) > 0 && a.Causes[0].Type == why.Forbidden
 	})
-	a := p.first("operation/app/"+mute, why.Forbidden, "refusedBy=ValidatingAdmissionPolicy", "error=no changes on Fridays")
+	a := p.first("operation/app/"+mute, why.Forbidden, "refusedBy=ValidatingAdmissionPolicy",
+		"error=no changes on Fridays")
 	if c := a.Causes[0]; c.Since.IsZero() || !strings.Contains(c.Advice, "policy") {
 		t.Errorf("%+v", a)
 	}
@@ -211,8 +218,8 @@ func (s *site) refuses(clients kubernetes.Interface, resource, words string) {
 	})
 }
 
-// TestWhyOfPausedReplica: of two replicas one stands still. The other one says who has the object as long as it has, and that
-// it does not answer; then it has the object itself, and says what that waits for.
+// TestWhyOfPausedReplica: of two replicas one stands still. The other one says who has the object as long as it has,
+// and that it does not answer; then it has the object itself, and says what that waits for.
 func TestWhyOfPausedReplica(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
@@ -225,7 +232,8 @@ func TestWhyOfPausedReplica(t *testing.T) {
 	s.asks("waits", operations.Request{Webhooks: []string{"nowhere"}})
 	var holder string // whose slot it is, so that the other one names it
 	ask := func(at string) (a why.Answer, said string) {
-		code, out, errs := fairlead(t, "why", "operation/app/waits", "-n", s.namespace, "-o", "json", "--url", "http://"+at, "--token", token)
+		code, out, errs := fairlead(t, "why", "operation/app/waits", "-n", s.namespace, "-o", "json", "--url",
+			"http://"+at, "--token", token)
 		if code == 0 {
 			if err := json.Unmarshal([]byte(out), &a); err != nil {
 				t.Fatalf("%v: %s", err, out)

@@ -18,8 +18,8 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestWhyOfOddities asks a controller that comes up, by all kinds of names, as somebody who may not, of a Webhook that
-// is kept, and of operations whose definition is gone.
+// TestWhyOfOddities asks a starting controller, by all kinds of names, as a user without rights, about a Webhook with a
+// finalizer, and about operations whose definition was deleted.
 func TestWhyOfOddities(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Start(t, cluster.Options{})

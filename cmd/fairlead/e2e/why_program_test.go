@@ -21,8 +21,8 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// TestWhyOfProgramIsShown makes situations in which the objects of a program of one's own are stuck. The command and the
-// page give the same first answer, and it is the right one.
+// TestWhyOfProgramIsShown makes situations in which the objects of a program of one's own are stuck. The command and
+// the page give the same first answer, and it is the right one.
 func TestWhyOfProgramIsShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
@@ -68,15 +68,19 @@ func TestWhyOfProgramIsShown(t *testing.T) {
 		}
 	}
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
-	_, err := clients.Secrets(s.namespace).Create(s.ctx, &corev1.Secret{ObjectMeta: named("held")}, metav1.CreateOptions{})
+	_, err := clients.Secrets(s.namespace).Create(s.ctx, &corev1.Secret{ObjectMeta: named("held")},
+		metav1.CreateOptions{})
 	create(err)
 	<-begun
-	_, err = clients.Secrets(s.namespace).Create(s.ctx, &corev1.Secret{ObjectMeta: named("queued")}, metav1.CreateOptions{})
+	_, err = clients.Secrets(s.namespace).Create(s.ctx, &corev1.Secret{ObjectMeta: named("queued")},
+		metav1.CreateOptions{})
 	create(err)
-	_, err = clients.ServiceAccounts(s.namespace).Create(s.ctx, &corev1.ServiceAccount{ObjectMeta: named("default")}, metav1.CreateOptions{})
+	_, err = clients.ServiceAccounts(s.namespace).Create(s.ctx, &corev1.ServiceAccount{ObjectMeta: named("default")},
+		metav1.CreateOptions{})
 	create(err)
 	<-seen
-	_, err = clients.ServiceAccounts(s.namespace).Create(s.ctx, &corev1.ServiceAccount{ObjectMeta: named("late")}, metav1.CreateOptions{})
+	_, err = clients.ServiceAccounts(s.namespace).Create(s.ctx, &corev1.ServiceAccount{ObjectMeta: named("late")},
+		metav1.CreateOptions{})
 	create(err)
 	pod, err := clients.Pods(s.namespace).Create(s.ctx, &corev1.Pod{
 		ObjectMeta: named("web"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}},
@@ -88,16 +92,20 @@ func TestWhyOfProgramIsShown(t *testing.T) {
 	}}
 	_, err = clients.Pods(s.namespace).UpdateStatus(s.ctx, pod, metav1.UpdateOptions{})
 	create(err)
-	_, err = clients.ConfigMaps(s.namespace).Create(s.ctx, &corev1.ConfigMap{ObjectMeta: named("shop")}, metav1.CreateOptions{})
+	_, err = clients.ConfigMaps(s.namespace).Create(s.ctx, &corev1.ConfigMap{ObjectMeta: named("shop")},
+		metav1.CreateOptions{})
 	create(err)
 
 	const unscheduled = "PodScheduled is False (Unschedulable): 0/3 nodes are available"
 	p.shows(p.about("ConfigMap", "shop", "It waits for a Pod that cannot be scheduled.", "Parked", "web", unscheduled))
 	p.shows(p.about("Pod", "web", "A Pod cannot be scheduled.", "Parked", unscheduled, "Check which node could run it"))
 	p.shows(p.about("Secret", "queued", "All workers are blocked.", "QueuedBehind", "stack", "TestWhyOfProgramIsShown"))
-	p.shows(p.about("Secret", "held", "The code of a worker does not return.", "Parked", "stack", "TestWhyOfProgramIsShown"))
+	p.shows(p.about("Secret", "held", "The code of a worker does not return.", "Parked", "stack",
+		"TestWhyOfProgramIsShown"))
 	p.shows(p.about("ServiceAccount", "late", "An observer is behind.", "QueuedBehind", "observer slow is", "behind"))
-	s.eventually("shown as behind", func() bool { return strings.Contains(plainText(p.visit("/console/sources")), "behind since") })
+	s.eventually("shown as behind", func() bool {
+		return strings.Contains(plainText(p.visit("/console/sources")), "behind since")
+	})
 	s.eventually("shown as blocked", func() bool { // after a minute
 		text := plainText(p.visit("/console/overview"))
 		return strings.Contains(text, "controller secrets is blocked") && strings.Contains(text, "not healthy") &&
@@ -116,8 +124,8 @@ func (p patient) about(kind, name, reason string, first ...string) shown {
 	}
 }
 
-// runs runs a program until the test ends, and returns how to ask it. The code of the program returns when over is closed,
-// which runs does at the end.
+// runs runs a program until the test ends, and returns how to ask it. The code of the program returns when over is
+// closed, which runs does at the end.
 func (s *site) runs(rt *library.Runtime, over chan struct{}) patient {
 	s.t.Helper()
 	ctx, stop := context.WithCancel(s.ctx)

@@ -49,16 +49,19 @@ func (p patient) shows(want shown) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		_, out, errs := fairlead(p.t, "why", want.object, "-n", p.namespace, "--url", "http://"+p.address, "--token", p.token)
+		_, out, errs := fairlead(p.t, "why", want.object, "-n", p.namespace, "--url", "http://"+p.address, "--token",
+			p.token)
 		page := p.visit(want.page)
-		faults := append(want.faults("terminal", terminalAnswer(out), want.head), want.faults("page", pageAnswer(page), want.title)...)
+		faults := append(want.faults("terminal", terminalAnswer(out), want.head),
+			want.faults("page", pageAnswer(page), want.title)...)
 		if len(faults) == 0 {
 			return
 		}
 		select {
 		case <-tick.C:
 		case <-p.ctx.Done():
-			p.t.Fatalf("%s: %s (%s)\nterminal: %s%s\npage: %s", want.object, strings.Join(faults, "; "), want.reason, out, errs,
+			p.t.Fatalf("%s: %s (%s)\nterminal: %s%s\npage: %s", want.object, strings.Join(faults, "; "), want.reason,
+				out, errs,
 				plainText(page))
 		}
 	}
@@ -214,10 +217,18 @@ func TestWhyIsShown(t *testing.T) {
 	s.asks("holder", operations.Request{Webhooks: []string{"one"}})
 	<-held // it has the only place
 	for id, r := range map[string]operations.Request{
-		"silent": {Webhooks: []string{"silent"}}, "failed": {Webhooks: []string{"wrong"}}, "html": {Webhooks: []string{"html"}},
-		"edited": {Webhooks: []string{"edited"}}, "full": {Webhooks: []string{"one"}}, "field": {Webhooks: []string{"field"}},
-		"undone": {Webhooks: []string{"fine", "wrong"}, Compensate: []string{"broken"}}, "judged": {Webhooks: []string{"judged"}},
-		"left": {Webhooks: []string{"fine", "wrong"}, Compensate: []string{"wrong"}}, "dead": {Webhooks: []string{"dead"}},
+		"silent": {Webhooks: []string{"silent"}}, "failed": {Webhooks: []string{"wrong"}},
+		"html":   {Webhooks: []string{"html"}},
+		"edited": {Webhooks: []string{"edited"}}, "full": {Webhooks: []string{"one"}},
+		"field": {Webhooks: []string{"field"}},
+		"undone": {
+			Webhooks:   []string{"fine", "wrong"},
+			Compensate: []string{"broken"},
+		}, "judged": {Webhooks: []string{"judged"}},
+		"left": {
+			Webhooks:   []string{"fine", "wrong"},
+			Compensate: []string{"wrong"},
+		}, "dead": {Webhooks: []string{"dead"}},
 	} {
 		s.asks(id, r)
 	}
@@ -242,7 +253,8 @@ func TestWhyIsShown(t *testing.T) {
 	failed("judged", "An expression of the Webhook does not fit the answer to the call.",
 		"Correct spec.response.success of Webhook judged")
 	answer("undone", "A compensation fails.", "BackOff",
-		"webhook wrong failed first: answered 400; then webhook broken (compensation) failed", "purpose")
+		"webhook wrong failed first: answered 400; then webhook broken (compensation) failed and is called again",
+		"purpose")
 	failed("left", "A compensation has failed.",
 		"webhook wrong failed first: answered 400; then webhook wrong (compensation) failed")
 
@@ -299,15 +311,17 @@ func TestWhyInTerminatingNamespace(t *testing.T) {
 	p.shows(want)
 }
 
-// TestWhyBehindBlockedWorkers: writes of some operations do not return, so that no worker is left for another operation.
-// The answer about that one has the stack of a blocked worker.
+// TestWhyBehindBlockedWorkers: writes of some operations do not return, so that no worker is left for another
+// operation. The answer about that one has the stack of a blocked worker.
 func TestWhyBehindBlockedWorkers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
 	s.webhook("fine", "/fine", nil)
 	blocked := []string{v1alpha1.OperationName("app", "slow0"), v1alpha1.OperationName("app", "slow1")}
 	behind, writes := silentWrites(t, s.config, func(path string) bool {
-		return slices.ContainsFunc(blocked, func(name string) bool { return strings.Contains(path, "/operations/"+name) })
+		return slices.ContainsFunc(blocked, func(name string) bool {
+			return strings.Contains(path, "/operations/"+name)
+		})
 	})
 	kubeconfig := program.Kubeconfig(t, behind, "")
 	p := patient{s, <-s.controller(kubeconfig, "--workers", "2").address, s.reader("sees", "operations", "webhooks")}
@@ -317,13 +331,18 @@ func TestWhyBehindBlockedWorkers(t *testing.T) {
 	}
 	s.asks("last", operations.Request{Webhooks: []string{"fine"}})
 	want := p.of("last", "All workers are blocked.")
-	want.first = []string{"QueuedBehind", "all workers of its namespace are busy", "stack", "goroutine ", "The stack is that of the worker"}
+	want.first = []string{
+		"QueuedBehind", "all workers of its namespace are busy", "stack", "goroutine ",
+		"The stack is of the worker",
+	}
 	p.shows(want)
 }
 
-// silentWrites returns the configuration of a way to an API server on which the writes of some paths get no answer until
-// the test ends. Each is announced.
-func silentWrites(t *testing.T, config *rest.Config, silent func(path string) bool) (through *rest.Config, writes <-chan struct{}) {
+// silentWrites returns the configuration of a way to an API server on which the writes of some paths get no answer
+// until the test ends. Each is announced.
+func silentWrites(
+	t *testing.T, config *rest.Config, silent func(path string) bool,
+) (through *rest.Config, writes <-chan struct{}) {
 	t.Helper()
 	transport, err := rest.TransportFor(config)
 	if err != nil {

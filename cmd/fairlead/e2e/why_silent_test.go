@@ -41,7 +41,8 @@ func TestWhyOfSilentReceiver(t *testing.T) {
 	<-calls
 	s.eventually("on its way in its first try", func() bool {
 		a, code := p.why("operation/app/first")
-		return code == 0 && len(a.Causes) > 0 && !a.Stuck && strings.HasPrefix(a.Causes[0].Message, "it calls webhook slow")
+		return code == 0 && len(a.Causes) > 0 && !a.Stuck &&
+			strings.HasPrefix(a.Causes[0].Message, "it calls webhook slow")
 	})
 	s.asks("shop", operations.Request{Webhooks: []string{"silent"}})
 	for range 2 {
@@ -76,13 +77,15 @@ func TestWhyOfSilentReceiver(t *testing.T) {
 	var listed struct{ Items []operations.View }
 	_, out, _ := fairlead(t, append(args, "-o", "json")...)
 	if err := json.Unmarshal([]byte(out), &listed); err != nil ||
-		!slices.ContainsFunc(listed.Items, func(v operations.View) bool { return strings.Contains(v.LastError, silence) }) {
+		!slices.ContainsFunc(listed.Items, func(v operations.View) bool {
+			return strings.Contains(v.LastError, silence)
+		}) {
 		t.Errorf("op list -o json: %v: %s", err, out)
 	}
 }
 
 // TestWhyOfOpenCircuit: the circuit of a Webhook stays open after its time has passed, until a call succeeds, so why
-// does not say that nothing is wrong. An operation that has failed is told to have failed.
+// reports it as a cause. A failed operation is reported as failed.
 func TestWhyOfOpenCircuit(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
@@ -105,7 +108,8 @@ func TestWhyOfOpenCircuit(t *testing.T) {
 	if !a.Stuck || a.Causes[0].Advice == "" || !a.Causes[0].Until.IsZero() {
 		t.Errorf("the open circuit: %+v", a)
 	}
-	code, out, errs := fairlead(t, "why", "operation/app/shop", "-n", s.namespace, "--url", "http://"+p.address, "--token", token)
+	code, out, errs := fairlead(t, "why", "operation/app/shop", "-n", s.namespace, "--url", "http://"+p.address,
+		"--token", token)
 	if code != 0 || strings.Contains(out, "Nothing is wrong") || !strings.Contains(out, "\nFailed: it ended at ") {
 		t.Errorf("of an operation that has failed: exit code %d: %s%s", code, out, errs)
 	}

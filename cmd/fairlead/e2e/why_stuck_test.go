@@ -23,7 +23,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// patient asks a controller with the command why, as somebody who may get some resources.
+// patient asks a controller with the command why, as a user with the right to get some resources.
 type patient struct {
 	*site
 	address, token string
@@ -53,7 +53,8 @@ func (s *site) reader(name string, resources ...string) string {
 // why asks, and returns the exit code.
 func (p patient) why(object string) (a why.Answer, code int) {
 	p.t.Helper()
-	code, out, errs := fairlead(p.t, "why", object, "-n", p.namespace, "-o", "json", "--url", "http://"+p.address, "--token", p.token)
+	code, out, errs := fairlead(p.t, "why", object, "-n", p.namespace, "-o", "json", "--url", "http://"+p.address,
+		"--token", p.token)
 	if code != 0 {
 		if !strings.Contains(errs, noSuchObject) {
 			p.t.Fatalf("%s: exit code %d: %s", object, code, errs)
@@ -104,8 +105,9 @@ func (s *site) asks(id string, r operations.Request) *v1alpha1.Operation {
 func (s *site) finalizers(id, list string) {
 	s.t.Helper()
 	if _, err := call.Do(s.ctx, s.calls, call.Request{
-		Verb: call.VerbPatch, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Namespace: s.namespace,
-		Name: v1alpha1.OperationName("app", id), PatchType: types.MergePatchType,
+		Verb: call.VerbPatch, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation,
+		Namespace: s.namespace,
+		Name:      v1alpha1.OperationName("app", id), PatchType: types.MergePatchType,
 		Body: fmt.Appendf(nil, `{"metadata":{"finalizers":%s}}`, list),
 	}, call.Policy{}); err != nil {
 		s.t.Fatal(err)
@@ -115,8 +117,9 @@ func (s *site) finalizers(id, list string) {
 func (s *site) deletes(id string) {
 	s.t.Helper()
 	if _, err := call.Do(s.ctx, s.calls, call.Request{
-		Verb: call.VerbDelete, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Namespace: s.namespace,
-		Name: v1alpha1.OperationName("app", id),
+		Verb: call.VerbDelete, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation,
+		Namespace: s.namespace,
+		Name:      v1alpha1.OperationName("app", id),
 	}, call.Policy{}); err != nil {
 		s.t.Fatal(err)
 	}
@@ -156,7 +159,9 @@ func TestWhyOfStuckOperations(t *testing.T) {
 	s.webhook("wrong", "/wrong", nil)
 	s.webhook("later", "/later", nil)
 	s.webhook("broken", "/broken", rarely)
-	s.webhook("dead", "/broken", func(w *v1alpha1.WebhookSpec) { w.Breaker.Failures, w.Breaker.OpenFor, w.Retry.MaxAttempts = 1, hour, 1 })
+	s.webhook("dead", "/broken", func(w *v1alpha1.WebhookSpec) {
+		w.Breaker.Failures, w.Breaker.OpenFor, w.Retry.MaxAttempts = 1, hour, 1
+	})
 	s.webhook("one", "/hold", func(w *v1alpha1.WebhookSpec) { w.Concurrency = 1 })
 	s.webhook("poll", "/poll", func(w *v1alpha1.WebhookSpec) { w.Mode, w.Poll.Interval = v1alpha1.ModeAsync, hour })
 	s.webhook("back", "/back", func(w *v1alpha1.WebhookSpec) { w.Mode = v1alpha1.ModeAsyncCallback })
@@ -180,7 +185,10 @@ func TestWhyOfStuckOperations(t *testing.T) {
 	s.asks("missing", operations.Request{Webhooks: []string{"nowhere"}})
 	s.asks("full", operations.Request{Webhooks: []string{"one"}})
 	p.first("operation/app/full", why.Parked, "webhook=one")
-	for _, hook := range []string{"secret", "account", "refused", "later", "broken", "one", "poll", "back", "fine", "wrong"} {
+	for _, hook := range []string{
+		"secret", "account", "refused", "later", "broken", "one", "poll", "back", "fine",
+		"wrong",
+	} {
 		s.asks("of-"+hook, operations.Request{Webhooks: []string{hook}})
 	}
 	s.asks("late", operations.Request{Webhooks: []string{"nowhere"}, Notify: "broken", Timeout: time.Second})
@@ -227,7 +235,8 @@ func TestWhyOfStuckOperations(t *testing.T) {
 		{"webhook/secret", why.NotReleased, nil, true},
 	} {
 		a := p.first(tc.object, tc.want, tc.evidence...)
-		if a.Stuck != tc.stuck || a.Causes[0].Type != why.Ended && a.Causes[0].Advice == "" || a.Namespace != s.namespace {
+		if a.Stuck != tc.stuck || a.Causes[0].Type != why.Ended && a.Causes[0].Advice == "" ||
+			a.Namespace != s.namespace {
 			t.Errorf("%s: %+v", tc.object, a)
 		}
 	}
@@ -248,8 +257,8 @@ func TestWhyOfStuckOperations(t *testing.T) {
 	s.finalizers("kept", "null")
 }
 
-// TestWhyOfReplicas: of two replicas that share the operations, each answers what only one of them knows: the command is
-// told of that one, and asks it.
+// TestWhyOfReplicas: of two replicas that share the operations, each answers what only one of them knows: the answer
+// names that one, and the command asks it.
 func TestWhyOfReplicas(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
@@ -274,7 +283,8 @@ func TestWhyOfReplicas(t *testing.T) {
 		s.eventually("told that one waits for the other", func() bool {
 			waits := 0
 			for _, id := range []string{"first", "next"} {
-				if a, code := p.why("operation/app/" + id); code == 0 && a.Causes[0].Evidence["bound"] == "concurrency" {
+				if a, code := p.why("operation/app/" + id); code == 0 &&
+					a.Causes[0].Evidence["bound"] == "concurrency" {
 					waits++
 				}
 			}
@@ -299,15 +309,19 @@ func TestWhyOfMissingRight(t *testing.T) {
 			s.webhook("account", "/fine", withAccount)
 			s.deploy("rbac.yaml")
 			clients := kubernetes.NewForConfigOrDie(s.config)
-			_, err := clients.CoreV1().ServiceAccounts(s.namespace).Create(s.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
-				Name: "caller", Annotations: map[string]string{v1alpha1.AnnotationWebhookAudiences: "crm"},
-			}}, metav1.CreateOptions{})
+			_, err := clients.CoreV1().ServiceAccounts(s.namespace).Create(s.ctx,
+				&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+					Name: "caller", Annotations: map[string]string{v1alpha1.AnnotationWebhookAudiences: "crm"},
+				}}, metav1.CreateOptions{})
 			var role *rbacv1.ClusterRole
 			if err == nil {
-				role, err = clients.RbacV1().ClusterRoles().Get(s.ctx, "fairlead-controller-"+s.namespace, metav1.GetOptions{})
+				role, err = clients.RbacV1().ClusterRoles().Get(s.ctx, "fairlead-controller-"+s.namespace,
+					metav1.GetOptions{})
 			}
 			if err == nil {
-				role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, resource) })
+				role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
+					return slices.Contains(r.Resources, resource)
+				})
 				_, err = clients.RbacV1().ClusterRoles().Update(s.ctx, role, metav1.UpdateOptions{})
 			}
 			var token *authenticationv1.TokenRequest
@@ -322,7 +336,8 @@ func TestWhyOfMissingRight(t *testing.T) {
 			c := s.controller(program.Kubeconfig(t, s.config, token.Status.Token))
 			p := patient{s, <-c.address, s.reader("sees", "operations", "webhooks")}
 			s.asks("mute", operations.Request{Webhooks: []string{tc.webhook}})
-			a := p.first("operation/app/mute", why.Forbidden, "resource="+resource, "verb="+tc.verb, "user=fairlead-controller",
+			a := p.first("operation/app/mute", why.Forbidden, "resource="+resource, "verb="+tc.verb,
+				"user=fairlead-controller",
 				fmt.Sprintf("rule={apiGroups: [%q], resources: [%q], verbs: [%q]}", tc.group, resource, tc.verb))
 			if !a.Stuck || a.Causes[0].Since.IsZero() {
 				t.Errorf("%+v", a)

@@ -172,7 +172,8 @@ func (p existing) edit(n names, content files, newGroup bool) error {
 		}
 		at := bytes.Index(text, []byte("fairlead:new "+marker))
 		if at < 0 {
-			return p.no(fmt.Errorf("%s has no line with fairlead:new %s, before which this belongs: %s", name, marker, line))
+			return p.no(fmt.Errorf("%s has no line with fairlead:new %s, before which this belongs: %s", name, marker,
+				line))
 		}
 		begin := bytes.LastIndexByte(text[:at], '\n') + 1
 		indent := text[begin : begin+len(text[begin:])-len(bytes.TrimLeft(text[begin:], " \t"))]
@@ -188,7 +189,8 @@ func (p existing) edit(n names, content files, newGroup bool) error {
 	}
 	if newGroup {
 		err := errors.Join(
-			add("api/all_kinds.go", "imports", fmt.Sprintf("%s %q", n.Alias, n.Module+"/api/"+n.GroupWord+"/"+n.Version)),
+			add("api/all_kinds.go", "imports",
+				fmt.Sprintf("%s %q", n.Alias, n.Module+"/api/"+n.GroupWord+"/"+n.Version)),
 			add("api/all_kinds.go", "groups", n.Alias+".AddToScheme(s),"))
 		if err != nil {
 			return err

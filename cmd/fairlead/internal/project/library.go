@@ -46,8 +46,9 @@ func findLibrary(dir string) (library, error) {
 			return lib, nil
 		}
 	}
-	return library{}, fmt.Errorf("cannot tell which version of Fairlead to use: %w: this program is of no release, and "+
-		"was built in a directory that is not there any more; name one with the source", ErrLibrary)
+	return library{}, fmt.Errorf("cannot tell which version of Fairlead to use: %w: "+
+		"this program is of no release, and was built in a directory that is not there any more; "+
+		"name one with the source", ErrLibrary)
 }
 
 // released returns the module version that this program was built from, or "" if it was built from a checkout.

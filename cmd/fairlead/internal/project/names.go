@@ -63,7 +63,8 @@ func checkModule(module string) error {
 		case e == "":
 			return no("a part of it is empty")
 		case !moduleElement.MatchString(e), strings.HasSuffix(e, "."):
-			return no("a part of it, %q, is not made of letters, digits and -._~, or begins with - or ., or ends with .", e)
+			return no("a part of it, %q, is not made of letters, digits and -._~, "+
+				"or begins with - or ., or ends with .", e)
 		case e == "internal", e == "vendor":
 			return no("%q has a meaning of its own in Go", e)
 		}
@@ -92,7 +93,8 @@ func checkKind(group, version, kind string) error {
 	}
 	switch lower := strings.ToLower(kind); {
 	case !kindName.MatchString(kind):
-		no(ErrKind, "kind", kind, "it has to be a word in camel case that begins with a capital letter, such as WebPage")
+		no(ErrKind, "kind", kind,
+			"it has to be a word in camel case that begins with a capital letter, such as WebPage")
 	case len(kind) > 50:
 		no(ErrKind, "kind", kind, "it is longer than 50 letters")
 	case strings.HasSuffix(kind, "List"):

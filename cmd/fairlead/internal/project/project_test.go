@@ -17,8 +17,10 @@ func TestCheckModule(t *testing.T) {
 	t.Parallel()
 	for module, ok := range map[string]bool{
 		"example.com/web": true, "web": true, "github.com/a/b-c/v2": true, "example.com/_x/~y": true,
-		"": false, "/web": false, "web/": false, "a//b": false, "my web": false, "a/../b": false, "-x": false, "a.": false,
-		"example.com/internal": false, "a@v1": false, "a/.b": false, "ünïcode.com": false, strings.Repeat("a", 201): false,
+		"": false, "/web": false, "web/": false, "a//b": false, "my web": false, "a/../b": false, "-x": false,
+		"a.":                   false,
+		"example.com/internal": false, "a@v1": false, "a/.b": false, "ünïcode.com": false, strings.Repeat("a",
+			201): false,
 	} {
 		if err := checkModule(module); (err == nil) != ok || err != nil && !errors.Is(err, ErrModule) {
 			t.Errorf("module %q: %v", module, err)
@@ -95,7 +97,8 @@ func TestNothingHalfWritten(t *testing.T) {
 		filepath.Join(library, "go.mod"): "module " + libraryModule + "\n\ngo 1.26.0\n",
 		filepath.Join(full, "a"):         "a", file: "b",
 	} {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755),
+			os.WriteFile(name, []byte(text), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -203,7 +206,8 @@ func TestMergeDeepCopy(t *testing.T) {
 	const unnamed = `"k8s.io/apimachinery/pkg/apis/meta/v1"`
 	other := strings.NewReplacer(unnamed, "metav1 "+unnamed, "[]v1.", "[]metav1.").Replace(string(of("WebPage")))
 	got, err = mergeDeepCopy([]byte(other), of("Web"))
-	if err != nil || !strings.Contains(string(got), "make([]metav1.Condition") || strings.Contains(string(got), "[]v1.") {
+	if err != nil || !strings.Contains(string(got), "make([]metav1.Condition") ||
+		strings.Contains(string(got), "[]v1.") {
 		t.Errorf("%v:\n%s", err, got)
 	}
 	none := strings.Replace(string(of("WebPage")), "\t"+unnamed+"\n", "", 1)

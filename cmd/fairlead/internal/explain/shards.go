@@ -1,0 +1,114 @@
+package explain
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
+	"github.com/fairlead-io/fairlead/shard"
+	"github.com/fairlead-io/fairlead/shard/group"
+)
+
+type shardsOptions struct {
+	cli.Connection
+	output string
+}
+
+// NewShardsCommand returns the command fairlead shards.
+func NewShardsCommand(s cli.Streams) *cobra.Command {
+	var o shardsOptions
+	cmd := &cobra.Command{
+		Use:   "shards NAMESPACE/NAME",
+		Short: "Show which replica of a group holds which slots",
+		Long: `Shards shows the members of a group, the slots of each, when it joined and when it last
+renewed its Lease, and the slots that are moving. It does not join the group.
+
+The group is the Lease NAMESPACE/NAME; those of its members carry the label ` + group.Label + `.`,
+		Example: `  fairlead shards operators/gateways
+  fairlead shards operators/gateways -o json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return cli.Usagef("name one group, such as operators/gateways")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return showShards(cmd.Context(), s, o, args[0]) },
+	}
+	f := cmd.Flags()
+	o.ServerFlags(f)
+	f.StringVarP(&o.output, "output", "o", "table", "`format`: table or json")
+	return cmd
+}
+
+func showShards(ctx context.Context, s cli.Streams, o shardsOptions, name string) error {
+	if o.output != "table" && o.output != "json" {
+		return cli.Usagef("unknown output format %q: use table or json", o.output)
+	}
+	namespace, name, err := cli.GroupName(name)
+	if err != nil {
+		return cli.Usagef("%v", err)
+	}
+	config, _, err := o.Config()
+	if err != nil {
+		return err
+	}
+	report, err := group.Read(ctx, config, namespace, name)
+	if err != nil {
+		return err
+	}
+	if o.output == "json" {
+		return json.NewEncoder(s.Out).Encode(report)
+	}
+	return printShards(s.Out, report, time.Now())
+}
+
+func printShards(w io.Writer, report *group.Report, now time.Time) error {
+	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	ago := func(t time.Time) string {
+		if t.IsZero() {
+			return "never"
+		}
+		return duration.HumanDuration(now.Sub(t)) + " ago"
+	}
+	layout := shard.Layout{Slots: report.Of}
+	held := 0
+	_, _ = fmt.Fprintln(tw, "MEMBER\tHOLDS\tSLOTS\tJOINED\tRENEWED") // Flush returns the error
+	for _, m := range report.Members {
+		held += len(m.Slots)
+		slots := "-"
+		if layout.Check() == nil && len(m.Slots) > 0 {
+			slots = layout.Set(m.Slots...).String()
+		}
+		_, _ = fmt.Fprintln(tw, strings.Join([]string{
+			m.Name, strconv.Itoa(len(m.Slots)) + " of " + strconv.Itoa(report.Of), slots, ago(m.Since), ago(m.Renewed),
+		}, "\t"))
+	}
+	if free := report.Of - held; free > 0 {
+		_, _ = fmt.Fprintf(tw, "nobody\t%d of %d\n", free, report.Of)
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	for _, move := range report.Moving {
+		from, to := move.From, move.To
+		if from == "" {
+			from = "nobody"
+		}
+		if to == "" {
+			to = "nobody"
+		}
+		if _, err := fmt.Fprintf(w, "slot %d moves from %s to %s\n", move.Slot, from, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
