@@ -37,10 +37,13 @@ func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 	} else if r.short || r.paid.Count > 0 { // a run that writes nothing now must not keep others from writing
 		e.unpay(r)
 	}
-	if err == nil {
-		e.recovered(r)
+	if err != nil {
+		r.troubled = true
+	} else if r.troubled {
+		r.troubled = false
+		e.troubles.remove(&r.news)
 	}
-	e.settle(r)
+	e.park(r)
 	switch {
 	case errors.Is(err, errGone):
 		return f.End()
@@ -56,7 +59,7 @@ func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 		r.tries++
 		wait := repeated.Delay(int(r.tries)-1, rand.Float64)
 		until = e.now().Add(wait)
-		e.suffers(r, err, until)
+		e.troubles.failed(&r.news, err, int(r.tries), e.now(), until)
 		e.standsInTrouble(r, false)
 		e.log.WarnContext(ctx, "operation has to wait", "key", r.key, "error", err, "wait", wait)
 	}
@@ -70,18 +73,18 @@ func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 // do; zero: the run has ended. With errShort, the run waits for the namespace's share of writes meanwhile.
 func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error) {
 	for first := true; ; first = false {
-		back, news := e.look(r)
-		if first || news { // a slot may be kept for a call
+		returned, woken := e.runs.drainEvents(r)
+		if first || woken { // a slot may be kept for a call
 			r.askAgain()
 		}
 		if err := e.refresh(ctx, r); err != nil {
-			e.comeBackLater(r, back)
+			e.runs.putBack(r, returned)
 			return until, err
 		}
 		ctx = e.another(ctx, r)
 		now := e.now()
-		e.land(ctx, r, back, now)
-		e.note(r)
+		e.land(ctx, r, returned, now)
+		e.publish(r)
 		if r.refusal != nil {
 			e.outgrown(r, r.refusal, now)
 			r.refusal = nil
@@ -108,9 +111,9 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 				}
 				break
 			}
-			until, err = e.rest(ctx, r, now)
+			until, err = e.cleanUp(ctx, r, now)
 		case course.ActBegin:
-			r.apply(course.Begin(now, e.placeOf))
+			r.apply(course.Begin(now, e.locks.placeOf))
 			r.later = nil
 			e.began(ctx, r.op)
 			continue
@@ -122,7 +125,7 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			continue
 		case course.ActCall:
 			if !e.mayCall(r) {
-				until, err = e.park(ctx, r, now, course.FarFuture)
+				until, err = e.record(ctx, r, now, course.FarFuture)
 				break
 			}
 			if err = e.start(ctx, r, d, now); err == nil {
@@ -136,22 +139,22 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			case d.Turn.Unknown:
 				return d.Until, nil // without a write: the event of that state is on its way and wakes the run
 			case d.Turn.Doubt != nil:
-				if err := e.settleDoubt(ctx, d.Turn.Doubt); err != nil {
+				if err := e.locks.settleDoubt(ctx, d.Turn.Doubt); err != nil {
 					return until, err
 				}
 				r.op = nil // the place may have changed
 				continue
 			case d.Turn.Behind != nil:
-				e.queue(r, d.Turn.Behind.Key)
+				e.lines.join(&r.news, d.Turn.Behind.Key)
 				e.showWait(ctx, r, d.Turn.Behind, course.Decision{}, now)
-				continue // the operation ahead may have ended before queue
+				continue // the operation ahead may have ended before join
 			case r.compiling(now):
 				r.op = nil
 				return now.Add(compileSoon), nil // without a write: the compiler wakes the run
 			case !d.Turn.Still:
 				e.showWait(ctx, r, nil, d, now)
 			}
-			until, err = e.park(ctx, r, now, d.Until)
+			until, err = e.record(ctx, r, now, d.Until)
 		case course.ActFinish:
 			r.apply(course.Finish(r.op, d.Phase, now))
 			continue
@@ -173,9 +176,9 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 	}
 }
 
-// park writes the unsaved changes before the flow parks. It returns the time at which the flow wakes up at the
+// record writes the unsaved changes before the flow parks. It returns the time at which the flow wakes up at the
 // latest.
-func (e *Executor) park(ctx context.Context, r *run, now, until time.Time) (time.Time, error) {
+func (e *Executor) record(ctx context.Context, r *run, now, until time.Time) (time.Time, error) {
 	e.stands(r)
 	due := r.recordDue(now)
 	if due.IsZero() && !e.draining(r.key.Namespace) {
@@ -201,8 +204,8 @@ func (e *Executor) park(ctx context.Context, r *run, now, until time.Time) (time
 	return until, nil
 }
 
-// rest finishes an operation that has ended: it removes the finalizer, and deletes the object after its time to live.
-func (e *Executor) rest(ctx context.Context, r *run, now time.Time) (until time.Time, err error) {
+// cleanUp finishes an operation that has ended: it removes the finalizer, and deletes the object after its time to live.
+func (e *Executor) cleanUp(ctx context.Context, r *run, now time.Time) (until time.Time, err error) {
 	e.showOutcome(ctx, r.op)
 	e.stands(r)
 	if err := e.release(ctx, r); err != nil {
@@ -220,62 +223,58 @@ func (e *Executor) rest(ctx context.Context, r *run, now time.Time) (until time.
 	return until, e.remove(ctx, r)
 }
 
-// look marks the start of a look at the newest state, so that events from now on are not missed. It returns the calls
-// that have returned, and reports whether the flag news was set. It allocates r.work.
-func (e *Executor) look(r *run) (back []landing, news bool) {
-	news = r.news.take()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	r.missed = false
-	if r.work == nil {
-		r.work = &work{}
+// turn decides whether an operation may make its first call. An operation that has made a call has had its turn.
+func (e *Executor) turn(r *run, op *v1alpha1.Operation) (t course.Turn) {
+	if r.alone = false; r.entered {
+		return course.Turn{}
 	}
-	r.looking = true
-	back, r.back = r.back, nil
-	return back, news
+	r.place = op.Status.AcceptedVersion
+	t, r.alone = e.locks.turn(&r.news, op, r.recorded)
+	return t
 }
 
-// note updates the data of a run that other goroutines read: the counts for metrics, and the names of Webhooks whose
-// changes wake the run.
-func (e *Executor) note(r *run) {
+// publish updates the data of a run that other goroutines read.
+func (e *Executor) publish(r *run) {
 	if !r.recorded {
 		e.accept(r, r.op)
 	}
-	near := r.op.Deadline().Add(-r.op.Timeout() / 10).Unix()
-	running, names := !r.op.Terminal(), e.changes.of(r.op)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.live[r.key.Namespace][r.key.Name] == r { // else it is not counted any more
-		e.uncount(r)
-		if r.phase, r.near = ended, near; running {
-			r.phase = counted
-			e.progress.enter(near)
-		} else {
-			e.leaveLine(r)
-		}
+	running := !r.op.Terminal()
+	if !running {
+		e.lines.leave(&r.news)
 	}
-	r.names = names
-	if r.recorded {
-		r.accepted = nil // the status has it
+	e.runs.update(r, running, r.op.Deadline().Add(-r.op.Timeout()/10).Unix(), e.changes.of(r.op))
+}
+
+// accept records the version at which it has seen the present request of an operation, unless a version is known
+// already.
+func (e *Executor) accept(r *run, op *v1alpha1.Operation) {
+	if course.Ordinary(op) && e.runs.accept(r, op) {
+		e.lines.wake(r.key) // a lock may be waiting for that
 	}
 }
 
-// settle prepares a run for parking. It marks the run as not busy if it has no call under way and no unrecorded
-// result. It frees the work of an idle run.
-func (e *Executor) settle(r *run) {
+// mayCall reports whether a run may make calls now. If so, it marks the run as busy, until park finds otherwise.
+func (e *Executor) mayCall(r *run) bool {
+	if !e.own.holds(r.key.Namespace) || !e.drain.enter(&r.news) {
+		return false
+	}
+	r.busy = true
+	return true
+}
+
+// draining reports whether calls for a namespace are not started any more.
+func (e *Executor) draining(namespace string) bool {
+	return !e.own.holds(namespace) || e.drain.hasBegun()
+}
+
+// park prepares a run for parking. It marks the run as not busy if it has no call under way and no unrecorded result.
+func (e *Executor) park(r *run) {
 	r.owes = r.owes && len(r.unsaved) > 0
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(r.flying) == 0 && len(r.back) == 0 && !r.owes {
-		e.leave(r)
+	if r.busy && len(r.flying) == 0 && !r.owes { // a returned call is flying until its result is applied
+		r.busy = false
+		e.drain.leave(&r.news)
 	}
-	if len(r.later) == 0 {
-		r.later = nil
-	}
-	if r.idle() {
-		r.work = nil
-	}
-	e.seen(r)
+	e.runs.park(r)
 }
 
 // find returns the facts about the Webhooks of a namespace that the plan needs.
@@ -286,7 +285,7 @@ func (e *Executor) find(namespace string) course.Lookup {
 		switch {
 		case !ok:
 			return course.WebhookFacts{}, false
-		case e.hooks.Is(key, e.quarantined):
+		case e.hooks.Is(key, e.quarantine.has):
 			return course.WebhookFacts{Quarantined: true}, false
 		}
 		return e.releases.note(course.WebhookFacts{Timeout: times.Timeout, Retry: times.Retry, Poll: times.Poll}, key), true

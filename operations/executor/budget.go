@@ -60,7 +60,7 @@ const (
 )
 
 // newBudgets returns the budgets of writes and of calls.
-func (e *Executor) newBudgets(b Budget) (writes, calls *fair.Budget) {
+func newBudgets(b Budget, log *slog.Logger) (writes, calls *fair.Budget) {
 	rate := func(n int, otherwise float64) float64 {
 		switch {
 		case n == 0:
@@ -72,7 +72,7 @@ func (e *Executor) newBudgets(b Budget) (writes, calls *fair.Budget) {
 	}
 	short := func(what string) func(string) {
 		return func(namespace string) {
-			e.log.LogAttrs(context.Background(), slog.LevelWarn, "operations wait for the share of their namespace",
+			log.LogAttrs(context.Background(), slog.LevelWarn, "operations wait for the share of their namespace",
 				slog.String("namespace", namespace), slog.String("share", what))
 		}
 	}

@@ -33,10 +33,9 @@ func (e *Executor) launch(ctx context.Context, r *run, f *flight) {
 	r.flying[f.target], f.since, f.operation = f, e.now(), r.op.EffectiveID()
 	ctx, f.cancel = context.WithCancelCause(context.WithoutCancel(e.passOn(ctx, r.op))) // the flow parks meanwhile
 	ctx, stop := context.WithDeadlineCause(ctx, deadline, errDeadline)
-	slot := e.slotOf(r.key.Namespace)
-	e.tenures.Add(slot) // the run is counted, so the slot is here
+	e.own.add(r.key.Namespace) // the run is counted, so the slot is here
 	e.flights.Go(func() {
-		defer e.tenures.Leave(slot)
+		defer e.own.leave(r.key.Namespace)
 		defer stop()
 		l := landing{flight: f}
 		if pollURL != "" {
@@ -47,18 +46,16 @@ func (e *Executor) launch(ctx context.Context, r *run, f *flight) {
 		e.holders.leave(f, r.key.Namespace)
 		e.tried.note(c.ID, l.result)
 		e.attempts.note(r.key, f, pollURL != "", e.now(), l.result)
-		e.mu.Lock()
-		r.back = append(r.back, l)
-		e.mu.Unlock()
+		e.runs.deliver(r, l)
 		e.home(r, f.hook) // last: the slot may go to a call that this result makes unwanted
 		r.news.Set()
 	})
 }
 
-// land applies the results of the calls that have returned. It writes nothing: the changes are part of the next
+// land applies the results of calls that have returned. It writes nothing: the changes are part of the next
 // write.
-func (e *Executor) land(ctx context.Context, r *run, back []landing, now time.Time) {
-	for _, l := range back {
+func (e *Executor) land(ctx context.Context, r *run, returned []landing, now time.Time) {
+	for _, l := range returned {
 		f := l.flight
 		f.cancel(nil)
 		delete(r.flying, f.target)
@@ -111,13 +108,6 @@ func changesNothing(en *v1alpha1.WebhookCallStatus, v course.Verdict, now time.T
 func (e *Executor) pollWaits(r *run, en *v1alpha1.WebhookCallStatus, v course.Verdict, now time.Time) bool {
 	return v.Polled && !v.State.Terminal() && !v.Next.IsZero() && en.LastPollTimestamp != nil &&
 		v.Next.Before(now.Add(pollsWritten)) && !e.paces.take(r.party(), now)
-}
-
-// comeBackLater keeps the returned calls for the next look.
-func (e *Executor) comeBackLater(r *run, back []landing) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	r.back = append(back, r.back...)
 }
 
 // judge returns the verdict that records a result.

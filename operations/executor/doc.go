@@ -13,22 +13,28 @@
 // parked meanwhile and is woken when the call returns. So calls of one operation do not wait for each other, and a
 // cancellation reaches them at once. A tenant whose calls hang leaves slots for other tenants.
 //
-// # Reading order
+// # Parts
 //
-// The files are listed from the entry point down. A file uses the files after it, with a few exceptions: mostly the
-// types of the fields of Executor.
+// [Executor] creates the parts and connects them. Each part owns its state, and can be built alone:
 //
-//   - Lifetime: lifecycle (New and Run), shards (the slots of this replica), watch (starting and waking flows).
-//   - The flow of an operation: advance (the loop), start (due calls), call, report, finalizer, acceptance (doubts
-//     about the order), admit (a call's shares), write (requests to the API server).
-//   - Beside the flow: taker (callbacks), hookstatus and quarantine, events, client, fence, fresh.
-//   - Explanations: sight, why, tally, trouble.
-//   - Shared parts: drain, attempts, lock, unrecorded, repeated, executor (Options and Executor), trust, run (the
-//     state of one operation), metrics, progress, callback, witness, budget, webhookchanges, holders, secrets, release,
-//     trace, tried.
-//   - Packages below this one: operations/internal/course (decisions and status changes, as pure functions),
-//     operations/internal/effort (the price of an object), operations/internal/compiled (compiled Webhooks), internal/fair
-//     (shares of namespaces and tenants).
+//   - runs: the live run of each operation, wake-ups, counts, acceptances and readers. Its lock guards the shared fields
+//     of a run.
+//   - ownership: slots, fences, and the client for writes in a namespace; the lock of handover.Slots.
+//   - freshness: the namespaces in which the store has the writes of a predecessor; own lock.
+//   - locks: the order of operations that exclude each other; stateless. lines: those that wait for another; own lock.
+//   - drain: operations with calls under way or unrecorded results; own lock.
+//   - troubles: operations with failing requests to the API server; own lock.
+//   - hookStatus: statuses of Webhooks to write; own lock. quarantine: Webhooks that crash the process; immutable.
+//   - Small parts with a lock each: attempts, tried, holders, paces, trust, secrets, webhookChanges, tally, Events,
+//     CrashLog. releases, Callbacks and Taker have no lock.
+//
+// The lock of runs may be held when the lock of handover.Slots, lines, drain, troubles or tally is taken. No other two
+// of these locks are held together. The fields of a run that are not shared belong to its flow (advance.go). Readers
+// get a snapshot of them while the flow is parked.
+//
+// Packages below this one: operations/internal/course (decisions and status changes, as pure functions),
+// operations/internal/effort (the price of an object), operations/internal/compiled (compiled Webhooks), internal/fair
+// (shares of namespaces and tenants).
 //
 // # Shares
 //

@@ -31,9 +31,9 @@ func (e *Executor) Spend(namespace string, writes float64) {
 
 // Runs returns how many runs there are, and how many of them have anything to work with.
 func (e *Executor) Runs() (all, working int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, space := range e.live {
+	e.runs.mu.Lock()
+	defer e.runs.mu.Unlock()
+	for _, space := range e.runs.live {
 		for _, r := range space {
 			if all++; r.work != nil {
 				working++
@@ -46,7 +46,7 @@ func (e *Executor) Runs() (all, working int) {
 // Kept returns what a run keeps that has had a call under way and a turn refused, both over, with changes that are not
 // written or without.
 func Kept(unsaved bool) (what string) {
-	e := &Executor{}
+	e := &Executor{runs: newRuns(nil)}
 	r := &run{
 		later: map[record.Target]time.Time{},
 		work:  &work{flying: map[record.Target]*flight{}, refused: map[record.Target]refusal{}},
@@ -54,7 +54,7 @@ func Kept(unsaved bool) (what string) {
 	if unsaved {
 		r.unsaved = []unsavedChange{{Change: func(*v1alpha1.Operation) {}}}
 	}
-	e.settle(r)
+	e.park(r)
 	if r.later != nil {
 		what += "polls "
 	}
@@ -72,12 +72,10 @@ func Kept(unsaved bool) (what string) {
 
 // Tenures describes the slots of an executor.
 func (e *Executor) Tenures() (out string) {
-	for slot := range e.tenures.Layout().Len() {
-		runs := len(e.runsOf(e.tenures.Layout().Set(slot)))
-		out += fmt.Sprintf("%d: held %t, runs %d; ", slot, e.tenures.Holds(slot), runs)
+	for slot := range e.own.layout().Len() {
+		runs := len(e.runs.of(e.own.layout().Set(slot)))
+		out += fmt.Sprintf("%d: held %t, runs %d; ", slot, e.own.slots.Holds(slot), runs)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	return out + "not begun: " + e.gained.String()
 }
 

@@ -1,12 +1,12 @@
 package executor
 
 // progress counts the operations in progress of the live runs, as they come and go. So reading the counts needs no
-// look at the operations. Executor.mu guards it.
+// look at the operations. The lock of runs guards it.
 type progress struct {
-	running, locked int
-	near            int           // of those running: near their timeout at looked
-	later           map[int64]int // other running ones, by the Unix second at which they will be near it
-	looked          int64         // Unix seconds; never decreases
+	running int
+	near    int           // of those running: near their timeout at looked
+	later   map[int64]int // other running ones, by the Unix second at which they will be near it
+	looked  int64         // Unix seconds; never decreases
 }
 
 // enter counts an operation that is near its timeout from the Unix second near on.
@@ -43,5 +43,5 @@ func (p *progress) look(now int64) census {
 			delete(p.later, at)
 		}
 	}
-	return census{running: p.running, near: p.near, locked: p.locked}
+	return census{running: p.running, near: p.near}
 }

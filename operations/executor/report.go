@@ -35,7 +35,7 @@ func (e *Executor) showWait(ctx context.Context, r *run, behind *course.Predeces
 	switch {
 	case behind != nil:
 		reason, message = v1alpha1.ReasonWaitingForLock, course.Tidy("waiting for the end of "+behind.String())
-	case len(missing) == 1 && e.isQuarantined(r.key.Namespace, missing[0]):
+	case len(missing) == 1 && e.quarantine.hasNamed(r.key.Namespace, missing[0]):
 		reason, message = v1alpha1.ReasonWaitingForWebhook,
 			course.Tidy("waiting for webhook "+missing[0]+", which is quarantined: it has to be changed")
 	case len(missing) == 1:

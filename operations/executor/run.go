@@ -22,21 +22,22 @@ type run struct {
 	tenant string
 	news   news
 
-	// The following fields are shared with store consumers and calls. Executor.mu guards them.
+	// The following fields are shared with store consumers and calls. The lock of runs guards them.
 
 	back  []landing // calls that have returned
-	line  *line     // of the operation that has to end first
 	near  int64     // when nine tenths of the timeout have passed, in Unix seconds
 	names nameSet   // of the Webhooks that the operation may call
 	// accepted bounds the version at which the request was accepted; nil once the operation is picked up.
 	accepted *course.Acceptance
-	missed   bool // an event arrived since the last call of look
+	missed   bool // an event arrived since the last drainEvents
 	phase    phase
 
-	// The following fields belong to the flow. While it is parked, other goroutines may read them under Executor.mu.
+	// The following fields belong to the flow. While it is parked, other goroutines may read them under
+	// the lock of runs.
 
 	recorded bool // the stored status has picked up the operation
 	entered  bool // the first call was started; until then the operation waits for its turn
+	busy     bool // drain knows that the run has a call under way, or a result that is not recorded
 	outdated bool // the API server drops the keys of calls, since its CRD is too old
 	// confirmed says that the known state is at least as new as the start of this executor. It was read from the API
 	// server, written by this run, or read from a store that has caught up.
@@ -51,7 +52,7 @@ type run struct {
 	about uint64
 	// later has polls that are due later than the status says, since the previous ones changed nothing.
 	later map[record.Target]time.Time
-	*work // nil while the run is idle; look and settle change it under Executor.mu
+	*work // nil while the run is idle; runs.drainEvents and runs.park change it
 }
 
 // phase says whether an operation is in progress, and whether progress counts it.
@@ -60,7 +61,7 @@ type phase uint8
 const (
 	uncounted phase = iota // in progress; not looked at yet, or no longer counted
 	counted                // in progress, and counted
-	ended                  // terminal at the start of the run or at the last look
+	ended                  // terminal at the start of the run or at the last step
 )
 
 // work is the state of a run that is not idle. Such a run is being worked on, has calls under way or unsaved changes,
@@ -84,8 +85,8 @@ type work struct {
 	owes       bool       // unsaved has the result of a call
 	short      bool       // the next write waits, or has waited, for the namespace's share
 	another    bool       // the run has changed to another request, and its spans have not
-	troubled   bool       // Executor.troubles has an entry (trouble.go)
-	looking    bool       // the flow is working: other goroutines may not read its fields (sight.go)
+	troubled   bool       // troubles has an entry
+	looking    bool       // the flow is working: other goroutines may not read its fields
 }
 
 // idle reports whether the run needs no work. It sets empty maps to nil, to free their memory.
@@ -293,12 +294,6 @@ func (r *run) askAgain() {
 
 // party returns the namespace and tenant whose shares the run uses.
 func (r *run) party() fair.Party { return fair.Party{Group: r.key.Namespace, Member: r.tenant} }
-
-// line is the set of runs that wait for the end of one operation. Executor.mu guards it.
-type line struct {
-	key  store.Key
-	runs map[*run]struct{}
-}
 
 // compileSoon is how long an operation waits for the compilation of its Webhook before its status shows the wait.
 const compileSoon = time.Second

@@ -19,7 +19,7 @@ import (
 // start prepares the calls that are due and starts them. Before that, it records their attempts, unless the object is
 // record enough (O2).
 func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now time.Time) (err error) {
-	if fence := e.policyOf(r.key.Namespace).Fence; fence != nil {
+	if fence := e.own.policyOf(r.key.Namespace).Fence; fence != nil {
 		if err := fence(); err != nil {
 			return fmt.Errorf("cannot make a call: %w", err)
 		}

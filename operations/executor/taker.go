@@ -41,7 +41,7 @@ type Taker struct {
 // the Executor runs.
 func (e *Executor) Taker() *Taker {
 	return &Taker{
-		client: e.anyone, callbacks: e.callbacks, placeOf: e.placeOf, writes: e.writes, mask: e.masked, now: e.now,
+		client: e.anyone, callbacks: e.callbacks, placeOf: e.locks.placeOf, writes: e.writes, mask: e.masked, now: e.now,
 	}
 }
 

@@ -3,7 +3,6 @@ package executor
 import (
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -116,18 +115,7 @@ func (e *Executor) Stuck() map[store.Key]why.Type { return e.stuck.all() }
 // blocked implements tally.blocked for operations that have not ended.
 func (e *Executor) blocked() (at, behind []store.Key) {
 	running, ready := e.engine.Blocked()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	keysOf := func(fibers []string) (keys []store.Key) {
-		for _, key := range fibers {
-			namespace, name, _ := strings.Cut(key, "/")
-			if r := e.live[namespace][name]; r != nil && r.phase != ended {
-				keys = append(keys, store.Key{Namespace: namespace, Name: name})
-			}
-		}
-		return keys
-	}
-	return keysOf(running), keysOf(ready)
+	return e.runs.unfinished(running), e.runs.unfinished(ready)
 }
 
 // stands updates the tally for a run that is about to park. The flow of the run calls it.
@@ -146,11 +134,9 @@ func (e *Executor) standsInTrouble(r *run, short bool) {
 	if short {
 		all = append(all, why.Cause{Type: why.RateLimited})
 	}
-	e.mu.Lock()
-	if t := e.troubles[r]; t != nil {
+	if t := e.troubles.get(&r.news); t != nil {
 		all = append(all, t.causes()...)
 	}
-	e.mu.Unlock()
 	cause, _ := causes.Stuck(all)
 	e.stuck.set(r.key, cause)
 }
@@ -159,11 +145,9 @@ func (e *Executor) standsInTrouble(r *run, short bool) {
 // whyOperation, but uses only what the flow knows when it parks. It reads no Webhook, since many operations may park
 // after a change of one. It does not allocate for an operation without an error or a wait.
 func (e *Executor) stuckBy(r *run) why.Type {
-	e.mu.Lock()
-	behind := r.line != nil && r.line.key != stale
-	e.mu.Unlock()
+	behind, waits := e.lines.behind(&r.news)
 	switch {
-	case behind:
+	case waits && behind != stale:
 		return why.LockHeld
 	case len(r.refused) == 0 && !r.short && !r.outdated && !ails(r.op):
 		return ""

@@ -95,14 +95,14 @@ func TestBehindBlockedWorkers(t *testing.T) {
 			<-done
 			return f.Next()
 		}))
-		e := &Executor{engine: flow.NewEngine(flow.EngineOptions{Workers: 1}), live: make(map[string]map[string]*run)}
+		e := &Executor{engine: flow.NewEngine(flow.EngineOptions{Workers: 1}), runs: newRuns(nil)}
 		e.stuck = newTally(e.blocked)
-		e.live["prod"] = make(map[string]*run)
 		var keys []store.Key
 		for i, p := range []phase{counted, uncounted, ended, uncounted} {
 			key := store.Key{Namespace: "prod", Name: strconv.Itoa(i)}
 			r := &run{key: key, phase: p}
-			e.live["prod"][key.Name], keys = r, append(keys, key)
+			e.runs.add(r, func() bool { return true })
+			keys = append(keys, key)
 			if _, err := hangs.Start(t.Context(), e.engine, r, flow.StartOptions{Key: key.String()}); err != nil {
 				t.Fatal(err)
 			}

@@ -3,6 +3,7 @@ package executor
 import (
 	"cmp"
 	"errors"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,8 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// trouble describes failing requests of a run to the API server, or repeated conflicts. Executor.mu guards it. It is
-// removed when the run reaches a wait or its end without an error.
+// trouble describes failing requests of a run to the API server, or repeated conflicts.
 type trouble struct {
 	since, until time.Time // until: the next try
 	err          error     // of the last request; nil: only conflicts
@@ -26,45 +26,55 @@ type trouble struct {
 // storm is the number of conflicts in a row that counts as a cause.
 const storm = 3
 
-// troubleOf returns the trouble of a run, and creates it if needed. The caller holds mu.
-func (e *Executor) troubleOf(r *run) *trouble {
-	t := e.troubles[r]
-	if t == nil {
-		t = &trouble{since: e.now()}
-		e.troubles[r] = t
-	}
-	if r.work == nil {
-		r.work = &work{}
-	}
-	r.troubled = true
-	return t
+// troubles has the operations with failing requests to the API server. An operation is known by the flag that wakes it.
+// Its entry is removed when it reaches a wait or its end without an error. troubles is safe for concurrent use. Its
+// lock is a leaf lock.
+type troubles struct {
+	mu sync.Mutex
+	of map[*news]*trouble
 }
 
-// suffers records that a request of a run has failed, and the time of the next try.
-func (e *Executor) suffers(r *run, err error, until time.Time) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	t := e.troubleOf(r)
-	t.err, t.until, t.tries = err, until, int(r.tries)
-}
-
-// contested records a write conflict of a run.
-func (e *Executor) contested(r *run, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	t := e.troubleOf(r)
-	t.conflicts, t.conflict = t.conflicts+1, err
-}
-
-// recovered removes the trouble of a run.
-func (e *Executor) recovered(r *run) {
-	if !r.troubled {
-		return
+// get returns a copy of the trouble of an operation; nil if it has none.
+func (t *troubles) get(n *news) *trouble {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known := t.of[n]
+	if known == nil {
+		return nil
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	r.troubled = false
-	delete(e.troubles, r)
+	return new(*known)
+}
+
+// failed records that a request of an operation has failed for the given number of times in a row, and the time of the
+// next try.
+func (t *troubles) failed(n *news, err error, tries int, now, until time.Time) {
+	t.update(n, now, func(known *trouble) { known.err, known.until, known.tries = err, until, tries })
+}
+
+// conflicted records a write conflict of an operation.
+func (t *troubles) conflicted(n *news, err error, now time.Time) {
+	t.update(n, now, func(known *trouble) { known.conflicts, known.conflict = known.conflicts+1, err })
+}
+
+func (t *troubles) update(n *news, now time.Time, f func(*trouble)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known := t.of[n]
+	if known == nil {
+		known = &trouble{since: now}
+		if t.of == nil {
+			t.of = make(map[*news]*trouble)
+		}
+		t.of[n] = known
+	}
+	f(known)
+}
+
+// remove forgets the trouble of an operation.
+func (t *troubles) remove(n *news) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.of, n)
 }
 
 // causes returns the causes that explain the trouble.

@@ -24,14 +24,14 @@ func (e *Executor) followOperations(ctx context.Context) {
 					e.changed(ctx, known)
 				}
 			case store.Deleted:
-				e.gone(event.Key)
+				e.onDeleted(event.Key)
 			case store.Left: // Lose or takeOver handles the slot
 			case store.Epoch:
-				e.rolledBack()
+				e.runs.forgetAcceptances()
 				e.log.WarnContext(ctx, "the history of the API server was rolled back", "reason", event.Reason)
 			}
 			if event.Object != nil {
-				e.moveLine(event.Key)
+				e.lines.wake(event.Key)
 			}
 		}),
 	}))
@@ -55,21 +55,10 @@ func each(ctx context.Context, f func(*store.Event)) func([]store.Event) (more b
 	}
 }
 
-// rolledBack forgets acceptance versions, since version numbers have restarted.
-func (e *Executor) rolledBack() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, space := range e.live {
-		for _, r := range space {
-			r.accepted = nil
-		}
-	}
-}
-
 // changed notifies the run of an operation, or starts one. It decodes the object only if a run may have to start.
 func (e *Executor) changed(ctx context.Context, known *store.Record) {
 	key := known.Key()
-	for !e.told(key) {
+	for !e.runs.notify(key) {
 		op, err := store.As[v1alpha1.Operation](known)
 		if err != nil || !wantsRun(op) {
 			return
@@ -81,39 +70,16 @@ func (e *Executor) changed(ctx context.Context, known *store.Record) {
 		if !op.PickedUp() {
 			e.accept(r, op)
 		}
-		e.mu.Lock()
-		started := e.live[key.Namespace][key.Name] == nil
-		if started {
-			if _, here := e.tenures.Enter(e.slotOf(key.Namespace)); !here { // another replica has it, or will have it
-				e.mu.Unlock()
-				return
-			}
-			if e.live[key.Namespace] == nil {
-				e.live[key.Namespace] = make(map[string]*run)
-			}
-			e.live[key.Namespace][key.Name] = r
+		added, here := e.runs.add(r, func() bool { _, ok := e.own.enter(key.Namespace); return ok })
+		if !here { // another replica has it, or will have it
+			return
 		}
-		e.mu.Unlock()
-		if started {
-			e.moveLine(key) // a lock may be waiting for its acceptance
+		if added {
+			e.lines.wake(key) // a lock may be waiting for its acceptance
 			e.begin(ctx, r, op)
 			return
 		}
 	}
-}
-
-// told notifies the run of an operation of an event. It reports whether there is a run.
-func (e *Executor) told(key store.Key) bool {
-	e.mu.Lock()
-	r := e.live[key.Namespace][key.Name]
-	if r != nil {
-		r.missed = true
-	}
-	e.mu.Unlock()
-	if r != nil {
-		r.news.Set()
-	}
-	return r != nil
 }
 
 // begin starts the flow of a run. op is its operation.
@@ -134,7 +100,7 @@ func (e *Executor) begin(ctx context.Context, r *run, op *v1alpha1.Operation) {
 // over cleans up at the end of every run.
 func (e *Executor) over(ctx context.Context, r *run, result flow.Result) {
 	if r.work != nil {
-		e.conceal(r)
+		e.runs.conceal(r)
 		r.cut(errOver)
 		e.withdraw(r, allOf)
 		e.unpay(r)
@@ -152,58 +118,20 @@ func (e *Executor) over(ctx context.Context, r *run, result flow.Result) {
 
 // forget removes a run, unless another run has taken its place. It reports whether the run has missed an event.
 func (e *Executor) forget(r *run) (missed bool) {
-	defer e.tenures.Leave(e.slotOf(r.key.Namespace))
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.leaveLine(r)
-	e.leave(r)
-	e.seen(r)
-	delete(e.troubles, r)
-	now := e.live[r.key.Namespace][r.key.Name]
-	if now == nil || now == r { // else the new run updates the tally
-		e.stuck.set(r.key, "")
+	defer e.own.leave(r.key.Namespace)
+	e.lines.leave(&r.news)
+	if r.busy {
+		e.drain.leave(&r.news)
 	}
-	if now != r {
-		return false
+	if r.work != nil && r.troubled {
+		e.troubles.remove(&r.news)
 	}
-	e.dead(r.key)
-	return r.missed
+	return e.runs.remove(r)
 }
 
-// dead removes the live run of a key. The caller holds mu.
-func (e *Executor) dead(key store.Key) {
-	space := e.live[key.Namespace]
-	if r := space[key.Name]; r != nil {
-		e.uncount(r)
-	}
-	if delete(space, key.Name); len(space) == 0 {
-		delete(e.live, key.Namespace)
-	}
-}
-
-// uncount removes a run from the operations in progress. The caller holds mu.
-func (e *Executor) uncount(r *run) {
-	if r.phase == counted {
-		e.progress.leave(r.near)
-		r.phase = uncounted
-	}
-}
-
-// census returns the number of operations in progress, of those near their timeout (nine tenths have passed), and of
-// those that wait for a lock.
-func (e *Executor) census() census {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.progress.look(e.now().Unix())
-}
-
-// gone ends the run of a deleted operation.
-func (e *Executor) gone(key store.Key) {
-	e.mu.Lock()
-	_, live := e.live[key.Namespace][key.Name]
-	e.dead(key)
-	e.mu.Unlock()
-	if live {
+// onDeleted ends the run of a deleted operation.
+func (e *Executor) onDeleted(key store.Key) {
+	if e.runs.forget(key) {
 		if fiber, ok := e.engine.Find(key.String()); ok {
 			fiber.Cancel(errDeleted)
 		}
@@ -253,23 +181,6 @@ func tenant(op *v1alpha1.Operation) string {
 		return o.TenantID
 	}
 	return ""
-}
-
-// wakeNaming wakes the runs of a namespace that name one of these Webhooks, with false positives.
-func (e *Executor) wakeNaming(namespace string, changed nameSet) (woken int) {
-	var runs []*run
-	e.mu.Lock()
-	for _, r := range e.live[namespace] {
-		if r.names&changed != 0 {
-			r.missed = true
-			runs = append(runs, r)
-		}
-	}
-	e.mu.Unlock()
-	for _, r := range runs {
-		r.news.Set()
-	}
-	return len(runs)
 }
 
 // followReleases watches the credentials in a store until ctx ends. When the release of an object changes, it calls

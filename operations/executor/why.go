@@ -107,7 +107,7 @@ func (e *Executor) whyOperation(ctx context.Context, key store.Key, links int) [
 			all = append(all, e.whyCall(op, t, s, now)...)
 		}
 	}
-	if g, ok := e.shards.(holder); ok && !op.Terminal() {
+	if g, ok := e.own.shards.(holder); ok && !op.Terminal() {
 		all = append(all, g.Why(op.Namespace, op.UID)...)
 	}
 	if len(all) == 0 {
@@ -122,14 +122,14 @@ var errUntold = errors.New("the API server does not tell")
 // newest returns the newest known state of an operation; nil if it does not exist. It makes a request only for an
 // operation whose slot is not here, and returns errUntold if that fails. It returns another error if the object
 // cannot be decoded.
-func (e *Executor) newest(ctx context.Context, key store.Key, s sight) (*v1alpha1.Operation, error) {
+func (e *Executor) newest(ctx context.Context, key store.Key, s snapshot) (*v1alpha1.Operation, error) {
 	if s.op != nil {
 		return s.op, nil
 	}
 	if known, ok := e.store.Get(key); ok {
 		return store.As[v1alpha1.Operation](known)
 	}
-	if e.shards == nil || e.holds(key.Namespace) {
+	if !e.own.isPartial() || e.own.holds(key.Namespace) {
 		return nil, nil
 	}
 	op := &v1alpha1.Operation{}
@@ -140,6 +140,25 @@ func (e *Executor) newest(ctx context.Context, key store.Key, s sight) (*v1alpha
 		return nil, errUntold
 	}
 	return op, nil
+}
+
+// see returns a snapshot of the run of an operation. If its flow is working, it waits for up to patience, or until ctx
+// ends.
+func (e *Executor) see(ctx context.Context, key store.Key) (s snapshot) {
+	e.runs.read(ctx, key, func(r *run, works bool) {
+		s = snapshot{namespace: key.Namespace, draining: e.own.holds(key.Namespace) && e.drain.hasBegun()}
+		if r == nil {
+			return
+		}
+		s.live, s.works, s.trouble = true, works, e.troubles.get(&r.news)
+		if ahead, waits := e.lines.behind(&r.news); waits {
+			s.behind = &ahead
+		}
+		if !works {
+			r.describe(&s)
+		}
+	})
+	return s
 }
 
 func unreadable(err error) why.Cause {
@@ -164,8 +183,8 @@ func without(all []why.Cause, types ...why.Type) (rest []why.Cause) {
 	return rest
 }
 
-// known returns the facts about calls in a sight.
-func (e *Executor) known(s sight) causes.Known {
+// known returns the facts about calls in a snapshot.
+func (e *Executor) known(s snapshot) causes.Known {
 	k := causes.Known{
 		Timeout: func(hook string) time.Duration {
 			times, _ := e.hooks.Times(store.Key{Namespace: s.namespace, Name: hook})
@@ -192,7 +211,7 @@ func (e *Executor) known(s sight) causes.Known {
 
 // withRun adds the causes that the run of an operation knows. They are newer than the conditions of the operation.
 func (e *Executor) withRun(
-	ctx context.Context, all []why.Cause, op *v1alpha1.Operation, s sight, now time.Time, links int,
+	ctx context.Context, all []why.Cause, op *v1alpha1.Operation, s snapshot, now time.Time, links int,
 ) []why.Cause {
 	key := store.Key{Namespace: op.Namespace, Name: op.Name}
 	if s.trouble != nil {
@@ -248,7 +267,7 @@ const chain = 8
 // whyTurn explains why an operation without a call yet does not have its turn. It returns the operations ahead of it,
 // and the causes for the first of all.
 func (e *Executor) whyTurn(
-	ctx context.Context, op *v1alpha1.Operation, s sight, now time.Time, links int,
+	ctx context.Context, op *v1alpha1.Operation, s snapshot, now time.Time, links int,
 ) (all []why.Cause) {
 	behind := s.behind
 	if behind == nil || *behind == stale {
@@ -291,7 +310,7 @@ func (e *Executor) beyond(ctx context.Context, all []why.Cause, links int) []why
 	}
 	about := *all[i].About
 	key := store.Key{Namespace: about.Namespace, Name: about.Name}
-	switch first, err := e.newest(ctx, key, sight{}); {
+	switch first, err := e.newest(ctx, key, snapshot{}); {
 	case err != nil, first == nil && !e.store.HasSynced():
 		return all
 	case first == nil, first.Terminal(), first.EffectiveID() != all[i].Evidence["operation"]:
@@ -302,16 +321,16 @@ func (e *Executor) beyond(ctx context.Context, all []why.Cause, links int) []why
 
 // behind returns the operation that another one waits for; nil if there is none.
 func (e *Executor) behind(key store.Key) *store.Key {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if r := e.live[key.Namespace][key.Name]; r != nil && r.line != nil && r.line.key != stale {
-		return new(r.line.key)
+	if n := e.runs.newsOf(key); n != nil {
+		if ahead, waits := e.lines.behind(n); waits && ahead != stale {
+			return &ahead
+		}
 	}
 	return nil
 }
 
 // whyCall explains why the next call of an operation is not made.
-func (e *Executor) whyCall(op *v1alpha1.Operation, t record.Target, s sight, now time.Time) (all []why.Cause) {
+func (e *Executor) whyCall(op *v1alpha1.Operation, t record.Target, s snapshot, now time.Time) (all []why.Cause) {
 	if _, flies := s.began[t]; flies {
 		return nil
 	}
@@ -330,7 +349,7 @@ func (e *Executor) whyCall(op *v1alpha1.Operation, t record.Target, s sight, now
 			return []why.Cause{c}
 		}
 		return []why.Cause{causes.Missing(op.Namespace, t.ID, since)}
-	case e.quarantined(w):
+	case e.quarantine.has(w):
 		return []why.Cause{e.whyQuarantined(w)}
 	}
 	if due := en == nil || en.NextAttemptAt != nil && !en.NextAttemptAt.After(now); due {
@@ -499,7 +518,7 @@ func (e *Executor) whyWebhook(key store.Key) []why.Cause {
 		return []why.Cause{unreadable(err)}
 	}
 	var all []why.Cause
-	if e.quarantined(w) {
+	if e.quarantine.has(w) {
 		all = append(all, e.whyQuarantined(w))
 	}
 	valid := meta.FindStatusCondition(w.Status.Conditions, v1alpha1.ConditionValid)

@@ -385,7 +385,7 @@ func TestWhyServer(t *testing.T) {
 		"namespace="+b.Namespace)
 	b.Eventually("the stack of the worker that is blocked is told", func() bool {
 		c := a.told(app("last"), why.QueuedBehind).Causes[0]
-		return strings.Contains(c.Evidence["stack"], "goroutine ") && strings.Contains(c.Advice, "The stack is of the worker")
+		return strings.Contains(c.Evidence["stack"], "goroutine ") && strings.Contains(c.Advice, "The stack is that of the worker")
 	})
 	if got := why.Ask(b.Ctx, a.object("Operation", nameOf(app("slow"))), a.e); len(got.Causes) != 1 ||
 		got.Causes[0].Type != why.Parked {

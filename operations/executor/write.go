@@ -56,7 +56,7 @@ func (e *Executor) refresh(ctx context.Context, r *run) error {
 // get reads an operation from the API server. It returns nil if it does not exist.
 func (e *Executor) get(ctx context.Context, key store.Key) (*v1alpha1.Operation, error) {
 	op := &v1alpha1.Operation{}
-	err := e.clientOf(key.Namespace, store.WriteContext{}).Live().Get(ctx, key, op)
+	err := e.own.clientOf(key.Namespace, store.WriteContext{}).Live().Get(ctx, key, op)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -178,7 +178,8 @@ func (e *Executor) submit(
 	e.settlePaid(r, size, err)
 	switch {
 	case apierrors.IsConflict(err):
-		e.contested(r, err)
+		e.troubles.conflicted(&r.news, err, e.now())
+		r.troubled = true
 		if err := e.reload(ctx, r); err != nil {
 			return err
 		}
@@ -199,14 +200,14 @@ func (e *Executor) writer(r *run) *client.Client {
 	if course.Entered(r.op) {
 		write = store.WriteContext{Owner: owner, Primary: r.key}
 	}
-	return e.clientOf(r.key.Namespace, write)
+	return e.own.clientOf(r.key.Namespace, write)
 }
 
 // wrote adopts the answer to a write, and wakes the runs behind the operation.
 func (e *Executor) wrote(r *run, op *v1alpha1.Operation) {
 	r.adopt(op)
 	r.confirmed = true
-	e.moveLine(r.key)
+	e.lines.wake(r.key)
 }
 
 // errShort reports that a write has to wait for the share of its namespace. The budget wakes the run.

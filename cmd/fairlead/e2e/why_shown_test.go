@@ -317,7 +317,7 @@ func TestWhyBehindBlockedWorkers(t *testing.T) {
 	}
 	s.asks("last", operations.Request{Webhooks: []string{"fine"}})
 	want := p.of("last", "All workers are blocked.")
-	want.first = []string{"QueuedBehind", "all workers of its namespace are busy", "stack", "goroutine ", "The stack is of the worker"}
+	want.first = []string{"QueuedBehind", "all workers of its namespace are busy", "stack", "goroutine ", "The stack is that of the worker"}
 	p.shows(want)
 }
 
