@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/backoff"
@@ -32,7 +34,7 @@ func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 	}
 	until, err := e.step(ctx, r)
 	if errors.Is(err, errShort) {
-		e.standsInTrouble(r, true)
+		e.stuck.setFailing(r.key, e.troubles.get(&r.news), true)
 		err = nil
 	} else if r.short || r.paid.Count > 0 { // a run that writes nothing now must not keep others from writing
 		e.unpay(r)
@@ -60,7 +62,7 @@ func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 		wait := repeated.Delay(int(r.tries)-1, rand.Float64)
 		until = e.now().Add(wait)
 		e.troubles.failed(&r.news, err, int(r.tries), e.now(), until)
-		e.standsInTrouble(r, false)
+		e.stuck.setFailing(r.key, e.troubles.get(&r.news), false)
 		e.log.WarnContext(ctx, "operation has to wait", "key", r.key, "error", err, "wait", wait)
 	}
 	if !until.Before(course.FarFuture) {
@@ -81,7 +83,10 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			e.runs.putBack(r, returned)
 			return until, err
 		}
-		ctx = e.another(ctx, r)
+		if r.another {
+			r.another = false
+			ctx = e.spans.next(ctx, r.op)
+		}
 		now := e.now()
 		e.land(ctx, r, returned, now)
 		e.publish(r)
@@ -106,7 +111,7 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			if len(r.unsaved) > 0 && r.op.Terminal() { // the terminal status is not persisted yet
 				end := *r.op // save may adopt the next request into r.op
 				if err = e.save(ctx, r); err == nil {
-					e.ended(ctx, &end)
+					e.reports.ended(ctx, &end)
 					continue
 				}
 				break
@@ -115,7 +120,7 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 		case course.ActBegin:
 			r.apply(course.Begin(now, e.locks.placeOf))
 			r.later = nil
-			e.began(ctx, r.op)
+			e.reports.began(ctx, r.op)
 			continue
 		case course.ActFail:
 			r.apply(course.Fail(r.op.EffectiveID(), d.Reason, d.Message, now))
@@ -179,7 +184,7 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 // record writes the unsaved changes before the flow parks. It returns the time at which the flow wakes up at the
 // latest.
 func (e *Executor) record(ctx context.Context, r *run, now, until time.Time) (time.Time, error) {
-	e.stands(r)
+	e.tally(r)
 	due := r.recordDue(now)
 	if due.IsZero() && !e.draining(r.key.Namespace) {
 		due = e.repeatsDue(r, now)
@@ -206,8 +211,8 @@ func (e *Executor) record(ctx context.Context, r *run, now, until time.Time) (ti
 
 // cleanUp finishes an operation that has ended: it removes the finalizer, and deletes the object after its time to live.
 func (e *Executor) cleanUp(ctx context.Context, r *run, now time.Time) (until time.Time, err error) {
-	e.showOutcome(ctx, r.op)
-	e.stands(r)
+	e.spans.showOutcome(ctx, r.op)
+	e.tally(r)
 	if err := e.release(ctx, r); err != nil {
 		return until, err
 	}
@@ -221,6 +226,19 @@ func (e *Executor) cleanUp(ctx context.Context, r *run, now time.Time) (until ti
 		return expiry, nil
 	}
 	return until, e.remove(ctx, r)
+}
+
+// showWait sets the reason for which the operation waits in its condition Ready, unless it is there already. It writes
+// nothing: the change is part of the next write.
+func (e *Executor) showWait(ctx context.Context, r *run, behind *course.Predecessor, d course.Decision, now time.Time) {
+	w := waitOf(r.key.Namespace, behind, d, r.share(), e.quarantine.hasNamed)
+	shown := meta.FindStatusCondition(r.op.Status.Conditions, v1alpha1.ConditionReady)
+	if shown == nil || shown.Message == w.message {
+		return
+	}
+	before := shown.Reason
+	r.apply(course.Await(r.op.EffectiveID(), w.reason, w.message, now))
+	e.reports.waits(ctx, r.op, w, before)
 }
 
 // turn decides whether an operation may make its first call. An operation that has made a call has had its turn.
@@ -251,6 +269,16 @@ func (e *Executor) accept(r *run, op *v1alpha1.Operation) {
 	if course.Ordinary(op) && e.runs.accept(r, op) {
 		e.lines.wake(r.key) // a lock may be waiting for that
 	}
+}
+
+// tally records the cause by which the operation of a run that is about to park is stuck.
+func (e *Executor) tally(r *run) {
+	if r.op == nil || r.op.Terminal() {
+		e.stuck.set(r.key, "")
+		return
+	}
+	ahead, waits := e.lines.behind(&r.news)
+	e.stuck.set(r.key, firstCause(r, waits && ahead != stale, e.webhooks, e.now))
 }
 
 // mayCall reports whether a run may make calls now. If so, it marks the run as busy, until park finds otherwise.
@@ -288,6 +316,6 @@ func (e *Executor) find(namespace string) course.Lookup {
 		case e.hooks.Is(key, e.quarantine.has):
 			return course.WebhookFacts{Quarantined: true}, false
 		}
-		return e.releases.note(course.WebhookFacts{Timeout: times.Timeout, Retry: times.Retry, Poll: times.Poll}, key), true
+		return e.releases.addTo(course.WebhookFacts{Timeout: times.Timeout, Retry: times.Retry, Poll: times.Poll}, key), true
 	}
 }

@@ -31,7 +31,7 @@ func (e *Executor) launch(ctx context.Context, r *run, f *flight) {
 		r.flying = make(map[record.Target]*flight)
 	}
 	r.flying[f.target], f.since, f.operation = f, e.now(), r.op.EffectiveID()
-	ctx, f.cancel = context.WithCancelCause(context.WithoutCancel(e.passOn(ctx, r.op))) // the flow parks meanwhile
+	ctx, f.cancel = context.WithCancelCause(context.WithoutCancel(e.spans.passOn(ctx, r.op))) // the flow parks meanwhile
 	ctx, stop := context.WithDeadlineCause(ctx, deadline, errDeadline)
 	e.own.add(r.key.Namespace) // the run is counted, so the slot is here
 	e.flights.Go(func() {

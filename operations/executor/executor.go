@@ -132,6 +132,9 @@ type Executor struct {
 	trust      trust
 	callbacks  *Callbacks
 	metrics    *metrics
+	spans      spans
+	reports    *reporter
+	explainer  *explainer
 
 	anyone    *client.Client // for requests that every replica may make
 	store     *store.Store
@@ -144,7 +147,6 @@ type Executor struct {
 	writes    *fair.Budget // budget of status writes
 	outside   *fair.Budget // budget of calls
 	recorder  Recorder
-	traced    bool // a TracerProvider is set
 	log       *slog.Logger
 	slot      inherit.Slot // takes the logger of the runtime, for log
 	now       func() time.Time

@@ -81,13 +81,11 @@ func (e *Executor) Tenures() (out string) {
 
 // SpanAllocs is how many allocations it takes to look after the trace of an operation.
 func (e *Executor) SpanAllocs(ctx context.Context, op *v1alpha1.Operation) float64 {
-	r := &run{work: &work{op: op}}
 	return testing.AllocsPerRun(100, func() {
-		from, _ := e.follow(ctx, op)
-		e.another(from, r)
-		e.keepTrace(from, r)
-		e.passOn(from, op)
-		e.showOutcome(from, op)
+		from, _ := e.spans.follow(ctx, op)
+		e.spans.record(e.spans.next(from, op), op, course.Whole)
+		e.spans.passOn(from, op)
+		e.spans.showOutcome(from, op)
 	})
 }
 

@@ -36,7 +36,7 @@ func New(o Options) (*Executor, error) {
 	e := &Executor{
 		gained: gainedSlots{added: make(chan struct{}, 1)}, lines: &lines{}, changes: newWebhookChanges(),
 		store: o.Operations, hookStore: o.Webhooks, callbacks: NewCallbacks(o.PublicURL, o.CallbackKey),
-		recorder: o.Recorder, now: o.Now, traced: o.TracerProvider != nil, tried: &tried{}, attempts: &attempts{},
+		recorder: o.Recorder, now: o.Now, tried: &tried{}, attempts: &attempts{},
 		stopped: make(chan struct{}),
 	}
 	e.log, e.slot = inherit.Logger(o.Logger)
@@ -44,6 +44,7 @@ func New(o Options) (*Executor, error) {
 		e.now = time.Now
 	}
 	e.attempts.since = e.now()
+	e.spans = spans{enabled: o.TracerProvider != nil, now: e.now}
 	if e.recorder == nil {
 		e.recorder = noRecorder{}
 	}
@@ -56,7 +57,10 @@ func New(o Options) (*Executor, error) {
 	}
 	e.own.bind(e.anyone)
 	e.fresh = newFreshness(e.own.layout())
-	e.stuck = newTally(e.blocked)
+	e.stuck = newTally(func() (at, behind []store.Key) {
+		running, ready := e.engine.Blocked()
+		return e.runs.unfinished(running), e.runs.unfinished(ready)
+	})
 	e.runs = newRuns(func(key store.Key) { e.stuck.set(key, "") })
 	e.locks = &locks{
 		store: o.Operations, partial: e.own.isPartial(), accepted: e.runs, fresh: e.fresh.in, lines: e.lines,
@@ -105,6 +109,14 @@ func New(o Options) (*Executor, error) {
 		Tracer: tracing.Tracer(o.TracerProvider, "operation/executor"),
 	})
 	e.metrics = newMetrics(e.census, func() int { return e.slots.Usage().Waiting })
+	e.explainer = &explainer{
+		own: e.own, runs: e.runs, lines: e.lines, drain: &e.drain, troubles: &e.troubles, holders: &e.holders,
+		releases: e.releases, quarantine: e.quarantine, operations: o.Operations, hooks: o.Webhooks, compiled: e.hooks,
+		endpoints: e.webhooks, engine: e.engine, live: e.anyone, now: e.now,
+	}
+	e.reports = &reporter{
+		metrics: e.metrics, recorder: e.recorder, spans: e.spans, attempts: e.attempts, log: e.log,
+	}
 	e.metrics.states = append(e.metrics.states, shares{e}, breakers{e.webhooks}, e.stuck)
 	if o.Registerer != nil {
 		if err := errors.Join(o.Registerer.Register(e.metrics), o.Registerer.Register(e.engine.Collector())); err != nil {
@@ -149,12 +161,7 @@ func (e *Executor) Run(ctx context.Context) error {
 	followers.Go(func() { e.hooks.Run(ctx) })
 	followers.Go(func() { e.status.run(ctx) })
 	followers.Go(func() { e.changes.run(ctx, e.runs.notifyNaming) })
-	if !e.releases.any {
-		followers.Go(func() { e.followSecrets(ctx) })
-		if e.releases.accounts != nil {
-			followers.Go(func() { e.followAccounts(ctx) })
-		}
-	}
+	followers.Go(func() { e.releases.follow(ctx, e.releaseChanged) })
 	followers.Go(func() { e.takeOver(ctx) })
 	followers.Go(func() {
 		e.fresh.run(ctx, e.store, statuses.C, func() { e.lines.wake(stale) }, e.log)
@@ -162,9 +169,6 @@ func (e *Executor) Run(ctx context.Context) error {
 	e.followOperations(ctx)
 	return context.Cause(ctx)
 }
-
-// Flows returns the engine that runs the operations, for showing its fibers.
-func (e *Executor) Flows() *flow.Engine { return e.engine }
 
 // Drain starts no new calls from now on. It returns nil when the calls under way have returned and their results are
 // recorded, so that no successor repeats them. If ctx ends first, the error wraps its cause. Drain also fails if Run

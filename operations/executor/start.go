@@ -212,7 +212,7 @@ func (e *Executor) outdated(ctx context.Context, r *run, now time.Time) error {
 	if !r.outdated {
 		r.outdated = true
 		e.recorder.Operation(r.op, true, v1alpha1.ReasonOutdatedCRD, errOutdatedCRD.Error())
-		e.log.ErrorContext(ctx, "cannot call webhooks", append(e.facts(r.op), "crd", crdName, "error", errOutdatedCRD)...)
+		e.log.ErrorContext(ctx, "cannot call webhooks", append(facts(r.op), "crd", crdName, "error", errOutdatedCRD)...)
 		r.apply(course.Await(r.op.EffectiveID(), v1alpha1.ReasonOutdatedCRD, course.Tidy(errOutdatedCRD.Error()), now))
 		if err := e.save(ctx, r); err != nil {
 			return err

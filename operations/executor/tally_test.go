@@ -96,7 +96,10 @@ func TestBehindBlockedWorkers(t *testing.T) {
 			return f.Next()
 		}))
 		e := &Executor{engine: flow.NewEngine(flow.EngineOptions{Workers: 1}), runs: newRuns(nil)}
-		e.stuck = newTally(e.blocked)
+		e.stuck = newTally(func() (at, behind []store.Key) {
+			running, ready := e.engine.Blocked()
+			return e.runs.unfinished(running), e.runs.unfinished(ready)
+		})
 		var keys []store.Key
 		for i, p := range []phase{counted, uncounted, ended, uncounted} {
 			key := store.Key{Namespace: "prod", Name: strconv.Itoa(i)}

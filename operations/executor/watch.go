@@ -3,10 +3,6 @@ package executor
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/store"
@@ -84,7 +80,7 @@ func (e *Executor) changed(ctx context.Context, known *store.Record) {
 
 // begin starts the flow of a run. op is its operation.
 func (e *Executor) begin(ctx context.Context, r *run, op *v1alpha1.Operation) {
-	from, spans := e.follow(ctx, op)
+	from, spans := e.spans.follow(ctx, op)
 	_, err := e.flow.Start(from, e.engine, r, flow.StartOptions{
 		Trace: spans, Key: r.key.String(), Subgroup: r.tenant, Mode: flow.Coalesce, Reported: true,
 		OnEnd: func(result flow.Result) { e.over(ctx, r, result) },
@@ -183,62 +179,8 @@ func tenant(op *v1alpha1.Operation) string {
 	return ""
 }
 
-// followReleases watches the credentials in a store until ctx ends. When the release of an object changes, it calls
-// lookAgain for the Webhooks that name the object. released returns a text that changes with the release.
-func (e *Executor) followReleases(
-	ctx context.Context, st *store.Store, named func(w *v1alpha1.Webhook, name string) bool, released func(
-		*store.Record,
-	) string,
-) {
-	follow(ctx, st.Drain(store.DrainOptions{
-		SubscribeOptions: store.SubscribeOptions{Name: "executor"},
-		Consume: each(ctx, func(event *store.Event) {
-			switch {
-			case event.Type == store.Synced: // a missing Secret or account is known to be missing from now on
-				for key, w := range e.releases.webhooks.All() {
-					if named(w, "") {
-						e.lookAgain(key)
-					}
-				}
-			case event.Initial, event.Object == nil,
-				event.Type == store.Modified && event.Prior != nil && released(event.Object) == released(event.Prior):
-			default:
-				for key, w := range e.releases.webhooks.InNamespace(event.Key.Namespace) {
-					if named(w, event.Key.Name) {
-						e.lookAgain(key)
-					}
-				}
-			}
-		}),
-	}))
-}
-
-// followSecrets calls followReleases for Secrets.
-func (e *Executor) followSecrets(ctx context.Context) {
-	e.followReleases(ctx, e.releases.secrets, func(w *v1alpha1.Webhook, name string) bool {
-		names, _ := needs(w)
-		return slices.Contains(names, name) || name == "" && len(names) > 0
-	}, func(secret *store.Record) string {
-		return fmt.Sprint(e.releases.secret(secret))
-	})
-}
-
-// followAccounts calls followReleases for service accounts.
-func (e *Executor) followAccounts(ctx context.Context) {
-	e.followReleases(ctx, e.releases.accounts, func(w *v1alpha1.Webhook, name string) bool {
-		_, account := needs(w)
-		return account != nil && (name == "" || account.ServiceAccountName == name)
-	}, func(record *store.Record) string {
-		account, err := store.As[corev1.ServiceAccount](record)
-		if err != nil {
-			return ""
-		}
-		return account.Annotations[v1alpha1.AnnotationWebhookAudiences]
-	})
-}
-
-// lookAgain marks a Webhook to be compiled again, and the operations that may wait for it to be woken.
-func (e *Executor) lookAgain(hook store.Key) {
+// releaseChanged marks a Webhook to be compiled again after a change of the release of its credentials, and the operations that may wait for it to be woken.
+func (e *Executor) releaseChanged(hook store.Key) {
 	e.status.mark(hook, true)
 	e.changes.add(hook.Namespace, hook.Name)
 }

@@ -93,7 +93,7 @@ func (e *Executor) save(ctx context.Context, r *run) error {
 		}
 		r.thin++
 		e.log.WarnContext(ctx, "the operation is too large to be stored",
-			append(e.facts(r.op), "givesWay", r.thin.String(), "error", err)...)
+			append(facts(r.op), "givesWay", r.thin.String(), "error", err)...)
 	}
 }
 
@@ -120,7 +120,7 @@ func (e *Executor) write(ctx context.Context, r *run) error {
 	if len(r.unsaved) == 0 {
 		return nil
 	}
-	e.keepTrace(ctx, r)
+	e.spans.record(ctx, r.op, r.thin)
 	r.thin.Apply(r.op)
 	n, kept := course.Keys(&r.op.Status), false
 	err := e.submit(ctx, r, func(own *client.Client, cost client.WriteOption) error {
