@@ -37,7 +37,7 @@ func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 		e.stuck.setFailing(r.key, e.troubles.get(&r.news), true)
 		err = nil
 	} else if r.short || r.paid.Count > 0 { // a run that writes nothing now must not keep others from writing
-		e.unpay(r)
+		e.writes.unpay(r.draft())
 	}
 	if err != nil {
 		r.troubled = true
@@ -79,19 +79,23 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 		if first || woken { // a slot may be kept for a call
 			r.askAgain()
 		}
-		if err := e.refresh(ctx, r); err != nil {
+		err = e.writes.refresh(ctx, r.draft())
+		if r.replaced {
+			r.cut(errOver)
+		}
+		if err != nil {
 			e.runs.putBack(r, returned)
 			return until, err
 		}
-		if r.another {
-			r.another = false
+		if r.replaced {
+			r.replaced = false
 			ctx = e.spans.next(ctx, r.op)
 		}
 		now := e.now()
 		e.land(ctx, r, returned, now)
 		e.publish(r)
 		if r.refusal != nil {
-			e.outgrown(r, r.refusal, now)
+			failTooLarge(&r.edit, r.refusal, now)
 			r.refusal = nil
 		}
 		deadline := course.FarFuture
@@ -110,7 +114,7 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 		case course.ActNothing:
 			if len(r.unsaved) > 0 && r.op.Terminal() { // the terminal status is not persisted yet
 				end := *r.op // save may adopt the next request into r.op
-				if err = e.save(ctx, r); err == nil {
+				if err = e.writes.save(ctx, r.draft()); err == nil {
 					e.reports.ended(ctx, &end)
 					continue
 				}
@@ -187,7 +191,7 @@ func (e *Executor) record(ctx context.Context, r *run, now, until time.Time) (ti
 	e.tally(r)
 	due := r.recordDue(now)
 	if due.IsZero() && !e.draining(r.key.Namespace) {
-		due = e.repeatsDue(r, now)
+		due = e.paces.repeatsDue(r.draft(), now)
 	}
 	if !due.IsZero() {
 		if due.Before(until) {
@@ -195,11 +199,11 @@ func (e *Executor) record(ctx context.Context, r *run, now, until time.Time) (ti
 		}
 		return until, nil
 	}
-	if err := e.save(ctx, r); err != nil {
+	if err := e.writes.save(ctx, r.draft()); err != nil {
 		return until, err
 	}
 	if waits(r.op) {
-		if err := e.hold(ctx, r); err != nil {
+		if err := e.writes.hold(ctx, r.draft()); err != nil {
 			return until, err
 		}
 	}
@@ -213,7 +217,7 @@ func (e *Executor) record(ctx context.Context, r *run, now, until time.Time) (ti
 func (e *Executor) cleanUp(ctx context.Context, r *run, now time.Time) (until time.Time, err error) {
 	e.spans.showOutcome(ctx, r.op)
 	e.tally(r)
-	if err := e.release(ctx, r); err != nil {
+	if err := e.writes.release(ctx, r.draft()); err != nil {
 		return until, err
 	}
 	if r.op.Spec.TTLAfterFinished == nil || !r.op.Terminal() || r.op.Status.FinishedAt == nil ||
@@ -225,7 +229,7 @@ func (e *Executor) cleanUp(ctx context.Context, r *run, now time.Time) (until ti
 		r.op = nil
 		return expiry, nil
 	}
-	return until, e.remove(ctx, r)
+	return until, e.writes.remove(ctx, r.draft())
 }
 
 // showWait sets the reason for which the operation waits in its condition Ready, unless it is there already. It writes

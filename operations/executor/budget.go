@@ -91,8 +91,8 @@ func newBudgets(b Budget, log *slog.Logger) (writes, calls *fair.Budget) {
 	return writes, calls
 }
 
-// shares is a prometheus.Collector of the use of the shares.
-type shares struct{ e *Executor }
+// shares is a prometheus.Collector of the use of the shares, by the name of the share.
+type shares map[string]func() fair.Usage
 
 var (
 	shareLabels = []string{"share"}
@@ -113,9 +113,7 @@ func (s shares) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (s shares) Collect(ch chan<- prometheus.Metric) {
-	for of, use := range map[string]func() fair.Usage{
-		"places": s.e.slots.Usage, "calls": s.e.outside.Usage, "writes": s.e.writes.Usage,
-	} {
+	for of, use := range s {
 		u := use()
 		ch <- prometheus.MustNewConstMetric(waitingDesc, prometheus.GaugeValue, float64(u.Waiting), of)
 		ch <- prometheus.MustNewConstMetric(namespacesDesc, prometheus.GaugeValue, float64(u.Groups), of)

@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"net/url"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -117,6 +116,8 @@ type Executor struct {
 	runs       *runs
 	lines      *lines
 	locks      *locks
+	calls      *calls
+	writes     *writes
 	drain      drain
 	troubles   troubles
 	quarantine *quarantine
@@ -143,16 +144,13 @@ type Executor struct {
 	webhooks  *webhook.Client
 	flow      *flow.Flow[run]
 	engine    *flow.Engine
-	slots     *fair.Slots
-	writes    *fair.Budget // budget of status writes
-	outside   *fair.Budget // budget of calls
+	budget    *fair.Budget // of status writes
 	recorder  Recorder
 	log       *slog.Logger
 	slot      inherit.Slot // takes the logger of the runtime, for log
 	now       func() time.Time
 
-	flights sync.WaitGroup // calls under way
-	stopped chan struct{}  // closed when Run has returned
+	stopped chan struct{} // closed when Run has returned
 }
 
 type noRecorder struct{}

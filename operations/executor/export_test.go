@@ -26,7 +26,7 @@ type Run = run
 
 // Spend has a namespace use up writes to the API server.
 func (e *Executor) Spend(namespace string, writes float64) {
-	e.writes.Charge(namespace, fair.Price{Count: writes})
+	e.budget.Charge(namespace, fair.Price{Count: writes})
 }
 
 // Runs returns how many runs there are, and how many of them have anything to work with.

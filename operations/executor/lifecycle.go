@@ -57,6 +57,12 @@ func New(o Options) (*Executor, error) {
 	}
 	e.own.bind(e.anyone)
 	e.fresh = newFreshness(e.own.layout())
+	var rate *fair.Budget
+	e.budget, rate = newBudgets(o.Budget, e.log)
+	e.writes = &writes{
+		own: e.own, store: o.Operations, fresh: e.fresh.in, budget: e.budget, trust: &e.trust, spans: e.spans,
+		draining: e.draining, conflicted: e.troubles.conflicted, written: e.lines.wake, log: e.log, now: e.now,
+	}
 	e.stuck = newTally(func() (at, behind []store.Key) {
 		running, ready := e.engine.Blocked()
 		return e.runs.unfinished(running), e.runs.unfinished(ready)
@@ -64,21 +70,20 @@ func New(o Options) (*Executor, error) {
 	e.runs = newRuns(func(key store.Key) { e.stuck.set(key, "") })
 	e.locks = &locks{
 		store: o.Operations, partial: e.own.isPartial(), accepted: e.runs, fresh: e.fresh.in, lines: e.lines,
-		history: history{calls: o.Calls, policy: e.own.policyOf, newest: e.get},
+		history: history{calls: o.Calls, policy: e.own.policyOf, newest: e.writes.get},
 	}
 	webhooks := store.Of[v1alpha1.Webhook](o.Webhooks)
 	e.releases = &releases{
 		any: o.AnyCredentials, webhooks: webhooks, secrets: o.Secrets, accounts: o.ServiceAccounts,
 	}
 	e.quarantine = newQuarantine(o.Witness, webhooks)
-	e.writes, e.outside = newBudgets(o.Budget, e.log)
 	e.secrets = &secrets{
 		secrets: o.Secrets, releases: e.releases, calls: o.Calls, policy: e.own.policyOf, now: e.now,
-		tokens: make(map[string]map[tokenKey]token), spend: e.writes.Charge,
+		tokens: make(map[string]map[tokenKey]token), spend: e.budget.Charge,
 	}
 	e.hooks = compiled.New(o.Webhooks, e.compile)
 	e.status = newHookStatus(hookStatusOptions{
-		own: e.own, releases: e.releases, quarantine: e.quarantine, budget: e.writes, compile: e.hooks.Await,
+		own: e.own, releases: e.releases, quarantine: e.quarantine, budget: e.budget, compile: e.hooks.Await,
 		breaker: func(namespace, name string) webhook.BreakerStatus { return e.webhooks.Breaker(namespace, name) },
 		patch:   e.patchWebhook, onQuarantined: e.reportQuarantine, log: e.log, now: e.now,
 	})
@@ -96,7 +101,10 @@ func New(o Options) (*Executor, error) {
 	if o.MaxCalls <= 0 {
 		o.MaxCalls = defaultCalls
 	}
-	e.slots = fair.NewSlots(o.MaxCalls)
+	e.calls = &calls{
+		own: e.own, hooks: e.hooks, endpoints: e.webhooks, rate: rate, slots: fair.NewSlots(o.MaxCalls),
+		holders: &e.holders, tried: e.tried, attempts: e.attempts, deliver: e.runs.deliver, now: e.now,
+	}
 	if err := indexLocked(o.Operations); err != nil {
 		return nil, fmt.Errorf("cannot make an executor: %w", err)
 	}
@@ -108,7 +116,7 @@ func New(o Options) (*Executor, error) {
 		Workers: o.Workers + max(1, o.Workers/4), PerGroup: o.Workers, Logger: e.log,
 		Tracer: tracing.Tracer(o.TracerProvider, "operation/executor"),
 	})
-	e.metrics = newMetrics(e.census, func() int { return e.slots.Usage().Waiting })
+	e.metrics = newMetrics(e.census, func() int { return e.calls.slots.Usage().Waiting })
 	e.explainer = &explainer{
 		own: e.own, runs: e.runs, lines: e.lines, drain: &e.drain, troubles: &e.troubles, holders: &e.holders,
 		releases: e.releases, quarantine: e.quarantine, operations: o.Operations, hooks: o.Webhooks, compiled: e.hooks,
@@ -117,7 +125,7 @@ func New(o Options) (*Executor, error) {
 	e.reports = &reporter{
 		metrics: e.metrics, recorder: e.recorder, spans: e.spans, attempts: e.attempts, log: e.log,
 	}
-	e.metrics.states = append(e.metrics.states, shares{e}, breakers{e.webhooks}, e.stuck)
+	e.metrics.states = append(e.metrics.states, shares{"places": e.calls.slots.Usage, "calls": rate.Usage, "writes": e.budget.Usage}, breakers{e.webhooks}, e.stuck)
 	if o.Registerer != nil {
 		if err := errors.Join(o.Registerer.Register(e.metrics), o.Registerer.Register(e.engine.Collector())); err != nil {
 			return nil, fmt.Errorf("cannot make an executor: cannot register metrics: %w", err)
@@ -134,7 +142,7 @@ func (e *Executor) Run(ctx context.Context) error {
 	e.own.base = ctx
 	e.slot.From(ctx)
 	defer e.webhooks.Close()
-	defer e.flights.Wait()
+	defer e.calls.underWay.Wait()
 	defer func() {
 		e.drain.begin(true)
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)

@@ -99,7 +99,7 @@ func (r *replica) run(op *v1alpha1.Operation) *run {
 		current = &run{key: key, work: &work{}}
 		r.runs.add(current, func() bool { return true })
 	}
-	current.adopt(op)
+	current.draft().adopt(op)
 	if current.recorded {
 		current.accepted = nil
 	} else {

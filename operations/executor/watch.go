@@ -99,7 +99,7 @@ func (e *Executor) over(ctx context.Context, r *run, result flow.Result) {
 		e.runs.conceal(r)
 		r.cut(errOver)
 		e.withdraw(r, allOf)
-		e.unpay(r)
+		e.writes.unpay(r.draft())
 	}
 	if result.Status == flow.Failed && ctx.Err() == nil && !errors.Is(result.Err, flow.ErrInterrupted) {
 		e.log.ErrorContext(ctx, "operation's flow failed", "key", r.key, "error", result.Err)
