@@ -83,8 +83,8 @@ func (l *locks) goesFirst(other, op *v1alpha1.Operation, recorded bool) (bool, *
 	}
 }
 
-// settleDoubt asks the API server which of two operations was accepted first.
-func (l *locks) settleDoubt(ctx context.Context, d *course.Doubt) error {
+// resolveDoubt asks the API server which of two operations was accepted first.
+func (l *locks) resolveDoubt(ctx context.Context, d *course.Doubt) error {
 	list := &v1alpha1.OperationList{}
 	answer, err := call.Do(ctx, l.history.calls, call.Request{
 		Verb: call.VerbList, Namespace: d.Op.Namespace,

@@ -37,7 +37,7 @@ func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 		e.stuck.setFailing(r.key, e.troubles.get(&r.news), true)
 		err = nil
 	} else if r.short || r.paid.Count > 0 { // a run that writes nothing now must not keep others from writing
-		e.writes.unpay(r.draft())
+		e.writes.refund(r.draft())
 	}
 	if err != nil {
 		r.troubled = true
@@ -92,7 +92,7 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			ctx = e.spans.next(ctx, r.op)
 		}
 		now := e.now()
-		e.land(ctx, r, returned, now)
+		e.applyResults(ctx, r, returned, now)
 		e.publish(r)
 		if r.refusal != nil {
 			failTooLarge(&r.edit, r.refusal, now)
@@ -148,7 +148,7 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			case d.Turn.Unknown:
 				return d.Until, nil // without a write: the event of that state is on its way and wakes the run
 			case d.Turn.Doubt != nil:
-				if err := e.locks.settleDoubt(ctx, d.Turn.Doubt); err != nil {
+				if err := e.locks.resolveDoubt(ctx, d.Turn.Doubt); err != nil {
 					return until, err
 				}
 				r.op = nil // the place may have changed
@@ -213,7 +213,8 @@ func (e *Executor) record(ctx context.Context, r *run, now, until time.Time) (ti
 	return until, nil
 }
 
-// cleanUp finishes an operation that has ended: it removes the finalizer, and deletes the object after its time to live.
+// cleanUp finishes an operation that has ended. It removes the finalizer, and deletes the object after its time to
+// live.
 func (e *Executor) cleanUp(ctx context.Context, r *run, now time.Time) (until time.Time, err error) {
 	e.spans.showOutcome(ctx, r.op)
 	e.tally(r)

@@ -82,8 +82,8 @@ const (
 	firstAttempts = 2
 )
 
-// note remembers an attempt that has returned. It skips a first attempt that brings the outcome.
-func (a *attempts) note(key store.Key, f *flight, poll bool, ended time.Time, res webhook.Result) {
+// record remembers an attempt that has returned. It skips a first attempt that brings the outcome.
+func (a *attempts) record(key store.Key, f *flight, poll bool, ended time.Time, res webhook.Result) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t := a.all[key]

@@ -33,9 +33,9 @@ func (e *Executor) launch(ctx context.Context, r *run, f *flight) {
 	e.calls.start(ctx, r, f, c, en.WebhookPollURL, deadline)
 }
 
-// land applies the results of calls that have returned. It writes nothing: the changes are part of the next
+// applyResults applies the results of calls that have returned. It writes nothing: the changes are part of the next
 // write.
-func (e *Executor) land(ctx context.Context, r *run, returned []landing, now time.Time) {
+func (e *Executor) applyResults(ctx context.Context, r *run, returned []returnedCall, now time.Time) {
 	for _, l := range returned {
 		f := l.flight
 		f.cancel(nil)

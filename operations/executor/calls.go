@@ -27,7 +27,7 @@ type calls struct {
 	tried     *tried
 	attempts  *attempts
 	// deliver hands a result to the run for which start was called.
-	deliver  func(r *run, l landing)
+	deliver  func(r *run, l returnedCall)
 	now      func() time.Time
 	underWay sync.WaitGroup
 }
@@ -44,8 +44,8 @@ type flight struct {
 	cancel    context.CancelCauseFunc
 }
 
-// landing is a flight that has returned.
-type landing struct {
+// returnedCall is a flight that has returned.
+type returnedCall struct {
 	flight *flight
 	result webhook.Result
 }
@@ -137,15 +137,15 @@ func (c *calls) start(
 	c.underWay.Go(func() {
 		defer c.own.leave(r.key.Namespace)
 		defer stop()
-		l := landing{flight: f}
+		l := returnedCall{flight: f}
 		if pollURL != "" {
 			l.result = f.permit.Poll(ctx, of, pollURL)
 		} else {
 			l.result = f.permit.Call(ctx, of)
 		}
 		c.holders.leave(f, r.key.Namespace)
-		c.tried.note(of.ID, l.result)
-		c.attempts.note(r.key, f, pollURL != "", c.now(), l.result)
+		c.tried.record(of.ID, l.result)
+		c.attempts.record(r.key, f, pollURL != "", c.now(), l.result)
 		c.deliver(r, l)
 		c.returnShares(r.party(), f.hook) // last: the slot may go to a call that this result makes unwanted
 		r.news.Set()

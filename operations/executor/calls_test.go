@@ -50,10 +50,10 @@ func TestCalls(t *testing.T) {
 	own.base = ctx
 	own.slots.Gain(own.layout().All())
 	_, rate := newBudgets(Budget{Calls: -1}, slog.New(slog.DiscardHandler))
-	delivered := make(chan landing, 1)
+	delivered := make(chan returnedCall, 1)
 	c := &calls{
 		own: own, hooks: hooks, endpoints: endpoints, rate: rate, slots: fair.NewSlots(64), holders: &holders{},
-		tried: &tried{}, attempts: &attempts{}, deliver: func(_ *run, l landing) { delivered <- l }, now: time.Now,
+		tried: &tried{}, attempts: &attempts{}, deliver: func(_ *run, l returnedCall) { delivered <- l }, now: time.Now,
 	}
 
 	runs := []*run{{key: store.Key{Namespace: "ns", Name: "a"}}, {key: store.Key{Namespace: "ns", Name: "b"}}}

@@ -18,8 +18,8 @@
 // [Executor] creates the parts and connects them; its own methods are the flow of an operation (advance.go, start.go,
 // call.go). Each part owns its state, and can be built alone:
 //
-//   - runs: the live run of each operation, wake-ups, counts, acceptances and readers. Its lock guards the shared fields
-//     of a run.
+//   - runs: the live run of each operation, wake-ups, counts, acceptances and readers. Its lock guards the shared
+//     fields of a run.
 //   - ownership: slots, fences, and the client for writes in a namespace; the lock of handover.Slots.
 //   - freshness: the namespaces in which the store has the writes of a predecessor; own lock.
 //   - locks: the order of operations that exclude each other; stateless. lines: those that wait for another; own lock.

@@ -46,7 +46,8 @@ type edit struct {
 	replaced   bool       // op has become another request; the flow resets this
 }
 
-// draft is a handle of the state of an operation that is written to the API server. The flow of its run owns that state.
+// draft is a handle of the state of an operation that is written to the API server. The flow of its run owns that
+// state.
 type draft struct {
 	key   store.Key
 	party fair.Party // whose share the writes use
@@ -125,8 +126,8 @@ func (d draft) adopt(op *v1alpha1.Operation) {
 	}
 }
 
-// failTooLarge ends an operation of which no more can be recorded. An operation with an open outcome fails. Otherwise its
-// compensations and its notification fail.
+// failTooLarge ends an operation of which no more can be recorded. An operation with an open outcome fails. Otherwise
+// its compensations and its notification fail.
 func failTooLarge(d *edit, refusal error, now time.Time) {
 	message := "the operation has become too large to be stored: " + refusal.Error()
 	if record.SucceededCalls(d.op) < len(d.op.Spec.WebhookIDs) &&

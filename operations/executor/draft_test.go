@@ -82,7 +82,7 @@ func TestPay(t *testing.T) {
 		if !w.pay(first) || !w.pay(first) || first.paid != (fair.Price{Count: 1, Bytes: smallObject}) {
 			t.Fatalf("paid is %+v", first.paid)
 		}
-		if w.unpay(first); first.paid != (fair.Price{}) {
+		if w.refund(first); first.paid != (fair.Price{}) {
 			t.Errorf("after a refund, paid is %+v", first.paid)
 		}
 		budget.Charge("ns", fair.Price{Count: 10})
@@ -95,13 +95,13 @@ func TestPay(t *testing.T) {
 		if !ends.wake.take() || waits.wake.take() || !w.pay(ends) || w.pay(waits) {
 			t.Error("the terminal status is not written first")
 		}
-		if w.settlePaid(ends, 100, nil); ends.paid != (fair.Price{}) || ends.short || ends.size != 100 || w.size(ends) != 100 {
+		if w.settleCost(ends, 100, nil); ends.paid != (fair.Price{}) || ends.short || ends.size != 100 || w.size(ends) != 100 {
 			t.Errorf("after a write: %+v", *ends.stored)
 		}
 		if drains = true; !w.pay(waits) || waits.paid.Count != 1 {
 			t.Error("a write waits although the executor drains")
 		}
-		w.settlePaid(waits, 0, nil)
+		w.settleCost(waits, 0, nil)
 		if u := budget.Usage(); u.Waiting != 0 {
 			t.Errorf("%d writes still wait", u.Waiting)
 		}

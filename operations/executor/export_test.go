@@ -101,7 +101,7 @@ const (
 // Note notes a try of an operation.
 func (m *Remembered) Note(key store.Key, operation, hook string, res webhook.Result) {
 	f := &flight{target: record.Target{ID: hook}, operation: operation, since: time.Unix(1, 0)}
-	m.a.note(key, f, false, time.Unix(2, 0), res)
+	m.a.record(key, f, false, time.Unix(2, 0), res)
 }
 
 // End notes the end of an operation.
@@ -136,7 +136,7 @@ func FirstTryAllocs() float64 {
 	f := &flight{target: record.Target{ID: "hook"}, operation: "fine", since: time.Unix(1, 0)}
 	key, ended, res := store.Key{Namespace: "a", Name: "fine"}, time.Unix(2, 0), webhook.Result{Verdict: webhook.Succeeded}
 	return testing.AllocsPerRun(100, func() {
-		m.a.note(key, f, false, ended, res)
+		m.a.record(key, f, false, ended, res)
 		m.a.end(key)
 	})
 }

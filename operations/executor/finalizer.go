@@ -86,7 +86,7 @@ func (w *writes) remove(ctx context.Context, d draft) error {
 	err := w.writer(d).Delete(ctx, w.named(d),
 		client.SameUID(), client.SameVersion(), client.IgnoreNotFound(), writeoption.ConflictsExpected(),
 		writeoption.Answered(func(raw []byte) { size = effort.Of(raw) }))
-	w.settlePaid(d, size, err)
+	w.settleCost(d, size, err)
 	if apierrors.IsConflict(err) {
 		return nil // it has changed: its event wakes the flow
 	}

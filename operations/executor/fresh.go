@@ -112,9 +112,9 @@ var stale = store.Key{}
 // barrierRetry is the back-off between barrier requests to the API server.
 var barrierRetry = backoff.Policy{Base: 500 * time.Millisecond, Cap: 10 * time.Second}
 
-// run finds out when the store has everything that a predecessor may have written, until ctx ends. Until then, a run
-// that is about to repeat a recorded action reads its operation first (see confirmed). An operation that locks resources
-// waits. run calls onFresh whenever slots have become fresh.
+// run finds out when the store has everything that a predecessor may have written, until ctx ends. Until then, an
+// operation whose recorded action is about to be repeated is read first (see stored.confirmed). An operation that locks
+// resources waits. run calls onFresh whenever slots have become fresh.
 func (f *freshness) run(
 	ctx context.Context, st *store.Store, statuses <-chan source.Status, onFresh func(), log *slog.Logger,
 ) {

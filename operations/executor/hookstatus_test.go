@@ -182,4 +182,3 @@ func TestQuarantine(t *testing.T) {
 		t.Errorf("conditions of a changed Webhook are %v", w.Status.Conditions)
 	}
 }
-

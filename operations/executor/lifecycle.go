@@ -125,7 +125,8 @@ func New(o Options) (*Executor, error) {
 	e.reports = &reporter{
 		metrics: e.metrics, recorder: e.recorder, spans: e.spans, attempts: e.attempts, log: e.log,
 	}
-	e.metrics.states = append(e.metrics.states, shares{"places": e.calls.slots.Usage, "calls": rate.Usage, "writes": e.budget.Usage}, breakers{e.webhooks}, e.stuck)
+	shares := shares{"places": e.calls.slots.Usage, "calls": rate.Usage, "writes": e.budget.Usage}
+	e.metrics.states = append(e.metrics.states, shares, breakers{e.webhooks}, e.stuck)
 	if o.Registerer != nil {
 		if err := errors.Join(o.Registerer.Register(e.metrics), o.Registerer.Register(e.engine.Collector())); err != nil {
 			return nil, fmt.Errorf("cannot make an executor: cannot register metrics: %w", err)

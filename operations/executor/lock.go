@@ -102,13 +102,13 @@ func (l *locks) turn(n *news, op *v1alpha1.Operation, recorded bool) (t course.T
 	}
 	s := l.lastBefore(op, recorded, now)
 	switch {
-	case s.left == nil || s.enough():
+	case s.doubt == nil || s.enough():
 		return course.Turn{Behind: s.last}, false
-	case s.left.At == "":
-		l.lines.join(n, store.Key{Namespace: s.left.Op.Namespace, Name: s.left.Op.Name})
+	case s.doubt.At == "":
+		l.lines.join(n, store.Key{Namespace: s.doubt.Op.Namespace, Name: s.doubt.Op.Name})
 		return course.Turn{Unknown: true}, false
 	default:
-		return course.Turn{Doubt: s.left}, false
+		return course.Turn{Doubt: s.doubt}, false
 	}
 }
 
@@ -143,7 +143,7 @@ type search struct {
 	recorded bool // the stored status has picked up op
 	last     *course.Predecessor
 	at       string                     // the place of last
-	left     *course.Doubt              // the doubt to settle first: that with the newest lock
+	doubt    *course.Doubt              // the doubt to resolve first: that with the newest lock
 	examined map[*store.Record]struct{} // records that were examined
 }
 
@@ -181,9 +181,9 @@ func (s *search) consider(known *store.Record, resource v1alpha1.ResourceReferen
 		return
 	}
 	s.examined[known] = struct{}{}
-	other, left := s.locks.excluding(s.op, known, s.recorded)
-	if left != nil && (s.left == nil || resourceversion.Older(s.left.At, left.At)) {
-		s.left = left // its answer may settle those of older locks, too
+	other, doubt := s.locks.excluding(s.op, known, s.recorded)
+	if doubt != nil && (s.doubt == nil || resourceversion.Older(s.doubt.At, doubt.At)) {
+		s.doubt = doubt // its answer may resolve those of older locks, too
 	}
 	if other == nil {
 		return

@@ -14,8 +14,8 @@ import (
 )
 
 // quarantine knows the Webhooks that must not be evaluated, since their templates or expressions have crashed the
-// process. Operations that need such a Webhook wait, as for a Webhook that does not exist, until it changes or they time
-// out. A Witness finds the Webhook. The status of the Webhook records the quarantine for all replicas.
+// process. Operations that need such a Webhook wait, as for a Webhook that does not exist, until it changes or they
+// time out. A Witness finds the Webhook. The status of the Webhook records the quarantine for all replicas.
 //
 // It has no lock: condemned does not change.
 type quarantine struct {
@@ -61,8 +61,8 @@ func (q *quarantine) show(s *v1alpha1.WebhookStatus, w *v1alpha1.Webhook) {
 			ObservedGeneration: w.Generation,
 			LastTransitionTime: metav1.NewTime(guilty.At.Truncate(time.Second)), // in whole seconds, as it is stored
 			Message: fmt.Sprintf(
-				"the controller has died %d times while it was %s for this Webhook, the last time while it did nothing else; it is used "+
-					"again when it is changed", suspicions+1, guilty.Phase,
+				"the controller has died %d times while it was %s for this Webhook, the last time while it did nothing else; "+
+					"it is used again when it is changed", suspicions+1, guilty.Phase,
 			),
 		})
 	} else if !q.has(w) {

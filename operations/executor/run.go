@@ -22,9 +22,9 @@ type run struct {
 
 	// The following fields are shared with store consumers and calls. The lock of runs guards them.
 
-	back  []landing // calls that have returned
-	near  int64     // when nine tenths of the timeout have passed, in Unix seconds
-	names nameSet   // of the Webhooks that the operation may call
+	returned []returnedCall // calls that have returned
+	near     int64          // when nine tenths of the timeout have passed, in Unix seconds
+	names    nameSet        // of the Webhooks that the operation may call
 	// accepted bounds the version at which the request was accepted; nil once the operation is picked up.
 	accepted *course.Acceptance
 	missed   bool // an event arrived since the last drainEvents
@@ -61,7 +61,7 @@ type work struct {
 	place   string // the place for which the turn was found last
 	alone   bool   // no operation of the namespace held a lock at that time
 	owes    bool   // unsaved has the result of a call
-	looking bool   // the flow is working: other goroutines may not read its fields
+	working bool   // the flow is working: other goroutines may not read its fields
 }
 
 // idle reports whether the run needs no work. It sets empty maps to nil, to free their memory.

@@ -120,7 +120,7 @@ func (s *runs) unfinished(fibers []string) (keys []store.Key) {
 func (s *runs) census(now time.Time) census {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.progress.look(now.Unix())
+	return s.progress.count(now.Unix())
 }
 
 // remove removes a run whose flow has ended, unless another run has taken its place. It reports whether the run has
@@ -170,7 +170,7 @@ func (s *runs) uncount(r *run) {
 
 // drainEvents marks the start of a step, so that events from now on are not missed. It returns the calls that have
 // returned, and reports whether the run was woken. It allocates r.work.
-func (s *runs) drainEvents(r *run) (returned []landing, woken bool) {
+func (s *runs) drainEvents(r *run) (returned []returnedCall, woken bool) {
 	woken = r.news.take()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,23 +178,23 @@ func (s *runs) drainEvents(r *run) (returned []landing, woken bool) {
 	if r.work == nil {
 		r.work = &work{}
 	}
-	r.looking = true
-	returned, r.back = r.back, nil
+	r.working = true
+	returned, r.returned = r.returned, nil
 	return returned, woken
 }
 
 // deliver hands the result of a call to its run. The caller wakes the run.
-func (s *runs) deliver(r *run, l landing) {
+func (s *runs) deliver(r *run, l returnedCall) {
 	s.mu.Lock()
-	r.back = append(r.back, l)
+	r.returned = append(r.returned, l)
 	s.mu.Unlock()
 }
 
 // putBack keeps returned calls for the next step.
-func (s *runs) putBack(r *run, returned []landing) {
+func (s *runs) putBack(r *run, returned []returnedCall) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.back = append(returned, r.back...)
+	r.returned = append(returned, r.returned...)
 }
 
 // update updates the data of a run that other goroutines read: the counts for metrics, and the names of Webhooks whose
@@ -232,13 +232,13 @@ func (s *runs) park(r *run) {
 func (s *runs) conceal(r *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.looking = true
+	r.working = true
 }
 
 // show lets readers see a run, and wakes those that wait. The caller holds mu.
 func (s *runs) show(r *run) {
 	if r.work != nil {
-		r.looking = false
+		r.working = false
 	}
 	if waiting := s.readers[r]; waiting != nil {
 		close(waiting)

@@ -60,7 +60,8 @@ func (e *Executor) cutOff(slots shard.Set, cause error) {
 	runs := e.runs.of(slots)
 	cause = fmt.Errorf("%w: %w", errMoved, cause)
 	if len(runs) > 0 {
-		e.log.Warn("aborting calls in progress; they will be repeated with the same keys", "operations", len(runs), "error", cause)
+		e.log.Warn("aborting calls in progress; they will be repeated with the same keys",
+			"operations", len(runs), "error", cause)
 	}
 	for _, r := range runs {
 		if fiber, ok := e.engine.Find(r.key.String()); ok {

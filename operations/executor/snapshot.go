@@ -26,7 +26,7 @@ type snapshot struct {
 }
 
 // isWorking reports whether the flow of a run is working. The caller holds the lock of runs.
-func (r *run) isWorking() bool { return r.work != nil && r.looking }
+func (r *run) isWorking() bool { return r.work != nil && r.working }
 
 // describe adds the state of a parked run to a snapshot. The caller holds the lock of runs.
 func (r *run) describe(s *snapshot) {

@@ -37,7 +37,7 @@ func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now tim
 		return nil // its place has changed: check its turn again
 	}
 	defer func(unsaved int) {
-		// The next look may find that another operation goes first, or may come late. No attempt may be recorded that was
+		// The next step may find that another operation goes first, or may come late. No attempt may be recorded that was
 		// not made.
 		if err != nil {
 			r.dropSince(unsaved)

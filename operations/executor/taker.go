@@ -41,8 +41,9 @@ type Taker struct {
 // Taker returns a Taker for the callbacks of this Executor, and of others with the same key. It works whether or not
 // the Executor runs.
 func (e *Executor) Taker() *Taker {
+	m := &masker{hooks: e.hooks, secrets: e.secrets, endpoints: e.webhooks}
 	return &Taker{
-		client: e.anyone, callbacks: e.callbacks, placeOf: e.locks.placeOf, writes: e.budget, mask: (&masker{hooks: e.hooks, secrets: e.secrets, endpoints: e.webhooks}).mask, now: e.now,
+		client: e.anyone, callbacks: e.callbacks, placeOf: e.locks.placeOf, writes: e.budget, mask: m.mask, now: e.now,
 	}
 }
 

@@ -75,12 +75,12 @@ func (t *tally) all() map[store.Key]why.Type {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	all := maps.Clone(t.stuck)
-	t.untold(at, behind, func(key store.Key, cause why.Type) { all[key] = cause })
+	t.eachBlocked(at, behind, func(key store.Key, cause why.Type) { all[key] = cause })
 	return all
 }
 
-// untold calls f for the operations that blocked workers hold up and that set has not counted. The caller holds mu.
-func (t *tally) untold(at, behind []store.Key, f func(store.Key, why.Type)) {
+// eachBlocked calls f for the operations that blocked workers hold up and that set has not counted. The caller holds mu.
+func (t *tally) eachBlocked(at, behind []store.Key, f func(store.Key, why.Type)) {
 	for cause, keys := range map[why.Type][]store.Key{why.Parked: at, why.QueuedBehind: behind} {
 		for _, key := range keys {
 			if t.stuck[key] == "" {
@@ -104,8 +104,8 @@ func (t *tally) setFailing(key store.Key, failing *trouble, short bool) {
 	t.set(key, cause)
 }
 
-var stuckDesc = prometheus.NewDesc("fairlead_operations_stuck", "Operations of this process that are stuck, by their first cause.",
-	[]string{"cause"}, nil)
+var stuckDesc = prometheus.NewDesc("fairlead_operations_stuck",
+	"Operations of this process that are stuck, by their first cause.", []string{"cause"}, nil)
 
 // Describe implements prometheus.Collector.
 func (*tally) Describe(ch chan<- *prometheus.Desc) { ch <- stuckDesc }
@@ -115,7 +115,7 @@ func (t *tally) Collect(ch chan<- prometheus.Metric) {
 	at, behind := t.blocked()
 	t.mu.Lock()
 	counts := maps.Clone(t.counts)
-	t.untold(at, behind, func(_ store.Key, cause why.Type) { counts[cause]++ })
+	t.eachBlocked(at, behind, func(_ store.Key, cause why.Type) { counts[cause]++ })
 	t.mu.Unlock()
 	for cause, n := range counts {
 		ch <- prometheus.MustNewConstMetric(stuckDesc, prometheus.GaugeValue, float64(n), string(cause))

@@ -64,7 +64,7 @@ func TestScrape(t *testing.T) {
 			p.enter(int64(i % 100))
 		}
 		registry := prometheus.NewRegistry()
-		m := newMetrics(func() census { return p.look(50) }, func() int { return 0 })
+		m := newMetrics(func() census { return p.count(50) }, func() int { return 0 })
 		m.states = append(m.states, tally)
 		registry.MustRegister(m)
 		return registry

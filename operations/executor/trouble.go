@@ -88,7 +88,7 @@ func (t *trouble) causes() (all []why.Cause) {
 	if known := why.Of(t.err); len(known) > 0 {
 		return append(all, known...)
 	}
-	told, _ := call.Why(t.err)
+	explained, _ := call.Why(t.err)
 	c, forbidden := causes.ForbiddenText(t.err.Error())
 	switch {
 	case forbidden:
@@ -101,15 +101,15 @@ func (t *trouble) causes() (all []why.Cause) {
 		}
 	case apierrors.IsConflict(t.err):
 		c = conflictCause(t.err, t)
-	case told.Type == why.Forbidden, told.Type == why.RetryAfter:
-		if c, c.About = told, nil; c.Advice == "" {
+	case explained.Type == why.Forbidden, explained.Type == why.RetryAfter:
+		if c, c.About = explained, nil; c.Advice == "" {
 			c.Advice = "Check the state of the API server and the log of the controller."
 		}
 	default:
 		c = why.Cause{
 			Type: why.BackOff, Message: "a request of the controller to the API server has failed and is made again at " +
 				t.until.UTC().Format(time.RFC3339),
-			Advice: cmp.Or(told.Advice, "Check the state of the API server and the log of the controller."),
+			Advice: cmp.Or(explained.Advice, "Check the state of the API server and the log of the controller."),
 		}
 	}
 	if c.Evidence == nil {
@@ -123,7 +123,8 @@ func (t *trouble) causes() (all []why.Cause) {
 
 func conflictCause(err error, t *trouble) why.Cause {
 	return why.Cause{
-		Type: why.Conflict, Message: "another writer changes the operation again and again, before the controller can", Since: t.since,
+		Type: why.Conflict, Since: t.since,
+		Message:  "another writer changes the operation again and again, before the controller can",
 		Evidence: map[string]string{"conflicts": itoa(t.conflicts), "error": err.Error()},
 		Advice:   "Find the writer in its managedFields, and stop it.",
 	}

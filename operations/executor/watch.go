@@ -99,7 +99,7 @@ func (e *Executor) over(ctx context.Context, r *run, result flow.Result) {
 		e.runs.conceal(r)
 		r.cut(errOver)
 		e.withdraw(r, allOf)
-		e.writes.unpay(r.draft())
+		e.writes.refund(r.draft())
 	}
 	if result.Status == flow.Failed && ctx.Err() == nil && !errors.Is(result.Err, flow.ErrInterrupted) {
 		e.log.ErrorContext(ctx, "operation's flow failed", "key", r.key, "error", result.Err)
@@ -179,7 +179,8 @@ func tenant(op *v1alpha1.Operation) string {
 	return ""
 }
 
-// releaseChanged marks a Webhook to be compiled again after a change of the release of its credentials, and the operations that may wait for it to be woken.
+// releaseChanged has a Webhook compiled again after a change of the release of its credentials. It wakes the operations
+// that may wait for it.
 func (e *Executor) releaseChanged(hook store.Key) {
 	e.status.mark(hook, true)
 	e.changes.add(hook.Namespace, hook.Name)

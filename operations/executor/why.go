@@ -56,7 +56,7 @@ func (x *explainer) operation(ctx context.Context, key store.Key, links int) []w
 	s := x.see(ctx, key)
 	op, err := x.newest(ctx, key, s)
 	switch {
-	case errors.Is(err, errUntold), ctx.Err() != nil:
+	case errors.Is(err, errNotRead), ctx.Err() != nil:
 		return nil
 	case err != nil:
 		return []why.Cause{unreadable(err)}
@@ -94,11 +94,11 @@ func (x *explainer) operation(ctx context.Context, key store.Key, links int) []w
 	return append(all, causes.Led(op)...)
 }
 
-// errUntold reports that the state of an operation could not be read from the API server.
-var errUntold = errors.New("the API server does not tell")
+// errNotRead reports that the state of an operation could not be read from the API server.
+var errNotRead = errors.New("the API server does not answer")
 
 // newest returns the newest known state of an operation; nil if it does not exist. It makes a request only for an
-// operation whose slot is not here, and returns errUntold if that fails. It returns another error if the object
+// operation whose slot is not here, and returns errNotRead if that fails. It returns another error if the object
 // cannot be decoded.
 func (x *explainer) newest(ctx context.Context, key store.Key, s snapshot) (*v1alpha1.Operation, error) {
 	if s.op != nil {
@@ -115,7 +115,7 @@ func (x *explainer) newest(ctx context.Context, key store.Key, s snapshot) (*v1a
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
-		return nil, errUntold
+		return nil, errNotRead
 	}
 	return op, nil
 }
@@ -193,11 +193,11 @@ func (x *explainer) withRun(
 ) []why.Cause {
 	key := store.Key{Namespace: op.Namespace, Name: op.Name}
 	if s.trouble != nil {
-		told := s.trouble.causes()
-		if len(told) > 0 && s.trouble.err != nil {
+		failing := s.trouble.causes()
+		if len(failing) > 0 && s.trouble.err != nil {
 			all = without(all, why.DeadlinePassed) // it explains why the end is not recorded
 		}
-		all = append(all, told...)
+		all = append(all, failing...)
 	}
 	if fiber, ok := x.engine.Find(key.String()); ok {
 		if i := fiber.Info(); i.Status == flow.Ready {
@@ -207,8 +207,8 @@ func (x *explainer) withRun(
 				Advice:   "It goes on when it is its turn; if that takes long, see how fast the API server answers.",
 				Progress: !fiber.Blocked(),
 			}
-			for _, told := range fiber.Why(nil) {
-				if stack := told.Evidence["stack"]; stack != "" {
+			for _, blocked := range fiber.Why(nil) {
+				if stack := blocked.Evidence["stack"]; stack != "" {
 					c.Evidence["stack"] = stack
 					c.Advice = "The stack is that of the worker with the longest-running operation. " + c.Advice
 				}
@@ -431,14 +431,14 @@ func (x *explainer) refused(
 	})
 }
 
-// holdersTold bounds the named operations that hold permits of a Webhook.
-const holdersTold = 3
+// holdersNamed bounds the named operations that hold permits of a Webhook.
+const holdersNamed = 3
 
 // held returns the operations that hold the permits of a Webhook. Each cause is about its operation, so that
 // readers without access to an operation do not learn its name.
 func (x *explainer) held(namespace, hook string) (all []why.Cause) {
 	holders := x.holders.list(store.Key{Namespace: namespace, Name: hook})
-	for _, h := range holders[:min(len(holders), holdersTold)] {
+	for _, h := range holders[:min(len(holders), holdersNamed)] {
 		all = append(all, causes.Held(namespace, hook, h.operation.Name, h.since, len(holders)))
 	}
 	return all

@@ -190,7 +190,7 @@ func (w *writes) submit(
 	}
 	size := 0
 	err := write(w.writer(d), writeoption.Answered(func(raw []byte) { size = effort.Of(raw) }))
-	w.settlePaid(d, size, err)
+	w.settleCost(d, size, err)
 	switch {
 	case apierrors.IsConflict(err):
 		w.conflicted(d.wake, err, w.now())
@@ -239,7 +239,7 @@ func (w *writes) pay(d draft) bool {
 		cost.Count = repetition
 	}
 	if w.draining(d.key.Namespace) {
-		w.unpay(d)
+		w.refund(d)
 		w.budget.Take(d.key.Namespace, cost)
 		d.paid = cost
 		return true
@@ -279,9 +279,9 @@ func repeats(s *v1alpha1.OperationStatus) bool {
 	return s.Notification != nil && again(s.Notification)
 }
 
-// settlePaid replaces the cost that was spent for a write by the actual one. size is the cost of the answer in bytes;
+// settleCost replaces the cost that was spent for a write by the actual one. size is the cost of the answer in bytes;
 // 0: no answer.
-func (w *writes) settlePaid(d draft, size int, err error) {
+func (w *writes) settleCost(d draft, size int, err error) {
 	bytes := d.paid.Bytes
 	switch {
 	case size > 0:
@@ -294,8 +294,8 @@ func (w *writes) settlePaid(d draft, size int, err error) {
 	d.paid, d.short = fair.Price{}, false
 }
 
-// unpay refunds the cost of a write that is not made, or stops waiting for it.
-func (w *writes) unpay(d draft) {
+// refund refunds the cost of a write that is not made, or stops waiting for it.
+func (w *writes) refund(d draft) {
 	w.budget.Withdraw(d.party, d.wake)
 	w.budget.End(d.key.Namespace, d.paid, fair.Price{})
 	d.paid = fair.Price{}
