@@ -56,11 +56,6 @@ type draft struct {
 	*edit
 }
 
-// draft returns a handle of the state of a run that is not idle.
-func (r *run) draft() draft {
-	return draft{key: r.key, party: r.party(), wake: &r.news, stored: &r.stored, edit: &r.work.edit}
-}
-
 // unsavedChange is a status change that is not written yet.
 type unsavedChange struct {
 	course.Change

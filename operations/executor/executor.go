@@ -15,7 +15,6 @@ import (
 	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/internal/inherit"
 	"github.com/fairlead-io/fairlead/internal/store"
-	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operations/internal/compiled"
 	"github.com/fairlead-io/fairlead/operations/webhook"
 	"github.com/fairlead-io/fairlead/shard"
@@ -100,12 +99,6 @@ type Targets struct {
 	Inside func() []netip.Prefix
 }
 
-// Recorder records Kubernetes Events. [Events] is one.
-type Recorder interface {
-	// Operation records an event of an operation. It never blocks.
-	Operation(op *v1alpha1.Operation, warning bool, reason, message string)
-}
-
 // Executor runs Operations until they end. At most one Executor may run for a namespace at a time: use leader
 // election, Options.Fence and Options.Shards. A second one causes no second outcome, but repeats calls with the same
 // keys.
@@ -152,7 +145,3 @@ type Executor struct {
 
 	stopped chan struct{} // closed when Run has returned
 }
-
-type noRecorder struct{}
-
-func (noRecorder) Operation(*v1alpha1.Operation, bool, string, string) {}

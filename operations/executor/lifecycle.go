@@ -213,6 +213,3 @@ func (e *Executor) reportQuarantine(ctx context.Context, w *v1alpha1.Webhook, gu
 	e.log.ErrorContext(ctx, "webhook is quarantined", "webhook", w.Namespace+"/"+w.Name, "phase", guilty.Phase,
 		"crashed", guilty.At)
 }
-
-// errEnded says that Run has returned.
-var errEnded = errors.New("the executor has ended")

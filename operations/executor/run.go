@@ -1,12 +1,9 @@
 package executor
 
 import (
-	"context"
 	"errors"
-	"sync"
 	"time"
 
-	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/operations/internal/course"
@@ -75,58 +72,6 @@ func (w *work) idle() bool {
 	busy := w.op != nil || w.flying != nil || w.refused != nil || len(w.unsaved) > 0 || !w.unrecorded.IsZero()
 	return !busy && w.refusal == nil && w.paid == (fair.Price{}) && !w.short && !w.troubled
 }
-
-// news is a flag that wakes a run. It is a flow.Wait for one fiber.
-type news struct {
-	mu      sync.Mutex
-	set     bool
-	waiting bool
-	waker   flow.Waker
-}
-
-// Set sets the flag, and wakes the run now or as soon as it parks.
-func (n *news) Set() {
-	n.mu.Lock()
-	n.set = true
-	waker, waiting := n.waker, n.waiting
-	n.mu.Unlock()
-	if waiting {
-		waker.Wake()
-	}
-}
-
-// take reports whether the flag was set, and clears it.
-func (n *news) take() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	was := n.set
-	n.set = false
-	return was
-}
-
-// Watch implements flow.Wait.
-func (n *news) Watch(w flow.Waker) func() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.waker, n.waiting = w, true
-	return n.unwatch
-}
-
-func (n *news) unwatch() {
-	n.mu.Lock()
-	n.waker, n.waiting = flow.Waker{}, false
-	n.mu.Unlock()
-}
-
-// Check implements flow.Wait.
-func (n *news) Check(context.Context, bool) (bool, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.set, nil
-}
-
-// Backstop implements flow.Backstopped. It returns 0, since a flag in memory misses no event.
-func (n *news) Backstop() time.Duration { return 0 }
 
 var (
 	errOver    = errors.New("the run of the operation is over")
@@ -202,3 +147,8 @@ func (r *run) party() fair.Party { return fair.Party{Group: r.key.Namespace, Mem
 
 // compileSoon is how long an operation waits for the compilation of its Webhook before its status shows the wait.
 const compileSoon = time.Second
+
+// draft returns a handle of the state of a run that is not idle.
+func (r *run) draft() draft {
+	return draft{key: r.key, party: r.party(), wake: &r.news, stored: &r.stored, edit: &r.work.edit}
+}

@@ -13,9 +13,6 @@ import (
 // slot when Run begins. All knowledge about a slot ends with its tenure: a slot that is gained again is taken over like
 // any other (freshness).
 
-// errMoved is the cause with which the flows of a leaving slot end. They continue in another replica.
-var errMoved = fmt.Errorf("the operation goes on in another replica: %w", flow.ErrMoved)
-
 // Gain starts to work on the operations of slots, those in the store and those to come. It implements
 // group.Participant. A store of these slots only must have gained them before.
 func (e *Executor) Gain(_ context.Context, slots shard.Set) error {

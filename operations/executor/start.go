@@ -199,13 +199,6 @@ func webhookInvalid(err error) course.Verdict {
 	return course.Verdict{State: v1alpha1.PhaseFailed, Reason: reason, Message: err.Error()}
 }
 
-// errOutdatedCRD reports that the API server does not store the key of a call.
-var errOutdatedCRD = errors.New("the CustomResourceDefinition " + crdName +
-	" is older than this program: it has no field idempotencyKey in status.webhooks, " +
-	"so no call can be made; install that of this version (fairlead crds | kubectl apply --server-side -f -)")
-
-const crdName = "operations.fairlead.io"
-
 // outdated reports that no call can be made, since the API server drops its key. It returns errOutdatedCRD.
 func (e *Executor) outdated(ctx context.Context, r *run, now time.Time) error {
 	if !r.outdated {

@@ -3,6 +3,7 @@ package executor
 import (
 	"cmp"
 	"errors"
+	"strconv"
 	"sync"
 	"time"
 
@@ -116,7 +117,7 @@ func (t *trouble) causes() (all []why.Cause) {
 		c.Evidence = make(map[string]string)
 	}
 	c.Evidence["error"] = t.err.Error()
-	c.Evidence["tries"] = itoa(t.tries)
+	c.Evidence["tries"] = strconv.Itoa(t.tries)
 	c.Since, c.Until = t.since, t.until
 	return append(all, c)
 }
@@ -125,7 +126,7 @@ func conflictCause(err error, t *trouble) why.Cause {
 	return why.Cause{
 		Type: why.Conflict, Since: t.since,
 		Message:  "another writer changes the operation again and again, before the controller can",
-		Evidence: map[string]string{"conflicts": itoa(t.conflicts), "error": err.Error()},
+		Evidence: map[string]string{"conflicts": strconv.Itoa(t.conflicts), "error": err.Error()},
 		Advice:   "Find the writer in its managedFields, and stop it.",
 	}
 }

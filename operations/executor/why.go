@@ -203,7 +203,7 @@ func (x *explainer) withRun(
 		if i := fiber.Info(); i.Status == flow.Ready {
 			c := why.Cause{
 				Type: why.QueuedBehind, Message: "other operations are before it: all workers of its namespace are busy", Since: i.Since,
-				Evidence: map[string]string{"namespace": key.Namespace, "fibers": itoa(x.engine.Live())},
+				Evidence: map[string]string{"namespace": key.Namespace, "fibers": strconv.Itoa(x.engine.Live())},
 				Advice:   "It goes on when it is its turn; if that takes long, see how fast the API server answers.",
 				Progress: !fiber.Blocked(),
 			}
@@ -457,7 +457,7 @@ func circuit(at webhook.TargetState) why.Cause {
 	if len(at.Failures) > 0 {
 		c.Last = at.Failures[0].Message
 		if status := at.Failures[0].Status; status != 0 && c.Last == "" {
-			c.Last = "status " + itoa(status)
+			c.Last = "status " + strconv.Itoa(status)
 		}
 	}
 	return causes.CircuitOpen(at.Namespace, at.Webhook, c)
@@ -540,5 +540,3 @@ func (x *explainer) webhook(key store.Key) []why.Cause {
 	}
 	return all
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }
