@@ -46,7 +46,7 @@ func TestShardMistakes(t *testing.T) {
 		"OddGroup":          {[]string{"shards", "x", "--kubeconfig", kubeconfig}, exitUsage, "namespace/name"},
 		"OddOutput":         {[]string{"shards", "a/b", "-o", "yaml"}, exitUsage, "table or json"},
 		"MissingGroup": {
-			[]string{"shards", namespace + "/none", "--kubeconfig", kubeconfig}, exitFailure, "is no group",
+			[]string{"shards", namespace + "/none", "--kubeconfig", kubeconfig}, exitFailure, "is not a group",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -70,7 +70,7 @@ func TestCalls(t *testing.T) {
 		t.Fatalf("above the concurrency of the endpoint: %+v", refused)
 	}
 	c.withdraw(runs[1].party(), queued{&runs[1].news, record.Target{ID: "hook"}}, refused.call)
-	third, refused := admit(runs[1], "3")
+	third, _ := admit(runs[1], "3")
 	if third != nil {
 		t.Fatal("the concurrency of the endpoint is exceeded")
 	}

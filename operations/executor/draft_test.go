@@ -79,7 +79,10 @@ func TestPay(t *testing.T) {
 			return d
 		}
 		first := of(false)
-		if !w.pay(first) || !w.pay(first) || first.paid != (fair.Price{Count: 1, Bytes: smallObject}) {
+		if !w.pay(first) {
+			t.Fatal("the first write waits")
+		}
+		if !w.pay(first) || first.paid != (fair.Price{Count: 1, Bytes: smallObject}) {
 			t.Fatalf("paid is %+v", first.paid)
 		}
 		if w.refund(first); first.paid != (fair.Price{}) {
