@@ -9,7 +9,7 @@
 // due, takes that action, and asks again. While no action is due, the flow is parked without a goroutine. The engine
 // is fair between namespaces, and between the tenants of a namespace.
 //
-// A call under way runs in its own goroutine, with a call slot (admit.go) and a permit of its endpoint. The flow is
+// A call under way runs in its own goroutine, with a call slot (calls.go) and a permit of its endpoint. The flow is
 // parked meanwhile and is woken when the call returns. So calls of one operation do not wait for each other, and a
 // cancellation reaches them at once. A tenant whose calls hang leaves slots for other tenants.
 //

@@ -119,6 +119,7 @@ func TestHookStatus(t *testing.T) {
 		own.slots.Gain(own.layout().All())
 		h.mark(bad, true)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if got := written["bad"]; len(got) != 1 {
 			t.Fatalf("written %d times after a failure, want once", len(got))
 		}
@@ -136,11 +137,13 @@ func TestHookStatus(t *testing.T) {
 		h.mark(store.Key{Namespace: "ns", Name: "gone"}, true)
 		h.webhookChanged(store.Event{Type: store.Deleted, Key: store.Key{Namespace: "ns", Name: "bomb"}})
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if len(written) != 1 || len(written["bad"]) != 3 {
 			t.Errorf("written are %d statuses, that of bad %d times, want 3", len(written), len(written["bad"]))
 		}
 		h.mark(store.Key{Namespace: "ns", Name: "bomb"}, true)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if got := written["bomb"]; len(got) != 1 || !meta.IsStatusConditionTrue(got[0].Conditions, v1alpha1.ConditionQuarantined) {
 			t.Errorf("written is %+v", got)
 		}
