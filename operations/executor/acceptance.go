@@ -27,39 +27,26 @@ import (
 //     crash of its replica, do not change that;
 //   - an operation that was accepted after a lock comes after it, whether or not an executor saw that happen.
 
-// accept records the version at which it has seen the present request of an operation, unless a version is known
-// already.
-func (e *Executor) accept(r *run, op *v1alpha1.Operation) {
-	if !course.Ordinary(op) {
-		return
-	}
-	e.mu.Lock()
-	known := r.accepted.Of(op)
-	if !known {
-		r.accepted = &course.Acceptance{Request: course.RequestOf(op), By: op.ResourceVersion}
-	}
-	e.mu.Unlock()
-	if !known {
-		e.moveLine(r.key) // a lock may be waiting for that
-	}
+// acceptances are the known intervals. The runs of operations hold them.
+type acceptances interface {
+	// acceptance returns the interval in which an operation was accepted that is not picked up yet. It returns false
+	// until the run of the operation has looked at it.
+	acceptance(op *v1alpha1.Operation) (course.Acceptance, bool)
+	// narrow calls f with the acceptance of an operation, if it is known. f may change it.
+	narrow(op *v1alpha1.Operation, f func(*course.Acceptance))
 }
 
-// accepted returns the known interval in which an operation was accepted that is not picked up yet. It returns false
-// until the run of the operation has looked at it.
-func (e *Executor) accepted(op *v1alpha1.Operation) (course.Acceptance, bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	r := e.live[op.Namespace][op.Name]
-	if r == nil || !r.accepted.Of(op) {
-		return course.Acceptance{}, false
-	}
-	return *r.accepted, true
+// history reads the states of operations from the API server.
+type history struct {
+	calls  *call.Client
+	policy func(namespace string) call.Policy
+	newest func(ctx context.Context, key store.Key) (*v1alpha1.Operation, error) // nil: it does not exist
 }
 
 // placeOf returns the place that an operation gets when it is picked up.
-func (e *Executor) placeOf(op *v1alpha1.Operation) string {
+func (l *locks) placeOf(op *v1alpha1.Operation) string {
 	if course.Ordinary(op) {
-		if a, ok := e.accepted(op); ok {
+		if a, ok := l.accepted.acceptance(op); ok {
 			return a.By
 		}
 	}
@@ -69,12 +56,12 @@ func (e *Executor) placeOf(op *v1alpha1.Operation) string {
 // goesFirst reports whether other goes before op. other comes from the store, excludes op and has not ended. recorded
 // says that the stored status has picked up op. If the order is not known, it returns a doubt. A doubt without At
 // cannot be settled yet: the run of the operation has not looked at it.
-func (e *Executor) goesFirst(other, op *v1alpha1.Operation, recorded bool) (bool, *course.Doubt) {
+func (l *locks) goesFirst(other, op *v1alpha1.Operation, recorded bool) (bool, *course.Doubt) {
 	switch {
 	case course.Entered(other):
 		return true, nil
 	case !other.PickedUp() && course.Ordinary(other):
-		a, ok := e.accepted(other)
+		a, ok := l.accepted.acceptance(other)
 		if !ok {
 			return false, &course.Doubt{Op: other}
 		}
@@ -83,7 +70,7 @@ func (e *Executor) goesFirst(other, op *v1alpha1.Operation, recorded bool) (bool
 		}
 		return false, &course.Doubt{Op: other, Lock: op, At: course.Place(op)}
 	case !recorded && course.Ordinary(op):
-		a, ok := e.accepted(op)
+		a, ok := l.accepted.acceptance(op)
 		if !ok { // its run has ended
 			return false, &course.Doubt{Op: op}
 		}
@@ -96,10 +83,10 @@ func (e *Executor) goesFirst(other, op *v1alpha1.Operation, recorded bool) (bool
 	}
 }
 
-// settleDoubt asks the API server which of two operations was accepted first.
-func (e *Executor) settleDoubt(ctx context.Context, d *course.Doubt) error {
+// resolveDoubt asks the API server which of two operations was accepted first.
+func (l *locks) resolveDoubt(ctx context.Context, d *course.Doubt) error {
 	list := &v1alpha1.OperationList{}
-	answer, err := call.Do(ctx, e.calls, call.Request{
+	answer, err := call.Do(ctx, l.history.calls, call.Request{
 		Verb: call.VerbList, Namespace: d.Op.Namespace,
 		Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation,
 		Query: url.Values{
@@ -107,12 +94,12 @@ func (e *Executor) settleDoubt(ctx context.Context, d *course.Doubt) error {
 			"resourceVersion":      {d.At},
 			"resourceVersionMatch": {string(metav1.ResourceVersionMatchExact)},
 		},
-	}, e.policyOf(d.Op.Namespace))
+	}, l.history.policy(d.Op.Namespace))
 	switch {
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err): // compacted in etcd, minutes ago
-		lock, err := e.get(ctx, store.Key{Namespace: d.Lock.Namespace, Name: d.Lock.Name})
+		lock, err := l.history.newest(ctx, store.Key{Namespace: d.Lock.Namespace, Name: d.Lock.Name})
 		if err == nil {
-			e.learn(d, nil, !course.ComesLater(d, lock))
+			l.learn(d, nil, !course.ComesLater(d, lock))
 		}
 		return err
 	case err == nil:
@@ -123,26 +110,24 @@ func (e *Executor) settleDoubt(ctx context.Context, d *course.Doubt) error {
 	}
 	for i := range list.Items {
 		if was := &list.Items[i]; was.UID == d.Op.UID && was.EffectiveID() == d.Op.EffectiveID() {
-			e.learn(d, was, true)
+			l.learn(d, was, true)
 			return nil
 		}
 	}
-	e.learn(d, nil, false)
+	l.learn(d, nil, false)
 	return nil
 }
 
 // learn records the answer to a doubt. was is the operation at the version of the lock; nil if that is not known.
-func (e *Executor) learn(d *course.Doubt, was *v1alpha1.Operation, before bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	r := e.live[d.Op.Namespace][d.Op.Name]
-	switch {
-	case r == nil || !r.accepted.Of(d.Op):
-	case was != nil:
-		r.accepted.By = was.ResourceVersion
-	case before:
-		r.accepted.By = d.At
-	default:
-		r.accepted.Since = d.At
-	}
+func (l *locks) learn(d *course.Doubt, was *v1alpha1.Operation, before bool) {
+	l.accepted.narrow(d.Op, func(a *course.Acceptance) {
+		switch {
+		case was != nil:
+			a.By = was.ResourceVersion
+		case before:
+			a.By = d.At
+		default:
+			a.Since = d.At
+		}
+	})
 }

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/backoff"
@@ -32,15 +34,18 @@ func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 	}
 	until, err := e.step(ctx, r)
 	if errors.Is(err, errShort) {
-		e.standsInTrouble(r, true)
+		e.stuck.setFailing(r.key, e.troubles.get(&r.news), true)
 		err = nil
 	} else if r.short || r.paid.Count > 0 { // a run that writes nothing now must not keep others from writing
-		e.unpay(r)
+		e.writes.refund(r.draft())
 	}
-	if err == nil {
-		e.recovered(r)
+	if err != nil {
+		r.troubled = true
+	} else if r.troubled {
+		r.troubled = false
+		e.troubles.remove(&r.news)
 	}
-	e.settle(r)
+	e.park(r)
 	switch {
 	case errors.Is(err, errGone):
 		return f.End()
@@ -56,8 +61,8 @@ func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 		r.tries++
 		wait := repeated.Delay(int(r.tries)-1, rand.Float64)
 		until = e.now().Add(wait)
-		e.suffers(r, err, until)
-		e.standsInTrouble(r, false)
+		e.troubles.failed(&r.news, err, int(r.tries), e.now(), until)
+		e.stuck.setFailing(r.key, e.troubles.get(&r.news), false)
 		e.log.WarnContext(ctx, "operation has to wait", "key", r.key, "error", err, "wait", wait)
 	}
 	if !until.Before(course.FarFuture) {
@@ -70,20 +75,27 @@ func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 // do; zero: the run has ended. With errShort, the run waits for the namespace's share of writes meanwhile.
 func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error) {
 	for first := true; ; first = false {
-		back, news := e.look(r)
-		if first || news { // a slot may be kept for a call
+		returned, woken := e.runs.drainEvents(r)
+		if first || woken { // a slot may be kept for a call
 			r.askAgain()
 		}
-		if err := e.refresh(ctx, r); err != nil {
-			e.comeBackLater(r, back)
+		err = e.writes.refresh(ctx, r.draft())
+		if r.replaced {
+			r.cut(errOver)
+		}
+		if err != nil {
+			e.runs.putBack(r, returned)
 			return until, err
 		}
-		ctx = e.another(ctx, r)
+		if r.replaced {
+			r.replaced = false
+			ctx = e.spans.next(ctx, r.op)
+		}
 		now := e.now()
-		e.land(ctx, r, back, now)
-		e.note(r)
+		e.applyResults(ctx, r, returned, now)
+		e.publish(r)
 		if r.refusal != nil {
-			e.outgrown(r, r.refusal, now)
+			failTooLarge(&r.edit, r.refusal, now)
 			r.refusal = nil
 		}
 		deadline := course.FarFuture
@@ -102,17 +114,17 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 		case course.ActNothing:
 			if len(r.unsaved) > 0 && r.op.Terminal() { // the terminal status is not persisted yet
 				end := *r.op // save may adopt the next request into r.op
-				if err = e.save(ctx, r); err == nil {
-					e.ended(ctx, &end)
+				if err = e.writes.save(ctx, r.draft()); err == nil {
+					e.reports.ended(ctx, &end)
 					continue
 				}
 				break
 			}
-			until, err = e.rest(ctx, r, now)
+			until, err = e.cleanUp(ctx, r, now)
 		case course.ActBegin:
-			r.apply(course.Begin(now, e.placeOf))
+			r.apply(course.Begin(now, e.locks.placeOf))
 			r.later = nil
-			e.began(ctx, r.op)
+			e.reports.began(ctx, r.op)
 			continue
 		case course.ActFail:
 			r.apply(course.Fail(r.op.EffectiveID(), d.Reason, d.Message, now))
@@ -122,7 +134,7 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			continue
 		case course.ActCall:
 			if !e.mayCall(r) {
-				until, err = e.park(ctx, r, now, course.FarFuture)
+				until, err = e.record(ctx, r, now, course.FarFuture)
 				break
 			}
 			if err = e.start(ctx, r, d, now); err == nil {
@@ -136,22 +148,22 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			case d.Turn.Unknown:
 				return d.Until, nil // without a write: the event of that state is on its way and wakes the run
 			case d.Turn.Doubt != nil:
-				if err := e.settleDoubt(ctx, d.Turn.Doubt); err != nil {
+				if err := e.locks.resolveDoubt(ctx, d.Turn.Doubt); err != nil {
 					return until, err
 				}
 				r.op = nil // the place may have changed
 				continue
 			case d.Turn.Behind != nil:
-				e.queue(r, d.Turn.Behind.Key)
+				e.lines.join(&r.news, d.Turn.Behind.Key)
 				e.showWait(ctx, r, d.Turn.Behind, course.Decision{}, now)
-				continue // the operation ahead may have ended before queue
+				continue // the operation ahead may have ended before join
 			case r.compiling(now):
 				r.op = nil
 				return now.Add(compileSoon), nil // without a write: the compiler wakes the run
 			case !d.Turn.Still:
 				e.showWait(ctx, r, nil, d, now)
 			}
-			until, err = e.park(ctx, r, now, d.Until)
+			until, err = e.record(ctx, r, now, d.Until)
 		case course.ActFinish:
 			r.apply(course.Finish(r.op, d.Phase, now))
 			continue
@@ -173,13 +185,13 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 	}
 }
 
-// park writes the unsaved changes before the flow parks. It returns the time at which the flow wakes up at the
+// record writes the unsaved changes before the flow parks. It returns the time at which the flow wakes up at the
 // latest.
-func (e *Executor) park(ctx context.Context, r *run, now, until time.Time) (time.Time, error) {
-	e.stands(r)
+func (e *Executor) record(ctx context.Context, r *run, now, until time.Time) (time.Time, error) {
+	e.tally(r)
 	due := r.recordDue(now)
 	if due.IsZero() && !e.draining(r.key.Namespace) {
-		due = e.repeatsDue(r, now)
+		due = e.paces.repeatsDue(r.draft(), now)
 	}
 	if !due.IsZero() {
 		if due.Before(until) {
@@ -187,11 +199,11 @@ func (e *Executor) park(ctx context.Context, r *run, now, until time.Time) (time
 		}
 		return until, nil
 	}
-	if err := e.save(ctx, r); err != nil {
+	if err := e.writes.save(ctx, r.draft()); err != nil {
 		return until, err
 	}
 	if waits(r.op) {
-		if err := e.hold(ctx, r); err != nil {
+		if err := e.writes.hold(ctx, r.draft()); err != nil {
 			return until, err
 		}
 	}
@@ -201,11 +213,12 @@ func (e *Executor) park(ctx context.Context, r *run, now, until time.Time) (time
 	return until, nil
 }
 
-// rest finishes an operation that has ended: it removes the finalizer, and deletes the object after its time to live.
-func (e *Executor) rest(ctx context.Context, r *run, now time.Time) (until time.Time, err error) {
-	e.showOutcome(ctx, r.op)
-	e.stands(r)
-	if err := e.release(ctx, r); err != nil {
+// cleanUp finishes an operation that has ended. It removes the finalizer, and deletes the object after its time to
+// live.
+func (e *Executor) cleanUp(ctx context.Context, r *run, now time.Time) (until time.Time, err error) {
+	e.spans.showOutcome(ctx, r.op)
+	e.tally(r)
+	if err := e.writes.release(ctx, r.draft()); err != nil {
 		return until, err
 	}
 	if r.op.Spec.TTLAfterFinished == nil || !r.op.Terminal() || r.op.Status.FinishedAt == nil ||
@@ -217,65 +230,84 @@ func (e *Executor) rest(ctx context.Context, r *run, now time.Time) (until time.
 		r.op = nil
 		return expiry, nil
 	}
-	return until, e.remove(ctx, r)
+	return until, e.writes.remove(ctx, r.draft())
 }
 
-// look marks the start of a look at the newest state, so that events from now on are not missed. It returns the calls
-// that have returned, and reports whether the flag news was set. It allocates r.work.
-func (e *Executor) look(r *run) (back []landing, news bool) {
-	news = r.news.take()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	r.missed = false
-	if r.work == nil {
-		r.work = &work{}
+// showWait sets the reason for which the operation waits in its condition Ready, unless it is there already. It writes
+// nothing: the change is part of the next write.
+func (e *Executor) showWait(ctx context.Context, r *run, behind *course.Predecessor, d course.Decision, now time.Time) {
+	w := waitOf(r.key.Namespace, behind, d, r.share(), e.quarantine.hasNamed)
+	shown := meta.FindStatusCondition(r.op.Status.Conditions, v1alpha1.ConditionReady)
+	if shown == nil || shown.Message == w.message {
+		return
 	}
-	r.looking = true
-	back, r.back = r.back, nil
-	return back, news
+	before := shown.Reason
+	r.apply(course.Await(r.op.EffectiveID(), w.reason, w.message, now))
+	e.reports.waits(ctx, r.op, w, before)
 }
 
-// note updates the data of a run that other goroutines read: the counts for metrics, and the names of Webhooks whose
-// changes wake the run.
-func (e *Executor) note(r *run) {
+// turn decides whether an operation may make its first call. An operation that has made a call has had its turn.
+func (e *Executor) turn(r *run, op *v1alpha1.Operation) (t course.Turn) {
+	if r.alone = false; r.entered {
+		return course.Turn{}
+	}
+	r.place = op.Status.AcceptedVersion
+	t, r.alone = e.locks.turn(&r.news, op, r.recorded)
+	return t
+}
+
+// publish updates the data of a run that other goroutines read.
+func (e *Executor) publish(r *run) {
 	if !r.recorded {
 		e.accept(r, r.op)
 	}
-	near := r.op.Deadline().Add(-r.op.Timeout() / 10).Unix()
-	running, names := !r.op.Terminal(), e.changes.of(r.op)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.live[r.key.Namespace][r.key.Name] == r { // else it is not counted any more
-		e.uncount(r)
-		if r.phase, r.near = ended, near; running {
-			r.phase = counted
-			e.progress.enter(near)
-		} else {
-			e.leaveLine(r)
-		}
+	running := !r.op.Terminal()
+	if !running {
+		e.lines.leave(&r.news)
 	}
-	r.names = names
-	if r.recorded {
-		r.accepted = nil // the status has it
+	e.runs.update(r, running, r.op.Deadline().Add(-r.op.Timeout()/10).Unix(), e.changes.of(r.op))
+}
+
+// accept records the version at which it has seen the present request of an operation, unless a version is known
+// already.
+func (e *Executor) accept(r *run, op *v1alpha1.Operation) {
+	if course.Ordinary(op) && e.runs.accept(r, op) {
+		e.lines.wake(r.key) // a lock may be waiting for that
 	}
 }
 
-// settle prepares a run for parking. It marks the run as not busy if it has no call under way and no unrecorded
-// result. It frees the work of an idle run.
-func (e *Executor) settle(r *run) {
+// tally records the cause by which the operation of a run that is about to park is stuck.
+func (e *Executor) tally(r *run) {
+	if r.op == nil || r.op.Terminal() {
+		e.stuck.set(r.key, "")
+		return
+	}
+	ahead, waits := e.lines.behind(&r.news)
+	e.stuck.set(r.key, firstCause(r, waits && ahead != stale, e.webhooks, e.now))
+}
+
+// mayCall reports whether a run may make calls now. If so, it marks the run as busy, until park finds otherwise.
+func (e *Executor) mayCall(r *run) bool {
+	if !e.own.holds(r.key.Namespace) || !e.drain.enter(&r.news) {
+		return false
+	}
+	r.busy = true
+	return true
+}
+
+// draining reports whether calls for a namespace are not started any more.
+func (e *Executor) draining(namespace string) bool {
+	return !e.own.holds(namespace) || e.drain.hasBegun()
+}
+
+// park prepares a run for parking. It marks the run as not busy if it has no call under way and no unrecorded result.
+func (e *Executor) park(r *run) {
 	r.owes = r.owes && len(r.unsaved) > 0
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(r.flying) == 0 && len(r.back) == 0 && !r.owes {
-		e.leave(r)
+	if r.busy && len(r.flying) == 0 && !r.owes { // a returned call is flying until its result is applied
+		r.busy = false
+		e.drain.leave(&r.news)
 	}
-	if len(r.later) == 0 {
-		r.later = nil
-	}
-	if r.idle() {
-		r.work = nil
-	}
-	e.seen(r)
+	e.runs.park(r)
 }
 
 // find returns the facts about the Webhooks of a namespace that the plan needs.
@@ -286,9 +318,9 @@ func (e *Executor) find(namespace string) course.Lookup {
 		switch {
 		case !ok:
 			return course.WebhookFacts{}, false
-		case e.hooks.Is(key, e.quarantined):
+		case e.hooks.Is(key, e.quarantine.has):
 			return course.WebhookFacts{Quarantined: true}, false
 		}
-		return e.releases.note(course.WebhookFacts{Timeout: times.Timeout, Retry: times.Retry, Poll: times.Poll}, key), true
+		return e.releases.addTo(course.WebhookFacts{Timeout: times.Timeout, Retry: times.Retry, Poll: times.Poll}, key), true
 	}
 }

@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -44,29 +43,6 @@ const (
 	maxAttemptBytes = 4 << 20
 )
 
-// Attempts returns the remembered tries and polls of an operation, given by its key and id. The executor keeps the
-// last 16 attempts of an operation with more than one, in memory only. It drops those of ended operations when it
-// needs the memory. Attempts waits up to 200 ms if the operation is being worked on. It is safe for concurrent use.
-func (e *Executor) Attempts(ctx context.Context, key store.Key, operationID string) Attempts {
-	a := e.attempts.of(key, operationID)
-	if len(a.Last) == 0 {
-		return a
-	}
-	s := e.see(ctx, key)
-	if s.op == nil || s.op.EffectiveID() != operationID {
-		return a
-	}
-	n := len(a.Last)
-	for t, since := range s.began {
-		en := record.Entry(&s.op.Status, t)
-		a.Last = append(a.Last, Attempt{
-			Purpose: webhook.Purpose(t.Purpose), Webhook: t.ID, Began: since, Poll: en != nil && en.WebhookPollURL != "",
-		})
-	}
-	slices.SortFunc(a.Last[n:], func(a, b Attempt) int { return a.Began.Compare(b.Began) })
-	return a
-}
-
 // attempts remembers the tries and polls of operations that need more than one. An operation whose first try brings
 // the outcome costs one map lookup.
 type attempts struct {
@@ -106,8 +82,8 @@ const (
 	firstAttempts = 2
 )
 
-// note remembers an attempt that has returned. It skips a first attempt that brings the outcome.
-func (a *attempts) note(key store.Key, f *flight, poll bool, ended time.Time, res webhook.Result) {
+// record remembers an attempt that has returned. It skips a first attempt that brings the outcome.
+func (a *attempts) record(key store.Key, f *flight, poll bool, ended time.Time, res webhook.Result) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t := a.all[key]

@@ -60,7 +60,7 @@ const (
 )
 
 // newBudgets returns the budgets of writes and of calls.
-func (e *Executor) newBudgets(b Budget) (writes, calls *fair.Budget) {
+func newBudgets(b Budget, log *slog.Logger) (writes, calls *fair.Budget) {
 	rate := func(n int, otherwise float64) float64 {
 		switch {
 		case n == 0:
@@ -72,7 +72,7 @@ func (e *Executor) newBudgets(b Budget) (writes, calls *fair.Budget) {
 	}
 	short := func(what string) func(string) {
 		return func(namespace string) {
-			e.log.LogAttrs(context.Background(), slog.LevelWarn, "operations wait for the share of their namespace",
+			log.LogAttrs(context.Background(), slog.LevelWarn, "operations wait for the share of their namespace",
 				slog.String("namespace", namespace), slog.String("share", what))
 		}
 	}
@@ -91,8 +91,8 @@ func (e *Executor) newBudgets(b Budget) (writes, calls *fair.Budget) {
 	return writes, calls
 }
 
-// shares is a prometheus.Collector of the use of the shares.
-type shares struct{ e *Executor }
+// shares is a prometheus.Collector of the use of the shares, by the name of the share.
+type shares map[string]func() fair.Usage
 
 var (
 	shareLabels = []string{"share"}
@@ -113,9 +113,7 @@ func (s shares) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (s shares) Collect(ch chan<- prometheus.Metric) {
-	for of, use := range map[string]func() fair.Usage{
-		"places": s.e.slots.Usage, "calls": s.e.outside.Usage, "writes": s.e.writes.Usage,
-	} {
+	for of, use := range s {
 		u := use()
 		ch <- prometheus.MustNewConstMetric(waitingDesc, prometheus.GaugeValue, float64(u.Waiting), of)
 		ch <- prometheus.MustNewConstMetric(namespacesDesc, prometheus.GaugeValue, float64(u.Groups), of)

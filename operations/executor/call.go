@@ -19,10 +19,7 @@ import (
 // launch starts a call whose attempt is recorded. The call ends at the latest at the timeout of its Webhook or
 // operation.
 func (e *Executor) launch(ctx context.Context, r *run, f *flight) {
-	c := e.describe(r.op, f.target)
-	c.After = e.tried.last(c.ID)
 	en := record.Entry(&r.op.Status, f.target)
-	pollURL := en.WebhookPollURL
 	deadline := en.StartedAt.Add(f.hook.Definition().Timeout)
 	if end := r.op.Deadline(); f.target.Purpose == record.Main && end.Before(deadline) {
 		deadline = end
@@ -30,35 +27,16 @@ func (e *Executor) launch(ctx context.Context, r *run, f *flight) {
 	if r.flying == nil {
 		r.flying = make(map[record.Target]*flight)
 	}
-	r.flying[f.target], f.since, f.operation = f, e.now(), r.op.EffectiveID()
-	ctx, f.cancel = context.WithCancelCause(context.WithoutCancel(e.passOn(ctx, r.op))) // the flow parks meanwhile
-	ctx, stop := context.WithDeadlineCause(ctx, deadline, errDeadline)
-	slot := e.slotOf(r.key.Namespace)
-	e.tenures.Add(slot) // the run is counted, so the slot is here
-	e.flights.Go(func() {
-		defer e.tenures.Leave(slot)
-		defer stop()
-		l := landing{flight: f}
-		if pollURL != "" {
-			l.result = f.permit.Poll(ctx, c, pollURL)
-		} else {
-			l.result = f.permit.Call(ctx, c)
-		}
-		e.holders.leave(f, r.key.Namespace)
-		e.tried.note(c.ID, l.result)
-		e.attempts.note(r.key, f, pollURL != "", e.now(), l.result)
-		e.mu.Lock()
-		r.back = append(r.back, l)
-		e.mu.Unlock()
-		e.home(r, f.hook) // last: the slot may go to a call that this result makes unwanted
-		r.news.Set()
-	})
+	r.flying[f.target], f.operation = f, r.op.EffectiveID()
+	c := describe(r.op, f.target, e.callbacks)
+	ctx = context.WithoutCancel(e.spans.passOn(ctx, r.op)) // the flow parks meanwhile
+	e.calls.start(ctx, r, f, c, en.WebhookPollURL, deadline)
 }
 
-// land applies the results of the calls that have returned. It writes nothing: the changes are part of the next
+// applyResults applies the results of calls that have returned. It writes nothing: the changes are part of the next
 // write.
-func (e *Executor) land(ctx context.Context, r *run, back []landing, now time.Time) {
-	for _, l := range back {
+func (e *Executor) applyResults(ctx context.Context, r *run, returned []returnedCall, now time.Time) {
+	for _, l := range returned {
 		f := l.flight
 		f.cancel(nil)
 		delete(r.flying, f.target)
@@ -74,7 +52,7 @@ func (e *Executor) land(ctx context.Context, r *run, back []landing, now time.Ti
 		e.log.InfoContext(ctx, "webhook called", "operation", r.op.EffectiveID(), "key", r.key, "webhook", f.target.ID,
 			"purpose", f.target.Purpose, "verdict", l.result.Verdict, "status", l.result.StatusCode,
 			"took", l.result.Duration, "message", v.Message)
-		if changesNothing(en, v, now) || e.pollWaits(r, en, v, now) {
+		if changesNothing(en, v, now) || e.paces.pollWaits(r.party(), en, v, now) {
 			if r.later == nil {
 				r.later = make(map[record.Target]time.Time)
 			}
@@ -104,20 +82,6 @@ func changesNothing(en *v1alpha1.WebhookCallStatus, v course.Verdict, now time.T
 	again := en.LastPollTimestamp.Add(pollsWritten)
 	same := int32(v.Code) == en.LastStatusCode && course.Tidy(v.Message) == en.Message
 	return now.Before(again) && (same || v.Next.Before(again))
-}
-
-// pollWaits reports whether the result of a frequent poll is left to a later write. It is if the tenant has just made
-// such a write (paces).
-func (e *Executor) pollWaits(r *run, en *v1alpha1.WebhookCallStatus, v course.Verdict, now time.Time) bool {
-	return v.Polled && !v.State.Terminal() && !v.Next.IsZero() && en.LastPollTimestamp != nil &&
-		v.Next.Before(now.Add(pollsWritten)) && !e.paces.take(r.party(), now)
-}
-
-// comeBackLater keeps the returned calls for the next look.
-func (e *Executor) comeBackLater(r *run, back []landing) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	r.back = append(back, r.back...)
 }
 
 // judge returns the verdict that records a result.
@@ -169,7 +133,7 @@ func judge(op *v1alpha1.Operation, f *flight, result webhook.Result, now time.Ti
 }
 
 // describe returns the data for the templates of a call, with the key of the call.
-func (e *Executor) describe(op *v1alpha1.Operation, t record.Target) webhook.Call {
+func describe(op *v1alpha1.Operation, t record.Target, callbacks *Callbacks) webhook.Call {
 	c := webhook.Call{ID: course.CallID(op, t), CorrelationID: op.Spec.CorrelationID}
 	id, spec := op.EffectiveID(), op.Spec // a copy, since op changes while the call is under way
 	c.Data.Operation = func() webhook.Fields { return specFields(id, spec) }
@@ -179,7 +143,7 @@ func (e *Executor) describe(op *v1alpha1.Operation, t record.Target) webhook.Cal
 			c.Data.Resource = json.RawMessage(o.Resource.Raw)
 		}
 	}
-	c.Data.CallbackURL = e.callbacks.URL(op, t.ID, webhook.Purpose(t.Purpose))
+	c.Data.CallbackURL = callbacks.URL(op, t.ID, webhook.Purpose(t.Purpose))
 	if t.Purpose == record.Main {
 		return c
 	}

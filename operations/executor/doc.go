@@ -9,26 +9,37 @@
 // due, takes that action, and asks again. While no action is due, the flow is parked without a goroutine. The engine
 // is fair between namespaces, and between the tenants of a namespace.
 //
-// A call under way runs in its own goroutine, with a call slot (admit.go) and a permit of its endpoint. The flow is
+// A call under way runs in its own goroutine, with a call slot (calls.go) and a permit of its endpoint. The flow is
 // parked meanwhile and is woken when the call returns. So calls of one operation do not wait for each other, and a
 // cancellation reaches them at once. A tenant whose calls hang leaves slots for other tenants.
 //
-// # Reading order
+// # Parts
 //
-// The files are listed from the entry point down. A file uses the files after it, with a few exceptions: mostly the
-// types of the fields of Executor.
+// [Executor] creates the parts and connects them; its own methods are the flow of an operation (advance.go, start.go,
+// call.go). Each part owns its state, and can be built alone:
 //
-//   - Lifetime: lifecycle (New and Run), shards (the slots of this replica), watch (starting and waking flows).
-//   - The flow of an operation: advance (the loop), start (due calls), call, report, finalizer, acceptance (doubts
-//     about the order), admit (a call's shares), write (requests to the API server).
-//   - Beside the flow: taker (callbacks), hookstatus and quarantine, events, client, fence, fresh.
-//   - Explanations: sight, why, tally, trouble.
-//   - Shared parts: drain, attempts, lock, unrecorded, repeated, executor (Options and Executor), trust, run (the
-//     state of one operation), metrics, progress, callback, witness, budget, webhookchanges, holders, secrets, release,
-//     trace, tried.
-//   - Packages below this one: operations/internal/course (decisions and status changes, as pure functions),
-//     operations/internal/effort (the price of an object), operations/internal/compiled (compiled Webhooks), internal/fair
-//     (shares of namespaces and tenants).
+//   - runs: the live run of each operation, wake-ups, counts, acceptances and readers. Its lock guards the shared
+//     fields of a run.
+//   - ownership: slots, fences, and the client for writes in a namespace; the lock of handover.Slots.
+//   - freshness: the namespaces in which the store has the writes of a predecessor; own lock.
+//   - locks: the order of operations that exclude each other; stateless. lines: those that wait for another; own lock.
+//   - calls: calls under way, with their shares and permits; the locks of fair.Slots, fair.Budget and holders.
+//   - writes: reads and writes of the API server for a draft, the part of a run that is written; the locks of
+//     fair.Budget and trust.
+//   - drain: operations with calls under way or unrecorded results; own lock.
+//   - troubles: operations with failing requests to the API server; own lock.
+//   - hookStatus: statuses of Webhooks to write; own lock. quarantine: Webhooks that crash the process; immutable.
+//   - reporter, spans and explainer report and explain what the others do. They have no state.
+//   - Small parts with a lock each: attempts, tried, holders, paces, trust, secrets, webhookChanges, tally, Events,
+//     CrashLog. releases, Callbacks and Taker have no lock.
+//
+// The lock of runs may be held when the lock of handover.Slots, lines, drain, troubles or tally is taken. No other two
+// of these locks are held together. The fields of a run that are not shared belong to its flow. Readers get a snapshot
+// of them while the flow is parked.
+//
+// Packages below this one: operations/internal/course (decisions and status changes, as pure functions),
+// operations/internal/effort (the price of an object), operations/internal/compiled (compiled Webhooks), internal/fair
+// (shares of namespaces and tenants).
 //
 // # Shares
 //

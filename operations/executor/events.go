@@ -23,6 +23,16 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
+// Recorder records Kubernetes Events. [Events] is one.
+type Recorder interface {
+	// Operation records an event of an operation. It never blocks.
+	Operation(op *v1alpha1.Operation, warning bool, reason, message string)
+}
+
+type noRecorder struct{}
+
+func (noRecorder) Operation(*v1alpha1.Operation, bool, string, string) {}
+
 const (
 	// maxOutcomes and maxProgress bound the Events in the queues. Outcomes are written first, so a full queue of them
 	// is written within about 40 s.

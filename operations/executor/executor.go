@@ -1,11 +1,9 @@
 package executor
 
 import (
-	"context"
 	"log/slog"
 	"net/netip"
 	"net/url"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,10 +13,8 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/fair"
-	"github.com/fairlead-io/fairlead/internal/handover"
 	"github.com/fairlead-io/fairlead/internal/inherit"
 	"github.com/fairlead-io/fairlead/internal/store"
-	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operations/internal/compiled"
 	"github.com/fairlead-io/fairlead/operations/webhook"
 	"github.com/fairlead-io/fairlead/shard"
@@ -103,78 +99,49 @@ type Targets struct {
 	Inside func() []netip.Prefix
 }
 
-// Recorder records Kubernetes Events. [Events] is one.
-type Recorder interface {
-	// Operation records an event of an operation. It never blocks.
-	Operation(op *v1alpha1.Operation, warning bool, reason, message string)
-}
-
 // Executor runs Operations until they end. At most one Executor may run for a namespace at a time: use leader
 // election, Options.Fence and Options.Shards. A second one causes no second outcome, but repeats calls with the same
 // keys.
 type Executor struct {
-	calls     *call.Client
-	policy    call.Policy      // its Fence is that of the Executor; see policyOf
-	anyone    *client.Client   // for requests that every replica may make
-	client    *client.Client   // for requests under the Fence; see clientOf
-	shards    shard.Membership // nil: all namespaces are served here
-	tenures   *handover.Slots  // without shards: one slot
+	own        *ownership
+	fresh      *freshness
+	gained     gainedSlots
+	runs       *runs
+	lines      *lines
+	locks      *locks
+	calls      *calls
+	writes     *writes
+	drain      drain
+	troubles   troubles
+	quarantine *quarantine
+	status     *hookStatus
+	attempts   *attempts
+	tried      *tried
+	stuck      *tally
+	holders    holders // of the concurrency permits of Webhooks
+	paces      paces   // of writes that record only repeated tries or polls
+	changes    *webhookChanges
+	secrets    *secrets
+	releases   *releases
+	trust      trust
+	callbacks  *Callbacks
+	metrics    *metrics
+	spans      spans
+	reports    *reporter
+	explainer  *explainer
+
+	anyone    *client.Client // for requests that every replica may make
 	store     *store.Store
 	hookStore *store.Store
 	hooks     *compiled.Cache
 	webhooks  *webhook.Client
-	callbacks *Callbacks
 	flow      *flow.Flow[run]
 	engine    *flow.Engine
-	traced    bool // a TracerProvider is set
-	tried     *tried
-	attempts  *attempts
-	metrics   *metrics
-	stuck     *tally
-	witness   Witness
-	condemned map[string]Condemned // by revision
+	budget    *fair.Budget // of status writes
 	recorder  Recorder
 	log       *slog.Logger
 	slot      inherit.Slot // takes the logger of the runtime, for log
 	now       func() time.Time
 
-	holders  holders // of the concurrency permits of Webhooks
-	slots    *fair.Slots
-	writes   *fair.Budget // budget of status writes
-	paces    paces        // of writes that record only repeated tries or polls
-	outside  *fair.Budget // budget of calls
-	changes  *webhookChanges
-	status   *hookStatus
-	secrets  *secrets
-	releases *releases
-	flights  sync.WaitGroup // calls under way
-	stopped  chan struct{}  // closed when Run has returned
-	fresh    *freshness
-	trust    trust
-
-	running context.Context //nolint:containedctx // the context of Run, for those of tenures; set before the first work
-	some    chan struct{}   // holds a token while gained may have slots
-
-	mu     sync.Mutex
-	gained shard.Set // slots that takeOver has not begun
-	drain  drain
-	live   map[string]map[string]*run // by namespace and name
-	// progress counts the operations of live.
-	progress progress
-	lines    map[store.Key]*line // runs behind the end of another operation, by its key
-
-	troubles map[*run]*trouble      // of runs with failing requests to the API server
-	asking   map[*run]chan struct{} // closed when the flow of the run has parked or ended
-}
-
-type noRecorder struct{}
-
-func (noRecorder) Operation(*v1alpha1.Operation, bool, string, string) {}
-
-// drain is the state of Drain. Executor.mu guards it.
-type drain struct {
-	begun bool
-	busy  map[*run]struct{} // runs with a call under way, or with a result that is not recorded
-	idle  chan struct{}     // closed when a drain has begun and no run is busy
-	lost  bool              // Run ended while runs were busy: idle is never closed
+	stopped chan struct{} // closed when Run has returned
 }

@@ -26,14 +26,14 @@ type Run = run
 
 // Spend has a namespace use up writes to the API server.
 func (e *Executor) Spend(namespace string, writes float64) {
-	e.writes.Charge(namespace, fair.Price{Count: writes})
+	e.budget.Charge(namespace, fair.Price{Count: writes})
 }
 
 // Runs returns how many runs there are, and how many of them have anything to work with.
 func (e *Executor) Runs() (all, working int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, space := range e.live {
+	e.runs.mu.Lock()
+	defer e.runs.mu.Unlock()
+	for _, space := range e.runs.live {
 		for _, r := range space {
 			if all++; r.work != nil {
 				working++
@@ -46,7 +46,7 @@ func (e *Executor) Runs() (all, working int) {
 // Kept returns what a run keeps that has had a call under way and a turn refused, both over, with changes that are not
 // written or without.
 func Kept(unsaved bool) (what string) {
-	e := &Executor{}
+	e := &Executor{runs: newRuns(nil)}
 	r := &run{
 		later: map[record.Target]time.Time{},
 		work:  &work{flying: map[record.Target]*flight{}, refused: map[record.Target]refusal{}},
@@ -54,7 +54,7 @@ func Kept(unsaved bool) (what string) {
 	if unsaved {
 		r.unsaved = []unsavedChange{{Change: func(*v1alpha1.Operation) {}}}
 	}
-	e.settle(r)
+	e.park(r)
 	if r.later != nil {
 		what += "polls "
 	}
@@ -72,24 +72,20 @@ func Kept(unsaved bool) (what string) {
 
 // Tenures describes the slots of an executor.
 func (e *Executor) Tenures() (out string) {
-	for slot := range e.tenures.Layout().Len() {
-		runs := len(e.runsOf(e.tenures.Layout().Set(slot)))
-		out += fmt.Sprintf("%d: held %t, runs %d; ", slot, e.tenures.Holds(slot), runs)
+	for slot := range e.own.layout().Len() {
+		runs := len(e.runs.of(e.own.layout().Set(slot)))
+		out += fmt.Sprintf("%d: held %t, runs %d; ", slot, e.own.slots.Holds(slot), runs)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	return out + "not begun: " + e.gained.String()
 }
 
 // SpanAllocs is how many allocations it takes to look after the trace of an operation.
 func (e *Executor) SpanAllocs(ctx context.Context, op *v1alpha1.Operation) float64 {
-	r := &run{work: &work{op: op}}
 	return testing.AllocsPerRun(100, func() {
-		from, _ := e.follow(ctx, op)
-		e.another(from, r)
-		e.keepTrace(from, r)
-		e.passOn(from, op)
-		e.showOutcome(from, op)
+		from, _ := e.spans.follow(ctx, op)
+		e.spans.record(e.spans.next(from, op), op, course.Whole)
+		e.spans.passOn(from, op)
+		e.spans.showOutcome(from, op)
 	})
 }
 
@@ -105,7 +101,7 @@ const (
 // Note notes a try of an operation.
 func (m *Remembered) Note(key store.Key, operation, hook string, res webhook.Result) {
 	f := &flight{target: record.Target{ID: hook}, operation: operation, since: time.Unix(1, 0)}
-	m.a.note(key, f, false, time.Unix(2, 0), res)
+	m.a.record(key, f, false, time.Unix(2, 0), res)
 }
 
 // End notes the end of an operation.
@@ -140,7 +136,7 @@ func FirstTryAllocs() float64 {
 	f := &flight{target: record.Target{ID: "hook"}, operation: "fine", since: time.Unix(1, 0)}
 	key, ended, res := store.Key{Namespace: "a", Name: "fine"}, time.Unix(2, 0), webhook.Result{Verdict: webhook.Succeeded}
 	return testing.AllocsPerRun(100, func() {
-		m.a.note(key, f, false, ended, res)
+		m.a.record(key, f, false, ended, res)
 		m.a.end(key)
 	})
 }

@@ -38,37 +38,37 @@ func waits(op *v1alpha1.Operation) bool {
 }
 
 // hold adds the finalizer.
-func (e *Executor) hold(ctx context.Context, r *run) error {
-	if held(r.op) || r.op.DeletionTimestamp != nil || r.op.Status.Phase.Terminal() {
+func (w *writes) hold(ctx context.Context, d draft) error {
+	if held(d.op) || d.op.DeletionTimestamp != nil || d.op.Status.Phase.Terminal() {
 		return nil
 	}
-	return e.setFinalizers(ctx, r, append(slices.Clone(r.op.Finalizers), v1alpha1.Finalizer))
+	return w.setFinalizers(ctx, d, append(slices.Clone(d.op.Finalizers), v1alpha1.Finalizer))
 }
 
 // release removes the finalizer.
-func (e *Executor) release(ctx context.Context, r *run) error {
-	if !held(r.op) {
+func (w *writes) release(ctx context.Context, d draft) error {
+	if !held(d.op) {
 		return nil
 	}
-	rest := slices.DeleteFunc(slices.Clone(r.op.Finalizers), func(f string) bool { return f == v1alpha1.Finalizer })
-	return e.setFinalizers(ctx, r, rest)
+	rest := slices.DeleteFunc(slices.Clone(d.op.Finalizers), func(f string) bool { return f == v1alpha1.Finalizer })
+	return w.setFinalizers(ctx, d, rest)
 }
 
-// setFinalizers replaces the finalizers, conditional on the version that the run knows.
-func (e *Executor) setFinalizers(ctx context.Context, r *run, finalizers []string) error {
+// setFinalizers replaces the finalizers, conditional on the version that the draft knows.
+func (w *writes) setFinalizers(ctx context.Context, d draft, finalizers []string) error {
 	metadata := map[string]any{"finalizers": finalizers}
 	for {
-		if r.thin >= course.Unowned {
+		if d.thin >= course.Unowned {
 			metadata["managedFields"] = json.RawMessage(course.Reset)
 		}
 		patch, err := json.Marshal(map[string]any{"metadata": metadata})
 		if err != nil {
 			return err
 		}
-		err = e.patch(ctx, r, patch)
+		err = w.patch(ctx, d, patch)
 		switch {
-		case errors.Is(err, call.ErrTooLarge) && r.thin < course.Unowned:
-			r.thin = course.Unowned
+		case errors.Is(err, call.ErrTooLarge) && d.thin < course.Unowned:
+			d.thin = course.Unowned
 			continue
 		case err != nil:
 			return fmt.Errorf("cannot set the finalizer: %w", err)
@@ -77,18 +77,18 @@ func (e *Executor) setFinalizers(ctx context.Context, r *run, finalizers []strin
 	}
 }
 
-// remove deletes the Operation after its time to live, if the object is still in the version that the run knows.
-func (e *Executor) remove(ctx context.Context, r *run) error {
-	if !e.pay(r) {
+// remove deletes the Operation after its time to live, if the object is still in the version that the draft knows.
+func (w *writes) remove(ctx context.Context, d draft) error {
+	if !w.pay(d) {
 		return errShort
 	}
 	size := 0
-	err := e.writer(r).Delete(ctx, e.named(r),
+	err := w.writer(d).Delete(ctx, w.named(d),
 		client.SameUID(), client.SameVersion(), client.IgnoreNotFound(), writeoption.ConflictsExpected(),
 		writeoption.Answered(func(raw []byte) { size = effort.Of(raw) }))
-	e.settlePaid(r, size, err)
+	w.settleCost(d, size, err)
 	if apierrors.IsConflict(err) {
-		return nil // it has changed: its event wakes the run
+		return nil // it has changed: its event wakes the flow
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -16,7 +17,7 @@ import (
 // state of the store is at least as new as the start of the slot's tenure. It is safe for concurrent use.
 type freshness struct {
 	layout shard.Layout
-	asked  chan struct{} // holds a token while slots may wait for catchUp
+	asked  chan struct{} // holds a token while slots may wait for run
 
 	mu    sync.Mutex
 	turn  int
@@ -26,7 +27,7 @@ type freshness struct {
 // arrival is the freshness of a slot since it was gained.
 type arrival struct {
 	turn   int             // number of earlier gains, which tells a slot that is gained again from its earlier tenure
-	scopes map[string]bool // by the namespace that a source watches, "" for all; false while catchUp is working on it
+	scopes map[string]bool // by the namespace that a source watches, "" for all; false while run is working on it
 }
 
 func newFreshness(layout shard.Layout) *freshness {
@@ -47,7 +48,7 @@ func (f *freshness) lose(slot int) {
 	delete(f.slots, slot)
 }
 
-// ask notifies catchUp of gained slots.
+// ask notifies run of gained slots.
 func (f *freshness) ask() {
 	select {
 	case f.asked <- struct{}{}:
@@ -91,9 +92,9 @@ func (f *freshness) begin(scope string) map[int]int {
 	return begun
 }
 
-// known records whether slots are fresh in a scope, except slots that were lost or gained again since begin. It
+// report records whether slots are fresh in a scope, except slots that were lost or gained again since begin. It
 // returns false if no slot is left.
-func (f *freshness) known(scope string, begun map[int]int, yes bool) (left bool) {
+func (f *freshness) report(scope string, begun map[int]int, yes bool) (left bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for slot, turn := range begun {
@@ -108,25 +109,31 @@ func (f *freshness) known(scope string, begun map[int]int, yes bool) (left bool)
 // stale is the key of the line of operations that wait until their namespace is fresh. No operation has this key.
 var stale = store.Key{}
 
-// asking is the back-off between barrier requests to the API server.
-var asking = backoff.Policy{Base: 500 * time.Millisecond, Cap: 10 * time.Second}
+// barrierRetry is the back-off between barrier requests to the API server.
+var barrierRetry = backoff.Policy{Base: 500 * time.Millisecond, Cap: 10 * time.Second}
 
-// catchUp finds out when the store has everything that a predecessor may have written. Until then, a run that is
-// about to repeat a recorded action reads its operation first (see confirmed). An operation that locks resources
-// waits.
-func (e *Executor) catchUp(ctx context.Context, statuses <-chan source.Status) {
+// run finds out when the store has everything that a predecessor may have written, until ctx ends. Until then, an
+// operation whose recorded action is about to be repeated is read first (see stored.confirmed). An operation that locks
+// resources waits. run calls onFresh whenever slots have become fresh.
+func (f *freshness) run(
+	ctx context.Context, st *store.Store, statuses <-chan source.Status, onFresh func(), log *slog.Logger,
+) {
 	var scopes sync.WaitGroup
 	defer scopes.Wait()
 	for {
-		for _, st := range e.store.Statuses() { // the channel drops statuses when there are very many
-			if begun := e.fresh.begin(st.Namespace); begun != nil {
-				scopes.Go(func() { e.catchUpIn(ctx, st.Namespace, begun) })
+		for _, known := range st.Statuses() { // the channel drops statuses when there are very many
+			if begun := f.begin(known.Namespace); begun != nil {
+				scopes.Go(func() {
+					if f.catchUp(ctx, st, known.Namespace, begun, log) {
+						onFresh()
+					}
+				})
 			}
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-e.fresh.asked:
+		case <-f.asked:
 		case _, ok := <-statuses:
 			if !ok {
 				return
@@ -135,22 +142,25 @@ func (e *Executor) catchUp(ctx context.Context, statuses <-chan source.Status) {
 	}
 }
 
-// catchUpIn waits until the slots, in their turns, are fresh in a scope.
-func (e *Executor) catchUpIn(ctx context.Context, scope string, begun map[int]int) {
-	for try := 0; e.fresh.known(scope, begun, false); try++ {
-		err := e.store.BarrierForNamespace(ctx, scope)
+// catchUp waits until the slots, in their turns, are fresh in a scope. It returns false if they were lost, or if ctx
+// ends before.
+func (f *freshness) catchUp(
+	ctx context.Context, st *store.Store, scope string, begun map[int]int, log *slog.Logger,
+) (fresh bool) {
+	for try := 0; f.report(scope, begun, false); try++ {
+		err := st.BarrierForNamespace(ctx, scope)
 		if err == nil {
-			e.fresh.known(scope, begun, true)
-			e.moveLine(stale)
-			return
+			f.report(scope, begun, true)
+			return true
 		}
 		if ctx.Err() != nil {
-			return
+			return false
 		}
-		e.log.WarnContext(ctx, "cannot tell whether the operations known are the newest ones: those begun before are read "+
+		log.WarnContext(ctx, "cannot tell whether the operations known are the newest ones: those begun before are read "+
 			"one by one, those that lock resources wait", "namespace", scope, "error", err)
-		if backoff.Pause(ctx, asking.Delay(try, rand.Float64)) != nil {
-			return
+		if backoff.Pause(ctx, barrierRetry.Delay(try, rand.Float64)) != nil {
+			return false
 		}
 	}
+	return false
 }

@@ -32,23 +32,21 @@ func TestCatchUpInManyNamespaces(t *testing.T) {
 		for i := range many {
 			appear(i)
 		}
-		e := &Executor{
-			store: st, fresh: newFreshness(shard.Layout{Slots: 1}), lines: make(map[store.Key]*line), log: slog.New(slog.DiscardHandler),
-		}
-		e.fresh.gain(0)
+		f := newFreshness(shard.Layout{Slots: 1})
+		f.gain(0)
 		statuses := st.WatchStatus()
 		defer statuses.Close()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			e.catchUp(ctx, statuses.C)
+			f.run(ctx, st, statuses.C, func() {}, slog.New(slog.DiscardHandler))
 		}()
 		synctest.Wait()
 		appear(many)
 		synctest.Wait()
 		for i := range many + 1 {
-			if !e.fresh.in(name(i)) {
+			if !f.in(name(i)) {
 				t.Errorf("%s is not known to be fresh", name(i))
 			}
 		}
@@ -67,15 +65,15 @@ func TestFreshSlotComesAgain(t *testing.T) {
 	if again := f.begin(""); again != nil {
 		t.Errorf("it is found out twice: %v", again)
 	}
-	if f.known("", begun, true); !f.in("ns") {
+	if f.report("", begun, true); !f.in("ns") {
 		t.Error("it is not known")
 	}
 	f.lose(slot)
 	f.gain(slot)
-	if left := f.known("", begun, true); left || f.in("ns") {
+	if left := f.report("", begun, true); left || f.in("ns") {
 		t.Error("what was found out before counts")
 	}
-	if f.known("", f.begin(""), true); !f.in("ns") {
+	if f.report("", f.begin(""), true); !f.in("ns") {
 		t.Error("it is not known anew")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -12,14 +13,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/call"
-	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/internal/store"
-	"github.com/fairlead-io/fairlead/internal/writeoption"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operations/internal/compiled"
 	"github.com/fairlead-io/fairlead/operations/internal/course"
@@ -30,12 +28,32 @@ import (
 // hookStatus writes the status of Webhooks: whether they compile, whether they are quarantined, and their circuit
 // breaker. It runs apart from the flows of operations, with one write at a time for each namespace. Several changes
 // of one Webhook become one write.
+//
+// It is safe for concurrent use. Its lock is a leaf lock, except for that of workers.
 type hookStatus struct {
-	e       *Executor
+	hookStatusOptions
 	writing chan struct{} // holds a token for each write under way
 	workers *fair.Workers
-	mu      sync.Mutex
-	spaces  map[string]*statusSpace
+
+	mu     sync.Mutex
+	spaces map[string]*statusSpace
+}
+
+// hookStatusOptions are what a hookStatus needs from others.
+type hookStatusOptions struct {
+	own        *ownership
+	releases   *releases
+	quarantine *quarantine
+	budget     *fair.Budget
+	// compile waits until a Webhook is compiled.
+	compile func(ctx context.Context, hook store.Key) (*webhook.Compiled, error)
+	breaker func(namespace, name string) webhook.BreakerStatus
+	// patch sends a merge patch of the status, and calls answered with the answer of the API server.
+	patch func(ctx context.Context, hook store.Key, body []byte, answered func(raw []byte)) error
+	// onQuarantined is called when the status of a Webhook that the witness has condemned is written.
+	onQuarantined func(ctx context.Context, w *v1alpha1.Webhook, guilty Condemned)
+	log           *slog.Logger
+	now           func() time.Time
 }
 
 // statusSpace has the Webhooks of one namespace whose status may have to change. It exists while there are any.
@@ -47,9 +65,10 @@ type statusSpace struct {
 // statusWriters bounds the concurrent writes of all namespaces together.
 const statusWriters = 4
 
-func newHookStatus(e *Executor) *hookStatus {
+func newHookStatus(o hookStatusOptions) *hookStatus {
 	return &hookStatus{
-		e: e, writing: make(chan struct{}, statusWriters), spaces: make(map[string]*statusSpace), workers: fair.NewWorkers(),
+		hookStatusOptions: o, writing: make(chan struct{}, statusWriters), spaces: make(map[string]*statusSpace),
+		workers: fair.NewWorkers(),
 	}
 }
 
@@ -58,14 +77,16 @@ func (h *hookStatus) breakerChanged(namespace, name string, _ webhook.BreakerSta
 	h.mark(store.Key{Namespace: namespace, Name: name}, false)
 }
 
+// webhookChanged marks a Webhook after an event.
 func (h *hookStatus) webhookChanged(event store.Event) {
 	if event.Type == store.Added || event.Type == store.Modified {
 		h.mark(event.Key, event.Prior == nil || event.Prior.Generation() != event.Object.Generation())
 	}
 }
 
+// mark has the status of a Webhook checked. With anew, the Webhook is compiled again.
 func (h *hookStatus) mark(key store.Key, anew bool) {
-	if !h.e.holds(key.Namespace) {
+	if !h.own.holds(key.Namespace) {
 		return
 	}
 	h.mu.Lock()
@@ -108,7 +129,7 @@ func (h *hookStatus) work(ctx context.Context, s *statusSpace) {
 			key := store.Key{Namespace: s.namespace, Name: name}
 			stays, err := h.writeHere(key, anew)
 			if err != nil && stays {
-				h.e.log.WarnContext(ctx, "cannot write the status of a webhook", "webhook", key, "error", err)
+				h.log.WarnContext(ctx, "cannot write the status of a webhook", "webhook", key, "error", err)
 				if !errors.Is(err, call.ErrTooLarge) { // then only a change of the Webhook helps
 					h.mark(key, anew)
 				}
@@ -122,12 +143,11 @@ func (h *hookStatus) work(ctx context.Context, s *statusSpace) {
 
 // writeHere calls write while the slot of the Webhook stays here. A write that has started may finish after that.
 func (h *hookStatus) writeHere(key store.Key, anew bool) (stays bool, err error) {
-	slot := h.e.slotOf(key.Namespace)
-	t, here := h.e.tenures.Enter(slot)
+	t, here := h.own.enter(key.Namespace)
 	if !here {
 		return false, nil
 	}
-	defer h.e.tenures.Leave(slot)
+	defer h.own.leave(key.Namespace)
 	err = h.write(t.Stay, t.Context, key, anew)
 	return t.Stay.Err() == nil, err
 }
@@ -135,14 +155,14 @@ func (h *hookStatus) writeHere(key store.Key, anew bool) (stays bool, err error)
 // write updates the status of a Webhook if it has changed. It waits only as long as ctx lasts. The request itself
 // lasts as long as writing.
 func (h *hookStatus) write(ctx, writing context.Context, key store.Key, anew bool) error {
-	w, err := h.e.releases.webhooks.Get(key)
+	w, err := h.releases.webhooks.Get(key)
 	if err != nil {
 		return nil //nolint:nilerr // it was deleted
 	}
 	want := *w.Status.DeepCopy()
 	if valid := meta.FindStatusCondition(want.Conditions, v1alpha1.ConditionValid); anew || valid == nil ||
 		valid.ObservedGeneration != w.Generation || h.disagrees(key, valid) {
-		hook, invalid := h.e.hooks.Await(ctx, key)
+		hook, invalid := h.compile(ctx, key)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -151,8 +171,8 @@ func (h *hookStatus) write(ctx, writing context.Context, key store.Key, anew boo
 		}
 		h.judge(w, &want, hook, invalid)
 	}
-	h.e.quarantine(&want, w)
-	b := h.e.webhooks.Breaker(w.Namespace, w.Name)
+	h.quarantine.show(&want, w)
+	b := h.breaker(w.Namespace, w.Name)
 	want.Breaker = &v1alpha1.BreakerStatus{State: v1alpha1.BreakerState(b.State)}
 	if !b.Until.IsZero() {
 		want.Breaker.Until = course.Micro(b.Until)
@@ -169,26 +189,24 @@ func (h *hookStatus) write(ctx, writing context.Context, key store.Key, anew boo
 	}
 	paid := fair.Price{Count: 1, Bytes: smallObject}
 	cost := paid
-	if err := h.e.writes.Wait(ctx, fair.Party{Group: key.Namespace}, paid, false); err != nil {
+	if err := h.budget.Wait(ctx, fair.Party{Group: key.Namespace}, paid, false); err != nil {
 		return err
 	}
-	defer func() { h.e.writes.End(key.Namespace, paid, cost) }()
+	defer func() { h.budget.End(key.Namespace, paid, cost) }()
 	select {
 	case h.writing <- struct{}{}:
 		defer func() { <-h.writing }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	own := &v1alpha1.Webhook{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	err = h.e.clientOf(key.Namespace, store.WriteContext{}).Status().Patch(writing, own, client.RawPatch(types.MergePatchType, body), client.Always(),
-		writeoption.Answered(func(raw []byte) { cost.Bytes = float64(effort.Of(raw)) }))
+	err = h.patch(writing, key, body, func(raw []byte) { cost.Bytes = float64(effort.Of(raw)) })
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
 		return err
 	}
-	h.e.tellWitness(writing, w)
+	h.quarantine.settle(w, func(guilty Condemned) { h.onQuarantined(writing, w, guilty) })
 	return nil
 }
 
@@ -198,7 +216,7 @@ func (h *hookStatus) judge(w *v1alpha1.Webhook, s *v1alpha1.WebhookStatus, hook 
 	valid := metav1.Condition{
 		Type: v1alpha1.ConditionValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCompiled,
 		ObservedGeneration: w.Generation,
-		LastTransitionTime: metav1.NewTime(h.e.now().Truncate(time.Second)),
+		LastTransitionTime: metav1.NewTime(h.now().Truncate(time.Second)),
 	}
 	switch {
 	case errors.Is(invalid, errQuarantined):
@@ -215,14 +233,14 @@ func (h *hookStatus) judge(w *v1alpha1.Webhook, s *v1alpha1.WebhookStatus, hook 
 
 // disagrees reports whether a condition contradicts the known release of the credentials of a Webhook.
 func (h *hookStatus) disagrees(key store.Key, valid *metav1.Condition) bool {
-	why, known := h.e.releases.withheld(key)
+	why, known := h.releases.withheld(key)
 	return known && (why != nil) != (valid.Reason == v1alpha1.ReasonNotReleased) && valid.Reason != v1alpha1.ReasonInvalid
 }
 
 // withheld sets the condition if credentials are not released. While the release is not known, it keeps the present
 // condition.
 func (h *hookStatus) withheld(w *v1alpha1.Webhook, valid *metav1.Condition) {
-	why, known := h.e.releases.withheld(store.Key{Namespace: w.Namespace, Name: w.Name})
+	why, known := h.releases.withheld(store.Key{Namespace: w.Namespace, Name: w.Name})
 	said := meta.FindStatusCondition(w.Status.Conditions, v1alpha1.ConditionValid)
 	switch {
 	case why != nil:

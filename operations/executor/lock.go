@@ -68,60 +68,68 @@ func indexLocked(operations *store.Store) error {
 
 var lockMember = []byte(`"lock"`)
 
-// turn decides whether an operation may make its first call. An operation that has made a call has had its turn.
-func (e *Executor) turn(r *run, op *v1alpha1.Operation) course.Turn {
-	if r.alone = false; r.entered {
-		return course.Turn{}
-	}
-	if r.place = op.Status.AcceptedVersion; !e.store.Covers(op.Namespace, r.place) {
+// locks decides which operation goes first. It has no state of its own besides the lines of waiting operations. It is
+// safe for concurrent use.
+type locks struct {
+	store    *store.Store // of the operations, with indexLocks
+	partial  bool         // the store holds the operations of some slots only
+	accepted acceptances
+	fresh    func(namespace string) bool // whether the store has everything that a predecessor may have written
+	lines    *lines
+	history  history
+}
+
+// turn decides whether an operation that has made no call yet may make its first one. n wakes it. recorded says that
+// the stored status has picked up the operation. alone says that no operation of the namespace holds a lock.
+func (l *locks) turn(n *news, op *v1alpha1.Operation, recorded bool) (t course.Turn, alone bool) {
+	if !l.store.Covers(op.Namespace, op.Status.AcceptedVersion) {
 		// The missing event wakes the run, even that of its own write (see writer).
-		return course.Turn{Unknown: true}
+		return course.Turn{Unknown: true}, false
 	}
-	now := e.store.Snapshot()
-	if !e.isHere(r.key, now) {
-		return course.Turn{Unknown: true}
+	now := l.store.Snapshot()
+	if !l.isHere(op, now) {
+		return course.Turn{Unknown: true}, false
 	}
-	if r.alone = e.isAlone(r, op, now); r.alone {
-		return course.Turn{}
+	if course.Ordinary(op) && nobodyLocks(op.Namespace, now) { // an operation that locks anything later comes after it
+		l.lines.leave(n)
+		return course.Turn{}, true
 	}
-	if e.mayBeMisled(r, op) {
-		return course.Turn{Unknown: true}
+	if l.mayBeMisled(n, op) {
+		return course.Turn{Unknown: true}, false
 	}
-	if e.isBehind(r, op, now) { // no operation can come in between, so the search is not needed
-		return course.Turn{Still: true}
+	if l.isBehind(n, op, recorded, now) { // no operation can come in between, so the search is not needed
+		return course.Turn{Still: true}, false
 	}
-	s := e.lastBefore(r, op, now)
+	s := l.lastBefore(op, recorded, now)
 	switch {
-	case s.left == nil || s.enough():
-		return course.Turn{Behind: s.last}
-	case s.left.At == "":
-		e.queue(r, store.Key{Namespace: s.left.Op.Namespace, Name: s.left.Op.Name})
-		return course.Turn{Unknown: true}
+	case s.doubt == nil || s.enough():
+		return course.Turn{Behind: s.last}, false
+	case s.doubt.At == "":
+		l.lines.join(n, store.Key{Namespace: s.doubt.Op.Namespace, Name: s.doubt.Op.Name})
+		return course.Turn{Unknown: true}, false
 	default:
-		return course.Turn{Doubt: s.left}
+		return course.Turn{Doubt: s.doubt}, false
 	}
+}
+
+// isHere reports whether a snapshot has an operation. A slot that is gained again may leave the store once more before
+// it is listed there. All objects of its namespaces come and go together.
+func (l *locks) isHere(op *v1alpha1.Operation, now store.Snapshot) bool {
+	if !l.partial {
+		return true
+	}
+	_, ok := now.Get(store.Key{Namespace: op.Namespace, Name: op.Name})
+	return ok
 }
 
 // mayBeMisled reports whether a predecessor of this executor may have let a later operation proceed before op
 // (course.ComesLater). It returns false once the store would show that. The run is woken when the store is fresh.
-func (e *Executor) mayBeMisled(r *run, op *v1alpha1.Operation) bool {
-	if course.Ordinary(op) || e.fresh.in(op.Namespace) {
+func (l *locks) mayBeMisled(n *news, op *v1alpha1.Operation) bool {
+	if course.Ordinary(op) || l.fresh(op.Namespace) {
 		return false
 	}
-	e.queue(r, stale)
-	return !e.fresh.in(op.Namespace)
-}
-
-// isAlone reports whether the operation is ordinary and no operation in its namespace holds a lock. An operation that
-// locks anything later comes after it.
-func (e *Executor) isAlone(r *run, op *v1alpha1.Operation, now store.Snapshot) bool {
-	if !course.Ordinary(op) || !nobodyLocks(op.Namespace, now) {
-		return false
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.leaveLine(r)
-	return true
+	l.lines.join(n, stale)
+	return !l.fresh(op.Namespace)
 }
 
 // searchEnough is the number of examined operations after which a search returns the last predecessor found so far.
@@ -130,19 +138,19 @@ const searchEnough = 256
 
 // search looks for the direct predecessor of an operation.
 type search struct {
-	e      *Executor
-	r      *run
-	op     *v1alpha1.Operation
-	last   *course.Predecessor
-	at     string                     // the place of last
-	left   *course.Doubt              // the doubt to settle first: that with the newest lock
-	looked map[*store.Record]struct{} // records that were examined
+	locks    *locks
+	op       *v1alpha1.Operation
+	recorded bool // the stored status has picked up op
+	last     *course.Predecessor
+	at       string                     // the place of last
+	doubt    *course.Doubt              // the doubt to resolve first: that with the newest lock
+	examined map[*store.Record]struct{} // records that were examined
 }
 
 // lastBefore finds the direct predecessor of an operation; nil if there is none. With very many locks on the same
 // resource, it is any predecessor. When that one ends, the search is repeated.
-func (e *Executor) lastBefore(r *run, op *v1alpha1.Operation, now store.Snapshot) *search {
-	s := &search{e: e, r: r, op: op, looked: make(map[*store.Record]struct{})}
+func (l *locks) lastBefore(op *v1alpha1.Operation, recorded bool, now store.Snapshot) *search {
+	s := &search{locks: l, op: op, recorded: recorded, examined: make(map[*store.Record]struct{})}
 	s.among(op.Spec.ResourceReference, now)
 	for locked := range op.Locks() {
 		about := store.Key{Namespace: op.Namespace, Name: v1alpha1.OperationName(locked.ResourceType, locked.ResourceID)}
@@ -166,23 +174,23 @@ func (s *search) among(resource v1alpha1.ResourceReference, now store.Snapshot) 
 	}
 }
 
-func (s *search) enough() bool { return s.last != nil && len(s.looked) >= searchEnough }
+func (s *search) enough() bool { return s.last != nil && len(s.examined) >= searchEnough }
 
 func (s *search) consider(known *store.Record, resource v1alpha1.ResourceReference) {
-	if _, again := s.looked[known]; again {
+	if _, again := s.examined[known]; again {
 		return
 	}
-	s.looked[known] = struct{}{}
-	other, left := s.e.excluding(s.r, s.op, known)
-	if left != nil && (s.left == nil || resourceversion.Older(s.left.At, left.At)) {
-		s.left = left // its answer may settle those of older locks, too
+	s.examined[known] = struct{}{}
+	other, doubt := s.locks.excluding(s.op, known, s.recorded)
+	if doubt != nil && (s.doubt == nil || resourceversion.Older(s.doubt.At, doubt.At)) {
+		s.doubt = doubt // its answer may resolve those of older locks, too
 	}
 	if other == nil {
 		return
 	}
 	where := course.Place(other)
 	if !other.PickedUp() {
-		where = s.e.placeOf(other)
+		where = s.locks.placeOf(other)
 	}
 	if s.last == nil || course.InOrder(s.last.Op, s.at, other, where) {
 		s.last, s.at = &course.Predecessor{Key: known.Key(), Op: other, Resource: resource}, where
@@ -191,7 +199,9 @@ func (s *search) consider(known *store.Record, resource v1alpha1.ResourceReferen
 
 // excluding returns the operation of a record. It returns nil if that operation has ended, comes after op, is op
 // itself, or if the order is in doubt.
-func (e *Executor) excluding(r *run, op *v1alpha1.Operation, known *store.Record) (*v1alpha1.Operation, *course.Doubt) {
+func (l *locks) excluding(
+	op *v1alpha1.Operation, known *store.Record, recorded bool,
+) (*v1alpha1.Operation, *course.Doubt) {
 	if known.Name() == op.Name {
 		return nil, nil
 	}
@@ -199,76 +209,27 @@ func (e *Executor) excluding(r *run, op *v1alpha1.Operation, known *store.Record
 	if err != nil || other.Terminal() {
 		return nil, nil
 	}
-	first, doubts := e.goesFirst(other, op, r.recorded)
+	first, doubts := l.goesFirst(other, op, recorded)
 	if !first {
 		return nil, doubts
 	}
 	return other, nil
 }
 
-// queue puts a run behind an operation, so that it is woken when that one changes. The caller has to look at the
-// operation again afterwards.
-func (e *Executor) queue(r *run, behind store.Key) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.leaveLine(r)
-	l := e.lines[behind]
-	if l == nil {
-		l = &line{key: behind, runs: make(map[*run]struct{})}
-		e.lines[behind] = l
-	}
-	l.runs[r] = struct{}{}
-	r.line = l
-	e.progress.locked++
-}
-
-// isBehind reports whether the run still has to wait for the operation that it was put behind. If not, it takes the
-// run out of its line.
-func (e *Executor) isBehind(r *run, op *v1alpha1.Operation, now store.Snapshot) bool {
-	e.mu.Lock()
-	l := r.line
-	e.mu.Unlock()
-	if l == nil {
+// isBehind reports whether an operation still has to wait for the one that it was put behind. If not, it takes the
+// operation out of its line.
+func (l *locks) isBehind(n *news, op *v1alpha1.Operation, recorded bool, now store.Snapshot) bool {
+	key, waits := l.lines.behind(n)
+	if !waits {
 		return false
 	}
-	if known, ok := now.Get(l.key); ok {
-		if other, _ := e.excluding(r, op, known); other != nil {
+	if known, ok := now.Get(key); ok {
+		if other, _ := l.excluding(op, known, recorded); other != nil {
 			return true
 		}
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.leaveLine(r)
+	l.lines.leave(n)
 	return false
-}
-
-// leaveLine takes a run out of its line. The caller holds mu.
-func (e *Executor) leaveLine(r *run) {
-	if r.line == nil {
-		return
-	}
-	e.progress.locked--
-	delete(r.line.runs, r)
-	if len(r.line.runs) == 0 {
-		delete(e.lines, r.line.key)
-	}
-	r.line = nil
-}
-
-// moveLine wakes the runs behind an operation that has changed or was deleted.
-func (e *Executor) moveLine(key store.Key) {
-	var woken []*run
-	e.mu.Lock()
-	if l := e.lines[key]; l != nil {
-		for r := range l.runs {
-			r.missed = true
-			woken = append(woken, r)
-		}
-	}
-	e.mu.Unlock()
-	for _, r := range woken {
-		r.news.Set()
-	}
 }
 
 // lockersOf returns the name under which indexLocks has all unfinished operations of a namespace with a lock.

@@ -57,7 +57,7 @@ func TestRepeatsAreFolded(t *testing.T) {
 		}}
 		return op
 	}
-	r := &run{work: &work{op: made()}}
+	r := &edit{op: made()}
 	const tries = 100
 	for i := range tries {
 		at := now.Add(time.Duration(i) * 50 * time.Millisecond)

@@ -33,7 +33,7 @@ func TestProgress(t *testing.T) {
 						want.near++
 					}
 				}
-				if got := p.look(now); got != want {
+				if got := p.count(now); got != want {
 					t.Fatalf("at %d: %+v, want %+v", now, got, want)
 				}
 			}
@@ -41,7 +41,7 @@ func TestProgress(t *testing.T) {
 		for _, near := range all {
 			p.leave(near)
 		}
-		if got := p.look(now); got != (census{}) || len(p.later) > 0 && now > 130 {
+		if got := p.count(now); got != (census{}) || len(p.later) > 0 && now > 130 {
 			t.Fatalf("after all have gone: %+v", got)
 		}
 	})

@@ -1,10 +1,12 @@
 package executor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -83,8 +85,8 @@ func (r *releases) withheld(hook store.Key) (why error, known bool) {
 	return r.account(store.Key{Namespace: hook.Namespace, Name: account.ServiceAccountName}, account.Audience), true
 }
 
-// note adds to the facts about a Webhook whether its credentials are released.
-func (r *releases) note(facts course.WebhookFacts, hook store.Key) course.WebhookFacts {
+// addTo adds to the facts about a Webhook whether its credentials are released.
+func (r *releases) addTo(facts course.WebhookFacts, hook store.Key) course.WebhookFacts {
 	why, known := r.withheld(hook)
 	if facts.Withheld = !known || why != nil; why != nil {
 		facts.Why = "webhook " + hook.Name + ": " + why.Error()
@@ -118,4 +120,69 @@ func needs(w *v1alpha1.Webhook) (secrets []string, account *v1alpha1.ServiceAcco
 		account = a.ServiceAccountToken
 	}
 	return secrets, account
+}
+
+// follow watches the Secrets and service accounts until ctx ends. It calls changed for the Webhooks that name an object
+// whose release has changed.
+func (r *releases) follow(ctx context.Context, changed func(hook store.Key)) {
+	if r.any {
+		return
+	}
+	var followers sync.WaitGroup
+	defer followers.Wait()
+	followers.Go(func() { r.followSecrets(ctx, changed) })
+	if r.accounts != nil {
+		followers.Go(func() { r.followAccounts(ctx, changed) })
+	}
+}
+
+func (r *releases) followSecrets(ctx context.Context, changed func(hook store.Key)) {
+	r.followStore(ctx, r.secrets, changed, func(w *v1alpha1.Webhook, name string) bool {
+		names, _ := needs(w)
+		return slices.Contains(names, name) || name == "" && len(names) > 0
+	}, func(secret *store.Record) string {
+		return fmt.Sprint(r.secret(secret))
+	})
+}
+
+func (r *releases) followAccounts(ctx context.Context, changed func(hook store.Key)) {
+	r.followStore(ctx, r.accounts, changed, func(w *v1alpha1.Webhook, name string) bool {
+		_, account := needs(w)
+		return account != nil && (name == "" || account.ServiceAccountName == name)
+	}, func(record *store.Record) string {
+		account, err := store.As[corev1.ServiceAccount](record)
+		if err != nil {
+			return ""
+		}
+		return account.Annotations[v1alpha1.AnnotationWebhookAudiences]
+	})
+}
+
+// followStore watches the credentials in a store until ctx ends. named reports whether a Webhook names an object, or
+// any object for an empty name. released returns a text that changes with the release of an object.
+func (r *releases) followStore(
+	ctx context.Context, st *store.Store, changed func(hook store.Key),
+	named func(w *v1alpha1.Webhook, name string) bool, released func(*store.Record) string,
+) {
+	follow(ctx, st.Drain(store.DrainOptions{
+		SubscribeOptions: store.SubscribeOptions{Name: "executor"},
+		Consume: each(ctx, func(event *store.Event) {
+			switch {
+			case event.Type == store.Synced: // a missing Secret or account is known to be missing from now on
+				for key, w := range r.webhooks.All() {
+					if named(w, "") {
+						changed(key)
+					}
+				}
+			case event.Initial, event.Object == nil,
+				event.Type == store.Modified && event.Prior != nil && released(event.Object) == released(event.Prior):
+			default:
+				for key, w := range r.webhooks.InNamespace(event.Key.Namespace) {
+					if named(w, event.Key.Name) {
+						changed(key)
+					}
+				}
+			}
+		}),
+	}))
 }

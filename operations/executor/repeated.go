@@ -2,14 +2,12 @@ package executor
 
 import (
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operations/internal/course"
-	"github.com/fairlead-io/fairlead/operations/internal/record"
 )
 
 // Repeated tries. Usually a failed try costs two writes: its outcome, and the attempt that follows. A receiver that
@@ -38,55 +36,9 @@ func repeatsSoon(en *v1alpha1.WebhookCallStatus, v course.Verdict, now time.Time
 }
 
 // mayRepeat reports whether the next try of a call may repeat the recorded attempt.
-func (r *run) mayRepeat(en *v1alpha1.WebhookCallStatus) bool {
+func (d *edit) mayRepeat(en *v1alpha1.WebhookCallStatus) bool {
 	return en != nil && en.AttemptID != "" && en.NextAttemptAt != nil && en.WebhookPollURL == "" &&
-		len(r.unsaved) > 0 && r.onlyRepeats()
-}
-
-// repeatsNow reports whether the next tries of a run repeat the recorded attempts instead of writing new ones. If it
-// returns false, the run has taken the turn of its tenant to write.
-func (e *Executor) repeatsNow(r *run, now time.Time) bool {
-	return now.Before(r.written.Add(repeatsWritten)) || !e.paces.take(r.party(), now)
-}
-
-// repeatsDue returns the time at which the unsaved changes have to be written. It returns the zero time if that is
-// now, or if there are none. Each repeated try moves that time, since the write of the next try can include them.
-func (e *Executor) repeatsDue(r *run, now time.Time) time.Time {
-	n := len(r.unsaved)
-	if n == 0 || !r.onlyRepeats() {
-		return time.Time{}
-	}
-	if due := r.unsaved[n-1].repeated.Add(repeatsWritten + repeatsWait); now.Before(due) {
-		return due
-	}
-	if !e.paces.take(r.party(), now) {
-		return now.Add(repeatsApart)
-	}
-	return time.Time{}
-}
-
-// onlyRepeats reports whether all unsaved changes are parts of repeated tries.
-func (r *run) onlyRepeats() bool {
-	return !slices.ContainsFunc(r.unsaved, func(c unsavedChange) bool { return c.repeated.IsZero() })
-}
-
-// foldRepeats drops the changes of earlier repeated tries of a call that the outcome of the latest one replaces. The
-// last of them stays: it counts the tries. So the unsaved changes do not grow with the number of tries.
-func (r *run) foldRepeats(t record.Target) {
-	last := -1
-	for i, c := range r.unsaved {
-		if !c.repeated.IsZero() && c.target == t {
-			last = i
-		}
-	}
-	kept := r.unsaved[:0]
-	for i, c := range r.unsaved {
-		if i == last || c.repeated.IsZero() || c.target != t {
-			kept = append(kept, c)
-		}
-	}
-	clear(r.unsaved[len(kept):])
-	r.unsaved = kept
+		len(d.unsaved) > 0 && d.onlyRepeats()
 }
 
 // paces spaces the writes of each tenant that record only repeated tries or a poll. It is safe for concurrent use. The
@@ -112,4 +64,33 @@ func (p *paces) take(of fair.Party, now time.Time) bool {
 		p.most = max(64, 2*len(p.last))
 	}
 	return true
+}
+
+// repeatsNow reports whether the next tries of a run repeat the recorded attempts instead of writing new ones. If it
+// returns false, the run has taken the turn of its tenant to write.
+func (p *paces) repeatsNow(d draft, now time.Time) bool {
+	return now.Before(d.written.Add(repeatsWritten)) || !p.take(d.party, now)
+}
+
+// repeatsDue returns the time at which the unsaved changes have to be written. It returns the zero time if that is
+// now, or if there are none. Each repeated try moves that time, since the write of the next try can include them.
+func (p *paces) repeatsDue(d draft, now time.Time) time.Time {
+	n := len(d.unsaved)
+	if n == 0 || !d.onlyRepeats() {
+		return time.Time{}
+	}
+	if due := d.unsaved[n-1].repeated.Add(repeatsWritten + repeatsWait); now.Before(due) {
+		return due
+	}
+	if !p.take(d.party, now) {
+		return now.Add(repeatsApart)
+	}
+	return time.Time{}
+}
+
+// pollWaits reports whether the result of a frequent poll is left to a later write. It is if the tenant has just made
+// such a write.
+func (p *paces) pollWaits(of fair.Party, en *v1alpha1.WebhookCallStatus, v course.Verdict, now time.Time) bool {
+	return v.Polled && !v.State.Terminal() && !v.Next.IsZero() && en.LastPollTimestamp != nil &&
+		v.Next.Before(now.Add(pollsWritten)) && !p.take(of, now)
 }

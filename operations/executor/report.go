@@ -2,8 +2,8 @@ package executor
 
 import (
 	"context"
+	"log/slog"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -18,78 +18,95 @@ const (
 	eventSucceeded = "Succeeded"
 )
 
-// began reports that an operation was picked up.
-func (e *Executor) began(ctx context.Context, op *v1alpha1.Operation) {
-	e.metrics.start(op)
-	e.recorder.Operation(op, false, eventStarted, "operation "+op.EffectiveID()+" started")
-	e.log.InfoContext(ctx, "operation started", e.facts(op)...)
+// reporter reports the course of operations: in metrics, Events, log lines and spans. It has no state of its own.
+type reporter struct {
+	metrics  *metrics
+	recorder Recorder
+	spans    spans
+	attempts *attempts
+	log      *slog.Logger
 }
 
-// showWait sets the reason for which the operation waits in its condition Ready, unless it is there already. The
-// operation may wait for another operation, for missing or quarantined Webhooks, for the release of credentials, or
-// for a share of the namespace. Otherwise showWait clears the message. It writes nothing: the change is part of the
-// next write.
-func (e *Executor) showWait(ctx context.Context, r *run, behind *course.Predecessor, d course.Decision, now time.Time) {
-	missing := d.Missing
-	reason, message, share := v1alpha1.ReasonInProgress, "", r.share()
-	switch {
+// began reports that an operation was picked up.
+func (r *reporter) began(ctx context.Context, op *v1alpha1.Operation) {
+	r.metrics.start(op)
+	r.recorder.Operation(op, false, eventStarted, "operation "+op.EffectiveID()+" started")
+	r.log.InfoContext(ctx, "operation started", facts(op)...)
+}
+
+// wait is the reason for which an operation waits.
+type wait struct {
+	reason, message string
+	behind          *course.Predecessor // nil: not for another operation
+	missing         []string            // Webhooks
+	withheld        []string            // credentials
+}
+
+// waitOf returns the reason for which an operation waits: for another operation, for missing or quarantined Webhooks,
+// for the release of credentials, or for a share of the namespace. Otherwise its message is empty.
+func waitOf(
+	namespace string, behind *course.Predecessor, d course.Decision, share string,
+	isQuarantined func(namespace, name string) bool,
+) wait {
+	w := wait{reason: v1alpha1.ReasonInProgress, behind: behind, missing: d.Missing, withheld: d.Withheld}
+	switch missing := d.Missing; {
 	case behind != nil:
-		reason, message = v1alpha1.ReasonWaitingForLock, course.Tidy("waiting for the end of "+behind.String())
-	case len(missing) == 1 && e.isQuarantined(r.key.Namespace, missing[0]):
-		reason, message = v1alpha1.ReasonWaitingForWebhook,
-			course.Tidy("waiting for webhook "+missing[0]+", which is quarantined: it has to be changed")
+		w.reason, w.message = v1alpha1.ReasonWaitingForLock, "waiting for the end of "+behind.String()
+	case len(missing) == 1 && isQuarantined(namespace, missing[0]):
+		w.reason = v1alpha1.ReasonWaitingForWebhook
+		w.message = "waiting for webhook " + missing[0] + ", which is quarantined: it has to be changed"
 	case len(missing) == 1:
-		reason, message = v1alpha1.ReasonWaitingForWebhook,
-			course.Tidy("waiting for webhook "+missing[0]+", which does not exist in namespace "+r.key.Namespace)
+		w.reason = v1alpha1.ReasonWaitingForWebhook
+		w.message = "waiting for webhook " + missing[0] + ", which does not exist in namespace " + namespace
 	case len(missing) > 1:
-		reason = v1alpha1.ReasonWaitingForWebhook
-		message = course.Tidy("waiting for webhooks " + strings.Join(missing, ", ") + ", which do not exist in namespace " +
-			r.key.Namespace)
+		w.reason = v1alpha1.ReasonWaitingForWebhook
+		w.message = "waiting for webhooks " + strings.Join(missing, ", ") + ", which do not exist in namespace " + namespace
 	case len(d.Withheld) > 0:
-		reason, message = v1alpha1.ReasonNotReleased, course.Tidy("waiting for credentials: "+strings.Join(d.Withheld, "; "))
+		w.reason, w.message = v1alpha1.ReasonNotReleased, "waiting for credentials: "+strings.Join(d.Withheld, "; ")
 	case share != "":
-		reason, message = v1alpha1.ReasonWaitingForShare,
-			course.Tidy("waiting for the share of namespace "+r.key.Namespace+" of "+share)
+		w.reason = v1alpha1.ReasonWaitingForShare
+		w.message = "waiting for the share of namespace " + namespace + " of " + share
 	}
-	shown := meta.FindStatusCondition(r.op.Status.Conditions, v1alpha1.ConditionReady)
-	if shown == nil || shown.Message == message {
-		return
-	}
-	before := shown.Reason
-	r.apply(course.Await(r.op.EffectiveID(), reason, message, now))
+	w.message = course.Tidy(w.message)
+	return w
+}
+
+// waits reports that an operation waits. before is the reason that its condition Ready has had until now.
+func (r *reporter) waits(ctx context.Context, op *v1alpha1.Operation, w wait, before string) {
 	switch {
-	case behind != nil:
-		e.recorder.Operation(r.op, false, reason, message)
-		e.log.InfoContext(ctx, "operation waits for another one", append(e.facts(r.op), "behind", behind.Key,
-			"behindOperation", behind.Op.EffectiveID(), "locked",
-			behind.Resource.ResourceType+"/"+behind.Resource.ResourceID)...)
-	case len(missing) > 0 && before != reason: // once, and not again when some of them appear
-		e.recorder.Operation(r.op, true, v1alpha1.ReasonWebhookNotFound, message)
-		e.log.WarnContext(ctx, "operation waits for webhooks that do not exist",
-			append(e.facts(r.op), "webhooks", missing)...)
-	case len(d.Withheld) > 0 && before != reason:
-		e.recorder.Operation(r.op, true, reason, message)
-		e.log.WarnContext(ctx, "operation waits for credentials that are not released",
-			append(e.facts(r.op), "withheld", d.Withheld)...)
+	case w.behind != nil:
+		r.recorder.Operation(op, false, w.reason, w.message)
+		r.log.InfoContext(ctx, "operation waits for another one", append(facts(op), "behind", w.behind.Key,
+			"behindOperation", w.behind.Op.EffectiveID(), "locked",
+			w.behind.Resource.ResourceType+"/"+w.behind.Resource.ResourceID)...)
+	case len(w.missing) > 0 && before != w.reason: // once, and not again when some of them appear
+		r.recorder.Operation(op, true, v1alpha1.ReasonWebhookNotFound, w.message)
+		r.log.WarnContext(ctx, "operation waits for webhooks that do not exist",
+			append(facts(op), "webhooks", w.missing)...)
+	case len(w.withheld) > 0 && before != w.reason:
+		r.recorder.Operation(op, true, w.reason, w.message)
+		r.log.WarnContext(ctx, "operation waits for credentials that are not released",
+			append(facts(op), "withheld", w.withheld)...)
 	}
 }
 
 // ended reports the end of an operation. Only the writer of the terminal status calls it, once.
-func (e *Executor) ended(ctx context.Context, op *v1alpha1.Operation) {
+func (r *reporter) ended(ctx context.Context, op *v1alpha1.Operation) {
 	reason, message := eventSucceeded, "operation "+op.EffectiveID()+" succeeded"
 	failed := op.Status.Phase == v1alpha1.PhaseFailed
 	if c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError); failed && c != nil {
 		reason, message = c.Reason, "operation "+op.EffectiveID()+" failed: "+c.Message
 	}
-	e.showOutcome(ctx, op)
-	e.attempts.end(store.Key{Namespace: op.Namespace, Name: op.Name})
-	e.metrics.end(op, reason)
-	e.recorder.Operation(op, failed, reason, message)
-	e.log.InfoContext(ctx, "operation ended", append(e.facts(op), "phase", op.Status.Phase, "reason", reason,
+	r.spans.showOutcome(ctx, op)
+	r.attempts.end(store.Key{Namespace: op.Namespace, Name: op.Name})
+	r.metrics.end(op, reason)
+	r.recorder.Operation(op, failed, reason, message)
+	r.log.InfoContext(ctx, "operation ended", append(facts(op), "phase", op.Status.Phase, "reason", reason,
 		"took", op.Status.FinishedAt.Sub(op.ScheduledAt()))...)
 }
 
-func (e *Executor) facts(op *v1alpha1.Operation) []any {
+// facts returns the log fields of an operation.
+func facts(op *v1alpha1.Operation) []any {
 	return []any{
 		"operation", op.EffectiveID(), "type", op.Spec.OperationType, "category", op.Spec.OperationCategory,
 		"resource", op.Spec.ResourceType + "/" + op.Spec.ResourceID, "namespace", op.Namespace,

@@ -1,18 +1,13 @@
 package executor
 
 import (
-	"context"
 	"errors"
-	"sync"
 	"time"
 
-	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/internal/store"
-	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operations/internal/course"
 	"github.com/fairlead-io/fairlead/operations/internal/record"
-	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
 // run is the packet of the flow of one operation. A parked operation costs little more memory than its run, so the
@@ -22,36 +17,26 @@ type run struct {
 	tenant string
 	news   news
 
-	// The following fields are shared with store consumers and calls. Executor.mu guards them.
+	// The following fields are shared with store consumers and calls. The lock of runs guards them.
 
-	back  []landing // calls that have returned
-	line  *line     // of the operation that has to end first
-	near  int64     // when nine tenths of the timeout have passed, in Unix seconds
-	names nameSet   // of the Webhooks that the operation may call
+	returned []returnedCall // calls that have returned
+	near     int64          // when nine tenths of the timeout have passed, in Unix seconds
+	names    nameSet        // of the Webhooks that the operation may call
 	// accepted bounds the version at which the request was accepted; nil once the operation is picked up.
 	accepted *course.Acceptance
-	missed   bool // an event arrived since the last call of look
+	missed   bool // an event arrived since the last drainEvents
 	phase    phase
 
-	// The following fields belong to the flow. While it is parked, other goroutines may read them under Executor.mu.
+	// The following fields belong to the flow. While it is parked, other goroutines may read them under
+	// the lock of runs.
 
-	recorded bool // the stored status has picked up the operation
-	entered  bool // the first call was started; until then the operation waits for its turn
-	outdated bool // the API server drops the keys of calls, since its CRD is too old
-	// confirmed says that the known state is at least as new as the start of this executor. It was read from the API
-	// server, written by this run, or read from a store that has caught up.
-	confirmed bool
-	thin      course.Thinness // details dropped because the operation was too large to be stored
-	stripped  course.Thinness // the level up to which the requests for thin were made
-	size      int32           // bytes of the last write
-	tries     int32           // consecutive failures of requests to the API server, for back-off
-	// version is the version of the state that this run has read or written last.
-	version string
-	// about is a hash of the request of op; 0 before the first state is known.
-	about uint64
+	busy     bool  // drain knows that the run has a call under way, or a result that is not recorded
+	outdated bool  // the API server drops the keys of calls, since its CRD is too old
+	tries    int32 // consecutive failures of requests to the API server, for back-off
+	stored
 	// later has polls that are due later than the status says, since the previous ones changed nothing.
 	later map[record.Target]time.Time
-	*work // nil while the run is idle; look and settle change it under Executor.mu
+	*work // nil while the run is idle; runs.drainEvents and runs.park change it
 }
 
 // phase says whether an operation is in progress, and whether progress counts it.
@@ -60,32 +45,20 @@ type phase uint8
 const (
 	uncounted phase = iota // in progress; not looked at yet, or no longer counted
 	counted                // in progress, and counted
-	ended                  // terminal at the start of the run or at the last look
+	ended                  // terminal at the start of the run or at the last step
 )
 
 // work is the state of a run that is not idle. Such a run is being worked on, has calls under way or unsaved changes,
 // or waits for a share of its namespace.
 type work struct {
-	// op is the newest known state, with the unsaved changes applied. It is nil while the flow is parked with no call
-	// under way, since the store has the object, too.
-	op *v1alpha1.Operation
-	// unsaved are the status changes that are not written yet. They are applied again to a newer state after a
-	// conflict.
-	unsaved []unsavedChange
-	// unrecorded is the start of a call that is not recorded yet; zero if there is none (unrecorded.go).
-	unrecorded time.Time
-	written    time.Time // last write of the status
-	flying     map[record.Target]*flight
-	refused    map[record.Target]refusal
-	refusal    error      // a rejection of the status as too large, with no details left to drop
-	paid       fair.Price // budget spent for the next write
-	place      string     // the place for which the turn was found last
-	alone      bool       // no operation of the namespace held a lock at that time
-	owes       bool       // unsaved has the result of a call
-	short      bool       // the next write waits, or has waited, for the namespace's share
-	another    bool       // the run has changed to another request, and its spans have not
-	troubled   bool       // Executor.troubles has an entry (trouble.go)
-	looking    bool       // the flow is working: other goroutines may not read its fields (sight.go)
+	edit
+	flying  map[record.Target]*flight
+	refused map[record.Target]refusal
+	refusal error  // a rejection of the status as too large, with no details left to drop
+	place   string // the place for which the turn was found last
+	alone   bool   // no operation of the namespace held a lock at that time
+	owes    bool   // unsaved has the result of a call
+	working bool   // the flow is working: other goroutines may not read its fields
 }
 
 // idle reports whether the run needs no work. It sets empty maps to nil, to free their memory.
@@ -100,122 +73,9 @@ func (w *work) idle() bool {
 	return !busy && w.refusal == nil && w.paid == (fair.Price{}) && !w.short && !w.troubled
 }
 
-// news is a flag that wakes a run. It is a flow.Wait for one fiber.
-type news struct {
-	mu      sync.Mutex
-	set     bool
-	waiting bool
-	waker   flow.Waker
-}
-
-// Set sets the flag, and wakes the run now or as soon as it parks.
-func (n *news) Set() {
-	n.mu.Lock()
-	n.set = true
-	waker, waiting := n.waker, n.waiting
-	n.mu.Unlock()
-	if waiting {
-		waker.Wake()
-	}
-}
-
-// take reports whether the flag was set, and clears it.
-func (n *news) take() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	was := n.set
-	n.set = false
-	return was
-}
-
-// Watch implements flow.Wait.
-func (n *news) Watch(w flow.Waker) func() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.waker, n.waiting = w, true
-	return n.unwatch
-}
-
-func (n *news) unwatch() {
-	n.mu.Lock()
-	n.waker, n.waiting = flow.Waker{}, false
-	n.mu.Unlock()
-}
-
-// Check implements flow.Wait.
-func (n *news) Check(context.Context, bool) (bool, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.set, nil
-}
-
-// Backstop implements flow.Backstopped. It returns 0, since a flag in memory misses no event.
-func (n *news) Backstop() time.Duration { return 0 }
-
-// unsavedChange is a status change that is not written yet.
-type unsavedChange struct {
-	course.Change
-	repeated time.Time     // time of the repeated try whose write may wait (repeated.go); zero: write it at the next save
-	target   record.Target // of a repeated try
-}
-
-// apply applies a change now, and keeps it until it is written.
-func (r *run) apply(c course.Change) { r.change(unsavedChange{Change: c}) }
-
-func (r *run) change(c unsavedChange) {
-	c.Change(r.op)
-	r.unsaved = append(r.unsaved, c)
-}
-
-// adopt takes a newer state and applies the unsaved changes to it. It drops them if the state is about another
-// request or terminal.
-func (r *run) adopt(op *v1alpha1.Operation) {
-	if about := course.RequestOf(op).Hash(); about != r.about {
-		if r.about != 0 {
-			r.unsaved, r.unrecorded = nil, time.Time{}
-			r.cut(errOver)
-			r.another = true
-		}
-		r.about = about
-	}
-	if op.Terminal() {
-		r.unsaved, r.unrecorded = nil, time.Time{}
-	}
-	r.op, r.version, r.recorded = op, op.ResourceVersion, op.PickedUp()
-	r.entered = course.Entered(op) || !r.unrecorded.IsZero()
-	for _, c := range r.unsaved {
-		c.Change(r.op)
-	}
-}
-
-// dropSince drops the unsaved changes after the first n, and op, to which they are applied already. The next look
-// starts with a newer state. There may be fewer than n changes, since adopting a terminal state drops them all.
-func (r *run) dropSince(n int) {
-	r.op, r.unsaved = nil, r.unsaved[:min(n, len(r.unsaved))]
-}
-
-// flight is one try or poll under way. It runs in its own goroutine, so other calls and operations do not wait for
-// it. It wakes the run when it returns.
-type flight struct {
-	target    record.Target
-	operation string // its id
-	attempt   string
-	since     time.Time
-	hook      *webhook.Compiled
-	permit    *webhook.Permit
-	cancel    context.CancelCauseFunc
-}
-
-// landing is a flight that has returned.
-type landing struct {
-	flight *flight
-	result webhook.Result
-}
-
 var (
-	errOver     = errors.New("the run of the operation is over")
-	errDecided  = errors.New("the outcome of the operation is decided")
-	errDeadline = errors.New("the deadline has passed")
+	errOver    = errors.New("the run of the operation is over")
+	errDecided = errors.New("the outcome of the operation is decided")
 )
 
 // cut cancels the calls under way.
@@ -223,15 +83,6 @@ func (r *run) cut(cause error) {
 	for _, f := range r.flying {
 		f.cancel(cause)
 	}
-}
-
-// refusal is the reason why a call waits: for its turn, or until its Webhook is compiled.
-type refusal struct {
-	call   string             // idempotency key; empty: the endpoint was not asked
-	until  time.Time          // when to ask again; zero: now
-	share  string             // the share that the namespace has used up; empty: none
-	reason webhook.WaitReason // why the endpoint is not called; empty: not refused by the endpoint
-	since  time.Time          // of the first refusal for this reason
 }
 
 // isFlying reports whether a call is under way.
@@ -294,11 +145,10 @@ func (r *run) askAgain() {
 // party returns the namespace and tenant whose shares the run uses.
 func (r *run) party() fair.Party { return fair.Party{Group: r.key.Namespace, Member: r.tenant} }
 
-// line is the set of runs that wait for the end of one operation. Executor.mu guards it.
-type line struct {
-	key  store.Key
-	runs map[*run]struct{}
-}
-
 // compileSoon is how long an operation waits for the compilation of its Webhook before its status shows the wait.
 const compileSoon = time.Second
+
+// draft returns a handle of the state of a run that is not idle.
+func (r *run) draft() draft {
+	return draft{key: r.key, party: r.party(), wake: &r.news, stored: &r.stored, edit: &r.work.edit}
+}

@@ -6,25 +6,17 @@ import (
 	"fmt"
 
 	"github.com/fairlead-io/fairlead/flow"
-	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// Slots. An Executor works on the namespaces of the slots that it has gained and not lost. Without Shards, it gains
-// the only slot when Run begins. Executor.tenures counts the work of a slot: the flows of its operations, parked or
-// not, their calls, and writes of the statuses of Webhooks. So
-//
-//   - work starts only in a slot that is not leaving, and a slot is lost when the count is zero;
-//   - all knowledge about a slot ends with its tenure: a slot that is gained again is taken over like any other
-//     (freshness).
-
-// errMoved is the cause with which the flows of a leaving slot end. They continue in another replica.
-var errMoved = fmt.Errorf("the operation goes on in another replica: %w", flow.ErrMoved)
+// An Executor works on the namespaces of the slots that it has gained and not lost. Without Shards, it gains the only
+// slot when Run begins. All knowledge about a slot ends with its tenure: a slot that is gained again is taken over like
+// any other (freshness).
 
 // Gain starts to work on the operations of slots, those in the store and those to come. It implements
 // group.Participant. A store of these slots only must have gained them before.
 func (e *Executor) Gain(_ context.Context, slots shard.Set) error {
-	if e.shards == nil {
+	if !e.own.isPartial() {
 		return errors.New("cannot work on some slots: the executor was made without Shards")
 	}
 	select {
@@ -33,13 +25,7 @@ func (e *Executor) Gain(_ context.Context, slots shard.Set) error {
 	default:
 	}
 	e.gain(slots)
-	e.mu.Lock()
-	e.gained = slots.Union(e.gained)
-	e.mu.Unlock()
-	select {
-	case e.some <- struct{}{}:
-	default:
-	}
+	e.gained.add(slots)
 	return nil
 }
 
@@ -47,7 +33,7 @@ func (e *Executor) gain(slots shard.Set) {
 	for slot := range slots.Slots() {
 		e.fresh.gain(slot)
 	}
-	e.tenures.Gain(slots)
+	e.own.slots.Gain(slots)
 	e.fresh.ask()
 }
 
@@ -56,8 +42,8 @@ func (e *Executor) gain(slots shard.Set) {
 // executor makes no other request for a leaving slot, whose operations continue in another replica. Lose implements
 // group.Participant: it calls quiet for each slot when its work has ended.
 func (e *Executor) Lose(ctx context.Context, slots shard.Set, quiet func(shard.Set)) {
-	drain := e.tenures.Lose(slots)
-	for _, r := range e.runsOf(slots) {
+	drain := e.own.slots.Lose(slots)
+	for _, r := range e.runs.of(slots) {
 		r.news.Set() // so that it ends
 	}
 	drain.Wait(ctx, e.cutOff, func(slots shard.Set) {
@@ -66,26 +52,13 @@ func (e *Executor) Lose(ctx context.Context, slots shard.Set, quiet func(shard.S
 	})
 }
 
-// runsOf returns the runs of slots.
-func (e *Executor) runsOf(slots shard.Set) (runs []*run) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for namespace, space := range e.live {
-		if slots.Has(namespace, "") {
-			for _, r := range space {
-				runs = append(runs, r)
-			}
-		}
-	}
-	return runs
-}
-
 // cutOff cancels the remaining work of leaving slots.
 func (e *Executor) cutOff(slots shard.Set, cause error) {
-	runs := e.runsOf(slots)
+	runs := e.runs.of(slots)
 	cause = fmt.Errorf("%w: %w", errMoved, cause)
 	if len(runs) > 0 {
-		e.log.Warn("aborting calls in progress; they will be repeated with the same keys", "operations", len(runs), "error", cause)
+		e.log.Warn("aborting calls in progress; they will be repeated with the same keys",
+			"operations", len(runs), "error", cause)
 	}
 	for _, r := range runs {
 		if fiber, ok := e.engine.Find(r.key.String()); ok {
@@ -104,19 +77,9 @@ func (e *Executor) vacate(slots shard.Set) {
 	e.secrets.forget(of)
 }
 
-func (e *Executor) slotOf(namespace string) int { return e.tenures.SlotOf(namespace, "") }
-
-// holds reports whether the slot of a namespace is here and not leaving.
-func (e *Executor) holds(namespace string) bool { return e.tenures.Holds(e.slotOf(namespace)) }
-
 // moves reports whether a run has to end because its slot leaves. A run with calls under way, or with unrecorded
 // results, stays.
-func (e *Executor) moves(r *run) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	_, busy := e.drain.busy[r]
-	return !busy && !e.holds(r.key.Namespace)
-}
+func (e *Executor) moves(r *run) bool { return !r.busy && !e.own.holds(r.key.Namespace) }
 
 // move ends a flow that continues in another replica.
 func (e *Executor) move(ctx context.Context, f *flow.Fiber[run]) flow.Next {
@@ -130,14 +93,11 @@ func (e *Executor) move(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 func (e *Executor) takeOver(ctx context.Context) {
 	for {
 		select {
-		case <-e.some:
+		case <-e.gained.added:
 		case <-ctx.Done():
 			return
 		}
-		e.mu.Lock()
-		gained := e.gained
-		e.gained = shard.Set{}
-		e.mu.Unlock()
+		gained := e.gained.take()
 		if gained.IsEmpty() {
 			continue
 		}
@@ -152,14 +112,4 @@ func (e *Executor) takeOver(ctx context.Context) {
 			}
 		}
 	}
-}
-
-// isHere reports whether a snapshot has the operation of a key. A slot that is gained again may leave the store once
-// more before it is listed there. All objects of its namespaces come and go together.
-func (e *Executor) isHere(key store.Key, now store.Snapshot) bool {
-	if e.shards == nil {
-		return true
-	}
-	_, ok := now.Get(key)
-	return ok
 }

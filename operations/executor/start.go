@@ -19,25 +19,25 @@ import (
 // start prepares the calls that are due and starts them. Before that, it records their attempts, unless the object is
 // record enough (O2).
 func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now time.Time) (err error) {
-	if fence := e.policyOf(r.key.Namespace).Fence; fence != nil {
+	if fence := e.own.policyOf(r.key.Namespace).Fence; fence != nil {
 		if err := fence(); err != nil {
 			return fmt.Errorf("cannot make a call: %w", err)
 		}
 	}
 	if len(r.op.Spec.CompensateWebhookIDs) > 0 {
-		if err := e.hold(ctx, r); err != nil {
+		if err := e.writes.hold(ctx, r.draft()); err != nil {
 			return err
 		}
 	}
 	isBegun := func(t record.Target) bool { return begun(record.Entry(&r.op.Status, t)) }
 	if !r.confirmed && slices.ContainsFunc(d.Due, isBegun) {
-		return e.reload(ctx, r) // a predecessor may have recorded the outcome
+		return e.writes.reload(ctx, r.draft()) // a predecessor may have recorded the outcome
 	}
 	if d.Due[0].Purpose == record.Main && !r.entered && r.op.Status.AcceptedVersion != r.place {
 		return nil // its place has changed: check its turn again
 	}
 	defer func(unsaved int) {
-		// The next look may find that another operation goes first, or may come late. No attempt may be recorded that was
+		// The next step may find that another operation goes first, or may come late. No attempt may be recorded that was
 		// not made.
 		if err != nil {
 			r.dropSince(unsaved)
@@ -47,11 +47,11 @@ func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now tim
 	if len(hooks) == 0 {
 		return nil // the due calls wait for compilation, or were judged without a call
 	}
-	unrecorded := e.needsNoRecord(r, d.Due, hooks)
-	repeatsNow := sync.OnceValue(func() bool { return e.repeatsNow(r, now) })
+	unrecorded := r.needsNoRecord(d.Due, hooks, e.trust.in)
+	repeatsNow := sync.OnceValue(func() bool { return e.paces.repeatsNow(r.draft(), now) })
 	repeats := func(t record.Target) bool { return r.mayRepeat(record.Entry(&r.op.Status, t)) && repeatsNow() }
 	records := func(t record.Target) bool { return !isBegun(t) && !repeats(t) }
-	if (!r.onlyRepeats() || slices.ContainsFunc(d.Due, records)) && !e.pay(r) {
+	if (!r.onlyRepeats() || slices.ContainsFunc(d.Due, records)) && !e.writes.pay(r.draft()) {
 		e.withdraw(r, allOf) // other runs can use the slots that are kept for it
 		return errShort
 	}
@@ -60,8 +60,7 @@ func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now tim
 		if err != nil {
 			for _, f := range ready {
 				f.permit.Release()
-				e.holders.leave(f, r.key.Namespace)
-				e.home(r, f.hook)
+				e.calls.release(r.key, r.party(), f)
 			}
 		}
 	}()
@@ -70,16 +69,16 @@ func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now tim
 		if hook == nil {
 			continue
 		}
-		if withheld := e.withheld(r.op, t, now); withheld != nil {
+		if withheld := withheld(e.releases, r.op, t, now); withheld != nil {
 			r.apply(withheld)
 			continue
 		}
-		permit := e.admit(r, t, hook, now)
-		if permit == nil {
+		f, refused := e.calls.admit(r.key, r.party(), queued{&r.news, t}, course.CallID(r.op, t), hook, now)
+		if f == nil {
+			r.refuse(t, refused)
 			continue
 		}
-		f := &flight{target: t, hook: hook, permit: permit}
-		e.holders.enter(f, r.key, now)
+		delete(r.refused, t)
 		switch en := record.Entry(&r.op.Status, t); {
 		case begun(en):
 			f.attempt = en.AttemptID
@@ -107,7 +106,7 @@ func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now tim
 		return nil
 	}
 	if !r.onlyRepeats() {
-		if err := e.save(ctx, r); err != nil {
+		if err := e.writes.save(ctx, r.draft()); err != nil {
 			return err
 		}
 	}
@@ -141,7 +140,7 @@ func (e *Executor) ready(r *run, due []record.Target, now time.Time) map[record.
 			continue
 		}
 		if err == nil {
-			err = e.possible(t, hook)
+			err = possible(t, hook, e.callbacks.Enabled())
 		}
 		if err != nil {
 			r.apply(course.Judged(r.op, t, webhookInvalid(err), now))
@@ -171,8 +170,8 @@ func expired(op *v1alpha1.Operation, t record.Target, timeout time.Duration, now
 
 // withheld returns the change that gives up a compensation or notification whose credentials are not released by the
 // deadline of the operation; nil otherwise.
-func (e *Executor) withheld(op *v1alpha1.Operation, t record.Target, now time.Time) course.Change {
-	why, _ := e.releases.withheld(store.Key{Namespace: op.Namespace, Name: t.ID})
+func withheld(releases *releases, op *v1alpha1.Operation, t record.Target, now time.Time) course.Change {
+	why, _ := releases.withheld(store.Key{Namespace: op.Namespace, Name: t.ID})
 	if why == nil || t.Purpose == record.Main || now.Before(op.Deadline()) {
 		return nil
 	}
@@ -181,9 +180,9 @@ func (e *Executor) withheld(op *v1alpha1.Operation, t record.Target, now time.Ti
 	}, now)
 }
 
-// possible returns an error if the call can never be made.
-func (e *Executor) possible(t record.Target, hook *webhook.Compiled) error {
-	if hook.Definition().Mode == webhook.AsyncCallback && !e.callbacks.Enabled() {
+// possible returns an error if the call can never be made. callbacks says that receivers can call back.
+func possible(t record.Target, hook *webhook.Compiled, callbacks bool) error {
+	if hook.Definition().Mode == webhook.AsyncCallback && !callbacks {
 		return fmt.Errorf(
 			"webhook %s: spec.mode: AsyncCallback needs an HTTP API that receivers can call: the controller has none", t.ID,
 		)
@@ -200,21 +199,14 @@ func webhookInvalid(err error) course.Verdict {
 	return course.Verdict{State: v1alpha1.PhaseFailed, Reason: reason, Message: err.Error()}
 }
 
-// errOutdatedCRD reports that the API server does not store the key of a call.
-var errOutdatedCRD = errors.New("the CustomResourceDefinition " + crdName +
-	" is older than this program: it has no field idempotencyKey in status.webhooks, " +
-	"so no call can be made; install that of this version (fairlead crds | kubectl apply --server-side -f -)")
-
-const crdName = "operations.fairlead.io"
-
 // outdated reports that no call can be made, since the API server drops its key. It returns errOutdatedCRD.
 func (e *Executor) outdated(ctx context.Context, r *run, now time.Time) error {
 	if !r.outdated {
 		r.outdated = true
 		e.recorder.Operation(r.op, true, v1alpha1.ReasonOutdatedCRD, errOutdatedCRD.Error())
-		e.log.ErrorContext(ctx, "cannot call webhooks", append(e.facts(r.op), "crd", crdName, "error", errOutdatedCRD)...)
+		e.log.ErrorContext(ctx, "cannot call webhooks", append(facts(r.op), "crd", crdName, "error", errOutdatedCRD)...)
 		r.apply(course.Await(r.op.EffectiveID(), v1alpha1.ReasonOutdatedCRD, course.Tidy(errOutdatedCRD.Error()), now))
-		if err := e.save(ctx, r); err != nil {
+		if err := e.writes.save(ctx, r.draft()); err != nil {
 			return err
 		}
 	}

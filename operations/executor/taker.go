@@ -20,6 +20,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/writeoption"
 	"github.com/fairlead-io/fairlead/operations"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/internal/compiled"
 	"github.com/fairlead-io/fairlead/operations/internal/course"
 	"github.com/fairlead-io/fairlead/operations/internal/effort"
 	"github.com/fairlead-io/fairlead/operations/internal/record"
@@ -40,8 +41,9 @@ type Taker struct {
 // Taker returns a Taker for the callbacks of this Executor, and of others with the same key. It works whether or not
 // the Executor runs.
 func (e *Executor) Taker() *Taker {
+	m := &masker{hooks: e.hooks, secrets: e.secrets, endpoints: e.webhooks}
 	return &Taker{
-		client: e.anyone, callbacks: e.callbacks, placeOf: e.placeOf, writes: e.writes, mask: e.masked, now: e.now,
+		client: e.anyone, callbacks: e.callbacks, placeOf: e.locks.placeOf, writes: e.budget, mask: m.mask, now: e.now,
 	}
 }
 
@@ -141,10 +143,17 @@ func (t *Taker) read(ctx context.Context, key store.Key, cb Callback) (*v1alpha1
 	return op, float64(effort.Of(raw)), nil
 }
 
-// masked masks the secrets of a Webhook, as stored and as sent, in a text of its receiver. more are further values to
+// masker masks the secrets of Webhooks.
+type masker struct {
+	hooks     *compiled.Cache
+	secrets   *secrets
+	endpoints *webhook.Client
+}
+
+// mask masks the secrets of a Webhook, as stored and as sent, in a text of its receiver. more are further values to
 // mask.
-func (e *Executor) masked(ctx context.Context, namespace, webhookID, text string, more ...string) string {
-	hook, err := e.hooks.Await(ctx, store.Key{Namespace: namespace, Name: webhookID})
+func (m *masker) mask(ctx context.Context, namespace, webhookID, text string, more ...string) string {
+	hook, err := m.hooks.Await(ctx, store.Key{Namespace: namespace, Name: webhookID})
 	if err != nil {
 		return webhook.Mask(text, more...)
 	}
@@ -156,14 +165,14 @@ func (e *Executor) masked(ctx context.Context, namespace, webhookID, text string
 			names = append(names, a.OAuth2.Secret)
 		}
 		if t := a.ServiceAccountToken; t != nil {
-			values = append(values, e.secrets.cached(tokenKey{namespace, t.ServiceAccountName, t.Audience}).value)
+			values = append(values, m.secrets.cached(tokenKey{namespace, t.ServiceAccountName, t.Audience}).value)
 		}
 	}
 	for _, name := range names {
 		if name == "" {
 			continue
 		}
-		secret, err := store.Of[corev1.Secret](e.secrets.secrets).Get(store.Key{Namespace: namespace, Name: name})
+		secret, err := store.Of[corev1.Secret](m.secrets.secrets).Get(store.Key{Namespace: namespace, Name: name})
 		if err != nil {
 			continue
 		}
@@ -171,5 +180,5 @@ func (e *Executor) masked(ctx context.Context, namespace, webhookID, text string
 			values = append(values, strings.TrimSpace(string(value))) // calls send it without the trailing line break
 		}
 	}
-	return e.webhooks.Mask(ctx, hook, text, values...)
+	return m.endpoints.Mask(ctx, hook, text, values...)
 }

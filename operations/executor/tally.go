@@ -3,7 +3,6 @@ package executor
 import (
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -76,12 +75,12 @@ func (t *tally) all() map[store.Key]why.Type {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	all := maps.Clone(t.stuck)
-	t.untold(at, behind, func(key store.Key, cause why.Type) { all[key] = cause })
+	t.eachBlocked(at, behind, func(key store.Key, cause why.Type) { all[key] = cause })
 	return all
 }
 
-// untold calls f for the operations that blocked workers hold up and that set has not counted. The caller holds mu.
-func (t *tally) untold(at, behind []store.Key, f func(store.Key, why.Type)) {
+// eachBlocked calls f for the operations that blocked workers hold up and that set has not counted. The caller holds mu.
+func (t *tally) eachBlocked(at, behind []store.Key, f func(store.Key, why.Type)) {
 	for cause, keys := range map[why.Type][]store.Key{why.Parked: at, why.QueuedBehind: behind} {
 		for _, key := range keys {
 			if t.stuck[key] == "" {
@@ -91,8 +90,22 @@ func (t *tally) untold(at, behind []store.Key, f func(store.Key, why.Type)) {
 	}
 }
 
-var stuckDesc = prometheus.NewDesc("fairlead_operations_stuck", "Operations of this process that are stuck, by their first cause.",
-	[]string{"cause"}, nil)
+// setFailing records the cause by which an operation is stuck after a failed request to the API server. With short, it
+// waits for its namespace's share of writes.
+func (t *tally) setFailing(key store.Key, failing *trouble, short bool) {
+	var all []why.Cause
+	if short {
+		all = append(all, why.Cause{Type: why.RateLimited})
+	}
+	if failing != nil {
+		all = append(all, failing.causes()...)
+	}
+	cause, _ := causes.Stuck(all)
+	t.set(key, cause)
+}
+
+var stuckDesc = prometheus.NewDesc("fairlead_operations_stuck",
+	"Operations of this process that are stuck, by their first cause.", []string{"cause"}, nil)
 
 // Describe implements prometheus.Collector.
 func (*tally) Describe(ch chan<- *prometheus.Desc) { ch <- stuckDesc }
@@ -102,73 +115,25 @@ func (t *tally) Collect(ch chan<- prometheus.Metric) {
 	at, behind := t.blocked()
 	t.mu.Lock()
 	counts := maps.Clone(t.counts)
-	t.untold(at, behind, func(_ store.Key, cause why.Type) { counts[cause]++ })
+	t.eachBlocked(at, behind, func(_ store.Key, cause why.Type) { counts[cause]++ })
 	t.mu.Unlock()
 	for cause, n := range counts {
 		ch <- prometheus.MustNewConstMetric(stuckDesc, prometheus.GaugeValue, float64(n), string(cause))
 	}
 }
 
-// Stuck returns the stuck operations of this executor, each with its first cause. The caller owns the map. It is safe
-// for concurrent use.
-func (e *Executor) Stuck() map[store.Key]why.Type { return e.stuck.all() }
-
-// blocked implements tally.blocked for operations that have not ended.
-func (e *Executor) blocked() (at, behind []store.Key) {
-	running, ready := e.engine.Blocked()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	keysOf := func(fibers []string) (keys []store.Key) {
-		for _, key := range fibers {
-			namespace, name, _ := strings.Cut(key, "/")
-			if r := e.live[namespace][name]; r != nil && r.phase != ended {
-				keys = append(keys, store.Key{Namespace: namespace, Name: name})
-			}
-		}
-		return keys
-	}
-	return keysOf(running), keysOf(ready)
-}
-
-// stands updates the tally for a run that is about to park. The flow of the run calls it.
-func (e *Executor) stands(r *run) {
-	if r.op == nil || r.op.Terminal() {
-		e.stuck.set(r.key, "")
-		return
-	}
-	e.stuck.set(r.key, e.stuckBy(r))
-}
-
-// standsInTrouble is like stands, for a run after a failed request to the API server. With short, the run waits for
-// its namespace's share of writes.
-func (e *Executor) standsInTrouble(r *run, short bool) {
-	var all []why.Cause
-	if short {
-		all = append(all, why.Cause{Type: why.RateLimited})
-	}
-	e.mu.Lock()
-	if t := e.troubles[r]; t != nil {
-		all = append(all, t.causes()...)
-	}
-	e.mu.Unlock()
-	cause, _ := causes.Stuck(all)
-	e.stuck.set(r.key, cause)
-}
-
-// stuckBy returns the first cause by which the operation of a run is stuck; empty if it is not. It agrees with
-// whyOperation, but uses only what the flow knows when it parks. It reads no Webhook, since many operations may park
-// after a change of one. It does not allocate for an operation without an error or a wait.
-func (e *Executor) stuckBy(r *run) why.Type {
-	e.mu.Lock()
-	behind := r.line != nil && r.line.key != stale
-	e.mu.Unlock()
+// firstCause returns the first cause by which the operation of a run is stuck; empty if it is not. behind says that it
+// waits for another operation. It agrees with explainer.operation, but uses only what the flow knows when it parks. It
+// reads no Webhook, since many operations may park after a change of one. It does not allocate for an operation without
+// an error or a wait.
+func firstCause(r *run, behind bool, endpoints *webhook.Client, clock func() time.Time) why.Type {
 	switch {
 	case behind:
 		return why.LockHeld
 	case len(r.refused) == 0 && !r.short && !r.outdated && !ails(r.op):
 		return ""
 	}
-	now := e.now()
+	now := clock()
 	known := causes.Known{
 		Began: func(t record.Target) time.Time {
 			if f := r.flying[t]; f != nil {
@@ -186,7 +151,7 @@ func (e *Executor) stuckBy(r *run) why.Type {
 		all = append(all, why.Cause{Type: causes.OutdatedCRD})
 	}
 	for _, t := range causes.Due(r.op, known) {
-		if cause := e.heldBack(r, t, now); cause != "" {
+		if cause := heldBack(r, t, endpoints, now); cause != "" {
 			all = append(all, why.Cause{Type: cause})
 		}
 	}
@@ -195,7 +160,7 @@ func (e *Executor) stuckBy(r *run) why.Type {
 }
 
 // heldBack returns the bound for which a due call of a run waits; empty if there is none.
-func (e *Executor) heldBack(r *run, t record.Target, now time.Time) why.Type {
+func heldBack(r *run, t record.Target, endpoints *webhook.Client, now time.Time) why.Type {
 	refused := r.refused[t]
 	switch {
 	case r.isFlying(t), refused.share == shareCompile && now.Sub(refused.since) < compileSoon:
@@ -207,7 +172,7 @@ func (e *Executor) heldBack(r *run, t record.Target, now time.Time) why.Type {
 	if refused.reason != webhook.WaitBreaker && en == nil || en != nil && en.AwaitsCallback() {
 		return ""
 	}
-	b := e.webhooks.Breaker(r.key.Namespace, t.ID)
+	b := endpoints.Breaker(r.key.Namespace, t.ID)
 	switch {
 	case refused.reason == webhook.WaitBreaker && b.State != webhook.Closed:
 		return why.CircuitOpen

@@ -64,7 +64,7 @@ func TestScrape(t *testing.T) {
 			p.enter(int64(i % 100))
 		}
 		registry := prometheus.NewRegistry()
-		m := newMetrics(func() census { return p.look(50) }, func() int { return 0 })
+		m := newMetrics(func() census { return p.count(50) }, func() int { return 0 })
 		m.states = append(m.states, tally)
 		registry.MustRegister(m)
 		return registry
@@ -95,14 +95,17 @@ func TestBehindBlockedWorkers(t *testing.T) {
 			<-done
 			return f.Next()
 		}))
-		e := &Executor{engine: flow.NewEngine(flow.EngineOptions{Workers: 1}), live: make(map[string]map[string]*run)}
-		e.stuck = newTally(e.blocked)
-		e.live["prod"] = make(map[string]*run)
+		e := &Executor{engine: flow.NewEngine(flow.EngineOptions{Workers: 1}), runs: newRuns(nil)}
+		e.stuck = newTally(func() (at, behind []store.Key) {
+			running, ready := e.engine.Blocked()
+			return e.runs.unfinished(running), e.runs.unfinished(ready)
+		})
 		var keys []store.Key
 		for i, p := range []phase{counted, uncounted, ended, uncounted} {
 			key := store.Key{Namespace: "prod", Name: strconv.Itoa(i)}
 			r := &run{key: key, phase: p}
-			e.live["prod"][key.Name], keys = r, append(keys, key)
+			e.runs.add(r, func() bool { return true })
+			keys = append(keys, key)
 			if _, err := hangs.Start(t.Context(), e.engine, r, flow.StartOptions{Key: key.String()}); err != nil {
 				t.Fatal(err)
 			}

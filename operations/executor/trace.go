@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -14,10 +15,14 @@ import (
 	"github.com/fairlead-io/fairlead/operations/internal/course"
 )
 
-// The spans of an operation are those of its flow: "operation", and below it one for each step. Requests to the API
-// server and webhook calls are below their step. The first span follows the span in the annotations of the request.
-// After a restart or a handover, the next one follows the span that the status records. Tracing needs no write of its
-// own.
+// spans makes the spans of operations. They are those of its flow: "operation", and below it one for each step.
+// Requests to the API server and webhook calls are below their step. The first span follows the span in the annotations
+// of the request. After a restart or a handover, the next one follows the span that the status records. Tracing needs
+// no write of its own. spans has no lock and does not change.
+type spans struct {
+	enabled bool // a TracerProvider is set
+	now     func() time.Time
+}
 
 // scheduledIn returns the span in which the present request was scheduled, according to annotations that any writer
 // may set.
@@ -26,13 +31,13 @@ func scheduledIn(op *v1alpha1.Operation) trace.SpanContext {
 }
 
 // follow returns the options for the next span of an operation. The context has the parent, if there is one.
-func (e *Executor) follow(ctx context.Context, op *v1alpha1.Operation) (context.Context, flow.TraceOptions) {
-	if !e.traced {
+func (s spans) follow(ctx context.Context, op *v1alpha1.Operation) (context.Context, flow.TraceOptions) {
+	if !s.enabled {
 		return ctx, flow.TraceOptions{}
 	}
 	opt := flow.TraceOptions{Attributes: describeSpan(op)}
 	if !op.PickedUp() {
-		ctx, opt.Links = tracing.Follow(ctx, scheduledIn(op), op.ScheduledAt(), e.now())
+		ctx, opt.Links = tracing.Follow(ctx, scheduledIn(op), op.ScheduledAt(), s.now())
 		return ctx, opt
 	}
 	last := tracing.Parse(op.Status.TraceParent, "")
@@ -65,24 +70,20 @@ func describeSpan(op *v1alpha1.Operation) []attribute.KeyValue {
 	return all
 }
 
-// another starts the trace of the next request if the run has changed to one. The same run works on all requests of
-// an object, one after another.
-func (e *Executor) another(ctx context.Context, r *run) context.Context {
-	if !r.another {
+// next starts the trace of the next request of an operation. The same flow works on all requests of an object, one
+// after another.
+func (s spans) next(ctx context.Context, op *v1alpha1.Operation) context.Context {
+	if !s.enabled {
 		return ctx
 	}
-	r.another = false
-	if !e.traced {
-		return ctx
-	}
-	parent, opt := e.follow(context.WithoutCancel(ctx), r.op)
+	parent, opt := s.follow(context.WithoutCancel(ctx), op)
 	return flow.Retrace(ctx, parent, opt)
 }
 
 // showOutcome sets the phase of a terminal operation on the span of its flow. For a failed operation it also sets the
 // reason and the status. The message is not part of it, since a receiver may have written it.
-func (e *Executor) showOutcome(ctx context.Context, op *v1alpha1.Operation) {
-	if !e.traced || !op.Terminal() {
+func (s spans) showOutcome(ctx context.Context, op *v1alpha1.Operation) {
+	if !s.enabled || !op.Terminal() {
 		return
 	}
 	span := flow.FiberSpan(ctx)
@@ -98,23 +99,23 @@ func (e *Executor) showOutcome(ctx context.Context, op *v1alpha1.Operation) {
 	span.SetStatus(codes.Error, reason)
 }
 
-// keepTrace records the present span in the status, unless details had to be dropped for lack of room.
-func (e *Executor) keepTrace(ctx context.Context, r *run) {
-	if !e.traced {
+// record records the present span in the status, unless details had to be dropped for lack of room.
+func (s spans) record(ctx context.Context, op *v1alpha1.Operation, thin course.Thinness) {
+	if !s.enabled {
 		return
 	}
-	if r.op.Status.TraceParent = ""; r.thin == course.Whole {
-		r.op.Status.TraceParent = tracing.Recorded(trace.SpanContextFromContext(ctx))
+	if op.Status.TraceParent = ""; thin == course.Whole {
+		op.Status.TraceParent = tracing.Recorded(trace.SpanContextFromContext(ctx))
 	}
 }
 
 // passOn propagates the span in which the request was scheduled to receivers, if this executor makes no spans. It
 // skips a span that is too old.
-func (e *Executor) passOn(ctx context.Context, op *v1alpha1.Operation) context.Context {
-	if e.traced || op.Annotations[v1alpha1.AnnotationTraceParent] == "" {
+func (s spans) passOn(ctx context.Context, op *v1alpha1.Operation) context.Context {
+	if s.enabled || op.Annotations[v1alpha1.AnnotationTraceParent] == "" {
 		return ctx
 	}
-	ctx, _ = tracing.Follow(ctx, scheduledIn(op), op.ScheduledAt(), e.now())
+	ctx, _ = tracing.Follow(ctx, scheduledIn(op), op.ScheduledAt(), s.now())
 	return ctx
 }
 

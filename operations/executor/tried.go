@@ -26,8 +26,8 @@ func (t *tried) last(call string) trace.SpanContext {
 	return t.spans[call]
 }
 
-// note remembers the span of a try, unless the call has ended with it.
-func (t *tried) note(call string, res webhook.Result) {
+// record remembers the span of a try, unless the call has ended with it.
+func (t *tried) record(call string, res webhook.Result) {
 	goes := res.Verdict == webhook.Retry || res.Verdict == webhook.Accepted && res.Location != "" ||
 		res.Verdict == webhook.Pending
 	t.mu.Lock()

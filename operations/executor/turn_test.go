@@ -60,7 +60,9 @@ func (w *world) clock() time.Time {
 
 // replica is an executor as far as turns are concerned.
 type replica struct {
-	*Executor
+	*locks
+	runs  *runs
+	fresh *freshness
 	sink  source.Sink
 	seen  int               // writes
 	begun int               // writes that there were when it became the leader
@@ -74,7 +76,7 @@ func newReplica(fatal func(...any)) *replica {
 	if err := indexLocked(st); err != nil {
 		fatal(err)
 	}
-	r := &replica{Executor: &Executor{store: st, lines: make(map[store.Key]*line)}, sink: st.Sink("ns")}
+	r := &replica{locks: &locks{store: st}, sink: st.Sink("ns")}
 	r.begin(0)
 	all := r.sink.Replace()
 	all.Commit(source.Commit{Version: "0"})
@@ -83,26 +85,38 @@ func newReplica(fatal func(...any)) *replica {
 
 // begin is the beginning of a process, after so many writes.
 func (r *replica) begin(writes int) {
-	r.live, r.wrote, r.begun = map[string]map[string]*run{"ns": {}}, make(map[string]string), writes
+	r.runs, r.wrote, r.begun = newRuns(nil), make(map[string]string), writes
 	r.fresh = newFreshness(shard.Layout{Slots: 1})
 	r.fresh.gain(0)
-	clear(r.lines)
+	r.locks.accepted, r.locks.fresh, r.locks.lines = r.runs, r.fresh.in, &lines{}
 }
 
 // run returns the run of an operation, as follow makes it.
 func (r *replica) run(op *v1alpha1.Operation) *run {
-	current := r.live["ns"][op.Name]
+	key := store.Key{Namespace: "ns", Name: op.Name}
+	current := r.runs.find(key)
 	if current == nil {
-		current = &run{key: store.Key{Namespace: "ns", Name: op.Name}, work: &work{}}
-		r.live["ns"][op.Name] = current
+		current = &run{key: key, work: &work{}}
+		r.runs.add(current, func() bool { return true })
 	}
-	current.adopt(op)
+	current.draft().adopt(op)
 	if current.recorded {
 		current.accepted = nil
 	} else {
-		r.accept(current, op)
+		if course.Ordinary(op) && r.runs.accept(current, op) {
+			r.lines.wake(key)
+		}
 	}
 	return current
+}
+
+// turn decides about the first call of a run that has made none.
+func (r *replica) turn(current *run, op *v1alpha1.Operation) (t course.Turn) {
+	if current.alone = false; current.entered {
+		return course.Turn{}
+	}
+	t, current.alone = r.locks.turn(&current.news, op, current.recorded)
+	return t
 }
 
 // see applies the next write.
@@ -190,7 +204,7 @@ func TestNoTwoInOneResource(t *testing.T) {
 			op := shared.DeepCopy()
 			confirmed := r.seen >= r.begun
 			if confirmed {
-				r.fresh.known("ns", map[int]int{0: 1}, true)
+				r.fresh.report("ns", map[int]int{0: 1}, true)
 			}
 			if rapid.IntRange(0, 4).Draw(t, "reload") == 0 { // as after a conflict
 				op, confirmed = w.now[name].DeepCopy(), true
@@ -230,7 +244,7 @@ func TestNoTwoInOneResource(t *testing.T) {
 				}
 				return
 			case turn.Behind != nil:
-				r.queue(current, turn.Behind.Key)
+				r.lines.join(&current.news, turn.Behind.Key)
 				course.Await(op.EffectiveID(), v1alpha1.ReasonWaitingForLock, "waiting", epoch)(op)
 				write()
 			case turn.Still:
@@ -390,7 +404,7 @@ func TestTurn(t *testing.T) {
 			t.Parallel()
 			w, r := &world{now: make(map[string]*v1alpha1.Operation)}, newReplica(t.Fatal)
 			if !tc.stale {
-				r.fresh.known("", map[int]int{0: 1}, true)
+				r.fresh.report("", map[int]int{0: 1}, true)
 			}
 			for _, op := range append(tc.others, tc.op) {
 				w.write(op, "")
@@ -427,7 +441,7 @@ func TestLongLine(t *testing.T) {
 	const all = 1_000
 	w := &world{now: make(map[string]*v1alpha1.Operation)}
 	r := newReplica(t.Fatal)
-	r.fresh.known("", map[int]int{0: 1}, true)
+	r.fresh.report("", map[int]int{0: 1}, true)
 	for i := range all {
 		op := locking(i, all+1, all+2, all+3, all+4)
 		course.Begin(time.Unix(0, 0), coursetest.Version)(op)
@@ -438,13 +452,13 @@ func TestLongLine(t *testing.T) {
 	now := r.store.Snapshot()
 	for _, i := range []int{0, all / 2, all - 1} {
 		op := &w.log[i]
-		s := r.lastBefore(r.run(op), op, now)
+		s := r.lastBefore(op, r.run(op).recorded, now)
 		most := 2 * searchEnough
 		if i == 0 {
 			most = all
 		}
-		if len(s.looked) > most || (s.last == nil) != (i == 0) || s.last != nil && !course.ComesBefore(s.last.Op, op) {
-			t.Errorf("operation %d: %d were looked at, and found %v", i, len(s.looked), s.last)
+		if len(s.examined) > most || (s.last == nil) != (i == 0) || s.last != nil && !course.ComesBefore(s.last.Op, op) {
+			t.Errorf("operation %d: %d were looked at, and found %v", i, len(s.examined), s.last)
 		}
 	}
 }

@@ -3,10 +3,6 @@ package executor
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/store"
@@ -24,52 +20,23 @@ func (e *Executor) followOperations(ctx context.Context) {
 					e.changed(ctx, known)
 				}
 			case store.Deleted:
-				e.gone(event.Key)
+				e.onDeleted(event.Key)
 			case store.Left: // Lose or takeOver handles the slot
 			case store.Epoch:
-				e.rolledBack()
+				e.runs.forgetAcceptances()
 				e.log.WarnContext(ctx, "the history of the API server was rolled back", "reason", event.Reason)
 			}
 			if event.Object != nil {
-				e.moveLine(event.Key)
+				e.lines.wake(event.Key)
 			}
 		}),
 	}))
 }
 
-// follow runs a drainer until the context ends.
-func follow(ctx context.Context, d *store.Drainer) {
-	_ = d.Run(ctx) // it ends with ctx, which the caller checks, or with its store
-}
-
-// each returns a consumer that calls f for each event until the context ends.
-func each(ctx context.Context, f func(*store.Event)) func([]store.Event) (more bool) {
-	return func(events []store.Event) bool {
-		for i := range events {
-			if ctx.Err() != nil {
-				return false
-			}
-			f(&events[i])
-		}
-		return true
-	}
-}
-
-// rolledBack forgets acceptance versions, since version numbers have restarted.
-func (e *Executor) rolledBack() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, space := range e.live {
-		for _, r := range space {
-			r.accepted = nil
-		}
-	}
-}
-
 // changed notifies the run of an operation, or starts one. It decodes the object only if a run may have to start.
 func (e *Executor) changed(ctx context.Context, known *store.Record) {
 	key := known.Key()
-	for !e.told(key) {
+	for !e.runs.notify(key) {
 		op, err := store.As[v1alpha1.Operation](known)
 		if err != nil || !wantsRun(op) {
 			return
@@ -81,44 +48,21 @@ func (e *Executor) changed(ctx context.Context, known *store.Record) {
 		if !op.PickedUp() {
 			e.accept(r, op)
 		}
-		e.mu.Lock()
-		started := e.live[key.Namespace][key.Name] == nil
-		if started {
-			if _, here := e.tenures.Enter(e.slotOf(key.Namespace)); !here { // another replica has it, or will have it
-				e.mu.Unlock()
-				return
-			}
-			if e.live[key.Namespace] == nil {
-				e.live[key.Namespace] = make(map[string]*run)
-			}
-			e.live[key.Namespace][key.Name] = r
+		added, here := e.runs.add(r, func() bool { _, ok := e.own.enter(key.Namespace); return ok })
+		if !here { // another replica has it, or will have it
+			return
 		}
-		e.mu.Unlock()
-		if started {
-			e.moveLine(key) // a lock may be waiting for its acceptance
+		if added {
+			e.lines.wake(key) // a lock may be waiting for its acceptance
 			e.begin(ctx, r, op)
 			return
 		}
 	}
 }
 
-// told notifies the run of an operation of an event. It reports whether there is a run.
-func (e *Executor) told(key store.Key) bool {
-	e.mu.Lock()
-	r := e.live[key.Namespace][key.Name]
-	if r != nil {
-		r.missed = true
-	}
-	e.mu.Unlock()
-	if r != nil {
-		r.news.Set()
-	}
-	return r != nil
-}
-
 // begin starts the flow of a run. op is its operation.
 func (e *Executor) begin(ctx context.Context, r *run, op *v1alpha1.Operation) {
-	from, spans := e.follow(ctx, op)
+	from, spans := e.spans.follow(ctx, op)
 	_, err := e.flow.Start(from, e.engine, r, flow.StartOptions{
 		Trace: spans, Key: r.key.String(), Subgroup: r.tenant, Mode: flow.Coalesce, Reported: true,
 		OnEnd: func(result flow.Result) { e.over(ctx, r, result) },
@@ -134,10 +78,10 @@ func (e *Executor) begin(ctx context.Context, r *run, op *v1alpha1.Operation) {
 // over cleans up at the end of every run.
 func (e *Executor) over(ctx context.Context, r *run, result flow.Result) {
 	if r.work != nil {
-		e.conceal(r)
+		e.runs.conceal(r)
 		r.cut(errOver)
 		e.withdraw(r, allOf)
-		e.unpay(r)
+		e.writes.refund(r.draft())
 	}
 	if result.Status == flow.Failed && ctx.Err() == nil && !errors.Is(result.Err, flow.ErrInterrupted) {
 		e.log.ErrorContext(ctx, "operation's flow failed", "key", r.key, "error", result.Err)
@@ -152,58 +96,20 @@ func (e *Executor) over(ctx context.Context, r *run, result flow.Result) {
 
 // forget removes a run, unless another run has taken its place. It reports whether the run has missed an event.
 func (e *Executor) forget(r *run) (missed bool) {
-	defer e.tenures.Leave(e.slotOf(r.key.Namespace))
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.leaveLine(r)
-	e.leave(r)
-	e.seen(r)
-	delete(e.troubles, r)
-	now := e.live[r.key.Namespace][r.key.Name]
-	if now == nil || now == r { // else the new run updates the tally
-		e.stuck.set(r.key, "")
+	defer e.own.leave(r.key.Namespace)
+	e.lines.leave(&r.news)
+	if r.busy {
+		e.drain.leave(&r.news)
 	}
-	if now != r {
-		return false
+	if r.work != nil && r.troubled {
+		e.troubles.remove(&r.news)
 	}
-	e.dead(r.key)
-	return r.missed
+	return e.runs.remove(r)
 }
 
-// dead removes the live run of a key. The caller holds mu.
-func (e *Executor) dead(key store.Key) {
-	space := e.live[key.Namespace]
-	if r := space[key.Name]; r != nil {
-		e.uncount(r)
-	}
-	if delete(space, key.Name); len(space) == 0 {
-		delete(e.live, key.Namespace)
-	}
-}
-
-// uncount removes a run from the operations in progress. The caller holds mu.
-func (e *Executor) uncount(r *run) {
-	if r.phase == counted {
-		e.progress.leave(r.near)
-		r.phase = uncounted
-	}
-}
-
-// census returns the number of operations in progress, of those near their timeout (nine tenths have passed), and of
-// those that wait for a lock.
-func (e *Executor) census() census {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.progress.look(e.now().Unix())
-}
-
-// gone ends the run of a deleted operation.
-func (e *Executor) gone(key store.Key) {
-	e.mu.Lock()
-	_, live := e.live[key.Namespace][key.Name]
-	e.dead(key)
-	e.mu.Unlock()
-	if live {
+// onDeleted ends the run of a deleted operation.
+func (e *Executor) onDeleted(key store.Key) {
+	if e.runs.forget(key) {
 		if fiber, ok := e.engine.Find(key.String()); ok {
 			fiber.Cancel(errDeleted)
 		}
@@ -255,79 +161,9 @@ func tenant(op *v1alpha1.Operation) string {
 	return ""
 }
 
-// wakeNaming wakes the runs of a namespace that name one of these Webhooks, with false positives.
-func (e *Executor) wakeNaming(namespace string, changed nameSet) (woken int) {
-	var runs []*run
-	e.mu.Lock()
-	for _, r := range e.live[namespace] {
-		if r.names&changed != 0 {
-			r.missed = true
-			runs = append(runs, r)
-		}
-	}
-	e.mu.Unlock()
-	for _, r := range runs {
-		r.news.Set()
-	}
-	return len(runs)
-}
-
-// followReleases watches the credentials in a store until ctx ends. When the release of an object changes, it calls
-// lookAgain for the Webhooks that name the object. released returns a text that changes with the release.
-func (e *Executor) followReleases(
-	ctx context.Context, st *store.Store, named func(w *v1alpha1.Webhook, name string) bool, released func(
-		*store.Record,
-	) string,
-) {
-	follow(ctx, st.Drain(store.DrainOptions{
-		SubscribeOptions: store.SubscribeOptions{Name: "executor"},
-		Consume: each(ctx, func(event *store.Event) {
-			switch {
-			case event.Type == store.Synced: // a missing Secret or account is known to be missing from now on
-				for key, w := range e.releases.webhooks.All() {
-					if named(w, "") {
-						e.lookAgain(key)
-					}
-				}
-			case event.Initial, event.Object == nil,
-				event.Type == store.Modified && event.Prior != nil && released(event.Object) == released(event.Prior):
-			default:
-				for key, w := range e.releases.webhooks.InNamespace(event.Key.Namespace) {
-					if named(w, event.Key.Name) {
-						e.lookAgain(key)
-					}
-				}
-			}
-		}),
-	}))
-}
-
-// followSecrets calls followReleases for Secrets.
-func (e *Executor) followSecrets(ctx context.Context) {
-	e.followReleases(ctx, e.releases.secrets, func(w *v1alpha1.Webhook, name string) bool {
-		names, _ := needs(w)
-		return slices.Contains(names, name) || name == "" && len(names) > 0
-	}, func(secret *store.Record) string {
-		return fmt.Sprint(e.releases.secret(secret))
-	})
-}
-
-// followAccounts calls followReleases for service accounts.
-func (e *Executor) followAccounts(ctx context.Context) {
-	e.followReleases(ctx, e.releases.accounts, func(w *v1alpha1.Webhook, name string) bool {
-		_, account := needs(w)
-		return account != nil && (name == "" || account.ServiceAccountName == name)
-	}, func(record *store.Record) string {
-		account, err := store.As[corev1.ServiceAccount](record)
-		if err != nil {
-			return ""
-		}
-		return account.Annotations[v1alpha1.AnnotationWebhookAudiences]
-	})
-}
-
-// lookAgain marks a Webhook to be compiled again, and the operations that may wait for it to be woken.
-func (e *Executor) lookAgain(hook store.Key) {
+// releaseChanged has a Webhook compiled again after a change of the release of its credentials. It wakes the operations
+// that may wait for it.
+func (e *Executor) releaseChanged(hook store.Key) {
 	e.status.mark(hook, true)
 	e.changes.add(hook.Namespace, hook.Name)
 }

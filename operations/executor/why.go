@@ -13,58 +13,36 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operations/internal/causes"
+	"github.com/fairlead-io/fairlead/operations/internal/compiled"
 	"github.com/fairlead-io/fairlead/operations/internal/record"
 	"github.com/fairlead-io/fairlead/operations/webhook"
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// Why explains why an Operation or a Webhook makes no progress, the most direct cause first. It returns no causes for
-// other kinds, and for objects that its stores do not have. It implements why.Explainer.
-//
-// An executor that works on the operation also uses its memory. Another executor uses the object and the Webhooks.
-// Its answer differs only in changes that are not written yet (operations.Why). Why looks objects up by key. For each
-// operation it waits up to 200 ms if that is being worked on. It reads only operations of slots that are not here
-// from the API server. It is safe for concurrent use.
-func (e *Executor) Why(ctx context.Context, of why.Object) []why.Cause {
-	if of.Name == "" || of.Group != "" && of.Group != v1alpha1.GroupVersion.Group {
-		return nil
-	}
-	key := store.Key{Namespace: of.Namespace, Name: of.Name}
-	var all []why.Cause
-	switch of.Kind {
-	case v1alpha1.KindOperation:
-		all = e.whyOperation(ctx, key, chain)
-	case v1alpha1.KindWebhook:
-		all = e.whyWebhook(key)
-	}
-	return why.NewAnswer(of, all).Causes
-}
-
-// Targets returns the state of the endpoint of a Webhook. If hook is empty, it returns the endpoints of the
-// namespace. If both are empty, it returns all endpoints. It knows endpoints that were used, or waited for, since
-// this executor was made. It is safe for concurrent use.
-func (e *Executor) Targets(namespace, hook string) []webhook.TargetState {
-	if hook == "" {
-		return e.webhooks.Targets(namespace)
-	}
-	if s, known := e.webhooks.Target(namespace, hook); known {
-		return []webhook.TargetState{s}
-	}
-	return nil
-}
-
-// Finalizer returns the finalizer that the executor sets on Operations, so that callers can tell it from foreign
-// ones. It returns false for other kinds.
-func (e *Executor) Finalizer(group, kind string) (string, bool) {
-	if group != v1alpha1.GroupVersion.Group || kind != v1alpha1.KindOperation {
-		return "", false
-	}
-	return v1alpha1.Finalizer, true
+// explainer explains why Operations and Webhooks make no progress. It reads snapshots of the runs and the state that
+// other parts offer. It has no state of its own, and is safe for concurrent use.
+type explainer struct {
+	own        *ownership
+	runs       *runs
+	lines      *lines
+	drain      *drain
+	troubles   *troubles
+	holders    *holders
+	releases   *releases
+	quarantine *quarantine
+	operations *store.Store
+	hooks      *store.Store // Webhooks
+	compiled   *compiled.Cache
+	endpoints  *webhook.Client
+	engine     *flow.Engine
+	live       *client.Client // reads from the API server
+	now        func() time.Time
 }
 
 // holder is an optional interface of Shards. It explains why a namespace is not served here. A group.Group implements
@@ -73,41 +51,41 @@ type holder interface {
 	Why(namespace string, uid types.UID) []why.Cause
 }
 
-// whyOperation returns the causes for an operation. It follows at most links operations that wait for each other.
-func (e *Executor) whyOperation(ctx context.Context, key store.Key, links int) []why.Cause {
-	s := e.see(ctx, key)
-	op, err := e.newest(ctx, key, s)
+// operation returns the causes for an operation. It follows at most links operations that wait for each other.
+func (x *explainer) operation(ctx context.Context, key store.Key, links int) []why.Cause {
+	s := x.see(ctx, key)
+	op, err := x.newest(ctx, key, s)
 	switch {
-	case errors.Is(err, errUntold), ctx.Err() != nil:
+	case errors.Is(err, errNotRead), ctx.Err() != nil:
 		return nil
 	case err != nil:
 		return []why.Cause{unreadable(err)}
 	case op == nil:
 		return nil
 	}
-	now := e.now()
-	known := e.known(s)
+	now := x.now()
+	known := x.known(s)
 	all := causes.Of(op, known, now)
 	if s.live && !op.PickedUp() {
 		all = without(all, why.Parked) // it has a run
 	}
 	if s.live {
-		all = e.withRun(ctx, all, op, s, now, links)
+		all = x.withRun(ctx, all, op, s, now, links)
 	}
 	if !s.live || s.works {
-		all = e.beyond(ctx, all, links)
+		all = x.beyond(ctx, all, links)
 	}
 	switch {
 	case op.Terminal() || s.behind != nil:
-	case !e.hookStore.HasSynced():
-		all = append(all, unknown(e.hookStore, op.Namespace, nil)...)
+	case !x.hooks.HasSynced():
+		all = append(all, unknown(x.hooks, op.Namespace, nil)...)
 	default:
 		all = without(all, why.WebhookMissing, why.NotReleased, why.Quarantined)
 		for _, t := range causes.Due(op, known) {
-			all = append(all, e.whyCall(op, t, s, now)...)
+			all = append(all, x.call(op, t, s, now)...)
 		}
 	}
-	if g, ok := e.shards.(holder); ok && !op.Terminal() {
+	if g, ok := x.own.shards.(holder); ok && !op.Terminal() {
 		all = append(all, g.Why(op.Namespace, op.UID)...)
 	}
 	if len(all) == 0 {
@@ -116,30 +94,49 @@ func (e *Executor) whyOperation(ctx context.Context, key store.Key, links int) [
 	return append(all, causes.Led(op)...)
 }
 
-// errUntold reports that the state of an operation could not be read from the API server.
-var errUntold = errors.New("the API server does not tell")
+// errNotRead reports that the state of an operation could not be read from the API server.
+var errNotRead = errors.New("the API server does not answer")
 
 // newest returns the newest known state of an operation; nil if it does not exist. It makes a request only for an
-// operation whose slot is not here, and returns errUntold if that fails. It returns another error if the object
+// operation whose slot is not here, and returns errNotRead if that fails. It returns another error if the object
 // cannot be decoded.
-func (e *Executor) newest(ctx context.Context, key store.Key, s sight) (*v1alpha1.Operation, error) {
+func (x *explainer) newest(ctx context.Context, key store.Key, s snapshot) (*v1alpha1.Operation, error) {
 	if s.op != nil {
 		return s.op, nil
 	}
-	if known, ok := e.store.Get(key); ok {
+	if known, ok := x.operations.Get(key); ok {
 		return store.As[v1alpha1.Operation](known)
 	}
-	if e.shards == nil || e.holds(key.Namespace) {
+	if !x.own.isPartial() || x.own.holds(key.Namespace) {
 		return nil, nil
 	}
 	op := &v1alpha1.Operation{}
-	switch err := e.anyone.Live().Get(ctx, key, op); {
+	switch err := x.live.Live().Get(ctx, key, op); {
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
-		return nil, errUntold
+		return nil, errNotRead
 	}
 	return op, nil
+}
+
+// see returns a snapshot of the run of an operation. If its flow is working, it waits for up to patience, or until ctx
+// ends.
+func (x *explainer) see(ctx context.Context, key store.Key) (s snapshot) {
+	x.runs.read(ctx, key, func(r *run, works bool) {
+		s = snapshot{namespace: key.Namespace, draining: x.own.holds(key.Namespace) && x.drain.hasBegun()}
+		if r == nil {
+			return
+		}
+		s.live, s.works, s.trouble = true, works, x.troubles.get(&r.news)
+		if ahead, waits := x.lines.behind(&r.news); waits {
+			s.behind = &ahead
+		}
+		if !works {
+			r.describe(&s)
+		}
+	})
+	return s
 }
 
 func unreadable(err error) why.Cause {
@@ -164,19 +161,19 @@ func without(all []why.Cause, types ...why.Type) (rest []why.Cause) {
 	return rest
 }
 
-// known returns the facts about calls in a sight.
-func (e *Executor) known(s sight) causes.Known {
+// known returns the facts about calls in a snapshot.
+func (x *explainer) known(s snapshot) causes.Known {
 	k := causes.Known{
 		Timeout: func(hook string) time.Duration {
-			times, _ := e.hooks.Times(store.Key{Namespace: s.namespace, Name: hook})
+			times, _ := x.compiled.Times(store.Key{Namespace: s.namespace, Name: hook})
 			return times.Timeout
 		},
 		Try: func(hook string) time.Duration {
-			times, _ := e.hooks.Times(store.Key{Namespace: s.namespace, Name: hook})
+			times, _ := x.compiled.Times(store.Key{Namespace: s.namespace, Name: hook})
 			return times.Try
 		},
 		Generation: func(hook string) int64 {
-			w, ok := e.hookStore.Get(store.Key{Namespace: s.namespace, Name: hook})
+			w, ok := x.hooks.Get(store.Key{Namespace: s.namespace, Name: hook})
 			if !ok {
 				return 0
 			}
@@ -191,27 +188,27 @@ func (e *Executor) known(s sight) causes.Known {
 }
 
 // withRun adds the causes that the run of an operation knows. They are newer than the conditions of the operation.
-func (e *Executor) withRun(
-	ctx context.Context, all []why.Cause, op *v1alpha1.Operation, s sight, now time.Time, links int,
+func (x *explainer) withRun(
+	ctx context.Context, all []why.Cause, op *v1alpha1.Operation, s snapshot, now time.Time, links int,
 ) []why.Cause {
 	key := store.Key{Namespace: op.Namespace, Name: op.Name}
 	if s.trouble != nil {
-		told := s.trouble.causes()
-		if len(told) > 0 && s.trouble.err != nil {
+		failing := s.trouble.causes()
+		if len(failing) > 0 && s.trouble.err != nil {
 			all = without(all, why.DeadlinePassed) // it explains why the end is not recorded
 		}
-		all = append(all, told...)
+		all = append(all, failing...)
 	}
-	if fiber, ok := e.engine.Find(key.String()); ok {
+	if fiber, ok := x.engine.Find(key.String()); ok {
 		if i := fiber.Info(); i.Status == flow.Ready {
 			c := why.Cause{
 				Type: why.QueuedBehind, Message: "other operations are before it: all workers of its namespace are busy", Since: i.Since,
-				Evidence: map[string]string{"namespace": key.Namespace, "fibers": itoa(e.engine.Live())},
+				Evidence: map[string]string{"namespace": key.Namespace, "fibers": strconv.Itoa(x.engine.Live())},
 				Advice:   "It goes on when it is its turn; if that takes long, see how fast the API server answers.",
 				Progress: !fiber.Blocked(),
 			}
-			for _, told := range fiber.Why(nil) {
-				if stack := told.Evidence["stack"]; stack != "" {
+			for _, blocked := range fiber.Why(nil) {
+				if stack := blocked.Evidence["stack"]; stack != "" {
 					c.Evidence["stack"] = stack
 					c.Advice = "The stack is that of the worker with the longest-running operation. " + c.Advice
 				}
@@ -239,20 +236,20 @@ func (e *Executor) withRun(
 	if op.Spec.CancelRequested || op.DeletionTimestamp != nil { // it ends without waiting for its turn
 		return all
 	}
-	return append(all, e.whyTurn(ctx, op, s, now, links)...)
+	return append(all, x.turn(ctx, op, s, now, links)...)
 }
 
 // chain bounds the explained operations that wait for each other.
 const chain = 8
 
-// whyTurn explains why an operation without a call yet does not have its turn. It returns the operations ahead of it,
+// turn explains why an operation without a call yet does not have its turn. It returns the operations ahead of it,
 // and the causes for the first of all.
-func (e *Executor) whyTurn(
-	ctx context.Context, op *v1alpha1.Operation, s sight, now time.Time, links int,
+func (x *explainer) turn(
+	ctx context.Context, op *v1alpha1.Operation, s snapshot, now time.Time, links int,
 ) (all []why.Cause) {
 	behind := s.behind
 	if behind == nil || *behind == stale {
-		if behind != nil || s.place != "" && !e.store.Covers(op.Namespace, s.place) {
+		if behind != nil || s.place != "" && !x.operations.Covers(op.Namespace, s.place) {
 			all = append(all, why.Cause{
 				Type: why.SourceStale, Since: causes.LastStep(op), Progress: now.Sub(causes.LastStep(op)) < time.Second,
 				Message: "the controller does not know yet whether another operation goes first: the events that tell have not come",
@@ -262,16 +259,16 @@ func (e *Executor) whyTurn(
 		return all
 	}
 	for depth := range links {
-		first, err := store.Of[v1alpha1.Operation](e.store).Get(*behind)
+		first, err := store.Of[v1alpha1.Operation](x.operations).Get(*behind)
 		if err != nil || first.Terminal() {
 			return all
 		}
 		held := causes.LockHeld(op, first)
 		held.Depth = depth
 		all = append(all, held)
-		next := e.behind(*behind)
+		next := x.behind(*behind)
 		if next == nil {
-			for _, c := range why.Beneath(*held.About, e.whyOperation(ctx, *behind, links-depth-1)) {
+			for _, c := range why.Beneath(*held.About, x.operation(ctx, *behind, links-depth-1)) {
 				c.Depth += depth
 				all = append(all, c)
 			}
@@ -284,34 +281,34 @@ func (e *Executor) whyTurn(
 
 // beyond adds the causes for the operation that the condition of another one names as ahead. If that operation has
 // ended, it removes the cause LockHeld instead.
-func (e *Executor) beyond(ctx context.Context, all []why.Cause, links int) []why.Cause {
+func (x *explainer) beyond(ctx context.Context, all []why.Cause, links int) []why.Cause {
 	i := slices.IndexFunc(all, func(c why.Cause) bool { return c.Type == why.LockHeld && c.About != nil })
 	if i < 0 || links == 0 {
 		return all
 	}
 	about := *all[i].About
 	key := store.Key{Namespace: about.Namespace, Name: about.Name}
-	switch first, err := e.newest(ctx, key, sight{}); {
-	case err != nil, first == nil && !e.store.HasSynced():
+	switch first, err := x.newest(ctx, key, snapshot{}); {
+	case err != nil, first == nil && !x.operations.HasSynced():
 		return all
 	case first == nil, first.Terminal(), first.EffectiveID() != all[i].Evidence["operation"]:
 		return without(all, why.LockHeld)
 	}
-	return append(all, why.Beneath(about, e.whyOperation(ctx, key, links-1))...)
+	return append(all, why.Beneath(about, x.operation(ctx, key, links-1))...)
 }
 
 // behind returns the operation that another one waits for; nil if there is none.
-func (e *Executor) behind(key store.Key) *store.Key {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if r := e.live[key.Namespace][key.Name]; r != nil && r.line != nil && r.line.key != stale {
-		return new(r.line.key)
+func (x *explainer) behind(key store.Key) *store.Key {
+	if n := x.runs.newsOf(key); n != nil {
+		if ahead, waits := x.lines.behind(n); waits && ahead != stale {
+			return &ahead
+		}
 	}
 	return nil
 }
 
-// whyCall explains why the next call of an operation is not made.
-func (e *Executor) whyCall(op *v1alpha1.Operation, t record.Target, s sight, now time.Time) (all []why.Cause) {
+// call explains why the next call of an operation is not made.
+func (x *explainer) call(op *v1alpha1.Operation, t record.Target, s snapshot, now time.Time) (all []why.Cause) {
 	if _, flies := s.began[t]; flies {
 		return nil
 	}
@@ -320,25 +317,25 @@ func (e *Executor) whyCall(op *v1alpha1.Operation, t record.Target, s sight, now
 		return nil // the callback does not depend on the Webhook
 	}
 	key := store.Key{Namespace: op.Namespace, Name: t.ID}
-	w, err := store.Of[v1alpha1.Webhook](e.hookStore).Get(key)
+	w, err := store.Of[v1alpha1.Webhook](x.hooks).Get(key)
 	since := causes.DueSince(op, t, now)
 	switch {
 	case err != nil:
-		if _, there := e.hookStore.Get(key); there {
+		if _, there := x.hooks.Get(key); there {
 			c := unreadable(err)
 			c.Message, c.About = "webhook "+t.ID+" cannot be read", causes.WebhookObject(op.Namespace, t.ID)
 			return []why.Cause{c}
 		}
 		return []why.Cause{causes.Missing(op.Namespace, t.ID, since)}
-	case e.quarantined(w):
-		return []why.Cause{e.whyQuarantined(w)}
+	case x.quarantine.has(w):
+		return []why.Cause{x.quarantined(w)}
 	}
 	if due := en == nil || en.NextAttemptAt != nil && !en.NextAttemptAt.After(now); due {
-		if withheld := e.whyWithheld(key, since); len(withheld) > 0 {
+		if withheld := x.withheld(key, since); len(withheld) > 0 {
 			return withheld
 		}
 	}
-	for _, c := range e.whyRefused(op, t, w, s.refused[t], s.live, now) {
+	for _, c := range x.refused(op, t, w, s.refused[t], s.live, now) {
 		if c.Type != why.CircuitOpen || en == nil || en.NextAttemptAt == nil || en.NextAttemptAt.Before(&metav1.MicroTime{Time: c.Until}) {
 			all = append(all, c) // else it is over before the call is due
 		}
@@ -346,8 +343,8 @@ func (e *Executor) whyCall(op *v1alpha1.Operation, t record.Target, s sight, now
 	return all
 }
 
-// whyQuarantined returns the cause for a quarantined Webhook, with its start.
-func (e *Executor) whyQuarantined(w *v1alpha1.Webhook) why.Cause {
+// quarantined returns the cause for a quarantined Webhook, with its start.
+func (x *explainer) quarantined(w *v1alpha1.Webhook) why.Cause {
 	said, since := "", time.Time{}
 	if c := meta.FindStatusCondition(w.Status.Conditions, v1alpha1.ConditionQuarantined); c != nil {
 		said, since = c.Message, c.LastTransitionTime.Time
@@ -355,14 +352,14 @@ func (e *Executor) whyQuarantined(w *v1alpha1.Webhook) why.Cause {
 	return causes.Quarantined(w.Namespace, w.Name, said, since)
 }
 
-// whyWithheld returns the cause if credentials of a Webhook are not released, or the causes why that is not known.
-func (e *Executor) whyWithheld(hook store.Key, since time.Time) []why.Cause {
-	lacks, known := e.releases.withheld(hook)
+// withheld returns the cause if credentials of a Webhook are not released, or the causes why that is not known.
+func (x *explainer) withheld(hook store.Key, since time.Time) []why.Cause {
+	lacks, known := x.releases.withheld(hook)
 	switch {
 	case !known:
 		about := causes.WebhookObject(hook.Namespace, hook.Name)
-		all := unknown(e.secrets.secrets, hook.Namespace, about)
-		if accounts := e.releases.accounts; accounts != nil {
+		all := unknown(x.releases.secrets, hook.Namespace, about)
+		if accounts := x.releases.accounts; accounts != nil {
 			all = append(all, unknown(accounts, hook.Namespace, about)...)
 		}
 		return all
@@ -404,11 +401,11 @@ func unknown(st *store.Store, namespace string, about *why.Object) (all []why.Ca
 	return all
 }
 
-// whyRefused returns the bound for which a call waits.
-func (e *Executor) whyRefused(
+// refused returns the bound for which a call waits.
+func (x *explainer) refused(
 	op *v1alpha1.Operation, t record.Target, w *v1alpha1.Webhook, r refusal, live bool, now time.Time,
 ) []why.Cause {
-	at, _ := e.webhooks.Target(op.Namespace, t.ID)
+	at, _ := x.endpoints.Target(op.Namespace, t.ID)
 	switch {
 	case r.share == shareCompile:
 		return []why.Cause{{
@@ -422,7 +419,7 @@ func (e *Executor) whyRefused(
 	case r.reason == webhook.WaitRate:
 		return []why.Cause{busy(at, string(r.reason), int(at.RatePerSecond), r)}
 	case r.reason == webhook.WaitConcurrency:
-		return append([]why.Cause{busy(at, string(r.reason), at.Concurrency, r)}, e.whyHeld(op.Namespace, t.ID)...)
+		return append([]why.Cause{busy(at, string(r.reason), at.Concurrency, r)}, x.held(op.Namespace, t.ID)...)
 	case r.reason == webhook.WaitBreaker && at.Circuit != webhook.Closed, at.Circuit == webhook.Open && at.Until.After(now):
 		return []why.Cause{circuit(at)}
 	}
@@ -434,14 +431,14 @@ func (e *Executor) whyRefused(
 	})
 }
 
-// holdersTold bounds the named operations that hold permits of a Webhook.
-const holdersTold = 3
+// holdersNamed bounds the named operations that hold permits of a Webhook.
+const holdersNamed = 3
 
-// whyHeld returns the operations that hold the permits of a Webhook. Each cause is about its operation, so that
+// held returns the operations that hold the permits of a Webhook. Each cause is about its operation, so that
 // readers without access to an operation do not learn its name.
-func (e *Executor) whyHeld(namespace, hook string) (all []why.Cause) {
-	holders := e.holders.list(store.Key{Namespace: namespace, Name: hook})
-	for _, h := range holders[:min(len(holders), holdersTold)] {
+func (x *explainer) held(namespace, hook string) (all []why.Cause) {
+	holders := x.holders.list(store.Key{Namespace: namespace, Name: hook})
+	for _, h := range holders[:min(len(holders), holdersNamed)] {
 		all = append(all, causes.Held(namespace, hook, h.operation.Name, h.since, len(holders)))
 	}
 	return all
@@ -460,7 +457,7 @@ func circuit(at webhook.TargetState) why.Cause {
 	if len(at.Failures) > 0 {
 		c.Last = at.Failures[0].Message
 		if status := at.Failures[0].Status; status != 0 && c.Last == "" {
-			c.Last = "status " + itoa(status)
+			c.Last = "status " + strconv.Itoa(status)
 		}
 	}
 	return causes.CircuitOpen(at.Namespace, at.Webhook, c)
@@ -489,18 +486,18 @@ func untried(c why.Cause, now time.Time) why.Cause {
 	return c
 }
 
-// whyWebhook explains why a Webhook is not called.
-func (e *Executor) whyWebhook(key store.Key) []why.Cause {
-	if _, ok := e.hookStore.Get(key); !ok {
+// webhook explains why a Webhook is not called.
+func (x *explainer) webhook(key store.Key) []why.Cause {
+	if _, ok := x.hooks.Get(key); !ok {
 		return nil
 	}
-	w, err := store.Of[v1alpha1.Webhook](e.hookStore).Get(key)
+	w, err := store.Of[v1alpha1.Webhook](x.hooks).Get(key)
 	if err != nil {
 		return []why.Cause{unreadable(err)}
 	}
 	var all []why.Cause
-	if e.quarantined(w) {
-		all = append(all, e.whyQuarantined(w))
+	if x.quarantine.has(w) {
+		all = append(all, x.quarantined(w))
 	}
 	valid := meta.FindStatusCondition(w.Status.Conditions, v1alpha1.ConditionValid)
 	if valid != nil && valid.Reason == v1alpha1.ReasonInvalid && valid.ObservedGeneration == w.Generation {
@@ -514,8 +511,8 @@ func (e *Executor) whyWebhook(key store.Key) []why.Cause {
 	if valid != nil && valid.Reason == v1alpha1.ReasonNotReleased {
 		since = valid.LastTransitionTime.Time
 	}
-	all = append(all, e.whyWithheld(key, since)...)
-	at, known := e.webhooks.Target(key.Namespace, key.Name)
+	all = append(all, x.withheld(key, since)...)
+	at, known := x.endpoints.Target(key.Namespace, key.Name)
 	var open []why.Cause
 	switch {
 	case !known:
@@ -524,7 +521,7 @@ func (e *Executor) whyWebhook(key store.Key) []why.Cause {
 		open = []why.Cause{circuit(at)}
 	}
 	for _, c := range open {
-		all = append(all, untried(c, e.now()))
+		all = append(all, untried(c, x.now()))
 	}
 	if at.Waiting > 0 {
 		bound, most := string(webhook.WaitConcurrency), at.Concurrency
@@ -533,7 +530,7 @@ func (e *Executor) whyWebhook(key store.Key) []why.Cause {
 		}
 		all = append(all, busy(at, bound, most, refusal{}))
 		if bound == string(webhook.WaitConcurrency) {
-			all = append(all, e.whyHeld(key.Namespace, key.Name)...)
+			all = append(all, x.held(key.Namespace, key.Name)...)
 		}
 	}
 	for i := range all {
@@ -543,5 +540,3 @@ func (e *Executor) whyWebhook(key store.Key) []why.Cause {
 	}
 	return all
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -20,11 +20,26 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operations/internal/course"
 	"github.com/fairlead-io/fairlead/operations/internal/effort"
-	"github.com/fairlead-io/fairlead/operations/internal/record"
 )
 
-// This file reads and writes the Operation of a run. A write is conditional on the version that the run knows. The
-// run adopts its answer, and other readers find it in the store.
+// writes reads and writes the Operations of drafts. A write is conditional on the version that the draft knows. The
+// draft adopts its answer, and other readers find it in the store. writes has no state besides the budget and trust. It
+// is safe for concurrent use with different drafts.
+type writes struct {
+	own    *ownership
+	store  *store.Store
+	fresh  func(namespace string) bool // whether the store has everything that a predecessor may have written
+	budget *fair.Budget
+	trust  *trust
+	spans  spans
+	// draining reports whether results are recorded without waiting for the budget.
+	draining func(namespace string) bool
+	// conflicted is called after a write conflict, and written after a write.
+	conflicted func(n *news, err error, now time.Time)
+	written    func(key store.Key)
+	log        *slog.Logger
+	now        func() time.Time
+}
 
 var (
 	// errOutdated reports that another writer has changed the object: look again.
@@ -34,29 +49,29 @@ var (
 )
 
 // refresh adopts the newest state that is available without waiting. That is the state of the store, unless it is
-// older than the last write of this run. Otherwise the state is read from the API server.
-func (e *Executor) refresh(ctx context.Context, r *run) error {
-	fresh := e.fresh.in(r.key.Namespace)
-	if known, ok := e.store.Get(r.key); ok && !resourceversion.Older(known.Version(), r.version) {
-		r.confirmed = r.confirmed || fresh
-		if r.op != nil && known.Version() == r.version {
+// older than the last write of this draft. Otherwise the state is read from the API server.
+func (w *writes) refresh(ctx context.Context, d draft) error {
+	fresh := w.fresh(d.key.Namespace)
+	if known, ok := w.store.Get(d.key); ok && !resourceversion.Older(known.Version(), d.version) {
+		d.confirmed = d.confirmed || fresh
+		if d.op != nil && known.Version() == d.version {
 			return nil
 		}
 		if op, err := store.As[v1alpha1.Operation](known); err == nil {
-			r.adopt(op.DeepCopy())
+			d.adopt(op.DeepCopy())
 			return nil
 		}
 	}
-	if r.op != nil {
+	if d.op != nil {
 		return nil
 	}
-	return e.reload(ctx, r)
+	return w.reload(ctx, d)
 }
 
 // get reads an operation from the API server. It returns nil if it does not exist.
-func (e *Executor) get(ctx context.Context, key store.Key) (*v1alpha1.Operation, error) {
+func (w *writes) get(ctx context.Context, key store.Key) (*v1alpha1.Operation, error) {
 	op := &v1alpha1.Operation{}
-	err := e.clientOf(key.Namespace, store.WriteContext{}).Live().Get(ctx, key, op)
+	err := w.own.clientOf(key.Namespace, store.WriteContext{}).Live().Get(ctx, key, op)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -64,50 +79,50 @@ func (e *Executor) get(ctx context.Context, key store.Key) (*v1alpha1.Operation,
 }
 
 // reload adopts the state of the API server. It returns errGone if the operation does not exist.
-func (e *Executor) reload(ctx context.Context, r *run) error {
-	op, err := e.get(ctx, r.key)
+func (w *writes) reload(ctx context.Context, d draft) error {
+	op, err := w.get(ctx, d.key)
 	switch {
 	case err != nil:
 		return err
 	case op == nil:
 		return errGone
 	}
-	r.adopt(op)
-	r.confirmed = true
+	d.adopt(op)
+	d.confirmed = true
 	return nil
 }
 
 // save writes the status. If it is too large, save drops details until it fits, or until none are left that may be
 // dropped.
-func (e *Executor) save(ctx context.Context, r *run) error {
+func (w *writes) save(ctx context.Context, d draft) error {
 	for {
-		if err := e.strip(ctx, r); err != nil {
+		if err := w.strip(ctx, d); err != nil {
 			return err
 		}
-		err := e.write(ctx, r)
+		err := w.write(ctx, d)
 		if !errors.Is(err, call.ErrTooLarge) {
 			return err
 		}
-		if r.thin >= course.Unowned && !r.op.Terminal() || r.thin == course.Bones {
+		if d.thin >= course.Unowned && !d.op.Terminal() || d.thin == course.Bones {
 			return err
 		}
-		r.thin++
-		e.log.WarnContext(ctx, "the operation is too large to be stored",
-			append(e.facts(r.op), "givesWay", r.thin.String(), "error", err)...)
+		d.thin++
+		w.log.WarnContext(ctx, "the operation is too large to be stored",
+			append(facts(d.op), "givesWay", d.thin.String(), "error", err)...)
 	}
 }
 
-// strip makes the requests that drop details outside the status, up to the level r.thin.
-func (e *Executor) strip(ctx context.Context, r *run) error {
-	for ; r.stripped < r.thin; r.stripped++ {
-		patch := (r.stripped + 1).Patch(r.op)
+// strip makes the requests that drop details outside the status, up to the level d.thin.
+func (w *writes) strip(ctx context.Context, d draft) error {
+	for ; d.stripped < d.thin; d.stripped++ {
+		patch := (d.stripped + 1).Patch(d.op)
 		if patch == nil {
 			continue
 		}
-		switch err := e.patch(ctx, r, patch); {
+		switch err := w.patch(ctx, d, patch); {
 		case err == nil:
 		case errors.Is(err, call.ErrTooLarge), apierrors.IsInvalid(err), apierrors.IsForbidden(err): // not allowed
-			e.log.WarnContext(ctx, "cannot make the operation smaller, going on", "key", r.key.String(), "error", err)
+			w.log.WarnContext(ctx, "cannot make the operation smaller, going on", "key", d.key.String(), "error", err)
 		default:
 			return fmt.Errorf("cannot make the operation smaller: %w", err)
 		}
@@ -116,19 +131,19 @@ func (e *Executor) strip(ctx context.Context, r *run) error {
 }
 
 // write writes the status. After a conflict it adopts the newest state and returns errOutdated.
-func (e *Executor) write(ctx context.Context, r *run) error {
-	if len(r.unsaved) == 0 {
+func (w *writes) write(ctx context.Context, d draft) error {
+	if len(d.unsaved) == 0 {
 		return nil
 	}
-	e.keepTrace(ctx, r)
-	r.thin.Apply(r.op)
-	n, kept := course.Keys(&r.op.Status), false
-	err := e.submit(ctx, r, func(own *client.Client, cost client.WriteOption) error {
+	w.spans.record(ctx, d.op, d.thin)
+	d.thin.Apply(d.op)
+	n, kept := course.Keys(&d.op.Status), false
+	err := w.submit(ctx, d, func(own *client.Client, cost client.WriteOption) error {
 		whole := writeoption.Kept(func(answer []byte) bool {
 			kept = course.KeptKeys(answer, n) // false if the API server has dropped an unknown field
 			return kept
 		})
-		return own.Status().Replace(ctx, r.op, cost, writeoption.ConflictsExpected(), whole)
+		return own.Status().Replace(ctx, d.op, cost, writeoption.ConflictsExpected(), whole)
 	})
 	switch {
 	case err == nil:
@@ -136,50 +151,51 @@ func (e *Executor) write(ctx context.Context, r *run) error {
 		return err
 	default:
 		if ctx.Err() == nil { // else deletion or shutdown: that says nothing about other writes
-			e.trust.failed(r.key.Namespace)
+			w.trust.failed(d.key.Namespace)
 		}
 		return fmt.Errorf("cannot record the status: %w", err)
 	}
-	r.unsaved, r.unrecorded, r.written = nil, time.Time{}, e.now()
-	e.trust.written(r.key.Namespace, n, kept || course.Keys(&r.op.Status) == n)
-	e.wrote(r, r.op)
+	d.unsaved, d.unrecorded, d.edit.written = nil, time.Time{}, w.now()
+	w.trust.written(d.key.Namespace, n, kept || course.Keys(&d.op.Status) == n)
+	w.wrote(d, d.op)
 	return nil
 }
 
 // patch changes fields outside the status.
-func (e *Executor) patch(ctx context.Context, r *run, patch []byte) error {
-	op := e.named(r)
-	err := e.submit(ctx, r, func(own *client.Client, cost client.WriteOption) error {
+func (w *writes) patch(ctx context.Context, d draft, patch []byte) error {
+	op := w.named(d)
+	err := w.submit(ctx, d, func(own *client.Client, cost client.WriteOption) error {
 		merge := client.RawPatch(types.MergePatchType, patch)
 		return own.Patch(ctx, op, merge, client.SameVersion(), client.Always(), writeoption.ConflictsExpected(), cost)
 	})
 	if err == nil {
-		e.wrote(r, op)
+		w.wrote(d, op)
 	}
 	return err
 }
 
-// named returns an object with the identity of the operation of a run, in the version that the run knows.
-func (e *Executor) named(r *run) *v1alpha1.Operation {
+// named returns an object with the identity of the operation of a draft, in the version that the draft knows.
+func (w *writes) named(d draft) *v1alpha1.Operation {
 	return &v1alpha1.Operation{ObjectMeta: metav1.ObjectMeta{
-		Namespace: r.key.Namespace, Name: r.key.Name, UID: r.op.UID, ResourceVersion: r.op.ResourceVersion,
+		Namespace: d.key.Namespace, Name: d.key.Name, UID: d.op.UID, ResourceVersion: d.op.ResourceVersion,
 	}}
 }
 
-// submit makes a write that is conditional on the version that the run knows.
-func (e *Executor) submit(
-	ctx context.Context, r *run, write func(own *client.Client, cost client.WriteOption) error,
+// submit makes a write that is conditional on the version that the draft knows.
+func (w *writes) submit(
+	ctx context.Context, d draft, write func(own *client.Client, cost client.WriteOption) error,
 ) error {
-	if !e.pay(r) {
+	if !w.pay(d) {
 		return errShort
 	}
 	size := 0
-	err := write(e.writer(r), writeoption.Answered(func(raw []byte) { size = effort.Of(raw) }))
-	e.settlePaid(r, size, err)
+	err := write(w.writer(d), writeoption.Answered(func(raw []byte) { size = effort.Of(raw) }))
+	w.settleCost(d, size, err)
 	switch {
 	case apierrors.IsConflict(err):
-		e.contested(r, err)
-		if err := e.reload(ctx, r); err != nil {
+		w.conflicted(d.wake, err, w.now())
+		d.troubled = true
+		if err := w.reload(ctx, d); err != nil {
 			return err
 		}
 		return errOutdated
@@ -192,54 +208,54 @@ func (e *Executor) submit(
 // owner marks the writes whose events do not wake runs.
 const owner = "fairlead executor"
 
-// writer returns the client for writes of a run. Their events do not wake the run, except before its first call: then
+// writer returns the client for writes of a draft. Their events do not wake the run, except before its first call: then
 // it may wait for such an event to know its turn.
-func (e *Executor) writer(r *run) *client.Client {
+func (w *writes) writer(d draft) *client.Client {
 	write := store.WriteContext{}
-	if course.Entered(r.op) {
-		write = store.WriteContext{Owner: owner, Primary: r.key}
+	if course.Entered(d.op) {
+		write = store.WriteContext{Owner: owner, Primary: d.key}
 	}
-	return e.clientOf(r.key.Namespace, write)
+	return w.own.clientOf(d.key.Namespace, write)
 }
 
 // wrote adopts the answer to a write, and wakes the runs behind the operation.
-func (e *Executor) wrote(r *run, op *v1alpha1.Operation) {
-	r.adopt(op)
-	r.confirmed = true
-	e.moveLine(r.key)
+func (w *writes) wrote(d draft, op *v1alpha1.Operation) {
+	d.adopt(op)
+	d.confirmed = true
+	w.written(d.key)
 }
 
 // errShort reports that a write has to wait for the share of its namespace. The budget wakes the run.
 var errShort = errors.New("the namespace has used up its share of writes to the API server")
 
-// pay spends the cost of the next write of a run, unless it is spent already. If it returns false, the budget wakes
+// pay spends the cost of the next write of a draft, unless it is spent already. If it returns false, the budget wakes
 // the run. Terminal statuses come first. While the executor drains, pay does not wait.
-func (e *Executor) pay(r *run) bool {
-	if r.paid.Count > 0 {
+func (w *writes) pay(d draft) bool {
+	if d.paid.Count > 0 {
 		return true
 	}
-	cost, urgent := fair.Price{Count: 1, Bytes: e.size(r)}, r.op.Terminal() || r.op.DeletionTimestamp != nil
-	if !urgent && repeats(&r.op.Status) {
+	cost, urgent := fair.Price{Count: 1, Bytes: w.size(d)}, d.op.Terminal() || d.op.DeletionTimestamp != nil
+	if !urgent && repeats(&d.op.Status) {
 		cost.Count = repetition
 	}
-	if e.draining(r.key.Namespace) {
-		e.unpay(r)
-		e.writes.Take(r.key.Namespace, cost)
-		r.paid = cost
+	if w.draining(d.key.Namespace) {
+		w.refund(d)
+		w.budget.Take(d.key.Namespace, cost)
+		d.paid = cost
 		return true
 	}
-	paid, ok := e.writes.Acquire(r.party(), r, cost, urgent, r.news.Set)
-	r.paid, r.short = paid, r.short || !ok
+	paid, ok := w.budget.Acquire(d.party, d.wake, cost, urgent, d.wake.Set)
+	d.paid, d.short = paid, d.short || !ok
 	return ok
 }
 
-// size returns the expected cost of the next write of a run in bytes. It is that of the last write, or that of the
+// size returns the expected cost of the next write of a draft in bytes. It is that of the last write, or that of the
 // object in the store.
-func (e *Executor) size(r *run) float64 {
-	if r.size > 0 {
-		return float64(r.size)
+func (w *writes) size(d draft) float64 {
+	if d.size > 0 {
+		return float64(d.size)
 	}
-	if known, ok := e.store.Get(r.key); ok {
+	if known, ok := w.store.Get(d.key); ok {
 		return float64(smallObject + effort.Of(known.AppendRaw(nil)))
 	}
 	return smallObject
@@ -263,42 +279,24 @@ func repeats(s *v1alpha1.OperationStatus) bool {
 	return s.Notification != nil && again(s.Notification)
 }
 
-// settlePaid replaces the cost that was spent for a write by the actual one. size is the cost of the answer in bytes;
+// settleCost replaces the cost that was spent for a write by the actual one. size is the cost of the answer in bytes;
 // 0: no answer.
-func (e *Executor) settlePaid(r *run, size int, err error) {
-	bytes := r.paid.Bytes
+func (w *writes) settleCost(d draft, size int, err error) {
+	bytes := d.paid.Bytes
 	switch {
 	case size > 0:
-		r.size = int32(min(size, 1<<30))
-		bytes = float64(r.size)
+		d.size = int32(min(size, 1<<30))
+		bytes = float64(d.size)
 	case apierrors.IsConflict(err):
 		bytes = 0
 	}
-	e.writes.End(r.key.Namespace, r.paid, fair.Price{Count: r.paid.Count, Bytes: bytes})
-	r.paid, r.short = fair.Price{}, false
+	w.budget.End(d.key.Namespace, d.paid, fair.Price{Count: d.paid.Count, Bytes: bytes})
+	d.paid, d.short = fair.Price{}, false
 }
 
-// unpay refunds the cost of a write that is not made, or stops waiting for it.
-func (e *Executor) unpay(r *run) {
-	e.writes.Withdraw(r.party(), r)
-	e.writes.End(r.key.Namespace, r.paid, fair.Price{})
-	r.paid = fair.Price{}
-}
-
-// outgrown ends an operation of which no more can be recorded. An operation with an open outcome fails. Otherwise its
-// compensations and its notification fail.
-func (e *Executor) outgrown(r *run, refusal error, now time.Time) {
-	message := "the operation has become too large to be stored: " + refusal.Error()
-	if record.SucceededCalls(r.op) < len(r.op.Spec.WebhookIDs) &&
-		!meta.IsStatusConditionTrue(r.op.Status.Conditions, v1alpha1.ConditionError) {
-		r.apply(course.Fail(r.op.EffectiveID(), v1alpha1.ReasonTooLarge, message, now))
-		return
-	}
-	failed := course.Verdict{State: v1alpha1.PhaseFailed, Message: message}
-	for _, id := range r.op.Spec.CompensateWebhookIDs {
-		r.apply(course.Judged(r.op, record.Target{Purpose: record.Compensate, ID: id}, failed, now))
-	}
-	if id := r.op.Spec.NotifyWebhookID; id != "" {
-		r.apply(course.Judged(r.op, record.Target{Purpose: record.Notify, ID: id}, failed, now))
-	}
+// refund refunds the cost of a write that is not made, or stops waiting for it.
+func (w *writes) refund(d draft) {
+	w.budget.Withdraw(d.party, d.wake)
+	w.budget.End(d.key.Namespace, d.paid, fair.Price{})
+	d.paid = fair.Price{}
 }

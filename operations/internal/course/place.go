@@ -74,7 +74,7 @@ func Ordinary(op *v1alpha1.Operation) bool {
 func Entered(op *v1alpha1.Operation) bool { return op.PickedUp() && len(op.Status.Webhooks) > 0 }
 
 // Place returns the position of an operation among those that exclude each other. Until it is picked up, any write
-// moves it back, unless it is ordinary: see Executor.placeOf.
+// moves it back, unless it is ordinary: see locks.placeOf in the executor.
 func Place(op *v1alpha1.Operation) string {
 	if op.PickedUp() {
 		return op.Status.AcceptedVersion
