@@ -333,7 +333,7 @@ func TestWhyBehindBlockedWorkers(t *testing.T) {
 	want := p.of("last", "All workers are blocked.")
 	want.first = []string{
 		"QueuedBehind", "all workers of its namespace are busy", "stack", "goroutine ",
-		"The stack is of the worker",
+		"The stack is that of the worker",
 	}
 	p.shows(want)
 }
