@@ -97,9 +97,9 @@ func Convert[S, H any](
 		err = fmt.Errorf("%w: %s and %s are not two versions of one kind", errInvalid, from, to)
 	}
 	s := &spoke{toHub: conversion(from, to, toHub), fromHub: conversion(to, from, fromHub)}
-	if err := h.declared.addConversion(at, from.Version, to, s, err); err != nil {
-		h.declared.mistake(&HookError{Hook: name, Kind: from, Place: at, Err: err})
-	}
+	h.declared.addConversion(at, from.Version, to, s, err, func(err error) error {
+		return &HookError{Hook: name, Kind: from, Place: at, Err: err}
+	})
 }
 
 // conversion adapts a typed function to encoded objects.

@@ -41,11 +41,20 @@ func (d *declarations) addHook(k *hook) {
 	d.hooks = append(d.hooks, k)
 }
 
-// addConversion adds the conversion between a version and the hub, unless err is a mistake in it. It returns the
-// mistake.
-func (d *declarations) addConversion(at, version string, hub schema.GroupVersionKind, s *spoke, err error) error {
+// addConversion adds the conversion between a version and the hub, unless err is a mistake in it. It records a mistake
+// as fail returns it.
+func (d *declarations) addConversion(
+	at, version string, hub schema.GroupVersionKind, s *spoke, err error, fail func(error) error,
+) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if err := d.join(at, version, hub, s, err); err != nil {
+		d.record(fail(err))
+	}
+}
+
+// join is addConversion without the record. The caller holds d.mu.
+func (d *declarations) join(at, version string, hub schema.GroupVersionKind, s *spoke, err error) error {
 	if d.sealed {
 		return errSealed
 	}

@@ -21,8 +21,13 @@ func TestDeclarations(t *testing.T) {
 		hold: func(kind schema.GroupKind) { held = append(held, kind) },
 	}
 	hub := schema.GroupVersionKind{Group: "example.com", Version: "v2", Kind: "Page"}
-	conversion := func(version, hubVersion string, err error) error {
-		return d.addConversion("page.go:1", version, hub.GroupKind().WithVersion(hubVersion), &spoke{}, err)
+	conversion := func(version, hubVersion string, err error) (mistake error) {
+		to := hub.GroupKind().WithVersion(hubVersion)
+		d.addConversion("page.go:1", version, to, &spoke{}, err, func(err error) error {
+			mistake = err
+			return err
+		})
+		return mistake
 	}
 	d.addHook(&hook{Rule: Rule{Name: "a"}, place: "a.go:1"})
 	d.addHook(&hook{Rule: Rule{Name: "b"}, place: "b.go:1"})

@@ -35,7 +35,11 @@ func (n *inspection) describe(limit int, pick func(Key, Class) bool) inspect.Con
 	if limit == 0 {
 		pick = nil
 	}
-	work, watches, phase := n.scheduler.workload(pick), n.intake.snapshot(), n.lifetime.phase()
+	// In this order, the snapshots never show a state that did not exist: work starts after the first lists, and the
+	// controller is stopping before its work and its watches end.
+	watches := n.intake.snapshot()
+	work := n.scheduler.workload(pick)
+	phase := n.lifetime.phase()
 	kind, title := n.declared.reconciled()
 	d := inspect.Controller{
 		Cluster: n.cluster, Name: n.name, At: n.place, Kind: title, Of: kind.GroupKind(), Counts: work.Counts,

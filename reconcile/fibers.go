@@ -202,7 +202,7 @@ func (s *fiberSet) cancel(k Key) {
 func (s *fiberSet) halt() {
 	s.mu.Lock()
 	all := s.live
-	s.live = nil
+	s.live = map[Key]*fiber{}
 	ended := map[Key]*fiber{}
 	var handles []flow.Handle
 	for k, f := range all {

@@ -24,7 +24,7 @@ type scheduler struct {
 	preempt    bool
 	retries    retries
 	slots      *handover.Slots // whose objects are reconciled; nil: replicas do not share the objects
-	// uidOf returns the uid of an object, if it exists. It is called without the lock, and only with slots.
+	// uidOf returns the uid of an object, if it exists. It is called with mu held, and only with slots by uid.
 	uidOf func(k Key) (uid types.UID, exists bool)
 	// startWorker starts a goroutine that calls next. It is called with the lock held.
 	startWorker func()
@@ -45,20 +45,17 @@ type scheduler struct {
 // changed records a reason to reconcile an object. now is the state of the object in the event; it is nil if the event
 // is about another object.
 func (s *scheduler) changed(k Key, why Reason, p priority, now *facts) {
-	slot, exists := s.slotOf(k, now)
-	if !exists {
-		return
-	}
-	if stop := s.record(k, slot, why, p, now); stop != nil {
+	if stop := s.record(k, why, p, now); stop != nil {
 		stop.stop(ErrPreempted)
 	}
 }
 
-// record is changed for an object of a slot. It returns the reconciliation that the event preempts.
-func (s *scheduler) record(k Key, slot int, why Reason, p priority, now *facts) (preempted *reconciliation) {
+// record is changed without the preemption. It returns the reconciliation that the event preempts.
+func (s *scheduler) record(k Key, why Reason, p priority, now *facts) (preempted *reconciliation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.slots.Holds(slot) {
+	slot, exists := s.slotOf(k, now) // under the lock: the slot of an earlier object must not replace a newer one
+	if !exists || !s.slots.Holds(slot) {
 		return nil
 	}
 	it := s.q.item(k)
@@ -126,7 +123,7 @@ func (s *scheduler) left(k Key) {
 }
 
 // slotOf returns the slot of an object, and whether the object may exist. now is the state of the object in an event
-// about it, or nil.
+// about it, or nil. The caller holds s.mu.
 func (s *scheduler) slotOf(k Key, now *facts) (slot int, exists bool) {
 	if s.slots == nil {
 		return 0, true

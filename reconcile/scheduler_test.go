@@ -184,7 +184,13 @@ func TestSchedulerSlots(t *testing.T) {
 		slots := handover.New(layout, nil, nil)
 		own, known := layout.SlotOf("a", "1"), true
 		d := newDesk(t, func(s *scheduler) {
-			s.slots, s.uidOf = slots, func(Key) (types.UID, bool) { return "1", known }
+			s.slots, s.uidOf = slots, func(Key) (types.UID, bool) {
+				if s.mu.TryLock() {
+					s.mu.Unlock()
+					t.Error("the uid is read without the lock, so it may replace that of a newer object")
+				}
+				return "1", known
+			}
 		})
 		one, two := key("a", 1), key("a", 2)
 		d.change(one, 1)

@@ -72,7 +72,22 @@ func (s *scheduler) object(k Key) objectState {
 }
 
 // counts returns the numbers of objects by state.
-func (s *scheduler) counts() inspect.Counts { return s.workload(nil).Counts }
+func (s *scheduler) counts() inspect.Counts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.countsLocked()
+}
+
+// countsLocked is counts for a caller that holds s.mu.
+func (s *scheduler) countsLocked() inspect.Counts {
+	c := inspect.Counts{Ready: s.q.ready, Waiting: len(s.q.times), Running: s.q.running}
+	for _, it := range s.q.items {
+		if it.fail != nil {
+			c.Failed++
+		}
+	}
+	return c
+}
 
 // ages returns, for each state, the longest time that an object has been in it; 0 if there is no such object.
 func (s *scheduler) ages() map[string]time.Duration {
@@ -124,7 +139,7 @@ func (s *scheduler) workload(pick func(Key, Class) bool) workload {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := workload{
-		Counts: inspect.Counts{Ready: s.q.ready, Waiting: len(s.q.times), Running: s.q.running},
+		Counts: s.countsLocked(),
 		leads:  s.term != nil,
 	}
 	var oldest *item
@@ -132,10 +147,7 @@ func (s *scheduler) workload(pick func(Key, Class) bool) workload {
 		if it.state == ready && (oldest == nil || it.readySince.Before(oldest.readySince)) {
 			oldest = it
 		}
-		if it.fail == nil {
-			continue
-		}
-		if w.Failed++; pick != nil && pick(it.key, it.fail.class) {
+		if it.fail != nil && pick != nil && pick(it.key, it.fail.class) {
 			w.failing = append(w.failing, failingObject{it.fail.public(s.controller, it), it.state})
 		}
 	}

@@ -59,8 +59,10 @@ func withEvidence(evidence map[string]string, pairs ...string) map[string]string
 }
 
 func (n *inspection) causes(ctx context.Context, k Key) []why.Cause {
-	phase, watches := n.lifetime.phase(), n.intake.snapshot()
-	state := stateOf(phase, watches, n.leader == nil || n.scheduler.leads())
+	watches := n.intake.snapshot() // the order is that of describe
+	leads := n.leader == nil || n.scheduler.leads()
+	phase := n.lifetime.phase()
+	state := stateOf(phase, watches, leads)
 	if causes, ok := n.notWorking(ctx, state, phase.problem); ok {
 		return causes
 	}

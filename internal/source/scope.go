@@ -196,15 +196,20 @@ func (s *scope) cycle(ctx context.Context) {
 // reconfigure changes the selectors of the scope. The caller holds the mutex of the Source.
 func (s *scope) reconfigure(sel Selectors) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.wanted = sel
-	s.mu.Unlock()
-	s.interrupt(errReselected)
+	s.interruptLocked(errReselected)
 }
 
 // interrupt ends the current cycle. The caller holds the mutex of the Source.
 func (s *scope) interrupt(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.interruptLocked(why)
+}
+
+// interruptLocked is interrupt for a caller that holds s.mu.
+func (s *scope) interruptLocked(why error) {
 	if s.endCycle != nil {
 		s.endCycle(why)
 	}

@@ -202,6 +202,9 @@ func (e *Executor) record(ctx context.Context, r *run, now, until time.Time) (ti
 	if err := e.writes.save(ctx, r.draft()); err != nil {
 		return until, err
 	}
+	if r.replaced {
+		return until, errOutdated
+	}
 	if waits(r.op) {
 		if err := e.writes.hold(ctx, r.draft()); err != nil {
 			return until, err
@@ -302,6 +305,9 @@ func (e *Executor) draining(namespace string) bool {
 
 // park prepares a run for parking. It marks the run as not busy if it has no call under way and no unrecorded result.
 func (e *Executor) park(r *run) {
+	if r.replaced { // a write has found another request
+		r.cut(errOver)
+	}
 	r.owes = r.owes && len(r.unsaved) > 0
 	if r.busy && len(r.flying) == 0 && !r.owes { // a returned call is flying until its result is applied
 		r.busy = false

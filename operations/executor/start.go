@@ -109,6 +109,9 @@ func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now tim
 		if err := e.writes.save(ctx, r.draft()); err != nil {
 			return err
 		}
+		if r.replaced { // the answer was lost, and the object names another request since
+			return errOutdated
+		}
 	}
 	for _, f := range ready {
 		if course.Unkeyed(record.Entry(&r.op.Status, f.target)) {

@@ -13,7 +13,7 @@ type departures struct {
 	out    []store.Event
 }
 
-// filter returns the events of a batch to shod. For slots that were lost, not handed over, another process may report
+// filter returns the events of a batch to show. For slots that were lost, not handed over, another process may report
 // deletions, so they are shown as left here. The slice is valid until the next call.
 func (d *departures) filter(held, lost shard.Set, batch []store.Event) []store.Event {
 	d.out = d.out[:0]
