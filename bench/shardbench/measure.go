@@ -241,11 +241,7 @@ func (w *world) update(ctx context.Context, r *result) error {
 		if after, err = w.all("stats"); err != nil {
 			return false, err
 		}
-		seen := int64(0)
-		for i := range after {
-			seen += after[i].Events - before[i].Events
-		}
-		return seen >= int64(len(which)), nil
+		return counted(before, after, int64(len(which)), r.gate), nil
 	})
 	if err != nil {
 		return errors.Join(context.Cause(ctx), err)
@@ -263,6 +259,22 @@ func (w *world) update(ctx context.Context, r *result) error {
 		s.cpu = after[i].CPU - before[i].CPU
 	}
 	return nil
+}
+
+// counted reports whether the observers have received n updates and the sources have counted them. A source publishes
+// its counters only after it has handed on a batch, so an observer may be ahead of them. If kube-apiserver does not
+// filter, each source receives every update.
+func counted(before, after []stats, n int64, filtered bool) bool {
+	var received, observed int64
+	for i := range after {
+		got := after[i].Counters.WireEvents - before[i].Counters.WireEvents
+		if !filtered && got < n {
+			return false
+		}
+		received += got
+		observed += after[i].Events - before[i].Events
+	}
+	return observed >= n && received >= n
 }
 
 // takeovers ends members in each possible way and starts replacements.

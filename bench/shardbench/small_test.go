@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/shard"
 )
@@ -57,6 +58,29 @@ func TestSmall(t *testing.T) {
 		}
 	}
 	t.Log(text.String())
+}
+
+// TestCounted has an observer that is ahead of the counters of its source.
+func TestCounted(t *testing.T) {
+	t.Parallel()
+	at := func(received, observed int64) stats {
+		return stats{Events: observed, Counters: source.Counters{WireEvents: received}}
+	}
+	for name, c := range map[string]struct {
+		after    []stats
+		filtered bool
+		want     bool
+	}{
+		"all":                       {[]stats{at(40, 40), at(30, 30)}, true, true},
+		"counters behind":           {[]stats{at(38, 40), at(30, 30)}, true, false},
+		"observers behind":          {[]stats{at(40, 38), at(30, 30)}, true, false},
+		"each receives all":         {[]stats{at(65, 40), at(65, 30)}, false, true},
+		"one has not received each": {[]stats{at(65, 40), at(64, 30)}, false, false},
+	} {
+		if got := counted([]stats{at(5, 5), at(5, 5)}, c.after, 60, c.filtered); got != c.want {
+			t.Errorf("%s: counted is %t", name, got)
+		}
+	}
 }
 
 // Names and uids are what replicas and bench agree on without asking.
