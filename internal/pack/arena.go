@@ -5,15 +5,11 @@ import (
 	"math/bits"
 	"runtime"
 	"slices"
-	"sync"
 )
 
-// arena keeps encoded objects outside the Go heap, where they cost no garbage collection. All slots of a block have the
-// same size. A block without a live slot is unmapped, and compaction empties sparse blocks (compact.go).
-//
-// Writers hold the mutex at most while they copy a slot. Readers share it while they decode one.
+// arena keeps bytes outside the Go heap, where they cost no garbage collection. All slots of a block have the same
+// size. A block without a live slot is unmapped. packedItems owns the arena and guards it with its lock.
 type arena struct {
-	mu      sync.RWMutex
 	blocks  []*block // by number; nil: free for reuse
 	unused  []uint32 // free block numbers
 	partial [classes][]uint32
@@ -74,13 +70,13 @@ func slotSize(class int) int {
 	return 1<<exp + part<<(exp-2)
 }
 
-// put copies data into a slot. It returns false if data is too large or no memory can be mapped. The caller holds a.mu.
-func (a *arena) put(data []byte) (ref slotRef, ok bool) {
-	n := len(data) + slotStart
-	if n > maxSlot {
+// put copies head and data into a slot. It returns false if they are too large or no memory can be mapped.
+func (a *arena) put(head, data []byte) (ref slotRef, ok bool) {
+	size := len(head) + len(data)
+	if size > maxSlot-slotStart {
 		return 0, false
 	}
-	class := classOf(n)
+	class := classOf(size + slotStart)
 	list := a.partial[class]
 	if len(list) == 0 {
 		no, ok := a.grow(class)
@@ -92,24 +88,25 @@ func (a *arena) put(data []byte) (ref slotRef, ok bool) {
 	}
 	no := list[len(list)-1]
 	b := a.blocks[no]
-	size := slotSize(class)
+	step := slotSize(class)
 	var slot uint16
 	if b.free != 0 {
 		slot = b.free - 1
-		b.free = binary.LittleEndian.Uint16(b.mem[int(slot)*size:])
+		b.free = binary.LittleEndian.Uint16(b.mem[int(slot)*step:])
 	} else {
 		slot = b.fresh
 		b.fresh++
-		a.mapped += int64(size)
+		a.mapped += int64(step)
 	}
 	b.live++
-	a.live += int64(size)
-	if b.free == 0 && int(b.fresh) == len(b.mem)/size {
+	a.live += int64(step)
+	if b.free == 0 && int(b.fresh) == len(b.mem)/step {
 		a.partial[class], b.open = list[:len(list)-1], false
 	}
-	at := int(slot) * size
-	binary.LittleEndian.PutUint32(b.mem[at:], uint32(len(data)))
-	copy(b.mem[at+slotStart:], data)
+	to := b.mem[int(slot)*step:]
+	binary.LittleEndian.PutUint32(to, uint32(size))
+	to = to[slotStart:]
+	copy(to[copy(to, head):], data)
 	return slotRef(no+1)<<16 | slotRef(slot), true
 }
 
@@ -130,15 +127,19 @@ func (a *arena) grow(class int) (no uint32, ok bool) {
 	return uint32(len(a.blocks) - 1), true
 }
 
-// putElsewhere is put into another block than that of ref. It prefers a block that is not sparse.
-func (a *arena) putElsewhere(data []byte, ref slotRef) (_ slotRef, ok bool) {
+// move moves the bytes of a slot into another block, preferably one that is not sparse, and frees the slot. It returns
+// false, and moves nothing, if no memory can be mapped.
+func (a *arena) move(ref slotRef) (to slotRef, ok bool) {
 	no := uint32(ref>>16 - 1)
 	class := a.blocks[no].class
 	a.close(no)
 	for list := a.partial[class]; len(list) > 0 && a.sparse(slotRef(list[len(list)-1]+1)<<16); list = a.partial[class] {
 		a.close(list[len(list)-1]) // compaction empties this block, too
 	}
-	return a.put(data)
+	if to, ok = a.put(nil, a.data(ref)); ok {
+		a.free(ref)
+	}
+	return to, ok
 }
 
 // close removes a block from the list of blocks that put fills.
@@ -154,7 +155,7 @@ func (a *arena) close(no uint32) {
 	}
 }
 
-// data returns the bytes of a slot, which are valid only while a.mu is held.
+// data returns the bytes of a slot, which are valid only while the lock of the owner is held.
 func (a *arena) data(ref slotRef) []byte {
 	b := a.blocks[ref>>16-1]
 	at := int(ref&0xffff) * slotSize(b.class)
@@ -162,7 +163,7 @@ func (a *arena) data(ref slotRef) []byte {
 	return b.mem[at+slotStart : at+slotStart+n]
 }
 
-// free releases a slot. The caller holds a.mu.
+// free releases a slot.
 func (a *arena) free(ref slotRef) {
 	no, slot := uint32(ref>>16-1), uint16(ref)
 	b := a.blocks[no]

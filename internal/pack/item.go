@@ -11,18 +11,11 @@ import (
 // uses it with one Packer. The zero value is empty.
 type Item struct {
 	heap atomic.Pointer[loose]
-	at   atomic.Uint64 // slotRef; 0: on the heap; retired: on the heap and never packed. Changed under arena.mu
+	at   atomic.Uint64 // slotRef; 0: on the heap; retired: on the heap and never packed
 }
 
 // retired marks an item that is never packed again.
 const retired = ^uint64(0)
-
-// loose is an encoded object on the heap.
-type loose struct {
-	data   []byte
-	packed bool  // whether data is compressed
-	dict   *dict // its dictionary; nil: none
-}
 
 // Set sets the bytes of a new item. The caller must not modify data afterwards.
 func (it *Item) Set(data []byte) { it.heap.Store(&loose{data: data}) }
@@ -30,72 +23,44 @@ func (it *Item) Set(data []byte) { it.heap.Store(&loose{data: data}) }
 // Retired reports whether the item was superseded.
 func (it *Item) Retired() bool { return it.at.Load() == retired }
 
-// Append appends the bytes of an item to dst. With a nil dst it may return shared bytes, which must not be modified. An
-// error means that memory is corrupt.
-func (p *Packer) Append(dst []byte, it *Item) ([]byte, error) {
-	for {
-		if h := it.heap.Load(); h != nil {
-			return h.unpack(dst)
-		}
-		p.arena.mu.RLock()
-		at := it.at.Load()
-		if at == 0 || at == retired { // moved to the heap in between
-			p.arena.mu.RUnlock()
-			continue
-		}
-		l := p.slot(slotRef(at))
-		if !l.packed {
-			dst = append(dst, l.data...)
-			p.arena.mu.RUnlock()
-			return dst, nil
-		}
-		out, err := l.unpack(dst)
-		p.arena.mu.RUnlock()
-		return out, err
-	}
-}
+// onHeap returns the bytes of an item that has no slot, else nil.
+func (it *Item) onHeap() *loose { return it.heap.Load() }
 
-// Retire moves a superseded item back to the heap. The garbage collector frees it after its last reference.
-func (p *Packer) Retire(it *Item) {
-	p.retire(it)
-	p.compactSoon()
-}
-
-func (p *Packer) retire(it *Item) {
-	a := p.arena
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	at := it.at.Load()
-	if at == 0 || at == retired {
-		it.at.Store(retired)
-		return
-	}
-	l := p.slot(slotRef(at))
-	l.data = slices.Clone(l.data)
-	it.heap.Store(&l)
-	it.at.Store(retired)
-	a.free(slotRef(at))
-	if l.dict != nil {
-		p.unrefLocked(l.dict)
-	}
-}
-
-// Read returns the bytes of an item, which must not be modified. They are either shared, or in buf, which grows as
-// needed, and then valid until the next use of buf.
-func (p *Packer) Read(it *Item, buf *[]byte) ([]byte, error) {
+// unpacked returns the bytes of an item that is not packed, else nil.
+func (it *Item) unpacked() *loose {
 	if h := it.heap.Load(); h != nil && !h.packed {
-		return h.data, nil
+		return h
 	}
-	if *buf == nil {
-		*buf = []byte{} // with nil, Append may return bytes that other readers share
-	}
-	out, err := p.Append((*buf)[:0], it)
-	if err == nil {
-		*buf = out
-	}
-	return out, err
+	return nil
 }
 
+// slot returns the slot of an item, or 0 if it has none. It does not change while the caller holds packedItems.mu.
+func (it *Item) slot() slotRef {
+	if at := it.at.Load(); at != retired {
+		return slotRef(at)
+	}
+	return 0
+}
+
+// The following methods change the place of an item. The caller holds packedItems.mu.
+
+func (it *Item) moveToSlot(ref slotRef) {
+	it.at.Store(uint64(ref)) // first, since readers look at the heap before
+	it.heap.Store(nil)
+}
+
+func (it *Item) moveToHeap(l *loose) { it.heap.Store(l) }
+
+func (it *Item) retire() { it.at.Store(retired) }
+
+// loose is an encoded object on the heap, or the content of a slot.
+type loose struct {
+	data   []byte
+	packed bool  // whether data is compressed
+	dict   *dict // its dictionary; nil: none
+}
+
+// unpack appends the bytes of the object to dst. With a nil dst it may return shared bytes.
 func (l *loose) unpack(dst []byte) ([]byte, error) {
 	if !l.packed {
 		if dst == nil {

@@ -1,109 +1,89 @@
-// Package pack keeps many encoded objects in little memory.
-//
-// Encoded objects of one kind resemble each other, and those of one workload differ in a few identifiers only. Package
-// pack compresses them with dictionaries that it builds from the objects themselves. One common dictionary is a sample
-// of all objects. Each group of similar objects also has its own, which is one of its objects. (s2 with such a
-// dictionary compresses a pod of 4.9 KB to about 0.5 KB in 6 µs, and decompresses it in 0.5 µs.)
-//
-// A new [Item] keeps its bytes on the heap. When enough new bytes have accumulated, a background goroutine packs them
-// into the arena, which is memory outside the Go heap. Items changed by a watch wait longer (nursery.go). A superseded
-// item moves back to the heap, where the garbage collector frees it. The arena therefore holds current objects only and
-// needs no collector: compaction empties sparse blocks (compact.go).
-//
-// Reading order: item.go, pack.go, nursery.go, dict.go, arena.go with memory_unix.go, compact.go.
-//
-// Lock order: work, mu, arena.mu. No lock is held while user code runs.
 package pack
 
 import (
-	"encoding/binary"
+	"cmp"
 	"iter"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"weak"
-
-	"github.com/klauspost/compress/s2"
 )
 
 const (
 	packAt       = 2 << 20  // bytes of new items that start a round of packing
 	packAssist   = 16 << 20 // bytes of new items at which the caller of Keep packs them itself
-	packMin      = 128      // bytes; smaller items are not compressed
-	groupMin     = 12       // objects in a group before it gets its own dictionary
-	sampleBytes  = s2.MaxDictSize
-	sampleGroups = 4 // objects of one group in the sample
-	maxEncoders  = 384
-	maxGroups    = 1 << 16
-	yieldEvery   = 8 // items, a few µs each
+	yieldEvery   = 8        // items, a few µs each
+	compactAbove = 4 << 20  // bytes; smaller arenas are not compacted
+	compactEvery = 4096     // superseded items between two checks
 )
 
 // Packer compresses items in the background. It has no goroutine while it has no work. It is safe for concurrent use.
 // The owner must call Close. The items stay readable after that.
 type Packer struct {
-	items iter.Seq[*Item]
-	arena *arena
+	items   iter.Seq[*Item]
+	packed  packedItems
+	retired atomic.Int64 // number of superseded items
 
-	mu         sync.Mutex // guards the queue
-	queue      []sibling
-	bytes      int
-	young      nursery
-	running    bool
-	closed     bool
-	compacting bool
-	rounds     int          // number of running background rounds
-	idle       sync.Cond    // signaled when rounds is 0; a WaitGroup does not allow Wait while rounds start
-	freed      atomic.Int64 // number of freed slots
+	mu     sync.Mutex // guards the items that wait, and the rounds
+	queue  queue
+	young  nursery
+	rounds rounds
 
-	work     sync.Mutex // one round at a time; guards the fields below
-	groups   map[uint64]*packGroup
-	common   *dict
-	encoders map[*dict]weak.Pointer[s2.Dict]
-	held     map[*dict]*s2.Dict // encoders in use; cleared when the queue is empty
-	sample   []byte
-	taken    map[uint64]int
-	buf      []byte
-	raw      []byte
-
-	dicts  []*dict // by id-1; guarded by arena.mu
-	freeID []uint32
+	work       sync.Mutex // one round at a time
+	compressor *compressor
 }
 
-// sibling is an item and its group. The bytes of a group's items are expected to resemble each other.
-type sibling struct {
-	item  *Item
-	group uint64
+// Stats describes the memory of a Packer.
+type Stats struct {
+	Live         int64 // bytes of items in the arena
+	Mapped       int64 // bytes of the arena, free slots included
+	Dictionaries int
+	Unpacked     int64 // bytes of items that are not packed yet
 }
 
 // New returns a Packer. items must yield all current items. The Packer uses it to compact the arena.
 func New(items iter.Seq[*Item]) *Packer {
-	p := &Packer{
-		items: items, arena: newArena(),
-		groups: map[uint64]*packGroup{}, encoders: map[*dict]weak.Pointer[s2.Dict]{}, taken: map[uint64]int{},
-		held: map[*dict]*s2.Dict{},
-	}
-	p.idle.L = &p.mu
+	p := &Packer{items: items, packed: packedItems{arena: newArena()}}
+	p.compressor = newCompressor(&p.packed)
+	p.rounds.idle.L = &p.mu
 	return p
+}
+
+// Append appends the bytes of an item to dst. With a nil dst it may return shared bytes, which must not be modified. An
+// error means that memory is corrupt.
+func (p *Packer) Append(dst []byte, it *Item) ([]byte, error) { return p.packed.append(dst, it) }
+
+// Read returns the bytes of an item, which must not be modified. They are either shared, or in buf, which grows as
+// needed, and then valid until the next use of buf.
+func (p *Packer) Read(it *Item, buf *[]byte) ([]byte, error) {
+	if h := it.unpacked(); h != nil {
+		return h.data, nil
+	}
+	if *buf == nil {
+		*buf = []byte{} // with nil, append may return bytes that other readers share
+	}
+	out, err := p.packed.append((*buf)[:0], it)
+	if err == nil {
+		*buf = out
+	}
+	return out, err
 }
 
 // Keep packs an item soon, together with others of its group. group is a hash of the properties that similar objects
 // share.
 func (p *Packer) Keep(it *Item, group uint64) {
-	h := it.heap.Load()
+	h := it.onHeap()
 	if h == nil {
 		return
 	}
 	p.mu.Lock()
-	p.queue = append(p.queue, sibling{it, group})
-	p.bytes += len(h.data)
+	p.queue.add(sibling{it, group}, len(h.data))
 	var batch []sibling
 	switch {
-	case p.bytes >= packAssist:
-		batch = p.takeLocked()
-	case p.bytes >= packAt && !p.running && !p.closed:
-		p.running = true
-		p.goLocked(p.run)
+	case p.queue.bytes >= packAssist:
+		batch = p.queue.take()
+	case p.queue.bytes >= packAt:
+		p.startPackingLocked()
 	}
 	p.mu.Unlock()
 	if batch != nil {
@@ -111,17 +91,61 @@ func (p *Packer) Keep(it *Item, group uint64) {
 	}
 }
 
+// KeepYoung packs an item that may not last. It waits longer than Keep and skips an item that is superseded by then.
+func (p *Packer) KeepYoung(it *Item, group uint64) {
+	h := it.onHeap()
+	if h == nil {
+		return
+	}
+	p.mu.Lock()
+	p.young.add(sibling{it, group}, len(h.data))
+	limit := p.young.limit()
+	assist := p.young.bytes > 4*limit
+	switch {
+	case p.rounds.closed || assist:
+	case p.young.bytes > limit && !p.rounds.packing:
+		p.startPackingLocked()
+	default:
+		p.young.awaitTick(p.onTick)
+	}
+	p.mu.Unlock()
+	if assist { // items arrive faster than the background packs them
+		p.packOldest(limit, limit/8)
+	}
+}
+
+// Retire moves a superseded item back to the heap. The garbage collector frees it after its last reference. From time
+// to time Retire checks whether the arena is sparse, and then has it compacted in the background.
+func (p *Packer) Retire(it *Item) {
+	p.packed.retire(it)
+	if p.retired.Add(1)%compactEvery != 0 || !p.worthCompacting() {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.rounds.closed || p.rounds.compacting {
+		return
+	}
+	p.rounds.compacting = true
+	p.goLocked(func() {
+		p.compact()
+		p.mu.Lock()
+		p.rounds.compacting = false
+		p.mu.Unlock()
+	})
+}
+
 // Flush packs all queued items and compacts the arena.
 func (p *Packer) Flush() {
 	p.mu.Lock()
-	batch := p.takeLocked()
+	batch := p.queue.take()
 	for _, f := range p.young.take() {
 		batch = append(batch, f.sibling)
 	}
 	p.mu.Unlock()
 	p.pack(batch)
 	p.mu.Lock()
-	p.awaitLocked()
+	p.rounds.wait()
 	p.mu.Unlock()
 	p.rest()
 	if p.worthCompacting() {
@@ -133,50 +157,54 @@ func (p *Packer) Flush() {
 func (p *Packer) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.closed = true
-	if p.young.timer != nil {
-		p.young.timer.Stop()
+	p.rounds.closed = true
+	p.young.stopTicks()
+	p.rounds.wait()
+}
+
+// Stats returns the current memory use.
+func (p *Packer) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	live, mapped, dictionaries := p.packed.usage()
+	return Stats{
+		Live: live, Mapped: mapped, Dictionaries: dictionaries, Unpacked: int64(p.queue.bytes + p.young.bytes),
 	}
-	p.awaitLocked()
 }
 
 // goLocked starts a round in the background.
 func (p *Packer) goLocked(round func()) {
-	p.rounds++
+	p.rounds.begin()
 	go func() {
-		defer p.roundOver()
+		defer p.endRound()
 		round()
 	}()
 }
 
-func (p *Packer) roundOver() {
+func (p *Packer) endRound() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.rounds--; p.rounds == 0 {
-		p.idle.Broadcast()
+	p.rounds.end()
+}
+
+// startPackingLocked starts the round that packs waiting items, unless it runs or the Packer is closed.
+func (p *Packer) startPackingLocked() {
+	if !p.rounds.packing && !p.rounds.closed {
+		p.rounds.packing = true
+		p.goLocked(p.packWaiting)
 	}
 }
 
-// awaitLocked waits until no round runs. It releases the lock while it waits.
-func (p *Packer) awaitLocked() {
-	for p.rounds > 0 {
-		p.idle.Wait()
-	}
-}
-
-func (p *Packer) takeLocked() []sibling {
-	batch := p.queue
-	p.queue, p.bytes = nil, 0
-	return batch
-}
-
-func (p *Packer) run() {
+// packWaiting packs items until few of them wait.
+func (p *Packer) packWaiting() {
 	for {
-		limit := p.youngLimit()
+		live, _, _ := p.packed.usage()
 		p.mu.Lock()
+		p.young.setLimit(live)
+		limit := p.young.limit()
 		switch {
-		case p.bytes >= packAt:
-			batch := p.takeLocked()
+		case p.queue.bytes >= packAt:
+			batch := p.queue.take()
 			p.mu.Unlock()
 			p.pack(batch)
 			continue
@@ -185,13 +213,45 @@ func (p *Packer) run() {
 			p.packOldest(limit, 4*limit)
 			continue
 		}
-		p.running = false
-		idle := p.young.timer == nil // otherwise the timer calls rest
+		p.rounds.packing = false
+		idle := !p.young.awaitsTick() // otherwise onTick calls rest
 		p.mu.Unlock()
 		if idle {
 			p.rest()
 		}
 		return
+	}
+}
+
+// packOldest packs the oldest young items until the rest is half of limit, but at most about most bytes.
+func (p *Packer) packOldest(limit, most int) {
+	p.mu.Lock()
+	list := p.young.take()
+	p.mu.Unlock()
+	batch, rest, bytes := oldest(list, limit, most)
+	p.mu.Lock()
+	p.young.putBack(rest, bytes)
+	p.mu.Unlock()
+	p.pack(batch)
+}
+
+// onTick packs the items that have been young long enough. A timer calls it, which runs only while there are young
+// items.
+func (p *Packer) onTick() {
+	p.mu.Lock()
+	if p.rounds.closed {
+		p.mu.Unlock()
+		return
+	}
+	p.rounds.begin()
+	defer p.endRound()
+	batch, more := p.young.tick()
+	if more {
+		p.young.awaitTick(p.onTick)
+	}
+	p.mu.Unlock()
+	if p.pack(batch); !more {
+		p.rest()
 	}
 }
 
@@ -201,142 +261,48 @@ func (p *Packer) pack(batch []sibling) {
 	defer p.work.Unlock()
 	batch = slices.DeleteFunc(batch, func(s sibling) bool { return s.item.Retired() })
 	// Sorting by group makes the encoder of each dictionary once per batch.
-	slices.SortFunc(batch, func(a, b sibling) int {
-		switch {
-		case a.group < b.group:
-			return -1
-		case a.group > b.group:
-			return 1
-		}
-		return 0
-	})
-	if p.common == nil {
+	slices.SortFunc(batch, func(a, b sibling) int { return cmp.Compare(a.group, b.group) })
+	if p.compressor.needsSample() {
 		for _, s := range batch {
-			if h := s.item.heap.Load(); h != nil && !h.packed {
-				p.learn(s.group, h.data)
+			if h := s.item.unpacked(); h != nil {
+				p.compressor.learn(s.group, h.data)
 			}
 		}
-		if len(p.sample) >= sampleBytes/4 {
-			p.common = p.newDict(p.sample)
-			p.sample, p.taken = nil, nil
-		}
+		p.compressor.endSample()
 	}
 	for i, s := range batch {
 		if i%yieldEvery == yieldEvery-1 {
 			runtime.Gosched() // events have priority, even on a single core
 		}
-		p.packOne(s)
+		h := s.item.unpacked()
+		if h == nil {
+			continue
+		}
+		packed, d := p.compressor.compress(s.group, h.data)
+		p.packed.put(s.item, h, packed, d)
+		p.compressor.judge(s.group, d, len(packed), h.data)
 	}
-	p.endRound()
+	p.compressor.endBatch()
 }
 
-func (p *Packer) packOne(s sibling) {
-	h := s.item.heap.Load()
-	if h == nil || h.packed {
-		return
-	}
-	g := p.groups[s.group]
-	if g == nil {
-		g = &packGroup{}
-		p.groups[s.group] = g
-	}
-	g.seen++
-	if g.dict == nil && g.seen >= groupMin && len(h.data) <= s2.MaxDictSize && len(h.data) >= packMin {
-		p.renew(g, h.data)
-	}
-	d := g.dict
-	if d == nil {
-		d = p.common
-	}
-	var packed []byte
-	switch {
-	case len(h.data) < packMin:
-		packed, d = nil, nil
-	case d == nil:
-		packed = s2.Encode(p.buf[:cap(p.buf)], h.data)
-	default:
-		packed = p.encoder(d).Encode(p.buf[:cap(p.buf)], h.data)
-	}
-	if g.dict != nil && d == g.dict {
-		p.judge(g, len(packed), h.data)
-	}
-	if cap(packed) > cap(p.buf) {
-		p.buf = packed
-	}
-	p.move(s.item, h, packed, d)
-}
-
-// rest releases the encoders.
+// rest releases the memory that only packing needs.
 func (p *Packer) rest() {
 	p.work.Lock()
 	defer p.work.Unlock()
-	clear(p.held)
+	p.compressor.releaseEncoders()
 }
 
-// endRound removes the encoders that were collected, and all groups if there are too many.
-func (p *Packer) endRound() {
-	if len(p.groups) > maxGroups {
-		clear(p.groups)
-	}
-	for d, w := range p.encoders {
-		if w.Value() == nil {
-			delete(p.encoders, d)
-		}
-	}
+// worthCompacting reports whether less than half of a large arena is in use.
+func (p *Packer) worthCompacting() bool {
+	live, mapped, _ := p.packed.usage()
+	return mapped > compactAbove && live*2 < mapped
 }
 
-// move stores the packed form, or the original bytes if packed is nil, in a slot, unless the item was superseded in the
-// meantime.
-func (p *Packer) move(it *Item, h *loose, packed []byte, d *dict) {
-	data := packed
-	id := uint32(0) // not compressed
-	switch {
-	case packed == nil:
-		data = h.data
-	case d == nil:
-		id = 1
-	default:
-		id = d.id + 1
+// compact moves items out of sparse blocks.
+func (p *Packer) compact() {
+	p.work.Lock()
+	defer p.work.Unlock()
+	for it := range p.items {
+		p.packed.relocate(it)
 	}
-	p.raw = binary.AppendUvarint(p.raw[:0], uint64(id))
-	p.raw = append(p.raw, data...)
-	a := p.arena
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if it.Retired() {
-		return
-	}
-	ref, ok := a.put(p.raw)
-	if !ok {
-		if packed != nil {
-			it.heap.Store(&loose{data: slices.Clone(packed), packed: true, dict: d})
-		}
-		return
-	}
-	if d != nil {
-		d.refs++
-	}
-	it.at.Store(uint64(ref))
-	it.heap.Store(nil)
-}
-
-// slot decodes the header of a slot. The caller holds arena.mu.
-func (p *Packer) slot(ref slotRef) loose {
-	b := p.arena.data(ref)
-	id, n := binary.Uvarint(b)
-	l := loose{data: b[n:], packed: id > 0}
-	if id > 1 {
-		l.dict = p.dicts[id-2]
-	}
-	return l
-}
-
-// unrefLocked drops a reference to a dictionary and frees its number if neither the arena nor a group uses it.
-func (p *Packer) unrefLocked(d *dict) {
-	d.refs--
-	if d.refs > 0 || d == p.common || d.group != nil && d.group.dict == d {
-		return
-	}
-	p.dicts[d.id-1] = nil
-	p.freeID = append(p.freeID, d.id)
 }
