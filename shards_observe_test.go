@@ -175,3 +175,56 @@ func TestObserverIsCutOffWhenItsSlotMoves(t *testing.T) {
 		}
 	})
 }
+
+// TestHealthWithoutSlots: a member that holds no slots makes no requests, and is healthy nevertheless. It stays healthy
+// when it takes over.
+func TestHealthWithoutSlots(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		put(t, s, "x")
+		var d diary
+		type handler = func(context.Context, observe.Event[corev1.ConfigMap]) error
+		record := func(name string) func(*fairlead.Runtime) handler {
+			return func(*fairlead.Runtime) handler {
+				return func(_ context.Context, e observe.Event[corev1.ConfigMap]) error {
+					if e.Type == observe.Added {
+						d.add(name)
+					}
+					return nil
+				}
+			}
+		}
+		one := sharer(s, "one", record("one"))
+		time.Sleep(time.Minute)
+		two := sharer(s, "two", record("two"))
+		healthy := func(when string, minutes int) {
+			t.Helper()
+			for range minutes {
+				time.Sleep(time.Minute)
+				if code, body := get(two.Runtime, "/healthz"); code != 200 {
+					t.Errorf("%s: healthz is %d: %s", when, code, body)
+					return
+				}
+				for _, source := range two.Runtime.Status(0).Sources {
+					for _, scope := range source.Status {
+						if scope.Silence > 5*time.Minute || scope.Staleness > 5*time.Minute {
+							t.Errorf("%s: the source: %+v", when, scope)
+							return
+						}
+					}
+				}
+			}
+		}
+		healthy("without slots", 30)
+		if err := one.end(); err != nil {
+			t.Error(err)
+		}
+		healthy("with slots", 10)
+		if diff := cmp.Diff([]string{"one", "two"}, d.all()); diff != "" {
+			t.Errorf("added, -want +got:\n%s", diff)
+		}
+		if err := two.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -31,7 +31,11 @@ func (c *condition) set(
 	defer c.mu.Unlock()
 	changed = c.status.Phase != phase || c.status.Reason != reason
 	if changed {
-		c.status.Phase, c.status.Reason, c.status.Since = phase, reason, time.Now()
+		now := time.Now()
+		if reason == ReasonNoSlots || c.status.Reason == ReasonNoSlots {
+			c.status.LastContact = now // the age of the content of gained slots starts here
+		}
+		c.status.Phase, c.status.Reason, c.status.Since = phase, reason, now
 	}
 	c.status.Err, c.status.Message = err, message(err)
 	if phase == Degraded && (reason == ReasonNotFound || reason == ReasonForbidden) {

@@ -3,6 +3,8 @@ package source
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -63,5 +65,37 @@ func TestConditionCountsUnreadableObjects(t *testing.T) {
 	c.resetUnreadable()
 	if c.set(Watching, ReasonWatching, nil, nil, counts); message() != "" {
 		t.Errorf("message %q after a list", message())
+	}
+}
+
+// TestConditionWithoutSlots: a scope without slots is never stale. Once it holds slots again, its age counts from then.
+func TestConditionWithoutSlots(t *testing.T) {
+	t.Parallel()
+	for reason, c := range map[string]struct {
+		before func(*condition)
+		phase  Phase
+	}{
+		"its slots are not known":       {func(*condition) {}, Connecting},
+		"it had contact before":         {func(c *condition) { c.contact(nil, &Counters{}) }, Watching},
+		"the resource was refused then": {func(c *condition) { c.set(Degraded, ReasonForbidden, nil, nil, &Counters{}) }, Watching},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cond, counts := newCondition(""), &Counters{}
+				c.before(cond)
+				<-time.After(time.Minute)
+				cond.set(c.phase, ReasonNoSlots, nil, nil, counts)
+				<-time.After(time.Hour)
+				st := cond.current()
+				if st.LastContact.IsZero() || st.Refused() || st.Silence(time.Now()) != 0 || st.Staleness(time.Now()) != 0 {
+					t.Errorf("without slots: silent for %v, %+v", st.Silence(time.Now()), st)
+				}
+				cond.set(Degraded, ReasonDisconnected, errors.New("fault"), nil, counts)
+				<-time.After(time.Second)
+				if st := cond.current(); st.Silence(time.Now()) != time.Second {
+					t.Errorf("with slots: silent for %v, want a second", st.Silence(time.Now()))
+				}
+			})
+		})
 	}
 }

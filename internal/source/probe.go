@@ -44,7 +44,12 @@ type probed struct {
 	count int
 }
 
-// list lists one object, consistently.
+// limit bounds the time of a probe from its request to the end of its answer: ListProgressTimeout for the first byte,
+// and as much again for the rest. The watch is not read meanwhile, so an answer that trickles must not take longer. The
+// wait for the Limiter does not count, as for every request.
+func (p *prober) limit() time.Duration { return 2 * p.cfg.ListProgressTimeout }
+
+// list lists one object, consistently. It returns ErrStalled if the answer is not complete within the limit.
 func (p *prober) list(ctx context.Context) (m probed, err error) {
 	p.counts.Probes++
 	st, err := p.open(ctx, query{limit: 1})
@@ -52,6 +57,9 @@ func (p *prober) list(ctx context.Context) (m probed, err error) {
 		return probed{}, err
 	}
 	defer st.close()
+	ctx, cancel := context.WithTimeoutCause(ctx, p.limit(),
+		fmt.Errorf("no complete answer to a list of one object within %v: %w", p.limit(), ErrStalled))
+	defer cancel()
 	err = st.readList(ctx, p.cfg.ListProgressTimeout, func(e *event) (bool, error) {
 		switch e.kind {
 		case evListEnd:
@@ -102,11 +110,11 @@ func (p *prober) silent(ctx context.Context, st *stream, answered bool) error {
 	}
 	version, err := p.version(ctx)
 	switch {
+	case st.hasBatch():
+		return nil // events arrived in the meantime, so the watch works even if the probe failed
 	case err != nil:
 		st.abandon()
 		return err
-	case st.hasBatch():
-		return nil // an event arrived in the meantime
 	case version == string(p.pos.version()):
 		return nil
 	case p.pos.isAfter(version):

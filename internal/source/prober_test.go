@@ -12,6 +12,13 @@ import (
 // quietStream returns an open stream without events, and the number of times that its connection was abandoned.
 func quietStream(t *testing.T) (*stream, *int) {
 	t.Helper()
+	st, _, abandoned := pipedStream(t)
+	return st, abandoned
+}
+
+// pipedStream is quietStream whose server side the test writes.
+func pipedStream(t *testing.T) (*stream, *io.PipeWriter, *int) {
+	t.Helper()
 	body, server := io.Pipe()
 	abandoned := new(int)
 	st := openStream(t.Context(), time.Minute, func(_ context.Context, st *stream) (io.ReadCloser, decoder, error) {
@@ -23,7 +30,7 @@ func quietStream(t *testing.T) (*stream, *int) {
 		st.close()
 	})
 	st.receive(<-st.batches()) // the response is open
-	return st, abandoned
+	return st, server, abandoned
 }
 
 // TestProberOnSilence: the version of the server decides about a silent watch.
@@ -98,6 +105,63 @@ func TestProberSuspects(t *testing.T) {
 		<-time.After(r.cfg.SilenceBudget)
 		if err := r.prober.suspect(t.Context()); !errors.Is(err, errRolledBack) || r.counts.Probes != 2 {
 			t.Errorf("error %v after %d probes", err, r.counts.Probes)
+		}
+	})
+}
+
+// TestProbeIsBounded: an answer of which a byte arrives now and then does not hold up the watch.
+func TestProbeIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newFixture(t, partConfig())
+		body, server := io.Pipe()
+		r.prober.open = func(ctx context.Context, q query) (*stream, error) {
+			return openStream(ctx, q.ends(), func(context.Context, *stream) (io.ReadCloser, decoder, error) {
+				return body, newDecoder(false, "application/json"), nil
+			}), nil
+		}
+		stop, stopped := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for err := error(nil); err == nil; _, err = server.Write([]byte(" ")) {
+				select {
+				case <-time.After(r.cfg.ListProgressTimeout / 2):
+				case <-stop:
+					return
+				}
+			}
+		}()
+		defer func() {
+			close(stop)
+			<-stopped
+		}()
+		began := time.Now()
+		_, err := r.prober.version(t.Context())
+		if took := time.Since(began); !errors.Is(err, ErrStalled) || took != r.prober.limit() {
+			t.Errorf("after %v: %v, want %v after %v", took, err, ErrStalled, r.prober.limit())
+		}
+	})
+}
+
+// TestProbeFailsBesideAWatchThatWorks: events that arrive during a probe outweigh its failure.
+func TestProbeFailsBesideAWatchThatWorks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newFixture(t, partConfig())
+		r.pos.complete("5")
+		st, server, abandoned := pipedStream(t)
+		r.prober.open = func(context.Context, query) (*stream, error) {
+			if _, err := server.Write([]byte(frameOf("ADDED", item("a", "6")))); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait() // the event has arrived
+			return nil, &APIError{Code: 500}
+		}
+		if err := r.prober.silent(t.Context(), st, true); err != nil || *abandoned != 0 {
+			t.Errorf("error %v, abandoned %d times", err, *abandoned)
+		}
+		if !st.hasBatch() {
+			t.Error("the event was not left to the watch")
 		}
 	})
 }

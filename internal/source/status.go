@@ -44,10 +44,12 @@ type Status struct {
 	Reason    Reason
 	// Message is the server's message if there is one. While Watching, it is the number of unreadable objects since the
 	// last list.
-	Message     string
-	Err         error     // current fault, or the cause of the list; nil if there is none
-	Since       time.Time // start of this phase and reason
-	LastContact time.Time // last useful response for this scope; zero: never
+	Message string
+	Err     error     // current fault, or the cause of the list; nil if there is none
+	Since   time.Time // start of this phase and reason
+	// LastContact is the time of the last useful response for this scope, or the last time that it began or ceased to
+	// hold no slots, when there is nothing to confirm; zero: never.
+	LastContact time.Time
 	// LastRefusal is the time of the last response that the resource is not served or not permitted; zero: never.
 	LastRefusal time.Time
 	Next        time.Time // next attempt; zero or in the past: no wait
@@ -78,9 +80,9 @@ type Counters struct {
 }
 
 // Staleness returns the time since the server last confirmed the cached content. It returns zero before the first
-// contact: see Synced.
+// contact (see Synced) and for a scope without slots, which makes no requests and holds nothing that could be stale.
 func (s Status) Staleness(now time.Time) time.Duration {
-	if s.LastContact.IsZero() {
+	if s.LastContact.IsZero() || s.Reason == ReasonNoSlots {
 		return 0
 	}
 	return max(0, now.Sub(s.LastContact))
