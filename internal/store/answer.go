@@ -103,7 +103,7 @@ func pure(w *WriteContext, answer *Record, beside [][]byte) bool {
 	}
 	var sent []any
 	for _, raw := range append([][]byte{w.Sent}, beside...) {
-		patch, err := base.codec.decoders.untyped.Unmarshal(raw)
+		patch, err := base.codec.decoder.members(raw)
 		if err != nil {
 			return false
 		}
@@ -123,25 +123,22 @@ func pure(w *WriteContext, answer *Record, beside [][]byte) bool {
 
 // parse reads a record that came as JSON.
 func parse(r *Record) (map[string]any, error) {
-	raw, err := r.load()
+	e, err := r.load()
 	if err != nil {
 		return nil, err
 	}
-	return r.codec.decoders.untyped.Unmarshal(raw)
+	return r.codec.decoder.members(e.raw)
 }
 
 // parseTyped reads a record in the form in which its Go type is encoded.
 func parseTyped(r *Record) (map[string]any, error) {
-	raw, err := r.load()
+	e, err := r.load()
 	if err != nil {
 		return nil, err
 	}
-	o, err := r.codec.decodeByScheme(r, raw)
+	raw, err := r.codec.decoder.toJSON(e)
 	if err != nil {
 		return nil, err
 	}
-	if raw, err = json.Marshal(o); err != nil {
-		return nil, err
-	}
-	return r.codec.decoders.untyped.Unmarshal(raw)
+	return r.codec.decoder.members(raw)
 }

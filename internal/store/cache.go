@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -58,57 +58,20 @@ const defaultLinger = 30 * time.Second
 
 // Cache makes the stores of one cluster on demand. All requests for the same objects share one store and one watch. The
 // watch stops when the last handle is released and the time Linger is over. A Cache is safe for concurrent use.
+//
+// A Cache only connects its parts. It makes the stores and runs their watches.
 type Cache struct {
-	opt   CacheOptions
-	conn  *connection.Conn
-	holds holds
+	opt     CacheOptions
+	conn    *connection.Conn
+	server  *url.URL // with the path prefix of the API; nil if NewCache has not made the Cache
+	planner planner
+	stores  catalog
+	holds   holds
+	saver   *saver // nil: stores are not saved
 
-	saver *saver // nil: stores are not saved
-
-	server     *url.URL                                                 // with the path prefix of the API
-	byResource atomic.Pointer[map[schema.GroupVersionResource][]*Store] // of entries; replaced, never changed
-
-	mu         sync.Mutex
-	entries    map[cacheKey]*cacheEntry
-	expects    map[expectation]Request
-	spawn      func(*cacheEntry) // starts the watch of an entry; nil before and after Run
-	ended      bool
-	moves      int
-	shardings  []*source.Sharding // of requests; the index distinguishes those of one layout
-	transforms int                // number of transforms that came with requests
-	running    sync.WaitGroup
-	failed     error // of watches that stopped early
-	fail       context.CancelFunc
-}
-
-type cacheEntry struct {
-	key    cacheKey
-	source *source.Source
-	store  *Store
-	scopes sync.Mutex // serializes changes of the namespaces
-	users  int
-	linger *time.Timer
-	stop   context.CancelFunc
-	gone   bool
-	claim  *claim // to the file of the store; nil if it is not saved
-}
-
-// Request describes the objects that a caller wants.
-type Request struct {
-	Kind schema.GroupVersionKind
-	// Resource and Namespaced are looked up with the Mapper if Resource is empty.
-	Resource   schema.GroupVersionResource
-	Namespaced bool
-	// Unstructured asks for a store that unstructured readers can use without loss. Such a store holds JSON.
-	Unstructured bool
-	// Content restricts the objects, in addition to CacheOptions.Contents for the kind. A field is dropped if either
-	// drops it; managedFields are kept if either keeps them. Requests with equal contents share a store. A request for
-	// metadata gets a store of whole objects with the same metadata, if there is one already or Cache.Expect has
-	// announced one.
-	Content Content
-	// Options choose namespaces, selectors and the way of watching. If two requests share a store, the options of the
-	// first one apply.
-	Options []source.Option
+	running sync.WaitGroup // watches
+	mu      sync.Mutex     // guards failed; a leaf
+	failed  error          // of watches that stopped early
 }
 
 // NewCache returns a cache without stores. The watches start with Run.
@@ -133,11 +96,8 @@ func NewCache(opt CacheOptions) (*Cache, error) {
 			return nil, fmt.Errorf("cannot make cache: kind %q: %w", kind, err)
 		}
 	}
-	c := &Cache{
-		opt: opt, conn: opt.Connection, entries: map[cacheKey]*cacheEntry{},
-		expects: map[expectation]Request{},
-	}
-	c.index()
+	c := &Cache{opt: opt, conn: opt.Connection}
+	c.stores.init(opt.Linger)
 	var err error
 	if c.conn == nil {
 		if c.conn, err = connection.New(opt.Config, connection.Options{}); err != nil {
@@ -153,7 +113,16 @@ func NewCache(opt CacheOptions) (*Cache, error) {
 	if c.saver, err = newSaver(&c.opt); err != nil {
 		return nil, fmt.Errorf("cannot make cache: %w", err)
 	}
+	c.planner = newPlanner(&c.opt, c.conn)
 	return c, nil
+}
+
+// usable returns ErrNoCache for a nil Cache and for one that NewCache has not made.
+func (c *Cache) usable() error {
+	if c == nil || c.server == nil {
+		return ErrNoCache
+	}
+	return nil
 }
 
 // Run watches the requested objects until ctx is done. It returns when all watches have stopped and all stores are
@@ -163,36 +132,21 @@ func (c *Cache) Run(ctx context.Context) error {
 	if err := c.usable(); err != nil {
 		return fmt.Errorf("cannot run cache: %w", err)
 	}
-	c.mu.Lock()
-	if c.spawn != nil || c.ended {
-		c.mu.Unlock()
-		return errors.New("cannot run cache: it has been run already")
-	}
-	ctx, c.fail = context.WithCancel(ctx)
-	defer c.fail()
-	c.spawn = func(e *cacheEntry) {
+	ctx, fail := context.WithCancel(ctx)
+	defer fail()
+	began := c.stores.begin(func(e *cacheEntry) context.CancelFunc {
 		own, stop := context.WithCancel(ctx)
-		e.stop = stop
 		c.running.Go(func() {
 			defer stop()
-			c.watch(own, e)
+			c.watch(own, e, fail)
 		})
+		return stop
+	})
+	if !began {
+		return errors.New("cannot run cache: it has been run already")
 	}
-	for _, e := range c.entries {
-		c.spawn(e)
-	}
-	c.mu.Unlock()
-
 	<-ctx.Done()
-
-	c.mu.Lock()
-	c.spawn, c.ended = nil, true
-	for _, e := range c.entries {
-		if e.linger != nil {
-			e.linger.Stop()
-		}
-	}
-	c.mu.Unlock()
+	c.stores.end()
 	c.running.Wait()
 	if c.opt.Connection == nil {
 		c.conn.Close()
@@ -200,43 +154,40 @@ func (c *Cache) Run(ctx context.Context) error {
 	return c.failed
 }
 
-// watch runs the source of an entry.
-func (c *Cache) watch(ctx context.Context, e *cacheEntry) {
+// watch runs the source of a store until ctx is done. An error is the end of the Cache.
+func (c *Cache) watch(ctx context.Context, e *cacheEntry, fail context.CancelFunc) {
 	defer e.store.Close()
 	defer e.claim.release()
 	endSaving := e.load(ctx)
 	c.holds.wait(ctx, e.store.opt.Kind.GroupKind())
 	err := e.source.Run(ctx)
 	endSaving(err == nil) // a store that a panic left half updated must not be resumed
+	if err == nil {
+		return
+	}
+	resource := e.store.opt.Resource
+	c.opt.Logger.ErrorContext(ctx, "cannot watch", "resource", resource.String(), "error", err)
+	c.mu.Lock()
+	c.failed = errors.Join(c.failed, fmt.Errorf("cannot watch %s: %w", resource.GroupResource(), err))
+	c.mu.Unlock()
+	fail()
+	c.stores.retire(e) // later requests must not get a store that no longer changes
+}
+
+// AcquireFor is like [Cache.Acquire] for a Go type that the Scheme knows.
+func AcquireFor[T any](c *Cache, options ...source.Option) (*Handle, error) {
+	if err := c.usable(); err != nil {
+		return nil, fmt.Errorf("cannot acquire a store for %T: %w", *new(T), err)
+	}
+	o, ok := any(new(T)).(runtime.Object)
+	if !ok {
+		return nil, fmt.Errorf("cannot acquire a store for %T: not an API type", *new(T))
+	}
+	kinds, _, err := c.opt.Scheme.ObjectKinds(o)
 	if err != nil {
-		c.opt.Logger.ErrorContext(ctx, "cannot watch", "resource", e.key.resource.String(), "error", err)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.failed = errors.Join(c.failed, fmt.Errorf("cannot watch %s: %w", e.key.resource.GroupResource(), err))
-		c.fail()
-		c.retire(e) // later requests must not get a store that no longer changes
+		return nil, fmt.Errorf("cannot acquire a store for %T: %w", *new(T), err)
 	}
-}
-
-// load fills the store of an entry from disk before its source starts, and begins to save it. The returned function
-// ends that, with a last save if last is true.
-func (e *cacheEntry) load(ctx context.Context) (endSaving func(last bool)) {
-	if !e.claim.isFree(ctx) {
-		return func(bool) {}
-	}
-	e.claim.removeOthers(ctx)
-	e.resume(ctx)
-	return e.claim.saveRepeatedly(ctx)
-}
-
-func (e *cacheEntry) resume(ctx context.Context) {
-	e.scopes.Lock() // the namespaces must not change meanwhile
-	defer e.scopes.Unlock()
-	watched := map[string]bool{}
-	for _, st := range e.source.Status() {
-		watched[st.Namespace] = true
-	}
-	e.claim.resume(ctx, func(namespace string) bool { return watched[namespace] })
+	return c.Open(Request{Kind: kinds[0], Options: options})
 }
 
 // Acquire returns a handle to the store of a kind, shared by all requests for the same objects. Release the handle
@@ -250,52 +201,20 @@ func (c *Cache) Open(req Request) (*Handle, error) {
 	if err := c.usable(); err != nil {
 		return nil, fmt.Errorf("cannot acquire a store for %s: %w", req.Kind, err)
 	}
-	if err := c.resolve(&req); err != nil {
+	p, err := c.planner.plan(req)
+	if err != nil {
 		return nil, fmt.Errorf("cannot acquire a store for %s: %w", req.Kind, err)
 	}
-	own := req.Content.Transform != nil
-	cfg := c.configure(&req)
-	if cfg.TracerProvider == nil {
-		cfg.TracerProvider = c.opt.TracerProvider
-	}
-	if err := req.Content.checkFor(typeOf(c.opt.Scheme, req.Kind)); err != nil {
+	e, err := c.stores.acquire(p, c.newEntry)
+	if err != nil {
 		return nil, fmt.Errorf("cannot acquire a store for %s: %w", req.Kind, err)
 	}
-	if !req.Namespaced {
-		cfg.Namespaces = nil
-	}
-	key := cacheKey{resource: req.Resource, label: cfg.LabelSelector, field: cfg.FieldSelector, shard: c.shardName(&cfg)}
-	cfg.Namespaces, key.namespaces = distinct(cfg.Namespaces)
-
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case own:
-		c.transforms++
-		key.transform = c.transforms
-	case req.Content.Transform != nil:
-		key.transform = ofKind
-	}
-	if c.ended {
-		return nil, fmt.Errorf("cannot acquire a store for %s: %w", req.Kind, ErrClosed)
-	}
-	e, key := c.find(key, &req)
-	if e == nil {
-		var err error
-		if e, err = c.newEntry(key, cfg, req); err != nil {
-			return nil, fmt.Errorf("cannot acquire a store for %s: %w", req.Kind, err)
-		}
-	}
-	e.users++
-	if e.linger != nil {
-		e.linger.Stop()
-		e.linger = nil
-	}
-	return &Handle{Store: e.store, c: c, e: e}, nil
+	return &Handle{Store: e.store, catalog: &c.stores, entry: e}, nil
 }
 
-// newEntry makes a store and its source. The caller holds c.mu.
-func (c *Cache) newEntry(key cacheKey, cfg source.Config, req Request) (*cacheEntry, error) {
+// newEntry makes a store with this key, and its source.
+func (c *Cache) newEntry(key cacheKey, p *plan) (*cacheEntry, error) {
+	cfg, req := p.cfg, &p.req
 	cfg.Encoding, cfg.Metadata, cfg.NoExcerpts = source.JSON, key.metadata, cfg.NoExcerpts || len(req.Content.Drop) > 0
 	if !key.json {
 		cfg.Encoding = source.Protobuf
@@ -310,7 +229,7 @@ func (c *Cache) newEntry(key cacheKey, cfg source.Config, req Request) (*cacheEn
 	if opt.Logger == nil {
 		opt.Logger = c.opt.Logger
 	}
-	e := &cacheEntry{key: key, store: New(opt)}
+	e := &cacheEntry{store: New(opt)}
 	var err error
 	if e.source, err = source.New(cfg, e.store.Sink); err != nil {
 		e.store.Close()
@@ -321,65 +240,75 @@ func (c *Cache) newEntry(key cacheKey, cfg source.Config, req Request) (*cacheEn
 	for _, ns := range cfg.Namespaces { // the store is synced only after all of them were listed
 		e.store.Sink(ns)
 	}
-	c.entries[key] = e
-	c.index()
-	if c.spawn != nil {
-		c.spawn(e)
-	}
 	return e, nil
 }
 
-// resolve fills in Resource and Namespaced of a request.
-func (c *Cache) resolve(req *Request) error {
-	if !req.Resource.Empty() {
+// Expect announces a later request for whole objects. A request for the metadata of the same objects that is opened
+// earlier then shares that store, so one watch serves both. Expect opens no watch and sends no request. It has effect
+// for the lifetime of the Cache.
+func (c *Cache) Expect(req Request) {
+	if c.usable() == nil {
+		c.planner.expect(req)
+	}
+}
+
+// Hold delays the sources of a kind, in all its versions: none is opened before ready is closed. For example, the
+// sources of a custom resource wait for its conversion. A source that is open already is not affected.
+func (c *Cache) Hold(kind schema.GroupKind, ready <-chan struct{}) {
+	if c.usable() == nil {
+		c.holds.add(kind, ready)
+	}
+}
+
+// Holds reports whether Hold was called for a kind, even if the wait is over.
+func (c *Cache) Holds(kind schema.GroupKind) bool {
+	return c.usable() == nil && len(c.holds.of(kind)) > 0
+}
+
+// Server returns the address of the server that the cache watches: scheme, host and the path prefix of the API, if any.
+// It returns nil for a cache that NewCache has not made. The caller owns the result.
+func (c *Cache) Server() *url.URL {
+	if c.usable() != nil {
 		return nil
 	}
-	m, err := c.opt.Mapper.RESTMapping(req.Kind.GroupKind(), req.Kind.Version)
-	switch {
-	case meta.IsNoMatchError(err):
-		return fmt.Errorf("%w: is its CustomResourceDefinition installed?", err)
-	case err != nil:
-		return err
-	}
-	req.Resource, req.Namespaced = m.Resource, m.Scope.Name() == meta.RESTScopeNameNamespace
-	return nil
+	server := *c.server
+	return &server
 }
 
-func (c *Cache) release(e *cacheEntry) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e.users--
-	if e.users > 0 || c.ended {
-		return
+// Lookup returns the stores of one resource. Those without a selector come first, among these those of whole objects
+// before those that drop fields and those of metadata, and among these the one of all namespaces. Lookup takes no lock
+// and does not allocate. The slice is shared and READ-ONLY.
+func (c *Cache) Lookup(resource schema.GroupVersionResource) []*Store {
+	if c.usable() != nil {
+		return nil
 	}
-	if c.opt.Linger <= 0 {
-		c.retire(e)
-		return
+	return c.stores.index.all()[resource]
+}
+
+// LookupAll returns the stores of all versions of a resource, in no particular order.
+func (c *Cache) LookupAll(resource schema.GroupResource) (stores []*Store) {
+	if c.usable() != nil {
+		return nil
 	}
-	var mine *time.Timer // a handle may be acquired and released again before the timer fires
-	mine = time.AfterFunc(c.opt.Linger, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if e.linger == mine && e.users == 0 {
-			c.retire(e)
+	for of, have := range c.stores.index.all() {
+		if of.GroupResource() == resource {
+			stores = append(stores, have...)
 		}
-	})
-	e.linger = mine
+	}
+	return stores
 }
 
-// retire removes an entry and ends its watch. The caller holds c.mu.
-func (c *Cache) retire(e *cacheEntry) {
-	if e.gone {
-		return
+// Stores returns the stores of one resource, or all stores if resource is empty.
+func (c *Cache) Stores(resource schema.GroupVersionResource) []*Store {
+	if !resource.Empty() {
+		return slices.Clone(c.Lookup(resource))
 	}
-	e.gone, e.linger = true, nil
-	e.claim.end()
-	delete(c.entries, e.key)
-	c.index()
-	if e.stop != nil {
-		e.stop()
-		return
+	if c.usable() != nil {
+		return nil
 	}
-	e.claim.release()
-	e.store.Close()
+	var out []*Store
+	for _, stores := range c.stores.index.all() {
+		out = append(out, stores...)
+	}
+	return out
 }

@@ -7,14 +7,17 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fairlead-io/fairlead/internal/decodable"
 	"github.com/fairlead-io/fairlead/internal/protobuf"
 	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/untyped"
 )
 
 // errProtobuf is returned to an unstructured reader of protobuf without a Go type. Without the type the reader would
@@ -26,164 +29,117 @@ var (
 	errNoStruct = errors.New("the target is not a struct")
 )
 
-// decode makes a new object, a *T for t = T, from the bytes of a record. It shares equal parts with the decoded form of
-// other, another version, which may be nil. Unstructured objects also share parts with any others.
-func (r *Record) decode(t reflect.Type, raw []byte, other *Record) (any, error) {
-	o := reflect.New(t).Interface()
-	err := r.codec.content.readable(o)
-	if err != nil {
-		return nil, &DecodeError{Key: r.Key(), Type: t, Err: err}
-	}
-	buf := r.codec.buffer()
-	defer r.codec.scratch.Put(buf)
-	like, likeRaw := other.atHand(t, r.codec, buf)
-	if u, ok := o.(*unstructured.Unstructured); ok {
-		var was map[string]any
-		if like != nil {
-			was = like.(*unstructured.Unstructured).Object
-		}
-		err = decodeUnstructured(r, raw, u, func(raw []byte) (map[string]any, error) {
-			d := &r.codec.decoders.untyped
-			switch {
-			case !r.codec.shares():
-				return d.Unmarshal(raw)
-			case was == nil:
-				return d.UnmarshalShared(raw)
-			}
-			return d.UnmarshalLike(raw, likeRaw, was)
-		})
-	} else {
-		err = decodeInto(r, raw, o, likeRaw, like)
-	}
-	if err == nil {
-		var out any
-		if out, err = r.codec.content.transformed(o); err == nil {
-			o = out
-		}
-	}
-	if err != nil {
-		r.codec.noteUndecoded(r, o, err)
-		return nil, &DecodeError{Key: r.Key(), Type: t, Err: err}
-	}
-	return o, nil
+// encoded is an encoded object. A decoder does not retain or change its bytes.
+type encoded struct {
+	enc source.Encoding
+	raw []byte
 }
 
-// DecodeInto decodes the object into obj, a pointer to any type that fits it, and overwrites its former content. A type
-// without protobuf support is decoded from the JSON that the Go type of the Scheme encodes.
-func (r *Record) DecodeInto(obj any) error {
-	v := reflect.ValueOf(obj)
-	if r == nil || v.Kind() != reflect.Pointer || v.IsNil() {
-		return &DecodeError{Type: reflect.TypeOf(obj), Err: errNoRecord}
-	}
-	v.Elem().SetZero()
-	if err := r.codec.content.readable(obj); err != nil {
-		return &DecodeError{Key: r.Key(), Type: reflect.TypeOf(obj), Err: err}
-	}
-	if err := r.decodeOwn(obj); err != nil {
-		r.codec.noteUndecoded(r, obj, err)
-		return err
-	}
-	out, err := r.codec.content.transformed(obj)
-	if err != nil {
-		return &DecodeError{Key: r.Key(), Type: v.Type(), Err: err}
-	}
-	if out != obj {
-		v.Elem().Set(reflect.ValueOf(out).Elem())
+// decodedForm is an object and the bytes that it was decoded from. The zero value is none.
+type decodedForm struct {
+	obj any
+	raw []byte
+}
+
+// message returns the object as a protobuf message, or nil if it is none.
+func (d decodedForm) message() protobuf.Message {
+	m, _ := d.obj.(protobuf.Message)
+	return m
+}
+
+// object returns the content of an unstructured object, or nil if it is none.
+func (d decodedForm) object() map[string]any {
+	if u, ok := d.obj.(*unstructured.Unstructured); ok {
+		return u.Object
 	}
 	return nil
 }
 
-// decodeOwn decodes the kept object into obj, which is empty.
-func (r *Record) decodeOwn(obj any) error {
-	buf := r.codec.buffer()
-	defer r.codec.scratch.Put(buf)
-	raw, err := r.codec.pack.Read(&r.body, buf)
-	if err != nil {
-		return err
+// decoder decodes objects of one kind. It knows no records. Its only state are facts about Go types, each of which it
+// finds once.
+type decoder struct {
+	kind     schema.GroupVersionKind
+	scheme   *runtime.Scheme // nil: protobuf is not decoded without a static type
+	metadata bool            // the objects are only metadata
+	shares   bool            // decoded objects may have common parts
+	// mayRefuse reports whether readers may get an error for a type, although the object can be decoded.
+	mayRefuse func(into any) bool
+
+	json     jsonDecoder
+	protobuf protobuf.Decoder
+	untyped  untyped.Decoder
+	checker  decodable.Checker
+	wrong    sync.Map // reflect.Type: error, nil where the type is of the kind
+	targets  targets
+}
+
+// decodeShared decodes into an object that is empty, and that readers will share. It shares equal parts with like,
+// another version, and an unstructured object also with any others. like may be none.
+func (d *decoder) decodeShared(into any, e encoded, like decodedForm) error {
+	u, ok := into.(*unstructured.Unstructured)
+	if !ok {
+		return d.decodeTyped(into, e, like)
 	}
-	if u, ok := obj.(*unstructured.Unstructured); ok {
-		return decodeUnstructured(r, raw, u, r.codec.decoders.untyped.Unmarshal)
+	was := like.object()
+	return d.decodeUnstructured(u, e, func(raw []byte) (map[string]any, error) {
+		switch {
+		case !d.shares:
+			return d.untyped.Unmarshal(raw)
+		case was == nil:
+			return d.untyped.UnmarshalShared(raw)
+		}
+		return d.untyped.UnmarshalLike(raw, like.raw, was)
+	})
+}
+
+// decodeOwn decodes into an object that is empty, and that one reader owns.
+func (d *decoder) decodeOwn(into any, e encoded) error {
+	if u, ok := into.(*unstructured.Unstructured); ok {
+		return d.decodeUnstructured(u, e, d.untyped.Unmarshal)
 	}
-	if _, ok := obj.(protobuf.Message); r.Encoding() == source.Protobuf && !ok {
-		if raw, err = r.AppendJSON(nil); err != nil {
+	if _, ok := into.(protobuf.Message); e.enc == source.Protobuf && !ok {
+		raw, err := d.toJSON(e)
+		if err != nil {
 			return err
 		}
-		return r.codec.decoders.unmarshal(raw, obj)
+		return d.json.unmarshal(raw, into)
 	}
-	return decodeInto(r, raw, obj, nil, nil)
+	return d.decodeTyped(into, e, decodedForm{})
 }
 
-// atHand returns a decoded form of a record and the bytes that it was decoded from (see Packer.Read). It returns nil if
-// there is none whose parts a record of the codec may share.
-func (r *Record) atHand(t reflect.Type, of *codec, buf *[]byte) (obj any, raw []byte) {
-	if r == nil || r.codec != of || !of.shares() {
-		return nil, nil
-	}
-	for v := r.forms.Load(); v != nil; v = v.next {
-		if v.typ != t {
-			continue
-		}
-		if obj = v.value(); obj == nil {
-			break
-		}
-		if raw, err := r.codec.pack.Read(&r.body, buf); err == nil {
-			return obj, raw
-		}
-		break
-	}
-	return nil, nil
-}
-
-// shares reports whether decoded objects may have common parts. They may not if a Transform changes them, or if
-// mutations are detected.
-func (c *codec) shares() bool { return !c.hot.detect && c.content.Transform == nil }
-
-// name sets the kind of an object that lacks one.
-func (c *codec) name(o any) {
-	if o, ok := o.(runtime.Object); ok && o.GetObjectKind().GroupVersionKind().Empty() {
-		o.GetObjectKind().SetGroupVersionKind(c.kind)
-	}
-}
-
-// decodeInto decodes into a Go type. If like is not nil, it was decoded from likeRaw, and the result shares equal parts
-// with it.
-func decodeInto(r *Record, raw []byte, into any, likeRaw []byte, like any) error {
-	if err := r.codec.fits(into); err != nil {
+// decodeTyped decodes into a Go type. The result shares equal parts with like.
+func (d *decoder) decodeTyped(into any, e encoded, like decodedForm) error {
+	if err := d.fits(into); err != nil {
 		return err
 	}
-	d := &r.codec.decoders
-	if r.Encoding() == source.Protobuf {
+	if e.enc == source.Protobuf {
 		pb, ok := into.(protobuf.Message)
 		if !ok {
 			return errProtobuf
 		}
-		if err := d.protobuf.UnmarshalLike(raw, pb, likeRaw, messageOf(like)); err != nil {
+		if err := d.protobuf.UnmarshalLike(e.raw, pb, like.raw, like.message()); err != nil {
 			return err
 		}
-	} else if err := d.unmarshal(raw, into); err != nil {
+	} else if err := d.json.unmarshal(e.raw, into); err != nil {
 		return err
 	}
-	r.codec.name(into)
+	if o, ok := into.(runtime.Object); ok && o.GetObjectKind().GroupVersionKind().Empty() {
+		o.GetObjectKind().SetGroupVersionKind(d.kind)
+	}
 	return nil
 }
 
-// messageOf returns an object as a protobuf message, or nil if it is none.
-func messageOf(o any) protobuf.Message {
-	m, _ := o.(protobuf.Message)
-	return m
-}
-
-// decodeUnstructured is decodeInto for an object without a Go type. fromJSON decodes its JSON.
-func decodeUnstructured(
-	r *Record, raw []byte, into *unstructured.Unstructured, fromJSON func([]byte) (map[string]any, error),
+// decodeUnstructured decodes into an object without a Go type. fromJSON decodes its JSON.
+func (d *decoder) decodeUnstructured(
+	into *unstructured.Unstructured, e encoded, fromJSON func([]byte) (map[string]any, error),
 ) (err error) {
-	if r.Encoding() == source.Protobuf {
+	if e.enc == source.Protobuf {
 		var typed runtime.Object
-		if typed, err = r.codec.decodeByScheme(r, raw); err == nil {
+		if typed, err = d.decodeByScheme(e); err == nil {
 			into.Object, err = runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
 		}
 	} else {
-		into.Object, err = fromJSON(raw)
+		into.Object, err = fromJSON(e.raw)
 	}
 	if err != nil {
 		return err
@@ -192,77 +148,98 @@ func decodeUnstructured(
 		return errors.New("not an object")
 	}
 	if into.GroupVersionKind().Empty() {
-		into.SetGroupVersionKind(r.codec.kind)
+		into.SetGroupVersionKind(d.kind)
 	}
 	return nil
 }
 
-// fits returns an error for a Go type that the Scheme knows as another kind: decoding would succeed, and leave the
-// object nearly empty. All versions of a kind fit.
-func (c *codec) fits(into any) error {
-	t := reflect.TypeOf(into)
-	if known, ok := c.decoders.fits.Load(t); ok {
-		err, _ := known.(error)
-		return err
-	}
-	var wrong error
-	if o, ok := into.(runtime.Object); ok && c.scheme != nil && !c.kind.Empty() {
-		kinds, _, err := c.scheme.ObjectKinds(o)
-		same := func(k schema.GroupVersionKind) bool {
-			return k.GroupKind() == c.kind.GroupKind() || k.Group == metav1.GroupName // PartialObjectMetadata is of any kind
-		}
-		if err == nil && !slices.ContainsFunc(kinds, same) {
-			wrong = fmt.Errorf("the store holds objects of kind %s", c.kind.GroupKind())
-		}
-	}
-	c.decoders.fits.Store(t, wrong)
-	return wrong
-}
-
-// decodeByScheme decodes protobuf into the Go type of the Scheme.
-func (c *codec) decodeByScheme(r *Record, raw []byte) (runtime.Object, error) {
-	if c.content.Metadata {
+// decodeByScheme decodes into the Go type of the Scheme.
+func (d *decoder) decodeByScheme(e encoded) (runtime.Object, error) {
+	if d.metadata {
 		o := &metav1.PartialObjectMetadata{}
-		return o, decodeInto(r, raw, o, nil, nil)
+		return o, d.decodeTyped(o, e, decodedForm{})
 	}
-	if c.scheme == nil {
-		return nil, errProtobuf
-	}
-	o, err := c.scheme.New(c.kind)
+	o, err := d.newObject()
 	if err != nil {
 		return nil, err
 	}
-	return o, decodeInto(r, raw, o, nil, nil)
+	return o, d.decodeTyped(o, e, decodedForm{})
 }
 
-// typeHasAll reports whether the Go type of the Scheme has all fields of a protobuf record. Decoders skip fields that
-// the type lacks.
-func (r *Record) typeHasAll() bool {
-	raw, err := r.load()
-	if err != nil {
-		return false
+// newObject returns an empty object of the Go type of the Scheme.
+func (d *decoder) newObject() (runtime.Object, error) {
+	if d.scheme == nil {
+		return nil, errProtobuf
 	}
-	o, err := r.codec.decodeByScheme(r, raw)
+	return d.scheme.New(d.kind)
+}
+
+// members decodes the members of a JSON object.
+func (d *decoder) members(raw []byte) (map[string]any, error) { return d.untyped.Unmarshal(raw) }
+
+// wholeObject decodes a whole object, even if the store keeps less of it.
+func (d *decoder) wholeObject(e encoded) (map[string]any, error) {
+	if e.enc != source.Protobuf {
+		return d.untyped.Unmarshal(e.raw)
+	}
+	o, err := d.newObject()
+	if err != nil {
+		return nil, err
+	}
+	typed, ok := o.(protobuf.Message)
+	if !ok {
+		return nil, errProtobuf
+	}
+	if err := d.protobuf.Unmarshal(e.raw, typed); err != nil {
+		return nil, err
+	}
+	raw, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	return d.untyped.Unmarshal(raw)
+}
+
+// toJSON encodes an object as JSON, in the form in which its Go type is encoded.
+func (d *decoder) toJSON(e encoded) ([]byte, error) {
+	o, err := d.decodeByScheme(e)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(o)
+}
+
+// typeHasAll reports whether the Go type of the Scheme has all fields of a protobuf object. Decoders skip fields that
+// the type lacks.
+func (d *decoder) typeHasAll(e encoded) bool {
+	o, err := d.decodeByScheme(e)
 	message, ok := o.(interface{ Marshal() ([]byte, error) })
 	if err != nil || !ok {
 		return false
 	}
 	again, err := message.Marshal()
-	return err == nil && bytes.Equal(raw, again)
+	return err == nil && bytes.Equal(e.raw, again)
 }
 
-// AppendJSON appends the object as it is kept to dst, as JSON. An object that came as protobuf is decoded through the
-// Scheme and encoded again. A store of metadata appends the metadata only.
-func (r *Record) AppendJSON(dst []byte) ([]byte, error) {
-	if r.Encoding() == source.JSON {
-		return r.AppendRaw(dst), nil
+// fits returns an error for a Go type that the Scheme knows as another kind: decoding would succeed, and leave the
+// object nearly empty. All versions of a kind fit.
+func (d *decoder) fits(into any) error {
+	t := reflect.TypeOf(into)
+	if found, ok := d.wrong.Load(t); ok {
+		err, _ := found.(error)
+		return err
 	}
-	o, err := r.codec.decodeByScheme(r, r.Raw())
-	if err == nil {
-		var out []byte
-		if out, err = json.Marshal(o); err == nil {
-			return append(dst, out...), nil
+	var wrong error
+	if o, ok := into.(runtime.Object); ok && d.scheme != nil && !d.kind.Empty() {
+		kinds, _, err := d.scheme.ObjectKinds(o)
+		same := func(k schema.GroupVersionKind) bool {
+			// PartialObjectMetadata is of any kind.
+			return k.GroupKind() == d.kind.GroupKind() || k.Group == metav1.GroupName
+		}
+		if err == nil && !slices.ContainsFunc(kinds, same) {
+			wrong = fmt.Errorf("the store holds objects of kind %s", d.kind.GroupKind())
 		}
 	}
-	return dst, fmt.Errorf("cannot encode %s as JSON: %w", r.Key(), err)
+	d.wrong.Store(t, wrong)
+	return wrong
 }

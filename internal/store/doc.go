@@ -81,8 +81,11 @@
 // state has to change in one step with the published root, so it is plain data under one lock, the writer lock.
 //
 //   - publisher: the published root, the change log, the index definitions. It owns the writer lock.
-//   - Record and codec (with interner, hotSet, later): the kept bytes of an object, how they are made, packed and
-//     decoded. Locks of their own, all leaves. state, index, facet: one immutable version of all records.
+//   - Record: one version of an object: header, kept bytes, and forms, the decoded objects. Immutable, except for the
+//     forms. state, index, facet: one immutable version of all records.
+//   - codec connects interner, kept, decoder (with jsonDecoder and targets), hotSet, mutations and undecoded. It makes
+//     records and reads them. The decoder knows no records and has only facts about types. The hotSet alone changes
+//     the forms of records, under hotSet.mu. Locks are leaves.
 //   - coverage: what is known of one scope, such as version, slots and status. Plain data under the writer lock.
 //   - intake, with scope, replacement and statusBoard: fills the base from sources. Sinks under the writer lock; the
 //     board has a leaf lock.
@@ -94,11 +97,14 @@
 //     lock. A cursor has a lock for its position.
 //   - reader, Snapshot, View, indexer, currentSelector: reads, indexes and selectors, without a lock of their own.
 //   - inspect takes snapshots of the parts; explain and metrics turn them into causes and metrics.
-//   - Cache, with Handle: the stores of one cluster, and the requests that share them. Cache.mu. It uses stores, and no
-//     part of a store uses it. holds delays its sources; saver saves its stores, one claim for each file. Leaf locks.
+//   - Cache, with Handle: makes the stores of one cluster and runs their watches. It uses stores, and no part of a
+//     store uses it. planner: what identifies the store of a request. catalog: the stores by key, their users and their
+//     end, with an index that is read without a lock. holds delays sources. saver saves stores, one claim for each
+//     file.
 //
-// Locks, in the order in which they may be taken: cacheEntry.scopes, Cache.mu, the writer lock (publisher.mu),
+// Locks, in the order in which they may be taken: cacheEntry.scopes, catalog.mu, the writer lock (publisher.mu),
 // Cursor.mu, ledger.mu. These are leaves, under which no other lock is taken: Drainer.mu, statusBoard.mu, hotSet.mu,
-// interner.mu, undecoded.mu, holds.mu, saver.mu, and the locks of package internal/pack. No lock is held while user
-// code runs: filters, index functions, Wake, Consume, OnMutation, decoders and handlers of the logger.
+// interner.mu, undecoded.mu, Cache.mu, planner.mu, holds.mu, saver.mu, and the locks of package internal/pack. No lock
+// is held while user code runs: filters, index functions, Wake, Consume, OnMutation, decoders and handlers of the
+// logger.
 package store

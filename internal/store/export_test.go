@@ -71,7 +71,7 @@ func IsHot(s *Store, k Key) bool {
 	if !ok {
 		return false
 	}
-	for v := r.forms.Load(); v != nil; v = v.next {
+	for v := r.forms.list(); v != nil; v = v.next {
 		if v.obj != nil {
 			return true
 		}

@@ -12,26 +12,17 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
-
-	"github.com/fairlead-io/fairlead/internal/decodable"
-	"github.com/fairlead-io/fairlead/internal/protobuf"
-	"github.com/fairlead-io/fairlead/internal/untyped"
 )
 
-// decoders decodes objects. JSON is decoded by go-json-experiment, which is more than twice as fast as sigs.k8s.io/json
-// on Kubernetes types. It is used only where both give the same result: for types without interfaces, in which
-// sigs.k8s.io/json keeps numbers as integers. Input that it refuses, such as duplicate names and invalid UTF-8, is
-// decoded again by sigs.k8s.io/json, whose result counts.
-type decoders struct {
-	byType   sync.Map // reflect.Type: *decoderOf
-	fits     sync.Map // reflect.Type: error, nil where the type is of the store's kind
-	protobuf protobuf.Decoder
-	untyped  untyped.Decoder
-	json     decodable.Checker
-	later
+// jsonDecoder decodes JSON into Go types. It uses go-json-experiment, which is more than twice as fast as
+// sigs.k8s.io/json on Kubernetes types, but only where both give the same result: for types without interfaces, in
+// which sigs.k8s.io/json keeps numbers as integers. Input that it refuses, such as duplicate names and invalid UTF-8,
+// is decoded again by sigs.k8s.io/json, whose result counts.
+type jsonDecoder struct {
+	byType sync.Map // reflect.Type: *jsonType
 }
 
-type decoderOf struct {
+type jsonType struct {
 	fast    bool
 	refused atomic.Int32
 }
@@ -39,13 +30,13 @@ type decoderOf struct {
 // maxRefused is the number of refusals after which the fast decoder is not used for a type any more.
 const maxRefused = 16
 
-func (d *decoders) unmarshal(raw []byte, into any) error {
+func (d *jsonDecoder) unmarshal(raw []byte, into any) error {
 	t := reflect.TypeOf(into).Elem()
 	found, ok := d.byType.Load(t)
 	if !ok {
-		found, _ = d.byType.LoadOrStore(t, &decoderOf{fast: !hasInterface(t, map[reflect.Type]bool{})})
+		found, _ = d.byType.LoadOrStore(t, &jsonType{fast: !hasInterface(t, map[reflect.Type]bool{})})
 	}
-	of := found.(*decoderOf)
+	of := found.(*jsonType)
 	if of.fast && of.refused.Load() < maxRefused {
 		if err := jsonv2.Unmarshal(raw, into, quickTimes); err == nil {
 			return nil

@@ -45,7 +45,7 @@ func TestFastDecoderAgrees(t *testing.T) {
 			if err != nil {
 				continue // a random value that has no JSON
 			}
-			var d decoders
+			var d jsonDecoder
 			got, want := reflect.New(typ).Interface(), reflect.New(typ).Interface()
 			errGot, errWant := d.unmarshal(raw, got), kjson.UnmarshalCaseSensitivePreserveInts(raw, want)
 			if (errGot == nil) != (errWant == nil) {
@@ -66,7 +66,7 @@ func (s randSource) Seed(int64)   {}
 func TestFastDecoderFallsBack(t *testing.T) {
 	t.Parallel()
 	type loose struct{ Data map[string]any }
-	var d decoders
+	var d jsonDecoder
 	for reason, tc := range map[string]struct {
 		raw  string
 		into any
@@ -103,7 +103,7 @@ func TestFastDecoderReadsTimes(t *testing.T) {
 		`null`, `"2026-01-02T03:04:05Z"`, `"\u0032026-01-02T03:04:05Z"`,
 		`"2026-01-02T03:04:05.5+02:00"`, `""`, `"x"`, `1`, `"2026-01-02"`,
 	} {
-		var d decoders
+		var d jsonDecoder
 		object := []byte(`{"metadata":{"creationTimestamp":` + raw + `,"deletionTimestamp":` + raw + `}}`)
 		var got, want corev1.ConfigMap
 		errGot, errWant := d.unmarshal(object, &got), kjson.UnmarshalCaseSensitivePreserveInts(object, &want)

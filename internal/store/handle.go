@@ -9,15 +9,15 @@ import (
 // Handle is a claim to a store of a Cache. A Handle made of a Store alone is no claim; another owner closes that store.
 type Handle struct {
 	*Store
-	c        *Cache
-	e        *cacheEntry
+	catalog  *catalog // nil: no claim
+	entry    *cacheEntry
 	released atomic.Bool
 }
 
 // Release gives up the claim. The store must not be used after that.
 func (h *Handle) Release() {
-	if h != nil && !h.released.Swap(true) && h.c != nil {
-		h.c.release(h.e)
+	if h != nil && !h.released.Swap(true) && h.catalog != nil {
+		h.catalog.release(h.entry)
 	}
 }
 
@@ -25,37 +25,22 @@ func (h *Handle) Release() {
 // ones are dropped (see DropScope), and the others are not affected. No namespaces means all namespaces. SetNamespaces
 // waits for the watches that end, so a subscriber must not call it.
 func (h *Handle) SetNamespaces(namespaces ...string) error {
-	if h == nil || h.c == nil {
+	if h == nil || h.catalog == nil {
 		return fmt.Errorf("cannot set namespaces: %w", ErrNoCache)
 	}
-	c, e := h.c, h.e
+	e, resource := h.entry, h.Store.opt.Resource.GroupResource()
 	if !e.store.opt.Namespaced {
-		return fmt.Errorf("cannot set namespaces of %s: it has none", e.key.resource.GroupResource())
+		return fmt.Errorf("cannot set namespaces of %s: it has none", resource)
 	}
 	e.scopes.Lock()
 	defer e.scopes.Unlock()
 	namespaces, name := distinct(namespaces)
-	c.mu.Lock()
-	if c.ended || e.gone || h.released.Load() { // after Release the store may belong to other handles
-		c.mu.Unlock()
-		return fmt.Errorf("cannot set namespaces of %s: %w", e.key.resource.GroupResource(), ErrClosed)
-	}
-	if e.key.namespaces == name {
-		c.mu.Unlock()
+	switch changed, err := h.catalog.rename(e, name, h.released.Load); {
+	case err != nil:
+		return fmt.Errorf("cannot set namespaces of %s: %w", resource, err)
+	case !changed:
 		return nil
 	}
-	delete(c.entries, e.key)
-	e.key.namespaces, e.key.moved = name, 0
-	if c.entries[e.key] != nil { // another store has these namespaces; both stay
-		c.moves++
-		e.key.moved = c.moves
-	}
-	c.entries[e.key] = e
-	scope := e.key.scope()
-	e.store.scope.Store(&scope)
-	c.index()
-	c.mu.Unlock()
-
 	want := namespaces
 	if len(want) == 0 {
 		want = []string{""}

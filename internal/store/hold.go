@@ -13,25 +13,17 @@ type holds struct {
 	ready map[schema.GroupKind][]<-chan struct{}
 }
 
-// Hold delays the sources of a kind, in all its versions: none is opened before ready is closed. For example, the
-// sources of a custom resource wait for its conversion. A source that is open already is not affected.
-func (c *Cache) Hold(kind schema.GroupKind, ready <-chan struct{}) {
-	if c.usable() != nil {
-		return
+// add delays the sources of a kind until ready is closed.
+func (h *holds) add(kind schema.GroupKind, ready <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ready == nil {
+		h.ready = map[schema.GroupKind][]<-chan struct{}{}
 	}
-	c.holds.mu.Lock()
-	defer c.holds.mu.Unlock()
-	if c.holds.ready == nil {
-		c.holds.ready = map[schema.GroupKind][]<-chan struct{}{}
-	}
-	c.holds.ready[kind] = append(c.holds.ready[kind], ready)
+	h.ready[kind] = append(h.ready[kind], ready)
 }
 
-// Holds reports whether Hold was called for a kind, even if the wait is over.
-func (c *Cache) Holds(kind schema.GroupKind) bool {
-	return c.usable() == nil && len(c.holds.of(kind)) > 0
-}
-
+// of returns the channels of a kind.
 func (h *holds) of(kind schema.GroupKind) []<-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()

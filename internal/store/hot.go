@@ -1,60 +1,22 @@
 package store
 
 import (
-	"encoding/json"
-	"fmt"
-	"hash/maphash"
 	"reflect"
 	"sync"
-	"sync/atomic"
-	"unsafe"
-	"weak"
 )
 
-// form is one decoded form of a record. In the hot set it holds the object. After that it holds the object weakly: an
-// object that a reader still uses is found again, and an unused one is collected.
-type form struct {
-	next  *form
-	typ   reflect.Type // T
-	obj   any          // *T; nil when it is held weakly
-	weak  weak.Pointer[byte]
-	used  atomic.Bool // since the hot set last checked
-	check *mutationCheck
-}
-
-// value returns the object of a form, a *T, or nil if it was collected.
-func (v *form) value() any {
-	if v.obj != nil {
-		return v.obj
-	}
-	if p := v.weak.Value(); p != nil {
-		return reflect.NewAt(v.typ, unsafe.Pointer(p)).Interface()
-	}
-	return nil
-}
-
-// read marks the object as used when a reader gets it. The form must hold the object.
-func (v *form) read(r *Record) {
-	if !v.used.Load() {
-		v.used.Store(true)
-	}
-	if v.check != nil {
-		v.verify(r, "")
-	}
-}
-
-// hotSet bounds the decoded objects that are held while they may be unused. It is a clock with a second chance.
+// hotSet bounds the decoded objects that are held while they may be unused. It is a clock with a second chance. Of
+// several readers that need one object it lets one decode.
 type hotSet struct {
-	mu       sync.Mutex                  // also serializes changes of Record.forms
+	mutations *mutations
+
+	mu       sync.Mutex                  // a leaf; also serializes changes of the forms of all records
 	decoding map[decodeKey]chan struct{} // closed when the decoding ends; nil: no reader waits
 	limit    int64
 	bytes    int64
 	ring     []hotEntry
 	suspects []hotEntry // evicted; to be checked for mutations without the lock
 	hand     int
-
-	detect    bool
-	mutations atomic.Int64
 }
 
 // decodeKey identifies a running decoding. Readers of the same form wait for it.
@@ -75,34 +37,33 @@ const (
 	decodedFactor = 4
 )
 
-func (h *hotSet) init(limit int64, detect bool) {
-	h.limit, h.detect = limit, detect
+func (h *hotSet) init(limit int64, m *mutations) {
+	h.limit, h.mutations = limit, m
 	if h.limit == 0 {
 		h.limit = defaultHotBytes
 	}
 }
 
-// asCold returns the object as a *T for t = T, from a weak pointer or by decoding. Of several concurrent readers one
-// decodes. The object may share parts with other, another version, which may be nil.
-func (r *Record) asCold(t reflect.Type, other *Record) (any, error) {
-	h := &r.codec.hot
+// load returns the object of a record as a *T for t = T, which a reader still uses or decode makes. decode returns the
+// size of the encoded object, too. It runs without the lock, and once for all readers that wait for the object.
+func (h *hotSet) load(r *Record, t reflect.Type, decode func() (o any, size int, err error)) (any, error) {
 	mine := decodeKey{r, t}
 	h.mu.Lock()
 	for {
-		if o := r.stillUsed(t); o != nil {
+		if o := r.forms.value(t); o != nil {
 			h.mu.Unlock()
 			return o, nil
 		}
-		other, busy := h.decoding[mine]
+		running, busy := h.decoding[mine]
 		if !busy {
 			break
 		}
-		if other == nil {
-			other = make(chan struct{})
-			h.decoding[mine] = other
+		if running == nil {
+			running = make(chan struct{})
+			h.decoding[mine] = running
 		}
 		h.mu.Unlock()
-		<-other
+		<-running
 		h.mu.Lock()
 	}
 	if h.decoding == nil {
@@ -126,45 +87,22 @@ func (r *Record) asCold(t reflect.Type, other *Record) (any, error) {
 		h.suspects = nil
 		h.mu.Unlock()
 		for _, e := range suspects {
-			e.form.verify(e.rec, "") // calls user code
+			h.mutations.verify(&e.rec.header, e.form, "") // calls user code
 		}
 	}()
-	buf := r.codec.buffer()
-	defer r.codec.scratch.Put(buf)
-	raw, err := r.codec.pack.Read(&r.body, buf)
-	if err != nil {
-		return nil, &DecodeError{Key: r.Key(), Type: mine.typ, Err: err}
-	}
-	o, err := r.decode(t, raw, other)
+	o, size, err := decode()
 	if err != nil {
 		return nil, err
 	}
-	size = len(raw)
-	v = &form{typ: t, obj: o, weak: weak.Make((*byte)(reflect.ValueOf(o).UnsafePointer()))}
-	if h.detect {
-		v.check = newMutationCheck(o)
-	}
+	v = newForm(t, o)
+	v.check = h.mutations.check(o)
 	return o, nil
-}
-
-// stillUsed returns the object as t if a reader still uses it. The caller holds the lock of the hot set.
-func (r *Record) stillUsed(t reflect.Type) any {
-	for v := r.forms.Load(); v != nil; v = v.next {
-		if v.typ == t {
-			if o := v.value(); o != nil {
-				return o
-			}
-		}
-	}
-	return nil
 }
 
 // insert adds a form to its record and the hot set, and replaces the form of the same type. The caller holds h.mu.
 func (h *hotSet) insert(r *Record, v *form, cost int64) {
-	head := without(r.forms.Load(), v)
-	v.next = head
-	r.forms.Store(v)
-	if h.limit < 0 || r.body.Retired() && cost > h.limit/2 {
+	r.forms.add(v)
+	if h.limit < 0 || r.isSuperseded() && cost > h.limit/2 {
 		h.cool(r, v)
 		return
 	}
@@ -175,13 +113,13 @@ func (h *hotSet) insert(r *Record, v *form, cost int64) {
 	}
 }
 
-// evict evicts the entry at the hand, or gives it a second chance.
+// evict evicts the entry at the hand, or gives it a second chance. The caller holds h.mu.
 func (h *hotSet) evict() {
 	if h.hand >= len(h.ring)-1 { // the newest entry is skipped
 		h.hand = 0
 	}
 	e := h.ring[h.hand]
-	if e.form.used.Swap(false) && !e.rec.body.Retired() {
+	if e.form.used.Swap(false) && !e.rec.isSuperseded() {
 		h.hand++
 		return
 	}
@@ -193,81 +131,10 @@ func (h *hotSet) evict() {
 	h.cool(e.rec, e.form)
 }
 
-// cool replaces a form that holds its object by one that holds it weakly. Forms that readers may use are never changed.
-// The caller holds h.mu.
+// cool makes a form hold its object weakly. The caller holds h.mu.
 func (h *hotSet) cool(r *Record, v *form) {
 	if v.check != nil {
 		h.suspects = append(h.suspects, hotEntry{rec: r, form: v})
 	}
-	rest := without(r.forms.Load(), v)
-	if v.weak.Value() == nil {
-		r.forms.Store(rest)
-		return
-	}
-	r.forms.Store(&form{next: rest, typ: v.typ, weak: v.weak, check: v.check})
-}
-
-// without returns a list without the forms of the type of v and those whose object was collected.
-func without(list, v *form) *form {
-	if list == nil {
-		return nil
-	}
-	rest := without(list.next, v)
-	if list.typ == v.typ || list.obj == nil && list.weak.Value() == nil {
-		return rest
-	}
-	c := &form{next: rest, typ: list.typ, obj: list.obj, weak: list.weak, check: list.check}
-	c.used.Store(list.used.Load())
-	return c
-}
-
-// mutationCheck detects changes of a shared object.
-type mutationCheck struct {
-	sum uint64
-	bad atomic.Bool
-}
-
-var mutationSeed = maphash.MakeSeed()
-
-func newMutationCheck(o any) *mutationCheck { return &mutationCheck{sum: fingerprint(o)} }
-
-func fingerprint(o any) uint64 {
-	b, err := json.Marshal(o)
-	if err != nil {
-		b = fmt.Append(nil, err)
-	}
-	return maphash.Bytes(mutationSeed, b)
-}
-
-// Verify checks whether a decoded form of the object was changed, if the store detects mutations, and reports a change.
-// reader names the reader that had the object last; "" if it is not known.
-func (r *Record) Verify(reader string) {
-	for v := r.forms.Load(); v != nil; v = v.next {
-		if v.check != nil {
-			v.verify(r, reader)
-		}
-	}
-}
-
-// verify reports a changed object once.
-func (v *form) verify(r *Record, reader string) {
-	o := v.value()
-	if o == nil || fingerprint(o) == v.check.sum || v.check.bad.Swap(true) {
-		return
-	}
-	c := r.codec
-	c.hot.mutations.Add(1)
-	if c.onMutation != nil {
-		by := ""
-		if reader != "" {
-			by = " when " + reader + " had it"
-		}
-		c.onMutation(r.Key(), fmt.Errorf("a reader changed a shared object of type %T%s: copy it first", o, by))
-		return
-	}
-	facts := []any{"key", r.Key(), "version", r.Version(), "type", fmt.Sprintf("%T", o)}
-	if reader != "" {
-		facts = append(facts, "reader", reader)
-	}
-	c.logger.Error("a shared object was changed by a reader", facts...)
+	r.forms.weaken(v)
 }

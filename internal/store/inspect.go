@@ -30,7 +30,7 @@ func (s *Store) Stats() Stats {
 func (s *Store) MemoryStats() MemoryStats { return MemoryStats(s.codec.pack.Stats()) }
 
 // Mutations returns the number of shared objects that were found changed (Options.DetectMutation).
-func (s *Store) Mutations() int64 { return s.codec.hot.mutations.Load() }
+func (s *Store) Mutations() int64 { return s.codec.mutations.count.Load() }
 
 // Why returns the reasons why the stored state of an object may be old: it cannot be read, or the source has not listed
 // yet or has lost contact. It returns none for an object that is not selected; see Excludes.

@@ -39,7 +39,8 @@ type server interface {
 
 // echoReaders are the cursors that hold back changes while a write of their owner is in flight.
 type echoReaders interface {
-	// judged returns, by owner, the position in the log up to which all its cursors have told echoes from other changes.
+	// judged returns, by owner, the position in the log up to which all its cursors have told echoes from other
+	// changes.
 	// The caller holds the writer lock.
 	judged() map[string]uint64
 	// answered wakes the cursors of an owner whose write has ended.
@@ -89,7 +90,7 @@ func (o *ownWrites) Put(enc source.Encoding, raw []byte) (PutResult, error) {
 }
 
 func (o *ownWrites) put(rec *Record, how putting) PutResult {
-	if o.opt.Unstructured && rec.Encoding() == source.Protobuf && !how.sure && !rec.typeHasAll() {
+	if o.opt.Unstructured && rec.Encoding() == source.Protobuf && !how.sure && !o.codec.typeHasAll(rec) {
 		return NeedsBarrier
 	}
 	for st := stage(rec, o.pub.indexDefs()); ; st = stage(rec, o.pub.indexDefs()) {

@@ -93,12 +93,12 @@ func (s *Store) encode(out *savefile.Encoder) error {
 		}
 		out.Number(uint64(n))
 		for r := range base.inScope(sc.ns) {
-			raw, err := r.load()
+			e, err := r.load()
 			if err != nil {
 				return err
 			}
-			out.Number(uint64(r.Encoding()))
-			out.Field(raw)
+			out.Number(uint64(e.enc))
+			out.Field(e.raw)
 		}
 	}
 	return nil
@@ -119,7 +119,9 @@ func (s *Store) loadScopes(dir, identity string, wanted func(namespace string) b
 	}
 	path := filepath.Join(dir, s.opt.fileName())
 	l := &loading{store: s, wanted: wanted}
-	at, err := s.opt.saveFormat(identity).Read(path, func(in *savefile.Decoder) error { return decodeScopes(in, l.scope) })
+	at, err := s.opt.saveFormat(identity).Read(path, func(in *savefile.Decoder) error {
+		return decodeScopes(in, l.scope)
+	})
 	if err != nil {
 		l.abort()
 		return fmt.Errorf("cannot load store: %w: %w", ErrNotSaved, err)

@@ -1,11 +1,8 @@
 package store
 
 import (
-	"iter"
+	"reflect"
 	"sync/atomic"
-
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/internal/cut"
 	"github.com/fairlead-io/fairlead/internal/pack"
@@ -16,15 +13,11 @@ import (
 // shared by all readers of the record. A record never changes. It is safe for concurrent use and stays valid as long as
 // it is referenced.
 type Record struct {
+	header
 	codec *codec
-	id    *ident
-	shape *shape
-	ver   version
-	gen   int64
-	del   int64         // Unix seconds of the deletion timestamp; 0: not being deleted
 	sum   atomic.Uint64 // see contentSum; 0: not known yet
 	body  pack.Item     // the encoded object
-	forms atomic.Pointer[form]
+	forms
 	marks atomic.Uint32
 	// dropped is the set of paths that were in the object and are not kept.
 	dropped cut.Set
@@ -52,62 +45,8 @@ type recordKeys struct{}
 func (recordKeys) Hash(r *Record) uint64  { return r.id.hash }
 func (recordKeys) Same(a, b *Record) bool { return a.id.sameKey(b.id) }
 
-// Key returns the key of the object.
-func (r *Record) Key() Key { return r.id.key() }
-
-// Namespace returns the namespace of the object, empty for a cluster-scoped one.
-func (r *Record) Namespace() string { return r.id.ns }
-
-// Name returns the name of the object.
-func (r *Record) Name() string { return r.id.name() }
-
-// UID returns the uid of the object.
-func (r *Record) UID() types.UID { return types.UID(r.id.uid()) }
-
-// SameUID reports whether both records are of the same incarnation of an object.
-func (r *Record) SameUID(o *Record) bool { return r.id.sameUID(o.id) }
-
-// Version returns the resource version.
-func (r *Record) Version() string { return r.ver.String() }
-
-// Generation returns metadata.generation.
-func (r *Record) Generation() int64 { return r.gen }
-
-// Deleting reports whether the object has a deletion timestamp.
-func (r *Record) Deleting() bool { return r.del != 0 }
-
 // Finalizers returns the number of finalizers.
 func (r *Record) Finalizers() int { return int(r.marks.Load() & markFinalizers) }
-
-// Labels returns the labels for matching with a labels.Selector. It is shared and read-only.
-func (r *Record) Labels() labels.Labels { return &r.shape.labels }
-
-// Label returns the value of one label.
-func (r *Record) Label(key string) (string, bool) { return r.shape.labels.Lookup(key) }
-
-// AllLabels yields the labels in the order of their keys.
-func (r *Record) AllLabels() iter.Seq2[string, string] {
-	return func(yield func(string, string) bool) {
-		for _, l := range r.shape.labels {
-			if !yield(l.Key, l.Value) {
-				return
-			}
-		}
-	}
-}
-
-// Owners returns the owner references. The slice is shared and read-only.
-func (r *Record) Owners() []Owner { return r.shape.owners }
-
-// Controller returns the owner reference that is marked as the controller.
-func (r *Record) Controller() (Owner, bool) {
-	for _, o := range r.shape.owners {
-		if o.Controller {
-			return o, true
-		}
-	}
-	return Owner{}, false
-}
 
 // Encoding returns the encoding of Raw.
 func (r *Record) Encoding() source.Encoding {
@@ -144,22 +83,133 @@ func (r *Record) AppendRaw(dst []byte) []byte {
 // Raw returns the encoded object as it is kept. The caller may change the slice.
 func (r *Record) Raw() []byte { return r.AppendRaw(nil) }
 
-// load returns a copy of the encoded object for decoding.
-func (r *Record) load() ([]byte, error) { return r.codec.pack.Append(nil, &r.body) }
-
-// Shares reports whether obj is the decoded object that all readers of the record share, and that must not be changed.
-func (r *Record) Shares(obj any) bool {
-	for v := r.forms.Load(); v != nil; v = v.next {
-		if o := v.value(); o != nil && o == obj {
-			return true
-		}
-	}
-	return false
+// load returns the encoded object for decoding. It may be shared, and must not be changed.
+func (r *Record) load() (encoded, error) {
+	raw, err := r.codec.pack.Append(nil, &r.body)
+	return encoded{r.Encoding(), raw}, err
 }
 
-// adopt makes a new version of an object, which no reader sees yet, share the identity of the one before.
-func (r *Record) adopt(prior *Record) {
-	if prior != nil && r.id != prior.id && r.SameUID(prior) {
-		r.id = prior.id
+// read is load into a buffer, which may grow. The result is valid until the next use of buf.
+func (r *Record) read(buf *[]byte) (encoded, error) {
+	raw, err := r.codec.pack.Read(&r.body, buf)
+	return encoded{r.Encoding(), raw}, err
+}
+
+// contentSum returns the hash of the record's content, or 0 if it cannot be read. It is computed on demand, since most
+// records are replaced before it is needed. buf is for unpacking, and may grow.
+func (r *Record) contentSum(buf *[]byte) uint64 {
+	if sum := r.sum.Load(); sum != 0 {
+		return sum
+	}
+	e, err := r.read(buf)
+	if err != nil {
+		return 0
+	}
+	sum := r.codec.contentSum(e)
+	r.sum.Store(sum)
+	return sum
+}
+
+// isSuperseded reports whether the record is not the latest of its object any more.
+func (r *Record) isSuperseded() bool { return r.body.Retired() }
+
+// As returns the object of a record as T: an API type, unstructured.Unstructured or metav1.PartialObjectMetadata. It is
+// decoded at most once while a reader uses it. It is shared, and READ-ONLY.
+func As[T any](r *Record) (*T, error) {
+	if r != nil {
+		for v := r.forms.list(); v != nil; v = v.next {
+			if o, ok := v.obj.(*T); ok { // fast path for an object in the hot set
+				r.use(v)
+				return o, nil
+			}
+		}
+	}
+	o, err := r.As(reflect.TypeFor[T]())
+	if err != nil {
+		return nil, err
+	}
+	return o.(*T), nil
+}
+
+// As is the function [As] for a type that is known only at run time. For a struct type T it returns the *T that all
+// readers of the record share. For a nil record, or a type that cannot be an object, the error is a *DecodeError.
+func (r *Record) As(t reflect.Type) (any, error) { return r.AsLike(nil, t) }
+
+// AsLike is [Record.As] for a caller that has another version of the object, which may be nil. If the object has to be
+// decoded, and the other one is decoded as t already, both share equal parts.
+func (r *Record) AsLike(other *Record, t reflect.Type) (any, error) {
+	if r == nil {
+		return nil, &DecodeError{Type: t, Err: errNoRecord}
+	}
+	if v := r.forms.held(t); v != nil {
+		r.use(v)
+		return v.obj, nil
+	}
+	if t == nil || t.Kind() != reflect.Struct {
+		return nil, &DecodeError{Key: r.Key(), Type: t, Err: errNoStruct}
+	}
+	return r.codec.shared(r, t, other)
+}
+
+// AsLater is [Record.As] for callers that may not need the object. If err is nil, a later As will succeed. For most
+// objects AsLater can tell that from the bytes without decoding, and now may be nil. Otherwise it decodes and returns
+// the object; the caller must keep it, so that no later error is possible.
+//
+// So an observer that uses only the key pays for no decoding, and a decoding error is known before an observer is
+// called.
+func (r *Record) AsLater(t reflect.Type) (now any, err error) {
+	if r == nil || t == nil {
+		return r.As(t)
+	}
+	target := r.codec.decoder.targetOf(t)
+	if r.marks.Load()&target.bit != 0 {
+		return nil, nil
+	}
+	if r.forms.held(t) != nil {
+		return r.As(t)
+	}
+	if e, err := r.load(); err != nil || !r.codec.decoder.willDecode(e, target) {
+		return r.As(t)
+	}
+	r.marks.Or(target.bit)
+	return nil, nil
+}
+
+// use marks a form that holds its object as used, when a reader gets it.
+func (r *Record) use(v *form) {
+	if !v.used.Load() {
+		v.used.Store(true)
+	}
+	if v.check != nil {
+		r.codec.mutations.verify(&r.header, v, "")
+	}
+}
+
+// DecodeInto decodes the object into obj, a pointer to any type that fits it, and overwrites its former content. A type
+// without protobuf support is decoded from the JSON that the Go type of the Scheme encodes.
+func (r *Record) DecodeInto(obj any) error {
+	v := reflect.ValueOf(obj)
+	if r == nil || v.Kind() != reflect.Pointer || v.IsNil() {
+		return &DecodeError{Type: reflect.TypeOf(obj), Err: errNoRecord}
+	}
+	return r.codec.decodeInto(r, obj, v)
+}
+
+// AppendJSON appends the object as it is kept to dst, as JSON. An object that came as protobuf is decoded through the
+// Scheme and encoded again. A store of metadata appends the metadata only.
+func (r *Record) AppendJSON(dst []byte) ([]byte, error) {
+	if r.Encoding() == source.JSON {
+		return r.AppendRaw(dst), nil
+	}
+	return r.codec.appendJSON(r, dst)
+}
+
+// Verify checks whether a decoded form of the object was changed, if the store detects mutations, and reports a change.
+// reader names the reader that had the object last; "" if it is not known.
+func (r *Record) Verify(reader string) {
+	for v := r.forms.list(); v != nil; v = v.next {
+		if v.check != nil {
+			r.codec.mutations.verify(&r.header, v, reader)
+		}
 	}
 }

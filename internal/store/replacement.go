@@ -68,7 +68,7 @@ func (r *replacement) Put(o *source.Object) error {
 				in.stats.quarantined.Add(1)
 				return err
 			}
-			if in.codec.contentSum(o.Encoding, r.kept) == prior.contentSum(&r.prior) {
+			if in.codec.contentSum(encoded{o.Encoding, r.kept}) == prior.contentSum(&r.prior) {
 				r.unstage(prior.Key())
 				return nil
 			}

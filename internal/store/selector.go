@@ -1,14 +1,12 @@
 package store
 
 import (
-	"encoding/json"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fairlead-io/fairlead/internal/protect"
-	"github.com/fairlead-io/fairlead/internal/protobuf"
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
@@ -126,9 +124,10 @@ func (x *currentSelector) parseAnswer(enc source.Encoding, raw []byte) (*Record,
 	if sel.undecided || len(sel.values) == 0 {
 		return rec, nil, nil
 	}
-	object, err := x.codec.object(enc, raw)
+	object, err := x.codec.decoder.wholeObject(encoded{enc, raw})
 	if err != nil {
-		x.codec.logger.Warn("cannot tell whether an own write is selected, asking the server", "key", rec.Key(), "error", err)
+		x.codec.logger.Warn("cannot tell whether an own write is selected, asking the server", "key", rec.Key(),
+			"error", err)
 		return rec, nil, nil
 	}
 	var has fields.Set
@@ -136,28 +135,4 @@ func (x *currentSelector) parseAnswer(enc source.Encoding, raw []byte) (*Record,
 		x.codec.logger.Error("a function of a field panicked, asking the server", "key", rec.Key(), "panic", p)
 	}
 	return rec, has, nil
-}
-
-// object decodes a whole object, regardless of Content.
-func (c *codec) object(enc source.Encoding, raw []byte) (map[string]any, error) {
-	if enc == source.Protobuf {
-		if c.scheme == nil {
-			return nil, errProtobuf
-		}
-		o, err := c.scheme.New(c.kind)
-		if err != nil {
-			return nil, err
-		}
-		typed, ok := o.(protobuf.Message)
-		if !ok {
-			return nil, errProtobuf
-		}
-		if err := c.decoders.protobuf.Unmarshal(raw, typed); err != nil {
-			return nil, err
-		}
-		if raw, err = json.Marshal(o); err != nil {
-			return nil, err
-		}
-	}
-	return c.decoders.untyped.Unmarshal(raw)
 }

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"errors"
 	"reflect"
 	"sync"
 	"time"
@@ -20,16 +19,12 @@ type undecoded struct {
 	count int64                      // number of versions
 }
 
-// noteUndecoded records that a record could not be decoded into an object of a reader. It ignores errors of the reader,
-// such as another kind, or a type that protobuf cannot be decoded into.
-func (c *codec) noteUndecoded(r *Record, into any, err error) {
-	if errors.Is(err, errProtobuf) || c.fits(into) != nil {
-		return
-	}
-	k, u := r.Key(), &c.undecoded
+// add records that an object could not be decoded as t, once for each version while it is remembered.
+func (u *undecoded) add(of *header, t reflect.Type, err error) {
+	k, uid, version := of.Key(), string(of.UID()), of.Version()
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if was, known := u.all[k]; known && was.Version == r.Version() && was.UID == string(r.UID()) {
+	if was, ok := u.all[k]; ok && was.Version == version && was.UID == uid {
 		return
 	}
 	u.count++
@@ -44,8 +39,8 @@ func (c *codec) noteUndecoded(r *Record, into any, err error) {
 		delete(u.all, other) // it may be readable by now
 	}
 	u.all[k] = source.Quarantined{
-		Namespace: k.Namespace, Name: k.Name, UID: string(r.UID()), Version: r.Version(), At: time.Now(),
-		Err: &DecodeError{Key: k, Type: reflect.TypeOf(into).Elem(), Err: err},
+		Namespace: k.Namespace, Name: k.Name, UID: uid, Version: version, At: time.Now(),
+		Err: &DecodeError{Key: k, Type: t, Err: err},
 	}
 }
 
