@@ -94,7 +94,7 @@ func (c *condition) addUnreadable(err error) {
 	}
 }
 
-// resetUnreadable starts the count anew, without a change of the message.
+// resetUnreadable restarts the count, without a change of the message.
 func (c *condition) resetUnreadable() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

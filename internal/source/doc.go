@@ -16,8 +16,10 @@
 // second goroutine, which reads the body. No part reads the fields of another one.
 //
 //	part         state                                                           lock
-//	scope        the loop: what to request next (relist, verify, consistent),    mu: wanted selectors, endCycle
-//	             history of faults; makes the parts, alone writes condition
+//	scope        the loop: which part runs next; makes the parts                 mu: wanted selectors, endCycle
+//	agenda       whether and how to list before the next watch, history of       none
+//	             faults
+//	progress     none of its own; alone writes condition, tells the Sink         none
 //	condition    published Status                                                mu
 //	position     version seen, recent changes, slots listed ahead of the watch   none
 //	kindCheck    kind of the objects                                             none
@@ -37,10 +39,10 @@
 // Locks are taken in the order Sharding.mu, Source.mu, then one lock of a scope. No lock is held during a call to the
 // Sink or a request.
 //
-// Lister and watcher report to the loop through listProgress and watchProgress (progress.go), not for each event. All
-// parts of a scope add to one Counters, which condition publishes after each batch. repair.go chooses the remedy of a
-// fault, as a pure function. The decoders (decode_*.go) never decode an object: [Scan] finds the members of its
-// metadata and validates the rest.
+// Lister and watcher report to progress (interfaces listProgress and watchProgress), not for each event. All parts of a
+// scope add to one Counters, which condition publishes after each batch. repair.go chooses the remedy of a fault, as a
+// function of the fault and its history. The decoders (decode_*.go) never decode an object: [Scan] finds the members of
+// its metadata and validates the rest.
 //
 // Config.Metadata requests only the metadata of objects (metadata.go). If the server sends complete objects, the source
 // removes the rest before it calls the Sink.

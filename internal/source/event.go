@@ -47,7 +47,8 @@ type listMeta struct {
 // decoder splits a growing buffer into events.
 type decoder interface {
 	// next decodes the event at the beginning of b. The first n bytes are consumed, whatever the other results.
-	// frame.ErrShort requests more bytes; with eof it means that the value is truncated. Any other error ends the stream.
+	// frame.ErrShort requests more bytes; with eof it means that the value is truncated. Any other error ends the
+	// stream.
 	next(b []byte, eof bool, e *event) (n int, got bool, err error)
 }
 
@@ -176,7 +177,9 @@ func refusalOf(s metav1.Status) error {
 	case s.Status == metav1.StatusSuccess:
 		return &ProtocolError{What: "status of a success", Excerpt: s.Message}
 	case e.Code < http.StatusBadRequest:
-		return &ProtocolError{What: fmt.Sprintf("status with code %d and reason %q", e.Code, s.Reason), Excerpt: s.Message}
+		return &ProtocolError{
+			What: fmt.Sprintf("status with code %d and reason %q", e.Code, s.Reason), Excerpt: s.Message,
+		}
 	}
 	return e
 }

@@ -130,14 +130,15 @@ func (l *listing) doubt(cfg *Config, estimates bool) (c *confirmation, areEstima
 	guard := cfg.BulkDeleteGuard
 	empty := l.count == 0 && known > 0 && !cfg.TrustEmptyList
 	many := guard > 0 && missing > guard
-	// With a selector the server reports no remaining item count, and an empty last page may be correct. The case is rare
-	// enough to list again, even if no known object is missing: there may be more objects.
+	// With a selector the server reports no remaining item count, and an empty last page may be correct. The case is
+	// rare enough to list again, even if no known object is missing: there may be more objects.
 	short := l.count < l.promised && !estimates || l.gap
 	hidden := l.nameless > 0 && missing > 0 // a missing object may be an unreadable one
 	if !empty && !many && !short && !hidden {
 		return nil, estimates
 	}
-	// A list with an empty page may lack objects that the first list had. If it is the shorter one, it confirms nothing.
+	// A list with an empty page may lack objects that the first list had. If it is the shorter one, it confirms
+	// nothing.
 	shorter := (empty || short) && l.confirms != nil && l.count < l.confirms.listed
 	if c := l.confirms; c != nil && missing <= c.missing+max(guard, 0) && !shorter {
 		return nil, estimates || l.count < l.promised

@@ -132,6 +132,14 @@ func (s *snapshot) has(namespace []byte) bool {
 // servers do.
 func refusesExactly(err error) bool {
 	api, ok := errors.AsType[*APIError](err)
-	return ok && !isExpired(err) && (api.Code < http.StatusInternalServerError || api.Code == http.StatusNotImplemented) &&
-		api.Code != http.StatusUnauthorized && api.Code != http.StatusTooManyRequests
+	if !ok || isExpired(err) {
+		return false
+	}
+	switch api.Code {
+	case http.StatusUnauthorized, http.StatusTooManyRequests:
+		return false
+	case http.StatusNotImplemented:
+		return true
+	}
+	return api.Code < http.StatusInternalServerError
 }

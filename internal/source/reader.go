@@ -182,7 +182,8 @@ func (r *bodyReader) decode(b *batch, dec decoder, eof bool) error {
 	return nil
 }
 
-// decodeRest decodes the remaining bytes after the end of the body. It returns io.ErrUnexpectedEOF for a truncated value.
+// decodeRest decodes the remaining bytes after the end of the body. It returns io.ErrUnexpectedEOF for a truncated
+// value.
 func (r *bodyReader) decodeRest(ctx context.Context, b **batch, dec decoder) error {
 	for {
 		err := r.decode(*b, dec, true)

@@ -94,7 +94,9 @@ func remedyForCause(err error, listing bool, h *history) remedy {
 		return remedy{wait: true, reconnect: true, degraded: true, reason: ReasonStalled}
 	case errors.Is(err, ErrStale), errors.Is(err, ErrImplausible):
 		h.lists++
-		return remedy{consistent: true, wait: h.lists > 1, reconnect: true, degraded: h.lists > 1, reason: ReasonServerError}
+		return remedy{
+			consistent: true, wait: h.lists > 1, reconnect: true, degraded: h.lists > 1, reason: ReasonServerError,
+		}
 	}
 	if api, ok := errors.AsType[*APIError](err); ok {
 		return remedyForAPI(api, listing, h)
@@ -116,7 +118,8 @@ func remedyForAPI(e *APIError, listing bool, h *history) remedy {
 			retryAfter = tooLargeFor
 		}
 		return remedy{
-			relist: true, consistent: true, retryAfter: retryAfter, wait: again, degraded: again, reason: ReasonServerError,
+			relist: true, consistent: true, retryAfter: retryAfter, wait: again, degraded: again,
+			reason: ReasonServerError,
 		}
 	case isExpired(e):
 		// The version has expired: list at the version seen, then consistently, then with growing delays.

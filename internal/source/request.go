@@ -241,7 +241,8 @@ func refusal(res *http.Response) error {
 	}
 	// API servers send this text for unknown paths.
 	if res.StatusCode == http.StatusNotFound && s.Message == "404 page not found" {
-		s.Message = "the server does not serve this resource in this version: is its CustomResourceDefinition installed?"
+		s.Message = "the server does not serve this resource in this version: " +
+			"is its CustomResourceDefinition installed?"
 	}
 	e := newAPIError(res.StatusCode, s)
 	if d, ok := backoff.RetryAfter(res.Header, time.Now()); ok {

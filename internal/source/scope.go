@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"time"
 
 	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/internal/protect"
@@ -14,8 +13,7 @@ import (
 )
 
 // scope is the loop that lists and watches one namespace, or all namespaces, in one goroutine. It makes the parts of
-// the package and decides which of them runs. It alone writes the state: the published condition, the history of faults
-// and the kind of the next request.
+// the package and decides which of them runs.
 type scope struct {
 	cfg       *Config
 	namespace string
@@ -36,20 +34,18 @@ type scope struct {
 	endCycle context.CancelCauseFunc // nil between cycles
 
 	// Owned by the goroutine of the scope.
-	sink       Sink
-	selectors  Selectors // of the current cycle
-	relist     bool      // list before the next watch
-	verify     bool      // list, but continue to watch if the list is unreadable, too
-	consistent bool      // the next list must be consistent
-	history    history   // consecutive faults
-	counts     Counters  // published to the condition after each batch
-	names      *namespaces
-	pos        position
-	resume     resumption
-	kinds      kindCheck
-	prober     *prober
-	lister     *lister
-	watcher    *watcher
+	sink      Sink
+	selectors Selectors // of the current cycle
+	agenda    agenda
+	counts    Counters // published to the condition after each batch
+	names     *namespaces
+	pos       position
+	resume    resumption
+	kinds     kindCheck
+	progress  *progress
+	prober    *prober
+	lister    *lister
+	watcher   *watcher
 }
 
 // newScope returns a scope that does not run. The caller holds the mutex of the Source, or has just made it.
@@ -78,25 +74,30 @@ func (s *scope) connect(sink Sink) {
 		excerpt: s.cfg.excerpt, apiVersion: s.cfg.Resource.GroupVersion().String(),
 		isSinkEmpty: func() bool { return sink.Known().Count == 0 },
 	}
+	s.progress = &progress{
+		log: s.log, sink: sink, condition: s.condition, counts: &s.counts, pos: &s.pos, resume: &s.resume,
+		agenda: &s.agenda,
+	}
 	bad := &quarantine{
 		cfg: s.cfg, log: s.log, sink: sink, counts: &s.counts, added: s.condition.addUnreadable,
 	}
 	s.prober = &prober{
-		cfg: s.cfg, log: s.log, open: s.open, reconnect: s.requests.reconnect, contact: s.contact, counts: &s.counts,
-		kinds: &s.kinds, pos: &s.pos,
+		cfg: s.cfg, log: s.log, open: s.open, reconnect: s.requests.reconnect, contact: s.progress.contact,
+		counts: &s.counts, kinds: &s.kinds, pos: &s.pos,
 	}
 	s.lister = &lister{
 		cfg: s.cfg, log: s.log, open: s.open, reconnect: s.requests.reconnect, counts: &s.counts, pos: &s.pos,
-		kinds: &s.kinds, filter: s.filter, names: s.names, prober: s.prober, progress: s,
+		kinds: &s.kinds, filter: s.filter, names: s.names, prober: s.prober, progress: s.progress,
 		stager: &stager{sink: sink, kinds: &s.kinds, filter: s.filter, quarantine: bad},
-		pager:  &pager{cfg: s.cfg, log: s.log, open: s.open, backoff: s.backoff, kinds: &s.kinds, progress: s},
+		pager:  &pager{cfg: s.cfg, log: s.log, open: s.open, backoff: s.backoff, kinds: &s.kinds, progress: s.progress},
 		initial: &initialEvents{
-			cfg: s.cfg, log: s.log, counts: &s.counts, kinds: &s.kinds, filter: s.filter, prober: s.prober, progress: s,
+			cfg: s.cfg, log: s.log, counts: &s.counts, kinds: &s.kinds, filter: s.filter, prober: s.prober,
+			progress: s.progress,
 		},
 	}
 	s.watcher = &watcher{
 		cfg: s.cfg, log: s.log, open: s.open, sink: sink, counts: &s.counts, pos: &s.pos, kinds: &s.kinds,
-		filter: s.filter, prober: s.prober, resume: &s.resume, quarantine: bad, progress: s,
+		filter: s.filter, prober: s.prober, resume: &s.resume, quarantine: bad, progress: s.progress,
 	}
 }
 
@@ -129,15 +130,14 @@ func (s *scope) work(ctx context.Context) {
 		known.Version = "" // the content may belong to other slots
 	}
 	s.pos.start(known.Version)
-	s.relist = known.Version == ""
-	reason := ReasonListing
-	if !s.relist {
+	if known.Version == "" {
+		s.agenda.requireList()
+		s.progress.begin(ReasonListing)
+	} else {
 		s.resume.begin()
-		reason = ReasonWatching
+		s.progress.begin(ReasonWatching)
 	}
-	s.condition.restart() // so that the first report is a change
-	s.report(Connecting, reason, nil)
-	defer s.report(Stopped, ReasonEnded, nil)
+	defer s.progress.stopped()
 	if sink, ok := s.sink.(Surveyed); ok {
 		surveyor := newSurveyor(s.cfg, s.requests.open, s.selected)
 		defer surveyor.close()
@@ -170,7 +170,8 @@ func (s *scope) cycle(ctx context.Context) {
 	defer cancel(nil)
 	s.mu.Lock()
 	if s.wanted != s.selectors {
-		s.selectors, s.relist = s.wanted, true
+		s.selectors = s.wanted
+		s.agenda.requireList()
 	}
 	s.endCycle = cancel
 	s.mu.Unlock()
@@ -181,7 +182,7 @@ func (s *scope) cycle(ctx context.Context) {
 	}()
 	s.adoptSlots(ctx)
 	if s.filter.holdsNone() {
-		s.reportNoSlots()
+		s.progress.noSlots(s.filter.isAssigned())
 		<-ctx.Done()
 		return
 	}
@@ -226,21 +227,11 @@ func (s *scope) adoptSlots(ctx context.Context) {
 	s.pos.keepGains(c.stay)
 	if c.empties {
 		// The version seen stays, to detect a rollback of history.
-		s.relist, s.consistent, s.verify, s.history = true, true, false, history{}
+		s.agenda.startOver()
 		s.pos.forgetChanges()
 		s.prober.forget()
 	}
 	s.filter.publish()
-}
-
-// reportNoSlots reports that no slot is held.
-func (s *scope) reportNoSlots() {
-	if !s.filter.isAssigned() {
-		s.report(Connecting, ReasonNoSlots, nil)
-		return
-	}
-	s.listSynced() // no object is missing
-	s.report(Watching, ReasonNoSlots, nil)
 }
 
 // attempt lists if required, then watches. It returns the error that ended the watch.
@@ -251,47 +242,46 @@ func (s *scope) attempt(ctx context.Context) error {
 			s.pos.complete(known)
 		}
 	}
-	if gained := s.filter.toList(); !s.relist && !gained.IsEmpty() {
+	if gained := s.filter.toList(); !s.agenda.mustList() && !gained.IsEmpty() {
 		if err := s.listGained(ctx, gained); err != nil {
 			return &listFailure{err, false}
 		}
 	}
 	var st *stream
-	if s.relist || s.verify {
+	if s.agenda.isListDue() {
 		var err error
 		if st, err = s.listAll(ctx); err != nil {
 			return err
 		}
 	}
 	err := s.watcher.watch(ctx, st)
-	if s.history.isStuck(err, s.pos.version()) && !s.relist && ctx.Err() == nil {
+	if s.agenda.needsProbe(err, s.pos.version()) && ctx.Err() == nil {
 		err = s.explainStuck(ctx, err)
 	}
 	if s.resume.watchEnded(err) {
-		s.relist = true
+		s.agenda.requireList()
 	}
 	return err
 }
 
 // listAll lists everything that is held. If it used the initial events of a watch, it returns the open stream.
 func (s *scope) listAll(ctx context.Context) (*stream, error) {
-	consistent := s.consistent || s.pos.isUnknown() || !s.filter.toList().IsEmpty()
+	consistent := s.agenda.isConsistent() || s.pos.isUnknown() || !s.filter.toList().IsEmpty()
 	traced, span := s.requests.spans.start(ctx, "list")
-	st, err := s.lister.sync(traced, listOf{consistent: consistent, reason: string(s.history.reason)})
+	st, err := s.lister.sync(traced, listOf{consistent: consistent, reason: string(s.agenda.reason())})
 	endListSpan(ctx, span, consistent, st != nil, err)
 	_, malformed := errors.AsType[*ProtocolError](err)
 	switch {
 	case err == nil:
-		s.relist, s.consistent = false, false
-		s.history.atVersion = 0
+		s.agenda.listed()
 		s.pos.forgetGains()
 		s.filter.allListed()
-	case s.relist || !malformed:
+	case s.agenda.mustList() || !malformed:
 		return nil, &listFailure{err, !consistent}
 	default:
-		s.report(Degraded, ReasonProtocolError, err)
+		s.progress.degraded(ReasonProtocolError, err)
+		s.agenda.unverified()
 	}
-	s.verify = false
 	return st, nil
 }
 
@@ -299,7 +289,7 @@ func (s *scope) listAll(ctx context.Context) (*stream, error) {
 // the watch are new. It then lists everything.
 func (s *scope) listGained(ctx context.Context, gained shard.Set) error {
 	if !s.pos.isOrdered() {
-		s.relist, s.consistent = true, true
+		s.agenda.requireConsistentList()
 		return nil
 	}
 	traced, span := s.requests.spans.start(ctx, "list")
@@ -309,7 +299,7 @@ func (s *scope) listGained(ctx context.Context, gained shard.Set) error {
 		st.close()
 	}
 	if err == errUnordered {
-		s.relist, s.consistent = true, true
+		s.agenda.requireConsistentList()
 		return nil
 	}
 	return err
@@ -330,8 +320,7 @@ func (s *scope) explainStuck(ctx context.Context, err error) error {
 	case nil:
 		s.log.InfoContext(ctx, "watch fails again and again while the server can be read, listing", "version",
 			string(s.pos.version()), "error", err)
-		s.history.stuck = 0
-		s.relist = true
+		s.agenda.probed()
 	case errRolledBack:
 		return errRolledBack
 	}
@@ -340,54 +329,23 @@ func (s *scope) explainStuck(ctx context.Context, err error) error {
 
 // repair applies the remedy for the end of an attempt and waits if required.
 func (s *scope) repair(ctx context.Context, err error) {
-	r := remedyFor(err, &s.history)
-	if r.relist {
-		s.relist = true
-		s.history.reason = r.reason
-	}
-	s.consistent = s.consistent || r.consistent
+	r, wait := s.agenda.repair(err, s.backoff, s.cfg.Rand)
 	if r.reconnect {
 		s.requests.reconnect()
 	}
 	if r.reason == ReasonNotFound {
 		s.kinds.forget()
 	}
-	var wait time.Duration
-	if r.wait {
-		wait = s.backoff.Delay(s.history.failures, s.cfg.Rand)
-		s.history.failures++
-		if r.shortWait {
-			wait = min(wait, maxShortWait)
-		}
-	}
-	if r.retryAfter > 0 {
-		wait = min(r.retryAfter, maxRetryAfter) + wait/8 // jitter spreads the retries of many clients
-	}
 	if wait > 0 {
-		s.counts.Retries++
-		s.condition.retryIn(wait)
+		s.progress.waits(wait)
 	}
-	s.log.DebugContext(ctx, "attempt has ended", "error", err, "relist", s.relist, "consistent", s.consistent, "wait", wait)
+	s.log.DebugContext(ctx, "attempt has ended", "error", err, "relist", s.agenda.mustList(),
+		"consistent", s.agenda.isConsistent(), "wait", wait)
 	switch {
 	case r.degraded:
-		s.report(Degraded, r.reason, err)
+		s.progress.degraded(r.reason, err)
 	case r.reason != "":
-		s.repairing(r.reason, err)
+		s.progress.repairing(r.reason, err)
 	}
 	_ = backoff.Pause(ctx, wait) // the caller checks ctx
-}
-
-// report updates the condition. It calls the sink when phase or reason change. err is nil if there is no fault.
-func (s *scope) report(phase Phase, reason Reason, err error) {
-	status, changed := s.condition.set(phase, reason, err, s.pos.version(), &s.counts)
-	if !changed {
-		return
-	}
-	level := slog.LevelInfo
-	if phase == Degraded {
-		level = slog.LevelWarn
-	}
-	s.log.Log(context.Background(), level, "source state changed", "phase", phase, "reason", reason,
-		"message", status.Message, "version", status.Version)
-	s.sink.Report(status)
 }

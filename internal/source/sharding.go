@@ -37,9 +37,9 @@ type Sharded interface {
 	// Hold sets the slots that the scope holds. Before the first call it holds none. The sink drops the objects of all
 	// other slots at once, without deletion events. New slots have no content until Gain or Replace lists them.
 	Hold(set shard.Set)
-	// Gain begins a replacement of only these slots, which are held and not listed yet. Its Commit adds their objects and
-	// touches no others. The version of that Commit applies to these slots and not to the scope. The scope delivers no
-	// earlier change of them again, except possibly a Deleted.
+	// Gain begins a replacement of only these slots, which are held and not listed yet. Its Commit adds their objects
+	// and touches no others. The version of that Commit applies to these slots and not to the scope. The scope delivers
+	// no earlier change of them again, except possibly a Deleted.
 	Gain(slots shard.Set) Replacement
 }
 

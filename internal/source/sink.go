@@ -30,21 +30,21 @@ func (t ChangeType) String() string {
 type Sink interface {
 	// Known returns the content that the sink has from an earlier run or from disk. The watch resumes at its version.
 	Known() Known
-	// Replace begins an atomic replacement of the content, which ends by Commit or Abort. At most one replacement is open
-	// at a time.
+	// Replace begins an atomic replacement of the content, which ends by Commit or Abort. At most one replacement is
+	// open at a time.
 	Replace() Replacement
 	// Apply applies a change of a watch. An error quarantines the object and does not end the watch.
 	//
-	// The version of one object never goes down. If a server reorders events, a change may be older than the last change
-	// of another object. A Deleted may have any version, because some servers send the previous version of the object. At
-	// the known or a higher version it deletes the object. At a lower version it is a replay of an earlier deletion. A
-	// Deleted without Raw has an unreadable last state. The sink then uses the state that it knows.
+	// The version of one object never goes down. If a server reorders events, a change may be older than the last
+	// change of another object. A Deleted may have any version, because some servers send the previous version of the
+	// object. At the known or a higher version it deletes the object. At a lower version it is a replay of an earlier
+	// deletion. A Deleted without Raw has an unreadable last state. The sink then uses the state that it knows.
 	Apply(t ChangeType, o *Object) error
 	// Bookmark reports that the sink has received all changes up to version.
 	Bookmark(version string)
-	// Quarantine receives an object that is unreadable or that Apply or Put rejected. The sink keeps the object's previous
-	// state. In an open replacement a quarantined key counts as put. The quarantine ends when the key is put, removed or
-	// deleted. It also ends with the Commit of a replacement that did not quarantine the key again.
+	// Quarantine receives an object that is unreadable or that Apply or Put rejected. The sink keeps the object's
+	// previous state. In an open replacement a quarantined key counts as put. The quarantine ends when the key is put,
+	// removed or deleted. It also ends with the Commit of a replacement that did not quarantine the key again.
 	Quarantine(q Quarantined)
 	// Report is called when phase or reason of the scope changes.
 	Report(s Status)

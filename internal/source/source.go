@@ -21,8 +21,8 @@ import (
 // Config configures a Source. Resource and one of Connection and REST are required. The zero value of every other field
 // is valid.
 type Config struct {
-	// Connection sends the requests. Sources of one cluster should share it. If it is nil, the source makes its own from
-	// REST and closes it when Run returns.
+	// Connection sends the requests. Sources of one cluster should share it. If it is nil, the source makes its own
+	// from REST and closes it when Run returns.
 	Connection *connection.Conn
 	REST       *rest.Config
 	Budget     connection.Budget // of the requests
@@ -33,8 +33,8 @@ type Config struct {
 	LabelSelector string // in the format of labels.Selector.String
 	FieldSelector string // in the format of fields.Selector.String
 
-	// Shard restricts the source to the objects of some slots; nil: all objects. It may be empty. The server is asked for
-	// these objects only (KEP-5866), and the source filters the response by the same hash. The Sink must implement
+	// Shard restricts the source to the objects of some slots; nil: all objects. It may be empty. The server is asked
+	// for these objects only (KEP-5866), and the source filters the response by the same hash. The Sink must implement
 	// Sharded. Content from an earlier run is listed again.
 	Shard *shard.Set
 	// Sharding is a set of slots that several sources share and that may change while they run. It excludes Shard.
@@ -47,8 +47,8 @@ type Config struct {
 	// source removes any other content: see Object.KeepMetadata. Quarantined objects carry no other bytes either.
 	Metadata bool
 
-	// NoExcerpts keeps content of objects out of errors, logs and statuses, and omits the bytes of quarantined objects. It
-	// is for a Sink that stores only parts of an object.
+	// NoExcerpts keeps content of objects out of errors, logs and statuses, and omits the bytes of quarantined objects.
+	// It is for a Sink that stores only parts of an object.
 	NoExcerpts bool
 
 	PageSize    int  // objects per page of a LIST; 0: 500, negative: one page
@@ -60,8 +60,8 @@ type Config struct {
 	BackoffBase         time.Duration // upper bound of the first wait; default 500ms
 	BackoffCap          time.Duration // upper bound of every wait; default 30s
 
-	// BulkDeleteGuard is the number of deletions above which a list needs a second, consistent list to confirm it. 0: 100;
-	// negative: never.
+	// BulkDeleteGuard is the number of deletions above which a list needs a second, consistent list to confirm it.
+	// 0: 100; negative: never.
 	BulkDeleteGuard int
 	// TrustEmptyList accepts an empty list although objects are known. Otherwise a second list must confirm it.
 	TrustEmptyList bool

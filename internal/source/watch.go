@@ -29,8 +29,8 @@ const recoveredAfter = time.Second
 // back-off (history.progress).
 const stableAfter = 10 * time.Second
 
-// watchProgress receives the progress of a watch. The loop of the scope implements it and publishes the state. No call
-// is for each event.
+// watchProgress receives the progress of a watch. progress implements it and publishes the state. No call is for each
+// event.
 type watchProgress interface {
 	contact()     // useful responses arrived
 	watchOpened() // the server sends the watch

@@ -17,8 +17,8 @@ const (
 	busyObjects = 1000
 	// maxGap is the longest gap between objects. A server that supports initial events sends them without gaps.
 	maxGap = 10 * time.Second
-	// checkAfter is the gap after which a LIST of one object checks whether more objects follow. A server without support for
-	// initial events does not mark their end, and sends no bytes if there are no objects.
+	// checkAfter is the gap after which a LIST of one object checks whether more objects follow. A server without
+	// support for initial events does not mark their end, and sends no bytes if there are no objects.
 	checkAfter = 2 * time.Second
 )
 
@@ -137,7 +137,8 @@ func (i *initialEvents) isComplete(ctx context.Context, st *stream, l *listing) 
 // them.
 func (i *initialEvents) isRepeating(ctx context.Context, l *listing) bool {
 	m, err := i.prober.list(ctx)
-	return err == nil && (m.next == "" || m.remaining > 0 && i.filter.holdsAll()) && l.count > 2*(m.count+int(m.remaining))
+	isCounted := m.next == "" || m.remaining > 0 && i.filter.holdsAll()
+	return err == nil && isCounted && l.count > 2*(m.count+int(m.remaining))
 }
 
 var errNoFinalBookmark = errors.New("all objects arrived without the final bookmark")

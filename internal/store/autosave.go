@@ -166,7 +166,8 @@ func (v *saver) remove(bases map[string]bool) error {
 	return err
 }
 
-// resume fills the store with the wanted namespaces from disk, before its source starts. If the file is unusable, the source lists instead.
+// resume fills the store with the wanted namespaces from disk, before its source starts. If the file is unusable, the
+// source lists instead.
 func (c *claim) resume(ctx context.Context, wanted func(namespace string) bool) {
 	v, resource := c.saver, c.store.opt.Resource.String()
 	err := c.store.loadScopes(v.dir, v.identity, wanted)

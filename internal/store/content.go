@@ -15,9 +15,9 @@ import (
 type Content struct {
 	// ManagedFields keeps the managedFields of objects. A change of managedFields alone is then a change of the object.
 	ManagedFields bool
-	// Metadata keeps only the metadata of objects. The source asks the server for metadata only. If a server sends whole
-	// objects anyway, they are cut before they are kept. Views are of metav1.PartialObjectMetadata; reading an object as
-	// another type fails with ErrMetadataOnly.
+	// Metadata keeps only the metadata of objects. The source asks the server for metadata only. If a server sends
+	// whole objects anyway, they are cut before they are kept. Views are of metav1.PartialObjectMetadata; reading an
+	// object as another type fails with ErrMetadataOnly.
 	Metadata bool
 	// Drop names fields to cut out of objects, by their names in JSON:
 	//
@@ -25,17 +25,17 @@ type Content struct {
 	//	spec.template
 	//	metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]
 	//
-	// A member or key with dots in its name is in brackets. An object may lack the field. A path goes through objects and
-	// maps, but not through lists: a list can only be cut as a whole. An object that has a list along a path is
+	// A member or key with dots in its name is in brackets. An object may lack the field. A path goes through objects
+	// and maps, but not through lists: a list can only be cut as a whole. An object that has a list along a path is
 	// quarantined, like one that cannot be read. The fields by which a store finds objects cannot be dropped: kind,
 	// apiVersion, and in the metadata name, namespace, uid, resourceVersion, generation, deletionTimestamp, labels,
 	// ownerReferences and finalizers.
 	Drop []string
 	// Transform is called for every decoded object before a reader gets it. Its argument and its result are pointers of
-	// the type that the reader asks for. It changes what readers see, not what is kept: Record.Raw and AppendJSON do not
-	// apply it. It must be idempotent and safe for concurrent use. If it fails, panics or returns another type, the reader
-	// gets a DecodeError. A store with a Transform is not shared with other requests, unless the Transform is that of
-	// CacheOptions.
+	// the type that the reader asks for. It changes what readers see, not what is kept: Record.Raw and AppendJSON do
+	// not apply it. It must be idempotent and safe for concurrent use. If it fails, panics or returns another type, the
+	// reader gets a DecodeError. A store with a Transform is not shared with other requests, unless the Transform is
+	// that of CacheOptions.
 	Transform func(any) (any, error)
 }
 
@@ -62,7 +62,8 @@ func (c Content) cuts() (*cut.Paths, error) {
 		path := p.Path(i)
 		metadata := path[0] == "metadata"
 		switch {
-		case path[0] == "kind", path[0] == "apiVersion", metadata && (len(path) == 1 || slices.Contains(found, path[1])):
+		case path[0] == "kind", path[0] == "apiVersion",
+			metadata && (len(path) == 1 || slices.Contains(found, path[1])):
 			return nil, fmt.Errorf("cannot drop %s: the store finds objects by it", p.Text(i))
 		case metadata && path[1] == "managedFields" && c.ManagedFields:
 			return nil, fmt.Errorf("cannot drop %s: ManagedFields says that they are kept", p.Text(i))

@@ -51,7 +51,8 @@ func (c *coverage) admits(o *source.Object) error {
 	case len(o.Header.Name) == 0 || len(o.Header.Name) > 1<<15:
 		return fmt.Errorf("cannot keep object %q: %w", o.Header.Name, errNoName)
 	case c.ns != "" && c.ns != string(o.Header.Namespace):
-		return fmt.Errorf("cannot keep object %s/%s in scope %q: %w", o.Header.Namespace, o.Header.Name, c.ns, errForeignNS)
+		return fmt.Errorf("cannot keep object %s/%s in scope %q: %w", o.Header.Namespace, o.Header.Name, c.ns,
+			errForeignNS)
 	}
 	return nil
 }
@@ -207,7 +208,9 @@ func (h *share) keepGains(keep func(*gain) bool) {
 
 // knew reports whether an object came with its slot, by a list at least as new as its version.
 func (h *share) knew(r *Record) bool {
-	return h != nil && slices.ContainsFunc(h.gains, func(g gain) bool { return r.id.in(&g.slots) && g.ver.atLeast(r.ver) })
+	return h != nil && slices.ContainsFunc(h.gains, func(g gain) bool {
+		return r.id.in(&g.slots) && g.ver.atLeast(r.ver)
+	})
 }
 
 // coverages are those of a store by namespace; "" is all namespaces. All parts of the store share the map. The writer

@@ -7,8 +7,8 @@ type EventType uint8
 
 // The types of events.
 const (
-	// Added reports a new Object. Initial is set for objects that existed when the subscriber started, and for those that
-	// came with a slot (Options.Shard).
+	// Added reports a new Object. Initial is set for objects that existed when the subscriber started, and for those
+	// that came with a slot (Options.Shard).
 	Added EventType = iota + 1
 	// Modified reports a change from Prior to Object.
 	Modified
@@ -24,8 +24,9 @@ const (
 	// QuarantinedObject reports an object that could not be kept (Key, UID, Version, Err). A later subscriber gets it
 	// after the initial objects.
 	QuarantinedObject
-	// Left reports an object whose slot this store does not hold any more (Options.Shard); Object is the last known state.
-	// The object still exists, and another replica holds it. If the slot comes back, the object is Added, with Initial.
+	// Left reports an object whose slot this store does not hold any more (Options.Shard); Object is the last known
+	// state. The object still exists, and another replica holds it. If the slot comes back, the object is Added, with
+	// Initial.
 	Left
 )
 

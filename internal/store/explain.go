@@ -39,8 +39,8 @@ func quarantineCause(opt *Options, q *source.Quarantined) why.Cause {
 		Type: why.Quarantined, Since: q.At,
 		Message:  fmt.Sprintf("the object cannot be decoded and is quarantined: %v", q.Err),
 		Evidence: map[string]string{"error": q.Err.Error(), "version": q.Version, "resource": opt.resource()},
-		Advice: "Correct the object, or its Go type. Other objects are not affected, and this one returns when it can " +
-			"be read.",
+		Advice: "Correct the object, or its Go type. Other objects are not affected, and this one returns when it " +
+			"can be read.",
 	}
 }
 
@@ -104,7 +104,8 @@ func advice(opt *Options, st *source.Status) string {
 			`Add the rule {apiGroups: [%q], resources: [%q], verbs: ["get", "list", "watch"]} to %s of this program.`,
 			opt.Resource.Group, opt.Resource.Resource, role)
 	case source.ReasonUnauthorized:
-		return "The API server does not authenticate this program. Check its kubeconfig, or the token of its service account."
+		return "The API server does not authenticate this program. Check its kubeconfig, or the token of its service " +
+			"account."
 	case source.ReasonNotFound:
 		return fmt.Sprintf("The API server does not serve %s. Install its CustomResourceDefinition.", opt.resource())
 	case source.ReasonTooManyRequests:

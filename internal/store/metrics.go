@@ -69,7 +69,8 @@ func metrics() []metric {
 			func(s Stats) float64 { return float64(len(s.Overlay.Overdue)) }),
 		newMetric("packed_bytes", "Bytes of encoded objects outside of the Go heap.", gauge,
 			func(s Stats) float64 { return float64(s.Memory.Live) }),
-		newMetric("mapped_bytes", "Bytes mapped for encoded objects.", gauge, func(s Stats) float64 { return float64(s.Memory.Mapped) }),
+		newMetric("mapped_bytes", "Bytes mapped for encoded objects.", gauge,
+			func(s Stats) float64 { return float64(s.Memory.Mapped) }),
 	}
 }
 

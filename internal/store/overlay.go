@@ -416,7 +416,8 @@ func (o *overlay) absent(cur *root, cov *coverage, k Key, ver version) (next roo
 	have, known := cur.base.get(o.intern.hashOf(k), k)
 	ent := o.entries[k]
 	switch {
-	case ver.isZero(), cov.applied(ver, have), ent != nil && ent.answered() && !ver.newer(ent.ver), ent == nil && !known:
+	case ver.isZero(), cov.applied(ver, have), ent != nil && ent.answered() && !ver.newer(ent.ver),
+		ent == nil && !known:
 		return next, false
 	case ent == nil:
 		ent = o.entry(k)

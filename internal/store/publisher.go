@@ -5,8 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// publisher owns the published state of a store: the current root and the change log behind it. Its lock is the writer lock of the store. All parts that change the store hold it while they build the next
-// root; it is never held while user code runs. Reads of the root take no lock.
+// publisher owns the published state of a store: the current root and the change log behind it. Its lock is the writer
+// lock of the store. All parts that change the store hold it while they build the next root; it is never held while
+// user code runs. Reads of the root take no lock.
 type publisher struct {
 	root    atomic.Pointer[root]
 	seq     atomic.Uint64 // number of entries of the change log
