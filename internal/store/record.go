@@ -177,9 +177,14 @@ func (r *Record) AsLater(t reflect.Type) (now any, err error) {
 
 // use marks a form that holds its object as used, when a reader gets it.
 func (r *Record) use(v *form) {
-	if !v.used.Load() {
-		v.used.Store(true)
+	if !v.used.Load() || v.check != nil { // seldom, and this function is inlined
+		r.firstUse(v)
 	}
+}
+
+// firstUse is use for a form that is not marked, or that has a check.
+func (r *Record) firstUse(v *form) {
+	v.used.Store(true)
 	if v.check != nil {
 		r.codec.mutations.verify(&r.header, v, "")
 	}
