@@ -21,6 +21,11 @@ type names struct {
 	Alias                string // import name of the package of the group and version
 	Lower, Plural        string // of the kind
 	MaxName              int    // bound of object names, so that <lower>-<name> is valid for a Service and a label
+	ClusterScoped        bool   // its objects are in no namespace
+	Example              bool   // it is the kind of a new project, with children
+
+	Defaulting, Validating bool   // the webhooks of the kind
+	Stored, StoredAlias    string // the stored version and its import name, for another version
 
 	Go             string // language version
 	LibraryVersion string
@@ -144,6 +149,9 @@ func (n names) of(group, version, kind string) names {
 	n.MaxName = validation.DNS1123LabelMaxLength - len(n.Lower) - 1
 	return n
 }
+
+// Camel returns the kind as the beginning of a Go name that is not exported.
+func (n names) Camel() string { return strings.ToLower(n.Kind[:1]) + n.Kind[1:] }
 
 // plural returns the regular English plural.
 func plural(word string) string {

@@ -1,0 +1,56 @@
+package clustertest
+
+import (
+	"context"
+	"math/rand"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/diff"
+)
+
+// roundTrips is the number of random objects of each version.
+const roundTrips = 500
+
+// RoundTrip tests the functions of admission.Convert. It converts random objects of each version to the other version
+// and back. The test fails if the result differs from the object, since a write would then lose data. The seed is
+// constant, so a failure repeats.
+func RoundTrip[S, H any](
+	t testing.TB, toHub func(context.Context, *S) (*H, error), fromHub func(context.Context, *H) (*S, error),
+) {
+	t.Helper()
+	there(t, toHub, fromHub)
+	there(t, fromHub, toHub)
+}
+
+// there converts random objects of type A to B and back.
+func there[A, B any](
+	t testing.TB, to func(context.Context, *A) (*B, error), back func(context.Context, *B) (*A, error),
+) {
+	t.Helper()
+	random := fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(1), serializer.NewCodecFactory(runtime.NewScheme())).
+		NumElements(1, 3)
+	for range roundTrips {
+		was := new(A)
+		random.Fill(was)
+		if o, ok := any(was).(metav1.Object); ok {
+			o.SetManagedFields(nil) // conversions do not change them
+		}
+		other, err := to(t.Context(), was)
+		if err != nil {
+			t.Fatalf("cannot convert %T to another version: %v", was, err)
+		}
+		is, err := back(t.Context(), other)
+		if err != nil {
+			t.Fatalf("cannot convert %T to another version: %v", other, err)
+		}
+		if !equality.Semantic.DeepEqual(was, is) {
+			t.Fatalf("%T and back is another object (-before +after):\n%s", other, diff.Diff(was, is))
+		}
+	}
+}
