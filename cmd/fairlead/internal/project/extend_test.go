@@ -139,6 +139,12 @@ func TestExtendChangesNothing(t *testing.T) {
 			}, func(dir string) error { return newVersion(dir, "WebPage", "v1") }, ErrTypes, "uses Port of port.go",
 		},
 		{
+			"types in a file of another name", func(dir string) error {
+				at := filepath.Join(dir, "api/web/v1alpha1")
+				return os.Rename(filepath.Join(at, "webpage.go"), filepath.Join(at, "types.go"))
+			}, func(dir string) error { return newVersion(dir, "WebPage", "v1") }, ErrTypes, "have to be in api/web/v1alpha1/webpage.go",
+		},
+		{
 			"a definition in another form", func(dir string) error {
 				replace(t, dir, "deploy/crds/web.example.com_webpages.yaml", "\n  versions:\n", "\n  versions: # all\n")
 				return nil

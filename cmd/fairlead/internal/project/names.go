@@ -40,8 +40,9 @@ var (
 	noLetters     = regexp.MustCompile(`[^a-z0-9]+`)
 )
 
-// taken are names in use in the package of a version.
-var taken = []string{"groupversion", "addtoscheme"}
+// taken are names in use in the package of a version, or in that of the controllers with a prefix: TestMain, TestRights,
+// TestDeploy, declareWebhooks.
+var taken = []string{"groupversion", "addtoscheme", "main", "rights", "deploy", "webhooks"}
 
 // readOtherwise reports whether YAML reads a name as another type, such as a number. YAML parsers differ in the words
 // that they convert.
@@ -105,7 +106,7 @@ func checkKind(group, version, kind string) error {
 	case strings.HasSuffix(kind, "List"):
 		no(ErrKind, "kind", kind, "names that end with List are those of lists")
 	case slices.Contains(taken, lower), readOtherwise(lower), readOtherwise(kind):
-		no(ErrKind, "kind", kind, "the word has a meaning of its own, in the package of a version or in YAML")
+		no(ErrKind, "kind", kind, "the word has a meaning of its own, in the code of a project or in YAML")
 	}
 	return errors.Join(errs...)
 }

@@ -20,12 +20,12 @@ const storageMarker = "// +kubebuilder:storageversion"
 // stored version.
 func (p *existing) copyTypes(stored, n names, newGroup bool) error {
 	name := stored.path("api/GROUP/VERSION/KIND.go")
-	text, err := p.read(name)
-	if err != nil {
-		return err
-	}
 	no := func(format string, args ...any) error {
 		return invalid(ErrTypes, "kind", n.Kind, format, args...)
+	}
+	text, err := p.read(name)
+	if err != nil {
+		return no("they have to be in %s", name)
 	}
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, name, text, parser.ParseComments)

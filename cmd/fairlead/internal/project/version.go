@@ -18,8 +18,8 @@ type VersionOptions struct {
 	Version string
 }
 
-// conversionFile has the function that all conversions share.
-const conversionFile = "controller/conversion.go"
+// versionsFile has the function that all conversions share.
+const versionsFile = "controller/all_versions.go"
 
 // NewVersion adds a version of a kind to a project, with the conversion and its test. The types are a copy of those of
 // the stored version, and objects are stored as before. After an error, the project is unchanged.
@@ -53,8 +53,8 @@ func NewVersion(o VersionOptions) (*Made, error) {
 	if newGroup {
 		parts = append(parts, "group")
 	}
-	if !p.exists(conversionFile) {
-		parts = append(parts, "conversion")
+	if !p.exists(versionsFile) {
+		parts = append(parts, "versions")
 	}
 	if err := p.render(n, "version", n.Version, parts...); err != nil {
 		return nil, err
