@@ -2,7 +2,7 @@ package clustertest
 
 import (
 	"context"
-	"math/rand"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -30,12 +30,21 @@ func RoundTrip[S, H any](
 	there(t, fromHub, toHub)
 }
 
+// source is a random source of math/rand with the algorithm of math/rand/v2.
+type source struct{ *rand.PCG }
+
+// Int63 implements Source of math/rand.
+func (s source) Int63() int64 { return int64(s.Uint64() >> 1) }
+
+// Seed implements Source of math/rand.
+func (s source) Seed(seed int64) { s.PCG.Seed(uint64(seed), 0) }
+
 // there converts random objects of type A to B and back.
 func there[A, B any](
 	t testing.TB, to func(context.Context, *A) (*B, error), back func(context.Context, *B) (*A, error),
 ) {
 	t.Helper()
-	random := fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(1), serializer.NewCodecFactory(runtime.NewScheme())).
+	random := fuzzer.FuzzerFor(metafuzzer.Funcs, source{rand.NewPCG(1, 2)}, serializer.NewCodecFactory(runtime.NewScheme())).
 		NumElements(1, 3)
 	for range roundTrips {
 		was := new(A)

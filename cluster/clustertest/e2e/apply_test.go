@@ -19,7 +19,8 @@ func TestApply(t *testing.T) {
 	}
 	write("namespace.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+ns+"}\n")
 	for _, value := range []string{"one", "two"} {
-		write("config.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: "+ns+"}\ndata: {k: "+value+"}\n")
+		write("config.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: "+ns+"}\n"+
+			"data: {k: "+value+"}\n")
 		env.Apply(t, dir)
 		config, err := kubernetes.NewForConfigOrDie(env.Config(t)).CoreV1().ConfigMaps(ns).
 			Get(t.Context(), "a", metav1.GetOptions{})

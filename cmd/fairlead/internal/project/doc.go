@@ -11,7 +11,8 @@
 //
 //   - project: written once. group: for each group and version.
 //   - example: the kind of a new project. kind: a kind with an empty reconciler.
-//   - webhooks: the server of webhooks, written with the first webhook or version. webhook: for each kind with webhooks.
+//   - webhooks: the server of webhooks, written with the first webhook or version. webhook: for each kind with
+//     webhooks.
 //   - versions: the function that conversions share. version: for each version added to a kind.
 //
 // The delimiters of text/template are << and >>. In file names, GROUP, VERSION and KIND are replaced, and the prefix

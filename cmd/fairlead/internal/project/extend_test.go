@@ -142,7 +142,8 @@ func TestExtendChangesNothing(t *testing.T) {
 			"types in a file of another name", func(dir string) error {
 				at := filepath.Join(dir, "api/web/v1alpha1")
 				return os.Rename(filepath.Join(at, "webpage.go"), filepath.Join(at, "types.go"))
-			}, func(dir string) error { return newVersion(dir, "WebPage", "v1") }, ErrTypes, "have to be in api/web/v1alpha1/webpage.go",
+			}, func(dir string) error { return newVersion(dir, "WebPage", "v1") }, ErrTypes,
+			"have to be in api/web/v1alpha1/webpage.go",
 		},
 		{
 			"a definition in another form", func(dir string) error {

@@ -40,8 +40,8 @@ var (
 	noLetters     = regexp.MustCompile(`[^a-z0-9]+`)
 )
 
-// taken are names in use in the package of a version, or in that of the controllers with a prefix: TestMain, TestRights,
-// TestDeploy, declareWebhooks.
+// taken are names in use in the package of a version, or, with a prefix, in that of the controllers: TestMain,
+// TestRights, TestDeploy, declareWebhooks.
 var taken = []string{"groupversion", "addtoscheme", "main", "rights", "deploy", "webhooks"}
 
 // readOtherwise reports whether YAML reads a name as another type, such as a number. YAML parsers differ in the words
