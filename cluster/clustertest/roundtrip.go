@@ -44,8 +44,8 @@ func there[A, B any](
 	t testing.TB, to func(context.Context, *A) (*B, error), back func(context.Context, *B) (*A, error),
 ) {
 	t.Helper()
-	random := fuzzer.FuzzerFor(metafuzzer.Funcs, source{rand.NewPCG(1, 2)}, serializer.NewCodecFactory(runtime.NewScheme())).
-		NumElements(1, 3)
+	codecs := serializer.NewCodecFactory(runtime.NewScheme())
+	random := fuzzer.FuzzerFor(metafuzzer.Funcs, source{rand.NewPCG(1, 2)}, codecs).NumElements(1, 3)
 	for range roundTrips {
 		was := new(A)
 		random.Fill(was)

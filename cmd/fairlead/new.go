@@ -33,8 +33,8 @@ which downloads modules that are not cached. The project contains no copy of Fai
 Until the first release, a fairlead built from a checkout makes go.mod use that directory, and prints a note; --library
 names another one.
 
-The subcommands extend a project. Each writes all of its files or none, and changes existing files only at the marks
-fairlead:new, and generated files.`,
+The subcommands extend a project. Each writes all of its files or none. It changes your files only at the marks
+fairlead:new, and updates generated files.`,
 		Example: `  fairlead new web --module example.com/web --group web.example.com --kind WebPage
   fairlead new . --module github.com/me/shop --group shop.example.com --version v1 --kind Order
   fairlead new kind --group web.example.com --kind Site          # in a project: another kind
@@ -84,8 +84,8 @@ func newNewKindCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kind --group group --kind kind",
 		Short: "Add a kind with an empty reconciler to a project",
-		Long: `Kind adds the type of a custom resource, its definition, an empty reconciler with a test, and a sample to the project
-in the current directory. It adds the rights of the reconciler to deploy/rbac.yaml.
+		Long: `Kind adds a kind to the project in the current directory: the type of a custom resource, its definition, an
+empty reconciler with a test, and a sample. It adds the rights of the reconciler to deploy/rbac.yaml.
 
 After a change of the type or of the reconciler, make manifests updates the generated files.`,
 		Example: `  fairlead new kind --group web.example.com --kind Site
@@ -108,8 +108,8 @@ func newNewWebhookCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "webhook --group group --kind kind [--defaulting] [--validating]",
 		Short: "Add webhooks that default and validate a kind to a project",
-		Long: `Webhook adds functions that the API server calls before it stores an object of a kind, with a test. They use package
-admission: the program writes its certificates and the webhook configuration.
+		Long: `Webhook adds functions that the API server calls before it stores an object of a kind, with a test. They use
+package admission: the program writes its certificates and the webhook configuration.
 
 The first webhook also adds the server in controller/all_webhooks.go, the Service and the NetworkPolicy in
 deploy/webhook.yaml, the port of the Deployment, and the rights in deploy/rbac.yaml.`,
@@ -132,12 +132,12 @@ func newNewVersionCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version --group group --kind kind --version version",
 		Short: "Add a version of a kind, with its conversion, to a project",
-		Long: `Version adds another version of a kind to a project: a copy of the types of the stored version, the version in the
+		Long: `Version adds another version of a kind: a copy of the types of the stored version, the version in the
 definition, the functions that convert between both, and tests of the conversion. Without an edit of the types the
 functions copy all fields. A field that one version lacks fails the test of the round trip until the functions keep it.
 
-Objects are stored in the same version as before. The marker +kubebuilder:storageversion says which one that is, and
-controllers keep using it. The server of the conversion is that of the webhooks; the first version or webhook adds it.`,
+Objects stay in the same version as before, which controllers keep using. Version puts the marker
++kubebuilder:storageversion on its type. The first version or webhook adds the server of webhooks and conversions.`,
 		Example: `  fairlead new version --group web.example.com --kind WebPage --version v1
   fairlead new version --group shop.example.com --kind Order --version v2beta1 --dir ../shop`,
 		Args: cobra.ArbitraryArgs,
