@@ -23,12 +23,16 @@ written=$(mktemp -d)
 trap 'rm -rf "$fresh" "$written"' EXIT
 go build -o "$written/fairlead" ./cmd/fairlead
 "$written/fairlead" new "$written/web" --module example.com/web --group web.example.com --kind WebPage 2>/dev/null
-for more in "web.example.com --kind Web" "shop.example.org --version v1 --kind Policy"; do
+for more in "kind --group web.example.com --kind Web" \
+	"kind --group shop.example.org --version v1 --kind Policy --cluster-scoped" \
+	"version --group web.example.com --kind WebPage --version v1" \
+	"version --group web.example.com --kind Web --version v1" \
+	"version --group shop.example.org --kind Policy --version v2"; do
 	# shellcheck disable=SC2086 # they are several words
-	"$written/fairlead" new kind --dir "$written/web" --group $more 2>/dev/null
+	"$written/fairlead" new $more --dir "$written/web" 2>/dev/null
 done
 cp -r "$written/web" "$written/again"
-(cd "$written/again" && "$CONTROLLER_GEN" object crd paths=./api/... output:crd:dir=deploy/crds)
+(cd "$written/again" && "$CONTROLLER_GEN" object crd paths=./api/... output:crd:dir=deploy/crds && "$written/fairlead" new conversion 2>/dev/null)
 if ! diff -ru "$written/web" "$written/again"; then
 	echo "cmd/fairlead/internal/project/template is not what controller-gen writes: change it as shown" >&2
 	status=1

@@ -18,6 +18,9 @@
 //
 //	env.InstallCRDs(t, clustertest.CRDFiles("config/crd/bases"))
 //
+// [Run] runs a program, and [Eventually] waits for a state. [Env.Apply] applies manifests. [RoundTrip] tests
+// conversions.
+//
 // Tests must not disrupt a shared control plane. Their objects must be in their own namespace or have unique names. A
 // test that stops, pauses or compacts servers starts its own control plane with [Start].
 //

@@ -14,23 +14,32 @@ func newNewCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new directory --module path --group group --kind kind",
 		Short: "Generate the project of an operator, with tests, RBAC rules and manifests",
-		Long: `New generates a Go module with a working, tested operator as a starting point: the type
-of a custom resource; a controller that maintains a ConfigMap, a Deployment and a Service for each object and reports
-their state in its status; a test on a real kube-apiserver; main, a Makefile, a Dockerfile, a workflow for GitHub; and in
-deploy/ everything for a cluster, for kustomize and as a Helm chart, with RBAC rules that are computed from what the
-controller declares. Then, in the directory:
+		Long: `New generates a Go module with a working, tested operator:
+
+  - the type of a custom resource, and a controller that maintains a ConfigMap, a Deployment and a Service for each
+    object; for a cluster-scoped kind, an empty reconciler;
+  - a test on a real kube-apiserver, main, a Makefile, a Dockerfile and a workflow for GitHub;
+  - deploy/ with the manifests for kustomize, and chart/ with the same for Helm. The RBAC rules are computed from the
+    declarations of the controller. Metrics need a token, and a NetworkPolicy restricts who can connect.
+
+Then, in the directory:
 
 	make test    # the first time, this builds a control plane: about five minutes
 	make up      # the operator on a control plane of its own
 
-The directory is created unless it exists and is empty. On an error nothing is written. New needs the go command, which
-downloads modules that are not cached. The project contains no copy of Fairlead: go.mod requires it.
+The directory is created unless it exists and is empty. After an error nothing is written. New needs the go command,
+which downloads modules that are not cached. The project contains no copy of Fairlead: go.mod requires it.
 
 Until the first release, a fairlead built from a checkout makes go.mod use that directory, and prints a note; --library
-names another one.`,
+names another one.
+
+The subcommands extend a project. Each writes all of its files or none. It changes your files only at the marks
+fairlead:new, and updates generated files.`,
 		Example: `  fairlead new web --module example.com/web --group web.example.com --kind WebPage
   fairlead new . --module github.com/me/shop --group shop.example.com --version v1 --kind Order
-  fairlead new kind --group web.example.com --kind Site          # another one, in a project`,
+  fairlead new kind --group web.example.com --kind Site          # in a project: another kind
+  fairlead new webhook --group web.example.com --kind WebPage    # in a project: defaults and validation
+  fairlead new version --group web.example.com --kind WebPage --version v1`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -60,10 +69,13 @@ names another one.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Module, "module", "", "`path` of the Go module, such as example.com/web")
-	kindFlags(cmd, &o.Group, &o.Version, &o.Kind)
+	kindFlags(cmd, &o.Group, &o.Kind)
+	versionFlag(cmd, &o.Version, project.DefaultVersion)
+	scopeFlag(cmd, &o.ClusterScoped)
 	flags.StringVar(&o.Library, "library", "",
 		"`directory` with the source of Fairlead to use (default: that of this program)")
-	cmd.AddCommand(newNewKindCommand(s), newNewConversionCommand(s))
+	cmd.AddCommand(newNewKindCommand(s), newNewWebhookCommand(s), newNewVersionCommand(s),
+		newNewConversionCommand(s))
 	return cmd
 }
 
@@ -71,32 +83,88 @@ func newNewKindCommand(s cli.Streams) *cobra.Command {
 	var o project.KindOptions
 	cmd := &cobra.Command{
 		Use:   "kind --group group --kind kind",
-		Short: "Add a kind and its controller to a project of fairlead new",
-		Long: `Kind adds the type of a custom resource, its definition, a controller with a test, and a sample to the project
-in this directory. In existing files it adds lines at the marks fairlead:new, and changes nothing else.
+		Short: "Add a kind with an empty reconciler to a project",
+		Long: `Kind adds a kind to the project in the current directory: the type of a custom resource, its definition, an
+empty reconciler with a test, and a sample. It adds the rights of the reconciler to deploy/rbac.yaml.
 
-Run make manifests afterwards to update generated files such as deploy/rbac.yaml.`,
+After a change of the type or of the reconciler, make manifests updates the generated files.`,
 		Example: `  fairlead new kind --group web.example.com --kind Site
+  fairlead new kind --group web.example.com --kind Zone --cluster-scoped
   fairlead new kind --group shop.example.com --version v1 --kind Order --dir ../shop`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return cli.Usagef("unexpected argument %q", args[0])
-			}
-			made, err := project.NewKind(o)
-			if err != nil {
-				return newError(err)
-			}
-			for _, name := range made.Files {
-				cli.Say(s.Err, "%s", name)
-			}
-			cli.Say(s.Err, "\nNext:\n  make manifests test")
-			return nil
+			return extend(s, args, func() (*project.Made, error) { return project.NewKind(o) })
 		},
 	}
-	kindFlags(cmd, &o.Group, &o.Version, &o.Kind)
-	cmd.Flags().StringVar(&o.Dir, "dir", ".", "`directory` of the project")
+	kindFlags(cmd, &o.Group, &o.Kind)
+	versionFlag(cmd, &o.Version, project.DefaultVersion)
+	scopeFlag(cmd, &o.ClusterScoped)
+	dirFlag(cmd, &o.Dir)
 	return cmd
+}
+
+func newNewWebhookCommand(s cli.Streams) *cobra.Command {
+	var o project.WebhookOptions
+	cmd := &cobra.Command{
+		Use:   "webhook --group group --kind kind [--defaulting] [--validating]",
+		Short: "Add webhooks that default and validate a kind to a project",
+		Long: `Webhook adds functions that the API server calls before it stores an object of a kind, with a test. They use
+package admission: the program writes its certificates and the webhook configuration.
+
+The first webhook also adds the server in controller/all_webhooks.go, the Service and the NetworkPolicy in
+deploy/webhook.yaml, the port of the Deployment, and the rights in deploy/rbac.yaml.`,
+		Example: `  fairlead new webhook --group web.example.com --kind WebPage                # both
+  fairlead new webhook --group web.example.com --kind WebPage --validating`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return extend(s, args, func() (*project.Made, error) { return project.NewWebhook(o) })
+		},
+	}
+	kindFlags(cmd, &o.Group, &o.Kind)
+	cmd.Flags().BoolVar(&o.Defaulting, "defaulting", false, "only a function that sets defaults (default: both)")
+	cmd.Flags().BoolVar(&o.Validating, "validating", false, "only a function that refuses invalid objects (default: both)")
+	dirFlag(cmd, &o.Dir)
+	return cmd
+}
+
+func newNewVersionCommand(s cli.Streams) *cobra.Command {
+	var o project.VersionOptions
+	cmd := &cobra.Command{
+		Use:   "version --group group --kind kind --version version",
+		Short: "Add a version of a kind, with its conversion, to a project",
+		Long: `Version adds another version of a kind: a copy of the types of the stored version, the version in the
+definition, the functions that convert between both, and tests of the conversion. Without an edit of the types the
+functions copy all fields. A field that one version lacks fails the test of the round trip until the functions keep it.
+
+Objects stay in the same version as before, which controllers keep using. Version puts the marker
++kubebuilder:storageversion on its type. The first version or webhook adds the server of webhooks and conversions.`,
+		Example: `  fairlead new version --group web.example.com --kind WebPage --version v1
+  fairlead new version --group shop.example.com --kind Order --version v2beta1 --dir ../shop`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return extend(s, args, func() (*project.Made, error) { return project.NewVersion(o) })
+		},
+	}
+	kindFlags(cmd, &o.Group, &o.Kind)
+	versionFlag(cmd, &o.Version, "")
+	dirFlag(cmd, &o.Dir)
+	return cmd
+}
+
+// extend extends a project, and prints the written files.
+func extend(s cli.Streams, args []string, do func() (*project.Made, error)) error {
+	if len(args) > 0 {
+		return cli.Usagef("unexpected argument %q", args[0])
+	}
+	made, err := do()
+	if err != nil {
+		return newError(err)
+	}
+	for _, name := range made.Files {
+		cli.Say(s.Err, "%s", name)
+	}
+	cli.Say(s.Err, "\nNext:\n  make manifests test")
+	return nil
 }
 
 func newNewConversionCommand(s cli.Streams) *cobra.Command {
@@ -127,14 +195,25 @@ make manifests of a project runs it after controller-gen, which writes no conver
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", ".", "`directory` of the project")
+	dirFlag(cmd, &dir)
 	return cmd
 }
 
-func kindFlags(cmd *cobra.Command, group, version, kind *string) {
+func kindFlags(cmd *cobra.Command, group, kind *string) {
 	cmd.Flags().StringVar(group, "group", "", "`group` of the API, a domain name such as web.example.com")
 	cmd.Flags().StringVar(kind, "kind", "", "`kind` of its objects, in camel case, such as WebPage")
-	cmd.Flags().StringVar(version, "version", project.DefaultVersion, "`version` of the API")
+}
+
+func versionFlag(cmd *cobra.Command, version *string, byDefault string) {
+	cmd.Flags().StringVar(version, "version", byDefault, "`version` of the API, such as v1alpha1 or v1")
+}
+
+func scopeFlag(cmd *cobra.Command, clusterScoped *bool) {
+	cmd.Flags().BoolVar(clusterScoped, "cluster-scoped", false, "make a kind whose objects are in no namespace")
+}
+
+func dirFlag(cmd *cobra.Command, dir *string) {
+	cmd.Flags().StringVar(dir, "dir", ".", "`directory` of the project")
 }
 
 // newError converts an error about an invalid name to a usage error.

@@ -2,8 +2,6 @@ package project
 
 import (
 	"bytes"
-	"cmp"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,42 +15,29 @@ import (
 // that names the Service of the program, without a caBundle. The API server then converts no object before the program
 // can. dir is the directory of the project; the default is the current one.
 func Convert(dir string) (*Made, error) {
-	dir, err := filepath.Abs(cmp.Or(dir, "."))
-	if err != nil {
-		return nil, fmt.Errorf("cannot use directory %q: %w: %w", dir, ErrWrite, err)
-	}
-	p := existing{dir: dir}
-	mod, err := p.read("go.mod")
+	p, err := open(dir)
 	if err != nil {
 		return nil, err
-	}
-	module := moduleLine.FindSubmatch(mod)
-	if module == nil {
-		return nil, p.no(errors.New("go.mod names no module"))
 	}
 	found, err := filepath.Glob(p.at("deploy/crds/*.yaml"))
 	if err != nil {
 		return nil, p.no(err)
 	}
-	content := files{}
 	for _, at := range found {
 		name := "deploy/crds/" + filepath.Base(at)
 		text, err := os.ReadFile(at)
 		if err != nil {
 			return nil, p.no(err)
 		}
-		completed, err := withConversion(text, nameOf(string(module[1])))
+		completed, err := withConversion(text, nameOf(p.module))
 		if err != nil {
 			return nil, p.no(fmt.Errorf("%s: %w", name, err))
 		}
 		if completed != nil {
-			content[name] = completed
+			p.content[name] = completed
 		}
 	}
-	if err := content.replace(dir); err != nil {
-		return nil, fmt.Errorf("cannot complete the definitions in %s: %w: %w", dir, ErrWrite, err)
-	}
-	return &Made{Dir: dir, Files: content.names()}, nil
+	return p.save()
 }
 
 // withConversion returns a definition with the missing conversion, or nil if none is missing.

@@ -16,7 +16,7 @@ func TestConvertDefinitions(t *testing.T) {
 	t.Parallel()
 	n := names{Module: "example.com/web", Name: "web"}.of("web.example.com", "v1", "WebPage")
 	content := files{"go.mod": []byte("module example.com/web\n")}
-	for _, part := range []string{"project", "kind"} {
+	for _, part := range []string{"project", "example"} {
 		if err := content.render(part, n); err != nil {
 			t.Fatal(err)
 		}
@@ -71,9 +71,5 @@ func TestConvertDefinitions(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, crd.Spec.Conversion); diff != "" {
 		t.Error(diff)
-	}
-	service := string(content["deploy/deployment.yaml"])
-	if !strings.Contains(service, "kind: Service\n") || !strings.Contains(service, "name: web-webhook\n") {
-		t.Error("deploy/deployment.yaml has no Service web-webhook")
 	}
 }

@@ -16,6 +16,8 @@ var (
 	ErrLibrary   = errors.New("it is not the directory of Fairlead's module")
 	ErrNoProject = errors.New("it is no project of fairlead new")
 	ErrExists    = errors.New("it is there already")
+	ErrUnknown   = errors.New("the project does not have it")
+	ErrTypes     = errors.New("its Go types cannot be copied")
 	ErrTidy      = errors.New("the Go command cannot find the modules")
 )
 

@@ -2,10 +2,8 @@ package project
 
 import (
 	"fmt"
+	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/rights"
@@ -15,38 +13,37 @@ import (
 // that both are equal.
 func (f files) addGenerated(n names) error {
 	var err error
-	if f["deploy/rbac.yaml"], err = n.rbac(); err != nil {
-		return fmt.Errorf("cannot write deploy/rbac.yaml: %w", err)
+	if f[roleFile], err = n.rbac(); err != nil {
+		return fmt.Errorf("cannot write %s: %w", roleFile, err)
 	}
 	f[n.path(deepCopyFile)], err = n.deepCopy()
 	return err
 }
 
-// rbac returns the rights of the kind's controller.
+// rbac returns the rights of a new program.
 func (n names) rbac() ([]byte, error) {
-	mapper := meta.NewDefaultRESTMapper(nil)
-	kind := func(gv schema.GroupVersion, kind string) schema.GroupVersionKind {
-		k := gv.WithKind(kind)
-		mapper.Add(k, meta.RESTScopeNamespace)
-		return k
-	}
-	config, service := kind(corev1.SchemeGroupVersion, "ConfigMap"), kind(corev1.SchemeGroupVersion, "Service")
-	deployment := kind(appsv1.SchemeGroupVersion, "Deployment")
-	own := schema.GroupVersion{Group: n.Group, Version: n.Version}
-	primary := own.WithKind(n.Kind)
-	mapper.AddSpecific(primary, own.WithResource(n.Plural), own.WithResource(n.Lower), meta.RESTScopeNamespace)
-	mapper.Add(rights.Events().Kind, meta.RESTScopeNamespace)
-	mapper.Add(rights.LeaseKind, meta.RESTScopeNamespace)
-
 	account := rights.Account{Namespace: n.Name + "-system", Name: n.Name}
-	all := append(rights.Lease(account.Namespace, account.Name), rights.Events(),
-		rights.Of(primary, "get", "list", "watch", "patch"), rights.Status(primary, "patch"))
-	for _, child := range []schema.GroupVersionKind{config, deployment, service} {
+	all := append(rights.Lease(account.Namespace, account.Name), rights.Events())
+	for i := range all { // see role
+		all[i].Kind.Kind = strings.ToLower(all[i].Kind.Kind) + "s"
+	}
+	resource := func(group, name string) schema.GroupVersionKind {
+		return schema.GroupVersionKind{Group: group, Version: "v1", Kind: name}
+	}
+	all = append(all,
+		rights.Of(resource("authentication.k8s.io", "tokenreviews"), "create"),
+		rights.Of(resource("authorization.k8s.io", "subjectaccessreviews"), "create"))
+	if !n.Example {
+		r := role{account, append(all, n.emptyRights()...)}
+		return r.yaml()
+	}
+	own := resource(n.Group, n.Plural)
+	all = append(all, rights.Of(own, "get", "list", "watch", "patch"), rights.Status(own, "patch"))
+	for _, child := range []schema.GroupVersionKind{
+		resource("", "configmaps"), resource("", "services"), resource("apps", "deployments"),
+	} {
 		all = append(all, rights.Of(child, "get", "list", "watch", "create", "patch", "delete"))
 	}
-	objects, err := rights.Manifests(mapper, account, all)
-	if err != nil {
-		return nil, err
-	}
-	return rights.YAML(objects)
+	r := role{account, all}
+	return r.yaml()
 }

@@ -21,6 +21,11 @@ type names struct {
 	Alias                string // import name of the package of the group and version
 	Lower, Plural        string // of the kind
 	MaxName              int    // bound of object names, so that <lower>-<name> is valid for a Service and a label
+	ClusterScoped        bool   // its objects are in no namespace
+	Example              bool   // it is the kind of a new project, with children
+
+	Defaulting, Validating bool   // the webhooks of the kind
+	Stored, StoredAlias    string // the stored version and its import name, for another version
 
 	Go             string // language version
 	LibraryVersion string
@@ -35,8 +40,9 @@ var (
 	noLetters     = regexp.MustCompile(`[^a-z0-9]+`)
 )
 
-// taken are names in use in the package of a version.
-var taken = []string{"groupversion", "addtoscheme"}
+// taken are names in use in the package of a version, or, with a prefix, in that of the controllers: TestMain,
+// TestRights, TestDeploy, declareWebhooks.
+var taken = []string{"groupversion", "addtoscheme", "main", "rights", "deploy", "webhooks"}
 
 // readOtherwise reports whether YAML reads a name as another type, such as a number. YAML parsers differ in the words
 // that they convert.
@@ -100,7 +106,7 @@ func checkKind(group, version, kind string) error {
 	case strings.HasSuffix(kind, "List"):
 		no(ErrKind, "kind", kind, "names that end with List are those of lists")
 	case slices.Contains(taken, lower), readOtherwise(lower), readOtherwise(kind):
-		no(ErrKind, "kind", kind, "the word has a meaning of its own, in the package of a version or in YAML")
+		no(ErrKind, "kind", kind, "the word has a meaning of its own, in the code of a project or in YAML")
 	}
 	return errors.Join(errs...)
 }
@@ -144,6 +150,9 @@ func (n names) of(group, version, kind string) names {
 	n.MaxName = validation.DNS1123LabelMaxLength - len(n.Lower) - 1
 	return n
 }
+
+// Camel returns the kind as the beginning of a Go name that is not exported.
+func (n names) Camel() string { return strings.ToLower(n.Kind[:1]) + n.Kind[1:] }
 
 // plural returns the regular English plural.
 func plural(word string) string {

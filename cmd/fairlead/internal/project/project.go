@@ -18,6 +18,8 @@ type Options struct {
 	Module string
 	// Group, Version and Kind name the first kind: for example web.example.com, v1alpha1 (the default), WebPage.
 	Group, Version, Kind string
+	// ClusterScoped makes a kind whose objects are in no namespace. Its reconciler is empty.
+	ClusterScoped bool
 	// Library is a directory with the source of Fairlead. Default: the project requires the version that this program
 	// was built from, or uses the checkout that it was built from.
 	Library string
@@ -51,8 +53,13 @@ func New(ctx context.Context, o Options) (*Made, error) {
 	n := names{
 		Module: o.Module, Name: nameOf(o.Module), Go: lib.language, LibraryVersion: lib.version, Replace: lib.dir,
 	}.of(o.Group, o.Version, o.Kind)
+	n.ClusterScoped, n.Example = o.ClusterScoped, !o.ClusterScoped
+	kind := "example"
+	if n.ClusterScoped {
+		kind = "kind"
+	}
 	content := files{}
-	for _, part := range []string{"project", "group", "kind"} {
+	for _, part := range []string{"project", "group", kind} {
 		if err := content.render(part, n); err != nil {
 			return nil, err
 		}

@@ -49,6 +49,8 @@ func TestCheckKind(t *testing.T) {
 		{"web.example.com", "v1", "PageList"}:              ErrKind,
 		{"web.example.com", "v1", "GroupVersion"}:          ErrKind,
 		{"web.example.com", "v1", "No"}:                    ErrKind,
+		{"web.example.com", "v1", "Webhooks"}:              ErrKind,
+		{"web.example.com", "v1", "Main"}:                  ErrKind,
 		{"web.example.com", "v1", "Null"}:                  ErrKind,
 		{"1.0", "v1", "WebPage"}:                           ErrGroup,
 		{"1.e5", "v1", "WebPage"}:                          ErrGroup,

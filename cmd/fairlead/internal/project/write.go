@@ -8,13 +8,8 @@ import (
 	"slices"
 )
 
-// links are the symbolic links of a chart to shared manifests. Helm reads files outside of a chart only through links.
-var links = map[string]string{
-	"deploy/chart/crds":                  "../crds",
-	"deploy/chart/files/deployment.yaml": "../../deployment.yaml",
-	"deploy/chart/files/namespace.yaml":  "../../namespace.yaml",
-	"deploy/chart/files/rbac.yaml":       "../../rbac.yaml",
-}
+// links are symbolic links. Helm reads files outside of a chart only through links.
+var links = map[string]string{"chart/files": "../deploy"}
 
 // link creates the links in a directory created by us.
 func link(dir string) error {
