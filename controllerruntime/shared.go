@@ -41,7 +41,9 @@ func overlaidBy(c *http.Client, change bool) *overlaid {
 }
 
 // RoundTrip implements http.RoundTripper.
-func (o *overlaid) RoundTrip(r *http.Request) (*http.Response, error) { return (*o.chain.Load()).RoundTrip(r) }
+func (o *overlaid) RoundTrip(r *http.Request) (*http.Response, error) {
+	return (*o.chain.Load()).RoundTrip(r)
+}
 
 // WrappedRoundTripper returns the underlying transport.
 func (o *overlaid) WrappedRoundTripper() http.RoundTripper { return o.plain }
