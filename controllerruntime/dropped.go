@@ -37,7 +37,7 @@ func (e *DroppedError) Error() string {
 type careful struct {
 	client.Client
 	opt    Options
-	stores *store.Cache
+	stores []*store.Cache
 }
 
 // Update implements client.Writer.
@@ -115,22 +115,28 @@ func (c careful) check(obj client.Object, sub string) error {
 		return err
 	}
 	key, lost := client.ObjectKeyFromObject(obj), []string(nil)
-	for _, st := range c.stores.Lookup(m.Resource) {
-		r, ok := st.Get(store.Key(key))
-		if !ok {
-			continue
-		}
-		for _, path := range r.Dropped() {
-			beneath := sub == "" || path == sub || strings.HasPrefix(path, sub+".") || strings.HasPrefix(path, sub+"[")
-			if beneath && !has(content, path) && !slices.Contains(lost, path) {
-				lost = append(lost, path)
-			}
+	for _, path := range c.dropped(m.Resource, store.Key(key)) {
+		beneath := sub == "" || path == sub || strings.HasPrefix(path, sub+".") || strings.HasPrefix(path, sub+"[")
+		if beneath && !has(content, path) && !slices.Contains(lost, path) {
+			lost = append(lost, path)
 		}
 	}
 	if len(lost) > 0 {
 		return &DroppedError{kind, key, lost}
 	}
 	return nil
+}
+
+// dropped returns the paths that the server has of an object and the stores do not keep.
+func (c careful) dropped(resource schema.GroupVersionResource, key store.Key) (paths []string) {
+	for _, cache := range c.stores {
+		for _, st := range cache.Lookup(resource) {
+			if r, ok := st.Get(key); ok {
+				paths = append(paths, r.Dropped()...)
+			}
+		}
+	}
+	return paths
 }
 
 // has reports whether content has the field at a path in the notation of cache.Content.

@@ -62,7 +62,11 @@ func (f *Informers) Stores() *fairleadcache.Cache { return f.stores.Cache }
 //
 //	cfg.Wrap(informers.Overlay)
 func (f *Informers) Overlay(next http.RoundTripper) http.RoundTripper {
-	return f.stores.opt.overlay(next, f.stores.Cache)
+	overlaid := f.stores.opt.overlay(next, f.stores.Cache)
+	if f.stores.opt.FilterOwnWrites {
+		return owning{overlaid}
+	}
+	return overlaid
 }
 
 // Informer returns a new informer of objects of the type of obj: its Go type, or unstructured.Unstructured or

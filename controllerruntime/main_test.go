@@ -10,6 +10,7 @@ import (
 func TestMain(m *testing.M) {
 	// One of them compares the times of two errors, of which one may be on a fake clock.
 	utilruntime.ErrorHandlers = nil //nolint:reassign // it is how upstream has it changed
+	recordLog()
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"),
 		goleak.IgnoreTopFunction("k8s.io/apimachinery/pkg/watch.(*filteredWatch).loop"), // of metadata informers, stock

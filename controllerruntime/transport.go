@@ -10,12 +10,16 @@ import (
 	"github.com/fairlead-io/fairlead/internal/connection"
 )
 
-// transportOf returns the transport of an HTTP client.
+// transportOf returns the transport of an HTTP client, without what NewCache has put around it.
 func transportOf(c *http.Client) http.RoundTripper {
-	if c.Transport == nil {
+	switch t := c.Transport.(type) {
+	case nil:
 		return http.DefaultTransport
+	case *overlaid:
+		return t.plain
+	default:
+		return t
 	}
-	return c.Transport
 }
 
 // atStart bounds the concurrent requests of stores. A cache of many namespaces starts with one request for each
@@ -31,7 +35,7 @@ func watchConnection(cfg *rest.Config, c *http.Client) (*connection.Conn, error)
 	}
 	options := connection.Options{StoresBurst: atStart}
 	if !alike(transportOf(made), transportOf(c)) {
-		options.HTTPClient = &http.Client{Transport: c.Transport}
+		options.HTTPClient = &http.Client{Transport: transportOf(c)}
 		cfg = rest.CopyConfig(cfg)
 		cfg.BearerTokenFile = "" // the transport of c authenticates
 	}

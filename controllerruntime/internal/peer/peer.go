@@ -83,7 +83,10 @@ func (p Peer) Open(t *testing.T, cfg *rest.Config, namespace string, opts cache.
 		HTTPClient: hc, Scheme: opts.Scheme, Cache: &client.CacheOptions{Reader: w.Cache, Unstructured: true},
 	})
 	Must(t, err)
-	w.Live, err = client.New(cfg, client.Options{HTTPClient: hc, Scheme: opts.Scheme})
+	apart, err := rest.HTTPClientFor(cfg) // what goes through hc is visible in the cache
+	Must(t, err)
+	t.Cleanup(func() { utilnet.CloseIdleConnectionsFor(apart.Transport) })
+	w.Live, err = client.New(cfg, client.Options{HTTPClient: apart, Scheme: opts.Scheme})
 	Must(t, err)
 	return w
 }
