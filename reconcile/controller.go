@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -78,6 +79,8 @@ type work struct {
 	move func(slots shard.Set, end func(flow.Handle))
 	// why returns why the fiber of an object does not end, and whether there is one.
 	why func(k Key) (causes []why.Cause, works bool)
+	// flows returns the number of fibers that have not ended.
+	flows func() int
 }
 
 // New declares a controller that reconciles the objects of type T and runs with the host. T is a Go type that the
@@ -88,8 +91,10 @@ type work struct {
 // any request, together with the errors of all other declarations.
 func New[T any, PT client.ObjectOf[T]](h Host, name string, r Reconciler[T], opts ...Option) *Controller {
 	var err error
-	if f, ok := r.(Func[T]); r == nil || ok && f == nil {
+	if r == nil {
 		err = fmt.Errorf("%w: no reconciler", ErrInvalid)
+	} else if v := reflect.ValueOf(r); (v.Kind() == reflect.Pointer || v.Kind() == reflect.Func) && v.IsNil() {
+		err = fmt.Errorf("%w: the reconciler is a nil %T", ErrInvalid, r)
 	}
 	w := workOf[T, PT](r)
 	if cl, ok := r.(Cleaner[T]); ok {
@@ -117,6 +122,7 @@ func workOf[T any, PT client.ObjectOf[T]](r Reconciler[T]) work {
 		},
 		hosted: func(Inherited, fiberHost) {}, deleted: func(Key) {}, halt: func() {},
 		move: func(shard.Set, func(flow.Handle)) {}, why: func(Key) ([]why.Cause, bool) { return nil, false },
+		flows: func() int { return 0 },
 		finalize: func(ctx context.Context, c *client.Client, obj client.Object, change func(client.Object) error) error {
 			return client.Modify(ctx, c, obj.(PT), func(o PT) error { return change(o) })
 		},
@@ -160,13 +166,19 @@ func declare(h Host, name string, w work, object client.Object, err error, opts 
 	}
 	metrics := newMetrics(name)
 	c.connect(metrics)
-	if e := registry.Register(metrics); e != nil {
-		err = errors.Join(err, fmt.Errorf("%w: is its name unique? %w", ErrInvalid, e))
+	var taken error
+	if overseen {
+		taken = overseer.Oversee(c)
+	}
+	if taken == nil {
+		if taken = registry.Register(metrics); taken != nil {
+			taken = fmt.Errorf("is its name unique? %w", taken)
+		}
+	}
+	if taken != nil {
+		err = errors.Join(err, fmt.Errorf("%w: %w", ErrInvalid, taken))
 	}
 	c.err = err
-	if overseen {
-		overseer.Oversee(c)
-	}
 	if checker, ok := h.(Checker); ok {
 		checker.Check(c.check)
 	} else {
@@ -219,6 +231,7 @@ func (c *Controller) connect(m *metrics) {
 	c.inspect = &inspection{
 		name: c.name, place: c.place, cluster: c.from.Cluster, declared: c.declared, client: c.client, leader: c.set.leader,
 		finalizer: ownFinalizer, lifetime: c.lifetime, intake: c.intake, scheduler: c.scheduler, fibers: c.object.why,
+		flows: c.object.flows,
 	}
 	m.counts, m.ages = c.scheduler.counts, c.scheduler.ages
 	c.object.hosted(c.from, fiberHost{

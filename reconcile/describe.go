@@ -27,6 +27,7 @@ type inspection struct {
 	scheduler            *scheduler
 	// fibers returns why the fiber of an object does not end, and whether there is one.
 	fibers func(k Key) (causes []why.Cause, works bool)
+	flows  func() int
 }
 
 // describe describes the controller, with at most limit of the failures for which pick returns true. A negative limit
@@ -47,6 +48,7 @@ func (n *inspection) describe(limit int, pick func(Key, Class) bool) inspect.Con
 		Oldest: work.oldest, Working: work.working, BlockedSince: work.blockedSince,
 		Failures: describeFailures(work.failing, limit),
 	}
+	d.Flows = n.flows()
 	if phase.problem != nil {
 		d.Error = phase.problem.Error()
 	}

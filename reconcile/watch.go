@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
@@ -43,6 +44,11 @@ func (w *watch) function(option string, takes reflect.Type, isNil bool) {
 // check returns the errors of the declaration. A function must take the Go type of the watch, or a generic type.
 func (w *watch) check() error {
 	errs := w.errs
+	for _, err := range []error{source.CheckSelectors(w.options), source.CheckNamespaces(w.options)} {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%w: %w", ErrInvalid, err))
+		}
+	}
 	object := reflect.TypeOf(w.object).Elem()
 	for _, t := range w.takes {
 		if t != object && !readsAny(t) && !readsAny(object) {

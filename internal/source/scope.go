@@ -384,8 +384,11 @@ func (s *scope) report(phase Phase, reason Reason, err error) {
 		return
 	}
 	level := slog.LevelInfo
-	if phase == Degraded {
+	switch phase {
+	case Degraded:
 		level = slog.LevelWarn
+	case Connecting, Listing, Stopped: // the usual course
+		level = slog.LevelDebug
 	}
 	s.log.Log(context.Background(), level, "source state changed", "phase", phase, "reason", reason,
 		"message", status.Message, "version", status.Version)
