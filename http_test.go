@@ -174,7 +174,6 @@ func TestListen(t *testing.T) {
 		t.Error(err)
 	}
 	_ = lines.Close() // a pipe cannot fail
-
 }
 
 // TestTakenPort has no consequence but an error: nothing starts.
