@@ -47,15 +47,16 @@ type Controller struct {
 	slots    *handover.Slots // whose objects are reconciled; nil: replicas do not share the objects
 	events   *Recorder       // about failures; nil: none
 
-	lifetime  *lifetime
-	intake    *intake
-	follows   *follows
-	pump      *pump
-	scheduler *scheduler
-	workers   *workers
-	elections *elections
-	sharing   *sharing
-	inspect   *inspection
+	lifetime   *lifetime
+	intake     *intake
+	namespaces *namespaces
+	follows    *follows
+	pump       *pump
+	scheduler  *scheduler
+	workers    *workers
+	elections  *elections
+	sharing    *sharing
+	inspect    *inspection
 }
 
 // work holds the operations on an object, without its Go type.
@@ -136,7 +137,7 @@ func declare(h Host, name string, w work, object client.Object, err error, opts 
 			o(&c.set)
 		}
 	}
-	c.declared = &declaration{main: &watch{object: object}, related: c.set.watches}
+	c.declared = &declaration{main: &watch{object: object, sameNamespace: true}, related: c.set.watches}
 	for _, o := range c.set.primary {
 		if o != nil {
 			o(c.declared.main)
@@ -199,11 +200,12 @@ func (c *Controller) connect(m *metrics) {
 		name: c.name, owner: owner, main: main, interval: c.set.interval, cache: c.host.Cache, log: c.log,
 		mapErrors: m.mapErrors, wake: c.pump.poke, synced: make(chan struct{}),
 	}
+	c.namespaces = &namespaces{intake: c.intake}
 	c.follows = &follows{intake: c.intake, scheme: c.client.Scheme, everySlot: c.slots != nil}
 	c.workers = &workers{}
 	c.scheduler = &scheduler{
 		controller: c.name, limit: c.set.workers, each: c.set.each, total: c.set.total, preempt: c.set.preempt,
-		retries: retries{backoff: c.set.retry, attempts: c.set.attempts}, slots: c.slots, uidOf: c.intake.uidOf,
+		retries: retries{backoff: c.set.retry, custom: c.set.delay, attempts: c.set.attempts}, slots: c.slots, uidOf: c.intake.uidOf,
 		startWorker: c.workers.start, wake: c.pump.poke, q: newQueue(),
 	}
 	c.intake.sink = sink{changed: c.scheduler.changed, deleted: c.onDeleted, left: c.onLeft}
@@ -268,7 +270,7 @@ func (c *Controller) Name() string { return c.name }
 // Trigger makes the controller reconcile an object for a reason that no watch reports. It does nothing if the object
 // does not exist. An object in back-off is reconciled when the back-off is over.
 func (c *Controller) Trigger(k Key, source string) {
-	c.scheduler.changed(k, Reason{Type: Triggered, Source: source, Key: k}, high, nil)
+	c.scheduler.changed(k, Reason{Type: Triggered, Source: source, Key: k}, high, c.intake.rankOf(k), nil)
 }
 
 // Unfollow removes a source that [Follow] added. It does nothing if there is no such source.

@@ -79,7 +79,7 @@ func (c *Controller) open(ctx context.Context, stop context.CancelCauseFunc) err
 // once.
 func (c *Controller) openAll(ctx context.Context) error {
 	c.intake.start(ctx)
-	_, err := c.intake.open(c.declared.main, nil)
+	err := c.namespaces.open(c.declared.main)
 	errs := []error{err}
 	for _, w := range c.declared.related {
 		errs = append(errs, c.openRelated(w))
@@ -95,8 +95,7 @@ func (c *Controller) openRelated(w *watch) (err error) {
 			return fmt.Errorf("cannot watch %s: %w", w.name, err)
 		}
 	}
-	_, err = c.intake.open(w, nil)
-	return err
+	return c.namespaces.open(w)
 }
 
 // close ends the watches and waits for the workers.
@@ -159,7 +158,7 @@ func (c *Controller) reconcileAll() {
 	main := c.declared.main.name
 	for r := range c.intake.objects().Snapshot().All() {
 		why := Reason{Type: Leading, Source: main, Key: r.Key(), Version: r.Version()}
-		c.scheduler.changed(r.Key(), why, low, nil)
+		c.scheduler.changed(r.Key(), why, low, c.intake.rank(r), nil)
 	}
 }
 
@@ -170,7 +169,7 @@ func (c *Controller) reconcileSlots(slots shard.Set) {
 		if slots.Has(r.Namespace(), r.UID()) {
 			now := factsOf(r)
 			why := Reason{Type: Initial, Source: main, Key: r.Key(), Version: r.Version()}
-			c.scheduler.changed(r.Key(), why, low, &now)
+			c.scheduler.changed(r.Key(), why, low, c.intake.rank(r), &now)
 		}
 	}
 }
