@@ -316,6 +316,7 @@ func nothing(ctx context.Context) map[string]func() error {
 			return orNone(reconcile.NewRecorder(c, "").Event(ctx, &pod{}, "", "", ""))
 		},
 		"reconcile.Only":           func() error { return watches(reconcile.Only()) },
+		"reconcile.Optional":       func() error { return watches(reconcile.Optional()) },
 		"reconcile.Priority":       func() error { return controls(reconcile.Priority[pod](nil)) },
 		"reconcile.OnFailure":      func() error { return controls(reconcile.OnFailure(nil)) },
 		"reconcile.OwnerReference": func() error { return fails(reconcile.OwnerReference(nil, nil)) },

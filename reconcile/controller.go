@@ -47,6 +47,8 @@ type Controller struct {
 	slots    *handover.Slots // whose objects are reconciled; nil: replicas do not share the objects
 	events   *Recorder       // about failures; nil: none
 
+	absent []*watch // of optional kinds that are not served; only used by the goroutine of open, then that of openAbsent
+
 	lifetime   *lifetime
 	intake     *intake
 	namespaces *namespaces

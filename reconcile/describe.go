@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/fairlead-io/fairlead/client"
@@ -49,7 +50,11 @@ func (n *inspection) describe(limit int, pick func(Key, Class) bool) inspect.Con
 		Failures: describeFailures(work.failing, limit),
 	}
 	d.Flows = n.flows()
-	if phase.problem != nil {
+	switch {
+	case phase.problem == nil:
+	case d.State == inspect.StateAbsent:
+		d.WaitsFor = []string{phase.problem.Error()}
+	default:
 		d.Error = phase.problem.Error()
 	}
 	switch d.State {
@@ -100,6 +105,9 @@ func stateOf(p phase, watches intakeState, leads bool) inspect.State {
 	case p.ended:
 		return inspect.StateStopped
 	case p.problem != nil:
+		if _, absent := errors.AsType[*absentError](p.problem); absent {
+			return inspect.StateAbsent
+		}
 		return inspect.StateBlocked
 	case !p.running:
 		return inspect.StateNew

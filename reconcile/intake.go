@@ -58,6 +58,7 @@ type openWatch struct {
 	drain  *store.Drainer
 	main   bool
 	follow *follow // the primary of Follow; nil for a declared watch
+	late   bool    // opened after the first lists of the declared watches
 	synced bool    // guarded by intake.mu; only step writes it, and reads it without the lock
 }
 
@@ -92,7 +93,7 @@ func (in *intake) open(w *watch, f *follow, options ...cache.Option) (*openWatch
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch %s: %w", w.name, err)
 	}
-	s := &openWatch{watch: w, handle: h, main: w == in.main, follow: f}
+	s := &openWatch{watch: w, handle: h, main: w == in.main, follow: f, late: in.snapshot().synced}
 	opt := in.subscription(s)
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -280,7 +281,7 @@ func (in *intake) event(run context.Context, s *openWatch, e *store.Event) {
 	case s.main:
 		now := factsOf(e.Object)
 		in.sink.changed(e.Key, why, p, in.rank(e.Object), &now)
-	case why.Type == Initial && !s.synced: // all primaries are reconciled after all watches are listed
+	case why.Type == Initial && !s.synced && !s.late: // all primaries are reconciled after all watches are listed
 	default:
 		in.related(s, e, why, p)
 	}

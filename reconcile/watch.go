@@ -31,6 +31,7 @@ type watch struct {
 	types    []ReasonType                     // of the events that count; empty: all
 	anyOwner bool                             // see AnyOwner
 	rank     func(*cache.Record) (int, error) // see Priority; nil: none
+	optional bool                             // see Optional
 	// sameNamespace means that the objects are in the namespaces of the primaries; see Controller.SetNamespaces.
 	sameNamespace bool
 	everySlot     bool           // hold the objects of every slot, even if replicas share them
@@ -155,6 +156,13 @@ func IfSpecChanged() WatchOption {
 		})
 	}
 }
+
+// Optional lets the controller run although the API server does not serve the kind of a watch, for example because its
+// CustomResourceDefinition is not installed. The controller works without a watch of [Owns] or [Watches], and opens it when
+// the kind is served. With [Primary] the controller waits for its kind; other parts of the program run, and the program
+// is ready. The controller asks again after 1 s, 2 s and so on, up to 10 s. Other failures of a watch are as without
+// Optional.
+func Optional() WatchOption { return func(w *watch) { w.optional = true } }
 
 // Only restricts a watch to events of these types: [Added], [Modified], [Deleted] and [Initial]. Objects that existed when
 // the controller started are Initial. The controller also reconciles all its objects at the [MaxInterval]. The deletion

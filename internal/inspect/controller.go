@@ -17,9 +17,10 @@ type State string
 // The states of a controller.
 const (
 	StateNew      State = "not started"
-	StateBlocked  State = "cannot start" // Controller.Error has the reason; it is tried again
-	StateListing  State = "listing"      // Controller.WaitsFor lists the missing watches and why
-	StateStandby  State = "standby"      // another process leads; Controller.Error says why the leader is unknown
+	StateBlocked  State = "cannot start"       // Controller.Error has the reason; it is tried again
+	StateAbsent   State = "waits for its kind" // an optional kind that is not served; Controller.WaitsFor says which
+	StateListing  State = "listing"            // Controller.WaitsFor lists the missing watches and why
+	StateStandby  State = "standby"            // another process leads; Controller.Error says why the leader is unknown
 	StateRunning  State = "running"
 	StateStopping State = "stopping"
 	StateStopped  State = "stopped"
