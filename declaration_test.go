@@ -17,6 +17,26 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
+// TestTwoControllersOfOneName names both places. Controllers of two clusters may have the same name.
+func TestTwoControllersOfOneName(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		rt := fairlead.New(s.Config())
+		other := rt.Join("other", s.Config())
+		fine := reconcile.Func[corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) (reconcile.Result, error) {
+			return reconcile.Done, nil
+		})
+		reconcile.New[corev1.ConfigMap](other, "maps", fine)
+		reconcile.New[corev1.ConfigMap](rt, "maps", fine)
+		reconcile.New[corev1.ConfigMap](rt, "maps", fine)
+		err := rt.Run(t.Context())
+		if err == nil || strings.Count(err.Error(), "declaration_test.go:") != 2 || strings.Contains(err.Error(), "\n") ||
+			!strings.Contains(err.Error(), "the name is taken by the controller declared at ") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
 // unknown is a type of which the scheme knows nothing.
 type unknown struct{ corev1.ConfigMap }
 

@@ -230,12 +230,19 @@ func (c *Host) shards() shard.Membership {
 	return nil
 }
 
-// Oversee adds a controller to /debug/controllers and /readyz. Package reconcile calls it.
-func (c *Host) Oversee(ctl *reconcile.Controller) {
+// Oversee adds a controller to /debug/controllers and /readyz. It returns an error if another controller of the cluster
+// has the name. Package reconcile calls it.
+func (c *Host) Oversee(ctl *reconcile.Controller) error {
 	if ctl == nil {
-		return
+		return nil
+	}
+	for _, other := range c.overseen() {
+		if other.Name() == ctl.Name() {
+			return fmt.Errorf("the name is taken by the controller declared at %s", other.Describe(0).At)
+		}
 	}
 	c.rt.declared.addController(c, ctl, c.rt.sharing != nil)
+	return nil
 }
 
 // oversee adds a controller to those of this cluster.

@@ -1,9 +1,11 @@
 package fairlead_test
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/cache"
@@ -171,10 +174,58 @@ func TestListen(t *testing.T) {
 		t.Error(err)
 	}
 	_ = lines.Close() // a pipe cannot fail
+}
 
-	if err := fairlead.New(s.Config(), fairlead.WithListen("256.0.0.1:0")).Run(t.Context()); err == nil ||
-		!strings.Contains(err.Error(), "cannot listen") {
-		t.Errorf("Run: %v", err)
+// TestTakenPort has no consequence but an error: nothing starts.
+func TestTakenPort(t *testing.T) {
+	t.Parallel()
+	s, err := apiserver.New(apiserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	rt := fairlead.New(s.Config(), fairlead.WithListen(taken.Addr().String()))
+	var d diary
+	observeMaps(rt, &d)
+	err = rt.Run(t.Context())
+	if err == nil || !strings.HasPrefix(err.Error(), "cannot run: cannot listen: ") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("error %v", err)
+	}
+	if n := len(s.Log().Select(apiserver.Match{})); n != 0 {
+		t.Errorf("%d requests were sent", n)
+	}
+}
+
+// TestDefaults: a program sees its log, and its writes have its name.
+func TestDefaults(t *testing.T) { // not parallel: it changes the default logger
+	var out bytes.Buffer
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		var d diary
+		rt := fairlead.New(s.Config())
+		observeMaps(rt, &d)
+		r := run(rt)
+		synctest.Wait()
+		made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "mine"}}
+		if err := rt.Client().Create(t.Context(), made); err != nil {
+			t.Fatal(err)
+		}
+		if owner := s.Log().Select(apiserver.Match{Verb: "create"})[0].Query.Get("fieldManager"); owner != "fairlead.test" {
+			t.Errorf("the field owner is %q", owner)
+		}
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+	})
+	if !strings.Contains(out.String(), "all observers are synced") {
+		t.Errorf("the log has %q", out.String())
 	}
 }
 

@@ -2,15 +2,21 @@ package fairlead_test
 
 import (
 	"context"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/reconcile"
+	"github.com/fairlead-io/fairlead/why"
 )
 
 // Who has forgotten to install definitions is told of all of them, those of every controller and of each of its
@@ -45,4 +51,69 @@ func TestAllKindsThatAreMissingAreTold(t *testing.T) {
 			t.Errorf("%s is not told: %v", name, err)
 		}
 	}
+}
+
+// TestOptionalKinds has controllers of kinds that are served only later.
+func TestOptionalKinds(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		put(t, s, "owner")
+		rt := fairlead.New(s.Config())
+		kind := reconcile.Kind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"})
+		var d diary
+		maps := reconcile.New[corev1.ConfigMap](rt, "maps", reconcile.Func[corev1.ConfigMap](
+			func(_ context.Context, cm *corev1.ConfigMap) (reconcile.Result, error) {
+				d.add("map " + cm.Name)
+				return reconcile.Done, nil
+			},
+		), reconcile.Watches(func(w *metav1.PartialObjectMetadata) []reconcile.Key {
+			return []reconcile.Key{{Namespace: w.Namespace, Name: w.Labels["of"]}}
+		}, kind, reconcile.Optional()))
+		widgets := reconcile.New[metav1.PartialObjectMetadata](rt, "widgets", reconcile.Func[metav1.PartialObjectMetadata](
+			func(_ context.Context, w *metav1.PartialObjectMetadata) (reconcile.Result, error) {
+				d.add("widget " + w.Name)
+				return reconcile.Done, nil
+			},
+		), reconcile.Primary(kind, reconcile.Optional()))
+		r := run(rt)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := d.all(); !slices.Equal(got, []string{"map owner"}) {
+			t.Errorf("before the kind is served: %v", got)
+		}
+		if code, body := get(rt, "/readyz"); code != http.StatusOK {
+			t.Errorf("readyz: %d %s", code, body)
+		}
+		if _, page := get(rt, "/debug/controllers"); !strings.Contains(page, "waits for its kind") {
+			t.Errorf("the page does not say what is missing:\n%s", page)
+		}
+		causes := widgets.Why(t.Context(), why.Object{
+			Group: "example.com", Kind: "Widget", Namespace: "a", Name: "w",
+		})
+		if len(causes) != 1 || !strings.Contains(causes[0].Message, "waits until its kind is served") {
+			t.Errorf("why: %v", causes)
+		}
+		s.Register(apiserver.Resource{Group: "example.com", Version: "v1", Resource: "widgets", Kind: "Widget", Namespaced: true})
+		if _, err := s.Put(&metav1.PartialObjectMetadata{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "example.com/v1", Kind: "Widget"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "w", Labels: map[string]string{"of": "owner"}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		got := d.all()
+		slices.Sort(got)
+		if want := []string{"map owner", "map owner", "widget w"}; !slices.Equal(got, want) {
+			t.Errorf("after it is served: %v, want %v", got, want)
+		}
+		for _, c := range []*reconcile.Controller{maps, widgets} {
+			if state := c.Describe(0).State; state != "running" {
+				t.Errorf("%s is %s", c.Name(), state)
+			}
+		}
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -297,6 +297,7 @@ func nothing(ctx context.Context) map[string]func() error {
 			return errors.Join(orNone(reconcile.Follow[pod](nil, reconcile.Key{}, "", nil)),
 				orNone(reconcile.Follow[pod](reconcile.New(rt, "", reconcile.Func[pod](nil)), reconcile.Key{}, "", nil)))
 		},
+		"reconcile.AnyOwner":      func() error { return controls(reconcile.Owns[pod](reconcile.AnyOwner())) },
 		"reconcile.From":          func() error { return watches(reconcile.From(nil)) },
 		"reconcile.If":            func() error { return watches(reconcile.If[pod](nil)) },
 		"reconcile.IfChanged":     func() error { return watches(reconcile.IfChanged[pod](nil)) },
@@ -314,6 +315,9 @@ func nothing(ctx context.Context) map[string]func() error {
 		"reconcile.NewRecorder": func() error {
 			return orNone(reconcile.NewRecorder(c, "").Event(ctx, &pod{}, "", "", ""))
 		},
+		"reconcile.Only":           func() error { return watches(reconcile.Only()) },
+		"reconcile.Optional":       func() error { return watches(reconcile.Optional()) },
+		"reconcile.Priority":       func() error { return controls(reconcile.Priority[pod](nil)) },
 		"reconcile.OnFailure":      func() error { return controls(reconcile.OnFailure(nil)) },
 		"reconcile.OwnerReference": func() error { return fails(reconcile.OwnerReference(nil, nil)) },
 		"reconcile.Own": func() error {
@@ -334,6 +338,7 @@ func nothing(ctx context.Context) map[string]func() error {
 		"reconcile.TracerProvider": func() error { return controls(reconcile.TracerProvider(nil)) },
 		"reconcile.Watches":        func() error { return controls(reconcile.Watches[pod](nil, nil)) },
 		"reconcile.WithBackoff":    func() error { return controls(reconcile.WithBackoff(reconcile.Backoff{})) },
+		"reconcile.WithDelay":      func() error { return controls(reconcile.WithDelay(nil)) },
 		"reconcile.WithoutEvents":  func() error { return controls(reconcile.WithoutEvents()) },
 		"reconcile.Workers":        func() error { return controls(reconcile.Workers(0)) },
 

@@ -1,13 +1,17 @@
 package fairlead
 
 import (
+	"cmp"
 	"log/slog"
 	"maps"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -66,7 +70,10 @@ func (o *options) complete() {
 		o.scheme = scheme.Scheme
 	}
 	if o.logger == nil {
-		o.logger = slog.New(slog.DiscardHandler)
+		o.logger = slog.Default()
+	}
+	if o.fieldOwner == "" {
+		o.fieldOwner = programName()
 	}
 	if o.registry == nil {
 		o.registry = prometheus.NewRegistry()
@@ -84,6 +91,21 @@ func (o *options) complete() {
 	}
 }
 
+// programName returns the name of the program's file, as far as it can be a field owner.
+func programName() string {
+	name := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
+	name = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, name)
+	return cmp.Or(strings.ToValidUTF8(name[:min(len(name), maxFieldOwner)], ""), "fairlead")
+}
+
+// maxFieldOwner is the longest field manager that the API server accepts, in bytes.
+const maxFieldOwner = 128
+
 // WithScheme sets the registered Go types. Default: the scheme of client-go.
 func WithScheme(scheme *runtime.Scheme) Option { return func(o *options) { o.scheme = scheme } }
 
@@ -92,7 +114,7 @@ func WithMapper(mapper meta.RESTMapper) Option { return func(o *options) { o.map
 
 // WithLogger sets the logger of the runtime and of all parts that it hosts: caches, clients, observers, controllers,
 // the engines of Flows and of reconcile.Flow, elections, and added parts of package operations. A logger set on one of
-// these takes precedence. Default: nothing is logged.
+// these takes precedence. Default: slog.Default, which writes to standard error.
 func WithLogger(logger *slog.Logger) Option { return func(o *options) { o.logger = logger } }
 
 // WithTracerProvider makes the runtime and its parts create OpenTelemetry spans. There is a span for each
@@ -132,7 +154,8 @@ func WithSource(opts ...cache.Option) Option {
 	return func(o *options) { o.source = append(slices.Clip(o.source), opts...) }
 }
 
-// WithFieldOwner sets the field manager of all writes. Default: fairlead.
+// WithFieldOwner sets the field manager of all writes. Default: the name of the program's file. The owner must stay the
+// same across versions of a program, since the API server keeps what another owner has applied.
 func WithFieldOwner(name string) Option { return func(o *options) { o.fieldOwner = name } }
 
 // WithSignals makes Run stop at the first of these signals, as at the end of its context. The second signal has its

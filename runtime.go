@@ -216,10 +216,17 @@ func (rt *Runtime) Run(ctx context.Context) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 
+	var listener net.Listener
+	if rt.opts.listen != "" { // before all else, so that a taken port has no other effect
+		var err error
+		if listener, err = net.Listen("tcp", rt.opts.listen); err != nil {
+			return fmt.Errorf("cannot run: cannot listen: %w", err)
+		}
+	}
 	// These tasks outlive the work: the pages show how it stops, and the Lease is released after it.
 	around := newTasks(context.WithoutCancel(ctx), fail)
-	if rt.opts.listen != "" {
-		around.add(task{"http", rt.listen})
+	if listener != nil {
+		around.add(task{"http", func(ctx context.Context) error { return rt.serveOn(ctx, listener) }})
 	}
 	if election := rt.leadership.run(); election != nil {
 		around.add(task{"election", election})
@@ -253,12 +260,8 @@ func (rt *Runtime) close() {
 	}
 }
 
-// listen serves the Handler until the context ends.
-func (rt *Runtime) listen(ctx context.Context) error {
-	listener, err := net.Listen("tcp", rt.opts.listen)
-	if err != nil {
-		return fmt.Errorf("cannot listen: %w", err)
-	}
+// serveOn serves the Handler until the context ends. It closes the listener.
+func (rt *Runtime) serveOn(ctx context.Context, listener net.Listener) error {
 	rt.log.InfoContext(ctx, "serving health, metrics and debug pages", "address", listener.Addr().String())
 	return serve.New(rt.Handler(), serve.Options{Drain: httpDrain, Logger: rt.log}).Run(ctx, listener)
 }

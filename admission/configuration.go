@@ -2,12 +2,16 @@ package admission
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
+	"strconv"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,6 +27,19 @@ var (
 	mutating    = admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations")
 	definitions = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
 )
+
+// The kinds of the configurations.
+const (
+	validatingKind = "ValidatingWebhookConfiguration"
+	mutatingKind   = "MutatingWebhookConfiguration"
+)
+
+func kindOfConfiguration(k *hook) string {
+	if k.mutating {
+		return mutatingKind
+	}
+	return validatingKind
+}
 
 // manifests builds the wanted content of the configurations and the conversions. It has no state.
 type manifests struct {
@@ -47,8 +64,8 @@ func (m *manifests) targets() ([]*target, error) {
 		}
 	}
 	all := []*target{
-		m.configuration(validating, "ValidatingWebhookConfiguration", checks),
-		m.configuration(mutating, "MutatingWebhookConfiguration", changes),
+		m.configuration(validating, validatingKind, checks),
+		m.configuration(mutating, mutatingKind, changes),
 	}
 	for _, c := range m.converters {
 		mapping, err := m.mapper.RESTMapping(c.kind, c.hub)
@@ -161,6 +178,36 @@ func (m *manifests) configuration(resource schema.GroupVersionResource, kind str
 		}, nil
 	}
 	return t
+}
+
+// refusedEntry matches the field in which the API server has found a mistake.
+var refusedEntry = regexp.MustCompile(`^webhooks\[(\d+)\]`)
+
+// blame adds the hook to the error with which the API server has refused a configuration, such as that of a rule whose
+// condition is no CEL expression.
+func (m *manifests) blame(err error, refused map[string]any) error {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return err
+	}
+	for _, cause := range status.Status().Details.Causes {
+		at := refusedEntry.FindStringSubmatch(cause.Field)
+		if at == nil {
+			continue
+		}
+		i, _ := strconv.Atoi(at[1]) // one that does not fit is no index
+		entries, _ := refused["webhooks"].([]any)
+		if i >= len(entries) {
+			continue
+		}
+		name := tree.At(entries[i], "name")
+		for _, k := range m.hooks {
+			if k.Name == name && refused["kind"] == kindOfConfiguration(k) {
+				return k.fail(err)
+			}
+		}
+	}
+	return err
 }
 
 // conversion returns the target for the conversion stanza of a CustomResourceDefinition.

@@ -54,7 +54,7 @@ func (k *keeper) begin(ctx context.Context, degraded bool, failed func(error)) e
 			return k.repairs.takeAndAwait(ctx)
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.Is(err, ErrNotServed) && !degraded:
+		case errors.Is(err, ErrNotServed) && !degraded, apierrors.IsInvalid(err):
 			return err
 		}
 		failed(err)
@@ -177,6 +177,8 @@ func (k *keeper) keep(ctx context.Context, t *target, bundle []byte, first bool)
 	switch {
 	case apierrors.IsConflict(err) || t.entries == "" && apierrors.IsNotFound(err):
 		return true, nil
+	case apierrors.IsInvalid(err):
+		return false, k.manifests.blame(fmt.Errorf("cannot write %s: %w", t, err), want)
 	case err != nil:
 		return false, fmt.Errorf("cannot write %s: %w", t, err)
 	case !changed:

@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/cache"
@@ -145,19 +143,10 @@ func (o *Origin) applyNamespaces(f *feed) error {
 
 // check returns the mistakes in the options, as far as they can be detected.
 func (s settings) check() error {
-	var cfg source.Config
-	for _, o := range s.known {
-		if o != nil {
-			o(&cfg)
-		}
-	}
-	if _, err := labels.Parse(cfg.LabelSelector); err != nil {
+	if err := source.CheckSelectors(s.known); err != nil {
 		return fmt.Errorf("%w: %w", ErrMalformedSelector, err)
 	}
-	if _, err := fields.ParseSelector(cfg.FieldSelector); err != nil {
-		return fmt.Errorf("%w: %w", ErrMalformedSelector, err)
-	}
-	return nil
+	return source.CheckNamespaces(s.known)
 }
 
 func (o *Origin) cannotStart(err error) error {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -46,15 +47,18 @@ type Controller struct {
 	slots    *handover.Slots // whose objects are reconciled; nil: replicas do not share the objects
 	events   *Recorder       // about failures; nil: none
 
-	lifetime  *lifetime
-	intake    *intake
-	follows   *follows
-	pump      *pump
-	scheduler *scheduler
-	workers   *workers
-	elections *elections
-	sharing   *sharing
-	inspect   *inspection
+	absent []*watch // of optional kinds that are not served; only used by the goroutine of open, then that of openAbsent
+
+	lifetime   *lifetime
+	intake     *intake
+	namespaces *namespaces
+	follows    *follows
+	pump       *pump
+	scheduler  *scheduler
+	workers    *workers
+	elections  *elections
+	sharing    *sharing
+	inspect    *inspection
 }
 
 // work holds the operations on an object, without its Go type.
@@ -78,6 +82,8 @@ type work struct {
 	move func(slots shard.Set, end func(flow.Handle))
 	// why returns why the fiber of an object does not end, and whether there is one.
 	why func(k Key) (causes []why.Cause, works bool)
+	// flows returns the number of fibers that have not ended.
+	flows func() int
 }
 
 // New declares a controller that reconciles the objects of type T and runs with the host. T is a Go type that the
@@ -88,8 +94,10 @@ type work struct {
 // any request, together with the errors of all other declarations.
 func New[T any, PT client.ObjectOf[T]](h Host, name string, r Reconciler[T], opts ...Option) *Controller {
 	var err error
-	if f, ok := r.(Func[T]); r == nil || ok && f == nil {
+	if r == nil {
 		err = fmt.Errorf("%w: no reconciler", ErrInvalid)
+	} else if v := reflect.ValueOf(r); (v.Kind() == reflect.Pointer || v.Kind() == reflect.Func) && v.IsNil() {
+		err = fmt.Errorf("%w: the reconciler is a nil %T", ErrInvalid, r)
 	}
 	w := workOf[T, PT](r)
 	if cl, ok := r.(Cleaner[T]); ok {
@@ -117,6 +125,7 @@ func workOf[T any, PT client.ObjectOf[T]](r Reconciler[T]) work {
 		},
 		hosted: func(Inherited, fiberHost) {}, deleted: func(Key) {}, halt: func() {},
 		move: func(shard.Set, func(flow.Handle)) {}, why: func(Key) ([]why.Cause, bool) { return nil, false },
+		flows: func() int { return 0 },
 		finalize: func(ctx context.Context, c *client.Client, obj client.Object, change func(client.Object) error) error {
 			return client.Modify(ctx, c, obj.(PT), func(o PT) error { return change(o) })
 		},
@@ -130,7 +139,7 @@ func declare(h Host, name string, w work, object client.Object, err error, opts 
 			o(&c.set)
 		}
 	}
-	c.declared = &declaration{main: &watch{object: object}, related: c.set.watches}
+	c.declared = &declaration{main: &watch{object: object, sameNamespace: true}, related: c.set.watches}
 	for _, o := range c.set.primary {
 		if o != nil {
 			o(c.declared.main)
@@ -160,13 +169,19 @@ func declare(h Host, name string, w work, object client.Object, err error, opts 
 	}
 	metrics := newMetrics(name)
 	c.connect(metrics)
-	if e := registry.Register(metrics); e != nil {
-		err = errors.Join(err, fmt.Errorf("%w: is its name unique? %w", ErrInvalid, e))
+	var taken error
+	if overseen {
+		taken = overseer.Oversee(c)
+	}
+	if taken == nil {
+		if taken = registry.Register(metrics); taken != nil {
+			taken = fmt.Errorf("is its name unique? %w", taken)
+		}
+	}
+	if taken != nil {
+		err = errors.Join(err, fmt.Errorf("%w: %w", ErrInvalid, taken))
 	}
 	c.err = err
-	if overseen {
-		overseer.Oversee(c)
-	}
 	if checker, ok := h.(Checker); ok {
 		checker.Check(c.check)
 	} else {
@@ -187,11 +202,12 @@ func (c *Controller) connect(m *metrics) {
 		name: c.name, owner: owner, main: main, interval: c.set.interval, cache: c.host.Cache, log: c.log,
 		mapErrors: m.mapErrors, wake: c.pump.poke, synced: make(chan struct{}),
 	}
+	c.namespaces = &namespaces{intake: c.intake}
 	c.follows = &follows{intake: c.intake, scheme: c.client.Scheme, everySlot: c.slots != nil}
 	c.workers = &workers{}
 	c.scheduler = &scheduler{
 		controller: c.name, limit: c.set.workers, each: c.set.each, total: c.set.total, preempt: c.set.preempt,
-		retries: retries{backoff: c.set.retry, attempts: c.set.attempts}, slots: c.slots, uidOf: c.intake.uidOf,
+		retries: retries{backoff: c.set.retry, custom: c.set.delay, attempts: c.set.attempts}, slots: c.slots, uidOf: c.intake.uidOf,
 		startWorker: c.workers.start, wake: c.pump.poke, q: newQueue(),
 	}
 	c.intake.sink = sink{changed: c.scheduler.changed, deleted: c.onDeleted, left: c.onLeft}
@@ -219,6 +235,7 @@ func (c *Controller) connect(m *metrics) {
 	c.inspect = &inspection{
 		name: c.name, place: c.place, cluster: c.from.Cluster, declared: c.declared, client: c.client, leader: c.set.leader,
 		finalizer: ownFinalizer, lifetime: c.lifetime, intake: c.intake, scheduler: c.scheduler, fibers: c.object.why,
+		flows: c.object.flows,
 	}
 	m.counts, m.ages = c.scheduler.counts, c.scheduler.ages
 	c.object.hosted(c.from, fiberHost{
@@ -255,7 +272,7 @@ func (c *Controller) Name() string { return c.name }
 // Trigger makes the controller reconcile an object for a reason that no watch reports. It does nothing if the object
 // does not exist. An object in back-off is reconciled when the back-off is over.
 func (c *Controller) Trigger(k Key, source string) {
-	c.scheduler.changed(k, Reason{Type: Triggered, Source: source, Key: k}, high, nil)
+	c.scheduler.changed(k, Reason{Type: Triggered, Source: source, Key: k}, high, c.intake.rankOf(k), nil)
 }
 
 // Unfollow removes a source that [Follow] added. It does nothing if there is no such source.

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/fairlead-io/fairlead/client"
@@ -27,6 +28,7 @@ type inspection struct {
 	scheduler            *scheduler
 	// fibers returns why the fiber of an object does not end, and whether there is one.
 	fibers func(k Key) (causes []why.Cause, works bool)
+	flows  func() int
 }
 
 // describe describes the controller, with at most limit of the failures for which pick returns true. A negative limit
@@ -47,7 +49,12 @@ func (n *inspection) describe(limit int, pick func(Key, Class) bool) inspect.Con
 		Oldest: work.oldest, Working: work.working, BlockedSince: work.blockedSince,
 		Failures: describeFailures(work.failing, limit),
 	}
-	if phase.problem != nil {
+	d.Flows = n.flows()
+	switch {
+	case phase.problem == nil:
+	case d.State == inspect.StateAbsent:
+		d.WaitsFor = []string{phase.problem.Error()}
+	default:
 		d.Error = phase.problem.Error()
 	}
 	switch d.State {
@@ -98,6 +105,9 @@ func stateOf(p phase, watches intakeState, leads bool) inspect.State {
 	case p.ended:
 		return inspect.StateStopped
 	case p.problem != nil:
+		if _, absent := errors.AsType[*absentError](p.problem); absent {
+			return inspect.StateAbsent
+		}
 		return inspect.StateBlocked
 	case !p.running:
 		return inspect.StateNew

@@ -256,6 +256,18 @@ func (s *fiberSet) logUnhandled(k Key, f *fiber) {
 }
 
 // snapshot returns a copy of the running fiber of an object, or nil if there is none.
+// count returns the number of fibers that have not ended.
+func (s *fiberSet) count() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.live {
+		if !f.ended {
+			n++
+		}
+	}
+	return n
+}
+
 func (s *fiberSet) snapshot(k Key) *fiber {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -95,6 +95,7 @@ func Flow[T, P any, PT client.ObjectOf[T]](h Host, name string, e *flow.Engine, 
 	}
 	w.saves = config.Position != nil
 	w.deleted, w.halt, w.move, w.why = r.deleted, r.fibers.halt, r.fibers.move, r.why
+	w.flows = r.fibers.count
 	w.hosted = func(from Inherited, h fiberHost) {
 		r.host, r.fibers.slots, r.fibers.log = h, h.slots, h.log
 		if e != nil {

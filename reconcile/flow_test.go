@@ -122,7 +122,7 @@ func TestAFlowPerObject(t *testing.T) {
 		if p := b.stored().Status.Flow; p == nil || p.Step != "wait" || b.stored().Status.Seen != 1 {
 			t.Fatalf("saved %+v, with it %+v", p, b.stored().Status)
 		}
-		if st := c.Describe(0).Counts; st != (inspect.Counts{}) {
+		if st := c.Describe(0).Counts; st != (inspect.Counts{Flows: 1}) {
 			t.Errorf("a parked fiber holds something of the controller: %+v", st)
 		}
 		b.change(label("x"))
@@ -131,6 +131,9 @@ func TestAFlowPerObject(t *testing.T) {
 		s.hold.Set()
 		b.settle()
 		s.want(t, "it goes on", "a", "wait", "c")
+		if d := c.Describe(0); d.Flows != 0 {
+			t.Errorf("after the fiber has ended the counts are %+v", d.Counts)
+		}
 		if p := b.stored().Status.Flow; p == nil || p.Reason != "completed" || !p.Ended {
 			t.Fatalf("saved %+v, want that it has completed", p)
 		}

@@ -38,7 +38,8 @@ type Checker interface {
 // show it.
 type Overseer interface {
 	Inherit() Inherited
-	Oversee(c *Controller)
+	// Oversee returns an error if c cannot run with the host, for example because another controller has its name.
+	Oversee(c *Controller) error
 }
 
 // Inherited are the settings of a controller that come from its host. It is zero for a host that is no [Overseer].

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/internal/testbed"
@@ -184,6 +185,20 @@ func TestWrongDeclarations(t *testing.T) {
 		declare      func(h reconcile.Host)
 	}{
 		{"no reconciler", "no reconciler", func(h reconcile.Host) { reconcile.New[gateway](h, "x", nil) }},
+		{"a typed nil", "the reconciler is a nil *reconcile_test.pointed", func(h reconcile.Host) {
+			reconcile.New[gateway](h, "x", (*pointed)(nil))
+		}},
+		{"an invalid namespace", `invalid namespace "Prod_1"`, func(h reconcile.Host) {
+			reconcile.New[gateway](h, "x", noop, reconcile.Primary(reconcile.From(cache.Namespaces("fine", "Prod_1"))))
+		}},
+		{"an invalid label selector", `cannot parse label selector "a in b"`, func(h reconcile.Host) {
+			reconcile.New[gateway](h, "x", noop,
+				reconcile.Owns[corev1.ConfigMap](reconcile.From(cache.Labels("a in b"))))
+		}},
+		{"an invalid field selector", `cannot parse field selector "a"`, func(h reconcile.Host) {
+			reconcile.New[gateway](h, "x", noop,
+				reconcile.Owns[corev1.ConfigMap](reconcile.From(cache.Fields("a"))))
+		}},
 		{"no name", "no name", func(h reconcile.Host) { reconcile.New[gateway](h, "", noop) }},
 		{"a name twice", "unique", func(h reconcile.Host) {
 			reconcile.New[gateway](h, "x", noop)
@@ -237,6 +252,14 @@ func TestWrongDeclarations(t *testing.T) {
 }
 
 type stranger struct{ gateway }
+
+// pointed is a reconciler with state.
+type pointed struct{ calls int }
+
+func (p *pointed) Reconcile(context.Context, *gateway) (reconcile.Result, error) {
+	p.calls++
+	return reconcile.Done, nil
+}
 
 var noop = reconcile.Func[gateway](func(context.Context, *gateway) (reconcile.Result, error) {
 	return reconcile.Done, nil

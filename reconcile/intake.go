@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -45,7 +46,7 @@ type intake struct {
 // sink receives the changes of primaries, from the goroutine of step.
 type sink struct {
 	// changed has now, the state of the primary in the event, or nil if the event is about another object.
-	changed func(k Key, why Reason, p priority, now *facts)
+	changed func(k Key, why Reason, p priority, of rank, now *facts)
 	deleted func(k Key, why Reason)
 	left    func(k Key) // its slot belongs to another replica
 }
@@ -57,6 +58,7 @@ type openWatch struct {
 	drain  *store.Drainer
 	main   bool
 	follow *follow // the primary of Follow; nil for a declared watch
+	late   bool    // opened after the first lists of the declared watches
 	synced bool    // guarded by intake.mu; only step writes it, and reads it without the lock
 }
 
@@ -85,13 +87,13 @@ func (in *intake) running() bool {
 	return in.run != nil
 }
 
-// open opens a declared watch, or with f the watch of a primary. The main watch must be the first one.
-func (in *intake) open(w *watch, f *follow) (*openWatch, error) {
-	h, err := w.open(in.cache())
+// open opens a declared watch, or with f the watch of a primary. options are applied after its own. The main watch must be the first one.
+func (in *intake) open(w *watch, f *follow, options ...cache.Option) (*openWatch, error) {
+	h, err := w.open(in.cache(), options...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch %s: %w", w.name, err)
 	}
-	s := &openWatch{watch: w, handle: h, main: w == in.main, follow: f}
+	s := &openWatch{watch: w, handle: h, main: w == in.main, follow: f, late: in.snapshot().synced}
 	opt := in.subscription(s)
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -264,19 +266,22 @@ func (in *intake) event(run context.Context, s *openWatch, e *store.Event) {
 		}
 	}
 	why := reasonOf(*e, s.watch.name)
+	if s.rules().ignores(why.Type) && (!s.main || e.Type != store.Deleted) {
+		return
+	}
 	p := high
 	if why.Type == Initial || why.Type == Interval {
 		p = low
 	}
 	switch {
 	case s.follow != nil:
-		in.sink.changed(s.follow.primary, why, high, nil)
+		in.sink.changed(s.follow.primary, why, high, in.rankOf(s.follow.primary), nil)
 	case s.main && e.Type == store.Deleted:
 		in.sink.deleted(e.Key, why)
 	case s.main:
 		now := factsOf(e.Object)
-		in.sink.changed(e.Key, why, p, &now)
-	case why.Type == Initial && !s.synced: // all primaries are reconciled after all watches are listed
+		in.sink.changed(e.Key, why, p, in.rank(e.Object), &now)
+	case why.Type == Initial && !s.synced && !s.late: // all primaries are reconciled after all watches are listed
 	default:
 		in.related(s, e, why, p)
 	}
@@ -300,10 +305,35 @@ func (in *intake) related(s *openWatch, e *store.Event, why Reason, prio priorit
 		for _, k := range mapped {
 			if !keys[k] {
 				keys[k] = true
-				in.sink.changed(k, why, prio, nil)
+				in.sink.changed(k, why, prio, in.rankOf(k), nil)
 			}
 		}
 	}
+}
+
+// rank returns the rank of a primary. It is 0 without a function of Priority, and if that fails.
+func (in *intake) rank(r *cache.Record) rank {
+	if in.main.rank == nil {
+		return 0
+	}
+	n, err := guard(func() (int, error) { return in.main.rank(r) })
+	if err != nil {
+		logUserError(in.log, "cannot rank an object", err, "key", r.Key().String())
+		return 0
+	}
+	return rank(cmp.Compare(n, 0))
+}
+
+// rankOf returns the rank of a primary by its key; 0 if it does not exist.
+func (in *intake) rankOf(k Key) rank {
+	st := in.objects()
+	if in.main.rank == nil || st == nil {
+		return 0
+	}
+	if r, ok := st.Get(k); ok {
+		return in.rank(r)
+	}
+	return 0
 }
 
 // watchSynced records that the initial objects of a watch have been passed on.

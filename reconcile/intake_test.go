@@ -39,7 +39,7 @@ func newIntakeDesk(t *testing.T) *intakeDesk {
 		log: slog.New(slog.DiscardHandler), mapErrors: newMetrics("gateways").mapErrors, wake: func() {},
 		synced: make(chan struct{}),
 		sink: sink{
-			changed: func(k Key, why Reason, p priority, now *facts) {
+			changed: func(k Key, why Reason, p priority, _ rank, now *facts) {
 				d.calls = append(d.calls, fmt.Sprintf("%s changed by %s %s, own %t, low %t", k, why.Type, why.Source, now != nil,
 					p == low))
 			},

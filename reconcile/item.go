@@ -20,16 +20,34 @@ const (
 // priority is the priority of a ready key.
 type priority uint8
 
+// Higher ones go first, but lower ones do not starve.
 const (
-	high priority = iota // a change
-	low                  // initial objects and intervals: they yield to live changes, but do not starve
+	urgent priority = iota // of an object with a positive rank
+	high                   // a change
+	low                    // initial objects and intervals, and objects with a negative rank
+	priorities
 )
+
+// rank is the sign of what the function of Priority returned for an object: 0 without such a function.
+type rank int8
+
+// applied returns the priority of an object of this rank that would have priority p without one.
+func (r rank) applied(p priority) priority {
+	switch {
+	case r > 0:
+		return urgent
+	case r < 0:
+		return low
+	}
+	return p
+}
 
 // item is the state of one object in the controller: its queue state, the reasons, and the relevant history.
 type item struct {
 	key        Key
 	state      itemState
 	prio       priority
+	rank       rank
 	reasons    reasons
 	due        time.Time  // while waiting
 	readySince time.Time  // while ready: since when

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,6 +28,7 @@ func (c *Controller) run(ctx context.Context) error {
 	}
 	defer c.close()
 	var running sync.WaitGroup
+	running.Go(func() { c.openAbsent(ctx) })
 	var failed error
 	running.Go(func() {
 		if failed = c.lead(ctx); failed != nil {
@@ -43,6 +45,14 @@ func (c *Controller) run(ctx context.Context) error {
 	}
 	return failed
 }
+
+// asking is the back-off between questions whether an optional kind is served.
+var asking = backoff.Policy{Base: time.Second, Cap: 10 * time.Second, Factor: 2, Floor: time.Second}
+
+// absentError means that the API server does not serve the kind of a controller, and that it may be absent.
+type absentError struct{ error }
+
+func (e *absentError) Unwrap() error { return e.error }
 
 // reopening is the back-off between attempts to start the watches, if the host is degraded.
 var reopening = backoff.Policy{Base: time.Second, Cap: 30 * time.Second, Factor: 2, Floor: time.Second}
@@ -65,11 +75,21 @@ func (c *Controller) open(ctx context.Context, stop context.CancelCauseFunc) err
 			return nil
 		}
 		c.close()
-		if !c.from.Degraded || ctx.Err() != nil {
+		policy := reopening
+		switch _, absent := errors.AsType[*absentError](err); {
+		case ctx.Err() != nil:
 			return err
+		case absent:
+			policy = asking
+			if attempt == 0 {
+				c.log.InfoContext(ctx, "waits until its kind is served", "kind", c.declared.main.kind.String())
+			}
+		case !c.from.Degraded:
+			return err
+		default:
+			c.log.ErrorContext(ctx, "cannot start, trying again", "error", err)
 		}
-		c.log.ErrorContext(ctx, "cannot start, trying again", "error", err)
-		if backoff.Pause(ctx, reopening.Delay(attempt, rand.Float64)) != nil {
+		if backoff.Pause(ctx, policy.Delay(attempt, rand.Float64)) != nil {
 			return err
 		}
 	}
@@ -79,12 +99,40 @@ func (c *Controller) open(ctx context.Context, stop context.CancelCauseFunc) err
 // once.
 func (c *Controller) openAll(ctx context.Context) error {
 	c.intake.start(ctx)
-	_, err := c.intake.open(c.declared.main, nil)
+	err := c.namespaces.open(c.declared.main)
+	if c.declared.main.optional && meta.IsNoMatchError(err) {
+		return &absentError{err}
+	}
 	errs := []error{err}
+	c.absent = nil
 	for _, w := range c.declared.related {
-		errs = append(errs, c.openRelated(w))
+		err := c.openRelated(w)
+		if w.optional && meta.IsNoMatchError(err) {
+			c.absent = append(c.absent, w)
+			continue
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// openAbsent opens the watches of optional kinds when they are served.
+func (c *Controller) openAbsent(ctx context.Context) {
+	for attempt := 0; len(c.absent) > 0; attempt++ {
+		if backoff.Pause(ctx, asking.Delay(attempt, rand.Float64)) != nil {
+			return
+		}
+		c.absent = slices.DeleteFunc(c.absent, func(w *watch) bool {
+			err := c.openRelated(w)
+			switch {
+			case err == nil:
+				c.log.InfoContext(ctx, "an optional kind is served now", "watch", w.name)
+			case ctx.Err() == nil && !meta.IsNoMatchError(err):
+				c.log.WarnContext(ctx, "cannot watch an optional kind, trying again", "watch", w.name, "error", err)
+			}
+			return err == nil
+		})
+	}
 }
 
 // openRelated opens a watch of another kind.
@@ -95,8 +143,7 @@ func (c *Controller) openRelated(w *watch) (err error) {
 			return fmt.Errorf("cannot watch %s: %w", w.name, err)
 		}
 	}
-	_, err = c.intake.open(w, nil)
-	return err
+	return c.namespaces.open(w)
 }
 
 // close ends the watches and waits for the workers.
@@ -159,7 +206,7 @@ func (c *Controller) reconcileAll() {
 	main := c.declared.main.name
 	for r := range c.intake.objects().Snapshot().All() {
 		why := Reason{Type: Leading, Source: main, Key: r.Key(), Version: r.Version()}
-		c.scheduler.changed(r.Key(), why, low, nil)
+		c.scheduler.changed(r.Key(), why, low, c.intake.rank(r), nil)
 	}
 }
 
@@ -170,7 +217,7 @@ func (c *Controller) reconcileSlots(slots shard.Set) {
 		if slots.Has(r.Namespace(), r.UID()) {
 			now := factsOf(r)
 			why := Reason{Type: Initial, Source: main, Key: r.Key(), Version: r.Version()}
-			c.scheduler.changed(r.Key(), why, low, &now)
+			c.scheduler.changed(r.Key(), why, low, c.intake.rank(r), &now)
 		}
 	}
 }

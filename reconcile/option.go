@@ -4,13 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/rights"
 )
 
@@ -25,6 +28,7 @@ type settings struct {
 	deadline    time.Duration
 	interval    time.Duration
 	retry       Backoff
+	delay       func(k Key, failures int) time.Duration // replaces retry; nil: none
 	attempts    int
 	each        rate // per object
 	total       rate
@@ -54,7 +58,7 @@ type Backoff struct {
 	Cap  time.Duration // default 5 min
 }
 
-func (b Backoff) delay(attempt int, rnd func() float64) time.Duration {
+func (b Backoff) after(attempt int, rnd func() float64) time.Duration {
 	return backoff.Policy{Base: b.Base, Cap: b.Cap, Factor: 2}.Delay(attempt, rnd)
 }
 
@@ -82,6 +86,33 @@ func MaxInterval(d time.Duration) Option { return func(s *settings) { s.interval
 
 // WithBackoff sets the back-off after failures; the default is 1 s to 5 min.
 func WithBackoff(b Backoff) Option { return func(s *settings) { s.retry = b } }
+
+// WithDelay replaces the back-off of [WithBackoff] by a function. fn returns the delay before the next attempt at an
+// object. failures is the number of failed attempts before the last one, 0 after the first failure. Like the back-off it
+// also decides after [After](0). It is called with a lock held: it must return at once and must not call the controller.
+// Conflicts keep their own short back-off, and a Retry-After of the server remains a minimum.
+func WithDelay(fn func(key Key, failures int) time.Duration) Option {
+	return func(s *settings) { s.delay = fn }
+}
+
+// Priority ranks objects by a function of theirs. Objects for which fn returns a positive number are reconciled before
+// all others, and those with a negative number after all others. For 0, changes go before initial objects and those that
+// are only due by [MaxInterval]. No object starves: after eight picks of one class, one of a lower class follows. obj is
+// READ-ONLY, and fn must depend only on it. The type must be that of the controller.
+func Priority[T any](fn func(obj *T) int) Option {
+	return func(s *settings) {
+		s.primary = append(s.primary, func(w *watch) {
+			w.function("Priority", reflect.TypeFor[T](), fn == nil)
+			w.rank = func(r *cache.Record) (int, error) {
+				obj, err := store.As[T](r)
+				if err != nil {
+					return 0, err
+				}
+				return fn(obj), nil
+			}
+		})
+	}
+}
 
 // MaxAttempts bounds the attempts for one spec. After the last one, the controller records the error and does not retry
 // until the spec changes or [MaxInterval] has passed. By default there is no bound.

@@ -17,14 +17,14 @@ import (
 //	running  a worker has it; events meanwhile lead to one more reconciliation
 type queue struct {
 	items   map[Key]*item
-	lines   [2]lines // by priority
+	lines   [priorities]lines
 	ready   int
 	running int
-	picks   int // high picks since the last low one
+	picks   [priorities]int // picks of each priority since the last one of a lower priority
 	times   timeHeap
 }
 
-// lowShare is the number of consecutive high picks after which a low item is picked.
+// lowShare is the number of consecutive picks of one priority after which an item of a lower one is picked.
 const lowShare = 8
 
 func newQueue() *queue {
@@ -78,15 +78,7 @@ func (q *queue) forget(it *item) {
 
 // pick returns the next ready item, which is then running; nil if there is none.
 func (q *queue) pick() *item {
-	p := high
-	if q.lines[high].live == 0 || q.lines[low].live > 0 && q.picks >= lowShare {
-		p = low
-	}
-	if p == low {
-		q.picks = 0
-	} else {
-		q.picks++
-	}
+	p := q.nextPriority()
 	it := q.lines[p].pop(p)
 	if it == nil {
 		return nil
@@ -95,6 +87,26 @@ func (q *queue) pick() *item {
 	q.running++
 	it.state = running
 	return it
+}
+
+// nextPriority returns the priority of the next pick, and counts it.
+func (q *queue) nextPriority() priority {
+	lower := 0
+	for p := range priorities {
+		lower += q.lines[p].live
+	}
+	for p := range low {
+		lower -= q.lines[p].live
+		switch {
+		case q.lines[p].live == 0:
+		case lower > 0 && q.picks[p] >= lowShare:
+			q.picks[p] = 0
+		default:
+			q.picks[p]++
+			return p
+		}
+	}
+	return low
 }
 
 // maxScanned bounds the entries of a line that ahead scans, since the caller holds a lock.
@@ -126,8 +138,8 @@ func (q *queue) ahead(it *item) (all, own int) {
 		}
 		all += min(len(other.items), own+turn)
 	}
-	if it.prio == low {
-		all += min(q.lines[high].live, lowShare*(all+1))
+	for p := range it.prio {
+		all += min(q.lines[p].live, lowShare*(all+1))
 	}
 	return all, own
 }

@@ -34,8 +34,9 @@ type requeues struct {
 // in its failure and its requeues.
 type retries struct {
 	backoff  Backoff
-	attempts int            // bound for one spec; 0 means none
-	random   func() float64 // nil means rand.Float64
+	custom   func(k Key, failures int) time.Duration // replaces backoff; nil: none
+	attempts int                                     // bound for one spec; 0 means none
+	random   func() float64                          // nil means rand.Float64
 }
 
 func (p *retries) rand() func() float64 {
@@ -43,6 +44,14 @@ func (p *retries) rand() func() float64 {
 		return rand.Float64
 	}
 	return p.random
+}
+
+// delay returns the back-off after failures in a row, the current one not counted.
+func (p *retries) delay(k Key, failures int) time.Duration {
+	if p.custom == nil {
+		return p.backoff.after(failures, p.rand())
+	}
+	return max(p.custom(k, failures), minAfter)
 }
 
 // failed adds an attempt to the failure f of an object, which may be nil. seen is the state that the attempt has seen.
@@ -57,7 +66,7 @@ func (p *retries) failed(f *failure, seen facts, err error, now time.Time) *fail
 
 // afterFailure returns the delay before the next attempt, at least atLeast. It returns false, and a failure of class
 // Stopped, if there is no next attempt.
-func (p *retries) afterFailure(f *failure, atLeast time.Duration) (delay time.Duration, again bool) {
+func (p *retries) afterFailure(k Key, f *failure, atLeast time.Duration) (delay time.Duration, again bool) {
 	if f.class != Stopped && p.attempts > 0 && f.attempts >= p.attempts {
 		f.class, f.err = Stopped, fmt.Errorf("%w after %d: %w", ErrExhausted, f.attempts, f.err)
 	}
@@ -66,20 +75,20 @@ func (p *retries) afterFailure(f *failure, atLeast time.Duration) (delay time.Du
 		return 0, false
 	case Conflict:
 		f.conflicts++
-		return max(conflictBackoff.delay(f.conflicts-1, p.rand()), atLeast), true
+		return max(conflictBackoff.after(f.conflicts-1, p.rand()), atLeast), true
 	}
-	return max(p.backoff.delay(f.attempts-f.conflicts-1, p.rand()), retryAfter(f.err), atLeast), true
+	return max(p.delay(k, f.attempts-f.conflicts-1), retryAfter(f.err), atLeast), true
 }
 
 // afterSuccess returns the delay that a result asks for; 0 means none. seen is the state that was reconciled.
-func (p *retries) afterSuccess(n *requeues, seen facts, res Result) time.Duration {
+func (p *retries) afterSuccess(k Key, n *requeues, seen facts, res Result) time.Duration {
 	if !res.requeue || n.of.differs(seen) {
 		n.n = 0
 	}
 	if !res.requeue {
 		return res.after
 	}
-	delay := p.backoff.delay(n.n, p.rand())
+	delay := p.delay(k, n.n)
 	n.n++
 	n.of = seen
 	return delay

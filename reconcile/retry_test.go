@@ -53,7 +53,7 @@ func TestRetries(t *testing.T) {
 			var again bool
 			for i, a := range tc.attempts {
 				f = p.failed(f, a.seen, a.err, time.Unix(int64(i), 0))
-				delay, again = p.afterFailure(f, a.atLeast)
+				delay, again = p.afterFailure(Key{}, f, a.atLeast)
 			}
 			if round := delay.Round(time.Millisecond); round != tc.delay || again != (tc.class != Stopped) {
 				t.Errorf("the delay is %v (again: %v), want %v", delay, again, tc.delay)
@@ -91,7 +91,7 @@ func TestRequeues(t *testing.T) {
 		{two, After(0), time.Second},
 		{two, Done, 0},
 	} {
-		if got := p.afterSuccess(&n, tc.seen, tc.res).Round(time.Millisecond); got != tc.want {
+		if got := p.afterSuccess(Key{}, &n, tc.seen, tc.res).Round(time.Millisecond); got != tc.want {
 			t.Errorf("result %d: the delay is %v, want %v", i+1, got, tc.want)
 		}
 	}

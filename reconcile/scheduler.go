@@ -44,14 +44,16 @@ type scheduler struct {
 
 // changed records a reason to reconcile an object. now is the state of the object in the event; it is nil if the event
 // is about another object.
-func (s *scheduler) changed(k Key, why Reason, p priority, now *facts) {
-	if stop := s.record(k, why, p, now); stop != nil {
+func (s *scheduler) changed(k Key, why Reason, p priority, of rank, now *facts) {
+	if stop := s.record(k, why, p, of, now); stop != nil {
 		stop.stop(ErrPreempted)
 	}
 }
 
 // record is changed without the preemption. It returns the reconciliation that the event preempts.
-func (s *scheduler) record(k Key, why Reason, p priority, now *facts) (preempted *reconciliation) {
+func (s *scheduler) record(
+	k Key, why Reason, p priority, of rank, now *facts,
+) (preempted *reconciliation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	slot, exists := s.slotOf(k, now) // under the lock: the slot of an earlier object must not replace a newer one
@@ -59,7 +61,7 @@ func (s *scheduler) record(k Key, why Reason, p priority, now *facts) (preempted
 		return nil
 	}
 	it := s.q.item(k)
-	it.slot = slot
+	it.slot, it.rank = slot, of
 	if now != nil && it.current != nil && *now == it.current.facts { // that reconciliation already works on this state
 		return nil
 	}
@@ -143,6 +145,7 @@ func (s *scheduler) slotOf(k Key, now *facts) (slot int, exists bool) {
 
 // admit makes an item ready as soon as the rate limit allows it. The caller holds s.mu.
 func (s *scheduler) admit(it *item, p priority) {
+	p = it.rank.applied(p)
 	now := time.Now()
 	if free := it.rate.nextStart(); !free.IsZero() && free.After(now) {
 		if it.state == waiting && it.dueFor == "" {
@@ -353,7 +356,7 @@ func (s *scheduler) suspended(it *item) {
 
 // succeeded schedules the next reconciliation after a success. The caller holds s.mu.
 func (s *scheduler) succeeded(it *item, r *reconciliation, end completion) {
-	delay := s.retries.afterSuccess(&it.requeues, r.facts, end.res)
+	delay := s.retries.afterSuccess(it.key, &it.requeues, r.facts, end.res)
 	switch {
 	case !it.reasons.empty():
 		s.admit(it, high)
@@ -381,7 +384,7 @@ func (s *scheduler) failed(it *item, r *reconciliation, end completion) *failure
 		return f
 	}
 	it.fail = f
-	if delay, again := s.retries.afterFailure(f, end.res.after); again {
+	if delay, again := s.retries.afterFailure(it.key, f, end.res.after); again {
 		s.waitUntil(it, end.at.Add(delay), Retried)
 	} else {
 		s.q.makeIdle(it)

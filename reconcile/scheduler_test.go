@@ -40,7 +40,7 @@ func newDesk(t *testing.T, change func(s *scheduler)) *desk {
 
 // change reports an event about an object of a generation.
 func (d *desk) change(k Key, gen int64) {
-	d.changed(k, Reason{Type: Modified, Key: k}, high, &facts{uid: "1", gen: gen, version: fmt.Sprint(gen)})
+	d.changed(k, Reason{Type: Modified, Key: k}, high, 0, &facts{uid: "1", gen: gen, version: fmt.Sprint(gen)})
 }
 
 // take starts a reconciliation of a state; nil if the worker ends.
@@ -113,7 +113,7 @@ func TestSchedulerFailures(t *testing.T) {
 		if v.outcome != string(Retryable) || v.failed == nil || v.failed.Attempts != 1 {
 			t.Fatalf("the verdict is %+v", v)
 		}
-		d.changed(k, Reason{Type: Triggered}, high, nil)
+		d.changed(k, Reason{Type: Triggered}, high, 0, nil)
 		d.idle("in back-off")
 		if next := d.expire(); !next.Equal(v.failed.Next) {
 			t.Errorf("the next attempt is at %v, want %v", next, v.failed.Next)
@@ -124,7 +124,7 @@ func TestSchedulerFailures(t *testing.T) {
 		} else if v := d.end(r, Done, AsTerminal(errors.New("failed"))); v.outcome != string(Stopped) {
 			t.Errorf("the verdict is %+v", v)
 		}
-		d.changed(k, Reason{Type: Interval}, low, nil)
+		d.changed(k, Reason{Type: Interval}, low, 0, nil)
 		d.idle("a terminal error")
 		d.change(k, 3)
 		d.end(d.take(3), Done, errors.New("failed"))
@@ -152,7 +152,7 @@ func TestSchedulerPreempts(t *testing.T) {
 		k := key("a", 1)
 		d.change(k, 1)
 		r := d.take(1)
-		d.changed(k, Reason{Type: Modified, Source: "other"}, high, nil)
+		d.changed(k, Reason{Type: Modified, Source: "other"}, high, 0, nil)
 		if r.fence() != nil {
 			t.Error("an event about another object preempts")
 		}
@@ -197,7 +197,7 @@ func TestSchedulerSlots(t *testing.T) {
 		d.idle("the slot is not held")
 		slots.Gain(layout.Set(own))
 		known = false
-		d.changed(one, Reason{Type: Triggered}, high, nil)
+		d.changed(one, Reason{Type: Triggered}, high, 0, nil)
 		d.idle("the object does not exist")
 		d.change(one, 1)
 		d.change(two, 1)

@@ -26,9 +26,12 @@ type overseer struct {
 	seen []*reconcile.Controller
 }
 
-func (o *overseer) Inherit() reconcile.Inherited    { return o.from }
-func (o *overseer) Oversee(c *reconcile.Controller) { o.seen = append(o.seen, c) }
-func (o *overseer) list() []*reconcile.Controller   { return o.seen }
+func (o *overseer) Inherit() reconcile.Inherited { return o.from }
+func (o *overseer) Oversee(c *reconcile.Controller) error {
+	o.seen = append(o.seen, c)
+	return nil
+}
+func (o *overseer) list() []*reconcile.Controller { return o.seen }
 func (o *overseer) page(query string) (string, int) {
 	w := httptest.NewRecorder()
 	reconcile.DebugHandler(o.list).ServeHTTP(w, httptest.NewRequest("GET", "/debug/controllers"+query, nil))
@@ -201,7 +204,7 @@ func TestControllersPage(t *testing.T) {
 		text := strings.Join(strings.Fields(body), " ")
 		for _, want := range []string{
 			"east/bystanders Gateway.test.fairlead.io/v1 running 0 0 0 0",
-			"east/gateways Gateway.test.fairlead.io/v1 running 0 2 0 3",
+			"east/gateways Gateway.test.fairlead.io/v1 running 0 2 0 0 3",
 			"east/gateways a/bad stopped 1", "rests never", "no luck at all", "panic: xxx",
 		} {
 			if !strings.Contains(text, want) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
@@ -26,10 +27,16 @@ type watch struct {
 	filters []func(*cache.Record) (bool, error)
 	changes []func(old, now *cache.Record) (bool, error)
 	// mapped returns the keys of the primaries that an object concerns. If nil, the object is the primary.
-	mapped    func(r *cache.Record, p primary) ([]Key, error)
-	everySlot bool           // hold the objects of every slot, even if replicas share them
-	takes     []reflect.Type // parameter types of the user's functions
-	errs      []error        // errors of the declaration
+	mapped   func(r *cache.Record, p primary) ([]Key, error)
+	types    []ReasonType                     // of the events that count; empty: all
+	anyOwner bool                             // see AnyOwner
+	rank     func(*cache.Record) (int, error) // see Priority; nil: none
+	optional bool                             // see Optional
+	// sameNamespace means that the objects are in the namespaces of the primaries; see Controller.SetNamespaces.
+	sameNamespace bool
+	everySlot     bool           // hold the objects of every slot, even if replicas share them
+	takes         []reflect.Type // parameter types of the user's functions
+	errs          []error        // errors of the declaration
 }
 
 // function records the parameter type of a user's function.
@@ -43,6 +50,11 @@ func (w *watch) function(option string, takes reflect.Type, isNil bool) {
 // check returns the errors of the declaration. A function must take the Go type of the watch, or a generic type.
 func (w *watch) check() error {
 	errs := w.errs
+	for _, err := range []error{source.CheckSelectors(w.options), source.CheckNamespaces(w.options)} {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%w: %w", ErrInvalid, err))
+		}
+	}
 	object := reflect.TypeOf(w.object).Elem()
 	for _, t := range w.takes {
 		if t != object && !readsAny(t) && !readsAny(object) {
@@ -145,11 +157,46 @@ func IfSpecChanged() WatchOption {
 	}
 }
 
+// Optional lets the controller run although the API server does not serve the kind of a watch, for example because its
+// CustomResourceDefinition is not installed. The controller works without a watch of [Owns] or [Watches], and opens it when
+// the kind is served. With [Primary] the controller waits for its kind; other parts of the program run, and the program
+// is ready. The controller asks again after 1 s, 2 s and so on, up to 10 s. Other failures of a watch are as without
+// Optional.
+func Optional() WatchOption { return func(w *watch) { w.optional = true } }
+
+// Only restricts a watch to events of these types: [Added], [Modified], [Deleted] and [Initial]. Objects that existed when
+// the controller started are Initial. The controller also reconciles all its objects at the [MaxInterval]. The deletion
+// of a reconciled object always counts.
+func Only(types ...ReasonType) WatchOption {
+	return func(w *watch) {
+		w.types = append(w.types, types...)
+		for _, t := range types {
+			if !slices.Contains([]ReasonType{Initial, Added, Modified, Deleted}, t) {
+				w.errs = append(w.errs, fmt.Errorf("%w: Only takes Initial, Added, Modified and Deleted, not %q", ErrInvalid, t))
+			}
+		}
+	}
+}
+
+// ignores reports whether events of a type do not count.
+func (w *watch) ignores(t ReasonType) bool {
+	return len(w.types) > 0 && t != Interval && !slices.Contains(w.types, t)
+}
+
+// AnyOwner makes a watch of [Owns] follow every owner reference of an object, not only that of the controller. An object
+// with several owners of the kind leads to a reconciliation of each.
+func AnyOwner() WatchOption { return func(w *watch) { w.anyOwner = true } }
+
 // Owns makes the controller reconcile an object when an object that it owns changes. The owner is the controller
 // reference, see [Own]. client.OwnedBy lists the objects that an object owns.
 func Owns[S any, PS client.ObjectOf[S]](opts ...WatchOption) Option {
 	return func(s *settings) {
-		s.watches = append(s.watches, newWatch[S, PS](ownerOf, opts))
+		w := newWatch[S, PS](ownerOf, opts)
+		w.sameNamespace = true
+		if w.anyOwner {
+			w.mapped = ownersOf
+		}
+		s.watches = append(s.watches, w)
 	}
 }
 
@@ -160,6 +207,9 @@ func Watches[S any, PS client.ObjectOf[S]](fn func(obj *S) []Key, opts ...WatchO
 	return func(s *settings) {
 		w := newWatch[S, PS](mappedBy(fn), opts)
 		w.function("Watches", reflect.TypeFor[S](), fn == nil)
+		if w.anyOwner {
+			w.errs = append(w.errs, fmt.Errorf("%w: AnyOwner is an option of Owns", ErrInvalid))
+		}
 		s.watches = append(s.watches, w)
 	}
 }
@@ -188,18 +238,35 @@ func newWatch[S any, PS client.ObjectOf[S]](mapped func(*cache.Record, primary) 
 
 // ownerOf maps an object to its controller, if that has the kind of the primary.
 func ownerOf(r *cache.Record, p primary) ([]Key, error) {
-	o, ok := r.Controller()
-	if !ok || o.Kind != p.kind.Kind {
-		return nil, nil
+	if o, ok := r.Controller(); ok && p.is(o) {
+		return []Key{p.key(o, r)}, nil
 	}
-	if gv, err := schema.ParseGroupVersion(o.APIVersion); err != nil || gv.Group != p.kind.Group {
-		return nil, nil
+	return nil, nil
+}
+
+// ownersOf maps an object to its owners of the kind of the primary.
+func ownersOf(r *cache.Record, p primary) (all []Key, _ error) {
+	for _, o := range r.Owners() {
+		if p.is(o) {
+			all = append(all, p.key(o, r))
+		}
 	}
+	return all, nil
+}
+
+// is reports whether an owner has the kind of the primary.
+func (p primary) is(o store.Owner) bool {
+	gv, err := schema.ParseGroupVersion(o.APIVersion)
+	return err == nil && o.Kind == p.kind.Kind && gv.Group == p.kind.Group
+}
+
+// key returns the key of an owner of an object.
+func (p primary) key(o store.Owner, owned *cache.Record) Key {
 	k := Key{Name: o.Name}
 	if p.namespaced {
-		k.Namespace = r.Namespace()
+		k.Namespace = owned.Namespace()
 	}
-	return []Key{k}, nil
+	return k
 }
 
 // resolve sets the kind and the default name of a watch.
@@ -231,7 +298,11 @@ func (w *watch) kindIn(scheme *runtime.Scheme) (schema.GroupVersionKind, error) 
 	return kinds[0], nil
 }
 
-func (w *watch) open(c *cache.Cache) (*cache.Handle, error) { return c.Open(w.request()) }
+func (w *watch) open(c *cache.Cache, options ...cache.Option) (*cache.Handle, error) {
+	req := w.request()
+	req.Options = append(req.Options[:len(req.Options):len(req.Options)], options...)
+	return c.Open(req)
+}
 
 // request asks only for metadata if the watch and all of its functions use PartialObjectMetadata.
 func (w *watch) request() store.Request {

@@ -126,6 +126,11 @@ func (n *inspection) notWorking(ctx context.Context, state inspect.State, proble
 	switch state {
 	case inspect.StateNew:
 		return n.notStarted(), true
+	case inspect.StateAbsent:
+		return []why.Cause{{
+			Type: why.SourceStale, Message: fmt.Sprintf("controller %s waits until its kind is served: %v", n.name, problem),
+			Advice: "Install the CustomResourceDefinition of the kind.",
+		}}, true
 	case inspect.StateBlocked:
 		return []why.Cause{{
 			Type: why.SourceStale, Message: fmt.Sprintf("controller %s cannot start: %v", n.name, problem),

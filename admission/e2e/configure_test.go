@@ -28,6 +28,27 @@ import (
 	"github.com/fairlead-io/fairlead/rights"
 )
 
+// TestInvalidCondition ends Run, since no repetition of the write can succeed. The error names the hook.
+func TestInvalidCondition(t *testing.T) {
+	t.Parallel()
+	b := hookbed.New(t, env.Config(t))
+	rt := fairlead.New(env.Config(t), fairlead.WithDegraded())
+	h := admission.Serve(rt, admission.Options{
+		Name: env.Namespace(t), Namespace: env.Namespace(t), Listen: "127.0.0.1:0", URL: "https://127.0.0.1:1", Linger: -1,
+	})
+	admission.Validate(h, admission.Rule{OnFailure: admission.FailOpen, Name: "fine.example.com.hooks"}, hookbed.Allow)
+	admission.Validate(h, admission.Rule{
+		OnFailure: admission.FailOpen, Name: "broken.example.com.hooks",
+		Conditions: []admissionregistrationv1.MatchCondition{{Name: "broken", Expression: "request.name ="}},
+	}, hookbed.Allow)
+	err := rt.Run(b.Ctx)
+	var hook *admission.HookError
+	if !errors.As(err, &hook) || hook.Hook != "broken.example.com.hooks" || !strings.Contains(hook.Place, "configure_test.go:") ||
+		!strings.Contains(err.Error(), "matchConditions[0].expression") {
+		t.Errorf("Run: %v", err)
+	}
+}
+
 // The configuration says all that decides when a hook is asked, and comes back when somebody changes it.
 func TestConfiguration(t *testing.T) {
 	t.Parallel()

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"log"
-	"log/slog"
 	"os"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -81,7 +80,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	rt, err := newOperator(cfg, fairlead.WithSignals(), fairlead.WithLogger(slog.Default()),
+	rt, err := newOperator(cfg, fairlead.WithSignals(),
 		fairlead.WithListen(cmp.Or(os.Getenv("METRICS"), ":9090")))
 	if err != nil {
 		log.Fatal(err)

@@ -17,9 +17,10 @@ type State string
 // The states of a controller.
 const (
 	StateNew      State = "not started"
-	StateBlocked  State = "cannot start" // Controller.Error has the reason; it is tried again
-	StateListing  State = "listing"      // Controller.WaitsFor lists the missing watches and why
-	StateStandby  State = "standby"      // another process leads; Controller.Error says why the leader is unknown
+	StateBlocked  State = "cannot start"       // Controller.Error has the reason; it is tried again
+	StateAbsent   State = "waits for its kind" // an optional kind that is not served; Controller.WaitsFor says which
+	StateListing  State = "listing"            // Controller.WaitsFor lists the missing watches and why
+	StateStandby  State = "standby"            // another process leads; Controller.Error says why the leader is unknown
 	StateRunning  State = "running"
 	StateStopping State = "stopping"
 	StateStopped  State = "stopped"
@@ -58,6 +59,7 @@ type Counts struct {
 	Waiting int `json:"waiting"`
 	Running int `json:"running"`
 	Failed  int `json:"failed"` // of all objects, those whose last reconciliation failed
+	Flows   int `json:"flows"`  // fibers that have not ended, most of them parked; their objects need no worker
 }
 
 // Failure describes an object whose last reconciliation failed.
@@ -98,12 +100,12 @@ func (shown Controllers) String() string {
 	}
 	var b strings.Builder
 	tab := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(tab, "CONTROLLER\tKIND\tSTATE\tREADY\tWAITING\tRUNNING\tFAILED\tDECLARED")
+	_, _ = fmt.Fprintln(tab, "CONTROLLER\tKIND\tSTATE\tREADY\tWAITING\tRUNNING\tFLOWS\tFAILED\tDECLARED")
 	failures := 0
 	for _, d := range shown {
 		failures += len(d.Failures)
-		_, _ = fmt.Fprintf(tab, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", d.title(), cmp.Or(d.Kind, "-"), d.State, d.Ready,
-			d.Waiting, d.Running, d.Failed, d.At)
+		_, _ = fmt.Fprintf(tab, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n", d.title(), cmp.Or(d.Kind, "-"), d.State, d.Ready,
+			d.Waiting, d.Running, d.Flows, d.Failed, d.At)
 	}
 	_ = tab.Flush()
 	for _, d := range shown {

@@ -30,8 +30,11 @@ func (p *progress) report(phase Phase, reason Reason, err error) {
 		return
 	}
 	level := slog.LevelInfo
-	if phase == Degraded {
+	switch phase {
+	case Degraded:
 		level = slog.LevelWarn
+	case Connecting, Listing, Stopped: // the usual course
+		level = slog.LevelDebug
 	}
 	p.log.Log(context.Background(), level, "source state changed", "phase", phase, "reason", reason,
 		"message", status.Message, "version", status.Version)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"log/slog"
 
 	appsv1 "k8s.io/api/apps/v1"
 
@@ -46,7 +45,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	rt := fairlead.New(cfg, fairlead.WithSignals(), fairlead.WithLogger(slog.Default()))
+	rt := fairlead.New(cfg, fairlead.WithSignals())
 	declare(rt)
 	if err := rt.Run(context.Background()); err != nil {
 		log.Fatal(err)

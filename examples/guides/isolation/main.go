@@ -4,7 +4,6 @@ package main
 import (
 	"context"
 	"log"
-	"log/slog"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -61,7 +60,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	rt := newOperator(cfg, fairlead.WithSignals(), fairlead.WithLogger(slog.Default()),
+	rt := newOperator(cfg, fairlead.WithSignals(),
 		fairlead.WithListen(":9090"), fairlead.WithLeaderElection("default", "isolation"))
 	if err := rt.Run(context.Background()); err != nil {
 		log.Fatal(err)

@@ -4,7 +4,6 @@ package main
 import (
 	"context"
 	"log"
-	"log/slog"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -75,7 +74,7 @@ func main() {
 		log.Fatal(err)
 	}
 	rt := fairlead.New(cfg, fairlead.WithScheme(newScheme()), fairlead.WithSignals(),
-		fairlead.WithLogger(slog.Default()), fairlead.WithListen(":9090"))
+		fairlead.WithListen(":9090"))
 	declareHooks(rt)
 	if err := rt.Run(context.Background()); err != nil {
 		log.Fatal(err)
