@@ -205,8 +205,8 @@ func TestWhy(t *testing.T) {
 	b.Received(asked)
 	got = a.toldAll(schedule("one1", "one"), why.RateLimited, why.QueuedBehind)
 	a.holds(got.Causes[0], "Webhook/NS/one", "concurrent calls", "bound=concurrency", "most=1", "waiting=1")
-	a.holds(got.Causes[1], "Operation/NS/"+nameOf(app("one0")), "NS/"+nameOf(app("one0"))+" has held a place of webhook one",
-		"holder=NS/"+nameOf(app("one0")), "held=1")
+	a.holds(got.Causes[1], "Operation/NS/"+nameOf(app("one0")),
+		"NS/"+nameOf(app("one0"))+" has held a place of webhook one", "holder=NS/"+nameOf(app("one0")), "held=1")
 	if c := got.Causes[1]; c.Since.IsZero() || c.Depth != 1 {
 		t.Errorf("since when it is held: %+v", c)
 	}
@@ -239,8 +239,8 @@ func TestWhy(t *testing.T) {
 	// An executor that works on none of them tells the same from the objects, as far as these tell it.
 	idle := asking{b, b.Prepare(b.Config, nil).Executor}
 	for r, want := range map[operations.Resource]why.Type{
-		app("third"): why.LockHeld, app("missing"): why.WebhookMissing, app("secret"): why.NotReleased, app("later"): why.RetryAfter,
-		app("broken"): why.BackOff, app("poll"): why.Parked, app("back"): why.Parked, app("fine"): why.Ended,
+		app("third"): why.LockHeld, app("missing"): why.WebhookMissing, app("secret"): why.NotReleased,
+		app("later"): why.RetryAfter, app("broken"): why.BackOff, app("poll"): why.Parked, app("back"): why.Parked, app("fine"): why.Ended,
 		app("dead1"): why.CircuitOpen,
 	} {
 		idle.told(r, want)
@@ -397,7 +397,8 @@ func TestWhyServer(t *testing.T) {
 		"namespace="+b.Namespace)
 	b.Eventually("the stack of the worker that is blocked is told", func() bool {
 		c := a.told(app("last"), why.QueuedBehind).Causes[0]
-		return strings.Contains(c.Evidence["stack"], "goroutine ") && strings.Contains(c.Advice, "The stack is that of the worker")
+		return strings.Contains(c.Evidence["stack"], "goroutine ") &&
+			strings.Contains(c.Advice, "The stack is that of the worker")
 	})
 	if got := why.Ask(b.Ctx, a.object("Operation", nameOf(app("slow"))), a.e); len(got.Causes) != 1 ||
 		got.Causes[0].Type != why.Parked {
@@ -469,7 +470,8 @@ func TestWhyQuarantined(t *testing.T) {
 		t.Error("since when is not told")
 	}
 	a.holds(a.toldOf(a.object("Webhook", "deadly"), why.Quarantined).Causes[0], "", "evaluating it killed the controller")
-	a.holds(a.toldOf(a.object("Webhook", "wrong"), why.Quarantined).Causes[0], "", "cannot be used", "error=response.success")
+	a.holds(a.toldOf(a.object("Webhook", "wrong"), why.Quarantined).Causes[0], "", "cannot be used",
+		"error=response.success")
 }
 
 // TestWhyDeadline: an operation that has failed for its time, and whose notification goes on.
