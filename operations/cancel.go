@@ -4,13 +4,51 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/types"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
+
+// cancel requests the cancellation of an operation. An empty id means the present one.
+func cancel(ctx context.Context, o objects, name, id string) (*v1alpha1.Operation, error) {
+	var race contest
+	for race.next(ctx) {
+		op, err := o.read(ctx, name)
+		switch {
+		case err != nil:
+			return nil, err
+		case op == nil:
+			return nil, ErrNotFound
+		case id == "":
+			id = op.EffectiveID()
+		case op.EffectiveID() != id:
+			if old := earlier(op, id); old != nil {
+				return old, ErrEnded
+			}
+			return nil, fmt.Errorf("%w: the operation of this resource is %s", ErrNotFound, op.EffectiveID())
+		}
+		if op.Terminal() {
+			return op, ErrEnded
+		}
+		if op.Spec.CancelRequested {
+			return op, nil
+		}
+		canceled, err := requestCancel(ctx, o, op)
+		switch {
+		case err == nil:
+			return canceled, nil
+		case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+			race.lost = err
+		default:
+			return nil, err
+		}
+	}
+	return nil, race.err()
+}
 
 // giving says which parts of an Operation are removed to make room for its cancellation when the Operation is full.
 // Each level includes the levels before it.
@@ -24,24 +62,16 @@ const (
 )
 
 // requestCancel sets spec.cancelRequested on exactly the given version of op. Its errors are those of package call.
-func (s *Scheduler) requestCancel(ctx context.Context, op *v1alpha1.Operation) (*v1alpha1.Operation, error) {
+func requestCancel(ctx context.Context, o objects, op *v1alpha1.Operation) (*v1alpha1.Operation, error) {
 	for gives := givesNothing; ; gives++ {
 		body, err := gives.patch(op)
 		if err != nil {
 			return nil, err
 		}
-		answer, err := call.Do(ctx, s.calls, call.Request{
-			Verb: call.VerbPatch, PatchType: types.MergePatchType, Resource: operations, Kind: v1alpha1.KindOperation,
-			Namespace: s.namespace, Name: op.Name, Body: body,
-		}, s.policy)
-		switch {
-		case errors.Is(err, call.ErrTooLarge) && gives < givesObject:
-			continue
-		case err != nil:
-			return nil, err
+		canceled, err := o.patch(ctx, op.Name, body)
+		if !errors.Is(err, call.ErrTooLarge) || gives == givesObject {
+			return canceled, err
 		}
-		canceled := &v1alpha1.Operation{}
-		return canceled, answer.Into(canceled)
 	}
 }
 

@@ -26,4 +26,15 @@
 //   - An accepted request is never replaced before it ends. Until the executor picks it up, it counts as in progress,
 //     whatever the status says about the previous operation.
 //   - An invalid request is refused with all its problems before anything is written.
+//
+// # Parts
+//
+// No part has state or a lock that outlives a call.
+//
+//   - Scheduler (scheduler.go) is the API. It connects the others and names the resource in errors.
+//   - objects (objects.go): reads and writes Operations by name. objectClient implements it on the API server.
+//   - schedule, retry and cancel (schedule.go, cancel.go): requests as functions of objects. A contest (contest.go)
+//     bounds their races with other writers. judge.go decides how a request relates to the existing Operation.
+//   - awaited (wait.go): finds the outcome of an operation in events.
+//   - async (async.go): the HTTP middleware.
 package operations

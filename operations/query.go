@@ -1,32 +1,15 @@
 package operations
 
 import (
-	"context"
-	"fmt"
-	"iter"
 	"maps"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/fields"
 
-	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
-
-// Get returns the Operation of a resource, or [ErrNotFound].
-func (s *Scheduler) Get(ctx context.Context, r Resource) (*v1alpha1.Operation, error) {
-	op, err := s.read(ctx, v1alpha1.OperationName(r.Type, r.ID))
-	if err != nil {
-		return nil, fmt.Errorf("cannot get operation of %s: %w", r, err)
-	}
-	if op == nil {
-		return nil, fmt.Errorf("cannot get operation of %s: %w", r, ErrNotFound)
-	}
-	return op, nil
-}
 
 // Query selects Operations for [Scheduler.Page] and [Scheduler.List]. Empty fields restrict nothing.
 type Query struct {
@@ -101,44 +84,4 @@ func (q Query) values() url.Values {
 		values.Set("continue", q.Continue)
 	}
 	return values
-}
-
-// Page returns one page of Operations. Continue is empty on the last page.
-func (s *Scheduler) Page(ctx context.Context, q Query) (*v1alpha1.OperationList, error) {
-	answer, err := call.Do(ctx, s.calls, call.Request{
-		Verb: call.VerbList, Resource: operations, Kind: "Operation", Namespace: s.namespace, Query: q.values(),
-	}, s.policy)
-	if err != nil {
-		return nil, fmt.Errorf("cannot list operations: %w", err)
-	}
-	list := &v1alpha1.OperationList{}
-	if err := answer.Into(list); err != nil {
-		return nil, fmt.Errorf("cannot list operations: %w", err)
-	}
-	list.Items = slices.DeleteFunc(list.Items, func(op v1alpha1.Operation) bool { return !q.Matches(&op) })
-	return list, nil
-}
-
-// List iterates over all Operations that q selects. It fetches each page when the iteration reaches it.
-func (s *Scheduler) List(ctx context.Context, q Query) iter.Seq2[*v1alpha1.Operation, error] {
-	if q.Limit <= 0 {
-		q.Limit = call.CachePage
-	}
-	return func(yield func(*v1alpha1.Operation, error) bool) {
-		for {
-			page, err := s.Page(ctx, q)
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for i := range page.Items {
-				if !yield(&page.Items[i], nil) {
-					return
-				}
-			}
-			if q.Continue = page.Continue; q.Continue == "" {
-				return
-			}
-		}
-	}
 }

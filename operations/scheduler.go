@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
-	"time"
 
 	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/trace"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
@@ -37,12 +36,10 @@ type Options struct {
 // Scheduler writes Operations and reads their state. It always reads from the API server, never from a cache. It is
 // safe for concurrent use, also by several processes.
 type Scheduler struct {
-	calls     *call.Client
-	owned     bool // Close closes calls
+	objects   objectClient
 	namespace string
-	policy    call.Policy
-	log       *slog.Logger
-	replacing func(ctx context.Context, ended *v1alpha1.Operation) error
+	replacing func(ctx context.Context, ended *v1alpha1.Operation) error // nil: none
+	close     func()                                                     // nil: another one closes the connections
 }
 
 // NewScheduler returns a Scheduler for one namespace. It sends no requests.
@@ -50,24 +47,26 @@ func NewScheduler(o Options) (*Scheduler, error) {
 	if o.Namespace == "" {
 		return nil, errors.New("cannot make a scheduler: no namespace")
 	}
-	s := &Scheduler{calls: o.Calls, namespace: o.Namespace, policy: o.Policy, log: o.Logger}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if s.calls == nil {
+	s := &Scheduler{namespace: o.Namespace}
+	if o.Calls == nil {
 		calls, err := call.New(call.Options{Config: o.Config, Logger: o.Logger, TracerProvider: o.TracerProvider})
 		if err != nil {
 			return nil, fmt.Errorf("cannot make a scheduler: %w", err)
 		}
-		s.calls, s.owned = calls, true
+		o.Calls, s.close = calls, calls.Close
 	}
+	s.objects = objectClient{calls: o.Calls, namespace: o.Namespace, policy: o.Policy, log: o.Logger}
 	return s, nil
 }
 
 // In returns a Scheduler for another namespace that shares the connections of s. Only s needs to be closed.
 func (s *Scheduler) In(namespace string) *Scheduler {
 	other := *s
-	other.namespace, other.owned = namespace, false // s closes what both share
+	other.namespace, other.objects = namespace, s.objects.in(namespace)
+	other.close = nil
 	return &other
 }
 
@@ -76,7 +75,7 @@ func (s *Scheduler) In(namespace string) *Scheduler {
 // distinguish permission to create from permission to update.
 func (s *Scheduler) BeforeReplacing(ask func(ctx context.Context, ended *v1alpha1.Operation) error) *Scheduler {
 	other := *s
-	other.replacing, other.owned = ask, false
+	other.replacing, other.close = ask, nil
 	return &other
 }
 
@@ -85,8 +84,8 @@ func (s *Scheduler) Namespace() string { return s.namespace }
 
 // Close closes the connections that s opened. It does not close Options.Calls.
 func (s *Scheduler) Close() {
-	if s.owned {
-		s.calls.Close()
+	if s.close != nil {
+		s.close()
 	}
 }
 
@@ -114,174 +113,38 @@ func (s *Scheduler) ScheduleSpec(ctx context.Context, spec v1alpha1.OperationSpe
 			spec.OperationID = uuid.NewString()
 		}
 		var op *v1alpha1.Operation
-		if op, err = s.schedule(ctx, spec); err == nil {
+		if op, err = schedule(ctx, s.objects, s.namespace, spec, s.replacing); err == nil {
 			return op, nil
 		}
 	}
 	return nil, fmt.Errorf("cannot schedule %s of %s/%s: %w", spec.OperationType, spec.ResourceType, spec.ResourceID, err)
 }
 
-// mostInvalid bounds how often an Invalid answer counts as a lost race: the server may refuse the change only because
-// the object has changed since it was read.
-const mostInvalid = 5
-
-func (s *Scheduler) schedule(ctx context.Context, spec v1alpha1.OperationSpec) (*v1alpha1.Operation, error) {
-	wanted := &v1alpha1.Operation{Spec: spec}
-	wanted.Name = v1alpha1.OperationName(spec.ResourceType, spec.ResourceID)
-	wanted.Namespace = s.namespace
-	wanted.Default()
-	var race contest
-	for race.next(ctx) {
-		wanted.ResourceVersion = ""
-		stamp(ctx, wanted)
-		op, err := s.write(ctx, call.VerbCreate, wanted)
-		if !apierrors.IsAlreadyExists(err) && !vanished(err, wanted.Name) {
-			return op, err
-		}
-		race.lost = err
-		found, err := s.read(ctx, wanted.Name)
-		if err != nil {
-			return nil, err
-		}
-		if found == nil {
-			continue // deleted in between
-		}
-		if answer, err := judge(found, &wanted.Spec); answer != nil || err != nil {
-			return answer, err
-		}
-		if s.replacing != nil {
-			if err := s.replacing(ctx, found); err != nil {
-				return nil, err
-			}
-		}
-		replacement := found.DeepCopy()
-		replacement.Spec = wanted.Spec
-		stamp(ctx, replacement)
-		op, err = s.write(ctx, call.VerbUpdate, replacement)
-		switch {
-		case err == nil:
-			return op, nil
-		case apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsInvalid(err) && race.rounds < mostInvalid:
-			race.lost = err // lost the race: read the object again
-		default:
-			return nil, err
-		}
-	}
-	return nil, race.err()
-}
-
-// stamp records the time and the span in which the present request of an Operation was scheduled.
-func stamp(ctx context.Context, op *v1alpha1.Operation) {
-	if op.Annotations == nil {
-		op.Annotations = make(map[string]string)
-	}
-	op.Annotations[v1alpha1.AnnotationScheduledAt] = time.Now().UTC().Format(time.RFC3339Nano)
-	keepTrace(ctx, op)
-}
-
 // Retry schedules the request of a resource's failed operation again, with a new id. Of several concurrent calls only
 // one succeeds. Errors: [ErrNotFound]; [ErrInProgress] when the operation has not ended; [ErrSucceeded]; [ErrFollowed]
 // when another operation was scheduled meanwhile; those of package call.
 func (s *Scheduler) Retry(ctx context.Context, r Resource) (*v1alpha1.Operation, error) {
-	op, err := s.retry(ctx, v1alpha1.OperationName(r.Type, r.ID))
+	op, err := retry(ctx, s.objects, v1alpha1.OperationName(r.Type, r.ID))
 	if err != nil {
 		return nil, fmt.Errorf("cannot retry operation of %s: %w", r, err)
 	}
 	return op, nil
 }
 
-func (s *Scheduler) retry(ctx context.Context, name string) (*v1alpha1.Operation, error) {
-	ours, failed := uuid.NewString(), ""
-	var race contest
-	for race.next(ctx) {
-		op, err := s.read(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		if op == nil {
-			return nil, ErrNotFound
-		}
-		if op.EffectiveID() == ours { // the answer to our write was lost, and the object has changed since
-			return op, nil
-		}
-		switch old := earlier(op, ours); {
-		case old != nil:
-			return old, nil
-		case failed != "" && op.EffectiveID() != failed:
-			return nil, fmt.Errorf("%w: %s", ErrFollowed, op.EffectiveID())
-		case !op.Terminal() || op.DeletionTimestamp != nil:
-			return nil, &InProgressError{Running: op}
-		case op.Status.Phase == v1alpha1.PhaseSuccess:
-			return nil, ErrSucceeded
-		}
-		failed = op.EffectiveID()
-		op.Spec.OperationID, op.Spec.CancelRequested = ours, false
-		stamp(ctx, op)
-		// The resourceVersion makes the update follow the failed operation and no other one.
-		written, err := s.write(ctx, call.VerbUpdate, op)
-		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			return written, err
-		}
-		race.lost = err
-	}
-	return nil, race.err()
-}
-
 // Cancel requests the cancellation of the operation of a resource and returns the Operation. It is idempotent. A
 // non-empty id restricts it to that operation. Without an id it cancels the present operation, but not one that
 // replaces it meanwhile. Errors: [ErrNotFound]; [ErrEnded] when the operation has ended already.
 func (s *Scheduler) Cancel(ctx context.Context, r Resource, id string) (*v1alpha1.Operation, error) {
-	op, err := s.cancel(ctx, r, id)
+	op, err := cancel(ctx, s.objects, v1alpha1.OperationName(r.Type, r.ID), id)
 	if err != nil {
 		return op, fmt.Errorf("cannot cancel operation of %s: %w", r, err)
 	}
 	return op, nil
 }
 
-func (s *Scheduler) cancel(ctx context.Context, r Resource, id string) (*v1alpha1.Operation, error) {
-	name := v1alpha1.OperationName(r.Type, r.ID)
-	var race contest
-	for race.next(ctx) {
-		op, err := s.read(ctx, name)
-		switch {
-		case err != nil:
-			return nil, err
-		case op == nil:
-			return nil, ErrNotFound
-		case id == "":
-			id = op.EffectiveID()
-		case op.EffectiveID() != id:
-			if old := earlier(op, id); old != nil {
-				return old, ErrEnded
-			}
-			return nil, fmt.Errorf("%w: the operation of this resource is %s", ErrNotFound, op.EffectiveID())
-		}
-		if op.Terminal() {
-			return op, ErrEnded
-		}
-		if op.Spec.CancelRequested {
-			return op, nil
-		}
-		canceled, err := s.requestCancel(ctx, op)
-		switch {
-		case err == nil:
-			return canceled, nil
-		case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-			race.lost = err
-		default:
-			return nil, err
-		}
-	}
-	return nil, race.err()
-}
-
-var operations = schema.GroupVersionResource{
-	Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: "operations",
-}
-
 // Named returns the Operation with the given object name. Errors: [ErrNotFound]; those of package call.
 func (s *Scheduler) Named(ctx context.Context, name string) (*v1alpha1.Operation, error) {
-	op, err := s.read(ctx, name)
+	op, err := s.objects.read(ctx, name)
 	if err == nil && op == nil {
 		err = ErrNotFound
 	}
@@ -291,31 +154,99 @@ func (s *Scheduler) Named(ctx context.Context, name string) (*v1alpha1.Operation
 	return op, nil
 }
 
-func (s *Scheduler) read(ctx context.Context, name string) (*v1alpha1.Operation, error) {
-	answer, err := call.Do(ctx, s.calls, call.Request{
-		Verb: call.VerbGet, Resource: operations, Kind: "Operation", Namespace: s.namespace, Name: name, NotFoundOK: true,
-	}, s.policy)
-	if err != nil || answer == nil {
-		return nil, err
+// Get returns the Operation of a resource, or [ErrNotFound].
+func (s *Scheduler) Get(ctx context.Context, r Resource) (*v1alpha1.Operation, error) {
+	op, err := s.objects.read(ctx, v1alpha1.OperationName(r.Type, r.ID))
+	if err != nil {
+		return nil, fmt.Errorf("cannot get operation of %s: %w", r, err)
 	}
-	op := &v1alpha1.Operation{}
-	return op, answer.Into(op)
+	if op == nil {
+		return nil, fmt.Errorf("cannot get operation of %s: %w", r, ErrNotFound)
+	}
+	return op, nil
 }
 
-func (s *Scheduler) write(ctx context.Context, verb call.Verb, op *v1alpha1.Operation) (*v1alpha1.Operation, error) {
-	answer, err := call.Do(ctx, s.calls, call.Request{
-		Verb: verb, Resource: operations, Kind: "Operation", Namespace: s.namespace, Name: op.Name, Object: op,
-		ConflictsExpected: true,
-	}, s.policy)
+// Page returns one page of Operations. Continue is empty on the last page.
+func (s *Scheduler) Page(ctx context.Context, q Query) (*v1alpha1.OperationList, error) {
+	list, err := s.objects.page(ctx, q)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cannot list operations: %w", err)
 	}
-	written := &v1alpha1.Operation{}
-	if err := answer.Into(written); err != nil {
-		return nil, err
+	return list, nil
+}
+
+// List iterates over all Operations that q selects. It fetches each page when the iteration reaches it.
+func (s *Scheduler) List(ctx context.Context, q Query) iter.Seq2[*v1alpha1.Operation, error] {
+	if q.Limit <= 0 {
+		q.Limit = call.CachePage
 	}
-	s.log.InfoContext(ctx, "operation scheduled", "operation", written.EffectiveID(), "type", written.Spec.OperationType,
-		"resource", written.Spec.ResourceType+"/"+written.Spec.ResourceID, "namespace", written.Namespace,
-		"correlation", written.Spec.CorrelationID)
-	return written, nil
+	return func(yield func(*v1alpha1.Operation, error) bool) {
+		for {
+			page, err := s.Page(ctx, q)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for i := range page.Items {
+				if !yield(&page.Items[i], nil) {
+					return
+				}
+			}
+			if q.Continue = page.Continue; q.Continue == "" {
+				return
+			}
+		}
+	}
+}
+
+// Wait returns the outcome of an operation once it has ended. Before that it calls progress, if not nil, with every
+// state, on the caller's goroutine. With an id it waits for that operation, even before it is written, and finds its
+// outcome after later operations have followed. Without an id it waits for the present operation.
+//
+// Errors: the context's cause; [ErrNotFound] when the Operation was deleted, or when none exists and id is empty.
+func (s *Scheduler) Wait(ctx context.Context, r Resource, id string, progress func(View)) (View, error) {
+	v, err := s.wait(ctx, r, &awaited{id: id, progress: progress})
+	if err != nil {
+		return v, fmt.Errorf("cannot wait for operation of %s: %w", r, err)
+	}
+	return v, nil
+}
+
+// WaitFor is Wait for an operation that has been written, for example by Schedule. If the object does not exist, it was
+// deleted.
+func (s *Scheduler) WaitFor(ctx context.Context, op *v1alpha1.Operation, progress func(View)) (View, error) {
+	r := Resource{Type: op.Spec.ResourceType, ID: op.Spec.ResourceID}
+	v, err := s.wait(ctx, r, &awaited{id: op.EffectiveID(), written: true, progress: progress})
+	if err != nil {
+		return v, fmt.Errorf("cannot wait for operation of %s: %w", r, err)
+	}
+	return v, nil
+}
+
+func (s *Scheduler) wait(ctx context.Context, r Resource, a *awaited) (View, error) {
+	if a.id == "" {
+		op, err := s.objects.read(ctx, v1alpha1.OperationName(r.Type, r.ID))
+		if err != nil {
+			return View{}, err
+		}
+		if op == nil {
+			return View{}, ErrNotFound
+		}
+		a.id, a.written = op.EffectiveID(), true
+	}
+	w, err := s.objects.watch(r)
+	if err != nil {
+		return View{}, err
+	}
+	return wait(ctx, w, a)
+}
+
+// Follow returns an initially empty store of the one Operation that a resource may have. run fills the store by a watch
+// until its context ends. The caller owns the store and closes it after run has returned.
+func (s *Scheduler) Follow(r Resource) (st *cache.Store, run func(context.Context) error, err error) {
+	w, err := s.objects.watch(r)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot follow operation of %s: %w", r, err)
+	}
+	return w.store, w.source.Run, nil
 }

@@ -3,10 +3,9 @@ package executor
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"time"
-
-	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/flow"
@@ -14,45 +13,140 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operations/internal/course"
+	"github.com/fairlead-io/fairlead/operations/webhook"
+	"github.com/fairlead-io/fairlead/why"
 )
 
 // stepAdvance is the only step of the flow of an operation. It reads the state, decides, records, and starts the
 // calls that are due. Then it parks until an event arrives or the next action is due.
 const stepAdvance = "advance"
 
-func (e *Executor) newFlow() *flow.Flow[run] {
-	return flow.New("operation", flow.Step(stepAdvance, e.advance))
+// stepper runs the flow of each operation. It asks course.Plan which action is due, and has the other parts take it. It
+// has no state: that of an operation is its run.
+type stepper struct {
+	// holds reports whether this executor works on a namespace.
+	holds func(namespace string) bool
+	// draining reports whether calls for a namespace are not started any more.
+	draining func(namespace string) bool
+	// namesOf returns the names of the Webhooks that an operation may call.
+	namesOf func(op *v1alpha1.Operation) nameSet
+
+	runs      *runs
+	writes    draftWriter
+	turns     turns
+	hooks     hookFacts
+	starter   *starter
+	reports   reports
+	busy      busyOperations
+	troubles  *troubles
+	stuck     stuckOperations
+	paces     *paces
+	endpoints breakerStates
+	traces    traces
+	log       *slog.Logger
+	now       func() time.Time
+}
+
+// draftWriter reads and writes the operation of a draft; see writes.
+type draftWriter interface {
+	refresh(ctx context.Context, d draft) error
+	reload(ctx context.Context, d draft) error
+	save(ctx context.Context, d draft) error
+	hold(ctx context.Context, d draft) error
+	holdWaiting(ctx context.Context, d draft) error
+	release(ctx context.Context, d draft) error
+	remove(ctx context.Context, d draft) error
+	pay(d draft) bool
+	refund(d draft)
+}
+
+// turns decides which of the operations that exclude each other goes first; see locks and lines.
+type turns interface {
+	turn(n *news, op *v1alpha1.Operation, recorded bool) (t course.Turn, alone bool)
+	placeOf(op *v1alpha1.Operation) string
+	resolveDoubt(ctx context.Context, doubt *course.Doubt) error
+	join(n *news, behind store.Key)
+	leave(n *news)
+	behind(n *news) (key store.Key, waits bool)
+	wake(key store.Key)
+}
+
+// turnTaking implements turns.
+type turnTaking struct {
+	*locks
+	*lines
+}
+
+// reports tells users about the course of an operation; see reporter.
+type reports interface {
+	began(ctx context.Context, op *v1alpha1.Operation)
+	showWait(
+		ctx context.Context, d draft, share string, behind *course.Predecessor, decision course.Decision, now time.Time,
+	)
+	called(f *flight, result webhook.Result)
+	judged(ctx context.Context, op *v1alpha1.Operation, f *flight, result webhook.Result, message string)
+	outdatedCRD(ctx context.Context, op *v1alpha1.Operation)
+	ended(ctx context.Context, op *v1alpha1.Operation)
+}
+
+// traces makes the spans of operations; see spans.
+type traces interface {
+	next(ctx context.Context, op *v1alpha1.Operation) context.Context
+	passOn(ctx context.Context, op *v1alpha1.Operation) context.Context
+	showOutcome(ctx context.Context, op *v1alpha1.Operation)
+}
+
+// busyOperations knows the operations for which a drain waits; see drain.
+type busyOperations interface {
+	enter(n *news) (ok bool)
+	leave(n *news)
+}
+
+// stuckOperations counts the stuck operations; see tally.
+type stuckOperations interface {
+	set(key store.Key, cause why.Type)
+	setFailing(key store.Key, failing *trouble, short bool)
+}
+
+// breakerStates returns the states of the breakers of Webhooks.
+type breakerStates interface {
+	Breaker(namespace, name string) webhook.BreakerStatus
+}
+
+// newFlow returns the flow of operations.
+func (s *stepper) newFlow() *flow.Flow[run] {
+	return flow.New("operation", flow.Step(stepAdvance, s.advance))
 }
 
 // repeated is the back-off while requests to the API server fail.
 var repeated = backoff.Policy{Base: 500 * time.Millisecond, Cap: 30 * time.Second}
 
-func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
+func (s *stepper) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 	r := f.Packet
-	if e.moves(r) {
-		return e.move(ctx, f)
+	if s.moves(r) {
+		return endMoved(ctx, f)
 	}
-	until, err := e.step(ctx, r)
+	until, err := s.step(ctx, r)
 	if errors.Is(err, errShort) {
-		e.stuck.setFailing(r.key, e.troubles.get(&r.news), true)
+		s.stuck.setFailing(r.key, s.troubles.get(&r.news), true)
 		err = nil
 	} else if r.short || r.paid.Count > 0 { // a run that writes nothing now must not keep others from writing
-		e.writes.refund(r.draft())
+		s.writes.refund(r.draft())
 	}
 	if err != nil {
 		r.troubled = true
 	} else if r.troubled {
 		r.troubled = false
-		e.troubles.remove(&r.news)
+		s.troubles.remove(&r.news)
 	}
-	e.park(r)
+	s.park(r)
 	switch {
 	case errors.Is(err, errGone):
 		return f.End()
 	case err == nil && until.IsZero():
 		return f.End()
-	case e.moves(r):
-		return e.move(ctx, f)
+	case s.moves(r):
+		return endMoved(ctx, f)
 	case err == nil:
 		r.tries = 0
 	case ctx.Err() != nil:
@@ -60,40 +154,40 @@ func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 	default:
 		r.tries++
 		wait := repeated.Delay(int(r.tries)-1, rand.Float64)
-		until = e.now().Add(wait)
-		e.troubles.failed(&r.news, err, int(r.tries), e.now(), until)
-		e.stuck.setFailing(r.key, e.troubles.get(&r.news), false)
-		e.log.WarnContext(ctx, "operation has to wait", "key", r.key, "error", err, "wait", wait)
+		until = s.now().Add(wait)
+		s.troubles.failed(&r.news, err, int(r.tries), s.now(), until)
+		s.stuck.setFailing(r.key, s.troubles.get(&r.news), false)
+		s.log.WarnContext(ctx, "operation has to wait", "key", r.key, "error", err, "wait", wait)
 	}
 	if !until.Before(course.FarFuture) {
 		return f.Await(&r.news).Then(stepAdvance)
 	}
-	return f.Await(&r.news, flow.Until(time.Now().Add(until.Sub(e.now())))).Then(stepAdvance)
+	return f.Await(&r.news, flow.Until(time.Now().Add(until.Sub(s.now())))).Then(stepAdvance)
 }
 
 // step brings the operation to its next wait, or to its end. It returns the time until which the run has nothing to
 // do; zero: the run has ended. With errShort, the run waits for the namespace's share of writes meanwhile.
-func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error) {
+func (s *stepper) step(ctx context.Context, r *run) (until time.Time, err error) {
 	for first := true; ; first = false {
-		returned, woken := e.runs.drainEvents(r)
+		returned, woken := s.runs.drainEvents(r)
 		if first || woken { // a slot may be kept for a call
 			r.askAgain()
 		}
-		err = e.writes.refresh(ctx, r.draft())
+		err = s.writes.refresh(ctx, r.draft())
 		if r.replaced {
 			r.cut(errOver)
 		}
 		if err != nil {
-			e.runs.putBack(r, returned)
+			s.runs.putBack(r, returned)
 			return until, err
 		}
 		if r.replaced {
 			r.replaced = false
-			ctx = e.spans.next(ctx, r.op)
+			ctx = s.traces.next(ctx, r.op)
 		}
-		now := e.now()
-		e.applyResults(ctx, r, returned, now)
-		e.publish(r)
+		now := s.now()
+		s.starter.applyResults(ctx, r, returned, now)
+		s.publish(r)
 		if r.refusal != nil {
 			failTooLarge(&r.edit, r.refusal, now)
 			r.refusal = nil
@@ -102,29 +196,29 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 		if end := r.op.Deadline(); now.Before(end) {
 			deadline = end
 		}
-		find := e.find(r.key.Namespace)
+		find := s.hooks.find(r.key.Namespace)
 		if len(r.refused) > 0 {
-			e.withdraw(r, unwanted(r.op, find))
+			s.starter.withdraw(r, unwanted(r.op, find))
 		}
 		d := course.Plan(r.op, course.Surroundings{
 			Find: find, Flying: r.isFlying, NotBefore: r.notBefore,
-			Turn: func(op *v1alpha1.Operation) course.Turn { return e.turn(r, op) },
+			Turn: func(op *v1alpha1.Operation) course.Turn { return s.turn(r, op) },
 		}, now)
 		switch d.Act {
 		case course.ActNothing:
 			if len(r.unsaved) > 0 && r.op.Terminal() { // the terminal status is not persisted yet
 				end := *r.op // save may adopt the next request into r.op
-				if err = e.writes.save(ctx, r.draft()); err == nil {
-					e.reports.ended(ctx, &end)
+				if err = s.writes.save(ctx, r.draft()); err == nil {
+					s.reports.ended(ctx, &end)
 					continue
 				}
 				break
 			}
-			until, err = e.cleanUp(ctx, r, now)
+			until, err = s.cleanUp(ctx, r, now)
 		case course.ActBegin:
-			r.apply(course.Begin(now, e.locks.placeOf))
+			r.apply(course.Begin(now, s.turns.placeOf))
 			r.later = nil
-			e.reports.began(ctx, r.op)
+			s.reports.began(ctx, r.op)
 			continue
 		case course.ActFail:
 			r.apply(course.Fail(r.op.EffectiveID(), d.Reason, d.Message, now))
@@ -133,37 +227,37 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			}
 			continue
 		case course.ActCall:
-			if !e.mayCall(r) {
-				until, err = e.record(ctx, r, now, course.FarFuture)
+			if !s.mayCall(r) {
+				until, err = s.record(ctx, r, now, course.FarFuture)
 				break
 			}
-			if err = e.start(ctx, r, d, now); err == nil {
+			if err = s.starter.start(ctx, r, d, now); err == nil {
 				continue
 			}
 		case course.ActWait:
 			if d.Turn != (course.Turn{}) { // the operation ahead may need a slot that is kept for a call of this one
-				e.withdraw(r, allOf)
+				s.starter.withdraw(r, allOf)
 			}
 			switch {
 			case d.Turn.Unknown:
 				return d.Until, nil // without a write: the event of that state is on its way and wakes the run
 			case d.Turn.Doubt != nil:
-				if err := e.locks.resolveDoubt(ctx, d.Turn.Doubt); err != nil {
+				if err := s.turns.resolveDoubt(ctx, d.Turn.Doubt); err != nil {
 					return until, err
 				}
 				r.op = nil // the place may have changed
 				continue
 			case d.Turn.Behind != nil:
-				e.lines.join(&r.news, d.Turn.Behind.Key)
-				e.showWait(ctx, r, d.Turn.Behind, course.Decision{}, now)
+				s.turns.join(&r.news, d.Turn.Behind.Key)
+				s.reports.showWait(ctx, r.draft(), r.share(), d.Turn.Behind, course.Decision{}, now)
 				continue // the operation ahead may have ended before join
 			case r.compiling(now):
 				r.op = nil
 				return now.Add(compileSoon), nil // without a write: the compiler wakes the run
 			case !d.Turn.Still:
-				e.showWait(ctx, r, nil, d, now)
+				s.reports.showWait(ctx, r.draft(), r.share(), nil, d, now)
 			}
-			until, err = e.record(ctx, r, now, d.Until)
+			until, err = s.record(ctx, r, now, d.Until)
 		case course.ActFinish:
 			r.apply(course.Finish(r.op, d.Phase, now))
 			continue
@@ -187,11 +281,11 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 
 // record writes the unsaved changes before the flow parks. It returns the time at which the flow wakes up at the
 // latest.
-func (e *Executor) record(ctx context.Context, r *run, now, until time.Time) (time.Time, error) {
-	e.tally(r)
+func (s *stepper) record(ctx context.Context, r *run, now, until time.Time) (time.Time, error) {
+	s.tally(r)
 	due := r.recordDue(now)
-	if due.IsZero() && !e.draining(r.key.Namespace) {
-		due = e.paces.repeatsDue(r.draft(), now)
+	if due.IsZero() && !s.draining(r.key.Namespace) {
+		due = s.paces.repeatsDue(r.draft(), now)
 	}
 	if !due.IsZero() {
 		if due.Before(until) {
@@ -199,16 +293,14 @@ func (e *Executor) record(ctx context.Context, r *run, now, until time.Time) (ti
 		}
 		return until, nil
 	}
-	if err := e.writes.save(ctx, r.draft()); err != nil {
+	if err := s.writes.save(ctx, r.draft()); err != nil {
 		return until, err
 	}
 	if r.replaced {
 		return until, errOutdated
 	}
-	if waits(r.op) {
-		if err := e.writes.hold(ctx, r.draft()); err != nil {
-			return until, err
-		}
+	if err := s.writes.holdWaiting(ctx, r.draft()); err != nil {
+		return until, err
 	}
 	if len(r.flying) == 0 {
 		r.op = nil
@@ -218,10 +310,10 @@ func (e *Executor) record(ctx context.Context, r *run, now, until time.Time) (ti
 
 // cleanUp finishes an operation that has ended. It removes the finalizer, and deletes the object after its time to
 // live.
-func (e *Executor) cleanUp(ctx context.Context, r *run, now time.Time) (until time.Time, err error) {
-	e.spans.showOutcome(ctx, r.op)
-	e.tally(r)
-	if err := e.writes.release(ctx, r.draft()); err != nil {
+func (s *stepper) cleanUp(ctx context.Context, r *run, now time.Time) (until time.Time, err error) {
+	s.traces.showOutcome(ctx, r.op)
+	s.tally(r)
+	if err := s.writes.release(ctx, r.draft()); err != nil {
 		return until, err
 	}
 	if r.op.Spec.TTLAfterFinished == nil || !r.op.Terminal() || r.op.Status.FinishedAt == nil ||
@@ -233,100 +325,71 @@ func (e *Executor) cleanUp(ctx context.Context, r *run, now time.Time) (until ti
 		r.op = nil
 		return expiry, nil
 	}
-	return until, e.writes.remove(ctx, r.draft())
-}
-
-// showWait sets the reason for which the operation waits in its condition Ready, unless it is there already. It writes
-// nothing: the change is part of the next write.
-func (e *Executor) showWait(ctx context.Context, r *run, behind *course.Predecessor, d course.Decision, now time.Time) {
-	w := waitOf(r.key.Namespace, behind, d, r.share(), e.quarantine.hasNamed)
-	shown := meta.FindStatusCondition(r.op.Status.Conditions, v1alpha1.ConditionReady)
-	if shown == nil || shown.Message == w.message {
-		return
-	}
-	before := shown.Reason
-	r.apply(course.Await(r.op.EffectiveID(), w.reason, w.message, now))
-	e.reports.waits(ctx, r.op, w, before)
+	return until, s.writes.remove(ctx, r.draft())
 }
 
 // turn decides whether an operation may make its first call. An operation that has made a call has had its turn.
-func (e *Executor) turn(r *run, op *v1alpha1.Operation) (t course.Turn) {
+func (s *stepper) turn(r *run, op *v1alpha1.Operation) (t course.Turn) {
 	if r.alone = false; r.entered {
 		return course.Turn{}
 	}
 	r.place = op.Status.AcceptedVersion
-	t, r.alone = e.locks.turn(&r.news, op, r.recorded)
+	t, r.alone = s.turns.turn(&r.news, op, r.recorded)
 	return t
 }
 
 // publish updates the data of a run that other goroutines read.
-func (e *Executor) publish(r *run) {
+func (s *stepper) publish(r *run) {
 	if !r.recorded {
-		e.accept(r, r.op)
+		accept(s.runs, s.turns, r, r.op)
 	}
 	running := !r.op.Terminal()
 	if !running {
-		e.lines.leave(&r.news)
+		s.turns.leave(&r.news)
 	}
-	e.runs.update(r, running, r.op.Deadline().Add(-r.op.Timeout()/10).Unix(), e.changes.of(r.op))
-}
-
-// accept records the version at which it has seen the present request of an operation, unless a version is known
-// already.
-func (e *Executor) accept(r *run, op *v1alpha1.Operation) {
-	if course.Ordinary(op) && e.runs.accept(r, op) {
-		e.lines.wake(r.key) // a lock may be waiting for that
-	}
+	s.runs.update(r, running, r.op.Deadline().Add(-r.op.Timeout()/10).Unix(), s.namesOf(r.op))
 }
 
 // tally records the cause by which the operation of a run that is about to park is stuck.
-func (e *Executor) tally(r *run) {
+func (s *stepper) tally(r *run) {
 	if r.op == nil || r.op.Terminal() {
-		e.stuck.set(r.key, "")
+		s.stuck.set(r.key, "")
 		return
 	}
-	ahead, waits := e.lines.behind(&r.news)
-	e.stuck.set(r.key, firstCause(r, waits && ahead != stale, e.webhooks, e.now))
+	ahead, waits := s.turns.behind(&r.news)
+	s.stuck.set(r.key, r.firstCause(waits && ahead != stale, s.endpoints, s.now))
 }
 
 // mayCall reports whether a run may make calls now. If so, it marks the run as busy, until park finds otherwise.
-func (e *Executor) mayCall(r *run) bool {
-	if !e.own.holds(r.key.Namespace) || !e.drain.enter(&r.news) {
+func (s *stepper) mayCall(r *run) bool {
+	if !s.holds(r.key.Namespace) || !s.busy.enter(&r.news) {
 		return false
 	}
 	r.busy = true
 	return true
 }
 
-// draining reports whether calls for a namespace are not started any more.
-func (e *Executor) draining(namespace string) bool {
-	return !e.own.holds(namespace) || e.drain.hasBegun()
-}
-
 // park prepares a run for parking. It marks the run as not busy if it has no call under way and no unrecorded result.
-func (e *Executor) park(r *run) {
+func (s *stepper) park(r *run) {
 	if r.replaced { // a write has found another request
 		r.cut(errOver)
 	}
 	r.owes = r.owes && len(r.unsaved) > 0
 	if r.busy && len(r.flying) == 0 && !r.owes { // a returned call is flying until its result is applied
 		r.busy = false
-		e.drain.leave(&r.news)
+		s.busy.leave(&r.news)
 	}
-	e.runs.park(r)
+	s.runs.park(r)
 }
 
-// find returns the facts about the Webhooks of a namespace that the plan needs.
-func (e *Executor) find(namespace string) course.Lookup {
-	return func(name string) (course.WebhookFacts, bool) {
-		key := store.Key{Namespace: namespace, Name: name}
-		times, ok := e.hooks.Times(key)
-		switch {
-		case !ok:
-			return course.WebhookFacts{}, false
-		case e.hooks.Is(key, e.quarantine.has):
-			return course.WebhookFacts{Quarantined: true}, false
-		}
-		return e.releases.addTo(course.WebhookFacts{Timeout: times.Timeout, Retry: times.Retry, Poll: times.Poll}, key), true
+// moves reports whether a run has to end because its slot leaves. A run with calls under way, or with unrecorded
+// results, stays.
+func (s *stepper) moves(r *run) bool { return !r.busy && !s.holds(r.key.Namespace) }
+
+// endMoved ends a flow that continues in another replica.
+func endMoved(ctx context.Context, f *flow.Fiber[run]) flow.Next {
+	if fiber, ok := flow.FromContext(ctx); ok {
+		fiber.Cancel(errMoved)
 	}
+	return f.End()
 }

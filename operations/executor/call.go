@@ -18,7 +18,7 @@ import (
 
 // launch starts a call whose attempt is recorded. The call ends at the latest at the timeout of its Webhook or
 // operation.
-func (e *Executor) launch(ctx context.Context, r *run, f *flight) {
+func (s *starter) launch(ctx context.Context, r *run, f *flight) {
 	en := record.Entry(&r.op.Status, f.target)
 	deadline := en.StartedAt.Add(f.hook.Definition().Timeout)
 	if end := r.op.Deadline(); f.target.Purpose == record.Main && end.Before(deadline) {
@@ -28,20 +28,20 @@ func (e *Executor) launch(ctx context.Context, r *run, f *flight) {
 		r.flying = make(map[record.Target]*flight)
 	}
 	r.flying[f.target], f.operation = f, r.op.EffectiveID()
-	c := describe(r.op, f.target, e.callbacks)
-	ctx = context.WithoutCancel(e.spans.passOn(ctx, r.op)) // the flow parks meanwhile
-	e.calls.start(ctx, r, f, c, en.WebhookPollURL, deadline)
+	c := describe(r.op, f.target, s.callbackURL)
+	ctx = context.WithoutCancel(s.traces.passOn(ctx, r.op)) // the flow parks meanwhile
+	s.calls.start(ctx, r, f, c, en.WebhookPollURL, deadline)
 }
 
 // applyResults applies the results of calls that have returned. It writes nothing: the changes are part of the next
 // write.
-func (e *Executor) applyResults(ctx context.Context, r *run, returned []returnedCall, now time.Time) {
+func (s *starter) applyResults(ctx context.Context, r *run, returned []returnedCall, now time.Time) {
 	for _, l := range returned {
 		f := l.flight
 		f.cancel(nil)
 		delete(r.flying, f.target)
 		en := record.Entry(&r.op.Status, f.target)
-		e.metrics.result(f.target, l.result)
+		s.reports.called(f, l.result)
 		switch {
 		case l.result.Verdict == webhook.Canceled:
 			continue // the result is not known; the same attempt is made again
@@ -49,10 +49,8 @@ func (e *Executor) applyResults(ctx context.Context, r *run, returned []returned
 			continue // the operation has another request or attempt by now
 		}
 		v := judge(r.op, f, l.result, now)
-		e.log.InfoContext(ctx, "webhook called", "operation", r.op.EffectiveID(), "key", r.key, "webhook", f.target.ID,
-			"purpose", f.target.Purpose, "verdict", l.result.Verdict, "status", l.result.StatusCode,
-			"took", l.result.Duration, "message", v.Message)
-		if changesNothing(en, v, now) || e.paces.pollWaits(r.party(), en, v, now) {
+		s.reports.judged(ctx, r.op, f, l.result, v.Message)
+		if changesNothing(en, v, now) || s.paces.pollWaits(r.party(), en, v, now) {
 			if r.later == nil {
 				r.later = make(map[record.Target]time.Time)
 			}
@@ -133,7 +131,7 @@ func judge(op *v1alpha1.Operation, f *flight, result webhook.Result, now time.Ti
 }
 
 // describe returns the data for the templates of a call, with the key of the call.
-func describe(op *v1alpha1.Operation, t record.Target, callbacks *Callbacks) webhook.Call {
+func describe(op *v1alpha1.Operation, t record.Target, callback callbackURL) webhook.Call {
 	c := webhook.Call{ID: course.CallID(op, t), CorrelationID: op.Spec.CorrelationID}
 	id, spec := op.EffectiveID(), op.Spec // a copy, since op changes while the call is under way
 	c.Data.Operation = func() webhook.Fields { return specFields(id, spec) }
@@ -143,7 +141,7 @@ func describe(op *v1alpha1.Operation, t record.Target, callbacks *Callbacks) web
 			c.Data.Resource = json.RawMessage(o.Resource.Raw)
 		}
 	}
-	c.Data.CallbackURL = callbacks.URL(op, t.ID, webhook.Purpose(t.Purpose))
+	c.Data.CallbackURL = callback(op, t.ID, webhook.Purpose(t.Purpose))
 	if t.Purpose == record.Main {
 		return c
 	}

@@ -15,9 +15,13 @@
 //
 // # Parts
 //
-// [Executor] creates the parts and connects them; its own methods are the flow of an operation (advance.go, start.go,
-// call.go). Each part owns its state, and can be built alone:
+// [Executor] creates the parts and connects them (lifecycle.go). Each part owns its state, and can be built alone:
 //
+//   - stepper (advance.go): the flow of an operation. It asks course.Plan, and has the other parts act, most of them
+//     behind the interfaces at its head. starter (start.go, call.go): starts calls and applies their results. Neither
+//     has state: that of an operation is its run.
+//   - intake (watch.go): starts and ends the run of an operation. hookWatcher: tells others about changes of Webhooks.
+//     tenancy (shards.go): begins and ends the work on slots. They have no state but the slots to take over.
 //   - runs: the live run of each operation, wake-ups, counts, acceptances and readers. Its lock guards the shared
 //     fields of a run.
 //   - ownership: slots, fences, and the client for writes in a namespace; the lock of handover.Slots.
@@ -29,6 +33,7 @@
 //   - drain: operations with calls under way or unrecorded results; own lock.
 //   - troubles: operations with failing requests to the API server; own lock.
 //   - hookStatus: statuses of Webhooks to write; own lock. quarantine: Webhooks that crash the process; immutable.
+//     knownHooks: what the flow needs to know about Webhooks; stateless.
 //   - reporter, spans and explainer report and explain what the others do. They have no state.
 //   - Small parts with a lock each: attempts, tried, holders, paces, trust, secrets, webhookChanges, tally, Events,
 //     CrashLog. releases, Callbacks and Taker have no lock.

@@ -103,42 +103,35 @@ type Targets struct {
 // election, Options.Fence and Options.Shards. A second one causes no second outcome, but repeats calls with the same
 // keys.
 type Executor struct {
-	own        *ownership
-	fresh      *freshness
-	gained     gainedSlots
-	runs       *runs
-	lines      *lines
-	locks      *locks
-	calls      *calls
-	writes     *writes
-	drain      drain
-	troubles   troubles
-	quarantine *quarantine
-	status     *hookStatus
-	attempts   *attempts
-	tried      *tried
-	stuck      *tally
-	holders    holders // of the concurrency permits of Webhooks
-	paces      paces   // of writes that record only repeated tries or polls
-	changes    *webhookChanges
-	secrets    *secrets
-	releases   *releases
-	trust      trust
-	callbacks  *Callbacks
-	metrics    *metrics
-	spans      spans
-	reports    *reporter
-	explainer  *explainer
+	own         *ownership
+	fresh       *freshness
+	tenancy     *tenancy
+	intake      *intake
+	hookWatcher *hookWatcher
+	runs        *runs
+	lines       *lines
+	locks       *locks
+	calls       *calls
+	drain       *drain
+	quarantine  *quarantine
+	status      *hookStatus
+	attempts    *attempts
+	stuck       *tally
+	changes     *webhookChanges
+	secrets     *secrets
+	releases    *releases
+	callbacks   *Callbacks
+	metrics     *metrics
+	spans       spans
+	explainer   *explainer
 
 	anyone    *client.Client // for requests that every replica may make
 	store     *store.Store
 	hookStore *store.Store
 	hooks     *compiled.Cache
 	webhooks  *webhook.Client
-	flow      *flow.Flow[run]
 	engine    *flow.Engine
 	budget    *fair.Budget // of status writes
-	recorder  Recorder
 	log       *slog.Logger
 	slot      inherit.Slot // takes the logger of the runtime, for log
 	now       func() time.Time

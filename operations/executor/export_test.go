@@ -46,7 +46,7 @@ func (e *Executor) Runs() (all, working int) {
 // Kept returns what a run keeps that has had a call under way and a turn refused, both over, with changes that are not
 // written or without.
 func Kept(unsaved bool) (what string) {
-	e := &Executor{runs: newRuns(nil)}
+	steps := &stepper{runs: newRuns(nil)}
 	r := &run{
 		later: map[record.Target]time.Time{},
 		work:  &work{flying: map[record.Target]*flight{}, refused: map[record.Target]refusal{}},
@@ -54,7 +54,7 @@ func Kept(unsaved bool) (what string) {
 	if unsaved {
 		r.unsaved = []unsavedChange{{Change: func(*v1alpha1.Operation) {}}}
 	}
-	e.park(r)
+	steps.park(r)
 	if r.later != nil {
 		what += "polls "
 	}
@@ -73,10 +73,10 @@ func Kept(unsaved bool) (what string) {
 // Tenures describes the slots of an executor.
 func (e *Executor) Tenures() (out string) {
 	for slot := range e.own.layout().Len() {
-		runs := len(e.runs.of(e.own.layout().Set(slot)))
-		out += fmt.Sprintf("%d: held %t, runs %d; ", slot, e.own.slots.Holds(slot), runs)
+		keys, _ := e.runs.of(e.own.layout().Set(slot))
+		out += fmt.Sprintf("%d: held %t, runs %d; ", slot, e.own.slots.Holds(slot), len(keys))
 	}
-	return out + "not begun: " + e.gained.String()
+	return out + "not begun: " + e.tenancy.gained.String()
 }
 
 // SpanAllocs is how many allocations it takes to look after the trace of an operation.

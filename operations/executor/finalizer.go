@@ -45,6 +45,14 @@ func (w *writes) hold(ctx context.Context, d draft) error {
 	return w.setFinalizers(ctx, d, append(slices.Clone(d.op.Finalizers), v1alpha1.Finalizer))
 }
 
+// holdWaiting is hold for an operation that waits.
+func (w *writes) holdWaiting(ctx context.Context, d draft) error {
+	if !waits(d.op) {
+		return nil
+	}
+	return w.hold(ctx, d)
+}
+
 // release removes the finalizer.
 func (w *writes) release(ctx context.Context, d draft) error {
 	if !held(d.op) {

@@ -100,6 +100,14 @@ func (o *ownership) policyOf(namespace string) call.Policy {
 	return fenced(o.policy, o.slotFence(namespace))
 }
 
+// mayRequest returns an error while no request may be sent for a namespace.
+func (o *ownership) mayRequest(namespace string) error {
+	if fence := o.policyOf(namespace).Fence; fence != nil {
+		return fence()
+	}
+	return nil
+}
+
 // clientOf returns the client for writes in a namespace.
 func (o *ownership) clientOf(namespace string, write store.WriteContext) *client.Client {
 	return o.client.Bound(binding.Binding{Fence: o.slotFence(namespace), Write: write})

@@ -237,7 +237,7 @@ func (b *bench) changeHook(name string, change func(*v1alpha1.Webhook)) {
 func TestBlames(t *testing.T) {
 	t.Parallel()
 	const at = "goroutine 7 gp=0x1 m=0 mp=0x2 [running]:\nmain.f()\n\t/f.go:1 +0x1\n" +
-		"github.com/fairlead-io/fairlead/operations/webhook.(*Client).compute.func1()\n\t/w.go:2 +0x2\n"
+		"github.com/fairlead-io/fairlead/operations/webhook.computations.run.func1()\n\t/w.go:2 +0x2\n"
 	const other = "goroutine 8 [running]:\nmain.g()\n\t/g.go:1 +0x1\n"
 	for name, tc := range map[string]struct {
 		reason, report string

@@ -4,12 +4,14 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operations/internal/course"
+	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
 // Reasons of the Events of an Operation, in addition to those of its condition Error.
@@ -24,7 +26,9 @@ type reporter struct {
 	recorder Recorder
 	spans    spans
 	attempts *attempts
-	log      *slog.Logger
+	// isQuarantined reports whether a Webhook is quarantined.
+	isQuarantined func(namespace, name string) bool
+	log           *slog.Logger
 }
 
 // began reports that an operation was picked up.
@@ -71,6 +75,21 @@ func waitOf(
 	return w
 }
 
+// showWait sets the reason for which the operation waits in its condition Ready, unless it is there already. It writes
+// nothing: the change is part of the next write.
+func (r *reporter) showWait(
+	ctx context.Context, d draft, share string, behind *course.Predecessor, decision course.Decision, now time.Time,
+) {
+	w := waitOf(d.key.Namespace, behind, decision, share, r.isQuarantined)
+	shown := meta.FindStatusCondition(d.op.Status.Conditions, v1alpha1.ConditionReady)
+	if shown == nil || shown.Message == w.message {
+		return
+	}
+	before := shown.Reason
+	d.apply(course.Await(d.op.EffectiveID(), w.reason, w.message, now))
+	r.waits(ctx, d.op, w, before)
+}
+
 // waits reports that an operation waits. before is the reason that its condition Ready has had until now.
 func (r *reporter) waits(ctx context.Context, op *v1alpha1.Operation, w wait, before string) {
 	switch {
@@ -88,6 +107,26 @@ func (r *reporter) waits(ctx context.Context, op *v1alpha1.Operation, w wait, be
 		r.log.WarnContext(ctx, "operation waits for credentials that are not released",
 			append(facts(op), "withheld", w.withheld)...)
 	}
+}
+
+// called counts a call that has returned.
+func (r *reporter) called(f *flight, result webhook.Result) {
+	r.metrics.result(f.target, result)
+}
+
+// judged reports the result of a call that counts. message is that of the verdict.
+func (r *reporter) judged(
+	ctx context.Context, op *v1alpha1.Operation, f *flight, result webhook.Result, message string,
+) {
+	r.log.InfoContext(ctx, "webhook called", "operation", op.EffectiveID(),
+		"key", store.Key{Namespace: op.Namespace, Name: op.Name}, "webhook", f.target.ID, "purpose", f.target.Purpose,
+		"verdict", result.Verdict, "status", result.StatusCode, "took", result.Duration, "message", message)
+}
+
+// outdatedCRD reports that no call can be made, since the API server drops its key.
+func (r *reporter) outdatedCRD(ctx context.Context, op *v1alpha1.Operation) {
+	r.recorder.Operation(op, true, v1alpha1.ReasonOutdatedCRD, errOutdatedCRD.Error())
+	r.log.ErrorContext(ctx, "cannot call webhooks", append(facts(op), "crd", crdName, "error", errOutdatedCRD)...)
 }
 
 // ended reports the end of an operation. Only the writer of the terminal status calls it, once.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/internal/fair"
 	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operations/internal/course"
 	"github.com/fairlead-io/fairlead/operations/internal/record"
 )
@@ -37,6 +38,23 @@ type run struct {
 	// later has polls that are due later than the status says, since the previous ones changed nothing.
 	later map[record.Target]time.Time
 	*work // nil while the run is idle; runs.drainEvents and runs.park change it
+}
+
+// newRun returns the run of an operation.
+func newRun(key store.Key, op *v1alpha1.Operation) *run {
+	r := &run{key: key, tenant: tenant(op)}
+	if op.Terminal() {
+		r.phase = ended
+	}
+	return r
+}
+
+// tenant returns the tenant of an operation within its namespace; empty if there is none.
+func tenant(op *v1alpha1.Operation) string {
+	if o := op.Spec.RequestObject; o != nil {
+		return o.TenantID
+	}
+	return ""
 }
 
 // phase says whether an operation is in progress, and whether progress counts it.

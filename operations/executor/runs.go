@@ -88,18 +88,18 @@ func (s *runs) notifyNaming(namespace string, changed nameSet) (woken int) {
 	return len(named)
 }
 
-// of returns the runs of slots.
-func (s *runs) of(slots shard.Set) (all []*run) {
+// of returns the keys of the operations of slots that have a run, and the flags that wake these runs.
+func (s *runs) of(slots shard.Set) (keys []store.Key, flags []*news) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for namespace, space := range s.live {
 		if slots.Has(namespace, "") {
 			for _, r := range space {
-				all = append(all, r)
+				keys, flags = append(keys, r.key), append(flags, &r.news)
 			}
 		}
 	}
-	return all
+	return keys, flags
 }
 
 // unfinished selects the operations of fibers that have not ended.
@@ -293,6 +293,13 @@ func (s *runs) accept(r *run, op *v1alpha1.Operation) bool {
 	}
 	r.accepted = &course.Acceptance{Request: course.RequestOf(op), By: op.ResourceVersion}
 	return true
+}
+
+// accept records the version at which the present request of an operation was seen, unless a version is known already.
+func accept(runs *runs, lines interface{ wake(key store.Key) }, r *run, op *v1alpha1.Operation) {
+	if course.Ordinary(op) && runs.accept(r, op) {
+		lines.wake(r.key) // a lock may be waiting for that
+	}
 }
 
 // acceptance returns the known interval in which an operation was accepted that is not picked up yet. It returns false

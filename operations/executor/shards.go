@@ -2,10 +2,12 @@ package executor
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/shard"
 )
 
@@ -13,102 +15,89 @@ import (
 // slot when Run begins. All knowledge about a slot ends with its tenure: a slot that is gained again is taken over like
 // any other (freshness).
 
-// Gain starts to work on the operations of slots, those in the store and those to come. It implements
-// group.Participant. A store of these slots only must have gained them before.
-func (e *Executor) Gain(_ context.Context, slots shard.Set) error {
-	if !e.own.isPartial() {
-		return errors.New("cannot work on some slots: the executor was made without Shards")
-	}
-	select {
-	case <-e.stopped:
-		return fmt.Errorf("cannot work on slots %s: %w", slots, errEnded)
-	default:
-	}
-	e.gain(slots)
-	e.gained.add(slots)
-	return nil
+// tenancy begins and ends the work on slots. The lock is that of gainedSlots.
+type tenancy struct {
+	own      *ownership
+	fresh    *freshness
+	runs     *runs
+	engine   *flow.Engine
+	trust    *trust
+	secrets  *secrets
+	status   *hookStatus
+	store    *store.Store // of Operations
+	webhooks store.View[v1alpha1.Webhook]
+	// changed starts the run of an operation, if it needs one.
+	changed func(ctx context.Context, known *store.Record)
+	log     *slog.Logger
+	gained  gainedSlots
 }
 
-func (e *Executor) gain(slots shard.Set) {
+func (t *tenancy) gain(slots shard.Set) {
 	for slot := range slots.Slots() {
-		e.fresh.gain(slot)
+		t.fresh.gain(slot)
 	}
-	e.own.slots.Gain(slots)
-	e.fresh.ask()
+	t.own.slots.Gain(slots)
+	t.fresh.ask()
 }
 
-// Lose ends the work on slots. It starts none of their calls any more. While ctx lasts, calls under way return and
-// their results are recorded. Then they are cut off, and the next replica repeats them with the same keys. The
-// executor makes no other request for a leaving slot, whose operations continue in another replica. Lose implements
-// group.Participant: it calls quiet for each slot when its work has ended.
-func (e *Executor) Lose(ctx context.Context, slots shard.Set, quiet func(shard.Set)) {
-	drain := e.own.slots.Lose(slots)
-	for _, r := range e.runs.of(slots) {
-		r.news.Set() // so that it ends
+// lose ends the work on slots; see Executor.Lose.
+func (t *tenancy) lose(ctx context.Context, slots shard.Set, quiet func(shard.Set)) {
+	drain := t.own.slots.Lose(slots)
+	_, flags := t.runs.of(slots)
+	for _, flag := range flags {
+		flag.Set() // so that the run ends
 	}
-	drain.Wait(ctx, e.cutOff, func(slots shard.Set) {
-		e.vacate(slots)
+	drain.Wait(ctx, t.cutOff, func(slots shard.Set) {
+		t.vacate(slots)
 		quiet(slots)
 	})
 }
 
 // cutOff cancels the remaining work of leaving slots.
-func (e *Executor) cutOff(slots shard.Set, cause error) {
-	runs := e.runs.of(slots)
+func (t *tenancy) cutOff(slots shard.Set, cause error) {
+	keys, _ := t.runs.of(slots)
 	cause = fmt.Errorf("%w: %w", errMoved, cause)
-	if len(runs) > 0 {
-		e.log.Warn("aborting calls in progress; they will be repeated with the same keys",
-			"operations", len(runs), "error", cause)
+	if len(keys) > 0 {
+		t.log.Warn("aborting calls in progress; they will be repeated with the same keys",
+			"operations", len(keys), "error", cause)
 	}
-	for _, r := range runs {
-		if fiber, ok := e.engine.Find(r.key.String()); ok {
+	for _, key := range keys {
+		if fiber, ok := t.engine.Find(key.String()); ok {
 			fiber.Cancel(cause)
 		}
 	}
 }
 
 // vacate forgets slots whose work has ended.
-func (e *Executor) vacate(slots shard.Set) {
+func (t *tenancy) vacate(slots shard.Set) {
 	of := func(namespace string) bool { return slots.Has(namespace, "") }
 	for slot := range slots.Slots() {
-		e.fresh.lose(slot)
+		t.fresh.lose(slot)
 	}
-	e.trust.forget(of)
-	e.secrets.forget(of)
-}
-
-// moves reports whether a run has to end because its slot leaves. A run with calls under way, or with unrecorded
-// results, stays.
-func (e *Executor) moves(r *run) bool { return !r.busy && !e.own.holds(r.key.Namespace) }
-
-// move ends a flow that continues in another replica.
-func (e *Executor) move(ctx context.Context, f *flow.Fiber[run]) flow.Next {
-	if fiber, ok := flow.FromContext(ctx); ok {
-		fiber.Cancel(errMoved)
-	}
-	return f.End()
+	t.trust.forget(of)
+	t.secrets.forget(of)
 }
 
 // takeOver starts the work on the objects of gained slots that the store has already, until ctx ends.
-func (e *Executor) takeOver(ctx context.Context) {
+func (t *tenancy) takeOver(ctx context.Context) {
 	for {
 		select {
-		case <-e.gained.added:
+		case <-t.gained.added:
 		case <-ctx.Done():
 			return
 		}
-		gained := e.gained.take()
+		gained := t.gained.take()
 		if gained.IsEmpty() {
 			continue
 		}
-		for key := range e.releases.webhooks.All() {
+		for key := range t.webhooks.All() {
 			if gained.Has(key.Namespace, "") {
-				e.status.mark(key, true)
+				t.status.mark(key, true)
 			}
 		}
-		for known := range e.store.Snapshot().All() {
+		for known := range t.store.Snapshot().All() {
 			if gained.Has(known.Namespace(), "") {
-				e.changed(ctx, known)
+				t.changed(ctx, known)
 			}
 		}
 	}

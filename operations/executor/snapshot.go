@@ -5,9 +5,14 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/internal/causes"
 	"github.com/fairlead-io/fairlead/operations/internal/record"
+	"github.com/fairlead-io/fairlead/operations/webhook"
+	"github.com/fairlead-io/fairlead/why"
 )
 
 // snapshot is the state of a run for readers.
@@ -56,4 +61,89 @@ func copyShown(op *v1alpha1.Operation) *v1alpha1.Operation {
 		s.Notification = new(*s.Notification)
 	}
 	return &c
+}
+
+// firstCause returns the first cause by which the operation is stuck; empty if it is not. Only the flow calls it.
+// behind says that it waits for another operation. It agrees with explainer.operation, but uses only what the flow knows
+// when it parks. It reads no Webhook, since many operations may park after a change of one. It does not allocate for an
+// operation without an error or a wait.
+func (r *run) firstCause(behind bool, endpoints breakerStates, clock func() time.Time) why.Type {
+	switch {
+	case behind:
+		return why.LockHeld
+	case len(r.refused) == 0 && !r.short && !r.outdated && !ails(r.op):
+		return ""
+	}
+	now := clock()
+	known := causes.Known{
+		Began: func(t record.Target) time.Time {
+			if f := r.flying[t]; f != nil {
+				return f.since
+			}
+			return time.Time{}
+		},
+		Next: func(t record.Target) time.Time { return r.later[t] },
+	}
+	all := without(causes.Of(r.op, known, now), why.LockHeld, why.RateLimited, causes.OutdatedCRD)
+	if r.short {
+		all = append(all, why.Cause{Type: why.RateLimited})
+	}
+	if r.outdated {
+		all = append(all, why.Cause{Type: causes.OutdatedCRD})
+	}
+	for _, t := range causes.Due(r.op, known) {
+		if cause := r.heldBack(t, endpoints, now); cause != "" {
+			all = append(all, why.Cause{Type: cause})
+		}
+	}
+	cause, _ := causes.Stuck(all)
+	return cause
+}
+
+// heldBack returns the bound for which a due call waits; empty if there is none.
+func (r *run) heldBack(t record.Target, endpoints breakerStates, now time.Time) why.Type {
+	refused := r.refused[t]
+	switch {
+	case r.isFlying(t), refused.share == shareCompile && now.Sub(refused.since) < compileSoon:
+		return ""
+	case refused.share != "", refused.reason == webhook.WaitRate, refused.reason == webhook.WaitConcurrency:
+		return why.RateLimited
+	}
+	en := record.Entry(&r.op.Status, t)
+	if refused.reason != webhook.WaitBreaker && en == nil || en != nil && en.AwaitsCallback() {
+		return ""
+	}
+	b := endpoints.Breaker(r.key.Namespace, t.ID)
+	switch {
+	case refused.reason == webhook.WaitBreaker && b.State != webhook.Closed:
+		return why.CircuitOpen
+	case b.State != webhook.Open || !b.Until.After(now), en.NextAttemptAt != nil && !en.NextAttemptAt.Time.Before(b.Until):
+		return "" // the breaker lets calls pass before the call is due
+	}
+	return why.CircuitOpen
+}
+
+// ails reports whether the status of an operation shows an error or a wait, so that it may be stuck.
+func ails(op *v1alpha1.Operation) bool {
+	ready := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionReady)
+	if ready != nil && ready.Message != "" {
+		return true
+	}
+	failed := func(c v1alpha1.WebhookCallStatus) bool { return causes.LastError(&c) != "" }
+	return slices.ContainsFunc(op.Status.Webhooks, failed) || slices.ContainsFunc(op.Status.Compensations, failed) ||
+		op.Status.Notification != nil && failed(*op.Status.Notification)
+}
+
+// without returns the causes except those of some types.
+func without(all []why.Cause, types ...why.Type) (rest []why.Cause) {
+	for _, c := range all {
+		keep := true
+		for _, t := range types {
+			keep = keep && c.Type != t
+		}
+		if keep {
+			rest = append(rest, c)
+		}
+	}
+	return rest
 }

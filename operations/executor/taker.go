@@ -38,15 +38,6 @@ type Taker struct {
 	now       func() time.Time
 }
 
-// Taker returns a Taker for the callbacks of this Executor, and of others with the same key. It works whether or not
-// the Executor runs.
-func (e *Executor) Taker() *Taker {
-	m := &masker{hooks: e.hooks, secrets: e.secrets, endpoints: e.webhooks}
-	return &Taker{
-		client: e.anyone, callbacks: e.callbacks, placeOf: e.locks.placeOf, writes: e.budget, mask: m.mask, now: e.now,
-	}
-}
-
 // Owner returns the namespace of the operation for which a token was made. It makes no request. Error:
 // [operations.ErrUnknownCallback].
 func (t *Taker) Owner(token string) (namespace string, err error) {

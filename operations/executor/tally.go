@@ -2,18 +2,12 @@ package executor
 
 import (
 	"maps"
-	"slices"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/fairlead-io/fairlead/internal/store"
-	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operations/internal/causes"
-	"github.com/fairlead-io/fairlead/operations/internal/record"
-	"github.com/fairlead-io/fairlead/operations/webhook"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -79,7 +73,8 @@ func (t *tally) all() map[store.Key]why.Type {
 	return all
 }
 
-// eachBlocked calls f for the operations that blocked workers hold up and that set has not counted. The caller holds mu.
+// eachBlocked calls f for the operations that blocked workers hold up and that set has not counted. The caller holds
+// mu.
 func (t *tally) eachBlocked(at, behind []store.Key, f func(store.Key, why.Type)) {
 	for cause, keys := range map[why.Type][]store.Key{why.Parked: at, why.QueuedBehind: behind} {
 		for _, key := range keys {
@@ -120,75 +115,4 @@ func (t *tally) Collect(ch chan<- prometheus.Metric) {
 	for cause, n := range counts {
 		ch <- prometheus.MustNewConstMetric(stuckDesc, prometheus.GaugeValue, float64(n), string(cause))
 	}
-}
-
-// firstCause returns the first cause by which the operation of a run is stuck; empty if it is not. behind says that it
-// waits for another operation. It agrees with explainer.operation, but uses only what the flow knows when it parks. It
-// reads no Webhook, since many operations may park after a change of one. It does not allocate for an operation without
-// an error or a wait.
-func firstCause(r *run, behind bool, endpoints *webhook.Client, clock func() time.Time) why.Type {
-	switch {
-	case behind:
-		return why.LockHeld
-	case len(r.refused) == 0 && !r.short && !r.outdated && !ails(r.op):
-		return ""
-	}
-	now := clock()
-	known := causes.Known{
-		Began: func(t record.Target) time.Time {
-			if f := r.flying[t]; f != nil {
-				return f.since
-			}
-			return time.Time{}
-		},
-		Next: func(t record.Target) time.Time { return r.later[t] },
-	}
-	all := without(causes.Of(r.op, known, now), why.LockHeld, why.RateLimited, causes.OutdatedCRD)
-	if r.short {
-		all = append(all, why.Cause{Type: why.RateLimited})
-	}
-	if r.outdated {
-		all = append(all, why.Cause{Type: causes.OutdatedCRD})
-	}
-	for _, t := range causes.Due(r.op, known) {
-		if cause := heldBack(r, t, endpoints, now); cause != "" {
-			all = append(all, why.Cause{Type: cause})
-		}
-	}
-	cause, _ := causes.Stuck(all)
-	return cause
-}
-
-// heldBack returns the bound for which a due call of a run waits; empty if there is none.
-func heldBack(r *run, t record.Target, endpoints *webhook.Client, now time.Time) why.Type {
-	refused := r.refused[t]
-	switch {
-	case r.isFlying(t), refused.share == shareCompile && now.Sub(refused.since) < compileSoon:
-		return ""
-	case refused.share != "", refused.reason == webhook.WaitRate, refused.reason == webhook.WaitConcurrency:
-		return why.RateLimited
-	}
-	en := record.Entry(&r.op.Status, t)
-	if refused.reason != webhook.WaitBreaker && en == nil || en != nil && en.AwaitsCallback() {
-		return ""
-	}
-	b := endpoints.Breaker(r.key.Namespace, t.ID)
-	switch {
-	case refused.reason == webhook.WaitBreaker && b.State != webhook.Closed:
-		return why.CircuitOpen
-	case b.State != webhook.Open || !b.Until.After(now), en.NextAttemptAt != nil && !en.NextAttemptAt.Time.Before(b.Until):
-		return "" // the breaker lets calls pass before the call is due
-	}
-	return why.CircuitOpen
-}
-
-// ails reports whether the status of an operation shows an error or a wait, so that it may be stuck.
-func ails(op *v1alpha1.Operation) bool {
-	ready := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionReady)
-	if ready != nil && ready.Message != "" {
-		return true
-	}
-	failed := func(c v1alpha1.WebhookCallStatus) bool { return causes.LastError(&c) != "" }
-	return slices.ContainsFunc(op.Status.Webhooks, failed) || slices.ContainsFunc(op.Status.Compensations, failed) ||
-		op.Status.Notification != nil && failed(*op.Status.Notification)
 }

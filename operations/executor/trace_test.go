@@ -170,7 +170,8 @@ func TestTheSpanOfAnOperationHasItsOutcome(t *testing.T) {
 			}
 			b.Webhook("cleanup", nil)
 			made := spans.New()
-			stop := b.Start(b.traced(made))
+			var e *executor.Executor
+			stop := b.StartWith(b.traced(made), func(made *executor.Executor) { e = made })
 			r := operations.Request{Webhooks: []string{"cleanup"}}
 			if tt.ttl > 0 {
 				r.TTLAfterFinished = &tt.ttl
@@ -178,6 +179,11 @@ func TestTheSpanOfAnOperationHasItsOutcome(t *testing.T) {
 			b.End(b.Schedule(r))
 			if tt.ttl == 0 {
 				made.Await(t, "operation", 1)
+			} else { // readers may see the end before the run has the answer to its write
+				b.Eventually("the run waits for the time to live", func() bool {
+					runs, working := e.Runs()
+					return runs == 1 && working == 0
+				})
 			}
 			stop()
 			whole := made.Await(t, "operation", 1)[0]

@@ -147,20 +147,6 @@ func unreadable(err error) why.Cause {
 	}
 }
 
-// without returns the causes except those of some types.
-func without(all []why.Cause, types ...why.Type) (rest []why.Cause) {
-	for _, c := range all {
-		keep := true
-		for _, t := range types {
-			keep = keep && c.Type != t
-		}
-		if keep {
-			rest = append(rest, c)
-		}
-	}
-	return rest
-}
-
 // known returns the facts about calls in a snapshot.
 func (x *explainer) known(s snapshot) causes.Known {
 	k := causes.Known{

@@ -184,7 +184,7 @@ var (
 		`\nruntime\.(sys[A-Z]\w*|\(\*(mheap|mcentral|mcache)\)\.\w+|mallocgc\w*|persistentalloc\w*|stackalloc|newosproc\w*)\(`,
 	)
 	// computing is the runtime's name of the function that is on the stack of every computation for a Webhook.
-	computing = []byte(reflect.TypeFor[webhook.Client]().PkgPath() + ".(*Client).compute")
+	computing = []byte(reflect.TypeFor[webhook.Client]().PkgPath() + ".computations.run")
 )
 
 // blames reports whether a crash report of the runtime is about a computation for a Webhook. The first goroutine in

@@ -35,40 +35,48 @@ const (
 	maxCallbackToken = 4 << 10
 )
 
-// callback reads no body and takes no slot before the token is verified.
-func (h *handler) callback(w http.ResponseWriter, r *http.Request) error {
+// callbacks passes outcomes to the sink. Its only state is in spent.
+type callbacks struct {
+	sink    CallbackSink // nil: every callback is unknown
+	spent   *spent
+	slots   *limit
+	timeout time.Duration
+}
+
+// serve reads no body and takes no slot before the token is verified.
+func (c *callbacks) serve(w http.ResponseWriter, r *http.Request) error {
 	unknown := &Problem{
 		Status: http.StatusNotFound, Title: "Unknown callback",
 		Detail: "use the URL exactly as it was sent",
 	}
 	token := r.PathValue("token")
-	if h.Callbacks == nil || len(token) > maxCallbackToken {
+	if c.sink == nil || len(token) > maxCallbackToken {
 		return unknown
 	}
-	namespace, err := h.Callbacks.Owner(token)
+	namespace, err := c.sink.Owner(token)
 	if err != nil {
 		return unknown
 	}
 	serve.Known(r.Context())
-	if err := h.spent.get(token); err != nil {
+	if err := c.spent.get(token); err != nil {
 		return callbackProblem(err, unknown)
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
+	ctx, cancel := context.WithTimeout(r.Context(), c.timeout)
 	defer cancel()
-	leave, err := h.limits.enter(ctx, h.limits.callbacks, fair.Party{Group: namespace})
+	leave, err := c.slots.enter(ctx, fair.Party{Group: namespace})
 	if err != nil {
 		return err
 	}
 	defer leave()
 	// Fails only with some test servers.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(min(callbackBody, h.Timeout)))
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(min(callbackBody, c.timeout)))
 	r.Body = http.MaxBytesReader(w, r.Body, maxCallback)
 	succeeded, message, err := readCallback(w, r)
 	if err != nil {
 		return err
 	}
-	if err := h.Callbacks.Take(ctx, token, succeeded, message); err != nil {
-		h.spent.put(token, namespace, err)
+	if err := c.sink.Take(ctx, token, succeeded, message); err != nil {
+		c.spent.put(token, namespace, err)
 		return callbackProblem(err, unknown)
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -107,8 +115,10 @@ func readCallback(w http.ResponseWriter, r *http.Request) (succeeded bool, messa
 		}
 	}
 	status := strings.ToUpper(body.Status)
-	told := slices.ContainsFunc(wrong.fields, func(f operations.FieldError) bool { return f.Field == "callback.status" })
-	if status != "SUCCEEDED" && status != "FAILED" && !told {
+	reported := slices.ContainsFunc(wrong.fields, func(f operations.FieldError) bool {
+		return f.Field == "callback.status"
+	})
+	if status != "SUCCEEDED" && status != "FAILED" && !reported {
 		wrong.add(http.StatusBadRequest, "Unknown status", operations.FieldError{
 			Field:   "callback.status",
 			Problem: "must be SUCCEEDED, or FAILED with an error: {\"status\": \"FAILED\", \"error\": \"…\"}",

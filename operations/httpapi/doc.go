@@ -42,4 +42,23 @@
 // receivers identify a request by its key and would mistake the same key of another resource for a repetition. A
 // replica refuses such a use if it received the first one among its latest 16,384 keys. Replicas do not ask each other,
 // since that would cost an extra request per operation.
+//
+// # Parts
+//
+// New connects the parts. Each request passes from the top to the bottom. No part calls another one with its lock held.
+//
+//	traced      trace.go     the span of a request; no state
+//	frontend    frontend.go  deadlines, unknown paths, answers to errors, log; no state
+//	guard       admit.go     runs an endpoint for an admitted caller within a limit; no state
+//	admitter    admit.go     namespace and right of a request; no state
+//	limit       limits.go    concurrent requests of one sort; locks its fair.Semaphore
+//	reader      reader.go    one operation from the store or the API server; no state
+//	writer      schedule.go  schedules and cancels; no state but keys
+//	keys        keys.go      the resource of each idempotency key; its own lock
+//	pager       page.go      pages from the store or the API server; no state
+//	streamer    events.go    begins event streams; no state
+//	followers   follow.go    the changes of one operation; no state
+//	stream      stream.go    one event stream; owned by the goroutine of its request
+//	callbacks   callback.go  passes outcomes to the sink; no state but spent
+//	spent       callback.go  errors of unsuccessful callbacks; its own lock
 package httpapi

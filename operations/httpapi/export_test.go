@@ -16,8 +16,7 @@ func (k *Kubernetes) SetClock(now func() time.Time) { k.Now = now }
 
 // TracedAllocs is how many allocations it takes that a request is in a trace.
 func TracedAllocs(tp trace.TracerProvider) float64 {
-	h := &handler{Options: Options{TracerProvider: tp}}
-	traced := h.traced(http.NewServeMux(), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	traced := traced(tp, http.NewServeMux(), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/operations", nil)
 	return testing.AllocsPerRun(100, func() { traced.ServeHTTP(w, r) })
 }

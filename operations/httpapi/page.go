@@ -24,7 +24,15 @@ type Page struct {
 	Continue string `json:"continue,omitempty"`
 }
 
-func (h *handler) list(w http.ResponseWriter, r *http.Request, a admission) (err error) {
+// pager lists operations, from the store or from the API server. It has no state.
+type pager struct {
+	store     *cache.Store
+	scheduler *operations.Scheduler
+	slots     *limit
+}
+
+// list answers with a page. It requires the right to list.
+func (p pager) list(w http.ResponseWriter, r *http.Request, a admission) (err error) {
 	q, wrong := a.query, &a.wrong
 	wanted := selection{status: operations.Status(strings.ToUpper(q.Get("status"))), Query: operations.Query{
 		ResourceType: q.Get("resourceType"), Category: q.Get("category"), CorrelationID: q.Get("correlationID"),
@@ -66,22 +74,22 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request, a admission) (err
 		return err
 	}
 	select {
-	case <-h.Operations.Synced(): // before that, a page could be incomplete
+	case <-p.store.Synced(): // before that, a page could be incomplete
 	case <-r.Context().Done():
 		return r.Context().Err()
 	}
-	known := h.Operations.Covered(a.namespace)
-	leave, err := h.limits.enter(r.Context(), h.limits.pages, a.who)
+	known := p.store.Covered(a.namespace)
+	leave, err := p.slots.enter(r.Context(), a.party)
 	if err != nil {
 		return err
 	}
 	var page encodedPage
 	if known {
-		page, err = h.page(a.namespace, wanted, after.name, limit)
-		known = h.Operations.Covered(a.namespace)
+		page, err = p.stored(a.namespace, wanted, after.name, limit)
+		known = p.store.Covered(a.namespace)
 	}
 	if !known && err == nil {
-		page, err = h.livePage(r.Context(), a.namespace, wanted, after, limit)
+		page, err = p.live(r.Context(), a.namespace, wanted, after, limit)
 	}
 	if leave(); err != nil {
 		return err
@@ -90,10 +98,10 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request, a admission) (err
 	return nil
 }
 
-// maxPageBytes bounds the size of a page, and maxLooks the number of operations examined for it.
+// maxPageBytes bounds the size of a page, and maxExamined the number of operations examined for it.
 const (
 	maxPageBytes = 512 << 10
-	maxLooks     = 2000
+	maxExamined  = 2000
 )
 
 // encodedPage is a Page whose items are already encoded.
@@ -117,10 +125,10 @@ func (s selection) has(op *v1alpha1.Operation) bool {
 	return s.Matches(op) && (s.status == "" || operations.ViewOf(op).Status == s.status)
 }
 
-// page collects the operations after the given name. It compares names first, so that objects of earlier pages are not
-// decoded again.
-func (h *handler) page(namespace string, wanted selection, after string, limit int) (encodedPage, error) {
-	snapshot := h.Operations.Snapshot()
+// stored collects the operations of the store after the given name. It compares names first, so that objects of earlier
+// pages are not decoded again.
+func (p pager) stored(namespace string, wanted selection, after string, limit int) (encodedPage, error) {
+	snapshot := p.store.Snapshot()
 	var names []cache.Key
 	for record := range snapshot.InNamespace(namespace) {
 		if record.Key().Name > after {
@@ -128,47 +136,47 @@ func (h *handler) page(namespace string, wanted selection, after string, limit i
 		}
 	}
 	slices.SortFunc(names, func(a, b cache.Key) int { return strings.Compare(a.Name, b.Name) })
-	view := cache.Of[v1alpha1.Operation](h.Operations)
-	p := pageMaker{wanted: wanted, limit: limit, page: encodedPage{Items: []json.RawMessage{}}}
+	view := cache.Of[v1alpha1.Operation](p.store)
+	m := pageMaker{wanted: wanted, limit: limit, page: encodedPage{Items: []json.RawMessage{}}}
 	for _, key := range names {
 		op, err := view.Get(key)
 		if err != nil {
 			op = nil
 		}
-		if more, err := p.take(key.Name, op, ""); err != nil || !more {
-			return p.page, err
+		if more, err := m.take(key.Name, op, ""); err != nil || !more {
+			return m.page, err
 		}
 	}
-	return p.page, nil
+	return m.page, nil
 }
 
-// livePage is page for a namespace that the store does not cover. It reads from the API server, whose pages have the
+// live is stored for a namespace that the store does not cover. It reads from the API server, whose pages have the
 // same order. If the continue token of the API server is unknown or has expired, it starts from the beginning.
-func (h *handler) livePage(
+func (p pager) live(
 	ctx context.Context, namespace string, wanted selection, after mark, limit int,
 ) (encodedPage, error) {
-	p := pageMaker{wanted: wanted, limit: limit, page: encodedPage{Items: []json.RawMessage{}}}
+	m := pageMaker{wanted: wanted, limit: limit, page: encodedPage{Items: []json.RawMessage{}}}
 	q := operations.Query{Limit: livePages, Continue: after.server}
 	for {
-		list, err := h.Scheduler.In(namespace).Page(ctx, q)
+		list, err := p.scheduler.In(namespace).Page(ctx, q)
 		if q.Continue != "" && (apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsBadRequest(err)) {
 			q.Continue = ""
 			continue
 		}
 		if err != nil {
-			return p.page, err
+			return m.page, err
 		}
 		for i := range list.Items {
 			op := &list.Items[i]
 			if op.Name <= after.name {
 				continue
 			}
-			if more, err := p.take(op.Name, op, q.Continue); err != nil || !more {
-				return p.page, err
+			if more, err := m.take(op.Name, op, q.Continue); err != nil || !more {
+				return m.page, err
 			}
 		}
 		if q.Continue = list.Continue; q.Continue == "" {
-			return p.page, nil
+			return m.page, nil
 		}
 	}
 }
@@ -198,22 +206,22 @@ func parseMark(text string) (m mark, err error) {
 
 // pageMaker fills a page.
 type pageMaker struct {
-	wanted        selection
-	limit         int
-	page          encodedPage
-	looked, bytes int
-	last          string
+	wanted          selection
+	limit           int
+	page            encodedPage
+	examined, bytes int
+	last            string
 }
 
 // take examines the next operation, nil if it cannot be read, and reports whether the page has room for more. server is
 // the continue token of the server page that contains the operation.
 func (p *pageMaker) take(name string, op *v1alpha1.Operation, server string) (more bool, err error) {
 	has := op != nil && p.wanted.has(op)
-	if p.looked == maxLooks || p.bytes >= maxPageBytes || has && len(p.page.Items) == p.limit {
+	if p.examined == maxExamined || p.bytes >= maxPageBytes || has && len(p.page.Items) == p.limit {
 		p.page.Continue = mark{p.last, server}.String()
 		return false, nil
 	}
-	p.looked++
+	p.examined++
 	p.last = name
 	if !has {
 		return true, nil

@@ -60,8 +60,8 @@ func (p *Problem) write(w http.ResponseWriter) {
 func answerProblem(w http.ResponseWriter, err error) (status int) {
 	p := problemOf(err)
 	if p.Status == http.StatusServiceUnavailable || p.Status == http.StatusTooManyRequests {
-		after, told := apierrors.SuggestsClientDelay(err)
-		if !told {
+		after, suggested := apierrors.SuggestsClientDelay(err)
+		if !suggested {
 			after = p.after
 		}
 		w.Header().Set("Retry-After", strconv.Itoa(min(max(after, 1), maxRetryAfter)))
@@ -136,15 +136,15 @@ func (f *faults) problem() error {
 
 // fieldProblem returns a problem with at most maxFaults fields.
 func fieldProblem(status int, title string, fields []operations.FieldError) *Problem {
-	told := fields[:min(len(fields), maxFaults)]
-	all := make([]string, len(told))
-	for i, f := range told {
+	shown := fields[:min(len(fields), maxFaults)]
+	all := make([]string, len(shown))
+	for i, f := range shown {
 		all[i] = f.Field + " " + f.Problem
 	}
-	if more := len(fields) - len(told); more > 0 {
+	if more := len(fields) - len(shown); more > 0 {
 		all = append(all, fmt.Sprintf("and %d more", more))
 	}
-	return &Problem{Status: status, Title: title, Detail: strings.Join(all, "; "), Fields: told}
+	return &Problem{Status: status, Title: title, Detail: strings.Join(all, "; "), Fields: shown}
 }
 
 // problemOf converts an error to a Problem. Errors of package operations keep their meaning. Others become 502.

@@ -24,9 +24,9 @@ const (
 
 // refused distinguishes refusals by admission from a missing right. The API server answers both with 403.
 func refused(err error) *Problem {
-	told, _ := call.Why(err)
+	cause, _ := call.Why(err)
 	p := &Problem{Status: http.StatusForbidden, Title: "Forbidden", Detail: "the API server refuses: " + err.Error()}
-	by := told.Evidence["refusedBy"]
+	by := cause.Evidence["refusedBy"]
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		p.Title, p.Cause = "The namespace is being terminated", CauseNamespaceTerminating
@@ -34,11 +34,11 @@ func refused(err error) *Problem {
 		p.Title, p.Cause = "Quota exceeded", CauseQuotaExceeded
 	case by != "":
 		p.Title, p.Cause = "Refused by admission", CauseAdmissionDenied
-	case told.Evidence["rule"] != "":
+	case cause.Evidence["rule"] != "":
 		p.Cause, p.Detail = CauseServerLacksRight, "the server itself lacks the right: "+err.Error()
 	}
 	if by != "" {
-		p.Detail = told.Message + ". " + told.Advice
+		p.Detail = cause.Message + ". " + cause.Advice
 	}
 	return p
 }

@@ -26,7 +26,7 @@ func TestStreamOfLostRight(t *testing.T) {
 		asked := 0
 		s := &stream{w: w, control: http.NewResponseController(w), timeout: time.Second, id: "one"}
 		changes := &follower{Drainer: st.Drain(store.DrainOptions{
-			SubscribeOptions: store.SubscribeOptions{Name: "test"}, Consume: s.heardAll,
+			SubscribeOptions: store.SubscribeOptions{Name: "test"}, Consume: s.consume,
 		})}
 		defer changes.Close()
 		s.allowed = func(context.Context) bool { asked++; return asked < 3 }

@@ -15,8 +15,8 @@ import (
 // traced runs requests in the caller's trace from the W3C Trace Context headers, and in a child span if there is a
 // provider. Spans do not contain request paths, which hold tokens and names that callers choose. Event streams have no
 // span, since they may last for days.
-func (h *handler) traced(mux *http.ServeMux, next http.Handler) http.Handler {
-	tracer := tracing.Tracer(h.TracerProvider, "operation/httpapi")
+func traced(provider trace.TracerProvider, mux *http.ServeMux, next http.Handler) http.Handler {
+	tracer := tracing.Tracer(provider, "operation/httpapi")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := tracing.Incoming(r.Context(), r.Header)
 		route := ""

@@ -1,8 +1,6 @@
 package outbox
 
 import (
-	"context"
-	"database/sql"
 	"strconv"
 	"strings"
 )
@@ -136,14 +134,4 @@ func numbered(s string) string {
 		b.WriteString(strconv.Itoa(n))
 	}
 	return b.String()
-}
-
-// lock holds a lock for name, scoped to this table, until tx ends. It does nothing on SQLite, which has only one writer
-// at a time.
-func (o *Outbox) lock(ctx context.Context, tx *sql.Tx, name string) error {
-	if o.dialect != PostgreSQL {
-		return nil
-	}
-	_, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, "fairlead/"+o.table+"/"+name)
-	return err
 }

@@ -32,4 +32,11 @@
 //     the entry again. Times are those of the database, so the clocks of writers and relays do not matter.
 //   - An entry ends as delivered, or as rejected with the reason. After any other error of Deliver it is retried, at
 //     growing intervals.
+//
+// # Parts
+//
+//   - table (table.go, lease.go): the rows and their leases; the state and the locks are those of the database.
+//   - signal (outbox.go): wakes the relays of this process; its own lock.
+//   - run (relay.go): the loop of a relay. Only its goroutine uses its state; deliveries hand it their outcomes.
+//   - Outbox connects a table and a signal.
 package outbox

@@ -39,20 +39,20 @@ type lease struct {
 }
 
 // claim leases up to limit entries, in order.
-func (o *Outbox) claim(ctx context.Context, limit int, term time.Duration) ([]lease, error) {
-	tx, err := o.db.BeginTx(ctx, nil)
+func (t *table) claim(ctx context.Context, limit int, term time.Duration) ([]lease, error) {
+	tx, err := t.db.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("cannot claim entries: %w", err)
 	}
 	defer tx.Rollback() //nolint:errcheck // a no-op after a commit
-	if o.dialect == PostgreSQL {
+	if t.dialect == PostgreSQL {
 		// The fast plan walks the pending rows in order and stops at the limit. Until the table is analyzed, PostgreSQL
 		// assumes few pending rows, and would read and sort all of them each time.
 		if _, err := tx.ExecContext(ctx, planInOrder); err != nil {
 			return nil, fmt.Errorf("cannot claim entries: %w", err)
 		}
 	}
-	out, err := o.leased(ctx, tx, limit, term)
+	out, err := t.leased(ctx, tx, limit, term)
 	if err != nil {
 		return nil, fmt.Errorf("cannot claim entries: %w", err)
 	}
@@ -65,9 +65,9 @@ func (o *Outbox) claim(ctx context.Context, limit int, term time.Duration) ([]le
 // planInOrder is in effect until the end of the transaction.
 const planInOrder = `SELECT set_config('enable_sort', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true)`
 
-func (o *Outbox) leased(ctx context.Context, tx *sql.Tx, limit int, term time.Duration) ([]lease, error) {
+func (t *table) leased(ctx context.Context, tx *sql.Tx, limit int, term time.Duration) ([]lease, error) {
 	token := rand.Text()
-	rows, err := tx.QueryContext(ctx, o.sql.claim, o.claimArgs(limit, term, token)...)
+	rows, err := tx.QueryContext(ctx, t.sql.claim, t.claimArgs(limit, term, token)...)
 	if err != nil {
 		return nil, err
 	}
@@ -91,10 +91,10 @@ func (o *Outbox) leased(ctx context.Context, tx *sql.Tx, limit int, term time.Du
 }
 
 // claimArgs returns the arguments in the parameter order of the dialect's statement.
-func (o *Outbox) claimArgs(limit int, term time.Duration, token string) []any {
-	now := o.clock()
+func (t *table) claimArgs(limit int, term time.Duration, token string) []any {
+	now := t.clock()
 	which, what := []any{now, now, limit}, []any{now, term.Microseconds(), token}
-	if o.dialect == PostgreSQL {
+	if t.dialect == PostgreSQL {
 		return append(which, what...)
 	}
 	return append(what, which...)
@@ -110,25 +110,25 @@ type outcome struct {
 
 // store writes all outcomes or none. It returns the lost leases: another relay has taken the entry, or the entry has
 // ended.
-func (o *Outbox) store(ctx context.Context, outcomes []outcome) (lost []lease, err error) {
-	tx, err := o.db.BeginTx(ctx, nil)
+func (t *table) store(ctx context.Context, outcomes []outcome) (lost []lease, err error) {
+	tx, err := t.db.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("cannot store outcomes: %w", err)
 	}
 	defer tx.Rollback() //nolint:errcheck // a no-op after a commit
-	now := o.clock()
+	now := t.clock()
 	// In row order, as in claim, to avoid deadlocks between relays.
 	slices.SortFunc(outcomes, func(a, b outcome) int { return cmp.Compare(a.seq, b.seq) })
 	for _, out := range outcomes {
 		var result sql.Result
 		switch out.state {
 		case statePending:
-			result, err = tx.ExecContext(ctx, o.sql.postpone, now, out.after.Microseconds(), storable(out.reason), out.seq,
+			result, err = tx.ExecContext(ctx, t.sql.postpone, now, out.after.Microseconds(), storable(out.reason), out.seq,
 				out.token)
 		case stateReleased:
-			result, err = tx.ExecContext(ctx, o.sql.release, out.seq, out.token)
+			result, err = tx.ExecContext(ctx, t.sql.release, out.seq, out.token)
 		default:
-			result, err = tx.ExecContext(ctx, o.sql.end, out.state, now, storable(out.reason), out.seq, out.token)
+			result, err = tx.ExecContext(ctx, t.sql.end, out.state, now, storable(out.reason), out.seq, out.token)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot store outcomes: %w", err)
@@ -148,8 +148,8 @@ func (o *Outbox) store(ctx context.Context, outcomes []outcome) (lost []lease, e
 }
 
 // clean deletes entries that were delivered at least age ago, and reports whether more may remain.
-func (o *Outbox) clean(ctx context.Context, age time.Duration) (bool, error) {
-	result, err := o.db.ExecContext(ctx, o.sql.clean, o.clock(), age.Microseconds(), cleanBatch)
+func (t *table) clean(ctx context.Context, age time.Duration) (bool, error) {
+	result, err := t.db.ExecContext(ctx, t.sql.clean, t.clock(), age.Microseconds(), cleanBatch)
 	if err != nil {
 		return false, err
 	}

@@ -53,14 +53,8 @@ type Options struct {
 // Outbox is a table of entries in a database. It is safe for concurrent use and needs no closing. The caller owns the
 // database.
 type Outbox struct {
-	db      *sql.DB
-	dialect Dialect
-	table   string
-	now     func() time.Time
-	sql     statements
-
-	mu     sync.Mutex
-	change chan struct{} // closed and replaced by Notify
+	table  table
+	commit signal
 }
 
 var tableName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
@@ -78,39 +72,16 @@ func Open(db *sql.DB, dialect Dialect, opts Options) (*Outbox, error) {
 		return nil, fmt.Errorf("cannot open outbox: %w: dialect %q", ErrInvalid, dialect)
 	}
 	return &Outbox{
-		db:      db,
-		dialect: dialect,
-		table:   opts.Table,
-		now:     opts.Now,
-		sql:     newStatements(dialect, opts.Table),
-		change:  make(chan struct{}),
+		table: table{
+			db: db, dialect: dialect, name: opts.Table, now: opts.Now, sql: newStatements(dialect, opts.Table),
+		},
+		commit: signal{next: make(chan struct{})},
 	}, nil
-}
-
-// clock returns the time argument of statements: nil for the database clock.
-func (o *Outbox) clock() any {
-	if o.now == nil {
-		return nil
-	}
-	return o.now().UnixMicro()
 }
 
 // EnsureSchema creates the table and its indexes if they are missing. Several processes may call it concurrently.
 func (o *Outbox) EnsureSchema(ctx context.Context) error {
-	tx, err := o.db.BeginTx(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("cannot make outbox table: %w", err)
-	}
-	defer tx.Rollback() //nolint:errcheck // a no-op after a commit
-	if err := o.lock(ctx, tx, "schema"); err != nil {
-		return fmt.Errorf("cannot make outbox table: %w", err)
-	}
-	for _, statement := range schema(o.dialect, o.table) {
-		if _, err := tx.ExecContext(ctx, statement); err != nil {
-			return fmt.Errorf("cannot make outbox table: %w", err)
-		}
-	}
-	if err := tx.Commit(); err != nil {
+	if err := o.table.create(ctx); err != nil {
 		return fmt.Errorf("cannot make outbox table: %w", err)
 	}
 	return nil
@@ -133,44 +104,34 @@ func (o *Outbox) Enqueue(ctx context.Context, tx *sql.Tx, e Entry) error {
 	if err := json.Compact(&payload, e.Payload); err != nil {
 		return fmt.Errorf("cannot enqueue %q: %w: payload: %w", e.ID, ErrInvalid, err)
 	}
-	if err := o.lock(ctx, tx, "key/"+e.Key); err != nil {
+	if err := o.table.insert(ctx, tx, e, payload.String()); err != nil {
 		return fmt.Errorf("cannot enqueue %q: %w", e.ID, err)
-	}
-	result, err := tx.ExecContext(ctx, o.sql.insert, e.ID, e.Key, payload.String(), o.clock())
-	if err != nil {
-		return fmt.Errorf("cannot enqueue %q: %w", e.ID, err)
-	}
-	inserted, err := result.RowsAffected()
-	if err != nil {
-		return fmt.Errorf("cannot enqueue %q: %w", e.ID, err)
-	}
-	if inserted == 1 {
-		return nil
-	}
-	var key, existing string
-	if err := tx.QueryRowContext(ctx, o.sql.byID, e.ID).Scan(&key, &existing); err != nil {
-		return fmt.Errorf("cannot enqueue %q: %w", e.ID, err)
-	}
-	if key != e.Key || existing != payload.String() {
-		return fmt.Errorf("cannot enqueue %q: %w", e.ID, ErrConflict)
 	}
 	return nil
 }
 
 // Notify wakes the relays of this Outbox in this process. Call it after a commit. Without it an entry waits for the
 // next poll.
-func (o *Outbox) Notify() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	close(o.change)
-	o.change = make(chan struct{})
+func (o *Outbox) Notify() { o.commit.notify() }
+
+// signal wakes any number of waiters at once.
+type signal struct {
+	mu   sync.Mutex
+	next chan struct{} // closed and replaced by notify
 }
 
-// changed returns a channel that the next Notify closes.
-func (o *Outbox) changed() <-chan struct{} {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.change
+func (s *signal) notify() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.next)
+	s.next = make(chan struct{})
+}
+
+// changed returns a channel that the next notify closes.
+func (s *signal) changed() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.next
 }
 
 func validate(e Entry) error {

@@ -148,12 +148,12 @@ func TestNotifyWakesEveryWaiter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, b := box.changed(), box.changed()
+	a, b := box.commit.changed(), box.commit.changed()
 	box.Notify()
 	<-a
 	<-b
 	select {
-	case <-box.changed():
+	case <-box.commit.changed():
 		t.Error("the next waiter was woken by the notification before it")
 	default:
 	}

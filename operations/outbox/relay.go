@@ -81,7 +81,8 @@ func (r *Relay) Run(ctx context.Context) error {
 // one transaction stores the outcomes of many deliveries. Only the delivery goroutines run user code.
 type run struct {
 	Relay
-	box        *Outbox
+	table      *table
+	commit     *signal
 	tracer     trace.Tracer // nil: none
 	deliveries sync.WaitGroup
 	ended      chan outcome // has room for all deliveries
@@ -92,7 +93,10 @@ type run struct {
 }
 
 func newRun(r *Relay) *run {
-	run := &run{Relay: *r, box: r.Outbox, tracer: tracing.Tracer(r.TracerProvider, "operation/outbox")}
+	run := &run{
+		Relay: *r, table: &r.Outbox.table, commit: &r.Outbox.commit,
+		tracer: tracing.Tracer(r.TracerProvider, "operation/outbox"),
+	}
 	setDefault(&run.Concurrency, 16)
 	setDefault(&run.Timeout, 30*time.Second)
 	setDefault(&run.Poll, time.Second)
@@ -111,7 +115,7 @@ func setDefault[T int | time.Duration](field *T, value T) {
 
 // step stores outcomes, starts deliveries, and waits until more may be due.
 func (r *run) step(ctx context.Context) {
-	changed := r.box.changed() // before the read, so that no commit is missed
+	changed := r.commit.changed() // before the read, so that no commit is missed
 	wait := r.Poll
 	if err := r.exchange(ctx); err != nil {
 		if r.failures++; r.failures == 1 {
@@ -146,7 +150,7 @@ func (r *run) exchange(ctx context.Context) error {
 	}
 	statement, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	leases, err := r.box.claim(statement, free, r.Timeout+LeaseMargin)
+	leases, err := r.table.claim(statement, free, r.Timeout+LeaseMargin)
 	if err != nil {
 		return err
 	}
@@ -177,7 +181,7 @@ func (r *run) store(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	lost, err := r.box.store(ctx, r.unstored)
+	lost, err := r.table.store(ctx, r.unstored)
 	if err != nil {
 		return err
 	}
@@ -251,14 +255,11 @@ func (r *run) call(ctx context.Context, e Entry) (err error) {
 
 // clean deletes a bounded number of old delivered entries, about once a minute.
 func (r *run) clean(ctx context.Context) {
-	now := time.Now()
-	if r.box.now != nil {
-		now = r.box.now()
-	}
+	now := r.table.time()
 	if now.Before(r.nextClean) {
 		return
 	}
-	full, err := r.box.clean(ctx, r.Keep)
+	full, err := r.table.clean(ctx, r.Keep)
 	if err != nil {
 		r.Log.WarnContext(ctx, "cannot delete delivered outbox entries", "error", err)
 	}

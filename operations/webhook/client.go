@@ -5,16 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/netip"
 	"net/url"
 	"runtime"
-	"slices"
-	"sync"
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/fairlead-io/fairlead/internal/protect"
 	"github.com/fairlead-io/fairlead/internal/tracing"
 	"github.com/fairlead-io/fairlead/operations/webhook/guard"
 )
@@ -62,21 +58,11 @@ type Options struct {
 // Client calls endpoints. It owns connections, cached tokens, and the limits and breakers of all endpoints. It is safe
 // for concurrent use.
 type Client struct {
-	resolver   Resolver
-	userAgent  string
-	onBreaker  func(namespace, name string, status BreakerStatus)
-	logger     *slog.Logger
-	tracer     trace.Tracer // nil: no spans
-	transports transports
-	tokens     tokens
-	turns      *turns // of computations for namespaces
-	witness    Witness
-	long       responseLimiter
-
-	mu       sync.Mutex
-	gates    map[string]*gate // by endpoint
-	closed   bool
-	inFlight sync.WaitGroup // tries
+	gates     gates
+	callbacks callbacks
+	turns     *turns // of computations for namespaces
+	tokens    tokens
+	sender    sender
 }
 
 // New returns a Client. It fails on invalid targets or an invalid proxy.
@@ -97,70 +83,50 @@ func New(o Options) (*Client, error) {
 			return nil, errors.New("cannot use proxy: it has no host")
 		}
 	}
+	if o.Resolver == nil {
+		o.Resolver = noResolver{}
+	}
+	if o.UserAgent == "" {
+		o.UserAgent = "Fairlead"
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	c := &Client{
-		witness: o.Witness, resolver: o.Resolver, userAgent: o.UserAgent, onBreaker: o.OnBreaker, gates: map[string]*gate{},
-		turns: newTurns(max(1, runtime.GOMAXPROCS(0)-1)), long: responseLimiter{free: maxLong},
-		tracer: tracing.Tracer(o.TracerProvider, "webhook"),
+		callbacks: callbacks{onBreaker: o.OnBreaker, logger: o.Logger},
+		turns:     newTurns(max(1, runtime.GOMAXPROCS(0)-1)),
 	}
-	c.transports.guard, c.transports.proxy, c.transports.fence = g, o.Proxy, o.Fence
-	if c.resolver == nil {
-		c.resolver = noResolver{}
-	}
-	if c.userAgent == "" {
-		c.userAgent = "Fairlead"
-	}
-	if c.logger = o.Logger; c.logger == nil {
-		c.logger = slog.New(slog.DiscardHandler)
+	connections := &transports{guard: g, proxy: o.Proxy, fence: o.Fence, turn: c.turns.do}
+	c.sender = sender{
+		credentials:  credentialSource{resolver: o.Resolver, tokens: &c.tokens, transports: connections},
+		transports:   connections,
+		computations: computations{turns: c.turns, witness: o.Witness},
+		long:         &responseLimiter{free: maxLong},
+		lifetime:     new(lifetime),
+		tracer:       tracing.Tracer(o.TracerProvider, "webhook"),
+		userAgent:    o.UserAgent,
 	}
 	return c, nil
 }
 
 // Close waits for the tries in progress and closes all connections. Later tries are Canceled. To end tries early,
 // cancel their contexts. Close may be called more than once.
-func (c *Client) Close() {
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
-	c.inFlight.Wait()
-	c.transports.close()
-}
-
-// begin registers a try. It reports false if the Client is closed.
-func (c *Client) begin() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return false
-	}
-	c.inFlight.Add(1)
-	return true
-}
-
-func (c *Client) gate(endpoint string) *gate {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	g := c.gates[endpoint]
-	if g == nil {
-		g = newGate()
-		c.gates[endpoint] = g
-	}
-	return g
-}
+func (c *Client) Close() { c.sender.close() }
 
 // Acquire requests a permit to send one request, a call or a poll, to w's endpoint. It never blocks. With a permit the
 // caller sends the request, or returns the permit with Release. Without one it asks again with the same id after
 // wait.For, or as soon as wake is called. wake is called at most once, from any goroutine; it must not block and may be
 // nil. Permits are given in order of arrival. id identifies the waiting caller, for example Call.ID.
 func (c *Client) Acquire(w *Compiled, id string, wake func()) (*Permit, Wait) {
-	g := c.gate(w.def.endpoint())
+	g := c.gates.get(w.def.endpoint())
 	before := g.breakerStatus()
 	leave, wait, wakes := g.acquire(&w.def, id, wake)
-	c.notify(wakes...)
-	c.announce(w, g, before)
+	c.callbacks.run(wakes...)
+	c.callbacks.breakerUsed(&w.def, g, before)
 	if wait.For > 0 {
 		return nil, wait
 	}
-	return &Permit{client: c, hook: w, gate: g, leave: leave}, Wait{}
+	return &Permit{sender: &c.sender, callbacks: &c.callbacks, hook: w, gate: g, leave: leave}, Wait{}
 }
 
 // Withdraw removes a waiting caller from the queue. Without it, its place stays reserved for a moment.
@@ -168,20 +134,14 @@ func (c *Client) Withdraw(w *Compiled, id string) { c.WithdrawFrom(w.def.Namespa
 
 // WithdrawFrom is Withdraw by the name of the endpoint.
 func (c *Client) WithdrawFrom(namespace, name, id string) {
-	endpoint := Definition{Namespace: namespace, Name: name}.endpoint()
-	c.mu.Lock()
-	g := c.gates[endpoint]
-	c.mu.Unlock()
-	if g != nil {
-		c.notify(g.withdraw(id)...)
+	if g := c.gates.find(Definition{Namespace: namespace, Name: name}.endpoint()); g != nil {
+		c.callbacks.run(g.withdraw(id)...)
 	}
 }
 
 // Breaker returns the state of an endpoint's breaker.
 func (c *Client) Breaker(namespace, name string) BreakerStatus {
-	c.mu.Lock()
-	g := c.gates[Definition{Namespace: namespace, Name: name}.endpoint()]
-	c.mu.Unlock()
+	g := c.gates.find(Definition{Namespace: namespace, Name: name}.endpoint())
 	if g == nil {
 		return BreakerStatus{State: Closed}
 	}
@@ -189,22 +149,26 @@ func (c *Client) Breaker(namespace, name string) BreakerStatus {
 }
 
 // Breakers counts the known endpoints by breaker state. The result contains every state.
-func (c *Client) Breakers() map[BreakerState]int {
-	c.mu.Lock()
-	gates := slices.Collect(maps.Values(c.gates))
-	c.mu.Unlock()
-	count := map[BreakerState]int{Closed: 0, Open: 0, HalfOpen: 0}
-	for _, g := range gates {
-		count[g.breakerStatus().State]++
+func (c *Client) Breakers() map[BreakerState]int { return c.gates.breakers() }
+
+// Targets returns the state of the endpoints of a namespace, or of all namespaces if it is empty, sorted by namespace
+// and name. It includes the endpoints for which a permit was requested and that were not forgotten since.
+func (c *Client) Targets(namespace string) []TargetState { return c.gates.states(namespace) }
+
+// Target is Targets for one endpoint. It returns false if no permit was requested for it.
+func (c *Client) Target(namespace, name string) (TargetState, bool) {
+	g := c.gates.find(Definition{Namespace: namespace, Name: name}.endpoint())
+	if g == nil {
+		return TargetState{Namespace: namespace, Webhook: name, Circuit: Closed}, false
 	}
-	return count
+	return g.state(namespace, name), true
 }
 
 // Mask hides secrets in a text from the receiver of w that is not an answer, such as a callback. It hides what Results
 // hide: the values that calls authenticate and sign with. more lists further values to hide. Mask hides the whole text
 // if ctx ends before the turn of the namespace, or if there are too many secrets to search for.
 func (c *Client) Mask(ctx context.Context, w *Compiled, text string, more ...string) string {
-	creds, _ := c.credentials(ctx, w, false, "") // an unavailable secret was never sent
+	creds, _ := c.sender.credentials.get(ctx, &w.def, false, "") // an unavailable secret was never sent
 	secrets, size := append(creds.secrets, more...), 0
 	for _, secret := range secrets {
 		size += len(secret)
@@ -222,34 +186,14 @@ func (c *Client) Mask(ctx context.Context, w *Compiled, text string, more ...str
 func (c *Client) Forget(namespace, name string) {
 	endpoint := Definition{Namespace: namespace, Name: name}.endpoint()
 	c.tokens.forget(endpoint)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.gates, endpoint)
+	c.gates.forget(endpoint)
 }
 
 // Compile is the function Compile in a turn of the definition's namespace, so that a slow compilation does not delay
 // other namespaces. It also fails if ctx ends before the turn.
 func (c *Client) Compile(ctx context.Context, d Definition) (w *Compiled, err error) {
-	if waited := c.compute(ctx, &d, Compiling, func() { w, err = Compile(d) }); waited != nil {
+	if waited := c.sender.computations.run(ctx, &d, Compiling, func() { w, err = Compile(d) }); waited != nil {
 		return nil, fmt.Errorf("cannot compile %s: %w", d.endpoint(), waited)
 	}
 	return w, err
-}
-
-func (c *Client) announce(w *Compiled, g *gate, before BreakerStatus) {
-	if c.onBreaker == nil {
-		return
-	}
-	if now := g.breakerStatus(); now.State != before.State || !now.Until.Equal(before.Until) {
-		c.notify(func() { c.onBreaker(w.def.Namespace, w.def.Name, now) })
-	}
-}
-
-// notify runs user callbacks and recovers their panics.
-func (c *Client) notify(callbacks ...func()) {
-	for _, callback := range callbacks {
-		if p := protect.Call(callback); p != nil {
-			c.logger.Error("panic in a callback of the webhook client", "panic", p.Value, "stack", string(p.Stack))
-		}
-	}
 }

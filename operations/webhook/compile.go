@@ -2,80 +2,35 @@ package webhook
 
 import (
 	"errors"
-	"fmt"
-	"maps"
 	"math"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
-	"cel.dev/cel-go/cel"
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/fairlead-io/fairlead/internal/backoff"
 )
 
 // Compiled is a Definition that is ready for use. It is immutable and safe for concurrent use.
 type Compiled struct {
-	def      Definition
+	def      Definition // with defaults
 	warnings []string
-
-	method, url *text
-	headers     []headerText
-	body        *text // nil: none
-	defaultBody bool
-	dynamic     bool // a template needs data
-
-	success, gone, retry, location, responseError *expr // nil: the default
-	pollSucceeded, pollFailed, pollError          *expr
-
-	origins []string // from constants in response.location
-}
-
-type headerText struct {
-	name string
-	text *text
+	request  *requestTemplate
+	rules    *rules
 }
 
 // Compile checks a definition and compiles its templates and expressions. The error joins a *FieldError for each
 // invalid field, named as in the Webhook resource.
 func Compile(d Definition) (*Compiled, error) {
 	w := &Compiled{def: d.withDefaults()}
-	var errs []error
-	add := func(err error) {
-		if err != nil {
-			errs = append(errs, err)
-		}
-	}
-	add(w.checkNumbers())
-	add(w.compileRequest())
-	add(w.checkAuth())
-	for _, rule := range []struct {
-		into   **expr
-		field  string
-		source string
-		want   *cel.Type
-	}{
-		{&w.success, "spec.response.success", d.Response.Success, cel.BoolType},
-		{&w.gone, "spec.response.gone", d.Response.Gone, cel.BoolType},
-		{&w.retry, "spec.response.retry", d.Response.Retry, cel.BoolType},
-		{&w.location, "spec.response.location", d.Response.Location, cel.StringType},
-		{&w.responseError, "spec.response.error", d.Response.Error, cel.StringType},
-		{&w.pollSucceeded, "spec.poll.succeeded", d.Poll.Succeeded, cel.BoolType},
-		{&w.pollFailed, "spec.poll.failed", d.Poll.Failed, cel.BoolType},
-		{&w.pollError, "spec.poll.error", d.Poll.Error, cel.StringType},
-	} {
-		if strings.TrimSpace(rule.source) == "" {
-			continue
-		}
-		compiled, err := compileExpr(rule.field, rule.source, rule.want)
-		add(err)
-		*rule.into = compiled
-	}
-	if err := errors.Join(errs...); err != nil {
+	var errs [4]error
+	errs[0] = checkValues(&w.def)
+	w.request, w.warnings, errs[1] = compileRequest(w.def.Request, w.def.Auth != nil)
+	errs[2] = checkAuth(w.def.Auth)
+	w.rules, errs[3] = compileRules(w.def.Mode, w.def.Response, w.def.Poll)
+	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
-	}
-	if w.location != nil {
-		w.origins = w.location.origins()
 	}
 	return w, nil
 }
@@ -86,8 +41,31 @@ func (w *Compiled) Definition() Definition { return w.def }
 // Warnings returns remarks for the author of the definition: settings that are valid but probably not intended.
 func (w *Compiled) Warnings() []string { return slices.Clone(w.warnings) }
 
-func (w *Compiled) checkNumbers() error {
-	d := w.def
+// NextTry returns the delay after a Retry. tries is the number of tries so far, at least 1. The delay is exponential
+// with full jitter, or that of Retry-After. NextTry returns false when the tries are used up. rnd is for example
+// rand.Float64; see backoff.Policy.
+func (w *Compiled) NextTry(tries int, r Result, rnd func() float64) (time.Duration, bool) {
+	if tries >= w.def.Retry.MaxAttempts {
+		return 0, false
+	}
+	policy := backoff.Policy{Base: w.def.Retry.InitialInterval, Cap: w.def.Retry.MaxInterval}
+	if r.RetryAfter >= 0 {
+		return max(r.RetryAfter, policy.Ceiling(0)/10, MinInterval), true
+	}
+	return max(policy.Delay(tries-1, rnd), MinInterval), true
+}
+
+// NextPoll returns the delay after an Accepted or Pending: the poll interval, or that of Retry-After.
+func (w *Compiled) NextPoll(r Result) time.Duration {
+	if r.RetryAfter >= 0 {
+		// Retry-After: 0 must not cause a busy loop
+		return max(r.RetryAfter, min(w.def.Poll.Interval, time.Second), MinInterval)
+	}
+	return w.def.Poll.Interval
+}
+
+// checkValues checks the fields that are neither templates nor expressions nor credentials.
+func checkValues(d *Definition) error {
 	var errs []error
 	switch d.Mode {
 	case Sync, Async, AsyncCallback:
@@ -131,79 +109,7 @@ func (w *Compiled) checkNumbers() error {
 	return errors.Join(errs...)
 }
 
-func (w *Compiled) compileRequest() error {
-	var errs []error
-	parse := func(field, source string, kind kind, limit int) *text {
-		t, err := parseTemplate(source, kind, limit)
-		if err != nil {
-			errs = append(errs, &FieldError{Field: field, Err: err})
-		}
-		w.dynamic = w.dynamic || t != nil && t.static == nil
-		return t
-	}
-	r := w.def.Request
-	w.method = parse("spec.request.method", r.Method, kindPlain, 64)
-	if w.method != nil && w.method.static != nil {
-		if _, err := parseMethod(*w.method.static); err != nil {
-			errs = append(errs, &FieldError{Field: "spec.request.method", Err: err})
-		}
-	}
-	r.URL = strings.TrimSpace(r.URL) // a YAML block scalar ends with a line break
-	w.url = parse("spec.request.url", r.URL, kindURL, maxURL)
-	if w.def.Auth != nil && !namesHost(r.URL) {
-		errs = append(errs, fieldError("spec.request.url",
-			"cannot take the host from data: the credentials would go where the data says"))
-	}
-	if w.url != nil && w.url.static != nil {
-		if _, err := parseTarget(*w.url.static); err != nil {
-			errs = append(errs, &FieldError{Field: "spec.request.url", Err: err})
-		}
-	}
-	seen := map[string]string{}
-	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
-		field := fmt.Sprintf("spec.request.headers[%s]", name)
-		lower := strings.ToLower(name)
-		switch {
-		case !httpguts.ValidHeaderFieldName(name):
-			errs = append(errs, fieldError(field, "cannot be sent: not the name of a header"))
-			continue
-		case isForbidden(name):
-			errs = append(errs, fieldError(field, "cannot be set: it belongs to the connection"))
-			continue
-		case seen[lower] != "":
-			errs = append(errs, fieldError(field, "cannot be set twice: it differs from %s only by case", seen[lower]))
-			continue
-		case isProtocol(name), lower == "authorization" && w.def.Auth != nil:
-			w.warnings = append(w.warnings, field+": ignored, the header is set by the protocol")
-			continue
-		}
-		seen[lower] = name
-		t := parse(field, strings.TrimSpace(r.Headers[name]), kindPlain, maxValue)
-		if t != nil && t.static != nil && !httpguts.ValidHeaderFieldValue(*t.static) {
-			errs = append(errs, fieldError(field, "cannot be sent: it contains control characters"))
-		}
-		w.headers = append(w.headers, headerText{name: name, text: t})
-	}
-	body := defaultBody
-	if r.Body != nil {
-		body = *r.Body
-	}
-	w.defaultBody = body == defaultBody // also if the API server filled in the default
-	if body != "" {
-		w.body = parse("spec.request.body", body, kindBody, maxRequest)
-	}
-	return errors.Join(errs...)
-}
-
-// namesHost reports whether the constant text before the first action of a URL template contains the whole host.
-func namesHost(source string) bool {
-	text, _, dynamic := strings.Cut(source, "{{")
-	_, rest, found := strings.Cut(text, "://")
-	return found && (!dynamic || strings.ContainsAny(rest, "/?#"))
-}
-
-func (w *Compiled) checkAuth() error {
-	a := w.def.Auth
+func checkAuth(a *Auth) error {
 	if a == nil {
 		return nil
 	}
@@ -232,13 +138,4 @@ func (w *Compiled) checkAuth() error {
 		return fieldError("spec.auth.serviceAccountToken", "cannot be used: audience and serviceAccountName must be given")
 	}
 	return nil
-}
-
-// trusts reports whether credentials may be sent to u. from is the URL of the request, nil if unknown.
-func (w *Compiled) trusts(u, from *url.URL) bool {
-	origin := originOf(u)
-	if from != nil && origin == originOf(from) {
-		return true
-	}
-	return slices.Contains(w.origins, origin)
 }

@@ -60,11 +60,20 @@ type credentials struct {
 
 func (c *credentials) hide(secrets ...string) { c.secrets = append(c.secrets, secrets...) }
 
-// credentials resolves the secrets of w. For an untrusted request it fetches no token and returns no credentials, only
-// the values to mask. refused is a token that the receiver has just refused.
-func (c *Client) credentials(ctx context.Context, w *Compiled, trusted bool, refused string) (*credentials, error) {
+// credentialSource gets the credentials of requests. Its only state is in tokens.
+type credentialSource struct {
+	resolver   Resolver
+	tokens     *tokens
+	transports *transports // to token endpoints
+}
+
+// get resolves the secrets of d. For an untrusted request it fetches no token and returns no credentials, only the
+// values to mask. refused is a token that the receiver has just refused.
+func (c credentialSource) get(
+	ctx context.Context, d *Definition, trusted bool, refused string,
+) (*credentials, error) {
 	creds := &credentials{}
-	err := c.resolve(ctx, w, creds, trusted, refused)
+	err := c.resolve(ctx, d, creds, trusted, refused)
 	if !trusted {
 		err = nil // unavailable secrets are not needed
 		creds.authorization, creds.keys = "", nil
@@ -80,18 +89,19 @@ func (c *Client) credentials(ctx context.Context, w *Compiled, trusted bool, ref
 	return creds, err
 }
 
-func (c *Client) resolve(ctx context.Context, w *Compiled, creds *credentials, trusted bool, refused string) error {
-	d := &w.def
+func (c credentialSource) resolve(
+	ctx context.Context, d *Definition, creds *credentials, trusted bool, refused string,
+) error {
 	creds.tls.serverName = d.TLS.ServerName
 	// Continue after an error, so that the other secrets are masked.
 	unsure := errors.Join(c.resolveCA(ctx, d, creds), c.resolveKeys(ctx, d, creds))
 	if unsure != nil {
 		trusted = false // no request will be sent, so no token is needed
 	}
-	return errors.Join(unsure, c.resolveAuth(ctx, w, creds, trusted, refused))
+	return errors.Join(unsure, c.resolveAuth(ctx, d, creds, trusted, refused))
 }
 
-func (c *Client) resolveCA(ctx context.Context, d *Definition, creds *credentials) error {
+func (c credentialSource) resolveCA(ctx context.Context, d *Definition, creds *credentials) error {
 	if d.TLS.CASecret == "" {
 		return nil
 	}
@@ -103,8 +113,9 @@ func (c *Client) resolveCA(ctx context.Context, d *Definition, creds *credential
 	return nil
 }
 
-func (c *Client) resolveAuth(ctx context.Context, w *Compiled, creds *credentials, trusted bool, refused string) error {
-	d := &w.def
+func (c credentialSource) resolveAuth(
+	ctx context.Context, d *Definition, creds *credentials, trusted bool, refused string,
+) error {
 	switch a := d.Auth; {
 	case a == nil:
 	case a.Basic != "":
@@ -122,7 +133,7 @@ func (c *Client) resolveAuth(ctx context.Context, w *Compiled, creds *credential
 		}
 		creds.tls.cert, creds.tls.key = values[keyTLSCert], values[keyTLSKey]
 	case a.OAuth2 != nil:
-		return c.resolveOAuth2(ctx, w, creds, trusted, refused)
+		return c.resolveOAuth2(ctx, d, creds, trusted, refused)
 	case a.ServiceAccountToken != nil:
 		if !trusted {
 			return nil
@@ -132,7 +143,7 @@ func (c *Client) resolveAuth(ctx context.Context, w *Compiled, creds *credential
 	return nil
 }
 
-func (c *Client) resolveKeys(ctx context.Context, d *Definition, creds *credentials) error {
+func (c credentialSource) resolveKeys(ctx context.Context, d *Definition, creds *credentials) error {
 	if d.SigningSecret == "" {
 		return nil
 	}
@@ -162,7 +173,7 @@ func (c *Client) resolveKeys(ctx context.Context, d *Definition, creds *credenti
 	return nil
 }
 
-func (c *Client) resolveBasic(ctx context.Context, d *Definition, creds *credentials) error {
+func (c credentialSource) resolveBasic(ctx context.Context, d *Definition, creds *credentials) error {
 	const field = "spec.auth.basic"
 	values, err := c.secret(ctx, d, field, d.Auth.Basic, keyUsername, keyPassword)
 	if err != nil {
@@ -179,7 +190,9 @@ func (c *Client) resolveBasic(ctx context.Context, d *Definition, creds *credent
 	return nil
 }
 
-func (c *Client) resolveServiceAccount(ctx context.Context, d *Definition, creds *credentials, refused string) error {
+func (c credentialSource) resolveServiceAccount(
+	ctx context.Context, d *Definition, creds *credentials, refused string,
+) error {
 	const field = "spec.auth.serviceAccountToken"
 	token, err := c.resolver.ServiceAccountToken(ctx, TokenRequest{
 		Namespace:          d.Namespace,
@@ -207,7 +220,7 @@ func (c *credentials) bearer(field, token string) error {
 }
 
 // secret returns the values of a secret, which must have the given keys.
-func (c *Client) secret(
+func (c credentialSource) secret(
 	ctx context.Context, d *Definition, field, name string, keys ...string,
 ) (map[string][]byte, error) {
 	values, err := c.resolver.Secret(ctx, d.Namespace, name)

@@ -239,6 +239,27 @@ func TestOAuth2Renewal(t *testing.T) {
 	}
 }
 
+// TestOAuth2OtherTokens: a token that is no bearer token is never sent, also not by later tries.
+func TestOAuth2OtherTokens(t *testing.T) {
+	t.Parallel()
+	tokenURL := newServer(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"access_token":"tok-1-long-enough","token_type":"mac","expires_in":3600}`)
+	})
+	server := record(t, nil)
+	client := newClient(t, webhook.Options{Resolver: allSecrets()})
+	hook := compile(t, webhook.Definition{Request: webhook.Request{URL: server.URL}, Auth: oauth(tokenURL.URL)})
+	for range 2 {
+		res := permit(t, client, hook).Call(t.Context(), aCall())
+		if res.Verdict != webhook.Retry || !strings.Contains(res.Message, "no bearer token") {
+			t.Errorf("%v %q", res.Verdict, res.Message)
+		}
+	}
+	if n := len(server.headers); n != 0 {
+		t.Errorf("%d requests with such a token", n)
+	}
+}
+
 // TestOAuth2OneFetch: callers at the same time share one request for a token.
 func TestOAuth2OneFetch(t *testing.T) {
 	t.Parallel()

@@ -45,4 +45,23 @@
 //     namespaces by processor time. The slots for long answers in memory are shared fairly too. No namespace blocks
 //     another one.
 //   - No callback runs under a lock. The package starts no goroutines except those of net/http, which Close ends.
+//
+// # Parts
+//
+// Client connects the parts, and a [Permit] runs a try with them. No part calls another one with its lock held.
+//
+//	gates             gates.go            the gate of each endpoint; its own lock
+//	gate              gate.go             slots, rate, breaker and record of one endpoint; its own lock
+//	breaker, record   breaker.go, targets.go  parts of a gate, under its lock
+//	callbacks         callbacks.go        runs functions of the user; no state
+//	turns             turns.go            processor time by namespace; its own lock
+//	computations      witness.go          runs the code of definitions in turns; no state
+//	tokens            oauth.go            an access token for each endpoint; its own lock, and one for each entry
+//	credentialSource  credential.go       the credentials of a request; no state but tokens
+//	transports        pool.go, transport.go  connection pools by namespace; its own lock
+//	responseLimiter   responselimiter.go  slots for long answers; its own lock
+//	lifetime          lifetime.go         tries in progress; its own lock
+//	try               try.go, trace.go    one request and its answer; owned by the goroutine of the caller
+//	requestTemplate   request.go          renders requests; immutable
+//	rules             judge.go            judge answers; immutable
 package webhook

@@ -12,16 +12,17 @@ func (c *Client) ExpireTokens() {
 	defer c.tokens.mu.Unlock()
 	for _, e := range c.tokens.entries {
 		<-e.turn
-		e.renewAt = time.Now()
+		e.token.renewAt = time.Now()
 		e.turn <- struct{}{}
 	}
 }
 
 // LongAnswers is how many long answers of a namespace have a place in memory.
 func (c *Client) LongAnswers(namespace string) int {
-	c.long.mu.Lock()
-	defer c.long.mu.Unlock()
-	return c.long.reading.Line(namespace).Len()
+	long := c.sender.long
+	long.mu.Lock()
+	defer long.mu.Unlock()
+	return long.reading.Line(namespace).Len()
 }
 
 // Rendered is a request as it would be sent, without what the protocol adds.
@@ -32,7 +33,7 @@ type Rendered struct {
 
 // Render renders the request of a call.
 func (w *Compiled) Render(call Call) (Rendered, error) {
-	r, err := w.render(call)
+	r, err := w.request.render(call)
 	if err != nil {
 		return Rendered{}, err
 	}
@@ -43,14 +44,14 @@ func (w *Compiled) Render(call Call) (Rendered, error) {
 func (w *Compiled) JudgeCall(status int, body string) Result {
 	a := &answer{status: status, raw: []byte(body), after: -1}
 	a.open(nil)
-	return w.judgeCall(a, nil)
+	return w.rules.judgeCall(a, nil)
 }
 
 // SpanAllocs is how many allocations the span of a try takes.
 func SpanAllocs(ctx context.Context, p *Permit) float64 {
-	t := &try{permit: p}
+	t := &try{sender: p.sender, hook: p.hook}
 	return testing.AllocsPerRun(100, func() {
-		_, span := p.spanOf(ctx, "call", Call{ID: "id"})
+		_, span := p.sender.startSpan(ctx, &p.hook.def, "call", Call{ID: "id"})
 		t.endSpan(span, Result{})
 	})
 }

@@ -75,7 +75,7 @@ func (g *gate) acquire(d *Definition, id string, wake func()) (leave pass, wait 
 	g.leave(id)
 	g.takeTurn(id)
 	g.inFlight++
-	defer g.note(g.breaker.status.State, now)
+	defer g.breakerWas(g.breaker.status.State, now)
 	return g.breaker.pass(), Wait{}, wakes
 }
 
@@ -155,7 +155,7 @@ func (g *gate) release(p pass, outcome outcome) []func() {
 	defer g.mu.Unlock()
 	now := time.Now()
 	g.inFlight--
-	defer g.note(g.breaker.status.State, now)
+	defer g.breakerWas(g.breaker.status.State, now)
 	g.breaker.done(p, outcome, now, g.limits)
 	return g.promote(now)
 }
@@ -169,8 +169,31 @@ func (g *gate) withdraw(id string) []func() {
 	return g.promote(time.Now())
 }
 
-// note records when the breaker changed its state.
-func (g *gate) note(before BreakerState, now time.Time) {
+// remember records the result of a try.
+func (g *gate) remember(res Result, now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.record.add(res, now)
+}
+
+func (g *gate) state(namespace, name string) TargetState {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	b := g.breaker.status
+	s := TargetState{
+		Namespace: namespace, Webhook: name, Circuit: b.State, Since: g.since, Until: b.Until, InARow: b.Failures,
+		UnderWay: g.inFlight, Concurrency: g.capacity, Waiting: g.queue.Len(),
+	}
+	if g.limiter != nil {
+		s.RatePerSecond = float64(g.limiter.Limit())
+		s.Waiting += g.turns.Len()
+	}
+	g.record.describe(&s)
+	return s
+}
+
+// breakerWas records when the breaker changed its state.
+func (g *gate) breakerWas(before BreakerState, now time.Time) {
 	if g.breaker.status.State != before {
 		g.since = now
 	}

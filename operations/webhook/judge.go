@@ -2,43 +2,95 @@ package webhook
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
+
+	"cel.dev/cel-go/cel"
 )
 
+// rules judge the answers of an endpoint. They are immutable.
+type rules struct {
+	mode Mode
+
+	success, gone, retry, location, responseError *expr // nil: the default
+	pollSucceeded, pollFailed, pollError          *expr
+
+	origins []string // of the URLs in constants of location, which the author trusts
+}
+
+func compileRules(mode Mode, response Response, poll Poll) (*rules, error) {
+	r := &rules{mode: mode}
+	var errs []error
+	for _, rule := range []struct {
+		into   **expr
+		field  string
+		source string
+		want   *cel.Type
+	}{
+		{&r.success, "spec.response.success", response.Success, cel.BoolType},
+		{&r.gone, "spec.response.gone", response.Gone, cel.BoolType},
+		{&r.retry, "spec.response.retry", response.Retry, cel.BoolType},
+		{&r.location, "spec.response.location", response.Location, cel.StringType},
+		{&r.responseError, "spec.response.error", response.Error, cel.StringType},
+		{&r.pollSucceeded, "spec.poll.succeeded", poll.Succeeded, cel.BoolType},
+		{&r.pollFailed, "spec.poll.failed", poll.Failed, cel.BoolType},
+		{&r.pollError, "spec.poll.error", poll.Error, cel.StringType},
+	} {
+		if strings.TrimSpace(rule.source) == "" {
+			continue
+		}
+		compiled, err := compileExpr(rule.field, rule.source, rule.want)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		*rule.into = compiled
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if r.location != nil {
+		r.origins = r.location.origins()
+	}
+	return r, nil
+}
+
+// trustedOrigins returns the origins, besides that of the request, that may get credentials.
+func (r *rules) trustedOrigins() []string { return r.origins }
+
 // judgeCall judges the answer of a call. from is the URL of the request.
-func (w *Compiled) judgeCall(a *answer, from *url.URL) Result {
+func (r *rules) judgeCall(a *answer, from *url.URL) Result {
 	res := Result{StatusCode: a.status, RetryAfter: a.after, Truncated: a.truncated}
 	if a.status == 0 {
 		res.Err = a.err
-		return w.judgeSilence(a, res)
+		return r.judgeSilence(a, res)
 	}
-	gone, err := w.isGone(a)
+	gone, err := r.isGone(a)
 	if err != nil {
 		return res.fail(err)
 	}
 	res.Gone = gone
-	success, err := w.isSuccess(a)
+	success, err := r.isSuccess(a)
 	if err != nil {
 		return res.fail(err)
 	}
-	retry, err := w.wantsRetry(a)
+	retry, err := r.wantsRetry(a)
 	if err != nil && !success {
 		return res.fail(err)
 	}
-	errText := w.errorText(w.responseError, a)
+	errText := r.errorText(r.responseError, a)
 	switch {
-	case retry && (!success || w.retry != nil): // the default rule does not override success
+	case retry && (!success || r.retry != nil): // the default rule does not override success
 		res.Verdict, res.Message = Retry, a.describe(errText)
 	case !success:
 		res.Verdict, res.Message = Failed, a.describe(errText)
 	case errText != "":
 		res.Verdict, res.Message = Failed, errText
-	case w.def.Mode == Async:
-		return w.accept(a, res, from)
-	case w.def.Mode == AsyncCallback:
+	case r.mode == Async:
+		return r.accept(a, res, from)
+	case r.mode == AsyncCallback:
 		res.Verdict = Accepted
 	default:
 		res.Verdict = Succeeded
@@ -46,8 +98,8 @@ func (w *Compiled) judgeCall(a *answer, from *url.URL) Result {
 	return res
 }
 
-func (w *Compiled) judgeSilence(a *answer, res Result) Result {
-	retry, err := w.wantsRetry(a)
+func (r *rules) judgeSilence(a *answer, res Result) Result {
+	retry, err := r.wantsRetry(a)
 	if err != nil {
 		return res.fail(err)
 	}
@@ -58,11 +110,11 @@ func (w *Compiled) judgeSilence(a *answer, res Result) Result {
 	return res
 }
 
-func (w *Compiled) accept(a *answer, res Result, from *url.URL) Result {
+func (r *rules) accept(a *answer, res Result, from *url.URL) Result {
 	location := a.headers["location"]
-	if w.location != nil {
+	if r.location != nil {
 		var err error
-		if location, err = w.location.text(a); err != nil {
+		if location, err = r.location.text(a); err != nil {
 			return res.fail(err)
 		}
 	}
@@ -80,17 +132,17 @@ func (w *Compiled) accept(a *answer, res Result, from *url.URL) Result {
 
 // judgePoll judges the answer of a poll. An unusable answer is not final, because the receiver's work continues
 // regardless.
-func (w *Compiled) judgePoll(a *answer) Result {
+func (r *rules) judgePoll(a *answer) Result {
 	res := Result{Verdict: Pending, StatusCode: a.status, RetryAfter: a.after, Truncated: a.truncated, Err: a.err}
 	if busy(a.status) { // it describes the server, not the work
 		res.Message = a.describe("")
 		return res
 	}
-	failed, errFailed := w.pollSays(w.pollFailed, a, "FAILED", "ERROR")
-	succeeded, errSucceeded := w.pollSays(w.pollSucceeded, a, "SUCCEEDED", "SUCCESS", "DONE")
+	failed, errFailed := r.pollSays(r.pollFailed, a, "FAILED", "ERROR")
+	succeeded, errSucceeded := r.pollSays(r.pollSucceeded, a, "SUCCEEDED", "SUCCESS", "DONE")
 	errText := ""
 	if failed || succeeded {
-		errText = w.errorText(w.pollError, a)
+		errText = r.errorText(r.pollError, a)
 	}
 	switch {
 	case failed:
@@ -104,28 +156,28 @@ func (w *Compiled) judgePoll(a *answer) Result {
 	case errFailed != nil:
 		res.Message = errFailed.Error()
 	default:
-		res.Message = w.progress(a)
+		res.Message = r.progress(a)
 	}
 	return res
 }
 
-func (w *Compiled) isGone(a *answer) (bool, error) {
-	if w.gone != nil {
-		return w.gone.bool(a)
+func (r *rules) isGone(a *answer) (bool, error) {
+	if r.gone != nil {
+		return r.gone.bool(a)
 	}
 	return a.status == 404 || a.status == 410, nil
 }
 
-func (w *Compiled) isSuccess(a *answer) (bool, error) {
-	if w.success != nil {
-		return w.success.bool(a)
+func (r *rules) isSuccess(a *answer) (bool, error) {
+	if r.success != nil {
+		return r.success.bool(a)
 	}
 	return a.is2xx(), nil
 }
 
-func (w *Compiled) wantsRetry(a *answer) (bool, error) {
-	if w.retry != nil {
-		return w.retry.bool(a)
+func (r *rules) wantsRetry(a *answer) (bool, error) {
+	if r.retry != nil {
+		return r.retry.bool(a)
 	}
 	return busy(a.status), nil
 }
@@ -139,7 +191,7 @@ func busy(status int) bool {
 	return status >= 500
 }
 
-func (w *Compiled) pollSays(rule *expr, a *answer, words ...string) (bool, error) {
+func (r *rules) pollSays(rule *expr, a *answer, words ...string) (bool, error) {
 	if rule != nil {
 		return rule.bool(a)
 	}
@@ -153,7 +205,7 @@ func (w *Compiled) pollSays(rule *expr, a *answer, words ...string) (bool, error
 }
 
 // errorText returns the error text, or "" if the rule fails: most answers contain no error.
-func (w *Compiled) errorText(rule *expr, a *answer) string {
+func (r *rules) errorText(rule *expr, a *answer) string {
 	if rule == nil {
 		return ""
 	}
@@ -217,7 +269,7 @@ func (a *answer) complaint() string {
 
 // progress returns the message of a poll for which neither rule holds. It starts with "in progress" only if the answer
 // confirms that: by a status in its body, by 202, or by a body for an explicit poll.succeeded.
-func (w *Compiled) progress(a *answer) string {
+func (r *rules) progress(a *answer) string {
 	status := get(a.body, "status")
 	_, isText := a.body.(string)
 	switch {
@@ -229,7 +281,7 @@ func (w *Compiled) progress(a *answer) string {
 		}
 	case a.status == http.StatusAccepted && a.start == "":
 		return "in progress: answered 202"
-	case w.pollSucceeded != nil && a.start != "" && (!isText || !a.isHTML()):
+	case r.pollSucceeded != nil && a.start != "" && (!isText || !a.isHTML()):
 		return "in progress"
 	}
 	return "neither poll.succeeded nor poll.failed holds: " + a.excerpt()

@@ -33,12 +33,39 @@ type tokens struct {
 
 // tokenEntry fetches one token at a time. Concurrent callers wait for it.
 type tokenEntry struct {
-	key     string        // digest of the inputs: another secret has another entry
-	turn    chan struct{} // a lock: holds an element while free; guards the rest
+	key   string        // digest of the inputs: another secret has another entry
+	turn  chan struct{} // a lock: holds an element while free; guards token
+	token accessToken   // the zero value: none
+}
+
+// accessToken is a bearer token of a token endpoint.
+type accessToken struct {
 	value   string
-	kind    string
 	renewAt time.Time
 	refused *atomic.Bool // set after a receiver refused the token; each value has its own
+}
+
+// usable reports whether the token may be sent. refused is a token that the receiver has just refused.
+func (a accessToken) usable(refused string, now time.Time) bool {
+	return a.value != "" && a.value != refused && !a.refused.Load() && now.Before(a.renewAt)
+}
+
+// get returns the token of an endpoint. It calls fetch if there is no usable one in the cache; fetched tells which.
+func (t *tokens) get(
+	ctx context.Context, endpoint, key, refused string, fetch func() (accessToken, error),
+) (token accessToken, fetched bool, err error) {
+	entry := t.entry(endpoint, key)
+	select {
+	case <-entry.turn:
+	case <-ctx.Done():
+		return accessToken{}, false, fmt.Errorf("cannot get an access token: %w", ctx.Err())
+	}
+	defer func() { entry.turn <- struct{}{} }()
+	if entry.token.usable(refused, time.Now()) {
+		return entry.token, false, nil
+	}
+	entry.token, err = fetch()
+	return entry.token, true, err
 }
 
 func (t *tokens) entry(endpoint, key string) *tokenEntry {
@@ -67,7 +94,7 @@ func (t *tokens) known(endpoint, key string) string {
 	select {
 	case <-e.turn:
 		defer func() { e.turn <- struct{}{} }()
-		return e.value
+		return e.token.value
 	default:
 		return ""
 	}
@@ -79,69 +106,67 @@ func (t *tokens) forget(endpoint string) {
 	delete(t.entries, endpoint)
 }
 
-func (c *Client) resolveOAuth2(
-	ctx context.Context, w *Compiled, creds *credentials, trusted bool, refused string,
+func (c credentialSource) resolveOAuth2(
+	ctx context.Context, d *Definition, creds *credentials, trusted bool, refused string,
 ) error {
 	const field = "spec.auth.oauth2"
-	o := w.def.Auth.OAuth2
-	values, err := c.secret(ctx, &w.def, field, o.Secret, keyClientID, keyClientSecret)
+	values, err := c.secret(ctx, d, field, d.Auth.OAuth2.Secret, keyClientID, keyClientSecret)
 	if err != nil {
 		return err
 	}
 	id, secret := string(bytes.TrimSpace(values[keyClientID])), string(bytes.TrimSpace(values[keyClientSecret]))
 	creds.hide(secret, base64.StdEncoding.EncodeToString([]byte(url.QueryEscape(id)+":"+url.QueryEscape(secret))))
-	key := tokenKey(w, id, secret)
+	key := tokenKey(d, id, secret)
 	if !trusted {
-		creds.hide(c.tokens.known(w.def.endpoint(), key))
+		creds.hide(c.tokens.known(d.endpoint(), key))
 		return nil
 	}
-	entry := c.tokens.entry(w.def.endpoint(), key)
-	select {
-	case <-entry.turn:
-	case <-ctx.Done():
-		return &credentialsError{Field: field, Err: fmt.Errorf("cannot get an access token: %w", ctx.Err())}
-	}
-	defer func() { entry.turn <- struct{}{} }()
-	creds.cached = entry.value != "" && entry.value != refused && !entry.refused.Load() && time.Now().Before(entry.renewAt)
-	if !creds.cached {
-		entry.value = ""
-		if err := c.fetchToken(ctx, w, creds, entry, id, secret); err != nil {
-			return err
+	token, fetched, err := c.tokens.get(ctx, d.endpoint(), key, refused, func() (accessToken, error) {
+		return c.fetchToken(ctx, d, creds.tls.ca, id, secret)
+	})
+	if err != nil {
+		var known *credentialsError
+		if !errors.As(err, &known) {
+			err = &credentialsError{Field: field, Err: err}
 		}
-	}
-	if err := creds.bearer(field, entry.value); err != nil {
 		return err
 	}
-	creds.refused = entry.refused
-	creds.authorization = entry.kind + " " + entry.value
-	return nil
+	creds.cached, creds.refused = !fetched, token.refused
+	return creds.bearer(field, token.value)
 }
 
-func (c *Client) fetchToken(
-	ctx context.Context, w *Compiled, creds *credentials, entry *tokenEntry, id, secret string,
-) error {
+// fetchToken requests a token from the token endpoint of d. ca are further CAs, in PEM. The error is a
+// *credentialsError.
+func (c credentialSource) fetchToken(
+	ctx context.Context, d *Definition, ca []byte, id, secret string,
+) (accessToken, error) {
 	const field = "spec.auth.oauth2"
-	transport, release, err := c.transport(ctx, w.def.Namespace, tlsMaterial{ca: creds.tls.ca, withSystem: true})
+	transport, release, err := c.transports.transport(ctx, d.Namespace, tlsMaterial{ca: ca, withSystem: true})
 	if err != nil {
-		return &credentialsError{Field: field, Err: err}
+		return accessToken{}, &credentialsError{Field: field, Err: err}
 	}
 	defer release()
-	o := w.def.Auth.OAuth2
+	o := d.Auth.OAuth2
 	config := clientcredentials.Config{ClientID: id, ClientSecret: secret, TokenURL: o.TokenURL, Scopes: o.Scopes}
 	token, err := config.Token(context.WithValue(ctx, oauth2.HTTPClient, &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}))
 	if err != nil {
-		return &credentialsError{
+		return accessToken{}, &credentialsError{
 			Field: field, Permanent: refusedByServer(err),
 			Err: fmt.Errorf("cannot get an access token: %w", bare(err)),
 		}
 	}
 	if len(token.AccessToken) > maxToken {
-		return &credentialsError{
+		return accessToken{}, &credentialsError{
 			Field: field,
 			Err:   fmt.Errorf("cannot use the access token: it is longer than %d bytes", maxToken),
+		}
+	}
+	if kind := token.Type(); !strings.EqualFold(kind, "bearer") {
+		return accessToken{}, &credentialsError{
+			Field: field, Err: errors.New("cannot use the access token: it is no bearer token"),
 		}
 	}
 	now := time.Now()
@@ -149,13 +174,10 @@ func (c *Client) fetchToken(
 	if end.IsZero() {
 		end = now.Add(tokenTTL)
 	}
-	// A token close to its expiry could expire in transit.
-	entry.renewAt = end.Add(-min(end.Sub(now)/10, time.Minute))
-	entry.value, entry.kind, entry.refused = token.AccessToken, "Bearer", new(atomic.Bool)
-	if kind := token.Type(); !strings.EqualFold(kind, "bearer") {
-		return &credentialsError{Field: field, Err: errors.New("cannot use the access token: it is no bearer token")}
-	}
-	return nil
+	return accessToken{
+		value: token.AccessToken, refused: new(atomic.Bool),
+		renewAt: end.Add(-min(end.Sub(now)/10, time.Minute)), // a token close to its expiry could expire in transit
+	}, nil
 }
 
 // refusedByServer reports whether the token endpoint refused the request, as opposed to a temporary failure.
@@ -172,10 +194,10 @@ func refusedByServer(err error) bool {
 	}
 }
 
-func tokenKey(w *Compiled, id, secret string) string {
-	o := w.def.Auth.OAuth2
+func tokenKey(d *Definition, id, secret string) string {
+	o := d.Auth.OAuth2
 	h := sha256.New()
-	for _, part := range append([]string{w.def.endpoint(), o.TokenURL, id, secret}, o.Scopes...) {
+	for _, part := range append([]string{d.endpoint(), o.TokenURL, id, secret}, o.Scopes...) {
 		_, _ = fmt.Fprintf(h, "%d:%s,", len(part), part)
 	}
 	return hex.EncodeToString(h.Sum(nil))

@@ -34,6 +34,8 @@ type transports struct {
 	guard *guard.Guard
 	proxy *url.URL
 	fence func(namespace string) error // nil: none
+	// turn runs f in a turn of the namespace, or returns the cause of ctx if ctx ends before.
+	turn func(ctx context.Context, namespace string, f func()) error
 
 	mu          sync.Mutex
 	pools       map[poolKey]*pool
@@ -56,15 +58,15 @@ type pool struct {
 
 // transport returns the pool of a namespace for m. It parses certificates in a turn of the namespace. The caller must
 // call release after reading the answer.
-func (c *Client) transport(
+func (t *transports) transport(
 	ctx context.Context, namespace string, m tlsMaterial,
 ) (rt http.RoundTripper, release func(), err error) {
-	t, key := &c.transports, m.fingerprint()
+	key := m.fingerprint()
 	if rt, release = t.get(namespace, key, nil, 0); rt != nil {
 		return rt, release, nil
 	}
 	var config *tls.Config
-	if waited := c.turns.do(ctx, namespace, func() { config, err = m.config() }); waited != nil {
+	if waited := t.turn(ctx, namespace, func() { config, err = m.config() }); waited != nil {
 		return nil, nil, fmt.Errorf("%w: the namespace has had no turn to make a connection: %w", errNoAnswer, waited)
 	}
 	if err != nil {

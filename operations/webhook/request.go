@@ -5,9 +5,12 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,35 +36,122 @@ type request struct {
 	body   []byte
 }
 
+// requestTemplate renders the requests of a definition. It is immutable.
+type requestTemplate struct {
+	method, url *text
+	headers     []headerText
+	body        *text // nil: none
+	defaultBody bool
+	dynamic     bool // a template needs data
+}
+
+type headerText struct {
+	name string
+	text *text
+}
+
+// compileRequest compiles the templates of a request. authenticated means that it is sent with credentials. The warnings
+// name settings that have no effect.
+func compileRequest(r Request, authenticated bool) (tmpl *requestTemplate, warnings []string, err error) {
+	tmpl = &requestTemplate{}
+	var errs []error
+	parse := func(field, source string, kind kind, limit int) *text {
+		t, err := parseTemplate(source, kind, limit)
+		if err != nil {
+			errs = append(errs, &FieldError{Field: field, Err: err})
+		}
+		tmpl.dynamic = tmpl.dynamic || t != nil && t.static == nil
+		return t
+	}
+	tmpl.method = parse("spec.request.method", r.Method, kindPlain, 64)
+	if tmpl.method != nil && tmpl.method.static != nil {
+		if _, err := parseMethod(*tmpl.method.static); err != nil {
+			errs = append(errs, &FieldError{Field: "spec.request.method", Err: err})
+		}
+	}
+	r.URL = strings.TrimSpace(r.URL) // a YAML block scalar ends with a line break
+	tmpl.url = parse("spec.request.url", r.URL, kindURL, maxURL)
+	if authenticated && !namesHost(r.URL) {
+		errs = append(errs, fieldError("spec.request.url",
+			"cannot take the host from data: the credentials would go where the data says"))
+	}
+	if tmpl.url != nil && tmpl.url.static != nil {
+		if _, err := parseTarget(*tmpl.url.static); err != nil {
+			errs = append(errs, &FieldError{Field: "spec.request.url", Err: err})
+		}
+	}
+	seen := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
+		field := fmt.Sprintf("spec.request.headers[%s]", name)
+		lower := strings.ToLower(name)
+		switch {
+		case !httpguts.ValidHeaderFieldName(name):
+			errs = append(errs, fieldError(field, "cannot be sent: not the name of a header"))
+			continue
+		case isForbidden(name):
+			errs = append(errs, fieldError(field, "cannot be set: it belongs to the connection"))
+			continue
+		case seen[lower] != "":
+			errs = append(errs, fieldError(field, "cannot be set twice: it differs from %s only by case", seen[lower]))
+			continue
+		case isProtocol(name), lower == "authorization" && authenticated:
+			warnings = append(warnings, field+": ignored, the header is set by the protocol")
+			continue
+		}
+		seen[lower] = name
+		t := parse(field, strings.TrimSpace(r.Headers[name]), kindPlain, maxValue)
+		if t != nil && t.static != nil && !httpguts.ValidHeaderFieldValue(*t.static) {
+			errs = append(errs, fieldError(field, "cannot be sent: it contains control characters"))
+		}
+		tmpl.headers = append(tmpl.headers, headerText{name: name, text: t})
+	}
+	body := defaultBody
+	if r.Body != nil {
+		body = *r.Body
+	}
+	tmpl.defaultBody = body == defaultBody // also if the API server filled in the default
+	if body != "" {
+		tmpl.body = parse("spec.request.body", body, kindBody, maxRequest)
+	}
+	return tmpl, warnings, errors.Join(errs...)
+}
+
+// namesHost reports whether the constant text before the first action of a URL template contains the whole host.
+func namesHost(source string) bool {
+	text, _, dynamic := strings.Cut(source, "{{")
+	_, rest, found := strings.Cut(text, "://")
+	return found && (!dynamic || strings.ContainsAny(rest, "/?#"))
+}
+
 // render renders the request of a call. The error is a *FieldError.
-func (w *Compiled) render(call Call) (*request, error) {
+func (tmpl *requestTemplate) render(call Call) (*request, error) {
 	if err := call.validate(); err != nil {
 		return nil, err
 	}
-	root, err := w.root(call)
+	root, err := tmpl.root(call)
 	if err != nil {
 		return nil, err
 	}
 	r, spent := &request{header: http.Header{}}, newEffort()
-	if r.url, err = w.renderURL(root, spent); err != nil {
+	if r.url, err = tmpl.renderURL(root, spent); err != nil {
 		return nil, err
 	}
-	method, err := w.method.render(root, false, spent)
+	method, err := tmpl.method.render(root, false, spent)
 	if err == nil {
 		r.method, err = parseMethod(method)
 	}
 	if err != nil {
 		return nil, &FieldError{Field: "spec.request.method", Err: err}
 	}
-	if err := w.renderHeaders(r.header, root, spent); err != nil {
+	if err := tmpl.renderHeaders(r.header, root, spent); err != nil {
 		return nil, err
 	}
-	bodyless := w.defaultBody && (r.method == http.MethodGet || r.method == http.MethodHead)
-	if w.body == nil || bodyless {
+	bodyless := tmpl.defaultBody && (r.method == http.MethodGet || r.method == http.MethodHead)
+	if tmpl.body == nil || bodyless {
 		return r, nil
 	}
 	contentType := r.header.Get("Content-Type")
-	body, err := w.body.render(root, contentType == "" || strings.Contains(strings.ToLower(contentType), "json"), spent)
+	body, err := tmpl.body.render(root, contentType == "" || strings.Contains(strings.ToLower(contentType), "json"), spent)
 	if err != nil {
 		return nil, &FieldError{Field: "spec.request.body", Err: err}
 	}
@@ -72,15 +162,15 @@ func (w *Compiled) render(call Call) (*request, error) {
 }
 
 // root returns the data of the templates, or nil if the endpoint has none.
-func (w *Compiled) root(call Call) (map[string]any, error) {
-	if !w.dynamic {
+func (tmpl *requestTemplate) root(call Call) (map[string]any, error) {
+	if !tmpl.dynamic {
 		return nil, nil
 	}
 	return call.Data.root()
 }
 
-func (w *Compiled) renderURL(root map[string]any, spent *effort) (*url.URL, error) {
-	text, err := w.url.render(root, false, spent)
+func (tmpl *requestTemplate) renderURL(root map[string]any, spent *effort) (*url.URL, error) {
+	text, err := tmpl.url.render(root, false, spent)
 	if err == nil {
 		var u *url.URL
 		if u, err = parseTarget(strings.TrimSpace(text)); err == nil {
@@ -90,8 +180,8 @@ func (w *Compiled) renderURL(root map[string]any, spent *effort) (*url.URL, erro
 	return nil, &FieldError{Field: "spec.request.url", Err: err}
 }
 
-func (w *Compiled) renderHeaders(h http.Header, root map[string]any, spent *effort) error {
-	for _, each := range w.headers {
+func (tmpl *requestTemplate) renderHeaders(h http.Header, root map[string]any, spent *effort) error {
+	for _, each := range tmpl.headers {
 		value, err := each.text.render(root, false, spent)
 		value = strings.TrimSpace(value)
 		if err == nil && !httpguts.ValidHeaderFieldValue(value) {
@@ -107,9 +197,10 @@ func (w *Compiled) renderHeaders(h http.Header, root map[string]any, spent *effo
 	return nil
 }
 
-// pollRequest returns the request for the state of a call. It reports whether the URL may get credentials. Headers of
-// the definition may contain credentials, so they are sent only then, too.
-func (w *Compiled) pollRequest(call Call, pollURL string) (r *request, trusted bool, err error) {
+// poll returns the request for the state of a call. It reports whether the URL may get credentials: it has the origin of
+// the call's request, or one of origins. Headers of the definition may contain credentials, so they are sent only then,
+// too.
+func (tmpl *requestTemplate) poll(call Call, pollURL string, origins []string) (r *request, trusted bool, err error) {
 	if err := call.validate(); err != nil {
 		return nil, false, err
 	}
@@ -118,15 +209,15 @@ func (w *Compiled) pollRequest(call Call, pollURL string) (r *request, trusted b
 		return nil, false, &FieldError{Field: "status.webhookPollURL", Err: err}
 	}
 	r = &request{method: http.MethodGet, url: u, header: http.Header{}}
-	root, err := w.root(call)
+	root, err := tmpl.root(call)
 	if err != nil {
 		return nil, false, err
 	}
 	// The definition may have changed since the call and no longer render. The poll continues without credentials.
 	spent := newEffort()
-	from, _ := w.renderURL(root, spent)
-	if trusted = w.trusts(u, from); trusted {
-		if w.renderHeaders(r.header, root, spent) != nil {
+	from, _ := tmpl.renderURL(root, spent)
+	if trusted = from != nil && originOf(u) == originOf(from) || slices.Contains(origins, originOf(u)); trusted {
+		if tmpl.renderHeaders(r.header, root, spent) != nil {
 			r.header = http.Header{}
 		}
 		r.header.Del("Content-Type")
@@ -134,8 +225,9 @@ func (w *Compiled) pollRequest(call Call, pollURL string) (r *request, trusted b
 	return r, trusted, nil
 }
 
-// seal adds the headers that every call carries. They override those of the definition.
-func (w *Compiled) seal(ctx context.Context, r *request, call Call, userAgent string, keys signature.Keys) {
+// seal adds the headers that every call carries. They override those of the definition. correlation is the name of the
+// header with the correlation ID.
+func (r *request) seal(ctx context.Context, call Call, correlation, userAgent string, keys signature.Keys) {
 	h, now := r.header, time.Now()
 	// Standard Webhooks spells them in lower case; net/http writes the canonical form, which is equivalent in HTTP.
 	h.Set(signature.HeaderID, call.ID)
@@ -146,7 +238,7 @@ func (w *Compiled) seal(ctx context.Context, r *request, call Call, userAgent st
 		h.Set(signature.HeaderSignature, keys.Sign(call.ID, now, r.body))
 	}
 	if call.CorrelationID != "" {
-		h.Set(w.def.CorrelationHeader, call.CorrelationID)
+		h.Set(correlation, call.CorrelationID)
 	}
 	if h.Get("User-Agent") == "" {
 		h.Set("User-Agent", userAgent)

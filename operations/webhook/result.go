@@ -7,8 +7,6 @@ import (
 	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/trace"
-
-	"github.com/fairlead-io/fairlead/internal/backoff"
 )
 
 // Verdict is the meaning of a try or poll.
@@ -54,29 +52,6 @@ type Result struct {
 	Err        error         // the cause, if known; see the Err variables
 	// Span is the span of the try or poll, if there is a TracerProvider.
 	Span trace.SpanContext
-}
-
-// NextTry returns the delay after a Retry. tries is the number of tries so far, at least 1. The delay is exponential
-// with full jitter, or that of Retry-After. NextTry returns false when the tries are used up. rnd is for example
-// rand.Float64; see backoff.Policy.
-func (w *Compiled) NextTry(tries int, r Result, rnd func() float64) (time.Duration, bool) {
-	if tries >= w.def.Retry.MaxAttempts {
-		return 0, false
-	}
-	policy := backoff.Policy{Base: w.def.Retry.InitialInterval, Cap: w.def.Retry.MaxInterval}
-	if r.RetryAfter >= 0 {
-		return max(r.RetryAfter, policy.Ceiling(0)/10, MinInterval), true
-	}
-	return max(policy.Delay(tries-1, rnd), MinInterval), true
-}
-
-// NextPoll returns the delay after an Accepted or Pending: the poll interval, or that of Retry-After.
-func (w *Compiled) NextPoll(r Result) time.Duration {
-	if r.RetryAfter >= 0 {
-		// Retry-After: 0 must not cause a busy loop
-		return max(r.RetryAfter, min(w.def.Poll.Interval, time.Second), MinInterval)
-	}
-	return w.def.Poll.Interval
 }
 
 // oneLine makes text suitable for a status: valid UTF-8, one line, no control characters, bounded.

@@ -1,9 +1,7 @@
 package webhook
 
 import (
-	"cmp"
 	"math"
-	"slices"
 	"strings"
 	"time"
 )
@@ -52,63 +50,6 @@ const (
 // halfLife is the age at which a try has half its weight.
 const halfLife = 5 * time.Minute
 
-// Targets returns the state of the endpoints of a namespace, or of all namespaces if it is empty, sorted by namespace
-// and name. It includes the endpoints for which a permit was requested and that were not forgotten since.
-func (c *Client) Targets(namespace string) []TargetState {
-	c.mu.Lock()
-	found := make(map[string]*gate)
-	for endpoint, g := range c.gates {
-		if namespace == "" || strings.HasPrefix(endpoint, namespace+"/") {
-			found[endpoint] = g
-		}
-	}
-	c.mu.Unlock()
-	all := make([]TargetState, 0, len(found))
-	for endpoint, g := range found {
-		of, name, _ := strings.Cut(endpoint, "/")
-		all = append(all, g.state(of, name))
-	}
-	slices.SortFunc(all, func(a, b TargetState) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Webhook, b.Webhook))
-	})
-	return all
-}
-
-// Target is Targets for one endpoint. It returns false if no permit was requested for it.
-func (c *Client) Target(namespace, name string) (TargetState, bool) {
-	c.mu.Lock()
-	g := c.gates[Definition{Namespace: namespace, Name: name}.endpoint()]
-	c.mu.Unlock()
-	if g == nil {
-		return TargetState{Namespace: namespace, Webhook: name, Circuit: Closed}, false
-	}
-	return g.state(namespace, name), true
-}
-
-func (g *gate) state(namespace, name string) TargetState {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	b, r := g.breaker.status, &g.record
-	s := TargetState{
-		Namespace: namespace, Webhook: name, Circuit: b.State, Since: g.since, Until: b.Until, InARow: b.Failures,
-		UnderWay: g.inFlight, Concurrency: g.capacity, Waiting: g.queue.Len(), Tries: r.tries, Last: r.last,
-	}
-	if g.limiter != nil {
-		s.RatePerSecond = float64(g.limiter.Limit())
-		s.Waiting += g.turns.Len()
-	}
-	if r.weight > 0 {
-		s.SuccessRate = 1 - r.failed/r.weight
-		s.Latency = time.Duration(r.took / r.weight)
-	}
-	for i := range r.failures {
-		if f := r.failures[(r.newest+maxFailures-i)%maxFailures]; f != nil {
-			s.Failures = append(s.Failures, *f)
-		}
-	}
-	return s
-}
-
 // record is the history of the tries of an endpoint. Its owner locks it.
 type record struct {
 	tries                int64
@@ -118,14 +59,25 @@ type record struct {
 	newest               int
 }
 
-// remember records the result of a try. It ignores canceled tries, which carry no information.
-func (g *gate) remember(res Result, now time.Time) {
+// describe adds the history to the state of the endpoint.
+func (r *record) describe(s *TargetState) {
+	s.Tries, s.Last = r.tries, r.last
+	if r.weight > 0 {
+		s.SuccessRate = 1 - r.failed/r.weight
+		s.Latency = time.Duration(r.took / r.weight)
+	}
+	for i := range r.failures {
+		if f := r.failures[(r.newest+maxFailures-i)%maxFailures]; f != nil {
+			s.Failures = append(s.Failures, *f)
+		}
+	}
+}
+
+// add adds the result of a try. It ignores canceled tries, which carry no information.
+func (r *record) add(res Result, now time.Time) {
 	if res.Verdict == Canceled {
 		return
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	r := &g.record
 	if age := now.Sub(r.last); r.weight > 0 && age > 0 {
 		left := math.Exp2(-age.Seconds() / halfLife.Seconds())
 		r.weight, r.failed, r.took = r.weight*left, r.failed*left, r.took*left

@@ -11,19 +11,19 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// spanOf starts the span of a try, if there is a tracer. The argument what names the request, "call" or "poll". The
+// startSpan starts the span of a try, if there is a tracer. kind is "call" or "poll". The
 // receiver gets the trace of the returned context.
-func (p *Permit) spanOf(ctx context.Context, what string, call Call) (context.Context, trace.Span) {
-	tracer := p.client.tracer
-	if tracer == nil {
+func (s *sender) startSpan(
+	ctx context.Context, def *Definition, kind string, call Call,
+) (context.Context, trace.Span) {
+	if s.tracer == nil {
 		return ctx, nil
 	}
-	def := &p.hook.def
 	opts := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient)}
 	if call.After.IsValid() {
 		opts = append(opts, trace.WithLinks(trace.Link{SpanContext: call.After}))
 	}
-	ctx, span := tracer.Start(ctx, what+" "+def.Name, opts...)
+	ctx, span := s.tracer.Start(ctx, kind+" "+def.Name, opts...)
 	if span.IsRecording() {
 		span.SetAttributes(attribute.String("webhook.name", def.Name), attribute.String("webhook.call.id", call.ID))
 		if def.Namespace != "" {

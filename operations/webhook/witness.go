@@ -22,8 +22,16 @@ type Witness interface {
 	Suspects(d *Definition) bool
 }
 
-// compute runs f in a turn of the namespace.
-func (c *Client) compute(ctx context.Context, d *Definition, p Phase, f func()) error {
+// computations runs the code of definitions in turns of their namespaces, and tells the Witness. The lock is that of the
+// turns.
+type computations struct {
+	turns   *turns
+	witness Witness // nil: none
+}
+
+// run runs f in a turn of the definition's namespace. It returns the cause of ctx if ctx ends before. A Witness
+// recognizes the name of this method in the crash reports of the Go runtime (executor.CrashLog).
+func (c computations) run(ctx context.Context, d *Definition, p Phase, f func()) error {
 	if c.witness == nil {
 		return c.turns.do(ctx, d.Namespace, f)
 	}

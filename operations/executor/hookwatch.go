@@ -1,0 +1,55 @@
+package executor
+
+import (
+	"context"
+
+	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/operations/internal/compiled"
+	"github.com/fairlead-io/fairlead/operations/webhook"
+)
+
+// hookWatcher tells the other parts about changes of Webhooks and of the release of their credentials. It has no state.
+type hookWatcher struct {
+	store     *store.Store
+	status    *hookStatus
+	compiled  *compiled.Cache
+	endpoints *webhook.Client
+	changes   *webhookChanges
+}
+
+// drainer returns a drainer that wakes the runs that name a Webhook when it appears, changes or is deleted. The
+// cost of an event does not depend on the number of operations in its namespace.
+func (w *hookWatcher) drainer(ctx context.Context) *store.Drainer {
+	return w.store.Drain(store.DrainOptions{
+		SubscribeOptions: store.SubscribeOptions{Name: "executor"},
+		Consume: each(ctx, func(event *store.Event) {
+			w.status.webhookChanged(*event)
+			if event.Type == store.Deleted {
+				w.compiled.Forget(event.Key)
+				w.endpoints.Forget(event.Key.Namespace, event.Key.Name)
+			}
+			if wakesOperations(*event) {
+				w.changes.add(event.Key.Namespace, event.Key.Name)
+			}
+		}),
+	})
+}
+
+// releaseChanged has a Webhook compiled again after a change of the release of its credentials. It wakes the operations
+// that may wait for it.
+func (w *hookWatcher) releaseChanged(hook store.Key) {
+	w.status.mark(hook, true)
+	w.changes.add(hook.Namespace, hook.Name)
+}
+
+// wakesOperations reports whether operations that name the Webhook have to be woken.
+func wakesOperations(event store.Event) bool {
+	switch {
+	case event.Initial: // runs start after it
+		return false
+	case event.Type == store.Modified:
+		return event.Prior == nil || event.Prior.Generation() != event.Object.Generation() // else only its status has changed
+	default:
+		return event.Type == store.Added || event.Type == store.Deleted
+	}
+}

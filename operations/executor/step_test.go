@@ -1,0 +1,257 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead/internal/fair"
+	"github.com/fairlead-io/fairlead/internal/store"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/internal/compiled"
+	"github.com/fairlead-io/fairlead/operations/internal/course"
+	"github.com/fairlead-io/fairlead/operations/internal/course/coursetest"
+	"github.com/fairlead-io/fairlead/operations/webhook"
+)
+
+// stage has the parts that a stepper works with. It logs what the stepper asks of them, in order.
+type stage struct {
+	log    []string
+	stored *v1alpha1.Operation
+	hook   *webhook.Compiled
+	client *webhook.Client
+	flight *flight // of the last call
+
+	failing error // of save
+	short   bool  // the namespace has used up its share of writes
+	full    bool  // calls have to wait for their turn
+}
+
+func (s *stage) refresh(_ context.Context, d draft) error {
+	d.confirmed = true
+	if d.op == nil {
+		d.adopt(s.stored.DeepCopy())
+	}
+	return nil
+}
+
+func (s *stage) reload(_ context.Context, d draft) error {
+	s.log = append(s.log, "reload")
+	d.adopt(s.stored.DeepCopy())
+	return nil
+}
+
+func (s *stage) save(_ context.Context, d draft) error {
+	switch {
+	case s.failing != nil:
+		return s.failing
+	case len(d.unsaved) == 0:
+		return nil
+	}
+	s.log = append(s.log, "save "+string(d.op.Status.Phase))
+	d.unsaved, d.unrecorded = nil, time.Time{}
+	s.stored = d.op.DeepCopy()
+	d.adopt(s.stored.DeepCopy())
+	return nil
+}
+
+func (s *stage) hold(_ context.Context, d draft) error {
+	if !held(d.op) {
+		s.log = append(s.log, "hold")
+		d.op.Finalizers = append(d.op.Finalizers, v1alpha1.Finalizer)
+	}
+	return nil
+}
+
+func (s *stage) holdWaiting(ctx context.Context, d draft) error {
+	if !waits(d.op) {
+		return nil
+	}
+	return s.hold(ctx, d)
+}
+
+func (s *stage) pay(draft) bool                      { return !s.short }
+func (*stage) release(context.Context, draft) error  { return nil }
+func (*stage) remove(context.Context, draft) error   { return nil }
+func (*stage) refund(draft)                          {}
+func (*stage) placeOf(op *v1alpha1.Operation) string { return op.ResourceVersion }
+func (*stage) join(*news, store.Key)                 {}
+func (*stage) leave(*news)                           {}
+func (*stage) wake(store.Key)                        {}
+func (*stage) behind(*news) (store.Key, bool)        { return store.Key{}, false }
+func (*stage) times(store.Key) (compiled.Times, bool) {
+	return compiled.Times{Timeout: time.Hour}, true
+}
+func (*stage) withheld(store.Key) error                  { return nil }
+func (*stage) Breaker(_, _ string) webhook.BreakerStatus { return webhook.BreakerStatus{} }
+
+func (*stage) turn(*news, *v1alpha1.Operation, bool) (course.Turn, bool) { return course.Turn{}, true }
+
+func (*stage) resolveDoubt(context.Context, *course.Doubt) error { return nil }
+
+func (*stage) find(string) course.Lookup {
+	return func(string) (course.WebhookFacts, bool) { return course.WebhookFacts{Timeout: time.Hour}, true }
+}
+
+func (s *stage) usable(store.Key, *news) (*webhook.Compiled, error) { return s.hook, nil }
+
+// stagedCalls implements caller.
+type stagedCalls struct{ *stage }
+
+func (c stagedCalls) admit(
+	_ store.Key, _ fair.Party, q queued, call string, hook *webhook.Compiled, now time.Time,
+) (*flight, refusal) {
+	if c.full {
+		return nil, refusal{call: call, until: course.FarFuture, share: sharePlaces, since: now}
+	}
+	permit, _ := c.client.Acquire(hook, call, nil)
+	return &flight{target: q.target, hook: hook, permit: permit}, refusal{}
+}
+
+func (c stagedCalls) release(store.Key, fair.Party, *flight) { c.log = append(c.log, "release") }
+
+func (c stagedCalls) withdraw(fair.Party, queued, string) { c.log = append(c.log, "withdraw") }
+
+func (c stagedCalls) start(_ context.Context, _ *run, f *flight, of webhook.Call, _ string, _ time.Time) {
+	f.permit.Release()
+	f.cancel = func(error) {}
+	c.flight = f
+	c.log = append(c.log, "call "+of.ID)
+}
+
+// stagedReports implements reports and drops most of them.
+type stagedReports struct{ *stage }
+
+func (stagedReports) began(context.Context, *v1alpha1.Operation) {}
+func (stagedReports) called(*flight, webhook.Result)             {}
+func (stagedReports) showWait(
+	context.Context, draft, string, *course.Predecessor, course.Decision, time.Time,
+) {
+}
+
+func (stagedReports) judged(context.Context, *v1alpha1.Operation, *flight, webhook.Result, string) {}
+
+func (stagedReports) outdatedCRD(context.Context, *v1alpha1.Operation) {}
+
+func (r stagedReports) ended(_ context.Context, op *v1alpha1.Operation) {
+	r.log = append(r.log, "ended "+string(op.Status.Phase))
+}
+
+// TestStep: an operation is recorded before its calls, except a first try that the object records. Nothing is called
+// or recorded where that is not possible.
+func TestStep(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	hook, err := webhook.Compile(webhook.Definition{
+		Namespace: "ns", Name: "one", Request: webhook.Request{URL: "https://example.com/"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := webhook.New(webhook.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	for name, c := range map[string]struct {
+		reason    string
+		change    func(*v1alpha1.Operation)
+		set       func(*stage)
+		untrusted bool  // records must be written first
+		fence     error // of requests
+		draining  bool
+		want      []string // until the call has returned
+		err       error
+		end       []string // after it has succeeded; nil: nothing was called
+	}{
+		"Ordinary": {
+			reason: "The accepted object records the first try.", want: []string{"call ns.op.one"},
+			end: []string{"save Success", "ended Success"},
+		},
+		"Untrusted": {
+			reason: "It may be impossible to record the outcome.", untrusted: true,
+			want: []string{"save In Progress", "call ns.op.one"}, end: []string{"save Success", "ended Success"},
+		},
+		"Compensated": {
+			reason: "A deletion must not prevent the compensation.",
+			change: func(op *v1alpha1.Operation) { op.Spec.CompensateWebhookIDs = []string{"undo"} },
+			want:   []string{"hold", "save In Progress", "call ns.op.one"}, end: []string{"save Success", "ended Success"},
+		},
+		"Fenced": {reason: "Another process may act.", fence: broken, err: broken},
+		"Broken": {
+			reason: "What is not recorded is not called.", untrusted: true, set: func(s *stage) { s.failing = broken },
+			want: []string{"release"}, err: broken,
+		},
+		"Short": {reason: "The write has to wait.", untrusted: true, set: func(s *stage) { s.short = true }, err: errShort},
+		"Full": {
+			reason: "The call has to wait, and readers see that it does.", set: func(s *stage) { s.full = true },
+			want: []string{"save In Progress"},
+		},
+		"Draining": {
+			reason: "The process ends.", draining: true, want: []string{"save In Progress"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			op := coursetest.Requested(func(op *v1alpha1.Operation) {
+				op.Namespace, op.ResourceVersion = "ns", "1"
+				op.CreationTimestamp = metav1.NewTime(epoch)
+				op.Spec.OperationID, op.Spec.WebhookIDs = "op", []string{"one"}
+				if c.change != nil {
+					c.change(op)
+				}
+			})
+			s := &stage{stored: op, hook: hook, client: client}
+			if c.set != nil {
+				c.set(s)
+			}
+			pace, busy := &paces{}, &drain{}
+			if c.draining {
+				busy.begin(false)
+			}
+			steps := &stepper{
+				holds: func(string) bool { return true }, draining: func(string) bool { return c.draining },
+				namesOf: func(*v1alpha1.Operation) nameSet { return 0 }, runs: newRuns(func(store.Key) {}),
+				writes: s, turns: s, hooks: s, reports: stagedReports{s}, busy: busy, troubles: &troubles{},
+				stuck: newTally(nil), paces: pace, endpoints: s, traces: spans{}, log: slog.New(slog.DiscardHandler),
+				now: func() time.Time { return epoch },
+				starter: &starter{
+					fence: func(string) error { return c.fence }, writes: s, hooks: s, calls: stagedCalls{s},
+					reports: stagedReports{s}, paces: pace, trusted: func(string) bool { return !c.untrusted },
+					callbackURL: func(*v1alpha1.Operation, string, webhook.Purpose) string { return "" }, traces: spans{},
+				},
+			}
+			r := newRun(store.Key{Namespace: op.Namespace, Name: op.Name}, op)
+			steps.runs.add(r, func() bool { return true })
+			if _, err := steps.step(t.Context(), r); !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
+				t.Fatalf("%s The first step returns %v, want %v", c.reason, err, c.err)
+			}
+			if diff := cmp.Diff(c.want, s.log); diff != "" {
+				t.Errorf("%s Until the call (-want +got):\n%s", c.reason, diff)
+			}
+			called := slices.Contains(c.want, "call ns.op.one")
+			if called != (s.flight != nil) || called != (len(r.flying) == 1) {
+				t.Fatalf("%s A call was made: %v, with %d under way", c.reason, s.flight != nil, len(r.flying))
+			}
+			if !called {
+				return
+			}
+			s.log = nil
+			steps.park(r)
+			steps.runs.deliver(r, returnedCall{flight: s.flight, result: webhook.Result{Verdict: webhook.Succeeded}})
+			until, err := steps.step(t.Context(), r)
+			if err != nil || !until.IsZero() {
+				t.Errorf("%s The last step returns %v and %v, want the end", c.reason, until, err)
+			}
+			if diff := cmp.Diff(c.end, s.log); diff != "" {
+				t.Errorf("%s After the call (-want +got):\n%s", c.reason, diff)
+			}
+		})
+	}
+}
