@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -165,11 +164,4 @@ func (p *performer) delete(ctx context.Context, n *node, is client.Object) error
 		return nil
 	}
 	return err
-}
-
-// fresh returns an empty object of the type and kind of the children.
-func (n *node) fresh() client.Object {
-	obj := reflect.New(n.child).Interface().(client.Object)
-	obj.GetObjectKind().SetGroupVersionKind(n.kind)
-	return obj
 }

@@ -1,7 +1,6 @@
 package dependent
 
 import (
-	"errors"
 	"slices"
 	"time"
 
@@ -78,22 +77,4 @@ func (s *state) remaining() (all []client.Object) {
 		}
 	}
 	return all
-}
-
-// isDeleted reports whether a child counts as deleted, by the option Deleted.
-func (n *node) isDeleted(obj client.Object) bool {
-	if obj.GetDeletionTimestamp() == nil || n.deleted == nil {
-		return false
-	}
-	ok, err := guarded(func() (bool, error) { return n.deleted(obj), nil })
-	return ok && err == nil
-}
-
-// fail returns a *ChildError for an error of an operation, or err if it is nil or has one already.
-func (n *node) fail(op string, k client.Key, err error) error {
-	var done *ChildError
-	if err == nil || errors.As(err, &done) {
-		return err
-	}
-	return &ChildError{Node: n.name, Kind: n.kind, Key: k, Op: op, Err: err}
 }

@@ -11,19 +11,19 @@ import (
 	"github.com/fairlead-io/fairlead/rights"
 )
 
-// addGenerated adds the output of make manifests for the first kind, so that a new project is complete. Tests verify
-// that both are equal.
-func (f files) addGenerated(n names) error {
+// addGenerated adds the output of make manifests for the first kind to the files of a project, so that it is complete.
+// Tests verify that both are equal.
+func addGenerated(to files, n names) error {
 	var err error
-	if f["deploy/rbac.yaml"], err = n.rbac(); err != nil {
+	if to["deploy/rbac.yaml"], err = rbacOf(n); err != nil {
 		return fmt.Errorf("cannot write deploy/rbac.yaml: %w", err)
 	}
-	f[n.path(deepCopyFile)], err = n.deepCopy()
+	to[n.path(deepCopyFile)], err = deepCopyOf(n)
 	return err
 }
 
-// rbac returns the rights of the kind's controller.
-func (n names) rbac() ([]byte, error) {
+// rbacOf returns the rights of the controller of a kind.
+func rbacOf(n names) ([]byte, error) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	kind := func(gv schema.GroupVersion, kind string) schema.GroupVersionKind {
 		k := gv.WithKind(kind)

@@ -97,7 +97,7 @@ func (p existing) at(name string) string { return filepath.Join(p.dir, filepath.
 // deepCopy adds the deep copy functions of a kind.
 func (p existing) deepCopy(n names, content files, newGroup bool) error {
 	name := n.path(deepCopyFile)
-	text, err := n.deepCopy()
+	text, err := deepCopyOf(n)
 	if err != nil {
 		return err
 	}

@@ -57,14 +57,14 @@ func New(ctx context.Context, o Options) (*Made, error) {
 			return nil, err
 		}
 	}
-	if err := content.addGenerated(n); err != nil {
+	if err := addGenerated(content, n); err != nil {
 		return nil, err
 	}
-	return content.create(ctx, dir, lib)
+	return create(ctx, dir, content, lib)
 }
 
 // create writes a project into a temporary directory beside dir, completes its go.mod there, and renames it.
-func (f files) create(ctx context.Context, dir string, lib library) (*Made, error) {
+func create(ctx context.Context, dir string, content files, lib library) (*Made, error) {
 	no := func(err error) error { return fmt.Errorf("cannot write a project to %s: %w: %w", dir, ErrWrite, err) }
 	beside := filepath.Dir(dir)
 	old, err := os.ReadDir(dir)
@@ -85,7 +85,7 @@ func (f files) create(ctx context.Context, dir string, lib library) (*Made, erro
 	if err := os.Chmod(draft, 0o755); err != nil {
 		return nil, no(err)
 	}
-	if err := errors.Join(f.write(draft), link(draft)); err != nil {
+	if err := errors.Join(content.write(draft), link(draft)); err != nil {
 		return nil, no(err)
 	}
 	if err := tidy(ctx, draft); err != nil {
@@ -99,5 +99,5 @@ func (f files) create(ctx context.Context, dir string, lib library) (*Made, erro
 	if err != nil {
 		return nil, no(err)
 	}
-	return &Made{Dir: dir, Files: f.names(), Replaced: lib.dir}, nil
+	return &Made{Dir: dir, Files: content.names(), Replaced: lib.dir}, nil
 }
