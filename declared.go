@@ -16,7 +16,7 @@ import (
 type declared struct {
 	log *slog.Logger
 
-	mu          sync.Mutex // before Host.mu
+	mu          sync.Mutex // before roster.mu
 	ran         bool       // Run was called
 	err         error      // mistakes, returned by Run
 	clusters    []*Host
@@ -36,7 +36,7 @@ func (d *declared) begin() ([]func() error, error) {
 	err := d.err
 	checks := []func() error{func() error { return err }}
 	for _, c := range d.clusters {
-		checks = append(append(checks, func() error { return c.err }, c.observers.Check), c.pendingChecks()...)
+		checks = append(append(checks, func() error { return c.err }, c.observers.Check), c.roster.pendingChecks()...)
 	}
 	return checks, nil
 }
@@ -102,7 +102,7 @@ func (d *declared) addController(c *Host, ctl *reconcile.Controller, shared bool
 			"before Run", ctl.Name()))
 	}
 	d.controllers = append(d.controllers, ctl)
-	c.oversee(ctl)
+	c.roster.addController(ctl)
 }
 
 // explain adds an explainer.

@@ -86,15 +86,19 @@
 // Runtime only connects these parts. Each has its own lock or none.
 //
 //   - declared (declared.go): clusters, functions of AddAlways, controllers, explainers and mistakes; one mutex, because
-//     the start of Run changes what a declaration means. Locked before Host.mu.
-//   - [Host] (host.go, rights.go): the connections of one cluster; its mutex guards its checks, rights and controllers.
+//     the start of Run changes what a declaration means. Locked before roster.mu.
+//   - [Host] (host.go): one cluster. It connects the next three parts and the registry of observers; constant.
+//   - connection (connection.go): the clients and the cache of one cluster; constant after connect.
+//   - roster (roster.go): checks, rights and controllers that were declared on one cluster; own mutex.
+//   - registrations (roster.go): the metrics of one cluster; only newHost and Join use them.
 //   - additions and tasks (tasks.go): the functions of Add and their goroutines; additions.mu before tasks.mu.
 //   - engines (flows.go): the engine of fibers; own mutex.
 //   - leadership (leadership.go): waits for the election and binds the work to it; atomic.
 //   - sharing (shards.go): hands slots over around the work; constant.
 //   - pages (pages.go): handlers, the index and the guard of /debug/; own mutex.
 //   - health (health.go): judges the state that view returns; its mutex guards first observations and AddReady.
-//   - question (why.go, whykind.go, whyobject.go, whycondition.go): one call of Why; reads snapshots, no lock.
+//   - question (why.go, whykind.go, whyobject.go, whycondition.go): one call of Why. It asks the parts that witnesses
+//     names, and reads their snapshots; no lock.
 //
 // Each layer can also be used alone. A change passes through source, store, observe or reconcile, flow, client and
 // call; this is also a good order in which to read them.

@@ -97,7 +97,7 @@ func (h *health) unready() []string {
 // starts more watches and stays ready meanwhile.
 func (h *health) readyToServe(w http.ResponseWriter, stale []string, now phase) {
 	if !h.listedOnce.Load() {
-		unlisted := h.unlisted((*Host).needsNoService)
+		unlisted := h.unlisted((*connection).needsNoService)
 		h.listedOnce.Store(len(unlisted) == 0)
 		stale = append(stale, unlisted...)
 	}
@@ -134,12 +134,13 @@ func (h *health) lacking(now phase) (_ phase, problems []string) {
 func (h *health) blocked() []string {
 	var problems []string
 	for _, c := range h.of.controllers() {
-		switch d := c.Describe(0); {
+		d := c.Describe(0)
+		name := strings.TrimSpace(d.Cluster + " " + d.Name)
+		switch {
 		case d.Error != "":
-			problems = append(problems, fmt.Sprintf("controller %s: %s: %s", strings.TrimSpace(d.Cluster+" "+d.Name), d.State,
-				d.Error))
+			problems = append(problems, fmt.Sprintf("controller %s: %s: %s", name, d.State, d.Error))
 		case d.State == inspect.StateNew:
-			problems = append(problems, fmt.Sprintf("controller %s: %s", strings.TrimSpace(d.Cluster+" "+d.Name), d.State))
+			problems = append(problems, fmt.Sprintf("controller %s: %s", name, d.State))
 		}
 	}
 	slices.Sort(problems)
@@ -161,7 +162,7 @@ func (h *health) watched(fn func(c *Host, name string, st *cache.Store)) {
 		return
 	}
 	for _, c := range h.of.clusters() {
-		for _, st := range c.stores() {
+		for _, st := range c.conn.stores() {
 			fn(c, strings.TrimSpace(c.name+" "+st.Options().Resource.GroupResource().String()), st)
 		}
 	}
@@ -212,7 +213,8 @@ func (h *health) refused(older time.Duration) []string {
 	h.watched(func(_ *Host, name string, st *cache.Store) {
 		for _, s := range st.Statuses() {
 			if s.Refused() && s.Staleness(now) >= older {
-				conditions = append(conditions, strings.TrimSpace(name+" "+s.Namespace)+": "+string(s.Reason)+": "+s.Message)
+				scope := strings.TrimSpace(name + " " + s.Namespace)
+				conditions = append(conditions, fmt.Sprintf("%s: %s: %s", scope, s.Reason, s.Message))
 			}
 		}
 	})
@@ -240,10 +242,10 @@ func (h *health) firstSeen(now time.Time) map[*cache.Store]time.Time {
 
 // unlisted names the stores that were never listed completely, with the reasons. It considers the stores that only
 // selects; nil selects all.
-func (h *health) unlisted(only func(*Host, *cache.Store) bool) []string {
+func (h *health) unlisted(only func(*connection, *cache.Store) bool) []string {
 	var problems []string
 	h.watched(func(c *Host, name string, st *cache.Store) {
-		if only != nil && !only(c, st) {
+		if only != nil && !only(&c.conn, st) {
 			return
 		}
 		cluster := strings.TrimSuffix(name, st.Options().Resource.GroupResource().String())

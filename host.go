@@ -5,26 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
-	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
-	"github.com/fairlead-io/fairlead/internal/abandon"
-	"github.com/fairlead-io/fairlead/internal/discover"
+	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/inherit"
-	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/rights"
@@ -40,18 +31,10 @@ type Host struct {
 	log       *slog.Logger
 	degraded  bool
 	tracers   trace.TracerProvider
-	calls     *call.Client
-	cache     *cache.Cache
-	client    *client.Client
+	conn      connection
+	metrics   registrations
 	observers *observe.Registry
-	abandon   context.CancelFunc     // cancels discovery, which takes no context
-	collect   []prometheus.Collector // the registered collectors
-
-	mu          sync.Mutex // after declared.mu
-	checks      []func() error
-	needs       []rights.Right
-	askers      []rights.Asker
-	controllers []*reconcile.Controller
+	roster    roster
 }
 
 var (
@@ -63,137 +46,26 @@ var (
 // newHost sends no requests. An error is stored in the Host and returned by Run.
 func newHost(rt *Runtime, name string, cfg *rest.Config, o options) *Host {
 	c := &Host{name: name, rt: rt, log: o.logger, degraded: o.degraded, tracers: o.tracers}
-	if err := c.connect(cfg, o); err != nil {
+	c.metrics.to = prometheus.WrapRegistererWith(prometheus.Labels{"cluster": name}, rt.opts.registry)
+	if err := c.conn.connect(cfg, name, o, c.metrics.register); err != nil {
 		c.err = fmt.Errorf("cannot make a runtime: %w", err)
 		if name != "" {
 			c.err = fmt.Errorf("cannot make a runtime for cluster %q: %w", name, err)
 		}
 	}
 	c.observers = observe.NewRegistry(observe.RegistryOptions{
-		Cluster: name, Scheme: o.scheme, Stores: c.cache, Logger: o.logger, Degraded: o.degraded, Grace: grace,
+		Cluster: name, Scheme: o.scheme, Stores: c.conn.cache, Logger: o.logger, Degraded: o.degraded, Grace: grace,
 		DetectMutation: o.detect, Shards: c.shards(),
 	})
-	if err := c.register(c.observers.Collector()); err != nil {
+	if err := c.metrics.register(c.observers.Collector()); err != nil {
 		c.err = errors.Join(c.err, err)
 	}
 	return c
 }
 
-// register adds metrics with the label of the cluster.
-func (c *Host) register(metrics ...prometheus.Collector) error {
-	var errs []error
-	for _, m := range metrics {
-		if err := c.metrics().Register(m); err != nil {
-			errs = append(errs, fmt.Errorf("cannot register metrics: %w", err))
-			continue
-		}
-		c.collect = append(c.collect, m)
-	}
-	return errors.Join(errs...)
-}
-
-// unregister removes the metrics that this Host registered, but not those of another Host with the same name.
-func (c *Host) unregister() {
-	for _, m := range c.collect {
-		c.metrics().Unregister(m)
-	}
-	c.collect = nil
-}
-
-// metrics returns a registerer that adds the cluster label.
-func (c *Host) metrics() prometheus.Registerer {
-	return prometheus.WrapRegistererWith(prometheus.Labels{"cluster": c.name}, c.rt.opts.registry)
-}
-
-func (c *Host) connect(cfg *rest.Config, o options) error {
-	if cfg == nil {
-		return errors.New("no rest.Config")
-	}
-	metrics := call.NewMetrics()
-	var err error
-	if c.calls, err = call.New(call.Options{
-		Config: cfg, Logger: o.logger, Metrics: metrics, TracerProvider: o.tracers,
-	}); err != nil {
-		return err
-	}
-	mapper := o.mapper
-	if mapper == nil {
-		if mapper, err = c.discover(cfg); err != nil {
-			return err
-		}
-	}
-	dir := o.dir
-	if dir != "" {
-		dir = filepath.Join(dir, directory(c.name))
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return err
-		}
-	}
-	if c.cache, err = cache.NewCache(cache.CacheOptions{
-		Dir: dir, Config: cfg, Connection: c.calls.Connection(), Scheme: o.scheme, Mapper: mapper, Source: o.source,
-		Logger: o.logger, Linger: o.linger, TracerProvider: o.tracers, Contents: o.contents,
-		Store: store.Options{HotBytes: o.hotBytes, DetectMutation: o.detect},
-	}); err != nil {
-		return err
-	}
-	if c.client, err = client.New(client.Options{
-		Config: cfg, Call: c.calls, Cache: c.cache, Scheme: o.scheme, Mapper: mapper, Logger: o.logger,
-		FieldOwner: o.fieldOwner,
-	}); err != nil {
-		return err
-	}
-	return c.register(metrics, store.Collector(c.stores))
-}
-
-// directory returns the directory name for a cluster, relative to the directory of the first cluster.
-func directory(name string) string {
-	if name == "." || name == ".." {
-		return strings.ReplaceAll(name, ".", "%2E")
-	}
-	return url.PathEscape(name)
-}
-
-// stores returns every watched store, including those that callers acquired from the cache.
-func (c *Host) stores() []*cache.Store {
-	if c.cache == nil {
-		return nil
-	}
-	return c.cache.Stores(schema.GroupVersionResource{})
-}
-
-// discover returns a mapper that asks the server at first use, and again for a kind that it does not know.
-func (c *Host) discover(cfg *rest.Config) (meta.RESTMapper, error) {
-	life, end := context.WithCancel(context.Background())
-	c.abandon = end
-	// A server that does not answer cannot keep Run from returning.
-	return discover.NewMapper(cfg, abandon.Transport{Next: c.calls.Connection(), Life: life}, c.log)
-}
-
-// start starts the observers. If ctx ends meanwhile, it cancels the discovery that sources may wait for.
+// start starts the observers.
 func (c *Host) start(ctx context.Context) error {
-	if c.abandon != nil {
-		release := context.AfterFunc(ctx, c.abandon)
-		defer release()
-	}
-	return c.observers.Start(ctx)
-}
-
-func (c *Host) close() {
-	if c.abandon != nil {
-		c.abandon()
-	}
-	if c.client != nil {
-		c.client.Close()
-	}
-	if c.calls != nil {
-		c.calls.Close()
-	}
-}
-
-// needsNoService reports whether a store can be listed before this process is ready. For kinds that the process
-// converts this may fail: the API server reaches the converter through a Service, which routes only to ready processes.
-func (c *Host) needsNoService(st *cache.Store) bool {
-	return !c.cache.Holds(st.Options().Kind.GroupKind())
+	return c.conn.during(ctx, func() error { return c.observers.Start(ctx) })
 }
 
 // Name returns the name of the cluster. It is empty for the runtime's first cluster.
@@ -204,13 +76,13 @@ func (c *Host) Observers() *observe.Registry { return c.observers }
 
 // Client returns the client of the cluster. It reads observed objects from memory, and a read sees earlier writes.
 // Client returns nil if New failed.
-func (c *Host) Client() *client.Client { return c.client }
+func (c *Host) Client() *client.Client { return c.conn.client }
 
 // Cache returns the stores. It returns nil if New failed.
-func (c *Host) Cache() *cache.Cache { return c.cache }
+func (c *Host) Cache() *cache.Cache { return c.conn.cache }
 
 // Calls returns the client that makes requests under the runtime's policy. It returns nil if New failed.
-func (c *Host) Calls() *call.Client { return c.calls }
+func (c *Host) Calls() *call.Client { return c.conn.calls }
 
 // Registry returns the registry of the runtime's metrics.
 func (c *Host) Registry() *prometheus.Registry { return c.rt.opts.registry }
@@ -236,7 +108,7 @@ func (c *Host) Oversee(ctl *reconcile.Controller) error {
 	if ctl == nil {
 		return nil
 	}
-	for _, other := range c.overseen() {
+	for _, other := range c.roster.overseen() {
 		if other.Name() == ctl.Name() {
 			return fmt.Errorf("the name is taken by the controller declared at %s", other.Describe(0).At)
 		}
@@ -245,37 +117,13 @@ func (c *Host) Oversee(ctl *reconcile.Controller) error {
 	return nil
 }
 
-// oversee adds a controller to those of this cluster.
-func (c *Host) oversee(ctl *reconcile.Controller) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.controllers = append(c.controllers, ctl)
-	c.askers = append(c.askers, ctl)
-}
-
-// overseen returns the controllers of this cluster.
-func (c *Host) overseen() []*reconcile.Controller {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.controllers)
-}
-
-// pendingChecks returns the functions of Check.
-func (c *Host) pendingChecks() []func() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.checks)
-}
-
 // Check has Run call fn before it starts and return fn's error together with all other mistakes. It is for packages
 // whose declarations end in Add. A runtime that has started does not call fn.
 func (c *Host) Check(fn func() error) {
 	if fn == nil {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.checks = append(c.checks, fn)
+	c.roster.addCheck(fn)
 }
 
 // AddReady adds fn to the checks of /readyz. While fn returns an error or panics, this process is not ready, whether or
@@ -304,4 +152,78 @@ func (c *Host) Add(name string, fn func(ctx context.Context) error) {
 		return
 	}
 	c.rt.additions.add(task{name, func(ctx context.Context) error { return fn(inherit.With(ctx, c.log)) }})
+}
+
+// AddAlways is like Add for functions that every process runs, whether or not it leads, such as an HTTP API or webhooks
+// beside controllers. fn runs from before the election until all functions added with Add have stopped, so it serves
+// while they drain. The caches then also run in every process: stores acquired from [Host.Cache] are watched and can be
+// read. Observers and controllers still wait for leadership. Requests that fn sends are not bound to leadership.
+//
+// AddAlways must be called before Run; otherwise Run returns the mistake. An error or a panic of fn stops the runtime.
+// [Runtime.Handler] describes the effect on /readyz.
+func (c *Host) AddAlways(name string, fn func(ctx context.Context) error) {
+	if c.name != "" {
+		name = c.name + "/" + name
+	}
+	if fn == nil {
+		c.rt.declared.mistake(fmt.Errorf("cannot add %q: it is nil", name))
+		return
+	}
+	c.rt.declared.addAlways(task{name, func(ctx context.Context) error { return fn(inherit.With(ctx, c.log)) }})
+}
+
+// Need declares permissions that the program needs in addition to those of its sources, its controllers and
+// reconcile.Needs. It is for functions added with Add, such as an HTTP API. Need only declares; it grants nothing.
+func (c *Host) Need(all ...rights.Right) {
+	c.roster.addNeeds(all)
+}
+
+// Ask includes the rights of a in Rights. It is for parts that know their own rights, such as the hooks of package
+// admission.
+func (c *Host) Ask(a rights.Asker) {
+	if a == nil {
+		return
+	}
+	c.roster.addAsker(a)
+}
+
+// Rights returns the permissions that all declarations so far need: those of sources, controllers and Need. On the
+// first cluster it includes the Lease of WithLeaderElection or the Leases of WithShards. With shards by namespace it
+// includes listing Namespaces, on every cluster. Rights sends no requests and may be called before Run, so that package
+// rights can make a role:
+//
+//	account := rights.Account{Namespace: "web-system", Name: "web"}
+//	objects, err := rights.Manifests(rt.Client().Mapper(), account, rt.Rights())
+//
+// The order is stable and has no duplicates.
+func (c *Host) Rights() []rights.Right {
+	all, askers := c.roster.rights()
+	if c.observers != nil {
+		askers = append(askers, c.observers)
+	}
+	if c.name == "" {
+		if l, ok := c.rt.leadership.election.(rights.Asker); ok {
+			askers = append(askers, l)
+		}
+		if g := c.rt.Shards(); g != nil {
+			askers = append(askers, g)
+		}
+	}
+	if g := c.rt.Shards(); g != nil && g.Layout().By == shard.Namespace {
+		// It is optional, but saves much; see internal/source.
+		all = append(all, rights.Of(corev1.SchemeGroupVersion.WithKind("Namespace"), "list"))
+	}
+	for _, a := range askers {
+		all = append(all, a.Rights()...)
+	}
+	return rights.Merge(all)
+}
+
+// Engine returns the engine that the runtime manages: the engine of Flows, or one that the first call makes.
+func (c *Host) Engine() *flow.Engine {
+	e, made := c.rt.engines.orMake()
+	if made {
+		c.rt.manage(e)
+	}
+	return e
 }

@@ -34,7 +34,7 @@ func describe(clusters []*Host) inspect.Sources {
 func sourcesOf(clusters []*Host) sources {
 	all := describe(clusters).Sources
 	for _, c := range clusters {
-		all = append(all, c.observers.DescribeOthers(c.stores())...)
+		all = append(all, c.observers.DescribeOthers(c.conn.stores())...)
 	}
 	return all
 }

@@ -13,11 +13,19 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/profile"
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/reconcile"
+	"github.com/fairlead-io/fairlead/rights"
+	"github.com/fairlead-io/fairlead/why"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -330,6 +338,122 @@ func TestEngines(t *testing.T) {
 	for _, e := range []*flow.Engine{engine, other} {
 		if err := e.Close(t.Context()); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestRoster checks that a controller counts among those that know their rights, and that results are copies.
+func TestRoster(t *testing.T) {
+	t.Parallel()
+	var r roster
+	errCheck := errors.New("of a check")
+	r.addCheck(func() error { return errCheck })
+	secrets := rights.Of(corev1.SchemeGroupVersion.WithKind("Secret"), "get")
+	r.addNeeds([]rights.Right{secrets})
+	ctl := &reconcile.Controller{}
+	r.addController(ctl)
+	needs, askers := r.rights()
+	if len(needs) != 1 || len(askers) != 1 || askers[0] != rights.Asker(ctl) {
+		t.Errorf("the rights are %v, and %d parts know some", needs, len(askers))
+	}
+	if checks := r.pendingChecks(); len(checks) != 1 || !errors.Is(checks[0](), errCheck) {
+		t.Errorf("there are %d checks", len(checks))
+	}
+	controllers := r.overseen()
+	if len(controllers) != 1 || controllers[0] != ctl {
+		t.Fatalf("there are %d controllers", len(controllers))
+	}
+	controllers[0] = nil
+	if r.overseen()[0] != ctl {
+		t.Error("a caller has changed the roster")
+	}
+}
+
+// TestRegistrations checks that a cluster with the name of another one does not remove the metrics of that one.
+func TestRegistrations(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	metric := func() prometheus.Collector { return prometheus.NewGauge(prometheus.GaugeOpts{Name: "g"}) }
+	to := prometheus.WrapRegistererWith(prometheus.Labels{"cluster": "a"}, registry)
+	first, second := registrations{to: to}, registrations{to: to}
+	if err := first.register(metric()); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.register(metric()); err == nil {
+		t.Error("the metric is registered twice")
+	}
+	second.unregister()
+	if all, err := registry.Gather(); err != nil || len(all) != 1 {
+		t.Errorf("the second cluster has removed the metric of the first: %v, %v", all, err)
+	}
+	first.unregister()
+	if all, err := registry.Gather(); err != nil || len(all) != 0 {
+		t.Errorf("the metrics are not removed: %v, %v", all, err)
+	}
+}
+
+// TestConnectionPart checks a connection without a configuration, and that the end of a context cancels discovery.
+func TestConnectionPart(t *testing.T) {
+	t.Parallel()
+	none := func(...prometheus.Collector) error { return nil }
+	var c connection
+	if err := c.connect(nil, "", options{}, none); err == nil || len(c.stores()) > 0 {
+		t.Errorf("without a configuration: %v", err)
+	}
+	c.close()
+	o := options{logger: quiet}
+	o.complete()
+	if err := c.connect(&rest.Config{Host: "http://127.0.0.1:1"}, "a", o, none); err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	canceled := make(chan struct{})
+	abandon := c.abandon
+	c.abandon = func() {
+		abandon()
+		close(canceled)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	err := c.during(ctx, func() error {
+		cancel()
+		<-canceled
+		return ctx.Err()
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("the call returned %v", err)
+	}
+	c.abandon = abandon
+}
+
+// TestKindNamed checks the names of kinds that a question may use, without any watched store.
+func TestKindNamed(t *testing.T) {
+	t.Parallel()
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Version: "v1"}, {Group: "apps", Version: "v1"}})
+	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "Node"}, meta.RESTScopeRoot)
+	mapper.Add(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, meta.RESTScopeNamespace)
+	for _, tc := range []struct {
+		name, group string
+		want        string // "" for an error
+		namespaced  bool
+	}{
+		{"Deployment", "apps", "Deployment.v1.apps", true},
+		{"deployments", "", "Deployment.v1.apps", true},
+		{"deployments.apps", "", "Deployment.v1.apps", true},
+		{"Deployment.apps/v1", "", "Deployment.v1.apps", true},
+		{"Node.v1", "", "Node.v1.", false},
+		{"Deployment.v1", "", "", false}, // the core group has no such kind
+		{"gadgets", "", "", false},
+	} {
+		got, err := kindNamed(nil, mapper, why.Object{Kind: tc.name, Group: tc.group})
+		if tc.want == "" {
+			if err == nil {
+				t.Errorf("%q is %v", tc.name, got)
+			}
+			continue
+		}
+		text := got.Kind + "." + got.Version + "." + got.Group
+		if err != nil || text != tc.want || got.namespaced != tc.namespaced {
+			t.Errorf("%q of %q is %s, namespaced %t, error %v", tc.name, tc.group, text, got.namespaced, err)
 		}
 	}
 }

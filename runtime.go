@@ -110,7 +110,8 @@ func (rt *Runtime) now() phase { return rt.phase.Load().(phase) }
 func (rt *Runtime) ownPages() {
 	rt.Handle("GET /healthz", http.HandlerFunc(rt.health.healthz))
 	rt.Handle("GET /readyz", http.HandlerFunc(rt.health.readyz))
-	rt.Handle("GET /metrics", promhttp.HandlerFor(rt.opts.registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}))
+	rt.Handle("GET /metrics", promhttp.HandlerFor(rt.opts.registry,
+		promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}))
 	rt.Handle("GET /debug/{$}", http.HandlerFunc(rt.pages.index))
 	rt.Handle("GET /debug/sources", page(func() fmt.Stringer { return sourcesOf(rt.declared.members()) }))
 	rt.Handle("GET /debug/controllers", reconcile.DebugHandler(rt.declared.overseen))
@@ -148,8 +149,8 @@ func (rt *Runtime) Join(name string, cfg *rest.Config, opts ...Option) *Host {
 	at := place.Outside("github.com/fairlead-io/fairlead")
 	c := newHost(rt, name, cfg, o)
 	if !rt.declared.join(c, at) {
-		c.close()
-		c.unregister()
+		c.conn.close()
+		c.metrics.unregister()
 	}
 	return c
 }
@@ -164,15 +165,6 @@ func (rt *Runtime) Flows(e *flow.Engine) {
 		return
 	}
 	rt.manage(e)
-}
-
-// Engine returns the engine that the runtime manages: the engine of Flows, or one that the first call makes.
-func (c *Host) Engine() *flow.Engine {
-	e, made := c.rt.engines.orMake()
-	if made {
-		c.rt.manage(e)
-	}
-	return e
 }
 
 // manage connects an engine to the runtime's logger, tracer, metrics, pages and stop.
@@ -256,7 +248,7 @@ func (rt *Runtime) begin() error {
 
 func (rt *Runtime) close() {
 	for _, c := range rt.declared.members() {
-		c.close()
+		c.conn.close()
 	}
 }
 
@@ -329,7 +321,7 @@ func (rt *Runtime) work(ctx context.Context, drain time.Duration) error {
 
 func runCaches(clusters []*Host, in *tasks) {
 	for _, c := range clusters {
-		in.add(task{"cache", c.cache.Run})
+		in.add(task{"cache", c.conn.cache.Run})
 	}
 }
 
@@ -369,7 +361,7 @@ func ignoreEnd(ctx context.Context, err error) error {
 // awaitSync sets the phase to ready when all observers have handled their initial objects.
 func (rt *Runtime) awaitSync(ctx context.Context) error {
 	if err := rt.WaitSynced(ctx); err != nil {
-		if ctx.Err() == nil { // a failure policy stopped an observer: others continue, but the runtime does not become ready
+		if ctx.Err() == nil { // a failure policy stopped an observer: the runtime does not become ready
 			rt.log.ErrorContext(ctx, "not all observers will be synced", "error", err)
 		}
 		return nil

@@ -4,16 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/protect"
+	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/reconcile"
+	"github.com/fairlead-io/fairlead/shard/group"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -31,7 +37,7 @@ func whyIn(ctx context.Context, clusters []*Host, of why.Object) (why.Answer, er
 	var errs []error
 	var answers []why.Answer
 	for _, c := range clusters {
-		a, err := c.why(ctx, of)
+		a, err := explain(ctx, witnessesOf(c), of)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("cannot explain the state of %s: %w", of, err))
 			continue
@@ -53,15 +59,39 @@ func whyIn(ctx context.Context, clusters []*Host, of why.Object) (why.Answer, er
 	return why.NewAnswer(why.Object{Kind: first.Kind, Namespace: first.Namespace, Name: first.Name}, causes), nil
 }
 
-// why implements Runtime.Why for one cluster.
-func (c *Host) why(ctx context.Context, of why.Object) (why.Answer, error) {
-	if c.client == nil {
+// witnesses are the parts of a program that a question asks about one cluster.
+type witnesses struct {
+	client      *client.Client
+	cache       *cache.Cache
+	observers   *observe.Registry
+	controllers []*reconcile.Controller // of the cluster
+	explainers  []why.Explainer         // of the program
+	engine      *flow.Engine            // nil: none
+	group       *group.Group            // nil: no sharding
+	leadership  *leadership
+	phase       func() phase
+	log         *slog.Logger
+}
+
+// witnessesOf returns the parts of the program of a cluster.
+func witnessesOf(c *Host) *witnesses {
+	rt := c.rt
+	return &witnesses{
+		client: c.conn.client, cache: c.conn.cache, observers: c.observers, controllers: c.roster.overseen(),
+		explainers: rt.declared.explaining(), engine: rt.engines.get(), group: rt.Shards(), leadership: rt.leadership,
+		phase: rt.now, log: c.log,
+	}
+}
+
+// explain implements Runtime.Why for one cluster.
+func explain(ctx context.Context, in *witnesses, of why.Object) (why.Answer, error) {
+	if in.client == nil {
 		return why.Answer{}, client.ErrNotMade
 	}
 	if of.Kind == "" || of.Name == "" {
 		return why.Answer{}, errors.New("it needs a kind and a name")
 	}
-	kind, err := c.kindNamed(of)
+	kind, err := in.kind(of)
 	if err != nil {
 		return why.Answer{}, err
 	}
@@ -72,7 +102,7 @@ func (c *Host) why(ctx context.Context, of why.Object) (why.Answer, error) {
 	case of.Namespace == "":
 		return why.Answer{}, fmt.Errorf("%s is namespaced, and no namespace is given", of)
 	}
-	q := &question{c: c, of: of, kind: kind}
+	q := &question{in: in, of: of, kind: kind}
 	if err := q.find(ctx); err != nil {
 		return why.Answer{}, err
 	}
@@ -83,9 +113,14 @@ func (c *Host) why(ctx context.Context, of why.Object) (why.Answer, error) {
 	return why.NewAnswer(of, causes), nil
 }
 
+// kind returns the kind that a caller named.
+func (in *witnesses) kind(of why.Object) (namedKind, error) {
+	return kindNamed(in.cache.Stores(schema.GroupVersionResource{}), in.client.Mapper(), of)
+}
+
 // question is a question about one object of one cluster.
 type question struct {
-	c    *Host
+	in   *witnesses
 	of   why.Object
 	kind namedKind
 	// obj is the metadata of the object. It is nil if the object does not exist or could not be read; missing is then
@@ -109,14 +144,14 @@ func (q *question) find(ctx context.Context) error {
 	asked := time.Now()
 	first, cancel := context.WithTimeout(ctx, whyAnswer)
 	defer cancel()
-	err := q.c.client.Live().Get(first, key, obj)
+	err := q.in.client.Live().Get(first, key, obj)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if err != nil && !isAbsent(err) {
 		live := err
 		if q.watched() {
-			err = q.c.client.Get(first, key, obj)
+			err = q.in.client.Get(first, key, obj)
 		}
 		if causes := reconcile.Causes(live); !apierrors.IsForbidden(live) {
 			q.silent = []why.Cause{q.noAnswer(live, causes[0], asked)}
@@ -147,7 +182,7 @@ func isAbsent(err error) bool {
 }
 
 // watched reports whether the cache has a store of the kind.
-func (q *question) watched() bool { return len(q.c.cache.Lookup(q.kind.resource)) > 0 }
+func (q *question) watched() bool { return len(q.in.cache.Lookup(q.kind.resource)) > 0 }
 
 // noAnswer returns the cause for an API server that cannot be asked about the object.
 func (q *question) noAnswer(err error, known why.Cause, asked time.Time) why.Cause {
@@ -156,10 +191,10 @@ func (q *question) noAnswer(err error, known why.Cause, asked time.Time) why.Cau
 		return known
 	}
 	since := asked
-	for _, st := range q.c.cache.Lookup(q.kind.resource) {
+	for _, st := range q.in.cache.Lookup(q.kind.resource) {
 		for _, s := range st.Statuses() {
-			if !s.LastContact.IsZero() && (s.Namespace == "" || s.Namespace == q.of.Namespace) && s.LastContact.Before(since) {
-				since = s.LastContact
+			if at := s.LastContact; !at.IsZero() && (s.Namespace == "" || s.Namespace == q.of.Namespace) && at.Before(since) {
+				since = at
 			}
 		}
 	}
@@ -183,11 +218,10 @@ func (q *question) noAnswer(err error, known why.Cause, asked time.Time) why.Cau
 
 // causes asks all sources of causes.
 func (q *question) causes(ctx context.Context) []why.Cause {
-	c, rt := q.c, q.c.rt
-	explainers, engine, controllers := rt.declared.explaining(), rt.engines.get(), c.overseen()
+	engine, controllers := q.in.engine, q.in.controllers
 	var own []why.Cause
-	for _, e := range explainers {
-		own = append(own, c.ask(ctx, q.of, e)...)
+	for _, e := range q.in.explainers {
+		own = append(own, q.in.ask(ctx, q.of, e)...)
 	}
 	if engine != nil {
 		path := strings.TrimPrefix(q.of.Namespace+"/"+q.of.Name, "/")
@@ -235,11 +269,11 @@ func (q *question) beneath(ctx context.Context, causes []why.Cause) (all []why.C
 			continue
 		}
 		q.followed[*about] = true
-		kind, err := q.c.kindNamed(*about)
+		kind, err := q.in.kind(*about)
 		if err != nil {
 			continue
 		}
-		next := &question{c: q.c, of: *about, kind: kind, depth: q.depth + 1, followed: q.followed}
+		next := &question{in: q.in, of: *about, kind: kind, depth: q.depth + 1, followed: q.followed}
 		if err := next.find(ctx); err != nil || next.obj == nil || len(next.silent) > 0 {
 			continue
 		}
@@ -254,16 +288,16 @@ func (q *question) beneath(ctx context.Context, causes []why.Cause) (all []why.C
 // known returns the causes of the object itself, without those of the whole program and without those that say that the
 // program does not work on it.
 func (q *question) known(ctx context.Context) []why.Cause {
-	causes := slices.DeleteFunc(q.controllers(ctx, q.c.overseen()), isGeneral)
+	causes := slices.DeleteFunc(q.controllers(ctx, q.in.controllers), isGeneral)
 	causes = append(causes, q.ailing(ctx)...)
 	causes = append(causes, q.deleted(causes)...)
 	return append(causes, q.beneath(ctx, causes)...)
 }
 
 // ask calls an explainer and recovers its panic.
-func (c *Host) ask(ctx context.Context, of why.Object, e why.Explainer) (causes []why.Cause) {
+func (in *witnesses) ask(ctx context.Context, of why.Object, e why.Explainer) (causes []why.Cause) {
 	if p := protect.Call(func() { causes = e.Why(ctx, of) }); p != nil {
-		c.log.ErrorContext(ctx, "an explainer panicked", "object", of.String(), "error", p, "stack", string(p.Stack))
+		in.log.ErrorContext(ctx, "an explainer panicked", "object", of.String(), "error", p, "stack", string(p.Stack))
 		return nil
 	}
 	return causes
@@ -273,7 +307,7 @@ func (c *Host) ask(ctx context.Context, of why.Object, e why.Explainer) (causes 
 func (q *question) controllers(ctx context.Context, all []*reconcile.Controller) (causes []why.Cause) {
 	var left []why.Cause
 	for _, ctl := range all {
-		told := q.c.ask(ctx, q.of, ctl)
+		told := q.in.ask(ctx, q.of, ctl)
 		if len(told) > 0 && !slices.ContainsFunc(told, func(c why.Cause) bool { return c.Type != why.NotSelected }) {
 			left = append(left, told...)
 			continue

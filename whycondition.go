@@ -38,7 +38,10 @@ var symptoms = map[schema.GroupKind][]symptom{
 	{Kind: "Pod"}: {
 		{condition: "PodScheduled", bad: metav1.ConditionFalse, advice: adviceUnscheduled},
 		{condition: "Initialized", bad: metav1.ConditionFalse, passing: true, advice: adviceContainers},
-		{condition: "ContainersReady", bad: metav1.ConditionFalse, passing: true, fine: "PodCompleted", advice: adviceContainers},
+		{
+			condition: "ContainersReady", bad: metav1.ConditionFalse, passing: true, fine: "PodCompleted",
+			advice: adviceContainers,
+		},
 		{condition: "Ready", bad: metav1.ConditionFalse, passing: true, fine: "PodCompleted", advice: adviceContainers},
 	},
 	{Kind: "Node"}: {
@@ -70,7 +73,7 @@ func (q *question) ailing(ctx context.Context) (causes []why.Cause) {
 	}
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(q.kind.GroupVersionKind)
-	if q.c.client.Live().Get(ctx, client.Key{Namespace: q.of.Namespace, Name: q.of.Name}, obj) != nil {
+	if q.in.client.Live().Get(ctx, client.Key{Namespace: q.of.Namespace, Name: q.of.Name}, obj) != nil {
 		return nil
 	}
 	all, err := condition.Of(obj)

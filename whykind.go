@@ -24,10 +24,10 @@ type namedKind struct {
 // "deployments.v1.apps", "Deployment.apps", or as in descriptions of controllers: "Deployment.apps/v1", "ConfigMap.v1".
 // It prefers watched kinds, since they need no request and work while the server does not answer. Of several watched
 // kinds it returns the first that has the object.
-func (c *Host) kindNamed(of why.Object) (namedKind, error) {
+func kindNamed(stores []*cache.Store, mapper meta.RESTMapper, of why.Object) (namedKind, error) {
 	name, group, anyGroup := groupNamed(of)
 	var watched []namedKind
-	for _, st := range c.stores() {
+	for _, st := range stores {
 		o := st.Options()
 		if (anyGroup || o.Kind.Group == group) &&
 			(strings.EqualFold(o.Kind.Kind, name) || strings.EqualFold(o.Resource.Resource, name)) {
@@ -44,7 +44,7 @@ func (c *Host) kindNamed(of why.Object) (namedKind, error) {
 	if len(watched) > 0 {
 		return watched[0], nil
 	}
-	m, err := c.mappingNamed(name, group, anyGroup)
+	m, err := mappingNamed(mapper, name, group, anyGroup)
 	switch {
 	case meta.IsNoMatchError(err):
 		return namedKind{}, fmt.Errorf("the API server has no kind %q", of.Kind)
@@ -73,8 +73,7 @@ func groupNamed(of why.Object) (name, group string, anyGroup bool) {
 	return name, group, group == ""
 }
 
-func (c *Host) mappingNamed(name, group string, anyGroup bool) (*meta.RESTMapping, error) {
-	mapper := c.client.Mapper()
+func mappingNamed(mapper meta.RESTMapper, name, group string, anyGroup bool) (*meta.RESTMapping, error) {
 	if !anyGroup {
 		if m, err := mapper.RESTMapping(schema.GroupKind{Group: group, Kind: name}); err == nil {
 			return m, nil
@@ -104,10 +103,10 @@ func (c *Host) mappingNamed(name, group string, anyGroup bool) (*meta.RESTMappin
 func resourceIn(clusters []*Host, of why.Object) (schema.GroupVersionResource, why.Object, error) {
 	var first error
 	for _, c := range clusters {
-		if c.client == nil {
+		if c.conn.client == nil {
 			continue
 		}
-		kind, err := c.kindNamed(of)
+		kind, err := kindNamed(c.conn.stores(), c.conn.client.Mapper(), of)
 		if err == nil {
 			of.Group, of.Kind = kind.Group, kind.Kind
 			if !kind.namespaced {

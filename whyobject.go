@@ -17,9 +17,8 @@ import (
 
 // elsewhere returns the causes that another process works on the object.
 func (q *question) elsewhere(ctx context.Context) []why.Cause {
-	rt := q.c.rt
-	now := rt.now()
-	if g := rt.Shards(); g != nil {
+	now := q.in.phase()
+	if g := q.in.group; g != nil {
 		if q.obj == nil {
 			return nil
 		}
@@ -33,16 +32,16 @@ func (q *question) elsewhere(ctx context.Context) []why.Cause {
 		}}
 	case phaseStopping:
 		return []why.Cause{{
-			Type: why.NotLeading, Message: "this process is stopping", Evidence: map[string]string{"phase": string(now)},
-			Advice: "It continues in another replica, or after the program restarts.",
+			Type: why.NotLeading, Message: "this process is stopping",
+			Evidence: map[string]string{"phase": string(now)}, Advice: "It continues in another replica, or after the program restarts.",
 		}}
 	case phaseStandby:
-		if e, ok := rt.leadership.election.(why.Explainer); ok {
-			if causes := q.c.ask(ctx, q.of, e); len(causes) > 0 {
+		if e, ok := q.in.leadership.election.(why.Explainer); ok {
+			if causes := q.in.ask(ctx, q.of, e); len(causes) > 0 {
 				return causes
 			}
 		}
-		leader, err := rt.leadership.leader()
+		leader, err := q.in.leadership.leader()
 		c := why.Cause{
 			Type: why.NotLeading, Message: leader, Evidence: map[string]string{"phase": string(now)},
 			Advice: "Ask the leader.",
@@ -57,7 +56,7 @@ func (q *question) elsewhere(ctx context.Context) []why.Cause {
 
 // stores returns the causes that the stores of the resource know.
 func (q *question) stores() (causes []why.Cause) {
-	for _, st := range q.c.cache.Lookup(q.kind.resource) {
+	for _, st := range q.in.cache.Lookup(q.kind.resource) {
 		causes = append(causes, st.Why(client.Key{Namespace: q.of.Namespace, Name: q.of.Name})...)
 	}
 	return causes
@@ -75,7 +74,7 @@ func (q *question) behind(ctx context.Context) (causes []why.Cause) {
 	defer late.Stop()
 	tick := time.NewTicker(catchUp / 20)
 	defer tick.Stop()
-	for _, st := range q.c.cache.Lookup(q.kind.resource) {
+	for _, st := range q.in.cache.Lookup(q.kind.resource) {
 		over := false
 		for {
 			rec, ok := st.Get(client.Key{Namespace: q.of.Namespace, Name: q.of.Name})
@@ -86,12 +85,13 @@ func (q *question) behind(ctx context.Context) (causes []why.Cause) {
 				known, has := rec.Version(), q.obj.GetResourceVersion()
 				causes = append(causes, why.Cause{
 					Type: why.SourceStale,
-					Message: fmt.Sprintf("the watch delivers nothing: the API server has version %s of the object, and the cache has %s", has,
-						known),
+					Message: fmt.Sprintf("the watch delivers nothing: the API server has version %s of the object, "+
+						"and the cache has %s", has, known),
 					Evidence: map[string]string{
 						"resource": q.kind.resource.GroupResource().String(), "known": known, "server": has,
 					},
-					Advice: "A proxy or firewall between this process and the API server keeps the watch open but delivers nothing.",
+					Advice: "A proxy or firewall between this process and the API server keeps the watch open but " +
+						"delivers nothing.",
 				})
 				break
 			}
@@ -115,7 +115,7 @@ func (q *question) observers() (causes []why.Cause) {
 	if q.obj == nil {
 		return nil
 	}
-	sources := q.c.observers.Describe().Sources
+	sources := q.in.observers.Describe().Sources
 	shows := selectorsOf(q.kind.GroupKind(), sources)
 	for _, s := range sources {
 		if !shows[selectorText(s.Selector)] {
@@ -129,12 +129,14 @@ func (q *question) observers() (causes []why.Cause) {
 			late = late.Round(time.Second)
 			causes = append(causes, why.Cause{
 				Type: why.QueuedBehind, Since: o.BehindSince,
-				Message: fmt.Sprintf("observer %s is %v behind, so it may not have received the current state of the object", o.Name, late),
+				Message: fmt.Sprintf(
+					"observer %s is %v behind, so it may not have received the current state of the object", o.Name, late),
 				Evidence: map[string]string{
 					"observer": o.Name, "at": o.At, "behind": late.String(), "lag": fmt.Sprint(o.Stats.Lag),
 					"delivery": o.Delivery,
 				},
-				Advice: "Check where it spends its time: /debug/pprof/goroutine?debug=2. observe.Async handles several objects at once.",
+				Advice: "Check where it spends its time: /debug/pprof/goroutine?debug=2. observe.Async handles several " +
+					"objects at once.",
 			})
 		}
 	}
@@ -149,7 +151,8 @@ func selectorsOf(kind schema.GroupKind, sources []inspect.Source) map[string]boo
 		more = false
 		for _, s := range sources {
 			name := selectorText(s.Selector)
-			if found[name] || s.Kind.GroupKind() != kind && !slices.ContainsFunc(s.From, func(of string) bool { return found[of] }) {
+			derived := slices.ContainsFunc(s.From, func(of string) bool { return found[of] })
+			if found[name] || s.Kind.GroupKind() != kind && !derived {
 				continue
 			}
 			found[name], more = true, true
@@ -166,7 +169,7 @@ func (q *question) unwatched(controllers int, causes []why.Cause) []why.Cause {
 	if q.obj == nil || len(causes) > 0 {
 		return nil
 	}
-	stores := q.c.cache.Lookup(q.kind.resource)
+	stores := q.in.cache.Lookup(q.kind.resource)
 	if len(stores) == 0 {
 		return []why.Cause{{
 			Type: why.NotSelected, Message: fmt.Sprintf("this program does not watch %s at all",
@@ -202,10 +205,10 @@ func (q *question) deleted(causes []why.Cause) []why.Cause {
 	var foreign []string
 	ours := map[string]bool{}
 	var owners []any
-	for _, ctl := range q.c.overseen() {
+	for _, ctl := range q.in.controllers {
 		owners = append(owners, ctl)
 	}
-	for _, e := range q.c.rt.declared.explaining() {
+	for _, e := range q.in.explainers {
 		owners = append(owners, e)
 	}
 	for _, owner := range owners {
@@ -238,9 +241,11 @@ func (q *question) deleted(causes []why.Cause) []why.Cause {
 	names := strings.Join(foreign, ", ")
 	c := why.Cause{
 		Type: why.ForeignFinalizer, Since: since,
-		Message:  fmt.Sprintf("it is being deleted, and its deletion is blocked by %s, which this program does not remove", names),
+		Message: fmt.Sprintf(
+			"it is being deleted, and its deletion is blocked by %s, which this program does not remove", names),
 		Evidence: map[string]string{"finalizers": names, "deleted": since.UTC().Format("2006-01-02T15:04:05Z")},
-		Advice:   "Check the program that set the finalizer. Removing the finalizer by hand skips the cleanup that it stands for.",
+		Advice: "Check the program that set the finalizer. Removing the finalizer by hand skips the cleanup that it " +
+			"stands for.",
 	}
 	switch {
 	case slices.Equal(foreign, []string{"foregroundDeletion"}):

@@ -2,19 +2,16 @@ package alloc
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/protect"
-	"github.com/fairlead-io/fairlead/internal/writeoption"
 )
 
 // Option configures Once and Release. Pass the same options to both.
@@ -61,17 +58,14 @@ func Live() Option { return func(o *options) { o.live = true } }
 type allocation[T any, PT client.ObjectOf[T]] struct {
 	options
 	op     string
-	c      *client.Client
-	obj    PT // after change: the server's answer or the result of a live read
-	slot   string
-	behind bool // the cache was found to be behind the server
+	stored stored[T, PT]
 }
 
 func begin[T any, PT client.ObjectOf[T]](
 	ctx context.Context, op string, c *client.Client, obj PT, slot string, opts []Option,
 ) *allocation[T, PT] {
-	a := &allocation[T, PT]{op: op, c: c, obj: obj, slot: slot}
-	a.behind = obj != nil && obj.GetUID() == "" // without a uid, only the server knows the incarnation
+	behind := obj != nil && obj.GetUID() == "" // without a uid, only the server knows the incarnation
+	a := &allocation[T, PT]{op: op, stored: stored[T, PT]{c: c, obj: obj, name: slot, behind: behind}}
 	a.finalizer, _ = ctx.Value(finalizerKey{}).(string)
 	for _, o := range opts {
 		if o != nil {
@@ -81,117 +75,34 @@ func begin[T any, PT client.ObjectOf[T]](
 	return a
 }
 
+// fail returns err as an error of the call.
 func (a *allocation[T, PT]) fail(err error) error {
-	if a.obj == nil {
-		return &Error{Op: a.op, Slot: a.slot, Kind: reflect.TypeFor[T]().Name(), Err: err}
+	obj, name := a.stored.obj, a.stored.name
+	if obj == nil {
+		return &Error{Op: a.op, Slot: name, Kind: reflect.TypeFor[T]().Name(), Err: err}
 	}
-	kind := a.obj.GetObjectKind().GroupVersionKind().Kind
+	kind := obj.GetObjectKind().GroupVersionKind().Kind
 	if kind == "" {
 		kind = reflect.TypeFor[T]().Name()
 	}
-	return &Error{Op: a.op, Slot: a.slot, Kind: kind, Key: client.KeyOf(a.obj).String(), Err: err}
+	return &Error{Op: a.op, Slot: name, Kind: kind, Key: client.KeyOf(obj).String(), Err: err}
 }
 
-// cached returns the value in the client's cache. All other cached state is ignored.
-func (a *allocation[T, PT]) cached(ctx context.Context) (string, bool) {
-	shown := PT(new(T))
-	shown.GetObjectKind().SetGroupVersionKind(a.obj.GetObjectKind().GroupVersionKind())
-	if err := a.c.Get(ctx, client.KeyOf(a.obj), shown); err != nil {
-		return "", false
+// check validates the arguments of Once and Release.
+func (a *allocation[T, PT]) check(noFunction bool) error {
+	switch {
+	case a.stored.c == nil:
+		return client.ErrNotMade
+	case a.stored.obj == nil:
+		return fmt.Errorf("the object: %w", client.ErrNil)
+	case noFunction:
+		return fmt.Errorf("the function: %w", client.ErrNil)
 	}
-	if want := a.obj.GetUID(); want != "" && want != shown.GetUID() {
-		return "", false
-	}
-	value, ok := Values(shown)[a.slot]
-	return value, ok
-}
-
-// now returns the slot in obj, including its mark.
-func (a *allocation[T, PT]) now() (Slot, error) {
-	slots, err := slotsOf(a.obj)
-	return slots[a.slot], err
-}
-
-// says returns the slot that obj has at a place.
-func (a *allocation[T, PT]) says(at place) Slot {
-	slots, _, _ := kept(a.obj, at)
-	return slots[a.slot]
-}
-
-// marks reports whether the slots are in the status and therefore need a mark in the annotation.
-func (a *allocation[T, PT]) marks() bool {
-	_, inStatus := statusField(a.obj, false)
-	return inStatus
-}
-
-// errUnconfirmed ends a change that failed on the cached state.
-var errUnconfirmed = errors.New("the cache is not conclusive")
-
-// change applies fn to the slot and writes it to a place, with optimistic locking. If, on the cached state, fn fails,
-// there is no change, or the object is absent, change repeats with the server's state. Afterwards obj holds the
-// server's answer or state.
-func (a *allocation[T, PT]) change(ctx context.Context, at place, fn func(PT, *Slot) error) error {
-	if !a.behind {
-		wrote, err := a.modify(ctx, at, fn)
-		if wrote && err == nil || err != nil && !errors.Is(err, errUnconfirmed) && !a.gone(err) {
-			return err
-		}
-		a.behind = true
-	}
-	_, err := a.modify(ctx, at, fn, writeoption.FromLive())
-	return err
-}
-
-func (a *allocation[T, PT]) modify(
-	ctx context.Context, at place, fn func(PT, *Slot) error, opts ...client.WriteOption,
-) (wrote bool, err error) {
-	change := func(o PT) error {
-		wrote = false
-		slots, err := slotsOf(o)
-		s := slots[a.slot]
-		if err == nil {
-			err = fn(o, &s)
-		}
-		if err != nil && !a.behind {
-			return errUnconfirmed
-		}
-		if err != nil {
-			return err
-		}
-		if at == inMark && a.marks() {
-			s = markOf(s)
-		}
-		was, _, err := kept(o, at)
-		if err != nil || was[a.slot].equal(s) {
-			return err
-		}
-		wrote = true
-		return keep(o, at, a.slot, s)
-	}
-	if at == inSlot && a.marks() {
-		err = client.ModifyStatus(ctx, a.c, a.obj, change, opts...)
-	} else {
-		err = client.Modify(ctx, a.c, a.obj, change, opts...)
-	}
-	return wrote, err
-}
-
-// gone reports whether the object, or its incarnation, does not exist. It returns false if the kind or a subresource
-// does not exist.
-func (a *allocation[T, PT]) gone(err error) bool {
-	if errors.Is(err, client.ErrReplaced) {
-		return true
-	}
-	var answer apierrors.APIStatus
-	if !apierrors.IsNotFound(err) || !errors.As(err, &answer) {
-		return false
-	}
-	d := answer.Status().Details
-	return d != nil && d.Name == a.obj.GetName()
+	return nil
 }
 
 // guarded returns the reason why this state of the object permits no allocation, or nil.
-func (a *allocation[T, PT]) guarded(o PT) error {
+func (a *options) guarded(o client.Object) error {
 	switch {
 	case o.GetDeletionTimestamp() != nil:
 		return ErrDeleting
@@ -228,7 +139,7 @@ func Once[T any, PT client.ObjectOf[T]](
 		return "", a.fail(errInvalidSlot)
 	}
 	if !a.live {
-		if value, ok := a.cached(ctx); ok {
+		if value, ok := a.stored.cached(ctx); ok {
 			return value, nil
 		}
 	}
@@ -256,12 +167,12 @@ func Once[T any, PT client.ObjectOf[T]](
 // intend ensures that the server has an intent and its mark. It returns the intent, or the slot with a value if there
 // is one.
 func (a *allocation[T, PT]) intend(ctx context.Context) (Slot, error) {
-	err := a.change(ctx, inSlot, func(o PT, s *Slot) error {
+	err := a.stored.change(ctx, inSlot, func(o PT, s *Slot) error {
 		switch {
 		case s.Releasing, s.Value != "": // restores the slot in a status that was cleared
 			return nil
 		case s.Key == "":
-			s.Key = keyOf(o.GetUID(), a.slot, s.Released)
+			s.Key = keyOf(o.GetUID(), a.stored.name, s.Released)
 		}
 		if s.Since == nil {
 			s.Since = &metav1.Time{Time: time.Now().UTC().Truncate(time.Second)}
@@ -271,7 +182,7 @@ func (a *allocation[T, PT]) intend(ctx context.Context) (Slot, error) {
 	if err != nil {
 		return Slot{}, err
 	}
-	s, err := a.now()
+	s, err := a.stored.slot()
 	switch {
 	case err != nil:
 		return Slot{}, err
@@ -279,20 +190,20 @@ func (a *allocation[T, PT]) intend(ctx context.Context) (Slot, error) {
 		return Slot{}, ErrReleasing
 	case s.Value != "":
 		return s, nil
-	case s.Key == "" || a.says(inSlot).Key != s.Key:
+	case s.Key == "" || a.stored.at(inSlot).Key != s.Key:
 		return Slot{}, ErrDropped
 	}
-	if a.marks() && a.says(inMark) != markOf(s) {
+	if a.stored.marked() && a.stored.at(inMark) != markOf(s) {
 		if s, err = a.mark(ctx, s); err != nil || s.Value != "" {
 			return s, err
 		}
 	}
-	return s, a.guarded(a.obj)
+	return s, a.guarded(a.stored.obj)
 }
 
 // mark writes the mark of an intent and returns the resulting slot.
 func (a *allocation[T, PT]) mark(ctx context.Context, want Slot) (Slot, error) {
-	err := a.change(ctx, inMark, func(_ PT, s *Slot) error {
+	err := a.stored.change(ctx, inMark, func(_ PT, s *Slot) error {
 		switch {
 		case s.Releasing:
 			return ErrReleasing
@@ -304,10 +215,10 @@ func (a *allocation[T, PT]) mark(ctx context.Context, want Slot) (Slot, error) {
 	if err != nil {
 		return Slot{}, err
 	}
-	if a.says(inMark).Key != want.Key {
+	if a.stored.at(inMark).Key != want.Key {
 		return Slot{}, fmt.Errorf("annotation %s: %w", slotsAnnotation, ErrDropped)
 	}
-	return a.now()
+	return a.stored.slot()
 }
 
 // create calls Find, if set, and then fn if no resource was found.

@@ -50,4 +50,13 @@
 // under a lease. Even then, a create that was in flight when its process died may arrive after the search of the next
 // process. The function should bound that time. If a create returns after its slot was reused or its object is gone,
 // Once returns an [OrphanError]. A [Discard] function can release its value.
+//
+// # Parts
+//
+// Neither part has a lock, since each belongs to one call of Once or Release.
+//
+//   - stored (stored.go): one slot of one object in the API server, with the last known state of the object. It reads
+//     and writes, and decides nothing. mark.go and slots.go have the places and the format, as functions.
+//   - allocation (alloc.go, record.go, release.go): the order of the steps of Once and Release, and the conditions for
+//     each step.
 package alloc

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/fairlead-io/fairlead/client"
 )
 
 // recordTimeout bounds the time to record a value after the context has ended.
@@ -21,7 +23,7 @@ var errLost = fmt.Errorf("%w, and %w", ErrDeleting, ErrNoFinalizer)
 func (a *allocation[T, PT]) record(ctx context.Context, intent Slot, value string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
-	err := a.change(ctx, inSlot, func(o PT, s *Slot) error {
+	err := a.stored.change(ctx, inSlot, func(o PT, s *Slot) error {
 		if err := a.recordable(o, *s, intent, value); err != nil {
 			return err
 		}
@@ -33,20 +35,20 @@ func (a *allocation[T, PT]) record(ctx context.Context, intent Slot, value strin
 	var never *neverError
 	switch {
 	case err == nil:
-		if s, err := a.now(); err != nil || s.Releasing { // the releasing process also releases this value
+		if s, err := a.stored.slot(); err != nil || s.Releasing { // the releasing process also releases this value
 			return errors.Join(err, ErrReleasing)
 		}
 		return nil
-	case a.gone(err):
+	case a.stored.gone(err):
 	case errors.As(err, &never): // mark it, so that the value cannot be recorded even if the status is cleared
-		err := a.change(ctx, inMark, func(o PT, s *Slot) error {
+		err := a.stored.change(ctx, inMark, func(o PT, s *Slot) error {
 			if err := a.recordable(o, *s, intent, value); !errors.As(err, &never) {
 				return errors.Join(err, errStale)
 			}
 			return nil
 		})
 		switch {
-		case err == nil, a.gone(err):
+		case err == nil, a.stored.gone(err):
 		case errors.Is(err, errStale): // the status was cleared: the next attempt uses the same key
 			return fmt.Errorf("cannot record the value: %w", err)
 		default:
@@ -74,7 +76,7 @@ type neverError struct{ error }
 func (e *neverError) Unwrap() error { return e.error }
 
 // recordable returns the reason why a value cannot be recorded in a slot of an object, or nil.
-func (a *allocation[T, PT]) recordable(o PT, s, intent Slot, value string) error {
+func (a *options) recordable(o client.Object, s, intent Slot, value string) error {
 	switch {
 	case s.Released > intent.Released:
 		return &neverError{errSuperseded}

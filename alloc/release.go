@@ -21,7 +21,7 @@ func Release[T any, PT client.ObjectOf[T]](
 	if err := a.check(release == nil); err != nil {
 		return a.fail(err)
 	}
-	if err := a.giveBack(ctx, release); err != nil && !a.gone(err) {
+	if err := a.giveBack(ctx, release); err != nil && !a.stored.gone(err) {
 		return a.fail(err)
 	}
 	return nil
@@ -36,15 +36,16 @@ func (a *allocation[T, PT]) giveBack(
 		s.Releasing = s.Key != ""
 		return nil
 	}
-	if err := a.change(ctx, inMark, releasing); err != nil {
+	if err := a.stored.change(ctx, inMark, releasing); err != nil {
 		return err
 	}
-	s, err := a.now()
+	s, err := a.stored.slot()
 	if err != nil || s.Key == "" {
 		return err
 	}
-	if a.marks() && !a.says(inSlot).Releasing {
-		if err := a.change(ctx, inSlot, func(_ PT, now *Slot) error { s = *now; return nil }); err != nil || !s.Releasing {
+	if a.stored.marked() && !a.stored.at(inSlot).Releasing {
+		read := func(_ PT, now *Slot) error { s = *now; return nil }
+		if err := a.stored.change(ctx, inSlot, read); err != nil || !s.Releasing {
 			return err
 		}
 	}
@@ -53,7 +54,7 @@ func (a *allocation[T, PT]) giveBack(
 		if err != nil {
 			return err
 		}
-		err = a.change(ctx, inSlot, func(_ PT, now *Slot) error {
+		err = a.stored.change(ctx, inSlot, func(_ PT, now *Slot) error {
 			late = false
 			switch {
 			case now.Key != s.Key || now.Released != s.Released: // another process has emptied it
@@ -68,10 +69,10 @@ func (a *allocation[T, PT]) giveBack(
 			return err
 		}
 	}
-	if !a.marks() {
+	if !a.stored.marked() {
 		return nil
 	}
-	return a.change(ctx, inMark, func(PT, *Slot) error { return nil })
+	return a.stored.change(ctx, inMark, func(PT, *Slot) error { return nil })
 }
 
 // release calls the user's function and returns the value that it passed.

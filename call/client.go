@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"sync"
 
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/client-go/rest"
@@ -22,12 +21,12 @@ type Options struct {
 	Config *rest.Config
 
 	// HTTPClient shares connections with other users of the same server; by default New makes one from Config. Its
-	// Timeout is not used, because tries have their own. Its CheckRedirect is not used for writes, because a redirect of
-	// a write is final.
+	// Timeout is not used, because tries have their own. Its CheckRedirect is not used for writes, because a redirect
+	// of a write is final.
 	HTTPClient *http.Client
 
-	// Connection is used instead of Config and HTTPClient, for parts of Fairlead that send requests beside another Client.
-	// It stays open after Close. Its rate limit does not apply, because such a part waits for its own budget.
+	// Connection is used instead of Config and HTTPClient, for parts of Fairlead that send requests beside another
+	// Client. It stays open after Close. Its rate limit does not apply, because such a part waits for its own budget.
 	Connection *connection.Conn
 
 	Budget  *Budget      // retry budget of this server; by default a new Budget
@@ -43,14 +42,14 @@ type Options struct {
 
 // Client represents one API server and the state that all calls to it share. It is safe for concurrent use.
 type Client struct {
-	conn    *connection.Conn
-	limiter *connection.Limiter // nil: Options.Connection
-	budget  *Budget
-	metrics *Metrics
-	log     *slog.Logger
-	tracer  trace.Tracer // may be nil
-	rand    func() float64
-	warned  warnings
+	conn     *connection.Conn
+	limiter  *connection.Limiter // nil: Options.Connection
+	budget   *Budget
+	metrics  *Metrics
+	log      *slog.Logger
+	rand     func() float64
+	spans    spans
+	warnings warnings
 }
 
 // New returns a client for the server of o.Config. It sends no request.
@@ -60,7 +59,6 @@ func New(o Options) (*Client, error) {
 	}
 	c := &Client{
 		conn: o.Connection, budget: o.Budget, metrics: o.Metrics, log: o.Logger, rand: o.Rand,
-		tracer: tracing.Tracer(o.TracerProvider, "call"),
 	}
 	if c.conn == nil {
 		var err error
@@ -83,6 +81,8 @@ func New(o Options) (*Client, error) {
 	if c.rand == nil {
 		c.rand = rand.Float64
 	}
+	c.spans = spans{tracer: tracing.Tracer(o.TracerProvider, "call"), server: c.conn.Base()}
+	c.warnings.to = c.log
 	return c, nil
 }
 
@@ -99,25 +99,4 @@ func (c *Client) Close() {
 	if c != nil && c.limiter != nil {
 		c.conn.Close()
 	}
-}
-
-// warnings records the server's warnings that have been logged, up to maxWarnings, so that each is logged once.
-type warnings struct {
-	mu   sync.Mutex
-	seen map[string]struct{}
-}
-
-const maxWarnings = 256
-
-func (w *warnings) first(text string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if _, ok := w.seen[text]; ok || len(w.seen) >= maxWarnings {
-		return false
-	}
-	if w.seen == nil {
-		w.seen = make(map[string]struct{})
-	}
-	w.seen[text] = struct{}{}
-	return true
 }

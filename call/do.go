@@ -89,7 +89,7 @@ func (x *exchange) set(r Request) error {
 			r.Kind = orString(r.Object.GetObjectKind().GroupVersionKind().Kind, r.Kind)
 		}
 	}
-	w, err := r.wire(x.c)
+	w, err := r.wire(x.c.conn.Base())
 	if err != nil {
 		x.r = r
 		return &Error{
@@ -161,7 +161,7 @@ func (x *exchange) send(ctx context.Context) answer {
 			read.Name = identity(&x.r, x.w.body).Name
 		}
 		var err error
-		if w, err = read.wire(x.c); err != nil {
+		if w, err = read.wire(x.c.conn.Base()); err != nil {
 			return answer{err: err, unsent: true}
 		}
 		r = &read

@@ -48,12 +48,18 @@
 //
 // All types and functions are safe for concurrent use unless their documentation says otherwise.
 //
-// # Reading order
+// # Parts
 //
-// Each file depends on those before it, with few exceptions:
+// [Client] connects the parts that all calls to one server share.
 //
-//   - arguments and results: call.go, errors.go, metrics.go, budget.go, client.go;
-//   - one try: body.go, http.go;
-//   - the decision after a try: compare.go, managedfields.go, verify.go, decide.go;
-//   - whole calls: do.go, list.go, step.go.
+//   - [Budget] (budget.go): the retries of all callers; own mutex.
+//   - spans (trace.go): the spans of tries; constant.
+//   - warnings (warnings.go): the warnings of the server that were logged; own mutex.
+//   - [Metrics] (metrics.go): counters. http.go sends one try over the connection.
+//   - exchange (do.go): one call in progress, which makes one try at a time. Do, [Step], list.go and stream.go drive
+//     it. It belongs to one goroutine or fiber and has no lock.
+//   - decide (decide.go): the next action after a try, as a pure function of the request and its progress. compare.go,
+//     managedfields.go and verify.go answer whether a write has been executed.
+//
+// No lock is held while another one is acquired.
 package call

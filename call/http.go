@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/fairlead-io/fairlead/internal/connection"
 )
@@ -47,7 +46,8 @@ type answer struct {
 	unsent bool
 }
 
-func (r *Request) wire(c *Client) (wire, error) {
+// wire validates and encodes a request to the server with a base URL.
+func (r *Request) wire(base *url.URL) (wire, error) {
 	method := r.Verb.method()
 	if method == "" {
 		return wire{}, fmt.Errorf("%w: unknown verb %q", errInvalidRequest, r.Verb)
@@ -71,7 +71,7 @@ func (r *Request) wire(c *Client) (wire, error) {
 			}
 		}
 	}
-	u := r.url(c.conn.Base())
+	u := r.url(base)
 	u.RawQuery = r.Query.Encode()
 	body, contentType, err := encode(r)
 	if err != nil {
@@ -79,8 +79,8 @@ func (r *Request) wire(c *Client) (wire, error) {
 	}
 	for _, option := range []string{"dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy"} {
 		if r.deletes() && len(body) > 0 && r.Query.Has(option) {
-			return wire{}, fmt.Errorf("%w: a %s with a body has its options there, and %s in the query", errInvalidRequest,
-				r.Verb, option)
+			return wire{}, fmt.Errorf("%w: a %s with a body has its options there, and %s in the query",
+				errInvalidRequest, r.Verb, option)
 		}
 	}
 	return wire{url: u.String(), body: body, contentType: contentType}, nil
@@ -113,7 +113,7 @@ func (c *Client) send(
 	ctx context.Context, g *connection.Generation, r *Request, w wire, id string, timeout time.Duration, tries int,
 ) answer {
 	a := answer{id: id, at: time.Now()}
-	sctx, span := c.spanOf(ctx, r, id, tries)
+	sctx, span := c.spans.start(ctx, r, id, tries)
 	defer func() { endSpan(ctx, span, r, a) }()
 	tctx, cancel := context.WithTimeoutCause(sctx, timeout, &timeoutError{after: timeout})
 	defer cancel()
@@ -156,7 +156,7 @@ func (c *Client) open(
 	}
 	req.Header.Set("Accept", orString(r.Accept, JSON))
 	req.Header.Set("Audit-Id", id)
-	c.passOn(ctx, req.Header)
+	c.spans.inject(ctx, req.Header)
 	if w.body != nil {
 		req.Header.Set("Content-Type", w.contentType)
 	}
@@ -167,7 +167,7 @@ func (c *Client) open(
 		}
 		return nil, asked.Load() && !written.Load() || isDial(err), err
 	}
-	c.warn(ctx, resp)
+	c.warnings.log(ctx, resp)
 	return resp, false, nil
 }
 
@@ -181,19 +181,6 @@ func readAll(resp *http.Response) ([]byte, error) {
 		err = &protocolError{what: "the answer is longer than " + strconv.Itoa(maxBody) + " bytes"}
 	}
 	return buf.Bytes(), err
-}
-
-func (c *Client) warn(ctx context.Context, resp *http.Response) {
-	headers := resp.Header.Values("Warning")
-	if len(headers) == 0 {
-		return
-	}
-	parsed, _ := utilnet.ParseWarningHeaders(headers)
-	for _, w := range parsed {
-		if w.Code == 299 && c.warned.first(w.Text) {
-			c.log.WarnContext(ctx, "the API server warns", "warning", w.Text)
-		}
-	}
 }
 
 func orString(s, def string) string {

@@ -25,7 +25,7 @@ func Stream[T any, PT Object[T]](ctx context.Context, c *Client, r Request, p Po
 		var at pager
 		stopped := false
 		for {
-			page, err := c.stream(ctx, at.request(r, p), p, func(page *Page, raw []byte) (bool, error) {
+			page, err := streamPage(ctx, c, at.request(r, p), p, func(page *Page, raw []byte) (bool, error) {
 				obj := PT(new(T))
 				if err := page.decodeItem(raw, obj); err != nil {
 					return false, err
@@ -54,9 +54,9 @@ func Stream[T any, PT Object[T]](ctx context.Context, c *Client, r Request, p Po
 	}
 }
 
-// stream makes one list request, with retries, and passes each item to item until that returns false.
-func (c *Client) stream(ctx context.Context, r Request, p Policy,
-	item func(*Page, []byte) (bool, error),
+// streamPage makes one list request, with retries, and passes each item to item until that returns false.
+func streamPage(
+	ctx context.Context, c *Client, r Request, p Policy, item func(*Page, []byte) (bool, error),
 ) (*Page, error) {
 	x, err := c.begin(r, p)
 	if err != nil {
@@ -89,7 +89,7 @@ func (x *exchange) streamOnce(ctx context.Context, item func(*Page, []byte) (boo
 		return nil, x.end(ctx, err)
 	}
 	a := answer{id: x.tryID(), at: time.Now()}
-	sctx, span := x.c.spanOf(ctx, &x.r, a.id, x.pr.sent)
+	sctx, span := x.c.spans.start(ctx, &x.r, a.id, x.pr.sent)
 	defer func() { endSpan(ctx, span, &x.r, a) }()
 	tctx, cancel := context.WithCancelCause(sctx)
 	defer cancel(nil)

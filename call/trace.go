@@ -12,17 +12,23 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// spanOf starts the span of a try, if there is a tracer. Its attributes contain names only, and no body, query or
+// spans creates the spans of tries. It does not change.
+type spans struct {
+	tracer trace.Tracer // nil: no spans
+	server *url.URL
+}
+
+// start starts the span of a try, if there is a tracer. Its attributes contain names only, and no body, query or
 // header.
-func (c *Client) spanOf(ctx context.Context, r *Request, id string, tries int) (context.Context, trace.Span) {
-	if c.tracer == nil {
+func (s *spans) start(ctx context.Context, r *Request, id string, tries int) (context.Context, trace.Span) {
+	if s.tracer == nil {
 		return ctx, nil
 	}
 	resource := r.Resource.Resource
 	if r.Subresource != "" {
 		resource += "/" + r.Subresource
 	}
-	ctx, span := c.tracer.Start(ctx, string(r.Verb)+" "+resource, trace.WithSpanKind(trace.SpanKindClient))
+	ctx, span := s.tracer.Start(ctx, string(r.Verb)+" "+resource, trace.WithSpanKind(trace.SpanKindClient))
 	if !span.IsRecording() {
 		return ctx, span
 	}
@@ -31,7 +37,7 @@ func (c *Client) spanOf(ctx context.Context, r *Request, id string, tries int) (
 		attribute.String("call.verb", string(r.Verb)),
 		attribute.String("call.resource", r.Resource.GroupResource().String()),
 	)
-	span.SetAttributes(server(c.conn.Base())...)
+	span.SetAttributes(addressOf(s.server)...)
 	for _, each := range []struct{ key, value string }{
 		{"k8s.namespace.name", r.Namespace}, {"call.name", r.Name}, {"call.subresource", r.Subresource},
 	} {
@@ -45,8 +51,8 @@ func (c *Client) spanOf(ctx context.Context, r *Request, id string, tries int) (
 	return ctx, span
 }
 
-// server returns the address of a URL as OpenTelemetry attributes.
-func server(u *url.URL) []attribute.KeyValue {
+// addressOf returns the address of a URL as OpenTelemetry attributes.
+func addressOf(u *url.URL) []attribute.KeyValue {
 	at := []attribute.KeyValue{attribute.String("server.address", u.Hostname())}
 	if port, err := strconv.Atoi(u.Port()); err == nil {
 		at = append(at, attribute.Int("server.port", port))
@@ -79,9 +85,9 @@ func endSpan(ctx context.Context, span trace.Span, r *Request, a answer) {
 	}
 }
 
-// passOn adds the span to the request header, so that a tracing server can add its spans as children.
-func (c *Client) passOn(ctx context.Context, h http.Header) {
-	if c.tracer != nil {
+// inject adds the span to the request header, so that a tracing server can add its spans as children.
+func (s *spans) inject(ctx context.Context, h http.Header) {
+	if s.tracer != nil {
 		propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(h))
 	}
 }

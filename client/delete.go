@@ -3,11 +3,14 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/url"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/writeoption"
 )
@@ -33,7 +36,7 @@ func (wr writer) delete(ctx context.Context, subresource string, obj Object, opt
 		pre.ResourceVersion = &version
 	}
 	named := *pre == (metav1.Preconditions{}) // no precondition: any object of this name is to be deleted
-	if known := w.incarnation(obj); named && known != "" && subresource == "" {
+	if known := incarnation(w.anyContent(), obj); named && known != "" && subresource == "" {
 		pre.UID = &known
 	}
 	w.req.Object = deleteOptions(&w.o, pre)
@@ -50,11 +53,13 @@ func (wr writer) delete(ctx context.Context, subresource string, obj Object, opt
 	w.req.NotFoundOK = w.o.IgnoreNotFound && subresource == ""
 	a, err := w.server.write(ctx, w.req, *w.o.Policy)
 	if err != nil && pre.UID != nil && apierrors.IsConflict(err) {
-		switch inDoubt := errors.Is(err, call.ErrOutcomeUnknown); { // a dry run is never in doubt
-		case inDoubt && w.replaced(ctx, *pre.UID): // An earlier try deleted it. The new object of that name stays.
-			announced.Absent(ctx)
-			return nil
-		case named && !inDoubt: // the cache was behind
+		switch { // a dry run is never in doubt
+		case errors.Is(err, call.ErrOutcomeUnknown):
+			if now, readErr := w.now(ctx); replaced(now, readErr, *pre.UID) {
+				announced.Absent(ctx) // An earlier try deleted it. The new object of that name stays.
+				return nil
+			}
+		case named: // the cache was behind
 			w.req.Object = deleteOptions(&w.o, nil) // delete any object of this name, as requested
 			a, err = w.server.write(ctx, w.req, *w.o.Policy)
 		}
@@ -95,16 +100,53 @@ func deleteOptions(o *writeoption.Options, pre *metav1.Preconditions) *metav1.De
 }
 
 // incarnation returns the uid of the object to delete, if it is known. A repeated request must not delete a new object
-// of the same name.
-func (w *writing) incarnation(obj Object) types.UID {
-	if r := w.anyContent(); r != nil {
+// of the same name. The record may be nil.
+func incarnation(r *cache.Record, obj Object) types.UID {
+	if r != nil {
 		return r.UID()
 	}
 	return obj.GetUID()
 }
 
-// replaced reports whether the incarnation certainly no longer exists.
-func (w *writing) replaced(ctx context.Context, uid types.UID) bool {
-	now, err := w.now(ctx)
-	return apierrors.IsNotFound(err) || err == nil && now.UID != uid
+// replaced reports whether the incarnation certainly no longer exists. now and err are the answer to a read.
+func replaced(now metav1.Object, err error, uid types.UID) bool {
+	return apierrors.IsNotFound(err) || err == nil && now.GetUID() != uid
+}
+
+// deleteCollection deletes the objects that sel selects, and brings the stores up to date.
+func (wr writer) deleteCollection(ctx context.Context, obj Object, sel Selection, opts []WriteOption) error {
+	k, err := wr.kinds.of(obj)
+	if err != nil {
+		return err
+	}
+	const op = "delete collection of"
+	at := Key{Namespace: sel.Namespace}
+	if err := wr.server.fence(ctx); err != nil {
+		return k.fail(op, at, err)
+	}
+	o := wr.resolve(opts)
+	if o.SameUID || o.SameVersion || o.Body != nil {
+		return k.fail(op, at, errors.New("a collection has neither uid nor version nor a Body"))
+	}
+	q := url.Values{}
+	for key, value := range map[string]string{"labelSelector": sel.Labels, "fieldSelector": sel.Field} {
+		if value != "" {
+			q.Set(key, value)
+		}
+	}
+	a, err := wr.server.write(ctx, call.Request{
+		Verb: call.VerbDeleteCollection, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: sel.Namespace, Query: q,
+		Object: deleteOptions(&o, nil),
+	}, *o.Policy)
+	if err != nil || o.DryRun {
+		return err
+	}
+	r := relisting{
+		k: k, namespace: sel.Namespace, stores: wr.stores.of(k), calls: wr.server.call, changed: wr.own.pending.Changed,
+		log: wr.own.pending.Log,
+	}
+	if err := r.run(ctx, a.Raw); err != nil {
+		return k.fail(op, at, fmt.Errorf("%w: %w", ErrCacheBehind, err))
+	}
+	return nil
 }

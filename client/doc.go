@@ -4,7 +4,8 @@
 //	c, err := client.New(client.Options{Config: cfg, Cache: cache, Scheme: scheme})
 //
 //	pod, err := client.Get[corev1.Pod](ctx, c, client.Key{Namespace: "team-a", Name: "web-0"}) // shared, READ-ONLY
-//	for pod, err := range client.List[corev1.Pod](ctx, c, client.InNamespace("team-a"), client.Labels("app=web")) { … }
+//	web := client.Labels("app=web")
+//	for pod, err := range client.List[corev1.Pod](ctx, c, client.InNamespace("team-a"), web) { … }
 //
 //	var own corev1.Pod
 //	err = c.Get(ctx, key, &own) // a private copy
@@ -87,8 +88,10 @@
 //   - stores (stores.go): the stores that can answer a read; constant.
 //   - permission and server (request.go): whether and how a request is sent; constant.
 //   - reader (read.go): reads from the stores, or else from the server; no state.
-//   - writer (write.go) and one writing for each write; its cachedObject (cached.go) is what the stores show of the
-//     object. Updates are compared in update.go and dropped.go, modification (modify.go) is the loop of [Modify].
+//   - writer (write.go, apply.go, delete.go) and one writing (write.go) for each write; its cachedObject (cached.go,
+//     dropped.go) is what the stores show of the object. Updates are compared in update.go, modification (modify.go) is
+//     the loop of [Modify]. They belong to one call.
+//   - relisting (relist.go): the stores after a [Client.DeleteCollection]; it belongs to one call.
 //   - applied (applied.go): the memory of equal applies; own mutex, locked alone.
 //   - waits (waits.go): the waits on each store; waits.mu before storeWaits.mu, no lock while a wait is woken.
 //   - internal/pending: writes in progress and their answers; internal/content: comparison and patches of JSON values;

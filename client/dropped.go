@@ -29,15 +29,12 @@ func (e *DroppedError) Is(target error) bool { return target == ErrPruned }
 
 // checkDropped returns a DroppedError if a write of the whole object could lose fields that a store drops. It calls
 // want only if necessary.
-func (w *writing) checkDropped(obj Object, want func() (map[string]any, error)) error {
-	lost, err := w.dropped(obj, w.req.Subresource, want)
+func (c *cachedObject) checkDropped(obj Object, subresource string, want func() (map[string]any, error)) error {
+	lost, err := c.dropped(obj, subresource, want)
 	if err == nil && len(lost) > 0 {
 		err = &DroppedError{Paths: lost}
 	}
-	if err != nil {
-		return w.fail(err)
-	}
-	return nil
+	return err
 }
 
 // dropped returns the fields that a store drops and that the server takes from a write of the whole object. It excludes

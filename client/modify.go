@@ -65,7 +65,7 @@ func ModifyStatus[T any, PT ObjectOf[T]](
 func modify[T any, PT ObjectOf[T]](
 	ctx context.Context, c *Client, subresource string, obj PT, fn func(PT) error, opts []WriteOption,
 ) error {
-	m, err := c.writer().modification(ctx, subresource, obj, opts)
+	m, err := newModification(ctx, c.writer(), subresource, obj, opts)
 	if err != nil {
 		return err
 	}
@@ -83,8 +83,8 @@ type modification struct {
 	live bool // read from the server, because the cache is behind
 	own  bool // the base is the caller's object, which may differ from the server's
 	base content.Original
-	// The patch that the server refused because a required field is missing, and the error. Set once the retry sends the
-	// missing fields.
+	// The patch that the server refused because a required field is missing, and the error. Set once the retry sends
+	// the missing fields.
 	lacking struct {
 		patch []byte
 		err   error
@@ -92,8 +92,8 @@ type modification struct {
 	last error
 }
 
-func (wr writer) modification(
-	ctx context.Context, subresource string, obj Object, opts []WriteOption,
+func newModification(
+	ctx context.Context, wr writer, subresource string, obj Object, opts []WriteOption,
 ) (*modification, error) {
 	w, err := wr.begin(ctx, call.VerbPatch, subresource, obj, opts)
 	if err != nil {
@@ -112,7 +112,8 @@ func (m *modification) run(ctx context.Context, fn func(Object) error) error {
 			return err
 		}
 		err = m.try(ctx, base, fn)
-		if err == nil || !apierrors.IsConflict(err) || errors.Is(err, call.ErrOutcomeUnknown) && !m.repeatable(base, fn) {
+		inDoubt := errors.Is(err, call.ErrOutcomeUnknown)
+		if err == nil || !apierrors.IsConflict(err) || inDoubt && !m.repeatable(base, fn) {
 			return err
 		}
 		m.last = err
@@ -229,7 +230,8 @@ func (m *modification) tryLive(ctx context.Context, fn func(Object) error) error
 	return m.try(ctx, base, fn)
 }
 
-// checkStatus returns an error if the server has dropped a change of the status, as it does if the status is a subresource.
+// checkStatus returns an error if the server has dropped a change of the status, as it does if the status is a
+// subresource.
 // The write was bound to one version, so no other client can have reverted it.
 func (m *modification) checkStatus(before, patch map[string]any) error {
 	if _, changed := patch["status"]; !changed || m.w.req.Subresource != "" || m.w.o.DryRun {

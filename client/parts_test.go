@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -10,12 +12,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/source"
@@ -285,5 +289,112 @@ func TestNilParts(t *testing.T) {
 			}
 		}
 		c.Close()
+	}
+}
+
+// TestRelisting checks that a store loses the objects that the server lacks, also those that only the answer names, and
+// takes the objects that are left.
+func TestRelisting(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, err := apiserver.New(apiserver.Options{Pipe: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer server.Close()
+		left := &unstructured.Unstructured{}
+		left.SetGroupVersionKind(configMapKind.gvk)
+		left.SetNamespace("n")
+		left.SetName("left")
+		if _, err := server.Put(left); err != nil {
+			t.Fatal(err)
+		}
+		calls, err := call.New(call.Options{Config: server.Config()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer calls.Close()
+		st := filledStore(t)
+		var told []string
+		r := relisting{
+			k: configMapKind, namespace: "n", stores: []*cache.Store{st}, calls: calls,
+			changed: func(_ *cache.Store, k Key) { told = append(told, k.Name) }, log: slog.New(slog.DiscardHandler),
+		}
+		const answer = `{"kind":"ConfigMapList","items":[{"metadata":{"namespace":"n","name":"named","uid":"2",` +
+			`"resourceVersion":"9"}}]}`
+		if err := r.run(t.Context(), []byte(answer)); err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[string]bool{"a": false, "named": false, "left": true} {
+			if _, ok := st.Get(Key{Namespace: "n", Name: name}); ok != want {
+				t.Errorf("the store shows %s: %t", name, ok)
+			}
+		}
+		if slices.Sort(told); !slices.Equal(told, []string{"a", "named"}) {
+			t.Errorf("changes are %q", told)
+		}
+		late := `{"apiVersion":"v1","kind":"ConfigMap",` +
+			`"metadata":{"namespace":"n","name":"named","uid":"2","resourceVersion":"8"}}`
+		if _, err := st.Put(source.JSON, []byte(late)); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := st.Get(Key{Namespace: "n", Name: "named"}); ok {
+			t.Error("a late event brings back an object that the answer has named")
+		}
+		if err := r.run(t.Context(), []byte("{")); err == nil {
+			t.Error("a malformed answer is accepted")
+		}
+	})
+}
+
+// TestHeaderOfAnswer checks which answers to a Replace need not be decoded.
+func TestHeaderOfAnswer(t *testing.T) {
+	t.Parallel()
+	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		UID: "1", ResourceVersion: "10", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
+	}}
+	for _, tc := range []struct {
+		reason       string
+		uid, version string
+		want         bool
+	}{
+		{"the same incarnation", "1", "11", true},
+		{"another incarnation", "2", "11", false},
+		{"no version", "1", "", false},
+	} {
+		h := &source.Header{UID: []byte(tc.uid), ResourceVersion: []byte(tc.version), Generation: 3}
+		if got := isHeaderOf(h, obj); got != tc.want {
+			t.Errorf("%s: %t", tc.reason, got)
+		}
+	}
+	setHeader(obj, &source.Header{UID: []byte("1"), ResourceVersion: []byte("11"), Generation: 3})
+	if obj.ResourceVersion != "11" || obj.Generation != 3 || obj.ManagedFields != nil {
+		t.Errorf("the object has %+v", obj.ObjectMeta)
+	}
+}
+
+// TestDeletedIncarnation checks which incarnation a delete names, and when an earlier try has certainly deleted it.
+func TestDeletedIncarnation(t *testing.T) {
+	t.Parallel()
+	r, _ := filledStore(t).Get(Key{Namespace: "n", Name: "a"})
+	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "2"}}
+	if incarnation(r, obj) != "1" || incarnation(nil, obj) != "2" {
+		t.Errorf("with a record %q, without %q", incarnation(r, obj), incarnation(nil, obj))
+	}
+	absent := apierrors.NewNotFound(configMapKind.gvr.GroupResource(), "a")
+	for _, tc := range []struct {
+		reason string
+		uid    types.UID
+		err    error
+		want   bool
+	}{
+		{"it is still there", "2", nil, false},
+		{"a new object has its name", "3", nil, true},
+		{"it is absent", "", absent, true},
+		{"the server does not answer", "3", errors.New("no answer"), false},
+	} {
+		if got := replaced(&metav1.ObjectMeta{UID: tc.uid}, tc.err, "2"); got != tc.want {
+			t.Errorf("%s: %t", tc.reason, got)
+		}
 	}
 }

@@ -158,8 +158,8 @@ func (wr writer) update(ctx context.Context, subresource string, obj Object, opt
 		case err != nil:
 			return w.fail(err)
 		}
-		if err := w.checkDropped(obj, func() (map[string]any, error) { return want, nil }); err != nil {
-			return err
+		if err := w.checkDropped(obj, subresource, func() (map[string]any, error) { return want, nil }); err != nil {
+			return w.fail(err)
 		}
 	}
 	if w.version != "" && body.GetResourceVersion() == "" {
@@ -171,6 +171,25 @@ func (wr writer) update(ctx context.Context, subresource string, obj Object, opt
 		return w.send(ctx)
 	}
 	w.req.Object = body
+	return w.send(ctx)
+}
+
+func (wr writer) replace(ctx context.Context, subresource string, obj Object, opts []WriteOption) error {
+	w, err := wr.begin(ctx, call.VerbUpdate, subresource, obj, opts)
+	if err != nil {
+		return err
+	}
+	if w.version = obj.GetResourceVersion(); w.version == "" {
+		return w.fail(errNoVersion)
+	}
+	if w.o.Body != nil {
+		return w.fail(errors.New("a Replace has no Body: it writes the object itself"))
+	}
+	whole := func() (map[string]any, error) { return content.Of(obj) }
+	if err := w.checkDropped(obj, subresource, whole); err != nil {
+		return w.fail(err)
+	}
+	w.req.Object, w.byHeader = obj, true
 	return w.send(ctx)
 }
 
@@ -293,16 +312,42 @@ func (w *writing) send(ctx context.Context) error {
 	}
 	answer := w.read(a)
 	announced.Answered(ctx, answer)
-	sub := w.req.Subresource
-	if len(a.Raw) > 0 && !w.takeHeader(a, answer) && (sub == "" || sub == "status" || !answer.Status()) {
-		if err := into(w.k, a, w.answer); err != nil {
-			return w.fail(err)
-		}
+	if err := w.fillAnswer(a, answer); err != nil {
+		return w.fail(err)
 	}
 	if w.after != nil && !w.o.DryRun {
 		w.after(a)
 	}
 	return nil
+}
+
+// fillAnswer sets the caller's object to the answer.
+func (w *writing) fillAnswer(a *call.Answer, answer *pending.Answer) error {
+	if len(a.Raw) == 0 {
+		return nil
+	}
+	if w.byHeader && !a.Recovered && !w.o.DryRun && answer.Readable() && isHeaderOf(&w.head, w.answer) &&
+		(w.o.Kept == nil || w.o.Kept(a.Raw)) {
+		setHeader(w.answer, &w.head)
+		return nil
+	}
+	if sub := w.req.Subresource; sub != "" && sub != "status" && answer.Status() {
+		return nil
+	}
+	return into(w.k, a, w.answer)
+}
+
+// isHeaderOf reports whether a header is that of the same incarnation of an object, and has a version. Otherwise the
+// whole answer must be decoded, because it may differ in other fields.
+func isHeaderOf(h *source.Header, obj Object) bool {
+	return len(h.ResourceVersion) > 0 && string(h.UID) == string(obj.GetUID())
+}
+
+// setHeader sets the fields of an answer's header in an object.
+func setHeader(obj Object, h *source.Header) {
+	obj.SetResourceVersion(string(h.ResourceVersion))
+	obj.SetGeneration(h.Generation)
+	obj.SetManagedFields(nil)
 }
 
 // announce announces the write to the stores.

@@ -5,19 +5,17 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/fairlead-io/fairlead/client"
 )
 
-// conclude computes the status of each node.
-func (r *round) conclude() {
-	for _, s := range r.states {
-		s.status = s.conclude(r)
+// conclude sets the status of each node.
+func conclude(all states) {
+	for _, s := range all {
+		s.status = statusOf(s)
 	}
 }
 
-func (s *state) conclude(r *round) NodeStatus {
-	st := NodeStatus{Name: s.name, Children: s.present, Err: s.err, Unknown: s.wanted && s.unknown(r)}
+func statusOf(s *state) NodeStatus {
+	st := NodeStatus{Name: s.name, Children: s.present, Err: s.err, Unknown: s.wanted && s.unknown()}
 	var why []string
 	for _, w := range s.wants {
 		switch {
@@ -30,14 +28,14 @@ func (s *state) conclude(r *round) NodeStatus {
 		}
 	}
 	if s.external != nil {
-		return s.concludeOutside(r, st)
+		return externalStatus(s, st)
 	}
 	switch {
 	case st.Err != nil:
 		st.State, st.Message = StateFailed, st.Err.Error()
-	case s.decided && !s.wanted && s.present > 0:
+	case s.unwanted() && s.present > 0:
 		st.State, st.Message = StateRemoving, "its children are being deleted"
-	case s.decided && !s.wanted:
+	case s.unwanted():
 		st.State = StateAbsent
 	case !s.decided || s.hidden || len(s.blocked) > 0 && s.present == 0:
 		st.State, st.Message = StateWaiting, waitsFor(s.blocked)
@@ -49,10 +47,32 @@ func (s *state) conclude(r *round) NodeStatus {
 	return st
 }
 
-// errs returns the errors of a round, except those that are only waited for.
-func (r *round) errs() error {
-	errs := slices.Clone(r.stale)
-	for _, s := range r.states {
+// externalStatus completes the status of a node with an external resource.
+func externalStatus(s *state, st NodeStatus) NodeStatus {
+	if s.slot {
+		st.Children = 1
+	}
+	switch {
+	case s.err != nil:
+		st.State, st.Message = StateFailed, s.err.Error()
+	case s.unwanted() && st.Children > 0:
+		st.State, st.Message = StateRemoving, "it is being released"
+	case s.unwanted():
+		st.State = StateAbsent
+	case len(s.blocked) > 0 || !s.decided:
+		st.State, st.Message = StateWaiting, waitsFor(s.blocked)
+	case s.status.State == StateReady:
+		st.State, st.Ready = StateReady, 1
+	default:
+		st.State, st.Message = StateProgressing, "it is not ready"
+	}
+	return st
+}
+
+// failures returns the errors of a round, except those that are only waited for. stale are those of deletions.
+func failures(all states, stale []error) error {
+	errs := slices.Clone(stale)
+	for _, s := range all {
 		errs = append(errs, s.err)
 		for _, w := range s.wants {
 			if !errors.Is(w.err, ErrContended) && !errors.Is(w.err, ErrNotReady) { // waited for, not retried
@@ -63,20 +83,20 @@ func (r *round) errs() error {
 	return errors.Join(errs...)
 }
 
-// rest reports whether there is nothing to wait for. Otherwise, until is when to look again at the latest; zero means
+// atRest reports whether there is nothing to wait for. Otherwise, until is when to look again at the latest; zero means
 // to wait for a change only.
-func (r *round) rest() (atRest bool, until time.Time) {
-	atRest = true
-	for _, s := range r.states {
+func atRest(all states) (rest bool, until time.Time) {
+	rest = true
+	for _, s := range all {
 		if st := s.status.State; st != StateReady && st != StateAbsent {
-			atRest = false
+			rest = false
 		}
 		for _, w := range s.wants {
 			until = sooner(until, w.until)
 		}
 		until = sooner(until, s.until)
 	}
-	return atRest && until.IsZero(), until
+	return rest && until.IsZero(), until
 }
 
 func sooner(a, b time.Time) time.Time {
@@ -86,19 +106,9 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// empty reports whether no child is left.
-func (r *round) empty() bool {
-	return !slices.ContainsFunc(r.states, func(s *state) bool { return len(s.left(r)) > 0 || s.held(r) })
-}
-
-// left returns the children of a node that do not count as deleted.
-func (s *state) left(r *round) (all []client.Object) {
-	for _, obj := range s.ours {
-		if !r.isDeleted(s, obj) {
-			all = append(all, obj)
-		}
-	}
-	return all
+// isEmpty reports whether no child is left.
+func isEmpty(all states) bool {
+	return !slices.ContainsFunc(all, func(s *state) bool { return len(s.remaining()) > 0 || s.slot })
 }
 
 func waitsFor(nodes []string) string {

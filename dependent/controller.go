@@ -55,7 +55,8 @@ func newController[T any, PT client.ObjectOf[T]](
 	if g.Err() == nil {
 		for _, n := range g.nodes {
 			if n.external == nil {
-				all = append(append(all, n.watches(n)...), reconcile.Needs(rights.Of(n.kind, "create", "patch", "delete")))
+				all = append(all, n.watches(n)...)
+				all = append(all, reconcile.Needs(rights.Of(n.kind, "create", "patch", "delete")))
 			}
 		}
 		all = append(all, k.needs()...)
@@ -67,7 +68,7 @@ func newController[T any, PT client.ObjectOf[T]](
 			p.poked = k.poked(ctx)
 			return p, nil
 		},
-		Changed: func(ctx context.Context, p *packet[T, PT]) bool { return p.tell(k.poked(ctx)) },
+		Changed: func(ctx context.Context, p *packet[T, PT]) bool { return p.notify(k.poked(ctx)) },
 		Gone:    k.memory.forget,
 	}, append(all, opts...)...)
 }
@@ -113,8 +114,8 @@ type packet[T any, PT client.ObjectOf[T]] struct {
 	poked bool
 }
 
-// tell makes the fiber look again. It returns false if the fiber takes no further changes.
-func (p *packet[T, PT]) tell(poked bool) bool {
+// notify makes the fiber look again. It returns false if the fiber takes no further changes.
+func (p *packet[T, PT]) notify(poked bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.over {
@@ -156,7 +157,8 @@ func (k *controller[T, PT]) flow() *flow.Flow[packet[T, PT]] {
 	return flow.New(cmp.Or(k.name, "graph"),
 		flow.Step("look", func(ctx context.Context, f *fiber) flow.Next { return f.Packet.look(ctx, f) }),
 		flow.Step("children", func(ctx context.Context, f *fiber) flow.Next { return f.Packet.act(ctx, f) }, opts...),
-		flow.Step("wait", func(ctx context.Context, f *fiber) flow.Next { return f.Packet.wait(ctx, f) }, flow.To("look")),
+		flow.Step("wait", func(ctx context.Context, f *fiber) flow.Next { return f.Packet.wait(ctx, f) },
+			flow.To("look")),
 	)
 }
 
@@ -169,12 +171,10 @@ func (g *Graph[T]) finalizes() bool {
 }
 
 func (p *packet[T, PT]) newRound(obj PT, now time.Time) *round {
-	return &round{
-		nodes: p.graph.nodes, c: p.c, manager: p.c.FieldOwner(), now: now, log: p.log,
-		marks: marks{controller: p.name, kind: obj.GetObjectKind().GroupVersionKind(), primary: obj},
-		obj:   (*T)(obj), known: p.memory.of(p.key, p.uid),
-		tried: map[childKey]error{}, removed: map[childKey]bool{},
-	}
+	m := &marks{controller: p.name, kind: obj.GetObjectKind().GroupVersionKind()}
+	r := newRound(p.graph.nodes, p.c, m, p.memory.of(p.key, p.uid), p.log, now)
+	r.setPrimary(obj, (*T)(obj))
+	return r
 }
 
 // load reads the primary; it returns nil if it is gone.
@@ -204,7 +204,7 @@ func (p *packet[T, PT]) look(ctx context.Context, f *flow.Fiber[packet[T, PT]]) 
 		return f.End()
 	}
 	p.round = p.newRound(obj, f.Now())
-	p.round.poked = poked
+	p.round.externals.poked = poked
 	return f.Next()
 }
 
@@ -225,7 +225,7 @@ func (p *packet[T, PT]) next(ctx context.Context) (children []flow.Child, err er
 	r := p.round
 	outside := false
 	for _, o := range p.todo {
-		o.done()
+		r.record(o)
 		outside = outside || o.state.external != nil
 	}
 	p.todo = nil
@@ -234,9 +234,9 @@ func (p *packet[T, PT]) next(ctx context.Context) (children []flow.Child, err er
 		if obj == nil || err != nil {
 			return nil, err
 		}
-		r.primary, r.obj = obj, (*T)(obj)
+		r.setPrimary(obj, (*T)(obj))
 	}
-	p.todo = r.look(ctx)
+	p.todo = r.dueOps(ctx)
 	for _, o := range p.todo {
 		children = append(children, doing.Child(o.name(), o))
 	}
@@ -252,16 +252,16 @@ var doing = flow.New("child", flow.Step("do", func(ctx context.Context, f *flow.
 // wait writes the status, and parks until a change.
 func (p *packet[T, PT]) wait(ctx context.Context, f *flow.Fiber[packet[T, PT]]) flow.Next {
 	r := p.round
-	r.conclude()
-	untold := p.report(ctx)
-	if err := errors.Join(r.errs(), untold); err != nil {
-		return f.Fail(why.Because(err, append(r.causes(), failure(untold)...)...))
+	conclude(r.states)
+	unreported := p.report(ctx)
+	if err := errors.Join(failures(r.states, r.stale), unreported); err != nil {
+		return f.Fail(why.Because(err, append(causes(r.states, r.stale), failure(unreported)...)...))
 	}
-	rest, until := r.rest()
+	rest, until := atRest(r.states)
 	if rest && p.finish() {
 		return f.End()
 	}
-	f.Because(r.causes()...)
+	f.Because(causes(r.states, r.stale)...)
 	p.round = nil // saves memory during the wait; the next look computes it again
 	return await(f, &p.changed, until).Then("look")
 }
@@ -279,11 +279,11 @@ func (p *packet[T, PT]) report(ctx context.Context) error {
 		return nil
 	}
 	r := p.round
-	report := &Report{obj: r.primary, round: r}
+	report := &Report{obj: r.marks.primary, states: r.states}
 	for _, s := range r.states {
 		report.nodes = append(report.nodes, s.status)
 	}
-	obj := r.primary.DeepCopyObject().(PT)
+	obj := r.marks.primary.DeepCopyObject().(PT)
 	err := client.ModifyStatus[T, PT](ctx, p.c, obj, func(obj PT) error {
 		_, err := guarded(func() (struct{}, error) { p.graph.status((*T)(obj), report); return struct{}{}, nil })
 		return err
@@ -319,14 +319,14 @@ func (p *packet[T, PT]) remove(ctx context.Context, f *flow.Fiber[packet[T, PT]]
 		return f.Fork(children, flow.Limit(p.graph.limit)).Then("children")
 	}
 	r := p.round
-	r.conclude()
-	if err := r.errs(); err != nil {
-		return f.Fail(why.Because(err, r.causes()...))
+	conclude(r.states)
+	if err := failures(r.states, r.stale); err != nil {
+		return f.Fail(why.Because(err, causes(r.states, r.stale)...))
 	}
-	if r.empty() {
+	if isEmpty(r.states) {
 		return f.Next()
 	}
-	f.Because(r.causes()...)
+	f.Because(causes(r.states, r.stale)...)
 	p.round = nil
 	return f.Await(&p.changed).Then("children")
 }

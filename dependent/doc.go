@@ -89,10 +89,22 @@
 //
 // D5: at rest the children are exactly the desired ones, with all desired fields.
 //
-// # Reading order
+// # Parts
 //
-//   - the declaration: errors.go, graph.go, option.go, node.go, external.go;
-//   - a child and what is remembered of it: mark.go, want.go, owned.go, memory.go;
-//   - one round for a primary: round.go, op.go, conclude.go, report.go, ready.go;
-//   - the fiber: controller.go.
+// The declaration lies in graph.go, option.go, node.go and external.go. The types of one round are the following. They
+// belong to the fiber of the primary and need no lock.
+//
+//   - round (round.go): asks the nodes in their order, and connects the other parts. It decides about surplus children.
+//   - state, want (state.go, want.go): what a round knows about the children of one node, and one desired child.
+//   - marks (mark.go): the marks of the children of one primary, and whether an object may be taken.
+//   - comparer (compare.go): the decision about one child. It reads the cache.
+//   - externals (outside.go): the decision about one external resource.
+//   - attempts (attempts.go): the operations of the round with their results.
+//   - op, performer (op.go): one operation, and its requests. Several run at a time, while no result is recorded.
+//
+// memory (memory.go, learn.go, owned.go) remembers the children of all primaries between rounds. Its lock memory.mu
+// guards the map; the entries of a primary belong to its fiber. packet (controller.go) is the fiber, and packet.mu
+// guards the changes that it has not seen. No lock is acquired while another one is held.
+//
+// The status, the report and the causes (conclude.go, report.go, why.go) are functions of the states of a round.
 package dependent

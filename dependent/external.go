@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"time"
 
 	"github.com/fairlead-io/fairlead/alloc"
@@ -127,109 +126,4 @@ func giveUp[T, V any, PT client.ObjectOf[T]](
 	return alloc.Release(ctx, c, obj, slot, func(ctx context.Context, key, id string) error {
 		return e.Delete(ctx, (*T)(obj), key, id)
 	})
-}
-
-// outside is the remembered state of an external resource. There is none before the first read of this process.
-type outside struct {
-	is         any // nil: the resource is gone
-	read       time.Time
-	generation int64 // of the primary at the time of the read
-	failed     bool  // a later read or write has failed: the current state is unknown
-}
-
-// lookOutside returns the operation on an external resource that is due, if any.
-func (r *round) lookOutside(s *state) []*op {
-	at := childKey{node: s.index}
-	_, done := r.tried[at]
-	o := &op{round: r, state: s, want: &want{}, at: at, verb: verbOutside}
-	known := r.outside(s)
-	if !s.wanted && s.decided {
-		if o.verb = verbRelease; done || !s.held(r) || !r.mayGo(s) {
-			return nil
-		}
-		return []*op{o}
-	}
-	if s.asked && !done && (known == nil || known.failed || known.is == nil || known.generation != r.primary.GetGeneration() || r.poked ||
-		!r.now.Before(known.read.Add(s.external.interval))) {
-		return []*op{o}
-	}
-	r.judgeOutside(s, r.tried[at])
-	return nil
-}
-
-func (r *round) judgeOutside(s *state, failed error) {
-	known := r.outside(s)
-	s.err = failed
-	s.status = NodeStatus{State: StateProgressing}
-	if failed != nil || known == nil || known.is == nil {
-		return
-	}
-	s.until = known.read.Add(s.external.interval)
-	ok, err := guarded(func() (bool, error) { return s.ready(known.is), nil })
-	switch {
-	case err != nil:
-		s.err = r.fail("judge", s, client.Key{}, err)
-	case ok:
-		s.status.State = StateReady
-	}
-}
-
-func (o *op) runOutside(ctx context.Context) error {
-	e, r := o.state.external, o.round
-	obj := r.primary.DeepCopyObject() // concurrent operations read the primary
-	if o.verb == verbRelease {
-		return r.fail("give back", o.state, client.Key{}, e.release(ctx, r.c, obj))
-	}
-	is, gone, err := e.keep(ctx, r.c, obj)
-	if o.gone = gone; err != nil {
-		return r.fail("keep", o.state, client.Key{}, err)
-	}
-	o.outside = is
-	return nil
-}
-
-func (o *op) doneOutside() {
-	r := o.round
-	switch {
-	case o.err != nil:
-		o.state.err = o.err
-		if known := r.outside(o.state); o.gone {
-			r.known.outsides[o.state.index] = &outside{failed: true} // another resource may exist
-		} else if known != nil {
-			known.failed = true
-		}
-	case o.verb == verbRelease:
-		r.forgetOutside(o.state)
-	default:
-		r.known.outsides[o.state.index] = &outside{is: o.outside, read: r.now, generation: r.primary.GetGeneration()}
-	}
-}
-
-func (r *round) outside(s *state) *outside { return r.known.outsides[s.index] }
-func (r *round) forgetOutside(s *state)    { delete(r.known.outsides, s.index) }
-
-// held reports whether the primary has a slot for the external resource.
-func (s *state) held(r *round) bool {
-	return s.external != nil && slices.Contains(alloc.Held(r.primary), s.name)
-}
-
-func (s *state) concludeOutside(r *round, st NodeStatus) NodeStatus {
-	if s.held(r) {
-		st.Children = 1
-	}
-	switch {
-	case s.err != nil:
-		st.State, st.Message = StateFailed, s.err.Error()
-	case s.decided && !s.wanted && st.Children > 0:
-		st.State, st.Message = StateRemoving, "it is being released"
-	case s.decided && !s.wanted:
-		st.State = StateAbsent
-	case len(s.blocked) > 0 || !s.decided:
-		st.State, st.Message = StateWaiting, waitsFor(s.blocked)
-	case s.status.State == StateReady:
-		st.State, st.Ready = StateReady, 1
-	default:
-		st.State, st.Message = StateProgressing, "it is not ready"
-	}
-	return st
 }

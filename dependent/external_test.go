@@ -175,3 +175,58 @@ func TestExternalFails(t *testing.T) {
 		}
 	})
 }
+
+// TestExternalDeletedLast checks D3 where the first node is external: it is deleted after the children behind it.
+func TestExternalDeletedLast(t *testing.T) {
+	bubble(t, func(b *bench) {
+		c := newCloud()
+		e := c.external()
+		remove, early := e.Delete, false
+		e.Delete = func(ctx context.Context, gw *gateway, key, id string) error {
+			early = early || b.configMap("web-page") != nil
+			return remove(ctx, gw, key, id)
+		}
+		g := dependent.For[gateway]()
+		db := dependent.AddExternal(g, "database", e)
+		dependent.Add(g, "login", page, dependent.After(db))
+		b.run(g)
+		if b.configMap("web-page") == nil {
+			t.Fatal("the child was not created")
+		}
+		b.delete(testbed.Gateways, "web")
+		if b.object(testbed.Gateways, "web") != nil || c.get("db-1") != nil {
+			t.Error("something is left")
+		}
+		if early {
+			t.Error("the resource was deleted before the child that comes after it")
+		}
+	})
+}
+
+// TestExternalUndecided checks that an error about whether a resource is wanted is a failure, which is retried.
+func TestExternalUndecided(t *testing.T) {
+	bubble(t, func(b *bench) {
+		c := newCloud()
+		var mu sync.Mutex
+		failure := errClosed
+		g := dependent.For[gateway]()
+		dependent.AddExternal(g, "database", c.external(),
+			dependent.When(func(context.Context, *gateway) (bool, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				return true, failure
+			}))
+		b.run(g)
+		if f := b.c.Failures(); len(f) != 1 || !errors.Is(f[0].Err, errClosed) || c.count() != 0 {
+			t.Errorf("got the failures %v, and %d resources", f, c.count())
+		}
+		mu.Lock()
+		failure = nil
+		mu.Unlock()
+		<-time.After(10 * time.Minute)
+		b.settle()
+		if c.count() != 1 {
+			t.Errorf("after the error: %d resources", c.count())
+		}
+	})
+}

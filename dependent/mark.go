@@ -33,7 +33,7 @@ func (m *marks) set(n *node, obj client.Object) error {
 	if other := metav1.GetControllerOfNoCopy(obj); other != nil && other.UID != m.primary.GetUID() {
 		return fmt.Errorf("%w: it has the controller %s %s", errUnfit, other.Kind, other.Name)
 	}
-	note(obj.GetAnnotations, obj.SetAnnotations, AnnotationNode, m.controller+"/"+n.name)
+	setMark(obj.GetAnnotations, obj.SetAnnotations, AnnotationNode, m.controller+"/"+n.name)
 	if m.holds(obj) {
 		refs := obj.GetOwnerReferences()
 		kept := refs[:0:0]
@@ -45,13 +45,14 @@ func (m *marks) set(n *node, obj client.Object) error {
 		obj.SetOwnerReferences(append(kept, *metav1.NewControllerRef(m.primary, m.kind)))
 		return nil
 	}
-	note(obj.GetLabels, obj.SetLabels, labelOwner, string(m.primary.GetUID()))
-	note(obj.GetAnnotations, obj.SetAnnotations, annotationOwner,
+	setMark(obj.GetLabels, obj.SetLabels, labelOwner, string(m.primary.GetUID()))
+	setMark(obj.GetAnnotations, obj.SetAnnotations, annotationOwner,
 		m.kind.GroupKind().String()+" "+client.KeyOf(m.primary).String())
 	return nil
 }
 
-func note(get func() map[string]string, set func(map[string]string), name, value string) {
+// setMark sets one entry of the labels or annotations of an object, in a copy.
+func setMark(get func() map[string]string, set func(map[string]string), name, value string) {
 	all := map[string]string{name: value}
 	for k, v := range get() {
 		if k != name {
@@ -94,6 +95,30 @@ func (m *marks) owned(obj client.Object) error {
 		return fmt.Errorf("%w: its owner is %s", ErrForeign, obj.GetAnnotations()[annotationOwner])
 	}
 	return nil
+}
+
+// mayTake returns an error if an object with the name of a child must not be written. allowed reports that the option
+// Adopt allows it, or that the object was a child before another client removed the marks.
+func (m *marks) mayTake(is client.Object, allowed bool) error {
+	if m.isOwner(is) {
+		return nil
+	}
+	if err := m.owned(is); err != nil {
+		return err
+	}
+	if allowed {
+		return nil
+	}
+	return ErrForeign
+}
+
+// refuseDeleted returns an error for an object that is being deleted and does not belong to the primary. No watch
+// reports its end to the primary, so the controller must retry.
+func (m *marks) refuseDeleted(is client.Object) error {
+	if m.isOwner(is) {
+		return nil
+	}
+	return fmt.Errorf("%w, and is being deleted", ErrForeign)
 }
 
 // primaryElsewhere returns the primary of a child without an owner reference.

@@ -24,11 +24,6 @@ type remembered struct {
 	outsides map[int]*outside // by node
 }
 
-type childKey struct {
-	node int
-	key  client.Key
-}
-
 // child is the entry of one child.
 type child struct {
 	uid    types.UID
@@ -70,6 +65,38 @@ const (
 	contentionWindow = 5 * time.Minute
 	patience         = 3
 )
+
+// entry returns the entry of this incarnation of a child; nil if there is none.
+func (r *remembered) entry(at childKey, is client.Object) *child {
+	if c := r.children[at]; c != nil && c.uid == is.GetUID() {
+		return c
+	}
+	return nil
+}
+
+// holds reports whether a child is known to have all desired fields.
+func (c *child) holds(w *want) (bool, error) {
+	if c == nil || c.want != w.sum {
+		return false, nil
+	}
+	if c.seen == w.is.GetResourceVersion() {
+		return true, nil
+	}
+	is, err := content(w.is)
+	if err != nil {
+		return false, err
+	}
+	want, err := w.content()
+	if err != nil {
+		return false, err
+	}
+	has, err := sumOwned(c.fields.Value(), is, want)
+	if err != nil || has != c.has {
+		return false, err
+	}
+	c.seen = w.is.GetResourceVersion()
+	return true, nil
+}
 
 // pause returns the back-off before a contended child is restored.
 func (c *child) pause() time.Duration {

@@ -2,6 +2,7 @@ package dependent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -182,4 +183,29 @@ func (n *node) resolve(c *client.Client) error {
 		n.kind = kinds[0]
 	}
 	return nil
+}
+
+// isDeleted reports whether a child counts as deleted, by the option Deleted.
+func (n *node) isDeleted(obj client.Object) bool {
+	if obj.GetDeletionTimestamp() == nil || n.deleted == nil {
+		return false
+	}
+	ok, err := guarded(func() (bool, error) { return n.deleted(obj), nil })
+	return ok && err == nil
+}
+
+// fail returns a *ChildError for an error of an operation, or err if it is nil or has one already.
+func (n *node) fail(op string, k client.Key, err error) error {
+	var done *ChildError
+	if err == nil || errors.As(err, &done) {
+		return err
+	}
+	return &ChildError{Node: n.name, Kind: n.kind, Key: k, Op: op, Err: err}
+}
+
+// fresh returns an empty object of the type and kind of the children.
+func (n *node) fresh() client.Object {
+	obj := reflect.New(n.child).Interface().(client.Object)
+	obj.GetObjectKind().SetGroupVersionKind(n.kind)
+	return obj
 }

@@ -29,17 +29,17 @@ type NodeStatus struct {
 	Children int    // number of existing children
 	Ready    int    // number of ready children
 	Err      error  // a *ChildError, or several; nil unless Failed
-	// Unknown reports that the state of the children is not known. An external resource was not read yet, or there was an
-	// error. [Node.In] then returns the last known state, or nil. Nodes that come after an unknown node keep their
+	// Unknown reports that the state of the children is not known. An external resource was not read yet, or there was
+	// an error. [Node.In] then returns the last known state, or nil. Nodes that come after an unknown node keep their
 	// children.
 	Unknown bool
 }
 
 // Report describes the children of one primary at the end of a round.
 type Report struct {
-	obj   metav1.Object
-	nodes []NodeStatus
-	round *round
+	obj    metav1.Object
+	nodes  []NodeStatus
+	states states
 }
 
 // Nodes returns the status of the nodes, in the order of creation.
@@ -104,5 +104,5 @@ func (n *Node[C]) AllIn(r *Report) []*C {
 	if r == nil {
 		return nil
 	}
-	return childrenOf(r.round, n)
+	return childrenOf(r.states, n)
 }

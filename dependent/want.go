@@ -15,32 +15,33 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// want returns a desired child with its namespace and marks. It refuses fields that only the API server sets.
-func (r *round) want(s *state, desired client.Object) (*want, error) {
+// newWant returns a desired child with its namespace and marks. It refuses fields that only the API server sets.
+func newWant(m *marks, mapper meta.RESTMapper, n *node, desired client.Object) (*want, error) {
 	obj := desired.DeepCopyObject().(client.Object) // the function may keep its own object
-	if gvk := obj.GetObjectKind().GroupVersionKind(); gvk != s.kind && gvk != (schema.GroupVersionKind{}) {
-		return nil, fmt.Errorf("%w: it is of kind %v, and the node is of %v", errUnfit, gvk, s.kind)
+	if gvk := obj.GetObjectKind().GroupVersionKind(); gvk != n.kind && gvk != (schema.GroupVersionKind{}) {
+		return nil, fmt.Errorf("%w: it is of kind %v, and the node is of %v", errUnfit, gvk, n.kind)
 	}
 	if obj.GetName() == "" {
 		return nil, fmt.Errorf("%w: it has no name", errUnfit)
 	}
 	if v := obj.GetResourceVersion(); v != "" || obj.GetUID() != "" {
-		return nil, fmt.Errorf("%w: it was read from the API server; build a new object with the desired fields only", errUnfit)
+		return nil, fmt.Errorf(
+			"%w: it was read from the API server; build a new object with the desired fields only", errUnfit)
 	}
-	if err := r.place(s, obj); err != nil {
+	if err := setNamespace(obj, mapper, n.kind, m.primary.GetNamespace()); err != nil {
 		return nil, err
 	}
-	if !r.marks.holds(obj) && !s.elsewhere {
+	if !m.holds(obj) && !n.elsewhere {
 		return nil, fmt.Errorf("%w: it is outside of the namespace %s of its owner; use the option Elsewhere", errUnfit,
-			r.primary.GetNamespace())
+			m.primary.GetNamespace())
 	}
-	if err := r.set(s.node, obj); err != nil {
+	if err := m.set(n, obj); err != nil {
 		return nil, err
 	}
-	if s.labels != nil && !s.labels.Matches(labels.Set(obj.GetLabels())) {
-		return nil, fmt.Errorf("%w: it lacks the labels of its node, %s", errUnfit, s.labels)
+	if n.labels != nil && !n.labels.Matches(labels.Set(obj.GetLabels())) {
+		return nil, fmt.Errorf("%w: it lacks the labels of its node, %s", errUnfit, n.labels)
 	}
-	obj.GetObjectKind().SetGroupVersionKind(s.kind)
+	obj.GetObjectKind().SetGroupVersionKind(n.kind)
 	data, err := json.Marshal(obj)
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode %T: %w", obj, err)
@@ -63,9 +64,9 @@ func (w *want) content() (map[string]any, error) {
 	return w.fields, nil
 }
 
-// place sets the namespace of a child to that of its primary, if it has none.
-func (r *round) place(s *state, obj client.Object) error {
-	mapping, err := r.c.Mapper().RESTMapping(s.kind.GroupKind(), s.kind.Version)
+// setNamespace sets the namespace of a child to that of its primary, if it has none.
+func setNamespace(obj client.Object, mapper meta.RESTMapper, kind schema.GroupVersionKind, namespace string) error {
+	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
 		return err
 	}
@@ -73,7 +74,7 @@ func (r *round) place(s *state, obj client.Object) error {
 	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
 		obj.SetNamespace("")
 	case obj.GetNamespace() == "":
-		obj.SetNamespace(r.primary.GetNamespace())
+		obj.SetNamespace(namespace)
 	}
 	if obj.GetNamespace() == "" && mapping.Scope.Name() == meta.RESTScopeNameNamespace {
 		return fmt.Errorf("%w: neither it nor its owner has a namespace", errUnfit)
@@ -89,11 +90,17 @@ func guarded[R any](fn func() (R, error)) (res R, err error) {
 	return res, err
 }
 
-type roundKey struct{}
+// states are the nodes of one round, in the order of their declaration.
+type states []*state
 
-// within returns a context with the round, for Node.Child and Node.Children.
-func within(ctx context.Context, r *round) context.Context {
-	return context.WithValue(ctx, roundKey{}, r)
+// of returns the state of a node.
+func (all states) of(n *node) *state { return all[n.index] }
+
+type statesKey struct{}
+
+// withStates returns a context for Node.Child and Node.Children.
+func withStates(ctx context.Context, all states) context.Context {
+	return context.WithValue(ctx, statesKey{}, all)
 }
 
 // Child returns the child of a node in this round, for functions of nodes that come after it. It is nil while the child
@@ -108,17 +115,17 @@ func (n *Node[C]) Child(ctx context.Context) *C {
 
 // Children returns the children of a node in this round. They are READ-ONLY.
 func (n *Node[C]) Children(ctx context.Context) []*C {
-	r, _ := ctx.Value(roundKey{}).(*round)
-	return childrenOf[C](r, n)
+	s, _ := ctx.Value(statesKey{}).(states)
+	return childrenOf(s, n)
 }
 
-func childrenOf[C any](r *round, n *Node[C]) (all []*C) {
-	if r == nil || n.of() == nil || r.states == nil {
+func childrenOf[C any](in states, n *Node[C]) (all []*C) {
+	if in == nil || n.of() == nil {
 		return nil
 	}
-	s := r.state(n.node)
+	s := in.of(n.node)
 	if s.external != nil {
-		if o := r.outside(s); o != nil {
+		if o := s.outside; o != nil {
 			if is, ok := o.is.(*C); ok && is != nil {
 				all = append(all, is)
 			}

@@ -15,24 +15,24 @@ import (
 
 // causes returns why the children are not as desired. The order is that of the graph, since earlier nodes block later
 // ones.
-func (r *round) causes() (all []why.Cause) {
-	for _, s := range r.states {
-		all = append(all, s.causes(r)...)
+func causes(nodes states, stale []error) (all []why.Cause) {
+	for _, s := range nodes {
+		all = append(all, nodeCauses(s)...)
 	}
-	for _, err := range r.stale {
+	for _, err := range stale {
 		all = append(all, failure(err)...)
 	}
 	return all
 }
 
-func (s *state) causes(r *round) (all []why.Cause) {
+func nodeCauses(s *state) (all []why.Cause) {
 	if s.err != nil {
-		all = append(all, s.placed(nil, failure(s.err))...)
+		all = append(all, placed(s, nil, failure(s.err))...)
 	}
 	for _, w := range s.wants {
 		switch {
 		case w.err != nil:
-			told := s.placed(w, failure(w.err))
+			told := placed(s, w, failure(w.err))
 			for i := range told {
 				if told[i].Until.IsZero() {
 					told[i].Until = w.until
@@ -40,29 +40,29 @@ func (s *state) causes(r *round) (all []why.Cause) {
 			}
 			all = append(all, told...)
 		case !w.ready && w.why != "":
-			all = append(all, s.placed(w, []why.Cause{s.unready(r, w)})...)
+			all = append(all, placed(s, w, []why.Cause{unready(s, w)})...)
 		}
 	}
 	switch {
 	case len(all) > 0:
 	case s.external != nil && s.status.State != StateReady && s.status.State != StateAbsent && len(s.blocked) == 0:
 		all = append(all, why.Cause{
-			Type: why.Parked, Message: strings.TrimSpace(fmt.Sprintf("%s is %s: %s", s.name, s.status.State, s.status.Message)),
-			Until: s.until,
+			Type: why.Parked, Until: s.until,
+			Message: strings.TrimSpace(fmt.Sprintf("%s is %s: %s", s.name, s.status.State, s.status.Message)),
 		})
-	case s.decided && !s.wanted && s.present > 0:
-		all = append(all, s.leavings(r)...)
+	case s.unwanted() && s.present > 0:
+		all = append(all, removals(s)...)
 	case len(s.blocked) > 0:
 		all = append(all, why.Cause{
 			Type: why.Parked, Message: fmt.Sprintf("%s comes after %s", s.name, strings.Join(s.blocked, " and ")),
 			Evidence: map[string]string{"after": strings.Join(s.blocked, ", ")},
 		})
 	}
-	return s.placed(nil, all)
+	return placed(s, nil, all)
 }
 
 // placed adds the node, and the child if w is not nil, to causes.
-func (s *state) placed(w *want, causes []why.Cause) []why.Cause {
+func placed(s *state, w *want, causes []why.Cause) []why.Cause {
 	for i := range causes {
 		c := &causes[i]
 		if c.Evidence == nil {
@@ -73,17 +73,17 @@ func (s *state) placed(w *want, causes []why.Cause) []why.Cause {
 			continue
 		}
 		c.Evidence["child"], c.Evidence["childKind"] = w.key.String(), s.kind.Kind
-		c.About = s.object(w.key)
+		c.About = aboutChild(s.node, w.key)
 	}
 	return causes
 }
 
-func (s *state) object(k client.Key) *why.Object {
-	return &why.Object{Group: s.kind.Group, Kind: s.kind.Kind, Namespace: k.Namespace, Name: k.Name}
+func aboutChild(n *node, k client.Key) *why.Object {
+	return &why.Object{Group: n.kind.Group, Kind: n.kind.Kind, Namespace: k.Namespace, Name: k.Name}
 }
 
 // unready returns the cause for a child that is not ready.
-func (s *state) unready(r *round, w *want) why.Cause {
+func unready(s *state, w *want) why.Cause {
 	c := why.Cause{
 		Type: why.Parked, Until: w.until, Message: fmt.Sprintf("child %s %s: %s", s.kind.Kind, w.key, w.why),
 		Evidence: map[string]string{},
@@ -91,8 +91,8 @@ func (s *state) unready(r *round, w *want) why.Cause {
 	if w.is == nil {
 		return c
 	}
-	if known := r.remembered(childKey{s.index, w.key}, w.is); known != nil {
-		c.Since = known.since
+	if w.known != nil {
+		c.Since = w.known.since
 	}
 	if at := w.is.GetDeletionTimestamp(); at != nil {
 		c.Since = at.Time
@@ -108,13 +108,13 @@ func (s *state) unready(r *round, w *want) why.Cause {
 	return c
 }
 
-// leavings returns the causes for children that are not wanted and not gone.
-func (s *state) leavings(r *round) (all []why.Cause) {
-	for _, obj := range s.left(r) {
+// removals returns the causes for children that are not wanted and not gone.
+func removals(s *state) (all []why.Cause) {
+	for _, obj := range s.remaining() {
 		k := client.KeyOf(obj)
 		c := why.Cause{
 			Type: why.Parked, Message: fmt.Sprintf("child %s %s has to be gone first", s.kind.Kind, k),
-			Evidence: map[string]string{"child": k.String(), "childKind": s.kind.Kind}, About: s.object(k),
+			Evidence: map[string]string{"child": k.String(), "childKind": s.kind.Kind}, About: aboutChild(s.node, k),
 		}
 		if at := obj.GetDeletionTimestamp(); at != nil {
 			c.Since = at.Time
@@ -128,7 +128,7 @@ func (s *state) leavings(r *round) (all []why.Cause) {
 	return all
 }
 
-// maxLeft bounds the causes of leavings for one node.
+// maxLeft bounds the causes of removals for one node.
 const maxLeft = 4
 
 // failure returns the causes for an error about a child.
@@ -145,7 +145,8 @@ func failure(err error) []why.Cause {
 			c.Advice = "Give the child another name, delete that object, or take it over with dependent.Adopt."
 		case errors.Is(err, ErrContended):
 			c.Type, c.Message = why.Conflict, err.Error()
-			c.Advice = "Find the other writer: kubectl get -o yaml --show-managed-fields shows which manager has set which field, and when."
+			c.Advice = "Find the other writer: kubectl get -o yaml --show-managed-fields shows which manager has set " +
+				"which field, and when."
 		case errors.Is(err, ErrImmutable):
 			c.Message, c.Advice = err.Error(), "The option dependent.Recreate deletes and recreates the child."
 		case errors.Is(err, ErrNotReady):

@@ -14,6 +14,12 @@
 //
 // Tokens from files and from plugins renew themselves besides, as in client-go.
 //
+// # Dead connections
+//
+// An HTTP/2 connection from which nothing arrives for 30 s gets a ping, and closes if there is no answer within 15 s.
+// It also closes if the peer accepts no byte for 15 s while there is something to write. Its requests then fail, and
+// others open a new connection.
+//
 // # Invariants
 //
 //   - A request is sent over the generation that it acquired, and only once per Release.

@@ -182,10 +182,12 @@ func (g *Generation) newTransport(tc *transport.Config) (*http.Transport, error)
 		MaxIdleConnsPerHost: 25,
 		IdleConnTimeout:     90 * time.Second,
 		ReadBufferSize:      64 << 10,
-		// A connection that does not answer pings is dead even if TCP keeps it open.
 		HTTP2: &http.HTTP2Config{
-			SendPingTimeout:           30 * time.Second,
-			PingTimeout:               15 * time.Second,
+			// A connection that does not answer pings is dead even if TCP keeps it open.
+			SendPingTimeout: 30 * time.Second,
+			PingTimeout:     15 * time.Second,
+			// A peer that sends but does not read gets no pings, and would block the writes of all streams for good.
+			WriteByteTimeout:          15 * time.Second,
 			MaxReadFrameSize:          256 << 10,
 			MaxReceiveBufferPerStream: 4 << 20,
 		},

@@ -57,10 +57,25 @@
 // former members. It does not wait for them. A member that has not noticed the deletion may then work at the same time,
 // for at most the renew deadline.
 //
-// # Reading order
+// # Parts
 //
-// The files record and plan contain the record and its changes, and assign computes targets. All three work without a
-// cluster. Package internal/leasing sends the requests and renews Leases, and view stores the observed Leases. term is
-// one incarnation: it holds the slots, which participants gain and lose in handover. step decides, one step after the
-// other, on one goroutine. dead finds dead members, and leader keeps Options.Leader.
+// [Group] creates the parts and connects them.
+//
+//   - record, change and assign (record.go, plan.go, assign.go): the record, its changes and the targets of slots, as
+//     pure functions.
+//   - view (view.go, watch.go): the observed Leases, from the watch and from responses. Its lock is view.mu.
+//   - groupLease (grouplease.go): the Lease of the group with its record, and the last version that this member knows.
+//   - ownLease (ownlease.go): the Lease of one incarnation, and its renewal on a goroutine.
+//   - handover (handover.go): the slots of one incarnation, and the calls of participants. Its lock is handover.mu.
+//   - fence (fence.go): the slots that may be worked on now, behind an atomic pointer. handover writes it.
+//   - term (term.go): one incarnation. It connects its ownLease and its handover, and ends both.
+//   - liveness (liveness.go): the members that have certainly stopped. It marks and deletes their Leases.
+//   - leaderLease (leader.go): the Lease Options.Leader.
+//   - memberLoop (loop.go): the next step of the member. It asks the other parts.
+//   - state, announcer and eventWriter (state.go, changes.go, events.go): the facts for inspection, the log and the
+//     Events. The lock is state.mu.
+//
+// groupLease, liveness, leaderLease and memberLoop belong to the goroutine of Run and need no lock. No lock is acquired
+// while another one is held. Status, Why and the metrics (status.go, why.go, metrics.go) describe a snapshot of the
+// parts (inspect.go).
 package group

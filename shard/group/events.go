@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,12 +11,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	typedevents "k8s.io/client-go/kubernetes/typed/events/v1"
+
+	"github.com/fairlead-io/fairlead/internal/leasing"
 )
 
 // eventWriter writes Events about the Lease of the group. It drops Events above its rate limit.
 type eventWriter struct {
-	g       *Group
 	client  typedevents.EventsV1Interface
+	opt     *Options
+	clock   leasing.Clock
+	log     *slog.Logger
+	state   *state // for the uid of the group Lease
 	changes chan Change
 }
 
@@ -31,6 +37,14 @@ var reasons = map[Kind]string{
 	Left: "MemberLeft",
 }
 
+func newEventWriter(
+	client typedevents.EventsV1Interface, opt *Options, clock leasing.Clock, log *slog.Logger, s *state,
+) *eventWriter {
+	return &eventWriter{
+		client: client, opt: opt, clock: clock, log: log, state: s, changes: make(chan Change, eventsAtOnce),
+	}
+}
+
 // enqueue queues a change. It drops it if the queue is full. A nil eventWriter does nothing.
 func (e *eventWriter) enqueue(c Change) {
 	if e == nil || reasons[c.Kind] == "" {
@@ -44,7 +58,7 @@ func (e *eventWriter) enqueue(c Change) {
 
 // run writes Events until over is closed, and then the queued ones.
 func (e *eventWriter) run(ctx context.Context, over <-chan struct{}) {
-	left, last, refused := float64(eventsAtOnce), e.g.clock.Now(), false
+	left, last, refused := float64(eventsAtOnce), e.clock.Now(), false
 	for {
 		var c Change
 		select {
@@ -56,7 +70,7 @@ func (e *eventWriter) run(ctx context.Context, over <-chan struct{}) {
 				return
 			}
 		}
-		now := e.g.clock.Now()
+		now := e.clock.Now()
 		left = min(eventsAtOnce, left+float64(now.Sub(last))/float64(eventInterval))
 		if last = now; left < 1 {
 			continue
@@ -64,7 +78,7 @@ func (e *eventWriter) run(ctx context.Context, over <-chan struct{}) {
 		left--
 		err := e.write(ctx, c)
 		if err != nil && !refused {
-			e.g.log.WarnContext(ctx, "cannot write Events about the group", "error", err)
+			e.log.WarnContext(ctx, "cannot write Events about the group", "error", err)
 		}
 		refused = err != nil
 	}
@@ -73,7 +87,7 @@ func (e *eventWriter) run(ctx context.Context, over <-chan struct{}) {
 func (e *eventWriter) write(ctx context.Context, c Change) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	opt := e.g.opt
+	opt := e.opt
 	kind, note := corev1.EventTypeNormal, fmt.Sprintf("%s: %s", opt.Member, c.Kind)
 	if !c.Slots.IsEmpty() {
 		note += fmt.Sprintf(" slots %s", c.Slots)
@@ -89,11 +103,11 @@ func (e *eventWriter) write(ctx context.Context, c Change) error {
 	}
 	_, err := e.client.Events(opt.Namespace).Create(ctx, &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: opt.Namespace, GenerateName: opt.Name + "-"},
-		EventTime:  metav1.NewMicroTime(e.g.clock.Now()), Type: kind, Reason: reasons[c.Kind], Action: "Share",
+		EventTime:  metav1.NewMicroTime(e.clock.Now()), Type: kind, Reason: reasons[c.Kind], Action: "Share",
 		ReportingController: "fairlead.io/shard-group", ReportingInstance: cut(opt.Member, 128), Note: cut(note, 1024),
 		Regarding: corev1.ObjectReference{
 			APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: opt.Namespace, Name: opt.Name,
-			UID: e.g.uid(),
+			UID: e.uid(),
 		},
 	}, metav1.CreateOptions{})
 	return err
@@ -102,11 +116,9 @@ func (e *eventWriter) write(ctx context.Context, c Change) error {
 func cut(s string, n int) string { return s[:min(len(s), n)] }
 
 // uid returns the uid of the Lease of the group, or "" if it is not known.
-func (g *Group) uid() types.UID {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.state.record == nil {
-		return ""
+func (e *eventWriter) uid() types.UID {
+	if r := e.state.facts().record; r != nil {
+		return types.UID(r.founded)
 	}
-	return types.UID(g.state.record.founded)
+	return ""
 }

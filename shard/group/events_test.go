@@ -25,7 +25,8 @@ func TestEvents(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		events, err := w.server.Objects(schema.GroupVersionResource{Group: "events.k8s.io", Version: "v1", Resource: "events"})
+		resource := schema.GroupVersionResource{Group: "events.k8s.io", Version: "v1", Resource: "events"}
+		events, err := w.server.Objects(resource)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -82,53 +82,60 @@ type Participant interface {
 type Group struct {
 	opt    Options
 	cfg    *rest.Config
-	leases *leasing.Client
-	view   *view
+	client *leasing.Client
 	log    *slog.Logger
 	slot   inherit.Slot // of log
 	clock  leasing.Clock
 	layout shard.Layout
 
+	view         *view
+	state        *state
+	changes      *announcer
+	fence        *fence
 	participants []Participant
-	events       *eventWriter // nil: no Events
 	ran          atomic.Bool
 	woken        chan struct{}
-	holds        atomic.Pointer[holds] // for Fence
-
-	mu    sync.Mutex // guards state; no other lock is acquired under it
-	state state
 }
 
 var _ shard.Membership = (*Group)(nil)
 
 // New returns a member. It takes part while Run runs.
 func New(cfg *rest.Config, o Options) (*Group, error) {
+	g, err := newGroup(cfg, o, leasing.Clock{Now: time.Now, After: time.After})
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a member of a group: %w", err)
+	}
+	return g, nil
+}
+
+func newGroup(cfg *rest.Config, o Options, clock leasing.Clock) (*Group, error) {
 	if cfg == nil {
-		return nil, errors.New("cannot make a member of a group: no rest.Config")
+		return nil, errors.New("no rest.Config")
 	}
 	if err := o.complete(); err != nil {
-		return nil, fmt.Errorf("cannot make a member of a group: %w", err)
+		return nil, err
 	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Timeout = -1, 0
 	c, err := newClient(cfg, o.Namespace, o.Renew/3)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a member of a group: %w", err)
+		return nil, err
 	}
 	c.Tracer, c.Identity = tracing.Tracer(o.TracerProvider, "shard/group"), o.Member
 	log, slot := inherit.Logger(o.Logger)
+	log = log.With("group", o.Namespace+"/"+o.Name, "member", o.Member)
 	g := &Group{
-		opt: o, cfg: cfg, slot: slot, log: log.With("group", o.Namespace+"/"+o.Name, "member", o.Member),
-		leases: c, clock: leasing.Clock{Now: time.Now, After: time.After},
-		layout: shard.Layout{By: o.Layout.By, Slots: o.Layout.Len()}, woken: make(chan struct{}, 1),
+		opt: o, cfg: cfg, client: c, slot: slot, log: log, clock: clock,
+		layout: shard.Layout{By: o.Layout.By, Slots: o.Layout.Len()},
+		view:   newView(clock.Now), state: &state{log: log}, fence: &fence{}, woken: make(chan struct{}, 1),
 	}
-	g.view = newView(func() time.Time { return g.clock.Now() })
+	g.changes = &announcer{state: g.state, log: log, onChange: o.OnChange}
 	if o.Events {
 		events, err := typedevents.NewForConfig(cfg)
 		if err != nil {
-			return nil, fmt.Errorf("cannot make a member of a group: %w", err)
+			return nil, err
 		}
-		g.events = &eventWriter{g: g, client: events, changes: make(chan Change, eventsAtOnce)}
+		g.changes.events = newEventWriter(events, &g.opt, clock, log, g.state)
 	}
 	return g, nil
 }
@@ -161,7 +168,8 @@ func (o *Options) complete() error {
 	o.period = cmp.Or(max(o.period, 0), o.Duration/6)
 	o.Drain = cmp.Or(max(o.Drain, 0), 10*time.Second)
 	if o.period*2 > o.Renew || o.Renew*5/4 > o.Duration {
-		return fmt.Errorf("the renew interval %v, the renew deadline %v and the lease duration %v are too close to each other",
+		return fmt.Errorf(
+			"the renew interval %v, the renew deadline %v and the lease duration %v are too close to each other",
 			o.period, o.Renew, o.Duration)
 	}
 	return nil
@@ -171,55 +179,59 @@ func (o *Options) complete() error {
 // the reverse order.
 func (g *Group) Add(p Participant) { g.participants = append(g.participants, p) }
 
-// Layout returns the layout, with an explicit number of slots.
-func (g *Group) Layout() shard.Layout { return g.layout }
-
-// Held returns the slots that this member holds, including those that it is about to release.
-func (g *Group) Held() shard.Set {
-	if h := g.holds.Load(); h != nil && h.term.renewal.Fresh() {
-		return h.set
+// Run takes part in the group until ctx ends. It then hands over its slots and leaves. It returns when no work on any
+// slot runs any more. The error is nil, matches ErrRole or ErrNotGroup, or is the panic of a participant. Run can be
+// called once.
+func (g *Group) Run(ctx context.Context) error {
+	if g.ran.Swap(true) {
+		return errors.New("cannot take part in the group again: make another member")
 	}
-	return g.layout.Set()
-}
-
-// Fence returns nil while it is certain that no other member holds the slot. It reads only the clock, so it is cheap
-// enough for each request. A process that is paused between Fence and its request may still send that request when
-// another member holds the slot.
-func (g *Group) Fence(slot int) error {
-	h := g.holds.Load()
-	if h == nil || !h.set.Holds(slot) {
-		return ErrNotHeld
-	}
-	if !h.term.renewal.Fresh() {
-		return ErrLost
-	}
-	return nil
-}
-
-// Here returns nil if this member works on a slot, and otherwise a *HolderError with the name of the holder, if known.
-// It is for external requests, such as callbacks, that reach any member.
-func (g *Group) Here(slot int) error {
-	err := g.Fence(slot)
-	if err == nil {
-		return nil
-	}
-	e := &HolderError{Slot: slot, Err: err}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if r := g.state.record; r != nil && slot >= 0 && slot < len(r.slots) {
-		for _, m := range r.members {
-			if m.ID == r.slots[slot].holder && m.ID != g.state.id {
-				e.Holder = m.Name
-			}
+	g.slot.From(ctx)
+	life, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	defer stop(ErrNotHeld)
+	parts.Go(func() {
+		if err := watchLeases(life, g.cfg, &g.opt, g.view, g.log, g.wake); err != nil {
+			g.log.WarnContext(ctx, "the watch of the group has failed", "error", err)
 		}
+	})
+	if g.changes.events != nil {
+		parts.Go(func() { g.changes.events.run(context.WithoutCancel(ctx), life.Done()) })
 	}
-	return e
+	m := &memberLoop{
+		opt: &g.opt, layout: g.layout, clock: g.clock, log: g.log, state: g.state, announce: g.changes.announce,
+		view: g.view, woken: g.woken, newTerm: g.newTerm,
+		group: &groupLease{
+			client: g.client, view: g.view, opt: &g.opt, layout: g.layout, clock: g.clock, setRecord: g.state.setRecord,
+		},
+		live: &liveness{client: g.client, view: g.view, opt: &g.opt, now: g.clock.Now},
+		leader: &leaderLease{
+			client: g.client, identity: "shards:" + g.opt.Namespace + "/" + g.opt.Name, clock: g.clock, log: g.log,
+		},
+	}
+	return m.run(ctx, life)
 }
 
-// holds are the slots of an incarnation for which Fence returns nil.
-type holds struct {
-	set  shard.Set
-	term *term
+// newTerm returns a term without a Lease. It ends with life at the latest.
+func (g *Group) newTerm(life context.Context) *term {
+	t := &term{id: newID(), announce: g.changes.announce, wake: g.wake}
+	t.ctx, t.end = context.WithCancelCause(life)
+	t.lease = &ownLease{
+		opt: &g.opt, clock: g.clock, log: g.log, view: g.view, setError: g.state.setError,
+		record:  leasing.Record{Client: g.client, Name: leaseName(g.opt.Name, t.id)},
+		renewal: leasing.Renewal{Clock: g.clock, Bound: g.opt.Renew},
+	}
+	t.slots = &handover{
+		layout: g.layout, participants: g.participants, drain: g.opt.Drain, clock: g.clock, log: g.log, ctx: t.ctx,
+		fence: g.fence, renewal: &t.lease.renewal, announce: g.changes.announce, wake: g.wake,
+		failed: func(err error) {
+			g.state.fail(err)
+			t.fail(err)
+		},
+		have: map[int]*holding{}, released: g.layout.Set(),
+	}
+	return t
 }
 
 // wake starts the next step of the member.
@@ -229,3 +241,14 @@ func (g *Group) wake() {
 	default:
 	}
 }
+
+// Layout returns the layout, with an explicit number of slots.
+func (g *Group) Layout() shard.Layout { return g.layout }
+
+// Held returns the slots that this member holds, including those that it is about to release.
+func (g *Group) Held() shard.Set { return g.fence.permit().held(g.layout) }
+
+// Fence returns nil while it is certain that no other member holds the slot. It reads only the clock, so it is cheap
+// enough for each request. A process that is paused between Fence and its request may still send that request when
+// another member holds the slot.
+func (g *Group) Fence(slot int) error { return g.fence.permit().check(slot) }

@@ -376,10 +376,10 @@ func TestOptions(t *testing.T) {
 }
 
 func BenchmarkFence(b *testing.B) {
-	t := &term{renewal: leasing.Renewal{Clock: leasing.Clock{Now: time.Now}, Bound: time.Hour}}
-	t.renewal.Renewed(leasing.Stamp{Time: time.Now()})
-	g := &Group{}
-	g.holds.Store(&holds{shard.Layout{}.All(), t})
+	renewal := &leasing.Renewal{Clock: leasing.Clock{Now: time.Now}, Bound: time.Hour}
+	renewal.Renewed(leasing.Stamp{Time: time.Now()})
+	g := &Group{fence: &fence{}}
+	g.fence.open(&permit{slots: shard.Layout{}.All(), renewal: renewal})
 	for b.Loop() {
 		if err := g.Fence(7); err != nil {
 			b.Fatal(err)

@@ -3,15 +3,40 @@ package group
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/internal/leasing"
 	"github.com/fairlead-io/fairlead/internal/protect"
 	"github.com/fairlead-io/fairlead/shard"
 )
+
+// handover holds the slots of one incarnation, and tells the participants which of them to work on. Only the goroutine
+// of Run calls its methods, except revoke. The methods that it calls on its own goroutines say so.
+type handover struct {
+	layout       shard.Layout
+	participants []Participant // in the order in which they gain slots
+	drain        time.Duration // Options.Drain
+	clock        leasing.Clock
+	log          *slog.Logger
+	ctx          context.Context //nolint:containedctx // ends with the incarnation
+	fence        *fence
+	renewal      *leasing.Renewal // of the incarnation, for fence
+	announce     func(Change)
+	wake         func()      // released slots are to be written into the record
+	failed       func(error) // a participant has panicked
+
+	calls sync.WaitGroup // of participants
+
+	mu       sync.Mutex // guards the fields below, and writes of fence; no other lock is acquired under it
+	lost     bool
+	have     map[int]*holding // held slots, until participants have released them
+	released shard.Set        // by participants; the record still assigns them to this member
+}
 
 // holding is a slot that is held.
 type holding struct {
@@ -27,22 +52,22 @@ type batch struct {
 }
 
 // gain holds slots from now on, and calls Gain of the participants.
-func (t *term) gain(slots shard.Set) {
+func (h *handover) gain(slots shard.Set) {
 	b := &batch{turn: make(chan struct{}, 1), slots: slots}
-	t.mu.Lock()
-	if t.lost || slots.IsEmpty() {
-		t.mu.Unlock()
+	h.mu.Lock()
+	if h.lost || slots.IsEmpty() {
+		h.mu.Unlock()
 		return
 	}
 	for slot := range slots.Slots() {
-		t.have[slot] = &holding{batch: b}
+		h.have[slot] = &holding{batch: b}
 	}
-	t.publishLocked()
-	t.mu.Unlock()
-	t.g.note(Change{Kind: Gained, Slots: slots})
-	t.work.Go(func() {
-		for _, p := range t.g.participants {
-			if !t.tell(p, b) {
+	h.publishLocked()
+	h.mu.Unlock()
+	h.announce(Change{Kind: Gained, Slots: slots})
+	h.calls.Go(func() {
+		for _, p := range h.participants {
+			if !h.gainFor(p, b) {
 				return
 			}
 		}
@@ -50,39 +75,39 @@ func (t *term) gain(slots shard.Set) {
 	})
 }
 
-// tell calls Gain of a participant for the remaining slots of a batch. It reports whether any slots remain.
-func (t *term) tell(p Participant, b *batch) bool {
+// gainFor calls Gain of a participant for the remaining slots of a batch. It reports whether any slots remain.
+func (h *handover) gainFor(p Participant, b *batch) bool {
 	for attempt := 0; ; attempt++ {
-		left, err := t.try(p, b)
+		left, err := h.tryGain(p, b)
 		switch {
 		case left.IsEmpty():
 			return false
 		case err == nil:
 			return true
 		}
-		t.g.log.Warn("cannot start work on slots yet", "slots", left, "error", err)
+		h.log.Warn("cannot start work on slots yet", "slots", left, "error", err)
 		retry := backoff.Policy{Base: 200 * time.Millisecond, Cap: 10 * time.Second}
-		if backoff.Pause(t.ctx, retry.Delay(attempt, rand.Float64)) != nil {
+		if backoff.Pause(h.ctx, retry.Delay(attempt, rand.Float64)) != nil {
 			return false
 		}
 	}
 }
 
-func (t *term) try(p Participant, b *batch) (left shard.Set, err error) {
+func (h *handover) tryGain(p Participant, b *batch) (left shard.Set, err error) {
 	b.turn <- struct{}{}
 	defer func() { <-b.turn }()
-	if b.slots.IsEmpty() || t.ctx.Err() != nil {
-		return t.g.layout.Set(), nil
+	if b.slots.IsEmpty() || h.ctx.Err() != nil {
+		return h.layout.Set(), nil
 	}
-	t.guard("Gain", func() { err = p.Gain(t.ctx, b.slots) })
+	h.call("Gain", func() { err = p.Gain(h.ctx, b.slots) })
 	return b.slots, err
 }
 
-// guard calls a function of a participant. A panic ends Run, since the work that still runs is unknown. The slots are
+// call calls a function of a participant. A panic ends Run, since the work that still runs is unknown. The slots are
 // not handed over, and other members wait for the Lease to expire.
-func (t *term) guard(name string, fn func()) (returned bool) {
+func (h *handover) call(name string, fn func()) (returned bool) {
 	failed := func(what any) {
-		t.g.fail(fmt.Errorf("cannot go on: %s of a participant has failed: %v", name, what), t)
+		h.failed(fmt.Errorf("cannot go on: %s of a participant has failed: %v", name, what))
 	}
 	if p := protect.CallOr(fn, func() { failed("it has ended its goroutine") }); p != nil {
 		failed(p)
@@ -92,29 +117,32 @@ func (t *term) guard(name string, fn func()) (returned bool) {
 }
 
 // lose makes the participants lose the slots that are not being lost already, and then releases them.
-func (t *term) lose(slots shard.Set) {
+func (h *handover) lose(slots shard.Set) {
 	batches := map[*batch]shard.Set{} // the nil batch has the slots for which Gain has finished
-	lost := t.g.layout.Set()
-	t.mu.Lock()
+	lost := h.layout.Set()
+	h.mu.Lock()
 	for slot := range slots.Slots() {
-		if h := t.have[slot]; h != nil && h.losing.IsZero() {
-			h.losing = t.g.clock.Now()
-			one, b := t.g.layout.Set(slot), h.batch
+		if one := h.have[slot]; one != nil && one.losing.IsZero() {
+			one.losing = h.clock.Now()
+			set, b := h.layout.Set(slot), one.batch
 			if b.over.Load() {
 				b = nil
 			}
-			batches[b] = one.Union(batches[b])
-			lost = lost.Union(one)
+			batches[b] = set.Union(batches[b])
+			lost = lost.Union(set)
 		}
 	}
-	t.mu.Unlock()
+	if !lost.IsEmpty() {
+		h.publishLocked()
+	}
+	h.mu.Unlock()
 	if lost.IsEmpty() {
 		return
 	}
-	if t.ctx.Err() == nil {
-		t.g.note(Change{Kind: Moving, Slots: lost})
+	if h.ctx.Err() == nil {
+		h.announce(Change{Kind: Moving, Slots: lost})
 	}
-	ctx, cancel := context.WithTimeoutCause(t.ctx, t.g.opt.Drain, ErrMoved)
+	ctx, cancel := context.WithTimeoutCause(h.ctx, h.drain, ErrMoved)
 	var all sync.WaitGroup
 	for b, slots := range batches {
 		all.Go(func() {
@@ -123,22 +151,22 @@ func (t *term) lose(slots shard.Set) {
 				b.slots = b.slots.Minus(slots)
 				<-b.turn
 			}
-			t.loseFrom(ctx, len(t.g.participants)-1, slots)
+			h.loseFrom(ctx, len(h.participants)-1, slots)
 		})
 	}
-	t.work.Go(func() {
+	h.calls.Go(func() {
 		all.Wait()
 		cancel()
 	})
 }
 
 // loseFrom calls Lose of participant i, and then of those added before it. It finally releases the slots.
-func (t *term) loseFrom(ctx context.Context, i int, slots shard.Set) {
+func (h *handover) loseFrom(ctx context.Context, i int, slots shard.Set) {
 	if slots.IsEmpty() {
 		return
 	}
 	if i < 0 {
-		t.letGo(slots)
+		h.release(slots)
 		return
 	}
 	var mu sync.Mutex
@@ -154,77 +182,107 @@ func (t *term) loseFrom(ctx context.Context, i int, slots shard.Set) {
 	all := slots
 	quiet := func(part shard.Set) {
 		if part = take(part); !part.IsEmpty() {
-			before.Go(func() { t.loseFrom(ctx, i-1, part) })
+			before.Go(func() { h.loseFrom(ctx, i-1, part) })
 		}
 	}
-	if t.guard("Lose", func() { t.g.participants[i].Lose(ctx, all, quiet) }) {
-		t.loseFrom(ctx, i-1, take(all))
+	if h.call("Lose", func() { h.participants[i].Lose(ctx, all, quiet) }) {
+		h.loseFrom(ctx, i-1, take(all))
 	}
 }
 
-// letGo ends the holding of slots. No work on them runs, and Fence refuses them from now on. It is safe for concurrent
-// use.
-func (t *term) letGo(slots shard.Set) {
-	t.mu.Lock()
+// release ends the holding of slots. No work on them runs, and Fence refuses them from now on. It is safe for
+// concurrent use.
+func (h *handover) release(slots shard.Set) {
+	h.mu.Lock()
 	for slot := range slots.Slots() {
-		delete(t.have, slot)
+		delete(h.have, slot)
 	}
-	t.quiet = t.quiet.Union(slots)
-	t.publishLocked()
-	t.mu.Unlock()
-	t.g.wake()
+	h.released = h.released.Union(slots)
+	h.publishLocked()
+	h.mu.Unlock()
+	h.wake()
 }
 
-// publishLocked updates the slots for Fence. The caller holds t.mu.
-func (t *term) publishLocked() {
-	if !t.lost {
-		t.g.holds.Store(&holds{t.heldLocked(), t})
+// publishLocked updates the slots for Fence. The caller holds h.mu.
+func (h *handover) publishLocked() {
+	if h.lost {
+		return
 	}
+	p := &permit{slots: h.heldLocked(), moving: map[int]time.Time{}, renewal: h.renewal}
+	for slot, held := range h.have {
+		if !held.losing.IsZero() {
+			p.moving[slot] = held.losing
+		}
+	}
+	h.fence.open(p)
 }
 
-func (t *term) heldLocked() shard.Set {
-	held := t.g.layout.Set()
-	for slot := range t.have {
-		held = held.Union(t.g.layout.Set(slot))
+func (h *handover) heldLocked() shard.Set {
+	held := h.layout.Set()
+	for slot := range h.have {
+		held = held.Union(h.layout.Set(slot))
 	}
 	return held
 }
 
 // held returns the held slots, including those that are being lost. It is safe for concurrent use.
-func (t *term) held() shard.Set {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.heldLocked()
+func (h *handover) held() shard.Set {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.heldLocked()
 }
 
-// follow applies the record: it gains slots that the record assigns to this member, and loses those with another
-// target.
-func (t *term) follow(r *record, leaving bool) {
-	mine, targets := r.heldBy(t.id), r.targetsOf(t.id)
-	if leaving {
-		targets = t.g.layout.Set()
-	}
-	t.mu.Lock()
-	held := t.heldLocked()
+// open shows by the fence that the incarnation has a Lease, still without slots.
+func (h *handover) open() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.publishLocked()
+}
+
+// follow gains the slots that the record assigns to this member, and loses those with another target. mine are the
+// slots that it holds by the record, and targets those that it should hold. The error says that the record gives held
+// slots to other members.
+func (h *handover) follow(mine, targets shard.Set) error {
+	h.mu.Lock()
+	held := h.heldLocked()
 	absent := mine.Minus(held)
 	// A released slot that is a target again is gained again. A slot that was never gained and has another target is
 	// released.
-	t.quiet = absent.Minus(targets)
-	if !t.quiet.IsEmpty() {
-		t.g.wake()
+	h.released = absent.Minus(targets)
+	if !h.released.IsEmpty() {
+		h.wake()
 	}
-	t.mu.Unlock()
+	h.mu.Unlock()
 	if wrong := held.Minus(mine); !wrong.IsEmpty() {
-		t.fail(fmt.Errorf("%w: slots %s are held by others", errRecord, wrong))
-		return
+		return fmt.Errorf("%w: slots %s are held by others", errRecord, wrong)
 	}
-	t.gain(absent.Both(targets))
-	t.lose(held.Minus(targets))
+	h.gain(absent.Both(targets))
+	h.lose(held.Minus(targets))
+	return nil
 }
 
-// letGone returns the slots that participants have released and the record still assigns to this member.
-func (t *term) letGone() shard.Set {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.quiet
+// unrecorded returns the slots that participants have released and the record still assigns to this member.
+func (h *handover) unrecorded() shard.Set {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.released
+}
+
+// revoke closes the fence for good. It returns the slots that were held, and first reports whether it was open before.
+// It is safe for concurrent use.
+func (h *handover) revoke() (held shard.Set, first bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lost {
+		return h.layout.Set(), false
+	}
+	h.lost = true
+	h.fence.close()
+	return h.heldLocked(), true
+}
+
+// close loses all slots, and waits until no call of a participant runs. The context of the incarnation has ended.
+func (h *handover) close() {
+	h.lose(h.held())
+	h.calls.Wait()
 }

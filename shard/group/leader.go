@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/leasing"
@@ -13,47 +14,57 @@ import (
 // leaders use, since another member must first notice that the renewing member is dead.
 const leaderDuration = time.Minute
 
-// leader is the Lease with which the program elects a leader when it does not share. All members of the group hold it
-// with one identity. Only the goroutine of Run uses it.
-type leader struct {
+// leaderLease is the Lease with which the program elects a leader when it does not share. All members of the group hold
+// it with one identity. Only the goroutine of Run uses it.
+type leaderLease struct {
+	client   *leasing.Client
+	identity string // of all members
+	clock    leasing.Clock
+	log      *slog.Logger
+
 	claim leasing.Claim
 	kept  leasing.Stamp // time of our last renewal
 }
 
 // use makes name the name of the Lease.
-func (f *leader) use(g *Group, name string) {
+func (f *leaderLease) use(name string) {
 	if f.claim.Name != name {
 		f.claim = leasing.Claim{
-			Record:   leasing.Record{Client: g.leases, Name: name},
-			Identity: "shards:" + g.opt.Namespace + "/" + g.opt.Name, Duration: leaderDuration, Clock: g.clock,
+			Record: leasing.Record{Client: f.client, Name: name}, Identity: f.identity, Duration: leaderDuration,
+			Clock: f.clock,
 		}
 	}
 }
 
 // take makes the group the holder of the Lease. It returns ErrLeader while another holder has the Lease.
-func (f *leader) take(ctx context.Context, g *Group, name string) error {
+func (f *leaderLease) take(ctx context.Context, name string) error {
 	if name == "" {
 		return nil
 	}
-	f.use(g, name)
+	f.use(name)
 	begun, err := f.claim.Take(ctx)
 	switch {
 	case err == nil:
 		f.kept = begun
 	case errors.Is(err, leasing.ErrHeld):
 		return fmt.Errorf("cannot hold slots: %w: %s, by the Lease %s", ErrLeader, leasing.Holder(f.claim.Last()),
-			g.leases.Describe(name))
+			f.client.Describe(name))
 	}
 	return err
 }
 
+// takenWithin reports whether this member took the Lease less than d ago.
+func (f *leaderLease) takenWithin(d time.Duration) bool {
+	return !f.kept.IsZero() && f.kept.AtMost(f.clock.Now()) < d
+}
+
 // prepareRelease returns a function that releases the Lease after a record without members is written. It reads
 // the Lease before that write, so that the release conflicts if a new member has taken the Lease since.
-func (f *leader) prepareRelease(ctx context.Context, g *Group, next *record) (release func(), err error) {
+func (f *leaderLease) prepareRelease(ctx context.Context, next *record) (release func(), err error) {
 	if next.leader == "" || len(next.members) > 0 {
 		return func() {}, nil
 	}
-	f.use(g, next.leader)
+	f.use(next.leader)
 	held, err := f.claim.Holds(ctx)
 	if err != nil {
 		return nil, err
@@ -63,38 +74,7 @@ func (f *leader) prepareRelease(ctx context.Context, g *Group, next *record) (re
 			return
 		}
 		if err := f.claim.Release(ctx); err != nil {
-			g.log.InfoContext(ctx, "the Lease of the leader is left to expire", "error", err)
+			f.log.InfoContext(ctx, "the Lease of the leader is left to expire", "error", err)
 		}
 	}, nil
-}
-
-// renewLeader renews the leader Lease if this member is the first live member of the record. If another holder has the
-// Lease, no member of the group may hold slots.
-func (m *memberLoop) renewLeader() error {
-	r := m.last
-	recently := !m.leader.kept.IsZero() && m.leader.kept.AtMost(m.g.clock.Now()) < 2*m.g.opt.period
-	if r.leader == "" || r.founded == "" || recently || !m.first(r) {
-		return nil
-	}
-	err := m.leader.take(m.t.ctx, m.g, r.leader)
-	if !errors.Is(err, ErrLeader) {
-		return err
-	}
-	_, writeErr := m.write(m.base, r, change{abandon: true})
-	m.t.fail(err)
-	return errors.Join(err, writeErr)
-}
-
-// first reports whether this member is the first in the record whose Lease is renewed.
-func (m *memberLoop) first(r *record) bool {
-	for _, other := range r.members {
-		if other.ID == m.t.id {
-			return true
-		}
-		s, ok := m.g.view.get(m.g.leaseOf(other.ID))
-		if ok && s.Unchanged(m.g.clock.Now()) < m.g.opt.Renew {
-			return false
-		}
-	}
-	return false
 }

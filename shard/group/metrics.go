@@ -2,13 +2,13 @@ package group
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Collector returns a collector for the metrics of this member.
-func (g *Group) Collector() prometheus.Collector { return collector{g} }
+// collector collects the metrics of a member from its snapshots.
+type collector struct{ snapshot func() snapshot }
 
-type collector struct{ g *Group }
-
-func (c collector) metrics(s Status, counts state) []prometheus.Metric {
-	labels := prometheus.Labels{"group": c.g.opt.Namespace + "/" + c.g.opt.Name}
+func (c collector) metrics() []prometheus.Metric {
+	snap := c.snapshot()
+	s, counts := newStatus(snap), snap.known
+	labels := prometheus.Labels{"group": snap.group()}
 	metric := func(name, help string, kind prometheus.ValueType, value float64) prometheus.Metric {
 		desc := prometheus.NewDesc("fairlead_shard_"+name, help, nil, labels)
 		return prometheus.MustNewConstMetric(desc, kind, value)
@@ -32,18 +32,14 @@ func (c collector) metrics(s Status, counts state) []prometheus.Metric {
 
 // Describe implements prometheus.Collector.
 func (c collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, m := range c.metrics(Status{}, state{}) {
+	for _, m := range c.metrics() {
 		ch <- m.Desc()
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (c collector) Collect(ch chan<- prometheus.Metric) {
-	status := c.g.Status()
-	c.g.mu.Lock()
-	s := c.g.state
-	c.g.mu.Unlock()
-	for _, m := range c.metrics(status, s) {
+	for _, m := range c.metrics() {
 		ch <- m
 	}
 }

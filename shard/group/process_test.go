@@ -126,12 +126,11 @@ func (p *process) startWith(cfg *rest.Config, o Options, more ...Participant) {
 		o.Layout.Slots = 8
 	}
 	o.Logger = slog.New(slog.NewTextHandler(w, nil))
-	g, err := New(cfg, o)
+	g, err := newGroup(cfg, o, leasing.Clock{Now: p.now, After: p.after})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	p.g = g
-	g.clock = leasing.Clock{Now: p.now, After: p.after}
 	for _, participant := range append([]Participant{p}, more...) {
 		g.Add(participant)
 	}

@@ -19,15 +19,11 @@ func leaseRule() string {
 		strings.Join(leaseVerbs, `", "`))
 }
 
-// Rights returns the permissions that a member needs. They cover all Leases of the namespace, since the names of
-// members' Leases are random. Rights implements rights.Asker.
-func (g *Group) Rights() []rights.Right {
-	out := []rights.Right{{
-		Kind: rights.LeaseKind, Namespace: g.opt.Namespace,
-		Verbs: slices.Clone(leaseVerbs),
-	}}
-	if g.opt.Events {
-		out = append(out, rights.Right{Kind: rights.Events().Kind, Namespace: g.opt.Namespace, Verbs: []string{"create"}})
+// neededRights returns the permissions of a member.
+func neededRights(opt *Options) []rights.Right {
+	out := []rights.Right{{Kind: rights.LeaseKind, Namespace: opt.Namespace, Verbs: slices.Clone(leaseVerbs)}}
+	if opt.Events {
+		out = append(out, rights.Right{Kind: rights.Events().Kind, Namespace: opt.Namespace, Verbs: []string{"create"}})
 	}
 	return out
 }

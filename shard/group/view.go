@@ -1,19 +1,15 @@
 package group
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/fairlead-io/fairlead/internal/leasing"
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
-	"github.com/fairlead-io/fairlead/internal/source"
-	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // view stores the observed Leases of a group, from the watch and from responses. It is safe for concurrent use.
@@ -32,14 +28,14 @@ func newView(now func() time.Time) *view {
 	return &view{now: now, seen: map[string]leasing.Observation{}, absent: map[string]leasing.Stamp{}}
 }
 
-// saw records a Lease, unless a newer version is known.
-func (v *view) saw(l *lease) {
+// observe records a Lease, unless a newer version is known.
+func (v *view) observe(l *lease) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.sawLocked(l)
+	v.observeLocked(l)
 }
 
-func (v *view) sawLocked(l *lease) {
+func (v *view) observeLocked(l *lease) {
 	seen := v.seen[l.Name]
 	if seen.See(l, leasing.Stamp{Time: v.now()}) {
 		delete(v.absent, l.Name)
@@ -47,8 +43,8 @@ func (v *view) sawLocked(l *lease) {
 	}
 }
 
-// ownIs sets the name of our own Lease, and restarts the check that the watch delivers its renewals.
-func (v *view) ownIs(name string) {
+// setOwn sets the name of our own Lease, and restarts the check that the watch delivers its renewals.
+func (v *view) setOwn(name string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.own, v.delivered, v.late = name, "", 0
@@ -61,11 +57,11 @@ func (v *view) deliver(l *lease) {
 	if l.Name == v.own {
 		v.delivered = l.ResourceVersion
 	}
-	v.sawLocked(l)
+	v.observeLocked(l)
 }
 
-// renewed counts a renewal of own. before is the version that the renewal replaced.
-func (v *view) renewed(before string) {
+// countRenewal counts a renewal of own. before is the version that the renewal replaced.
+func (v *view) countRenewal(before string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.late++; resourceversion.AtLeast(v.delivered, before) {
@@ -97,14 +93,14 @@ func (v *view) setAbsentLocked(name, version string) {
 	}
 }
 
-// listed records the result of a list.
-func (v *view) listed(all *coordinationv1.LeaseList) {
+// replace records the result of a list.
+func (v *view) replace(all *coordinationv1.LeaseList) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	there := map[string]bool{}
 	for i := range all.Items {
 		there[all.Items[i].Name] = true
-		v.sawLocked(&all.Items[i])
+		v.observeLocked(&all.Items[i])
 	}
 	for name := range v.seen {
 		if !there[name] {
@@ -140,49 +136,4 @@ func (v *view) all() []leasing.Observation {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return slices.Collect(maps.Values(v.seen))
-}
-
-// follow watches the Leases of a group until ctx ends.
-func (g *Group) follow(ctx context.Context) error {
-	resource := coordinationv1.SchemeGroupVersion.WithResource("leases")
-	s := store.New(store.Options{
-		Resource: resource, Kind: coordinationv1.SchemeGroupVersion.WithKind("Lease"), Namespaced: true,
-		Scheme: scheme.Scheme, LabelSelector: Label + "=" + g.opt.Name, HotBytes: -1, Logger: g.log,
-	})
-	defer s.Close()
-	drain := s.Drain(store.DrainOptions{Inline: true, Consume: func(events []store.Event) bool {
-		for _, e := range events {
-			g.watched(e)
-		}
-		g.wake()
-		return true
-	}})
-	defer drain.Close()
-	drain.Start()
-	src, err := source.New(source.Config{
-		REST: g.cfg, Resource: resource, Namespaces: []string{g.opt.Namespace}, LabelSelector: Label + "=" + g.opt.Name,
-		Encoding: source.JSON, TrustEmptyList: true, BulkDeleteGuard: -1, SilenceBudget: g.opt.Duration,
-		BackoffCap: g.opt.Renew / 2, Logger: g.log,
-	}, s.Sink)
-	if err != nil {
-		return err
-	}
-	return src.Run(ctx)
-}
-
-// watched records an event of the watch.
-func (g *Group) watched(e store.Event) {
-	if e.Object == nil || e.Key.Namespace != g.opt.Namespace {
-		return
-	}
-	if e.Type == store.Deleted {
-		g.view.setAbsent(e.Key.Name, e.Object.Version())
-		return
-	}
-	l, err := store.As[lease](e.Object)
-	if err != nil {
-		g.log.Warn("a Lease cannot be read", "name", e.Key.Name, "error", err)
-		return
-	}
-	g.view.deliver(l)
 }

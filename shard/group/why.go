@@ -9,39 +9,26 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// Why returns why this member does not work on the object with the namespace and uid. Either another member holds its
-// slot, or the slot is moving or has no holder. It returns nil while this member holds the slot and keeps it.
-//
-// The evidence "member", "address" (Options.Address), "slot" and "lease" describe the holder, as far as known, and
-// "next" is the target. Why sends no request.
-func (g *Group) Why(namespace string, uid types.UID) []why.Cause {
-	slot := g.layout.SlotOf(namespace, uid)
-	fenced := g.Fence(slot)
-	since := g.losing(slot)
+// explain returns why the member does not work on an object of a slot, or nil if it holds and keeps the slot.
+func explain(s snapshot, slot int) []why.Cause {
+	fenced, since := s.permit.check(slot), s.permit.losingSince(slot)
 	if fenced == nil && since.IsZero() {
 		return nil
 	}
-	g.mu.Lock()
-	r, own, errs, forbidden := g.state.record, g.state.id, g.state.errs, g.forbiddenLocked()
-	g.mu.Unlock()
 	c := why.Cause{
 		Type:     why.HeldBy,
-		Evidence: map[string]string{"slot": strconv.Itoa(slot), "group": g.opt.Namespace + "/" + g.opt.Name},
+		Evidence: map[string]string{"slot": strconv.Itoa(slot), "group": s.group()},
 	}
-	var at slotOf
-	if r != nil && slot < len(r.slots) {
-		at = slotOf{holder: r.member(r.slots[slot].holder), next: r.member(r.slots[slot].next)}
-	}
+	own, at := s.known.id, s.slot(slot)
 	switch {
 	case fenced == nil, at.holder != nil && at.holder.ID == own && at.next != nil && at.next.ID != own:
-		g.moving(&c, slot, at, since)
+		explainMove(s, &c, slot, at, since)
 	case at.holder != nil && at.holder.ID != own:
-		g.heldBy(&c, slot, at)
+		explainHolder(s, &c, slot, at)
 	case at.holder != nil:
 		c.Message = fmt.Sprintf("this replica holds slot %d of the object but cannot work on it: %v", slot, fenced)
 	case at.next != nil:
@@ -50,70 +37,57 @@ func (g *Group) Why(namespace string, uid types.UID) []why.Cause {
 	default:
 		c.Message = fmt.Sprintf("slot %d of the object has no holder, as far as this replica knows", slot)
 	}
-	switch known := c.Evidence["member"] != "" && c.Evidence["dead"] == ""; {
+	known := c.Evidence["member"] != "" && c.Evidence["dead"] == ""
+	switch forbidden := s.known.forbidden(); {
 	case forbidden != nil && !known:
 		// The member cannot see changes of Leases: a holder that seems to be dead may be alive, or replaced.
-		return []why.Cause{g.forbidden(forbidden)}
+		return []why.Cause{explainForbidden(s, forbidden)}
 	case forbidden != nil:
-		return []why.Cause{c, g.forbidden(forbidden)}
+		return []why.Cause{c, explainForbidden(s, forbidden)}
 	}
-	for _, what := range slices.Sorted(maps.Keys(errs)) {
-		c.Evidence["error"] = fmt.Sprintf("cannot %s: %v", what, errs[what])
+	for _, what := range slices.Sorted(maps.Keys(s.known.errs)) {
+		c.Evidence["error"] = fmt.Sprintf("cannot %s: %v", what, s.known.errs[what])
 		c.Advice = "This replica cannot join: " + c.Evidence["error"]
 	}
 	return []why.Cause{c}
 }
 
-// forbidden returns the cause that names the missing RBAC rule.
-func (g *Group) forbidden(err error) why.Cause {
+// explainForbidden returns the cause that names the missing RBAC rule.
+func explainForbidden(s snapshot, err error) why.Cause {
 	return why.Cause{
 		Type:    why.Forbidden,
-		Message: "this replica may not " + strings.Join(leaseVerbs, ", ") + " leases in namespace " + g.opt.Namespace,
+		Message: "this replica may not " + strings.Join(leaseVerbs, ", ") + " leases in namespace " + s.opt.Namespace,
 		Evidence: map[string]string{
 			"error": err.Error(), "rule": leaseRule(), "resource": "leases." + coordinationv1.GroupName,
-			"verbs": strings.Join(leaseVerbs, ","), "namespace": g.opt.Namespace, "group": g.opt.Namespace + "/" + g.opt.Name,
+			"verbs": strings.Join(leaseVerbs, ","), "namespace": s.opt.Namespace, "group": s.group(),
 		},
-		Advice: "Add the rule " + leaseRule() + " to a Role in namespace " + g.opt.Namespace + " that is bound to this program.",
+		Advice: "Add the rule " + leaseRule() + " to a Role in namespace " + s.opt.Namespace +
+			" that is bound to this program.",
 	}
 }
 
-// losing returns since when a held slot is being lost, or zero if it is not.
-func (g *Group) losing(slot int) time.Time {
-	h := g.holds.Load()
-	if h == nil {
-		return time.Time{}
-	}
-	h.term.mu.Lock()
-	defer h.term.mu.Unlock()
-	if held := h.term.have[slot]; held != nil {
-		return held.losing
-	}
-	return time.Time{}
-}
-
-// moving completes the cause for a slot that this member hands over. Running work finishes, and no new work begins.
-func (g *Group) moving(c *why.Cause, slot int, at slotOf, since time.Time) {
+// explainMove completes the cause for a slot that this member hands over. Running work finishes, and no new work
+// begins.
+func explainMove(s snapshot, c *why.Cause, slot int, at slotMembers, since time.Time) {
 	to := "another replica"
 	if at.next != nil && at.next.ID != "" && (at.holder == nil || at.next.ID != at.holder.ID) {
 		to, c.Evidence["next"] = at.next.Name, at.next.Name
 	}
-	c.Message = fmt.Sprintf("slot %d of the object is moving: this replica hands it over to %s and starts no work for it", slot, to)
+	c.Message = fmt.Sprintf(
+		"slot %d of the object is moving: this replica hands it over to %s and starts no work for it", slot, to)
 	c.Evidence["moving"], c.Since = "true", since
 	c.Advice = "It continues automatically in the next replica when the work of the slot in this one has ended."
-	c.Progress = since.IsZero() || g.clock.Now().Sub(since) < g.opt.Drain
+	c.Progress = since.IsZero() || s.now.Sub(since) < s.opt.Drain
 }
 
-// slotOf has the holder and the target of a slot; nil if there is none.
-type slotOf struct{ holder, next *member }
-
-// heldBy completes the cause for a slot that another member holds.
-func (g *Group) heldBy(c *why.Cause, slot int, at slotOf) {
+// explainHolder completes the cause for a slot that another member holds.
+func explainHolder(s snapshot, c *why.Cause, slot int, at slotMembers) {
 	name := at.holder.Name
 	c.Message = fmt.Sprintf("replica %s holds slot %d of the object", name, slot)
 	c.Advice = "Ask that replica."
-	lease := g.leaseOf(at.holder.ID)
-	c.Evidence["member"], c.Evidence["lease"] = name, g.opt.Namespace+"/"+lease
-	seen, ok := g.view.get(lease)
+	lease := leaseName(s.opt.Name, at.holder.ID)
+	c.Evidence["member"], c.Evidence["lease"] = name, s.opt.Namespace+"/"+lease
+	seen, ok := s.leaseOf(at.holder.ID)
 	if ok {
 		if address := seen.Lease().Annotations[addressAnnotation]; address != "" {
 			c.Evidence["address"] = address
@@ -126,7 +100,7 @@ func (g *Group) heldBy(c *why.Cause, slot int, at slotOf) {
 		c.Message += fmt.Sprintf(", and hands it over to %s", at.next.Name)
 		c.Evidence["next"] = at.next.Name
 	}
-	if !ok || seen.Unchanged(g.clock.Now()) > g.opt.Duration {
+	if !ok || seen.Unchanged(s.now) > s.opt.Duration {
 		c.Message += "; it seems to be dead and will be replaced soon"
 		c.Evidence["dead"] = "true"
 	}

@@ -14,13 +14,20 @@ type caches struct {
 }
 
 // acquireCaches watches the objects of the namespaces; none means all. shared is the option for the operations. Unless
-// anyCredentials is set, Secrets that Webhooks may not use are not read from the API server.
-func acquireCaches(from *cache.Cache, namespaces []string, anyCredentials bool, shared cache.Option) (*caches, error) {
+// anyCredentials is set, Secrets that Webhooks may not use are not read from the API server. With an error, nothing is
+// watched.
+func acquireCaches(
+	from *cache.Cache, namespaces []string, anyCredentials bool, shared cache.Option,
+) (_ *caches, err error) {
 	in := cache.Namespaces(namespaces...)
 	c := &caches{}
+	defer func() {
+		if err != nil {
+			c.release()
+		}
+	}()
 	operation := v1alpha1.GroupVersion.WithKind(v1alpha1.KindOperation)
 	webhook := v1alpha1.GroupVersion.WithKind(v1alpha1.KindWebhook)
-	var err error
 	if c.operations, err = from.Acquire(operation, in, shared); err != nil {
 		return nil, err
 	}
@@ -34,8 +41,10 @@ func acquireCaches(from *cache.Cache, namespaces []string, anyCredentials bool, 
 			return nil, err
 		}
 	}
-	c.secrets, err = from.Acquire(corev1.SchemeGroupVersion.WithKind("Secret"), secrets...)
-	return c, err
+	if c.secrets, err = from.Acquire(corev1.SchemeGroupVersion.WithKind("Secret"), secrets...); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // accountStore returns the store of service accounts, or nil.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -207,7 +208,7 @@ func (c *controller) newExecutor(objects *caches, forbidden *targets, key []byte
 		}
 	}
 	if c.o.crashDir != "" {
-		crashes, err := openCrashLog(c.o.crashDir)
+		crashes, err := openCrashLog(c.o.crashDir, debug.SetCrashOutput)
 		if err != nil {
 			return nil, err
 		}

@@ -1,0 +1,89 @@
+package dependent
+
+import (
+	"time"
+
+	"github.com/fairlead-io/fairlead/client"
+)
+
+// outside is the remembered state of an external resource. There is none before the first read of this process.
+type outside struct {
+	is         any // nil: the resource is gone
+	read       time.Time
+	generation int64 // of the primary at the time of the read
+	failed     bool  // a later read or write has failed: the current state is unknown
+}
+
+// externals decides about the external resources of a primary. It sends no request.
+type externals struct {
+	marks    *marks
+	known    *remembered
+	attempts *attempts
+	now      time.Time // of the round
+	poked    bool      // all resources must be read
+}
+
+// compare returns the operation that is due for a resource that may be wanted, or nil. It judges the resource if there
+// is none.
+func (x *externals) compare(s *state) *op {
+	done, err := x.attempts.result(childKey{node: s.index})
+	switch {
+	case s.err != nil && !s.asked:
+		return nil // whether it is wanted is not known
+	case s.asked && !done && x.mustRead(s):
+		return externalOp(s, verbOutside)
+	}
+	s.err = err
+	s.status = NodeStatus{State: StateProgressing}
+	if err != nil || s.outside == nil || s.outside.is == nil {
+		return nil
+	}
+	s.until = s.outside.read.Add(s.external.interval)
+	ok, err := guarded(func() (bool, error) { return s.ready(s.outside.is), nil })
+	switch {
+	case err != nil:
+		s.err = s.fail("judge", client.Key{}, err)
+	case ok:
+		s.status.State = StateReady
+	}
+	return nil
+}
+
+// mustRead reports whether the resource must be read and updated, or created.
+func (x *externals) mustRead(s *state) bool {
+	o := s.outside
+	return o == nil || o.failed || o.is == nil || o.generation != x.marks.primary.GetGeneration() || x.poked ||
+		!x.now.Before(o.read.Add(s.external.interval))
+}
+
+// release returns the deletion of a resource that is not wanted, or nil if there is none or it was tried.
+func (x *externals) release(s *state) *op {
+	if done, _ := x.attempts.result(childKey{node: s.index}); done || !s.slot {
+		return nil
+	}
+	return externalOp(s, verbRelease)
+}
+
+func externalOp(s *state, v verb) *op {
+	return &op{state: s, want: &want{}, at: childKey{node: s.index}, verb: v}
+}
+
+// record remembers the result of an operation.
+func (x *externals) record(o *op) {
+	s := o.state
+	switch {
+	case o.err != nil:
+		s.err = o.err
+		if o.gone {
+			x.known.outsides[s.index] = &outside{failed: true} // another resource may exist
+		} else if known := x.known.outsides[s.index]; known != nil {
+			known.failed = true
+		}
+	case o.verb == verbRelease:
+		delete(x.known.outsides, s.index)
+	default:
+		x.known.outsides[s.index] = &outside{
+			is: o.outside, read: x.now, generation: x.marks.primary.GetGeneration(),
+		}
+	}
+}
