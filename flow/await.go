@@ -3,13 +3,16 @@ package flow
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 )
 
-// watch starts watching the waits of an await, for f.park. After an error no wait is watched. A panic of a wait is
-// returned as a *PanicError.
-func (f *fiber) watch(waits []Wait, now int64) (err error) {
+// The functions of this file are for the worker that runs the fiber. An await is in f.park.
+
+// watchWaits starts watching the waits of an await. backstop is the default interval of live checks. After an error no
+// wait is watched. A panic of a wait is returned as a *PanicError.
+func watchWaits(f *fiber, waits []Wait, backstop time.Duration, now int64, log *slog.Logger) (err error) {
 	p := f.park
 	f.e.mu.Lock()
 	f.seq++
@@ -19,7 +22,7 @@ func (f *fiber) watch(waits []Wait, now int64) (err error) {
 	p.waits = make([]waiting, 0, len(waits))
 	defer func() {
 		if err != nil {
-			f.dropWaits()
+			dropWaits(f, log)
 		}
 	}()
 	blind := 0 // waits that are checked only when another wait wakes
@@ -35,14 +38,14 @@ func (f *fiber) watch(waits []Wait, now int64) (err error) {
 			if t.check == nil {
 				return fmt.Errorf("%w: cannot await: Func has no function", ErrInvalid)
 			}
-			if p.limitBackstop(f.e.opt.Backstop, wait); t.interval <= 0 {
+			if p.limitBackstop(backstop, wait); t.interval <= 0 {
 				blind++
 			}
 		default:
-			p.limitBackstop(f.e.opt.Backstop, wait)
+			p.limitBackstop(backstop, wait)
 		}
 		var stop func()
-		if err := f.guard(func() error { stop = wait.Watch(w); return nil }); err != nil {
+		if err := guard(f, func() error { stop = wait.Watch(w); return nil }); err != nil {
 			return err
 		}
 		p.waits = append(p.waits, waiting{wait, stop})
@@ -50,7 +53,7 @@ func (f *fiber) watch(waits []Wait, now int64) (err error) {
 	if blind > 0 && blind == len(waits) {
 		return fmt.Errorf("%w: cannot await: Func has no interval, nor a wait beside it", ErrInvalid)
 	}
-	p.checkAt = p.nextCheck(f.e, now)
+	p.checkAt = p.nextCheck(&f.e.time, now)
 	if spread := int64(p.backstop) / 2; p.events && spread > 0 && p.checkAt == plus(now, p.backstop) {
 		p.checkAt -= rand.Int64N(spread) // spreads the checks of fibers that began to wait together
 	}
@@ -70,31 +73,31 @@ func (p *parking) limitBackstop(d time.Duration, wait Wait) {
 
 // nextCheck returns the time of the next live check: after the backstop interval, or at the first Until if that is
 // earlier.
-func (p *parking) nextCheck(e *Engine, now int64) int64 {
+func (p *parking) nextCheck(t *timeline, now int64) int64 {
 	at := int64(0)
 	if p.backstop > 0 {
 		at = plus(now, p.backstop)
 	}
 	for _, w := range p.waits {
-		if t, ok := w.wait.(until); ok {
-			if u := e.since(time.Time(t)); u > now {
-				at = earlier(at, u)
+		if u, ok := w.wait.(until); ok {
+			if holds := t.since(time.Time(u)); holds > now {
+				at = earlier(at, holds)
 			}
 		}
 	}
 	return at
 }
 
-// check checks the waits in order. done reports that the await is over; the waits are then dropped. A panic of a wait
-// is returned as a *PanicError.
-func (f *fiber) check(ctx context.Context, live bool) (done bool, err error) {
+// checkWaits checks the waits in order. done reports that the await is over; the waits are then dropped. A panic of a
+// wait is returned as a *PanicError.
+func checkWaits(ctx context.Context, f *fiber, live bool, log *slog.Logger) (done bool, err error) {
 	p := f.park
 	for i := range p.waits {
 		w := p.waits[i].wait
 		var ok bool
-		err := f.guard(func() (err error) {
+		err := guard(f, func() (err error) {
 			if t, is := w.(until); is {
-				ok = f.e.now() >= f.e.since(time.Time(t))
+				ok = f.e.time.now() >= f.e.time.since(time.Time(t))
 				return nil
 			}
 			ok, err = w.Check(ctx, live)
@@ -104,9 +107,9 @@ func (f *fiber) check(ctx context.Context, live bool) (done bool, err error) {
 			continue
 		}
 		many := len(p.waits) > 1
-		f.dropWaits()
+		dropWaits(f, log)
 		if err == nil && many {
-			f.setValue(w)
+			setValue(f, w)
 		}
 		return true, err
 	}
@@ -114,7 +117,7 @@ func (f *fiber) check(ctx context.Context, live bool) (done bool, err error) {
 }
 
 // setValue sets the result of Value to v.
-func (f *fiber) setValue(v any) {
+func setValue(f *fiber, v any) {
 	x := f.ext()
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
@@ -122,14 +125,14 @@ func (f *fiber) setValue(v any) {
 }
 
 // forgetEvents clears pending events before the waits are checked.
-func (f *fiber) forgetEvents() {
+func forgetEvents(f *fiber) {
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
 	f.poke &^= pokeEvent
 }
 
 // dropWaits stops the watches of an await.
-func (f *fiber) dropWaits() {
+func dropWaits(f *fiber, log *slog.Logger) {
 	p := f.park
 	if p == nil || p.waits == nil {
 		return
@@ -143,8 +146,8 @@ func (f *fiber) dropWaits() {
 		if w.stop == nil {
 			continue
 		}
-		if err := f.guard(func() error { w.stop(); return nil }); err != nil {
-			f.logPanic(err)
+		if err := guard(f, func() error { w.stop(); return nil }); err != nil {
+			logPanic(log, f, err)
 		}
 	}
 }

@@ -1,5 +1,7 @@
 package flow
 
+import "iter"
+
 // group has the ready fibers of one group. Groups take turns, and so do the parts of a group.
 type group struct {
 	name       string
@@ -20,16 +22,17 @@ type part struct {
 	refs       int   // number of live fibers
 }
 
-// ready has the fibers that wait for a worker. Each part of a group has a queue, and groups take turns. A group with
-// ten thousand ready fibers or parts therefore delays another group by a single turn. Guarded by Engine.mu.
-type ready struct {
+// readyQueue has the fibers that wait for a worker. Each part of a group has a queue, and groups take turns. A group
+// with ten thousand ready fibers or parts therefore delays another group by a single turn. Its entries in a fiber are
+// part and qnext. The owner holds core.mu during each call.
+type readyQueue struct {
 	groups     map[string]*group
 	head, tail *group
-	perGroup   int
+	perGroup   int // maximum number of running fibers of one group, 0 for no limit
 }
 
 // join returns the part of a group and counts one more fiber in it.
-func (r *ready) join(name, sub string) *part {
+func (r *readyQueue) join(name, sub string) *part {
 	g := r.groups[name]
 	if g == nil {
 		g = &group{name: name}
@@ -40,6 +43,12 @@ func (r *ready) join(name, sub string) *part {
 		r.groups[name] = g
 	}
 	p := g.part(sub)
+	p.refs++
+	return p
+}
+
+// share counts one more fiber in p, and returns p.
+func (r *readyQueue) share(p *part) *part {
 	p.refs++
 	return p
 }
@@ -60,7 +69,8 @@ func (g *group) part(sub string) *part {
 	return p
 }
 
-func (r *ready) leave(p *part) {
+// leave counts one fiber less in p.
+func (r *readyQueue) leave(p *part) {
 	g := p.group
 	if p.refs--; p.refs == 0 && p != &g.first {
 		delete(g.others, p.name)
@@ -70,7 +80,8 @@ func (r *ready) leave(p *part) {
 	}
 }
 
-func (r *ready) push(f *fiber) {
+// push appends f to the queue of its part.
+func (r *readyQueue) push(f *fiber) {
 	p := f.part
 	if p.tail == nil {
 		p.head = f
@@ -110,8 +121,8 @@ func (g *group) pop() *fiber {
 }
 
 // turn queues g if it has a ready fiber, may use one more worker, and is not queued.
-func (r *ready) turn(g *group) {
-	if g.inRing || g.head == nil || (r.perGroup > 0 && int(g.running) >= r.perGroup) {
+func (r *readyQueue) turn(g *group) {
+	if g.inRing || g.head == nil || r.full(g) {
 		return
 	}
 	g.inRing, g.next = true, nil
@@ -123,8 +134,8 @@ func (r *ready) turn(g *group) {
 	r.tail = g
 }
 
-// pop removes the next fiber of the next group.
-func (r *ready) pop() *fiber {
+// pop removes the next fiber of the next group, and counts it as running. It returns nil if no fiber may run.
+func (r *readyQueue) pop() *fiber {
 	g := r.head
 	if g == nil {
 		return nil
@@ -137,4 +148,26 @@ func (r *ready) pop() *fiber {
 	g.running++
 	r.turn(g)
 	return f
+}
+
+// release counts one running fiber of g less.
+func (r *readyQueue) release(g *group) {
+	g.running--
+	r.turn(g)
+}
+
+// full reports whether the group may use no more workers.
+func (r *readyQueue) full(g *group) bool { return r.perGroup > 0 && int(g.running) >= r.perGroup }
+
+// waiting yields the ready fibers of g.
+func (g *group) waiting() iter.Seq[*fiber] {
+	return func(yield func(*fiber) bool) {
+		for p := g.head; p != nil; p = p.next {
+			for f := p.head; f != nil; f = f.qnext {
+				if !yield(f) {
+					return
+				}
+			}
+		}
+	}
 }

@@ -46,7 +46,7 @@ func TestTrailKeepsTheLastAndCollapsesRepeats(t *testing.T) {
 				Repeats: 1,
 			})
 		}
-		got := tr.entries(d)
+		got := tr.entries(d.path)
 		if len(got)+int(tr.dropped) != len(want) {
 			t.Fatalf("%d entries and %d dropped of %d", len(got), tr.dropped, len(want))
 		}
@@ -306,8 +306,8 @@ func TestFlowsBuiltAgainAndAgainDoNotPileUp(t *testing.T) {
 		}
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		if len(e.flows.bound) > keepBound+1 || len(e.flows.flows) != 1 || e.flows.flows["again"].begun.Load() != 3*keepBound {
-			t.Errorf("%d flows, %d names", len(e.flows.bound), len(e.flows.flows))
+		if len(e.fibers.flows.bound) > keepBound+1 || len(e.fibers.flows.flows) != 1 || e.fibers.flows.flows["again"].begun.Load() != 3*keepBound {
+			t.Errorf("%d flows, %d names", len(e.fibers.flows.bound), len(e.fibers.flows.flows))
 		}
 	})
 }
