@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// The functions of this file are for the worker that runs the fiber. An await is in f.park.
+// The functions of this file are for the worker that runs the fiber. They begin, check and end its awaits and
+// suspensions, of which there is one at a time. An await is in f.park. f.seq is its number.
 
 // watchWaits starts watching the waits of an await. backstop is the default interval of live checks. After an error no
 // wait is watched. A panic of a wait is returned as a *PanicError.
@@ -150,4 +151,47 @@ func dropWaits(f *fiber, log *slog.Logger) {
 			logPanic(log, f, err)
 		}
 	}
+}
+
+// newToken returns the token of the next suspension of f. It makes older tokens of f stale.
+func newToken(f *fiber) Token {
+	f.e.mu.Lock()
+	defer f.e.mu.Unlock()
+	f.seq++
+	f.poke &^= pokeToken
+	f.tokens = true
+	return Token{f, f.seq}
+}
+
+// dropToken makes a token stale that the step did not suspend on.
+func dropToken(f *fiber) {
+	f.e.mu.Lock()
+	defer f.e.mu.Unlock()
+	f.seq++
+	f.poke &^= pokeToken
+	f.tokens = false
+}
+
+// useToken reports whether the step that has just run may suspend on t, and whether t has been resumed already.
+func useToken(f *fiber, t Token) (fresh, early bool) {
+	f.e.mu.Lock()
+	defer f.e.mu.Unlock()
+	early = f.poke&pokeToken != 0 && f.x.Load().tokenSeq == t.seq
+	fresh = t.f == f && f.tokens && (t.seq == f.seq || early)
+	f.tokens = false
+	return fresh, early
+}
+
+// endSuspension returns the outcome of the suspension: the error of Token.Fail, nil after Token.Resume, or errDeadline
+// if neither was called in time. The token is then stale.
+func endSuspension(f *fiber, poke pokes) error {
+	f.e.mu.Lock()
+	defer f.e.mu.Unlock()
+	resumed := (poke|f.poke)&pokeToken != 0
+	f.poke &^= pokeToken
+	if !resumed {
+		f.seq++
+		return errDeadline
+	}
+	return f.x.Load().resumeErr
 }

@@ -27,7 +27,7 @@ func blockageOf(s *scheduler) (b blockage) {
 		at := max(w.picked, w.f.progress.snapshot().since)
 		busy++
 		b.last = max(b.last, at)
-		if g := w.f.part.group; s.queue.full(g) && g.head != nil {
+		if g := w.f.subgroup.group; s.queue.waits(g) {
 			if b.groups == nil {
 				b.groups = make(map[*group]int64)
 			}
@@ -61,17 +61,12 @@ func (b *blockage) keys(s *scheduler) (at, behind []string) {
 		return nil, nil
 	}
 	for w := range s.busy() {
-		if b.holds(w.f.part.group) {
+		if b.holds(w.f.subgroup.group) {
 			at = append(at, w.f.root().key)
 		}
 	}
-	for _, g := range s.queue.groups {
-		if !b.holds(g) {
-			continue
-		}
-		for f := range g.waiting() {
-			behind = append(behind, f.root().key)
-		}
+	for f := range s.queue.waiting(b.holds) {
+		behind = append(behind, f.root().key)
 	}
 	return at, behind
 }

@@ -38,11 +38,11 @@ func interrupt(f *fiber, cause error, calls *cancels) bool {
 		return false
 	case !f.begun || rests(f):
 		return cancel(f, cause, calls)
-	case f.progress.leaving(): // keeps the first cause, which the worker may be reading
+	case f.progress.interrupted(): // keeps the first cause, which the worker may be reading
 		return true
 	}
-	f.ext().leave = cause
-	f.progress.ending.Or(isLeaving)
+	f.ext().interruption = cause
+	f.progress.ending.Or(isInterrupted)
 	return true
 }
 

@@ -77,6 +77,7 @@ func NewEngine(opt EngineOptions) *Engine {
 	e.fibers.journals = journalEnv{log: log, lost: &e.fibers.lost, host: &e.fibers}
 	e.interp = interpreter{
 		host: &e.fibers, log: log, backstop: opt.Backstop, queued: &e.sched.queued,
+		observed: opt.Hook != nil, spans: &e.spans,
 	}
 	e.sched.limit, e.sched.queue.perGroup = opt.Workers, opt.PerGroup
 	e.sched.run, e.sched.exited = e.interp.slice, e.fibers.exited
@@ -100,20 +101,13 @@ func (e *Engine) Inherit(log *slog.Logger, tp trace.TracerProvider, durable bool
 	if t := tracing.Tracer(tp, "flow"); t != nil {
 		e.spans.use(t)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.fibers.durable = e.fibers.durable || durable
+	if durable {
+		e.fibers.requireDurable()
+	}
 }
 
 // Closed reports whether Drain or Close was called. The engine then starts no fibers.
-func (e *Engine) Closed() bool {
-	if !e.made() {
-		return true
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.fibers.closed
-}
+func (e *Engine) Closed() bool { return !e.made() || e.fibers.refuses() }
 
 // Drain refuses new fibers and waits until the live fibers have ended. It does not cancel them. Drain returns the cause
 // of ctx if ctx ends first.
@@ -121,7 +115,7 @@ func (e *Engine) Drain(ctx context.Context) error {
 	if !e.made() {
 		return nil
 	}
-	e.fibers.refuse()
+	e.fibers.refuse(nil)
 	return e.fibers.waitEmpty(ctx)
 }
 
@@ -133,7 +127,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	if !e.made() {
 		return nil
 	}
-	e.fibers.cancelAll(ErrClosed)
+	e.fibers.refuse(ErrClosed)
 	if err := e.fibers.waitEmpty(ctx); err != nil {
 		return fmt.Errorf("cannot close engine: %w: %v: %w", ErrStuck, pathsOf(e, 5), err)
 	}

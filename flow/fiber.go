@@ -165,7 +165,7 @@ func (f *control) Await(waits ...Wait) Next { return Next{op: opAwait, waits: wa
 // Fork runs children, each as a fiber of its own, and waits until they have ended. The options are Limit, FailFast,
 // Quorum and First. Any other option fails the step with ErrInvalid.
 func (f *control) Fork(children []Child, opts ...Option) Next {
-	s := settle(opts)
+	s := settingsOf(opts)
 	spec := &forkSpec{children: children, mode: s.fork, fault: s.fork.fault()}
 	if s.stepOnly() {
 		spec.fault = "has an option of steps"

@@ -16,6 +16,9 @@ func (g *gates) number(f *fiber) {
 	f.epoch = g.epoch
 }
 
+// last returns the last fiber of the chain of a key, or nil.
+func (g *gates) last(key string) *fiber { return g.newest[key] }
+
 // add appends f to the chain of its key. It reports whether another fiber is before f.
 func (g *gates) add(f *fiber) (waits bool) {
 	last := g.newest[f.key]

@@ -3,6 +3,7 @@ package flow
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/fairlead-io/fairlead/internal/protect"
 )
@@ -39,4 +40,13 @@ func printable(f *fiber, err error) error {
 func matches(err, target error) (yes bool) {
 	_ = protect.Call(func() { yes = errors.Is(err, target) })
 	return yes
+}
+
+// logPanic logs a panic outside a step: of a callback, or of the stop function of a wait.
+func logPanic(log *slog.Logger, f *fiber, err error) {
+	var stack []byte
+	if p, ok := err.(*PanicError); ok {
+		stack = p.Stack
+	}
+	log.Error("panic outside of a step", "path", f.path(), "key", f.root().key, "error", err, "stack", string(stack))
 }

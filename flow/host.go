@@ -44,7 +44,7 @@ func (l *lifecycle) arm(ctx context.Context, f *fiber, at int64) (ended bool) {
 func (l *lifecycle) park(f *fiber, why reason, at int64, wake pokes) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if f.poke&wake != 0 || l.leaves(f) {
+	if f.poke&wake != 0 || mustEnd(f) {
 		return false
 	}
 	l.sched.park(f, why, at)
@@ -52,10 +52,10 @@ func (l *lifecycle) park(f *fiber, why reason, at int64, wake pokes) bool {
 	return true
 }
 
-// leaves reports whether f, which is about to park, must end instead. The caller holds mu.
-func (l *lifecycle) leaves(f *fiber) bool {
-	if f.progress.leaving() {
-		cancel(f, f.x.Load().leave, &cancels{}) // no step runs, so there is no context to cancel
+// mustEnd reports whether f, which is about to park, must end instead. The caller holds core.mu.
+func mustEnd(f *fiber) bool {
+	if f.progress.interrupted() {
+		cancel(f, f.x.Load().interruption, &cancels{}) // no step runs, so there is no context to cancel
 	}
 	return f.progress.cancelled()
 }
@@ -71,7 +71,7 @@ func (l *lifecycle) yield(f *fiber) {
 func (l *lifecycle) fork(f *fiber, p *parking, at int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.leaves(f) {
+	if mustEnd(f) {
 		return false
 	}
 	f.park = p

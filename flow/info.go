@@ -34,7 +34,7 @@ type Info struct {
 func infoOf(f *fiber) Info {
 	t, root, p, def := &f.e.time, f.root(), f.progress.snapshot(), f.flow.def
 	i := Info{
-		ID: f.id, Flow: def.name, Key: root.key, Group: f.part.group.name, Subgroup: f.part.name, Epoch: root.epoch,
+		ID: f.id, Flow: def.name, Key: root.key, Group: f.subgroup.group.name, Subgroup: f.subgroup.name, Epoch: root.epoch,
 		Status: f.state, Why: f.why.String(), Stopping: f.progress.cancelled() && !f.state.Ended(),
 		Path: f.pathAt(p.pc), Attempt: int(p.attempt), Began: t.wall(p.began), Entered: t.wall(p.entered),
 		Since: t.wall(p.since), For: time.Duration(t.now() - p.since),

@@ -66,17 +66,19 @@ func (h Handle) Info() Info {
 
 // Find returns the newest live fiber of the key.
 func (e *Engine) Find(key string) (Handle, bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	f, ok := e.fibers.gates.newest[key]
-	return Handle{f}, ok
+	if !e.made() {
+		return Handle{}, false
+	}
+	f := e.fibers.find(key)
+	return Handle{f}, f != nil
 }
 
 // Live returns the number of live fibers.
 func (e *Engine) Live() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.fibers.live.n
+	if !e.made() {
+		return 0
+	}
+	return e.fibers.count()
 }
 
 // BlockedSince reports whether ready fibers find no worker because the code of steps does not return, and since when.
@@ -119,7 +121,7 @@ func (h Handle) Blocked() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	b := blockageOf(&e.sched)
-	return h.f.state == Ready && b.holds(h.f.part.group)
+	return h.f.state == Ready && b.holds(h.f.subgroup.group)
 }
 
 // Why returns the causes for which the fiber makes no progress, the most direct first. They come from Because, from an

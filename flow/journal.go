@@ -61,7 +61,7 @@ func (j *journal) parked(ctx context.Context, why reason, attempt int32, deadlin
 func (j *journal) delayed(ctx context.Context, then, orElse int32) {
 	j.hint(ctx, whyDelay, func(p *Position) {
 		f := j.f
-		left, to, wake := savedPlace(f, here(f)), target(f, then), savedTime(f, f.wake)
+		left, to, wake := savedPlace(f, here(f)), nextStep(f, then), savedTime(f, f.wake)
 		p.Left, p.Attempt, p.Wake, p.Started, p.Else = &left, 0, wake, wake, f.flow.def.path(orElse)
 		p.Returns = then == none && f.step().detour
 		p.Err, p.TimedOut = "", false
@@ -80,9 +80,9 @@ func (j *journal) hint(ctx context.Context, why reason, change func(*Position)) 
 	j.keep(ctx, p)
 }
 
-// leaving saves the step at which an interrupted fiber continues. An error does not stop the fiber. If a restart
+// interrupted saves the step at which an interrupted fiber continues. An error does not stop the fiber. If a restart
 // interrupted a wait and its step has not run since, the saved position remains valid.
-func (j *journal) leaving() {
+func (j *journal) interrupted() {
 	if j != nil && j.cutShort() == noWait {
 		j.keep((*carrier)(j.f), j.position(Moved.String()))
 	}
@@ -106,7 +106,7 @@ func (j *journal) ended(status Status, err error) {
 	}
 	f, x := j.f, j.f.x.Load()
 	if (status == Cancelled || status == Moved) && (matches(x.cause, ErrClosed) || matches(x.cause, ErrInterrupted)) {
-		j.left = true
+		j.kept = true
 		return
 	}
 	var failed error

@@ -55,7 +55,7 @@ func (l *lifecycle) start(f *fiber, d *def, opt *StartOptions, calls *cancels) e
 		return ErrNotDurable
 	}
 	l.gates.number(f)
-	last := l.gates.newest[f.key]
+	last := l.gates.last(f.key)
 	if err := admit(last, opt); err != nil {
 		return err
 	}
@@ -89,9 +89,9 @@ func (l *lifecycle) start(f *fiber, d *def, opt *StartOptions, calls *cancels) e
 }
 
 // join makes f live. The caller holds mu.
-func (l *lifecycle) join(f *fiber, d *def, p *part) {
+func (l *lifecycle) join(f *fiber, d *def, p *subgroup) {
 	l.live.add(f)
-	f.part = p
+	f.subgroup = p
 	f.flow = l.flows.bind(d)
 	f.flow.started()
 }
@@ -139,7 +139,7 @@ func (l *lifecycle) startChildren(j *join) {
 		x.childName, x.childIndex = c.name, int32(i)
 		l.spans.followParent(f, j.parent)
 		j.kids[i] = f
-		l.join(f, c.def, l.sched.queue.share(j.parent.part))
+		l.join(f, c.def, l.sched.queue.share(j.parent.subgroup))
 		l.sched.wake(f)
 	}
 }
@@ -189,7 +189,7 @@ func (l *lifecycle) publish(f *fiber, status Status, err error) {
 	l.live.remove(f)
 	if f.key != "" {
 		if succ, first := l.gates.remove(f); succ != nil {
-			if j, next := f.journal(), succ.journal(); j != nil && j.left && next != nil {
+			if j, next := f.journal(), succ.journal(); j != nil && j.kept && next != nil {
 				next.fresh = false // resumes where f was
 			}
 			if first {
@@ -209,23 +209,46 @@ func (l *lifecycle) publish(f *fiber, status Status, err error) {
 	calls.run()
 }
 
-// refuse makes start refuse all fibers.
-func (l *lifecycle) refuse() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closed = true
-}
-
-// cancelAll refuses new fibers and cancels the live ones.
-func (l *lifecycle) cancelAll(cause error) {
+// refuse makes start refuse all fibers. It cancels the live ones, unless cause is nil.
+func (l *lifecycle) refuse(cause error) {
 	var calls cancels
 	l.mu.Lock()
 	l.closed = true
-	for f := range l.live.all() {
-		cancel(f, cause, &calls)
+	if cause != nil {
+		for f := range l.live.all() {
+			cancel(f, cause, &calls)
+		}
 	}
 	l.mu.Unlock()
 	calls.run()
+}
+
+// refuses reports whether start refuses all fibers.
+func (l *lifecycle) refuses() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed
+}
+
+// requireDurable makes start refuse fibers without Positions.
+func (l *lifecycle) requireDurable() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.durable = true
+}
+
+// find returns the newest live fiber of the key, or nil.
+func (l *lifecycle) find(key string) *fiber {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.gates.last(key)
+}
+
+// count returns the number of live fibers.
+func (l *lifecycle) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.live.n
 }
 
 // waitEmpty waits until no fiber is left. If ctx ends first, it returns the cause of ctx.

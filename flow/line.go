@@ -26,6 +26,18 @@ const (
 // errNoWayBack fails a detour that no step went to.
 var errNoWayBack = fmt.Errorf("cannot return from a detour that nothing went to: %w", errUnknownStep)
 
+// destination finds the step that Then, Goto or Else names.
+func destination(f *fiber, name string) (int32, error) {
+	to, ok := f.flow.def.resolve(f.progress.pc, name)
+	if !ok {
+		return none, fmt.Errorf("cannot go to %q: %w", name, errUnknownStep)
+	}
+	return to, nil
+}
+
+// lateFiber is the move of a fiber whose deadline has passed.
+func lateFiber(f *fiber) move { return move{kind: moveFailed, err: inPath(f, errFiberLate)} }
+
 // follow returns the move after a step is done: to the step then or, if that is none, to the following step.
 func follow(f *fiber, then int32) (move, error) {
 	if f.x.Load().led() != nil {
@@ -65,8 +77,8 @@ func comeBack(f *fiber) (move, error) {
 	return move{kind: moveRepeat, to: b.pc, attempt: b.attempt + 1, entered: b.entered}, nil
 }
 
-// target returns the step that follow(f, then) would enter.
-func target(f *fiber, then int32) int32 {
+// nextStep returns the step that follow(f, then) would enter.
+func nextStep(f *fiber, then int32) int32 {
 	st := f.step()
 	switch x := f.x.Load(); {
 	case then != none:

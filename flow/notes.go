@@ -43,3 +43,13 @@ func clearNotes(f *fiber, again bool) {
 		x.notes = nil
 	}
 }
+
+// noteOutcome records the outcome of a step that has returned or was cancelled. began is when the step began.
+// noteOutcome returns the current time.
+func noteOutcome(f *fiber, outcome op, began int64) (now int64) {
+	now = f.e.time.now()
+	took := now - began
+	f.progress.note(outcome, took, now)
+	f.flow.steps[f.progress.pc].observe(outcome, took)
+	return now
+}

@@ -13,12 +13,12 @@ func (r *run) apply(n Next, deadline int64) move {
 	then, orElse := none, none
 	var err error
 	if n.then != "" {
-		if then, err = r.resolve(n.then); err != nil {
+		if then, err = destination(r.f, n.then); err != nil {
 			return r.fail(err, none)
 		}
 	}
 	if n.orElse != "" {
-		if orElse, err = r.resolve(n.orElse); err != nil {
+		if orElse, err = destination(r.f, n.orElse); err != nil {
 			return r.fail(err, none)
 		}
 	}
@@ -53,15 +53,6 @@ func (r *run) apply(n Next, deadline int64) move {
 		return r.fork(n.forked, then, orElse)
 	}
 	return r.fail(errNoOutcome, none)
-}
-
-// resolve finds the step that Then, Goto or Else names.
-func (r *run) resolve(name string) (int32, error) {
-	to, ok := r.f.flow.def.resolve(r.f.progress.pc, name)
-	if !ok {
-		return none, fmt.Errorf("cannot go to %q: %w", name, errUnknownStep)
-	}
-	return to, nil
 }
 
 // follow returns the move after a step is done: to the step then or, if that is none, to the following step.
@@ -316,4 +307,14 @@ func (r *run) joined() move {
 		return r.fail(err, p.orElse)
 	}
 	return r.follow(p.then)
+}
+
+// logHandled logs a failure that the fiber handles, by a retry or an error handler.
+func logHandled(log *slog.Logger, f *fiber, text string, err error, more ...slog.Attr) {
+	if !log.Enabled(context.Background(), slog.LevelWarn) {
+		return
+	}
+	log.LogAttrs(context.Background(), slog.LevelWarn, text, append([]slog.Attr{
+		slog.String("path", f.path()), slog.String("key", f.root().key), slog.Any("error", err),
+	}, more...)...)
 }

@@ -19,18 +19,18 @@ type progress struct {
 	pc      int32                   // the current step
 	attempt int32                   // number of earlier runs of the step
 
-	ending atomic.Uint32 // isLeaving and isCancelled; bits are never cleared
+	ending atomic.Uint32 // isInterrupted and isCancelled; bits are never cleared
 	trail  trail
 }
 
 // Bits of progress.ending.
 const (
-	isLeaving   = 1 << iota // the fiber begins no further step
-	isCancelled             // the context of the step is cancelled
+	isInterrupted = 1 << iota // the fiber begins no further step
+	isCancelled               // the context of the step is cancelled
 )
 
-func (p *progress) leaving() bool   { return p.ending.Load() != 0 }
-func (p *progress) cancelled() bool { return p.ending.Load()&isCancelled != 0 }
+func (p *progress) interrupted() bool { return p.ending.Load() != 0 }
+func (p *progress) cancelled() bool   { return p.ending.Load()&isCancelled != 0 }
 
 // start sets the start time. The fiber is not shared yet, so it takes no lock.
 func (p *progress) start(now int64) { p.began, p.entered, p.since = now, now, now }

@@ -2,75 +2,75 @@ package flow
 
 import "iter"
 
-// group has the ready fibers of one group. Groups take turns, and so do the parts of a group.
+// group has the ready fibers of one group. Groups take turns, and so do the subgroups of a group.
 type group struct {
 	name       string
-	first      part             // the first subgroup; most groups have no other
-	others     map[string]*part // nil if there are none
-	head, tail *part            // queue of the parts with a ready fiber
-	next       *group           // in the queue of groups
+	first      subgroup             // the first subgroup; most groups have no other
+	others     map[string]*subgroup // nil if there are none
+	head, tail *subgroup            // queue of the subgroups with a ready fiber
+	next       *group               // in the queue of groups
 	running    int32
 	inRing     bool
 }
 
-// part is the queue of the ready fibers of one subgroup.
-type part struct {
+// subgroup is the queue of the ready fibers of one subgroup.
+type subgroup struct {
 	group      *group
 	name       string
 	head, tail *fiber
-	next       *part // in the queue of its group
-	refs       int   // number of live fibers
+	next       *subgroup // in the queue of its group
+	refs       int       // number of live fibers
 }
 
-// readyQueue has the fibers that wait for a worker. Each part of a group has a queue, and groups take turns. A group
-// with ten thousand ready fibers or parts therefore delays another group by a single turn. Its entries in a fiber are
-// part and qnext. The owner holds core.mu during each call.
+// readyQueue has the fibers that wait for a worker. Each subgroup of a group has a queue, and groups take turns. A group
+// with ten thousand ready fibers or subgroups therefore delays another group by a single turn. Its entries in a fiber are
+// subgroup and qnext. The owner holds core.mu during each call.
 type readyQueue struct {
 	groups     map[string]*group
 	head, tail *group
 	perGroup   int // maximum number of running fibers of one group, 0 for no limit
 }
 
-// join returns the part of a group and counts one more fiber in it.
-func (r *readyQueue) join(name, sub string) *part {
+// join returns the subgroup of a group and counts one more fiber in it.
+func (r *readyQueue) join(name, sub string) *subgroup {
 	g := r.groups[name]
 	if g == nil {
 		g = &group{name: name}
-		g.first = part{group: g, name: sub}
+		g.first = subgroup{group: g, name: sub}
 		if r.groups == nil {
 			r.groups = map[string]*group{}
 		}
 		r.groups[name] = g
 	}
-	p := g.part(sub)
+	p := g.subgroup(sub)
 	p.refs++
 	return p
 }
 
 // share counts one more fiber in p, and returns p.
-func (r *readyQueue) share(p *part) *part {
+func (r *readyQueue) share(p *subgroup) *subgroup {
 	p.refs++
 	return p
 }
 
-// part returns the part with the name sub, and makes it if there is none.
-func (g *group) part(sub string) *part {
-	if g.first.name == sub {
+// subgroup returns the subgroup with the name, and makes it if there is none.
+func (g *group) subgroup(name string) *subgroup {
+	if g.first.name == name {
 		return &g.first
 	}
-	p := g.others[sub]
+	p := g.others[name]
 	if p == nil {
 		if g.others == nil {
-			g.others = map[string]*part{}
+			g.others = map[string]*subgroup{}
 		}
-		p = &part{group: g, name: sub}
-		g.others[sub] = p
+		p = &subgroup{group: g, name: name}
+		g.others[name] = p
 	}
 	return p
 }
 
 // leave counts one fiber less in p.
-func (r *readyQueue) leave(p *part) {
+func (r *readyQueue) leave(p *subgroup) {
 	g := p.group
 	if p.refs--; p.refs == 0 && p != &g.first {
 		delete(g.others, p.name)
@@ -80,9 +80,9 @@ func (r *readyQueue) leave(p *part) {
 	}
 }
 
-// push appends f to the queue of its part.
+// push appends f to the queue of its subgroup.
 func (r *readyQueue) push(f *fiber) {
-	p := f.part
+	p := f.subgroup
 	if p.tail == nil {
 		p.head = f
 		p.group.queue(p)
@@ -93,8 +93,8 @@ func (r *readyQueue) push(f *fiber) {
 	r.turn(p.group)
 }
 
-// queue appends p to the queue of parts.
-func (g *group) queue(p *part) {
+// queue appends p to the queue of subgroups.
+func (g *group) queue(p *subgroup) {
 	if g.tail == nil {
 		g.head = p
 	} else {
@@ -103,7 +103,7 @@ func (g *group) queue(p *part) {
 	g.tail = p
 }
 
-// pop removes the next fiber of the next part.
+// pop removes the next fiber of the next subgroup.
 func (g *group) pop() *fiber {
 	p := g.head
 	if g.head = p.next; g.head == nil {
@@ -159,15 +159,23 @@ func (r *readyQueue) release(g *group) {
 // full reports whether the group may use no more workers.
 func (r *readyQueue) full(g *group) bool { return r.perGroup > 0 && int(g.running) >= r.perGroup }
 
-// waiting yields the ready fibers of g.
-func (g *group) waiting() iter.Seq[*fiber] {
+// waiting yields the ready fibers of the groups for which in returns true.
+func (r *readyQueue) waiting(in func(*group) bool) iter.Seq[*fiber] {
 	return func(yield func(*fiber) bool) {
-		for p := g.head; p != nil; p = p.next {
-			for f := p.head; f != nil; f = f.qnext {
-				if !yield(f) {
-					return
+		for _, g := range r.groups {
+			if !in(g) {
+				continue
+			}
+			for p := g.head; p != nil; p = p.next {
+				for f := p.head; f != nil; f = f.qnext {
+					if !yield(f) {
+						return
+					}
 				}
 			}
 		}
 	}
 }
+
+// waits reports whether g has a ready fiber and may use no more workers.
+func (r *readyQueue) waits(g *group) bool { return g.head != nil && r.full(g) }

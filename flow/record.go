@@ -21,7 +21,7 @@ type fiber struct {
 	flow     *bound
 	self     any // *Fiber[P]
 	key      string
-	part     *part
+	subgroup *subgroup
 	x        atomic.Pointer[extra]
 	join     *join // the fork that started the fiber; nil for a root fiber
 	onEnd    func(Result)
@@ -45,7 +45,7 @@ type fiber struct {
 	worker     int32  // scheduler: index of the worker that runs the fiber, plus one; 0 if none
 	heapAt     int32  // timers: index in the heap, -1 if absent
 	prev, next *fiber // liveSet: ring of live fibers
-	qnext      *fiber // readyQueue: queue of ready fibers of the part
+	qnext      *fiber // readyQueue: queue of ready fibers of the subgroup
 	epoch      uint64 // gates
 	id         uint64 // liveSet
 }
@@ -65,25 +65,26 @@ type Result struct {
 
 // extra has the fields that most parked fibers do not need.
 type extra struct {
-	gate       gateEntry
-	cause      error // of the cancellation; set before isCancelled in progress.ending
-	leave      error // of the interruption; set before isLeaving in progress.ending
-	err        error // of the ended fiber
-	value      any   // from Token.Resume; guarded by core.mu
-	resumeErr  error // from Token.Fail; guarded by core.mu
-	tokenSeq   uint32
-	childIndex int32
-	done       chan struct{}
-	providers  []Provider
-	journal    *journal // nil without Positions
-	trace      *traced  // nil without a tracer
-	back       []back   // (owner) the steps that detours return to
-	deadline   int64    // (owner) of the fiber
-	token      string
-	checkpoint json.RawMessage
-	values     context.Context //nolint:containedctx // only its values are used
-	childName  string
-	notes      *notes // about the current step; written by the worker, under core.mu
+	gate  gateEntry
+	cause error // of the cancellation; set before isCancelled in progress.ending
+	// interruption is the cause of an Interrupt. It is set before isInterrupted in progress.ending.
+	interruption error
+	err          error // of the ended fiber
+	value        any   // from Token.Resume; guarded by core.mu
+	resumeErr    error // from Token.Fail; guarded by core.mu
+	tokenSeq     uint32
+	childIndex   int32
+	done         chan struct{}
+	providers    []Provider
+	journal      *journal // nil without Positions
+	trace        *traced  // nil without a tracer
+	back         []back   // (owner) the steps that detours return to
+	deadline     int64    // (owner) of the fiber
+	token        string
+	checkpoint   json.RawMessage
+	values       context.Context //nolint:containedctx // only its values are used
+	childName    string
+	notes        *notes // about the current step; written by the worker, under core.mu
 }
 
 // gateEntry has the neighbours of a fiber in the chain of its key.
@@ -106,7 +107,7 @@ type journal struct {
 	generation int64
 	timeout    time.Duration
 	fresh      bool     // does not resume, because another fiber of the key was alive
-	left       bool     // the saved position is kept for a later fiber to resume
+	kept       bool     // the saved position is kept for a later fiber to resume
 	saved      bool     // last is valid
 	dirty      bool     // the store may have a position for the key
 	tries      int32    // failed loads, or failed saves before a step with an Undo

@@ -17,6 +17,8 @@ type interpreter struct {
 	log      *slog.Logger
 	backstop time.Duration // default interval of live checks
 	queued   *atomic.Int32 // fibers that wait for a worker
+	observed bool          // the host runs steps by itself
+	spans    *fiberSpans   // the host runs steps by itself unless this is off
 }
 
 // host carries out what the interpreter decides. Its methods take the locks that they need.
@@ -26,7 +28,7 @@ type host interface {
 	resume(f *fiber, now int64)
 	// setBegun records whether the fiber has passed the gate.
 	setBegun(f *fiber, begun bool)
-	// runStep runs the code of a step, which may panic.
+	// runStep runs the code of a step, which may panic. It is called only if steps are observed.
 	runStep(ctx context.Context, f *fiber, st *step) Next
 	// arm makes the context of the running step end at a time (0: never). It reports whether the context had ended before.
 	arm(ctx context.Context, f *fiber, at int64) (ended bool)
@@ -59,11 +61,11 @@ type saves interface {
 	// beforeStep saves before a step with Save, and cover before a step with Undo.
 	beforeStep(ctx context.Context) error
 	cover(ctx context.Context, reason string) error
-	// parked, delayed and leaving save that the fiber is about to park, to be delayed, or to end early. An error does not
+	// parked, delayed and interrupted save that the fiber is about to park, to be delayed, or to end early. An error does not
 	// stop the fiber.
 	parked(ctx context.Context, why reason, attempt int32, deadline int64, orElse int32)
 	delayed(ctx context.Context, then, orElse int32)
-	leaving()
+	interrupted()
 }
 
 // run is the interpreter with one fiber, from when a worker picks it up until the fiber parks, yields or ends. This file
@@ -73,16 +75,18 @@ type run struct {
 	f     *fiber
 	step  stepContext
 	saves saves
-	now   int64
+	// durable says that the fiber has Positions. saves is not called at each step otherwise.
+	durable bool
+	now     int64
 }
 
 // slice runs f until it is parked, queued or ended. Then f no longer belongs to the worker.
 func (i *interpreter) slice(f *fiber, why reason, poke pokes, now int64) {
-	r := run{interpreter: i, f: f, step: stepContext{f: f}, saves: f.journal(), now: now}
+	r := run{interpreter: i, f: f, step: stepContext{f: f}, saves: f.journal(), durable: f.journal() != nil, now: now}
 	m := r.pickUp(why, poke)
 	for steps := 0; ; steps++ {
-		if f.progress.leaving() {
-			m = r.leave(m)
+		if f.progress.interrupted() {
+			m = r.interrupt(m)
 		}
 		if f.progress.cancelled() && m.kind != moveAway {
 			m.kind = moveCancel
@@ -128,7 +132,7 @@ func (r *run) pickUp(why reason, poke pokes) move {
 	}
 	r.step.open()
 	if isLate(f, r.now) {
-		return r.fiberLate()
+		return lateFiber(f)
 	}
 	switch why {
 	case whyDelay, whyRetry:
@@ -151,7 +155,7 @@ func (r *run) begin() move {
 	f := r.f
 	r.host.setBegun(f, true)
 	r.host.resume(f, r.now)
-	if f.journal() == nil {
+	if !r.durable {
 		return move{kind: moveEnter, to: f.resume}
 	}
 	m, why, err := r.saves.restore(r.step.ctx, r.now)
@@ -165,7 +169,7 @@ func (r *run) begin() move {
 	at := earlier(f.wake, deadlines(f))
 	switch {
 	case isLate(f, r.now):
-		return r.fiberLate()
+		return lateFiber(f)
 	case at <= r.now:
 		return r.slept(why)
 	}
@@ -191,13 +195,18 @@ func (r *run) enter(m move) {
 	r.f.progress.enter(m.to, m.attempt, entered, r.now)
 	r.f.entering = true
 	clearNotes(r.f, m.kind == moveRepeat)
-	r.saves.reach(m.to)
+	if r.durable {
+		r.saves.reach(m.to)
+	}
 }
 
 // runStep runs the current step and applies its result.
 func (r *run) runStep() move {
 	f, st := r.f, r.f.step()
-	cut := r.saves.cutShort()
+	cut := noWait
+	if r.durable {
+		cut = r.saves.cutShort()
+	}
 	if late := r.step.arm(r.host, r.now); late != nil {
 		if st.onError != none && f.flow.def.steps[st.onError].detour && f.progress.attempt > 0 && cut.pc == none {
 			return move{kind: moveFailed, err: inPath(f, late)} // the detour would return here again and again
@@ -230,7 +239,9 @@ func (r *run) runStep() move {
 		}
 	}
 	n, err := r.call(st)
-	r.saves.forgetCut()
+	if r.durable {
+		r.saves.forgetCut()
+	}
 	if err != nil {
 		n.op = opPanic
 	}
@@ -247,30 +258,31 @@ func (r *run) runStep() move {
 // call runs the code of the step. It returns a panic as an error.
 func (r *run) call(st *step) (n Next, err error) {
 	err = guard(r.f, func() error {
-		n = r.host.runStep(r.step.ctx, r.f, st)
+		if r.observed || !r.spans.off() {
+			n = r.host.runStep(r.step.ctx, r.f, st)
+		} else {
+			n = st.run(r.step.ctx, r.f.self)
+		}
 		return nil
 	})
 	return n, err
 }
 
-// leave ends an interrupted fiber before it begins a step. A fiber without a further step keeps its outcome.
-func (r *run) leave(m move) move {
+// interrupt ends an interrupted fiber before it begins a step. A fiber without a further step keeps its outcome.
+func (r *run) interrupt(m move) move {
 	f := r.f
 	switch {
 	case f.progress.cancelled():
 		return m
 	case (m.kind == moveEnter || m.kind == moveRepeat) && m.to != none:
 		r.enter(m)
-		r.saves.leaving()
+		r.saves.interrupted()
 	case m.kind != moveStay:
 		return m
 	}
-	r.host.cancel(f, f.x.Load().leave)
+	r.host.cancel(f, f.x.Load().interruption)
 	return move{kind: moveCancel}
 }
-
-// fiberLate fails the fiber because its deadline has passed.
-func (r *run) fiberLate() move { return move{kind: moveFailed, err: inPath(r.f, errFiberLate)} }
 
 // park parks the fiber until the given time.
 func (r *run) park(why reason, at int64) move {

@@ -18,7 +18,7 @@ type core struct {
 	providers []Provider // values for Use in every fiber
 }
 
-// scheduler decides which fiber runs, on which worker. It owns the entries state, why, poke, worker, part, qnext and
+// scheduler decides which fiber runs, on which worker. It owns the entries state, why, poke, worker, subgroup, qnext and
 // heapAt of live fibers. The owner holds core.mu during each call.
 type scheduler struct {
 	mu   *sync.Mutex
@@ -95,7 +95,7 @@ func (s *scheduler) park(f *fiber, why reason, at int64) {
 func (s *scheduler) end(f *fiber, status Status) {
 	f.state, f.why, f.worker = status, whyNone, 0
 	s.timers.remove(f)
-	s.queue.leave(f.part)
+	s.queue.leave(f.subgroup)
 }
 
 // work runs fibers until the scheduler halts. If user code ends the goroutine (runtime.Goexit, as FailNow of a test
@@ -104,9 +104,9 @@ func (s *scheduler) work(w *worker) {
 	w.goroutine = goroutine.Current()
 	var f *fiber
 	var g *group
-	left := false
+	returned := false
 	defer func() {
-		if left {
+		if returned {
 			return
 		}
 		s.mu.Lock()
@@ -116,7 +116,7 @@ func (s *scheduler) work(w *worker) {
 		s.wg.Go(func() { s.work(w) })
 	}()
 	defer func() {
-		if !left {
+		if !returned {
 			s.exited(f)
 		}
 	}()
@@ -128,7 +128,7 @@ func (s *scheduler) work(w *worker) {
 			continue
 		}
 		s.queued.Add(-1)
-		g = f.part.group
+		g = f.subgroup.group
 		why, poke := f.why, f.poke
 		f.state, f.why, f.poke, f.worker = Running, whyNone, 0, w.index+1
 		w.fiber, w.picked = f, s.time.now()
@@ -140,7 +140,7 @@ func (s *scheduler) work(w *worker) {
 		s.queue.release(g)
 	}
 	s.mu.Unlock()
-	left = true
+	returned = true
 }
 
 // busyWorker is a worker that runs a fiber.

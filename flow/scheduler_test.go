@@ -14,7 +14,7 @@ func testScheduler(workers int) (*core, *sync.WaitGroup, func(group string) *fib
 	c, wg := &core{time: newTimeline(systemClock{})}, &sync.WaitGroup{}
 	c.sched.start(c, wg, func(f *fiber, _ int64) { c.sched.poke(f, pokeTimer) })
 	c.sched.limit = workers
-	return c, wg, func(group string) *fiber { return &fiber{heapAt: -1, part: c.sched.queue.join(group, "")} }
+	return c, wg, func(group string) *fiber { return &fiber{heapAt: -1, subgroup: c.sched.queue.join(group, "")} }
 }
 
 func TestSchedulerRunsAFiberUntilItIsParked(t *testing.T) {
@@ -108,13 +108,13 @@ func TestSchedulerReplacesAWorker(t *testing.T) {
 	})
 }
 
-// TestReadyQueueTakesTurns: groups take turns, the parts of a group take turns, and a full group is left out.
+// TestReadyQueueTakesTurns: groups take turns, the subgroups of a group take turns, and a full group is left out.
 func TestReadyQueueTakesTurns(t *testing.T) {
 	t.Parallel()
 	q := &readyQueue{perGroup: 2}
 	var fibers []*fiber
-	for i, part := range [][2]string{{"big", "a"}, {"big", "a"}, {"big", "b"}, {"small", ""}, {"big", "b"}} {
-		f := &fiber{id: uint64(i), part: q.join(part[0], part[1])}
+	for i, names := range [][2]string{{"big", "a"}, {"big", "a"}, {"big", "b"}, {"small", ""}, {"big", "b"}} {
+		f := &fiber{id: uint64(i), subgroup: q.join(names[0], names[1])}
 		q.push(f)
 		fibers = append(fibers, f)
 	}
@@ -125,7 +125,7 @@ func TestReadyQueueTakesTurns(t *testing.T) {
 			return nil
 		}
 		order = append(order, f.id)
-		return f.part.group
+		return f.subgroup.group
 	}
 	big := pop()
 	for pop() != nil {
@@ -133,9 +133,12 @@ func TestReadyQueueTakesTurns(t *testing.T) {
 	if want := []uint64{0, 3, 2}; !slices.Equal(order, want) || !q.full(big) {
 		t.Fatalf("popped %v, want %v, and then two of the group run", order, want)
 	}
+	if !q.waits(big) {
+		t.Error("no fiber of the full group is waiting")
+	}
 	q.release(big)
 	pop()
-	if got := slices.Collect(big.waiting()); !slices.Equal(got, fibers[4:]) {
+	if got := slices.Collect(q.waiting(func(g *group) bool { return g == big })); !slices.Equal(got, fibers[4:]) {
 		t.Errorf("%d fibers are waiting", len(got))
 	}
 	q.release(big)
@@ -144,7 +147,7 @@ func TestReadyQueueTakesTurns(t *testing.T) {
 		t.Errorf("popped %v, want %v", order, want)
 	}
 	for _, f := range fibers {
-		q.leave(f.part)
+		q.leave(f.subgroup)
 	}
 	if len(q.groups) > 0 {
 		t.Errorf("%d groups are left", len(q.groups))

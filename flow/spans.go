@@ -151,15 +151,11 @@ func (s *fiberSpans) forget(f *fiber) {
 	delete(s.open, f)
 }
 
-// runStep runs a step, with a span if there is a tracer, and with pprof labels if EngineOptions.Labels is set.
-func (s *fiberSpans) runStep(ctx context.Context, f *fiber, st *step) Next {
-	if s.tracer.Load() == nil && !s.labels {
-		return st.run(ctx, f.self)
-	}
-	return s.runObserved(ctx, f, st)
-}
+// off reports whether steps need neither a span nor labels.
+func (s *fiberSpans) off() bool { return s.tracer.Load() == nil && !s.labels }
 
-func (s *fiberSpans) runObserved(ctx context.Context, f *fiber, st *step) (n Next) {
+// runStep runs a step, with a span if there is a tracer, and with pprof labels if EngineOptions.Labels is set.
+func (s *fiberSpans) runStep(ctx context.Context, f *fiber, st *step) (n Next) {
 	if tracer := s.tracer.Load(); tracer != nil {
 		s.resume(f, s.time.now()) // the engine may have inherited its tracer since the fiber was picked up
 		ctx = f.tracing().beginStep(ctx, *tracer, f)

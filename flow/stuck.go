@@ -24,7 +24,7 @@ func slowest(s *scheduler, g *group) (slowest *fiber) {
 	bounded := s.queue.full(g)
 	var since int64
 	for w := range s.busy() {
-		if w.f.state != Running || bounded && w.f.part.group != g {
+		if w.f.state != Running || bounded && w.f.subgroup.group != g {
 			continue
 		}
 		if at := w.f.progress.snapshot().since; slowest == nil || at < since {

@@ -72,7 +72,7 @@ func snapshotOf(f *fiber) (s fiberSnapshot, ok bool) {
 	if f.state.Ended() {
 		return s, false
 	}
-	s = fiberSnapshot{Info: infoOf(f), ready: int(e.sched.queued.Load()), running: int(f.part.group.running)}
+	s = fiberSnapshot{Info: infoOf(f), ready: int(e.sched.queued.Load()), running: int(f.subgroup.group.running)}
 	if x := f.x.Load(); x != nil && x.notes != nil {
 		s.notes = *x.notes
 		s.notes.causes = slices.Clone(s.notes.causes)
@@ -82,7 +82,7 @@ func snapshotOf(f *fiber) (s fiberSnapshot, ok bool) {
 	case Running:
 		s.workers = goroutinesOf(f, nil)
 	case Ready:
-		if slowest := slowest(&e.sched, f.part.group); slowest != nil {
+		if slowest := slowest(&e.sched, f.subgroup.group); slowest != nil {
 			s.workers = goroutinesOf(slowest, nil)
 		}
 	case Parked:
