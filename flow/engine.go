@@ -79,9 +79,8 @@ func NewEngine(opt EngineOptions) *Engine {
 		host: &e.fibers, log: log, backstop: opt.Backstop, queued: &e.sched.queued,
 		observed: opt.Hook != nil, spans: &e.spans,
 	}
-	e.sched.limit, e.sched.queue.perGroup = opt.Workers, opt.PerGroup
-	e.sched.run, e.sched.exited = e.interp.slice, e.fibers.exited
-	e.sched.start(&e.core, &e.wg, e.fibers.due)
+	e.sched.limit, e.sched.run, e.sched.exited = opt.Workers, e.interp.slice, e.fibers.exited
+	e.sched.start(&e.core, &e.wg, opt.PerGroup, e.fibers.due)
 	return e
 }
 

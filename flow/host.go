@@ -31,11 +31,7 @@ func (l *lifecycle) arm(ctx context.Context, f *fiber, at int64) (ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ended = ctx.Err() != nil
-	if at > 0 {
-		l.sched.timers.set(f, at)
-	} else {
-		l.sched.timers.remove(f)
-	}
+	l.sched.setTimer(f, at)
 	return ended
 }
 

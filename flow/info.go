@@ -43,7 +43,7 @@ func infoOf(f *fiber) Info {
 	if f.join != nil {
 		i.Parent = f.join.parent.id
 	}
-	if at := f.e.sched.timers.of(f); at > 0 {
+	if at := f.e.sched.timer(f); at > 0 {
 		i.Until = t.wall(at)
 	}
 	if f.state == Parked && f.why == whyFork {

@@ -72,7 +72,8 @@ func (l *lifecycle) start(f *fiber, d *def, opt *StartOptions, calls *cancels) e
 		}
 	}
 	waits := f.key != "" && l.gates.add(f)
-	l.join(f, d, l.sched.queue.join(opt.group(), opt.Subgroup))
+	l.sched.join(f, opt.group(), opt.Subgroup)
+	l.add(f, d)
 	if !waits {
 		l.sched.wake(f)
 		return nil
@@ -88,10 +89,9 @@ func (l *lifecycle) start(f *fiber, d *def, opt *StartOptions, calls *cancels) e
 	return nil
 }
 
-// join makes f live. The caller holds mu.
-func (l *lifecycle) join(f *fiber, d *def, p *subgroup) {
+// add makes f live. The caller holds mu.
+func (l *lifecycle) add(f *fiber, d *def) {
 	l.live.add(f)
-	f.subgroup = p
 	f.flow = l.flows.bind(d)
 	f.flow.started()
 }
@@ -119,7 +119,7 @@ func (l *lifecycle) overdue(f *fiber, now int64) {
 		return
 	}
 	waited := now - f.progress.began
-	l.sched.timers.set(f, now+waited)
+	l.sched.setTimer(f, now+waited)
 	if first.progress.cancelled() {
 		l.stuck.Add(1)
 		reportStuck(l.wg, l.log, f, first, time.Duration(waited))
@@ -139,7 +139,8 @@ func (l *lifecycle) startChildren(j *join) {
 		x.childName, x.childIndex = c.name, int32(i)
 		l.spans.followParent(f, j.parent)
 		j.kids[i] = f
-		l.join(f, c.def, l.sched.queue.share(j.parent.subgroup))
+		l.sched.joinLike(f, j.parent)
+		l.add(f, c.def)
 		l.sched.wake(f)
 	}
 }
@@ -174,7 +175,7 @@ func (l *lifecycle) seal(f *fiber) bool {
 		return false
 	}
 	f.sealed = true
-	l.sched.timers.remove(f)
+	l.sched.setTimer(f, 0)
 	f.seq++
 	return true
 }

@@ -83,9 +83,10 @@ func countsOf(c *core, l *lifecycle) counts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := counts{
-		live: l.live.n, queued: int(c.sched.queued.Load()), busy: c.sched.nbusy(),
+		live:      l.live.n,
 		preempted: l.preempted.Load(), stuck: l.stuck.Load(), lost: l.lost.Load(),
 	}
+	s.queued, s.busy = c.sched.load()
 	s.flows, s.steps = l.flows.snapshot()
 	return s
 }

@@ -48,12 +48,20 @@ type worker struct {
 	picked    int64        // when it picked up the fiber, in the engine's time; guarded by core.mu
 }
 
-// start connects the scheduler to its owner.
-func (s *scheduler) start(c *core, wg *sync.WaitGroup, due func(f *fiber, now int64)) {
+// start connects the scheduler to its owner, which has set limit, run and exited. perGroup is the maximum number of
+// running fibers of one group, 0 for no limit. due is called with mu held when the time of a fiber has come.
+func (s *scheduler) start(c *core, wg *sync.WaitGroup, perGroup int, due func(f *fiber, now int64)) {
 	s.mu, s.time, s.wg = &c.mu, &c.time, wg
 	s.idle = sync.NewCond(&c.mu)
+	s.queue.perGroup = perGroup
 	s.timers = timers{mu: &c.mu, time: &c.time, wg: wg, due: due}
 }
+
+// join puts f, which is new, into a subgroup of a group.
+func (s *scheduler) join(f *fiber, group, sub string) { f.subgroup = s.queue.join(group, sub) }
+
+// joinLike puts f, which is new, into the subgroup of another fiber.
+func (s *scheduler) joinLike(f, other *fiber) { f.subgroup = s.queue.share(other.subgroup) }
 
 // wake queues f for a worker. f is new, parked or yielding.
 func (s *scheduler) wake(f *fiber) {
@@ -81,15 +89,31 @@ func (s *scheduler) poke(f *fiber, p pokes) {
 	}
 }
 
+// pokeIf records an event of f, and wakes f if it is parked for this reason.
+func (s *scheduler) pokeIf(f *fiber, p pokes, why reason) {
+	f.poke |= p
+	if f.state == Parked && f.why == why {
+		s.wake(f)
+	}
+}
+
 // park parks f until it is poked, or until the given time (0: never).
 func (s *scheduler) park(f *fiber, why reason, at int64) {
 	f.state, f.why, f.poke, f.worker = Parked, why, 0, 0
+	s.setTimer(f, at)
+}
+
+// setTimer makes f due at a time (0: never).
+func (s *scheduler) setTimer(f *fiber, at int64) {
 	if at > 0 {
 		s.timers.set(f, at)
 	} else {
 		s.timers.remove(f)
 	}
 }
+
+// timer returns when f is due, 0 if it is not.
+func (s *scheduler) timer(f *fiber) int64 { return s.timers.of(f) }
 
 // end removes f, which has ended, from its group.
 func (s *scheduler) end(f *fiber, status Status) {
@@ -161,8 +185,8 @@ func (s *scheduler) busy() iter.Seq[busyWorker] {
 	}
 }
 
-// nbusy returns the number of workers that are not idle.
-func (s *scheduler) nbusy() int { return len(s.workers) - s.nidle }
+// load returns the numbers of fibers that wait for a worker, and of workers that are not idle.
+func (s *scheduler) load() (queued, busy int) { return int(s.queued.Load()), len(s.workers) - s.nidle }
 
 // goroutine returns the goroutine that runs f. ok is false if no worker runs f.
 func (s *scheduler) goroutine(f *fiber) (id goroutine.ID, ok bool) {

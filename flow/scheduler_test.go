@@ -12,9 +12,18 @@ import (
 // testScheduler returns a scheduler without an engine. Fibers that join it belong to the group.
 func testScheduler(workers int) (*core, *sync.WaitGroup, func(group string) *fiber) {
 	c, wg := &core{time: newTimeline(systemClock{})}, &sync.WaitGroup{}
-	c.sched.start(c, wg, func(f *fiber, _ int64) { c.sched.poke(f, pokeTimer) })
+	c.sched.start(c, wg, 0, func(f *fiber, _ int64) { c.sched.poke(f, pokeTimer) })
 	c.sched.limit = workers
-	return c, wg, func(group string) *fiber { return &fiber{heapAt: -1, subgroup: c.sched.queue.join(group, "")} }
+	return c, wg, func(group string) *fiber {
+		f := &fiber{heapAt: -1}
+		c.sched.join(f, group, "")
+		return f
+	}
+}
+
+func busy(c *core) int {
+	_, n := c.sched.load()
+	return n
 }
 
 func TestSchedulerRunsAFiberUntilItIsParked(t *testing.T) {
@@ -31,8 +40,8 @@ func TestSchedulerRunsAFiberUntilItIsParked(t *testing.T) {
 		c.sched.run = func(f *fiber, why reason, poke pokes, _ int64) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			if f.state != Running || c.sched.nbusy() != 1 {
-				t.Errorf("it runs as %v, on %d workers", f.state, c.sched.nbusy())
+			if f.state != Running || busy(c) != 1 {
+				t.Errorf("it runs as %v, on %d workers", f.state, busy(c))
 			}
 			if _, ok := c.sched.goroutine(f); !ok {
 				t.Error("no goroutine runs it")
@@ -53,8 +62,8 @@ func TestSchedulerRunsAFiberUntilItIsParked(t *testing.T) {
 		c.mu.Unlock()
 		time.Sleep(2 * time.Minute)
 		c.mu.Lock()
-		if f.state != Parked || f.why != whySuspend || c.sched.nbusy() != 0 {
-			t.Errorf("%v because of %v, with %d busy workers", f.state, f.why, c.sched.nbusy())
+		if f.state != Parked || f.why != whySuspend || busy(c) != 0 {
+			t.Errorf("%v because of %v, with %d busy workers", f.state, f.why, busy(c))
 		}
 		c.sched.poke(f, pokeToken)
 		if f.state != Ready || c.sched.queued.Load() != 1 {
@@ -99,8 +108,8 @@ func TestSchedulerReplacesAWorker(t *testing.T) {
 		c.mu.Unlock()
 		synctest.Wait()
 		c.mu.Lock()
-		if !slices.Equal(ended, []*fiber{bad, good}) || c.sched.nbusy() != 0 {
-			t.Errorf("%d fibers have ended, %d workers are busy", len(ended), c.sched.nbusy())
+		if !slices.Equal(ended, []*fiber{bad, good}) || busy(c) != 0 {
+			t.Errorf("%d fibers have ended, %d workers are busy", len(ended), busy(c))
 		}
 		c.sched.halt()
 		c.mu.Unlock()

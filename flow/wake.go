@@ -79,9 +79,6 @@ func (t Token) resume(value any, err error) bool {
 	f.seq++
 	x := f.ext()
 	x.value, x.resumeErr, x.tokenSeq = value, err, t.seq
-	f.poke |= pokeToken
-	if f.state == Parked && f.why == whySuspend {
-		f.e.sched.wake(f)
-	}
+	f.e.sched.pokeIf(f, pokeToken, whySuspend)
 	return true
 }

@@ -72,7 +72,8 @@ func snapshotOf(f *fiber) (s fiberSnapshot, ok bool) {
 	if f.state.Ended() {
 		return s, false
 	}
-	s = fiberSnapshot{Info: infoOf(f), ready: int(e.sched.queued.Load()), running: int(f.subgroup.group.running)}
+	s = fiberSnapshot{Info: infoOf(f), running: int(f.subgroup.group.running)}
+	s.ready, _ = e.sched.load()
 	if x := f.x.Load(); x != nil && x.notes != nil {
 		s.notes = *x.notes
 		s.notes.causes = slices.Clone(s.notes.causes)
