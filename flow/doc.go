@@ -101,8 +101,9 @@
 //     flows in use and their metrics. All three are data of lifecycle.
 //   - lifecycle (lifecycle.go, end.go, host.go): starts and ends fibers, and keeps F1 and F2. It takes core.mu.
 //   - interpreter (run.go, outcome.go): turns results of steps into moves. It has no state, and takes no lock for others:
-//     it asks the interfaces host, which lifecycle implements, and saves, which journal implements. line.go, await.go,
+//     it asks the interfaces host, which lifecycle implements, and saves, which journal implements. line.go, suspend.go,
 //     notes.go and stepcontext.go have its functions on the record.
+//   - awaiting (await.go): the waits of one await, and when they are checked. It belongs to the worker of the fiber.
 //   - journal (journal.go, restore.go): the saves of one fiber, for the worker that runs it. snapshot.go makes a position
 //     from a fiber, and resume.go plans how a position continues. Both are pure.
 //   - forkPolicy (forkpolicy.go): which child of a fork starts next, and when the fork ends. Pure.

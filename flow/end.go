@@ -26,7 +26,7 @@ func (l *lifecycle) end(f *fiber, status Status, err error, began int64) {
 		f.ext().err = err
 	}
 	defer l.publish(f, status, err)
-	dropWaits(f, l.log)
+	dropAwait(f, l.log)
 	f.journal().ended(status, err)
 	logEnd(l.log, f, status, err)
 	l.spans.end(f, status, err)

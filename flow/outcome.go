@@ -204,7 +204,8 @@ func (r *run) resumed(poke pokes) move {
 func (r *run) await(n Next, then, orElse int32, deadline int64) move {
 	f, p := r.f, &parking{then: then, orElse: orElse}
 	f.park = p
-	if err := watchWaits(f, n.waits, r.backstop, r.now, r.log); err != nil {
+	if err := p.start(n.waits, newWaker(f), r.backstop, &f.e.time, r.now, f); err != nil {
+		dropAwait(f, r.log)
 		return r.failUser(err, orElse)
 	}
 	if deadline > 0 && p.timeoutAt > 0 {
@@ -220,21 +221,20 @@ func (r *run) await(n Next, then, orElse int32, deadline int64) move {
 // awaited checks the waits after an event, or when a check is due.
 func (r *run) awaited() move {
 	f, p := r.f, r.f.park
-	late := p.timeoutAt > 0 && r.now >= p.timeoutAt
-	due := p.checkAt > 0 && r.now >= p.checkAt
+	due, late := p.due(r.now)
 	if m, done := r.check(due || late); done {
 		return m
 	}
 	if late {
-		dropWaits(f, r.log)
+		dropAwait(f, r.log)
 		return r.fail(fmt.Errorf("await: %w", ErrTimeout), p.orElse)
 	}
 	if at := stepDeadline(f); at > 0 && r.now >= at {
-		dropWaits(f, r.log)
+		dropAwait(f, r.log)
 		return r.fail(errDeadline, p.orElse)
 	}
 	if due {
-		p.checkAt = p.nextCheck(&f.e.time, r.now)
+		p.schedule(&f.e.time, r.now)
 	}
 	return r.parkAwait()
 }
@@ -261,12 +261,16 @@ func (r *run) parkAwait() move {
 
 // check checks the waits. done reports that the await is over.
 func (r *run) check(live bool) (m move, done bool) {
-	p := r.f.park
-	done, err := checkWaits(r.step.ctx, r.f, live, r.log)
+	f, p := r.f, r.f.park
+	held, done, err := p.check(r.step.ctx, &f.e.time, live, f)
 	if !done {
 		return move{}, false
 	}
-	r.now = r.f.e.time.now()
+	dropAwait(f, r.log)
+	if err == nil && len(p.waits) > 1 {
+		setValue(f, held)
+	}
+	r.now = f.e.time.now()
 	if err != nil {
 		return r.failUser(err, p.orElse), true
 	}

@@ -146,12 +146,18 @@ type back struct {
 // parking is what a parked fiber waits for, besides a time.
 type parking struct {
 	then, orElse int32
-	waits        []waiting
-	backstop     time.Duration // interval between live checks, 0 if none
-	events       bool          // some wait has events; the live check is only a backstop for them
-	checkAt      int64         // time of the next live check
-	timeoutAt    int64         // 0 if none
-	fork         *join
+	awaiting
+	fork *join
+}
+
+// awaiting is the waits of a fiber. await.go has its methods. It belongs to the worker that runs the fiber, and has no
+// lock.
+type awaiting struct {
+	waits     []waiting
+	backstop  time.Duration // interval between live checks, 0 if none
+	events    bool          // some wait has events; the live check is only a backstop for them
+	checkAt   int64         // time of the next live check
+	timeoutAt int64         // 0 if none
 }
 
 // waiting is a wait that is being watched.
