@@ -163,6 +163,7 @@ func (l *lifecycle) childEnded(f *fiber, status Status, err error, calls *cancel
 		l.startChildren(j)
 	}
 	if j.alive == 0 {
+		j.err = forkError(j)
 		l.sched.poke(j.parent, pokeJoin)
 	}
 }

@@ -307,8 +307,8 @@ func (r *run) fork(spec *forkSpec, then, orElse int32) move {
 func (r *run) joined() move {
 	p := r.f.park
 	r.f.park = nil
-	if err := forkError(p.fork); err != nil {
-		return r.fail(err, p.orElse)
+	if p.fork.err != nil {
+		return r.fail(p.fork.err, p.orElse)
 	}
 	return r.follow(p.then)
 }

@@ -173,6 +173,7 @@ type join struct {
 	depth  int
 	todo   []Child  // by index; the zero Child after the child has started
 	kids   []*fiber // by index; nil before the child starts and after it ends
+	err    error    // the outcome, once the last child has ended
 	forkPolicy
 }
 
