@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// start starts watching the waits of f, which wake w. backstop is the default interval of live checks. After an error some
-// waits may be watched.
+// start starts watching the waits of f, which wake w. backstop is the default interval of live checks. After an error
+// some waits may be watched.
 func (a *awaiting) start(waits []Wait, w Waker, backstop time.Duration, t *timeline, now int64, f *fiber) error {
 	a.waits = make([]waiting, 0, len(waits))
 	blind := 0 // waits that are checked only when another wait wakes

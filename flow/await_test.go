@@ -85,7 +85,8 @@ func TestAwaitingAlone(t *testing.T) {
 	}
 	never := Func(func(context.Context) (bool, error) { return false, nil }, 0)
 	for reason, waits := range map[string][]Wait{
-		"a nil wait": {nil}, "a Func without a function": {Func(nil, time.Second)}, "only a Func without an interval": {never},
+		"a nil wait": {nil}, "a Func without a function": {Func(nil, time.Second)},
+		"only a Func without an interval": {never},
 	} {
 		if err := new(awaiting).start(waits, Waker{}, time.Minute, &line, line.now(), f); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %v", reason, err)

@@ -2,8 +2,8 @@ package flow
 
 import "github.com/fairlead-io/fairlead/internal/outline"
 
-// Definition returns the definition of the fiber's flow, for the console. It returns the zero value for an Info that was
-// not made by an engine, such as one decoded from JSON. The caller owns the result.
+// Definition returns the definition of the fiber's flow, for the console. It returns the zero value for an Info that
+// was not made by an engine, such as one decoded from JSON. The caller owns the result.
 func (i Info) Definition() outline.Flow {
 	if i.def == nil {
 		return outline.Flow{}

@@ -90,28 +90,29 @@
 // # Parts
 //
 // An [Engine] (engine.go) connects the following parts. No part reads the fields of another one. The invariants F1 and
-// F2 span several parts, so there is one lock, core.mu. Parts without a lock of their own are data of their owner, which
-// holds core.mu during each call.
+// F2 span several parts, so there is one lock, core.mu. Parts without a lock of their own are data of their owner,
+// which holds core.mu during each call.
 //
-//   - fiber (record.go): the record of a fiber. Each part names the fields that are its entries in the record. progress
-//     has the current step and the history; its lock, progress.mu, is a leaf.
-//   - scheduler (scheduler.go): the status of fibers, and the workers. It owns the queue of ready fibers (ready.go) and
-//     the times at which fibers are due (timers.go). It calls the interpreter through a function.
-//   - gates (gates.go): the chain of fibers of each key. liveSet (live.go): all live fibers. registry (registry.go): the
-//     flows in use and their metrics. All three are data of lifecycle.
+//   - fiber (record.go): the record of a fiber. Each part names the fields that are its entries in the record, and
+//     only that part writes them. Other parts may read the status. suspend.go clears the events that it has handled.
+//     progress has the current step and the history; its lock, progress.mu, is a leaf.
+//   - scheduler (scheduler.go): the status of fibers, and the workers. It owns the queue of ready fibers (ready.go)
+//     and the times at which fibers are due (timers.go). It calls the interpreter through a function.
+//   - gates (gates.go): the chain of fibers of each key. liveSet (live.go): all live fibers. registry (registry.go):
+//     the flows in use and their metrics. All three are data of lifecycle.
 //   - lifecycle (lifecycle.go, end.go, host.go): starts and ends fibers, and keeps F1 and F2. It takes core.mu.
-//   - interpreter (run.go, outcome.go): turns results of steps into moves. It has no state, and takes no lock for others:
-//     it asks the interfaces host, which lifecycle implements, and saves, which journal implements. line.go, suspend.go,
-//     notes.go and stepcontext.go have its functions on the record.
+//   - interpreter (run.go, outcome.go): turns results of steps into moves. It has no state, and takes no lock for
+//     others: it asks the interfaces host, which lifecycle implements, and saves, which journal implements. line.go,
+//     suspend.go, notes.go and stepcontext.go have its functions on the record.
 //   - awaiting (await.go): the waits of one await, and when they are checked. It belongs to the worker of the fiber.
-//   - journal (journal.go, restore.go): the saves of one fiber, for the worker that runs it. snapshot.go makes a position
-//     from a fiber, and resume.go plans how a position continues. Both are pure.
+//   - journal (journal.go, restore.go): the saves of one fiber, for the worker that runs it. snapshot.go makes a
+//     position from a fiber, and resume.go plans how a position continues. Both are pure.
 //   - forkPolicy (forkpolicy.go): which child of a fork starts next, and when the fork ends. Pure.
 //   - fiberSpans (spans.go): the spans of fibers and steps. Its data is guarded by core.mu.
 //   - inspection (inspect.go, with info.go, why.go, whytext.go, blocked.go, stuck.go, debug.go, metrics.go): takes
 //     snapshots under core.mu, and evaluates them without it.
-//   - the API of steps (fiber.go) and of other code (handle.go, wake.go); the definition of a flow (flow.go, option.go,
-//     compile.go, def.go, next.go), which does not change.
+//   - the API of steps (fiber.go) and of other code (handle.go, wake.go); the definition of a flow (flow.go,
+//     option.go, compile.go, def.go, next.go), which does not change.
 //
 // Locks: progress.mu may be taken while core.mu is held. No lock is held while user code runs.
 package flow

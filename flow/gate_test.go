@@ -184,7 +184,7 @@ func TestAFloodOfOneGroupDelaysAnotherByOneTurn(t *testing.T) {
 	})
 }
 
-// TestManySubgroupsDelayAnotherGroupByOneTurn: who splits a group has no more turns for that.
+// TestManySubgroupsDelayAnotherGroupByOneTurn: a group has as many turns as another one, however many subgroups it has.
 func TestManySubgroupsDelayAnotherGroupByOneTurn(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{Workers: 1}, func(t *testing.T, e *Engine) {

@@ -30,8 +30,8 @@ func (g *gates) add(f *fiber) (waits bool) {
 	return true
 }
 
-// remove takes f, whose code has returned, from the chain of its key. It returns the fiber after f, if there is one, and
-// whether that is now the first.
+// remove takes f, whose code has returned, from the chain of its key. It returns the fiber after f, if there is one,
+// and whether that is now the first.
 func (g *gates) remove(f *fiber) (succ *fiber, first bool) {
 	var own gateEntry
 	if x := f.x.Load(); x != nil {

@@ -13,8 +13,8 @@ func (g *gates) chain(key string) (ids []uint64) {
 	return ids
 }
 
-// TestGatesOrderTheFibersOfAKey removes the fibers of a chain in each order. Exactly the fiber that becomes the first one
-// is reported as such.
+// TestGatesOrderTheFibersOfAKey removes the fibers of a chain in each order. Exactly the fiber that becomes the first
+// one is reported as such.
 func TestGatesOrderTheFibersOfAKey(t *testing.T) {
 	t.Parallel()
 	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {

@@ -35,8 +35,8 @@ func (l *lifecycle) arm(ctx context.Context, f *fiber, at int64) (ended bool) {
 	return ended
 }
 
-// park parks f until it is poked, or until the given time (0: never). It returns false if f was cancelled, or poked with
-// one of wake, in the meantime. After true f no longer belongs to the worker.
+// park parks f until it is poked, or until the given time (0: never). It returns false if f was cancelled, or poked
+// with one of wake, in the meantime. After true f no longer belongs to the worker.
 func (l *lifecycle) park(f *fiber, why reason, at int64, wake pokes) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,15 +8,29 @@ import (
 	"time"
 )
 
-// A journal saves the positions of a fiber. Its methods are for the worker that runs the fiber. Except for restore, they
-// do nothing if the journal is nil, as it is for a fiber without Positions. position.go has the saved form, snapshot.go
-// makes it, resume.go reads it.
+// A journal saves the positions of a fiber. Its methods are for the worker that runs the fiber. Except for restore,
+// they do nothing if the journal is nil, as it is for a fiber without Positions. position.go has the saved form,
+// snapshot.go makes it, resume.go reads it.
 
 // reasonSave is the reason of a save before a step with Save.
 const reasonSave = "save"
 
 // saveTimeout limits one call of Positions.
 const saveTimeout = 10 * time.Second
+
+// queued records that another fiber of the key is alive. The position of that fiber must not be resumed.
+func (j *journal) queued() {
+	if j != nil {
+		j.fresh, j.dirty = true, true
+	}
+}
+
+// handOver lets the journal of the next fiber of the key resume the position, if it is kept.
+func (j *journal) handOver(next *journal) {
+	if j != nil && j.kept && next != nil {
+		next.fresh = false
+	}
+}
 
 // reach records that the fiber enters a step.
 func (j *journal) reach(to int32) {
@@ -133,8 +147,8 @@ func (j *journal) ended(status Status, err error) {
 	}
 }
 
-// failed counts a failed load or save. again reports whether it may be tried again, and tries how often it was tried. At
-// the limit (0: none) the count starts again.
+// failed counts a failed load or save. again reports whether it may be tried again, and tries how often it was tried.
+// At the limit (0: none) the count starts again.
 func (j *journal) failed(limit int32) (tries int32, again bool) {
 	if j.tries++; limit > 0 && j.tries >= limit {
 		j.tries = 0

@@ -154,7 +154,8 @@ func TestNoJournal(t *testing.T) {
 	j.delayed(t.Context(), none, none)
 	j.interrupted()
 	j.ended(Completed, nil)
-	if err := errors.Join(j.beforeStep(t.Context()), j.cover(t.Context(), reasonSave)); err != nil || j.cutShort() != noWait {
+	err := errors.Join(j.beforeStep(t.Context()), j.cover(t.Context(), reasonSave))
+	if err != nil || j.cutShort() != noWait {
 		t.Error(err, j.cutShort())
 	}
 }

@@ -78,9 +78,7 @@ func (l *lifecycle) start(f *fiber, d *def, opt *StartOptions, calls *cancels) e
 		l.sched.wake(f)
 		return nil
 	}
-	if j := f.journal(); j != nil {
-		j.fresh, j.dirty = true, true // the predecessor's position must not be resumed
-	}
+	f.journal().queued()
 	at := int64(0)
 	if grace := cmp.Or(opt.Grace, l.grace); grace > 0 {
 		at = plus(f.progress.began, grace)
@@ -191,9 +189,7 @@ func (l *lifecycle) publish(f *fiber, status Status, err error) {
 	l.live.remove(f)
 	if f.key != "" {
 		if succ, first := l.gates.remove(f); succ != nil {
-			if j, next := f.journal(), succ.journal(); j != nil && j.kept && next != nil {
-				next.fresh = false // resumes where f was
-			}
+			f.journal().handOver(succ.journal())
 			if first {
 				l.sched.poke(succ, pokeGate)
 			}

@@ -22,9 +22,9 @@ type subgroup struct {
 	refs       int       // number of live fibers
 }
 
-// readyQueue has the fibers that wait for a worker. Each subgroup of a group has a queue, and groups take turns. A group
-// with ten thousand ready fibers or subgroups therefore delays another group by a single turn. Its entries in a fiber are
-// subgroup and qnext. The owner holds core.mu during each call.
+// readyQueue has the fibers that wait for a worker. Each subgroup of a group has a queue, and groups take turns. A
+// group with ten thousand ready fibers or subgroups therefore delays another group by a single turn. Its entries in a
+// fiber are subgroup and qnext. The owner holds core.mu during each call.
 type readyQueue struct {
 	groups     map[string]*group
 	head, tail *group

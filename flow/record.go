@@ -99,7 +99,7 @@ type notes struct {
 }
 
 // journal is the saved position of a fiber with Positions, for the worker that runs the fiber. journal.go has its
-// methods. While the fiber waits at the gate, its start and the end of its predecessor write fresh and dirty.
+// methods. lifecycle calls queued and handOver under core.mu, while the fiber waits at the gate.
 type journal struct {
 	f          *fiber
 	env        *journalEnv

@@ -43,8 +43,8 @@ func (j *journal) begin(pos *Position, now int64) (move, reason) {
 	same := known && pos.Flow == def.name && pos.Version == def.version
 	over := pos.Ended || j.fresh || pos.Generation != j.generation
 	if def.forward != nil && same && over {
-		// An undo run that failed or was cancelled continues at its last step. Earlier steps are undone already, or were
-		// never begun.
+		// An undo run that failed or was cancelled continues at its last step. Earlier steps are undone already, or
+		// were never begun.
 		j.adopt(pos)
 		first.to = i
 		return first, whyNone

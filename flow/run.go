@@ -30,11 +30,12 @@ type host interface {
 	setBegun(f *fiber, begun bool)
 	// runStep runs the code of a step, which may panic. It is called only if steps are observed.
 	runStep(ctx context.Context, f *fiber, st *step) Next
-	// arm makes the context of the running step end at a time (0: never). It reports whether the context had ended before.
+	// arm makes the context of the running step end at a time (0: never). It reports whether the context had ended
+	// before.
 	arm(ctx context.Context, f *fiber, at int64) (ended bool)
-	// park parks the fiber until it is poked, or until a time (0: never). It returns false if the fiber was cancelled, or
-	// poked with one of wake, in the meantime. After true the fiber no longer belongs to the worker, as after yield, end,
-	// and true from fork and abandonFork.
+	// park parks the fiber until it is poked, or until a time (0: never). It returns false if the fiber was cancelled,
+	// or poked with one of wake, in the meantime. After true the fiber no longer belongs to the worker, as after yield,
+	// end, and true from fork and abandonFork.
 	park(f *fiber, why reason, at int64, wake pokes) bool
 	// yield queues the fiber for a worker.
 	yield(f *fiber)
@@ -61,15 +62,15 @@ type saves interface {
 	// beforeStep saves before a step with Save, and cover before a step with Undo.
 	beforeStep(ctx context.Context) error
 	cover(ctx context.Context, reason string) error
-	// parked, delayed and interrupted save that the fiber is about to park, to be delayed, or to end early. An error does not
-	// stop the fiber.
+	// parked, delayed and interrupted save that the fiber is about to park, to be delayed, or to end early. An error
+	// does not stop the fiber.
 	parked(ctx context.Context, why reason, attempt int32, deadline int64, orElse int32)
 	delayed(ctx context.Context, then, orElse int32)
 	interrupted()
 }
 
-// run is the interpreter with one fiber, from when a worker picks it up until the fiber parks, yields or ends. This file
-// picks up the fiber and runs its steps; outcome.go applies their results. Both produce moves.
+// run is the interpreter with one fiber, from when a worker picks it up until the fiber parks, yields or ends. This
+// file picks up the fiber and runs its steps; outcome.go applies their results. Both produce moves.
 type run struct {
 	*interpreter
 	f     *fiber

@@ -10,16 +10,16 @@ import (
 
 // core is the part of an engine that its fibers know.
 type core struct {
-	// mu guards the scheduler, the other parts of the engine, and the fields of fibers that record.go names. It is never
-	// held while user code runs. Of the locks of this package, only progress.mu is taken while mu is held.
+	// mu guards the scheduler, the other parts of the engine, and the fields of fibers that record.go names. It is
+	// never held while user code runs. Of the locks of this package, only progress.mu is taken while mu is held.
 	mu        sync.Mutex
 	time      timeline
 	sched     scheduler
 	providers []Provider // values for Use in every fiber
 }
 
-// scheduler decides which fiber runs, on which worker. It owns the entries state, why, poke, worker, subgroup, qnext and
-// heapAt of live fibers. The owner holds core.mu during each call.
+// scheduler decides which fiber runs, on which worker. It owns the entries state, why, poke, worker, subgroup, qnext
+// and heapAt of live fibers. The owner holds core.mu during each call.
 type scheduler struct {
 	mu   *sync.Mutex
 	time *timeline

@@ -83,7 +83,8 @@ func (s *fiberSnapshot) waiting() []why.Cause {
 		c.Message = fmt.Sprintf("step %s waits for a worker, as do %d fibers in all", s.Path, s.ready)
 		c.Evidence["waiting"], c.Evidence["running"] = strconv.Itoa(s.ready), strconv.Itoa(s.running)
 		c.Evidence["group"] = s.Group
-		s.quote(&c, "The stack is that of the worker with the longest-running step. Code that waits for long should return Await.")
+		s.quote(&c, "The stack is that of the worker with the longest-running step. "+
+			"Code that waits for long should return Await.")
 	default:
 		return s.parked(c)
 	}
@@ -118,7 +119,8 @@ func (s *fiberSnapshot) parked(c why.Cause) []why.Cause {
 		c.Evidence["children"] = strconv.Itoa(s.Children)
 	case whyLoad.String():
 		c.Type = why.BackOff
-		c.Message = fmt.Sprintf("the position of the fiber cannot be loaded or saved at step %s; retries are automatic", s.Path)
+		c.Message = fmt.Sprintf("the position of the fiber cannot be loaded or saved at step %s; retries are automatic",
+			s.Path)
 	default:
 		c.Message = fmt.Sprintf("step %s is parked: %s", s.Path, s.Why)
 	}
