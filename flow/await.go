@@ -3,148 +3,109 @@ package flow
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 )
 
-// watch starts watching the waits of an await, for f.park. After an error no wait is watched. A panic of a wait is
-// returned as a *PanicError.
-func (f *fiber) watch(waits []Wait, now int64) (err error) {
-	p := f.park
-	f.e.mu.Lock()
-	f.seq++
-	f.poke &^= pokeEvent
-	w := Waker{f, f.seq}
-	f.e.mu.Unlock()
-	p.waits = make([]waiting, 0, len(waits))
-	defer func() {
-		if err != nil {
-			f.dropWaits()
-		}
-	}()
+// start starts watching the waits of f, which wake w. backstop is the default interval of live checks. After an error
+// some waits may be watched.
+func (a *awaiting) start(waits []Wait, w Waker, backstop time.Duration, t *timeline, now int64, f *fiber) error {
+	a.waits = make([]waiting, 0, len(waits))
 	blind := 0 // waits that are checked only when another wait wakes
 	for _, wait := range waits {
 		switch t := wait.(type) {
 		case nil:
 			return fmt.Errorf("%w: cannot await: wait is nil", ErrInvalid)
 		case timeout:
-			p.timeoutAt = earlier(p.timeoutAt, plus(now, time.Duration(t)))
+			a.timeoutAt = earlier(a.timeoutAt, plus(now, time.Duration(t)))
 			continue
 		case until:
 		case polled:
 			if t.check == nil {
 				return fmt.Errorf("%w: cannot await: Func has no function", ErrInvalid)
 			}
-			if p.limitBackstop(f.e.opt.Backstop, wait); t.interval <= 0 {
+			if a.limitBackstop(backstop, wait); t.interval <= 0 {
 				blind++
 			}
 		default:
-			p.limitBackstop(f.e.opt.Backstop, wait)
+			a.limitBackstop(backstop, wait)
 		}
 		var stop func()
-		if err := f.guard(func() error { stop = wait.Watch(w); return nil }); err != nil {
+		if err := guard(f, func() error { stop = wait.Watch(w); return nil }); err != nil {
 			return err
 		}
-		p.waits = append(p.waits, waiting{wait, stop})
+		a.waits = append(a.waits, waiting{wait, stop})
 	}
 	if blind > 0 && blind == len(waits) {
 		return fmt.Errorf("%w: cannot await: Func has no interval, nor a wait beside it", ErrInvalid)
 	}
-	p.checkAt = p.nextCheck(f.e, now)
-	if spread := int64(p.backstop) / 2; p.events && spread > 0 && p.checkAt == plus(now, p.backstop) {
-		p.checkAt -= rand.Int64N(spread) // spreads the checks of fibers that began to wait together
+	a.schedule(t, now)
+	if spread := int64(a.backstop) / 2; a.events && spread > 0 && a.checkAt == plus(now, a.backstop) {
+		a.checkAt -= rand.Int64N(spread) // spreads the checks of fibers that began to wait together
 	}
 	return nil
 }
 
-// limitBackstop lowers the backstop interval of p to that of wait. d is the default interval.
-func (p *parking) limitBackstop(d time.Duration, wait Wait) {
+// limitBackstop lowers the backstop interval to that of wait. d is the default interval.
+func (a *awaiting) limitBackstop(d time.Duration, wait Wait) {
 	if b, ok := wait.(Backstopped); ok {
 		d = b.Backstop()
 	}
-	if d > 0 && (p.backstop == 0 || d < p.backstop) {
+	if d > 0 && (a.backstop == 0 || d < a.backstop) {
 		_, only := wait.(polled)
-		p.backstop, p.events = d, !only
+		a.backstop, a.events = d, !only
 	}
 }
 
-// nextCheck returns the time of the next live check: after the backstop interval, or at the first Until if that is
-// earlier.
-func (p *parking) nextCheck(e *Engine, now int64) int64 {
-	at := int64(0)
-	if p.backstop > 0 {
-		at = plus(now, p.backstop)
+// schedule sets the time of the next live check: after the backstop interval, or at the first Until if that is earlier.
+func (a *awaiting) schedule(t *timeline, now int64) {
+	a.checkAt = 0
+	if a.backstop > 0 {
+		a.checkAt = plus(now, a.backstop)
 	}
-	for _, w := range p.waits {
-		if t, ok := w.wait.(until); ok {
-			if u := e.since(time.Time(t)); u > now {
-				at = earlier(at, u)
+	for _, w := range a.waits {
+		if u, ok := w.wait.(until); ok {
+			if holds := t.since(time.Time(u)); holds > now {
+				a.checkAt = earlier(a.checkAt, holds)
 			}
 		}
 	}
-	return at
 }
 
-// check checks the waits in order. done reports that the await is over; the waits are then dropped. A panic of a wait
-// is returned as a *PanicError.
-func (f *fiber) check(ctx context.Context, live bool) (done bool, err error) {
-	p := f.park
-	for i := range p.waits {
-		w := p.waits[i].wait
-		var ok bool
-		err := f.guard(func() (err error) {
-			if t, is := w.(until); is {
-				ok = f.e.now() >= f.e.since(time.Time(t))
+// due reports whether a live check is due, and whether the await has timed out.
+func (a *awaiting) due(now int64) (check, timedOut bool) {
+	return a.checkAt > 0 && now >= a.checkAt, a.timeoutAt > 0 && now >= a.timeoutAt
+}
+
+// check checks the waits of f in order. done reports that the await is over: held holds, or a wait has failed.
+func (a *awaiting) check(ctx context.Context, t *timeline, live bool, f *fiber) (held Wait, done bool, err error) {
+	for i := range a.waits {
+		w := a.waits[i].wait
+		ok := false
+		err := guard(f, func() (err error) {
+			if u, is := w.(until); is {
+				ok = t.now() >= t.since(time.Time(u))
 				return nil
 			}
 			ok, err = w.Check(ctx, live)
 			return err
 		})
-		if err == nil && !ok {
-			continue
+		if err != nil || ok {
+			return w, true, err
 		}
-		many := len(p.waits) > 1
-		f.dropWaits()
-		if err == nil && many {
-			f.setValue(w)
-		}
-		return true, err
 	}
-	return false, nil
+	return nil, false, nil
 }
 
-// setValue sets the result of Value to v.
-func (f *fiber) setValue(v any) {
-	x := f.ext()
-	f.e.mu.Lock()
-	defer f.e.mu.Unlock()
-	x.value = v
-}
-
-// forgetEvents clears pending events before the waits are checked.
-func (f *fiber) forgetEvents() {
-	f.e.mu.Lock()
-	defer f.e.mu.Unlock()
-	f.poke &^= pokeEvent
-}
-
-// dropWaits stops the watches of an await.
-func (f *fiber) dropWaits() {
-	p := f.park
-	if p == nil || p.waits == nil {
-		return
-	}
-	f.park = nil
-	f.e.mu.Lock()
-	f.seq++ // makes the wakers of this await stale
-	f.poke &^= pokeEvent
-	f.e.mu.Unlock()
-	for _, w := range p.waits {
+// stop stops the watches of f, and logs panics.
+func (a *awaiting) stop(f *fiber, log *slog.Logger) {
+	for _, w := range a.waits {
 		if w.stop == nil {
 			continue
 		}
-		if err := f.guard(func() error { w.stop(); return nil }); err != nil {
-			f.logPanic(err)
+		if err := guard(f, func() error { w.stop(); return nil }); err != nil {
+			logPanic(log, f, err)
 		}
 	}
 }

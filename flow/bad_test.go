@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// unreadable is an error that forgets that it may be nil, as many do.
+// unreadable is an error whose Error method panics for a nil pointer.
 type unreadable struct{ text string }
 
 func (u *unreadable) Error() string { return u.text }
 
-// secret cannot be encoded.
+// secret cannot be encoded as JSON.
 type secret struct{ err error }
 
 func (s secret) MarshalJSON() ([]byte, error) {
@@ -26,8 +26,8 @@ func (s secret) MarshalJSON() ([]byte, error) {
 	return nil, s.err
 }
 
-// What a step may do wrong fails its fiber with an error that names flow, step and key, whether it can be saved or not;
-// nothing hangs, and the key and the worker are free.
+// Every mistake of a step fails its fiber with an error that names flow, step and key, with and without Positions. The
+// key and the worker are free afterwards.
 func TestWhatStepsDoWrong(t *testing.T) {
 	t.Parallel()
 	keep := func(v any) fstep {
@@ -202,7 +202,7 @@ func TestWhatStartRefuses(t *testing.T) {
 	})
 }
 
-// What comes for a fiber that has ended changes nothing, and says so.
+// Calls for a fiber that has ended change nothing, and their results say so.
 func TestAnEndedFiberHearsNothing(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
@@ -254,7 +254,7 @@ func (o *event) Watch(w Waker) func()                      { o.w = w; return nil
 func (o *event) Check(context.Context, bool) (bool, error) { return o.on, nil }
 func (o *event) set()                                      { o.on = true; o.w.Wake() }
 
-// A cancellation has a key and a place, whatever its cause.
+// The error of a cancellation has the key and the path, for any cause.
 func TestACancellationSaysOfWhat(t *testing.T) {
 	t.Parallel()
 	var none *unreadable
@@ -277,8 +277,7 @@ func TestACancellationSaysOfWhat(t *testing.T) {
 	}
 }
 
-// A step that blocks for ever, whatever its context says, is named by who waits for it, and holds nothing but its own
-// worker.
+// A step that ignores its context and blocks forever is named by Close. It blocks only its own worker.
 func TestAStepThatBlocksForEverIsNamed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -310,7 +309,7 @@ func TestAStepThatBlocksForEverIsNamed(t *testing.T) {
 	})
 }
 
-// The error of a position is cut: a status that grows with every child that fails could not be written any more.
+// The error text of a position is truncated. Otherwise a status with many failed children could become too large.
 func TestAPositionStaysSmall(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {

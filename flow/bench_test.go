@@ -36,7 +36,7 @@ func parkedBytes(tb testing.TB, n int) float64 {
 	}
 	for {
 		e.mu.Lock()
-		parked := len(e.timers.heap)
+		parked := len(e.sched.timers.heap)
 		e.mu.Unlock()
 		if parked == n {
 			break
@@ -187,7 +187,7 @@ func BenchmarkRestart(b *testing.B) {
 		}
 		for armed := 0; armed < n; runtime.Gosched() {
 			e.mu.Lock()
-			armed = len(e.timers.heap)
+			armed = len(e.sched.timers.heap)
 			e.mu.Unlock()
 		}
 		b.StopTimer()

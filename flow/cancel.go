@@ -11,8 +11,8 @@ func (c cancels) run() {
 	}
 }
 
-// cancel asks f to end as cancelled. It reports whether f could still be cancelled. The caller holds mu.
-func (e *Engine) cancel(f *fiber, cause error, calls *cancels) bool {
+// cancel asks f to end as cancelled. It reports whether f could still be cancelled. The caller holds core.mu.
+func cancel(f *fiber, cause error, calls *cancels) bool {
 	if f.sealed || f.progress.cancelled() {
 		return false
 	}
@@ -22,44 +22,46 @@ func (e *Engine) cancel(f *fiber, cause error, calls *cancels) bool {
 		*calls = append(*calls, func() { stop(cause) })
 	}
 	if f.state == Parked {
-		if f.why == whyFork && f.park.fork.abandon(e, cause, calls) {
+		if f.why == whyFork && abandon(f.park.fork, cause, calls) {
 			return true // the last child to end wakes f
 		}
-		e.makeReady(f)
+		f.e.sched.wake(f)
 	}
 	return true
 }
 
 // interrupt asks f to end as cancelled before its next step. It reports whether f could still be interrupted. The
-// caller holds mu.
-func (e *Engine) interrupt(f *fiber, cause error, calls *cancels) bool {
+// caller holds core.mu.
+func interrupt(f *fiber, cause error, calls *cancels) bool {
 	switch {
 	case f.sealed || f.progress.cancelled():
 		return false
-	case !f.begun || f.rests():
-		return e.cancel(f, cause, calls)
-	case f.progress.leaving(): // keeps the first cause, which the worker may be reading
+	case !f.begun || rests(f):
+		return cancel(f, cause, calls)
+	case f.progress.interrupted(): // keeps the first cause, which the worker may be reading
 		return true
 	}
-	f.ext().leave = cause
-	f.progress.ending.Or(isLeaving)
+	f.ext().interruption = cause
+	f.progress.ending.Or(isInterrupted)
 	return true
 }
 
-// rests reports whether f and its children run no code and are not queued to run any. The caller holds mu.
-func (f *fiber) rests() bool {
+// rests reports whether f and its children run no code and are not queued to run any. The caller holds core.mu.
+func rests(f *fiber) bool {
 	if f.state != Parked {
 		return false
 	}
-	return f.why != whyFork || !slices.ContainsFunc(f.park.fork.kids, func(k *fiber) bool { return k != nil && !k.rests() })
+	return f.why != whyFork || !slices.ContainsFunc(f.park.fork.kids, func(k *fiber) bool { return k != nil && !rests(k) })
 }
 
-// abandon cancels the live children and starts no more. It reports whether a child is alive.
-func (j *join) abandon(e *Engine, cause error, calls *cancels) bool {
-	j.over, j.todo = true, nil
+// abandon cancels the live children of a fork, which starts no more. It reports whether a child is alive. The caller
+// holds core.mu.
+func abandon(j *join, cause error, calls *cancels) bool {
+	j.stop()
+	j.todo = nil
 	for _, f := range j.kids {
 		if f != nil {
-			e.cancel(f, cause, calls)
+			cancel(f, cause, calls)
 		}
 	}
 	return j.alive > 0

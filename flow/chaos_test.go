@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/seed"
 )
 
-// chaos is a world in which everything that can happen to fibers happens, in an order that a schedule decides.
+// chaos starts, cancels, wakes and inspects fibers in an order that a schedule decides.
 type chaos struct {
 	s       *flowtest.Schedule
 	m       *flowtest.Monitor
@@ -40,7 +40,7 @@ func (c *chaos) name(what string) string {
 	return fmt.Sprintf("%s#%d", what, c.points)
 }
 
-// pause is a point that half of the code leaves when it is cancelled, and the other half does not.
+// pause waits. Half of the calls return when their context ends, the other half ignore it.
 func (c *chaos) pause(ctx context.Context, what string) {
 	if c.s.N(2) == 0 {
 		ctx = context.WithoutCancel(ctx)
@@ -116,7 +116,7 @@ func work(c *chaos) *flow.Flow[item] {
 		flow.Step("c", step, flow.Save()))
 }
 
-// flaky is a slow store that fails now and then.
+// flaky is a slow store that fails at random.
 type flaky struct {
 	flow.Memory
 	c *chaos
@@ -141,7 +141,7 @@ func (s *flaky) Save(ctx context.Context, key string, p flow.Position) error {
 	return s.Memory.Save(ctx, key, p)
 }
 
-// one picks and removes, or keeps, something of a list.
+// one picks an element of a list, and may remove it.
 func one[T any](c *chaos, list *[]T, keep bool) (T, bool) {
 	c.mu.Lock()
 	n := len(*list)
@@ -251,7 +251,7 @@ func TestF1AndF2OnEverySchedule(t *testing.T) {
 				}
 			}
 		})
-		// What is suspended when everybody has left is resumed, so that only the engine itself could hang.
+		// Suspended fibers are resumed at the end, so that only a fault of the engine can hang the test.
 		s.Run(time.Minute, func() bool {
 			for t, ok := one(c, &c.tokens, false); ok; t, ok = one(c, &c.tokens, false) {
 				t.Resume(nil)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// handClock goes on when a test says so.
+// handClock is a clock that a test advances.
 type handClock struct {
 	mu     sync.Mutex
 	now    time.Time
@@ -45,7 +45,7 @@ func (c *handClock) AfterFunc(d time.Duration, f func()) func() bool {
 	}
 }
 
-// add lets time pass, and the alarms that are due by then go off.
+// add advances the clock and starts the alarms that are due.
 func (c *handClock) add(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,7 +58,7 @@ func (c *handClock) add(d time.Duration) {
 	}
 }
 
-// An engine knows no other time than that of its clock: delays, timeouts, deadlines and the times of positions.
+// An engine uses only its clock: for delays, timeouts, deadlines and the times of positions.
 func TestAnEngineOnAClockOfItsOwn(t *testing.T) {
 	t.Parallel()
 	clock := &handClock{now: time.Date(2020, 2, 29, 12, 0, 0, 0, time.UTC)}
@@ -103,7 +103,7 @@ func TestAnEngineOnAClockOfItsOwn(t *testing.T) {
 	})
 }
 
-// However many fibers there are, no more of them run than there are workers; parked ones need none.
+// The number of workers bounds the number of running fibers. Parked fibers need no worker.
 func TestNoMoreRunThanThereAreWorkers(t *testing.T) {
 	t.Parallel()
 	const workers = 3

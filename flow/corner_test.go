@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// An undoing before the first step that has an Undo is over at once, and one whose steps fail says where.
+// Undo from before the first step with an Undo completes at once. A failed Undo names its step.
 func TestUndoOfLittle(t *testing.T) {
 	t.Parallel()
 	park := func(ctx context.Context, f *fib) Next { return f.Delay(time.Hour).Then("park") }
@@ -110,7 +110,7 @@ func TestACopyOfAPositionSharesNothing(t *testing.T) {
 	}
 }
 
-// A failure is logged once, with all that is known of it; the end of other fibers only for those who look closely.
+// A failure is logged once as a warning, with all its details. The end of other fibers is logged at debug level.
 func TestTheEndIsLogged(t *testing.T) {
 	t.Parallel()
 	for level, want := range map[slog.Level]int{slog.LevelWarn: 1, slog.LevelDebug: 3} {
@@ -137,7 +137,7 @@ func TestTheEndIsLogged(t *testing.T) {
 	}
 }
 
-// A step that fails is logged, too, where the fiber goes on: nobody else may tell of it.
+// A failed step is logged even if the fiber handles the failure, because no caller sees it.
 func TestWhatGoesOnIsLogged(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

@@ -3,6 +3,7 @@ package flow
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"net/http"
 	"slices"
 	"strconv"
@@ -10,14 +11,8 @@ import (
 	"time"
 )
 
-// DebugHandler serves the live fibers, for /debug/flows. The response has keys and paths, so restrict it to operators.
-// The query parameters are:
-//
-//   - format=json, or an Accept header of application/json, for one JSON object per line;
-//   - key, flow and status, to select fibers;
-//   - longer=5m, for fibers that have been at one place for more than 5 minutes;
-//   - limit, the maximum number of fibers: default 1000, 0 for all.
-func (e *Engine) DebugHandler() http.Handler {
+// debugHandler serves the fibers. Engine.DebugHandler describes its parameters.
+func debugHandler(fibers func() iter.Seq[Info]) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
 		longer, limit := time.Duration(-1), 1000
@@ -43,7 +38,7 @@ func (e *Engine) DebugHandler() http.Handler {
 			write, flush = jsonWriter(w)
 		}
 		shown := 0
-		for i := range e.Fibers() {
+		for i := range fibers() {
 			if !matches(i) {
 				continue
 			}

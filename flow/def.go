@@ -49,6 +49,14 @@ func (d *def) with(change func(*def)) *def {
 	return &c
 }
 
+// path returns the path of a step, "" for none.
+func (d *def) path(pc int32) string {
+	if pc == none {
+		return ""
+	}
+	return d.steps[pc].path
+}
+
 // resolve finds a step by name, as seen from the step at pc: first in its group, then in the enclosing groups, then as
 // a full path.
 func (d *def) resolve(pc int32, name string) (int32, bool) {

@@ -2,8 +2,8 @@ package flow
 
 import "github.com/fairlead-io/fairlead/internal/outline"
 
-// Definition returns the definition of the fiber's flow, for the console. It returns the zero value for an Info that was
-// not made by an engine, such as one decoded from JSON. The caller owns the result.
+// Definition returns the definition of the fiber's flow, for the console. It returns the zero value for an Info that
+// was not made by an engine, such as one decoded from JSON. The caller owns the result.
 func (i Info) Definition() outline.Flow {
 	if i.def == nil {
 		return outline.Flow{}
@@ -13,20 +13,14 @@ func (i Info) Definition() outline.Flow {
 
 func (d *def) definition() outline.Flow {
 	out := outline.Flow{Name: d.name, Steps: make([]outline.Step, len(d.steps))}
-	path := func(i int32) string {
-		if i == none {
-			return ""
-		}
-		return d.steps[i].path
-	}
 	for i := range d.steps {
 		s := &d.steps[i]
 		one := outline.Step{
-			Path: s.path, Fork: s.fork, Detour: s.detour, Next: path(s.next), OnError: path(s.onError), Saves: s.save,
+			Path: s.path, Fork: s.fork, Detour: s.detour, Next: d.path(s.next), OnError: d.path(s.onError), Saves: s.save,
 			Undoes: s.undoes, Deadline: s.deadline,
 		}
 		for _, to := range s.targets {
-			one.To = append(one.To, path(to))
+			one.To = append(one.To, d.path(to))
 		}
 		out.Steps[i] = one
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/outline"
 )
 
-// TestDefinition: a flow tells its steps in order, with what leads from one to the other; a picture of a fiber tells
-// those of its flow, and at which of them it is, also where a fork has begun it.
+// TestDefinition: a definition has the steps in order, with their targets. The Info of a fiber, or of a child of a
+// fork, has the definition of its flow and the current step.
 func TestDefinition(t *testing.T) {
 	t.Parallel()
 	next := func(_ context.Context, f *flow.Fiber[int]) flow.Next { return f.Next() }

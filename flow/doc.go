@@ -87,18 +87,32 @@
 // The engine holds no lock while user code runs. A panic of user code fails its fiber, with the stack, and affects no
 // other fiber. After Close the engine has no goroutine and no timer.
 //
-// # Reading order
+// # Parts
 //
-// Each file depends on the files before it, with few exceptions:
+// An [Engine] (engine.go) connects the following parts. No part reads the fields of another one. The invariants F1 and
+// F2 span several parts, so there is one lock, core.mu. Parts without a lock of their own are data of their owner,
+// which holds core.mu during each call.
 //
-//   - interfaces and values of users: contract.go, errors.go, backoff.go, position.go, memory.go, provider.go;
-//   - the compiled flow: time.go, next.go, def.go, child.go;
-//   - the record of a fiber: trail.go, progress.go, durable.go, numbers.go, record.go, guard.go;
-//   - the engine: ready.go, timer.go, info.go, engine.go, worker.go, alarm.go, cancel.go, gate.go, fibers.go, stuck.go;
-//   - the API of a fiber for steps and other code: handle.go, fiber.go, token.go, wait.go, context.go;
-//   - building a flow: option.go, flow.go, compile.go;
-//   - helpers of the interpreter: log.go, trace.go, await.go, fork.go, line.go, save.go, resume.go, end.go;
-//   - the interpreter, which runs a fiber step by step: run.go, outcome.go;
-//   - start and shutdown: start.go, close.go;
-//   - observability: definition.go, debug.go, metrics.go.
+//   - fiber (record.go): the record of a fiber. Each part names the fields that are its entries in the record, and
+//     only that part writes them. Other parts may read the status. suspend.go clears the events that it has handled.
+//     progress has the current step and the history; its lock, progress.mu, is a leaf.
+//   - scheduler (scheduler.go): the status of fibers, and the workers. It owns the queue of ready fibers (ready.go)
+//     and the times at which fibers are due (timers.go). It calls the interpreter through a function.
+//   - gates (gates.go): the chain of fibers of each key. liveSet (live.go): all live fibers. registry (registry.go):
+//     the flows in use and their metrics. All three are data of lifecycle.
+//   - lifecycle (lifecycle.go, end.go, host.go): starts and ends fibers, and keeps F1 and F2. It takes core.mu.
+//   - interpreter (run.go, outcome.go): turns results of steps into moves. It has no state, and takes no lock for
+//     others: it asks the interfaces host, which lifecycle implements, and saves, which journal implements. line.go,
+//     suspend.go, notes.go and stepcontext.go have its functions on the record.
+//   - awaiting (await.go): the waits of one await, and when they are checked. It belongs to the worker of the fiber.
+//   - journal (journal.go, restore.go): the saves of one fiber, for the worker that runs it. snapshot.go makes a
+//     position from a fiber, and resume.go plans how a position continues. Both are pure.
+//   - forkPolicy (forkpolicy.go): which child of a fork starts next, and when the fork ends. Pure.
+//   - fiberSpans (spans.go): the spans of fibers and steps. Its data is guarded by core.mu.
+//   - inspection (inspect.go, with info.go, why.go, whytext.go, blocked.go, stuck.go, debug.go, metrics.go): takes
+//     snapshots under core.mu, and evaluates them without it.
+//   - the API of steps (fiber.go) and of other code (handle.go, wake.go); the definition of a flow (flow.go,
+//     option.go, compile.go, def.go, next.go), which does not change.
+//
+// Locks: progress.mu may be taken while core.mu is held. No lock is held while user code runs.
 package flow

@@ -1,69 +1,59 @@
 package flow
 
-// end ends the fiber. It runs the callback first, then notifies waiters. began is when the last activity of the fiber
-// began. A second call, which happens if the callback ends its goroutine, has no effect.
-func (f *fiber) end(status Status, err error, began int64) {
-	e := f.e
-	f.stopContext()
-	e.mu.Lock()
-	if f.sealed {
-		e.mu.Unlock()
+import (
+	"context"
+	"log/slog"
+)
+
+// end ends f. It runs the callback first, then notifies waiters. began is when the last activity of f began. A second
+// call, which happens if the callback ends its goroutine, has no effect.
+func (l *lifecycle) end(f *fiber, status Status, err error, began int64) {
+	stopContext(f)
+	if !l.seal(f) {
 		return
 	}
-	f.sealed = true
-	e.timers.remove(f)
-	f.seq++
-	e.mu.Unlock()
 	if f.progress.cancelled() {
 		cause := f.x.Load().cause
-		if status = Cancelled; f.is(cause, ErrMoved) {
+		if status = Cancelled; matches(cause, ErrMoved) {
 			status = Moved
 		}
-		err = &cancelError{Path: f.path(), Key: f.Key(), Cause: cause}
+		err = &cancelError{Path: f.path(), Key: f.root().key, Cause: cause}
 		if len(f.flow.steps) > 0 {
-			f.noteOutcome(opCancel, began)
+			noteOutcome(f, opCancel, began)
 		}
 	}
 	if err != nil {
 		f.ext().err = err
 	}
-	defer f.settle(status, err)
-	f.dropWaits()
-	f.saver().ended(status, err)
-	f.logEnd(status, err)
-	f.endTrace(status, err)
-	f.callBack(Result{Handle: Handle{f}, Status: status, Err: err, Begun: f.begun})
+	defer l.publish(f, status, err)
+	dropAwait(f, l.log)
+	f.journal().ended(status, err)
+	logEnd(l.log, f, status, err)
+	l.spans.end(f, status, err)
+	if f.onEnd != nil {
+		res := Result{Handle: Handle{f}, Status: status, Err: err, Begun: f.begun}
+		if err := guard(f, func() error { f.onEnd(res); return nil }); err != nil {
+			logPanic(l.log, f, err)
+		}
+	}
 }
 
-func (f *fiber) callBack(res Result) {
-	if f.onEnd == nil {
+// exited ends f, whose code has ended its goroutine.
+func (l *lifecycle) exited(f *fiber) { l.end(f, Failed, inPath(f, errGoexit), l.time.now()) }
+
+// logEnd logs the outcome of a fiber: a warning for the failure of a root fiber that is not StartOptions.Reported,
+// debug level otherwise.
+func logEnd(log *slog.Logger, f *fiber, status Status, err error) {
+	level := slog.LevelDebug
+	if status == Failed && f.join == nil && !f.reported {
+		level = slog.LevelWarn
+	}
+	if !log.Enabled(context.Background(), level) {
 		return
 	}
-	if err := f.guard(func() error { f.onEnd(res); return nil }); err != nil {
-		f.logPanic(err)
-	}
-}
-
-// settle publishes the end of the fiber to the key's successor, to the parent, and to callers of Done and Wait.
-func (f *fiber) settle(status Status, err error) {
-	e := f.e
-	var calls cancels
-	e.mu.Lock()
-	f.state, f.why, f.worker = status, whyNone, 0
-	f.park = nil
-	e.timers.remove(f)
-	e.remove(f)
-	e.leaveGate(f)
-	e.ready.leave(f.part)
-	f.flow.ended(status)
-	e.flows.release(f.flow)
-	x := f.x.Load()
-	if x != nil && x.done != nil {
-		close(x.done)
-	}
-	if f.join != nil {
-		f.join.childEnded(e, f, status, err, &calls)
-	}
-	e.mu.Unlock()
-	calls.run()
+	root, progress := f.root(), f.progress.snapshot()
+	log.LogAttrs(context.Background(), level, "fiber ended",
+		slog.String("path", f.path()), slog.String("key", root.key),
+		slog.Uint64("epoch", root.epoch), slog.String("status", status.String()), slog.Any("error", err),
+		slog.String("trail", progress.trail.entries(f.flow.def.path).String()))
 }

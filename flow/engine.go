@@ -1,9 +1,10 @@
 package flow
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -37,40 +38,15 @@ type EngineOptions struct {
 
 // Engine runs fibers. NewEngine makes it and Close ends it. An Engine is safe for concurrent use. It has no goroutine
 // before the first fiber starts, and later at most Workers goroutines plus those of alarms and reports.
+//
+// Engine connects its parts: doc.go lists them.
 type Engine struct {
-	opt   EngineOptions
-	clock timeSource
-	zero  time.Time // the origin of the engine's time
-	log   *slog.Logger
-	slot  inherit.Slot   // the inherited target of log
-	wg    sync.WaitGroup // workers, alarms, reports
-
-	traces atomic.Pointer[trace.Tracer] // nil if there is no tracer
-
-	// mu guards the fields below and the scheduling fields of fibers. It is never held while user code runs.
-	// Of the locks of this package, only progress.mu is taken while mu is held.
-	mu      sync.Mutex
-	idle    *sync.Cond
-	ready   ready
-	timers  timers
-	spans   openSpans
-	gates   map[string]*fiber // the newest fiber of each key
-	live    *fiber            // ring of live fibers, around a sentinel
-	nlive   int
-	nidle   int
-	workers []*worker
-	flows   registry
-	epoch   uint64
-	lastID  uint64
-	durable bool          // Start refuses fibers without Positions
-	closed  bool          // Start refuses all fibers
-	halted  bool          // workers exit
-	empty   chan struct{} // closed when no fiber is left; created by waitEmpty
-
-	queued  atomic.Int32 // fibers that wait for a worker
-	preempt atomic.Uint64
-	stuck   atomic.Uint64
-	lost    atomic.Uint64 // positions that could not be saved
+	core
+	slot   inherit.Slot   // the inherited target of the logger
+	wg     sync.WaitGroup // workers, alarms, reports
+	spans  fiberSpans
+	fibers lifecycle
+	interp interpreter
 }
 
 // NewEngine returns an engine.
@@ -87,17 +63,29 @@ func NewEngine(opt EngineOptions) *Engine {
 	if opt.clock == nil {
 		opt.clock = systemClock{}
 	}
-	e := &Engine{opt: opt, clock: opt.clock, epoch: opt.Epoch, gates: map[string]*fiber{}, live: &fiber{}}
-	e.log, e.slot = inherit.Logger(opt.Logger)
+	e := &Engine{core: core{time: newTimeline(opt.clock), providers: opt.Providers}}
+	log, slot := inherit.Logger(opt.Logger)
+	e.slot = slot
+	e.spans.start(&e.core, &e.wg, opt.Labels)
 	if opt.Tracer != nil {
-		e.traces.Store(&opt.Tracer)
+		e.spans.use(opt.Tracer)
 	}
-	e.zero = e.clock.Now().Add(-epochBefore)
-	e.idle = sync.NewCond(&e.mu)
-	e.live.prev, e.live.next = e.live, e.live
-	e.ready.perGroup = opt.PerGroup
+	e.fibers = lifecycle{
+		core: &e.core, wg: &e.wg, log: log, spans: &e.spans, grace: opt.Grace, hook: opt.Hook,
+		gates: gates{newest: map[string]*fiber{}, epoch: opt.Epoch}, live: newLiveSet(),
+	}
+	e.fibers.journals = journalEnv{log: log, lost: &e.fibers.lost, host: &e.fibers}
+	e.interp = interpreter{
+		host: &e.fibers, log: log, backstop: opt.Backstop, queued: &e.sched.queued,
+		observed: opt.Hook != nil, spans: &e.spans,
+	}
+	e.sched.limit, e.sched.run, e.sched.exited = opt.Workers, e.interp.slice, e.fibers.exited
+	e.sched.start(&e.core, &e.wg, opt.PerGroup, e.fibers.due)
 	return e
 }
+
+// made reports whether NewEngine made the engine. Any other engine counts as closed.
+func (e *Engine) made() bool { return e != nil && e.sched.run != nil }
 
 // Inherit passes the settings of the host to the engine. The logger and the tracer are for an engine without its own;
 // only the first non-nil ones count. A durable engine refuses from now on to start fibers without Positions, with
@@ -110,54 +98,54 @@ func (e *Engine) Inherit(log *slog.Logger, tp trace.TracerProvider, durable bool
 	}
 	e.slot.Take(log)
 	if t := tracing.Tracer(tp, "flow"); t != nil {
-		e.traces.CompareAndSwap(nil, &t)
+		e.spans.use(t)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.durable = e.durable || durable
+	if durable {
+		e.fibers.requireDurable()
+	}
 }
 
 // Closed reports whether Drain or Close was called. The engine then starts no fibers.
-func (e *Engine) Closed() bool {
+func (e *Engine) Closed() bool { return !e.made() || e.fibers.refuses() }
+
+// Drain refuses new fibers and waits until the live fibers have ended. It does not cancel them. Drain returns the cause
+// of ctx if ctx ends first.
+func (e *Engine) Drain(ctx context.Context) error {
 	if !e.made() {
-		return true
+		return nil
+	}
+	e.fibers.refuse(nil)
+	return e.fibers.waitEmpty(ctx)
+}
+
+// Close refuses new fibers, cancels the live ones with cause ErrClosed, and waits until their callbacks have run. Then
+// it stops all goroutines and timers of the engine. If ctx ends first, Close returns an error that matches ErrStuck and
+// the cause of ctx, and names the fibers that did not stop. Close may then be called again. It must not be called from
+// a step or a callback.
+func (e *Engine) Close(ctx context.Context) error {
+	if !e.made() {
+		return nil
+	}
+	e.fibers.refuse(ErrClosed)
+	if err := e.fibers.waitEmpty(ctx); err != nil {
+		return fmt.Errorf("cannot close engine: %w: %v: %w", ErrStuck, pathsOf(e, 5), err)
 	}
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.closed
+	e.sched.halt()
+	e.spans.stop()
+	e.mu.Unlock()
+	e.wg.Wait()
+	return nil
 }
 
-// made reports whether NewEngine made the engine. Any other engine counts as closed.
-func (e *Engine) made() bool { return e != nil && e.live != nil }
-
-// now returns the engine's time in nanoseconds.
-func (e *Engine) now() int64 {
-	if e.clock == (systemClock{}) {
-		return int64(time.Since(e.zero))
+// pathsOf returns the paths and keys of live fibers, at most limit.
+func pathsOf(e *Engine, limit int) []string {
+	var names []string
+	for info := range e.Fibers() {
+		if len(names) == limit {
+			return append(names, "…")
+		}
+		names = append(names, info.Path+ofKey(info.Key))
 	}
-	return int64(e.clock.Now().Sub(e.zero))
-}
-
-// wall converts the engine's time to wall-clock time. since is the inverse.
-func (e *Engine) wall(t int64) time.Time { return e.zero.Add(time.Duration(t)) }
-
-func (e *Engine) since(t time.Time) int64 { return max(1, int64(t.Sub(e.zero))) }
-
-// add adds f to the live fibers. The caller holds mu.
-func (e *Engine) add(f *fiber) {
-	e.lastID++
-	f.id = e.lastID
-	f.prev, f.next = e.live.prev, e.live
-	f.prev.next, f.next.prev = f, f
-	e.nlive++
-}
-
-// remove removes f from the live fibers. The caller holds mu.
-func (e *Engine) remove(f *fiber) {
-	f.prev.next, f.next.prev = f.next, f.prev
-	f.prev, f.next = nil, nil
-	if e.nlive--; e.nlive == 0 && e.empty != nil {
-		close(e.empty)
-		e.empty = nil
-	}
+	return names
 }

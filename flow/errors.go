@@ -130,3 +130,14 @@ func (e *SavedError) Error() string { return e.Text }
 
 // Is reports whether target is ErrTimeout and the saved error matched it.
 func (e *SavedError) Is(target error) bool { return e.TimedOut && target == ErrTimeout }
+
+// maxError is the maximum length of a saved or traced error text, in bytes.
+const maxError = 1024
+
+// brief truncates a text to maxError bytes, to keep positions and spans small.
+func brief(text string) string {
+	if len(text) <= maxError {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxError], "") + "…"
+}

@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// Domain is a packet: what a flow works on.
+// Domain is the packet of the flow.
 type Domain struct {
 	Name    string
 	Servers []string
@@ -91,7 +91,7 @@ func ExampleDetour() {
 	// <nil>
 }
 
-// A step that waits for an answer of somebody else gives its token away and suspends.
+// A step that waits for an external answer passes its token on and suspends.
 func ExampleToken() {
 	answers := make(chan flow.Token, 1)
 	ask := flow.New("ask",
@@ -142,7 +142,7 @@ func ExampleFenced() {
 	// true
 }
 
-// A durable fiber goes on after a restart where it was; what was done before is not done again.
+// After a restart a durable fiber continues at its saved step. Earlier steps do not run again.
 func ExamplePositions() {
 	var store flow.Memory // of the status of an object, elsewhere
 	var ready flow.Signal

@@ -8,7 +8,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// A step that is about to wait says what for, and whoever asks is told of it until the step is left.
+// A step that is about to wait gives the cause with Because. Why returns it until the fiber leaves the step.
 func ExampleHandle_Why() {
 	var freed flow.Signal
 	parked := make(chan struct{})

@@ -14,7 +14,7 @@ type badError struct{}
 func (badError) Error() string { return "bad" }
 func (badError) Is(error) bool { panic("bad") }
 
-// A step is tried again after an error of its own, or of its Done, but not after one that says that it is final.
+// A step is retried after an error of its own or of its Done, except for an error that matches ErrFinal.
 func TestWhatIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	no := errors.New("no")
@@ -59,7 +59,7 @@ func TestWhatIsTriedAgain(t *testing.T) {
 	}
 }
 
-// What Done could not say the first time it says the second time.
+// An error of Done is retried, and the next call decides.
 func TestDoneIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {

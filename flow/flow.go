@@ -85,13 +85,13 @@ const (
 
 // Step returns a node with one step.
 func Step[P any](name string, fn StepFunc[P], opts ...Option) Node[P] {
-	return Node[P]{kind: nodeStep, name: name, run: fn, set: settle(opts)}
+	return Node[P]{kind: nodeStep, name: name, run: fn, set: settingsOf(opts)}
 }
 
 // Detour returns a step outside the line. It runs only when another step goes to it (Goto, Else, OnError). On Next it
 // returns to that step, which runs again. A typical use is to read an object again after a conflict.
 func Detour[P any](name string, fn StepFunc[P], opts ...Option) Node[P] {
-	return Node[P]{kind: nodeDetour, name: name, run: fn, set: settle(opts)}
+	return Node[P]{kind: nodeDetour, name: name, run: fn, set: settingsOf(opts)}
 }
 
 // Group names a part of the flow. Its steps have paths such as "group/step". Names are looked up in the group first,
@@ -115,5 +115,5 @@ func Inline[P any](fl *Flow[P]) Node[P] {
 func Fork[P any](name string, children func(ctx context.Context, f *Fiber[P]) ([]Child, error),
 	opts ...Option,
 ) Node[P] {
-	return Node[P]{kind: nodeFork, name: name, kids: children, set: settle(opts)}
+	return Node[P]{kind: nodeFork, name: name, kids: children, set: settingsOf(opts)}
 }

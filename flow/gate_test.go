@@ -184,7 +184,7 @@ func TestAFloodOfOneGroupDelaysAnotherByOneTurn(t *testing.T) {
 	})
 }
 
-// TestManySubgroupsDelayAnotherGroupByOneTurn: who splits a group has no more turns for that.
+// TestManySubgroupsDelayAnotherGroupByOneTurn: a group has as many turns as another one, however many subgroups it has.
 func TestManySubgroupsDelayAnotherGroupByOneTurn(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{Workers: 1}, func(t *testing.T, e *Engine) {
@@ -218,8 +218,8 @@ func TestManySubgroupsDelayAnotherGroupByOneTurn(t *testing.T) {
 		}
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		if len(e.ready.groups) != 0 {
-			t.Errorf("left over: %v", e.ready.groups)
+		if len(e.sched.queue.groups) != 0 {
+			t.Errorf("left over: %v", e.sched.queue.groups)
 		}
 	})
 }
@@ -234,7 +234,7 @@ func TestALongLineLetsOthersRun(t *testing.T) {
 			if !once {
 				once = true
 				close(began)
-				for e.queued.Load() == 0 { // the other one is waiting
+				for e.sched.queued.Load() == 0 { // the other one is waiting
 				}
 			}
 			if steps++; steps < 10_000 {

@@ -2,10 +2,6 @@ package flow
 
 import "context"
 
-// Handle is a reference to a fiber for code other than its steps. The zero Handle refers to no fiber and counts as
-// ended. Handles are comparable and safe for concurrent use.
-type Handle struct{ f *fiber }
-
 // Cancel asks the fiber to end as cancelled. A parked fiber ends at once. The context of a running fiber is cancelled,
 // and the fiber ends when its step returns. A fiber that waits for its children cancels them and ends after the last
 // one. Cancel reports whether the request came in time. If so, the fiber's error matches ErrCancelled and cause. A nil
@@ -14,7 +10,7 @@ func (h Handle) Cancel(cause error) bool {
 	if cause == nil {
 		cause = ErrCancelled
 	}
-	return h.end(cause, (*Engine).cancel)
+	return h.end(cause, cancel)
 }
 
 // Interrupt is like Cancel but lets the running step finish. A durable fiber then saves the step at which it continues.
@@ -25,19 +21,19 @@ func (h Handle) Interrupt(cause error) bool {
 	if cause == nil {
 		cause = ErrInterrupted
 	}
-	return h.end(cause, (*Engine).interrupt)
+	return h.end(cause, interrupt)
 }
 
-// end asks the fiber to end, by how: Engine.cancel or Engine.interrupt.
-func (h Handle) end(cause error, how func(*Engine, *fiber, error, *cancels) bool) bool {
+// end asks the fiber to end, by how: cancel or interrupt.
+func (h Handle) end(cause error, how func(*fiber, error, *cancels) bool) bool {
 	if h.f == nil {
 		return false
 	}
-	cause = h.f.printable(cause)
+	cause = printable(h.f, cause)
 	var calls cancels
 	e := h.f.e
 	e.mu.Lock()
-	ok := how(e, h.f, cause, &calls)
+	ok := how(h.f, cause, &calls)
 	e.mu.Unlock()
 	calls.run()
 	return ok
@@ -108,7 +104,7 @@ func (h Handle) Key() string {
 	if h.f == nil {
 		return ""
 	}
-	return h.f.Key()
+	return h.f.root().key
 }
 
 // Epoch returns the epoch of the fiber, which is higher than that of any fiber started before it.
@@ -116,5 +112,5 @@ func (h Handle) Epoch() uint64 {
 	if h.f == nil {
 		return 0
 	}
-	return h.f.Epoch()
+	return h.f.root().epoch
 }

@@ -29,3 +29,28 @@ type Info struct {
 
 	def *def
 }
+
+// infoOf returns a snapshot of f. The caller holds core.mu.
+func infoOf(f *fiber) Info {
+	t, root, p, def := &f.e.time, f.root(), f.progress.snapshot(), f.flow.def
+	i := Info{
+		ID: f.id, Flow: def.name, Key: root.key, Group: f.subgroup.group.name, Subgroup: f.subgroup.name, Epoch: root.epoch,
+		Status: f.state, Why: f.why.String(), Stopping: f.progress.cancelled() && !f.state.Ended(),
+		Path: f.pathAt(p.pc), Attempt: int(p.attempt), Began: t.wall(p.began), Entered: t.wall(p.entered),
+		Since: t.wall(p.since), For: time.Duration(t.now() - p.since),
+		Trail: p.trail.entries(def.path), Dropped: int(p.trail.dropped), def: def,
+	}
+	if f.join != nil {
+		i.Parent = f.join.parent.id
+	}
+	if at := f.e.sched.timer(f); at > 0 {
+		i.Until = t.wall(at)
+	}
+	if f.state == Parked && f.why == whyFork {
+		i.Children = f.park.fork.alive
+	}
+	if p.pc >= 0 && int(p.pc) < len(def.steps) {
+		i.Step = def.path(p.pc)
+	}
+	return i
+}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Durations at the ends of their range mean what they say: at once, or never.
+// Durations at the ends of their range mean at once, or never.
 func TestTimesAtTheLimits(t *testing.T) {
 	t.Parallel()
 	const never = time.Duration(math.MaxInt64)
@@ -17,7 +17,7 @@ func TestTimesAtTheLimits(t *testing.T) {
 		return New("f", Step("a", func(_ context.Context, f *fib) Next { return f.Delay(d) }, opts...))
 	}
 	late := func(o *object) *object {
-		time.AfterFunc(time.Minute, func() { o.live.Store(true) }) // and nobody is told
+		time.AfterFunc(time.Minute, func() { o.live.Store(true) }) // without an event
 		return o
 	}
 	for _, tc := range []struct {

@@ -26,16 +26,28 @@ const (
 // errNoWayBack fails a detour that no step went to.
 var errNoWayBack = fmt.Errorf("cannot return from a detour that nothing went to: %w", errUnknownStep)
 
+// destination finds the step that Then, Goto or Else names.
+func destination(f *fiber, name string) (int32, error) {
+	to, ok := f.flow.def.resolve(f.progress.pc, name)
+	if !ok {
+		return none, fmt.Errorf("cannot go to %q: %w", name, errUnknownStep)
+	}
+	return to, nil
+}
+
+// lateFiber is the move of a fiber whose deadline has passed.
+func lateFiber(f *fiber) move { return move{kind: moveFailed, err: inPath(f, errFiberLate)} }
+
 // follow returns the move after a step is done: to the step then or, if that is none, to the following step.
-func (f *fiber) follow(then int32) (move, error) {
-	if f.Err() != nil {
-		f.note(func(n *notes) { n.led = nil })
+func follow(f *fiber, then int32) (move, error) {
+	if f.x.Load().led() != nil {
+		annotate(f, func(n *notes) { n.led = nil })
 	}
 	if then == none {
 		if st := f.step(); !st.detour {
 			return move{kind: moveEnter, to: st.next}, nil
 		}
-		return f.comeBack()
+		return comeBack(f)
 	}
 	if !f.flow.def.steps[then].detour {
 		if x := f.x.Load(); x != nil {
@@ -50,12 +62,12 @@ func (f *fiber) follow(then int32) (move, error) {
 			break
 		}
 	}
-	x.back = append(x.back, f.leave())
+	x.back = append(x.back, here(f))
 	return move{kind: moveEnter, to: then}, nil
 }
 
 // comeBack returns the move from a detour back to the step that went there.
-func (f *fiber) comeBack() (move, error) {
+func comeBack(f *fiber) (move, error) {
 	x := f.x.Load()
 	if x == nil || len(x.back) == 0 {
 		return move{}, errNoWayBack
@@ -65,8 +77,8 @@ func (f *fiber) comeBack() (move, error) {
 	return move{kind: moveRepeat, to: b.pc, attempt: b.attempt + 1, entered: b.entered}, nil
 }
 
-// target returns the step that follow(then) would enter.
-func (f *fiber) target(then int32) int32 {
+// nextStep returns the step that follow(f, then) would enter.
+func nextStep(f *fiber, then int32) int32 {
 	st := f.step()
 	switch x := f.x.Load(); {
 	case then != none:
@@ -77,7 +89,7 @@ func (f *fiber) target(then int32) int32 {
 	return st.next
 }
 
-// leave returns the current step, for the way back from a detour.
-func (f *fiber) leave() back {
+// here returns the current step, for the way back from a detour.
+func here(f *fiber) back {
 	return back{pc: f.progress.pc, attempt: f.progress.attempt, entered: f.progress.entered}
 }

@@ -10,7 +10,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// packet keeps what the steps of a test flow do.
+// packet records the calls of the steps of a test flow.
 type packet struct {
 	log    []string
 	n      int
@@ -24,7 +24,7 @@ type (
 	fstep = StepFunc[packet]
 )
 
-// note is a step that notes its name.
+// note returns a step that records its name.
 func note(name string) Node[packet] {
 	return Step(name, func(ctx context.Context, f *fib) Next {
 		f.Packet.note(name)

@@ -2,10 +2,10 @@ package flow
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Collector returns the metrics of the engine. The caller registers it.
-func (e *Engine) Collector() prometheus.Collector { return collector{e} }
-
-type collector struct{ e *Engine }
+type collector struct {
+	core   *core
+	fibers *lifecycle
+}
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("fairlead_flow_"+name, help, labels, nil)
@@ -40,47 +40,53 @@ func (c collector) Describe(ch chan<- *prometheus.Desc) {
 }
 
 func (c collector) Collect(ch chan<- prometheus.Metric) {
-	e, d := c.e, describe()
-	e.mu.Lock()
-	live, busy := e.nlive, len(e.workers)-e.nidle
-	flows := make(map[string]*flowNumbers, len(e.flows.flows))
-	steps := map[string]map[string]*stepNumbers{}
-	for name, f := range e.flows.flows {
-		flows[name] = f
-		steps[name] = make(map[string]*stepNumbers, len(f.steps))
-		for path, s := range f.steps {
-			steps[name][path] = s
-		}
-	}
-	e.mu.Unlock()
-
+	d, s := describe(), countsOf(c.core, c.fibers)
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	count := func(d *prometheus.Desc, v uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 	}
-	queued := int(e.queued.Load())
-	gauge(d.live, float64(max(live-queued-busy, 0)), Parked.String())
-	gauge(d.live, float64(queued), Ready.String())
-	gauge(d.live, float64(busy), Running.String())
-	gauge(d.ready, float64(queued))
-	gauge(d.workers, float64(busy))
-	count(d.preempted, e.preempt.Load())
-	count(d.stuck, e.stuck.Load())
-	count(d.lost, e.lost.Load())
-	for name, f := range flows {
+	gauge(d.live, float64(max(s.live-s.queued-s.busy, 0)), Parked.String())
+	gauge(d.live, float64(s.queued), Ready.String())
+	gauge(d.live, float64(s.busy), Running.String())
+	gauge(d.ready, float64(s.queued))
+	gauge(d.workers, float64(s.busy))
+	count(d.preempted, s.preempted)
+	count(d.stuck, s.stuck)
+	count(d.lost, s.lost)
+	for name, f := range s.flows {
 		count(d.started, f.begun.Load(), name)
 		for i := range f.ends {
 			count(d.ended, f.ends[i].Load(), name, (Completed + Status(i)).String())
 		}
-		for path, s := range steps[name] {
-			for outcome := range s.outcomes {
-				if v := s.outcomes[outcome].Load(); v > 0 {
+		for path, step := range s.steps[name] {
+			for outcome := range step.outcomes {
+				if v := step.outcomes[outcome].Load(); v > 0 {
 					count(d.steps, v, name, path, op(outcome).String())
 				}
 			}
-			ch <- s.histogram(d.seconds, name, path)
+			ch <- step.histogram(d.seconds, name, path)
 		}
 	}
+}
+
+// counts is a snapshot of the numbers of an engine.
+type counts struct {
+	live, queued, busy     int
+	preempted, stuck, lost uint64
+	flows                  map[string]*flowNumbers
+	steps                  map[string]map[string]*stepNumbers // by flow and path
+}
+
+func countsOf(c *core, l *lifecycle) counts {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := counts{
+		live:      l.live.n,
+		preempted: l.preempted.Load(), stuck: l.stuck.Load(), lost: l.lost.Load(),
+	}
+	s.queued, s.busy = c.sched.load()
+	s.flows, s.steps = l.flows.snapshot()
+	return s
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// One that is interrupted finishes its step, and goes on elsewhere with the next one.
+// An interrupted fiber finishes its step. It continues at the next step on another engine.
 func TestInterruptedFiberGoesOnElsewhere(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
@@ -53,7 +53,7 @@ func TestInterruptedFiberGoesOnElsewhere(t *testing.T) {
 	})
 }
 
-// A step that does not return in time is cut off by Cancel, whatever was asked before; the cause is the last one.
+// Cancel ends the context of a step that does not return after Interrupt. The cause is that of Cancel.
 func TestCancelFollowsInterrupt(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
@@ -77,7 +77,7 @@ func TestCancelFollowsInterrupt(t *testing.T) {
 	})
 }
 
-// Where only durable fibers may run, others do not begin, and their children do.
+// A durable engine refuses fibers without Positions, but not the children of durable fibers.
 func TestADurableEngine(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {

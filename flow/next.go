@@ -26,29 +26,19 @@ func (n Next) Then(step string) Next { n.then = step; return n }
 // timeout, a failed child or Token.Fail. Fiber.Err returns that error in step.
 func (n Next) Else(step string) Next { n.orElse = step; return n }
 
-type op uint8
-
-const (
-	opNone op = iota
-	opNext
-	opGoto
-	opDelay
-	opRetry
-	opSuspend
-	opAwait
-	opFork
-	opEnd
-	opFail
-	opYield
-	// Further outcomes in the trail.
-	opPanic
-	opCancel
-	opSkip
-)
-
-var opNames = [...]string{
-	"", "next", "goto", "delay", "retry", "suspend", "await", "fork", "end", "fail", "yield",
-	"panic", "cancel", "skip",
+// Child is one named branch of a fork. [Flow.Child] makes it.
+type Child struct {
+	name string
+	def  *def
+	make func() *fiber
 }
 
-func (o op) String() string { return opNames[o] }
+// undoes reports whether the branch has a step to undo.
+func (c Child) undoes() bool { return c.def != nil && c.def.undo != nil && len(c.def.undo.steps) > 0 }
+
+// forkSpec is a fork that has not begun.
+type forkSpec struct {
+	children []Child
+	mode     forkMode
+	fault    string // what is invalid in the options
+}

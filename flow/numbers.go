@@ -7,21 +7,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// bound is a flow on an engine, with its metrics. Flows of the same name share their metrics, so a program that builds
-// a flow repeatedly does not leak memory.
-type bound struct {
-	def   *def
-	steps []*stepNumbers
-	flow  *flowNumbers
-	refs  int // number of live fibers
-}
-
-// registry has the flows and metrics of an engine. Engine.mu guards it; the metrics themselves are atomic.
-type registry struct {
-	bound map[*def]*bound
-	flows map[string]*flowNumbers
-}
-
 type flowNumbers struct {
 	begun atomic.Uint64
 	ends  [Moved - Completed + 1]atomic.Uint64
@@ -49,44 +34,6 @@ func (n *stepNumbers) observe(outcome op, took int64) {
 	}
 	n.buckets[i].Add(1)
 }
-
-// keepBound is how many flows the registry may have before it drops flows without fibers.
-const keepBound = 256
-
-func (r *registry) bind(d *def) *bound {
-	if b := r.bound[d]; b != nil {
-		b.refs++
-		return b
-	}
-	if r.bound == nil {
-		r.bound, r.flows = map[*def]*bound{}, map[string]*flowNumbers{}
-	}
-	numbers := r.flows[d.name]
-	if numbers == nil {
-		numbers = &flowNumbers{steps: map[string]*stepNumbers{}}
-		r.flows[d.name] = numbers
-	}
-	b := &bound{def: d, flow: numbers, refs: 1, steps: make([]*stepNumbers, len(d.steps))}
-	for i := range d.steps {
-		s := numbers.steps[d.steps[i].path]
-		if s == nil {
-			s = &stepNumbers{}
-			numbers.steps[d.steps[i].path] = s
-		}
-		b.steps[i] = s
-	}
-	r.bound[d] = b
-	return b
-}
-
-func (r *registry) release(b *bound) {
-	if b.refs--; b.refs == 0 && len(r.bound) > keepBound {
-		delete(r.bound, b.def)
-	}
-}
-
-func (b *bound) started()            { b.flow.begun.Add(1) }
-func (b *bound) ended(status Status) { b.flow.ends[status-Completed].Add(1) }
 
 func (n *stepNumbers) histogram(d *prometheus.Desc, labels ...string) prometheus.Metric {
 	buckets := make(map[float64]uint64, len(bucketBounds))

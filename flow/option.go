@@ -27,7 +27,7 @@ func (s *settings) stepOnly() bool {
 		s.retry != nil
 }
 
-func settle(opts []Option) settings {
+func settingsOf(opts []Option) settings {
 	var s settings
 	for _, o := range opts {
 		if o.apply != nil {

@@ -13,12 +13,12 @@ func (r *run) apply(n Next, deadline int64) move {
 	then, orElse := none, none
 	var err error
 	if n.then != "" {
-		if then, err = r.resolve(n.then); err != nil {
+		if then, err = destination(r.f, n.then); err != nil {
 			return r.fail(err, none)
 		}
 	}
 	if n.orElse != "" {
-		if orElse, err = r.resolve(n.orElse); err != nil {
+		if orElse, err = destination(r.f, n.orElse); err != nil {
 			return r.fail(err, none)
 		}
 	}
@@ -55,18 +55,9 @@ func (r *run) apply(n Next, deadline int64) move {
 	return r.fail(errNoOutcome, none)
 }
 
-// resolve finds the step that Then, Goto or Else names.
-func (r *run) resolve(name string) (int32, error) {
-	to, ok := r.f.flow.def.resolve(r.f.progress.pc, name)
-	if !ok {
-		return none, fmt.Errorf("cannot go to %q: %w", name, errUnknownStep)
-	}
-	return to, nil
-}
-
 // follow returns the move after a step is done: to the step then or, if that is none, to the following step.
 func (r *run) follow(then int32) move {
-	m, err := r.f.follow(then)
+	m, err := follow(r.f, then)
 	if err != nil {
 		return r.fail(err, none)
 	}
@@ -85,10 +76,7 @@ func (r *run) failUser(err error, orElse int32) move {
 func (r *run) fail(err error, orElse int32) move {
 	f, st := r.f, r.f.step()
 	if r.step.timedOut() && err != errDeadline && err != errFiberLate {
-		late := errDeadline
-		if f.late(r.now) {
-			late = errFiberLate
-		}
+		late := lateness(f, r.now)
 		if err == ErrTimeout || err == context.Canceled { // an error of the context, which late replaces
 			err = late
 		} else {
@@ -96,11 +84,11 @@ func (r *run) fail(err error, orElse int32) move {
 		}
 	}
 	runs := int(f.progress.attempt) + 1
-	if st.retry != nil && !st.retry.exhausted(runs) && !f.progress.cancelled() && !f.is(err, ErrFinal) {
-		at, d := f.deadlines(), st.retry.Delay(runs)
+	if st.retry != nil && !st.retry.exhausted(runs) && !f.progress.cancelled() && !matches(err, ErrFinal) {
+		at, d := deadlines(f), st.retry.Delay(runs)
 		if at == 0 || plus(r.now, d) < at {
-			f.failing(err, r.now)
-			f.logGoesOn("step failed and is retried", err, slog.Int("attempts", runs), slog.Duration("wait", d))
+			noteRetry(f, err, r.now)
+			logHandled(r.log, f, "step failed and is retried", err, slog.Int("attempts", runs), slog.Duration("wait", d))
 			return r.sleep(whyRetry, none, orElse, d)
 		}
 	}
@@ -110,16 +98,16 @@ func (r *run) fail(err error, orElse int32) move {
 // failed handles a step that failed for good.
 func (r *run) failed(err error, orElse int32) move {
 	f := r.f
-	err = f.inPath(err)
+	err = inPath(f, err)
 	if orElse == none {
 		orElse = f.step().onError
 	}
-	if orElse == none || f.late(r.now) {
+	if orElse == none || isLate(f, r.now) {
 		return move{kind: moveFailed, err: err}
 	}
 	m := r.follow(orElse)
-	f.logGoesOn("step failed; continuing at another step", err)
-	f.note(func(n *notes) { n.led = err })
+	logHandled(r.log, f, "step failed; continuing at another step", err)
+	annotate(f, func(n *notes) { n.led = err })
 	return m
 }
 
@@ -133,13 +121,13 @@ func (r *run) sleep(why reason, then, orElse int32, d time.Duration) move {
 	}
 	switch {
 	case why == whyRetry:
-		f.saver().parked(r.step.ctx, why, f.progress.attempt+1, 0, orElse)
+		r.saves.parked(r.step.ctx, why, f.progress.attempt+1, 0, orElse)
 	case d <= 0:
 		return r.follow(then)
 	default:
-		f.saver().delayed(r.step.ctx, then, orElse)
+		r.saves.delayed(r.step.ctx, then, orElse)
 	}
-	return r.park(why, f.untilDeadline(f.wake))
+	return r.park(why, earlier(f.wake, deadlines(f)))
 }
 
 // slept continues after a delay or the wait for a retry, unless the deadline of the step came first.
@@ -149,7 +137,7 @@ func (r *run) slept(why reason) move {
 		orElse = f.park.orElse
 	}
 	f.park = nil
-	if at := f.stepDeadline(); at > 0 && r.now >= at && (why == whyRetry || at < f.wake) {
+	if at := stepDeadline(f); at > 0 && r.now >= at && (why == whyRetry || at < f.wake) {
 		return r.fail(errDeadline, orElse)
 	}
 	if why == whyRetry {
@@ -164,37 +152,36 @@ const maxCover = 8
 // coverLater parks the fiber after a failed save, to try the step and the save again. It fails the step after maxCover
 // attempts.
 func (r *run) coverLater(err error, orElse int32) move {
-	f, d := r.f, r.f.durable()
-	if d.tries++; d.tries >= maxCover {
-		d.tries = 0
+	f := r.f
+	tries, again := r.saves.failed(maxCover)
+	if !again {
 		return r.fail(err, orElse)
 	}
-	f.failing(fmt.Errorf("cannot save position: %w", err), r.now)
-	r.e.log.Warn("cannot save position", "key", f.key, "path", f.path(), "reason", reasonSave, "try", d.tries,
-		"error", err)
-	return r.park(whyLoad, f.untilDeadline(r.e.now()+int64(Backoff{}.Delay(int(d.tries)))))
+	noteRetry(f, fmt.Errorf("cannot save position: %w", err), r.now)
+	r.log.Warn("cannot save position", "key", f.key, "path", f.path(), "reason", reasonSave, "try", tries, "error", err)
+	return r.park(whyLoad, earlier(f.e.time.now()+int64(Backoff{}.Delay(int(tries))), deadlines(f)))
 }
 
 // suspend runs the action and parks, unless the token has been resumed already.
 func (r *run) suspend(n Next, then, orElse int32) move {
 	f := r.f
-	fresh, early := f.useToken(n.token)
+	fresh, early := useToken(f, n.token)
 	if !fresh {
-		f.dropToken()
+		dropToken(f)
 		return r.fail(fmt.Errorf("cannot suspend: %w", errStaleToken), orElse)
 	}
 	f.park = &parking{then: then, orElse: orElse}
 	if !early {
-		f.saver().parked(r.step.ctx, whySuspend, f.progress.attempt, 0, orElse)
+		r.saves.parked(r.step.ctx, whySuspend, f.progress.attempt, 0, orElse)
 	}
 	if n.action != nil {
-		if err := f.guard(func() error { return n.action(r.step.ctx) }); err != nil {
-			f.dropToken()
+		if err := guard(f, func() error { return n.action(r.step.ctx) }); err != nil {
+			dropToken(f)
 			f.park = nil
 			return r.failUser(err, orElse)
 		}
 	}
-	if r.tryPark(whySuspend, f.untilDeadline(0), pokeToken) {
+	if r.tryPark(whySuspend, deadlines(f), pokeToken) {
 		return move{kind: moveAway}
 	}
 	if f.progress.cancelled() {
@@ -207,7 +194,7 @@ func (r *run) suspend(n Next, then, orElse int32) move {
 func (r *run) resumed(poke pokes) move {
 	p := r.f.park
 	r.f.park = nil
-	if err := r.f.endSuspension(poke); err != nil {
+	if err := endSuspension(r.f, poke); err != nil {
 		return r.fail(err, p.orElse)
 	}
 	return r.follow(p.then)
@@ -217,7 +204,8 @@ func (r *run) resumed(poke pokes) move {
 func (r *run) await(n Next, then, orElse int32, deadline int64) move {
 	f, p := r.f, &parking{then: then, orElse: orElse}
 	f.park = p
-	if err := f.watch(n.waits, r.now); err != nil {
+	if err := p.start(n.waits, newWaker(f), r.backstop, &f.e.time, r.now, f); err != nil {
+		dropAwait(f, r.log)
 		return r.failUser(err, orElse)
 	}
 	if deadline > 0 && p.timeoutAt > 0 {
@@ -226,28 +214,27 @@ func (r *run) await(n Next, then, orElse int32, deadline int64) move {
 	if m, done := r.check(false); done {
 		return m
 	}
-	f.saver().parked(r.step.ctx, whyAwait, f.progress.attempt, p.timeoutAt, orElse)
+	r.saves.parked(r.step.ctx, whyAwait, f.progress.attempt, p.timeoutAt, orElse)
 	return r.parkAwait()
 }
 
 // awaited checks the waits after an event, or when a check is due.
 func (r *run) awaited() move {
 	f, p := r.f, r.f.park
-	late := p.timeoutAt > 0 && r.now >= p.timeoutAt
-	due := p.checkAt > 0 && r.now >= p.checkAt
+	due, late := p.due(r.now)
 	if m, done := r.check(due || late); done {
 		return m
 	}
 	if late {
-		f.dropWaits()
+		dropAwait(f, r.log)
 		return r.fail(fmt.Errorf("await: %w", ErrTimeout), p.orElse)
 	}
-	if at := f.stepDeadline(); at > 0 && r.now >= at {
-		f.dropWaits()
+	if at := stepDeadline(f); at > 0 && r.now >= at {
+		dropAwait(f, r.log)
 		return r.fail(errDeadline, p.orElse)
 	}
 	if due {
-		p.checkAt = p.nextCheck(r.e, r.now)
+		p.schedule(&f.e.time, r.now)
 	}
 	return r.parkAwait()
 }
@@ -257,14 +244,14 @@ func (r *run) awaited() move {
 func (r *run) parkAwait() move {
 	f, p := r.f, r.f.park
 	for {
-		at := earlier(f.untilDeadline(p.timeoutAt), p.checkAt)
+		at := earlier(earlier(p.timeoutAt, deadlines(f)), p.checkAt)
 		if r.tryPark(whyAwait, at, pokeEvent) {
 			return move{kind: moveAway}
 		}
 		if f.progress.cancelled() {
 			return move{kind: moveCancel}
 		}
-		f.forgetEvents()
+		forgetEvents(f)
 		r.step.open()
 		if m, done := r.check(false); done {
 			return m
@@ -274,12 +261,16 @@ func (r *run) parkAwait() move {
 
 // check checks the waits. done reports that the await is over.
 func (r *run) check(live bool) (m move, done bool) {
-	p := r.f.park
-	done, err := r.f.check(r.step.ctx, live)
+	f, p := r.f, r.f.park
+	held, done, err := p.check(r.step.ctx, &f.e.time, live, f)
 	if !done {
 		return move{}, false
 	}
-	r.now = r.e.now()
+	dropAwait(f, r.log)
+	if err == nil && len(p.waits) > 1 {
+		setValue(f, held)
+	}
+	r.now = f.e.time.now()
 	if err != nil {
 		return r.failUser(err, p.orElse), true
 	}
@@ -288,7 +279,7 @@ func (r *run) check(live bool) (m move, done bool) {
 
 // fork starts the children and parks until they have ended.
 func (r *run) fork(spec *forkSpec, then, orElse int32) move {
-	f, e := r.f, r.e
+	f := r.f
 	if spec.fault != "" {
 		return r.fail(fmt.Errorf("%w: cannot fork: the fork %s", ErrInvalid, spec.fault), orElse)
 	}
@@ -299,22 +290,16 @@ func (r *run) fork(spec *forkSpec, then, orElse int32) move {
 	if err != nil {
 		return r.fail(err, orElse)
 	}
-	s := f.saver()
 	if slices.ContainsFunc(j.todo, Child.undoes) {
-		if err := s.cover(r.step.ctx, whyFork.String()); err != nil {
+		if err := r.saves.cover(r.step.ctx, whyFork.String()); err != nil {
 			return r.coverLater(err, orElse)
 		}
 	}
-	s.parked(r.step.ctx, whyFork, f.progress.attempt, 0, orElse)
-	f.stopContext()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.goes(f) {
+	r.saves.parked(r.step.ctx, whyFork, f.progress.attempt, 0, orElse)
+	stopContext(f)
+	if !r.host.fork(f, &parking{then: then, orElse: orElse, fork: j}, deadlines(f)) {
 		return move{kind: moveCancel}
 	}
-	f.park = &parking{then: then, orElse: orElse, fork: j}
-	e.park(f, whyFork, f.untilDeadline(0))
-	j.start(e)
 	return move{kind: moveAway}
 }
 
@@ -322,8 +307,18 @@ func (r *run) fork(spec *forkSpec, then, orElse int32) move {
 func (r *run) joined() move {
 	p := r.f.park
 	r.f.park = nil
-	if err := p.fork.err(); err != nil {
-		return r.fail(err, p.orElse)
+	if p.fork.err != nil {
+		return r.fail(p.fork.err, p.orElse)
 	}
 	return r.follow(p.then)
+}
+
+// logHandled logs a failure that the fiber handles, by a retry or an error handler.
+func logHandled(log *slog.Logger, f *fiber, text string, err error, more ...slog.Attr) {
+	if !log.Enabled(context.Background(), slog.LevelWarn) {
+		return
+	}
+	log.LogAttrs(context.Background(), slog.LevelWarn, text, append([]slog.Attr{
+		slog.String("path", f.path()), slog.String("key", f.root().key), slog.Any("error", err),
+	}, more...)...)
 }

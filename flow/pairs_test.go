@@ -14,11 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// The pairs of what a step may return and what its options may say, each played without a crash, and then with one and
-// with two crashes at any time: what happens after the restart is what would have happened, but for the step that was
-// under way, which may run once more.
+// The tests of this file play each pair of a result of a step and its options without a crash, and with one and two
+// crashes at any time. After the restarts the outcome is the same, except that the interrupted step may run once more.
 
-// outcomes are what the step under test returns when it has been entered first.
+// outcomes are the results of the first run of the step under test.
 var outcomes = map[string]func(f *fib) Next{
 	"next":                       func(f *fib) Next { return f.Next() },
 	"goto":                       func(f *fib) Next { return f.Goto("last") },
@@ -97,7 +96,7 @@ func retries(seconds, attempts int) Option {
 	return Retry(Backoff{Base: d, Max: d, Attempts: attempts})
 }
 
-// lines are where the step under test stands.
+// lines are the flows around the step under test.
 var lines = map[string]func(first, test, last Node[packet]) []Node[packet]{
 	"in the line": func(first, test, last Node[packet]) []Node[packet] { return []Node[packet]{first, test, last} },
 	"at the end":  func(first, test, last Node[packet]) []Node[packet] { return []Node[packet]{first, last, test} },
@@ -106,7 +105,7 @@ var lines = map[string]func(first, test, last Node[packet]) []Node[packet]{
 	},
 }
 
-// since is a time of the run: a restart does not make it later.
+// since returns a Wait for a time of the run. A restart does not make it later.
 func since(f *fib, seconds int) Wait {
 	return Until(f.Began().Add(time.Duration(seconds) * time.Second))
 }
@@ -161,7 +160,7 @@ func pairFlow(line, outcome, option string) *Flow[packet] {
 	return New("f", append(nodes, wait("aside", ""), wait("other", "last"))...)
 }
 
-// seen notes that a step runs: which attempt, at what time of the run, after which error.
+// seen records a run of a step: its attempt, the time of the run, and the error that led to it.
 func (p *packet) seen(f *fib) {
 	text := fmt.Sprintf("%s#%d entered %v", f.Path(), f.Attempt(), f.Entered().Sub(f.Began()))
 	if err := f.Err(); err != nil {
@@ -175,14 +174,14 @@ type pairEvent struct {
 	Text string
 }
 
-// played is what can be seen of a run.
+// played is the observable outcome of a run.
 type played struct {
 	Events []pairEvent
 	Took   time.Duration
 	End    string
 }
 
-// dying is a store that nothing reaches any more once it is dead.
+// dying is a store that ignores all calls once it is dead.
 type dying struct {
 	Memory
 	dead bool
@@ -210,12 +209,11 @@ func (d *dying) Clear(ctx context.Context, key string) error {
 	return d.Memory.Clear(ctx, key)
 }
 
-// downtime is how long it takes until the restart. Nothing happens in the meantime: what happens does so at full
-// seconds, and crashes are halfway.
+// downtime is the time until the restart. No event falls into it: events are at full seconds, and crashes are halfway.
 const downtime = 100 * time.Millisecond
 
-// play runs the flow with crashes at the given times of the run, and tells what could be seen after the last one. saved
-// is false if it crashed when nothing was saved yet, so that it began anew.
+// play runs the flow with crashes at the given times of the run, and returns the outcome after the last one. saved is
+// false if no position had been saved before a crash, so that the flow began again.
 func play(t *testing.T, fl *Flow[packet], crashes ...time.Duration) (p played, saved bool) {
 	began, store := time.Now(), &dying{}
 	for _, at := range crashes {
@@ -270,7 +268,7 @@ func comparePair(t *testing.T, fl *Flow[packet]) {
 	}
 }
 
-// crashTimes are half a second after, and half a second before, each thing that happens.
+// crashTimes are half a second before and after each event.
 func crashTimes(p played) (times []time.Duration) {
 	add := func(at time.Duration) {
 		if at > 0 && at < p.Took && !slices.Contains(times, at) {

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// TestPositionsOfOlderVersions reads positions as they were saved before the way back, what a delay left, and errors
-// were.
+// TestPositionsOfOlderVersions reads positions without Back, Left and Err, which older versions did not save.
 func TestPositionsOfOlderVersions(t *testing.T) {
 	t.Parallel()
 	step := func(name string, opts ...Option) Node[packet] {

@@ -8,8 +8,8 @@ import (
 
 // progress is the current step and the history of a fiber. Other goroutines read it while the fiber runs. Only the
 // worker that runs the fiber writes it, by the methods of this file, which take the lock. That worker may therefore
-// read the fields without the lock; every other goroutine takes it. There is one exception: Engine.cancel and
-// Engine.interrupt set ending under Engine.mu, and any goroutine may read it.
+// read the fields without the lock; every other goroutine takes it. There is one exception: cancel and interrupt
+// set ending under core.mu, and any goroutine may read it.
 type progress struct {
 	mu      sync.Mutex              // leaf lock: no other lock is taken while it is held
 	cancel  context.CancelCauseFunc // cancels the running step's context; accessed under mu only
@@ -19,18 +19,18 @@ type progress struct {
 	pc      int32                   // the current step
 	attempt int32                   // number of earlier runs of the step
 
-	ending atomic.Uint32 // isLeaving and isCancelled; bits are never cleared
+	ending atomic.Uint32 // isInterrupted and isCancelled; bits are never cleared
 	trail  trail
 }
 
 // Bits of progress.ending.
 const (
-	isLeaving   = 1 << iota // the fiber begins no further step
-	isCancelled             // the context of the step is cancelled
+	isInterrupted = 1 << iota // the fiber begins no further step
+	isCancelled               // the context of the step is cancelled
 )
 
-func (p *progress) leaving() bool   { return p.ending.Load() != 0 }
-func (p *progress) cancelled() bool { return p.ending.Load()&isCancelled != 0 }
+func (p *progress) interrupted() bool { return p.ending.Load() != 0 }
+func (p *progress) cancelled() bool   { return p.ending.Load()&isCancelled != 0 }
 
 // start sets the start time. The fiber is not shared yet, so it takes no lock.
 func (p *progress) start(now int64) { p.began, p.entered, p.since = now, now, now }
@@ -79,9 +79,17 @@ func (p *progress) at() int32 {
 	return p.pc
 }
 
-// trailOf returns the trail, with the step names of d.
-func (p *progress) trailOf(d *def) Trail {
+// progressSnapshot is a copy of the fields of progress.
+type progressSnapshot struct {
+	began, entered, since int64
+	pc, attempt           int32
+	trail                 trail
+}
+
+func (p *progress) snapshot() progressSnapshot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.trail.entries(d)
+	return progressSnapshot{
+		began: p.began, entered: p.entered, since: p.since, pc: p.pc, attempt: p.attempt, trail: p.trail,
+	}
 }

@@ -13,7 +13,7 @@ import (
 
 type valueKey struct{}
 
-// Undo begins at the furthest step that any run of the key has come to, not at where the last one was saved.
+// Undo begins at the furthest step that any run of the key has reached, not at the last saved step.
 func TestUndoBeginsAtTheFurthestStep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestUndoBeginsAtTheFurthestStep(t *testing.T) {
 	})
 }
 
-// A fiber that is interrupted keeps its position, and goes on there.
+// An interrupted fiber keeps its position, and the next one resumes it.
 func TestAnInterruptedFiberKeepsItsPosition(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestAnInterruptedFiberKeepsItsPosition(t *testing.T) {
 	})
 }
 
-// So it does when the next one is started before its code has returned.
+// The same holds if the next fiber starts before the code of the interrupted one has returned.
 func TestAnInterruptedFiberIsGoneOnWithByItsSuccessor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestAnInterruptedFiberIsGoneOnWithByItsSuccessor(t *testing.T) {
 	})
 }
 
-// The contexts of steps, also of children, have the values that the fiber was started with, and not their end.
+// The contexts of steps, those of children included, have the values of StartOptions.Values, but not its cancellation.
 func TestStepsFindTheValuesOfTheStart(t *testing.T) {
 	t.Parallel()
 	e := flow.NewEngine(flow.EngineOptions{})
@@ -148,7 +148,7 @@ func TestStepsFindTheValuesOfTheStart(t *testing.T) {
 	}
 }
 
-// An undoing that was cut short goes on where it was: it undoes neither twice nor what was never begun.
+// An interrupted Undo continues at its step. It undoes no step twice, and no step that was never begun.
 func TestAnUndoingGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
@@ -227,7 +227,7 @@ func TestAnUndoingGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-// A run that was interrupted has not come further, with steps that have an Undo, than it has saved.
+// The saved position covers every step with an Undo that an interrupted run has begun.
 func TestAnInterruptedRunIsUndoneFromTheLastStep(t *testing.T) {
 	t.Parallel()
 	for reason, test := range map[string]struct {
@@ -268,7 +268,7 @@ func TestAnInterruptedRunIsUndoneFromTheLastStep(t *testing.T) {
 	}
 }
 
-// unsaved fails the first so many saves.
+// unsaved fails a number of saves at first.
 type unsaved struct {
 	flow.Memory
 	fails int
@@ -281,7 +281,7 @@ func (u *unsaved) Save(ctx context.Context, key string, p flow.Position) error {
 	return u.Memory.Save(ctx, key, p)
 }
 
-// A step that has an Undo, or a child that has one, is not begun before that is saved.
+// A step with an Undo, or with a child that has one, begins only after a save.
 func TestNothingIsBegunThatWouldNotBeUndone(t *testing.T) {
 	t.Parallel()
 	ran := 0

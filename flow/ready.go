@@ -1,66 +1,76 @@
 package flow
 
-// group has the ready fibers of one group. Groups take turns, and so do the parts of a group.
+import "iter"
+
+// group has the ready fibers of one group. Groups take turns, and so do the subgroups of a group.
 type group struct {
 	name       string
-	first      part             // the first subgroup; most groups have no other
-	others     map[string]*part // nil if there are none
-	head, tail *part            // queue of the parts with a ready fiber
-	next       *group           // in the queue of groups
+	first      subgroup             // the first subgroup; most groups have no other
+	others     map[string]*subgroup // nil if there are none
+	head, tail *subgroup            // queue of the subgroups with a ready fiber
+	next       *group               // in the queue of groups
 	running    int32
 	inRing     bool
 }
 
-// part is the queue of the ready fibers of one subgroup.
-type part struct {
+// subgroup is the queue of the ready fibers of one subgroup.
+type subgroup struct {
 	group      *group
 	name       string
 	head, tail *fiber
-	next       *part // in the queue of its group
-	refs       int   // number of live fibers
+	next       *subgroup // in the queue of its group
+	refs       int       // number of live fibers
 }
 
-// ready has the fibers that wait for a worker. Each part of a group has a queue, and groups take turns. A group with
-// ten thousand ready fibers or parts therefore delays another group by a single turn. Guarded by Engine.mu.
-type ready struct {
+// readyQueue has the fibers that wait for a worker. Each subgroup of a group has a queue, and groups take turns. A
+// group with ten thousand ready fibers or subgroups therefore delays another group by a single turn. Its entries in a
+// fiber are subgroup and qnext. The owner holds core.mu during each call.
+type readyQueue struct {
 	groups     map[string]*group
 	head, tail *group
-	perGroup   int
+	perGroup   int // maximum number of running fibers of one group, 0 for no limit
 }
 
-// join returns the part of a group and counts one more fiber in it.
-func (r *ready) join(name, sub string) *part {
+// join returns the subgroup of a group and counts one more fiber in it.
+func (r *readyQueue) join(name, sub string) *subgroup {
 	g := r.groups[name]
 	if g == nil {
 		g = &group{name: name}
-		g.first = part{group: g, name: sub}
+		g.first = subgroup{group: g, name: sub}
 		if r.groups == nil {
 			r.groups = map[string]*group{}
 		}
 		r.groups[name] = g
 	}
-	p := g.part(sub)
+	p := g.subgroup(sub)
 	p.refs++
 	return p
 }
 
-// part returns the part with the name sub, and makes it if there is none.
-func (g *group) part(sub string) *part {
-	if g.first.name == sub {
+// share counts one more fiber in p, and returns p.
+func (r *readyQueue) share(p *subgroup) *subgroup {
+	p.refs++
+	return p
+}
+
+// subgroup returns the subgroup with the name, and makes it if there is none.
+func (g *group) subgroup(name string) *subgroup {
+	if g.first.name == name {
 		return &g.first
 	}
-	p := g.others[sub]
+	p := g.others[name]
 	if p == nil {
 		if g.others == nil {
-			g.others = map[string]*part{}
+			g.others = map[string]*subgroup{}
 		}
-		p = &part{group: g, name: sub}
-		g.others[sub] = p
+		p = &subgroup{group: g, name: name}
+		g.others[name] = p
 	}
 	return p
 }
 
-func (r *ready) leave(p *part) {
+// leave counts one fiber less in p.
+func (r *readyQueue) leave(p *subgroup) {
 	g := p.group
 	if p.refs--; p.refs == 0 && p != &g.first {
 		delete(g.others, p.name)
@@ -70,8 +80,9 @@ func (r *ready) leave(p *part) {
 	}
 }
 
-func (r *ready) push(f *fiber) {
-	p := f.part
+// push appends f to the queue of its subgroup.
+func (r *readyQueue) push(f *fiber) {
+	p := f.subgroup
 	if p.tail == nil {
 		p.head = f
 		p.group.queue(p)
@@ -82,8 +93,8 @@ func (r *ready) push(f *fiber) {
 	r.turn(p.group)
 }
 
-// queue appends p to the queue of parts.
-func (g *group) queue(p *part) {
+// queue appends p to the queue of subgroups.
+func (g *group) queue(p *subgroup) {
 	if g.tail == nil {
 		g.head = p
 	} else {
@@ -92,7 +103,7 @@ func (g *group) queue(p *part) {
 	g.tail = p
 }
 
-// pop removes the next fiber of the next part.
+// pop removes the next fiber of the next subgroup.
 func (g *group) pop() *fiber {
 	p := g.head
 	if g.head = p.next; g.head == nil {
@@ -110,8 +121,8 @@ func (g *group) pop() *fiber {
 }
 
 // turn queues g if it has a ready fiber, may use one more worker, and is not queued.
-func (r *ready) turn(g *group) {
-	if g.inRing || g.head == nil || (r.perGroup > 0 && int(g.running) >= r.perGroup) {
+func (r *readyQueue) turn(g *group) {
+	if g.inRing || g.head == nil || r.full(g) {
 		return
 	}
 	g.inRing, g.next = true, nil
@@ -123,8 +134,8 @@ func (r *ready) turn(g *group) {
 	r.tail = g
 }
 
-// pop removes the next fiber of the next group.
-func (r *ready) pop() *fiber {
+// pop removes the next fiber of the next group, and counts it as running. It returns nil if no fiber may run.
+func (r *readyQueue) pop() *fiber {
 	g := r.head
 	if g == nil {
 		return nil
@@ -138,3 +149,33 @@ func (r *ready) pop() *fiber {
 	r.turn(g)
 	return f
 }
+
+// release counts one running fiber of g less.
+func (r *readyQueue) release(g *group) {
+	g.running--
+	r.turn(g)
+}
+
+// full reports whether the group may use no more workers.
+func (r *readyQueue) full(g *group) bool { return r.perGroup > 0 && int(g.running) >= r.perGroup }
+
+// waiting yields the ready fibers of the groups for which in returns true.
+func (r *readyQueue) waiting(in func(*group) bool) iter.Seq[*fiber] {
+	return func(yield func(*fiber) bool) {
+		for _, g := range r.groups {
+			if !in(g) {
+				continue
+			}
+			for p := g.head; p != nil; p = p.next {
+				for f := p.head; f != nil; f = f.qnext {
+					if !yield(f) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// waits reports whether g has a ready fiber and may use no more workers.
+func (r *readyQueue) waits(g *group) bool { return g.head != nil && r.full(g) }

@@ -9,7 +9,7 @@ import (
 	"unsafe"
 )
 
-// A parked fiber is its record, and extra if it needs one: what they take is what a million fibers take.
+// A parked fiber consists of its record and perhaps an extra. Their sizes decide the memory of a million fibers.
 func TestTheRecordsOfAFiberDoNotGrow(t *testing.T) {
 	t.Parallel()
 	if unsafe.Sizeof(uintptr(0)) != 8 {
@@ -30,8 +30,8 @@ func TestTheRecordsOfAFiberDoNotGrow(t *testing.T) {
 	}
 }
 
-// Others look at the progress of a fiber while it runs, so that every write of it takes its lock: only the methods of
-// progress write it.
+// Other goroutines read the progress of a running fiber, so every write takes its lock: only the methods of progress
+// write it.
 func TestProgressIsWrittenByItsMethodsOnly(t *testing.T) {
 	t.Parallel()
 	fset := token.NewFileSet()

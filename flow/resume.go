@@ -1,171 +1,100 @@
 package flow
 
-import (
-	"context"
-	"time"
-)
+import "time"
 
-// load reads the saved position of the fiber's key. It returns false if there is none.
-func (s saver) load(ctx context.Context) (pos Position, found bool, err error) {
-	s.cut, s.reached, s.covered = noWait, none, none
-	err = s.f.guard(func() (err error) {
-		ctx, cancel := context.WithTimeout(ctx, saveTimeout)
-		defer cancel()
-		pos, found, err = s.store.Load(ctx, s.f.key)
-		return err
-	})
-	return pos, found, err
+// resumption says how a fiber continues at a saved position.
+type resumption struct {
+	first move
+	began int64  // when the fiber was first started
+	back  []back // the steps that detours return to
+	cut   cutWait
+
+	// why says why the fiber is parked before the first move, until wake. whyNone means that it is not.
+	why    reason
+	wake   int64
+	resume int32 // as fiber.resume
+	orElse int32 // none, or the step that follows if the deadline of the step passes meanwhile
 }
 
-// begin returns the first move of a fiber with a saved position. If the reason is not whyNone, the fiber is parked at
-// that step until f.wake.
-func (s saver) begin(pos Position, now int64) (move, reason) {
-	f, def := s.f, s.f.flow.def
-	start := move{kind: moveEnter, to: f.resume}
-	s.dirty = true
-	if def.forward != nil && pos.Flow == def.forward.name {
-		from := pos.cameTo()
-		if pos.Reached != "" {
-			from = pos.Reached
-		}
-		if i, ok := def.from(from); ok && pos.Version == def.version {
-			start.to = i
-		}
-		s.adopt(pos)
-		return start, whyNone
-	}
-	s.durable.reached = def.reached(pos)
-	s.covered = s.durable.reached
-	i, known := def.index[pos.Step]
-	same := known && pos.Flow == def.name && pos.Version == def.version
-	over := pos.Ended || s.fresh || pos.Generation != s.generation
-	if def.forward != nil && same && over {
-		// An undo run that failed or was cancelled continues at its last step. Earlier steps are undone already, or were
-		// never begun.
-		s.adopt(pos)
-		start.to = i
-		return start, whyNone
-	}
-	if !same || over {
-		f.e.log.Info("position is not resumed", "key", f.key, "flow", def.name, "version", def.version, "saved", pos.Flow,
-			"savedVersion", pos.Version, "step", pos.Step, "ended", pos.Ended)
-		return start, whyNone
-	}
-	m, why, ok := s.goOn(i, pos, now)
-	if !ok {
-		f.e.log.Info("position is not resumed: the return address of its detour is unknown", "key", f.key, "flow", def.name,
-			"step", pos.Step)
-		return start, whyNone
-	}
-	return m, why
-}
-
-// adopt takes over the parts of the position that stay the same across restarts.
-func (s saver) adopt(pos Position) {
-	x := s.f.x.Load()
-	x.checkpoint = pos.Checkpoint
-	x.token = pos.Token
-	s.last, s.saved = pos, true
-	s.f.linkTrace(pos.Trace)
-}
-
-// goOn resumes at step i, or in the delay that leads there. It returns false if the position does not allow that.
-func (s saver) goOn(i int32, pos Position, now int64) (move, reason, bool) {
-	f, def := s.f, s.f.flow.def
+// planResumption returns how a fiber of d continues at pos, which was saved by the same version of d. i is the step of
+// pos. ok is false if the position names a step to return to that does not exist.
+func planResumption(d *def, i int32, pos *Position, t *timeline, now int64) (r resumption, ok bool) {
+	saved := savedTimes{t, now}
+	left := pos.Left != nil && pos.Reason == whyDelay.String() // the step whose delay leads to i is known
 	at := Place{Step: pos.Step, Attempt: pos.Attempt, Started: pos.Started}
-	delayed := pos.Left != nil && pos.Reason == whyDelay.String()
-	if delayed {
+	if left {
 		at = *pos.Left
 	}
-	here, known := s.back(at, now)
-	if !known {
-		return move{}, whyNone, false
+	here, ok := saved.place(d, at)
+	if !ok {
+		return r, false
 	}
-	back, known := s.way(pos.Back, now)
-	if !known {
-		return move{}, whyNone, false
+	r = resumption{began: saved.past(pos.Begun), cut: noWait, orElse: none}
+	for _, p := range pos.Back {
+		b, ok := saved.place(d, p)
+		if !ok {
+			return r, false
+		}
+		r.back = append(r.back, b)
 	}
-	if def.steps[here.pc].detour && len(back) == 0 {
-		return move{}, whyNone, false // the position was not saved by an engine
+	if d.steps[here.pc].detour && len(r.back) == 0 {
+		return r, false // the position was not saved by an engine
 	}
-	s.adopt(pos)
-	x := f.ext()
-	x.back = back
-	f.progress.resume(here.pc, s.past(pos.Begun, now)) // the step of a fiber that is cancelled before it runs
-	if s.timeout > 0 {
-		x.deadline = plus(f.progress.began, s.timeout)
-	}
-	if pos.Err != "" {
-		saved := &SavedError{Text: pos.Err, TimedOut: pos.TimedOut}
-		s.f.note(func(n *notes) { n.led = saved })
-	}
-	m := move{kind: moveRepeat, to: here.pc, attempt: here.attempt, entered: here.entered}
-	if !delayed && pos.Reason == whyDelay.String() {
+	r.first = move{kind: moveRepeat, to: here.pc, attempt: here.attempt, entered: here.entered}
+	if !left && pos.Reason == whyDelay.String() {
 		// Without Left, Started may be that of the previous step. The step is entered after the delay or later.
-		m.entered = max(s.pastOr(pos.Wake, now, 0), s.pastOr(pos.Started, now, 0))
-		if m.entered == 0 {
-			m.entered = now
+		if r.first.entered = max(saved.pastOr(pos.Wake, 0), saved.pastOr(pos.Started, 0)); r.first.entered == 0 {
+			r.first.entered = now
 		}
 	}
-	orElse, leads := def.index[pos.Else]
+	orElse, leads := d.index[pos.Else]
 	if !leads {
 		orElse = none
 	}
 	switch {
 	case pos.Reason == Moved.String(): // the step has not run yet
-		return m, whyNone, true
+		return r, true
 	case !hasTime(pos.Wake):
-		if s.cut = (cutWait{pc: here.pc, orElse: orElse}); hasTime(pos.Deadline) {
-			s.cut.deadline = f.e.since(pos.Deadline)
+		if r.cut = (cutWait{pc: here.pc, orElse: orElse}); hasTime(pos.Deadline) {
+			r.cut.deadline = t.since(pos.Deadline)
 		}
-		return m, whyNone, true
+		return r, true
+	case !left && pos.Reason != whyRetry.String() && !pos.Wake.After(t.clock.Now()):
+		return r, true
 	}
-	why := whyDelay
+	r.why, r.wake, r.resume, r.orElse = whyDelay, t.since(pos.Wake), i, orElse
 	if pos.Reason == whyRetry.String() {
-		why = whyRetry
+		r.why = whyRetry
 	}
-	if !delayed && why == whyDelay && !pos.Wake.After(f.e.clock.Now()) {
-		return m, whyNone, true
-	}
-	if leads {
-		f.park = &parking{orElse: orElse}
-	}
-	f.resume, f.wake = i, f.e.since(pos.Wake)
 	switch {
 	case pos.Last, pos.Returns:
-		f.resume = none
-	case delayed:
-	case why == whyRetry:
-		m.attempt = max(m.attempt, 1) - 1 // slept increments it again
+		r.resume = none
+	case left:
+	case r.why == whyRetry:
+		r.first.attempt = max(r.first.attempt, 1) - 1 // the end of the wait increments it again
 	default:
-		m.entered = f.wake
+		r.first.entered = r.wake
 	}
-	return m, why, true
+	return r, true
 }
 
-// way returns the steps of saved places. It returns false if a step no longer exists.
-func (s saver) way(places []Place, now int64) (way []back, known bool) {
-	for _, p := range places {
-		b, known := s.back(p, now)
-		if !known {
-			return nil, false
-		}
-		way = append(way, b)
-	}
-	return way, true
+// savedTimes reads the times of a position.
+type savedTimes struct {
+	*timeline
+	present int64
 }
 
-// back returns the step of a saved place. It returns false if the step no longer exists.
-func (s saver) back(p Place, now int64) (back, bool) {
-	i, known := s.f.flow.def.index[p.Step]
-	return back{pc: i, attempt: int32(min(max(p.Attempt, 0), 1<<30)), entered: s.past(p.Started, now)}, known
+// place returns the step of a saved place. It returns false if the step does not exist.
+func (s savedTimes) place(d *def, p Place) (back, bool) {
+	i, ok := d.index[p.Step]
+	return back{pc: i, attempt: int32(min(max(p.Attempt, 0), 1<<30)), entered: s.past(p.Started)}, ok
 }
 
 // past converts a saved time to the engine's time. It returns now if the time is absent or in the future.
-func (s saver) past(t time.Time, now int64) int64 { return s.pastOr(t, now, now) }
+func (s savedTimes) past(t time.Time) int64 { return s.pastOr(t, s.present) }
 
-func (s saver) pastOr(t time.Time, now, otherwise int64) int64 {
-	if at := s.f.e.since(t); hasTime(t) && at < now {
+func (s savedTimes) pastOr(t time.Time, otherwise int64) int64 {
+	if at := s.since(t); hasTime(t) && at < s.present {
 		return at
 	}
 	return otherwise

@@ -11,14 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// went is how a resumed fiber went.
+// went is the outcome of a resumed fiber.
 type went struct {
 	Log  string
 	Took time.Duration
 	Err  string
 }
 
-// goOn starts a fiber on what is saved, and waits for its end.
+// goOn starts a fiber with a saved position, and waits for its end.
 func goOn(t *testing.T, fl *Flow[packet], opt StartOptions) went {
 	t.Helper()
 	e, began, p := NewEngine(EngineOptions{}), time.Now(), &packet{}
@@ -31,7 +31,7 @@ func goOn(t *testing.T, fl *Flow[packet], opt StartOptions) went {
 	return w
 }
 
-// However long nothing runs, a step counts its deadline from when it is entered, and a wait from when it began.
+// Downtime counts: a step counts its deadline from its first entry, and a wait from its beginning.
 func TestDeadlinesCountFromWhenAStepIsEntered(t *testing.T) {
 	t.Parallel()
 	s := time.Second
@@ -111,7 +111,7 @@ func TestDeadlinesCountFromWhenAStepIsEntered(t *testing.T) {
 	}
 }
 
-// then delays, and goes on at a step.
+// then delays, then goes to a step.
 func then(d time.Duration, step string) fstep {
 	return func(_ context.Context, f *fib) Next { return f.Delay(d).Then(step) }
 }
@@ -146,7 +146,7 @@ func TestADeadlineOfBeforeTheRestartIsForOneAwait(t *testing.T) {
 	})
 }
 
-// A delay leads where it was to, though a step was put in between since.
+// A delay leads to its original step, even if the flow has a new step in between.
 func TestADelayLeadsWhereItWasTo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestADelayLeadsWhereItWasTo(t *testing.T) {
 	})
 }
 
-// The time of a step may be over just when it would run again, or when it is led back to.
+// The deadline of a step may pass just before the step runs again, or before a detour returns to it.
 func TestTheTimeOfAStepIsOver(t *testing.T) {
 	t.Parallel()
 	late := Step("late", func(_ context.Context, f *fib) Next { f.Packet.note("late"); return f.Next() })
@@ -189,8 +189,7 @@ func TestTheTimeOfAStepIsOver(t *testing.T) {
 	}
 }
 
-// A handler of errors that is skipped does not hand its error on to the step that follows; an error of its Done is
-// tried again.
+// If Done skips an error handler, the following step does not get the error. An error of Done is retried.
 func TestASkippedHandlerKeepsItsError(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
@@ -214,7 +213,7 @@ func TestASkippedHandlerKeepsItsError(t *testing.T) {
 	})
 }
 
-// A condition that nothing would look at again is no wait.
+// A condition without events and without an interval is invalid.
 func TestAFuncThatIsNeverLookedAtAgain(t *testing.T) {
 	t.Parallel()
 	never := func(context.Context) (bool, error) { return false, nil }

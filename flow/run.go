@@ -1,26 +1,93 @@
 package flow
 
-import "fmt"
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
 
 // quantum is how many steps a fiber runs in a row while other fibers wait for a worker.
 const quantum = 64
 
-// run is the interpreter of a flow. It has the fiber from when a worker picks it up until the fiber parks, yields or
-// ends. This file picks up the fiber and runs its steps; outcome.go applies their results. Both produce moves.
+// interpreter runs the steps of fibers. It has no state of its own, so it needs no lock.
+type interpreter struct {
+	host     host
+	log      *slog.Logger
+	backstop time.Duration // default interval of live checks
+	queued   *atomic.Int32 // fibers that wait for a worker
+	observed bool          // the host runs steps by itself
+	spans    *fiberSpans   // the host runs steps by itself unless this is off
+}
+
+// host carries out what the interpreter decides. Its methods take the locks that they need.
+type host interface {
+	canceller
+	// resume prepares a fiber that a worker has picked up.
+	resume(f *fiber, now int64)
+	// setBegun records whether the fiber has passed the gate.
+	setBegun(f *fiber, begun bool)
+	// runStep runs the code of a step, which may panic. It is called only if steps are observed.
+	runStep(ctx context.Context, f *fiber, st *step) Next
+	// arm makes the context of the running step end at a time (0: never). It reports whether the context had ended
+	// before.
+	arm(ctx context.Context, f *fiber, at int64) (ended bool)
+	// park parks the fiber until it is poked, or until a time (0: never). It returns false if the fiber was cancelled,
+	// or poked with one of wake, in the meantime. After true the fiber no longer belongs to the worker, as after yield,
+	// end, and true from fork and abandonFork.
+	park(f *fiber, why reason, at int64, wake pokes) bool
+	// yield queues the fiber for a worker.
+	yield(f *fiber)
+	// fork parks the fiber until its children in p have ended, and starts them. It returns false if it was cancelled.
+	fork(f *fiber, p *parking, at int64) bool
+	// abandonFork cancels the live children of the fiber and parks it again. It returns false if no child is alive.
+	abandonFork(f *fiber) bool
+	// end ends the fiber. began is when its last activity began.
+	end(f *fiber, status Status, err error, began int64)
+}
+
+// saves keeps the position of a fiber. Its methods do nothing for a fiber without Positions. journal implements it.
+type saves interface {
+	// restore loads the position, and returns the first move of the fiber. If the reason is not whyNone, the fiber is
+	// parked before that move until its wake.
+	restore(ctx context.Context, now int64) (first move, why reason, err error)
+	// failed counts a failed restore or cover. It reports whether it may be tried again, up to limit times (0: always).
+	failed(limit int32) (tries int32, again bool)
+	// cutShort returns the wait that a restart interrupted at the current step. It is noWait after forgetCut.
+	cutShort() cutWait
+	forgetCut()
+	// reach records that the fiber enters a step.
+	reach(to int32)
+	// beforeStep saves before a step with Save, and cover before a step with Undo.
+	beforeStep(ctx context.Context) error
+	cover(ctx context.Context, reason string) error
+	// parked, delayed and interrupted save that the fiber is about to park, to be delayed, or to end early. An error
+	// does not stop the fiber.
+	parked(ctx context.Context, why reason, attempt int32, deadline int64, orElse int32)
+	delayed(ctx context.Context, then, orElse int32)
+	interrupted()
+}
+
+// run is the interpreter with one fiber, from when a worker picks it up until the fiber parks, yields or ends. This
+// file picks up the fiber and runs its steps; outcome.go applies their results. Both produce moves.
 type run struct {
-	e    *Engine
-	f    *fiber
-	step stepContext
-	now  int64
+	*interpreter
+	f     *fiber
+	step  stepContext
+	saves saves
+	// durable says that the fiber has Positions. saves is not called at each step otherwise.
+	durable bool
+	now     int64
 }
 
 // slice runs f until it is parked, queued or ended. Then f no longer belongs to the worker.
-func (e *Engine) slice(f *fiber, why reason, poke pokes, now int64) {
-	r := run{e: e, f: f, step: stepContext{f: f}, now: now}
+func (i *interpreter) slice(f *fiber, why reason, poke pokes, now int64) {
+	r := run{interpreter: i, f: f, step: stepContext{f: f}, saves: f.journal(), durable: f.journal() != nil, now: now}
 	m := r.pickUp(why, poke)
 	for steps := 0; ; steps++ {
-		if f.progress.leaving() {
-			m = r.leave(m)
+		if f.progress.interrupted() {
+			m = r.interrupt(m)
 		}
 		if f.progress.cancelled() && m.kind != moveAway {
 			m.kind = moveCancel
@@ -32,18 +99,18 @@ func (e *Engine) slice(f *fiber, why reason, poke pokes, now int64) {
 		case moveAway:
 			return
 		case moveCancel:
-			f.end(Cancelled, nil, r.now)
+			r.host.end(f, Cancelled, nil, r.now)
 			return
 		case moveFailed:
-			f.end(Failed, m.err, r.now)
+			r.host.end(f, Failed, m.err, r.now)
 			return
 		case moveEnd:
-			f.end(Completed, nil, r.now)
+			r.host.end(f, Completed, nil, r.now)
 			return
 		case moveEnter, moveRepeat:
 			r.enter(m)
 		}
-		if steps >= quantum && e.queued.Load() > 0 {
+		if steps >= quantum && r.queued.Load() > 0 {
 			m = r.yield()
 			continue
 		}
@@ -54,19 +121,19 @@ func (e *Engine) slice(f *fiber, why reason, poke pokes, now int64) {
 // pickUp returns the first move, which depends on why the fiber was parked.
 func (r *run) pickUp(why reason, poke pokes) move {
 	f := r.f
-	f.stopContext() // of a suspension
-	if why == whyFork && f.park.fork.giveUp() {
+	stopContext(f) // of a suspension
+	if why == whyFork && r.host.abandonFork(f) {
 		return move{kind: moveAway}
 	}
 	if f.begun {
-		f.openTrace(r.now)
+		r.host.resume(f, r.now)
 	}
 	if f.progress.cancelled() {
 		return move{kind: moveCancel}
 	}
 	r.step.open()
-	if f.late(r.now) {
-		return r.fiberLate()
+	if isLate(f, r.now) {
+		return lateFiber(f)
 	}
 	switch why {
 	case whyDelay, whyRetry:
@@ -87,49 +154,38 @@ func (r *run) pickUp(why reason, poke pokes) move {
 // begin marks the fiber as begun and loads its position.
 func (r *run) begin() move {
 	f := r.f
-	r.setBegun(true)
-	f.openTrace(r.now)
-	s := f.saver()
-	if s.durable == nil {
+	r.host.setBegun(f, true)
+	r.host.resume(f, r.now)
+	if !r.durable {
 		return move{kind: moveEnter, to: f.resume}
 	}
-	pos, found, err := s.load(r.step.ctx)
+	m, why, err := r.saves.restore(r.step.ctx, r.now)
 	if err != nil {
-		return r.loadLater(err)
+		return r.restoreLater(err)
 	}
-	if !found {
-		return move{kind: moveEnter, to: f.resume}
-	}
-	m, why := s.begin(pos, r.now)
 	if why == whyNone {
 		return m
 	}
 	r.enter(m)
-	at := f.untilDeadline(f.wake)
+	at := earlier(f.wake, deadlines(f))
 	switch {
-	case f.late(r.now):
-		return r.fiberLate()
+	case isLate(f, r.now):
+		return lateFiber(f)
 	case at <= r.now:
 		return r.slept(why)
 	}
 	return r.park(why, at)
 }
 
-// loadLater parks the fiber, to load the position again later. Beginning without the position could repeat an external
-// effect.
-func (r *run) loadLater(err error) move {
-	f, d := r.f, r.f.durable()
-	d.tries++
-	f.failing(fmt.Errorf("cannot load position: %w", err), r.e.now())
-	r.e.log.Warn("cannot load position", "key", f.key, "flow", f.flow.def.name, "try", d.tries, "error", err)
-	r.setBegun(false)
-	return r.park(whyLoad, r.e.now()+int64(Backoff{}.Delay(int(d.tries))))
-}
-
-func (r *run) setBegun(begun bool) {
-	r.e.mu.Lock()
-	defer r.e.mu.Unlock()
-	r.f.begun = begun
+// restoreLater parks the fiber, to load the position again later. Beginning without the position could repeat an
+// external effect.
+func (r *run) restoreLater(err error) move {
+	f, now := r.f, r.f.e.time.now()
+	tries, _ := r.saves.failed(0)
+	noteRetry(f, fmt.Errorf("cannot load position: %w", err), now)
+	r.log.Warn("cannot load position", "key", f.key, "flow", f.flow.def.name, "try", tries, "error", err)
+	r.host.setBegun(f, false)
+	return r.park(whyLoad, now+int64(Backoff{}.Delay(int(tries))))
 }
 
 func (r *run) enter(m move) {
@@ -139,26 +195,28 @@ func (r *run) enter(m move) {
 	}
 	r.f.progress.enter(m.to, m.attempt, entered, r.now)
 	r.f.entering = true
-	r.f.forget(m.kind == moveRepeat)
-	r.f.saver().reach(m.to)
+	clearNotes(r.f, m.kind == moveRepeat)
+	if r.durable {
+		r.saves.reach(m.to)
+	}
 }
 
 // runStep runs the current step and applies its result.
 func (r *run) runStep() move {
-	f, st, s := r.f, r.f.step(), r.f.saver()
+	f, st := r.f, r.f.step()
 	cut := noWait
-	if s.durable != nil {
-		cut = s.cutShort()
+	if r.durable {
+		cut = r.saves.cutShort()
 	}
-	if late := r.step.arm(r.now); late != nil {
+	if late := r.step.arm(r.host, r.now); late != nil {
 		if st.onError != none && f.flow.def.steps[st.onError].detour && f.progress.attempt > 0 && cut.pc == none {
-			return move{kind: moveFailed, err: f.inPath(late)} // the detour would return here again and again
+			return move{kind: moveFailed, err: inPath(f, late)} // the detour would return here again and again
 		}
 		return r.fail(late, cut.orElse)
 	}
 	if st.done != nil && f.entering {
 		var done bool
-		err := f.guard(func() (err error) {
+		err := guard(f, func() (err error) {
 			done, err = st.done(r.step.ctx, f.self)
 			return err
 		})
@@ -166,29 +224,31 @@ func (r *run) runStep() move {
 			return r.failUser(err, none)
 		}
 		if done {
-			r.now = f.noteOutcome(opSkip, r.now)
+			r.now = noteOutcome(f, opSkip, r.now)
 			return r.follow(none)
 		}
 	}
 	f.entering = false
 	if st.save {
-		if err := s.beforeStep(r.step.ctx); err != nil {
+		if err := r.saves.beforeStep(r.step.ctx); err != nil {
 			return r.fail(err, none)
 		}
 	}
 	if st.undoes {
-		if err := s.cover(r.step.ctx, reasonSave); err != nil {
+		if err := r.saves.cover(r.step.ctx, reasonSave); err != nil {
 			return r.coverLater(err, none)
 		}
 	}
 	n, err := r.call(st)
-	s.forgetCut()
+	if r.durable {
+		r.saves.forgetCut()
+	}
 	if err != nil {
 		n.op = opPanic
 	}
-	r.now = f.noteOutcome(n.op, r.now)
+	r.now = noteOutcome(f, n.op, r.now)
 	if f.tokens && n.op != opSuspend {
-		f.dropToken()
+		dropToken(f)
 	}
 	if err != nil {
 		return r.failed(err, none)
@@ -198,42 +258,32 @@ func (r *run) runStep() move {
 
 // call runs the code of the step. It returns a panic as an error.
 func (r *run) call(st *step) (n Next, err error) {
-	f, opt := r.f, &r.e.opt
-	err = f.guard(func() error {
-		if opt.Hook != nil {
-			opt.Hook(Handle{f}, f.path(), false)
-		}
-		if r.e.tracer() == nil && !opt.Labels {
-			n = st.run(r.step.ctx, f.self)
+	err = guard(r.f, func() error {
+		if r.observed || !r.spans.off() {
+			n = r.host.runStep(r.step.ctx, r.f, st)
 		} else {
-			n = f.runTraced(r.step.ctx, st)
-		}
-		if opt.Hook != nil {
-			opt.Hook(Handle{f}, f.path(), true)
+			n = st.run(r.step.ctx, r.f.self)
 		}
 		return nil
 	})
 	return n, err
 }
 
-// leave ends an interrupted fiber before it begins a step. A fiber without a further step keeps its outcome.
-func (r *run) leave(m move) move {
+// interrupt ends an interrupted fiber before it begins a step. A fiber without a further step keeps its outcome.
+func (r *run) interrupt(m move) move {
 	f := r.f
 	switch {
 	case f.progress.cancelled():
 		return m
 	case (m.kind == moveEnter || m.kind == moveRepeat) && m.to != none:
 		r.enter(m)
-		f.saver().leaving()
+		r.saves.interrupted()
 	case m.kind != moveStay:
 		return m
 	}
-	f.Handle().Cancel(f.x.Load().leave)
+	r.host.cancel(f, f.x.Load().interruption)
 	return move{kind: moveCancel}
 }
-
-// fiberLate fails the fiber because its deadline has passed.
-func (r *run) fiberLate() move { return move{kind: moveFailed, err: r.f.inPath(errFiberLate)} }
 
 // park parks the fiber until the given time.
 func (r *run) park(why reason, at int64) move {
@@ -243,36 +293,17 @@ func (r *run) park(why reason, at int64) move {
 	return move{kind: moveCancel}
 }
 
-// tryPark parks the fiber until it is poked, or until the given time (0: never). It returns false if the fiber was
-// cancelled, or poked with one of wake, in the meantime. After true the fiber no longer belongs to the worker.
+// tryPark parks the fiber until it is poked, or until the given time (0: never), as host.park does.
 func (r *run) tryPark(why reason, at int64, wake pokes) bool {
-	e, f := r.e, r.f
 	if why != whySuspend {
-		f.stopContext()
+		stopContext(r.f)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if f.poke&wake != 0 || e.goes(f) {
-		return false
-	}
-	e.park(f, why, at)
-	return true
-}
-
-// goes reports whether a fiber that is about to park must end instead. The caller holds mu.
-func (e *Engine) goes(f *fiber) bool {
-	if f.progress.leaving() {
-		e.cancel(f, f.x.Load().leave, &cancels{}) // no step runs, so there is no context to cancel
-	}
-	return f.progress.cancelled()
+	return r.host.park(r.f, why, at, wake)
 }
 
 // yield queues the fiber for a worker.
 func (r *run) yield() move {
-	r.f.stopContext()
-	r.e.mu.Lock()
-	defer r.e.mu.Unlock()
-	r.f.worker = 0
-	r.e.makeReady(r.f)
+	stopContext(r.f)
+	r.host.yield(r.f)
 	return move{kind: moveAway}
 }

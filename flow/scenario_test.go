@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// The scenarios that other engines fail.
+// Scenarios in which other engines have failed.
 
 func TestPanicFailsTheFiberWithItsStack(t *testing.T) {
 	t.Parallel()

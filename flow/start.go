@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -59,7 +58,7 @@ type StartOptions struct {
 // ErrNotDurable.
 func (fl *Flow[P]) Start(ctx context.Context, e *Engine, packet *P, opt StartOptions) (Handle, error) {
 	d := fl.compiled()
-	h, err := e.start(ctx, d, newFiber(packet), opt)
+	h, err := startFiber(ctx, e, d, newFiber(packet), &opt)
 	if err != nil {
 		return Handle{}, fmt.Errorf("cannot start %q%s: %w", d.name, ofKey(opt.Key), err)
 	}
@@ -78,7 +77,7 @@ func (fl *Flow[P]) Undo(ctx context.Context, e *Engine, packet *P, opt StartOpti
 	if d.err != nil {
 		return Handle{}, fmt.Errorf("cannot undo %q%s: %w", d.name, ofKey(opt.Key), d.err)
 	}
-	h, err := e.start(ctx, d.undo, newFiber(packet), opt)
+	h, err := startFiber(ctx, e, d.undo, newFiber(packet), &opt)
 	if err != nil {
 		return Handle{}, fmt.Errorf("cannot undo %q%s: %w", d.name, ofKey(opt.Key), err)
 	}
@@ -92,77 +91,76 @@ func ofKey(key string) string {
 	return fmt.Sprintf(" for %q", key)
 }
 
-func (e *Engine) start(ctx context.Context, d *def, f *fiber, opt StartOptions) (Handle, error) {
+// startFiber starts f, which runs d on e.
+func startFiber(ctx context.Context, e *Engine, d *def, f *fiber, opt *StartOptions) (Handle, error) {
 	if d.err != nil {
 		return Handle{}, d.err
 	}
-	if !e.made() {
-		return Handle{}, fmt.Errorf("%w: no engine", ErrInvalid)
-	}
-	if opt.Timeout < 0 {
-		return Handle{}, fmt.Errorf("%w: a timeout of %v", ErrInvalid, opt.Timeout)
-	}
-	if opt.Mode > SkipIfBusy {
-		return Handle{}, fmt.Errorf("%w: mode %d", ErrInvalid, opt.Mode)
-	}
-	if opt.Positions != nil && opt.Key == "" {
-		return Handle{}, fmt.Errorf("%w: positions need a key", ErrInvalid)
+	if err := opt.check(e); err != nil {
+		return Handle{}, err
 	}
 	if opt.IfCurrent.f != nil && opt.Key == "" {
 		opt.Key = opt.IfCurrent.f.root().key
 	}
-	first := d.first
+	f.resume = d.first
 	if opt.From != "" {
 		var ok bool
-		if first, ok = d.from(opt.From); !ok {
+		if f.resume, ok = d.from(opt.From); !ok {
 			return Handle{}, fmt.Errorf("cannot begin at %q: %w", opt.From, errUnknownStep)
 		}
 	}
-	f.resume = first
-	f.e, f.key, f.onEnd, f.reported = e, opt.Key, opt.OnEnd, opt.Reported
-	f.progress.start(e.now())
+	f.e = &e.core
+	opt.apply(f, e.time.now(), &e.fibers.journals)
+	e.spans.follow(f, trace.SpanContextFromContext(ctx), opt.Trace)
+	var calls cancels
+	err := e.fibers.start(f, d, opt, &calls)
+	calls.run()
+	if err != nil {
+		return Handle{}, err
+	}
+	return Handle{f}, nil
+}
+
+// check returns what is invalid in the options.
+func (opt *StartOptions) check(e *Engine) error {
+	switch {
+	case !e.made():
+		return fmt.Errorf("%w: no engine", ErrInvalid)
+	case opt.Timeout < 0:
+		return fmt.Errorf("%w: a timeout of %v", ErrInvalid, opt.Timeout)
+	case opt.Mode > SkipIfBusy:
+		return fmt.Errorf("%w: mode %d", ErrInvalid, opt.Mode)
+	case opt.Positions != nil && opt.Key == "":
+		return fmt.Errorf("%w: positions need a key", ErrInvalid)
+	}
+	return nil
+}
+
+// apply sets the fields of f, which has not started.
+func (opt *StartOptions) apply(f *fiber, now int64, env *journalEnv) {
+	f.key, f.onEnd, f.reported = opt.Key, opt.OnEnd, opt.Reported
+	f.progress.start(now)
 	if len(opt.Providers) > 0 {
 		f.ext().providers = opt.Providers
 	}
 	if opt.Timeout > 0 {
-		f.ext().deadline = plus(f.progress.began, opt.Timeout)
+		f.ext().deadline = plus(now, opt.Timeout)
 	}
 	if opt.Values != nil {
 		f.ext().values = opt.Values
 	}
 	if opt.Positions != nil {
-		f.ext().durable = &durable{store: opt.Positions, generation: opt.Generation, timeout: opt.Timeout}
-	}
-	f.followTrace(trace.SpanContextFromContext(ctx), opt.Trace)
-	group := opt.Group
-	if group == "" {
-		group, _, _ = strings.Cut(opt.Key, "/")
-	}
-	var calls cancels
-	defer func() { calls.run() }() // after the lock is released
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return Handle{}, ErrClosed
-	}
-	if e.durable && opt.Positions == nil {
-		return Handle{}, ErrNotDurable
-	}
-	wait, err := e.passGate(f, opt, &calls)
-	if err != nil {
-		return Handle{}, err
-	}
-	e.add(f)
-	f.part = e.ready.join(group, opt.Subgroup)
-	f.flow = e.flows.bind(d)
-	f.flow.started()
-	if wait {
-		f.state, f.why = Parked, whyGate
-		if grace := cmp.Or(opt.Grace, e.opt.Grace); grace > 0 {
-			e.setTimer(f, plus(f.progress.began, grace))
+		f.ext().journal = &journal{
+			f: f, env: env, store: opt.Positions, generation: opt.Generation, timeout: opt.Timeout,
 		}
-	} else {
-		e.makeReady(f)
 	}
-	return Handle{f}, nil
+}
+
+// group returns the group of the fiber: Group, or the key up to its first slash.
+func (opt *StartOptions) group() string {
+	if opt.Group != "" {
+		return opt.Group
+	}
+	group, _, _ := strings.Cut(opt.Key, "/")
+	return group
 }

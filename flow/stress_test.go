@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
-// storm is what the fibers of the stress test share.
+// storm is the state that the fibers of the stress test share.
 type storm struct {
 	tokens chan flow.Token
 	signal flow.Signal
@@ -55,8 +55,8 @@ var leaf = flow.New("leaf", flow.Step("a", func(ctx context.Context, f *flow.Fib
 	return f.Delay(time.Duration(rand.N(100_000)))
 }), flow.Step("b", func(ctx context.Context, f *flow.Fiber[storm]) flow.Next { return f.Yield() }))
 
-// TestManyAtOnce runs on real threads and the real clock what the schedules run one by one, for the race detector to
-// look at.
+// TestManyAtOnce runs the actions of the schedules concurrently, on real threads and the real clock, for the race
+// detector.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	m := &flowtest.Monitor{TB: t}

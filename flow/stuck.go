@@ -1,67 +1,50 @@
 package flow
 
 import (
+	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/goroutine"
 )
 
-// overdue logs an error if the predecessor of f was cancelled and has not stopped within the grace. The caller holds
-// mu.
-func (e *Engine) overdue(f *fiber, now int64) {
-	x := f.x.Load()
-	if x.pred == nil {
-		return
-	}
-	waited := time.Duration(now - f.progress.began)
-	e.setTimer(f, now+int64(waited))
-	holder := x.pred
-	for holder.pred() != nil {
-		holder = holder.pred()
-	}
-	if !holder.progress.cancelled() {
-		return // the predecessor was not asked to stop
-	}
-	e.stuck.Add(1)
-	waiting, stuck := e.info(f), e.info(holder)
-	var workers []goroutine.ID
-	e.goroutines(holder, &workers)
-	e.wg.Go(func() {
-		e.log.Error("predecessor does not stop", "key", stuck.Key, "path", stuck.Path, "epoch", stuck.Epoch,
+// reportStuck logs that the cancelled fiber holder does not stop, for which f has waited. wg counts the goroutine that
+// logs. The caller holds core.mu.
+func reportStuck(wg *sync.WaitGroup, log *slog.Logger, f, holder *fiber, waited time.Duration) {
+	waiting, stuck, workers := infoOf(f), infoOf(holder), goroutinesOf(holder, nil)
+	wg.Go(func() {
+		log.Error("predecessor does not stop", "key", stuck.Key, "path", stuck.Path, "epoch", stuck.Epoch,
 			"waiting", waiting.Path, "for", waited, "stack", goroutine.Stacks(workers...))
 	})
 }
 
 // slowest returns the fiber that has run at one step for longest, among the workers that the group may use. It returns
-// nil if no such worker is running. The caller holds mu.
-func (e *Engine) slowest(g *group) (slowest *fiber) {
-	bounded := e.opt.PerGroup > 0 && int(g.running) >= e.opt.PerGroup
+// nil if no such worker is running. The caller holds core.mu.
+func slowest(s *scheduler, g *group) (slowest *fiber) {
+	bounded := s.queue.full(g)
 	var since int64
-	for _, w := range e.workers {
-		f := w.fiber
-		if f == nil || f.state != Running || bounded && f.part.group != g {
+	for w := range s.busy() {
+		if w.f.state != Running || bounded && w.f.subgroup.group != g {
 			continue
 		}
-		f.progress.mu.Lock()
-		at := f.progress.since
-		f.progress.mu.Unlock()
-		if slowest == nil || at < since {
-			slowest, since = f, at
+		if at := w.f.progress.snapshot().since; slowest == nil || at < since {
+			slowest, since = w.f, at
 		}
 	}
 	return slowest
 }
 
-// goroutines collects the workers that run f or its children. The caller holds mu.
-func (e *Engine) goroutines(f *fiber, to *[]goroutine.ID) {
-	if f.worker > 0 {
-		*to = append(*to, e.workers[f.worker-1].goroutine)
+// goroutinesOf appends the goroutines that run f or its children to list. The caller holds core.mu.
+func goroutinesOf(f *fiber, list []goroutine.ID) []goroutine.ID {
+	if id, ok := f.e.sched.goroutine(f); ok {
+		list = append(list, id)
 	}
 	if f.state == Parked && f.why == whyFork {
 		for _, c := range f.park.fork.kids {
 			if c != nil {
-				e.goroutines(c, to)
+				list = goroutinesOf(c, list)
 			}
 		}
 	}
+	return list
 }

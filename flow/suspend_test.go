@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 )
 
-// Scenarios of suspension that other engines fail.
+// Scenarios of suspension in which other engines have failed.
 
 func TestResumeFromInsideTheStep(t *testing.T) {
 	t.Parallel()
@@ -178,7 +178,7 @@ func TestATokenOfAStepThatDidNotSuspendIsStale(t *testing.T) {
 	}
 }
 
-// The race detector is what tells that Value and the resumption of the token of the running step are of one lock.
+// The race detector checks that Value and the resumption of the token of a running step take one lock.
 func TestValueIsReadWhileTheTokenIsResumed(t *testing.T) {
 	t.Parallel()
 	e := NewEngine(EngineOptions{})

@@ -70,8 +70,7 @@ func TestALongWaitEndsTheTrace(t *testing.T) {
 	}
 }
 
-// TestTraceOverARestart: the fiber of the next engine links to that of the one before, though its start is in a trace
-// of its own.
+// TestTraceOverARestart: the span after a restart links to the span before it, although its start has another trace.
 func TestTraceOverARestart(t *testing.T) {
 	t.Parallel()
 	made, kept, again := spans.New(), &Memory{}, errors.New("once more")
@@ -108,7 +107,7 @@ func TestTraceOverARestart(t *testing.T) {
 	}
 }
 
-// TestNothingIsKeptOfATraceThatIsNotSampled: nobody could follow the link.
+// TestNothingIsKeptOfATraceThatIsNotSampled: a link to such a trace would lead nowhere.
 func TestNothingIsKeptOfATraceThatIsNotSampled(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -135,8 +134,8 @@ func TestNothingIsKeptOfATraceThatIsNotSampled(t *testing.T) {
 	}
 }
 
-// TestALateBeginLinks: a fiber that had to wait at the gate for long is no child of who has started it, nor is one that
-// is forked by a fiber whose span has ended long ago.
+// TestALateBeginLinks: the span of a fiber that has waited at the gate for long links to the span of its starter. So
+// does the span of a child whose parent span has ended long ago.
 func TestALateBeginLinks(t *testing.T) {
 	t.Parallel()
 	made := spans.New()
@@ -230,7 +229,7 @@ func TestAnEngineInheritsItsTracer(t *testing.T) {
 	}
 }
 
-// TestTheStatusOfAFiberSpan: a failure is an error, a cancellation is none, and a step may say more of its fiber.
+// TestTheStatusOfAFiberSpan: a failure is an error, a cancellation is not, and a step may add attributes.
 func TestTheStatusOfAFiberSpan(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -253,7 +252,7 @@ func TestTheStatusOfAFiberSpan(t *testing.T) {
 				span := FiberSpan(ctx)
 				span.SetAttributes(attribute.String("outcome", "lost"))
 				span.SetStatus(codes.Error, "lost")
-				return f.Delay(30 * time.Second) // not a long wait: the span goes on
+				return f.Delay(30 * time.Second) // not a long wait: the span stays open
 			},
 		},
 	}
@@ -283,7 +282,7 @@ func TestTheStatusOfAFiberSpan(t *testing.T) {
 	}
 }
 
-// TestALongErrorIsCut: a status is no place for it.
+// TestALongErrorIsCut: the status of a span has a bounded length.
 func TestALongErrorIsCut(t *testing.T) {
 	t.Parallel()
 	made := spans.New()
@@ -299,8 +298,8 @@ func TestALongErrorIsCut(t *testing.T) {
 	}
 }
 
-// TestNoTracerNoCost: without a tracer a fiber keeps nothing for spans, also when it is started in one, and starts with
-// as few allocations.
+// TestNoTracerNoCost: without a tracer a fiber keeps no tracing state and needs no more allocations, even if it is
+// started within a span.
 func TestNoTracerNoCost(t *testing.T) {
 	e := NewEngine(EngineOptions{Workers: 1})
 	defer e.Close(context.Background())

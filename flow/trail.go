@@ -115,7 +115,8 @@ func (t Trail) String() string {
 	return strings.Join(texts, " ")
 }
 
-func (t *trail) entries(d *def) Trail {
+// entries unpacks the trail. path returns the path of a step.
+func (t *trail) entries(path func(pc int32) string) Trail {
 	var out Trail
 	for b := t.data[:t.used]; len(b) > 0; {
 		pc, n := uint32(0), 0
@@ -126,7 +127,7 @@ func (t *trail) entries(d *def) Trail {
 			}
 		}
 		out = append(out, TrailEntry{
-			Step: d.steps[pc].path, Outcome: op(b[n+1]).String(), Took: unpackTime(b[n+2]),
+			Step: path(int32(pc)), Outcome: op(b[n+1]).String(), Took: unpackTime(b[n+2]),
 			Repeats: int(b[n+3]),
 		})
 		b = b[n+4:]

@@ -46,7 +46,7 @@ func TestTrailKeepsTheLastAndCollapsesRepeats(t *testing.T) {
 				Repeats: 1,
 			})
 		}
-		got := tr.entries(d)
+		got := tr.entries(d.path)
 		if len(got)+int(tr.dropped) != len(want) {
 			t.Fatalf("%d entries and %d dropped of %d", len(got), tr.dropped, len(want))
 		}
@@ -96,7 +96,7 @@ func TestBackoffStaysBetweenBaseAndMax(t *testing.T) {
 	}
 }
 
-// parkedWorld starts a fiber in each place where one can be.
+// parkedWorld starts a fiber in each kind of state.
 func parkedWorld(t *testing.T, e *Engine) {
 	start(t, e, New("delayed", note("a"), Step("b", func(ctx context.Context, f *fib) Next { return f.Delay(time.Hour) })),
 		&packet{}, StartOptions{Key: "ns/delayed"})
@@ -145,7 +145,7 @@ func TestFibersAreShown(t *testing.T) {
 	})
 }
 
-// The race detector is what tells that a look and the taking over of a position are of one lock.
+// The race detector checks that Info and the resumption of a position take one lock.
 func TestFibersAreShownWhileTheirPositionsAreTakenOver(t *testing.T) {
 	t.Parallel()
 	fl := New("saved", note("a"), note("b"))
@@ -306,8 +306,9 @@ func TestFlowsBuiltAgainAndAgainDoNotPileUp(t *testing.T) {
 		}
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		if len(e.flows.bound) > keepBound+1 || len(e.flows.flows) != 1 || e.flows.flows["again"].begun.Load() != 3*keepBound {
-			t.Errorf("%d flows, %d names", len(e.flows.bound), len(e.flows.flows))
+		r := &e.fibers.flows
+		if len(r.bound) > keepBound+1 || len(r.flows) != 1 || r.flows["again"].begun.Load() != 3*keepBound {
+			t.Errorf("%d flows, %d names", len(r.bound), len(r.flows))
 		}
 	})
 }

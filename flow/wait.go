@@ -6,28 +6,6 @@ import (
 	"time"
 )
 
-// Waker makes the engine check the waits of one await again. It is comparable, so that a source can keep a set of
-// wakers.
-type Waker struct {
-	f   *fiber
-	seq uint32
-}
-
-// Wake tells the engine that the condition may have changed. It runs no user code, and may be called at any time from
-// any goroutine. It has no effect once the await is over.
-func (w Waker) Wake() {
-	if w.f == nil {
-		return
-	}
-	e := w.f.e
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if w.f.seq != w.seq || w.f.sealed || w.f.poke&pokeEvent != 0 {
-		return
-	}
-	e.poke(w.f, pokeEvent)
-}
-
 // Timeout ends an await with an error that matches ErrTimeout when d has passed. The other conditions are checked live
 // one last time before that.
 func Timeout(d time.Duration) Wait { return timeout(d) }

@@ -52,7 +52,7 @@ func (o *object) Check(_ context.Context, live bool) (bool, error) {
 
 func (o *object) Backstop() time.Duration { return 10 * time.Second }
 
-// await is a flow that awaits, with where it goes on after an error.
+// await returns a flow that awaits, with a step that follows an error.
 func await(orElse string, waits ...Wait) *Flow[packet] {
 	return New("f", Step("a", func(ctx context.Context, f *fib) Next {
 		n := f.Await(waits...)

@@ -17,84 +17,9 @@ type Explained interface {
 	Why() []why.Cause
 }
 
-// notes explain the current step of a fiber. Guarded by Engine.mu.
-type notes struct {
-	causes []why.Cause // from Because
-	err    error       // of the last run, which is retried
-	since  int64       // when the step first failed
-	led    error       // the error that led to this step through Else or OnError
-}
-
-// led returns the error that led to the step. Only the worker that runs the fiber may call it.
-func (x *extra) led() error {
-	if x.notes == nil {
-		return nil
-	}
-	return x.notes.led
-}
-
-// Because records why the fiber is about to wait, for [Handle.Why]. The causes are valid until the fiber leaves the
-// step or runs it again.
-//
-//	f.Because(why.Cause{Type: why.Parked, Message: "no address is free", Advice: "Enlarge the pool."})
-//	return f.Await(&pool.Changed)
-func (f *fiber) Because(causes ...why.Cause) {
-	f.note(func(n *notes) { n.causes = append(n.causes, causes...) })
-}
-
-func (f *fiber) note(change func(*notes)) {
-	x := f.ext()
-	f.e.mu.Lock()
-	defer f.e.mu.Unlock()
-	if x.notes == nil {
-		x.notes = &notes{}
-	}
-	change(x.notes)
-}
-
-// failing records an error after which the step is retried.
-func (f *fiber) failing(err error, now int64) {
-	f.note(func(n *notes) {
-		if n.err = err; n.since == 0 {
-			n.since = now
-		}
-	})
-}
-
-// forget drops the notes of the previous run. If the same step runs again, its error remains.
-func (f *fiber) forget(again bool) {
-	x := f.x.Load()
-	if x == nil || x.notes == nil { // only the worker that runs the fiber writes notes
-		return
-	}
-	f.e.mu.Lock()
-	defer f.e.mu.Unlock()
-	if !again {
-		x.notes.err, x.notes.since = nil, 0
-	}
-	if x.notes.causes = nil; x.notes.err == nil && x.notes.led == nil {
-		x.notes = nil
-	}
-}
-
-// Why returns the causes for which the fiber makes no progress, the most direct first. They come from Because, from an
-// error after which the step is retried, from the waits, and from the fibers that it waits for. There is no cause if
-// the fiber has ended, or has been running for a short time only.
-//
-// classify maps the error of a step to causes. If classify is nil or returns none, the causes that the error carries
-// (why.Because) count. Without those, the cause is that the step failed.
-//
-// Why may be called at any time and concurrently. Its cost does not depend on the number of fibers in the engine.
-func (h Handle) Why(classify func(error) []why.Cause) []why.Cause {
-	if h.f == nil {
-		return nil
-	}
-	return h.f.causes(classify, 0)
-}
-
-// causes implements Handle.Why. It calls user code without holding the lock.
-func (f *fiber) causes(classify func(error) []why.Cause, depth int) []why.Cause {
-	s, ok := f.sight()
+// causesOf implements Handle.Why. It calls user code without holding the lock.
+func causesOf(f *fiber, classify func(error) []why.Cause, depth int) []why.Cause {
+	s, ok := snapshotOf(f)
 	if !ok {
 		return nil
 	}
@@ -110,22 +35,22 @@ func (f *fiber) causes(classify func(error) []why.Cause, depth int) []why.Cause 
 	}
 	for _, other := range s.behind {
 		if depth < maxAsked {
-			causes = append(causes, other.causes(classify, depth+1)...)
+			causes = append(causes, causesOf(other, classify, depth+1)...)
 		}
 	}
 	return causes
 }
 
 // tries reports whether the step is being retried or is about to be. The error of the last run then counts.
-func (s *sight) tries() bool {
+func (s *fiberSnapshot) tries() bool {
 	return s.Status != Parked || s.Why == whyRetry.String() || s.Why == whyLoad.String()
 }
 
 // maxAsked limits how many children of a fork, and how many levels of forks, Why examines.
 const maxAsked = 4
 
-// sight is a snapshot of a fiber for Why.
-type sight struct {
+// fiberSnapshot is a snapshot of a fiber for Why.
+type fiberSnapshot struct {
 	Info
 	notes    notes
 	failedAt time.Time // when the step first failed, since it was entered
@@ -139,54 +64,53 @@ type sight struct {
 	workers []goroutine.ID
 }
 
-// sight takes a snapshot. ok is false if the fiber has ended.
-func (f *fiber) sight() (s sight, ok bool) {
+// snapshotOf takes a snapshot. ok is false if the fiber has ended.
+func snapshotOf(f *fiber) (s fiberSnapshot, ok bool) {
 	e := f.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if f.state.Ended() || f.isCursor() {
+	if f.state.Ended() {
 		return s, false
 	}
-	s = sight{
-		Info: e.info(f), ready: int(e.queued.Load()), running: int(f.part.group.running),
-	}
-	x := f.x.Load()
-	if x != nil && x.notes != nil {
+	s = fiberSnapshot{Info: infoOf(f), running: int(f.subgroup.group.running)}
+	s.ready, _ = e.sched.load()
+	if x := f.x.Load(); x != nil && x.notes != nil {
 		s.notes = *x.notes
 		s.notes.causes = slices.Clone(s.notes.causes)
-		s.failedAt = e.wall(s.notes.since)
+		s.failedAt = e.time.wall(s.notes.since)
 	}
 	switch f.state {
 	case Running:
-		e.goroutines(f, &s.workers)
+		s.workers = goroutinesOf(f, nil)
 	case Ready:
-		if slowest := e.slowest(f.part.group); slowest != nil {
-			e.goroutines(slowest, &s.workers)
+		if slowest := slowest(&e.sched, f.subgroup.group); slowest != nil {
+			s.workers = goroutinesOf(slowest, nil)
 		}
+	case Parked:
+		s.addWait(f)
 	}
-	if f.state != Parked {
-		return s, true
-	}
-	if f.why != whyGate { // no worker runs the fiber, so the fields marked (owner) do not change
-		if at := f.deadlines(); at > 0 {
-			s.late = e.wall(at)
+	return s, true
+}
+
+// addWait adds what the parked fiber waits for. No worker runs the fiber, so the fields marked (owner) do not change.
+func (s *fiberSnapshot) addWait(f *fiber) {
+	t := &f.e.time
+	if f.why == whyGate {
+		if p := holder(f); p != nil {
+			s.behind, s.holder, s.workers = []*fiber{p}, infoOf(p), goroutinesOf(p, nil)
 		}
+		return
+	}
+	if at := deadlines(f); at > 0 {
+		s.late = t.wall(at)
 	}
 	switch f.why {
-	case whyGate:
-		if p := f.pred(); p != nil {
-			for p.pred() != nil {
-				p = p.pred()
-			}
-			s.behind, s.holder = []*fiber{p}, e.info(p)
-			e.goroutines(p, &s.workers)
-		}
 	case whyAwait:
 		for _, w := range f.park.waits {
 			s.waits = append(s.waits, w.wait)
 		}
 		if at := f.park.timeoutAt; at > 0 {
-			s.late = e.wall(at)
+			s.late = t.wall(at)
 		}
 	case whyFork:
 		for _, kid := range f.park.fork.kids {
@@ -195,5 +119,4 @@ func (f *fiber) sight() (s sight, ok bool) {
 			}
 		}
 	}
-	return s, true
 }

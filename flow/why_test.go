@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// seen is a wait that tells what it saw last.
+// seen is a wait that reports the last value seen.
 type seen struct {
 	Signal
 	value string
@@ -26,14 +26,14 @@ func (s *seen) Why() []why.Cause {
 	return []why.Cause{{Type: why.RateLimited, Message: "the pool is empty", Evidence: map[string]string{"free": s.value}}}
 }
 
-// bad is a wait that panics when it is asked.
+// bad is a wait whose Why panics.
 type bad struct{ Signal }
 
 func (*bad) Why() []why.Cause { panic("of a wait") }
 
 var errTest = errors.New("of the test")
 
-// TestWhy: what a fiber waits for is its cause, with the place, and until when.
+// TestWhy: the wait of a fiber is its cause, with the step and the time of the next check.
 func TestWhy(t *testing.T) {
 	t.Parallel()
 	await := func(waits ...Wait) fstep {
@@ -156,7 +156,7 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-// TestWhyIsForgotten: what a step has said, or failed with, is not told of the next one, nor of its next run.
+// TestWhyIsForgotten: causes and errors of a step are dropped at its next run and at the next step.
 func TestWhyIsForgotten(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
@@ -196,7 +196,7 @@ func TestWhyIsForgotten(t *testing.T) {
 	})
 }
 
-// TestWhyAtTheGate: of two fibers of one key the second one is behind the first, of which the causes follow.
+// TestWhyAtTheGate: the second fiber of a key is queued behind the first. The causes of the first one follow.
 func TestWhyAtTheGate(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
@@ -213,7 +213,7 @@ func TestWhyAtTheGate(t *testing.T) {
 	})
 }
 
-// TestWhyOfWorkers: a step that runs for long is told, and so is one that finds no worker meanwhile.
+// TestWhyOfWorkers: a step that runs for long is a cause, and so is the lack of a worker.
 func TestWhyOfWorkers(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{Workers: 1}, func(t *testing.T, e *Engine) {
@@ -243,7 +243,7 @@ func TestWhyOfWorkers(t *testing.T) {
 	})
 }
 
-// TestWhyClassifies: who knows errors says what they mean.
+// TestWhyClassifies: the caller maps errors to causes.
 func TestWhyClassifies(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
@@ -262,7 +262,7 @@ func TestWhyClassifies(t *testing.T) {
 	})
 }
 
-// TestWhyCostsNothing: a fiber that nobody asks about, and that does not fail, keeps nothing.
+// TestWhyCostsNothing: a fiber without a failure keeps no extra record for Why.
 func TestWhyCostsNothing(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {

@@ -1,10 +1,20 @@
 package flow
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
-// timers is a heap of the times at which fibers are due, with at most one entry per fiber, and one alarm for the first
-// entry. Guarded by Engine.mu.
+// timers makes fibers due at a time, with at most one time for each fiber. It has a heap of these times, and one alarm
+// for the first of them. Its entry in a fiber is heapAt, the index in the heap.
+//
+// The owner holds mu during each call. The alarm takes mu itself, and holds it while it calls due.
 type timers struct {
+	mu   *sync.Mutex
+	time *timeline
+	wg   *sync.WaitGroup           // counts the alarm
+	due  func(f *fiber, now int64) // called when the time of f has come
+
 	heap    []timer
 	alarmAt int64
 	unset   func() bool // nil if no alarm is set
@@ -22,11 +32,20 @@ func (t *timers) set(f *fiber, at int64) {
 		f.heapAt = int32(len(t.heap))
 		t.heap = append(t.heap, timer{at, f})
 		t.up(int(f.heapAt))
-		return
+	} else {
+		i := int(f.heapAt)
+		t.heap[i].at = at
+		t.down(t.up(i))
 	}
-	i := int(f.heapAt)
-	t.heap[i].at = at
-	t.down(t.up(i))
+	t.arm()
+}
+
+// of returns when f is due, 0 if it has no time.
+func (t *timers) of(f *fiber) int64 {
+	if f.heapAt < 0 {
+		return 0
+	}
+	return t.heap[f.heapAt].at
 }
 
 func (t *timers) remove(f *fiber) {
@@ -88,10 +107,40 @@ func (t *timers) down(i int) {
 	x.f.heapAt = int32(i)
 }
 
+// arm sets the alarm to the first time.
+func (t *timers) arm() {
+	if len(t.heap) == 0 || (t.unset != nil && t.alarmAt <= t.heap[0].at) {
+		return
+	}
+	if t.unset == nil || !t.unset() {
+		t.wg.Add(1) // for the new alarm; an alarm that is firing keeps its own count
+	}
+	t.alarm++
+	t.alarmAt = t.heap[0].at
+	n := t.alarm
+	t.unset = t.time.clock.AfterFunc(time.Duration(t.alarmAt-t.time.now()), func() { t.fire(n) })
+}
+
+// fire calls due for all fibers whose time has come. It runs in the goroutine of the alarm.
+func (t *timers) fire(alarm uint64) {
+	defer t.wg.Done()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.alarm == alarm {
+		t.unset = nil
+	}
+	for now := t.time.now(); len(t.heap) > 0 && t.heap[0].at <= now; {
+		f := t.heap[0].f
+		t.remove(f)
+		t.due(f, now)
+	}
+	t.arm()
+}
+
 // stop unsets the alarm.
-func (t *timers) stop(wg *sync.WaitGroup) {
+func (t *timers) stop() {
 	if t.unset != nil && t.unset() {
-		wg.Done()
+		t.wg.Done()
 	}
 	t.unset = nil
 }

@@ -16,7 +16,7 @@ import (
 const longRun = 2 * time.Second
 
 // placed adds the step and the times to a cause.
-func (s *sight) placed(c why.Cause) why.Cause {
+func (s *fiberSnapshot) placed(c why.Cause) why.Cause {
 	evidence := map[string]string{"flow": s.Flow, "step": s.Path}
 	for name, value := range c.Evidence {
 		evidence[name] = value
@@ -37,7 +37,7 @@ func (s *sight) placed(c why.Cause) why.Cause {
 }
 
 // failed returns the causes of an error after which the step is retried.
-func (s *sight) failed(classify func(error) []why.Cause) (causes []why.Cause) {
+func (s *fiberSnapshot) failed(classify func(error) []why.Cause) (causes []why.Cause) {
 	err := s.notes.err
 	if classify != nil {
 		causes = classify(err)
@@ -66,7 +66,7 @@ func (s *sight) failed(classify func(error) []why.Cause) (causes []why.Cause) {
 }
 
 // waiting returns the default causes, by the state of the fiber.
-func (s *sight) waiting() []why.Cause {
+func (s *fiberSnapshot) waiting() []why.Cause {
 	c := why.Cause{Type: why.Parked, Evidence: map[string]string{}}
 	switch {
 	case s.Status == Running && s.For < longRun:
@@ -83,7 +83,8 @@ func (s *sight) waiting() []why.Cause {
 		c.Message = fmt.Sprintf("step %s waits for a worker, as do %d fibers in all", s.Path, s.ready)
 		c.Evidence["waiting"], c.Evidence["running"] = strconv.Itoa(s.ready), strconv.Itoa(s.running)
 		c.Evidence["group"] = s.Group
-		s.quote(&c, "The stack is that of the worker with the longest-running step. Code that waits for long should return Await.")
+		s.quote(&c, "The stack is that of the worker with the longest-running step. "+
+			"Code that waits for long should return Await.")
 	default:
 		return s.parked(c)
 	}
@@ -91,13 +92,13 @@ func (s *sight) waiting() []why.Cause {
 }
 
 // quote adds the stacks of s.workers and the advice, if there is a stack.
-func (s *sight) quote(c *why.Cause, advice string) {
+func (s *fiberSnapshot) quote(c *why.Cause, advice string) {
 	if stack := goroutine.Stacks(s.workers...); stack != "" {
 		c.Evidence["stack"], c.Advice = stack, advice
 	}
 }
 
-func (s *sight) parked(c why.Cause) []why.Cause {
+func (s *fiberSnapshot) parked(c why.Cause) []why.Cause {
 	switch s.Why {
 	case whyGate.String():
 		return []why.Cause{s.gated(c)}
@@ -118,7 +119,8 @@ func (s *sight) parked(c why.Cause) []why.Cause {
 		c.Evidence["children"] = strconv.Itoa(s.Children)
 	case whyLoad.String():
 		c.Type = why.BackOff
-		c.Message = fmt.Sprintf("the position of the fiber cannot be loaded or saved at step %s; retries are automatic", s.Path)
+		c.Message = fmt.Sprintf("the position of the fiber cannot be loaded or saved at step %s; retries are automatic",
+			s.Path)
 	default:
 		c.Message = fmt.Sprintf("step %s is parked: %s", s.Path, s.Why)
 	}
@@ -126,7 +128,7 @@ func (s *sight) parked(c why.Cause) []why.Cause {
 }
 
 // gated returns the cause for a fiber that waits at the gate because another fiber of its key has not ended.
-func (s *sight) gated(c why.Cause) why.Cause {
+func (s *fiberSnapshot) gated(c why.Cause) why.Cause {
 	h := s.holder
 	c.Type, c.Since = why.QueuedBehind, s.Since
 	c.Message = fmt.Sprintf("another fiber of %s runs first, at step %s since %s", s.Key, h.Path, clock(h.Entered))
@@ -142,17 +144,17 @@ func (s *sight) gated(c why.Cause) why.Cause {
 }
 
 // awaiting returns the causes of the waits. If no wait returns one, the cause names the waits by their kind.
-func (s *sight) awaiting(c why.Cause) (causes []why.Cause) {
+func (s *fiberSnapshot) awaiting(c why.Cause) (causes []why.Cause) {
 	var silent []string
 	for _, w := range s.waits {
 		if len(causes) >= maxAsked {
 			break
 		}
-		told := explained(w)
-		for _, c := range told {
+		own := explained(w)
+		for _, c := range own {
 			causes = append(causes, s.placed(c))
 		}
-		if len(told) == 0 {
+		if len(own) == 0 {
 			silent = append(silent, described(w))
 		}
 	}
