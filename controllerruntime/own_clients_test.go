@@ -10,7 +10,6 @@ import (
 	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	crlog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -171,7 +170,7 @@ func TestWaitingForWritesIsNotNeeded(t *testing.T) {
 		p := peer.With(o)
 		made := p.NewClient
 		p.NewClient = func(cfg *rest.Config, opts client.Options) (client.Client, error) {
-			opts.Cache.EnableReadYourWritesConsistency = ptr.To(true)
+			opts.Cache.EnableReadYourWritesConsistency = new(true)
 			return made(cfg, opts)
 		}
 		w := p.Open(t, server.Config(), "default", cache.Options{})
