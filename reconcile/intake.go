@@ -93,7 +93,7 @@ func (in *intake) open(w *watch, f *follow, options ...cache.Option) (*openWatch
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch %s: %w", w.name, err)
 	}
-	s := &openWatch{watch: w, handle: h, main: w == in.main, follow: f, late: in.snapshot().synced}
+	s := &openWatch{watch: w, handle: h, main: w == in.main, follow: f}
 	opt := in.subscription(s)
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -102,6 +102,7 @@ func (in *intake) open(w *watch, f *follow, options ...cache.Option) (*openWatch
 		return nil, fmt.Errorf("cannot watch %s: %w", w.name, errNotRunning)
 	}
 	run := in.run
+	s.late = in.hasSyncedLocked()
 	s.drain = h.Drain(store.DrainOptions{
 		SubscribeOptions: opt, Batch: takeAtOnce,
 		Consume: func(events []store.Event) (more bool) { return in.take(run, s, events) },
@@ -118,6 +119,7 @@ func (in *intake) open(w *watch, f *follow, options ...cache.Option) (*openWatch
 func (in *intake) subscription(s *openWatch) store.SubscribeOptions {
 	w := s.watch
 	opt := store.SubscribeOptions{Name: in.name + "/" + w.name, HoldWrites: in.owner, Wake: in.wake}
+	opt.HoldDeletes = !s.main // the deletion of a primary ends what the controller remembers of it
 	switch {
 	case s.main:
 		opt.Resync = max(in.interval, 0)
@@ -266,7 +268,7 @@ func (in *intake) event(run context.Context, s *openWatch, e *store.Event) {
 		}
 	}
 	why := reasonOf(*e, s.watch.name)
-	if s.rules().ignores(why.Type) && (!s.main || e.Type != store.Deleted) {
+	if s.rules().ignores(why.Type) && !(s.main && ends(e)) {
 		return
 	}
 	p := high
@@ -285,6 +287,11 @@ func (in *intake) event(run context.Context, s *openWatch, e *store.Event) {
 	default:
 		in.related(s, e, why, p)
 	}
+}
+
+// ends reports whether an event is the deletion of its object, or the beginning of it.
+func ends(e *store.Event) bool {
+	return e.Type == store.Deleted || e.Type == store.Modified && e.Object.Deleting() && !e.Prior.Deleting()
 }
 
 // related passes on the primaries that an event of another kind concerns. It maps both the new and the previous state.
@@ -407,10 +414,16 @@ func (in *intake) snapshot() intakeState {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	s := intakeState{primary: in.primary.Load(), watches: in.watches, unlisted: unlisted(in.watches)}
+	s.synced = in.hasSyncedLocked()
+	return s
+}
+
+// hasSyncedLocked reports whether the initial objects of every declared watch have been passed on. The caller holds in.mu.
+func (in *intake) hasSyncedLocked() bool {
 	select {
 	case <-in.synced:
-		s.synced = true
+		return true
 	default:
+		return false
 	}
-	return s
 }

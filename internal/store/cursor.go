@@ -38,6 +38,8 @@ type SubscribeOptions struct {
 	Resync time.Duration
 	// HoldWrites names the writer (WriteContext.Owner) whose echoes this cursor does not get; see ledger.go.
 	HoldWrites string
+	// HoldDeletes makes a deletion by that writer an echo, too. Without it the cursor gets every deletion.
+	HoldDeletes bool
 	// PrimaryOf returns the WriteContext.Primary that an object belongs to. If nil, each object is its own primary. ok
 	// is false for an object with no primary or several, whose events are never taken for echoes.
 	PrimaryOf func(*Record) (primary Key, ok bool)

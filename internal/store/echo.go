@@ -11,6 +11,7 @@ import (
 type echoFilter struct {
 	ledger    *ledger
 	owner     string                         // SubscribeOptions.HoldWrites
+	deletes   bool                           // SubscribeOptions.HoldDeletes
 	primaryOf func(*Record) (k Key, ok bool) // nil: each object is its own primary
 	logger    *slog.Logger
 	name      string // of the subscriber
@@ -40,7 +41,7 @@ func (f *echoFilter) add(ch *change) (due *delta, pass bool) {
 		f.keys[k] = h
 	}
 	h.delta.fold(ch)
-	if ch.typ == Deleted || ch.typ == Left { // a deletion is never held
+	if ch.typ == Deleted && !f.deletes || ch.typ == Left { // never held
 		delete(f.keys, k)
 		return &h.delta, false
 	}
@@ -99,6 +100,9 @@ func (f *echoFilter) canRelease() bool {
 }
 
 func (f *echoFilter) isEcho(ch *change) bool {
+	if ch.typ == Deleted && !f.deletes {
+		return false
+	}
 	primary, ok := f.primary(ch.obj)
 	if !ok {
 		return false

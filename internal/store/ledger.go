@@ -3,6 +3,8 @@ package store
 import (
 	"slices"
 	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // ledger records own writes to recognize their echoes. A controller's own write comes back as an event, which would
@@ -14,12 +16,16 @@ import (
 // holds:
 //
 //   - Its version is that of the answer to a write made by the same owner for the same primary (WriteContext).
-//   - It is a modification, or the addition of an object that this write created. A deletion is never an echo; changes
-//     held before it are given with it.
+//   - It is a modification, or the addition of an object that this write created.
 //   - The state before it, as delivered, is the base of that write or another own version.
 //   - The answer differs from the base only in fields that were written, by this write or by others of the same owner
 //     and primary since the base (see pure).
 //   - It did not come by a list, whose changes may span several versions, and was not folded with others.
+//
+// A deletion is an echo if the answer to a delete of the same owner and primary said that this incarnation is gone. No
+// other client can have deleted it: the request would have failed. As above, the deletion must not come by a list. Cursors
+// without SubscribeOptions.HoldDeletes get every
+// deletion, and changes held before it are given with it.
 //
 // If any of the changes held together is not an echo, all are given as one modification from the oldest to the newest.
 // An answer with the version of the base is not recorded, because the write changed no field. If a foreign write made
@@ -51,7 +57,8 @@ type ownWrite struct {
 	ver     version
 	base    version
 	created bool
-	sent    []byte // the body, if the write was not locked
+	deleted types.UID // the incarnation that a delete has removed; "" for other writes, whose version is known
+	sent    []byte    // the body, if the write was not locked
 	applied uint64 // upper bound of the log position at which the base got the write; 0: not yet
 }
 
@@ -129,6 +136,15 @@ func (l *ledger) record(w *WriteContext, rec *Record) {
 	win.own = append(win.own, o)
 }
 
+// recordDeletion records that a delete has removed an incarnation. The write is in flight until later, so that no event is
+// judged earlier.
+func (l *ledger) recordDeletion(k Key, w *WriteContext, uid types.UID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	win := l.window(k)
+	win.own = append(win.own, ownWrite{owner: w.Owner, primary: w.Primary, deleted: uid})
+}
+
 // beside returns the bodies of other unlocked writes of the same owner and primary that the answer to a write may
 // contain: those in flight, and those recorded since its base. With more than maxBeside of them it returns none,
 // because the comparison would be too expensive.
@@ -179,7 +195,7 @@ func (l *ledger) inFlight(k Key, owner string) bool {
 
 // isEcho reports whether a change is the echo of a recorded write.
 func (l *ledger) isEcho(ch *change, owner string, primary Key) bool {
-	if ch.relist || ch.typ != Added && ch.typ != Modified {
+	if ch.relist || ch.typ != Added && ch.typ != Modified && ch.typ != Deleted {
 		return false
 	}
 	l.mu.Lock()
@@ -187,6 +203,11 @@ func (l *ledger) isEcho(ch *change, owner string, primary Key) bool {
 	win := l.windows[ch.obj.Key()]
 	if win == nil {
 		return false
+	}
+	if ch.typ == Deleted {
+		return slices.ContainsFunc(win.own, func(o ownWrite) bool {
+			return o.deleted == ch.obj.UID() && o.owner == owner && o.primary == primary
+		})
 	}
 	own := win.find(ch.obj.ver, owner, primary)
 	switch {
@@ -202,7 +223,7 @@ func (l *ledger) isEcho(ch *change, owner string, primary Key) bool {
 
 func (win *window) find(ver version, owner string, primary Key) *ownWrite {
 	for i := range win.own {
-		if o := &win.own[i]; o.ver.equal(ver) && o.owner == owner && o.primary == primary {
+		if o := &win.own[i]; o.deleted == "" && o.ver.equal(ver) && o.owner == owner && o.primary == primary {
 			return o
 		}
 	}
@@ -211,8 +232,8 @@ func (win *window) find(ver version, owner string, primary Key) *ownWrite {
 
 // sweep forgets the writes whose echo every cursor of their owner has judged. judged is the log position, by owner,
 // that all its cursors have reached, and next is the position of the next entry. applied reports whether the base has
-// seen a version of an object. Writes to objects that are not watched are forgotten.
-func (l *ledger) sweep(judged map[string]uint64, next uint64, applied func(Key, version) (yes, watched bool)) {
+// seen a write to an object. Writes to objects that are not watched are forgotten.
+func (l *ledger) sweep(judged map[string]uint64, next uint64, applied func(Key, *ownWrite) (yes, watched bool)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.begun = 0
@@ -220,7 +241,7 @@ func (l *ledger) sweep(judged map[string]uint64, next uint64, applied func(Key, 
 		kept := win.own[:0]
 		for _, o := range win.own {
 			at, listening := judged[o.owner]
-			seen, watched := applied(k, o.ver)
+			seen, watched := applied(k, &o)
 			if !watched || !listening {
 				continue
 			}

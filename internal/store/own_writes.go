@@ -308,12 +308,15 @@ func (o *ownWrites) sweep() {
 	o.pub.lock()
 	defer o.pub.unlock()
 	base := o.pub.current().base
-	o.ledger.sweep(o.readers.judged(), o.pub.end().seq+1, func(k Key, ver version) (yes, watched bool) {
+	o.ledger.sweep(o.readers.judged(), o.pub.end().seq+1, func(k Key, own *ownWrite) (yes, watched bool) {
 		cov := o.coverages.of(k.Namespace)
 		if cov == nil || cov.share.lacks(k.Namespace) {
 			return false, false
 		}
 		have, _ := base.get(o.codec.intern.hashOf(k), k)
-		return cov.applied(ver, have), true
+		if own.deleted != "" {
+			return have == nil || have.UID() != own.deleted, true
+		}
+		return cov.applied(own.ver, have), true
 	})
 }

@@ -37,8 +37,8 @@ func (s *subscriptions) subscribe(c *Cursor) {
 	c.s = s
 	if c.opt.HoldWrites != "" {
 		c.echo = &echoFilter{
-			ledger: s.ledger, owner: c.opt.HoldWrites, primaryOf: c.opt.PrimaryOf, logger: s.logger, name: c.opt.Name,
-			keys: map[Key]*held{},
+			ledger: s.ledger, owner: c.opt.HoldWrites, deletes: c.opt.HoldDeletes, primaryOf: c.opt.PrimaryOf,
+			logger: s.logger, name: c.opt.Name, keys: map[Key]*held{},
 		}
 	}
 	s.pub.lock()

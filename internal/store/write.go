@@ -8,7 +8,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// Write is one write in flight. The first call of Done, Deleted or Fail ends it; later calls have no effect.
+// Write is one write in flight. The first call of Done, Deleted, Absent or Fail ends it; later calls have no effect.
 type Write struct {
 	own *ownWrites
 	key Key
@@ -39,13 +39,22 @@ func (w *Write) Done(enc source.Encoding, answer []byte) (result PutResult, err 
 	return result, err
 }
 
-// Deleted ends the write with the answer to a delete that has removed the incarnation; see ParseDeletion.
-func (w *Write) Deleted(uid types.UID) (result PutResult) {
+// Deleted ends the write with the answer to a delete that has removed the incarnation; see ParseDeletion. It is recorded
+// so that its event is recognized as an echo.
+func (w *Write) Deleted(uid types.UID) PutResult { return w.gone(uid, w.ctx.Owner != "" && uid != "") }
+
+// Absent ends the write with the answer that the object does not exist. Who has deleted the incarnation is not known.
+func (w *Write) Absent(uid types.UID) PutResult { return w.gone(uid, false) }
+
+func (w *Write) gone(uid types.UID, own bool) (result PutResult) {
 	w.end.Do(func() {
 		defer w.finish()
 		if w.isLost() {
 			result = NeedsBarrier
 			return
+		}
+		if own {
+			w.own.ledger.recordDeletion(w.key, &w.ctx, uid)
 		}
 		result = w.own.PutDeleted(w.key, uid)
 	})

@@ -185,7 +185,7 @@ func (w *Write) Absent(ctx context.Context) {
 			outdated = append(outdated, in)
 		case in.shown == "":
 			in.w.Fail()
-		case in.w.Deleted(in.shown) == store.NeedsBarrier:
+		case in.w.Absent(in.shown) == store.NeedsBarrier:
 			outdated = append(outdated, in)
 		}
 		w.changed(in.st)
