@@ -53,6 +53,25 @@ func TestAllKindsThatAreMissingAreTold(t *testing.T) {
 	}
 }
 
+// TestAbsentKindAtTheEnd: a controller that waits for its kind when the program stops has not failed.
+func TestAbsentKindAtTheEnd(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		rt := fairlead.New(s.Config())
+		reconcile.New[metav1.PartialObjectMetadata](rt, "widgets", reconcile.Func[metav1.PartialObjectMetadata](
+			func(context.Context, *metav1.PartialObjectMetadata) (reconcile.Result, error) {
+				return reconcile.Done, nil
+			},
+		), reconcile.Primary(reconcile.Optional(),
+			reconcile.Kind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"})))
+		r := run(rt)
+		time.Sleep(time.Minute)
+		if err := r.end(); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
 // TestOptionalKinds has controllers of kinds that are served only later.
 func TestOptionalKinds(t *testing.T) {
 	t.Parallel()

@@ -93,6 +93,9 @@ func (o *options) complete() {
 
 // programName returns the name of the program's file, as far as it can be a field owner.
 func programName() string {
+	if len(os.Args) == 0 || os.Args[0] == "" {
+		return "fairlead"
+	}
 	name := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
 	name = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -80,19 +80,20 @@ func (o Options) newCache(cfg *rest.Config, opts cache.Options) (*caching, error
 		}
 	}
 	c := &caching{hide: func() {}}
-	if c.stores, err = o.newStores(cfg, opts.HTTPClient, opts.Scheme, opts.Mapper); err != nil {
-		return nil, err
-	}
 	if c.informers.given = opts.NewInformer; c.informers.given != nil {
 		if err := c.informers.probe(); err != nil {
 			return nil, err
 		}
+	}
+	if c.stores, err = o.newStores(cfg, opts.HTTPClient, opts.Scheme, opts.Mapper); err != nil {
+		return nil, err
 	}
 	listing := *opts.HTTPClient
 	listing.Transport = looking{transportOf(opts.HTTPClient)}
 	opts.HTTPClient = &listing
 	opts.NewInformer = c.newInformer
 	if c.Cache, err = cache.New(cfg, opts); err != nil {
+		c.stores.close()
 		return nil, err
 	}
 	if given != nil {

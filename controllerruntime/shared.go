@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
@@ -44,6 +46,9 @@ func overlaidBy(c *http.Client, change bool) *overlaid {
 func (o *overlaid) RoundTrip(r *http.Request) (*http.Response, error) {
 	return (*o.chain.Load()).RoundTrip(r)
 }
+
+// CloseIdleConnections closes those of the underlying transport.
+func (o *overlaid) CloseIdleConnections() { utilnet.CloseIdleConnectionsFor(o.plain) }
 
 // WrappedRoundTripper returns the underlying transport.
 func (o *overlaid) WrappedRoundTripper() http.RoundTripper { return o.plain }

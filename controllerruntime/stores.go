@@ -63,6 +63,13 @@ func (o Options) newStores(
 	return s, err
 }
 
+// close closes the connection of stores that will not run.
+func (s *stores) close() {
+	if s.conn != nil {
+		s.conn.Close()
+	}
+}
+
 // runAround runs the stores while work runs, unless another owner runs them. It stops the stores after work returns.
 // When the stores fail, it cancels the context of work.
 func (s *stores) runAround(ctx context.Context, work func(context.Context) error) error {

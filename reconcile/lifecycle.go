@@ -21,7 +21,8 @@ func (c *Controller) run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	if err := c.open(ctx, stop); err != nil {
-		if ctx.Err() != nil && !meta.IsNoMatchError(err) {
+		_, absent := errors.AsType[*absentError](err)
+		if ctx.Err() != nil && (absent || !meta.IsNoMatchError(err)) {
 			return nil // stopped during the start, which is not a failure
 		}
 		return c.failure(err)

@@ -90,6 +90,7 @@ func WithBackoff(b Backoff) Option { return func(s *settings) { s.retry = b } }
 // WithDelay replaces the back-off of [WithBackoff] by a function. fn returns the delay before the next attempt at an
 // object. failures is the number of failed attempts before the last one, 0 after the first failure. Like the back-off it
 // also decides after [After](0). It is called with a lock held: it must return at once and must not call the controller.
+// If it panics, the back-off of WithBackoff applies.
 // Conflicts keep their own short back-off, and a Retry-After of the server remains a minimum.
 func WithDelay(fn func(key Key, failures int) time.Duration) Option {
 	return func(s *settings) { s.delay = fn }

@@ -99,6 +99,7 @@ func (q *queue) nextPriority() priority {
 		lower -= q.lines[p].live
 		switch {
 		case q.lines[p].live == 0:
+			q.picks[p] = 0
 		case lower > 0 && q.picks[p] >= lowShare:
 			q.picks[p] = 0
 		default:

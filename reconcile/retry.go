@@ -51,7 +51,11 @@ func (p *retries) delay(k Key, failures int) time.Duration {
 	if p.custom == nil {
 		return p.backoff.after(failures, p.rand())
 	}
-	return max(p.custom(k, failures), minAfter)
+	delay, err := guard(func() (time.Duration, error) { return p.custom(k, failures), nil })
+	if err != nil { // it panicked
+		return p.backoff.after(failures, p.rand())
+	}
+	return max(delay, minAfter)
 }
 
 // failed adds an attempt to the failure f of an object, which may be nil. seen is the state that the attempt has seen.

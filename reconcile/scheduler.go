@@ -31,7 +31,7 @@ type scheduler struct {
 	// wake makes the pump call expire. It is called with the lock held.
 	wake func()
 
-	mu      sync.Mutex // guards everything below; never held while user code runs
+	mu      sync.Mutex // guards everything below; never held while user code runs, except for the function of WithDelay
 	q       *queue
 	runs    runs
 	history history

@@ -166,7 +166,7 @@ func Optional() WatchOption { return func(w *watch) { w.optional = true } }
 
 // Only restricts a watch to events of these types: [Added], [Modified], [Deleted] and [Initial]. Objects that existed when
 // the controller started are Initial. The controller also reconciles all its objects at the [MaxInterval]. The deletion
-// of a reconciled object always counts.
+// of a reconciled object always counts, and so does its beginning.
 func Only(types ...ReasonType) WatchOption {
 	return func(w *watch) {
 		w.types = append(w.types, types...)

@@ -59,7 +59,7 @@ type ownWrite struct {
 	created bool
 	deleted types.UID // the incarnation that a delete has removed; "" for other writes, whose version is known
 	sent    []byte    // the body, if the write was not locked
-	applied uint64 // upper bound of the log position at which the base got the write; 0: not yet
+	applied uint64    // upper bound of the log position at which the base got the write; 0: not yet
 }
 
 // WriteContext describes a write: its owner, and the state that it was computed from.
