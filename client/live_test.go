@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/source"
 )
 
 func TestReadsThatAskTheServer(t *testing.T) {
@@ -192,6 +193,37 @@ func TestListByIndex(t *testing.T) {
 			if err := c.client.List(c.ctx, &list, client.Index("colour", colour)); err != nil || len(list.Items) != want {
 				t.Errorf("%d %s, %v; want %d", len(list.Items), colour, err, want)
 			}
+		}
+	})
+}
+
+// A store that is synced answers reads, also if its watch has not been opened yet.
+func TestListBeforeTheWatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t.Context(), t, setup{})
+		defer c.close()
+		c.server.On(apiserver.Match{Verb: "watch"}, apiserver.BlackHole())
+		c.put(foreign("red", "colour", "red"))
+		h, err := c.cache.Acquire(corev1.SchemeGroupVersion.WithKind("ConfigMap"), source.NoWatchList())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer h.Release()
+		if err := addIndex(h.Store); err != nil {
+			t.Fatal(err)
+		}
+		<-h.Synced()
+		var list corev1.ConfigMapList
+		if err := c.client.List(c.ctx, &list, client.Index("colour", "red")); err != nil || len(list.Items) != 1 {
+			t.Errorf("got %d objects, %v; want 1", len(list.Items), err)
+		}
+		asked := c.requests("get")
+		if err := c.client.Get(c.ctx, key("absent"), &corev1.ConfigMap{}); !apierrors.IsNotFound(err) {
+			t.Errorf("got %v, want not found", err)
+		}
+		if n := c.requests("get") - asked; n != 0 {
+			t.Errorf("the server was asked %d times", n)
 		}
 	})
 }

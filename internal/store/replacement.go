@@ -277,6 +277,7 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 	}
 	next.merged = in.overlay.rebuild(next.base)
 	sc.committed, sc.resuming = true, r.saved
+	sc.status.Synced = sc.status.Synced || !r.saved // the source reports it later, when its phase changes
 	batch = append(batch, in.checkSynced()...)
 	in.stats.commits.Add(1)
 	wake = in.pub.publish(next, batch)
