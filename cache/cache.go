@@ -100,7 +100,8 @@ func Of[T any](s *Store) View[T] { return store.Of[T](s) }
 
 // IndexBy adds an index over the objects of a view, for use with [View.Index]. fn returns the values of an object, and
 // must not change the object. An object for which fn panics is not in the index. IndexBy fails if the view has no
-// store, or the store has another index of that name.
+// store, or the store has another index of that name. A source has no store before it has started:
+// fairlead.IndexField declares an index earlier, for every store of a kind.
 func IndexBy[T any](v View[T], name string, fn func(*T) []string) error {
 	return store.IndexBy(v, name, fn)
 }

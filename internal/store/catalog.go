@@ -81,6 +81,22 @@ func (c *catalog) begin(start func(*cacheEntry) context.CancelFunc) bool {
 	return true
 }
 
+// declare calls fn with the lock held, unless begin was called before, and returns the stores at that time.
+func (c *catalog) declare(fn func() error) (there []*Store, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.start != nil || c.ended {
+		return nil, errBegun
+	}
+	if err := fn(); err != nil {
+		return nil, err
+	}
+	for _, e := range c.entries {
+		there = append(there, e.store)
+	}
+	return there, nil
+}
+
 // end refuses later requests. Stores stay until their watches end.
 func (c *catalog) end() {
 	c.mu.Lock()

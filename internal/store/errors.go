@@ -35,6 +35,7 @@ var ErrMetadataOnly = errors.New("the store holds the metadata of objects only")
 
 var (
 	errNoName    = errors.New("object has no name")
+	errBegun     = errors.New("the cache runs already")
 	errForeignNS = errors.New("object is not in the namespace of its scope")
 )
 
