@@ -22,11 +22,11 @@ import (
 // object, must depend on the object alone and must not change it. An object for which fn panics is not in the index. fn
 // does not see the fields that the cache drops ([WithContent]).
 //
-// Every store of the kind has the index, including stores that controllers, sources and cache.AcquireFor open later. The
-// host also watches the kind, as an informer of controller-runtime would, and needs the permission for it ([Host.Rights]).
-// options restrict that watch; without options it has those of [WithSource], and shares the store of other watches
-// without options. The watch runs with the caches: in a program with [Host.AddAlways] or hooks, in every replica.
-// Controllers start after the first list. A kind that is not served yet is watched when it is served.
+// Every store of the kind has the index, including stores that controllers, sources and cache.AcquireFor open later.
+// The host also watches the kind, as an informer of controller-runtime would, and needs the permission for it
+// ([Host.Rights]). options restrict that watch. Without options it has those of [WithSource], and shares the store of
+// other watches without options. The watch runs with the caches: in a program with [Host.AddAlways] or hooks, in every
+// replica. Controllers start after the first list. A kind that is not served yet is watched when it is served.
 //
 // IndexField must be called before Run. Run returns the mistakes with file and line: an empty name, a nil function, an
 // unknown type, and a name that the kind has already, such as cache.IndexOwner.

@@ -93,8 +93,8 @@ func TestIndexField(t *testing.T) {
 				tc.more(rt)
 				r := run(rt)
 				time.Sleep(time.Hour)
-				if diff := cmp.Diff([]string{"[a/one b/two] <nil>"}, d.all()); diff != "" {
-					t.Error(diff)
+				if diff := cmp.Diff([]string{"[a/one b/two] <nil>"}, slices.Compact(d.all())); diff != "" {
+					t.Error(diff) // the object may be reconciled again, as MaxInterval says
 				}
 				if n := len(s.Watches(apiserver.Match{Resource: "pods"})); n != tc.watches {
 					t.Errorf("pods are watched %d times, want %d", n, tc.watches)
@@ -244,8 +244,8 @@ func TestIndexFieldOfAbsentKind(t *testing.T) {
 			}))
 		r := run(rt)
 		time.Sleep(time.Minute)
-		if len(d.all()) != 1 {
-			t.Errorf("reconciled %d times", len(d.all()))
+		if len(d.all()) == 0 {
+			t.Error("nothing is reconciled")
 		}
 		s.Register(pods)
 		putPod(t, s, "a", "one", "n1")
@@ -312,8 +312,8 @@ func TestIndexFieldAfterRun(t *testing.T) {
 		for _, r := range []*running{second, first} {
 			fairlead.IndexField(r.Runtime, "late", nodeOf)
 			err := r.end()
-			if err == nil || !strings.Contains(err.Error(), `cannot declare index "late": the runtime has been run already`) ||
-				!strings.Contains(err.Error(), "index_test.go:") {
+			const want = `cannot declare index "late": the runtime has been run already`
+			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "index_test.go:") {
 				t.Errorf("error %v", err)
 			}
 		}

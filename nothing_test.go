@@ -385,7 +385,8 @@ func nothing(ctx context.Context) map[string]func() error {
 		"store.As":        func() error { return fails(store.As[pod](nil)) },
 		"store.Collector": func() error { return ok(prometheus.NewPedanticRegistry().Register(store.Collector(nil))) },
 		"store.DeclareIndex": func() error {
-			return errors.Join(fails(store.DeclareIndex[pod](nil, "", "", nil)), fails(store.DeclareIndex(stores, "node", "", nodeOf)))
+			return errors.Join(fails(store.DeclareIndex[pod](nil, "", "", nil)),
+				fails(store.DeclareIndex(stores, "node", "", nodeOf)))
 		},
 		"store.FieldPath": func() error { return ok(store.FieldPath("")(nil)) },
 		"store.IndexBy":   func() error { return orNone(store.IndexBy[pod](store.View[pod]{}, "", nil)) },

@@ -261,7 +261,7 @@ func (c *Cache) newEntry(key cacheKey, p *plan) (*cacheEntry, error) {
 		return nil, err
 	}
 	e.store.intake.live.Store(e.source)
-	e.claim = c.saver.claim(e.store, key.scopes())
+	e.claim = c.saver.claim(e.store, key.scopes)
 	for _, ns := range cfg.Namespaces { // the store is synced only after all of them were listed
 		e.store.Sink(ns)
 	}

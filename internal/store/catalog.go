@@ -35,6 +35,9 @@ func (e *cacheEntry) load(ctx context.Context) (endSaving func(last bool)) {
 		return func(bool) {}
 	}
 	e.claim.removeOthers(ctx)
+	if e.claim.never {
+		return func(bool) {}
+	}
 	e.resume(ctx)
 	return e.claim.saveRepeatedly(ctx)
 }

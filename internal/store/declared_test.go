@@ -16,7 +16,7 @@ import (
 
 func nameOf(cm *corev1.ConfigMap) []string { return []string{cm.Name} }
 
-// TestDeclareIndex: every store of the kind has the index, whenever it was opened, and the cache watches the kind itself.
+// TestDeclareIndex: every store of the kind has the index, whenever it was opened, and the cache watches the kind.
 func TestDeclareIndex(t *testing.T) {
 	t.Parallel()
 	c, server := idleCache(t, -1)
