@@ -74,7 +74,7 @@ func (x *declaredIndex) check() error {
 	case x.name == "":
 		return errNoIndexName
 	case x.name == IndexNamespace, x.name == IndexLabel, x.name == IndexOwner:
-		return fmt.Errorf("every store has an index of that name")
+		return errors.New("every store has an index of that name")
 	case x.fn == nil:
 		return errNoIndexFunc
 	}
