@@ -85,6 +85,50 @@ func TestWithContent(t *testing.T) {
 	})
 }
 
+// TestWithContentThatKeeps: an object that Keep names is whole and can be updated, another one lacks what is dropped.
+func TestWithContentThatKeeps(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		for _, name := range []string{"one-kubeconfig", "db"} {
+			if _, err := s.Put(&corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}, Data: map[string][]byte{"v": []byte("hunter2")},
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rt := fairlead.New(s.Config(), fairlead.WithContent(schema.GroupKind{Kind: "Secret"}, cache.Content{
+			Drop: []string{"data"},
+			Keep: func(_, name string, _ map[string]string) bool { return strings.HasSuffix(name, "-kubeconfig") },
+		}))
+		fairlead.IndexField(rt, "whole", func(s *corev1.Secret) []string { return []string{fmt.Sprint(len(s.Data) > 0)} })
+		observe.Source[corev1.Secret](rt, "secrets")
+		known := observe.Known[corev1.Secret](rt, "secrets")
+		r := run(rt)
+		<-known.Synced()
+		for name, whole := range map[string]bool{"one-kubeconfig": true, "db": false} {
+			var got corev1.Secret
+			if err := rt.Client().Get(t.Context(), client.Key{Namespace: "a", Name: name}, &got); err != nil {
+				t.Fatal(err)
+			}
+			if (len(got.Data) > 0) != whole {
+				t.Errorf("%s has %v", name, got.Data)
+			}
+			for key := range known.Index("whole", fmt.Sprint(whole)) {
+				if key.Name != name {
+					t.Errorf("%s is in the index of %v", key, whole)
+				}
+			}
+			got.Labels = map[string]string{"a": "b"}
+			if err := rt.Client().Update(t.Context(), &got); errors.Is(err, client.ErrPruned) == whole {
+				t.Errorf("update of %s: %v", name, err)
+			}
+		}
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // A mistake in a content is told when the program begins.
 func TestWithContentThatIsMalformed(t *testing.T) {
 	t.Parallel()

@@ -65,6 +65,19 @@ func (d *declared) mistakes() error {
 	return d.err
 }
 
+// declare calls fn, which makes a declaration and returns its mistake. ran is errRan if Run was called before.
+func (d *declared) declare(fn func(ran error) error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var ran error
+	if d.ran {
+		ran = errRan
+	}
+	if err := fn(ran); err != nil {
+		d.mistakeLocked(err)
+	}
+}
+
 // join adds a cluster that was declared at a place. It returns false if Run was called; the cluster then runs nothing.
 func (d *declared) join(c *Host, at string) bool {
 	d.mu.Lock()

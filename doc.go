@@ -43,6 +43,8 @@
 //		return reconcile.Done, client.ModifyStatus(ctx, r.c, gw, withReady)
 //	}
 //
+// [IndexField] declares an index, by which reconcilers, flows and hooks list objects.
+//
 // [Host.Add] runs other parts of the program, such as a server or a relay. [Runtime.Flows] manages an engine of package
 // flow. [Runtime.Join] adds another cluster; the same declarations can be made on it.
 //

@@ -16,8 +16,8 @@ import (
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-
 	"github.com/fairlead-io/fairlead/observe"
+	"github.com/fairlead-io/fairlead/reconcile"
 )
 
 // testServer stands for a cluster that holds two ConfigMaps.
@@ -183,4 +183,31 @@ func ExampleRuntime_Handle() {
 	// /debug/observers
 	// /debug/pprof/
 	// /debug/sources
+}
+
+// A reconciler lists objects by an index that is declared before Run.
+func ExampleIndexField() {
+	cluster := testServer()
+	defer cluster.Close()
+	ctx, stop := context.WithCancel(context.Background())
+
+	rt := fairlead.New(cluster.Config())
+	fairlead.IndexField(rt, "colour", func(m *corev1.ConfigMap) []string { return []string{m.Data["colour"]} })
+	reconcile.New(rt, "settings", reconcile.Func[corev1.ConfigMap](
+		func(ctx context.Context, _ *corev1.ConfigMap) (reconcile.Result, error) {
+			defer stop()
+			n := 0
+			for _, err := range client.List[corev1.ConfigMap](ctx, rt.Client(), client.Index("colour", "blue")) {
+				if err != nil {
+					return reconcile.Retry(err)
+				}
+				n++
+			}
+			fmt.Println(n, "blue ones")
+			return reconcile.Done, nil
+		}), reconcile.Primary(reconcile.From(cache.Namespaces("team-a"))))
+	if err := rt.Run(ctx); err != nil {
+		fmt.Println(err)
+	}
+	// Output: 2 blue ones
 }

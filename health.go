@@ -98,6 +98,9 @@ func (h *health) unready() []string {
 func (h *health) readyToServe(w http.ResponseWriter, stale []string, now phase) {
 	if !h.listedOnce.Load() {
 		unlisted := h.unlisted((*connection).needsNoService)
+		for _, c := range h.of.clusters() {
+			unlisted = append(unlisted, c.conn.cache.UntriedIndexes()...)
+		}
 		h.listedOnce.Store(len(unlisted) == 0)
 		stale = append(stale, unlisted...)
 	}

@@ -172,6 +172,9 @@ func (c *Host) AddAlways(name string, fn func(ctx context.Context) error) {
 	c.rt.declared.addAlways(task{name, func(ctx context.Context) error { return fn(inherit.With(ctx, c.log)) }})
 }
 
+// declare calls fn, which makes a declaration on the cluster; Run returns its error. ran is an error if Run was called.
+func (c *Host) declare(fn func(ran error) error) { c.rt.declared.declare(fn) }
+
 // Need declares permissions that the program needs in addition to those of its sources, its controllers and
 // reconcile.Needs. It is for functions added with Add, such as an HTTP API. Need only declares; it grants nothing.
 func (c *Host) Need(all ...rights.Right) {

@@ -77,8 +77,14 @@ func nothing(ctx context.Context) map[string]func() error {
 	}
 	allocates := func(o alloc.Option) error { return fails(alloc.Once(ctx, c, &pod{}, "ip", nil, o)) }
 	return map[string]func() error{
-		"fairlead.Config":             func() error { return fails(fairlead.Config("/nowhere/kubeconfig")) },
-		"fairlead.WithLinger":         func() error { return runs(fairlead.WithLinger(0)) },
+		"fairlead.Config":     func() error { return fails(fairlead.Config("/nowhere/kubeconfig")) },
+		"fairlead.WithLinger": func() error { return runs(fairlead.WithLinger(0)) },
+		"fairlead.IndexField": func() error {
+			failed := fairlead.New(nil)
+			fairlead.IndexField[pod](failed, "", nil)
+			fairlead.IndexField(failed, "node", nodeOf, nil)
+			return orNone(failed.Run(ctx))
+		},
 		"fairlead.New":                func() error { return runs(nil) },
 		"fairlead.Serve":              func() error { return orNone(fairlead.Serve(ctx, nil, nil)) },
 		"fairlead.WithConsole":        func() error { return runs(fairlead.WithConsole(nil)) },
@@ -363,18 +369,25 @@ func nothing(ctx context.Context) map[string]func() error {
 		"cache.BulkDeleteGuard": func() error { return ok(cache.BulkDeleteGuard(0)) },
 		"cache.EverySlot":       func() error { return ok(cache.EverySlot()) },
 		"cache.Fields":          func() error { return ok(cache.Fields("")) },
-		"cache.IndexBy":         func() error { return orNone(cache.IndexBy[pod](cache.View[pod]{}, "", nil)) },
-		"cache.Labels":          func() error { return ok(cache.Labels("")) },
-		"cache.Namespaces":      func() error { return ok(cache.Namespaces()) },
-		"cache.NewCache":        func() error { return fails(cache.NewCache(cache.CacheOptions{})) },
-		"cache.Of":              func() error { return fails(cache.Of[pod](nil).Get(cache.Key{})) },
-		"cache.SilenceBudget":   func() error { return ok(cache.SilenceBudget(0)) },
+		"cache.IndexBy": func() error {
+			return errors.Join(orNone(cache.IndexBy[pod](cache.View[pod]{}, "", nil)),
+				orNone(cache.IndexBy(cache.Of[pod](nil), "node", nodeOf)))
+		},
+		"cache.Labels":        func() error { return ok(cache.Labels("")) },
+		"cache.Namespaces":    func() error { return ok(cache.Namespaces()) },
+		"cache.NewCache":      func() error { return fails(cache.NewCache(cache.CacheOptions{})) },
+		"cache.Of":            func() error { return fails(cache.Of[pod](nil).Get(cache.Key{})) },
+		"cache.SilenceBudget": func() error { return ok(cache.SilenceBudget(0)) },
 
 		"store.AcquireFor": func() error {
 			return errors.Join(fails(store.AcquireFor[pod](stores)), fails(store.AcquireFor[pod](&store.Cache{}, nil)))
 		},
 		"store.As":        func() error { return fails(store.As[pod](nil)) },
 		"store.Collector": func() error { return ok(prometheus.NewPedanticRegistry().Register(store.Collector(nil))) },
+		"store.DeclareIndex": func() error {
+			return errors.Join(fails(store.DeclareIndex[pod](nil, "", "", nil)),
+				fails(store.DeclareIndex(stores, "node", "", nodeOf)))
+		},
 		"store.FieldPath": func() error { return ok(store.FieldPath("")(nil)) },
 		"store.IndexBy":   func() error { return orNone(store.IndexBy[pod](store.View[pod]{}, "", nil)) },
 		"store.Metadata":  func() error { return fails(store.Metadata(nil).Get(store.Key{})) },

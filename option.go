@@ -201,6 +201,9 @@ func WithHotBytes(n int64) Option { return func(o *options) { o.hotBytes = n } }
 // server fails with client.DroppedError. Default: whole objects without managedFields.
 //
 //	fairlead.WithContent(schema.GroupKind{Kind: "Secret"}, cache.Content{Drop: []string{"data", "stringData"}})
+//
+// With Content.Keep some objects of the kind keep the dropped parts. A kind with Keep is not saved by
+// [WithPersistence], since the next run may have another function.
 func WithContent(kind schema.GroupKind, content cache.Content) Option {
 	return func(o *options) {
 		contents := map[schema.GroupKind]cache.Content{}

@@ -321,7 +321,9 @@ func (rt *Runtime) work(ctx context.Context, drain time.Duration) error {
 
 func runCaches(clusters []*Host, in *tasks) {
 	for _, c := range clusters {
-		in.add(task{"cache", c.conn.cache.Run})
+		in.add(task{"cache", func(ctx context.Context) error {
+			return c.conn.during(ctx, func() error { return c.conn.cache.Run(ctx) })
+		}})
 	}
 }
 

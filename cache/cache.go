@@ -24,7 +24,8 @@ type Cache = store.Cache
 //   - Contents map[schema.GroupKind]Content: what the stores of each kind hold; the empty kind stands for all others.
 //   - Linger time.Duration: how long an unused store is still watched. 0 means 30 s; a negative value, no time.
 //   - Dir string: an existing directory of this program alone, where stores are saved and from where they resume
-//     without a list. It is as secret as the watched objects. Default: stores are not saved.
+//     without a list. It is as secret as the watched objects. Default: stores are not saved. Stores of slots and stores
+//     with Content.Keep are never saved.
 //   - SaveEvery time.Duration: how often a changed store is saved. 0 means 5 minutes.
 //   - Store.HotBytes int64: decoded objects that each store retains without a user, in bytes. 0 means 32 MiB.
 //   - Store.DetectMutation bool: report code that changes a shared object; for tests.
@@ -100,7 +101,8 @@ func Of[T any](s *Store) View[T] { return store.Of[T](s) }
 
 // IndexBy adds an index over the objects of a view, for use with [View.Index]. fn returns the values of an object, and
 // must not change the object. An object for which fn panics is not in the index. IndexBy fails if the view has no
-// store, or the store has another index of that name.
+// store, or the store has another index of that name. A source has no store before it has started:
+// fairlead.IndexField declares an index earlier, for every store of a kind.
 func IndexBy[T any](v View[T], name string, fn func(*T) []string) error {
 	return store.IndexBy(v, name, fn)
 }
@@ -119,6 +121,9 @@ const (
 //   - Drop []string names fields to cut out on arrival, such as "data", "spec.template" or
 //     "metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]". A path goes through objects and maps,
 //     not through lists. The fields by which a store finds objects cannot be dropped, such as name, uid and labels.
+//   - Keep func(namespace, name string, labels map[string]string) bool excepts the objects for which it returns true
+//     from Drop. It is called for each version of an object that arrives. It must depend on its arguments alone, be safe
+//     for concurrent use, and not change labels. A store with Keep is not saved.
 //   - Transform func(any) (any, error) changes each decoded object before a reader gets it, as a pointer of the
 //     reader's type. It changes no stored bytes. It must be idempotent and safe for concurrent use.
 //

@@ -32,7 +32,8 @@
 // server confirms that an object is absent, was replaced, or needs no change. The server also confirms that an object
 // is absent or was replaced before a write fails for that reason.
 //
-// [OwnedBy] lists the objects that an owner owns, and [Index] lists by any index of the store.
+// [OwnedBy] lists the objects that an owner owns, and [Index] lists by any index of the store, such as one of
+// fairlead.IndexField.
 //
 // Objects from the store lack their managedFields and all other fields that the store drops (cache.Content).
 //

@@ -205,7 +205,7 @@ func (s *stores) forList(k *kind, o *readOptions) (st, bare *cache.Store) {
 		return nil, nil
 	}
 	for _, st := range s.of(k) {
-		if !knows(st, o.namespace) || !o.within(st) || !hasContent(st, o.metadata) {
+		if !s.spans(st, o) || !o.within(st) || !hasContent(st, o.metadata) {
 			continue
 		}
 		if o.index == "" || st.Snapshot().HasIndex(o.index) {
@@ -216,11 +216,25 @@ func (s *stores) forList(k *kind, o *readOptions) (st, bare *cache.Store) {
 	return nil, bare
 }
 
+// spans reports whether a store currently knows all objects in the namespaces of a list. For a list of all namespaces by
+// an index these are the namespaces of the program: no other store has the objects of another namespace.
+func (s *stores) spans(st *cache.Store, o *readOptions) bool {
+	holds := func(namespace string) bool { return knows(st, namespace) && st.Covered(namespace) }
+	if holds(o.namespace) {
+		return true
+	}
+	if o.index == "" || o.namespace != "" {
+		return false
+	}
+	own := s.cache.Namespaces()
+	return len(own) > 0 && !slices.ContainsFunc(own, func(namespace string) bool { return !holds(namespace) })
+}
+
 // within reports whether a store's selectors include all requested objects. For example, a store with app=web includes
 // the objects with app=web and tier=db.
 func (o *readOptions) within(st *cache.Store) bool {
 	sel, err := labels.Parse(st.Options().LabelSelector)
-	if err != nil || !byLabels(st) || !st.Covered(o.namespace) {
+	if err != nil || !byLabels(st) {
 		return false
 	}
 	needs, _ := sel.Requirements()
@@ -247,7 +261,10 @@ func (s *stores) snapshot(k *kind, o *readOptions) (iter.Seq[*cache.Record], str
 	}
 	version := st.Version()
 	in := st.Snapshot()
-	if !st.Covered(o.namespace) { // the store has lost the slot since
+	if !st.Covered(o.namespace) && !s.spans(st, o) { // the store has lost the slot since
+		if o.index != "" {
+			return nil, "", s.noIndex(k, o, nil)
+		}
 		return nil, "", nil
 	}
 	var all iter.Seq[*cache.Record]
@@ -283,12 +300,12 @@ func (s *stores) put(k *kind, raw []byte) error {
 func (s *stores) noIndex(k *kind, o *readOptions, bare *cache.Store) error {
 	if bare != nil {
 		return fmt.Errorf(
-			"%w: %q; %s has the indexes %s, and cache.IndexBy adds one to the store of a controller, of observe.Known or of "+
-				"Cache.Acquire",
+			"%w: %q; %s has the indexes %s; fairlead.IndexField declares one, and cache.IndexBy adds one to the store of "+
+				"observe.Known or of Cache.Acquire",
 			errNoIndex, o.index, k.gvk.Kind, strings.Join(bare.Snapshot().Indexes(), ", "),
 		)
 	}
-	why := "the kind is not watched: Owns, Watches, observe.Known or Cache.Acquire would"
+	why := "the kind is not watched: fairlead.IndexField, Owns, Watches, observe.Known or Cache.Acquire would"
 	var kept []string
 	for _, st := range s.of(k) {
 		kept = append(kept, extent(st))

@@ -79,6 +79,7 @@ func (o Options) newCache(cfg *rest.Config, opts cache.Options) (*caching, error
 			return nil, err
 		}
 	}
+	o.warnOfTransform(opts)
 	c := &caching{hide: func() {}}
 	if c.informers.given = opts.NewInformer; c.informers.given != nil {
 		if err := c.informers.probe(); err != nil {

@@ -23,6 +23,18 @@ type Options struct {
 	// field is that of cache.Content. Fields are removed before objects are stored, so secret data is never in memory.
 	// The client refuses to send a whole object that lacks dropped fields, with a *DroppedError; patch it instead.
 	Drop map[schema.GroupKind][]string
+	// Keep excepts objects from Drop, by kind; the function of the zero GroupKind is for kinds without one of their own.
+	// An object for which the function returns true keeps all its fields. The function is called for each version of an
+	// object that arrives. It must depend on its arguments alone, be safe for concurrent use, and not change labels. Kinds
+	// with a function are not saved in Dir.
+	//
+	//	controllerruntime.Options{
+	//		Drop: map[schema.GroupKind][]string{{Kind: "Secret"}: {"data"}},
+	//		Keep: map[schema.GroupKind]func(namespace, name string, labels map[string]string) bool{
+	//			{Kind: "Secret"}: func(_, name string, _ map[string]string) bool { return strings.HasSuffix(name, "-kubeconfig") },
+	//		},
+	//	}
+	Keep map[schema.GroupKind]func(namespace, name string, labels map[string]string) bool
 	// DropManagedFields lists the kinds whose managedFields are not kept; the zero GroupKind means all kinds. Default:
 	// managedFields are kept. Without them a cached object cannot be applied (the client returns a *DroppedError) and
 	// cannot be extracted for an apply. Read it with the manager's GetAPIReader instead.
@@ -64,14 +76,26 @@ func (o *Options) check() error {
 			return fmt.Errorf("kind %q: %w", kind, err)
 		}
 	}
+	for kind := range o.Keep {
+		dropped := len(o.Drop[schema.GroupKind{}]) > 0 || len(o.Drop[kind]) > 0 || kind.Empty() && len(o.Drop) > 0
+		if !dropped {
+			return fmt.Errorf("kind %q: options have Keep, and Drop names no fields", kind)
+		}
+	}
 	return nil
 }
 
 // content returns the content that the stores keep of a kind.
 func (o *Options) content(kind schema.GroupKind) store.Content {
 	all := schema.GroupKind{}
-	return store.Content{
+	content := store.Content{
 		ManagedFields: !slices.Contains(o.DropManagedFields, kind) && !slices.Contains(o.DropManagedFields, all),
 		Drop:          slices.Concat(o.Drop[all], o.Drop[kind]),
 	}
+	if len(content.Drop) > 0 {
+		if content.Keep = o.Keep[kind]; content.Keep == nil {
+			content.Keep = o.Keep[all]
+		}
+	}
+	return content
 }

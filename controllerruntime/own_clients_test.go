@@ -22,10 +22,16 @@ import (
 // strangers counts the warnings about clients of another origin in the log of controller-runtime.
 var strangers atomic.Int64
 
+// transformed counts the warnings about transforms of Secrets.
+var transformed atomic.Int64
+
 func recordLog() {
 	crlog.SetLogger(funcr.New(func(_, args string) {
 		if strings.Contains(args, "a client of client.New reads this cache") {
 			strangers.Add(1)
+		}
+		if strings.Contains(args, "the Transform of Secrets changes what readers see") {
+			transformed.Add(1)
 		}
 	}, funcr.Options{}))
 }

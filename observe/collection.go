@@ -57,7 +57,7 @@ func (c *Collection[T]) Select(selector labels.Selector) iter.Seq2[cache.Key, *T
 	return c.each(func(s store.Snapshot) iter.Seq[*cache.Record] { return s.Select(selector) })
 }
 
-// Index yields the objects under a value in an index of the store; see cache.IndexBy.
+// Index yields the objects under a value in an index of the store; see fairlead.IndexField.
 func (c *Collection[T]) Index(name, value string) iter.Seq2[cache.Key, *T] {
 	return c.each(func(s store.Snapshot) iter.Seq[*cache.Record] { return s.Index(name, value) })
 }

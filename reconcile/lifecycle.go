@@ -164,10 +164,10 @@ func (c *Controller) fail(err error) {
 	}
 }
 
-// lead runs the workers while this process leads, after all watches are synced. It returns nil when ctx has ended, and
-// an error if the election fails.
+// lead runs the workers while this process leads, after all watches and the declared indexes of the host are synced. It
+// returns nil when ctx has ended, and an error if the election fails.
 func (c *Controller) lead(ctx context.Context) error {
-	if !c.intake.awaitSync(ctx, c.set.syncWarning) {
+	if !c.intake.awaitSync(ctx, c.set.syncWarning) || c.host.Cache().AwaitIndexes(ctx) != nil {
 		return nil
 	}
 	for again := false; ctx.Err() == nil; again = true {

@@ -32,7 +32,8 @@ type saver struct {
 type claim struct {
 	saver  *saver
 	store  *Store
-	scopes []string // Options.Scope of stores whose files may hold the same objects with another content
+	scopes func() []string // Options.Scope of stores whose files may hold the same objects with another content
+	never  bool            // the store is not saved (Content.Keep); the claim is for removeOthers alone
 
 	over  bool            // the store is not used any more; guarded by saver.mu
 	saved chan struct{}   // closed after the last save
@@ -69,10 +70,10 @@ func newSaver(opt *CacheOptions) (*saver, error) {
 	}, nil
 }
 
-// claim returns the claim of a store to its file. scopes are the scopes of stores whose files may hold the same objects
-// with another content. claim returns nil for a store of some slots, and if the file belongs to
-// a store in use, as after a change of namespaces.
-func (v *saver) claim(s *Store, scopes []string) *claim {
+// claim returns the claim of a store to its file. scopes returns the scopes of stores whose files may hold the same
+// objects with another content. claim returns nil for a store of some slots, and if the file belongs to a store in use,
+// as after a change of namespaces.
+func (v *saver) claim(s *Store, scopes func() []string) *claim {
 	if v == nil || s.opt.Shard != "" {
 		return nil
 	}
@@ -83,7 +84,7 @@ func (v *saver) claim(s *Store, scopes []string) *claim {
 	if before != nil && !before.over {
 		return nil
 	}
-	c := &claim{saver: v, store: s, scopes: scopes, saved: make(chan struct{})}
+	c := &claim{saver: v, store: s, scopes: scopes, never: s.opt.Content.Keep != nil, saved: make(chan struct{})}
 	if before != nil {
 		c.after = before.saved
 	}
@@ -139,7 +140,7 @@ func (c *claim) removeOthers(ctx context.Context) {
 		return
 	}
 	bases := map[string]bool{}
-	for _, scope := range c.scopes {
+	for _, scope := range c.scopes() {
 		bases[opt.fileBase(scope)] = true
 	}
 	if err := c.saver.remove(bases); err != nil { // logged without the lock

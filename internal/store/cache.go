@@ -66,8 +66,10 @@ type Cache struct {
 	server  *url.URL // with the path prefix of the API; nil if NewCache has not made the Cache
 	planner planner
 	stores  catalog
+	indexes declaredIndexes
 	holds   holds
-	saver   *saver // nil: stores are not saved
+	saver   *saver   // nil: stores are not saved
+	within  []string // see Namespaces
 
 	running sync.WaitGroup // watches
 	mu      sync.Mutex     // guards failed; a leaf
@@ -114,6 +116,13 @@ func NewCache(opt CacheOptions) (*Cache, error) {
 		return nil, fmt.Errorf("cannot make cache: %w", err)
 	}
 	c.planner = newPlanner(&c.opt, c.conn)
+	var all source.Config
+	for _, o := range opt.Source {
+		if o != nil {
+			o(&all)
+		}
+	}
+	c.within, _ = distinct(all.Namespaces)
 	return c, nil
 }
 
@@ -144,6 +153,9 @@ func (c *Cache) Run(ctx context.Context) error {
 	})
 	if !began {
 		return errors.New("cannot run cache: it has been run already")
+	}
+	for _, x := range c.indexes.list() {
+		c.running.Go(func() { c.watchIndexed(ctx, x) })
 	}
 	<-ctx.Done()
 	c.stores.end()
@@ -176,18 +188,27 @@ func (c *Cache) watch(ctx context.Context, e *cacheEntry, fail context.CancelFun
 
 // AcquireFor is like [Cache.Acquire] for a Go type that the Scheme knows.
 func AcquireFor[T any](c *Cache, options ...source.Option) (*Handle, error) {
-	if err := c.usable(); err != nil {
-		return nil, fmt.Errorf("cannot acquire a store for %T: %w", *new(T), err)
-	}
-	o, ok := any(new(T)).(runtime.Object)
-	if !ok {
-		return nil, fmt.Errorf("cannot acquire a store for %T: not an API type", *new(T))
-	}
-	kinds, _, err := c.opt.Scheme.ObjectKinds(o)
+	kind, err := kindOf[T](c)
 	if err != nil {
 		return nil, fmt.Errorf("cannot acquire a store for %T: %w", *new(T), err)
 	}
-	return c.Open(Request{Kind: kinds[0], Options: options})
+	return c.Open(Request{Kind: kind, Options: options})
+}
+
+// kindOf returns the kind of a Go type that the Scheme knows.
+func kindOf[T any](c *Cache) (kind schema.GroupVersionKind, err error) {
+	if err := c.usable(); err != nil {
+		return kind, err
+	}
+	o, ok := any(new(T)).(runtime.Object)
+	if !ok {
+		return kind, fmt.Errorf("%T is not an API type", *new(T))
+	}
+	kinds, _, err := c.opt.Scheme.ObjectKinds(o)
+	if err != nil {
+		return kind, err
+	}
+	return kinds[0], nil
 }
 
 // Acquire returns a handle to the store of a kind, shared by all requests for the same objects. Release the handle
@@ -230,13 +251,17 @@ func (c *Cache) newEntry(key cacheKey, p *plan) (*cacheEntry, error) {
 		opt.Logger = c.opt.Logger
 	}
 	e := &cacheEntry{store: New(opt)}
-	var err error
+	err := c.indexes.addTo(e.store)
+	if err != nil {
+		e.store.Close()
+		return nil, err
+	}
 	if e.source, err = source.New(cfg, e.store.Sink); err != nil {
 		e.store.Close()
 		return nil, err
 	}
 	e.store.intake.live.Store(e.source)
-	e.claim = c.saver.claim(e.store, key.scopes())
+	e.claim = c.saver.claim(e.store, key.scopes)
 	for _, ns := range cfg.Namespaces { // the store is synced only after all of them were listed
 		e.store.Sink(ns)
 	}
@@ -273,6 +298,15 @@ func (c *Cache) Server() *url.URL {
 	}
 	server := *c.server
 	return &server
+}
+
+// Namespaces returns the sorted namespaces to which CacheOptions.Source restricts every watch that has no namespaces of
+// its own; nil means all namespaces. The slice is shared and READ-ONLY.
+func (c *Cache) Namespaces() []string {
+	if c.usable() != nil {
+		return nil
+	}
+	return c.within
 }
 
 // Lookup returns the stores of one resource. Those without a selector come first, among these those of whole objects

@@ -17,7 +17,7 @@ type cacheKey struct {
 	metadata            bool   // json has no meaning then
 	content             string // Content.name
 	rank                string // Content.rank
-	transform           int    // number of the transform; 0: none, ofKind: that of the CacheOptions
+	transform           int    // number of the request's own Transform or Keep; 0: none, ofKind: that of the CacheOptions
 	moved               int    // distinguishes entries that SetNamespaces has given equal namespaces; otherwise 0
 }
 
@@ -39,11 +39,17 @@ func (k cacheKey) scope() string {
 	return strings.TrimSpace(scope)
 }
 
-// scopes are the scopes of the stores of the same objects in all encodings.
+// manyTransforms bounds the numbers of requests with a Transform or Keep for which scopes returns a scope.
+const manyTransforms = 100
+
+// scopes are the scopes of the stores of the same objects in all encodings, also in earlier runs. The number of a
+// request depends on the order of requests, so an earlier run may have used another one.
 func (k cacheKey) scopes() (all []string) {
-	for _, form := range []struct{ json, metadata bool }{{true, false}, {false, false}, {true, true}} {
-		k.json, k.metadata = form.json, form.metadata
-		all = append(all, k.scope())
+	for k.transform = range manyTransforms {
+		for _, form := range []struct{ json, metadata bool }{{true, false}, {false, false}, {true, true}} {
+			k.json, k.metadata = form.json, form.metadata
+			all = append(all, k.scope())
+		}
 	}
 	return all
 }

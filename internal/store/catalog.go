@@ -35,6 +35,9 @@ func (e *cacheEntry) load(ctx context.Context) (endSaving func(last bool)) {
 		return func(bool) {}
 	}
 	e.claim.removeOthers(ctx)
+	if e.claim.never {
+		return func(bool) {}
+	}
 	e.resume(ctx)
 	return e.claim.saveRepeatedly(ctx)
 }
@@ -79,6 +82,22 @@ func (c *catalog) begin(start func(*cacheEntry) context.CancelFunc) bool {
 		e.stop = start(e)
 	}
 	return true
+}
+
+// declare calls fn with the lock held, unless begin was called before, and returns the stores at that time.
+func (c *catalog) declare(fn func() error) (there []*Store, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.start != nil || c.ended {
+		return nil, errBegun
+	}
+	if err := fn(); err != nil {
+		return nil, err
+	}
+	for _, e := range c.entries {
+		there = append(there, e.store)
+	}
+	return there, nil
 }
 
 // end refuses later requests. Stores stay until their watches end.

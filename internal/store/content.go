@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,6 +32,12 @@ type Content struct {
 	// apiVersion, and in the metadata name, namespace, uid, resourceVersion, generation, deletionTimestamp, labels,
 	// ownerReferences and finalizers.
 	Drop []string
+	// Keep excepts objects from Drop: an object for which it returns true keeps all of its fields. If nil, there are no
+	// exceptions. Keep is called for each version of each object that arrives, with the labels of that version. It must
+	// depend on its arguments alone and be safe for concurrent use. It must not keep or change labels. An object for which
+	// it panics is quarantined. A quarantined object never keeps fields of Drop. A store with a Keep is not saved, since a
+	// later run could not tell whether it has the same function. A request with a Keep does not share a store.
+	Keep func(namespace, name string, labels map[string]string) bool
 	// Transform is called for every decoded object before a reader gets it. Its argument and its result are pointers of
 	// the type that the reader asks for. It changes what readers see, not what is kept: Record.Raw and AppendJSON do
 	// not apply it. It must be idempotent and safe for concurrent use. If it fails, panics or returns another type, the
@@ -58,6 +65,9 @@ func (c Content) cuts() (*cut.Paths, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot drop fields: %w", err)
 	}
+	if c.Keep != nil && p.Len() == 0 {
+		return nil, errKeepsAll
+	}
 	for i := range p.Len() {
 		path := p.Path(i)
 		metadata := path[0] == "metadata"
@@ -72,8 +82,11 @@ func (c Content) cuts() (*cut.Paths, error) {
 	return p, nil
 }
 
-// name identifies a content in messages and file names. Contents with the same name keep the same bytes. The name of
-// the zero value is "". It ignores Transform.
+// errKeepsAll is the mistake of a Content with Keep and without Drop.
+var errKeepsAll = errors.New("cannot except objects with Keep: Drop names no fields")
+
+// name identifies a content in messages and file names. Contents with the same name and the same Keep keep the same
+// bytes. The name of the zero value is "". It ignores Transform.
 func (c Content) name() string {
 	parts := make([]string, 0, 3)
 	if c.Metadata {
@@ -84,22 +97,42 @@ func (c Content) name() string {
 	}
 	p, err := c.cuts()
 	if err == nil && p.Len() > 0 {
-		parts = append(parts, "without "+p.String())
+		without := "without " + p.String()
+		if c.Keep != nil {
+			without += " except where Keep says"
+		}
+		parts = append(parts, without)
 	}
 	return strings.Join(parts, ", ")
 }
 
 // with combines two contents. A field is dropped if either drops it, and managedFields are kept if either keeps them.
-// The Transform of o takes precedence.
+// The Transform of o takes precedence. Only one of two contents with a Keep may drop fields; see contradicts.
 func (c Content) with(o Content) Content {
 	out := Content{
 		ManagedFields: c.ManagedFields || o.ManagedFields, Metadata: c.Metadata || o.Metadata,
-		Drop: slices.Concat(c.Drop, o.Drop), Transform: o.Transform,
+		Drop: slices.Concat(c.Drop, o.Drop), Keep: o.Keep, Transform: o.Transform,
+	}
+	if out.Keep == nil {
+		out.Keep = c.Keep
 	}
 	if out.Transform == nil {
 		out.Transform = c.Transform
 	}
 	return out
+}
+
+// contradicts reports whether two contents cannot be combined: both drop fields, with different exceptions.
+func (c Content) contradicts(o Content) bool {
+	return (c.Keep != nil || o.Keep != nil) && len(c.Drop) > 0 && len(o.Drop) > 0
+}
+
+// isOwn reports whether a request of this content has a function that other requests may not have.
+func (c Content) isOwn() bool {
+	if c.Metadata {
+		c = c.ofMetadata()
+	}
+	return c.Transform != nil || c.Keep != nil
 }
 
 // ofMetadata returns the part of c that concerns the metadata of objects.
@@ -111,7 +144,7 @@ func (c Content) ofMetadata() Content {
 	}
 	for i := range p.Len() {
 		if p.Path(i)[0] == "metadata" {
-			out.Drop = append(out.Drop, p.Text(i))
+			out.Drop, out.Keep = append(out.Drop, p.Text(i)), c.Keep
 		}
 	}
 	return out

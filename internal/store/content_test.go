@@ -79,6 +79,8 @@ func TestContentCheck(t *testing.T) {
 		{"nothing", store.Content{}, ""},
 		{"fields and keys", withoutSecrets, ""},
 		{"what is never kept", store.Content{Drop: []string{"metadata.managedFields"}}, ""},
+		{"exceptions", withoutData, ""},
+		{"exceptions from nothing", store.Content{Keep: kubeconfigs}, "Drop names no fields"},
 		{"malformed", store.Content{Drop: []string{"data."}}, "malformed path"},
 		{"through a list", store.Content{Drop: []string{"spec.containers[*].env"}}, "does not go through lists"},
 		{"all metadata", store.Content{Drop: []string{"metadata"}}, "the store finds objects by it"},

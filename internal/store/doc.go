@@ -99,12 +99,12 @@
 //   - inspect takes snapshots of the parts; explain and metrics turn them into causes and metrics.
 //   - Cache, with Handle: makes the stores of one cluster and runs their watches. It uses stores, and no part of a
 //     store uses it. planner: what identifies the store of a request. catalog: the stores by key, their users and their
-//     end, with an index that is read without a lock. holds delays sources. saver saves stores, one claim for each
-//     file.
+//     end, with an index that is read without a lock. declaredIndexes: the indexes of every store of a kind. holds
+//     delays sources. saver saves stores, one claim for each file.
 //
 // Locks, in the order in which they may be taken: cacheEntry.scopes, catalog.mu, the writer lock (publisher.mu),
 // Cursor.mu, ledger.mu. These are leaves, under which no other lock is taken: Drainer.mu, statusBoard.mu, hotSet.mu,
-// interner.mu, undecoded.mu, Cache.mu, planner.mu, holds.mu, saver.mu, and the locks of package internal/pack. No lock
-// is held while user code runs: filters, index functions, Wake, Consume, OnMutation, decoders and handlers of the
-// logger.
+// interner.mu, undecoded.mu, Cache.mu, planner.mu, declaredIndexes.mu, holds.mu, saver.mu, and the locks of package
+// internal/pack. No lock is held while user code runs: filters, index functions, Wake, Consume, OnMutation, decoders and
+// handlers of the logger.
 package store

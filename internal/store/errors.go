@@ -25,6 +25,9 @@ var ErrNotSaved = errors.New("no usable saved state")
 // ErrShardNotSaved is returned by Save for a store of some slots (Options.Shard), because the next run may hold others.
 var ErrShardNotSaved = errors.New("the cache holds the objects of some slots only")
 
+// ErrKeepNotSaved is returned by Save for a store with Content.Keep, because the next run may keep other objects whole.
+var ErrKeepNotSaved = errors.New("the cache keeps some objects whole by a function (Keep)")
+
 // ErrNoCache is returned by the methods of a nil Cache and of one that NewCache has not made. A runtime whose New has
 // failed has such a cache; its Run returns the reason.
 var ErrNoCache = errors.New("there is no cache, because its construction failed")
@@ -35,6 +38,7 @@ var ErrMetadataOnly = errors.New("the store holds the metadata of objects only")
 
 var (
 	errNoName    = errors.New("object has no name")
+	errBegun     = errors.New("the cache runs already")
 	errForeignNS = errors.New("object is not in the namespace of its scope")
 )
 

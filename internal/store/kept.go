@@ -51,16 +51,18 @@ func typeOf(scheme *runtime.Scheme, kind schema.GroupVersionKind) reflect.Type {
 	return reflect.TypeOf(o).Elem()
 }
 
-// append appends the kept content of an object to dst and returns the set of dropped paths.
+// append appends the kept content of an object to dst and returns the set of dropped paths. It calls Content.Keep.
 func (c *kept) append(dst []byte, o *source.Object) ([]byte, cut.Set, error) {
-	switch {
-	case len(o.Raw) == 0: // a deletion whose last state cannot be read
+	if len(o.Raw) == 0 { // a deletion whose last state cannot be read
 		return dst, 0, nil
-	case c.err != nil:
-		return dst, 0, c.err
-	case c.paths.Len() == 0 && c.ManagedFields:
+	}
+	all, err := c.keepsAll(&o.Header)
+	switch {
+	case err != nil:
+		return dst, 0, err
+	case all && c.ManagedFields:
 		return append(dst, o.Raw...), 0, nil
-	case c.paths.Len() == 0:
+	case all:
 		return o.AppendPruned(dst), 0, nil
 	}
 	raw := o.Raw
@@ -74,6 +76,21 @@ func (c *kept) append(dst []byte, o *source.Object) ([]byte, cut.Set, error) {
 		return dst, 0, fmt.Errorf("cannot drop fields of protobuf: %w", c.noMessage)
 	}
 	return c.message.Append(dst, raw)
+}
+
+// keepsAll reports whether no field of an object is dropped.
+func (c *kept) keepsAll(h *source.Header) (all bool, err error) {
+	if c.err != nil || c.paths.Len() == 0 || c.Keep == nil {
+		return c.paths.Len() == 0, c.err
+	}
+	labels := make(map[string]string, len(h.Labels))
+	for _, l := range h.Labels {
+		labels[string(l.Key)] = string(l.Value)
+	}
+	if p := protect.Call(func() { all = c.Keep(string(h.Namespace), string(h.Name), labels) }); p != nil {
+		return false, fmt.Errorf("cannot tell whether to drop fields: Keep panicked: %v", p.Value)
+	}
+	return all, nil
 }
 
 // dropped returns the paths of a set.
@@ -111,6 +128,7 @@ func (c *kept) reduce(o *source.Object) {
 }
 
 // reduceQuarantined cuts the bytes of an unreadable object to the kept content, or drops them if that is not possible.
+// Content.Keep makes no exceptions, since it may be the reason.
 func (c *kept) reduceQuarantined(q *source.Quarantined) {
 	if !c.Metadata && c.paths.Len() == 0 && c.err == nil {
 		return
@@ -123,7 +141,9 @@ func (c *kept) reduceQuarantined(q *source.Quarantined) {
 		}
 	}
 	c.reduce(&o)
-	if raw, _, err := c.append(nil, &o); err == nil {
+	without := *c
+	without.Keep = nil
+	if raw, _, err := without.append(nil, &o); err == nil {
 		q.Raw = raw
 	}
 }

@@ -26,7 +26,8 @@ func saveFormat(identity string) savefile.Format {
 }
 
 // Save writes the base state, without the overlay, to a file in dir, from which Load resumes. identity identifies the
-// cluster: Load refuses the state of another one. Save returns ErrShardNotSaved for a store of some slots.
+// cluster: Load refuses the state of another one. Save returns ErrShardNotSaved for a store of some slots, and
+// ErrKeepNotSaved for a store with Content.Keep.
 func (s *Store) Save(dir, identity string) (err error) {
 	defer func() {
 		if err != nil {
@@ -38,6 +39,9 @@ func (s *Store) Save(dir, identity string) (err error) {
 	}
 	if s.opt.Shard != "" { // the next run may hold other slots
 		return ErrShardNotSaved
+	}
+	if s.opt.Content.Keep != nil { // the next run may have another function
+		return ErrKeepNotSaved
 	}
 	return s.opt.saveFormat(identity).Write(filepath.Join(dir, s.opt.fileName()), s.encode)
 }
@@ -116,6 +120,9 @@ var errNoDirectory = errors.New("no directory is given")
 func (s *Store) loadScopes(dir, identity string, wanted func(namespace string) bool) error {
 	if dir == "" {
 		return fmt.Errorf("cannot load store: %w: %w", ErrNotSaved, errNoDirectory)
+	}
+	if s.opt.Content.Keep != nil {
+		return fmt.Errorf("cannot load store: %w: %w", ErrNotSaved, ErrKeepNotSaved)
 	}
 	path := filepath.Join(dir, s.opt.fileName())
 	l := &loading{store: s, wanted: wanted}

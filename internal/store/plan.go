@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -25,9 +26,9 @@ type Request struct {
 	// Unstructured asks for a store that unstructured readers can use without loss. Such a store holds JSON.
 	Unstructured bool
 	// Content restricts the objects, in addition to CacheOptions.Contents for the kind. A field is dropped if either
-	// drops it; managedFields are kept if either keeps them. Requests with equal contents share a store. A request for
-	// metadata gets a store of whole objects with the same metadata, if there is one already or Cache.Expect has
-	// announced one.
+	// drops it; managedFields are kept if either keeps them. If one has a Keep, only one may drop fields. Requests with
+	// equal contents share a store. A request for metadata gets a store of whole objects with the same metadata, if there
+	// is one already or Cache.Expect has announced one.
 	Content Content
 	// Options choose namespaces, selectors and the way of watching. If two requests share a store, the options of the
 	// first one apply.
@@ -52,7 +53,7 @@ type planner struct {
 	mu         sync.Mutex // a leaf
 	expected   map[expectation]Request
 	shardings  []*source.Sharding // of requests; the index distinguishes those of one layout
-	transforms int                // number of transforms that came with requests
+	transforms int                // number of requests with a Transform or Keep of their own
 }
 
 func newPlanner(opt *CacheOptions, conn *connection.Conn) planner {
@@ -64,7 +65,10 @@ func (p *planner) plan(req Request) (*plan, error) {
 	if err := p.resolve(&req); err != nil {
 		return nil, err
 	}
-	own := req.Content.Transform != nil
+	own := req.Content.isOwn()
+	if p.contentOf(req.Kind.GroupKind()).contradicts(req.Content) {
+		return nil, errTwoKeeps
+	}
 	cfg := p.configure(&req)
 	if cfg.TracerProvider == nil {
 		cfg.TracerProvider = p.opt.TracerProvider
@@ -95,9 +99,12 @@ func (p *planner) plan(req Request) (*plan, error) {
 	return out, nil
 }
 
+// errTwoKeeps means that a request and CacheOptions.Contents both drop fields, and one of them makes exceptions.
+var errTwoKeeps = errors.New("the cache and the request both drop fields, so neither can except objects with Keep")
+
 // expect records a later request for whole objects.
 func (p *planner) expect(req Request) {
-	own := req.Content.Transform != nil
+	own := req.Content.isOwn()
 	cfg := p.configure(&req)
 	if req.Content.Metadata || own {
 		return

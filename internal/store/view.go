@@ -12,15 +12,19 @@ import (
 
 // View reads a store as objects of one Go type. All views share the encoded objects and the decoded ones. Decoded
 // objects are READ-ONLY: copy one with DeepCopy before changing it.
-type View[T any] struct{ s *Store }
+type View[T any] struct {
+	s    *Store
+	none bool // Of has made s instead of a store
+}
 
 // Of returns the view of a store as T, a Kubernetes API type: *T is a metav1.Object. A nil store has no objects.
 func Of[T any](s *Store) View[T] {
-	if s == nil {
+	none := s == nil
+	if none {
 		s = New(Options{})
 		s.Close()
 	}
-	return View[T]{s: s}
+	return View[T]{s: s, none: none}
 }
 
 // Unstructured returns the view of a store as unstructured objects.
@@ -90,15 +94,28 @@ func decoded[T any](records iter.Seq[*Record]) iter.Seq2[Key, *T] {
 }
 
 // IndexBy adds an index over the objects of a view. A panic of fn leaves the object out of the index; see AddIndex.
+// IndexBy fails with errNoStore for a view of a nil store.
 func IndexBy[T any](v View[T], name string, fn func(*T) []string) error {
-	if v.s == nil || fn == nil {
-		return fmt.Errorf("cannot add index %q: there is no store, or no function", name)
+	switch {
+	case v.s == nil, v.none:
+		return fmt.Errorf("cannot add index %q: %w", name, errNoStore)
+	case fn == nil:
+		return fmt.Errorf("cannot add index %q: %w", name, errNoIndexFunc)
 	}
-	return v.s.AddIndex(name, func(r *Record) ([]string, error) {
+	return v.s.AddIndex(name, indexFunc(fn))
+}
+
+// errNoStore is returned by IndexBy for a view without a store. A source or a controller has no store before it runs.
+var errNoStore = errors.New("the view has no store; a source has none before it has started: declare the index with " +
+	"fairlead.IndexField instead")
+
+// indexFunc adapts a function of typed objects to records.
+func indexFunc[T any](fn func(*T) []string) IndexFunc {
+	return func(r *Record) ([]string, error) {
 		o, err := As[T](r)
 		if err != nil {
 			return nil, err
 		}
 		return fn(o), nil
-	})
+	}
 }
