@@ -94,7 +94,8 @@ func TestKeepOfAllKinds(t *testing.T) {
 		t.Errorf("read %v and %v", cm.Data, secret.Data)
 	}
 	for _, o := range []controllerruntime.Options{
-		{Keep: keep{secrets: isKubeconfig}}, {Keep: keep{all: isKubeconfig}},
+		{Keep: keep{secrets: isKubeconfig}},
+		{Keep: keep{all: isKubeconfig}},
 		{Keep: keep{secrets: isKubeconfig}, Drop: map[schema.GroupKind][]string{{Kind: "ConfigMap"}: {"data"}}},
 	} {
 		if _, err := o.NewCache(server.Config(), cache.Options{}); err == nil ||
