@@ -125,7 +125,9 @@ func TestOwnDeletes(t *testing.T) {
 			kept:   true,
 			first:  func(ctx context.Context, b *bench, cm *corev1.ConfigMap) error { return b.client().Delete(ctx, cm) },
 			then: func(b *bench) {
-				testbed.Change(b.t, b.server, testbed.ConfigMaps, child, func(u *unstructured.Unstructured) { u.SetFinalizers(nil) })
+				testbed.Change(b.t, b.server, testbed.ConfigMaps, child, func(u *unstructured.Unstructured) {
+					u.SetFinalizers(nil)
+				})
 			},
 			want: 3,
 		},
@@ -162,8 +164,9 @@ func TestOwnDeletes(t *testing.T) {
 	}
 }
 
-// TestNoForeignChangeOfAChildIsSwallowed: whatever the reconciler does with a child, and whatever others do and the watch
-// goes through, the child is in the end as it was when the last reconciliation began, or as its last own write left it.
+// TestNoForeignChangeOfAChildIsSwallowed: whatever the reconciler and others do with a child, and whatever happens to
+// the watch, the reconciler knows its end. It is as it was when the last call began, or as the last own write left it,
+// or absent, as the answer NotFound to a delete has told.
 func TestNoForeignChangeOfAChildIsSwallowed(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -269,7 +272,8 @@ func swallowedOfChild(t *testing.T, foreign []step, own [][]step) string {
 		return fmt.Sprintf("%d reconciliations", n)
 	}
 	if now := state(); seen.Load() != now && left.Load() != now {
-		return fmt.Sprintf("the last of %d reconciliations began with %v, and others have left %s", b.count(), seen.Load(), now)
+		return fmt.Sprintf("the last of %d reconciliations began with %v, and others have left %s",
+			b.count(), seen.Load(), now)
 	}
 	return ""
 }

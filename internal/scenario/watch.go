@@ -214,10 +214,10 @@ func troubleScenarios() []Scenario {
 				r.Watching(1)
 				hold := r.Server.HoldEvents(watches)
 				r.Remove("o1")
+				before := r.Count(syncs)
 				for _, w := range r.Server.Watches(watches) {
 					w.Error(apiserver.StoreReadError())
 				}
-				before := r.Count(syncs)
 				hold.Release()
 				r.Within("listed again", 3*time.Second, func() bool { return r.Count(syncs) > before })
 			},

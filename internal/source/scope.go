@@ -23,6 +23,7 @@ type scope struct {
 	backoff   backoff.Policy
 	done      chan struct{}
 	stop      context.CancelFunc // set before the goroutine starts
+	reached   string             // a version that the source has seen; the first list is not older
 
 	condition *condition
 	filter    *slotFilter
@@ -57,7 +58,7 @@ func newScope(src *Source, namespace string) *scope {
 		backoff:   backoff.Policy{Base: cfg.BackoffBase, Cap: cfg.BackoffCap},
 		condition: newCondition(namespace),
 		names:     &namespaces{isTracked: h != nil && h.layout.By == shard.Namespace && namespace == ""},
-		wanted:    src.selectors, selectors: src.selectors,
+		wanted:    src.selectors, selectors: src.selectors, reached: src.reached,
 		requests: &requester{
 			cfg: cfg, conn: src.conn, namespace: namespace, log: log, shardSelector: &src.shardSelector,
 			spans: &spans{src.tracer, cfg.Resource.GroupResource(), namespace},
@@ -129,11 +130,12 @@ func (s *scope) work(ctx context.Context) {
 		}
 		known.Version = "" // the content may belong to other slots
 	}
-	s.pos.start(known.Version)
 	if known.Version == "" {
-		s.agenda.requireList()
+		s.pos.start(s.reached)
+		s.agenda.requireConsistentList()
 		s.progress.begin(ReasonListing)
 	} else {
+		s.pos.start(known.Version)
 		s.resume.begin()
 		s.progress.begin(ReasonWatching)
 	}
@@ -150,6 +152,15 @@ func (s *scope) work(ctx context.Context) {
 
 // status returns the condition of the scope. Any goroutine may call it.
 func (s *scope) status() Status { return s.condition.current() }
+
+// reachedAtLeast returns the newer of version and the version that the scope has seen. If history was rolled back, it is
+// the one that the scope has seen. The scope has ended.
+func (s *scope) reachedAtLeast(version string) string {
+	if s.pos.isUnknown() || !s.pos.isBehind(s.reached) && s.pos.isBehind(version) {
+		return version
+	}
+	return string(s.pos.version())
+}
 
 // slotProgress returns the changes of the slots that the scope has completed. Any goroutine may call it.
 func (s *scope) slotProgress() slotProgress { return s.filter.progress() }

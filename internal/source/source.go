@@ -86,9 +86,12 @@ type Source struct {
 	sharding      *Sharding // nil: all objects are held
 	shardSelector shardSelector
 
+	changing sync.Mutex // one SetNamespaces at a time; before mu
+
 	mu        sync.Mutex
 	selectors Selectors
 	scopes    map[string]*scope
+	reached   string       // the newest version that a removed scope has seen; the first list of a scope is not older
 	spawn     func(*scope) // starts a scope; nil while Run does not run
 	ran       bool
 	failures  []error
@@ -178,18 +181,16 @@ func (s *Source) Run(ctx context.Context) error {
 // the source watches all namespaces. After SetNamespaces returns, the sinks of removed scopes receive no calls. A Sink
 // must not call it.
 func (s *Source) SetNamespaces(namespaces ...string) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
 	want := scopesOf(namespaces)
-	var stopped []*scope
+	stopped := s.stopOthers(want)
+	for _, sc := range stopped {
+		<-sc.done
+	}
 	s.mu.Lock()
-	for ns, sc := range s.scopes {
-		if slices.Contains(want, ns) {
-			continue
-		}
-		delete(s.scopes, ns)
-		if s.spawn != nil {
-			sc.stop()
-			stopped = append(stopped, sc)
-		}
+	for _, sc := range stopped {
+		s.reached = sc.reachedAtLeast(s.reached)
 	}
 	for _, ns := range want {
 		if s.scopes[ns] != nil {
@@ -202,10 +203,24 @@ func (s *Source) SetNamespaces(namespaces ...string) {
 		}
 	}
 	s.mu.Unlock()
-	for _, sc := range stopped {
-		<-sc.done
-	}
 	s.sharding.notifyProgress()
+}
+
+// stopOthers removes the scopes that are not wanted, and returns those that are still running.
+func (s *Source) stopOthers(want []string) (stopped []*scope) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for ns, sc := range s.scopes {
+		if slices.Contains(want, ns) {
+			continue
+		}
+		delete(s.scopes, ns)
+		if s.spawn != nil {
+			sc.stop()
+			stopped = append(stopped, sc)
+		}
+	}
+	return stopped
 }
 
 // SetSelectors changes the selectors of all scopes. Each scope lists again and passes the difference to its sink.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -103,6 +104,101 @@ func TestSetNamespaces(t *testing.T) {
 		if err := one.SetNamespaces("z"); !errors.Is(err, store.ErrClosed) {
 			t.Errorf("after the release: %v", err)
 		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A namespace that comes back does not show an older state than before, although its first list is answered by a replica
+// that lags. After a rollback of history it does, with an epoch, and only once.
+func TestANamespaceComesBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, err := apiserver.New(apiserver.Options{Pipe: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer server.Close()
+		put := func(value string) uint64 {
+			t.Helper()
+			_, err := server.Put(&corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "x", Labels: map[string]string{"v": value}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			return server.Revision()
+		}
+		kind := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+		mapper := meta.NewDefaultRESTMapper(nil)
+		mapper.Add(kind, meta.RESTScopeNamespace)
+		cache, err := store.NewCache(store.CacheOptions{
+			Config: server.Config(), Scheme: scheme.Scheme, Mapper: mapper, Linger: -1,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- cache.Run(ctx) }()
+		behind := put("old")
+		h, err := cache.Acquire(kind, source.Namespaces("a", "b"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		given := h.Subscribe(store.SubscribeOptions{})
+		defer given.Close()
+		seen := func() (values []string, epochs int) {
+			for events := given.Take(100); len(events) > 0; events = given.Take(100) {
+				for _, e := range events {
+					switch e.Type {
+					case store.Added, store.Modified:
+						values = append(values, e.Object.Labels().Get("v"))
+					case store.Epoch:
+						epochs++
+					}
+				}
+			}
+			return values, epochs
+		}
+		leave := func() {
+			if err := h.SetNamespaces("b"); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			_, _ = seen()
+		}
+		// comesBack expects what a subscriber is given when the namespace comes back.
+		comesBack := func(what string, want []string, epochs int) {
+			t.Helper()
+			if err := h.SetNamespaces("a", "b"); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(time.Minute)
+			synctest.Wait()
+			values, n := seen()
+			if d := cmp.Diff(want, values); d != "" || n != epochs {
+				t.Errorf("%s: %d epochs, want %d; %s", what, n, epochs, d)
+			}
+		}
+		put("new")
+		leave()
+		server.On(apiserver.Match{Namespace: "a", Times: 1}, apiserver.Lagging(behind))
+		comesBack("from a replica that lags", []string{"new"}, 0)
+
+		leave()
+		if err := server.Rollback(behind); err != nil {
+			t.Fatal(err)
+		}
+		comesBack("after a rollback", []string{"old"}, 2) // one of each namespace
+		leave()
+		comesBack("again", []string{"old"}, 0)
+
+		h.Release()
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
