@@ -15,7 +15,8 @@ import (
 
 // External manages a resource of type V outside of the cluster, such as a database of a cloud, for each primary.
 // Package alloc allocates its id exactly once, in a slot with the name of the node. Create, Read and Delete are
-// required; Differs and Update are optional, but only together. The functions may block for the time of a request.
+// required; Differs and Update are optional, but only together. The functions may block for the time of a request,
+// beside the workers of the engine (flow.Blocking).
 type External[T, V any] struct {
 	// Create creates the resource and returns its id. It may be called again with the same key after a crash.
 	Create func(ctx context.Context, obj *T, idempotencyKey string) (id string, err error)
@@ -94,7 +95,7 @@ func keep[T, V any, PT client.ObjectOf[T]](
 ) (is *V, gone bool, err error) {
 	for range 2 {
 		id, err := alloc.Once(ctx, c, obj, slot, func(ctx context.Context, key string) (string, error) {
-			return e.Create(ctx, (*T)(obj), key)
+			return waitFor(ctx, func() (string, error) { return e.Create(ctx, (*T)(obj), key) })
 		})
 		switch {
 		case err == nil:
@@ -116,20 +117,29 @@ func keep[T, V any, PT client.ObjectOf[T]](
 
 // bring reads the resource, updates it if it differs, and returns its state; nil if it is gone.
 func (e External[T, V]) bring(ctx context.Context, obj *T, id string) (*V, error) {
-	is, err := e.Read(ctx, obj, id)
+	is, err := waitFor(ctx, func() (*V, error) { return e.Read(ctx, obj, id) })
 	if err != nil || is == nil || e.Differs == nil || !e.Differs(obj, is) {
 		return is, err
 	}
-	if err := e.Update(ctx, obj, id, is); err != nil {
-		return nil, err
-	}
-	return e.Read(ctx, obj, id)
+	return waitFor(ctx, func() (*V, error) {
+		if err := e.Update(ctx, obj, id, is); err != nil {
+			return nil, err
+		}
+		return e.Read(ctx, obj, id)
+	})
 }
 
 func giveUp[T, V any, PT client.ObjectOf[T]](
 	ctx context.Context, c *client.Client, obj PT, slot string, e External[T, V],
 ) error {
 	return alloc.Release(ctx, c, obj, slot, func(ctx context.Context, key, id string) error {
-		return e.Delete(ctx, (*T)(obj), key, id)
+		_, err := waitFor(ctx, func() (struct{}, error) { return struct{}{}, e.Delete(ctx, (*T)(obj), key, id) })
+		return err
 	})
+}
+
+// waitFor calls a function of the user that sends a request, beside the workers of the engine.
+func waitFor[R any](ctx context.Context, fn func() (R, error)) (res R, err error) {
+	flow.Blocking(ctx, func() { res, err = fn() })
+	return res, err
 }

@@ -198,6 +198,42 @@ func TestExternalIntervals(t *testing.T) {
 	})
 }
 
+// TestExternalBesideWorkers checks that slow functions of an external resource hold no worker of the engine, which has
+// 64 of them.
+func TestExternalBesideWorkers(t *testing.T) {
+	bubble(t, func(b *bench) {
+		const gateways = 80
+		c := newCloud()
+		e := c.external()
+		create := e.Create
+		var mu sync.Mutex
+		inside, most := 0, 0
+		e.Create = func(ctx context.Context, gw *gateway, key string) (string, error) {
+			mu.Lock()
+			inside++
+			most = max(most, inside)
+			mu.Unlock()
+			time.Sleep(10 * time.Second)
+			mu.Lock()
+			inside--
+			mu.Unlock()
+			return create(ctx, gw, key)
+		}
+		for i := range gateways - 1 {
+			testbed.Put(t, b.server, testbed.New("a", fmt.Sprint("web-", i)))
+		}
+		g := dependent.For[gateway]()
+		dependent.AddExternal(g, "database", e)
+		b.run(g)
+		testbed.Settle(20 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		if most != gateways || c.count() != gateways {
+			t.Errorf("%d calls ran at a time, and %d resources were made", most, c.count())
+		}
+	})
+}
+
 func TestExternalFails(t *testing.T) {
 	bubble(t, func(b *bench) {
 		c := newCloud()
