@@ -232,6 +232,7 @@ func nothing(ctx context.Context) map[string]func() error {
 		"dependent.Watch":     func() error { return nodes(dependent.Watch(nil)) },
 		"dependent.When":      func() error { return nodes(dependent.When[pod](nil)) },
 
+		"flow.Blocking":    func() error { flow.Blocking(ctx, nil); return nil },
 		"flow.Deadline":    func() error { return step(flow.Deadline(0)) },
 		"flow.Detour":      func() error { return started(flow.New("f", flow.Detour[int]("", nil)), nil) },
 		"flow.Do":          func() error { return started(flow.New("f", flow.Step("s", flow.Do[int](nil))), nil) },

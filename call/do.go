@@ -14,6 +14,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/connection"
@@ -22,9 +23,10 @@ import (
 
 // Do makes one request under a policy and returns the answer.
 //
-// Do blocks until the call succeeds or fails, including the waits between tries. If ctx ends, Do returns at once. The
-// answer is nil, without an error, if the object does not exist and the request has NotFoundOK. The error of a valid
-// request is always an [*Error].
+// Do blocks until the call succeeds or fails, including the waits between tries. In a step of a flow it does so beside
+// the workers (flow.Blocking), except for OnConflict. If ctx ends, Do returns at once. The answer is nil, without an
+// error, if the object does not exist and the request has NotFoundOK. The error of a valid request is always an
+// [*Error].
 func Do(ctx context.Context, c *Client, r Request, p Policy) (*Answer, error) {
 	x, err := c.begin(r, p)
 	if err != nil {
@@ -32,21 +34,31 @@ func Do(ctx context.Context, c *Client, r Request, p Policy) (*Answer, error) {
 	}
 	defer x.over()
 	for {
-		o := x.try(ctx)
-		switch o.action {
-		case done:
+		o, err := x.tryAndPause(ctx)
+		switch {
+		case o.action == done:
 			return o.answer, nil
-		case fail:
+		case o.action == fail:
 			return nil, o.err
-		}
-		x.waits(o)
-		if err := x.pause(ctx, o); err != nil {
+		case err != nil:
 			return nil, err
 		}
 		if err := x.resume(ctx, o); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// tryAndPause makes one try and waits until the next one is due, if there is one. The caller may be a step of a flow,
+// which does not count as a worker meanwhile.
+func (x *exchange) tryAndPause(ctx context.Context) (o outcome, err error) {
+	flow.Blocking(ctx, func() {
+		if o = x.try(ctx); o.action != done && o.action != fail {
+			x.waits(o)
+			err = x.pause(ctx, o)
+		}
+	})
+	return o, err
 }
 
 // exchange is one call in progress. It makes one try at a time and decides the next action. Do waits between tries on

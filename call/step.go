@@ -35,8 +35,9 @@ type StepSpec[P any] struct {
 }
 
 // Step returns a step of a flow that makes a request. It decides as [Do] does, and parks the fiber between two tries,
-// so a waiting fiber holds no goroutine and no worker. A try holds the worker until its answer or timeout. Therefore no
-// request is on the wire after the code of a preempted fiber has returned.
+// so a waiting fiber holds no goroutine and no worker. During a try the fiber runs beside the workers (flow.Blocking).
+// Its code returns after the answer or timeout. Therefore no request is on the wire after the code of a preempted fiber
+// has returned.
 //
 //	call.Step("create-service", c, call.StepSpec[Domain]{
 //		Request: func(ctx context.Context, d *Domain) (call.Request, error) { return d.serviceRequest(), nil },
@@ -160,7 +161,7 @@ func (s *stepper[P]) begin(r Request) (*exchange, error) {
 // send makes one try, and continues with further pages while their answers succeed.
 func (s *stepper[P]) send(ctx context.Context, call *stepCall) (o outcome) {
 	for {
-		o = call.x.try(ctx)
+		flow.Blocking(ctx, func() { o = call.x.try(ctx) })
 		if call.list == nil || !call.list.take(&o) {
 			return o
 		}

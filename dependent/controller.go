@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/rights"
 	"github.com/fairlead-io/fairlead/why"
@@ -261,6 +262,7 @@ func (p *packet[T, PT]) wait(ctx context.Context, f *flow.Fiber[packet[T, PT]]) 
 	if rest && p.finish() {
 		return f.End()
 	}
+	binding.Recovered(ctx)
 	f.Because(causes(r.states, r.stale)...)
 	p.round = nil // saves memory during the wait; the next look computes it again
 	return await(f, &p.changed, until).Then("look")
@@ -326,6 +328,7 @@ func (p *packet[T, PT]) remove(ctx context.Context, f *flow.Fiber[packet[T, PT]]
 	if isEmpty(r.states) {
 		return f.Next()
 	}
+	binding.Recovered(ctx)
 	f.Because(causes(r.states, r.stale)...)
 	p.round = nil
 	return f.Await(&p.changed).Then("children")

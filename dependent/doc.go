@@ -60,12 +60,14 @@
 //
 // Each primary with pending work has one fiber (package flow), named after the controller. The fiber examines all nodes
 // and writes several children at a time. It then writes the status and parks until a change or a time. While it waits
-// for children, it is a record of some hundred bytes, without a goroutine, polling or requests. Its position is not
+// for children, it is a record of some hundred bytes, without a goroutine, polling or requests. Only resources outside
+// of the cluster are read again: after seconds while they are not ready, later after minutes. Its position is not
 // stored: after a restart it examines the current state again. /debug/flows and "fairlead flows" show the fiber. It
 // ends when there is nothing left to do, and the next change starts another one.
 //
 // If a node fails, the other nodes proceed. The fiber then ends with the error, and the controller retries after its
-// back-off. The failure shows in reconcile.Controller.Failures, in metrics and in Events.
+// back-off. The failure shows in reconcile.Controller.Failures, in metrics and in Events. It ends with the next round
+// without an error, also if the fiber then waits: the number of attempts and the back-off start anew.
 //
 // # Deletion
 //

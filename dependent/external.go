@@ -1,6 +1,7 @@
 package dependent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,11 +10,13 @@ import (
 
 	"github.com/fairlead-io/fairlead/alloc"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/flow"
 )
 
 // External manages a resource of type V outside of the cluster, such as a database of a cloud, for each primary.
 // Package alloc allocates its id exactly once, in a slot with the name of the node. Create, Read and Delete are
-// required; Differs and Update are optional, but only together. The functions may block for the time of a request.
+// required; Differs and Update are optional, but only together. The functions may block for the time of a request,
+// beside the workers of the engine (flow.Blocking).
 type External[T, V any] struct {
 	// Create creates the resource and returns its id. It may be called again with the same key after a crash.
 	Create func(ctx context.Context, obj *T, idempotencyKey string) (id string, err error)
@@ -26,17 +29,25 @@ type External[T, V any] struct {
 	// Delete deletes the resource. It must succeed if there is none. id is empty if it is not known whether Create
 	// succeeded with the key.
 	Delete func(ctx context.Context, obj *T, idempotencyKey, id string) error
-	// Interval is how often the resource is read to detect external changes; zero means 10 minutes. The controller also
-	// reads it when the spec of the primary changes, and after reconcile.Controller.Trigger.
-	Interval time.Duration
+	// PollInterval is how soon a resource that is not [Ready] is read again; zero means 2 seconds. It doubles with each
+	// read, up to the smaller of a minute and DriftInterval. Jitter subtracts at most half of it.
+	PollInterval time.Duration
+	// DriftInterval is how often a ready resource is read, to detect external changes; zero means 10 minutes. The
+	// controller also reads it when the spec of the primary changes, and after reconcile.Controller.Trigger.
+	DriftInterval time.Duration
 }
 
-// defaultInterval is the default of External.Interval.
-const defaultInterval = 10 * time.Minute
+// The defaults of External.PollInterval and External.DriftInterval, and the bound of the first.
+const (
+	defaultPoll  = 2 * time.Second
+	defaultDrift = 10 * time.Minute
+	maxPoll      = time.Minute
+)
 
 // external is an External without its type parameters.
 type external struct {
-	interval time.Duration
+	poll  flow.Backoff  // between reads of a resource that is not ready
+	drift time.Duration // between reads of a ready one
 	// keep returns the state after the call. With an error, gone reports that the resource no longer exists.
 	keep    func(ctx context.Context, c *client.Client, obj any) (is any, gone bool, err error)
 	release func(ctx context.Context, c *client.Client, obj any) error
@@ -53,22 +64,18 @@ func AddExternal[T, V any, PT client.ObjectOf[T]](
 	if e.Create == nil || e.Read == nil || e.Delete == nil || (e.Differs == nil) != (e.Update == nil) {
 		n.fault("Create, Read and Delete are required, and Differs requires Update and the other way round")
 	}
-	if e.Interval < 0 {
-		n.fault("the interval %v is negative", e.Interval)
+	if e.PollInterval < 0 || e.DriftInterval < 0 {
+		n.fault("an interval of %v is negative", min(e.PollInterval, e.DriftInterval))
 	}
-	if e.Interval == 0 {
-		e.Interval = defaultInterval
-	}
+	poll, drift := cmp.Or(e.PollInterval, defaultPoll), cmp.Or(e.DriftInterval, defaultDrift)
 	n.external = &external{
-		interval: e.Interval,
+		poll: flow.Backoff{Base: poll, Max: min(maxPoll, drift)}, drift: drift,
 		keep: func(ctx context.Context, c *client.Client, obj any) (any, bool, error) {
 			is, gone, err := keep[T, V, PT](ctx, c, PT(obj.(*T)), name, e)
 			return is, gone, err
 		},
 		release: func(ctx context.Context, c *client.Client, obj any) error {
-			return alloc.Release(ctx, c, PT(obj.(*T)), name, func(ctx context.Context, key, id string) error {
-				return e.Delete(ctx, obj.(*T), key, id)
-			})
+			return giveUp[T, V, PT](ctx, c, PT(obj.(*T)), name, e)
 		},
 	}
 	add(g, n, opts)
@@ -88,7 +95,7 @@ func keep[T, V any, PT client.ObjectOf[T]](
 ) (is *V, gone bool, err error) {
 	for range 2 {
 		id, err := alloc.Once(ctx, c, obj, slot, func(ctx context.Context, key string) (string, error) {
-			return e.Create(ctx, (*T)(obj), key)
+			return waitFor(ctx, func() (string, error) { return e.Create(ctx, (*T)(obj), key) })
 		})
 		switch {
 		case err == nil:
@@ -110,20 +117,29 @@ func keep[T, V any, PT client.ObjectOf[T]](
 
 // bring reads the resource, updates it if it differs, and returns its state; nil if it is gone.
 func (e External[T, V]) bring(ctx context.Context, obj *T, id string) (*V, error) {
-	is, err := e.Read(ctx, obj, id)
+	is, err := waitFor(ctx, func() (*V, error) { return e.Read(ctx, obj, id) })
 	if err != nil || is == nil || e.Differs == nil || !e.Differs(obj, is) {
 		return is, err
 	}
-	if err := e.Update(ctx, obj, id, is); err != nil {
-		return nil, err
-	}
-	return e.Read(ctx, obj, id)
+	return waitFor(ctx, func() (*V, error) {
+		if err := e.Update(ctx, obj, id, is); err != nil {
+			return nil, err
+		}
+		return e.Read(ctx, obj, id)
+	})
 }
 
 func giveUp[T, V any, PT client.ObjectOf[T]](
 	ctx context.Context, c *client.Client, obj PT, slot string, e External[T, V],
 ) error {
 	return alloc.Release(ctx, c, obj, slot, func(ctx context.Context, key, id string) error {
-		return e.Delete(ctx, (*T)(obj), key, id)
+		_, err := waitFor(ctx, func() (struct{}, error) { return struct{}{}, e.Delete(ctx, (*T)(obj), key, id) })
+		return err
 	})
+}
+
+// waitFor calls a function of the user that sends a request, beside the workers of the engine.
+func waitFor[R any](ctx context.Context, fn func() (R, error)) (res R, err error) {
+	flow.Blocking(ctx, func() { res, err = fn() })
+	return res, err
 }

@@ -76,7 +76,7 @@ func (c *cloud) external() dependent.External[gateway, database] {
 			delete(c.databases, id)
 			return nil
 		},
-		Interval: time.Minute,
+		PollInterval: time.Minute, DriftInterval: time.Minute,
 	}
 }
 
@@ -144,6 +144,92 @@ func TestExternal(t *testing.T) {
 		b.delete(testbed.Gateways, "web")
 		if c.get("db-2") != nil || b.object(testbed.Gateways, "web") != nil {
 			t.Error("something is left")
+		}
+	})
+}
+
+// TestExternalIntervals checks the default intervals: seconds and back-off until the resource is ready, then minutes.
+func TestExternalIntervals(t *testing.T) {
+	bubble(t, func(b *bench) {
+		c := newCloud()
+		e := c.external()
+		e.PollInterval, e.DriftInterval = 0, 0
+		g := dependent.For[gateway]()
+		dependent.AddExternal(g, "database", e, dependent.Ready(func(d *database) bool { return d.up }))
+		set := func(up bool) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.databases["db-1"].up = up
+		}
+		reads := func(during time.Duration) int {
+			c.mu.Lock()
+			before := c.reads
+			c.mu.Unlock()
+			testbed.Settle(during)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return c.reads - before
+		}
+		b.run(g)
+		// Without jitter it is read after 2, 6, 14, 30 and 62 seconds, then each minute. Jitter at most halves a wait.
+		if n := reads(time.Minute); n < 3 || n > 8 {
+			t.Errorf("it was read %d times in the first minute in which it is not ready", n)
+		}
+		if n := reads(time.Hour); n < 59 || n > 122 {
+			t.Errorf("it was read %d times in the next hour", n)
+		}
+		set(true)
+		testbed.Settle(time.Minute)
+		if got := b.condition("Dependents"); got.Status != "True" {
+			t.Errorf("a minute after it has become ready: %+v", got)
+		}
+		if n := reads(time.Hour); n < 5 || n > 6 {
+			t.Errorf("a ready one was read %d times in an hour", n)
+		}
+		set(false)
+		for began := time.Now(); b.condition("Dependents").Reason != "Waiting"; testbed.Settle(time.Second) {
+			if time.Since(began) > 10*time.Minute+time.Second {
+				t.Fatalf("it was not found not ready: %+v", b.condition("Dependents"))
+			}
+		}
+		if n := reads(time.Minute); n < 3 || n > 8 {
+			t.Errorf("it was read %d times in the minute after it was found not ready", n)
+		}
+	})
+}
+
+// TestExternalBesideWorkers checks that slow functions of an external resource hold no worker of the engine, which has
+// 64 of them.
+func TestExternalBesideWorkers(t *testing.T) {
+	bubble(t, func(b *bench) {
+		const gateways = 80
+		c := newCloud()
+		e := c.external()
+		create := e.Create
+		var mu sync.Mutex
+		inside, most := 0, 0
+		e.Create = func(ctx context.Context, gw *gateway, key string) (string, error) {
+			mu.Lock()
+			inside++
+			most = max(most, inside)
+			mu.Unlock()
+			time.Sleep(10 * time.Second)
+			mu.Lock()
+			inside--
+			mu.Unlock()
+			return create(ctx, gw, key)
+		}
+		for i := range gateways - 1 {
+			testbed.Put(t, b.server, testbed.New("a", fmt.Sprint("web-", i)))
+		}
+		g := dependent.For[gateway]()
+		dependent.AddExternal(g, "database", e)
+		b.run(g)
+		testbed.Settle(20 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		if most != gateways || c.count() != gateways {
+			t.Errorf("%d calls ran at a time, and %d resources were made", most, c.count())
 		}
 	})
 }

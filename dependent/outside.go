@@ -10,8 +10,10 @@ import (
 type outside struct {
 	is         any // nil: the resource is gone
 	read       time.Time
-	generation int64 // of the primary at the time of the read
-	failed     bool  // a later read or write has failed: the current state is unknown
+	due        time.Time // of the next read; zero until the resource was judged
+	generation int64     // of the primary at the time of the read
+	polls      int       // number of reads in a row that found it not ready
+	failed     bool      // a later read or write has failed: the current state is unknown
 }
 
 // externals decides about the external resources of a primary. It sends no request.
@@ -38,8 +40,11 @@ func (x *externals) compare(s *state) *op {
 	if err != nil || s.outside == nil || s.outside.is == nil {
 		return nil
 	}
-	s.until = s.outside.read.Add(s.external.interval)
 	ok, err := guarded(func() (bool, error) { return s.ready(s.outside.is), nil })
+	if s.outside.due.IsZero() {
+		s.outside.schedule(s.external, ok)
+	}
+	s.until = s.outside.due
 	switch {
 	case err != nil:
 		s.err = s.fail("judge", client.Key{}, err)
@@ -49,11 +54,21 @@ func (x *externals) compare(s *state) *op {
 	return nil
 }
 
+// schedule sets the time of the next read.
+func (o *outside) schedule(e *external, ready bool) {
+	if ready {
+		o.polls, o.due = 0, o.read.Add(e.drift)
+		return
+	}
+	o.polls++
+	o.due = o.read.Add(e.poll.Delay(o.polls))
+}
+
 // mustRead reports whether the resource must be read and updated, or created.
 func (x *externals) mustRead(s *state) bool {
 	o := s.outside
 	return o == nil || o.failed || o.is == nil || o.generation != x.marks.primary.GetGeneration() || x.poked ||
-		!x.now.Before(o.read.Add(s.external.interval))
+		!o.due.IsZero() && !x.now.Before(o.due)
 }
 
 // release returns the deletion of a resource that is not wanted, or nil if there is none or it was tried.
@@ -82,8 +97,10 @@ func (x *externals) record(o *op) {
 	case o.verb == verbRelease:
 		delete(x.known.outsides, s.index)
 	default:
-		x.known.outsides[s.index] = &outside{
-			is: o.outside, read: x.now, generation: x.marks.primary.GetGeneration(),
+		now := &outside{is: o.outside, read: x.now, generation: x.marks.primary.GetGeneration()}
+		if before := x.known.outsides[s.index]; before != nil && before.generation == now.generation {
+			now.polls = before.polls
 		}
+		x.known.outsides[s.index] = now
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/flow"
 )
 
 var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -128,7 +129,7 @@ func TestComparer(t *testing.T) {
 // TestExternalsPart checks when an external resource is read again, and what a failure leaves behind.
 func TestExternalsPart(t *testing.T) {
 	t.Parallel()
-	n := &node{name: "database", ready: func(any) bool { return true }, external: &external{interval: time.Minute}}
+	n := &node{name: "database", ready: func(any) bool { return true }, external: &external{drift: time.Minute}}
 	known := noMemory()
 	due := func(when string, now time.Time, m *marks, want bool) *state {
 		t.Helper()
@@ -161,6 +162,25 @@ func TestExternalsPart(t *testing.T) {
 	record(began.Add(time.Second), &op{err: errors.New("failed")})
 	if s := due("after a failure", began.Add(time.Second), primaryMarks(), true); !s.unknown() || s.outside.is != "db" {
 		t.Errorf("after a failure: %+v", s.outside)
+	}
+	record(began, &op{outside: "db"})
+	n.ready, n.external.poll = func(any) bool { return false }, flow.Backoff{Base: 2 * time.Second, Max: 5 * time.Second}
+	at := began
+	for i, want := range []struct{ least, most time.Duration }{
+		{2 * time.Second, 2 * time.Second}, {2 * time.Second, 4 * time.Second}, {2500 * time.Millisecond, 5 * time.Second},
+	} {
+		s := due("it is not ready", at, primaryMarks(), false)
+		if wait := s.until.Sub(at); wait < want.least || wait > want.most {
+			t.Errorf("read %d that finds it not ready: the next one follows after %v", i, wait)
+		}
+		at = s.until
+		due("after the poll interval", at, primaryMarks(), true)
+		record(at, &op{outside: "db"})
+	}
+	known.outsides[0].generation = 0
+	record(at, &op{outside: "db"})
+	if s := due("not ready after a newer spec", at, primaryMarks(), false); !s.until.Equal(at.Add(2 * time.Second)) {
+		t.Errorf("after a newer spec the next read follows after %v", s.until.Sub(at))
 	}
 	record(began, &op{err: errors.New("failed"), gone: true})
 	if s := due("after it was gone", began, primaryMarks(), true); s.outside.is != nil {

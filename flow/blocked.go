@@ -25,8 +25,10 @@ func blockageOf(s *scheduler) (b blockage) {
 	for w := range s.busy() {
 		// The time of the last progress is not enough: for a fiber that was just picked up it includes the time parked.
 		at := max(w.picked, w.f.progress.snapshot().since)
-		busy++
-		b.last = max(b.last, at)
+		if !w.away {
+			busy++
+			b.last = max(b.last, at)
+		}
 		if g := w.f.subgroup.group; s.queue.waits(g) {
 			if b.groups == nil {
 				b.groups = make(map[*group]int64)
@@ -61,7 +63,7 @@ func (b *blockage) keys(s *scheduler) (at, behind []string) {
 		return nil, nil
 	}
 	for w := range s.busy() {
-		if b.holds(w.f.subgroup.group) {
+		if _, blocked := b.groups[w.f.subgroup.group]; blocked || b.all && !w.away {
 			at = append(at, w.f.root().key)
 		}
 	}

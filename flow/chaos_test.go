@@ -45,7 +45,12 @@ func (c *chaos) pause(ctx context.Context, what string) {
 	if c.s.N(2) == 0 {
 		ctx = context.WithoutCancel(ctx)
 	}
-	c.s.Point(ctx, c.name(what))
+	name := c.name(what)
+	if len(name)%2 == 0 { // without a decision, so that recorded seeds keep their meaning
+		flow.Blocking(ctx, func() { c.s.Point(ctx, name) })
+		return
+	}
+	c.s.Point(ctx, name)
 }
 
 func anything(ctx context.Context, f *flow.Fiber[item]) flow.Next {

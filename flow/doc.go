@@ -43,6 +43,10 @@
 //	defer engine.Close(context.Background())
 //	h, err := bringUp.Start(ctx, engine, &domain, flow.StartOptions{Key: "prod/orders", OnEnd: report})
 //
+// A step that waits for the response to a request of package call or client does not count as one of the workers, and
+// another fiber may begin meanwhile. EngineOptions.Requests bounds these steps. [Blocking] does the same for other
+// clients, and has the contract.
+//
 // A parked fiber (delay, retry, suspension, await, fork) is a record of a few hundred bytes. It has no goroutine, no
 // runtime timer and no context. The context of a step therefore ends when the fiber parks or ends. A [Fiber.Suspend]
 // keeps the context until the fiber is resumed. Cancellation, preemption and [Engine.Close] cancel the context with
@@ -96,8 +100,8 @@
 //   - fiber (record.go): the record of a fiber. Each part names the fields that are its entries in the record, and
 //     only that part writes them. Other parts may read the status. suspend.go clears the events that it has handled.
 //     progress has the current step and the history; its lock, progress.mu, is a leaf.
-//   - scheduler (scheduler.go): the status of fibers, and the workers. It owns the queue of ready fibers (ready.go)
-//     and the times at which fibers are due (timers.go). It calls the interpreter through a function.
+//   - scheduler (scheduler.go, blocking.go): the status of fibers, and the workers. It owns the queue of ready fibers
+//     (ready.go) and the times at which fibers are due (timers.go). It calls the interpreter through a function.
 //   - gates (gates.go): the chain of fibers of each key. liveSet (live.go): all live fibers. registry (registry.go):
 //     the flows in use and their metrics. All three are data of lifecycle.
 //   - lifecycle (lifecycle.go, end.go, host.go): starts and ends fibers, and keeps F1 and F2. It takes core.mu.

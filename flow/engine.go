@@ -15,8 +15,13 @@ import (
 
 // EngineOptions configures an Engine. The zero value is valid.
 type EngineOptions struct {
-	Workers  int           // maximum number of running (not parked) fibers; default 64
-	PerGroup int           // maximum number of running fibers of one group; default no limit
+	// Workers is how many fibers may run (not parked) for another one to begin; default 64. Fibers in Blocking do not
+	// count.
+	Workers int
+	// Requests is the maximum number of fibers that run beside the workers, since they wait for the response to a
+	// request (see Blocking); default 512, negative for none.
+	Requests int
+	PerGroup int           // maximum number of running fibers of one group, in Blocking or not; default no limit
 	Backstop time.Duration // default interval between live checks of a wait; default 30 s, negative disables them
 	// Grace is how long a fiber waits for a cancelled predecessor before the engine logs an error. The error repeats
 	// each time the wait has doubled. The default is 30 s; a negative value disables it.
@@ -36,8 +41,11 @@ type EngineOptions struct {
 	Hook func(h Handle, path string, after bool)
 }
 
+// defaultRequests is the default of EngineOptions.Requests. An API server with default flags serves 600 at a time.
+const defaultRequests = 512
+
 // Engine runs fibers. NewEngine makes it and Close ends it. An Engine is safe for concurrent use. It has no goroutine
-// before the first fiber starts, and later at most Workers goroutines plus those of alarms and reports.
+// before the first fiber starts, and later at most Workers plus Requests goroutines, and those of alarms and reports.
 //
 // Engine connects its parts: doc.go lists them.
 type Engine struct {
@@ -53,6 +61,9 @@ type Engine struct {
 func NewEngine(opt EngineOptions) *Engine {
 	if opt.Workers <= 0 {
 		opt.Workers = 64
+	}
+	if opt.Requests == 0 {
+		opt.Requests = defaultRequests
 	}
 	if opt.Backstop == 0 {
 		opt.Backstop = 30 * time.Second
@@ -79,7 +90,8 @@ func NewEngine(opt EngineOptions) *Engine {
 		host: &e.fibers, log: log, backstop: opt.Backstop, queued: &e.sched.queued,
 		observed: opt.Hook != nil, spans: &e.spans,
 	}
-	e.sched.limit, e.sched.run, e.sched.exited = opt.Workers, e.interp.slice, e.fibers.exited
+	e.sched.limit, e.sched.maxAway = opt.Workers, max(opt.Requests, 0)
+	e.sched.run, e.sched.exited = e.interp.slice, e.fibers.exited
 	e.sched.start(&e.core, &e.wg, opt.PerGroup, e.fibers.due)
 	return e
 }

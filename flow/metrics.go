@@ -18,7 +18,7 @@ func describe() (d struct {
 ) {
 	d.live = desc("fibers", "Live fibers by status.", "status")
 	d.ready = desc("fibers_ready", "Fibers waiting for a worker.")
-	d.workers = desc("workers_busy", "Workers that run a fiber.")
+	d.workers = desc("workers_busy", "Workers that run a fiber and do not wait for the answer to a request.")
 	d.started = desc("fibers_started_total", "Fibers started, children included.", "flow")
 	d.ended = desc("fibers_ended_total", "Fibers ended by status.", "flow", "status")
 	d.steps = desc("steps_total", "Runs of steps by outcome.", "flow", "step", "outcome")
@@ -47,9 +47,9 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	count := func(d *prometheus.Desc, v uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 	}
-	gauge(d.live, float64(max(s.live-s.queued-s.busy, 0)), Parked.String())
+	gauge(d.live, float64(max(s.live-s.queued-s.busy-s.away, 0)), Parked.String())
 	gauge(d.live, float64(s.queued), Ready.String())
-	gauge(d.live, float64(s.busy), Running.String())
+	gauge(d.live, float64(s.busy+s.away), Running.String())
 	gauge(d.ready, float64(s.queued))
 	gauge(d.workers, float64(s.busy))
 	count(d.preempted, s.preempted)
@@ -73,7 +73,8 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 
 // counts is a snapshot of the numbers of an engine.
 type counts struct {
-	live, queued, busy     int
+	live, queued           int
+	busy, away             int
 	preempted, stuck, lost uint64
 	flows                  map[string]*flowNumbers
 	steps                  map[string]map[string]*stepNumbers // by flow and path
@@ -86,7 +87,7 @@ func countsOf(c *core, l *lifecycle) counts {
 		live:      l.live.n,
 		preempted: l.preempted.Load(), stuck: l.stuck.Load(), lost: l.lost.Load(),
 	}
-	s.queued, s.busy = c.sched.load()
+	s.queued, s.busy, s.away = c.sched.load()
 	s.flows, s.steps = l.flows.snapshot()
 	return s
 }

@@ -30,14 +30,17 @@ type scheduler struct {
 	// exited ends f, whose code has ended its goroutine. It is called without mu.
 	exited func(f *fiber)
 
-	queue   readyQueue
-	timers  timers
-	limit   int // maximum number of workers
-	idle    *sync.Cond
-	nidle   int
-	workers []*worker
-	halted  bool
-	queued  atomic.Int32 // fibers that wait for a worker
+	queue    readyQueue
+	timers   timers
+	limit    int // a fiber begins while fewer workers are present
+	maxAway  int // maximum number of workers in Blocking that are not present
+	idle     *sync.Cond
+	nidle    int
+	blocking int  // workers in Blocking
+	skipped  bool // the last worker beyond limit has retired
+	workers  []*worker
+	halted   bool
+	queued   atomic.Int32 // fibers that wait for a worker
 }
 
 // worker is a goroutine that runs fibers.
@@ -46,6 +49,8 @@ type worker struct {
 	goroutine goroutine.ID // the ID in stack traces
 	fiber     *fiber       // the fiber that it runs; guarded by core.mu
 	picked    int64        // when it picked up the fiber, in the engine's time; guarded by core.mu
+	turn      uint64       // number of fibers that it has run; guarded by core.mu
+	blocking  int          // calls of Blocking of its fiber that have not returned; guarded by core.mu
 }
 
 // start connects the scheduler to its owner, which has set limit, run and exited. perGroup is the maximum number of
@@ -69,16 +74,54 @@ func (s *scheduler) wake(f *fiber) {
 	s.timers.remove(f)
 	s.queue.push(f)
 	s.queued.Add(1)
-	if s.nidle > 0 {
+	s.hire()
+}
+
+// hire makes one more worker present, unless there are enough. Otherwise the next worker that finishes its fiber looks
+// for another one.
+func (s *scheduler) hire() {
+	switch {
+	case s.present() >= s.limit:
+	case s.nidle > 0:
 		s.nidle-- // for the worker that is woken, so that the next call wakes another one
 		s.idle.Signal()
-		return
-	}
-	if len(s.workers) < s.limit {
+	default:
 		w := &worker{index: int32(len(s.workers))}
 		s.workers = append(s.workers, w)
 		s.wg.Go(func() { s.work(w) })
 	}
+}
+
+// present returns the number of workers that run a fiber and count for the limit.
+func (s *scheduler) present() int { return len(s.workers) - s.nidle - s.away() }
+
+// next returns the next fiber for a worker that is present, or nil. Of the workers beyond the limit, only every second
+// one continues. Their number shrinks, and the ready fibers need not wait until it has.
+func (s *scheduler) next() *fiber {
+	if s.present() > s.limit {
+		if s.skipped = !s.skipped; s.skipped {
+			return nil
+		}
+	}
+	return s.queue.pop()
+}
+
+// rest makes a worker without a fiber idle, or removes it if there are enough without it. It reports whether the worker
+// was removed.
+func (s *scheduler) rest(w *worker) (removed bool) {
+	if len(s.workers)-s.away() <= s.limit {
+		s.nidle++
+		s.idle.Wait()
+		return false
+	}
+	last := int32(len(s.workers) - 1)
+	moved := s.workers[last]
+	if f := moved.fiber; f != nil && f.worker == last+1 {
+		f.worker = w.index + 1
+	}
+	s.workers[w.index], moved.index = moved, w.index
+	s.workers = s.workers[:last]
+	return true
 }
 
 // poke records an event of f, and wakes f if it is parked.
@@ -134,6 +177,7 @@ func (s *scheduler) work(w *worker) {
 			return
 		}
 		s.mu.Lock()
+		s.endAbsences(w)
 		w.fiber = nil
 		s.queue.release(g)
 		s.mu.Unlock()
@@ -146,9 +190,10 @@ func (s *scheduler) work(w *worker) {
 	}()
 	s.mu.Lock()
 	for !s.halted {
-		if f = s.queue.pop(); f == nil {
-			s.nidle++
-			s.idle.Wait()
+		if f = s.next(); f == nil {
+			if s.rest(w) {
+				break
+			}
 			continue
 		}
 		s.queued.Add(-1)
@@ -160,6 +205,7 @@ func (s *scheduler) work(w *worker) {
 		s.mu.Unlock()
 		s.run(f, why, poke, now)
 		s.mu.Lock()
+		s.endAbsences(w)
 		w.fiber = nil
 		s.queue.release(g)
 	}
@@ -172,21 +218,24 @@ type busyWorker struct {
 	f         *fiber
 	goroutine goroutine.ID
 	picked    int64 // when it picked up f
+	away      bool  // it is in Blocking and does not count for the limit
 }
 
 // busy yields the workers that run a fiber.
 func (s *scheduler) busy() iter.Seq[busyWorker] {
 	return func(yield func(busyWorker) bool) {
 		for _, w := range s.workers {
-			if w.fiber != nil && !yield(busyWorker{w.fiber, w.goroutine, w.picked}) {
+			if w.fiber != nil && !yield(busyWorker{w.fiber, w.goroutine, w.picked, w.blocking > 0 && s.blocking <= s.maxAway}) {
 				return
 			}
 		}
 	}
 }
 
-// load returns the numbers of fibers that wait for a worker, and of workers that are not idle.
-func (s *scheduler) load() (queued, busy int) { return int(s.queued.Load()), len(s.workers) - s.nidle }
+// load returns the numbers of fibers that wait for a worker, and of workers that are present and away.
+func (s *scheduler) load() (queued, present, away int) {
+	return int(s.queued.Load()), s.present(), s.away()
+}
 
 // goroutine returns the goroutine that runs f. ok is false if no worker runs f.
 func (s *scheduler) goroutine(f *fiber) (id goroutine.ID, ok bool) {
@@ -199,7 +248,7 @@ func (s *scheduler) goroutine(f *fiber) (id goroutine.ID, ok bool) {
 // halt ends the workers and the alarm. No fiber is left.
 func (s *scheduler) halt() {
 	s.halted = true
-	s.nidle, s.workers = 0, nil
+	s.nidle, s.blocking, s.workers = 0, 0, nil
 	s.timers.stop()
 	s.idle.Broadcast()
 }

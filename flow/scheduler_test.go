@@ -22,7 +22,7 @@ func testScheduler(workers int) (*core, *sync.WaitGroup, func(group string) *fib
 }
 
 func busy(c *core) int {
-	_, n := c.sched.load()
+	_, n, _ := c.sched.load()
 	return n
 }
 

@@ -18,13 +18,13 @@ func reportStuck(wg *sync.WaitGroup, log *slog.Logger, f, holder *fiber, waited 
 	})
 }
 
-// slowest returns the fiber that has run at one step for longest, among the workers that the group may use. It returns
+// slowest returns the fiber that has run at one step for longest, among those whose workers the group may use. It returns
 // nil if no such worker is running. The caller holds core.mu.
 func slowest(s *scheduler, g *group) (slowest *fiber) {
 	bounded := s.queue.full(g)
 	var since int64
 	for w := range s.busy() {
-		if w.f.state != Running || bounded && w.f.subgroup.group != g {
+		if w.f.state != Running || !bounded && w.away || bounded && w.f.subgroup.group != g {
 			continue
 		}
 		if at := w.f.progress.snapshot().since; slowest == nil || at < since {

@@ -73,7 +73,7 @@ func snapshotOf(f *fiber) (s fiberSnapshot, ok bool) {
 		return s, false
 	}
 	s = fiberSnapshot{Info: infoOf(f), running: int(f.subgroup.group.running)}
-	s.ready, _ = e.sched.load()
+	s.ready, _, _ = e.sched.load()
 	if x := f.x.Load(); x != nil && x.notes != nil {
 		s.notes = *x.notes
 		s.notes.causes = slices.Clone(s.notes.causes)

@@ -240,6 +240,7 @@ func (c *Controller) connect(m *metrics) {
 	m.counts, m.ages = c.scheduler.counts, c.scheduler.ages
 	c.object.hosted(c.from, fiberHost{
 		client: c.client, log: c.log, slots: c.slots, finalizer: ownFinalizer, trigger: c.Trigger, fail: c.fail,
+		recovered: c.scheduler.recovered,
 		values: func(ctx context.Context, k Key, slot int, waiting *binding.Waiting) context.Context {
 			return bound.ofFiber(ctx, c.scheduler.termOf(k), k, slot, waiting)
 		},

@@ -32,6 +32,7 @@ type fiberHost struct {
 	slots     *handover.Slots // nil: replicas do not share the objects
 	finalizer string          // "" if there is none
 	trigger   func(k Key, source string)
+	recovered func(k Key)     // ends the failure of an earlier fiber
 	fail      func(err error) // ends the controller
 	// values returns the context values for the steps of a fiber. ctx is the context of the running reconciliation.
 	values func(ctx context.Context, k Key, slot int, waiting *binding.Waiting) context.Context
@@ -218,13 +219,15 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 		waiting: &at.waiting,
 	}
 	var positions flow.Positions = at
+	values := r.host.values(ctx, k, f.slot, &at.waiting)
 	if r.config.Changed != nil {
 		positions, f.changed = noPositions{}, func(ctx context.Context) bool { return r.config.Changed(ctx, packet) }
+		values = binding.WithRecovery(values, func() { r.recovered(k, f) })
 	}
 	opt := flow.StartOptions{
 		Key: FiberKey(r.name, k), Group: k.Namespace, Mode: flow.Preempt, Timeout: r.config.Timeout,
 		Generation: o.GetGeneration(),
-		Positions:  positions, Values: r.host.values(ctx, k, f.slot, &at.waiting),
+		Positions:  positions, Values: values,
 		Providers: []flow.Provider{flow.Provide(task), flow.Provide(r.host.client)},
 		OnEnd:     func(res flow.Result) { r.ended(k, f, at, obj, res) }, Reported: true,
 	}
@@ -298,6 +301,13 @@ func (r *flows[T, P, PT]) ended(k Key, f *fiber, at *statusAt[T, PT], obj *T, re
 	}
 	if r.config.OnEnd != nil {
 		r.config.OnEnd(obj, res)
+	}
+}
+
+// recovered ends the failure of an earlier fiber of an object, since f has succeeded so far.
+func (r *flows[T, P, PT]) recovered(k Key, f *fiber) {
+	if r.fibers.runs(k, f) {
+		r.host.recovered(k)
 	}
 }
 

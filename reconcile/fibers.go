@@ -255,7 +255,13 @@ func (s *fiberSet) logUnhandled(k Key, f *fiber) {
 	}
 }
 
-// snapshot returns a copy of the running fiber of an object, or nil if there is none.
+// runs reports whether f is the fiber of its object and has not ended.
+func (s *fiberSet) runs(k Key, f *fiber) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.live[k] == f && !f.ended
+}
+
 // count returns the number of fibers that have not ended.
 func (s *fiberSet) count() (n int) {
 	s.mu.Lock()
@@ -268,6 +274,7 @@ func (s *fiberSet) count() (n int) {
 	return n
 }
 
+// snapshot returns a copy of the running fiber of an object, or nil if there is none.
 func (s *fiberSet) snapshot(k Key) *fiber {
 	s.mu.Lock()
 	defer s.mu.Unlock()

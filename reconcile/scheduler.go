@@ -354,6 +354,22 @@ func (s *scheduler) suspended(it *item) {
 	}
 }
 
+// recovered forgets the failure of an object, whose running fiber has succeeded so far. It keeps the failure of a
+// reconciliation since then, which is in back-off.
+func (s *scheduler) recovered(k Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	it := s.q.items[k]
+	if it == nil || it.fail == nil || it.state == waiting && it.dueFor == Retried {
+		return
+	}
+	it.fail = nil
+	if it.current == nil && it.state == idle {
+		s.suspended(it)
+		s.spawn()
+	}
+}
+
 // succeeded schedules the next reconciliation after a success. The caller holds s.mu.
 func (s *scheduler) succeeded(it *item, r *reconciliation, end completion) {
 	delay := s.retries.afterSuccess(it.key, &it.requeues, r.facts, end.res)

@@ -371,3 +371,46 @@ func TestSchedulerModel(t *testing.T) {
 		}
 	})
 }
+
+// TestSchedulerRecovery: a fiber that has succeeded so far ends the failure of an earlier one, and no later failure.
+func TestSchedulerRecovery(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, nil)
+		k := key("a", 1)
+		d.recovered(k) // nothing is known about it
+		d.change(k, 1)
+		d.end(d.take(1), Done, errors.New("first"))
+		d.recovered(k)
+		if n := d.counts().Failed; n != 1 {
+			t.Fatalf("a failure in back-off is counted %d times", n)
+		}
+		time.Sleep(time.Minute)
+		d.expire()
+		r := d.take(1)
+		if r == nil || r.attempt != 2 {
+			t.Fatalf("the retry is %+v", r)
+		}
+		d.recovered(k) // the fiber is faster than the reconciliation that has started it
+		d.end(r, pending, nil)
+		if c := d.counts(); c.Failed != 0 || len(d.q.items) != 0 {
+			t.Errorf("after it has recovered: %+v, and %d items", c, len(d.q.items))
+		}
+
+		d.change(k, 1)
+		d.end(d.take(1), Done, errors.New("second"))
+		time.Sleep(time.Minute)
+		d.expire()
+		if r = d.take(1); r.attempt != 2 {
+			t.Errorf("the retry of a new failure is attempt %d", r.attempt)
+		}
+		d.end(r, pending, nil)
+		if n := d.counts().Failed; n != 1 {
+			t.Errorf("while the fiber has not succeeded: %d failures", n)
+		}
+		d.recovered(k)
+		if c := d.counts(); c.Failed != 0 || len(d.q.items) != 0 {
+			t.Errorf("after it has recovered again: %+v, and %d items", c, len(d.q.items))
+		}
+	})
+}

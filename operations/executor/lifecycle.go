@@ -80,7 +80,8 @@ func newExecutor(o Options) (*Executor, error) {
 	e.fresh = newFreshness(e.own.layout())
 	e.engine = flow.NewEngine(flow.EngineOptions{
 		Workers: o.Workers + max(1, o.Workers/4), PerGroup: o.Workers, Logger: e.log,
-		Tracer: tracing.Tracer(o.TracerProvider, "operation/executor"),
+		Requests: -1, // the workers also bound how many Operations, up to 1.5 MiB each, are written at a time
+		Tracer:   tracing.Tracer(o.TracerProvider, "operation/executor"),
 	})
 	e.stuck = newTally(func() (at, behind []store.Key) {
 		running, ready := e.engine.Blocked()

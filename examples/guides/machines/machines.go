@@ -31,8 +31,9 @@ func Declare(rt *fairlead.Runtime, cloud Cloud) {
 		}), flow.Undo(flow.Do(func(ctx context.Context, t *task) error {
 			return alloc.Release(ctx, t.Client, t.Object, "ip", cloud.ReleaseIP)
 		}))),
-		flow.Step("boot", flow.Do(func(ctx context.Context, t *task) error {
-			return cloud.Boot(ctx, t.Object.Name, alloc.Values(t.Object)["ip"])
+		flow.Step("boot", flow.Do(func(ctx context.Context, t *task) (err error) {
+			flow.Blocking(ctx, func() { err = cloud.Boot(ctx, t.Object.Name, alloc.Values(t.Object)["ip"]) })
+			return err
 		}), flow.Retry(flow.Backoff{Base: time.Second, Max: time.Minute}),
 			flow.Undo(flow.Do(func(ctx context.Context, t *task) error {
 				return cloud.Stop(ctx, t.Object.Name)

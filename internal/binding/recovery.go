@@ -1,0 +1,19 @@
+package binding
+
+import "context"
+
+type recoveryKey struct{}
+
+// WithRecovery returns a context with the function that [Recovered] calls. It is for the steps of a fiber.
+func WithRecovery(ctx context.Context, recovered func()) context.Context {
+	return context.WithValue(ctx, recoveryKey{}, recovered)
+}
+
+// Recovered reports that the work on an object has succeeded so far, although the fiber of ctx goes on. Its controller
+// then forgets an earlier failure, as after a reconciliation without an error. Recovered does nothing if ctx has no
+// such function.
+func Recovered(ctx context.Context) {
+	if recovered, ok := ctx.Value(recoveryKey{}).(func()); ok {
+		recovered()
+	}
+}
