@@ -152,7 +152,8 @@ func WithStopTimeout(d time.Duration) Option { return func(o *options) { o.stopT
 // of the stop timeout. Default: 5 seconds. A negative value cancels them at once.
 func WithDrain(d time.Duration) Option { return func(o *options) { o.drain = d } }
 
-// WithSource sets options of every source. A source's own options are applied after them.
+// WithSource sets options of every source. A source's own options are applied after them. Namespaces do not apply to
+// cluster-scoped kinds.
 func WithSource(opts ...cache.Option) Option {
 	return func(o *options) { o.source = append(slices.Clip(o.source), opts...) }
 }

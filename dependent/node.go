@@ -50,6 +50,7 @@ type node struct {
 	get       func(ctx context.Context, c *client.Client, k client.Key) (client.Object, error)
 	list      func(ctx context.Context, c *client.Client, opts ...client.ReadOption) ([]client.Object, error)
 	watches   func(n *node) []reconcile.Option
+	watched   []reconcile.Option // the result of watches
 	external  *external
 }
 
@@ -174,11 +175,11 @@ func (n *node) resolve(c *client.Client) error {
 	if n.kind.Empty() {
 		switch n.prototype.(type) {
 		case runtime.Unstructured, *metav1.PartialObjectMetadata:
-			return fmt.Errorf("%w: node %q of %T needs its Kind", errInvalid, n.name, n.prototype)
+			return fmt.Errorf("%w: node %q, %s, of %T needs its Kind", errInvalid, n.name, n.at, n.prototype)
 		}
 		kinds, _, err := c.Scheme().ObjectKinds(n.prototype)
 		if err != nil {
-			return fmt.Errorf("%w: node %q: %w", errInvalid, n.name, err)
+			return fmt.Errorf("%w: node %q, %s: %w", errInvalid, n.name, n.at, err)
 		}
 		n.kind = kinds[0]
 	}

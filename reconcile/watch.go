@@ -14,12 +14,14 @@ import (
 
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/place"
 	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // watch declares a kind of objects whose events lead to reconciliations.
 type watch struct {
+	place   string // file:line of the option that declares it; "": that of the controller
 	name    string
 	object  client.Object // its Go type; determines the kind
 	kind    schema.GroupVersionKind
@@ -47,9 +49,17 @@ func (w *watch) function(option string, takes reflect.Type, isNil bool) {
 	w.takes = append(w.takes, takes)
 }
 
+// at adds the place of the watch to an error of its declaration.
+func (w *watch) at(err error) error {
+	if err == nil || w.place == "" {
+		return err
+	}
+	return fmt.Errorf("the watch declared at %s: %w", w.place, err)
+}
+
 // check returns the errors of the declaration. A function must take the Go type of the watch, or a generic type.
 func (w *watch) check() error {
-	errs := w.errs
+	errs := slices.Clone(w.errs)
 	for _, err := range []error{source.CheckSelectors(w.options), source.CheckNamespaces(w.options)} {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%w: %w", ErrInvalid, err))
@@ -62,7 +72,12 @@ func (w *watch) check() error {
 				object))
 		}
 	}
-	return errors.Join(errs...)
+	return w.at(errors.Join(errs...))
+}
+
+// declaredAt returns the place of a declaration.
+func declaredAt() string {
+	return place.Outside("github.com/fairlead-io/fairlead/reconcile", "github.com/fairlead-io/fairlead/dependent")
 }
 
 func readsAny(t reflect.Type) bool {
@@ -190,8 +205,10 @@ func AnyOwner() WatchOption { return func(w *watch) { w.anyOwner = true } }
 // Owns makes the controller reconcile an object when an object that it owns changes. The owner is the controller
 // reference, see [Own]. client.OwnedBy lists the objects that an object owns.
 func Owns[S any, PS client.ObjectOf[S]](opts ...WatchOption) Option {
+	at := declaredAt()
 	return func(s *settings) {
 		w := newWatch[S, PS](ownerOf, opts)
+		w.place = at
 		w.sameNamespace = true
 		if w.anyOwner {
 			w.mapped = ownersOf
@@ -204,8 +221,10 @@ func Owns[S any, PS client.ObjectOf[S]](opts ...WatchOption) Option {
 // receives the state before the change. So objects that are no longer referenced are reconciled, too. After a deletion
 // fn receives the last known state. It must depend only on the object, which is READ-ONLY.
 func Watches[S any, PS client.ObjectOf[S]](fn func(obj *S) []Key, opts ...WatchOption) Option {
+	at := declaredAt()
 	return func(s *settings) {
 		w := newWatch[S, PS](mappedBy(fn), opts)
+		w.place = at
 		w.function("Watches", reflect.TypeFor[S](), fn == nil)
 		if w.anyOwner {
 			w.errs = append(w.errs, fmt.Errorf("%w: AnyOwner is an option of Owns", ErrInvalid))
@@ -273,7 +292,7 @@ func (p primary) key(o store.Owner, owned *cache.Record) Key {
 func (w *watch) resolve(scheme *runtime.Scheme) error {
 	kind, err := w.kindIn(scheme)
 	if err != nil {
-		return err
+		return w.at(err)
 	}
 	w.kind = kind
 	if w.name == "" {

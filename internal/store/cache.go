@@ -33,7 +33,8 @@ type CacheOptions struct {
 	Mapper meta.RESTMapper
 	// Linger is how long an unused store is still watched. 0 means 30 seconds; a negative value ends the watch at once.
 	Linger time.Duration
-	// Source is applied to every source before the options of its request.
+	// Source is applied to every source before the options of its request. Its namespaces do not apply to cluster-scoped
+	// kinds.
 	Source []source.Option
 	// Store is the template for the options of every store: HotBytes, DetectMutation, OnMutation, OverlayBound.
 	Store Options
@@ -95,6 +96,9 @@ func NewCache(opt CacheOptions) (*Cache, error) {
 		if err := content.Check(); err != nil {
 			return nil, fmt.Errorf("cannot make cache: kind %q: %w", kind, err)
 		}
+	}
+	if err := source.Check(opt.Source); err != nil {
+		return nil, fmt.Errorf("cannot make cache: %w", err)
 	}
 	c := &Cache{opt: opt, conn: opt.Connection}
 	c.stores.init(opt.Linger)

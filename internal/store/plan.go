@@ -30,7 +30,7 @@ type Request struct {
 	// announced one.
 	Content Content
 	// Options choose namespaces, selectors and the way of watching. If two requests share a store, the options of the
-	// first one apply.
+	// first one apply. Namespaces of a cluster-scoped kind are an error, and so are invalid namespaces and selectors.
 	Options []source.Option
 }
 
@@ -64,6 +64,14 @@ func (p *planner) plan(req Request) (*plan, error) {
 	if err := p.resolve(&req); err != nil {
 		return nil, err
 	}
+	if err := source.Check(req.Options); err != nil {
+		return nil, err
+	}
+	if !req.Namespaced {
+		if err := source.CheckClusterScoped(req.Options); err != nil {
+			return nil, err
+		}
+	}
 	own := req.Content.Transform != nil
 	cfg := p.configure(&req)
 	if cfg.TracerProvider == nil {
@@ -72,7 +80,7 @@ func (p *planner) plan(req Request) (*plan, error) {
 	if err := req.Content.checkFor(typeOf(p.opt.Scheme, req.Kind)); err != nil {
 		return nil, err
 	}
-	if !req.Namespaced {
+	if !req.Namespaced { // CacheOptions.Source applies to namespaced kinds only
 		cfg.Namespaces = nil
 	}
 	out := &plan{req: req, scheme: p.opt.Scheme, key: cacheKey{
