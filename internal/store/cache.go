@@ -50,7 +50,10 @@ type CacheOptions struct {
 	Dir string
 	// SaveEvery is how often a changed store is saved. It is also saved when it stops. 0 means 5 minutes.
 	SaveEvery time.Duration
-	Logger    *slog.Logger
+	// OnWatch runs in a goroutine of its own while a store is watched; nil means none. ctx ends with the watch. OnWatch
+	// should return after StatusWatch.C of the store is closed. Run waits for it.
+	OnWatch func(ctx context.Context, s *Store)
+	Logger  *slog.Logger
 	// TracerProvider makes the spans of the sources; see source.Config. By default there are none.
 	TracerProvider trace.TracerProvider
 }
@@ -160,7 +163,12 @@ func (c *Cache) Run(ctx context.Context) error {
 
 // watch runs the source of a store until ctx is done. An error is the end of the Cache.
 func (c *Cache) watch(ctx context.Context, e *cacheEntry, fail context.CancelFunc) {
+	var beside sync.WaitGroup
+	defer beside.Wait()
 	defer e.store.Close()
+	if c.opt.OnWatch != nil {
+		beside.Go(func() { c.opt.OnWatch(ctx, e.store) })
+	}
 	defer e.claim.release()
 	endSaving := e.load(ctx)
 	c.holds.wait(ctx, e.store.opt.Kind.GroupKind())
