@@ -219,6 +219,7 @@ func nothing(ctx context.Context) map[string]func() error {
 		"dependent.If":        func() error { return nodes(dependent.If[pod](nil)) },
 		"dependent.IsReady":   func() error { return ok(dependent.IsReady(&pod{}), dependent.IsReady[pod](nil)) },
 		"dependent.Kind":      func() error { return nodes(dependent.Kind(schema.GroupVersionKind{})) },
+		"dependent.Optional":  func() error { return nodes(dependent.Optional()) },
 		"dependent.Labels":    func() error { return nodes(dependent.Labels("")) },
 		"dependent.NoForce":   func() error { return nodes(dependent.NoForce()) },
 		"dependent.Ready":     func() error { return nodes(dependent.Ready[pod](nil)) },

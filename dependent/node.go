@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -40,6 +41,7 @@ type node struct {
 	noForce   bool
 	recreate  bool
 	many      bool // added by AddSet
+	optional  bool // see Optional
 	elsewhere bool // its children may be where no owner reference is possible
 	watch     []reconcile.WatchOption
 	labels    labels.Selector // selects the watched objects; nil: all
@@ -202,6 +204,18 @@ func (n *node) fail(op string, k client.Key, err error) error {
 		return err
 	}
 	return &ChildError{Node: n.name, Kind: n.kind, Key: k, Op: op, Err: err}
+}
+
+// unavailable returns why the kind of an optional node cannot be used, by the error of a list; "" if it is another error.
+func (n *node) unavailable(err error) string {
+	switch {
+	case !n.optional:
+	case meta.IsNoMatchError(err):
+		return fmt.Sprintf("the API server does not serve %s", n.kind.GroupKind())
+	case errors.Is(err, client.ErrNotWatched):
+		return fmt.Sprintf("%s is not listed yet", n.kind.GroupKind())
+	}
+	return ""
 }
 
 // fresh returns an empty object of the type and kind of the children.

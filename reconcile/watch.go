@@ -34,6 +34,7 @@ type watch struct {
 	anyOwner bool                             // see AnyOwner
 	rank     func(*cache.Record) (int, error) // see Priority; nil: none
 	optional bool                             // see Optional
+	owned    bool                             // declared with Owns
 	// sameNamespace means that the objects are in the namespaces of the primaries; see Controller.SetNamespaces.
 	sameNamespace bool
 	everySlot     bool           // hold the objects of every slot, even if replicas share them
@@ -174,9 +175,10 @@ func IfSpecChanged() WatchOption {
 
 // Optional lets the controller run although the API server does not serve the kind of a watch, for example because its
 // CustomResourceDefinition is not installed. The controller works without a watch of [Owns] or [Watches], and opens it when
-// the kind is served. With [Primary] the controller waits for its kind; other parts of the program run, and the program
-// is ready. The controller asks again after 1 s, 2 s and so on, up to 10 s. Other failures of a watch are as without
-// Optional.
+// the kind is served. It then reconciles all its objects if the watch is one of Owns, since they may lack such an object.
+// With [Primary] the controller waits for its kind; other parts of the program run, and the program is ready. The
+// controller asks again after 1 s, 2 s and so on, up to 10 s. Other failures of a watch are as without Optional. For the
+// node of a graph use the option Optional of package dependent.
 func Optional() WatchOption { return func(w *watch) { w.optional = true } }
 
 // Only restricts a watch to events of these types: [Added], [Modified], [Deleted] and [Initial]. Objects that existed when
@@ -209,7 +211,7 @@ func Owns[S any, PS client.ObjectOf[S]](opts ...WatchOption) Option {
 	return func(s *settings) {
 		w := newWatch[S, PS](ownerOf, opts)
 		w.place = at
-		w.sameNamespace = true
+		w.sameNamespace, w.owned = true, true
 		if w.anyOwner {
 			w.mapped = ownersOf
 		}
