@@ -61,7 +61,8 @@ func (c *connection) connect(
 	if c.cache, err = cache.NewCache(cache.CacheOptions{
 		Dir: dir, Config: cfg, Connection: c.calls.Connection(), Scheme: o.scheme, Mapper: mapper, Source: o.source,
 		Logger: o.logger, Linger: o.linger, TracerProvider: o.tracers, Contents: o.contents,
-		Store: store.Options{HotBytes: o.hotBytes, DetectMutation: o.detect},
+		OnWatch: o.watchConditions(name),
+		Store:   store.Options{HotBytes: o.hotBytes, DetectMutation: o.detect},
 	}); err != nil {
 		return err
 	}

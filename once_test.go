@@ -8,10 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/dependent"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/testbed"
@@ -42,6 +44,12 @@ func TestAFailureIsToldOnce(t *testing.T) {
 				return reconcile.Terminal(fn(ctx, g))
 			}))
 	}
+	graph := func(rt *fairlead.Runtime, page func(context.Context, *testbed.Gateway) (*corev1.ConfigMap, error)) {
+		g := dependent.For[testbed.Gateway]()
+		dependent.Add(g, "page", page)
+		g.Status(func(g *testbed.Gateway, r *dependent.Report) { r.Into(&g.Status.Conditions) })
+		g.Controller(rt, "gateways", reconcile.MaxInterval(-1), reconcile.WithBackoff(reconcile.Backoff{Base: time.Hour}))
+	}
 	plain := func(context.Context, *testbed.Gateway) error { return errors.New("ouch") }
 	for _, tc := range []struct {
 		reason  string
@@ -71,6 +79,20 @@ func TestAFailureIsToldOnce(t *testing.T) {
 				return err
 			})
 		}, []string{"fiber ended", "key=a/web", "path=up/label", "trail=", "up/label: cannot patch Gateway a/web"}},
+		{"the function of a graph node fails", func(rt *fairlead.Runtime) {
+			graph(rt, func(context.Context, *testbed.Gateway) (*corev1.ConfigMap, error) { return nil, errors.New("ouch") })
+		}, []string{
+			"level=ERROR", "reconciliation failed", "key=a/web", "controller=gateways", "class=retryable", "attempts=1",
+			"next=", "trail=", "cannot compute the desired state of page: ouch",
+		}},
+		{"the child of a graph node is refused", func(rt *fairlead.Runtime) {
+			graph(rt, func(context.Context, *testbed.Gateway) (*corev1.ConfigMap, error) {
+				return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "page"}}, nil
+			})
+		}, []string{
+			"level=ERROR", "reconciliation failed", "key=a/web", "controller=gateways", "class=retryable", "attempts=1",
+			"next=", "trail=", "request=", "cannot apply page (ConfigMap a/page)",
+		}},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
@@ -84,9 +106,11 @@ func TestAFailureIsToldOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 				spec := func(r apiserver.Request) bool { return r.Subresource == "" }
-				s.On(apiserver.Match{Verb: "patch", Resource: "gateways", Func: spec}, apiserver.Answer(metav1.Status{
+				refuse := apiserver.Answer(metav1.Status{
 					Status: metav1.StatusFailure, Code: 403, Reason: metav1.StatusReasonForbidden, Message: "ouch",
-				}))
+				})
+				s.On(apiserver.Match{Verb: "patch", Resource: "gateways", Func: spec}, refuse)
+				s.On(apiserver.Match{Verb: "patch", Resource: "configmaps"}, refuse)
 				var log testlog.Book
 				rt := fairlead.New(s.Config(), fairlead.WithLogger(log.Logger()), fairlead.WithScheme(testbed.Scheme()))
 				tc.declare(rt)
@@ -95,7 +119,7 @@ func TestAFailureIsToldOnce(t *testing.T) {
 				time.Sleep(time.Second)
 				var told []string
 				for line := range strings.Lines(log.String()) {
-					if strings.Contains(line, "ouch") {
+					if strings.Contains(line, "ouch") || !strings.Contains(line, "level=INFO") {
 						told = append(told, line)
 					}
 				}

@@ -2,6 +2,7 @@ package fairlead
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -41,6 +42,7 @@ type options struct {
 	stopTimeout time.Duration
 	drain       time.Duration
 	source      []cache.Option
+	condition   func(context.Context, SourceCondition)
 	fieldOwner  string
 	signals     []os.Signal
 	lease       *[2]string // namespace and name
@@ -152,9 +154,19 @@ func WithStopTimeout(d time.Duration) Option { return func(o *options) { o.stopT
 // of the stop timeout. Default: 5 seconds. A negative value cancels them at once.
 func WithDrain(d time.Duration) Option { return func(o *options) { o.drain = d } }
 
-// WithSource sets options of every source. A source's own options are applied after them.
+// WithSource sets options of every source. A source's own options are applied after them. Namespaces do not apply to
+// cluster-scoped kinds.
 func WithSource(opts ...cache.Option) Option {
 	return func(o *options) { o.source = append(slices.Clip(o.source), opts...) }
+}
+
+// WithSourceCondition calls fn with the condition of each source: of observers, controllers and the client, in every
+// namespace that it watches. The first call follows when the source works or is degraded for the first time. Further
+// calls follow when it becomes degraded or recovers, when the reason changes, and when it ends. The calls for one source
+// are in order, and fn holds up no watch. If fn is slow, it may miss conditions between the first and the latest. A panic
+// is logged. ctx ends with the watch, and Run returns after the last call.
+func WithSourceCondition(fn func(ctx context.Context, c SourceCondition)) Option {
+	return func(o *options) { o.condition = fn }
 }
 
 // WithFieldOwner sets the field manager of all writes. Default: the name of the program's file. The owner must stay the

@@ -10,7 +10,8 @@ import (
 // [BulkDeleteGuard] make one.
 type Option = source.Option
 
-// Namespaces restricts a watch to these namespaces. Without any, all namespaces are watched.
+// Namespaces restricts a watch to these namespaces. Without any, all namespaces are watched. A watch of cluster-scoped
+// objects must not be restricted.
 func Namespaces(namespaces ...string) Option { return source.Namespaces(namespaces...) }
 
 // Labels restricts a watch to objects whose labels match the selector, such as "app=web,tier!=test".

@@ -37,6 +37,8 @@ func statusOf(s *state) NodeStatus {
 		st.State, st.Message = StateRemoving, "its children are being deleted"
 	case s.unwanted():
 		st.State = StateAbsent
+	case s.leftOut():
+		st.State, st.Message = StateAbsent, "it is not available: "+s.lacks
 	case !s.decided || s.hidden || len(s.blocked) > 0 && s.present == 0:
 		st.State, st.Message = StateWaiting, waitsFor(s.blocked)
 	case len(why) > 0:
@@ -88,7 +90,7 @@ func failures(all states, stale []error) error {
 func atRest(all states) (rest bool, until time.Time) {
 	rest = true
 	for _, s := range all {
-		if st := s.status.State; st != StateReady && st != StateAbsent {
+		if st := s.status.State; st != StateReady && st != StateAbsent || s.leftOut() {
 			rest = false
 		}
 		for _, w := range s.wants {

@@ -56,7 +56,7 @@ func newController[T any, PT client.ObjectOf[T]](
 	if g.Err() == nil {
 		for _, n := range g.nodes {
 			if n.external == nil {
-				all = append(all, n.watches(n)...)
+				all = append(all, n.watched...)
 				all = append(all, reconcile.Needs(rights.Of(n.kind, "create", "patch", "delete")))
 			}
 		}

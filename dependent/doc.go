@@ -22,6 +22,8 @@
 // selects the primaries for which a node is wanted. Where it is not, its children are deleted, and so are those of the
 // nodes that come after it. [AddExternal] adds a node for a resource outside of the API server.
 //
+// [Optional] lets the kind of a node be absent from the API server. The node is left out until the kind is served.
+//
 // # Requests
 //
 // If all children are as desired, the controller sends no request, since it compares them in the cache. The response to

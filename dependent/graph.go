@@ -22,12 +22,18 @@ type Graph[T any] struct {
 	status   func(obj *T, r *Report)
 	engine   *flow.Engine
 	limit    int
-	declared bool
+	declared string // places of the declarations of its controller; "" before that
 	errs     []error
+	late     []error // mistakes after the declaration of the controller
 	declare  func(h reconcile.Host, name string, opts []reconcile.Option) *reconcile.Controller
 }
 
 // For returns an empty graph for objects of type T, which must not be unstructured.
+//
+// It is not inlined, since its closure would then have the name of a function of the caller. The closure would count as
+// the place of the declaration, see place.Outside.
+//
+//go:noinline
 func For[T any, PT client.ObjectOf[T]]() *Graph[T] {
 	g := &Graph[T]{limit: defaultLimit}
 	g.declare = func(h reconcile.Host, name string, opts []reconcile.Option) *reconcile.Controller {
@@ -73,12 +79,35 @@ func (g *Graph[T]) Limit(n int) *Graph[T] {
 // The name is part of the marks of children and of the finalizer, so it must not change. The options are those of any
 // controller. Use [reconcile.Owns] and [reconcile.Watches] for other objects that the functions of nodes read.
 func (g *Graph[T]) Controller(h reconcile.Host, name string, opts ...reconcile.Option) *reconcile.Controller {
-	if g == nil || g.declare == nil || h == nil {
+	if h == nil {
 		return nil
 	}
-	g.fault(g.check(name))
-	g.declared = true
+	at := declaredAt()
+	if g == nil || g.declare == nil {
+		reportMistakes(h, name, func() error {
+			return fmt.Errorf("%s: cannot run controller %q: %w: it is nil, or dependent.For did not return it",
+				at, name, errInvalid)
+		})
+		return nil
+	}
+	g.fault(g.check(name, at))
+	if g.declared == "" {
+		reportMistakes(h, name, func() error { return errors.Join(g.late...) })
+		g.declared = at
+	}
 	return g.declare(h, name, opts)
+}
+
+// declaredAt returns the place of the call of a declaration.
+func declaredAt() string { return place.Outside("github.com/fairlead-io/fairlead/dependent") }
+
+// reportMistakes makes the Run of a host return the error of fn.
+func reportMistakes(h reconcile.Host, name string, fn func() error) {
+	if checker, ok := h.(reconcile.Checker); ok {
+		checker.Check(fn)
+		return
+	}
+	h.Add("graph "+name, func(context.Context) error { return fn() })
 }
 
 // Err returns the errors of the graph. [Graph.Controller] passes them to its host.
@@ -95,14 +124,14 @@ func (g *Graph[T]) fault(err error) {
 	}
 }
 
-// check sorts the nodes so that each comes after its dependencies, and returns the errors of the declaration.
-func (g *Graph[T]) check(name string) error {
+// check sorts the nodes so that each comes after its dependencies, and returns the errors of a declaration at a place.
+func (g *Graph[T]) check(name, at string) error {
 	var errs []error
 	fault := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("%w %q: %s", errInvalid, name, fmt.Sprintf(format, args...)))
 	}
-	if g.declared {
-		fault("it is declared twice")
+	if g.declared != "" {
+		fault("it is declared twice, %s and %s", g.declared, at)
 	}
 	if len(g.nodes) == 0 {
 		fault("it has no node")
@@ -124,13 +153,18 @@ func (g *Graph[T]) check(name string) error {
 		}
 		for _, a := range n.after {
 			if a.graph != n.graph {
-				fault("node %q, %s, comes after one of another graph", n.name, n.at)
+				fault("node %q, %s, comes after node %q of another graph, %s", n.name, n.at, a.name, a.at)
 			}
 		}
 	}
 	sorted, cycle := sort(g.nodes)
 	if cycle != nil {
-		fault("these nodes depend on each other in a cycle: %s", strings.Join(cycle, ", "))
+		var names, places []string
+		for _, n := range cycle {
+			names, places = append(names, n.name), append(places, n.at)
+		}
+		fault("these nodes depend on each other in a cycle: %s, declared at %s", strings.Join(names, ", "),
+			strings.Join(places, ", "))
 		return errors.Join(errs...)
 	}
 	g.nodes = sorted
@@ -144,7 +178,7 @@ func (g *Graph[T]) check(name string) error {
 }
 
 // sort sorts nodes after their dependencies and keeps the order otherwise. It returns a cycle if there is one.
-func sort(nodes []*node) (sorted []*node, cycle []string) {
+func sort(nodes []*node) (sorted, cycle []*node) {
 	const visiting, visited = 1, 2
 	state := map[*node]int{}
 	var way []*node
@@ -154,9 +188,7 @@ func sort(nodes []*node) (sorted []*node, cycle []string) {
 		case visited:
 			return true
 		case visiting:
-			for _, m := range way[slices.Index(way, n):] {
-				cycle = append(cycle, m.name)
-			}
+			cycle = slices.Clone(way[slices.Index(way, n):])
 			return false
 		}
 		state[n] = visiting
@@ -181,18 +213,24 @@ func sort(nodes []*node) (sorted []*node, cycle []string) {
 
 // add applies the options to a node and adds it.
 func add[T any](g *Graph[T], n *node, opts []Option) {
+	n.at = declaredAt()
 	if g == nil {
 		return
 	}
-	n.graph, n.at = g, place.Outside("github.com/fairlead-io/fairlead/dependent")
+	n.graph = g
 	for _, o := range opts {
 		if o.apply != nil {
 			o.apply(n)
 		}
 	}
-	if g.declared {
-		g.fault(fmt.Errorf("%w: node %q, %s, was added after its controller was declared", errInvalid, n.name, n.at))
+	if g.declared != "" {
+		err := fmt.Errorf("%w: node %q, %s, was added after its controller was declared at %s", errInvalid, n.name, n.at,
+			g.declared)
+		g.errs, g.late = append(g.errs, err), append(g.late, err)
 		return
+	}
+	if n.watches != nil {
+		n.watched = n.watches(n)
 	}
 	g.nodes = append(g.nodes, n)
 }

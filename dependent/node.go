@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -40,6 +41,7 @@ type node struct {
 	noForce   bool
 	recreate  bool
 	many      bool // added by AddSet
+	optional  bool // see Optional
 	elsewhere bool // its children may be where no owner reference is possible
 	watch     []reconcile.WatchOption
 	labels    labels.Selector // selects the watched objects; nil: all
@@ -50,6 +52,7 @@ type node struct {
 	get       func(ctx context.Context, c *client.Client, k client.Key) (client.Object, error)
 	list      func(ctx context.Context, c *client.Client, opts ...client.ReadOption) ([]client.Object, error)
 	watches   func(n *node) []reconcile.Option
+	watched   []reconcile.Option // the result of watches
 	external  *external
 }
 
@@ -174,11 +177,11 @@ func (n *node) resolve(c *client.Client) error {
 	if n.kind.Empty() {
 		switch n.prototype.(type) {
 		case runtime.Unstructured, *metav1.PartialObjectMetadata:
-			return fmt.Errorf("%w: node %q of %T needs its Kind", errInvalid, n.name, n.prototype)
+			return fmt.Errorf("%w: node %q, %s, of %T needs its Kind", errInvalid, n.name, n.at, n.prototype)
 		}
 		kinds, _, err := c.Scheme().ObjectKinds(n.prototype)
 		if err != nil {
-			return fmt.Errorf("%w: node %q: %w", errInvalid, n.name, err)
+			return fmt.Errorf("%w: node %q, %s: %w", errInvalid, n.name, n.at, err)
 		}
 		n.kind = kinds[0]
 	}
@@ -201,6 +204,18 @@ func (n *node) fail(op string, k client.Key, err error) error {
 		return err
 	}
 	return &ChildError{Node: n.name, Kind: n.kind, Key: k, Op: op, Err: err}
+}
+
+// unavailable returns why the kind of an optional node cannot be used, by the error of a list; "" if it is another error.
+func (n *node) unavailable(err error) string {
+	switch {
+	case !n.optional:
+	case meta.IsNoMatchError(err):
+		return fmt.Sprintf("the API server does not serve %s", n.kind.GroupKind())
+	case errors.Is(err, client.ErrNotWatched):
+		return fmt.Sprintf("%s is not listed yet", n.kind.GroupKind())
+	}
+	return ""
 }
 
 // fresh returns an empty object of the type and kind of the children.

@@ -17,7 +17,7 @@ const (
 	StateProgressing State = "Progressing" // they exist or are about to, and not all are ready
 	StateWaiting     State = "Waiting"     // waits for the nodes that it comes after
 	StateFailed      State = "Failed"      // an operation has failed, and is retried
-	StateAbsent      State = "Absent"      // not wanted, and none exist
+	StateAbsent      State = "Absent"      // not wanted, or left out (see Optional), and none exist
 	StateRemoving    State = "Removing"    // not wanted, and some still exist
 )
 
@@ -29,8 +29,8 @@ type NodeStatus struct {
 	Children int    // number of existing children
 	Ready    int    // number of ready children
 	Err      error  // a *ChildError, or several; nil unless Failed
-	// Unknown reports that the state of the children is not known. An external resource was not read yet, or there was
-	// an error. [Node.In] then returns the last known state, or nil. Nodes that come after an unknown node keep their
+	// Unknown reports that the state of the children is not known. An external resource was not read yet, there was an
+	// error, or the API server does not serve the kind ([Optional]). [Node.In] then returns the last known state, or nil. Nodes that come after an unknown node keep their
 	// children.
 	Unknown bool
 }
@@ -60,13 +60,19 @@ func (r *Report) Conditions() *conditions.Set {
 	}
 	set := conditions.Of(r.obj)
 	failed, waiting := r.in(StateFailed), r.in(StateProgressing, StateWaiting, StateRemoving)
+	var leftOut []string
+	for _, n := range r.nodes {
+		if n.State == StateAbsent && n.Message != "" {
+			leftOut = append(leftOut, n.Name+": "+n.Message)
+		}
+	}
 	switch {
 	case len(failed) > 0:
 		set.False(conditionDependents, "Failed", "%s", strings.Join(failed, "; "))
 	case len(waiting) > 0:
-		set.Unknown(conditionDependents, "Waiting", "%s", strings.Join(waiting, "; "))
+		set.Unknown(conditionDependents, "Waiting", "%s", strings.Join(append(waiting, leftOut...), "; "))
 	default:
-		set.True(conditionDependents, "Ready", "")
+		set.True(conditionDependents, "Ready", "%s", strings.Join(leftOut, "; "))
 	}
 	return set
 }

@@ -114,10 +114,13 @@ func (r *round) ask(ctx context.Context, s *state) {
 	s.until = time.Time{}
 	s.blocked, s.hidden = nil, false
 	if s.external == nil {
-		s.children, s.present = nil, 0
+		s.children, s.present, s.lacks = nil, 0, ""
 		if err := r.list(ctx, s); err != nil {
-			s.err = err
-			return
+			if s.lacks = s.unavailable(err); s.lacks == "" {
+				s.err = err
+				return
+			}
+			s.wants, s.asked = nil, false
 		}
 	}
 	if s.asked || s.err != nil {
@@ -141,7 +144,7 @@ func (r *round) ask(ctx context.Context, s *state) {
 		s.asked = len(s.blocked) == 0
 		return
 	}
-	if !s.decided || s.hidden || len(s.blocked) > 0 && s.present == 0 {
+	if !s.decided || s.hidden || s.lacks != "" || len(s.blocked) > 0 && s.present == 0 {
 		return // the desired children may depend on nodes that are not ready
 	}
 	s.err = r.desire(ctx, s)

@@ -20,6 +20,7 @@ type state struct {
 	present  int             // number of those of this node that do not count as deleted
 	blocked  []string        // names of the nodes that it waits for
 	hidden   bool            // its children depend on a node whose state is unknown
+	lacks    string          // why the kind of an optional node cannot be used; "": it can
 	outside  *outside        // the external resource; nil: not read yet, or none
 	slot     bool            // the primary has a slot for an external resource
 	status   NodeStatus
@@ -52,8 +53,11 @@ func (s *state) unknown() bool {
 	if s.external != nil {
 		return s.outside == nil || s.outside.failed
 	}
-	return s.err != nil || s.hidden || slices.ContainsFunc(s.wants, func(w *want) bool { return w.unread })
+	return s.err != nil || s.hidden || s.leftOut() || slices.ContainsFunc(s.wants, func(w *want) bool { return w.unread })
 }
+
+// leftOut reports whether the node is wanted, and its kind cannot be used.
+func (s *state) leftOut() bool { return s.wanted && s.lacks != "" }
 
 // unwanted reports whether it is decided that the node has no children.
 func (s *state) unwanted() bool { return s.decided && !s.wanted }

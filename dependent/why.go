@@ -45,6 +45,12 @@ func nodeCauses(s *state) (all []why.Cause) {
 	}
 	switch {
 	case len(all) > 0:
+	case s.leftOut():
+		all = append(all, why.Cause{
+			Type: why.Parked, Message: fmt.Sprintf("%s is not available: %s", s.name, s.lacks),
+			Evidence: map[string]string{"childKind": s.kind.Kind},
+			Advice:   "Install its CustomResourceDefinition if the child is needed. The graph then continues.",
+		})
 	case s.external != nil && s.status.State != StateReady && s.status.State != StateAbsent && len(s.blocked) == 0:
 		all = append(all, why.Cause{
 			Type: why.Parked, Until: s.until,

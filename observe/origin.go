@@ -117,6 +117,9 @@ func (o *Origin) SetNamespaces(namespaces ...string) error {
 	if o.derive != nil || o.filter != nil {
 		return fmt.Errorf("cannot set namespaces of %q: %w", o.selector, errFixed)
 	}
+	if err := source.CheckNamespaces([]cache.Option{cache.Namespaces(namespaces...)}); err != nil {
+		return fmt.Errorf("cannot set namespaces of %q: %w", o.selector, err)
+	}
 	namespaces = slices.Clone(namespaces)
 	o.assigned.Store(&namespaces)
 	var errs []error

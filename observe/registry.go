@@ -50,8 +50,8 @@ type RegistryOptions struct {
 	Shards shard.Membership
 	// Logger receives a line for every event given up and every observer stopped. Default: discarded.
 	Logger *slog.Logger
-	// Degraded lets the other sources run if one cannot start; the registry retries with back-off. Otherwise Start
-	// stops all sources and fails.
+	// Degraded lets the other sources run if one cannot start; the registry retries with back-off. Otherwise, and after a
+	// mistake in the options of a source, Start stops all sources and fails.
 	Degraded bool
 	// Grace bounds how long Stop waits for handlers whose context has been cancelled. Default: 10 seconds.
 	Grace time.Duration
@@ -185,9 +185,9 @@ func (r *Registry) Start(ctx context.Context) error {
 	if ctx.Err() != nil {
 		ended = context.Cause(ctx)
 	}
-	var failed []error
-	if !r.opts.Degraded {
-		failed = r.declared.openErrors(ended)
+	failed := r.declared.openErrors(ended)
+	if r.opts.Degraded {
+		failed = slices.DeleteFunc(failed, func(err error) bool { return !isMistake(err) })
 	}
 	if errs = append(errs, failed...); len(failed) == 0 { // otherwise the end of ctx was not the only reason
 		errs = append(errs, ended)

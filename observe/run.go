@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
@@ -84,6 +86,12 @@ func (run *running) attach(o *Observer) {
 	}
 }
 
+// isMistake reports whether another attempt to open a source has the same error.
+func isMistake(err error) bool {
+	_, ok := errors.AsType[*source.OptionsError](err)
+	return ok
+}
+
 // reopening is the back-off between attempts to open a source.
 var reopening = backoff.Policy{Base: time.Second, Cap: 30 * time.Second, Factor: 2, Floor: time.Second}
 
@@ -113,7 +121,7 @@ func (run *running) tryOpen(root *Origin, attempt int) {
 func (run *running) opened(root *Origin, f *feed, err error) (again bool) {
 	run.mu.Lock()
 	wanted := !run.ended && run.declared.observed(root)
-	again = err != nil && wanted && (run.degraded || !run.starting)
+	again = err != nil && wanted && (run.degraded || !run.starting) && !isMistake(err)
 	if root.finish(err, again) {
 		run.pending--
 		run.attempted()

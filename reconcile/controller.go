@@ -17,7 +17,6 @@ import (
 	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/handover"
 	"github.com/fairlead-io/fairlead/internal/inspect"
-	"github.com/fairlead-io/fairlead/internal/place"
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/internal/tracing"
 	"github.com/fairlead-io/fairlead/rights"
@@ -163,7 +162,7 @@ func declare(h Host, name string, w work, object client.Object, err error, opts 
 		c.log = slog.New(slog.DiscardHandler)
 	}
 	c.log = c.log.With("controller", name)
-	c.place = place.Outside("github.com/fairlead-io/fairlead/reconcile", "github.com/fairlead-io/fairlead/dependent")
+	c.place = declaredAt()
 	if c.client != nil && !c.set.quiet {
 		c.events = NewRecorder(c.client, name)
 	}
@@ -202,7 +201,7 @@ func (c *Controller) connect(m *metrics) {
 		name: c.name, owner: owner, main: main, interval: c.set.interval, cache: c.host.Cache, log: c.log,
 		mapErrors: m.mapErrors, wake: c.pump.poke, synced: make(chan struct{}),
 	}
-	c.namespaces = &namespaces{intake: c.intake}
+	c.namespaces = &namespaces{intake: c.intake, mapper: c.client.Mapper}
 	c.follows = &follows{intake: c.intake, scheme: c.client.Scheme, everySlot: c.slots != nil}
 	c.workers = &workers{}
 	c.scheduler = &scheduler{

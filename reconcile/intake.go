@@ -247,6 +247,9 @@ func (in *intake) event(run context.Context, s *openWatch, e *store.Event) {
 	switch e.Type {
 	case store.Synced:
 		in.watchSynced(s)
+		if s.late && s.watch.optional && s.watch.owned { // the primaries may lack objects of this kind
+			in.everyPrimary(s)
+		}
 		return
 	case store.Epoch:
 		in.log.WarnContext(run, "the history of the server was rolled back", "watch", s.watch.name, "reason", e.Reason)
@@ -286,6 +289,14 @@ func (in *intake) event(run context.Context, s *openWatch, e *store.Event) {
 	case why.Type == Initial && !s.synced && !s.late: // all primaries are reconciled after all watches are listed
 	default:
 		in.related(s, e, why, p)
+	}
+}
+
+// everyPrimary passes on all primaries, because the kind of a watch is served now.
+func (in *intake) everyPrimary(s *openWatch) {
+	for r := range in.objects().Snapshot().All() {
+		why := Reason{Type: Initial, Source: s.watch.name, Key: r.Key(), Version: r.Version()}
+		in.sink.changed(r.Key(), why, low, in.rank(r), nil)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/shard"
 )
 
@@ -77,8 +78,9 @@ func (c *Controller) open(ctx context.Context, stop context.CancelCauseFunc) err
 		}
 		c.close()
 		policy := reopening
+		_, mistake := errors.AsType[*source.OptionsError](err)
 		switch _, absent := errors.AsType[*absentError](err); {
-		case ctx.Err() != nil:
+		case ctx.Err() != nil, mistake:
 			return err
 		case absent:
 			policy = asking

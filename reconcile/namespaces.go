@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/internal/source"
 )
@@ -13,6 +15,7 @@ import (
 // concurrent use.
 type namespaces struct {
 	intake *intake
+	mapper func() meta.RESTMapper
 
 	mu  sync.Mutex // held while watches change, so that the last call decides
 	set *[]string  // nil: those of the declaration
@@ -50,12 +53,18 @@ func (n *namespaces) change(to []string) error {
 	return errors.Join(errs...)
 }
 
+// clusterScoped reports whether the objects of a watch have no namespaces.
+func (n *namespaces) clusterScoped(w *watch) bool {
+	m, err := n.mapper().RESTMapping(w.kind.GroupKind(), w.kind.Version)
+	return err == nil && m.Scope.Name() == meta.RESTScopeNameRoot // the attempt to open the watch returns an error
+}
+
 // open opens a declared watch in the namespaces that were set last.
 func (n *namespaces) open(w *watch) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var options []cache.Option
-	if n.set != nil && w.sameNamespace {
+	if n.set != nil && w.sameNamespace && (w == n.intake.main || !n.clusterScoped(w)) {
 		options = append(options, cache.Namespaces(*n.set...))
 	}
 	_, err := n.intake.open(w, nil, options...)

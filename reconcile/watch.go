@@ -14,12 +14,14 @@ import (
 
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/place"
 	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
 // watch declares a kind of objects whose events lead to reconciliations.
 type watch struct {
+	place   string // file:line of the option that declares it; "": that of the controller
 	name    string
 	object  client.Object // its Go type; determines the kind
 	kind    schema.GroupVersionKind
@@ -32,6 +34,7 @@ type watch struct {
 	anyOwner bool                             // see AnyOwner
 	rank     func(*cache.Record) (int, error) // see Priority; nil: none
 	optional bool                             // see Optional
+	owned    bool                             // declared with Owns
 	// sameNamespace means that the objects are in the namespaces of the primaries; see Controller.SetNamespaces.
 	sameNamespace bool
 	everySlot     bool           // hold the objects of every slot, even if replicas share them
@@ -47,9 +50,17 @@ func (w *watch) function(option string, takes reflect.Type, isNil bool) {
 	w.takes = append(w.takes, takes)
 }
 
+// at adds the place of the watch to an error of its declaration.
+func (w *watch) at(err error) error {
+	if err == nil || w.place == "" {
+		return err
+	}
+	return fmt.Errorf("the watch declared at %s: %w", w.place, err)
+}
+
 // check returns the errors of the declaration. A function must take the Go type of the watch, or a generic type.
 func (w *watch) check() error {
-	errs := w.errs
+	errs := slices.Clone(w.errs)
 	for _, err := range []error{source.CheckSelectors(w.options), source.CheckNamespaces(w.options)} {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%w: %w", ErrInvalid, err))
@@ -62,7 +73,12 @@ func (w *watch) check() error {
 				object))
 		}
 	}
-	return errors.Join(errs...)
+	return w.at(errors.Join(errs...))
+}
+
+// declaredAt returns the place of a declaration.
+func declaredAt() string {
+	return place.Outside("github.com/fairlead-io/fairlead/reconcile", "github.com/fairlead-io/fairlead/dependent")
 }
 
 func readsAny(t reflect.Type) bool {
@@ -159,9 +175,10 @@ func IfSpecChanged() WatchOption {
 
 // Optional lets the controller run although the API server does not serve the kind of a watch, for example because its
 // CustomResourceDefinition is not installed. The controller works without a watch of [Owns] or [Watches], and opens it when
-// the kind is served. With [Primary] the controller waits for its kind; other parts of the program run, and the program
-// is ready. The controller asks again after 1 s, 2 s and so on, up to 10 s. Other failures of a watch are as without
-// Optional.
+// the kind is served. It then reconciles all its objects if the watch is one of Owns, since they may lack such an object.
+// With [Primary] the controller waits for its kind; other parts of the program run, and the program is ready. The
+// controller asks again after 1 s, 2 s and so on, up to 10 s. Other failures of a watch are as without Optional. For the
+// node of a graph use the option Optional of package dependent.
 func Optional() WatchOption { return func(w *watch) { w.optional = true } }
 
 // Only restricts a watch to events of these types: [Added], [Modified], [Deleted] and [Initial]. Objects that existed when
@@ -190,9 +207,11 @@ func AnyOwner() WatchOption { return func(w *watch) { w.anyOwner = true } }
 // Owns makes the controller reconcile an object when an object that it owns changes. The owner is the controller
 // reference, see [Own]. client.OwnedBy lists the objects that an object owns.
 func Owns[S any, PS client.ObjectOf[S]](opts ...WatchOption) Option {
+	at := declaredAt()
 	return func(s *settings) {
 		w := newWatch[S, PS](ownerOf, opts)
-		w.sameNamespace = true
+		w.place = at
+		w.sameNamespace, w.owned = true, true
 		if w.anyOwner {
 			w.mapped = ownersOf
 		}
@@ -204,8 +223,10 @@ func Owns[S any, PS client.ObjectOf[S]](opts ...WatchOption) Option {
 // receives the state before the change. So objects that are no longer referenced are reconciled, too. After a deletion
 // fn receives the last known state. It must depend only on the object, which is READ-ONLY.
 func Watches[S any, PS client.ObjectOf[S]](fn func(obj *S) []Key, opts ...WatchOption) Option {
+	at := declaredAt()
 	return func(s *settings) {
 		w := newWatch[S, PS](mappedBy(fn), opts)
+		w.place = at
 		w.function("Watches", reflect.TypeFor[S](), fn == nil)
 		if w.anyOwner {
 			w.errs = append(w.errs, fmt.Errorf("%w: AnyOwner is an option of Owns", ErrInvalid))
@@ -273,7 +294,7 @@ func (p primary) key(o store.Owner, owned *cache.Record) Key {
 func (w *watch) resolve(scheme *runtime.Scheme) error {
 	kind, err := w.kindIn(scheme)
 	if err != nil {
-		return err
+		return w.at(err)
 	}
 	w.kind = kind
 	if w.name == "" {

@@ -84,8 +84,10 @@ func newTable(most int, patience time.Duration) *table {
 	}
 }
 
-// admit adds a connection and reports whether there was room.
+// admit adds a connection and reports whether there was room. The table knows a connection of a TLS listener by the
+// connection below TLS, and closes only that.
 func (t *table) admit(c net.Conn) bool {
+	c = plain(c)
 	name := Client(c.RemoteAddr().String())
 	t.mu.Lock()
 	defer t.mu.Unlock()

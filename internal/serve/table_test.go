@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"crypto/tls"
 	"maps"
 	"net"
 	"net/http"
@@ -54,6 +55,29 @@ func (c *crowd) closed() (names []string) {
 		}
 	}
 	return names
+}
+
+// TestClosedTLSConnection checks that a connection of a TLS listener leaves the table when it is closed.
+func TestClosedTLSConnection(t *testing.T) {
+	t.Parallel()
+	for _, state := range []http.ConnState{http.StateClosed, http.StateHijacked} {
+		table := newTable(1, 0)
+		c := tls.Server(&line{from: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1}}, &tls.Config{})
+		if !table.admit(c) {
+			t.Fatal("the first connection is refused")
+		}
+		table.know(plain(c))
+		for _, s := range []http.ConnState{http.StateActive, http.StateIdle} {
+			table.changed(c, s)
+			if waiting, active := table.count(); waiting+active != 1 || (s == http.StateActive) != (active == 1) {
+				t.Errorf("%v: %d waiting, %d active", s, waiting, active)
+			}
+		}
+		table.changed(c, state)
+		if waiting, active := table.count(); waiting+active != 0 {
+			t.Errorf("%v: %d waiting and %d active connections remain", state, waiting, active)
+		}
+	}
 }
 
 func TestPlaceIsMade(t *testing.T) {

@@ -33,7 +33,8 @@ type CacheOptions struct {
 	Mapper meta.RESTMapper
 	// Linger is how long an unused store is still watched. 0 means 30 seconds; a negative value ends the watch at once.
 	Linger time.Duration
-	// Source is applied to every source before the options of its request.
+	// Source is applied to every source before the options of its request. Its namespaces do not apply to cluster-scoped
+	// kinds.
 	Source []source.Option
 	// Store is the template for the options of every store: HotBytes, DetectMutation, OnMutation, OverlayBound.
 	Store Options
@@ -49,7 +50,10 @@ type CacheOptions struct {
 	Dir string
 	// SaveEvery is how often a changed store is saved. It is also saved when it stops. 0 means 5 minutes.
 	SaveEvery time.Duration
-	Logger    *slog.Logger
+	// OnWatch runs in a goroutine of its own while a store is watched; nil means none. ctx ends with the watch. OnWatch
+	// should return after StatusWatch.C of the store is closed. Run waits for it.
+	OnWatch func(ctx context.Context, s *Store)
+	Logger  *slog.Logger
 	// TracerProvider makes the spans of the sources; see source.Config. By default there are none.
 	TracerProvider trace.TracerProvider
 }
@@ -97,6 +101,9 @@ func NewCache(opt CacheOptions) (*Cache, error) {
 		if err := content.Check(); err != nil {
 			return nil, fmt.Errorf("cannot make cache: kind %q: %w", kind, err)
 		}
+	}
+	if err := source.Check(opt.Source); err != nil {
+		return nil, fmt.Errorf("cannot make cache: %w", err)
 	}
 	c := &Cache{opt: opt, conn: opt.Connection}
 	c.stores.init(opt.Linger)
@@ -168,7 +175,12 @@ func (c *Cache) Run(ctx context.Context) error {
 
 // watch runs the source of a store until ctx is done. An error is the end of the Cache.
 func (c *Cache) watch(ctx context.Context, e *cacheEntry, fail context.CancelFunc) {
+	var beside sync.WaitGroup
+	defer beside.Wait()
 	defer e.store.Close()
+	if c.opt.OnWatch != nil {
+		beside.Go(func() { c.opt.OnWatch(ctx, e.store) })
+	}
 	defer e.claim.release()
 	endSaving := e.load(ctx)
 	c.holds.wait(ctx, e.store.opt.Kind.GroupKind())

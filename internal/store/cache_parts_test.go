@@ -50,9 +50,9 @@ func TestPlannerAlone(t *testing.T) {
 		"all namespaces":   {CacheOptions{}, with(), with(source.Namespaces("a", "")), true},
 		"other namespaces": {CacheOptions{}, with(source.Namespaces("a")), with(source.Namespaces("b")), false},
 		"of a cluster, which has no namespaces": {
-			CacheOptions{},
+			CacheOptions{Source: []source.Option{source.Namespaces("a")}},
 			func(r *Request) { r.Namespaced = false },
-			func(r *Request) { r.Namespaced, r.Options = false, []source.Option{source.Namespaces("a")} }, true,
+			func(r *Request) { r.Namespaced, r.Options = false, []source.Option{source.Namespaces("a", "")} }, true,
 		},
 		"another selector":     {CacheOptions{}, with(), with(labels), false},
 		"the selector of all":  {CacheOptions{Source: []source.Option{labels}}, with(), with(labels), true},
@@ -82,6 +82,12 @@ func TestPlannerAlone(t *testing.T) {
 	nameless := podRequest(func(r *Request) { r.Content.Drop = []string{"metadata.name"} })
 	if _, err := newPlans(CacheOptions{}).plan(nameless); err == nil {
 		t.Error("a field that cannot be dropped is accepted")
+	}
+	ofCluster := podRequest(func(r *Request) {
+		r.Namespaced, r.Options = false, []source.Option{source.Namespaces("a")}
+	})
+	if _, err := newPlans(CacheOptions{}).plan(ofCluster); err == nil {
+		t.Error("a namespace of a kind that has none is accepted")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -93,6 +94,10 @@ func (in *intake) DropScope(namespace string) {
 		next.base.delete(e, r)
 		batch = append(batch, change{typ: Deleted, inferred: true, relist: true, obj: r, prior: r})
 		in.codec.superseded(r)
+	}
+	if st := sc.status; st.Phase != "" && st.Phase != source.Stopped { // its last report comes too late
+		st.Phase, st.Reason, st.Message, st.Err, st.Since = source.Stopped, source.ReasonEnded, "", nil, time.Now()
+		in.board.send(st)
 	}
 	in.overlay.dropScope(namespace)
 	in.ledger.dropScope(namespace)

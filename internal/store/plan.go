@@ -31,7 +31,7 @@ type Request struct {
 	// is one already or Cache.Expect has announced one.
 	Content Content
 	// Options choose namespaces, selectors and the way of watching. If two requests share a store, the options of the
-	// first one apply.
+	// first one apply. Namespaces of a cluster-scoped kind are an error, and so are invalid namespaces and selectors.
 	Options []source.Option
 }
 
@@ -65,6 +65,14 @@ func (p *planner) plan(req Request) (*plan, error) {
 	if err := p.resolve(&req); err != nil {
 		return nil, err
 	}
+	if err := source.Check(req.Options); err != nil {
+		return nil, err
+	}
+	if !req.Namespaced {
+		if err := source.CheckClusterScoped(req.Options); err != nil {
+			return nil, err
+		}
+	}
 	own := req.Content.isOwn()
 	if p.contentOf(req.Kind.GroupKind()).contradicts(req.Content) {
 		return nil, errTwoKeeps
@@ -76,7 +84,7 @@ func (p *planner) plan(req Request) (*plan, error) {
 	if err := req.Content.checkFor(typeOf(p.opt.Scheme, req.Kind)); err != nil {
 		return nil, err
 	}
-	if !req.Namespaced {
+	if !req.Namespaced { // CacheOptions.Source applies to namespaced kinds only
 		cfg.Namespaces = nil
 	}
 	out := &plan{req: req, scheme: p.opt.Scheme, key: cacheKey{
