@@ -79,7 +79,7 @@ func (r *pods) schedule(ctx context.Context, pod *corev1.Pod) (reconcile.Result,
 // unbound returns why the claims of a pod do not let it be scheduled; empty if they do.
 func (r *pods) unbound(ctx context.Context, pod *corev1.Pod) (string, error) {
 	for _, v := range pod.Spec.Volumes {
-		name := ""
+		var name string
 		switch {
 		case v.PersistentVolumeClaim != nil:
 			name = v.PersistentVolumeClaim.ClaimName
