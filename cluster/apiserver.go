@@ -26,6 +26,8 @@ type apiServer struct {
 	port    int
 	gates   map[string]bool
 	extra   []string
+
+	accounts bool // a controller creates the account "default" of each namespace
 }
 
 func (a *apiServer) host() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(a.port)) }
@@ -48,9 +50,10 @@ func (a *apiServer) start() (*process, error) {
 		"--service-account-key-file", a.pki.serviceAccount(),
 		"--service-account-signing-key-file", a.pki.serviceAccount(),
 		"--service-cluster-ip-range", "10.0.0.0/24",
-		// No controller creates the account "default" of each namespace, for which pods would wait.
-		"--disable-admission-plugins", "ServiceAccount",
 		"--feature-gates", featureGates(a.gates),
+	}
+	if !a.accounts { // pods would wait for them
+		args = append(args, "--disable-admission-plugins", "ServiceAccount")
 	}
 	return startProcess("kube-apiserver", a.binary, append(args, a.extra...), a.dir,
 		filepath.Join(a.dir, "kube-apiserver.log"))
@@ -68,6 +71,11 @@ func featureGates(more map[string]bool) string {
 
 // ready reports whether the server is ready and has created the namespace "default", which takes a moment longer.
 func (a *apiServer) ready(ctx context.Context) error {
+	return a.serves(ctx, "/readyz", "/api/v1/namespaces/default")
+}
+
+// serves returns an error unless the server answers a GET of each path with 200.
+func (a *apiServer) serves(ctx context.Context, paths ...string) error {
 	transport, err := a.transport()
 	if err != nil {
 		return err
@@ -78,7 +86,7 @@ func (a *apiServer) ready(ctx context.Context) error {
 		return err
 	}
 	client := http.Client{Transport: transport}
-	for _, path := range []string{"/readyz", "/api/v1/namespaces/default"} {
+	for _, path := range paths {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+a.host()+path, nil)
 		if err != nil {
 			return err

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// The module that has the two servers as tools: copies of controlplane/go.mod and go.sum (a test compares them). They
+// The module that has the servers as tools: copies of controlplane/go.mod and go.sum (a test compares them). They
 // have other names, since an embedded go.mod would make its directory a module.
 var (
 	//go:embed gomod.txt
@@ -31,6 +31,7 @@ var (
 const (
 	etcdPackage      = "go.etcd.io/etcd/server/v3"
 	apiServerPackage = "k8s.io/kubernetes/cmd/kube-apiserver"
+	managerPackage   = "k8s.io/kubernetes/cmd/kube-controller-manager"
 
 	kubernetesVersion = "v1.36.3"
 
@@ -44,10 +45,11 @@ var buildFlags = []string{
 	"-ldflags=-s -w -X k8s.io/component-base/version.gitVersion=" + kubernetesVersion,
 }
 
-// Binaries are the paths of the executables of the two servers.
+// Binaries are the paths of the executables of the servers.
 type Binaries struct {
-	Etcd      string
-	APIServer string
+	Etcd              string
+	APIServer         string
+	ControllerManager string // empty if it was not asked for
 }
 
 // BuildOptions configure Build.
@@ -56,22 +58,26 @@ type BuildOptions struct {
 	// Default: fairlead/controlplane in [os.UserCacheDir].
 	CacheDir string
 
+	// ControllerManager asks for kube-controller-manager as well.
+	ControllerManager bool
+
 	// Progress, if set, receives lines about the build: one at each change of its stage, and at most one in five seconds.
 	Progress io.Writer
 }
 
-// Build returns the binaries of etcd and kube-apiserver. If they are not in the cache, it builds them. A build takes
-// about five minutes on two cores and needs a go command and a module proxy. Several processes may call Build
+// Build returns the binaries of the servers. It builds those that are not in the cache. A build of etcd and
+// kube-apiserver takes about five minutes on two cores; kube-controller-manager takes about two more. A build needs a go
+// command and a module proxy. Several processes may call Build
 // concurrently: one builds, the others wait. An interrupted build does not affect later ones, and its compiled packages
 // stay in the go command's own cache.
 func Build(ctx context.Context, o BuildOptions) (Binaries, error) {
-	return build(ctx, o.CacheDir, linesTo(o.Progress))
+	return build(ctx, o, linesTo(o.Progress))
 }
 
 // build is Build with a callback, which is called at each change and about once a second. Calls are not concurrent, and
 // a call must not block.
-func build(ctx context.Context, cache string, fn func(report)) (Binaries, error) {
-	b := builder{cache: cache, progress: newProgress(fn)}
+func build(ctx context.Context, o BuildOptions, fn func(report)) (Binaries, error) {
+	b := builder{cache: o.CacheDir, servers: serversOf(o), progress: newProgress(fn)}
 	defer b.progress.stop()
 	bins, err := b.build(ctx)
 	if err != nil {
@@ -80,8 +86,28 @@ func build(ctx context.Context, cache string, fn func(report)) (Binaries, error)
 	return bins, nil
 }
 
+// server is one binary to build.
+type server struct {
+	name, pkg string
+	path      func(*Binaries) *string
+}
+
+// serversOf returns the servers to build.
+func serversOf(o BuildOptions) []server {
+	servers := []server{
+		{"etcd", etcdPackage, func(b *Binaries) *string { return &b.Etcd }},
+		{"kube-apiserver", apiServerPackage, func(b *Binaries) *string { return &b.APIServer }},
+	}
+	if o.ControllerManager {
+		servers = append(servers,
+			server{"kube-controller-manager", managerPackage, func(b *Binaries) *string { return &b.ControllerManager }})
+	}
+	return servers
+}
+
 type builder struct {
 	cache    string
+	servers  []server
 	goCmd    string
 	progress *progress
 }
@@ -107,7 +133,7 @@ func (b *builder) build(ctx context.Context) (Binaries, error) {
 	}
 
 	dir := filepath.Join(b.cache, key)
-	if bins, ok := cached(dir); ok {
+	if bins, missing := b.cached(dir); len(missing) == 0 {
 		return bins, nil
 	}
 	if err := os.MkdirAll(b.cache, 0o755); err != nil {
@@ -120,11 +146,12 @@ func (b *builder) build(ctx context.Context) (Binaries, error) {
 		return Binaries{}, err
 	}
 	defer lock.unlock()
-	if bins, ok := cached(dir); ok { // the previous holder has built them
+	bins, missing := b.cached(dir)
+	if len(missing) == 0 { // the previous holder has built them
 		return bins, nil
 	}
 	b.prune(key)
-	return b.compile(ctx, dir)
+	return b.compile(ctx, dir, missing)
 }
 
 // key identifies the set of binaries by modules, Go version and platform.
@@ -150,17 +177,20 @@ func (b *builder) key(ctx context.Context) (string, error) {
 	return hex.EncodeToString(h.Sum(nil))[:16], nil
 }
 
-// cached returns the binaries in dir. The complete directory is created by a rename.
-func cached(dir string) (Binaries, bool) {
-	bins := Binaries{Etcd: filepath.Join(dir, "etcd"), APIServer: filepath.Join(dir, "kube-apiserver")}
-	for _, path := range []string{bins.Etcd, bins.APIServer} {
+// cached returns the binaries in dir, and the servers that are missing there. A binary appears by a rename.
+func (b *builder) cached(dir string) (bins Binaries, missing []server) {
+	for _, s := range b.servers {
+		path := filepath.Join(dir, s.name)
 		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-			return Binaries{}, false
+			missing = append(missing, s)
 		}
+		*s.path(&bins) = path
 	}
-	now := time.Now()
-	_ = os.Chtimes(dir, now, now) // marks it as used for prune; a read-only cache is fine
-	return bins, true
+	if len(missing) == 0 {
+		now := time.Now()
+		_ = os.Chtimes(dir, now, now) // marks it as used for prune; a read-only cache is fine
+	}
+	return bins, missing
 }
 
 // prune removes the remains of interrupted builds of key and binaries that were not used for a long time.
@@ -183,7 +213,8 @@ func (b *builder) prune(key string) {
 	}
 }
 
-func (b *builder) compile(ctx context.Context, dir string) (Binaries, error) {
+// compile builds the missing servers into dir. The caller holds its lock.
+func (b *builder) compile(ctx context.Context, dir string, missing []server) (Binaries, error) {
 	tmp, err := os.MkdirTemp(b.cache, filepath.Base(dir)+".tmp")
 	if err != nil {
 		return Binaries{}, err
@@ -203,27 +234,36 @@ func (b *builder) compile(ctx context.Context, dir string) (Binaries, error) {
 	// This counts the packages to compile, as the total for progress, and downloads the modules.
 	b.progress.set(func(r *report) { r.stage, r.detail = stageDownload, "" })
 	list := append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, buildFlags...)
+	var names []string
+	for _, s := range missing {
+		list, names = append(list, s.pkg), append(names, s.name)
+	}
 	stale := 0
-	err = b.run(ctx, mod, append(list, etcdPackage, apiServerPackage), func(line string) { stale++ })
+	err = b.run(ctx, mod, list, func(line string) { stale++ })
 	if err != nil {
 		return Binaries{}, err
 	}
 
-	b.progress.set(func(r *report) { r.stage, r.total = stageCompile, stale })
-	for _, s := range []struct{ pkg, out string }{{etcdPackage, "etcd"}, {apiServerPackage, "kube-apiserver"}} {
-		args := append([]string{"build", "-v", "-o", filepath.Join(bin, s.out)}, buildFlags...)
+	b.progress.set(func(r *report) { r.stage, r.total, r.servers = stageCompile, stale, strings.Join(names, ", ") })
+	for _, s := range missing {
+		args := append([]string{"build", "-v", "-o", filepath.Join(bin, s.name)}, buildFlags...)
 		if err := b.run(ctx, mod, append(args, s.pkg), nil); err != nil {
 			return Binaries{}, err
 		}
 	}
-
-	// The directory can only be incomplete, with removed files: cached has checked it under the lock.
-	if err := errors.Join(os.RemoveAll(dir), os.Rename(bin, dir)); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return Binaries{}, err
 	}
-	bins, ok := cached(dir)
-	if !ok {
-		return Binaries{}, fmt.Errorf("binaries missing in %s after the build", dir)
+	for _, s := range missing {
+		// What is there can only be no file: cached has checked it under the lock.
+		to := filepath.Join(dir, s.name)
+		if err := errors.Join(os.RemoveAll(to), os.Rename(filepath.Join(bin, s.name), to)); err != nil {
+			return Binaries{}, err
+		}
+	}
+	bins, missing := b.cached(dir)
+	if len(missing) > 0 {
+		return Binaries{}, fmt.Errorf("%s missing in %s after the build", missing[0].name, dir)
 	}
 	b.progress.set(func(r *report) { r.stage, r.detail = stageDone, "" })
 	return bins, nil

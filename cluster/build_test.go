@@ -68,7 +68,7 @@ func TestBuildOnce(t *testing.T) {
 	errs := make(chan error, 4)
 	for range cap(errs) {
 		go func() {
-			_, err := build(t.Context(), cache, func(r report) { seen <- r })
+			_, err := build(t.Context(), BuildOptions{CacheDir: cache}, func(r report) { seen <- r })
 			errs <- err
 		}()
 	}
@@ -108,6 +108,28 @@ func TestBuildOnce(t *testing.T) {
 	}
 }
 
+// The controller manager is built when it is asked for, beside the servers that are there.
+func TestBuildMore(t *testing.T) {
+	runs := fakeGo(t, "")
+	o := BuildOptions{CacheDir: t.TempDir()}
+	for _, step := range []struct {
+		manager bool
+		runs    int
+	}{{false, 2}, {true, 3}, {true, 3}, {false, 3}} {
+		o.ControllerManager = step.manager
+		bins, err := Build(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := builds(t, runs); got != step.runs {
+			t.Errorf("ran %d builds, want %d", got, step.runs)
+		}
+		if (bins.ControllerManager != "") != step.manager || filepath.Base(bins.APIServer) != "kube-apiserver" {
+			t.Errorf("got %+v", bins)
+		}
+	}
+}
+
 func TestBuildFails(t *testing.T) {
 	runs := fakeGo(t, `echo "example.com/a: broken by design" >&2; exit 1`)
 	cache := t.TempDir()
@@ -128,7 +150,7 @@ func TestBuildIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	enough := errors.New("enough")
-	_, err := build(ctx, cache, func(r report) {
+	_, err := build(ctx, BuildOptions{CacheDir: cache}, func(r report) {
 		if r.stage == stageCompile {
 			cancel(enough)
 		}

@@ -26,22 +26,25 @@ type Cluster struct {
 	lock      *fileLock
 	etcd      *etcdServer
 	api       *apiServer
+	manager   *controllerManager
 	config    *rest.Config
 
 	// op is a lock that supports waiting with a context. Its holder may start and stop servers.
-	op      chan struct{}
-	etcdRun *process // nil while it should not run; guarded by op
-	apiRun  *process // nil while it should not run; guarded by op
-	stopped bool     // guarded by op
+	op         chan struct{}
+	etcdRun    *process // nil while it should not run; guarded by op
+	apiRun     *process // nil while it should not run; guarded by op
+	managerRun *process // nil while it should not run; guarded by op
+	endKubelet func()   // nil if there is none; guarded by op
+	stopped    bool     // guarded by op
 
-	watchers sync.WaitGroup // one for each process
+	watchers sync.WaitGroup // one for each process, and the kubelet
 
 	failOnce sync.Once
 	failed   chan struct{} // closed when err is set: a server exited unexpectedly, or Stop was called
 	err      error
 }
 
-// Start builds the binaries if necessary, starts etcd and kube-apiserver, and returns when both are ready. The context
+// Start builds the binaries if necessary, starts the servers, and returns when all are ready. The context
 // bounds only Start, not the life of the control plane. The caller must call Stop.
 //
 // The errors are [ErrInUse], [ErrServerExited] and [ErrNotReady] (the latter two with the end of the server's log), and
@@ -80,7 +83,10 @@ func start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	}
 	c.api = &apiServer{
 		binary: o.Binaries.APIServer, dir: c.dir, etcdURL: c.etcd.url(), pki: keys,
-		gates: o.FeatureGates, extra: o.APIServerFlags,
+		gates: o.FeatureGates, extra: o.APIServerFlags, accounts: o.ControllerManager,
+	}
+	c.manager = &controllerManager{
+		binary: o.Binaries.ControllerManager, dir: c.dir, kubeconfig: c.KubeconfigPath(), api: c.api,
 	}
 	begin := time.Now()
 	if err := c.startEtcd(ctx); err != nil {
@@ -95,16 +101,28 @@ func start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if err := writeKubeconfig(c.KubeconfigPath(), c.config); err != nil {
 		return nil, err
 	}
+	if err := c.startManager(ctx); err != nil {
+		return nil, err
+	}
+	if o.Kubelet {
+		c.startKubelet()
+	}
 	c.log.InfoContext(ctx, "control plane started", "dir", c.dir, "address", c.config.Host, "took", time.Since(begin))
 	return c, nil
 }
 
 // complete builds or finds the binaries that o does not set.
 func complete(ctx context.Context, o *Options) error {
-	if o.Binaries.Etcd != "" && o.Binaries.APIServer != "" {
+	if !o.ControllerManager {
+		o.Binaries.ControllerManager = ""
+	}
+	if o.Binaries.Etcd != "" && o.Binaries.APIServer != "" &&
+		(o.Binaries.ControllerManager != "" || !o.ControllerManager) {
 		return nil
 	}
-	built, err := Build(ctx, BuildOptions{CacheDir: o.CacheDir, Progress: o.Progress})
+	built, err := Build(ctx, BuildOptions{
+		CacheDir: o.CacheDir, Progress: o.Progress, ControllerManager: o.ControllerManager,
+	})
 	if err != nil {
 		return err
 	}
@@ -113,6 +131,9 @@ func complete(ctx context.Context, o *Options) error {
 	}
 	if o.Binaries.APIServer == "" {
 		o.Binaries.APIServer = built.APIServer
+	}
+	if o.Binaries.ControllerManager == "" {
+		o.Binaries.ControllerManager = built.ControllerManager
 	}
 	return nil
 }
@@ -144,25 +165,17 @@ func (c *Cluster) startOnFreePort(ctx context.Context) error {
 	path := filepath.Join(c.dir, "apiserver.port")
 	b, _ := os.ReadFile(path)
 	preferred, _ := strconv.Atoi(strings.TrimSpace(string(b)))
-	for attempt := 1; ; attempt++ {
-		port, err := choosePort(preferred)
-		if err != nil {
-			return err
-		}
+	port, err := c.onFreePort(ctx, preferred, func(port int) error {
 		c.api.port = port
-		err = c.startAPIServer(ctx)
-		switch {
-		case err == nil:
-			return writeFile(path, []byte(strconv.Itoa(port)+"\n"))
-		case attempt == 3 || !errors.Is(err, errAddressInUse):
-			return err
-		}
-		c.log.WarnContext(ctx, "port was taken, trying another", "port", port)
-		preferred = 0
+		return c.startAPIServer(ctx)
+	})
+	if err != nil {
+		return err
 	}
+	return writeFile(path, []byte(strconv.Itoa(port)+"\n"))
 }
 
-// Stop ends both servers within ten seconds and releases the directory. It may be called more than once.
+// Stop ends all servers within ten seconds and releases the directory. It may be called more than once.
 func (c *Cluster) Stop() {
 	c.op <- struct{}{}
 	defer func() { <-c.op }()
@@ -184,6 +197,10 @@ func (c *Cluster) shutdown() {
 	if c.apiRun != nil {
 		_ = c.apiRun.signal(syscall.SIGCONT) // a paused process does not handle SIGTERM
 	}
+	if c.endKubelet != nil {
+		c.endKubelet()
+	}
+	c.endManager()
 	c.endAPIServer(apiGrace)
 	c.endEtcd(dbGrace)
 	c.fail(nil)

@@ -119,7 +119,7 @@ func (c *Cluster) Snapshot(ctx context.Context, to string) error {
 	})
 }
 
-// Restore replaces etcd's data with a snapshot and restarts both servers. Resource versions go back to those of the
+// Restore replaces etcd's data with a snapshot and restarts the servers. Resource versions go back to those of the
 // snapshot. The snapshot is not modified.
 func (c *Cluster) Restore(ctx context.Context, from string) error {
 	return c.do(ctx, "restore snapshot", func() error {
@@ -131,6 +131,7 @@ func (c *Cluster) Restore(ctx context.Context, from string) error {
 		if err := os.CopyFS(restored, os.DirFS(from)); err != nil {
 			return err
 		}
+		c.endManager() // it would believe its cache, which is newer than the snapshot
 		c.endAPIServer(0)
 		c.endEtcd(0)
 		if err := errors.Join(os.RemoveAll(c.etcd.dataDir()), os.Rename(restored, c.etcd.dataDir())); err != nil {
@@ -143,7 +144,10 @@ func (c *Cluster) Restore(ctx context.Context, from string) error {
 		if err := c.startEtcd(ctx); err != nil {
 			return err
 		}
-		return c.startAPIServer(ctx)
+		if err := c.startAPIServer(ctx); err != nil {
+			return err
+		}
+		return c.startManager(ctx)
 	})
 }
 
@@ -174,7 +178,7 @@ func (c *Cluster) RotateServingCertificate(ctx context.Context) error {
 	})
 }
 
-// Log returns the path of a server's log; server is "etcd" or "kube-apiserver".
+// Log returns the path of a server's log; server is "etcd", "kube-apiserver" or "kube-controller-manager".
 func (c *Cluster) Log(server string) string { return filepath.Join(c.dir, server+".log") }
 
 // do runs f while no other operation runs.

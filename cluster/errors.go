@@ -41,7 +41,7 @@ func (e *inUseError) Is(target error) bool { return target == ErrInUse }
 
 // ServerError is the failure of one server, with the end of its log.
 type ServerError struct {
-	Server string // "etcd" or "kube-apiserver"
+	Server string // "etcd", "kube-apiserver" or "kube-controller-manager"
 	Err    error
 	Log    string // the last lines of the server's log
 	Path   string // of the whole log

@@ -18,6 +18,16 @@ type Options struct {
 	// Binaries are existing binaries. Empty fields are built, once for all users of CacheDir.
 	Binaries Binaries
 
+	// ControllerManager also runs kube-controller-manager, without the controllers for nodes. Its controllers collect
+	// dependents of deleted owners, empty namespaces under deletion, and reconcile Deployments, StatefulSets, Jobs and
+	// the other workloads. Service accounts work as in a cluster: a pod needs one, and gets a token. The first build
+	// of the binary takes about two minutes more.
+	ControllerManager bool
+
+	// Kubelet also runs stand-ins for the scheduler, a node and a volume provisioner, in this process: see package
+	// kubelet. Pods become Running and Ready, and claims Bound, but no containers run.
+	Kubelet bool
+
 	// APIServerFlags and EtcdFlags are appended to the flags that Start sets, so they take precedence.
 	APIServerFlags []string
 	EtcdFlags      []string
@@ -41,7 +51,7 @@ type Options struct {
 const (
 	defaultStartTimeout = time.Minute
 
-	// The sum is well below the ten seconds that Stop guarantees.
+	// The sum is well below the ten seconds that Stop guarantees. The controller manager is killed: it has no state.
 	apiServerGrace = 3 * time.Second
 	etcdGrace      = 3 * time.Second
 )

@@ -21,6 +21,7 @@ const (
 type report struct {
 	stage   stage
 	detail  string // the module or package last started or finished
+	servers string // that are compiled
 	modules int    // downloaded so far
 	done    int    // packages compiled so far
 	total   int    // packages to compile; 0 while unknown
@@ -38,8 +39,8 @@ func (r report) String() string {
 	case stageDone:
 		return fmt.Sprintf("control plane: built in %s", at)
 	default:
-		return fmt.Sprintf("control plane: %s compiling etcd and kube-apiserver, %d of %d packages %s",
-			at, r.done, r.total, r.detail)
+		return fmt.Sprintf("control plane: %s compiling %s, %d of %d packages %s",
+			at, r.servers, r.done, r.total, r.detail)
 	}
 }
 

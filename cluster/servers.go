@@ -2,8 +2,11 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/fairlead-io/fairlead/cluster/kubelet"
 )
 
 // The functions of this file start and stop one server. The caller holds c.op or has exclusive access to c.
@@ -29,6 +32,54 @@ func (c *Cluster) startAPIServer(ctx context.Context) error {
 	}
 	c.apiRun = p
 	return c.await(ctx, &c.apiRun, c.api.ready)
+}
+
+// startManager starts kube-controller-manager, if there is one, on a free port.
+func (c *Cluster) startManager(ctx context.Context) error {
+	if c.manager.binary == "" {
+		return nil
+	}
+	_, err := c.onFreePort(ctx, 0, func(port int) error {
+		c.manager.port = port
+		p, err := c.manager.start()
+		if err != nil {
+			return err
+		}
+		c.managerRun = p
+		return c.await(ctx, &c.managerRun, c.manager.ready)
+	})
+	return err
+}
+
+// startKubelet runs the stand-in for a node until the control plane is stopped.
+func (c *Cluster) startKubelet() {
+	ctx, cancel := context.WithCancel(context.Background())
+	c.endKubelet = cancel
+	c.watchers.Go(func() {
+		if err := kubelet.Run(ctx, c.Config(), kubelet.Options{Logger: c.log}); err != nil && ctx.Err() == nil {
+			c.log.Error("kubelet ended by itself", "error", err)
+			c.fail(fmt.Errorf("kubelet: %w", err))
+		}
+	})
+}
+
+// onFreePort calls start with the preferred port or, if that is taken, with another one, which it returns.
+func (c *Cluster) onFreePort(ctx context.Context, preferred int, start func(port int) error) (int, error) {
+	for attempt := 1; ; attempt++ {
+		port, err := choosePort(preferred)
+		if err != nil {
+			return 0, err
+		}
+		err = start(port)
+		switch {
+		case err == nil:
+			return port, nil
+		case attempt == 3 || !errors.Is(err, errAddressInUse):
+			return 0, err
+		}
+		c.log.WarnContext(ctx, "port was taken, trying another", "port", port)
+		preferred = 0
+	}
 }
 
 // await waits until the server is ready. On failure it ends the process; on success it watches the process.
@@ -68,6 +119,13 @@ func (c *Cluster) endAPIServer(grace time.Duration) {
 	if c.apiRun != nil {
 		c.apiRun.stop(grace)
 		c.apiRun = nil
+	}
+}
+
+func (c *Cluster) endManager() {
+	if c.managerRun != nil {
+		c.managerRun.stop(0)
+		c.managerRun = nil
 	}
 }
 

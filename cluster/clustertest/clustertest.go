@@ -57,7 +57,8 @@ const EnvVar = "FAIRLEAD_TEST_CLUSTER"
 // Env is the control plane of one test binary. The zero value is ready for use. It is safe for concurrent use and must
 // not be copied.
 type Env struct {
-	// Options configure the control plane that is started if none is shared. Dir must be empty.
+	// Options configure the control plane that is started if none is shared. Dir must be empty. With ControllerManager or
+	// Kubelet one is always started: a shared control plane may lack them.
 	Options cluster.Options
 
 	once   sync.Once
@@ -132,15 +133,15 @@ func (e *Env) Config(t testing.TB) *rest.Config {
 	return rest.CopyConfig(e.config)
 }
 
-// Namespace creates a namespace for the test and returns its name. The namespace is never deleted, since no controller
-// in this control plane could empty it.
+// Namespace creates a namespace for the test and returns its name. The namespace is never deleted: without
+// cluster.Options.ControllerManager no controller could empty it.
 func (e *Env) Namespace(t testing.TB) string {
 	t.Helper()
 	return Namespace(t, e.Config(t))
 }
 
 func connect(o cluster.Options) (*cluster.Cluster, *rest.Config, error) {
-	if dir := os.Getenv(EnvVar); dir != "" {
+	if dir := os.Getenv(EnvVar); dir != "" && !o.ControllerManager && !o.Kubelet {
 		config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "kubeconfig"))
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", EnvVar, err)

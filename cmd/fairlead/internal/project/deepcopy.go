@@ -11,8 +11,8 @@ import (
 // deepCopyFile is the output file of controller-gen, in the package of each version.
 const deepCopyFile = "api/GROUP/VERSION/zz_generated.deepcopy.go"
 
-// deepCopy returns the output of controller-gen for a kind.
-func (n names) deepCopy() ([]byte, error) {
+// deepCopyOf returns the output of controller-gen for a kind.
+func deepCopyOf(n names) ([]byte, error) {
 	text, err := templates.ReadFile("template/deepcopy.tmpl")
 	if err != nil {
 		return nil, err

@@ -27,7 +27,7 @@ func written(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(content.addGenerated(n), content.write(dir), link(dir)); err != nil {
+	if err := errors.Join(addGenerated(content, n), content.write(dir), link(dir)); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -285,7 +285,7 @@ func TestGrant(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := p.names(group, "v1alpha1", "Site")
-	p.grant(n.emptyRights()...)
+	grant(p, emptyRights(n)...)
 	r, err := parseRole(p.content[roleFile])
 	if err != nil {
 		t.Fatal(err)
@@ -314,7 +314,7 @@ func TestGrant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if other.grant(n.emptyRights()...); other.content[roleFile] != nil {
+	if grant(other, emptyRights(n)...); other.content[roleFile] != nil {
 		t.Errorf("an edited role was rewritten:\n%s", other.content[roleFile])
 	}
 }

@@ -11,17 +11,17 @@ import (
 
 // addGenerated adds the output of make manifests for the first kind, so that a new project is complete. Tests verify
 // that both are equal.
-func (f files) addGenerated(n names) error {
+func addGenerated(f files, n names) error {
 	var err error
-	if f[roleFile], err = n.rbac(); err != nil {
+	if f[roleFile], err = roleOf(n); err != nil {
 		return fmt.Errorf("cannot write %s: %w", roleFile, err)
 	}
-	f[n.path(deepCopyFile)], err = n.deepCopy()
+	f[n.path(deepCopyFile)], err = deepCopyOf(n)
 	return err
 }
 
-// rbac returns the rights of a new program.
-func (n names) rbac() ([]byte, error) {
+// roleOf returns the rights of a new program.
+func roleOf(n names) ([]byte, error) {
 	account := rights.Account{Namespace: n.Name + "-system", Name: n.Name}
 	all := append(rights.Lease(account.Namespace, account.Name), rights.Events())
 	for i := range all { // see role
@@ -34,7 +34,7 @@ func (n names) rbac() ([]byte, error) {
 		rights.Of(resource("authentication.k8s.io", "tokenreviews"), "create"),
 		rights.Of(resource("authorization.k8s.io", "subjectaccessreviews"), "create"))
 	if !n.Example {
-		r := role{account, append(all, n.emptyRights()...)}
+		r := role{account, append(all, emptyRights(n)...)}
 		return r.yaml()
 	}
 	own := resource(n.Group, n.Plural)

@@ -45,33 +45,33 @@ func NewKind(o KindOptions) (*Made, error) {
 	if err := p.render(n, "kind", n.Kind, parts...); err != nil {
 		return nil, err
 	}
-	if err := p.untyped(n, n.Kind, n.Kind+"List", n.Kind+"Spec", n.Kind+"Status"); err != nil {
+	if err := addUntyped(p, n, n.Kind, n.Kind+"List", n.Kind+"Spec", n.Kind+"Status"); err != nil {
 		return nil, err
 	}
 	for _, err := range []error{
 		p.register(n, newGroup),
 		p.add("controller/all_controllers.go", "controllers", fmt.Sprintf("declare%s(rt)", n.Kind)),
 		p.add("deploy/kustomization.yaml", "crds", "- "+n.path("crds/GROUPFULL_PLURAL.yaml")),
-		p.deepCopy(n, newGroup),
+		addDeepCopy(p, n, newGroup),
 	} {
 		if err != nil {
 			return nil, err
 		}
 	}
-	p.grant(n.emptyRights()...)
+	grant(p, emptyRights(n)...)
 	return p.save()
 }
 
 // emptyRights returns the rights of the empty reconciler.
-func (n names) emptyRights() []rights.Right {
+func emptyRights(n names) []rights.Right {
 	primary := schema.GroupVersionKind{Group: n.Group, Version: n.Version, Kind: n.Plural} // see role
 	return []rights.Right{rights.Of(primary, "get", "list", "watch"), rights.Status(primary, "patch")}
 }
 
-// deepCopy adds the deep copy functions of a kind.
-func (p *existing) deepCopy(n names, newGroup bool) error {
+// addDeepCopy adds the deep copy functions of a kind.
+func addDeepCopy(p *existing, n names, newGroup bool) error {
 	name := n.path(deepCopyFile)
-	text, err := n.deepCopy()
+	text, err := deepCopyOf(n)
 	if err != nil {
 		return err
 	}
@@ -88,8 +88,8 @@ func (p *existing) deepCopy(n names, newGroup bool) error {
 	return nil
 }
 
-// untyped returns an error if the package of the version has one of these types.
-func (p *existing) untyped(n names, types ...string) error {
+// addUntyped returns an error if the package of the version has one of these types.
+func addUntyped(p *existing, n names, types ...string) error {
 	of, err := filepath.Glob(p.at(n.path("api/GROUP/VERSION/*.go")))
 	if err != nil {
 		return p.no(err)

@@ -172,3 +172,6 @@ func plural(word string) string {
 	}
 	return word + "s"
 }
+
+// VersionTitle returns the version as a part of a Go name, such as V1beta1.
+func (n names) VersionTitle() string { return strings.ToUpper(n.Version[:1]) + n.Version[1:] }

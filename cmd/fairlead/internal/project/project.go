@@ -64,14 +64,14 @@ func New(ctx context.Context, o Options) (*Made, error) {
 			return nil, err
 		}
 	}
-	if err := content.addGenerated(n); err != nil {
+	if err := addGenerated(content, n); err != nil {
 		return nil, err
 	}
-	return content.create(ctx, dir, lib)
+	return createProject(ctx, content, dir, lib)
 }
 
-// create writes a project into a temporary directory beside dir, completes its go.mod there, and renames it.
-func (f files) create(ctx context.Context, dir string, lib library) (*Made, error) {
+// createProject writes a project into a temporary directory beside dir, completes its go.mod there, and renames it.
+func createProject(ctx context.Context, f files, dir string, lib library) (*Made, error) {
 	no := func(err error) error { return fmt.Errorf("cannot write a project to %s: %w: %w", dir, ErrWrite, err) }
 	beside := filepath.Dir(dir)
 	old, err := os.ReadDir(dir)

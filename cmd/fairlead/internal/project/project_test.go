@@ -185,7 +185,7 @@ func TestReplaceIsAllOrNothing(t *testing.T) {
 func TestMergeDeepCopy(t *testing.T) {
 	t.Parallel()
 	of := func(kind string) []byte {
-		text, err := names{}.of("web.example.com", "v1alpha1", kind).deepCopy()
+		text, err := deepCopyOf(names{}.of("web.example.com", "v1alpha1", kind))
 		if err != nil {
 			t.Fatal(err)
 		}

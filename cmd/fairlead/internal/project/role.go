@@ -25,7 +25,7 @@ type role struct {
 
 // grant adds rights to roleFile, so that a project passes its tests before the next make manifests. A file that make
 // manifests would not write in this form stays unchanged; then a test of the project reports it.
-func (p *existing) grant(more ...rights.Right) {
+func grant(p *existing, more ...rights.Right) {
 	text, err := p.read(roleFile)
 	if err != nil {
 		return

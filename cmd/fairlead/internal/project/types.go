@@ -18,7 +18,7 @@ const storageMarker = "// +kubebuilder:storageversion"
 
 // copyTypes copies the file with the types of a kind to another version, with the deep copy functions. It marks the
 // stored version.
-func (p *existing) copyTypes(stored, n names, newGroup bool) error {
+func copyTypes(p *existing, stored, n names, newGroup bool) error {
 	name := stored.path("api/GROUP/VERSION/KIND.go")
 	no := func(format string, args ...any) error {
 		return invalid(ErrTypes, "kind", n.Kind, format, args...)
@@ -36,10 +36,10 @@ func (p *existing) copyTypes(stored, n names, newGroup bool) error {
 	if decl == nil {
 		return no("%s has no declaration type %s struct", name, n.Kind)
 	}
-	if err := p.complete(file, name, no); err != nil {
+	if err := complete(p, file, name, no); err != nil {
 		return err
 	}
-	if err := p.untyped(n, types...); err != nil {
+	if err := addUntyped(p, n, types...); err != nil {
 		return err
 	}
 	// The copy has another name of the package, and no marker.
@@ -61,7 +61,7 @@ func (p *existing) copyTypes(stored, n names, newGroup bool) error {
 	if err != nil {
 		return err
 	}
-	functions, err := stored.copyDeepCopy(n, old, types)
+	functions, err := copyDeepCopy(stored, n, old, types)
 	if err != nil {
 		return no("%s: %v", stored.path(deepCopyFile), err)
 	}
@@ -98,7 +98,7 @@ func typesOf(file *ast.File, kind string) (decl *ast.GenDecl, types []string) {
 }
 
 // complete returns an error if a file uses names of other files of its package, which a copy would lack.
-func (p *existing) complete(file *ast.File, name string, no func(string, ...any) error) error {
+func complete(p *existing, file *ast.File, name string, no func(string, ...any) error) error {
 	others := map[string]string{} // package-level names, with their files
 	found, err := filepath.Glob(filepath.Join(filepath.Dir(p.at(name)), "*.go"))
 	if err != nil {
@@ -141,7 +141,7 @@ func (p *existing) complete(file *ast.File, name string, no func(string, ...any)
 }
 
 // copyDeepCopy returns the deep copy functions of types for the package of another version.
-func (n names) copyDeepCopy(to names, old []byte, types []string) ([]byte, error) {
+func copyDeepCopy(n, to names, old []byte, types []string) ([]byte, error) {
 	head, chunks := splitDeepCopy(old)
 	var body []byte
 	slices.Sort(types)

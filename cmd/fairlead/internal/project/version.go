@@ -46,7 +46,7 @@ func NewVersion(o VersionOptions) (*Made, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.copyTypes(k.names, n, newGroup); err != nil {
+	if err := copyTypes(p, k.names, n, newGroup); err != nil {
 		return nil, err
 	}
 	parts := []string{"version"}
@@ -74,15 +74,12 @@ func NewVersion(o VersionOptions) (*Made, error) {
 		definition = completed
 	}
 	p.content[k.file] = definition
-	if err := p.serve(n, fmt.Sprintf("declare%s%s(h)", n.Kind, n.VersionTitle())); err != nil {
+	if err := serveWebhooks(p, n, fmt.Sprintf("declare%s%s(h)", n.Kind, n.VersionTitle())); err != nil {
 		return nil, err
 	}
-	p.grant(n.conversionRights()...)
+	grant(p, conversionRights(n)...)
 	return p.save()
 }
-
-// VersionTitle returns the version as a part of a Go name, such as V1beta1.
-func (n names) VersionTitle() string { return strings.ToUpper(n.Version[:1]) + n.Version[1:] }
 
 var (
 	versionName = regexp.MustCompile(`(?m)^(?:  - |    )name: (\S+)$`)

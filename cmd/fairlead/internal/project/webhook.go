@@ -37,7 +37,7 @@ func NewWebhook(o WebhookOptions) (*Made, error) {
 	if err := p.render(n, "kind", n.Kind, "webhook"); err != nil {
 		return nil, err
 	}
-	if err := p.serve(n, fmt.Sprintf("declare%sWebhooks(h)", n.Kind)); err != nil {
+	if err := serveWebhooks(p, n, fmt.Sprintf("declare%sWebhooks(h)", n.Kind)); err != nil {
 		return nil, err
 	}
 	return p.save()
@@ -46,8 +46,8 @@ func NewWebhook(o WebhookOptions) (*Made, error) {
 // webhooksFile has the server of all webhooks.
 const webhooksFile = "controller/all_webhooks.go"
 
-// serve adds a declaration to the server of the webhooks. It adds the server if there is none.
-func (p *existing) serve(n names, line string) error {
+// serveWebhooks adds a declaration to the server of the webhooks. It adds the server if there is none.
+func serveWebhooks(p *existing, n names, line string) error {
 	if !p.exists(webhooksFile) {
 		if err := p.render(n, "kind", n.Kind, "webhooks"); err != nil {
 			return err
@@ -62,13 +62,13 @@ func (p *existing) serve(n names, line string) error {
 				return err
 			}
 		}
-		p.grant(n.webhookRights()...)
+		grant(p, webhookRights(n)...)
 	}
 	return p.add(webhooksFile, "webhooks", line)
 }
 
 // webhookRights returns the rights of the server of the webhooks, as admission.Hooks.Rights does.
-func (n names) webhookRights() []rights.Right {
+func webhookRights(n names) []rights.Right {
 	secrets := schema.GroupVersionKind{Version: "v1", Kind: "secrets"} // see role
 	all := []rights.Right{
 		{Kind: secrets, Namespace: n.Name + "-system", Verbs: []string{"create"}},
@@ -87,7 +87,7 @@ func (n names) webhookRights() []rights.Right {
 }
 
 // conversionRights returns the rights to serve the conversion of a kind, as admission.Hooks.Rights does.
-func (n names) conversionRights() []rights.Right {
+func conversionRights(n names) []rights.Right {
 	own := rights.Right{
 		Kind: schema.GroupVersionKind{
 			Group: "apiextensions.k8s.io", Version: "v1", Kind: "customresourcedefinitions",

@@ -9,10 +9,13 @@ type options struct {
 	cacheDir       string
 	apiServerFlags []string
 	crds           []string
-	with           []string   // as they were given
-	programs       [][]string // with their arguments
-	controller     controller.Options
-	controllers    int
+
+	controllerManager, kubelet bool
+
+	with        []string   // as they were given
+	programs    [][]string // with their arguments
+	controller  controller.Options
+	controllers int
 }
 
 // hints returns suggestions for next steps.

@@ -37,6 +37,9 @@ so the next up continues with the same objects, credentials and, if it is free, 
 A definition of --crds whose conversion names a Service is applied with the URL https://127.0.0.1:9443 and the path of
 the Service instead, where a program on this machine listens; package admission writes the URL of the program there.
 
+By default there are no Kubernetes controllers and no nodes: nothing collects the dependents of a deleted owner, and no pod
+runs. --controller-manager adds the controllers, --kubelet simulates a node that has room for every pod.
+
 With a command, up runs only the control plane and that command, with KUBECONFIG set (and ` + clustertest.EnvVar +
 			`, for tests that use package
 clustertest), stops when the command ends, and exits with its code:
@@ -46,6 +49,7 @@ clustertest), stops when the command ends, and exits with its code:
   fairlead up --controllers 3                            # three controllers that share the operations
   fairlead up --with 'bin/receiver --fail 2'             # beside a program of yours
   fairlead up --temporary -- go test ./...               # a fresh control plane for one command
+  fairlead up --controller-manager --kubelet             # with Deployments and Jobs whose pods become Ready
   fairlead up --listen 127.0.0.1:9081 --dir /tmp/second  # a second one`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -96,6 +100,11 @@ clustertest), stops when the command ends, and exits with its code:
 		"`directory` for the built servers (default: in the user's cache directory)")
 	flags.StringArrayVar(&o.crds, "crds", nil,
 		"`file or directory` with CustomResourceDefinitions to install before anything runs; may be repeated")
+	flags.BoolVar(&o.controllerManager, "controller-manager", false,
+		"run kube-controller-manager as well, for garbage collection, namespaces, Deployments, Jobs and other workloads; "+
+			"the first time it is built, which takes about two minutes more")
+	flags.BoolVar(&o.kubelet, "kubelet", false,
+		"simulate a scheduler, a node and a volume provisioner: pods become Ready and claims Bound, but no container runs")
 	flags.StringArrayVar(&o.apiServerFlags, "apiserver-flag", nil,
 		"`flag` for kube-apiserver, such as --v=2; may be repeated")
 	return cmd
@@ -107,7 +116,7 @@ func up(ctx context.Context, s cli.Streams, o options, command []string) error {
 	}
 	c, err := cluster.Start(ctx, cluster.Options{
 		Dir: o.dir, CacheDir: o.cacheDir, APIServerFlags: o.apiServerFlags,
-		Progress: s.Err,
+		ControllerManager: o.controllerManager, Kubelet: o.kubelet, Progress: s.Err,
 	})
 	if err != nil {
 		if ctx.Err() != nil {
