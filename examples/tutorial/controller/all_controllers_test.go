@@ -44,6 +44,7 @@ func role(t *testing.T) []runtime.Object {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer rt.Client().Close() // it does not run
 	ServeWebhooks(rt, true)
 	//fairlead:new webhooks
 	objects, err := rights.Manifests(rt.Client().Mapper(), Account, rt.Rights())

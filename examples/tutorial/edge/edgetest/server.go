@@ -60,12 +60,12 @@ func (s *Server) reserve(w http.ResponseWriter, r *http.Request) {
 		address = fmt.Sprintf("203.0.113.%d", s.reserved)
 		s.addresses[key] = address
 	}
-	s.log.Info("reserve", "key", key, "address", address, "again", again)
+	s.log.InfoContext(r.Context(), "reserve", "key", key, "address", address, "again", again)
 	reply(w, map[string]any{"address": address})
 }
 
 func (s *Server) release(w http.ResponseWriter, r *http.Request) {
-	s.log.Info("release", "address", s.addresses[r.FormValue("key")])
+	s.log.InfoContext(r.Context(), "release", "address", s.addresses[r.FormValue("key")])
 	delete(s.addresses, r.FormValue("key"))
 	reply(w, map[string]any{})
 }
@@ -75,7 +75,7 @@ func (s *Server) addRoute(w http.ResponseWriter, r *http.Request) {
 	if !again {
 		s.routes[r.PathValue("host")] = time.Now().Add(s.activation)
 	}
-	s.log.Info("add route", "host", r.PathValue("host"), "address", r.FormValue("address"), "again", again)
+	s.log.InfoContext(r.Context(), "add route", "host", r.PathValue("host"), "address", r.FormValue("address"), "again", again)
 	reply(w, map[string]any{})
 }
 
@@ -85,7 +85,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) removeRoute(w http.ResponseWriter, r *http.Request) {
-	s.log.Info("remove route", "host", r.PathValue("host"))
+	s.log.InfoContext(r.Context(), "remove route", "host", r.PathValue("host"))
 	delete(s.routes, r.PathValue("host"))
 	reply(w, map[string]any{})
 }
