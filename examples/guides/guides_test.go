@@ -3,6 +3,7 @@ package guides_test
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -38,6 +39,36 @@ func TestDependents(t *testing.T) {
 		if code, _, _ := strings.Cut(block, "```"); !strings.Contains(program, code) {
 			t.Errorf("examples/webpage/main.go does not have\n%s", code)
 		}
+	}
+}
+
+// TestTutorial checks that the tutorial shows the program of examples/tutorial. A block of code is the whole file that
+// the last line with "Create" or "Replace" names, or a part of the file after "In".
+func TestTutorial(t *testing.T) {
+	t.Parallel()
+	place := regexp.MustCompile("^(Create|Replace|In) `([^`]+)`")
+	code := regexp.MustCompile("(?m)^```\\w+\n((?s:.*?)^)```$")
+	page := read(t, "../../docs/tutorial.md")
+	blocks, end := 0, 0
+	var named []string
+	for _, at := range code.FindAllStringSubmatchIndex(page, -1) {
+		blocks++
+		for line := range strings.Lines(page[end:at[0]]) {
+			if found := place.FindStringSubmatch(line); found != nil {
+				named = found
+			}
+		}
+		end = at[1]
+		if named == nil {
+			t.Fatal("the first block of code has no file")
+		}
+		block, program := page[at[2]:at[3]], read(t, "../tutorial/"+named[2])
+		if block != program && (named[1] != "In" || !strings.Contains(program, block)) {
+			t.Errorf("examples/tutorial/%s does not have\n%s", named[2], block)
+		}
+	}
+	if blocks == 0 || strings.Count(page, "```") != 2*blocks {
+		t.Errorf("the tutorial has %d blocks of code with a language, and other ones", blocks)
 	}
 }
 

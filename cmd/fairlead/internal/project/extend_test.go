@@ -20,7 +20,12 @@ const group = "web.example.com"
 // written writes a new project with the kind WebPage, without its go.sum, and returns its directory.
 func written(t *testing.T) string {
 	t.Helper()
-	n := names{Module: "example.com/web", Name: "web", Go: oldest, Example: true}.of(group, "v1alpha1", "WebPage")
+	return writtenFor(t, "web", "WebPage")
+}
+
+func writtenFor(t *testing.T, name, kind string) string {
+	t.Helper()
+	n := names{Module: "example.com/" + name, Name: name, Go: oldest, Example: true}.of(group, "v1alpha1", kind)
 	content, dir := files{}, t.TempDir()
 	for _, part := range []string{"project", "group", "example"} {
 		if err := content.render(part, n); err != nil {

@@ -1,0 +1,23 @@
+package controller
+
+import (
+	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/admission"
+)
+
+// ServeWebhooks adds the webhooks to a runtime. It writes their configuration and certificates. In a cluster the API
+// server reaches them through the Service of deploy/webhook.yaml, and elsewhere at the loopback address.
+func ServeWebhooks(rt *fairlead.Runtime, inCluster bool) {
+	o := admission.Options{Name: Account.Name, Namespace: Account.Namespace, Service: "sites-webhook"}
+	if !inCluster {
+		o.Namespace, o.Service = "kube-system", ""
+		o.URL, o.Listen = "https://127.0.0.1:9443", "127.0.0.1:9443"
+	}
+	declareWebhooks(admission.Serve(rt, o))
+}
+
+func declareWebhooks(h *admission.Hooks) {
+	declareSiteWebhooks(h)
+	declareSiteV1(h)
+	//fairlead:new webhooks
+}
