@@ -294,7 +294,7 @@ func TestBlockingOutsideOfAStep(t *testing.T) {
 	called := 0
 	Blocking(t.Context(), func() { called++ })
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
-		var kept context.Context //nolint:containedctx // to use it after the step
+		var kept context.Context
 		h := start(t, e, New("f", Step("a", func(ctx context.Context, f *fib) Next {
 			kept = ctx
 			return f.Next()
