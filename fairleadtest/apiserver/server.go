@@ -74,6 +74,7 @@ type Server struct {
 
 	mu           sync.Mutex
 	listener     net.Listener // nil while down
+	port         *port        // reserved until Close; nil with Options.Pipe
 	open         map[net.Conn]bool
 	closed       bool
 	token        string
@@ -120,7 +121,7 @@ func New(opts Options) (*Server, error) {
 		s.http.TLSConfig = &tls.Config{Certificates: []tls.Certificate{files.cert}, MinVersion: tls.VersionTLS12}
 	}
 	if err := s.Up(); err != nil {
-		cancel()
+		s.Close()
 		return nil, err
 	}
 	return s, nil
@@ -139,11 +140,14 @@ func (s *Server) Up() error {
 	if s.opts.Pipe {
 		s.listener, s.addr = newPipeListener(), "apiserver.pipe"
 	} else {
-		addr := s.addr
-		if addr == "" {
-			addr = "127.0.0.1:0"
+		if s.port == nil {
+			p, err := reservePort()
+			if err != nil {
+				return fmt.Errorf("cannot reserve a port: %w", err)
+			}
+			s.port, s.addr = p, p.addr
 		}
-		l, err := net.Listen("tcp", addr)
+		l, err := net.Listen("tcp", s.addr)
 		if err != nil {
 			return fmt.Errorf("cannot listen: %w", err)
 		}
@@ -194,10 +198,15 @@ func (s *Server) DropConnections() {
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
+	reserved := s.port
+	s.port = nil
 	s.mu.Unlock()
 	s.cancel()
 	_ = s.http.Close()
 	s.Down()
+	if reserved != nil {
+		reserved.release()
+	}
 	s.conns.Wait()
 	s.reqs.Wait()
 }
