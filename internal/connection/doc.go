@@ -1,7 +1,8 @@
 // Package connection holds the connection of a process to one API server, for all requests about objects.
 //
 // A [Conn] owns the address, the transport, the credentials and the [Limiter]. Lists, watches, calls and discovery
-// share it. Leases have a transport of their own, so that no list and no write delays a renewal.
+// share it. Lists and watches have a transport of their own, so that writes do not delay the events of a watch. Leases
+// have one too, so that no list and no write delays a renewal.
 //
 // # Generations
 //

@@ -16,12 +16,13 @@ import (
 	"k8s.io/client-go/transport"
 )
 
-// Generation is one transport with its credentials, and the connections that it opened.
+// Generation is the transports with their credentials, and the connections that they opened.
 type Generation struct {
 	conn         *Conn
 	client       *http.Client
-	own          bool   // the transport is made here
-	certificates string // content of the certificate files
+	streams      *http.Client // for lists and watches; the same as client with a transport of the caller
+	own          bool         // the transports are made here
+	certificates string       // content of the certificate files
 
 	checked time.Time // of certificates; guarded by Conn.mu, like the next three
 	users   int
@@ -36,8 +37,9 @@ type Generation struct {
 // answer looks like that of the write.
 func (g *Generation) Do(r *http.Request) (*http.Response, error) { return g.client.Do(r) }
 
-// Stream sends a list or a watch. It requests no compression, which costs more time than it saves on a fast link. A
-// transport of the caller may do so.
+// Stream sends a list or a watch. With HTTP/2, lists and watches have a connection of their own. On a busy machine a
+// connection that also carries many writes delays the events of a watch by seconds. Stream requests no compression, which
+// costs more time than it saves on a fast link. A transport of the caller may do so.
 func (g *Generation) Stream(r *http.Request) (*http.Response, error) {
 	if g.own {
 		r.Header.Set("Accept-Encoding", "identity")
@@ -45,7 +47,7 @@ func (g *Generation) Stream(r *http.Request) (*http.Response, error) {
 	if g.conn.agent != "" {
 		r.Header.Set("User-Agent", g.conn.agent)
 	}
-	return g.client.Do(r)
+	return g.streams.Do(r)
 }
 
 // Release ends the use by one request.
@@ -74,6 +76,7 @@ func (g *Generation) closeUnused() {
 		return // the caller owns the connections
 	}
 	utilnet.CloseIdleConnectionsFor(g.client.Transport)
+	utilnet.CloseIdleConnectionsFor(g.streams.Transport)
 	g.mu.Lock()
 	conns := g.conns
 	g.conns = nil
@@ -117,8 +120,8 @@ func (g *Generation) dial(next dialer) dialer {
 	}
 }
 
-// connect makes a new transport instead of one from client-go's cache: it has larger buffers, can be retired and leaves
-// no goroutine behind. It reads certificates and tokens again. With reload, a token file must be readable.
+// connect makes new transports instead of those from client-go's cache: they have larger buffers, can be retired and
+// leave no goroutine behind. It reads certificates and tokens again. With reload, a token file must be readable.
 func (c *Conn) connect(reload bool) (*Generation, error) {
 	tc, err := c.cfg.TransportConfig()
 	if err != nil {
@@ -130,38 +133,54 @@ func (c *Conn) connect(reload bool) (*Generation, error) {
 	if reload && tc.BearerTokenFile != "" {
 		tc.BearerToken = "" // the file has replaced it
 	}
-	var rt http.RoundTripper
-	switch {
-	case c.given != nil:
+	if c.given != nil {
 		*g.client = *c.given
-		if rt = c.given.Transport; rt == nil {
-			rt = http.DefaultTransport
-		}
-		if reload && tc.BearerTokenFile != "" {
-			rt, err = transport.NewBearerAuthWithRefreshRoundTripper("", tc.BearerTokenFile, rt)
-		}
-	default:
-		g.certificates = c.certificates()
-		if rt = tc.Transport; rt == nil {
-			g.own = true
-			if rt, err = g.newTransport(tc); err != nil {
-				return nil, err
-			}
-		}
-		rt, err = transport.HTTPWrappersForConfig(tc, rt)
+		err = c.setGiven(g.client, tc, reload)
+	} else {
+		g.certificates, g.own = c.certificates(), tc.Transport == nil
+		err = g.setTransport(g.client, tc)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot configure transport: %w", err)
 	}
-	g.client.Transport, g.client.Timeout = rt, 0
-	g.client.CheckRedirect = c.checkRedirect
+	g.client.Timeout, g.client.CheckRedirect = 0, c.checkRedirect
+	g.streams = g.client
+	if g.own {
+		g.streams = &http.Client{CheckRedirect: c.checkRedirect}
+		if err := g.setTransport(g.streams, tc); err != nil {
+			return nil, fmt.Errorf("cannot configure transport: %w", err)
+		}
+	}
 	return g, nil
+}
+
+// setGiven sets the transport of a client of the caller, which uses a token file if tc has one.
+func (c *Conn) setGiven(client *http.Client, tc *transport.Config, reload bool) (err error) {
+	if client.Transport == nil {
+		client.Transport = http.DefaultTransport
+	}
+	if reload && tc.BearerTokenFile != "" {
+		client.Transport, err = transport.NewBearerAuthWithRefreshRoundTripper("", tc.BearerTokenFile, client.Transport)
+	}
+	return err
+}
+
+// setTransport sets the transport of tc, or else a new one, with the credentials of tc.
+func (g *Generation) setTransport(client *http.Client, tc *transport.Config) (err error) {
+	rt := tc.Transport
+	if rt == nil {
+		if rt, err = g.newTransport(tc); err != nil {
+			return err
+		}
+	}
+	client.Transport, err = transport.HTTPWrappersForConfig(tc, rt)
+	return err
 }
 
 func (g *Generation) newTransport(tc *transport.Config) (*http.Transport, error) {
 	tlsConfig, err := transport.TLSConfigFor(tc)
 	if err != nil {
-		return nil, fmt.Errorf("cannot configure TLS: %w", err)
+		return nil, fmt.Errorf("TLS: %w", err)
 	}
 	next := (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 	if tc.DialHolder != nil {
