@@ -12,6 +12,7 @@ func ServeWebhooks(rt *fairlead.Runtime, inCluster bool) {
 	if !inCluster {
 		o.Namespace, o.Service = "kube-system", ""
 		o.URL, o.Listen = "https://127.0.0.1:9443", "127.0.0.1:9443"
+		o.Linger = -1 // no other replica takes over
 	}
 	declareWebhooks(admission.Serve(rt, o))
 }
