@@ -150,7 +150,8 @@ func TestAddAlwaysMistakes(t *testing.T) {
 		r := run(rt)
 		time.Sleep(time.Second)
 		rt.AddAlways("late", func(context.Context) error { return nil })
-		if err := r.end(); err == nil || !strings.Contains(err.Error(), "has been run already") || !strings.Contains(err.Error(), "late") {
+		if err := r.end(); err == nil || !strings.Contains(err.Error(), "has been run already") ||
+			!strings.Contains(err.Error(), "late") {
 			t.Errorf("Run returns %v", err)
 		}
 		rt = fairlead.New(s.Config())

@@ -46,7 +46,8 @@ func configOf(files ...string) (*rest.Config, error) {
 	if clientcmd.IsEmptyConfig(err) {
 		return nil,
 			fmt.Errorf(
-				"cannot find an API server: %s does not exist or names no server: set KUBECONFIG, or --kubeconfig if the program has that flag",
+				"cannot find an API server: %s does not exist or names no server: set KUBECONFIG, or --kubeconfig if the program "+
+					"has that flag",
 				strings.Join(files, ", "),
 			)
 	}

@@ -50,7 +50,8 @@ func TestConfig(t *testing.T) {
 			"https://env", "",
 		},
 		{"then that of the user", "", "", "", "home", "https://home", ""},
-		{"a file that was named and is not there", nowhere, env, "", "home", "", nowhere + " does not exist or names no server"},
+		{"a file that was named and is not there", nowhere, env, "", "home", "", nowhere +
+			" does not exist or names no server"},
 		{"KUBECONFIG that is not there", "", nowhere, "10.0.0.1", "home", "", nowhere + " does not exist or names no server"},
 		{"no file at all", "", "", "", "elsewhere", "", "cannot find an API server"},
 		{"no kubeconfig", write("bad", "a: ["), "", "", "home", "", "cannot read a kubeconfig"},

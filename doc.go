@@ -11,7 +11,8 @@
 //	cfg, err := fairlead.Config("") // from KUBECONFIG, the pod's service account, or ~/.kube/config
 //	…
 //	rt := fairlead.New(cfg)
-//	observe.Source[corev1.ConfigMap](rt, CertainConfigMaps, cache.Namespaces("team-a", "team-b"), cache.Labels("app=web"))
+//	observe.Source[corev1.ConfigMap](rt, CertainConfigMaps,
+//		cache.Namespaces("team-a", "team-b"), cache.Labels("app=web"))
 //	observe.On(rt, CertainConfigMaps, func(ctx context.Context, e observe.Event[corev1.ConfigMap]) error {
 //		slog.InfoContext(ctx, "configmap", "type", e.Type, "key", e.Key, "old", e.Prior(), "new", e.Object())
 //		return nil
@@ -87,8 +88,8 @@
 //
 // Runtime only connects these parts. Each has its own lock or none.
 //
-//   - declared (declared.go): clusters, functions of AddAlways, controllers, explainers and mistakes; one mutex, because
-//     the start of Run changes what a declaration means. Locked before roster.mu.
+//   - declared (declared.go): clusters, functions of AddAlways, controllers, explainers and mistakes; one mutex,
+//     because the start of Run changes what a declaration means. Locked before roster.mu.
 //   - [Host] (host.go): one cluster. It connects the next three parts and the registry of observers; constant.
 //   - connection (connection.go): the clients and the cache of one cluster; constant after connect.
 //   - roster (roster.go): checks, rights and controllers that were declared on one cluster; own mutex.

@@ -245,7 +245,8 @@ func TestLateJoin(t *testing.T) {
 			!strings.Contains(body, `fairlead_store_objects{cluster=""`) {
 			t.Errorf("metrics are %d, of a cluster that does not run, or not of the one that does: %s", code, body)
 		}
-		if err := r.end(); err == nil || !strings.Contains(err.Error(), "has been run already") || !strings.Contains(err.Error(), `/end_test.go:`) {
+		if err := r.end(); err == nil || !strings.Contains(err.Error(), "has been run already") ||
+			!strings.Contains(err.Error(), `/end_test.go:`) {
 			t.Errorf("Run: %v", err)
 		}
 		if d := cmp.Diff([]string{"Added x", "Synchronized"}, d.all()); d != "" {

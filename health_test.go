@@ -218,8 +218,8 @@ func TestLeaderElectionWithoutName(t *testing.T) {
 	}
 }
 
-// No restart makes the API server serve a resource or permit it: it is told, and the process stays alive. What follows a
-// refusal counts from then on.
+// No restart makes the API server serve a resource or permit it: it is told, and the process stays alive. What follows
+// a refusal counts from then on.
 func TestRefusalIsNoReasonToRestart(t *testing.T) {
 	t.Parallel()
 	kinds := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
@@ -254,7 +254,8 @@ func TestRefusalIsNoReasonToRestart(t *testing.T) {
 					len(status.Problems) > 0 {
 					t.Errorf("status: %q, problems %q", status.Conditions, status.Problems)
 				}
-				if scope := rt.Status(0).Sources[0].Status[0]; !scope.Refused || scope.Silence > time.Minute || scope.Staleness < time.Hour {
+				if scope := rt.Status(0).Sources[0].Status[0]; !scope.Refused || scope.Silence > time.Minute ||
+					scope.Staleness < time.Hour {
 					t.Errorf("the source: %+v", scope)
 				}
 				if code, body := get(rt, "/readyz"); code != 503 || !strings.Contains(body, want) {

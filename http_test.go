@@ -193,7 +193,8 @@ func TestTakenPort(t *testing.T) {
 	var d diary
 	observeMaps(rt, &d)
 	err = rt.Run(t.Context())
-	if err == nil || !strings.HasPrefix(err.Error(), "cannot run: cannot listen: ") || strings.Contains(err.Error(), "\n") {
+	if err == nil || !strings.HasPrefix(err.Error(), "cannot run: cannot listen: ") ||
+		strings.Contains(err.Error(), "\n") {
 		t.Errorf("error %v", err)
 	}
 	if n := len(s.Log().Select(apiserver.Match{})); n != 0 {

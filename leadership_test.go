@@ -126,8 +126,8 @@ func TestNoRequestAfterLeadershipWasLost(t *testing.T) {
 	})
 }
 
-// Writes of a reconciler carry the version that they were computed from, so that a write that is still on the wire after
-// a takeover conflicts.
+// Writes of a reconciler carry the version that they were computed from, so that a write that is still on the wire
+// after a takeover conflicts.
 func TestWritesOfALeaderCarryTheirVersion(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {

@@ -162,8 +162,8 @@ func TestOldest(t *testing.T) {
 	})
 }
 
-// TestMetricsAreListed compares docs/metrics.md with what the registries of a program of the library, and of the operations controller,
-// have: names, labels, and types as far as there are values.
+// TestMetricsAreListed compares docs/metrics.md with what the registries of a program of the library, and of the
+// operations controller, have: names, labels, and types as far as there are values.
 func TestMetricsAreListed(t *testing.T) {
 	t.Parallel()
 	listed, listedTypes := listedMetrics(t)

@@ -141,7 +141,8 @@ func TestNothing(t *testing.T) {
 	table := nothing(ctx)
 	var all []string
 	for _, dir := range []string{
-		".", "admission", "alloc", "cache", "client", "call", "console", "dependent", "flow", "observe", "reconcile", "reconcile/lease",
+		".", "admission", "alloc", "cache", "client", "call", "console", "dependent", "flow", "observe", "reconcile",
+		"reconcile/lease",
 		"rights", "internal/store",
 	} {
 		name := path.Base(dir)

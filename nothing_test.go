@@ -85,13 +85,16 @@ func nothing(ctx context.Context) map[string]func() error {
 			fairlead.IndexField(failed, "node", nodeOf, nil)
 			return orNone(failed.Run(ctx))
 		},
-		"fairlead.New":                 func() error { return runs(nil) },
-		"fairlead.Serve":               func() error { return orNone(fairlead.Serve(ctx, nil, nil)) },
-		"fairlead.WithConsole":         func() error { return runs(fairlead.WithConsole(nil)) },
-		"console.New":                  func() error { return fails(console.New(console.Options{})) },
-		"console.NewProxy":             func() error { return fails(console.NewProxy(console.ProxyOptions{})) },
-		"console.Proxied":              func() error { return ok(console.Proxied(ctx)) },
-		"fairlead.WithContent":         func() error { return runs(fairlead.WithContent(schema.GroupKind{}, store.Content{})) },
+		"fairlead.New":         func() error { return runs(nil) },
+		"fairlead.Serve":       func() error { return orNone(fairlead.Serve(ctx, nil, nil)) },
+		"fairlead.WithConsole": func() error { return runs(fairlead.WithConsole(nil)) },
+		"console.New":          func() error { return fails(console.New(console.Options{})) },
+		"console.NewProxy":     func() error { return fails(console.NewProxy(console.ProxyOptions{})) },
+		"console.Proxied":      func() error { return ok(console.Proxied(ctx)) },
+		"fairlead.WithContent": func() error {
+			return runs(fairlead.WithContent(schema.GroupKind{},
+				store.Content{}))
+		},
 		"fairlead.WithSourceCondition": func() error { return runs(fairlead.WithSourceCondition(nil)) },
 		"fairlead.WithDegraded":        func() error { return runs(fairlead.WithDegraded()) },
 		"fairlead.WithDetectMutation":  func() error { return runs(fairlead.WithDetectMutation()) },
@@ -204,7 +207,8 @@ func nothing(ctx context.Context) map[string]func() error {
 		"dependent.Add": func() error {
 			g := dependent.For[pod]()
 			n := dependent.Add[pod, pod](g, "", nil)
-			return errors.Join(ok(n.After(nil, (*dependent.Node[pod])(nil)), n.Child(ctx), n.Children(ctx), n.In(nil), n.AllIn(nil),
+			return errors.Join(ok(n.After(nil, (*dependent.Node[pod])(nil)), n.Child(ctx), n.Children(ctx), n.In(nil),
+				n.AllIn(nil),
 				g.Controller(rt, "")), orNone(g.Err()))
 		},
 		"dependent.AddExternal": func() error {

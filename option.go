@@ -162,9 +162,9 @@ func WithSource(opts ...cache.Option) Option {
 
 // WithSourceCondition calls fn with the condition of each source: of observers, controllers and the client, in every
 // namespace that it watches. The first call follows when the source works or is degraded for the first time. Further
-// calls follow when it becomes degraded or recovers, when the reason changes, and when it ends. The calls for one source
-// are in order, and fn holds up no watch. If fn is slow, it may miss conditions between the first and the latest. A panic
-// is logged. ctx ends with the watch, and Run returns after the last call.
+// calls follow when it becomes degraded or recovers, when the reason changes, and when it ends. The calls for one
+// source are in order, and fn holds up no watch. If fn is slow, it may miss conditions between the first and the
+// latest. A panic is logged. ctx ends with the watch, and Run returns after the last call.
 func WithSourceCondition(fn func(ctx context.Context, c SourceCondition)) Option {
 	return func(o *options) { o.condition = fn }
 }

@@ -67,7 +67,8 @@ func (p *pages) answer(w http.ResponseWriter, r *http.Request, guarded bool) {
 	case guarded || serve.IsLocal(r):
 		p.profiles.ServeHTTP(w, r)
 	default:
-		text(w, http.StatusForbidden, "Profiles answer callers of the same machine, as through kubectl port-forward, or those "+
+		text(w, http.StatusForbidden, "Profiles answer callers of the same machine, as through kubectl port-forward, or "+
+			"those "+
 			"that a guard lets pass: console.Options{GuardDebug: true}, or Runtime.GuardDebug.")
 	}
 }

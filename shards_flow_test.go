@@ -42,7 +42,8 @@ func (s *steps) did(what string) {
 // brings is a flow that does something, waits, does something that takes a while, and waits again. It is undone in no
 // case but a deletion.
 func (s *steps) brings() *flow.Flow[testbed.Gateway] {
-	step := func(name string, takes time.Duration, then func(*flow.Fiber[testbed.Gateway]) flow.Next) flow.Node[testbed.Gateway] {
+	step := func(name string, takes time.Duration,
+		then func(*flow.Fiber[testbed.Gateway]) flow.Next) flow.Node[testbed.Gateway] {
 		return flow.Step(name, func(_ context.Context, f *flow.Fiber[testbed.Gateway]) flow.Next {
 			time.Sleep(takes)
 			s.did(client.KeyOf(f.Packet).String() + " " + name)
@@ -195,7 +196,8 @@ func TestStandbyBesideALeader(t *testing.T) {
 		leader := run(before)
 		time.Sleep(5 * time.Second)
 		seen := make(chan string, 10)
-		rt := fairlead.New(s.Config(), fairlead.WithShards("default", "replicas", func(o *group.Options) { o.Leader = "leader" }))
+		rt := fairlead.New(s.Config(),
+			fairlead.WithShards("default", "replicas", func(o *group.Options) { o.Leader = "leader" }))
 		observe.Source[corev1.ConfigMap](rt, Maps, cache.Namespaces("a"))
 		observe.On(rt, Maps, func(_ context.Context, e observe.Event[corev1.ConfigMap]) error {
 			if e.Type == observe.Added {

@@ -94,9 +94,10 @@ func (w *outside) begin(name string) *replica {
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
 	pages := fairlead.WithSource(source.PageSize(5)) // so that it pays to list namespaces alone
-	rt := fairlead.New(cfg, pages, fairlead.WithMapper(mapper), fairlead.WithShards("default", "replicas", func(o *group.Options) {
-		o.Layout, o.Member = w.layout, name
-	}))
+	rt := fairlead.New(cfg, pages, fairlead.WithMapper(mapper),
+		fairlead.WithShards("default", "replicas", func(o *group.Options) {
+			o.Layout, o.Member = w.layout, name
+		}))
 	observe.Source[corev1.ConfigMap](rt, Maps)
 	observe.On(rt, Maps, p.observe)
 	reconcile.New[corev1.ConfigMap](rt, "worker", reconcile.Func[corev1.ConfigMap](func(ctx context.Context,
@@ -314,7 +315,8 @@ func (w *outside) play(r *rand.Rand) {
 		}
 	}
 	if r.IntN(2) == 0 { // what is owned is listed later than its owners
-		w.server.On(apiserver.Match{Verb: "list", Resource: "secrets"}, apiserver.Delay(time.Duration(r.IntN(2000))*time.Millisecond))
+		w.server.On(apiserver.Match{Verb: "list", Resource: "secrets"},
+			apiserver.Delay(time.Duration(r.IntN(2000))*time.Millisecond))
 	}
 	late := r.IntN(2) == 0 // and its watch is behind, now and then
 	var hold *apiserver.Hold

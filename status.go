@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// Status returns the current state of the runtime, for the console. It includes at most failures failing objects of each
-// controller; a negative value includes all.
+// Status returns the current state of the runtime, for the console. It includes at most failures failing objects of
+// each controller; a negative value includes all.
 func (rt *Runtime) Status(failures int) inspect.Runtime {
 	s := inspect.Runtime{Sources: sourcesOf(rt.declared.members()), Controllers: []inspect.Controller{}}
 	rt.health.fill(&s)

@@ -33,7 +33,8 @@ func (q *question) elsewhere(ctx context.Context) []why.Cause {
 	case phaseStopping:
 		return []why.Cause{{
 			Type: why.NotLeading, Message: "this process is stopping",
-			Evidence: map[string]string{"phase": string(now)}, Advice: "It continues in another replica, or after the program restarts.",
+			Evidence: map[string]string{"phase": string(now)},
+			Advice:   "It continues in another replica, or after the program restarts.",
 		}}
 	case phaseStandby:
 		if e, ok := q.in.leadership.election.(why.Explainer); ok {

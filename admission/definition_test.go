@@ -207,7 +207,8 @@ func TestDefinitionIsCompletedAgain(t *testing.T) {
 			if err != nil {
 				return err.Error()
 			}
-			if c := crd.Spec.Conversion; c.Strategy != apiextensionsv1.WebhookConverter || len(c.Webhook.ClientConfig.CABundle) == 0 {
+			if c := crd.Spec.Conversion; c.Strategy != apiextensionsv1.WebhookConverter ||
+				len(c.Webhook.ClientConfig.CABundle) == 0 {
 				return fmt.Sprintf("the conversion is %+v", c)
 			}
 			return ""

@@ -122,7 +122,8 @@ func (s *served) ask(path string, q question) (*admissionv1.AdmissionResponse, e
 	if err != nil {
 		s.T.Fatal(err)
 	}
-	code, text, err := hookbed.TrySend(s.Ctx, s.client, http.MethodPost, fmt.Sprint(s.url, path, "?timeout=", cmp.Or(q.timeout, hookbed.Long)),
+	code, text, err := hookbed.TrySend(s.Ctx, s.client, http.MethodPost,
+		fmt.Sprint(s.url, path, "?timeout=", cmp.Or(q.timeout, hookbed.Long)),
 		"application/json", string(body))
 	if err != nil {
 		return nil, err

@@ -335,7 +335,8 @@ func TestADiscardedKeyIsNotUsedAgain(t *testing.T) {
 			return back.fn(ctx, key, value)
 		}))
 		var o *alloc.OrphanError
-		if !errors.As(err, &o) || !o.Discarded || !strings.Contains(err.Error(), "the intent was superseded") || len(back.keys) != 1 {
+		if !errors.As(err, &o) || !o.Discarded || !strings.Contains(err.Error(), "the intent was superseded") ||
+			len(back.keys) != 1 {
 			t.Fatalf("got %v, given back %v", err, back.keys)
 		}
 		synctest.Wait()
@@ -470,7 +471,8 @@ func TestAnnotationsBehind(t *testing.T) {
 			}
 			return value, err
 		}, alloc.Discard(discarded.fn))
-		if err == nil || !strings.Contains(err.Error(), "the intent was superseded") || !cmp.Equal(back.keys, p.keys) || !cmp.Equal(discarded.keys, p.keys) {
+		if err == nil || !strings.Contains(err.Error(), "the intent was superseded") || !cmp.Equal(back.keys, p.keys) ||
+			!cmp.Equal(discarded.keys, p.keys) {
 			t.Errorf("got %v, released %v, discarded %v", err, back.keys, discarded.keys)
 		}
 		if n := b.server.Log().Count(apiserver.Match{Verb: "patch"}); n != 3 {

@@ -122,8 +122,8 @@ const (
 //     "metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]". A path goes through objects and maps,
 //     not through lists. The fields by which a store finds objects cannot be dropped, such as name, uid and labels.
 //   - Keep func(namespace, name string, labels map[string]string) bool excepts the objects for which it returns true
-//     from Drop. It is called for each version of an object that arrives. It must depend on its arguments alone, be safe
-//     for concurrent use, and not change labels. A store with Keep is not saved.
+//     from Drop. It is called for each version of an object that arrives. It must depend on its arguments alone, be
+//     safe for concurrent use, and not change labels. A store with Keep is not saved.
 //   - Transform func(any) (any, error) changes each decoded object before a reader gets it, as a pointer of the
 //     reader's type. It changes no stored bytes. It must be idempotent and safe for concurrent use.
 //

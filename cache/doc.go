@@ -1,7 +1,8 @@
 // Package cache chooses which objects Fairlead watches and what it keeps of them, and reads them without a copy.
 //
 // Runtimes, clients and observers make and share their caches without this package. A program uses it to restrict a
-// watch, to index one store, or to read the objects of a kind directly. fairlead.IndexField indexes all stores of a kind.
+// watch, to index one store, or to read the objects of a kind directly. fairlead.IndexField indexes all stores of a
+// kind.
 //
 //	rt := fairlead.New(config, fairlead.WithSource(cache.Namespaces("team-a"), cache.Labels("app=web")))
 //

@@ -26,7 +26,8 @@ func NewMetrics() *Metrics {
 			Name: "fairlead_call_requests_total", Help: "Requests sent to the API server, one for each attempt.",
 		}, []string{"verb", "resource", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "fairlead_call_request_duration_seconds", Help: "Duration of one attempt, until its response was read or it failed.",
+			Name:    "fairlead_call_request_duration_seconds",
+			Help:    "Duration of one attempt, until its response was read or it failed.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"verb"}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -74,7 +74,8 @@ func judge(c *why.Cause, e *Error, s *metav1.Status) {
 	case s.Code == http.StatusConflict:
 		c.Type = why.Conflict
 		c.Message = fmt.Sprintf("another writer changes %s: %s", strings.TrimSpace(e.Kind+" "+e.object()), s.Message)
-		c.Advice = "Find the other writer: kubectl get -o yaml --show-managed-fields shows which manager has set which field, and when."
+		c.Advice = "Find the other writer: kubectl get -o yaml --show-managed-fields shows which manager has set which " +
+			"field, and when."
 		if s.Reason == metav1.StatusReasonAlreadyExists {
 			c.Advice = "The object exists already. Adopt it, choose another name, or delete it."
 		}
@@ -92,7 +93,8 @@ func judge(c *why.Cause, e *Error, s *metav1.Status) {
 		c.Evidence["webhook"] = unconverted.FindStringSubmatch(s.Message)[1]
 		c.Advice = "The API server cannot reach the conversion webhook of the kind. Check the program that serves it, " +
 			"and spec.conversion of the CustomResourceDefinition."
-	case strings.Contains(s.Message, "etcdserver: leader changed"), strings.Contains(s.Message, "etcdserver: request timed out"),
+	case strings.Contains(s.Message, "etcdserver: leader changed"),
+		strings.Contains(s.Message, "etcdserver: request timed out"),
 		strings.Contains(s.Message, "etcdserver: no leader"):
 		c.Advice = "etcd is slow or elects a leader. If this lasts, check its members, disks and network."
 	case strings.Contains(s.Message, "database space exceeded"):
@@ -101,11 +103,13 @@ func judge(c *why.Cause, e *Error, s *metav1.Status) {
 	case s.Code == http.StatusRequestEntityTooLarge, strings.Contains(s.Message, "request is too large"):
 		c.Advice = "The object is too large to be stored. Make it smaller, or split it into several objects."
 	case s.Reason == metav1.StatusReasonNotFound && s.Details != nil && s.Details.Name != "":
-		c.Advice = fmt.Sprintf("%s %s does not exist. Create it, or correct the reference to it.", s.Details.Kind, s.Details.Name)
+		c.Advice = fmt.Sprintf("%s %s does not exist. Create it, or correct the reference to it.", s.Details.Kind,
+			s.Details.Name)
 	case s.Code == http.StatusNotFound:
 		c.Advice = "The API server does not serve this kind. Install its CustomResourceDefinition."
 	case s.Code == http.StatusUnauthorized:
-		c.Advice = "The API server does not authenticate this program. Check its kubeconfig, or the token of its service account."
+		c.Advice = "The API server does not authenticate this program. Check its kubeconfig, or the token of its service " +
+			"account."
 	case s.Code == http.StatusUnprocessableEntity:
 		c.Advice = "The API server rejects the object as invalid. Correct the object or the schema."
 	case s.Code >= http.StatusInternalServerError:

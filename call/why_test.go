@@ -125,8 +125,9 @@ func TestWhy(t *testing.T) {
 		},
 		"Unavailable": {refused(503, metav1.StatusReasonServiceUnavailable, "away", nil), why.BackOff, nil, ""},
 		"WebhookAway": {
-			refused(500, metav1.StatusReasonInternalError, `Internal error occurred: failed calling webhook "pods.example.com": `+
-				`failed to call webhook: connection refused`, nil),
+			refused(500, metav1.StatusReasonInternalError,
+				`Internal error occurred: failed calling webhook "pods.example.com": `+
+					`failed to call webhook: connection refused`, nil),
 			why.BackOff,
 			map[string]string{"webhook": "pods.example.com"},
 			"failurePolicy",

@@ -370,7 +370,8 @@ func TestIndexErrorsSayWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestTwoWatchesOfAnObject has the wider of two watches fall behind: who was told by the other one reads what that knows.
+// TestTwoWatchesOfAnObject has the wider of two watches fall behind: who was told by the other one reads what that
+// knows.
 func TestTwoWatchesOfAnObject(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -407,7 +408,8 @@ func TestTwoWatchesOfAnObject(t *testing.T) {
 		}
 		hold.Release()
 		<-time.After(time.Second)
-		if _, err := client.Get[corev1.ConfigMap](c.ctx, c.client, client.Key{Namespace: "a", Name: "deleted"}); !apierrors.IsNotFound(err) {
+		if _, err := client.Get[corev1.ConfigMap](c.ctx, c.client,
+			client.Key{Namespace: "a", Name: "deleted"}); !apierrors.IsNotFound(err) {
 			t.Errorf("got %v", err)
 		}
 		if n := c.requests("get"); n > 1 {

@@ -315,8 +315,8 @@ func TestDryRunOfTheLastFinalizer(t *testing.T) {
 	r.unchanged(t, deleted)
 }
 
-// TestDryRunsOfSubresources makes dry runs of writes to the status, and of a delete with a grace period. client/e2e adds
-// an eviction.
+// TestDryRunsOfSubresources makes dry runs of writes to the status, and of a delete with a grace period. client/e2e
+// adds an eviction.
 func TestDryRunsOfSubresources(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(*dry, *corev1.Pod) error{

@@ -80,13 +80,14 @@ func Fields(selector string) ReadOption {
 }
 
 // Index lists the objects that an index of the store holds under value. Every store has cache.IndexOwner,
-// cache.IndexLabel and cache.IndexNamespace. fairlead.IndexField declares others, and cache.IndexBy adds one to a store.
-// The error for an unknown name lists the known ones. The server has no such indexes. The error therefore matches
-// ErrNotWatched if the objects are not watched or not listed yet. So does the error with Live, and with Fields that the
-// store cannot evaluate.
+// cache.IndexLabel and cache.IndexNamespace. fairlead.IndexField declares others, and cache.IndexBy adds one to a
+// store. The error for an unknown name lists the known ones. The server has no such indexes. The error therefore
+// matches ErrNotWatched if the objects are not watched or not listed yet. So does the error with Live, and with Fields
+// that the store cannot evaluate.
 //
-// Without InNamespace, the list covers the namespaces of the program: those of fairlead.WithSource(cache.Namespaces(…)),
-// else all. InNamespace with a namespace that the program does not watch is an error.
+// Without InNamespace, the list covers the namespaces of the program: those of
+// fairlead.WithSource(cache.Namespaces(…)), else all. InNamespace with a namespace that the program does not watch is
+// an error.
 func Index(name, value string) ReadOption {
 	return func(o *readOptions) { o.index, o.indexValue = name, value }
 }

@@ -215,8 +215,11 @@ func TestOverlayAnswers(t *testing.T) {
 		},
 		{
 			reason: "compressed in an unknown way",
-			answer: but(inJSON(made()), func(c *canned) { c.body, c.gzip = bytes.Repeat(zipped(make([]byte, 1<<20)), 65), true }),
-			shows:  old, asked: true,
+			answer: but(inJSON(made()), func(c *canned) {
+				c.body, c.gzip = bytes.Repeat(zipped(make([]byte, 1<<20)), 65),
+					true
+			}),
+			shows: old, asked: true,
 		},
 		{reason: "a page of a proxy", answer: text(200, "text/html", "<html>"), shows: old, asked: true},
 		{

@@ -97,8 +97,8 @@ func (r reader) list(ctx context.Context, list ObjectList, opts []ReadOption) er
 	return nil
 }
 
-// refresh requests an object that is outdated in the stores and stores it there. It ignores errors: the next caller that
-// trusts the cache detects the outdated object again.
+// refresh requests an object that is outdated in the stores and stores it there. It ignores errors: the next caller
+// that trusts the cache detects the outdated object again.
 func (r reader) refresh(ctx context.Context, obj Object) {
 	k, err := r.kinds.of(obj)
 	if err != nil || r.stores.complete(k) == nil {

@@ -216,8 +216,8 @@ func (s *stores) forList(k *kind, o *readOptions) (st, bare *cache.Store) {
 	return nil, bare
 }
 
-// spans reports whether a store currently knows all objects in the namespaces of a list. For a list of all namespaces by
-// an index these are the namespaces of the program: no other store has the objects of another namespace.
+// spans reports whether a store currently knows all objects in the namespaces of a list. For a list of all namespaces
+// by an index these are the namespaces of the program: no other store has the objects of another namespace.
 func (s *stores) spans(st *cache.Store, o *readOptions) bool {
 	holds := func(namespace string) bool { return knows(st, namespace) && st.Covered(namespace) }
 	if holds(o.namespace) {

@@ -66,8 +66,8 @@ type BuildOptions struct {
 }
 
 // Build returns the binaries of the servers. It builds those that are not in the cache. A build of etcd and
-// kube-apiserver takes about five minutes on two cores; kube-controller-manager takes about two more. A build needs a go
-// command and a module proxy. Several processes may call Build
+// kube-apiserver takes about five minutes on two cores; kube-controller-manager takes about two more. A build needs a
+// go command and a module proxy. Several processes may call Build
 // concurrently: one builds, the others wait. An interrupted build does not affect later ones, and its compiled packages
 // stay in the go command's own cache.
 func Build(ctx context.Context, o BuildOptions) (Binaries, error) {

@@ -17,8 +17,8 @@
 // A Cluster can also inject faults to test its clients: [Cluster.KillAPIServer], [Cluster.PauseAPIServer],
 // [Cluster.PauseEtcd], [Cluster.Compact], [Cluster.Snapshot] and [Cluster.Restore], [Cluster.RotateServingCertificate].
 //
-// By default the control plane has no controllers and no nodes: it does not collect dependents of a deleted owner, empty
-// a namespace under deletion, or run pods. [Options.ControllerManager] adds a real kube-controller-manager, and
+// By default the control plane has no controllers and no nodes: it does not collect dependents of a deleted owner,
+// empty a namespace under deletion, or run pods. [Options.ControllerManager] adds a real kube-controller-manager, and
 // [Options.Kubelet] simulates a node. With both, a Deployment becomes available and a Job completes.
 //
 // # Invariants

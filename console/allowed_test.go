@@ -46,7 +46,8 @@ func TestPagesNeedTheirRight(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(answer)
 	}))
 	defer server.Close()
-	pages := fairlead.New(&rest.Config{Host: server.URL}, fairlead.WithConsole(console.Options{GuardDebug: true})).Handler()
+	pages := fairlead.New(&rest.Config{Host: server.URL},
+		fairlead.WithConsole(console.Options{GuardDebug: true})).Handler()
 	for _, tc := range []struct {
 		token, method, path string
 		want                int

@@ -24,11 +24,14 @@ func TestBlockedWorkers(t *testing.T) {
 		"overview": {
 			reason: "Its workers do not return.", blocked: &since, hasNot: []string{"✓"},
 			has: []string{
-				"not healthy", "controller east maps is blocked", "engine of flows is blocked", `href="/console/flows">Flows</a> lists`,
+				"not healthy", "controller east maps is blocked", "engine of flows is blocked",
+				`href="/console/flows">Flows</a> lists`,
 			},
 		},
-		"controllers": {reason: "Its state alone would say ✓.", blocked: &since, has: []string{"✕", "blocked"}, hasNot: []string{"✓"}},
-		"flows":       {reason: "No worker of the engine returns.", blocked: &since, has: []string{"✕", "engine of flows is blocked"}},
+		"controllers": {reason: "Its state alone would say ✓.", blocked: &since, has: []string{"✕", "blocked"},
+			hasNot: []string{"✓"}},
+		"flows": {reason: "No worker of the engine returns.", blocked: &since,
+			has: []string{"✕", "engine of flows is blocked"}},
 	} {
 		for _, at := range []*time.Time{tc.blocked, nil} {
 			status := inspect.Runtime{Controllers: []inspect.Controller{
@@ -38,7 +41,8 @@ func TestBlockedWorkers(t *testing.T) {
 			var err error
 			switch now := func() inspect.Runtime { return status }; name {
 			case "overview":
-				data, err = (&overview{status: now, fibers: func() int { return 0 }, rates: newRates(nil)}).data(t.Context(), nil, nil)
+				data, err = (&overview{status: now, fibers: func() int { return 0 }, rates: newRates(nil)}).data(t.Context(), nil,
+					nil)
 			case "flows":
 				data, err = (&flows{}).all(t.Context(), nil, nil)
 			default:

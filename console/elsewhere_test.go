@@ -21,12 +21,16 @@ func TestElsewhere(t *testing.T) {
 		cause why.Cause
 		href  string // empty: there is no link
 	}{
-		"leader":         {why.Cause{Type: why.NotLeading, Evidence: map[string]string{"address": "https://10.0.0.7:8443"}}, "https://10.0.0.7:8443" + page},
-		"holder":         {why.Cause{Type: why.HeldBy, Evidence: map[string]string{"address": "10.0.0.7:8443"}}, "//10.0.0.7:8443" + page},
-		"no address":     {why.Cause{Type: why.NotLeading}, ""},
-		"script":         {why.Cause{Type: why.NotLeading, Evidence: map[string]string{"address": "javascript://x/%0aalert(1)"}}, ""},
-		"user":           {why.Cause{Type: why.HeldBy, Evidence: map[string]string{"address": "https://a@example.com"}}, ""},
-		"path":           {why.Cause{Type: why.HeldBy, Evidence: map[string]string{"address": "https://a/x?y"}}, "https://a" + page},
+		"leader": {why.Cause{Type: why.NotLeading, Evidence: map[string]string{"address": "https://10.0.0.7:8443"}},
+			"https://10.0.0.7:8443" + page},
+		"holder": {why.Cause{Type: why.HeldBy, Evidence: map[string]string{"address": "10.0.0.7:8443"}},
+			"//10.0.0.7:8443" + page},
+		"no address": {why.Cause{Type: why.NotLeading}, ""},
+		"script": {why.Cause{Type: why.NotLeading,
+			Evidence: map[string]string{"address": "javascript://x/%0aalert(1)"}}, ""},
+		"user": {why.Cause{Type: why.HeldBy, Evidence: map[string]string{"address": "https://a@example.com"}}, ""},
+		"path": {why.Cause{Type: why.HeldBy, Evidence: map[string]string{"address": "https://a/x?y"}}, "https://a" +
+			page},
 		"another cause":  {why.Cause{Type: why.BackOff, Evidence: map[string]string{"address": "https://a"}}, ""},
 		"one further on": {why.Cause{Type: why.HeldBy, Depth: 1, Evidence: map[string]string{"address": "https://a"}}, ""},
 	} {
@@ -36,7 +40,8 @@ func TestElsewhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := ""
-		if _, rest, ok := strings.Cut(shown.String(), `<p class="notice">Another replica processes this object. <a href="`); ok {
+		if _, rest, ok := strings.Cut(shown.String(),
+			`<p class="notice">Another replica processes this object. <a href="`); ok {
 			got, _, _ = strings.Cut(rest, `"`)
 		}
 		if got != tc.href {

@@ -44,9 +44,11 @@ func TestFlowGraph(t *testing.T) {
 		}
 		rest := body
 		for _, want := range []string{
-			`id="step-bring-up/admin"`, `can go to <a href="#step-bring-up/give-up">`, `<b>servers</b>`, `id="step-bring-up/servers/managed"`,
+			`id="step-bring-up/admin"`, `can go to <a href="#step-bring-up/give-up">`, `<b>servers</b>`,
+			`id="step-bring-up/servers/managed"`,
 			`>fork<`, `<b>1</b> live, <b>1</b> parked`, `on an error to <a href="#step-bring-up/servers%2fagain">`,
-			`id="step-bring-up/servers/check"`, `0 live, 0 parked`, `id="step-bring-up/servers/again"`, `>detour<`, `id="step-bring-up/give-up"`,
+			`id="step-bring-up/servers/check"`, `0 live, 0 parked`, `id="step-bring-up/servers/again"`, `>detour<`,
+			`id="step-bring-up/give-up"`,
 		} {
 			_, after, found := strings.Cut(rest, want)
 			if !found {
@@ -54,7 +56,8 @@ func TestFlowGraph(t *testing.T) {
 			}
 			rest = after
 		}
-		if body := p.page("all", "/console/flows/bring-up?step=bring-up/servers/check"); strings.Contains(body, ">a/x<") || !strings.Contains(body, "No fiber is at this step") {
+		if body := p.page("all", "/console/flows/bring-up?step=bring-up/servers/check"); strings.Contains(body, ">a/x<") ||
+			!strings.Contains(body, "No fiber is at this step") {
 			t.Errorf("at a step where nobody is: %s", body)
 		}
 		if body := p.page("all", "/console/flows/bring-up?step=bring-up/servers/managed"); !strings.Contains(body, ">a/x<") {

@@ -24,9 +24,10 @@ func TestUnguarded(t *testing.T) {
 		host string
 		want int
 	}{
-		"as it was":                {console.Options{}, "attacker.example", http.StatusOK},
-		"for this machine":         {console.Options{GuardDebug: true, InsecureNoAuth: true}, "localhost", http.StatusOK},
-		"under the name of others": {console.Options{GuardDebug: true, InsecureNoAuth: true}, "attacker.example", http.StatusForbidden},
+		"as it was":        {console.Options{}, "attacker.example", http.StatusOK},
+		"for this machine": {console.Options{GuardDebug: true, InsecureNoAuth: true}, "localhost", http.StatusOK},
+		"under the name of others": {console.Options{GuardDebug: true, InsecureNoAuth: true}, "attacker.example",
+			http.StatusForbidden},
 		"for nobody without token": {console.Options{GuardDebug: true}, "localhost", http.StatusUnauthorized},
 	} {
 		rt := fairlead.New(server.Config(), fairlead.WithConsole(tc.o))

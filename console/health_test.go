@@ -56,14 +56,16 @@ func TestOneDecision(t *testing.T) {
 		"not served": {
 			"other pages are as good as ever",
 			inspect.Scope{
-				Phase: string(source.Degraded), Reason: string(source.ReasonNotFound), Refused: true, Staleness: time.Hour, Silence: time.Second,
+				Phase: string(source.Degraded), Reason: string(source.ReasonNotFound), Refused: true, Staleness: time.Hour,
+				Silence: time.Second,
 			},
 			"limited", false,
 		},
 		"not served, and then silence": {
 			"the last answer is old",
 			inspect.Scope{
-				Phase: string(source.Degraded), Reason: string(source.ReasonDisconnected), Refused: true, Staleness: time.Hour, Silence: 3 * time.Minute,
+				Phase: string(source.Degraded), Reason: string(source.ReasonDisconnected), Refused: true, Staleness: time.Hour,
+				Silence: 3 * time.Minute,
 			},
 			"not healthy", true,
 		},
@@ -91,7 +93,8 @@ func TestOneDecision(t *testing.T) {
 func TestConditionsOnTheirPages(t *testing.T) {
 	t.Parallel()
 	refused := inspect.Scope{
-		Phase: string(source.Degraded), Reason: string(source.ReasonNotFound), Refused: true, Staleness: time.Hour, Silence: time.Second,
+		Phase: string(source.Degraded), Reason: string(source.ReasonNotFound), Refused: true, Staleness: time.Hour,
+		Silence: time.Second,
 	}
 	elsewhere := refused
 	elsewhere.Reason, elsewhere.Namespace = string(source.ReasonForbidden), "other"

@@ -52,7 +52,8 @@ func newReplicas(t *testing.T, n int, change func(*console.Options)) *replicas {
 
 // send sends a request of a browser to a replica, over TLS.
 func (p *replicas) send(at int, method, path string, form url.Values, kept *http.Cookie) *httptest.ResponseRecorder {
-	r := httptest.NewRequestWithContext(p.t.Context(), method, "https://console.example"+path, strings.NewReader(form.Encode()))
+	r := httptest.NewRequestWithContext(p.t.Context(), method, "https://console.example"+path,
+		strings.NewReader(form.Encode()))
 	r.TLS = &tls.ConnectionState{}
 	r.Header.Set("Accept", "text/html")
 	if form != nil {
@@ -81,7 +82,8 @@ func (p *replicas) login(at int) *http.Cookie {
 func (p *replicas) knows(at int, kept *http.Cookie) (bool, *http.Cookie) {
 	p.t.Helper()
 	rec := p.send(at, http.MethodGet, "/console/flows", nil, kept)
-	if rec.Code != http.StatusOK && (rec.Code != http.StatusSeeOther || !strings.HasPrefix(rec.Header().Get("Location"), "/console/login")) {
+	if rec.Code != http.StatusOK &&
+		(rec.Code != http.StatusSeeOther || !strings.HasPrefix(rec.Header().Get("Location"), "/console/login")) {
 		p.t.Errorf("the page is answered %d %s", rec.Code, rec.Body)
 	}
 	for _, renewed := range rec.Result().Cookies() {

@@ -29,7 +29,8 @@ func TestPlot(t *testing.T) {
 	if d := cmp.Diff([]axisMark{{44, "-60m"}, {177, "-30m"}, {310, "now"}}, p.Columns, round); d != "" {
 		t.Errorf("time: %s", d)
 	}
-	if len(p.Spots) != plotSpots || p.Spots[0].Text != "12:00:00 UTC: 5.00 per second" || p.Least != "0" || p.Most != "37" {
+	if len(p.Spots) != plotSpots || p.Spots[0].Text != "12:00:00 UTC: 5.00 per second" || p.Least != "0" ||
+		p.Most != "37" {
 		t.Errorf("%d spots, %+v; %s to %s", len(p.Spots), p.Spots[0], p.Least, p.Most)
 	}
 	for _, s := range p.Spots {
@@ -44,7 +45,8 @@ func TestPlot(t *testing.T) {
 	}
 	var text strings.Builder
 	if err := renderOf(t).Part(&text, "overview", "content", pages.View{
-		Health: &pages.Health{}, Data: overviewData{Status: inspect.Runtime{}, Plots: []plot{p, plotOf("Nothing", "per second", nil)}},
+		Health: &pages.Health{}, Data: overviewData{Status: inspect.Runtime{},
+			Plots: []plot{p, plotOf("Nothing", "per second", nil)}},
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,8 @@ func TestProgram(t *testing.T) {
 	for _, r := range rt.Rights() {
 		needs = append(needs, r.Kind.Kind+" "+strings.Join(r.Verbs, ","))
 	}
-	if got := strings.Join(needs, "; "); !strings.Contains(got, "TokenReview create") || !strings.Contains(got, "SubjectAccessReview create") {
+	if got := strings.Join(needs, "; "); !strings.Contains(got, "TokenReview create") ||
+		!strings.Contains(got, "SubjectAccessReview create") {
 		t.Errorf("it needs the rights %s", got)
 	}
 	open := fairlead.New(server.Config(), fairlead.WithConsole(console.Options{InsecureNoAuth: true}))

@@ -13,8 +13,8 @@
 //
 // controller-runtime still implements defaults, namespaces, ByObject, DisableFor, schemes and the client. This package
 // replaces two parts below them. cache.Options.NewInformer returns a cache.SharedIndexInformer over a cache.Store. The
-// HTTP transport of the manager applies the answers to writes to the stores, so the cache shows the writes of all clients
-// with the manager's HTTP client. [InUse] tells whether the stores are in use.
+// HTTP transport of the manager applies the answers to writes to the stores, so the cache shows the writes of all
+// clients with the manager's HTTP client. [InUse] tells whether the stores are in use.
 //
 // # Differences
 //

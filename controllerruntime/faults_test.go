@@ -347,8 +347,8 @@ func TestSlowHandlersAreGivenFoldedStates(t *testing.T) {
 	})
 }
 
-// A handler that has nothing to do has no goroutine. Only goroutines of the bubble count, so that those of the runtime and
-// of other packages do not.
+// A handler that has nothing to do has no goroutine. Only goroutines of the bubble count, so that those of the runtime
+// and of other packages do not.
 func TestGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := startFaulty(t, cache.Options{})

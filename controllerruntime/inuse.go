@@ -16,9 +16,9 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// InUse returns how many stores the running informers of a cache read. A manager opens most informers when it starts, so
-// call it after WaitForCacheSync. The error says why an informer does not read a store, or why there is no store at all.
-// It is nil only if every informer of the cache reads a store.
+// InUse returns how many stores the running informers of a cache read. A manager opens most informers when it starts,
+// so call it after WaitForCacheSync. The error says why an informer does not read a store, or why there is no store at
+// all. It is nil only if every informer of the cache reads a store.
 //
 //	stores, err := controllerruntime.InUse(mgr.GetCache())
 func InUse(c any) (stores int, err error) {

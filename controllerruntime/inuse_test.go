@@ -89,7 +89,8 @@ func TestNewInformerWithResync(t *testing.T) {
 // TestNewInformerOfAnotherType is refused, since its informers could do anything.
 func TestNewInformerOfAnotherType(t *testing.T) {
 	t.Parallel()
-	options := func(wrap func(toolscache.SharedIndexInformer, runtime.Object) toolscache.SharedIndexInformer) cache.Options {
+	options := func(wrap func(toolscache.SharedIndexInformer,
+		runtime.Object) toolscache.SharedIndexInformer) cache.Options {
 		return cache.Options{NewInformer: func(
 			lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers,
 		) toolscache.SharedIndexInformer {
@@ -141,7 +142,8 @@ func TestInUseOfAnotherCache(t *testing.T) {
 	stock, err := cache.New(serve(t).Config(), cache.Options{})
 	peer.Must(t, err)
 	for _, c := range []any{stock, wrapper{stock}, nil} {
-		if n, err := controllerruntime.InUse(c); n != 0 || err == nil || !strings.Contains(err.Error(), "not made by NewCache") {
+		if n, err := controllerruntime.InUse(c); n != 0 || err == nil ||
+			!strings.Contains(err.Error(), "not made by NewCache") {
 			t.Errorf("%d stores of %T are in use, error %v", n, c, err)
 		}
 	}

@@ -50,7 +50,8 @@ func TestKeep(t *testing.T) {
 		}
 		got.Labels = map[string]string{"a": "b"}
 		err := w.Client.Update(w.Ctx, &got)
-		if _, refused := errors.AsType[*controllerruntime.DroppedError](err); refused != (want == "") || err != nil && !refused {
+		if _, refused := errors.AsType[*controllerruntime.DroppedError](err); refused != (want == "") || err != nil &&
+			!refused {
 			t.Errorf("update of %s: %v", name, err)
 		}
 	}

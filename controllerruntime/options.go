@@ -31,7 +31,9 @@ type Options struct {
 	//	controllerruntime.Options{
 	//		Drop: map[schema.GroupKind][]string{{Kind: "Secret"}: {"data"}},
 	//		Keep: map[schema.GroupKind]func(namespace, name string, labels map[string]string) bool{
-	//			{Kind: "Secret"}: func(_, name string, _ map[string]string) bool { return strings.HasSuffix(name, "-kubeconfig") },
+	//			{Kind: "Secret"}: func(_, name string, _ map[string]string) bool {
+	//				return strings.HasSuffix(name, "-kubeconfig")
+	//			},
 	//		},
 	//	}
 	Keep map[schema.GroupKind]func(namespace, name string, labels map[string]string) bool

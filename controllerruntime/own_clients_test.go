@@ -48,7 +48,8 @@ func serve(t *testing.T) *apiserver.Server {
 	return server
 }
 
-// writesAreRead writes config maps with a client and reads them with it, while the watches of the server deliver nothing.
+// writesAreRead writes config maps with a client and reads them with it, while the watches of the server deliver
+// nothing.
 func writesAreRead(t *testing.T, server *apiserver.Server, w *peer.World, c client.Client) {
 	t.Helper()
 	w.Informer(&corev1.ConfigMap{})

@@ -21,7 +21,8 @@ func (o *Options) warnOfTransform(opts cache.Options) {
 		if _, metadata := obj.(*metav1.PartialObjectMetadata); metadata || !transforms(by) || kindOf(obj, opts) != secret {
 			continue
 		}
-		log.Log.WithName("fairlead").Info("the Transform of Secrets changes what readers see, and their data stays in memory; " +
+		log.Log.WithName("fairlead").Info("the Transform of Secrets changes what readers see, and their data stays in " +
+			"memory; " +
 			"Drop of controllerruntime.Options removes fields before they are stored, and Keep excepts objects: " +
 			`controllerruntime.Options{Drop: map[schema.GroupKind][]string{{Kind: "Secret"}: {"data"}}, Keep: …}`)
 		return

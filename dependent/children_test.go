@@ -212,7 +212,8 @@ func TestAForeignObjectThatGoes(t *testing.T) {
 		}
 		testbed.Change(b.t, b.server, testbed.ConfigMaps, client.Key{Namespace: "a", Name: "web-page"},
 			func(u *unstructured.Unstructured) { u.SetFinalizers(nil) })
-		_ = b.server.Delete(b.t.Context(), testbed.ConfigMaps, "a", "web-page", metav1.DeleteOptions{}) // if it is still there
+		// It may be gone already.
+		_ = b.server.Delete(b.t.Context(), testbed.ConfigMaps, "a", "web-page", metav1.DeleteOptions{})
 		<-time.After(10 * time.Minute)
 		b.settle()
 		if cm := b.configMap("web-page"); cm == nil || cm.Data["size"] != "1" {
@@ -244,7 +245,8 @@ func TestContention(t *testing.T) {
 		if writes > 15 || writes < 6 {
 			t.Errorf("%d writes in ten minutes, want some, with back-off", writes)
 		}
-		if c := b.condition("Dependents"); c.Status != "False" || !strings.Contains(c.Message, "another writer keeps changing") {
+		if c := b.condition("Dependents"); c.Status != "False" ||
+			!strings.Contains(c.Message, "another writer keeps changing") {
 			t.Errorf("got %+v", c)
 		}
 		<-time.After(20 * time.Minute)
@@ -441,7 +443,8 @@ func TestBadDesires(t *testing.T) {
 		desired func(context.Context, *gateway) (*corev1.ConfigMap, error)
 		want    string
 	}{
-		{"nil", func(context.Context, *gateway) (*corev1.ConfigMap, error) { return nil, nil }, "the function returned no object"},
+		{"nil", func(context.Context, *gateway) (*corev1.ConfigMap, error) { return nil, nil },
+			"the function returned no object"},
 		{"no name", func(context.Context, *gateway) (*corev1.ConfigMap, error) {
 			return configMap("", nil), nil
 		}, unfit},

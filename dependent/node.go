@@ -206,7 +206,8 @@ func (n *node) fail(op string, k client.Key, err error) error {
 	return &ChildError{Node: n.name, Kind: n.kind, Key: k, Op: op, Err: err}
 }
 
-// unavailable returns why the kind of an optional node cannot be used, by the error of a list; "" if it is another error.
+// unavailable returns why the kind of an optional node cannot be used, by the error of a list; "" if it is another
+// error.
 func (n *node) unavailable(err error) string {
 	switch {
 	case !n.optional:

@@ -125,9 +125,9 @@ func NoForce() Option { return Option{func(n *node) { n.noForce = true }} }
 func Recreate() Option { return Option{func(n *node) { n.recreate = true }} }
 
 // Optional allows that the API server does not serve the kind of a node, for example because its
-// CustomResourceDefinition is not installed. The node is then left out: its state is [StateAbsent], and the primary does
-// not wait for it. Nodes that come after it wait, and keep their children. When the kind is served, all primaries are
-// examined again. By default the controller does not start without the kind.
+// CustomResourceDefinition is not installed. The node is then left out: its state is [StateAbsent], and the primary
+// does not wait for it. Nodes that come after it wait, and keep their children. When the kind is served, all primaries
+// are examined again. By default the controller does not start without the kind.
 func Optional() Option {
 	return Option{func(n *node) {
 		n.optional = true

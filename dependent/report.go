@@ -30,8 +30,8 @@ type NodeStatus struct {
 	Ready    int    // number of ready children
 	Err      error  // a *ChildError, or several; nil unless Failed
 	// Unknown reports that the state of the children is not known. An external resource was not read yet, there was an
-	// error, or the API server does not serve the kind ([Optional]). [Node.In] then returns the last known state, or nil. Nodes that come after an unknown node keep their
-	// children.
+	// error, or the API server does not serve the kind ([Optional]). [Node.In] then returns the last known state, or nil.
+	// Nodes that come after an unknown node keep their children.
 	Unknown bool
 }
 

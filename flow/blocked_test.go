@@ -23,7 +23,8 @@ func TestBlockedSince(t *testing.T) {
 			reason: "No worker is free.", opt: EngineOptions{Workers: 2}, stuck: []string{"a", "b"}, want: time.Second,
 		},
 		"some": {
-			reason: "A worker is free.", opt: EngineOptions{Workers: 3}, stuck: []string{"a", "b"}, ready: []string{"a"}, want: -1,
+			reason: "A worker is free.", opt: EngineOptions{Workers: 3}, stuck: []string{"a", "b"}, ready: []string{"a"},
+			want: -1,
 		},
 		"group": {
 			reason: "The group may have no other worker.", opt: EngineOptions{Workers: 3, PerGroup: 1},

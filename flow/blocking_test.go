@@ -53,7 +53,8 @@ func drain(t *testing.T, e *Engine) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if s := &e.sched; s.blocking != 0 || s.nidle != len(s.workers) || len(s.workers) > s.limit {
-		t.Errorf("at rest there are %d workers, %d of them idle and %d in Blocking, with a limit of %d", len(s.workers), s.nidle,
+		t.Errorf("at rest there are %d workers, %d of them idle and %d in Blocking, with a limit of %d", len(s.workers),
+			s.nidle,
 			s.blocking, s.limit)
 	}
 	for i, w := range e.sched.workers {

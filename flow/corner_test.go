@@ -143,7 +143,8 @@ func TestWhatGoesOnIsLogged(t *testing.T) {
 	var out bytes.Buffer
 	bubble(t, EngineOptions{Workers: 1, Logger: slog.New(slog.NewTextHandler(&out, nil))}, func(t *testing.T, e *Engine) {
 		bad := func(_ context.Context, f *fib) Next { return f.Fail(errBad) }
-		start(t, e, New("f", Step("a", bad, Retry(Backoff{Base: time.Second, Attempts: 2}), OnError("b")), note("b")), &packet{},
+		start(t, e, New("f", Step("a", bad, Retry(Backoff{Base: time.Second, Attempts: 2}), OnError("b")), note("b")),
+			&packet{},
 			StartOptions{Key: "ns/x"}).Wait(t.Context())
 	})
 	for _, part := range []string{

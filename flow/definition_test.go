@@ -58,7 +58,8 @@ func TestDefinition(t *testing.T) {
 	if diff := cmp.Diff(want, root.Definition()); diff != "" || child.Path != "bring-up/servers/all[one]/waits" {
 		t.Errorf("%s of %+v: -want +got:\n%s", child.Path, child, diff)
 	}
-	if diff := cmp.Diff(outline.Flow{Name: "kid", Steps: []outline.Step{{Path: "waits"}}}, child.Definition()); diff != "" {
+	if diff := cmp.Diff(outline.Flow{Name: "kid", Steps: []outline.Step{{Path: "waits"}}},
+		child.Definition()); diff != "" {
 		t.Errorf("of the child: -want +got:\n%s", diff)
 	}
 	var read flow.Info

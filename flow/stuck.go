@@ -18,8 +18,8 @@ func reportStuck(wg *sync.WaitGroup, log *slog.Logger, f, holder *fiber, waited 
 	})
 }
 
-// slowest returns the fiber that has run at one step for longest, among those whose workers the group may use. It returns
-// nil if no such worker is running. The caller holds core.mu.
+// slowest returns the fiber that has run at one step for longest, among those whose workers the group may use. It
+// returns nil if no such worker is running. The caller holds core.mu.
 func slowest(s *scheduler, g *group) (slowest *fiber) {
 	bounded := s.queue.full(g)
 	var since int64

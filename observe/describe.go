@@ -131,7 +131,8 @@ func (s originSnapshot) describe(cluster string, now time.Time) inspect.Source {
 func statusOf(st source.Status, began, now time.Time) inspect.Scope {
 	d := inspect.Scope{
 		Namespace: st.Namespace, Phase: string(st.Phase), Reason: string(st.Reason), Message: st.Message, Since: st.Since,
-		Synced: st.Synced, Staleness: st.Staleness(now), Silence: st.Silence(now), Refused: st.Refused(), Counters: st.Counters,
+		Synced: st.Synced, Staleness: st.Staleness(now), Silence: st.Silence(now), Refused: st.Refused(),
+		Counters: st.Counters,
 	}
 	if st.LastContact.IsZero() && !began.IsZero() {
 		if d.Staleness = now.Sub(began); !d.Refused {

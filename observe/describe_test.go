@@ -110,10 +110,12 @@ func TestDescribe(t *testing.T) {
 			lines[i] = regexp.MustCompile(` {2,}`).ReplaceAllString(strings.TrimSpace(lines[i]), "  ")
 		}
 		want := []string{
-			"maps + web  v1.ConfigMap  observe/describe_test.go:0  1 objects, a Watching, b Degraded Forbidden for 0s: forbidden",
+			"maps + web  v1.ConfigMap  observe/describe_test.go:0  1 objects, a Watching, b Degraded Forbidden for 0s: " +
+				"forbidden",
 			"<- prints  v1.ConfigMap  observe/describe_test.go:0  All, sync",
 			"filtered  observe/describe_test.go:0  from maps + web",
-			"<- observe/describe_test.go:0  v1.PartialObjectMetadata  observe/describe_test.go:0  Added|Initial, async, 16 at once",
+			"<- observe/describe_test.go:0  v1.PartialObjectMetadata  observe/describe_test.go:0  Added|Initial, async, 16 at " +
+				"once",
 			"pods  v1.Pod  observe/describe_test.go:0  not listed: it has no observer",
 			"nobody  -  -  no source",
 			"<- observe/describe_test.go:0  v1.ConfigMap  observe/describe_test.go:0  All, sync, not synced",

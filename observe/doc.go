@@ -59,10 +59,11 @@
 //     status.go names what is not synced.
 //   - running (run.go): opens sources, retries and subscribes observers, from Start to Stop. It shares Registry.mu,
 //     because a declaration during the run changes both.
-//   - delivery (delivery.go): the events of one observer, with its workers (async.go, own mutex), its age (behind.go, own
-//     mutex) and the prediction of decoding (demand.go, atomic).
+//   - delivery (delivery.go): the events of one observer, with its workers (async.go, own mutex), its age (behind.go,
+//     own mutex) and the prediction of decoding (demand.go, atomic).
 //   - gate (share.go): admission of calls by slot; the lock of handover.Slots.
-//   - derivation (derivation.go, quarantine.go): one derived source; its mutex serializes the sink of the derived store.
+//   - derivation (derivation.go, quarantine.go): one derived source; its mutex serializes the sink of the derived
+//     store.
 //   - snapshot (describe.go): a copy of the declarations, described without the lock; metrics.go reads descriptions.
 //
 // Lock order: Registry.mu, then those of deliveries and stores. derivation.mu is never held with Registry.mu.

@@ -42,7 +42,8 @@ func quietObserver(s Selector, takes reflect.Type) *Observer {
 // The graph of selectors follows filters and ends in cycles.
 func TestDeclarations(t *testing.T) {
 	t.Parallel()
-	maps, some, twice := watchedOrigin("maps"), filterOrigin("some", "maps", metadataType), filterOrigin("twice", "some", metadataType)
+	maps, some, twice := watchedOrigin("maps"), filterOrigin("some", "maps", metadataType),
+		filterOrigin("twice", "some", metadataType)
 	left, right := filterOrigin("left", "right", configMapType), filterOrigin("right", "left", configMapType)
 	by := quietObserver("twice", metadataType)
 	d := &declarations{

@@ -183,7 +183,8 @@ func (run *running) end() {
 	}()
 }
 
-// stop waits for the handlers after end, and cancels them when drain ends. It returns false if handlers are still running after the grace.
+// stop waits for the handlers after end, and cancels them when drain ends. It returns false if handlers are still
+// running after the grace.
 func (run *running) stop(drain context.Context, grace time.Duration) bool {
 	select {
 	case <-run.over:

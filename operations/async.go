@@ -181,7 +181,8 @@ func (a *async) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if internal {
 		a.Logger.ErrorContext(r.Context(), "cannot begin operation", "method", r.Method, "path", r.URL.Path, "error", err)
-		problem["detail"] = "the request could not be accepted; send it again: with the same Idempotency-Key nothing starts twice"
+		problem["detail"] = "the request could not be accepted; send it again: with the same Idempotency-Key nothing " +
+			"starts twice"
 	}
 	problem["title"], problem["status"] = http.StatusText(status), status
 	w.Header().Set("Content-Type", "application/problem+json")

@@ -109,7 +109,8 @@ func (c *caller) repeat(again func() bool) {
 // made.
 func answered(err error) bool {
 	return slices.ContainsFunc([]error{
-		operations.ErrInProgress, operations.ErrIDReused, operations.ErrNotFound, operations.ErrEnded, operations.ErrSucceeded,
+		operations.ErrInProgress, operations.ErrIDReused, operations.ErrNotFound, operations.ErrEnded,
+		operations.ErrSucceeded,
 		operations.ErrFollowed,
 	}, func(target error) bool { return errors.Is(err, target) })
 }

@@ -120,7 +120,8 @@ func TestBusy(t *testing.T) {
 		t.Errorf("retry: %v", err)
 	}
 	b.finish(shop, v1alpha1.PhaseFailed)
-	if _, err := busy().Schedule(b.ctx, operations.Request{ID: "two", Type: operations.Update, Resource: shop}); err != nil {
+	if _, err := busy().Schedule(b.ctx,
+		operations.Request{ID: "two", Type: operations.Update, Resource: shop}); err != nil {
 		t.Errorf("schedule: %v", err)
 	}
 }

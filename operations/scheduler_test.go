@@ -107,7 +107,8 @@ func TestIdempotency(t *testing.T) {
 	if err != nil || op.Terminal() || operations.ViewOf(op).Status != operations.InProgress {
 		t.Errorf("a request that was not picked up: %+v %v", op.Status, err)
 	}
-	if _, err := b.Schedule(b.ctx, operations.Request{ID: "three", Type: operations.Delete, Resource: shop}); !errors.Is(err,
+	if _, err := b.Schedule(b.ctx,
+		operations.Request{ID: "three", Type: operations.Delete, Resource: shop}); !errors.Is(err,
 		operations.ErrInProgress) {
 		t.Errorf("another one meanwhile: %v", err)
 	}
@@ -178,7 +179,8 @@ func TestWait(t *testing.T) {
 	if v := <-waited; v.OperationID != "one" || v.Status != operations.Failed {
 		t.Errorf("waited: %+v", v)
 	}
-	if v, err := b.Wait(b.ctx, shop, "two", nil); err != nil || v.OperationID != "two" || v.Status != operations.Succeeded {
+	if v, err := b.Wait(b.ctx, shop, "two", nil); err != nil || v.OperationID != "two" ||
+		v.Status != operations.Succeeded {
 		t.Errorf("one of the history: %+v %v", v, err)
 	}
 	ended, cancel := context.WithCancelCause(b.ctx)

@@ -106,7 +106,8 @@ func TestPriorityOfObjects(t *testing.T) {
 		for _, c := range b.calls {
 			got = append(got, c.key.Name)
 		}
-		if want := []string{"busy", "urgent-1", "urgent-2", "plain-1", "plain-2", "late-1", "late-2"}; !slices.Equal(got, want) {
+		if want := []string{"busy", "urgent-1", "urgent-2", "plain-1", "plain-2", "late-1",
+			"late-2"}; !slices.Equal(got, want) {
 			t.Errorf("order %v, want %v", got, want)
 		}
 	})
@@ -191,7 +192,8 @@ func TestSetNamespaces(t *testing.T) {
 
 func TestAnyOwnerIsOfOwns(t *testing.T) {
 	bubbleOf(t, func(b *bench) {
-		reconcile.New[gateway](b.host, "x", noop, reconcile.Watches(forData, reconcile.AnyOwner(), reconcile.Only("Sometimes")))
+		reconcile.New[gateway](b.host, "x", noop,
+			reconcile.Watches(forData, reconcile.AnyOwner(), reconcile.Only("Sometimes")))
 		b.host.Start(b.ctx)
 		b.settle()
 		err := b.host.Stop()

@@ -206,7 +206,8 @@ func (c *Controller) connect(m *metrics) {
 	c.workers = &workers{}
 	c.scheduler = &scheduler{
 		controller: c.name, limit: c.set.workers, each: c.set.each, total: c.set.total, preempt: c.set.preempt,
-		retries: retries{backoff: c.set.retry, custom: c.set.delay, attempts: c.set.attempts}, slots: c.slots, uidOf: c.intake.uidOf,
+		retries: retries{backoff: c.set.retry, custom: c.set.delay, attempts: c.set.attempts}, slots: c.slots,
+		uidOf:       c.intake.uidOf,
 		startWorker: c.workers.start, wake: c.pump.poke, q: newQueue(),
 	}
 	c.intake.sink = sink{changed: c.scheduler.changed, deleted: c.onDeleted, left: c.onLeft}

@@ -176,7 +176,8 @@ func TestOwnEchoes(t *testing.T) {
 			},
 		},
 		{
-			reason: "a namespace that stops being watched while our write is under way, and a foreign change before it is watched again",
+			reason: "a namespace that stops being watched while our write is under way, and a foreign change before it is " +
+				"watched again",
 			first: func(ctx context.Context, b *bench, g *gateway) error {
 				gate := apiserver.NewGate()
 				b.server.On(apiserver.Match{Verb: "patch", Subresource: "status", Times: 1}, apiserver.HoldRequest(gate))
@@ -235,7 +236,8 @@ func TestOwnEchoes(t *testing.T) {
 				for i := range cap(errs) {
 					patch := fmt.Appendf(nil, `{"status":{"note":{"n%d":"1"}}}`, i)
 					go func() {
-						errs <- b.client().Status().Patch(ctx, g.DeepCopyObject().(*gateway), client.RawPatch(types.MergePatchType, patch))
+						errs <- b.client().Status().Patch(ctx, g.DeepCopyObject().(*gateway),
+							client.RawPatch(types.MergePatchType, patch))
 					}()
 				}
 				var all []error
@@ -267,7 +269,8 @@ func TestOwnEchoes(t *testing.T) {
 				for i := range cap(errs) {
 					patch := fmt.Appendf(nil, `{"status":{"note":{"n%d":"1"}}}`, i)
 					go func() {
-						errs <- b.client().Status().Patch(ctx, g.DeepCopyObject().(*gateway), client.RawPatch(types.MergePatchType, patch))
+						errs <- b.client().Status().Patch(ctx, g.DeepCopyObject().(*gateway),
+							client.RawPatch(types.MergePatchType, patch))
 					}()
 				}
 				b.change(size(2))

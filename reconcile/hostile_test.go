@@ -126,7 +126,8 @@ func TestRequestsAfterTheReturn(t *testing.T) {
 		b.put("web")
 		b.start()
 		close(returned)
-		if err := <-late; !errors.Is(err, client.ErrFenced) || !strings.Contains(err.Error(), "the reconciliation has returned") {
+		if err := <-late; !errors.Is(err, client.ErrFenced) ||
+			!strings.Contains(err.Error(), "the reconciliation has returned") {
 			t.Errorf("a write after the return: %v", err)
 		}
 	})

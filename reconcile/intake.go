@@ -87,7 +87,8 @@ func (in *intake) running() bool {
 	return in.run != nil
 }
 
-// open opens a declared watch, or with f the watch of a primary. options are applied after its own. The main watch must be the first one.
+// open opens a declared watch, or with f the watch of a primary. options are applied after its own. The main watch must
+// be the first one.
 func (in *intake) open(w *watch, f *follow, options ...cache.Option) (*openWatch, error) {
 	h, err := w.open(in.cache(), options...)
 	if err != nil {
@@ -429,7 +430,8 @@ func (in *intake) snapshot() intakeState {
 	return s
 }
 
-// hasSyncedLocked reports whether the initial objects of every declared watch have been passed on. The caller holds in.mu.
+// hasSyncedLocked reports whether the initial objects of every declared watch have been passed on. The caller holds
+// in.mu.
 func (in *intake) hasSyncedLocked() bool {
 	select {
 	case <-in.synced:

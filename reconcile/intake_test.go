@@ -131,8 +131,8 @@ func TestIntake(t *testing.T) {
 	})
 }
 
-// TestFollows: a followed watch concerns one primary. An equal declaration replaces its functions, another kind replaces
-// it, and removal ends it.
+// TestFollows: a followed watch concerns one primary. An equal declaration replaces its functions, another kind
+// replaces it, and removal ends it.
 func TestFollows(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -24,8 +24,8 @@ type namespaces struct {
 // SetNamespaces changes the namespaces in which the controller watches its objects and those that they own, before or
 // during the run. None means all namespaces. New namespaces are listed, and their objects reconciled. A change from all
 // namespaces to some, or back, lists and reconciles all of them again. To the controller, the objects of removed
-// namespaces are deleted, without a call to its reconciler or Cleanup: a controller of [Flow] ends their fibers and calls
-// Fibers.Gone.
+// namespaces are deleted, without a call to its reconciler or Cleanup: a controller of [Flow] ends their fibers and
+// calls Fibers.Gone.
 // Watches of [Watches] and [Follow] keep their namespaces.
 //
 // The namespaces are those of the store: they also change for other controllers and observers that watch the same

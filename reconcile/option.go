@@ -88,18 +88,18 @@ func MaxInterval(d time.Duration) Option { return func(s *settings) { s.interval
 func WithBackoff(b Backoff) Option { return func(s *settings) { s.retry = b } }
 
 // WithDelay replaces the back-off of [WithBackoff] by a function. fn returns the delay before the next attempt at an
-// object. failures is the number of failed attempts before the last one, 0 after the first failure. Like the back-off it
-// also decides after [After](0). It is called with a lock held: it must return at once and must not call the controller.
-// If it panics, the back-off of WithBackoff applies.
+// object. failures is the number of failed attempts before the last one, 0 after the first failure. Like the back-off
+// it also decides after [After](0). It is called with a lock held: it must return at once and must not call the
+// controller. If it panics, the back-off of WithBackoff applies.
 // Conflicts keep their own short back-off, and a Retry-After of the server remains a minimum.
 func WithDelay(fn func(key Key, failures int) time.Duration) Option {
 	return func(s *settings) { s.delay = fn }
 }
 
 // Priority ranks objects by a function of theirs. Objects for which fn returns a positive number are reconciled before
-// all others, and those with a negative number after all others. For 0, changes go before initial objects and those that
-// are only due by [MaxInterval]. No object starves: after eight picks of one class, one of a lower class follows. obj is
-// READ-ONLY, and fn must depend only on it. The type must be that of the controller.
+// all others, and those with a negative number after all others. For 0, changes go before initial objects and those
+// that are only due by [MaxInterval]. No object starves: after eight picks of one class, one of a lower class follows.
+// obj is READ-ONLY, and fn must depend only on it. The type must be that of the controller.
 func Priority[T any](fn func(obj *T) int) Option {
 	return func(s *settings) {
 		s.primary = append(s.primary, func(w *watch) {

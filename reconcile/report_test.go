@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// TestReporter: a failure is logged once with its class, and passed to OnFailure, whose panic is contained. A success is
-// not logged.
+// TestReporter: a failure is logged once with its class, and passed to OnFailure, whose panic is contained. A success
+// is not logged.
 func TestReporter(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("failed")
@@ -24,7 +24,8 @@ func TestReporter(t *testing.T) {
 		panics float64
 	}{
 		{"success", completion{}, "", nil, 0},
-		{"failure", completion{err: failed}, Retryable, []string{"level=ERROR", "class=retryable", "attempts=2", "failed"}, 0},
+		{"failure", completion{err: failed}, Retryable, []string{"level=ERROR", "class=retryable", "attempts=2", "failed"},
+			0},
 		{"conflict", completion{err: failed}, Conflict, []string{"level=INFO", "class=conflict"}, 0},
 		{"panic", completion{err: panicked}, Retryable, []string{"boom", `stack="the stack"`}, 1},
 		{

@@ -174,16 +174,16 @@ func IfSpecChanged() WatchOption {
 }
 
 // Optional lets the controller run although the API server does not serve the kind of a watch, for example because its
-// CustomResourceDefinition is not installed. The controller works without a watch of [Owns] or [Watches], and opens it when
-// the kind is served. It then reconciles all its objects if the watch is one of Owns, since they may lack such an object.
-// With [Primary] the controller waits for its kind; other parts of the program run, and the program is ready. The
-// controller asks again after 1 s, 2 s and so on, up to 10 s. Other failures of a watch are as without Optional. For the
-// node of a graph use the option Optional of package dependent.
+// CustomResourceDefinition is not installed. The controller works without a watch of [Owns] or [Watches], and opens it
+// when the kind is served. It then reconciles all its objects if the watch is one of Owns, since they may lack such an
+// object. With [Primary] the controller waits for its kind; other parts of the program run, and the program is ready.
+// The controller asks again after 1 s, 2 s and so on, up to 10 s. Other failures of a watch are as without Optional.
+// For the node of a graph use the option Optional of package dependent.
 func Optional() WatchOption { return func(w *watch) { w.optional = true } }
 
-// Only restricts a watch to events of these types: [Added], [Modified], [Deleted] and [Initial]. Objects that existed when
-// the controller started are Initial. The controller also reconciles all its objects at the [MaxInterval]. The deletion
-// of a reconciled object always counts, and so does its beginning.
+// Only restricts a watch to events of these types: [Added], [Modified], [Deleted] and [Initial]. Objects that existed
+// when the controller started are Initial. The controller also reconciles all its objects at the [MaxInterval]. The
+// deletion of a reconciled object always counts, and so does its beginning.
 func Only(types ...ReasonType) WatchOption {
 	return func(w *watch) {
 		w.types = append(w.types, types...)
@@ -200,8 +200,8 @@ func (w *watch) ignores(t ReasonType) bool {
 	return len(w.types) > 0 && t != Interval && !slices.Contains(w.types, t)
 }
 
-// AnyOwner makes a watch of [Owns] follow every owner reference of an object, not only that of the controller. An object
-// with several owners of the kind leads to a reconciliation of each.
+// AnyOwner makes a watch of [Owns] follow every owner reference of an object, not only that of the controller. An
+// object with several owners of the kind leads to a reconciliation of each.
 func AnyOwner() WatchOption { return func(w *watch) { w.anyOwner = true } }
 
 // Owns makes the controller reconcile an object when an object that it owns changes. The owner is the controller

@@ -7,13 +7,14 @@ import (
 
 // general is the default advice for a type of cause.
 var general = map[Type]string{
-	Parked:         "Find the program or person that has to act before it can continue.",
-	LockHeld:       "Ask `why` about the holder of the lock.",
-	CircuitOpen:    "Check why the endpoint fails. The next trial call decides whether the circuit closes.",
-	RateLimited:    "It continues when its turn comes. Raise the limit if the other side can take more.",
-	RetryAfter:     "Wait, or check why the other side is overloaded.",
-	Forbidden:      "Grant the missing permission, or change the policy that refuses the request.",
-	Conflict:       "Find the other writer: kubectl get -o yaml --show-managed-fields shows which manager has set which field.",
+	Parked:      "Find the program or person that has to act before it can continue.",
+	LockHeld:    "Ask `why` about the holder of the lock.",
+	CircuitOpen: "Check why the endpoint fails. The next trial call decides whether the circuit closes.",
+	RateLimited: "It continues when its turn comes. Raise the limit if the other side can take more.",
+	RetryAfter:  "Wait, or check why the other side is overloaded.",
+	Forbidden:   "Grant the missing permission, or change the policy that refuses the request.",
+	Conflict: "Find the other writer: kubectl get -o yaml --show-managed-fields shows which manager has set which " +
+		"field.",
 	BackOff:        "Fix the cause of the error. Retries are automatic.",
 	Quarantined:    "Fix the cause of the error.",
 	SourceStale:    "Check that the API server answers and is reachable from this process.",

@@ -65,7 +65,8 @@ func NewAnswer(of Object, causes []Cause) Answer {
 // order ranks the types: a type that decides others comes before those that follow from it. Types that programs define
 // precede all of these, because they are more specific.
 var order = []Type{
-	Ended, NotSelected, Quarantined, HeldBy, NotLeading, DeadlinePassed, ForeignFinalizer, LockHeld, WebhookMissing, NotReleased,
+	Ended, NotSelected, Quarantined, HeldBy, NotLeading, DeadlinePassed, ForeignFinalizer, LockHeld, WebhookMissing,
+	NotReleased,
 	Forbidden, CircuitOpen, RetryAfter, RateLimited, Conflict, SourceStale, QueuedBehind, BackOff, Parked, Hidden,
 }
 

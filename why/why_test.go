@@ -35,7 +35,8 @@ func TestAsk(t *testing.T) {
 		got = append(got, c.Type)
 	}
 	want := []why.Type{"QuotaUsedUp", why.Forbidden, why.BackOff, why.Parked}
-	if diff := cmp.Diff(want, got); diff != "" || !a.Stuck || a.Kind != "Operation" || a.Namespace != "prod" || a.Name != "shop" {
+	if diff := cmp.Diff(want, got); diff != "" || !a.Stuck || a.Kind != "Operation" || a.Namespace != "prod" ||
+		a.Name != "shop" {
 		t.Errorf("%+v, -want +got:\n%s", a, diff)
 	}
 }
@@ -72,8 +73,9 @@ func TestJSON(t *testing.T) {
 		`{"kind":"Operation","namespace":"prod","name":"shop","stuck":false,"causes":[]}`: nil,
 		`{"kind":"Operation","namespace":"prod","name":"shop","stuck":true,"causes":[{"type":"RetryAfter","message":"m",` +
 			`"since":"2026-01-02T03:04:05Z","until":"2026-01-02T03:05:05Z","evidence":{"status":"429"},"advice":"wait"}]}`: {{
-			Type: why.RetryAfter, Message: "m", Since: at, Until: at.Add(time.Minute), Evidence: map[string]string{"status": "429"},
-			Advice: "wait",
+			Type: why.RetryAfter, Message: "m", Since: at, Until: at.Add(time.Minute),
+			Evidence: map[string]string{"status": "429"},
+			Advice:   "wait",
 		}},
 		`{"kind":"Operation","namespace":"prod","name":"shop","stuck":false,"causes":[{"type":"Ended","message":"m",` +
 			`"since":null,"until":null,"evidence":{},"advice":""}]}`: {{Type: why.Ended, Message: "m"}},

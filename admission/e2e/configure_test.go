@@ -43,7 +43,8 @@ func TestInvalidCondition(t *testing.T) {
 	}, hookbed.Allow)
 	err := rt.Run(b.Ctx)
 	var hook *admission.HookError
-	if !errors.As(err, &hook) || hook.Hook != "broken.example.com.hooks" || !strings.Contains(hook.Place, "configure_test.go:") ||
+	if !errors.As(err, &hook) || hook.Hook != "broken.example.com.hooks" ||
+		!strings.Contains(hook.Place, "configure_test.go:") ||
 		!strings.Contains(err.Error(), "matchConditions[0].expression") {
 		t.Errorf("Run: %v", err)
 	}

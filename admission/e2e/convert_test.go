@@ -137,7 +137,8 @@ func TestConvert(t *testing.T) {
 	}
 	_, err = at("v1alpha1").Create(b.Ctx, object("v1alpha1", "d", map[string]any{"address": "panic"}),
 		metav1.CreateOptions{})
-	if !strings.Contains(hookbed.Text(err), "the conversion panicked") || strings.Contains(hookbed.Text(err), "goroutine") {
+	if !strings.Contains(hookbed.Text(err), "the conversion panicked") ||
+		strings.Contains(hookbed.Text(err), "goroutine") {
 		t.Errorf("a function that panics: %v", err)
 	}
 	if _, err := definitions.Patch(b.Ctx, crd.Name, types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"b"}}}`),

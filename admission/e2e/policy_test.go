@@ -79,7 +79,8 @@ func TestPolicies(t *testing.T) {
 		}
 		return ""
 	})
-	if _, err := create("long", strings.Repeat("x", 41), dry); !strings.Contains(hookbed.Text(err), "a title of at most 40") {
+	if _, err := create("long", strings.Repeat("x", 41), dry); !strings.Contains(hookbed.Text(err),
+		"a title of at most 40") {
 		t.Errorf("a long title: %v", err)
 	}
 	if _, err := create("home", "Home", metav1.CreateOptions{}); err != nil {

@@ -116,7 +116,8 @@ func newInformed(b *hookbed.Bench) *informed {
 
 // TestRotation has certificates and authorities follow each other, and loses no request: neither one of the API server,
 // nor one of a client that knows a configuration which is no older than Certificates.Settle and makes a new connection
-// each time, to one of two replicas. The clock of the certificates advances when the API server knows the configuration.
+// each time, to one of two replicas. The clock of the certificates advances when the API server knows the
+// configuration.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	b := hookbed.New(t, env.Config(t))

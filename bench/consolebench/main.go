@@ -248,7 +248,8 @@ func (b *bench) paths() []string {
 	one := v1alpha1.OperationName("App", "app-0")
 	return []string{
 		"/console/overview", "/console/operations", "/console/operations?status=stuck",
-		"/console/operations?q=correlation-77777", "/console/operations?q=no+such+text", "/console/operations?category=category-7&age=1h",
+		"/console/operations?q=correlation-77777", "/console/operations?q=no+such+text",
+		"/console/operations?category=category-7&age=1h",
 		fmt.Sprintf("/console/operations?from=%d", b.operations-100), "/console/operations/default/" + one,
 		"/console/webhooks", "/console/sources", "/console/controllers", "/console/flows", "/console/flows/operation",
 		"/console/why?kind=Operation&namespace=default&name=App/app-0",

@@ -1,6 +1,6 @@
 // Command operations measures rows P1 to P4 of docs/internals/benchmarks-operations.md. It compares our executor, a
-// controller on controller-runtime, and a bare writer that makes the same three writes. The two controllers run in their own
-// processes, in interleaved rounds, on one real control plane with one receiver.
+// controller on controller-runtime, and a bare writer that makes the same three writes. The two controllers run in
+// their own processes, in interleaved rounds, on one real control plane with one receiver.
 //
 //	go run ./operations [-rounds 3] [-n 1000]
 package main

@@ -2,7 +2,7 @@
 // controller-runtime (typed, unstructured), and a lower bound: a program that only reads the bytes and keeps them.
 //
 //	go run ./watchbench                                  # everything; tables on stdout, progress on stderr
-//	go run ./watchbench -o ../docs/internals/benchmarks.md   # also updates the page, between its markers, after each peer
+//	go run ./watchbench -o ../docs/internals/benchmarks.md   # also updates the page after each peer
 //	go run ./watchbench -objects 5000 -rounds 1          # a quick run
 //	go run ./watchbench -set adapter -buckets 500        # controller-runtime, stock and on our stores
 //	go run ./watchbench -rows S3,S8 -peers 'fairlead, JSON;client-go dynamic'

@@ -229,8 +229,8 @@ func TestWritesBesideASelectorOfTheServer(t *testing.T) {
 	})
 }
 
-// TestBarriersOnQuietWatches has a thousand barriers wait for a write of another client. They share lists, and none waits
-// for the bookmark of its watch, which comes once a minute.
+// TestBarriersOnQuietWatches has a thousand barriers wait for a write of another client. They share lists, and none
+// waits for the bookmark of its watch, which comes once a minute.
 func TestBarriersOnQuietWatches(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

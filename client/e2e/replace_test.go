@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 )
 
-// TestReplace sends Replace to a server whose answers have defaults and managedFields. The object becomes what the server
-// stores, and a Replace of an old version is refused.
+// TestReplace sends Replace to a server whose answers have defaults and managedFields. The object becomes what the
+// server stores, and a Replace of an old version is refused.
 func TestReplace(t *testing.T) {
 	t.Parallel()
 	config, namespace := env.Config(t), env.Namespace(t)

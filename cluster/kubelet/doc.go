@@ -1,8 +1,9 @@
 // Package kubelet is a stand-in for the scheduler, the kubelet and a volume provisioner, for a control plane without
 // nodes. No container runs, but to all clients of the API server it looks as if it did:
 //
-//   - Each pod without a node is bound to the node [NodeName], which always has room: requests, selectors and affinities
-//     are not evaluated. A pod with scheduling gates waits, and so does one whose claims are missing or not bound.
+//   - Each pod without a node is bound to the node [NodeName], which always has room: requests, selectors and
+//     affinities are not evaluated. A pod with scheduling gates waits, and so does one whose claims are missing or not
+//     bound.
 //   - A pod whose ConfigMaps and Secrets exist becomes Running, and Ready once its readiness gates hold. Probes
 //     are not run.
 //   - A pod that is deleted ends at once.

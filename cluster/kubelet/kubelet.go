@@ -95,7 +95,8 @@ func register(ctx context.Context, c *client.Client) error {
 	}
 	// The API server adds this taint to a new node. The node lifecycle controller, which does not run, would remove it.
 	err = client.Modify(ctx, c, node, func(n *corev1.Node) error {
-		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeNotReady })
+		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints,
+			func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeNotReady })
 		return nil
 	})
 	if err != nil {

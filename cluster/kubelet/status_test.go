@@ -15,9 +15,10 @@ func newPod(policy corev1.RestartPolicy, annotations ...string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "u", Annotations: map[string]string{}},
 		Spec: corev1.PodSpec{
-			RestartPolicy:  policy,
-			InitContainers: []corev1.Container{{Name: "first"}, {Name: "side", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}},
-			Containers:     []corev1.Container{{Name: "web", Image: "web:v1"}, {Name: "log"}},
+			RestartPolicy: policy,
+			InitContainers: []corev1.Container{{Name: "first"},
+				{Name: "side", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}},
+			Containers: []corev1.Container{{Name: "web", Image: "web:v1"}, {Name: "log"}},
 		},
 	}
 	for pair := range slices.Chunk(annotations, 2) {
@@ -64,12 +65,13 @@ func TestAdvance(t *testing.T) {
 		pod   *corev1.Pod
 		steps []step
 	}{
-		"runs forever":    {newPod("Always"), []step{running, running}},
-		"no policy":       {newPod(""), []step{running, running}},
-		"a job succeeds":  {newPod("Never"), []step{running, {0, "Succeeded not ready exit 0 0", 0}}},
-		"on failure":      {newPod("OnFailure"), []step{running, {0, "Succeeded not ready exit 0 0", 0}}},
-		"a job fails":     {newPod("Never", ExitCode, "3"), []step{running, {0, "Failed not ready exit 3 0", 0}}},
-		"runs for a time": {newPod("Never", RunFor, "5s"), []step{running, {2 * time.Second, "Running ready running 0", 3 * time.Second}, {3 * time.Second, "Succeeded not ready exit 0 0", 0}}},
+		"runs forever":   {newPod("Always"), []step{running, running}},
+		"no policy":      {newPod(""), []step{running, running}},
+		"a job succeeds": {newPod("Never"), []step{running, {0, "Succeeded not ready exit 0 0", 0}}},
+		"on failure":     {newPod("OnFailure"), []step{running, {0, "Succeeded not ready exit 0 0", 0}}},
+		"a job fails":    {newPod("Never", ExitCode, "3"), []step{running, {0, "Failed not ready exit 3 0", 0}}},
+		"runs for a time": {newPod("Never", RunFor, "5s"), []step{running, {2 * time.Second, "Running ready running 0",
+			3 * time.Second}, {3 * time.Second, "Succeeded not ready exit 0 0", 0}}},
 		"crashes": {newPod("Always", ExitCode, "1"), []step{
 			running,
 			{0, "Running not ready CrashLoopBackOff 0", 10 * time.Second},
@@ -78,8 +80,10 @@ func TestAdvance(t *testing.T) {
 			{0, "Running not ready CrashLoopBackOff 1", 20 * time.Second},
 			{20 * time.Second, "Running ready running 2", 0},
 		}},
-		"exits and is restarted": {newPod("Always", ExitCode, "0"), []step{running, {0, "Running not ready CrashLoopBackOff 0", 10 * time.Second}}},
-		"retries on failure":     {newPod("OnFailure", ExitCode, "1"), []step{running, {0, "Running not ready CrashLoopBackOff 0", 10 * time.Second}}},
+		"exits and is restarted": {newPod("Always", ExitCode, "0"),
+			[]step{running, {0, "Running not ready CrashLoopBackOff 0", 10 * time.Second}}},
+		"retries on failure": {newPod("OnFailure", ExitCode, "1"),
+			[]step{running, {0, "Running not ready CrashLoopBackOff 0", 10 * time.Second}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -123,14 +127,16 @@ func TestAdvanceWaits(t *testing.T) {
 		t.Errorf("the init containers are %+v", s)
 	}
 	terminate(pod, killed, time.Now())
-	if got := summary(pod); got != "Failed not ready exit 143 0" || pod.Status.InitContainerStatuses[1].State.Terminated == nil {
+	if got := summary(pod); got != "Failed not ready exit 143 0" ||
+		pod.Status.InitContainerStatuses[1].State.Terminated == nil {
 		t.Errorf("a deleted pod is %s, %+v", got, pod.Status.InitContainerStatuses)
 	}
 }
 
 func TestPlanRefuses(t *testing.T) {
 	t.Parallel()
-	for _, annotations := range [][]string{{ExitCode, "256"}, {ExitCode, "-1"}, {ExitCode, ""}, {RunFor, "5"}, {RunFor, "-1s"}} {
+	for _, annotations := range [][]string{{ExitCode, "256"}, {ExitCode, "-1"}, {ExitCode, ""}, {RunFor, "5"},
+		{RunFor, "-1s"}} {
 		if _, err := planOf(newPod("Always", annotations...)); err == nil || !strings.Contains(err.Error(), annotations[0]) {
 			t.Errorf("%v: %v", annotations, err)
 		}

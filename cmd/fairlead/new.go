@@ -172,10 +172,10 @@ func newNewConversionCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conversion",
 		Short: "Complete the definitions of a project that have several versions",
-		Long: `Conversion adds spec.conversion to each definition in deploy/crds that has more than one version and says nothing of
-the conversion: strategy Webhook, with the Service NAME-webhook of the project and the path of package admission, and
-without a caBundle. The program fills in the caBundle. Until then the API server refuses requests that need a conversion,
-so that no object loses fields.
+		Long: `Conversion adds spec.conversion to each definition in deploy/crds that has more than one version and says
+nothing of the conversion: strategy Webhook, with the Service NAME-webhook of the project and the path of package
+admission, and without a caBundle. The program fills in the caBundle. Until then the API server refuses requests that
+need a conversion, so that no object loses fields.
 
 make manifests of a project runs it after controller-gen, which writes no conversion.`,
 		Example: `  fairlead new conversion

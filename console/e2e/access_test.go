@@ -22,12 +22,17 @@ func TestRights(t *testing.T) {
 	t.Parallel()
 	w := serve(t, nil)
 	op := w.Schedule("one", "no-such-webhook")
-	w.User("admin", true, consolebed.Rule(consolebed.Group, "operations", "get", "list", "update"), consolebed.Rule(consolebed.Group, "webhooks", "get", "list"))
+	w.User("admin", true, consolebed.Rule(consolebed.Group, "operations", "get", "list", "update"),
+		consolebed.Rule(consolebed.Group, "webhooks", "get", "list"))
 	w.User("reader", false, consolebed.Rule(consolebed.Group, "operations", "get", "list"))
 	w.User("getter", false, consolebed.Rule(consolebed.Group, "operations", "get"))
 	w.User("stranger", false)
 	w.Tokens["forged"] = "abc.def.ghi"
-	w.Eventually("why", func() bool { _, a := w.Why("admin", "Operation", op.Name); return a.Types() == "[WebhookMissing]" })
+	w.Eventually("why", func() bool {
+		_,
+			a := w.Why("admin", "Operation", op.Name)
+		return a.Types() == "[WebhookMissing]"
+	})
 	list, here := "/console/operations", "/console/operations?namespace="+w.Namespace
 	nothing := strings.Replace(w.Path(op), op.Name, "nothing", 1)
 	for _, tc := range []struct {
@@ -62,12 +67,14 @@ func TestRights(t *testing.T) {
 		if tc.want == http.StatusOK || tc.path == "/console/why" {
 			continue
 		}
-		if got := w.Get(tc.user, "/console/live"+strings.TrimPrefix(tc.path, "/console")); strings.Contains(got.Body, op.Name) {
+		if got := w.Get(tc.user, "/console/live"+strings.TrimPrefix(tc.path,
+			"/console")); strings.Contains(got.Body, op.Name) {
 			t.Errorf("the stream of %s tells %q of it: %s", tc.path, tc.user, got.Body)
 		}
 	}
 	there, nowhere := w.Get("stranger", w.Path(op)), w.Get("stranger", nothing)
-	if there.Body != strings.ReplaceAll(nowhere.Body, "nothing", op.Name) && maskTimes(there.Body) != maskTimes(nowhere.Body) {
+	if there.Body != strings.ReplaceAll(nowhere.Body, "nothing", op.Name) &&
+		maskTimes(there.Body) != maskTimes(nowhere.Body) {
 		t.Errorf("what is there can be told from what is not:\n%s\n%s", there.Body, nowhere.Body)
 	}
 	for user, want := range map[string]string{
@@ -162,7 +169,8 @@ func TestPlainHTTP(t *testing.T) {
 	w := serve(t, func(o *console.Options) { o.SessionKey = []byte(strings.Repeat("k", 32)) })
 	token := w.User("admin", true, consolebed.Rule(consolebed.Group, "operations", "list"))
 	login := func(change func(*http.Request)) *httptest.ResponseRecorder {
-		r := httptest.NewRequestWithContext(w.Ctx, http.MethodPost, "/console/login", strings.NewReader(url.Values{"token": {token}}.Encode()))
+		r := httptest.NewRequestWithContext(w.Ctx, http.MethodPost, "/console/login",
+			strings.NewReader(url.Values{"token": {token}}.Encode()))
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		r.Host, r.RemoteAddr = "localhost:8081", "127.0.0.1:7"
 		change(r)
@@ -179,7 +187,8 @@ func TestPlainHTTP(t *testing.T) {
 		}
 	}
 	if rec := login(func(*http.Request) {}); strings.Contains(rec.Header().Get("Set-Cookie"), "Secure") ||
-		!strings.Contains(rec.Header().Get("Set-Cookie"), "HttpOnly") || !strings.Contains(rec.Header().Get("Set-Cookie"), "SameSite=Strict") {
+		!strings.Contains(rec.Header().Get("Set-Cookie"), "HttpOnly") ||
+		!strings.Contains(rec.Header().Get("Set-Cookie"), "SameSite=Strict") {
 		t.Errorf("on loopback: %v", rec.Header())
 	}
 	secure := httptest.NewRequest(http.MethodGet, "https://console.example.com/", nil)
@@ -214,7 +223,8 @@ func TestHiddenChain(t *testing.T) {
 	for user, sees := range map[string]bool{"one": false, "both": true} {
 		status, got := w.Why(user, "ConfigMap", "front")
 		text := fmt.Sprintf("%+v", got)
-		if status != http.StatusOK || strings.Contains(text, "cannot write end") != sees || strings.Contains(text, "Hidden") == sees {
+		if status != http.StatusOK || strings.Contains(text, "cannot write end") != sees ||
+			strings.Contains(text, "Hidden") == sees {
 			t.Errorf("%s: %d %s", user, status, text)
 		}
 	}
@@ -231,7 +241,8 @@ func TestRightsOfWebhook(t *testing.T) {
 	w := serve(t, nil)
 	w.Webhook("job")
 	w.Schedule("polls", "job")
-	w.User("all", false, consolebed.Rule(consolebed.Group, "operations", "get", "list"), consolebed.Rule(consolebed.Group, "webhooks", "get"))
+	w.User("all", false, consolebed.Rule(consolebed.Group, "operations", "get", "list"),
+		consolebed.Rule(consolebed.Group, "webhooks", "get"))
 	w.User("hooks", false, consolebed.Rule(consolebed.Group, "webhooks", "get"))
 	w.User("operations", false, consolebed.Rule(consolebed.Group, "operations", "get", "list"))
 	path := "/console/webhooks/" + w.Namespace + "/job"

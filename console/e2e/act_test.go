@@ -49,21 +49,25 @@ func TestAct(t *testing.T) {
 			t.Errorf("%s: %d, want %d: %s", name, got.Status, tc.want, got.Body)
 		}
 	}
-	if got := w.Send(admin, "", http.MethodPost, w.Path(op)+"/cancel", url.Values{"id": {"another"}, "csrf": {csrf}}); got.Status != http.StatusConflict &&
+	if got := w.Send(admin, "", http.MethodPost, w.Path(op)+"/cancel",
+		url.Values{"id": {"another"}, "csrf": {csrf}}); got.Status != http.StatusConflict &&
 		got.Status != http.StatusNotFound {
 		t.Errorf("the cancellation of an operation that was shown before is answered %d: %s", got.Status, got.Body)
 	}
-	if now, err := w.Scheduler.Get(w.Ctx, operations.Resource{Type: "App", ID: "polls"}); err != nil || now.Spec.CancelRequested {
+	if now, err := w.Scheduler.Get(w.Ctx, operations.Resource{Type: "App", ID: "polls"}); err != nil ||
+		now.Spec.CancelRequested {
 		t.Fatalf("it was cancelled by what was refused: %+v %v", now, err)
 	}
-	if got := w.Send(admin, "", http.MethodPost, w.Path(op)+"/cancel", url.Values{"id": {id}, "csrf": {csrf}}); got.Status != http.StatusSeeOther {
+	if got := w.Send(admin, "", http.MethodPost, w.Path(op)+"/cancel",
+		url.Values{"id": {id}, "csrf": {csrf}}); got.Status != http.StatusSeeOther {
 		t.Fatalf("the cancellation is answered %d: %s", got.Status, got.Body)
 	}
 	v, err := w.Scheduler.Wait(w.Ctx, operations.Resource{Type: "App", ID: "polls"}, id, nil)
 	if err != nil || v.Status != operations.Failed {
 		t.Errorf("after the cancellation: %+v %v", v, err)
 	}
-	if _, err := w.Scheduler.Wait(w.Ctx, operations.Resource{Type: "App", ID: "fails"}, failing.EffectiveID(), nil); err != nil {
+	if _, err := w.Scheduler.Wait(w.Ctx, operations.Resource{Type: "App", ID: "fails"}, failing.EffectiveID(),
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	w.Eventually("the button", func() bool {
@@ -82,8 +86,8 @@ func TestAct(t *testing.T) {
 	}
 }
 
-// TestLiveOver: the stream of a page on which nothing changes ends when its reader's token does, and says so; one that comes
-// after it is not begun.
+// TestLiveOver: the stream of a page on which nothing changes ends when its reader's token does, and says so; one that
+// comes after it is not begun.
 func TestLiveOver(t *testing.T) {
 	t.Parallel()
 	w := serve(t, nil)
@@ -104,7 +108,8 @@ func TestLiveOver(t *testing.T) {
 	said := []string{}
 	for lines.Scan() {
 		if strings.HasPrefix(lines.Text(), "data: \"") { // it is shown
-			if err := w.Clients.CoreV1().ServiceAccounts(w.Namespace).Delete(w.Ctx, "leaver", metav1.DeleteOptions{}); err != nil {
+			if err := w.Clients.CoreV1().ServiceAccounts(w.Namespace).Delete(w.Ctx, "leaver",
+				metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}

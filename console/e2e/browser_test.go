@@ -199,7 +199,8 @@ func (b *tab) visit(path string) {
 // eval is the value of an expression on the page.
 func eval[T any](b *tab, expr string) (v T) {
 	b.t.Helper()
-	b.run(chromedp.Evaluate(expr, &v, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	b.run(chromedp.Evaluate(expr, &v,
+		func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
 	return v
 }
 

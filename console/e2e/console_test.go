@@ -33,13 +33,15 @@ func TestConsole(t *testing.T) {
 	failed := w.schedule(operations.Request{
 		Resource: app(hostile), Category: hostile, CorrelationID: markup, Webhooks: []string{"refuses"},
 	}, v1alpha1.PhaseFailed)
-	waits := w.schedule(operations.Request{Resource: app("waits"), Webhooks: []string{"missing"}}, v1alpha1.PhaseInProgress)
+	waits := w.schedule(operations.Request{Resource: app("waits"), Webhooks: []string{"missing"}},
+		v1alpha1.PhaseInProgress)
 	slow := w.schedule(operations.Request{Resource: app("slow"), Webhooks: []string{"slow"}}, v1alpha1.PhaseInProgress)
 
 	pages := map[string]string{
 		"overview": "/console/overview", "operations": "/console/operations", "none": "/console/operations?q=nosuchthing",
 		"webhooks": "/console/webhooks", "sources": "/console/sources", "controllers": "/console/controllers",
-		"flows": "/console/flows", "flow": "/console/flows/operation", "why": "/console/why", "done": path(done), "failed": path(failed), "waits": path(waits),
+		"flows": "/console/flows", "flow": "/console/flows/operation", "why": "/console/why", "done": path(done),
+		"failed": path(failed), "waits": path(waits),
 		"slow":      path(slow),
 		"why-waits": fmt.Sprintf("/console/why?kind=Operation&namespace=%s&name=%s", waits.Namespace, waits.Name),
 	}
@@ -61,7 +63,8 @@ func TestConsole(t *testing.T) {
 			look(name)
 		}
 		b.visit("/console/flows/operation")
-		b.run(chromedp.Click(`a[href^="/console/fibers/"]`), chromedp.WaitVisible("//dt[text() = 'Current step']", chromedp.BySearch))
+		b.run(chromedp.Click(`a[href^="/console/fibers/"]`),
+			chromedp.WaitVisible("//dt[text() = 'Current step']", chromedp.BySearch))
 		look("a fiber")
 	})
 	t.Run("Sizes", func(t *testing.T) {
@@ -75,7 +78,8 @@ func TestConsole(t *testing.T) {
 					t.Errorf("%s is %d pixels wider than %d", name, over, look.wide)
 				}
 				if dir := os.Getenv("FAIRLEAD_SCREENSHOTS"); dir != "" {
-					b.shoot(filepath.Join(dir, fmt.Sprintf("%s-%d-%s.png", name, look.wide, map[bool]string{false: "light", true: "dark"}[look.dark])))
+					b.shoot(filepath.Join(dir, fmt.Sprintf("%s-%d-%s.png", name, look.wide,
+						map[bool]string{false: "light", true: "dark"}[look.dark])))
 				}
 			}
 		}
@@ -137,7 +141,8 @@ func TestConsole(t *testing.T) {
 		if eval[bool](b, fmt.Sprintf("document.querySelector(%q).checkVisibility()", form)) {
 			t.Error("it is canceled without a question")
 		}
-		b.run(chromedp.Click("//summary[contains(., 'Cancel')]", chromedp.BySearch), chromedp.Click(form, chromedp.NodeVisible))
+		b.run(chromedp.Click("//summary[contains(., 'Cancel')]", chromedp.BySearch),
+			chromedp.Click(form, chromedp.NodeVisible))
 		b.until("is it canceled", "document.querySelector('h1')?.innerText.includes('failed')")
 		b.run(chromedp.Click("//summary[contains(., 'Retry')]", chromedp.BySearch),
 			chromedp.Click(`form[action$="/retry"] button`, chromedp.NodeVisible))
@@ -152,7 +157,8 @@ func TestConsole(t *testing.T) {
 func (b *tab) logIn(token string) {
 	b.t.Helper()
 	b.visit("/console/login")
-	b.run(chromedp.SetValue("#token", token), chromedp.Submit("#token"), chromedp.WaitVisible(`form[action="/console/logout"]`))
+	b.run(chromedp.SetValue("#token", token), chromedp.Submit("#token"),
+		chromedp.WaitVisible(`form[action="/console/logout"]`))
 }
 
 // keyboard reaches each action with the tabulator, sees where it is, and cancels with the keyboard alone.
@@ -172,7 +178,8 @@ func keyboard(t *testing.T, b *tab, w *world, stuck string, pages map[string]str
 		for range want + 5 {
 			b.run(chromedp.KeyEvent(kb.Tab))
 		}
-		if missed := eval[[]string](b, actions+".filter(e => !window.reached.has(e)).map(e => e.outerHTML.slice(0, 120))"); len(missed) > 0 {
+		if missed := eval[[]string](b,
+			actions+".filter(e => !window.reached.has(e)).map(e => e.outerHTML.slice(0, 120))"); len(missed) > 0 {
 			t.Errorf("%s: out of reach of the tabulator: %q", path, missed)
 		}
 		if unseen := eval[[]string](b, "window.unseen"); len(unseen) > 0 {
@@ -184,7 +191,8 @@ func keyboard(t *testing.T, b *tab, w *world, stuck string, pages map[string]str
 	b.until("does it ask", `document.querySelector('form[action$="/cancel"] button').checkVisibility()`)
 	b.run(chromedp.KeyEvent(kb.Tab))
 	if !eval[bool](b, `document.activeElement.matches('form[action$="/cancel"] button')`) {
-		t.Errorf("the next thing is not the answer to the question but %s", eval[string](b, "document.activeElement.outerHTML.slice(0, 300)"))
+		t.Errorf("the next thing is not the answer to the question but %s",
+			eval[string](b, "document.activeElement.outerHTML.slice(0, 300)"))
 	}
 }
 
@@ -218,7 +226,8 @@ func tools(t *testing.T, b *tab, w *world) {
 	exact := `[...document.querySelectorAll("main time")].every(t => /^(since )?\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ$/.test(t.innerText))`
 	b.until("are times exact", exact)
 	b.visit("/console/operations")
-	b.until("does the next page remember", exact+` && document.getElementById("times").getAttribute("aria-pressed") === "true"`)
+	b.until("does the next page remember",
+		exact+` && document.getElementById("times").getAttribute("aria-pressed") === "true"`)
 	b.run(chromedp.Click("#times"))
 	b.until("are they relative", `[...document.querySelectorAll("main time")].some(t => t.innerText.endsWith("ago"))`)
 
@@ -249,9 +258,11 @@ func login(chromium context.Context, t *testing.T, w *world, path string) {
 		t.Errorf("without a token one is led to %s", at)
 	}
 	b.run(chromedp.SetValue("#token", "forged"), chromedp.Submit("#token"), chromedp.WaitVisible(".notice.bad"))
-	b.run(chromedp.SetValue("#token", w.stranger), chromedp.Submit("#token"), chromedp.WaitVisible(`form[action="/console/logout"]`))
+	b.run(chromedp.SetValue("#token", w.stranger), chromedp.Submit("#token"),
+		chromedp.WaitVisible(`form[action="/console/logout"]`))
 	seen := map[string]string{}
-	for _, path := range []string{path, "/console/operations/" + w.namespace + "/nothing", "/console/operations/elsewhere/nothing"} {
+	for _, path := range []string{path, "/console/operations/" + w.namespace + "/nothing",
+		"/console/operations/elsewhere/nothing"} {
 		b.visit(path)
 		seen[eval[string](b, "document.querySelector('main').innerText")] = path
 	}
@@ -270,7 +281,8 @@ func login(chromium context.Context, t *testing.T, w *world, path string) {
 		t.Errorf("after the end of the session one sees %s", at)
 	}
 	leaver := w.account("leaver", "", time.Hour)
-	b.run(chromedp.SetValue("#token", leaver), chromedp.Submit("#token"), chromedp.WaitVisible(`form[action="/console/logout"]`))
+	b.run(chromedp.SetValue("#token", leaver), chromedp.Submit("#token"),
+		chromedp.WaitVisible(`form[action="/console/logout"]`))
 	if err := w.clients.CoreV1().ServiceAccounts(w.namespace).Delete(w.ctx, "leaver", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

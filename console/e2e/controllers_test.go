@@ -53,13 +53,14 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// TestControllers: the page of a program whose objects fail names them with their errors, whatever these say, leads to why,
-// and forgets one that is mended.
+// TestControllers: the page of a program whose objects fail names them with their errors, whatever these say, leads to
+// why, and forgets one that is mended.
 func TestControllers(t *testing.T) {
 	w, chromium := newWorld(t), browser(t)
 	var mended atomic.Bool
 	rt := fairlead.New(w.config, fairlead.WithConsole(console.Options{InsecureNoAuth: true}))
-	reconcile.New(rt, "settings", reconcile.Func[corev1.ConfigMap](func(_ context.Context, c *corev1.ConfigMap) (reconcile.Result, error) {
+	reconcile.New(rt, "settings", reconcile.Func[corev1.ConfigMap](func(_ context.Context,
+		c *corev1.ConfigMap) (reconcile.Result, error) {
 		switch {
 		case c.Namespace != w.namespace || c.Labels["fails"] == "":
 			return reconcile.Done, nil

@@ -24,7 +24,8 @@ func debugRule(verb string, paths ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{Verbs: []string{verb}, NonResourceURLs: paths}
 }
 
-// TestGuardDebug: with the option the debug pages of a program answer only who may get their path, whoever has added them.
+// TestGuardDebug: with the option the debug pages of a program answer only who may get their path, whoever has added
+// them.
 func TestGuardDebug(t *testing.T) {
 	t.Parallel()
 	ca := servetest.NewAuthority(t, "front")
@@ -92,7 +93,8 @@ func TestGuardDebug(t *testing.T) {
 		if got.Status != tc.want || strings.Contains(got.Body, "own page") && tc.want != http.StatusOK {
 			t.Errorf("%s %s as %q: %d, want %d: %s", tc.method, tc.path, tc.user, got.Status, tc.want, got.Body)
 		}
-		if tc.want != http.StatusOK && tc.method != http.MethodHead && got.Header.Get("Content-Type") != "application/problem+json" {
+		if tc.want != http.StatusOK && tc.method != http.MethodHead &&
+			got.Header.Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s as %q is refused as %s", tc.path, tc.user, got.Header.Get("Content-Type"))
 		}
 	}
@@ -107,7 +109,8 @@ func TestGuardDebug(t *testing.T) {
 	}); got.Header.Get("Location") != "/debug/flows?limit=3" {
 		t.Errorf("after the login it goes on at %v: %s", got.Header, got.Body)
 	}
-	if got := w.Send(person, "", http.MethodGet, "/debug/before", nil); got.Status != http.StatusOK || !strings.Contains(got.Body, "own page") {
+	if got := w.Send(person, "", http.MethodGet, "/debug/before", nil); got.Status != http.StatusOK ||
+		!strings.Contains(got.Body, "own page") {
 		t.Errorf("with a session: %d %s", got.Status, got.Body)
 	}
 	if got := w.Send(person, "", http.MethodPost, "/debug/before", nil); got.Status != http.StatusForbidden {

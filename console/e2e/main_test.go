@@ -1,9 +1,9 @@
-// Package e2e_test tests package console on a real control plane, with the accounts and rights of users. Some tests look at
-// its pages with Chromium, as people do: at those of the operations controller as a process of its own, with operations in
-// all states. It is a module of its own because of the driver of the browser.
+// Package e2e_test tests package console on a real control plane, with the accounts and rights of users. Some tests
+// look at its pages with Chromium, as people do: at those of the operations controller as a process of its own, with
+// operations in all states. It is a module of its own because of the driver of the browser.
 //
-// The tests write screenshots of all pages into the directory that FAIRLEAD_SCREENSHOTS names. Otherwise they write one of
-// a page at which a test fails, into the directory of the test's output (go test -artifacts).
+// The tests write screenshots of all pages into the directory that FAIRLEAD_SCREENSHOTS names. Otherwise they write one
+// of a page at which a test fails, into the directory of the test's output (go test -artifacts).
 package e2e_test
 
 import (

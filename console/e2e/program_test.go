@@ -40,7 +40,8 @@ func TestProgram(t *testing.T) {
 				t.Errorf("%s is %d pixels wider than %d", name, over, w.wide)
 			}
 			if dir := os.Getenv("FAIRLEAD_SCREENSHOTS"); dir != "" {
-				file := fmt.Sprintf("program-%s-%d-%s.png", filepath.Base(name), w.wide, map[bool]string{false: "light", true: "dark"}[w.dark])
+				file := fmt.Sprintf("program-%s-%d-%s.png", filepath.Base(name), w.wide,
+					map[bool]string{false: "light", true: "dark"}[w.dark])
 				b.shoot(filepath.Join(dir, file))
 			}
 		}
@@ -48,7 +49,8 @@ func TestProgram(t *testing.T) {
 	b.run(b.as(desk))
 	b.visit("/console/flows/bring-up")
 	b.run(chromedp.Click(`a[href*="servers%2fmanaged"], a[href*="servers%2Fmanaged"]`))
-	b.until("does a step lead to its fibers", `location.search.includes("managed") && document.querySelector("tbody").innerText.includes("prod/orders")`)
+	b.until("does a step lead to its fibers",
+		`location.search.includes("managed") && document.querySelector("tbody").innerText.includes("prod/orders")`)
 }
 
 // troubled is the address of the console of such a program.
@@ -68,15 +70,17 @@ func troubled(t *testing.T) string {
 		}
 	}
 	put("poisoned")
-	if err := server.Poison(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "prod", "poisoned", func(raw []byte) []byte {
-		return bytes.Replace(raw, []byte(`"data":{"k":"v"}`), []byte(`"data":"poison"`), 1)
-	}); err != nil {
+	if err := server.Poison(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "prod", "poisoned",
+		func(raw []byte) []byte {
+			return bytes.Replace(raw, []byte(`"data":{"k":"v"}`), []byte(`"data":"poison"`), 1)
+		}); err != nil {
 		t.Fatal(err)
 	}
 	put("fails")
 	rt := fairlead.New(server.Config(), fairlead.WithConsole(console.Options{InsecureNoAuth: true}))
 	begun, hold, failed := make(chan struct{}, 8), make(chan struct{}), make(chan string, 100)
-	reconcile.New(rt, "maps", reconcile.Func[corev1.ConfigMap](func(_ context.Context, m *corev1.ConfigMap) (reconcile.Result, error) {
+	reconcile.New(rt, "maps", reconcile.Func[corev1.ConfigMap](func(_ context.Context,
+		m *corev1.ConfigMap) (reconcile.Result, error) {
 		if m.Name == "fails" {
 			return reconcile.Retry(errors.New("the quota is used up"))
 		}

@@ -96,7 +96,8 @@ func sessions(chromium context.Context, t *testing.T, w *world, path string) {
 	}
 	t.Run("Revoked", func(t *testing.T) {
 		t.Parallel()
-		for name, path := range map[string]string{"overview": "/console/overview", "operations": "/console/operations?q=app"} {
+		for name, path := range map[string]string{"overview": "/console/overview",
+			"operations": "/console/operations?q=app"} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				name := "revoked-" + name
@@ -105,7 +106,8 @@ func sessions(chromium context.Context, t *testing.T, w *world, path string) {
 					t.Fatal(err)
 				}
 				over(b)
-				b.run(chromedp.SetValue("#token", w.admin), chromedp.Submit("#token"), chromedp.WaitVisible(`form[action="/console/logout"]`))
+				b.run(chromedp.SetValue("#token", w.admin), chromedp.Submit("#token"),
+					chromedp.WaitVisible(`form[action="/console/logout"]`))
 				if at := eval[string](b, "location.pathname + location.search"); at != path {
 					t.Errorf("after the login it goes on at %s, not %s", at, path)
 				}

@@ -142,7 +142,8 @@ func (w *world) account(name, role string, life time.Duration) string {
 	return token.Status.Token
 }
 
-// controller starts fairlead controller as a process, and returns the scheme and host of its console, and what kills it.
+// controller starts fairlead controller as a process, and returns the scheme and host of its console, and what kills
+// it.
 func (w *world) controller(args ...string) (base string, kill func()) {
 	t := w.t
 	t.Helper()

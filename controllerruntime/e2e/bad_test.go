@@ -153,7 +153,8 @@ func TestBadIndexFunctions(t *testing.T) {
 		!strings.Contains(err.Error(), "panic") {
 		t.Errorf("an index over an object that it panics on: %v", err)
 	}
-	peer.Must(t, w.Cache.IndexField(w.Ctx, &corev1.ConfigMap{}, "late", func(client.Object) []string { return []string{"y"} }))
+	peer.Must(t, w.Cache.IndexField(w.Ctx, &corev1.ConfigMap{}, "late",
+		func(client.Object) []string { return []string{"y"} }))
 }
 
 const crashes = "FAIRLEAD_TEST_CRASH"

@@ -185,5 +185,5 @@ func TestDroppedIsNotLost(t *testing.T) {
 	peer.Must(t, w.Client.Get(w.Ctx, key, secret))
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	refused("apply", []string{"metadata.managedFields"},
-		w.Client.Patch(w.Ctx, secret, client.Apply, client.FieldOwner("test"))) //nolint:staticcheck // it is what operators have
+		w.Client.Patch(w.Ctx, secret, client.Apply, client.FieldOwner("test"))) //nolint:staticcheck // as operators do
 }

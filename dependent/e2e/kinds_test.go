@@ -27,8 +27,8 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// counter counts the requests of a program, but for watches and lists, also those of one object by which a cache that waits
-// for a write asks for it.
+// counter counts the requests of a program, but for watches and lists, also those of one object by which a cache that
+// waits for a write asks for it.
 type counter struct {
 	mu  sync.Mutex
 	all []string
@@ -74,8 +74,9 @@ func (t *counting) WrappedRoundTripper() http.RoundTripper { return t.next }
 // request is sent. Then each is changed by somebody else, beside what is owned and in it.
 func TestEveryKind(t *testing.T) {
 	cp := clustertest.Start(t, cluster.Options{
-		APIServerFlags: []string{"--runtime-config=api/all=true", "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"},
-		FeatureGates:   map[string]bool{"AllAlpha": true, "AllBeta": true},
+		APIServerFlags: []string{"--runtime-config=api/all=true",
+			"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"},
+		FeatureGates: map[string]bool{"AllAlpha": true, "AllBeta": true},
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	defer cancel()

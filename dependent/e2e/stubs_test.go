@@ -15,8 +15,8 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// stubs returns an object of each kind that Kubernetes persists: the data of its own storage tests, read from the source
-// of the module that the control plane is built of.
+// stubs returns an object of each kind that Kubernetes persists: the data of its own storage tests, read from the
+// source of the module that the control plane is built of.
 func stubs(t *testing.T) map[schema.GroupVersionResource]*unstructured.Unstructured {
 	t.Helper()
 	list := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes")
@@ -41,7 +41,8 @@ func stubs(t *testing.T) map[schema.GroupVersionResource]*unstructured.Unstructu
 		if !ok || !isData || len(call.Args) != 3 {
 			return true
 		}
-		gvr := schema.GroupVersionResource{Group: text(call.Args[0]), Version: text(call.Args[1]), Resource: text(call.Args[2])}
+		gvr := schema.GroupVersionResource{Group: text(call.Args[0]), Version: text(call.Args[1]),
+			Resource: text(call.Args[2])}
 		for _, field := range data.Elts {
 			kv, ok := field.(*ast.KeyValueExpr)
 			if !ok || kv.Key.(*ast.Ident).Name != "Stub" {

@@ -44,7 +44,8 @@ func TestAccepted(t *testing.T) {
 	}
 	// Nothing would be accepted by mistake: what is wrong is told.
 	bad := rendered(t, nil)
-	get(t, bad["Deployment fairlead-system/fairlead-controller"], "spec", "template", "spec").(values)["hostNetwork"] = true
+	get(t, bad["Deployment fairlead-system/fairlead-controller"], "spec", "template",
+		"spec").(values)["hostNetwork"] = true
 	bad["PodDisruptionBudget fairlead-system/fairlead-controller"]["spec"].(values)["minAvailable"] = "some"
 	if problems := apply(t, config, bad); len(problems) != 3 { // the budget, the pod, and a warning of the Deployment
 		t.Errorf("of a host's pod and a wrong budget is told %v", problems)

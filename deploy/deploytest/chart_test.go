@@ -223,7 +223,8 @@ func TestChartValues(t *testing.T) {
 		{"priority", pod["priorityClassName"], "system-cluster-critical"},
 		{"certificate", get(t, pod["volumes"].([]any)[0].(values), "secret", "secretName"), "certificate"},
 		{
-			"annotations", get(t, got["Deployment operations/fairlead-controller"], "spec", "template", "metadata", "annotations"),
+			"annotations", get(t, got["Deployment operations/fairlead-controller"], "spec", "template", "metadata",
+				"annotations"),
 			all["podAnnotations"],
 		},
 		{

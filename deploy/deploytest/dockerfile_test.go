@@ -31,7 +31,8 @@ func (images) ResolveImageConfig(
 
 var _ llb.ImageMetaResolver = images{}
 
-// check is docker build --check with all rules: the warnings of parser and linter, and the error that would end a build.
+// check is docker build --check with all rules: the warnings of parser and linter, and the error that would end a
+// build.
 func check(t *testing.T, text string) (wrong []string) {
 	t.Helper()
 	parsed, err := parser.Parse(strings.NewReader(text))

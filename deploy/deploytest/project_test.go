@@ -78,7 +78,8 @@ func TestProject(t *testing.T) {
 		got[kind]++
 	}
 	want := map[string]int{
-		"Namespace": 1, "CustomResourceDefinition": 2, "ServiceAccount": 1, "ClusterRole": 2, "ClusterRoleBinding": 1, "Role": 1,
+		"Namespace": 1, "CustomResourceDefinition": 2, "ServiceAccount": 1, "ClusterRole": 2, "ClusterRoleBinding": 1,
+		"Role":        1,
 		"RoleBinding": 1, "Service": 2, "Deployment": 1, "NetworkPolicy": 2, "ConfigMap": 1,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -115,10 +116,12 @@ func testProjectDeployment(t *testing.T, built map[string]values) {
 		selector []any
 		port     []any
 	}{
-		"Service web-system/web-metrics":       {[]any{"spec", "selector"}, []any{"spec", "ports", 0, "targetPort"}},
-		"Service web-system/web-webhook":       {[]any{"spec", "selector"}, []any{"spec", "ports", 0, "targetPort"}},
-		"NetworkPolicy" + name:                 {[]any{"spec", "podSelector", "matchLabels"}, []any{"spec", "ingress", 0, "ports", 0, "port"}},
-		"NetworkPolicy web-system/web-webhook": {[]any{"spec", "podSelector", "matchLabels"}, []any{"spec", "ingress", 0, "ports", 0, "port"}},
+		"Service web-system/web-metrics": {[]any{"spec", "selector"}, []any{"spec", "ports", 0, "targetPort"}},
+		"Service web-system/web-webhook": {[]any{"spec", "selector"}, []any{"spec", "ports", 0, "targetPort"}},
+		"NetworkPolicy" + name: {[]any{"spec", "podSelector", "matchLabels"},
+			[]any{"spec", "ingress", 0, "ports", 0, "port"}},
+		"NetworkPolicy web-system/web-webhook": {[]any{"spec", "podSelector", "matchLabels"},
+			[]any{"spec", "ingress", 0, "ports", 0, "port"}},
 	} {
 		if diff := cmp.Diff(labels, get(t, built[id], want.selector...)); diff != "" {
 			t.Errorf("%s selects other pods (-pods +selected):\n%s", id, diff)
@@ -184,7 +187,8 @@ func testProjectValues(t *testing.T, c *chart.Chart) {
 		t.Errorf("with all values (-want +got):\n%s", diff)
 	}
 	tagged := ofChart(t, c, values{"namespace": same["namespace"], "image": values{"tag": "v2"}})
-	if got := get(t, tagged["Deployment web-system/web"], "spec", "template", "spec", "containers", 0, "image"); got != "web:v2" {
+	if got := get(t, tagged["Deployment web-system/web"], "spec", "template", "spec", "containers", 0,
+		"image"); got != "web:v2" {
 		t.Errorf("with a tag the image is %v", got)
 	}
 	for id, obj := range tagged {
@@ -208,7 +212,8 @@ func testProjectNamespace(t *testing.T, c *chart.Chart) {
 		{"the default", nil, "team-a", "team-a", false},
 		{"the same by name", values{"namespace": values{"name": "team-a"}}, "team-a", "team-a", false},
 		{"another one", values{"namespace": values{"name": "team-b"}}, "team-a", "team-b", true},
-		{"another one that exists", values{"namespace": values{"name": "team-b", "create": false}}, "team-a", "team-b", false},
+		{"another one that exists", values{"namespace": values{"name": "team-b", "create": false}}, "team-a", "team-b",
+			false},
 	} {
 		files, err := renderChart(c, tc.v, tc.release)
 		if err != nil {
@@ -227,15 +232,17 @@ func testProjectNamespace(t *testing.T, c *chart.Chart) {
 			t.Errorf("%s: the namespace is created: %v", tc.reason, created)
 		}
 		for id, path := range map[string][]any{
-			"ClusterRoleBinding /web":                           {"subjects", 0, "namespace"},
-			"CustomResourceDefinition /orders.shop.example.org": {"spec", "conversion", "webhook", "clientConfig", "service", "namespace"},
+			"ClusterRoleBinding /web": {"subjects", 0, "namespace"},
+			"CustomResourceDefinition /orders.shop.example.org": {"spec", "conversion", "webhook", "clientConfig", "service",
+				"namespace"},
 		} {
 			if ns := get(t, all[id], path...); ns != tc.want {
 				t.Errorf("%s: %s names the namespace %v", tc.reason, id, ns)
 			}
 		}
 		notes := files["web/templates/NOTES.txt"]
-		if labels := strings.Contains(notes, "kubectl label namespace "+tc.want+" pod-security"); labels != (tc.release == tc.want) {
+		if labels := strings.Contains(notes,
+			"kubectl label namespace "+tc.want+" pod-security"); labels != (tc.release == tc.want) {
 			t.Errorf("%s: the notes are\n%s", tc.reason, notes)
 		}
 	}

@@ -99,7 +99,8 @@ func TestKrew(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "SHA256SUMS"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"manifest", version, dir}, {"names", "1.2.3"}, {"names"}, {"archives", version}, {"all", version}} {
+	for _, args := range [][]string{{"manifest", version, dir}, {"names", "1.2.3"}, {"names"}, {"archives", version},
+		{"all", version}} {
 		if out, err := release(t, args...); err == nil {
 			t.Errorf("%v: got %s", args, out)
 		}
@@ -201,7 +202,8 @@ func TestWorkflow(t *testing.T) {
 	if !strings.Contains(string(raw), "{version: "+helm+"}") {
 		t.Errorf("the chart is packaged by another helm than %s, which renders it here", helm)
 	}
-	if got := load(t).Values["image"].(values)["repository"]; !strings.Contains(runs, fmt.Sprintf("repository: %s$|", got)) {
+	if got := load(t).Values["image"].(values)["repository"]; !strings.Contains(runs,
+		fmt.Sprintf("repository: %s$|", got)) {
 		t.Errorf("the chart that is published names the image %s", got)
 	}
 	if names := slices.Sorted(maps.Keys(w.Jobs)); !slices.Equal(names, []string{"archives", "chart", "image", "test"}) {

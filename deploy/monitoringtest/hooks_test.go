@@ -20,8 +20,8 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// hooks is a program that serves webhooks of the API server. In trouble it cannot decide, its configuration is changed by others, it
-// is asked by strangers, and later it cannot renew its certificate.
+// hooks is a program that serves webhooks of the API server. In trouble it cannot decide, its configuration is changed
+// by others, it is asked by strangers, and later it cannot renew its certificate.
 func (w *world) hooks(pod string) {
 	w.server.Register(apiserver.Resource{
 		Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations",

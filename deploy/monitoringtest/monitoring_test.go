@@ -86,7 +86,8 @@ func loadBoard(t *testing.T) (b board) {
 	return b
 }
 
-// filled are queries as Grafana sends them: with all of each variable chosen, and the interval that it computes from the scrapes'.
+// filled are queries as Grafana sends them: with all of each variable chosen, and the interval that it computes from
+// the scrapes'.
 func filled(b board, expr string) string {
 	for _, v := range b.Templating.List {
 		expr = strings.ReplaceAll(expr, "$"+v.Name+`"`, `.*"`)
@@ -94,7 +95,8 @@ func filled(b board, expr string) string {
 	return strings.ReplaceAll(expr, "$__rate_interval", "2m")
 }
 
-// TestQueries has programs run that are well, and others that are not, and evaluates the board and the alerts over what was collected.
+// TestQueries has programs run that are well, and others that are not, and evaluates the board and the alerts over what
+// was collected.
 func TestQueries(t *testing.T) {
 	t.Parallel()
 	var well, ill *monitored
@@ -125,7 +127,8 @@ func TestQueries(t *testing.T) {
 				continue
 			}
 			check(t, known, expr)
-			if slices.ContainsFunc(slices.Collect(maps.Keys(selectors(parse(t, expr)))), func(m string) bool { return absent[m] }) {
+			if slices.ContainsFunc(slices.Collect(maps.Keys(selectors(parse(t, expr)))),
+				func(m string) bool { return absent[m] }) {
 				continue
 			}
 			if len(healthy.eval(t, expr)) == 0 && len(broken.eval(t, expr)) == 0 {
@@ -205,7 +208,8 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// TestPrometheusRules: those for the Prometheus operator are the files of rules. go test -run TestPrometheusRules -update writes them.
+// TestPrometheusRules: those for the Prometheus operator are the files of rules. go test -run TestPrometheusRules
+// -update writes them.
 func TestPrometheusRules(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"library", "controller"} {
@@ -214,7 +218,8 @@ func TestPrometheusRules(t *testing.T) {
 			t.Fatal(err)
 		}
 		var want bytes.Buffer
-		want.WriteString("# Written from " + name + ".rules.yaml by: go -C deploy/monitoringtest test -run TestPrometheusRules -update .\n" +
+		want.WriteString("# Written from " + name +
+			".rules.yaml by: go -C deploy/monitoringtest test -run TestPrometheusRules -update .\n" +
 			"apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: fairlead-" + name + "\nspec:\n")
 		for line := range bytes.Lines(plain) {
 			if !bytes.HasPrefix(line, []byte("#")) {

@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// listed are the labels of the metrics of docs/metrics.md, which a test of the root module holds to the registries, and of those of
-// Prometheus' client library that are used.
+// listed are the labels of the metrics of docs/metrics.md, which a test of the root module holds to the registries, and
+// of those of Prometheus' client library that are used.
 func listed(t *testing.T) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/metrics.md")
@@ -20,7 +20,8 @@ func listed(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	known := map[string][]string{
-		"process_resident_memory_bytes": nil, "process_cpu_seconds_total": nil, "go_memstats_heap_inuse_bytes": nil, "go_goroutines": nil,
+		"process_resident_memory_bytes": nil, "process_cpu_seconds_total": nil, "go_memstats_heap_inuse_bytes": nil,
+		"go_goroutines": nil,
 	}
 	for line := range strings.Lines(string(text)) {
 		cells := strings.Split(line, "|")

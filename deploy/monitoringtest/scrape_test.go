@@ -38,8 +38,8 @@ type sample struct {
 	value  float64
 }
 
-// scrape collects the metrics of targets as a Prometheus does that finds them as pods: labels of theirs that are called as those of
-// the target are renamed.
+// scrape collects the metrics of targets as a Prometheus does that finds them as pods: labels of theirs that are called
+// as those of the target are renamed.
 func (m *monitored) scrape(t *testing.T, targets ...target) {
 	t.Helper()
 	now := time.Now()
@@ -52,7 +52,8 @@ func (m *monitored) scrape(t *testing.T, targets ...target) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		vector, err := expfmt.ExtractSamples(&expfmt.DecodeOptions{Timestamp: model.TimeFromUnixNano(now.UnixNano())}, families...)
+		vector, err := expfmt.ExtractSamples(&expfmt.DecodeOptions{Timestamp: model.TimeFromUnixNano(now.UnixNano())},
+			families...)
 		if err != nil {
 			t.Fatal(err)
 		}

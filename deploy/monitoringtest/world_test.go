@@ -57,7 +57,8 @@ type world struct {
 	act     []func() // what happens between two scrapes
 }
 
-// receivers answer calls of webhooks, outside of the bubble. They close connections: one that is idle would keep the time from going on.
+// receivers answer calls of webhooks, outside of the bubble. They close connections: one that is idle would keep the
+// time from going on.
 func receivers(t *testing.T) (ok, bad string) {
 	t.Helper()
 	answer := func(code int) string {
@@ -73,7 +74,8 @@ func receivers(t *testing.T) (ok, bad string) {
 	return answer(http.StatusOK), answer(http.StatusServiceUnavailable)
 }
 
-// play runs the programs until they get into trouble, until they get into more, and until the end; zero: that is at once.
+// play runs the programs until they get into trouble, until they get into more, and until the end; zero: that is at
+// once.
 func play(t *testing.T, well, trouble, worse time.Duration) *monitored {
 	t.Helper()
 	ok, bad := receivers(t)
@@ -142,7 +144,8 @@ func (w *world) fail() {
 	w.server.On(apiserver.Match{Resource: "events"}, apiserver.Answer(apiserver.Failure(500)))
 	w.server.On(apiserver.Match{Resource: "tokenreviews"}, apiserver.Answer(apiserver.Failure(500)))
 	for i := range 1100 {
-		if _, err := w.server.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: fmt.Sprint(i)}}); err != nil {
+		if _, err := w.server.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a",
+			Name: fmt.Sprint(i)}}); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -243,7 +246,8 @@ func (w *world) stall() {
 
 // member is a replica of a program that shares the objects.
 func (w *world) member(pod string) {
-	rt := fairlead.New(w.server.Config(), fairlead.WithShards("default", "members", func(o *group.Options) { o.Member = pod }))
+	rt := fairlead.New(w.server.Config(),
+		fairlead.WithShards("default", "members", func(o *group.Options) { o.Member = pod }))
 	maps := observe.Selector("maps")
 	observe.Source[corev1.ConfigMap](rt, maps)
 	observe.On(rt, maps, func(context.Context, observe.Event[corev1.ConfigMap]) error {
@@ -299,7 +303,8 @@ func (w *world) controller(pod string) {
 		t.Fatal(err)
 	}
 	rt.Add("executor", e.Run)
-	scheduler, err := operations.NewScheduler(operations.Options{Config: w.server.Config(), Calls: rt.Calls(), Namespace: "a"})
+	scheduler, err := operations.NewScheduler(operations.Options{Config: w.server.Config(), Calls: rt.Calls(),
+		Namespace: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,14 +331,15 @@ func (w *world) controller(pod string) {
 	})
 }
 
-// listeners is an HTTP API with a place for one event stream. In trouble somebody has it for as long as an operation does not
-// end, and others come and are refused.
+// listeners is an HTTP API with a place for one event stream. In trouble somebody has it for as long as an operation
+// does not end, and others come and are refused.
 func (w *world) listeners(scheduler *operations.Scheduler, known *cache.Store) {
 	registry := prometheus.NewRegistry()
 	stop := make(chan struct{})
 	api, err := httpapi.New(httpapi.Options{
-		Scheduler: scheduler, Operations: known, Authorizer: httpapi.Anonymous{}, Registerer: registry, All: true, MaxStreams: 1,
-		Stop: stop,
+		Scheduler: scheduler, Operations: known, Authorizer: httpapi.Anonymous{}, Registerer: registry, All: true,
+		MaxStreams: 1,
+		Stop:       stop,
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -357,8 +363,9 @@ func (w *world) listeners(scheduler *operations.Scheduler, known *cache.Store) {
 		case !begun:
 			begun = true
 			if _, err := scheduler.Schedule(w.t.Context(), operations.Request{
-				Type: v1alpha1.OperationCreate, Resource: operations.Resource{Type: "app", ID: "held"}, Webhooks: []string{"missing"},
-				Timeout: 10 * time.Hour,
+				Type: v1alpha1.OperationCreate, Resource: operations.Resource{Type: "app", ID: "held"},
+				Webhooks: []string{"missing"},
+				Timeout:  10 * time.Hour,
 			}); err != nil {
 				w.t.Fatal(err)
 			}
@@ -391,7 +398,8 @@ func (w *world) certificate(rt *fairlead.Runtime) *serve.Certificate {
 	return c
 }
 
-// schedule has an operation begin; in trouble some of them call a receiver that does not work, and some have hardly any time.
+// schedule has an operation begin; in trouble some of them call a receiver that does not work, and some have hardly any
+// time.
 func (w *world) schedule(s *operations.Scheduler) {
 	hook, timeout := "ok", time.Duration(0)
 	switch {

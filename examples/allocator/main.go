@@ -115,7 +115,8 @@ func (s *story) play(ctx context.Context) error {
 		return err
 	}
 	s.say(
-		"\n%d gateways, %d addresses at the cloud: %d requests to reserve, %d of them again with the same key, %d answers lost\n",
+		"\n%d gateways, %d addresses at the cloud: %d requests to reserve, %d of them again with the same key, %d answers "+
+			"lost\n",
 		s.gateways, len(s.cloud.reserved()), s.cloud.asked, s.cloud.again, s.cloud.lost,
 	)
 	for i := range s.gateways {

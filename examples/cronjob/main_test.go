@@ -134,7 +134,8 @@ func TestStalled(t *testing.T) {
 // An operator that dies before or after any of its writes leaves nothing that the next one would do twice.
 func TestKilledAtEachWrite(t *testing.T) {
 	t.Parallel()
-	const writes = 8 // the first status; for each run a delete, but at the first, a Job and the status; the end and a delete
+	// The first status; for each run a delete, but at the first, a Job and the status; the end and a delete.
+	const writes = 8
 	for at := range int64(writes) {
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("write %d, after it: %t", at+1, after), func(t *testing.T) {

@@ -134,7 +134,8 @@ func (w *world) operate(at int64, after bool) *operator {
 	return o
 }
 
-// wait returns when a reconciliation for a reason has ended. If the operator has died, the next one does that by itself.
+// wait returns when a reconciliation for a reason has ended. If the operator has died, the next one does that by
+// itself.
 func (w *world) wait(what string, match func(reconcile.Reason) bool) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
@@ -218,7 +219,8 @@ func (w *world) jobs(times ...time.Duration) {
 	}
 }
 
-// status fails the test unless the status names these Jobs as active, and has a condition, such as "Ready=True Waiting".
+// status fails the test unless the status names these Jobs as active, and has a condition, such as "Ready=True
+// Waiting".
 func (w *world) status(condition string, active ...time.Duration) CronJobStatus {
 	w.t.Helper()
 	cj, err := client.Get[CronJob](w.t.Context(), w.users, client.KeyOf(w.cj))

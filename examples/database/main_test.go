@@ -187,8 +187,8 @@ func (w *world) works(name string) bool {
 	return false
 }
 
-// Operators die at random requests, to the API server and to the server of databases, which knows no idempotency keys: in
-// the end there is one database for each object, and none when they are gone.
+// Operators die at random requests, to the API server and to the server of databases, which knows no idempotency keys:
+// in the end there is one database for each object, and none when they are gone.
 func TestOneEach(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 1, func(t *testing.T, seed uint64) {
@@ -246,8 +246,8 @@ func (w *world) survive(rnd *rand.Rand, what string, ok func() bool) (killed int
 	return killed
 }
 
-// What somebody changes at the server is put right at the next look, and a look that finds all right asks the API server
-// for nothing.
+// What somebody changes at the server is put right at the next look, and a look that finds all right asks the API
+// server for nothing.
 func TestDrift(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -310,7 +310,8 @@ func TestTaken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.must(w.users.Create(t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "orders"}, StringData: map[string]string{"password": "mine"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "orders"},
+		StringData: map[string]string{"password": "mine"},
 	}))
 	w.create("orders")
 	w.operate(immortal())

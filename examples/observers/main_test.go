@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The observer logs what happens to ConfigMaps, in order. API server and observer are in this process, on the fake clock
-// of testing/synctest.
+// The observer logs what happens to ConfigMaps, in order. API server and observer are in this process, on the fake
+// clock of testing/synctest.
 func TestObserver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -72,7 +72,8 @@ func webhooks(receiver, namespace string) (all []*v1alpha1.Webhook) {
 func requests() []operations.Request {
 	demo := func(id string, of v1alpha1.OperationType, hooks ...string) operations.Request {
 		r := operations.Request{
-			Type: of, Category: "showcase", CorrelationID: "showcase-" + id, Resource: operations.Resource{Type: "Showcase", ID: id},
+			Type: of, Category: "showcase", CorrelationID: "showcase-" + id,
+			Resource: operations.Resource{Type: "Showcase", ID: id},
 		}
 		for _, h := range hooks {
 			r.Webhooks = append(r.Webhooks, "showcase-"+h)
@@ -84,7 +85,8 @@ func requests() []operations.Request {
 	locked := demo("waits-for-lock", v1alpha1.OperationUpdate, "cleanup")
 	locked.Lock = locking.Lock
 	return []operations.Request{
-		demo("succeeds", v1alpha1.OperationCreate, "cleanup"), demo("succeeds-after-polls", v1alpha1.OperationUpdate, "cleanup", "slow"),
+		demo("succeeds", v1alpha1.OperationCreate, "cleanup"),
+		demo("succeeds-after-polls", v1alpha1.OperationUpdate, "cleanup", "slow"),
 		demo("fails", v1alpha1.OperationUpdate, "gone"), demo("tries-again", v1alpha1.OperationDelete, "fail"),
 		demo("is-told-to-wait", v1alpha1.OperationUpdate, "busy"), demo("polls-for-long", v1alpha1.OperationCreate, "never"),
 		demo("webhook-missing", v1alpha1.OperationCreate, "not-there"), locking, locked,

@@ -70,7 +70,8 @@ func (r *byHand) children(ctx context.Context, p *WebPage) (ready bool, err erro
 	if err := r.apply(ctx, p, server); err != nil {
 		return false, err
 	}
-	if server, err = client.Get[appsv1.Deployment](ctx, r.c, client.KeyOf(server)); err != nil || !dependent.IsReady(server) {
+	if server, err = client.Get[appsv1.Deployment](ctx, r.c,
+		client.KeyOf(server)); err != nil || !dependent.IsReady(server) {
 		return false, err
 	}
 	service, err := desiredService(ctx, p)

@@ -130,7 +130,8 @@ func TestAPage(t *testing.T) {
 			await[WebPage](w, "hello", says("True", ""))
 
 			expose := func(yes bool) {
-				if err := client.Modify(w.ctx, w.user, page, func(p *WebPage) error { p.Spec.Exposed = yes; return nil }); err != nil {
+				if err := client.Modify(w.ctx, w.user, page,
+					func(p *WebPage) error { p.Spec.Exposed = yes; return nil }); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -149,7 +149,8 @@ const customSchema = `types:
     - {name: annotations, type: {map: {elementType: {scalar: string}}}}
     - {name: labels, type: {map: {elementType: {scalar: string}}}}
     - {name: finalizers, type: {list: {elementType: {scalar: string}, elementRelationship: associative}}}
-    - {name: ownerReferences, type: {list: {elementType: {namedType: owner}, elementRelationship: associative, keys: [uid]}}}
+    - name: ownerReferences
+      type: {list: {elementType: {namedType: owner}, elementRelationship: associative, keys: [uid]}}
     - {name: managedFields, type: {list: {elementType: {namedType: any}, elementRelationship: atomic}}}
     elementType: {namedType: any}
 - name: owner

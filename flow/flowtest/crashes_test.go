@@ -395,8 +395,8 @@ func sundo(name string) flow.Option {
 	})
 }
 
-// The race detector makes a play ten times slower. With it the test plays a quarter of the outcomes, another one for each
-// commit; make test plays all of them.
+// The race detector makes a play ten times slower. With it the test plays a quarter of the outcomes, another one for
+// each commit; make test plays all of them.
 func TestEveryOutcomeWithEveryOptionSurvivesACrash(t *testing.T) {
 	t.Parallel()
 	for _, v := range variants() {
@@ -421,8 +421,8 @@ func TestEveryOutcomeWithEveryOptionSurvivesACrash(t *testing.T) {
 	}
 }
 
-// Two crashes in a row find what the first restart does not save again. The test plays a quarter of the outcomes, another
-// one for each commit.
+// Two crashes in a row find what the first restart does not save again. The test plays a quarter of the outcomes,
+// another one for each commit.
 func TestEveryOutcomeSurvivesTwoCrashes(t *testing.T) {
 	t.Parallel()
 	for _, v := range variants() {

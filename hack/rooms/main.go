@@ -94,7 +94,8 @@ type room struct {
 
 // load checks the types of a package. Its imports are read from the build cache, which go list fills.
 func load(dir, path string) (*room, error) {
-	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles,DepOnly", path) //nolint:gosec // a tool
+	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles,DepOnly",
+		path) //nolint:gosec // a tool
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	text, err := cmd.Output()
 	if err != nil {

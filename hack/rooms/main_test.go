@@ -12,9 +12,10 @@ func TestCount(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod": "module example.com/m\n\ngo 1.26\n",
-		"a.go":   "package m\n\ntype T struct{}\n\nfunc (t *T) Start() { t.next(); var s stopper = t; s.Stop() }\n\nfunc (*T) Stop() { unused() }\n",
-		"b.go":   "package m\n\nfunc (t *T) next() { f := func() { last() }; f() }\n\ntype stopper interface{ Stop() }\n",
-		"c.go":   "package m\n\nfunc last() {}\n\nfunc unused() {}\n",
+		"a.go": "package m\n\ntype T struct{}\n\nfunc (t *T) Start() { t.next(); var s stopper = t; s.Stop() }\n\nfunc " +
+			"(*T) Stop() { unused() }\n",
+		"b.go": "package m\n\nfunc (t *T) next() { f := func() { last() }; f() }\n\ntype stopper interface{ Stop() }\n",
+		"c.go": "package m\n\nfunc last() {}\n\nfunc unused() {}\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

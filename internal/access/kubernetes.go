@@ -264,7 +264,8 @@ func (k *Kubernetes) may(ctx context.Context, who *caller, a Access) error {
 			review.Spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: a.Verb, Path: a.Path}
 		} else {
 			review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
-				Verb: a.Verb, Group: a.Group, Resource: a.Resource, Subresource: a.Subresource, Namespace: a.Namespace, Name: a.Name,
+				Verb: a.Verb, Group: a.Group, Resource: a.Resource, Subresource: a.Subresource, Namespace: a.Namespace,
+				Name: a.Name,
 			}
 		}
 		err := k.ask(ctx, k.guests, fair.Party{Group: who.tenant, Member: user.Username}, "subjectaccessreviews",
@@ -294,7 +295,8 @@ var errRefused = errors.New("refused")
 
 // ask sends a review when it is the caller's turn. The request is idempotent and may be sent twice.
 func (k *Kubernetes) ask(
-	ctx context.Context, lane *fair.Semaphore, from fair.Party, resource string, of schema.GroupVersion, review runtime.Object, says func() bool,
+	ctx context.Context, lane *fair.Semaphore, from fair.Party, resource string, of schema.GroupVersion,
+	review runtime.Object, says func() bool,
 ) error {
 	leave, err := lane.Acquire(ctx, from)
 	if busy := (*fair.BusyError)(nil); errors.As(err, &busy) {

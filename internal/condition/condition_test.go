@@ -20,7 +20,8 @@ func TestTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "PodScheduled is False (Unschedulable): 0/1 nodes are available; Odd is Unknown: two lines; Initialized is True"
+	want := "PodScheduled is False (Unschedulable): 0/1 nodes are available; Odd is Unknown: two lines; Initialized is " +
+		"True"
 	if got := Told(all); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

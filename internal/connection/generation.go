@@ -38,8 +38,8 @@ type Generation struct {
 func (g *Generation) Do(r *http.Request) (*http.Response, error) { return g.client.Do(r) }
 
 // Stream sends a list or a watch. With HTTP/2, lists and watches have a connection of their own. On a busy machine a
-// connection that also carries many writes delays the events of a watch by seconds. Stream requests no compression, which
-// costs more time than it saves on a fast link. A transport of the caller may do so.
+// connection that also carries many writes delays the events of a watch by seconds. Stream requests no compression,
+// which costs more time than it saves on a fast link. A transport of the caller may do so.
 func (g *Generation) Stream(r *http.Request) (*http.Response, error) {
 	if g.own {
 		r.Header.Set("Accept-Encoding", "identity")

@@ -114,7 +114,14 @@ func (p *Pods) JSON(i int, managed bool) []byte {
 const managedFields = `{"f:metadata":{"f:generateName":{},"f:labels":{".":{},"f:app":{},"f:pod-template-hash":{}},"f:ownerReferences":{".":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"main\"}":{".":{},"f:env":{},"f:image":{},"f:imagePullPolicy":{},"f:livenessProbe":{},"f:name":{},"f:ports":{},"f:resources":{}}},"f:dnsPolicy":{},"f:restartPolicy":{}}}`
 
 var words = strings.Fields(
-	"account address agent alert audit auth backup balance batch billing blob booking broker cache card cart catalog chat check claim cluster config consent contract coupon crawl credit customer dashboard data delivery device discount document driver edge email event export feature feed fleet forecast fraud gateway geo graph history image import index inventory invoice job ledger license loader location login loyalty mail media merge message meter metric model notify offer order partner payment plan policy portal price product profile promo proxy quota queue quote rate refund registry relay render report review reward risk route rule scan schedule scoring search session settle ship signal sku status stock stream subscriber support sync tax ticket token trace track trade transfer upload user vault vendor video wallet warehouse web worker",
+	"account address agent alert audit auth backup balance batch billing blob booking broker cache card cart catalog " +
+		"chat check claim cluster config consent contract coupon crawl credit customer dashboard data delivery device " +
+		"discount document driver edge email event export feature feed fleet forecast fraud gateway geo graph history " +
+		"image import index inventory invoice job ledger license loader location login loyalty mail media merge message " +
+		"meter metric model notify offer order partner payment plan policy portal price product profile promo proxy " +
+		"quota queue quote rate refund registry relay render report review reward risk route rule scan schedule " +
+		"scoring search session settle ship signal sku status stock stream subscriber support sync tax ticket token " +
+		"trace track trade transfer upload user vault vendor video wallet warehouse web worker",
 )
 
 func (p *Pods) pick() string { return words[p.rnd.IntN(len(words))] }

@@ -2,9 +2,9 @@ package fair
 
 import "iter"
 
-// Queue holds items by key. Keys take turns; within a key the order is first in, first out. Lines, Largest, MakeRoom and
-// a restricted Next visit the keys. All other operations take constant time. The zero value is ready for use. A Queue
-// must not be copied after its first use.
+// Queue holds items by key. Keys take turns; within a key the order is first in, first out. Lines, Largest, MakeRoom
+// and a restricted Next visit the keys. All other operations take constant time. The zero value is ready for use. A
+// Queue must not be copied after its first use.
 type Queue[K comparable, T any] struct {
 	lines       map[K]*Line[K, T]
 	first, last *Line[K, T] // in order of their turns

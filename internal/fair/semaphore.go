@@ -14,9 +14,9 @@ import (
 // the members of a group. The next slot goes to the group with the fewest slots in use, and on a tie to the group that
 // was served longest ago. The same order applies to the members of a group.
 //
-// A group may use as many slots as remain free, and a member half as many. Alone they get half of all slots and a third.
-// Each further group leaves free as many slots as it takes. Therefore a group or member whose requests hang cannot block
-// the others. An empty Group, or an empty Member, has no such bound.
+// A group may use as many slots as remain free, and a member half as many. Alone they get half of all slots and a
+// third. Each further group leaves free as many slots as it takes. Therefore a group or member whose requests hang
+// cannot block the others. An empty Group, or an empty Member, has no such bound.
 //
 // Slots is required. A Semaphore is safe for concurrent use.
 type Semaphore struct {

@@ -4,8 +4,8 @@ import "sync"
 
 // Slots bounds concurrent calls, and shares them by group, such as a namespace, and then by member. A group may hold at
 // most as many slots as are free. A group whose calls hang thus gets half of the slots, and the next group always finds
-// a free one. The members of a group share its slots in the same way, where a single member gets three quarters. Waiters
-// take turns. Slots is safe for concurrent use and runs no callback under its lock.
+// a free one. The members of a group share its slots in the same way, where a single member gets three quarters.
+// Waiters take turns. Slots is safe for concurrent use and runs no callback under its lock.
 type Slots struct {
 	mu       sync.Mutex
 	most     int

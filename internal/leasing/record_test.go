@@ -54,7 +54,8 @@ func TestLostResponse(t *testing.T) {
 		if err := r.Renew(t.Context(), named("two")); !errors.Is(err, disturb.ErrLost) || leasing.Holder(r.Last()) != "one" {
 			t.Errorf("%q with %v", leasing.Holder(r.Last()), err)
 		}
-		if err := r.Renew(t.Context(), named("three")); !errors.Is(err, leasing.ErrConflict) || leasing.Holder(r.Last()) != "two" {
+		if err := r.Renew(t.Context(), named("three")); !errors.Is(err, leasing.ErrConflict) ||
+			leasing.Holder(r.Last()) != "two" {
 			t.Errorf("the lost one was not read back: %q with %v", leasing.Holder(r.Last()), err)
 		}
 		check(t, r.Renew(t.Context(), named("three")))
@@ -71,7 +72,8 @@ func TestDeleted(t *testing.T) {
 			t.Errorf("a deleted Lease: %v", err)
 		}
 		check(t, other.Create(t.Context(), named("other")))
-		if err := r.Renew(t.Context(), named("one")); !errors.Is(err, leasing.ErrDeleted) || leasing.Holder(r.Last()) != "one" {
+		if err := r.Renew(t.Context(), named("one")); !errors.Is(err, leasing.ErrDeleted) ||
+			leasing.Holder(r.Last()) != "one" {
 			t.Errorf("another Lease: %v", err)
 		}
 	})
@@ -98,13 +100,14 @@ func refused(t *testing.T, c *leasing.Claim) {
 	}
 }
 
-// TestClaim: a Lease changes hands when its holder releases it, and when it has not been renewed for its duration by the
-// time of the observer, which may begin late.
+// TestClaim: a Lease changes hands when its holder releases it, and when it has not been renewed for its duration by
+// the time of the observer, which may begin late.
 func TestClaim(t *testing.T) {
 	bubble(t, func(t *testing.T, s *apiserver.Server, c *leasing.Client) {
 		one, two, three := claim(c, "one"), claim(c, "two"), claim(c, "three")
 		take(t, one)
-		if spec := one.Last().Spec; *spec.LeaseDurationSeconds != 15 || *spec.LeaseTransitions != 0 || spec.AcquireTime == nil {
+		if spec := one.Last().Spec; *spec.LeaseDurationSeconds != 15 || *spec.LeaseTransitions != 0 ||
+			spec.AcquireTime == nil {
 			t.Errorf("it was created as %v", spec)
 		}
 		refused(t, two)

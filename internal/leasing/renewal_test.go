@@ -162,7 +162,8 @@ func TestObservation(t *testing.T) {
 	} {
 		now := begun.Add(tc.at)
 		l := &leasing.Lease{ObjectMeta: metav1.ObjectMeta{ResourceVersion: tc.version}}
-		if news := o.See(l, leasing.Stamp{Time: now}); news != tc.news || o.Unchanged(now) != tc.want || (o.Lease() == l) != news {
+		if news := o.See(l, leasing.Stamp{Time: now}); news != tc.news || o.Unchanged(now) != tc.want ||
+			(o.Lease() == l) != news {
 			t.Errorf("%s news: %t, unchanged for %v", tc.reason, news, o.Unchanged(now))
 		}
 	}

@@ -99,7 +99,8 @@ func (l *login) end(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := l.readers.logOut(w, r, rd); err != nil {
-		l.log.WarnContext(r.Context(), "cannot tell other replicas that a session of the console has ended", "user", rd.Name(),
+		l.log.WarnContext(r.Context(), "cannot tell other replicas that a session of the console has ended",
+			"user", rd.Name(),
 			"error", err)
 		l.site.message(w, r, nil, &Message{
 			Status: http.StatusServiceUnavailable, Title: "Logged out in this browser only",

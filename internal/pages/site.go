@@ -103,7 +103,8 @@ func (s *Site) AddAPI(path string, get func(ctx context.Context, rd *Reader, r *
 		case loggedOut(err):
 			access.WriteProblem(w, http.StatusUnauthorized, sendToken)
 		case Unknown(err):
-			access.WriteProblem(w, http.StatusUnauthorized, "the token is not valid in this cluster, or not meant for this program")
+			access.WriteProblem(w, http.StatusUnauthorized,
+				"the token is not valid in this cluster, or not meant for this program")
 		case errors.Is(err, ErrNothing):
 			access.WriteProblem(w, http.StatusNotFound, "the object does not exist, or you may not get it")
 		case access.StatusOf(err) == http.StatusBadRequest:
@@ -201,7 +202,8 @@ const maxForm = 16 << 10
 func fromHere(w http.ResponseWriter, r *http.Request, rd *Reader) bool {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if !rd.owns(r.PostFormValue("csrf")) {
-		http.Error(w, "this form is too old or was made for another session: go back and reload the page", http.StatusForbidden)
+		http.Error(w, "this form is too old or was made for another session: go back and reload the page",
+			http.StatusForbidden)
 		return false
 	}
 	return true

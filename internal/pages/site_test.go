@@ -52,11 +52,12 @@ func siteOf(t *testing.T, who Authorizer, open bool, page Page, do func()) http.
 	page.Data = func(context.Context, *Reader, *http.Request) (any, error) { return "secret", nil }
 	s.AddPage(page)
 	s.AddPage(Page{Name: "why", Title: "Why?", Menu: true, Allow: Anybody})
-	s.AddAction(Action{Path: "things", Page: page, Do: func(_ context.Context, _ *Reader, _ *http.Request, a *Answer) error {
-		do()
-		a.Redirect("/console/things")
-		return nil
-	}})
+	s.AddAction(Action{Path: "things", Page: page,
+		Do: func(_ context.Context, _ *Reader, _ *http.Request, a *Answer) error {
+			do()
+			a.Redirect("/console/things")
+			return nil
+		}})
 	return s.Handler()
 }
 
@@ -75,8 +76,9 @@ func TestEveryPageIsGuarded(t *testing.T) {
 		other int // the status for a reader without the right
 	}{
 		"whole program": {Page{}, whole, "", http.StatusNotFound},
-		"scope":         {Page{Scope: &Scope{&Namespaces{Served: []string{"a"}}, list}}, list("a"), "?namespace=a", http.StatusNotFound},
-		"no namespace":  {Page{Scope: &Scope{&Namespaces{Served: []string{"a"}}, list}}, list("a"), "", http.StatusForbidden},
+		"scope": {Page{Scope: &Scope{&Namespaces{Served: []string{"a"}}, list}}, list("a"), "?namespace=a",
+			http.StatusNotFound},
+		"no namespace": {Page{Scope: &Scope{&Namespaces{Served: []string{"a"}}, list}}, list("a"), "", http.StatusForbidden},
 		"allow": {Page{Allow: func(ctx context.Context, rd *Reader, _ *http.Request) error {
 			return rd.May(ctx, whole)
 		}}, whole, "", http.StatusNotFound},
@@ -102,7 +104,8 @@ func TestEveryPageIsGuarded(t *testing.T) {
 				t.Errorf("%s: the page for %q: %d, want %d: %s", name, token, w.Code, want, w.Body)
 			}
 			if token != "reader" { // the stream of a reader lasts
-				if w := ask(token, http.MethodGet, "/console/live/things"+tc.path, nil); strings.Contains(w.Body.String(), "secret") {
+				if w := ask(token, http.MethodGet, "/console/live/things"+tc.path,
+					nil); strings.Contains(w.Body.String(), "secret") {
 					t.Errorf("%s: the stream for %q: %s", name, token, w.Body)
 				}
 			}

@@ -182,7 +182,8 @@ func deliveryScenarios() []Scenario {
 		},
 		{
 			Name: "handler panics", Section: delivery, Fill: 10,
-			Holds:  "a handler that panics or fails is isolated: retried with back-off, skipped or stopped by policy, and reported with key",
+			Holds: "a handler that panics or fails is isolated: retried with back-off, skipped or stopped by policy, and " +
+				"reported with key",
 			Script: handlerPanics,
 		},
 		{
@@ -200,7 +201,8 @@ func deliveryScenarios() []Scenario {
 		},
 		{
 			Name: "handler panics on a resync", Section: delivery, Fill: 10,
-			Holds: "resync per subscriber […]: one failing handler does not end later resyncs, and never a stale state after a newer one",
+			Holds: "resync per subscriber […]: one failing handler does not end later resyncs, and never a stale state after " +
+				"a newer one",
 			Script: func(r *Run) {
 				c, ok := r.Cache.(Observing)
 				if !ok {

@@ -77,7 +77,8 @@ func historyScenarios() []Scenario {
 	return []Scenario{
 		{
 			Name: "history rolled back under a watch", Section: watchSection, Fill: 40,
-			Holds:  "rolled-back history is detected by the probe, a bookmark or a list […]; then one EPOCH event, a full difference by uid and content",
+			Holds: "rolled-back history is detected by the probe, a bookmark or a list […]; then one EPOCH event, a full " +
+				"difference by uid and content",
 			Script: rollback(func(*Run) {}),
 		},
 		{
@@ -99,7 +100,8 @@ func historyScenarios() []Scenario {
 		},
 		{
 			Name: "versions without order", Section: watchSection, Fill: 20, Untimed: true,
-			Holds:  "versions that are not comparable numbers (odd aggregated servers): equality-only mode, everything else works",
+			Holds: "versions that are not comparable numbers (odd aggregated servers): equality-only mode, everything else " +
+				"works",
 			Server: func(o *apiserver.Options) { o.OpaqueVersions = true },
 			Script: func(r *Run) {
 				r.Sync()
@@ -158,11 +160,13 @@ func conditionScenarios() []Scenario {
 	return []Scenario{
 		{
 			Name: "unauthorized for a while", Section: conditions, Fill: 5, Script: refused(401, source.ReasonUnauthorized),
-			Holds: "401 […] a typed condition with the server's own message, since when, and the age of the cached data; recovers by itself",
+			Holds: "401 […] a typed condition with the server's own message, since when, and the age of the cached data; " +
+				"recovers by itself",
 		},
 		{
 			Name: "forbidden for a while", Section: conditions, Fill: 5, Script: refused(403, source.ReasonForbidden),
-			Holds: "403 […] a typed condition with the server's own message, since when, and the age of the cached data; recovers by itself",
+			Holds: "403 […] a typed condition with the server's own message, since when, and the age of the cached data; " +
+				"recovers by itself",
 		},
 		{
 			Name: "conversion webhook fails", Section: conditions, Fill: 5, Script: refused(500, source.ReasonServerError),

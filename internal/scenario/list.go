@@ -22,7 +22,8 @@ func listScenarios() []Scenario {
 	return []Scenario{
 		{
 			Name: "initial events", Section: startAndList, Fill: 30, Untimed: true,
-			Holds: "WatchList (sendInitialEvents=true, resourceVersionMatch=NotOlderThan, bookmarks) where the server supports it",
+			Holds: "WatchList (sendInitialEvents=true, resourceVersionMatch=NotOlderThan, bookmarks) where the server " +
+				"supports it",
 			Script: func(r *Run) {
 				r.Sync()
 				r.Expect(r.Count(lists) == 0, "%d lists were sent", r.Count(lists))
@@ -48,7 +49,8 @@ func listScenarios() []Scenario {
 		},
 		{
 			Name: "old server without objects", Section: startAndList,
-			Holds:  "very old servers ignore sendInitialEvents; an end bookmark that never comes falls back to a paged LIST within a budget",
+			Holds: "very old servers ignore sendInitialEvents; an end bookmark that never comes falls back to a paged LIST " +
+				"within a budget",
 			Before: func(r *Run) { r.Server.On(watchLists, ignoreInitialEvents()) },
 			Script: func(r *Run) {
 				r.Within("SYNCED is given", 6*time.Second, func() bool { return r.Given(store.Synced, 0) == 1 })
@@ -58,7 +60,8 @@ func listScenarios() []Scenario {
 		},
 		{
 			Name: "old server with objects", Section: startAndList, Fill: 30,
-			Holds:  "very old servers ignore sendInitialEvents; an end bookmark that never comes falls back to a paged LIST within a budget",
+			Holds: "very old servers ignore sendInitialEvents; an end bookmark that never comes falls back to a paged LIST " +
+				"within a budget",
 			Before: func(r *Run) { r.Server.On(watchLists, ignoreInitialEvents()) },
 			Script: func(r *Run) { r.Within("synced", 6*time.Second, r.AtRest) },
 		},

@@ -257,7 +257,8 @@ func oddScenarios() []Scenario {
 		},
 		{
 			Name: "history rolled back while a subscriber is blocked", Section: watchSection, Fill: 40,
-			Holds: "one EPOCH event, a full difference by uid and content, and lower versions are accepted: also for who comes late",
+			Holds: "one EPOCH event, a full difference by uid and content, and lower versions are accepted: also for who " +
+				"comes late",
 			Script: func(r *Run) {
 				r.Join("other")
 				r.Sync()

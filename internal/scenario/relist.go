@@ -42,7 +42,8 @@ func relistScenarios() []Scenario {
 		},
 		{
 			Name: "empty list", Section: startAndList, Fill: 30, Config: noWatchList, Untimed: true,
-			Holds: "a valid but empty list over many cached objects is confirmed by a second, consistent list before anything is deleted",
+			Holds: "a valid but empty list over many cached objects is confirmed by a second, consistent list before anything " +
+				"is deleted",
 			Script: func(r *Run) {
 				r.Sync()
 				n := len(r.Events())

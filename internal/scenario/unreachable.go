@@ -24,7 +24,8 @@ func unreachableScenarios() []Scenario {
 	unreachable := func(name, message string, wrong func(*Run) dial) Scenario {
 		return Scenario{
 			Name: name, Section: conditions, Fill: 5,
-			Holds:  "TLS and DNS errors become a typed condition […] with the message, since when, and the age of the cached data; recovers by itself",
+			Holds: "TLS and DNS errors become a typed condition […] with the message, since when, and the age of the cached " +
+				"data; recovers by itself",
 			Server: func(o *apiserver.Options) { o.TLS = true },
 			Before: func(r *Run) {
 				bad := wrong(r)

@@ -85,7 +85,8 @@ func endScenarios() []Scenario {
 		},
 		{
 			Name: "watch ends at once", Section: watchSection, Fill: 10,
-			Holds: "an immediate end of stream, again and again at the same version, is treated as a stale version after three times",
+			Holds: "an immediate end of stream, again and again at the same version, is treated as a stale version after " +
+				"three times",
 			Script: func(r *Run) {
 				r.Sync()
 				r.Watching(1)
@@ -301,7 +302,8 @@ func frameScenarios() []Scenario {
 		},
 		{
 			Name: "deletion with the version of the object", Section: watchSection, Fill: 10, Untimed: true,
-			Holds: "replayed and older versions are suppressed; a DELETED with the known version, as old servers send it, is none of them",
+			Holds: "replayed and older versions are suppressed; a DELETED with the known version, as old servers send it, is " +
+				"none of them",
 			Script: noRelist(func(r *Run) {
 				for _, name := range []string{"o3", "o9"} { // version older than the last one seen, and equal
 					r.oldDeletion(name)

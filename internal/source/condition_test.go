@@ -27,7 +27,8 @@ func TestCondition(t *testing.T) { // not parallel: it counts allocations
 	if _, changed := c.set(Degraded, ReasonForbidden, denied, version, counts); !changed || !c.current().Refused() {
 		t.Errorf("changed %v, refused %v", changed, c.current().Refused())
 	}
-	if st, changed := c.set(Degraded, ReasonForbidden, denied, version, counts); changed || st.Message != "user x cannot list" {
+	if st, changed := c.set(Degraded, ReasonForbidden, denied, version, counts); changed ||
+		st.Message != "user x cannot list" {
 		t.Errorf("changed %v, message %q", changed, st.Message)
 	}
 	since := c.current().Since
@@ -75,9 +76,10 @@ func TestConditionWithoutSlots(t *testing.T) {
 		before func(*condition)
 		phase  Phase
 	}{
-		"its slots are not known":       {func(*condition) {}, Connecting},
-		"it had contact before":         {func(c *condition) { c.contact(nil, &Counters{}) }, Watching},
-		"the resource was refused then": {func(c *condition) { c.set(Degraded, ReasonForbidden, nil, nil, &Counters{}) }, Watching},
+		"its slots are not known": {func(*condition) {}, Connecting},
+		"it had contact before":   {func(c *condition) { c.contact(nil, &Counters{}) }, Watching},
+		"the resource was refused then": {func(c *condition) { c.set(Degraded, ReasonForbidden, nil, nil, &Counters{}) },
+			Watching},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

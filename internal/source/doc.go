@@ -36,8 +36,8 @@
 //	stream       batch being consumed; its bodyReader: buffers, time of a byte   channels, atomic values
 //	Sharding     slots of several sources, and their progress                    mu
 //
-// Locks are taken in the order Source.changing, Sharding.mu, Source.mu, then one lock of a scope. No lock is held during
-// a call to the Sink or a request, except that SetNamespaces holds changing until the removed scopes have ended.
+// Locks are taken in the order Source.changing, Sharding.mu, Source.mu, then one lock of a scope. No lock is held
+// during a call to the Sink or a request, except that SetNamespaces holds changing until the removed scopes have ended.
 //
 // Lister and watcher report to progress (interfaces listProgress and watchProgress), not for each event. All parts of a
 // scope add to one Counters, which condition publishes after each batch. repair.go chooses the remedy of a fault, as a

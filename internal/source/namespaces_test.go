@@ -39,7 +39,8 @@ func (s *slots) add(namespace, name string) {
 // addTo makes an object in a namespace that is there, or is not.
 func (s *slots) addTo(namespace, name string) {
 	s.t.Helper()
-	if _, err := s.server.Put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}); err != nil {
+	if _, err := s.server.Put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
+		Name: name}}); err != nil {
 		s.t.Error(err)
 	}
 }
@@ -54,8 +55,8 @@ func others(slot, n int) (names []string) {
 	return names
 }
 
-// TestOnlyNamespacesThatCome has a slot come with namespaces that were there, that are new, and that come while they are
-// listed. Only they are listed, and everything is told once.
+// TestOnlyNamespacesThatCome has a slot come with namespaces that were there, that are new, and that come while they
+// are listed. Only they are listed, and everything is told once.
 func TestOnlyNamespacesThatCome(t *testing.T) {
 	t.Parallel()
 	for name, how := range map[string]func(*source.Config){"lists": byLists, "initial events": func(*source.Config) {}} {
@@ -94,8 +95,8 @@ func TestOnlyNamespacesThatCome(t *testing.T) {
 	}
 }
 
-// TestNamespacesComeBack gains a slot that was held and lost before, with a namespace that is no object. Everything is listed
-// once, and again while such objects are there.
+// TestNamespacesComeBack gains a slot that was held and lost before, with a namespace that is no object. Everything is
+// listed once, and again while such objects are there.
 func TestNamespacesComeBack(t *testing.T) {
 	t.Parallel()
 	for name, how := range map[string]func(*source.Config){"lists": byLists, "initial events": func(*source.Config) {}} {
@@ -175,8 +176,10 @@ func TestNamespacesCannotBeListed(t *testing.T) {
 		asked  int // times that namespaces were to be listed
 		all    bool
 	}{
-		"they are forbidden":         {match: namespaces, fault: apiserver.Answer(apiserver.Failure(403)), asked: 1, all: true},
-		"they fail":                  {match: namespaces, fault: apiserver.Answer(apiserver.Failure(500)), asked: 1, all: true},
+		"they are forbidden": {match: namespaces, fault: apiserver.Answer(apiserver.Failure(403)), asked: 1,
+			all: true},
+		"they fail": {match: namespaces, fault: apiserver.Answer(apiserver.Failure(500)), asked: 1,
+			all: true},
 		"they are many":              {spread: true, asked: 1, all: true},
 		"the version has expired":    {match: in(1), fault: apiserver.Answer(apiserver.Expired()), asked: 2},
 		"the version always expires": {match: in(0), fault: apiserver.Answer(apiserver.Expired()), asked: 2, all: true},

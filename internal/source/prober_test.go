@@ -51,7 +51,8 @@ func TestProberOnSilence(t *testing.T) {
 				r.pos.complete("5")
 				st, abandoned := quietStream(t)
 				err := r.prober.silent(t.Context(), st, true)
-				if failed := c.bodies[0] == ""; failed != (err != nil && c.want == nil) || c.want != nil && !errors.Is(err, c.want) {
+				if failed := c.bodies[0] == ""; failed != (err != nil && c.want == nil) || c.want != nil &&
+					!errors.Is(err, c.want) {
 					t.Errorf("error %v, want %v", err, c.want)
 				}
 				if *abandoned != c.abandoned || r.counts.Probes != 1 {

@@ -153,8 +153,8 @@ func (s *scope) work(ctx context.Context) {
 // status returns the condition of the scope. Any goroutine may call it.
 func (s *scope) status() Status { return s.condition.current() }
 
-// reachedAtLeast returns the newer of version and the version that the scope has seen. If history was rolled back, it is
-// the one that the scope has seen. The scope has ended.
+// reachedAtLeast returns the newer of version and the version that the scope has seen. If history was rolled back, it
+// is the one that the scope has seen. The scope has ended.
 func (s *scope) reachedAtLeast(version string) string {
 	if s.pos.isUnknown() || !s.pos.isBehind(s.reached) && s.pos.isBehind(version) {
 		return version

@@ -81,7 +81,8 @@ func TestShardingTakesPart(t *testing.T) {
 		if held := s.sharding.Held(); held != fourSlots.Set(0, 2) {
 			t.Errorf("held: %s", held)
 		}
-		s.expect("what is told when Lose has returned", s.events(), []string{"LEFT 1/b", "LEFT 1/o0", "LEFT 1/o1", "LEFT 1/o2"})
+		s.expect("what is told when Lose has returned", s.events(),
+			[]string{"LEFT 1/b", "LEFT 1/o0", "LEFT 1/o1", "LEFT 1/o2"})
 	})
 }
 

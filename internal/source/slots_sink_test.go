@@ -75,7 +75,8 @@ func TestOldChangesOfASlotStayOld(t *testing.T) {
 		t.Fatal(err)
 	}
 	src, err := source.New(source.Config{
-		REST: &rest.Config{Host: s.server.URL}, Resource: configMaps, Sharding: h, NoWatchList: true, BackoffBase: time.Millisecond,
+		REST: &rest.Config{Host: s.server.URL}, Resource: configMaps, Sharding: h, NoWatchList: true,
+		BackoffBase: time.Millisecond,
 	}, r.sink)
 	if err != nil {
 		t.Fatal(err)

@@ -293,8 +293,8 @@ func comeAndGo(t *testing.T, how selecting, lists bool) {
 	s.check()
 }
 
-// TestTheRestIsListedOnce gains the last slots that were missing. The server tells how many objects follow of all slots,
-// those that are not asked for among them, so that the list seems to miss some.
+// TestTheRestIsListedOnce gains the last slots that were missing. The server tells how many objects follow of all
+// slots, those that are not asked for among them, so that the list seems to miss some.
 func TestTheRestIsListedOnce(t *testing.T) {
 	t.Parallel()
 	for had := range 4 {

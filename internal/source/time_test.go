@@ -213,11 +213,12 @@ func TestWatchOpensLate(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		watch()(w, r)
 	}
-	inBubble(t, []reply{list(5)}, []reply{late}, time.Minute, func(t *testing.T, _ *script, r *recorder, _ *source.Source) {
-		if st := r.status(); st.Phase != source.Watching {
-			t.Errorf("status %+v", st)
-		}
-	})
+	inBubble(t, []reply{list(5)}, []reply{late}, time.Minute,
+		func(t *testing.T, _ *script, r *recorder, _ *source.Source) {
+			if st := r.status(); st.Phase != source.Watching {
+				t.Errorf("status %+v", st)
+			}
+		})
 }
 
 func TestBlackHole(t *testing.T) {

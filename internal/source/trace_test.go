@@ -10,7 +10,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tracing/spans"
 )
 
-// TestSpans: one of each list, with its pages, and one of each start of a watch, which has ended long before the watch does.
+// TestSpans: one of each list, with its pages, and one of each start of a watch, which has ended long before the watch
+// does.
 func TestSpans(t *testing.T) {
 	t.Parallel()
 	made := spans.New()
@@ -27,7 +28,8 @@ func TestSpans(t *testing.T) {
 	} {
 		var got []told
 		for _, one := range made.Await(t, name, len(want)) {
-			got = append(got, told{spans.Value(one, "source.resource"), spans.Value(one, "error.type"), one.Status().Code.String()})
+			got = append(got, told{spans.Value(one, "source.resource"), spans.Value(one, "error.type"),
+				one.Status().Code.String()})
 			if one.Parent().IsValid() || one.SpanKind() != trace.SpanKindClient || one.Status().Description != "" {
 				t.Errorf("%s: parent %v, kind %s, %q", name, one.Parent(), one.SpanKind(), one.Status().Description)
 			}

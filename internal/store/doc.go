@@ -105,6 +105,6 @@
 // Locks, in the order in which they may be taken: cacheEntry.scopes, catalog.mu, the writer lock (publisher.mu),
 // Cursor.mu, ledger.mu. These are leaves, under which no other lock is taken: Drainer.mu, statusBoard.mu, hotSet.mu,
 // interner.mu, undecoded.mu, Cache.mu, planner.mu, declaredIndexes.mu, holds.mu, saver.mu, and the locks of package
-// internal/pack. No lock is held while user code runs: filters, index functions, Wake, Consume, OnMutation, decoders and
-// handlers of the logger.
+// internal/pack. No lock is held while user code runs: filters, index functions, Wake, Consume, OnMutation, decoders
+// and handlers of the logger.
 package store

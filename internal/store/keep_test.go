@@ -98,13 +98,14 @@ func TestKeepExceptsObjects(t *testing.T) {
 func TestKeepGetsTheObject(t *testing.T) {
 	t.Parallel()
 	var got string
-	s := secrets(t, store.Content{Drop: []string{"data"}, Keep: func(namespace, name string, labels map[string]string) bool {
-		if labels["app"] == "" {
-			panic("no label")
-		}
-		got = fmt.Sprint(namespace, "/", name, " ", maps.Collect(maps.All(labels)))
-		return true
-	}})
+	s := secrets(t, store.Content{Drop: []string{"data"},
+		Keep: func(namespace, name string, labels map[string]string) bool {
+			if labels["app"] == "" {
+				panic("no label")
+			}
+			got = fmt.Sprint(namespace, "/", name, " ", maps.Collect(maps.All(labels)))
+			return true
+		}})
 	sink := s.Sink("")
 	list(t, sink, 1)
 	if err := sink.Apply(source.Added, sent(t, source.Protobuf, secret(5, "hunter2"))); err != nil {
@@ -190,8 +191,8 @@ func TestKeepIsNotSaved(t *testing.T) {
 	}
 }
 
-// TestKeepRemovesFilesThatHaveMore: a cache with a directory saves no store with Keep, and deletes what earlier runs have
-// saved of the same objects, also for requests with a Transform.
+// TestKeepRemovesFilesThatHaveMore: a cache with a directory saves no store with Keep, and deletes what earlier runs
+// have saved of the same objects, also for requests with a Transform.
 func TestKeepRemovesFilesThatHaveMore(t *testing.T) {
 	t.Parallel()
 	for what, own := range map[string]bool{"content of the kind": false, "content of the request": true} {

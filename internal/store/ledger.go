@@ -23,8 +23,8 @@ import (
 //   - It did not come by a list, whose changes may span several versions, and was not folded with others.
 //
 // A deletion is an echo if the answer to a delete of the same owner and primary said that this incarnation is gone. No
-// other client can have deleted it: the request would have failed. As above, the deletion must not come by a list. Cursors
-// without SubscribeOptions.HoldDeletes get every
+// other client can have deleted it: the request would have failed. As above, the deletion must not come by a list.
+// Cursors without SubscribeOptions.HoldDeletes get every
 // deletion, and changes held before it are given with it.
 //
 // If any of the changes held together is not an echo, all are given as one modification from the oldest to the newest.
@@ -136,8 +136,8 @@ func (l *ledger) record(w *WriteContext, rec *Record) {
 	win.own = append(win.own, o)
 }
 
-// recordDeletion records that a delete has removed an incarnation. The write is in flight until later, so that no event is
-// judged earlier.
+// recordDeletion records that a delete has removed an incarnation. The write is in flight until later, so that no event
+// is judged earlier.
 func (l *ledger) recordDeletion(k Key, w *WriteContext, uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -111,8 +111,8 @@ func TestSetNamespaces(t *testing.T) {
 	})
 }
 
-// A namespace that comes back does not show an older state than before, although its first list is answered by a replica
-// that lags. After a rollback of history it does, with an epoch, and only once.
+// A namespace that comes back does not show an older state than before, although its first list is answered by a
+// replica that lags. After a rollback of history it does, with an epoch, and only once.
 func TestANamespaceComesBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

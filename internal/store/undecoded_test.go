@@ -24,8 +24,9 @@ func TestUndecoded(t *testing.T) {
 	sink, k := s.Sink(""), store.Key{Namespace: "a", Name: "bad"}
 	put := func(version, data string) {
 		t.Helper()
-		if err := sink.Apply(source.Modified, object([]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"namespace":"a",`+
-			`"name":"bad","uid":"u","resourceVersion":"`+version+`"},"data":`+data+`}`))); err != nil {
+		if err := sink.Apply(source.Modified,
+			object([]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"namespace":"a",`+
+				`"name":"bad","uid":"u","resourceVersion":"`+version+`"},"data":`+data+`}`))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -27,7 +27,7 @@ func TestWhy(t *testing.T) {
 	}{
 		"Listing": {
 			reason: "the first list has been asked for", want: why.SourceStale, says: "has not been listed yet", begins: true,
-			status: source.Status{Phase: source.Listing, Reason: source.ReasonListing, Since: ago(-time.Hour)}, // however late it is
+			status: source.Status{Phase: source.Listing, Reason: source.ReasonListing, Since: ago(-time.Hour)},
 		},
 		"ListingLong": {
 			reason: "the first list does not come", want: why.SourceStale, says: "has not been listed yet",

@@ -39,8 +39,8 @@ func (w *Write) Done(enc source.Encoding, answer []byte) (result PutResult, err 
 	return result, err
 }
 
-// Deleted ends the write with the answer to a delete that has removed the incarnation; see ParseDeletion. It is recorded
-// so that its event is recognized as an echo.
+// Deleted ends the write with the answer to a delete that has removed the incarnation; see ParseDeletion. It is
+// recorded so that its event is recognized as an echo.
 func (w *Write) Deleted(uid types.UID) PutResult { return w.gone(uid, w.ctx.Owner != "" && uid != "") }
 
 // Absent ends the write with the answer that the object does not exist. Who has deleted the incarnation is not known.

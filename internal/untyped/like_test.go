@@ -81,7 +81,8 @@ func TestLikeRandomly(t *testing.T) {
 	}
 	for range 2000 {
 		o := map[string]any{
-			"metadata": map[string]any{"a": random(rnd, 2), "b": random(rnd, 2)}, "spec": random(rnd, 1), "status": random(rnd, 1),
+			"metadata": map[string]any{"a": random(rnd, 2), "b": random(rnd, 2)}, "spec": random(rnd, 1),
+			"status": random(rnd, 1),
 		}
 		data := encode(o)
 		if within, ok := o[[]string{"metadata", "spec", "status"}[rnd.IntN(3)]].(map[string]any); ok {

@@ -1,5 +1,5 @@
-// Package writeoption has the options of a write of package client. Those that only other packages of this module use are
-// made here, and are not part of the public interface of that package.
+// Package writeoption has the options of a write of package client. Those that only other packages of this module use
+// are made here, and are not part of the public interface of that package.
 package writeoption
 
 import (

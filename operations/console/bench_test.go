@@ -24,8 +24,10 @@ func BenchmarkOperations100k(b *testing.B) {
 	begun := time.Now()
 	for i := range n {
 		r := &row{
-			key: cache.Key{Namespace: fmt.Sprintf("team-%d", i%100), Name: fmt.Sprintf("app-%d", i)}, id: fmt.Sprintf("%032x", i),
-			correlation: fmt.Sprintf("correlation-%d", i), opType: v1alpha1.OperationUpdate, category: fmt.Sprintf("category-%d", i%20),
+			key:         cache.Key{Namespace: fmt.Sprintf("team-%d", i%100), Name: fmt.Sprintf("app-%d", i)},
+			id:          fmt.Sprintf("%032x", i),
+			correlation: fmt.Sprintf("correlation-%d", i), opType: v1alpha1.OperationUpdate,
+			category: fmt.Sprintf("category-%d", i%20),
 			resource: operations.Resource{Type: "App", ID: fmt.Sprint(i)}, status: operations.InProgress,
 			created: begun.Add(-time.Duration(i) * time.Second), total: 3,
 		}
@@ -55,8 +57,9 @@ func BenchmarkOperations100k(b *testing.B) {
 	site.AddPage(list.page())
 	handler := site.Handler()
 	for name, query := range map[string]string{
-		"All": "", "Text": "?q=correlation-77777", "NothingFound": "?q=no+such+text", "Filtered": "?status=IN_PROGRESS&category=category-10&namespace=team-10",
-		"Last": "?from=99950",
+		"All": "", "Text": "?q=correlation-77777", "NothingFound": "?q=no+such+text",
+		"Filtered": "?status=IN_PROGRESS&category=category-10&namespace=team-10",
+		"Last":     "?from=99950",
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

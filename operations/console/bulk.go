@@ -109,7 +109,8 @@ func (p *bulkPage) selected(ctx context.Context, r *http.Request) (d bulkData, r
 	}
 	rows = p.index.all(f, verb)
 	d = bulkData{
-		bulkLink: bulkLink{verb, len(rows), bulkPath(verb, q)}, Filter: q, Partly: partly(p.store), List: "/console/operations",
+		bulkLink: bulkLink{verb, len(rows), bulkPath(verb, q)}, Filter: q, Partly: partly(p.store),
+		List: "/console/operations",
 	}
 	if len(q) > 0 {
 		d.List += "?" + q.Encode()
@@ -146,7 +147,8 @@ func (p *bulkPage) act(ctx context.Context, rd *pages.Reader, r *http.Request, a
 	d.Begun, d.Gap = true, bulkGap
 	return a.Stream(d, bulkGap, func(send func(part string, data any) error) {
 		work := &bulkWork{changes: p.changes, pace: &p.pace, rd: rd, verb: d.Verb, Total: len(rows)}
-		p.log.InfoContext(ctx, "a bulk change has begun on the console", "verb", d.Verb, "operations", len(rows), "user", rd.Name())
+		p.log.InfoContext(ctx, "a bulk change has begun on the console", "verb", d.Verb, "operations", len(rows), "user",
+			rd.Name())
 		work.run(ctx, rows, func() error { return send("bulkProgress", work) })
 		p.log.InfoContext(ctx, "a bulk change has ended on the console", "verb", d.Verb, "done", work.Done,
 			"failed", work.Failed, "left", work.Left(), "user", rd.Name())

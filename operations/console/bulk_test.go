@@ -50,10 +50,12 @@ func TestBulk(t *testing.T) {
 		w.Eventually("the button", func() bool {
 			return strings.Contains(w.Send(admin, "", http.MethodGet, "/console/operations?"+filter, nil).Body, button)
 		})
-		if page := w.Send(viewer, "", http.MethodGet, "/console/operations?"+filter, nil).Body; strings.Contains(page, button) {
+		if page := w.Send(viewer, "", http.MethodGet, "/console/operations?"+filter,
+			nil).Body; strings.Contains(page, button) {
 			t.Errorf("%s: who may not update operations is shown the button", verb)
 		}
-		if page := w.Send(admin, "", http.MethodGet, path, nil); page.Status != http.StatusOK || !strings.Contains(page.Body, "<b>60</b>") {
+		if page := w.Send(admin, "", http.MethodGet, path, nil); page.Status != http.StatusOK ||
+			!strings.Contains(page.Body, "<b>60</b>") {
 			t.Errorf("%s: the confirmation does not state the number: %d %s", verb, page.Status, page.Body)
 		}
 		csrf := w.CSRF(admin, path)
@@ -74,9 +76,11 @@ func TestBulk(t *testing.T) {
 			head []string
 			want int
 		}{
-			"the form is of another page":      {url.Values{"count": {"60"}}, nil, http.StatusForbidden},
-			"the form is of another reader":    {url.Values{"count": {"60"}, "csrf": {w.CSRF(viewer, path)}}, nil, http.StatusForbidden},
-			"the form is of another site":      {url.Values{"count": {"60"}, "csrf": {csrf}}, []string{"Sec-Fetch-Site", "cross-site"}, http.StatusForbidden},
+			"the form is of another page": {url.Values{"count": {"60"}}, nil, http.StatusForbidden},
+			"the form is of another reader": {url.Values{"count": {"60"}, "csrf": {w.CSRF(viewer, path)}}, nil,
+				http.StatusForbidden},
+			"the form is of another site": {url.Values{"count": {"60"}, "csrf": {csrf}},
+				[]string{"Sec-Fetch-Site", "cross-site"}, http.StatusForbidden},
 			"there are more than were allowed": {url.Values{"count": {"59"}, "csrf": {csrf}}, nil, http.StatusConflict},
 		} {
 			if got := w.Send(admin, "", http.MethodPost, path, refused.form, refused.head...); got.Status != refused.want {
@@ -87,7 +91,8 @@ func TestBulk(t *testing.T) {
 			t.Errorf("%s: %d were changed by what was refused", verb, n)
 		}
 		got := w.Send(admin, "", http.MethodPost, path, url.Values{"count": {"60"}, "csrf": {csrf}})
-		if got.Status != http.StatusOK || !strings.Contains(got.Body, "<b>59</b> of 60") || !strings.Contains(got.Body, "<b>1</b> failed") ||
+		if got.Status != http.StatusOK || !strings.Contains(got.Body, "<b>59</b> of 60") ||
+			!strings.Contains(got.Body, "<b>1</b> failed") ||
 			!strings.Contains(got.Body, "0 of 60") || !strings.HasSuffix(strings.TrimSpace(got.Body), "</html>") {
 			t.Errorf("%s: %d %s", verb, got.Status, got.Body)
 		}
@@ -98,10 +103,12 @@ func TestBulk(t *testing.T) {
 		if n := changed(); n != many-1 {
 			t.Errorf("%s: %d of %d were changed", verb, n, many-1)
 		}
-		if now, err := w.Scheduler.Get(w.Ctx, operations.Resource{Type: "App", ID: "other"}); err != nil || tc.changed(other, now) {
+		if now, err := w.Scheduler.Get(w.Ctx, operations.Resource{Type: "App", ID: "other"}); err != nil ||
+			tc.changed(other, now) {
 			t.Errorf("%s: an operation that the filter does not want was changed: %v %v", verb, now, err)
 		}
-		if got := w.Send(viewer, "", http.MethodPost, path, url.Values{"count": {"60"}, "csrf": {w.CSRF(viewer, path)}}); got.Status == http.StatusOK &&
+		if got := w.Send(viewer, "", http.MethodPost, path,
+			url.Values{"count": {"60"}, "csrf": {w.CSRF(viewer, path)}}); got.Status == http.StatusOK &&
 			!strings.Contains(got.Body, "<b>0</b> of") {
 			t.Errorf("%s: who may not update operations changes them: %s", verb, got.Body)
 		}

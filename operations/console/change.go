@@ -82,6 +82,7 @@ func (c *changer) change(ctx context.Context, rd *pages.Reader, verb string, k c
 	if err != nil {
 		return &pages.Message{Status: http.StatusConflict, Title: "Nothing was changed", Text: err.Error()}
 	}
-	c.log.InfoContext(ctx, "an operation was changed on the console", "verb", verb, "operation", k.String(), "user", rd.Name())
+	c.log.InfoContext(ctx, "an operation was changed on the console", "verb", verb, "operation", k.String(), "user",
+		rd.Name())
 	return nil
 }

@@ -17,7 +17,8 @@ func TestPages(t *testing.T) {
 	w.Eventually("a call", func() bool { return strings.Contains(w.Get("", w.Path(op)).Body, "In Progress") })
 	for path, want := range map[string]string{
 		"/console/overview": "healthy", "/console/operations": "App/polls", "/console/operations?q=C-POLLS": "App/polls",
-		"/console/operations?namespace=" + w.Namespace + "&status=IN_PROGRESS&type=Update&category=tests&resource=App&age=1h": "App/polls",
+		"/console/operations?namespace=" + w.Namespace +
+			"&status=IN_PROGRESS&type=Update&category=tests&resource=App&age=1h": "App/polls",
 		"/console/operations?q=nothing-like-it":             "No operation matches",
 		"/console/operations?from=100000":                   "App/polls",
 		"/console/webhooks":                                 "/job",
@@ -35,10 +36,12 @@ func TestPages(t *testing.T) {
 		"/console/why?kind=Nonsense&name=x":                                              "There is no such object",
 	} {
 		got := w.Get("", path)
-		if got.Status != http.StatusOK || !strings.Contains(got.Body, want) || !strings.HasSuffix(strings.TrimSpace(got.Body), "</html>") {
+		if got.Status != http.StatusOK || !strings.Contains(got.Body, want) ||
+			!strings.HasSuffix(strings.TrimSpace(got.Body), "</html>") {
 			t.Errorf("%s: %d, want %q in\n%s", path, got.Status, want, got.Body)
 		}
-		if strings.Contains(got.Body, "<script>") || strings.Contains(got.Body, " style=") || strings.Contains(got.Body, "//cdn") {
+		if strings.Contains(got.Body, "<script>") || strings.Contains(got.Body, " style=") ||
+			strings.Contains(got.Body, "//cdn") {
 			t.Errorf("%s has what the policy forbids", path)
 		}
 		if csp := got.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") ||
@@ -58,8 +61,10 @@ func TestPages(t *testing.T) {
 	}
 	for path, want := range map[string]int{
 		"/console/": http.StatusSeeOther, "/console/nothing": http.StatusNotFound,
-		"/console/operations/" + w.Namespace + "/nothing": http.StatusNotFound, "/console/operations/A_B/x": http.StatusNotFound,
-		"/console/flows/nothing": http.StatusNotFound, "/console/fibers/0": http.StatusNotFound, "/console/fibers/x": http.StatusNotFound,
+		"/console/operations/" + w.Namespace + "/nothing": http.StatusNotFound,
+		"/console/operations/A_B/x":                       http.StatusNotFound,
+		"/console/flows/nothing":                          http.StatusNotFound, "/console/fibers/0": http.StatusNotFound,
+		"/console/fibers/x":          http.StatusNotFound,
 		"/console/static/console.js": http.StatusOK, "/console/static/": http.StatusOK, "/api/why": http.StatusBadRequest,
 		"/api/nothing": http.StatusNotFound,
 	} {
@@ -80,12 +85,14 @@ func TestHostile(t *testing.T) {
 		return strings.Contains(w.Get("", "/console/operations?namespace="+w.Namespace).Body, "alert(1)")
 	})
 	for _, path := range []string{
-		w.Path(op), "/console/operations?q=" + url.QueryEscape(markup), "/console/why?kind=Operation&name=" + url.QueryEscape(markup),
+		w.Path(op), "/console/operations?q=" + url.QueryEscape(markup), "/console/why?kind=Operation&name=" +
+			url.QueryEscape(markup),
 		"/console/operations?category=" + url.QueryEscape(markup), "/console/flows/" + url.PathEscape(markup),
 		"/console/login?next=" + url.QueryEscape("/console/"+markup),
 	} {
 		got := w.Get("", path)
-		if strings.Contains(got.Body, "<script>alert") || strings.Contains(got.Body, "<img src=x") || strings.Contains(got.Body, "\u202e") {
+		if strings.Contains(got.Body, "<script>alert") || strings.Contains(got.Body, "<img src=x") ||
+			strings.Contains(got.Body, "\u202e") {
 			t.Errorf("%s shows what others have written as it is:\n%s", path, got.Body)
 		}
 	}
@@ -109,7 +116,8 @@ func TestLocalOnly(t *testing.T) {
 		"OtherOrigin": {http.MethodPost, []string{"Origin", "http://attacker.example"}, "localhost", http.StatusForbidden},
 		"NoForm":      {http.MethodPost, nil, "localhost", http.StatusForbidden},
 	} {
-		r := httptest.NewRequestWithContext(w.Ctx, tc.method, w.Path(op)+map[string]string{http.MethodPost: "/cancel"}[tc.method], nil)
+		r := httptest.NewRequestWithContext(w.Ctx, tc.method,
+			w.Path(op)+map[string]string{http.MethodPost: "/cancel"}[tc.method], nil)
 		r.Host = tc.host
 		for i := 0; i < len(tc.headers); i += 2 {
 			r.Header.Set(tc.headers[i], tc.headers[i+1])

@@ -33,7 +33,8 @@ func TestFilterThatCannotBeUsed(t *testing.T) {
 			t.Errorf("%.40s: %d %s", query, status, body)
 		}
 		path := "/console/bulk?verb=cancel&" + strings.TrimPrefix(query, "from=50&")
-		if a := w.Send(browser, "", http.MethodGet, path, nil); a.Status != http.StatusBadRequest || !strings.Contains(a.Body, want) {
+		if a := w.Send(browser, "", http.MethodGet, path, nil); a.Status != http.StatusBadRequest ||
+			!strings.Contains(a.Body, want) {
 			t.Errorf("%.60s: %d %s", path, a.Status, a.Body)
 		}
 		form := url.Values{"count": {"10"}, "csrf": {w.CSRF(browser, "/console/bulk?verb=cancel")}}
@@ -42,7 +43,8 @@ func TestFilterThatCannotBeUsed(t *testing.T) {
 		}
 	}
 	// A correlation id has at most 255 bytes. The page of an operation links to those of the same request.
-	if status, body := list("from=0&q=" + strings.Repeat("x", 255)); status != http.StatusOK || strings.Contains(body, row) {
+	if status, body := list("from=0&q=" + strings.Repeat("x", 255)); status != http.StatusOK ||
+		strings.Contains(body, row) {
 		t.Errorf("with a long correlation id: %d %s", status, body)
 	}
 }

@@ -94,7 +94,8 @@ func TestLanding(t *testing.T) {
 				}
 			}
 			choice := w.Get("two", "/console/operations")
-			if choice.Status != http.StatusForbidden || !strings.Contains(choice.Body, `href="/console/operations?namespace=prod"`) ||
+			if choice.Status != http.StatusForbidden ||
+				!strings.Contains(choice.Body, `href="/console/operations?namespace=prod"`) ||
 				strings.Contains(choice.Body, "namespace=other") {
 				t.Errorf("who may see some namespaces is not led to them: %d %s", choice.Status, choice.Body)
 			}
@@ -113,7 +114,8 @@ func TestCommand(t *testing.T) {
 		"/console/webhooks/prod/job": "fairlead why Webhook/job -n prod --url " + w.Server.URL,
 	} {
 		w.Eventually("the page of "+path, func() bool { return w.Get("", path).Status == http.StatusOK })
-		if page := w.Get("", path).Body; !strings.Contains(page, `data-copy="`+want+`"`) || !strings.Contains(page, "<code>"+want+"</code>") {
+		if page := w.Get("", path).Body; !strings.Contains(page, `data-copy="`+want+`"`) ||
+			!strings.Contains(page, "<code>"+want+"</code>") {
 			t.Errorf("%s does not offer %q:\n%s", path, want, page)
 		}
 	}

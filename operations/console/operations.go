@@ -82,7 +82,8 @@ func filterOf(r *http.Request, ofPage ...string) (filter, url.Values, error) {
 		case slices.Contains(ofPage, name):
 			continue
 		case !slices.Contains(filterParameters, name):
-			return filter{}, nil, badFilter(fmt.Sprintf("%.60q is unknown; known are %s", name, strings.Join(filterParameters, ", ")))
+			return filter{}, nil, badFilter(fmt.Sprintf("%.60q is unknown; known are %s", name,
+				strings.Join(filterParameters, ", ")))
 		case len(asked[name]) > 1:
 			return filter{}, nil, badFilter(name + " is given more than once")
 		case len(v) > maxQuery:

@@ -240,7 +240,8 @@ var funcs = template.FuncMap{
 	"barY":         func(y int) int { return y + barInset }, "markY": func(y int) int { return y + laneHigh/2 },
 	"laneText": func(y int) int { return y + barInset + 1 },
 	// On a phone, names are above the lanes.
-	"phoneX": func(x float64) float64 { return phoneInset + x*phoneWide/timeWide }, "phoneY": func(i int) int { return i * phoneLane },
+	"phoneX":    func(x float64) float64 { return phoneInset + x*phoneWide/timeWide },
+	"phoneY":    func(i int) int { return i * phoneLane },
 	"phoneWide": func(wide float64) float64 { return max(wide*phoneWide/timeWide, leastShown) },
 	"add":       func(a, b int) int { return a + b }, "even": func(i int) bool { return i%2 == 0 },
 }

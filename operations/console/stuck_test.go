@@ -38,14 +38,16 @@ func TestStuckOperations(t *testing.T) {
 	if strings.Contains(overview, "missing-0") || strings.Contains(overview, "stuck-Parked") {
 		t.Errorf("The overview has a row for one of a group, or calls one stuck that is polled:\n%s", overview)
 	}
-	list := page("filtered by cause", "/console/operations?status=stuck&cause=WebhookMissing", fmt.Sprintf("1 to %d of %d", n, n))
+	list := page("filtered by cause", "/console/operations?status=stuck&cause=WebhookMissing",
+		fmt.Sprintf("1 to %d of %d", n, n))
 	if strings.Contains(list, "App/again") || !strings.Contains(list, "App/missing-0") {
 		t.Errorf("The list of one cause has others:\n%s", list)
 	}
 	page("failed rows with their error", "/console/operations?status=FAILED", "App/refused", "WebhookFailed: answered 400")
 	page("stuck rows with their error", "/console/operations?webhook=fail", "App/again", "webhook fail: answered 500")
 
-	if body := page("failed", w.Path(failed), "Why it failed", `<p class="failed">Failed.</p>`); strings.Contains(body, "Nothing is wrong") {
+	if body := page("failed", w.Path(failed), "Why it failed", `<p class="failed">Failed.</p>`); strings.Contains(body,
+		"Nothing is wrong") {
 		t.Errorf("Nothing is wrong with an operation that failed:\n%s", body)
 	}
 	if body := page("tried again", w.Path(again), "Why it makes no progress"); strings.Contains(body, "In progress.") {

@@ -118,7 +118,8 @@ func webhookRowOf(k cache.Key, w *v1alpha1.Webhook, state *webhook.TargetState) 
 		Concurrency: w.Spec.Concurrency, Rate: w.Spec.RatePerSecond, Conditions: w.Status.Conditions,
 		Created: w.CreationTimestamp.Time, State: state,
 	}
-	row.Failing = slices.ContainsFunc(row.Conditions, func(c metav1.Condition) bool { return c.Status != metav1.ConditionTrue }) ||
+	row.Failing = slices.ContainsFunc(row.Conditions,
+		func(c metav1.Condition) bool { return c.Status != metav1.ConditionTrue }) ||
 		row.State != nil && row.State.Circuit != webhook.Closed
 	return row
 }

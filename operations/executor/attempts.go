@@ -77,8 +77,9 @@ type attempt struct {
 }
 
 const (
-	attemptSize   = int(unsafe.Sizeof(attempt{}))
-	attemptedSize = int(unsafe.Sizeof(attempted{})+unsafe.Sizeof(store.Key{})+unsafe.Sizeof(uintptr(0))) * 2 // and the map's
+	attemptSize = int(unsafe.Sizeof(attempt{}))
+	// attemptedSize is twice the size of an entry, because the map needs as much.
+	attemptedSize = int(unsafe.Sizeof(attempted{})+unsafe.Sizeof(store.Key{})+unsafe.Sizeof(uintptr(0))) * 2
 	firstAttempts = 2
 )
 

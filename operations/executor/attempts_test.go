@@ -62,7 +62,8 @@ func TestAttempts(t *testing.T) {
 			if one.Poll {
 				what = "poll"
 			}
-			all = append(all, fmt.Sprintf("%s%s %s %d %s %t", one.Purpose, one.Webhook, what, one.Status, one.Verdict, one.Ended.IsZero()))
+			all = append(all, fmt.Sprintf("%s%s %s %d %s %t", one.Purpose, one.Webhook, what, one.Status, one.Verdict,
+				one.Ended.IsZero()))
 			if one.Began.Before(last) || !one.Ended.IsZero() && one.Ended.Before(one.Began) || one.Ended.After(time.Now()) {
 				t.Errorf("%s lasted from %v to %v, the one before began at %v", what, one.Began, one.Ended, last)
 			}
@@ -120,7 +121,8 @@ func TestAttemptsAreBounded(t *testing.T) {
 			default:
 				m.Note(k, id, hook, again)
 			}
-			if got := m.Of(k, id); len(got.Last) > executor.MaxAttempts || got.Dropped > 0 && len(got.Last) < executor.MaxAttempts {
+			if got := m.Of(k, id); len(got.Last) > executor.MaxAttempts || got.Dropped > 0 &&
+				len(got.Last) < executor.MaxAttempts {
 				t.Fatalf("%d are remembered, and %d are not", len(got.Last), got.Dropped)
 			}
 		}
@@ -153,8 +155,8 @@ func TestAttemptsAreBounded(t *testing.T) {
 	}
 }
 
-// TestAttemptsThatWereCutOff: what comes back after the end, cut off, keeps nothing alive; one operation after another of a
-// resource takes the room of one.
+// TestAttemptsThatWereCutOff: what comes back after the end, cut off, keeps nothing alive; one operation after another
+// of a resource takes the room of one.
 func TestAttemptsThatWereCutOff(t *testing.T) {
 	t.Parallel()
 	again := webhook.Result{Verdict: webhook.Retry, StatusCode: http.StatusServiceUnavailable}

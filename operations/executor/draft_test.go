@@ -31,9 +31,12 @@ func TestAdopt(t *testing.T) {
 		changed  bool
 		replaced bool
 	}{
-		"Newer":     {"A newer state keeps the change.", func(op *v1alpha1.Operation) { op.ResourceVersion = "2" }, true, false},
-		"Terminal":  {"The outcome is decided.", func(op *v1alpha1.Operation) { course.Finish(op, v1alpha1.PhaseSuccess, epoch)(op) }, false, false},
-		"Replaced":  {"The change is about another request.", func(op *v1alpha1.Operation) { op.Spec.OperationID = "two" }, false, true},
+		"Newer": {"A newer state keeps the change.", func(op *v1alpha1.Operation) { op.ResourceVersion = "2" }, true,
+			false},
+		"Terminal": {"The outcome is decided.",
+			func(op *v1alpha1.Operation) { course.Finish(op, v1alpha1.PhaseSuccess, epoch)(op) }, false, false},
+		"Replaced": {"The change is about another request.", func(op *v1alpha1.Operation) { op.Spec.OperationID = "two" },
+			false, true},
 		"Recreated": {"The change is about another object.", func(op *v1alpha1.Operation) { op.UID = "other" }, false, true},
 	}
 	for name, tc := range tests {
@@ -64,7 +67,8 @@ func TestPay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := store.New(store.Options{
-			Resource: v1alpha1.OperationsResource, Kind: v1alpha1.GroupVersion.WithKind(v1alpha1.KindOperation), Namespaced: true,
+			Resource: v1alpha1.OperationsResource, Kind: v1alpha1.GroupVersion.WithKind(v1alpha1.KindOperation),
+			Namespaced: true,
 		})
 		defer st.Close()
 		budget, _ := newBudgets(Budget{Writes: 1}, slog.New(slog.DiscardHandler)) // ten after a rest
@@ -98,7 +102,8 @@ func TestPay(t *testing.T) {
 		if !ends.wake.take() || waits.wake.take() || !w.pay(ends) || w.pay(waits) {
 			t.Error("the terminal status is not written first")
 		}
-		if w.settleCost(ends, 100, nil); ends.paid != (fair.Price{}) || ends.short || ends.size != 100 || w.size(ends) != 100 {
+		if w.settleCost(ends, 100, nil); ends.paid != (fair.Price{}) || ends.short || ends.size != 100 ||
+			w.size(ends) != 100 {
 			t.Errorf("after a write: %+v", *ends.stored)
 		}
 		if drains = true; !w.pay(waits) || waits.paid.Count != 1 {

@@ -27,7 +27,8 @@ func TestDrainPart(t *testing.T) {
 		t.Error("before a drain, an operation is refused")
 	}
 	d.leave(b)
-	if err := d.wait(ended, nil); err == nil || !strings.HasSuffix(err.Error(), "the calls of 1 operations: no time left") {
+	if err := d.wait(ended, nil); err == nil ||
+		!strings.HasSuffix(err.Error(), "the calls of 1 operations: no time left") {
 		t.Errorf("with a busy operation: %v", err)
 	}
 	if !d.hasBegun() || d.enter(b) {

@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// TestCatchUpInManyNamespaces: each of more namespaces than a watch of statuses holds is found to be fresh, and one that
-// comes later is, too.
+// TestCatchUpInManyNamespaces: each of more namespaces than a watch of statuses holds is found to be fresh, and one
+// that comes later is, too.
 func TestCatchUpInManyNamespaces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -105,8 +105,11 @@ func TestHookStatus(t *testing.T) {
 				time.Sleep(time.Second)
 				return nil
 			},
-			onQuarantined: func(_ context.Context, w *v1alpha1.Webhook, _ Condemned) { quarantined = append(quarantined, w.Name) },
-			log:           slog.New(slog.DiscardHandler), now: func() time.Time { return epoch },
+			onQuarantined: func(_ context.Context, w *v1alpha1.Webhook,
+				_ Condemned) {
+				quarantined = append(quarantined, w.Name)
+			},
+			log: slog.New(slog.DiscardHandler), now: func() time.Time { return epoch },
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -144,7 +147,8 @@ func TestHookStatus(t *testing.T) {
 		h.mark(store.Key{Namespace: "ns", Name: "bomb"}, true)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if got := written["bomb"]; len(got) != 1 || !meta.IsStatusConditionTrue(got[0].Conditions, v1alpha1.ConditionQuarantined) {
+		if got := written["bomb"]; len(got) != 1 ||
+			!meta.IsStatusConditionTrue(got[0].Conditions, v1alpha1.ConditionQuarantined) {
 			t.Errorf("written is %+v", got)
 		}
 		if !slices.Equal(witness.settled, witness.condemned) || !slices.Equal(quarantined, []string{"bomb"}) {
@@ -158,8 +162,8 @@ func TestHookStatus(t *testing.T) {
 	})
 }
 
-// TestQuarantine: a version of a Webhook is quarantined if the witness condemns it or if its status says so, and no other
-// version is.
+// TestQuarantine: a version of a Webhook is quarantined if the witness condemns it or if its status says so, and no
+// other version is.
 func TestQuarantine(t *testing.T) {
 	t.Parallel()
 	w := aWebhook("bomb", "2")

@@ -40,9 +40,10 @@ func TestMissingWebhook(t *testing.T) {
 		},
 		"OneAfterTheOther": {
 			reason:  "Each of a sequence is told of when it is due.",
-			request: operations.Request{Webhooks: []string{"a", "b"}}, missing: []string{"a", "b"}, outcome: operations.Succeeded,
-			says: []string{"waiting for webhook a, which does not exist", "waiting for webhook b, which does not exist"},
-			told: 2,
+			request: operations.Request{Webhooks: []string{"a", "b"}}, missing: []string{"a", "b"},
+			outcome: operations.Succeeded,
+			says:    []string{"waiting for webhook a, which does not exist", "waiting for webhook b, which does not exist"},
+			told:    2,
 		},
 		"Parallel": {
 			reason: "All that are missing are named, and told of once.", exist: []string{"there"},

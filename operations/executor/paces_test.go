@@ -79,7 +79,8 @@ func TestRepeatsAreFolded(t *testing.T) {
 	}
 	for name, op := range map[string]*v1alpha1.Operation{"at first": r.op, "made again": again} {
 		w := op.Status.Webhooks[0]
-		if w.RetriesCount != tries || w.LastStatusCode != 503 || w.Message != fmt.Sprint("try ", tries-1) || w.NextAttemptAt == nil {
+		if w.RetriesCount != tries || w.LastStatusCode != 503 || w.Message != fmt.Sprint("try ", tries-1) ||
+			w.NextAttemptAt == nil {
 			t.Errorf("%s: %+v", name, w)
 		}
 	}

@@ -22,10 +22,11 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// TestSharedDisturbed plays random schedules of replicas that share operations: they join, leave, are killed, paused and
-// cut off, with and without losing what they hold, slots move between them, and of a half of the schedules a third of
-// all requests goes wrong. Every operation ends once; every try is made once, but for what was cut off, which is made
-// again with the same key; nobody calls for a slot that it has handed over; operations with the same lock take turns.
+// TestSharedDisturbed plays random schedules of replicas that share operations: they join, leave, are killed, paused
+// and cut off, with and without losing what they hold, slots move between them, and of a half of the schedules a third
+// of all requests goes wrong. Every operation ends once; every try is made once, but for what was cut off, which is
+// made again with the same key; nobody calls for a slot that it has handed over; operations with the same lock take
+// turns.
 func TestSharedDisturbed(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 12, func(t *testing.T, s uint64) {

@@ -36,8 +36,8 @@ func TestShardsByNamespaceOnly(t *testing.T) {
 	}
 }
 
-// TestLose: a slot that leaves waits for the call under way, records what that brings, and begins no other; nothing of it
-// goes on until it comes again, and then every call has been made once.
+// TestLose: a slot that leaves waits for the call under way, records what that brings, and begins no other; nothing of
+// it goes on until it comes again, and then every call has been made once.
 func TestLose(t *testing.T) {
 	b := setup(t)
 	asked, answer := make(chan string, 4), make(chan struct{})
@@ -94,8 +94,8 @@ func TestLose(t *testing.T) {
 	}
 }
 
-// TestLoseAtOnce: what runs of a slot that was lost is cut off. Nothing is compensated and nothing has failed: who gains
-// it makes the call again.
+// TestLoseAtOnce: what runs of a slot that was lost is cut off. Nothing is compensated and nothing has failed: who
+// gains it makes the call again.
 func TestLoseAtOnce(t *testing.T) {
 	b := setup(t)
 	asked := make(chan string, 4)

@@ -64,9 +64,9 @@ func copyShown(op *v1alpha1.Operation) *v1alpha1.Operation {
 }
 
 // firstCause returns the first cause by which the operation is stuck; empty if it is not. Only the flow calls it.
-// behind says that it waits for another operation. It agrees with explainer.operation, but uses only what the flow knows
-// when it parks. It reads no Webhook, since many operations may park after a change of one. It does not allocate for an
-// operation without an error or a wait.
+// behind says that it waits for another operation. It agrees with explainer.operation, but uses only what the flow
+// knows when it parks. It reads no Webhook, since many operations may park after a change of one. It does not allocate
+// for an operation without an error or a wait.
 func (r *run) firstCause(behind bool, endpoints breakerStates, clock func() time.Time) why.Type {
 	switch {
 	case behind:

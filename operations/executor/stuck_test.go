@@ -39,7 +39,10 @@ func TestStuckOperationsAreCounted(t *testing.T) {
 	b.Webhook("next", nil)
 	b.Webhook("later", nil)
 	b.Webhook("poll", func(s *v1alpha1.WebhookSpec) { s.Mode, s.Poll.Interval = v1alpha1.ModeAsync, hours(1) })
-	b.Webhook("broken", func(s *v1alpha1.WebhookSpec) { s.Retry.InitialInterval, s.Retry.MaxInterval = hours(300), hours(300) })
+	b.Webhook("broken", func(s *v1alpha1.WebhookSpec) {
+		s.Retry.InitialInterval, s.Retry.MaxInterval = hours(300),
+			hours(300)
+	})
 	b.Webhook("dead", func(s *v1alpha1.WebhookSpec) {
 		s.Retry.MaxAttempts, s.Breaker = 1, v1alpha1.WebhookBreaker{Failures: 1, OpenFor: hours(1)}
 	})
@@ -48,9 +51,11 @@ func TestStuckOperationsAreCounted(t *testing.T) {
 	r.Begin()
 	a := asking{b, r.Executor}
 
-	b.Schedule(operations.Request{Resource: app("holder"), Webhooks: []string{"hold"}, Lock: []operations.Resource{database}})
+	b.Schedule(operations.Request{Resource: app("holder"), Webhooks: []string{"hold"},
+		Lock: []operations.Resource{database}})
 	b.Received(asked)
-	b.Schedule(operations.Request{Resource: app("behind"), Webhooks: []string{"next"}, Lock: []operations.Resource{database}})
+	b.Schedule(operations.Request{Resource: app("behind"), Webhooks: []string{"next"},
+		Lock: []operations.Resource{database}})
 	for i := range 3 {
 		b.Schedule(operations.Request{Resource: app(fmt.Sprint("missing", i)), Webhooks: []string{"nowhere"}})
 	}

@@ -46,7 +46,8 @@ func TestTally(t *testing.T) {
 	}
 	at, behind = []store.Key{key(n), key(2)}, []store.Key{key(n + 1), key(3), key(n + 2)}
 	all := tally.all()
-	if len(all) != n+2 || all[key(n)] != why.Parked || all[key(n+1)] != why.QueuedBehind || all[key(3)] != why.WebhookMissing {
+	if len(all) != n+2 || all[key(n)] != why.Parked || all[key(n+1)] != why.QueuedBehind ||
+		all[key(3)] != why.WebhookMissing {
 		t.Errorf("With blocked workers the stuck operations are %d, want %d.", len(all), n+2)
 	}
 }

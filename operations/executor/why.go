@@ -188,7 +188,8 @@ func (x *explainer) withRun(
 	if fiber, ok := x.engine.Find(key.String()); ok {
 		if i := fiber.Info(); i.Status == flow.Ready {
 			c := why.Cause{
-				Type: why.QueuedBehind, Message: "other operations are before it: all workers of its namespace are busy", Since: i.Since,
+				Type: why.QueuedBehind, Message: "other operations are before it: all workers of its namespace are busy",
+				Since:    i.Since,
 				Evidence: map[string]string{"namespace": key.Namespace, "fibers": strconv.Itoa(x.engine.Live())},
 				Advice:   "It goes on when it is its turn; if that takes long, see how fast the API server answers.",
 				Progress: !fiber.Blocked(),
@@ -238,8 +239,9 @@ func (x *explainer) turn(
 		if behind != nil || s.place != "" && !x.operations.Covers(op.Namespace, s.place) {
 			all = append(all, why.Cause{
 				Type: why.SourceStale, Since: causes.LastStep(op), Progress: now.Sub(causes.LastStep(op)) < time.Second,
-				Message: "the controller does not know yet whether another operation goes first: the events that tell have not come",
-				Advice:  "See why the list or watch of operations is behind.",
+				Message: "the controller does not know yet whether another operation goes first: the events that tell have not " +
+					"come",
+				Advice: "See why the list or watch of operations is behind.",
 			})
 		}
 		return all
@@ -322,7 +324,8 @@ func (x *explainer) call(op *v1alpha1.Operation, t record.Target, s snapshot, no
 		}
 	}
 	for _, c := range x.refused(op, t, w, s.refused[t], s.live, now) {
-		if c.Type != why.CircuitOpen || en == nil || en.NextAttemptAt == nil || en.NextAttemptAt.Before(&metav1.MicroTime{Time: c.Until}) {
+		if c.Type != why.CircuitOpen || en == nil || en.NextAttemptAt == nil ||
+			en.NextAttemptAt.Before(&metav1.MicroTime{Time: c.Until}) {
 			all = append(all, c) // else it is over before the call is due
 		}
 	}
@@ -406,7 +409,8 @@ func (x *explainer) refused(
 		return []why.Cause{busy(at, string(r.reason), int(at.RatePerSecond), r)}
 	case r.reason == webhook.WaitConcurrency:
 		return append([]why.Cause{busy(at, string(r.reason), at.Concurrency, r)}, x.held(op.Namespace, t.ID)...)
-	case r.reason == webhook.WaitBreaker && at.Circuit != webhook.Closed, at.Circuit == webhook.Open && at.Until.After(now):
+	case r.reason == webhook.WaitBreaker && at.Circuit != webhook.Closed, at.Circuit == webhook.Open &&
+		at.Until.After(now):
 		return []why.Cause{circuit(at)}
 	}
 	if live {
@@ -467,7 +471,8 @@ func untried(c why.Cause, now time.Time) why.Cause {
 	if c.Until.IsZero() || c.Until.After(now) {
 		return c
 	}
-	c.Message = "webhook " + c.Evidence["webhook"] + " has failed so often that its next call decides whether others are made"
+	c.Message = "webhook " + c.Evidence["webhook"] +
+		" has failed so often that its next call decides whether others are made"
 	c.Until = time.Time{}
 	return c
 }

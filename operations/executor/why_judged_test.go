@@ -175,7 +175,8 @@ func TestWhyJudged(t *testing.T) {
 		b.Schedule(r)
 	}
 	for _, hook := range []string{
-		"tls", "dns", "closed", "judged", "retries", "nolocation", "async", "html", "misfit", "wrongfield", "asyncdown", "dated", "broken", "short",
+		"tls", "dns", "closed", "judged", "retries", "nolocation", "async", "html", "misfit", "wrongfield", "asyncdown",
+		"dated", "broken", "short",
 		"expr", "template", "nosecret", "wrongkey", "noaccount", "slowly", "ca",
 	} {
 		schedule(hook, operations.Request{Webhooks: []string{hook}})
@@ -228,7 +229,8 @@ func TestWhyJudged(t *testing.T) {
 		{"async", judge.Case{Want: why.BackOff, Evidence: []string{"waitsFor=poll", "status=404"}, Message: "poll"}},
 		{"html", judge.Case{
 			Want: why.BackOff, Evidence: []string{"waitsFor=poll", "status=200", "error=text/html"},
-			Message: "neither poll.succeeded nor poll.failed holds: answered 200 (text/html): <html>Sign in", Advice: "spec.poll.failed",
+			Message: "neither poll.succeeded nor poll.failed holds: answered 200 (text/html): <html>Sign in",
+			Advice:  "spec.poll.failed",
 		}},
 		{"misfit", judge.Case{
 			Want: why.BackOff, Evidence: []string{"field=spec.poll.succeeded", "error=no such key: done"},
@@ -240,7 +242,8 @@ func TestWhyJudged(t *testing.T) {
 		}},
 		{"asyncdown", judge.Case{Want: why.CircuitOpen, Evidence: []string{"error=503"}, Then: types{why.BackOff}}},
 		{"dated", judge.Case{Want: why.RetryAfter, Evidence: []string{"status=503"}, Until: time.Hour, Progress: true}},
-		{"late", judge.Case{Want: why.RetryAfter, Message: "timeout expires before that", Until: 10 * time.Minute, Progress: true}},
+		{"late", judge.Case{Want: why.RetryAfter, Message: "timeout expires before that", Until: 10 * time.Minute,
+			Progress: true}},
 		{"broken", judge.Case{Want: why.BackOff, Evidence: []string{"status=500"}}},
 		{"short", judge.Case{Want: why.BackOff, Message: "timeout expires before that", Until: 10 * time.Minute}},
 		{"slowly", judge.Case{Want: why.RetryAfter, Until: 2 * time.Hour, Progress: true}},
@@ -272,7 +275,8 @@ func TestWhyJudged(t *testing.T) {
 	})
 	b.Edit("hold", `{"spec":{"correlationHeader":"X-Other"}}`)
 	a.judge("flies", judge.Case{
-		Want: why.Parked, Evidence: []string{"generation=1", "newGeneration=2"}, Message: "the current attempt uses the old generation",
+		Want: why.Parked, Evidence: []string{"generation=1", "newGeneration=2"},
+		Message:  "the current attempt uses the old generation",
 		Progress: true,
 	})
 	b.DeleteWebhook("once")

@@ -240,7 +240,8 @@ func TestWhy(t *testing.T) {
 	idle := asking{b, b.Prepare(b.Config, nil).Executor}
 	for r, want := range map[operations.Resource]why.Type{
 		app("third"): why.LockHeld, app("missing"): why.WebhookMissing, app("secret"): why.NotReleased,
-		app("later"): why.RetryAfter, app("broken"): why.BackOff, app("poll"): why.Parked, app("back"): why.Parked, app("fine"): why.Ended,
+		app("later"): why.RetryAfter, app("broken"): why.BackOff, app("poll"): why.Parked, app("back"): why.Parked,
+		app("fine"):  why.Ended,
 		app("dead1"): why.CircuitOpen,
 	} {
 		idle.told(r, want)

@@ -60,7 +60,8 @@ func TestSchedule(t *testing.T) {
 		t.Errorf("while it runs: %+v", conflict)
 	}
 	a.finish("app-1", v1alpha1.PhaseFailed)
-	if old := a.do("", "POST", "/operations", deletion, "Idempotency-Key", "k1"); a.view(old).Status != operations.Failed ||
+	if old := a.do("", "POST", "/operations", deletion, "Idempotency-Key",
+		"k1"); a.view(old).Status != operations.Failed ||
 		old.header.Get("Retry-After") != "" {
 		t.Errorf("the same key after the end: %+v", old)
 	}

@@ -60,8 +60,8 @@ func (a *api) asked(client *http.Client, url string, headers http.Header) (int, 
 	return resp.StatusCode, string(said)
 }
 
-// TestProxy: a header names the user where the proxy has shown a good certificate of the CA and a name that is believed;
-// everywhere else it is as if it was not there.
+// TestProxy: a header names the user where the proxy has shown a good certificate of the CA and a name that is
+// believed; everywhere else it is as if it was not there.
 func TestProxy(t *testing.T) {
 	a := setup(t, nil)
 	a.users.bind("reader", "Alice", ":operators")
@@ -157,7 +157,8 @@ func TestProxyPlain(t *testing.T) {
 	var running sync.WaitGroup
 	running.Go(func() { _ = server.Serve(listener) }) // it ends when it is closed
 	t.Cleanup(func() { _ = server.Close(); running.Wait() })
-	if status, said := a.asked(servetest.NewAuthority(t, "any").Client(t, nil), "http://"+listener.Addr().String()+"/operations",
+	if status, said := a.asked(servetest.NewAuthority(t, "any").Client(t, nil),
+		"http://"+listener.Addr().String()+"/operations",
 		http.Header{"X-Remote-User": {"alice"}}); status != http.StatusUnauthorized {
 		t.Errorf("%d %s", status, said)
 	}
@@ -215,11 +216,15 @@ func TestProxyUser(t *testing.T) {
 	if proxy, err = httpapi.NewProxy(httpapi.ProxyOptions{CAFile: ca.File}); err != nil {
 		t.Fatal(err)
 	}
-	pages = proxy.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got, _ = httpapi.Proxied(r.Context()) }))
+	pages = proxy.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		got,
+			_ = httpapi.Proxied(r.Context())
+	}))
 	at = serveTLS(t, pages, proxy.TLS(&tls.Config{Certificates: []tls.Certificate{*server}}))
-	(&api{t: t, ctx: t.Context()}).asked(ca.Client(t, ca.Issue(t, "any", x509.ExtKeyUsageClientAuth, time.Time{})), at, http.Header{
-		"X-Remote-User": {"jane"}, "X-Remote-Group": {"system:masters"}, "X-Remote-Extra-Scopes": {"all"},
-	})
+	(&api{t: t, ctx: t.Context()}).asked(ca.Client(t, ca.Issue(t, "any", x509.ExtKeyUsageClientAuth, time.Time{})), at,
+		http.Header{
+			"X-Remote-User": {"jane"}, "X-Remote-Group": {"system:masters"}, "X-Remote-Extra-Scopes": {"all"},
+		})
 	want = authenticationv1.UserInfo{Username: "jane", Groups: []string{"system:authenticated"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("what was not asked for counts, -want +got:\n%s", diff)
@@ -280,7 +285,8 @@ func TestProxyCA(t *testing.T) {
 	}
 	for name, content := range map[string][]byte{"Nonsense": []byte("no"), "Empty": nil} {
 		write(content)
-		if _, err := httpapi.NewProxy(httpapi.ProxyOptions{CAFile: file}); err == nil || !strings.Contains(err.Error(), "no certificate") {
+		if _, err := httpapi.NewProxy(httpapi.ProxyOptions{CAFile: file}); err == nil ||
+			!strings.Contains(err.Error(), "no certificate") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -305,7 +311,8 @@ func TestProxyCA(t *testing.T) {
 	}
 	server := first.Issue(t, "server", x509.ExtKeyUsageServerAuth, time.Time{})
 	at := serveTLS(t, pages, proxy.TLS(&tls.Config{Certificates: []tls.Certificate{*server}}))
-	clients := map[string]*http.Client{"first": first.Client(t, certs["first"]), "second": first.Client(t, certs["second"])}
+	clients := map[string]*http.Client{"first": first.Client(t, certs["first"]),
+		"second": first.Client(t, certs["second"])}
 	believed := func(reason, whose string, want bool) {
 		t.Helper()
 		(&api{t: t, ctx: t.Context()}).asked(clients[whose], at, http.Header{"X-Remote-User": {"jane"}})

@@ -85,7 +85,8 @@ func TestElsewhere(t *testing.T) {
 		}
 	}
 	a.finish("app-3", v1alpha1.PhaseFailed)
-	if got := a.do("", "GET", "/operations/app/3", ""); got.status != http.StatusOK || !strings.Contains(got.body, "FAILED") {
+	if got := a.do("", "GET", "/operations/app/3", ""); got.status != http.StatusOK ||
+		!strings.Contains(got.body, "FAILED") {
 		t.Errorf("%+v", got)
 	}
 	var all []string

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// table reads and writes the rows of an outbox. Each method is one transaction, or part of that of the caller. The state
-// and the locks are those of the database.
+// table reads and writes the rows of an outbox. Each method is one transaction, or part of that of the caller. The
+// state and the locks are those of the database.
 type table struct {
 	db      *sql.DB
 	dialect Dialect

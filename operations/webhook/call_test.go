@@ -92,7 +92,8 @@ func TestJudgeCall(t *testing.T) {
 			def: webhook.Definition{Response: webhook.Response{Success: "response.body.ok"}},
 			want: webhook.Result{
 				Verdict: webhook.Failed,
-				Message: "spec.response.success: cannot evaluate expression on this answer: unsupported index type 'string' in list",
+				Message: "spec.response.success: cannot evaluate expression on this answer: unsupported index type 'string' in " +
+					"list",
 			},
 		},
 		{

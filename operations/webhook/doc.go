@@ -7,7 +7,7 @@
 //	defer client.Close()
 //	hook, err := webhook.Compile(webhook.Definition{Namespace: "shop", Name: "cleanup",
 //		Request: webhook.Request{URL: "https://crm.example.com/customers/{{.Operation.resourceID}}", Method: "DELETE"}})
-//	if err != nil { … }                                       // names the field: spec.request.url: cannot parse template: …
+//	if err != nil { … }                                       // names the field, such as spec.request.url
 //
 //	permit, wait := client.Acquire(hook, call.ID, wake)       // limits and breaker; never blocks
 //	if permit == nil { … }                                    // ask again after wait.For, or when wake is called

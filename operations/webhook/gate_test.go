@@ -217,7 +217,8 @@ func TestBreaker(t *testing.T) {
 	before := time.Now()
 	try(500, webhook.Open)
 	after := time.Now()
-	if got := client.Breakers(); got[webhook.Open] != 1 || got[webhook.Closed]+got[webhook.HalfOpen] != 0 || len(got) != 3 {
+	if got := client.Breakers(); got[webhook.Open] != 1 || got[webhook.Closed]+got[webhook.HalfOpen] != 0 ||
+		len(got) != 3 {
 		t.Errorf("the breakers are %v", got)
 	}
 	if got := client.Breaker("ns", "hook"); got.Until.Before(before.Add(openFor)) ||

@@ -10,8 +10,9 @@ import (
 	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
-// Permit is the permission to send one request. It owns the slot of the gate until then. The caller must call exactly one of Call, Poll and Release. Afterwards
-// the permit is used up and further calls have no effect (Call and Poll return Canceled).
+// Permit is the permission to send one request. It owns the slot of the gate until then. The caller must call exactly
+// one of Call, Poll and Release. Afterwards the permit is used up and further calls have no effect (Call and Poll
+// return Canceled).
 type Permit struct {
 	sender    *sender
 	callbacks *callbacks

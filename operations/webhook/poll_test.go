@@ -46,16 +46,19 @@ func TestJudgePoll(t *testing.T) {
 			message: `neither poll.succeeded nor poll.failed holds: answered 200 (application/json): {"id":1}`,
 		},
 		{
-			reason: "HTML, as of a login page", status: 200, kind: "text/html", body: "<html>\n<b>Sign in</b>", verdict: webhook.Pending,
+			reason: "HTML, as of a login page", status: 200, kind: "text/html", body: "<html>\n<b>Sign in</b>",
+			verdict: webhook.Pending,
 			message: "neither poll.succeeded nor poll.failed holds: answered 200 (text/html): <html> <b>Sign in</b>",
 		},
 		{
-			reason: "HTML for which own rules were not written", status: 200, kind: "text/html", body: "<html>", verdict: webhook.Pending,
+			reason: "HTML for which own rules were not written", status: 200, kind: "text/html", body: "<html>",
+			verdict: webhook.Pending,
 			poll:    webhook.Poll{Succeeded: "response.status == 201"},
 			message: "neither poll.succeeded nor poll.failed holds: answered 200 (text/html): <html>",
 		},
 		{
-			reason: "only the first characters", status: 200, kind: "text/plain", body: strings.Repeat("x", 999), verdict: webhook.Pending,
+			reason: "only the first characters", status: 200, kind: "text/plain", body: strings.Repeat("x", 999),
+			verdict: webhook.Pending,
 			message: "neither poll.succeeded nor poll.failed holds: answered 200 (text/plain): " + strings.Repeat("x", 200),
 		},
 		{
@@ -68,7 +71,8 @@ func TestJudgePoll(t *testing.T) {
 		},
 		{reason: "a bare 202", status: 202, verdict: webhook.Pending, message: "in progress: answered 202"},
 		{
-			reason: "an error that has a status", status: 404, body: `{"status":404,"title":"no such job"}`, verdict: webhook.Pending,
+			reason: "an error that has a status", status: 404, body: `{"status":404,"title":"no such job"}`,
+			verdict: webhook.Pending,
 			message: "answered 404: no such job",
 		},
 		{

@@ -50,8 +50,8 @@ type headerText struct {
 	text *text
 }
 
-// compileRequest compiles the templates of a request. authenticated means that it is sent with credentials. The warnings
-// name settings that have no effect.
+// compileRequest compiles the templates of a request. authenticated means that it is sent with credentials. The
+// warnings name settings that have no effect.
 func compileRequest(r Request, authenticated bool) (tmpl *requestTemplate, warnings []string, err error) {
 	tmpl = &requestTemplate{}
 	var errs []error
@@ -197,9 +197,9 @@ func (tmpl *requestTemplate) renderHeaders(h http.Header, root map[string]any, s
 	return nil
 }
 
-// poll returns the request for the state of a call. It reports whether the URL may get credentials: it has the origin of
-// the call's request, or one of origins. Headers of the definition may contain credentials, so they are sent only then,
-// too.
+// poll returns the request for the state of a call. It reports whether the URL may get credentials: it has the origin
+// of the call's request, or one of origins. Headers of the definition may contain credentials, so they are sent only
+// then, too.
 func (tmpl *requestTemplate) poll(call Call, pollURL string, origins []string) (r *request, trusted bool, err error) {
 	if err := call.validate(); err != nil {
 		return nil, false, err

@@ -87,7 +87,8 @@ func (r *record) add(res Result, now time.Time) {
 	r.took += float64(res.Duration)
 	r.last = now
 	switch {
-	case res.Verdict == Succeeded, res.Verdict == Accepted, res.Verdict == Pending && res.Err == nil && res.StatusCode < 400,
+	case res.Verdict == Succeeded, res.Verdict == Accepted, res.Verdict == Pending && res.Err == nil &&
+		res.StatusCode < 400,
 		res.Verdict == Failed && res.Gone:
 		return
 	}

@@ -67,7 +67,8 @@ func (t *transports) newTransport(namespace string, config *tls.Config) *http.Tr
 	}
 	if t.proxy != nil { // never from the environment
 		tr.Proxy = http.ProxyURL(t.proxy)
-		tr.DialContext = t.dialer(namespace, (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext)
+		tr.DialContext = t.dialer(namespace,
+			(&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext)
 	}
 	return tr
 }

@@ -35,7 +35,7 @@ func (s *sender) close() {
 type try struct {
 	sender  *sender
 	hook    *Compiled
-	outer   context.Context //nolint:containedctx // of the caller, without the timeout of the request; it lives as long as the try
+	outer   context.Context //nolint:containedctx // of the caller, without the timeout of the request
 	call    Call
 	request *request
 	trusted bool

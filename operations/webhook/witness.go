@@ -22,8 +22,8 @@ type Witness interface {
 	Suspects(d *Definition) bool
 }
 
-// computations runs the code of definitions in turns of their namespaces, and tells the Witness. The lock is that of the
-// turns.
+// computations runs the code of definitions in turns of their namespaces, and tells the Witness. The lock is that of
+// the turns.
 type computations struct {
 	turns   *turns
 	witness Witness // nil: none

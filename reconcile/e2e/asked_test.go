@@ -43,8 +43,8 @@ func (p parent) Cleanup(ctx context.Context, g *gateway) (reconcile.Result, erro
 	return reconcile.Retry(p.c.Delete(ctx, child, client.IgnoreNotFound()))
 }
 
-// A program with the rights that were computed from what it has declared, and no others, does all that it does without a
-// request that is refused: observers, children, status, finalizers, Events, flows, and an election or a group.
+// A program with the rights that were computed from what it has declared, and no others, does all that it does without
+// a request that is refused: observers, children, status, finalizers, Events, flows, and an election or a group.
 func TestComputedRightsAreEnough(t *testing.T) {
 	for name, share := range map[string]func(ns string) fairlead.Option{
 		"election": func(ns string) fairlead.Option { return fairlead.WithLeaderElection(ns, "asking") },

@@ -56,7 +56,8 @@ func TestWhyAddress(t *testing.T) {
 		leader, _ := standby.Status()
 		host, _, _ := strings.Cut(leader, "_")
 		got = standby.Why(e.t.Context(), why.Object{})
-		if len(got) != 1 || got[0].Evidence["address"] != "" || !strings.Contains(got[0].Advice, "kubectl port-forward -n a pod/"+host) {
+		if len(got) != 1 || got[0].Evidence["address"] != "" ||
+			!strings.Contains(got[0].Advice, "kubectl port-forward -n a pod/"+host) {
 			e.t.Errorf("of a leader that has told no address: %+v", got)
 		}
 	})

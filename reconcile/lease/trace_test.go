@@ -23,7 +23,8 @@ func TestSpans(t *testing.T) {
 		server := testbed.Server(t, apiserver.Options{})
 		defer server.Close()
 		made := spans.New()
-		l, err := lease.New(server.Config(), lease.Options{Namespace: "a", Name: "gateways", Identity: "one", TracerProvider: made})
+		l, err := lease.New(server.Config(), lease.Options{Namespace: "a", Name: "gateways", Identity: "one",
+			TracerProvider: made})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +44,8 @@ func TestSpans(t *testing.T) {
 		refused.Off()
 		failed := made.Named("update lease")
 		if len(failed) == 0 || failed[0].Status().Code != codes.Error || failed[0].Status().Description != "" ||
-			spans.Value(failed[0], "error.type") != "ServiceUnavailable" || spans.Value(failed[0], "lease.name") != "a/gateways" ||
+			spans.Value(failed[0], "error.type") != "ServiceUnavailable" ||
+			spans.Value(failed[0], "lease.name") != "a/gateways" ||
 			spans.Value(failed[0], "lease.identity") != "one" || failed[0].Parent().IsValid() {
 			t.Errorf("of renewals that fail there are %+v", failed)
 		}
@@ -53,7 +55,8 @@ func TestSpans(t *testing.T) {
 		testbed.Settle(10 * time.Second)
 		slow.Off()
 		more := made.Ended()[before:]
-		if len(more) == 0 || more[0].Status().Code != codes.Unset || more[0].EndTime().Sub(more[0].StartTime()) < time.Second {
+		if len(more) == 0 || more[0].Status().Code != codes.Unset ||
+			more[0].EndTime().Sub(more[0].StartTime()) < time.Second {
 			t.Errorf("of renewals that are slow there are %v", more)
 		}
 	})

@@ -51,7 +51,8 @@ func TestWhy(t *testing.T) {
 				break
 			}
 		}
-		if silent.Off(); len(got) != 1 || got[0].Evidence["unrenewed"] == "" || !strings.Contains(got[0].Message, "seems to be dead") {
+		if silent.Off(); len(got) != 1 || got[0].Evidence["unrenewed"] == "" ||
+			!strings.Contains(got[0].Message, "seems to be dead") {
 			e.t.Errorf("of one that does not renew any more: %+v", got)
 		}
 		var none *lease.Lease

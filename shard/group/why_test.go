@@ -82,7 +82,8 @@ func TestWhyMoving(t *testing.T) {
 	})
 }
 
-// TestWhyForbidden: members that have lost the right to Leases know no more than that, whoever has held the slot before.
+// TestWhyForbidden: members that have lost the right to Leases know no more than that, whoever has held the slot
+// before.
 func TestWhyForbidden(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		members := []*process{w.start("one", random(), Options{}), w.start("two", random(), Options{})}

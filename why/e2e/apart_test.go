@@ -215,7 +215,8 @@ func TestCoreAndAnother(t *testing.T) {
 		if a, err := rt.Why(t.Context(), named(kind)); !errors.Is(err, why.ErrNotFound) {
 			t.Errorf("%s, of which there is none: %+v, %v", kind, a, err)
 		}
-		if r, of, err := rt.ResourceOf(named(kind)); err != nil || r != corev1.SchemeGroupVersion.WithResource("limitranges") ||
+		if r, of, err := rt.ResourceOf(named(kind)); err != nil ||
+			r != corev1.SchemeGroupVersion.WithResource("limitranges") ||
 			of.Kind != "LimitRange" || of.Group != "" {
 			t.Errorf("%s is %v, %v, %v", kind, r, of, err)
 		}

@@ -46,7 +46,8 @@ func TestSilentWatch(t *testing.T) {
 	rt := w.program(well)
 	w.told(rt, "x", why.Ended, nil)
 	silent.Store(true)
-	if _, err := w.kube.CoreV1().ConfigMaps(w.ns).Patch(t.Context(), "x", types.MergePatchType, []byte(`{"data":{"a":"b"}}`),
+	if _, err := w.kube.CoreV1().ConfigMaps(w.ns).Patch(t.Context(), "x", types.MergePatchType,
+		[]byte(`{"data":{"a":"b"}}`),
 		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}

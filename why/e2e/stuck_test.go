@@ -68,8 +68,8 @@ func TestForbiddenWatch(t *testing.T) {
 	w.cfg = admin
 }
 
-// TestConflictStorm has somebody else write each time what a reconciler is about to. That is a Secret: a ConfigMap has no
-// generation, so each change of it is a new spec, with which a failure is over.
+// TestConflictStorm has somebody else write each time what a reconciler is about to. That is a Secret: a ConfigMap has
+// no generation, so each change of it is a new spec, with which a failure is over.
 func TestConflictStorm(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -150,7 +150,8 @@ func TestAfter(t *testing.T) {
 		return reconcile.After(time.Hour),
 			nil
 	}))
-	if c := w.told(rt, "x", why.Parked, map[string]string{"result": "After"}).Causes[0]; time.Until(c.Until) < 50*time.Minute || !c.Progress {
+	if c := w.told(rt, "x", why.Parked,
+		map[string]string{"result": "After"}).Causes[0]; time.Until(c.Until) < 50*time.Minute || !c.Progress {
 		t.Errorf("%+v", c)
 	}
 }

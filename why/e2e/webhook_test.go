@@ -18,7 +18,8 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestAdmissionWebhook: a webhook of the API server refuses what a program writes; later the API server cannot reach it.
+// TestAdmissionWebhook: a webhook of the API server refuses what a program writes; later the API server cannot reach
+// it.
 func TestAdmissionWebhook(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -47,8 +47,8 @@ func (o Original) Complete(patch, before, after map[string]any, all bool) (bool,
 	return true, nil
 }
 
-// addMissing adds to a merge patch the fields of to that has lacks: in maps that the patch creates and, with everywhere,
-// in all maps that it changes. It reports whether it added any.
+// addMissing adds to a merge patch the fields of to that has lacks: in maps that the patch creates and, with
+// everywhere, in all maps that it changes. It reports whether it added any.
 func addMissing(patch, to, has map[string]any, everywhere bool) (added bool) {
 	for name, v := range to {
 		change, changed := patch[name]
@@ -69,8 +69,8 @@ func addMissing(patch, to, has map[string]any, everywhere bool) (added bool) {
 	return added
 }
 
-// withoutZeros returns the part of an encoded Go value that the server must have sent. It removes zero values and empty maps,
-// because the Go type encodes them even if the server lacks them. It returns nil if no value remains.
+// withoutZeros returns the part of an encoded Go value that the server must have sent. It removes zero values and empty
+// maps, because the Go type encodes them even if the server lacks them. It returns nil if no value remains.
 func withoutZeros(m map[string]any) map[string]any {
 	out := maps.Clone(m)
 	for name, v := range m {

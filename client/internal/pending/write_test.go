@@ -72,7 +72,10 @@ func TestWrite(t *testing.T) {
 		doubted bool
 	}{
 		{
-			"an answer", "a", func(ctx context.Context, w *pending.Write) { w.Answered(ctx, answer(200, object("a", "1", "11", ""))) },
+			"an answer", "a", func(ctx context.Context,
+				w *pending.Write) {
+				w.Answered(ctx, answer(200, object("a", "1", "11", "")))
+			},
 			"1 11",
 			[]string{"a"},
 			false,

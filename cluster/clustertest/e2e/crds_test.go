@@ -40,7 +40,10 @@ spec:
   names: {plural: ` + plural + `, singular: ` + strings.ToLower(kind) + `, kind: ` + kind + `, listKind: ` + kind +
 		`List}
   versions:
-  - {name: v1, served: true, storage: true, schema: &schema {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+  - name: v1
+    served: true
+    storage: true
+    schema: &schema {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
   - {name: v1beta1, served: true, storage: false, schema: *schema}
   - {name: v1alpha1, served: false, storage: false, schema: *schema}
 status: {acceptedNames: {kind: "", plural: ""}, conditions: [], storedVersions: []}
@@ -223,9 +226,9 @@ func TestInstallCRDsThatAreConverted(t *testing.T) {
 	}
 	const theirs = "https://127.0.0.1:1/convert/theirs"
 	bundle := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate(t)}))
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"conversion": map[string]any{"webhook": map[string]any{
-		"clientConfig": map[string]any{"url": theirs, "caBundle": []byte(bundle)},
-	}}}})
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"conversion": map[string]any{
+		"webhook": map[string]any{"clientConfig": map[string]any{"url": theirs, "caBundle": []byte(bundle)}},
+	}}})
 	if err != nil {
 		t.Fatal(err)
 	}

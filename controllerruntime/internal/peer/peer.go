@@ -1,5 +1,5 @@
-// Package peer has what the tests of controllerruntime share: caches and clients of controller-runtime as it is, and with
-// ours in their place.
+// Package peer has what the tests of controllerruntime share: caches and clients of controller-runtime as it is, and
+// with ours in their place.
 package peer
 
 import (

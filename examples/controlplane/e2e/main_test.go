@@ -24,7 +24,8 @@ func TestProgram(t *testing.T) {
 	p := controlplane.Start(t, program.Options{})
 	p.Wait(ctx)
 	lines := strings.Split(strings.TrimSpace(p.Output()), "\n")
-	if got := lines[len(lines)-1]; !strings.HasPrefix(got, "Kubernetes v1.") || !strings.HasSuffix(got, "keeps the sea blue") {
+	if got := lines[len(lines)-1]; !strings.HasPrefix(got, "Kubernetes v1.") ||
+		!strings.HasSuffix(got, "keeps the sea blue") {
 		t.Errorf("got %q", got)
 	}
 }

@@ -1,5 +1,5 @@
-// Package e2e_test runs the program cronjob on a real control plane. The tests run one after the other, since each program
-// works in all namespaces, and only one may work at a time.
+// Package e2e_test runs the program cronjob on a real control plane. The tests run one after the other, since each
+// program works in all namespaces, and only one may work at a time.
 package e2e_test
 
 import (
@@ -217,8 +217,11 @@ func TestValidation(t *testing.T) {
 	w.Create(sample)
 	defer w.Delete(sample)
 	for reason, change := range map[string]func(cj *unstructured.Unstructured, spec map[string]any){
-		"no schedule":       func(_ *unstructured.Unstructured, spec map[string]any) { spec["schedule"] = "" },
-		"an unknown policy": func(_ *unstructured.Unstructured, spec map[string]any) { spec["concurrencyPolicy"] = "Perhaps" },
+		"no schedule": func(_ *unstructured.Unstructured, spec map[string]any) { spec["schedule"] = "" },
+		"an unknown policy": func(_ *unstructured.Unstructured,
+			spec map[string]any) {
+			spec["concurrencyPolicy"] = "Perhaps"
+		},
 		"a limit below 0": func(_ *unstructured.Unstructured, spec map[string]any) {
 			spec["failedJobsHistoryLimit"] = int64(-1)
 		},

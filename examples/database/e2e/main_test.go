@@ -1,5 +1,5 @@
-// Package e2e_test runs the program database on a real control plane. The tests run one after the other, and delete their
-// objects, since each program works in all namespaces, and only one may work at a time.
+// Package e2e_test runs the program database on a real control plane. The tests run one after the other, and delete
+// their objects, since each program works in all namespaces, and only one may work at a time.
 package e2e_test
 
 import (

@@ -150,7 +150,8 @@ func (d *director) register(path string) (id string) {
 	return app.ID
 }
 
-// effects returns how many calls with keys of their own a path of the receiver got. A call may be repeated with its key.
+// effects returns how many calls with keys of their own a path of the receiver got. A call may be repeated with its
+// key.
 func (d *director) effects(path string) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()

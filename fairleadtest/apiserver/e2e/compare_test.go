@@ -26,8 +26,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
-// The comparison sends the same requests to a real kube-apiserver and to a server of package apiserver, and compares the
-// answers. The table of differences names every answer that differs, and no other.
+// The comparison sends the same requests to a real kube-apiserver and to a server of package apiserver, and compares
+// the answers. The table of differences names every answer that differs, and no other.
 
 // Paths of the scenarios; {ns} is a namespace of the scenario's own.
 const (

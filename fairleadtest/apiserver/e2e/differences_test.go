@@ -18,7 +18,8 @@ var differences = []difference{
 	},
 	{
 		name: "Content of built-in kinds",
-		reason: "no defaults are set, and a spec is not checked, since that would be the half of Kubernetes: what a test needs " +
+		reason: "no defaults are set, and a spec is not checked, since that would be the half of Kubernetes: what a test " +
+			"needs " +
 			"it gives. Names, metadata, and the data of ConfigMaps, Secrets and Leases are checked.",
 		steps: []string{
 			"pods/minimal",
@@ -29,7 +30,8 @@ var differences = []difference{
 	},
 	{
 		name: "Subresources",
-		reason: "there are none but status, the finalize of namespaces and the token of service accounts; for others there is " +
+		reason: "there are none but status, the finalize of namespaces and the token of service accounts; for others there " +
+			"is " +
 			"Respond.",
 		steps: []string{
 			"pods/eviction",
@@ -58,7 +60,8 @@ var differences = []difference{
 	},
 	{
 		name: "Owner references",
-		reason: "a refusal names the field as the version of Kubernetes does that this module is built with, which may be newer " +
+		reason: "a refusal names the field as the version of Kubernetes does that this module is built with, which may be " +
+			"newer " +
 			"than the server.",
 		steps: []string{
 			"create with metadata/owner without uid",

@@ -69,7 +69,8 @@ func watchScenarios() []scenario {
 			watchStep("labels", things+"?watch=true&labelSelector=l%3D1&resourceVersion={changed a.rv}"),
 			watchStep("name", things+"?watch=1&fieldSelector=metadata.name%3Db&resourceVersion={changed a.rv}"),
 			watchStep("all namespaces",
-				"/apis/compare.fairlead.io/v1/things?watch=1&fieldSelector=metadata.namespace%3D{ns}&resourceVersion={changed a.rv}"),
+				"/apis/compare.fairlead.io/v1/things?watch=1&fieldSelector=metadata.namespace%3D{ns}&resourceVersion={changed "+
+					"a.rv}"),
 			get("one by path", things+"/b?watch=1&resourceVersion={changed a.rv}"),
 			get("missing one by path", things+"/none?watch=1&resourceVersion={changed a.rv}&timeoutSeconds=1"),
 			watchStep("old path", "/apis/compare.fairlead.io/v1/watch/namespaces/{ns}/things?resourceVersion={changed a.rv}"),

@@ -165,7 +165,9 @@ func (w *World) Webhook(name string) {
 func (w *World) Schedule(id string, hooks ...string) *v1alpha1.Operation {
 	w.T.Helper()
 	op, err := w.Scheduler.Schedule(w.Ctx, operations.Request{
-		Type: v1alpha1.OperationUpdate, Category: "tests", CorrelationID: "c-" + strings.ToValidUTF8(id[:min(len(id), 8)], ""), Resource: operations.Resource{Type: "App", ID: id},
+		Type: v1alpha1.OperationUpdate, Category: "tests",
+		CorrelationID: "c-" + strings.ToValidUTF8(id[:min(len(id), 8)], ""),
+		Resource:      operations.Resource{Type: "App", ID: id},
 		Webhooks: hooks,
 	})
 	if err != nil {
@@ -200,7 +202,8 @@ func (w *World) User(name string, everywhere bool, rules ...rbacv1.PolicyRule) s
 			metav1.CreateOptions{})
 		if err == nil {
 			_, err = w.Clients.RbacV1().ClusterRoleBindings().Create(w.Ctx, &rbacv1.ClusterRoleBinding{
-				ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
+				ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+					Name: meta.Name},
 			}, metav1.CreateOptions{})
 		}
 	default:
@@ -208,7 +211,8 @@ func (w *World) User(name string, everywhere bool, rules ...rbacv1.PolicyRule) s
 			metav1.CreateOptions{})
 		if err == nil {
 			_, err = w.Clients.RbacV1().RoleBindings(w.Namespace).Create(w.Ctx, &rbacv1.RoleBinding{
-				ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+				ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role",
+					Name: meta.Name},
 			}, metav1.CreateOptions{})
 		}
 	}
@@ -218,7 +222,8 @@ func (w *World) User(name string, everywhere bool, rules ...rbacv1.PolicyRule) s
 	for _, rule := range rules {
 		w.granted(name, everywhere, rule)
 	}
-	token, err := w.Clients.CoreV1().ServiceAccounts(w.Namespace).CreateToken(w.Ctx, name, &authenticationv1.TokenRequest{},
+	token, err := w.Clients.CoreV1().ServiceAccounts(w.Namespace).CreateToken(w.Ctx, name,
+		&authenticationv1.TokenRequest{},
 		metav1.CreateOptions{})
 	if err != nil {
 		w.T.Fatal(err)
@@ -327,7 +332,8 @@ func (w *World) Browser() *http.Client {
 func (w *World) Login(user string) *http.Client {
 	w.T.Helper()
 	b := w.Browser()
-	got := w.Send(b, "", http.MethodPost, "/console/login", url.Values{"token": {w.Tokens[user]}, "next": {"/console/flows"}})
+	got := w.Send(b, "", http.MethodPost, "/console/login",
+		url.Values{"token": {w.Tokens[user]}, "next": {"/console/flows"}})
 	if got.Status != http.StatusSeeOther || got.Header.Get("Location") != "/console/flows" {
 		w.T.Fatalf("the login is answered by %d %s: %s", got.Status, got.Header, got.Body)
 	}

@@ -195,7 +195,9 @@ func (s *stage) play(t *testing.T, seeded uint64, id string, game []attack, pace
 }
 
 // tenant makes an attacker.
-func (s *stage) tenant(t *testing.T, ctx context.Context, namespace string, rnd *rand.Rand) *tenant { //nolint:revive // the test comes first
+func (s *stage) tenant( //nolint:revive // the test comes first
+	t *testing.T, ctx context.Context, namespace string, rnd *rand.Rand,
+) *tenant {
 	config := s.identity(namespace, "tenant")
 	return &tenant{
 		t: t, s: s, ctx: ctx, namespace: namespace, calls: s.caller(config), clients: kubernetes.NewForConfigOrDie(config),

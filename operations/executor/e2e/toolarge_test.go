@@ -186,9 +186,10 @@ func TestOutgrown(t *testing.T) {
 		calls   map[string]int
 	}{
 		"Succeeds": {
-			reason: "A success is one, though it can hardly be written.", request: operations.Request{Webhooks: []string{"work"}},
-			code:  http.StatusOK,
-			calls: map[string]int{"work": 1},
+			reason:  "A success is one, though it can hardly be written.",
+			request: operations.Request{Webhooks: []string{"work"}},
+			code:    http.StatusOK,
+			calls:   map[string]int{"work": 1},
 		},
 		"Fails": {
 			reason: "So is a failure.", request: operations.Request{Webhooks: []string{"work"}}, code: http.StatusBadRequest,

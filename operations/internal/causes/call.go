@@ -65,7 +65,8 @@ func call(op *v1alpha1.Operation, t record.Target, known Known, now time.Time) (
 		underWay(&c, e, name, began, known.try(t.ID))
 	case e.AwaitsCallback():
 		c.Message, c.Until = "it waits for the callback of "+name, expiry(op, t, e, known)
-		c.Advice = "Check the job at the receiver. The receiver has to report the result to the callback URL that it was sent."
+		c.Advice = "Check the job at the receiver. The receiver has to report the result to the callback URL that it was " +
+			"sent."
 		c.Evidence["waitsFor"] = "callback"
 		if c.bound = c.Until; c.bound.IsZero() {
 			c.bound = c.Since.Add(v1alpha1.DefaultWebhookTimeout)
@@ -83,7 +84,8 @@ func call(op *v1alpha1.Operation, t record.Target, known Known, now time.Time) (
 			c.Advice = remedy(e)
 			switch field := misfitting(e); {
 			case field != "":
-				c.Message = field + " of " + name + " cannot be evaluated on the answer to the last poll; the next one is at " + stamp(next)
+				c.Message = field + " of " + name + " cannot be evaluated on the answer to the last poll; the next one is at " +
+					stamp(next)
 			case strings.HasPrefix(e.Message, unjudged):
 				c.Message = name + " is polled again at " + stamp(next) + ": " + e.Message
 			}
@@ -231,15 +233,20 @@ func misfitting(e *v1alpha1.WebhookCallStatus) string {
 var remedies = []struct{ part, advice string }{
 	{"x509:", "The certificate of the receiver is not trusted. Set spec.tls.caSecretRef of the Webhook to its CA and " +
 		"spec.tls.serverName to its name, or renew the certificate."},
-	{"tls:", "The TLS handshake fails. Check the scheme and port of the URL, and spec.tls and spec.auth.mtls of the Webhook."},
+	{"tls:", "The TLS handshake fails. Check the scheme and port of the URL, and spec.tls and spec.auth.mtls of the " +
+		"Webhook."},
 	{"lookup ", "The host name does not resolve. Check the URL of the Webhook and the DNS of the controller."},
-	{"connection refused", "Nothing listens at the address. Check the URL of the Webhook, and that the receiver is running."},
+	{"connection refused", "Nothing listens at the address. Check the URL of the Webhook, and that the receiver is " +
+		"running."},
 	{"no route to host", "The address is unreachable. Check the URL of the Webhook and the network policies."},
 	{"unreachable", "The address is unreachable. Check the URL of the Webhook and the network policies."},
-	{"HTTP response to HTTPS", "The receiver does not serve TLS on that port. Check the scheme and port of the URL of the Webhook."},
-	{"malformed HTTP", "The server at that address does not speak HTTP. Check the scheme and port of the URL of the Webhook."},
+	{"HTTP response to HTTPS", "The receiver does not serve TLS on that port. Check the scheme and port of the URL of " +
+		"the Webhook."},
+	{"malformed HTTP", "The server at that address does not speak HTTP. Check the scheme and port of the URL of the " +
+		"Webhook."},
 	{"EOF", "The receiver closes the connection without a response. Check its log, and the proxies in front of it."},
-	{"connection reset", "The receiver closes the connection without a response. Check its log, and the proxies in front of it."},
+	{"connection reset", "The receiver closes the connection without a response. Check its log, and the proxies in " +
+		"front of it."},
 	{"no answer within", slow},
 	{"deadline exceeded", slow},
 	{"timeout", slow},
@@ -257,7 +264,8 @@ func byStatus(code int32) string {
 	case code >= 300 && code < 400:
 		return "Redirects are not followed. Set the URL of the Webhook to the target of the redirect."
 	case code == 413:
-		return "The request is too large for the receiver. Check the body of the Webhook, and the proxies in front of the receiver."
+		return "The request is too large for the receiver. Check the body of the Webhook, and the proxies in front of the " +
+			"receiver."
 	}
 	return ""
 }
@@ -267,7 +275,8 @@ func remedy(e *v1alpha1.WebhookCallStatus) string {
 	field := misfitting(e)
 	switch {
 	case field != "":
-		return "Correct " + field + " of Webhook " + e.WebhookID + ": it does not fit the response of the receiver. Test with has() " +
+		return "Correct " + field + " of Webhook " + e.WebhookID +
+			": it does not fit the response of the receiver. Test with has() " +
 			"whether a field exists."
 	case strings.HasPrefix(e.Message, unjudged):
 		return "Check the response of the poll URL. If the response is intended, correct spec.poll.succeeded and " +
@@ -278,10 +287,12 @@ func remedy(e *v1alpha1.WebhookCallStatus) string {
 		return cmp.Or(byStatus(e.LastStatusCode), "Check at the receiver why it returns an unexpected response.")
 	}
 	if strings.Contains(e.Message, "because it is being terminated") {
-		return "The namespace is being deleted, so nothing can be created in it. Cancel the operation, or wait for the deletion."
+		return "The namespace is being deleted, so nothing can be created in it. Cancel the operation, or wait for the " +
+			"deletion."
 	}
 	if field, _, ok := strings.Cut(e.Message, ": "); ok && strings.HasPrefix(field, "spec.") {
-		return "The call needs the credentials that " + field + " of the Webhook names. Correct the Secret, or the server that issues the token."
+		return "The call needs the credentials that " + field +
+			" of the Webhook names. Correct the Secret, or the server that issues the token."
 	}
 	for _, r := range remedies {
 		if strings.Contains(e.Message, r.part) {

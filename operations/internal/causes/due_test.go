@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/internal/record"
 )
 
-// TestDueIsWhatIsDecided: the calls that the explanation of an operation speaks of are those that the executor makes, or
-// that it waits for, in every state of an operation.
+// TestDueIsWhatIsDecided: the calls that the explanation of an operation speaks of are those that the executor makes,
+// or that it waits for, in every state of an operation.
 func TestDueIsWhatIsDecided(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
@@ -79,7 +79,8 @@ func TestDueIsWhatIsDecided(t *testing.T) {
 				}
 			}
 		case course.ActWait:
-			if len(got) == 0 || !slices.ContainsFunc(got, func(target record.Target) bool { return slices.Contains(asked, target) }) {
+			if len(got) == 0 || !slices.ContainsFunc(got,
+				func(target record.Target) bool { return slices.Contains(asked, target) }) {
 				t.Fatalf("it waits for %+v, and %+v is explained", asked, got)
 			}
 		case course.ActFinish:

@@ -13,16 +13,19 @@ import (
 
 // mend lists advice after a failure, by reason.
 var mend = map[string]string{
-	v1alpha1.ReasonTargetRefused: "If calls to this target are intended, allow it with --allow-target of the controller, and retry the " +
+	v1alpha1.ReasonTargetRefused: "If calls to this target are intended, allow it with --allow-target of the " +
+		"controller, and retry the " +
 		"operation.",
 	v1alpha1.ReasonWebhookFailed:    "Check the response of the receiver, fix the cause there, and retry the operation.",
 	v1alpha1.ReasonRetriesExhausted: "Check why the receiver returned an unexpected response, and retry the operation.",
-	v1alpha1.ReasonTimedOut:         "Check what took so long, raise timeout if that duration is expected, and retry the operation.",
-	v1alpha1.ReasonCanceled:         "Its cancellation was requested. Retry the operation if it is still needed.",
-	v1alpha1.ReasonInvalid:          "Correct the field that the error names, and retry the operation.",
-	v1alpha1.ReasonWebhookNotFound:  "Create the Webhook, or leave it out of the request, and retry the operation.",
-	v1alpha1.ReasonTooLarge:         "Make the request object smaller, and schedule it again.",
-	v1alpha1.ReasonNotReleased:      "Label or annotate the object that the error names, so that operations may use it, and retry the operation.",
+	v1alpha1.ReasonTimedOut: "Check what took so long, raise timeout if that duration is expected, and retry " +
+		"the operation.",
+	v1alpha1.ReasonCanceled:        "Its cancellation was requested. Retry the operation if it is still needed.",
+	v1alpha1.ReasonInvalid:         "Correct the field that the error names, and retry the operation.",
+	v1alpha1.ReasonWebhookNotFound: "Create the Webhook, or leave it out of the request, and retry the operation.",
+	v1alpha1.ReasonTooLarge:        "Make the request object smaller, and schedule it again.",
+	v1alpha1.ReasonNotReleased: "Label or annotate the object that the error names, so that operations may use it, " +
+		"and retry the operation.",
 }
 
 // ended returns the cause for an operation that has ended.

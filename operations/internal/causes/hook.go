@@ -25,7 +25,8 @@ func Missing(namespace, hook string, since time.Time) why.Cause {
 	return why.Cause{
 		Type: why.WebhookMissing, Message: "webhook " + hook + " does not exist in namespace " + namespace, Since: since,
 		Evidence: map[string]string{"webhook": hook}, About: WebhookObject(namespace, hook),
-		Advice: "Create the Webhook, and the operation continues automatically, or cancel the operation. If the namespace is being " +
+		Advice: "Create the Webhook, and the operation continues automatically, or cancel the operation. If the namespace " +
+			"is being " +
 			"deleted, no Webhook can be created in it: cancel the operation, or wait until the namespace is gone.",
 	}
 }
@@ -45,7 +46,8 @@ func NotReleased(namespace, hook, lacks string, since time.Time) why.Cause {
 // further information.
 func Quarantined(namespace, hook, said string, since time.Time) why.Cause {
 	c := why.Cause{
-		Type: why.Quarantined, Message: "webhook " + hook + " is quarantined, because evaluating it killed the controller", Since: since,
+		Type: why.Quarantined, Message: "webhook " + hook + " is quarantined, because evaluating it killed the controller",
+		Since:    since,
 		Evidence: map[string]string{"webhook": hook}, About: WebhookObject(namespace, hook),
 		Advice: "Change its templates and expressions. The Webhook is used again after that.",
 	}
@@ -72,7 +74,8 @@ func CircuitOpen(namespace, hook string, s Circuit) why.Cause {
 		Advice:   "Check why the receiver fails. The next trial call decides whether the circuit closes.",
 	}
 	if s.State == string(v1alpha1.BreakerHalfOpen) {
-		c.Message = "webhook " + hook + " failed so often that only one trial call is made, which decides whether the circuit closes"
+		c.Message = "webhook " + hook +
+			" failed so often that only one trial call is made, which decides whether the circuit closes"
 	}
 	if s.Failures > 0 {
 		c.Evidence["failures"] = strconv.Itoa(s.Failures)
@@ -103,11 +106,13 @@ func Busy(namespace, hook, bound string, most, waiting int, since, until time.Ti
 func Held(namespace, hook, operation string, since time.Time, held int) why.Cause {
 	return why.Cause{
 		Type: why.QueuedBehind, Depth: 1, Since: since, About: OperationObject(namespace, operation),
-		Message: "operation " + namespace + "/" + operation + " has held a place of webhook " + hook + " since " + stamp(since),
+		Message: "operation " + namespace + "/" + operation + " has held a place of webhook " + hook + " since " +
+			stamp(since),
 		Evidence: map[string]string{
 			"webhook": hook, "bound": "concurrency", "holder": namespace + "/" + operation, "held": strconv.Itoa(held),
 		},
-		Advice: "Check why its call takes so long. The place is free again when the call ends, at the latest after requestTimeout.",
+		Advice: "Check why its call takes so long. The place is free again when the call ends, at the latest after " +
+			"requestTimeout.",
 	}
 }
 

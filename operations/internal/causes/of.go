@@ -145,7 +145,8 @@ func waiting(op *v1alpha1.Operation) told {
 // unended returns the cause for a cancelled or deleted operation whose end is not recorded.
 func unended(op *v1alpha1.Operation) told {
 	c := told{Cause: why.Cause{
-		Type: why.Parked, Message: "its cancellation was requested, but no controller has recorded its end", Since: LastStep(op),
+		Type: why.Parked, Message: "its cancellation was requested, but no controller has recorded its end",
+		Since:    LastStep(op),
 		Evidence: map[string]string{"cancelRequested": "true"},
 		Advice:   "Check that fairlead controller is running for its namespace and may write the status of operations.",
 	}}

@@ -135,7 +135,8 @@ func TestOf(t *testing.T) {
 				op.Spec.Timeout.Duration, e.NextAttemptAt = time.Minute, at(created)
 			}),
 			want: []why.Cause{
-				{Type: why.DeadlinePassed, Since: created.Add(time.Minute + time.Second), Evidence: map[string]string{"timeout": "1m0s"}},
+				{Type: why.DeadlinePassed, Since: created.Add(time.Minute + time.Second),
+					Evidence: map[string]string{"timeout": "1m0s"}},
 				{Type: why.BackOff, Since: created, Until: created},
 			},
 		},
@@ -233,10 +234,12 @@ func TestOf(t *testing.T) {
 		},
 		"EditedUnderWay": {
 			reason: "A try that is under way goes on as it was begun.",
-			op:     running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) { e.WebhookGeneration = 2 }), known: edited,
+			op:     running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) { e.WebhookGeneration = 2 }),
+			known:  edited,
 			want: []why.Cause{{
 				Type: why.Parked, Since: created, Evidence: map[string]string{"generation": "2"},
-				Message: "it calls webhook cleanup; the Webhook was edited since (generation 2 is 3 now): the current attempt uses the old " +
+				Message: "it calls webhook cleanup; the Webhook was edited since (generation 2 is 3 now): the current attempt " +
+					"uses the old " +
 					"generation, and the next one uses the new one",
 			}},
 		},
@@ -286,13 +289,15 @@ func TestOf(t *testing.T) {
 				})
 				failed(op, v1alpha1.ReasonWebhookFailed, "no such plan")
 				op.Status.Compensations = []v1alpha1.WebhookCallStatus{{
-					WebhookID: "undo", State: v1alpha1.PhaseInProgress, AttemptID: "a", StartedAt: at(created), NextAttemptAt: at(later),
+					WebhookID: "undo", State: v1alpha1.PhaseInProgress, AttemptID: "a", StartedAt: at(created),
+					NextAttemptAt:  at(later),
 					LastStatusCode: 500, Message: "answered 500",
 				}}
 			}),
 			want: []why.Cause{{
 				Type: why.BackOff, Since: created, Until: later,
-				Message: "webhook shop failed first: no such plan; then webhook undo (compensation) failed and is called again at " +
+				Message: "webhook shop failed first: no such plan; then webhook undo (compensation) failed and is called again " +
+					"at " +
 					later.Format(time.RFC3339),
 			}},
 		},
@@ -335,9 +340,10 @@ func TestOf(t *testing.T) {
 		"Forbidden": {
 			reason: "Which right the controller lacks for a token stands in the error of the API server.",
 			op: running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
-				e.NextAttemptAt, e.Message = at(later), `spec.auth.serviceAccountToken: cannot get a token: cannot create token of `+
-					`TokenRequest prod/robot: serviceaccounts "robot" is forbidden: User "system:serviceaccount:ops:fairlead" cannot `+
-					`create resource "serviceaccounts/token" in API group "" in the namespace "prod"`
+				e.NextAttemptAt, e.Message = at(later),
+					`spec.auth.serviceAccountToken: cannot get a token: cannot create token of `+
+						`TokenRequest prod/robot: serviceaccounts "robot" is forbidden: User "system:serviceaccount:ops:fairlead" cannot `+
+						`create resource "serviceaccounts/token" in API group "" in the namespace "prod"`
 			}),
 			want: []why.Cause{{Type: why.Forbidden, Since: created, Until: later, Evidence: map[string]string{
 				"verb": "create", "resource": "serviceaccounts/token", "group": "", "namespace": "prod",
@@ -377,7 +383,8 @@ func TestOf(t *testing.T) {
 				waits(op, v1alpha1.ReasonWaitingForWebhook, "waiting for webhook cleanup, which does not exist in namespace prod")
 				op.Spec.WebhookIDs = []string{"cleanup", "prod"}
 			}),
-			advice: "Create the Webhook, and the operation continues automatically, or cancel the operation. If the namespace is being " +
+			advice: "Create the Webhook, and the operation continues automatically, or cancel the operation. If the namespace " +
+				"is being " +
 				"deleted, no Webhook can be created in it: cancel the operation, or wait",
 			want: []why.Cause{{Type: why.WebhookMissing, Since: created, About: hook}},
 		},
@@ -515,7 +522,8 @@ func TestBlamed(t *testing.T) {
 			})
 		})
 		got := causes.Of(op, causes.Known{}, now)[0]
-		if got.Evidence["webhook"] != "shop" || got.Evidence["status"] != "403" || !strings.Contains(got.Advice, "spec.auth") {
+		if got.Evidence["webhook"] != "shop" || got.Evidence["status"] != "403" ||
+			!strings.Contains(got.Advice, "spec.auth") {
 			t.Errorf("%s: %+v", reason, got)
 		}
 	}

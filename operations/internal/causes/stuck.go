@@ -35,7 +35,8 @@ type told struct {
 // at returns the cause at the given time.
 func (t told) at(now time.Time) why.Cause {
 	if t.Progress = now.Before(t.stuckFrom()); !t.Progress && t.Advice == "" {
-		t.Advice = "It takes longer than it should. Check that fairlead controller is running for its namespace, and check its log."
+		t.Advice = "It takes longer than it should. Check that fairlead controller is running for its namespace, and check " +
+			"its log."
 	}
 	return t.Cause
 }

@@ -68,8 +68,8 @@ func (h *Cache) Pin(hook *webhook.Compiled) bool { return h.pinned.pin(hook) }
 // Unpin ends the reservation of Pin.
 func (h *Cache) Unpin(hook *webhook.Compiled) { h.pinned.unpin(hook) }
 
-// pinned bounds the memory of the compiled Webhooks that running calls use, which eviction from the cache cannot free. A
-// namespace may use as much as remains for others, and always at least one Webhook. The zero value is ready for use.
+// pinned bounds the memory of the compiled Webhooks that running calls use, which eviction from the cache cannot free.
+// A namespace may use as much as remains for others, and always at least one Webhook. The zero value is ready for use.
 type pinned struct {
 	mu     sync.Mutex
 	calls  map[*webhook.Compiled]int

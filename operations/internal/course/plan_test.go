@@ -30,7 +30,8 @@ func known(names ...string) Surroundings {
 // alone is the surroundings in which no call is under way.
 func alone(find Lookup) Surroundings {
 	return Surroundings{
-		Find: find, Flying: func(record.Target) bool { return false }, NotBefore: func(record.Target) time.Time { return time.Time{} },
+		Find: find, Flying: func(record.Target) bool { return false },
+		NotBefore: func(record.Target) time.Time { return time.Time{} },
 	}
 }
 

@@ -71,7 +71,8 @@ func TestForbidden(t *testing.T) {
 		t.Errorf("its status: %v", err)
 	}
 	told := g.Why("web", "")
-	if len(told) != 1 || told[0].Type != why.Forbidden || told[0].Evidence["rule"] != rule || told[0].Evidence["namespace"] != namespace {
+	if len(told) != 1 || told[0].Type != why.Forbidden || told[0].Evidence["rule"] != rule ||
+		told[0].Evidence["namespace"] != namespace {
 		t.Errorf("why says %+v", told)
 	}
 	if n := strings.Count(said.String(), "no permission for Leases"); n != 1 {

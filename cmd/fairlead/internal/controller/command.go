@@ -21,21 +21,25 @@ the HTTP API, the console at /console/, /healthz, /readyz, /metrics and /debug/.
 
 	fairlead crds | kubectl apply --server-side -f -
 
-Callers of the HTTP API authenticate with a bearer token of the cluster (--audience) and need permission for the same verb on
-operations.fairlead.io. On addresses other than loopback, the API requires TLS (--tls-cert-file, --tls-key-file) or --insecure-http.
+Callers of the HTTP API authenticate with a bearer token of the cluster (--audience) and need permission for the same
+verb on operations.fairlead.io. On addresses other than loopback, the API requires TLS (--tls-cert-file, --tls-key-file)
+or --insecure-http.
 
 Webhooks may not call loopback, private or link-local addresses, nor the address ranges of the cluster for
-services and pods, unless --allow-target names them. They may never call the API server or a --deny-target. They may use Secrets with the label
-fairlead.io/webhook-credentials=true, and service accounts for the audiences in their annotation fairlead.io/webhook-audiences.
+services and pods, unless --allow-target names them. They may never call the API server or a --deny-target. They may use
+Secrets with the label fairlead.io/webhook-credentials=true, and service accounts for the audiences in their annotation
+fairlead.io/webhook-audiences.
 
-With several replicas, one works (--leader-elect), or all share the operations by namespace (--shards). After a graceful stop the
-others take over at once, after a crash within nine seconds. A rolling update switches between the two
+With several replicas, one works (--leader-elect), or all share the operations by namespace (--shards). After a graceful
+stop the others take over at once, after a crash within nine seconds. A rolling update switches between the two
 modes. fairlead shards shows the distribution. Every replica serves the HTTP API for all namespaces.
 
-Traces are exported as configured by OpenTelemetry's environment variables, such as OTEL_EXPORTER_OTLP_ENDPOINT (default: none).
+Traces are exported as configured by OpenTelemetry's environment variables, such as OTEL_EXPORTER_OTLP_ENDPOINT
+(default: none).
 
-On SIGTERM or Ctrl-C it starts no new calls, waits up to --drain for those in progress, records their results, and then releases the
-Lease or its slots. Longer calls are aborted; the next replica repeats them with the same key. A second signal ends it at once.`,
+On SIGTERM or Ctrl-C it starts no new calls, waits up to --drain for those in progress, records their results, and then
+releases the Lease or its slots. Longer calls are aborted; the next replica repeats them with the same key. A second
+signal ends it at once.`,
 		Example: `  fairlead controller --insecure-no-auth                    # on your machine, HTTP API on loopback without authentication
   fairlead controller --leader-elect --listen :8443 --metrics-listen :8082 --audience fairlead \
     --tls-cert-file tls.crt --tls-key-file tls.key          # one of several replicas in a cluster

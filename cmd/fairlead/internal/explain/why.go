@@ -31,9 +31,9 @@ func NewWhyCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "why KIND/NAME",
 		Short: "Explain why an object makes no progress, with advice",
-		Long: `Why asks a program why an object makes no progress: fairlead controller about its operations, or your own program, with the
-console that WithConsole serves, about the objects that it reconciles. The answer lists all causes, the most direct one first, with
-evidence and advice. Objects that the owner of the token may not get are left out.
+		Long: `Why asks a program why an object makes no progress: fairlead controller about its operations, or your own
+program, with the console that WithConsole serves, about the objects that it reconciles. The answer lists all causes,
+the most direct one first, with evidence and advice. Objects that the owner of the token may not get are left out.
 
 The kind has any form that kubectl accepts. An operation may be named by its resource, as for fairlead op.
 

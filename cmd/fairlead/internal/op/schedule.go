@@ -29,9 +29,9 @@ func newScheduleCommand(s cli.Streams, o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schedule TYPE/ID --type Create|Update|Delete [flags]",
 		Short: "Schedule an operation",
-		Long: `Schedule creates an operation. The controller calls the webhooks, which are objects of kind Webhook in the namespace, in the
-given order. A resource has at most one unfinished operation. Without a webhook the operation succeeds at once. If a
-webhook does not exist, the operation waits for it until the timeout.`,
+		Long: `Schedule creates an operation. The controller calls the webhooks, which are objects of kind Webhook in the
+namespace, in the given order. A resource has at most one unfinished operation. Without a webhook the operation succeeds
+at once. If a webhook does not exist, the operation waits for it until the timeout.`,
 		Example: `  fairlead op schedule Application/shop --type Delete --category unregisterApplication --webhook cleanup --wait
   fairlead op schedule Application/shop --type Create --webhook a --webhook b --parallel --object '{"name":"shop"}'`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {

@@ -23,22 +23,22 @@ func NewCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up [-- command [argument…]]",
 		Short: "Run a Kubernetes control plane and the operations controller on this machine until interrupted",
-		Long: `Up runs a real kube-apiserver and etcd, on loopback only, with the custom resources, the operations controller and its
-HTTP API, and prints the line that points kubectl and fairlead to them:
+		Long: `Up runs a real kube-apiserver and etcd, on loopback only, with the custom resources, the operations controller
+and its HTTP API, and prints the line that points kubectl and fairlead to them:
 
 	export KUBECONFIG=…
 
-Up also starts the programs of --with, with KUBECONFIG set, and stops them at the end. Quote arguments with spaces as in a shell;
-nothing is expanded: --with "'/my tools/receiver' --fail 2".
+Up also starts the programs of --with, with KUBECONFIG set, and stops them at the end. Quote arguments with spaces as in
+a shell; nothing is expanded: --with "'/my tools/receiver' --fail 2".
 
-The first time on a machine it builds the servers, which takes about five minutes and needs Go. All data is in one directory,
-so the next up continues with the same objects, credentials and, if it is free, port.
+The first time on a machine it builds the servers, which takes about five minutes and needs Go. All data is in one
+directory, so the next up continues with the same objects, credentials and, if it is free, port.
 
 A definition of --crds whose conversion names a Service is applied with the URL https://127.0.0.1:9443 and the path of
 the Service instead, where a program on this machine listens; package admission writes the URL of the program there.
 
-By default there are no Kubernetes controllers and no nodes: nothing collects the dependents of a deleted owner, and no pod
-runs. --controller-manager adds the controllers, --kubelet simulates a node that has room for every pod.
+By default there are no Kubernetes controllers and no nodes: nothing collects the dependents of a deleted owner, and no
+pod runs. --controller-manager adds the controllers, --kubelet simulates a node that has room for every pod.
 
 With a command, up runs only the control plane and that command, with KUBECONFIG set (and ` + clustertest.EnvVar +
 			`, for tests that use package

@@ -44,15 +44,16 @@ func NewCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch RESOURCE[.VERSION.GROUP]",
 		Short: "Show objects and all their changes, and recover from every kind of failure",
-		Long: `Watch shows the objects of a resource and then every change, like kubectl get --watch, but never ends by itself.
-It recovers from expired versions, broken and silent connections, restarts of the API server, and revoked permissions that
-are granted again, and shows the changes that it missed meanwhile.
+		Long: `Watch shows the objects of a resource and then every change, like kubectl get --watch, but never ends by
+itself. It recovers from expired versions, broken and silent connections, restarts of the API server, and revoked
+permissions that are granted again, and shows the changes that it missed meanwhile.
 
-A name with version and group needs no discovery: deployments.v1.apps, or configmaps.v1. for the core group. Other names are
-resolved by discovery: pods, deploy, operations.fairlead.io.
+A name with version and group needs no discovery: deployments.v1.apps, or configmaps.v1. for the core group. Other names
+are resolved by discovery: pods, deploy, operations.fairlead.io.
 
-With --shard-group several processes share the objects: each shows the objects of its slots. A process that joins or leaves
-takes over or hands over slots. An object whose slot moves to another process is reported as LEFT; it was not deleted.
+With --shard-group several processes share the objects: each shows the objects of its slots. A process that joins or
+leaves takes over or hands over slots. An object whose slot moves to another process is reported as LEFT; it was not
+deleted.
 
 With -o json every line is an object with a type: ADDED, MODIFIED, DELETED, LEFT, SYNCED, SYNC, EPOCH, QUARANTINED,
 SHARD, STATUS, STATS. Without -n and -A, the namespace of the context is watched. Ctrl-C ends it.`,

@@ -75,7 +75,8 @@ func (s *Server) addRoute(w http.ResponseWriter, r *http.Request) {
 	if !again {
 		s.routes[r.PathValue("host")] = time.Now().Add(s.activation)
 	}
-	s.log.InfoContext(r.Context(), "add route", "host", r.PathValue("host"), "address", r.FormValue("address"), "again", again)
+	s.log.InfoContext(r.Context(), "add route", "host", r.PathValue("host"), "address", r.FormValue("address"), "again",
+		again)
 	reply(w, map[string]any{})
 }
 
