@@ -168,7 +168,7 @@ func (w *World) Schedule(id string, hooks ...string) *v1alpha1.Operation {
 		Type: v1alpha1.OperationUpdate, Category: "tests",
 		CorrelationID: "c-" + strings.ToValidUTF8(id[:min(len(id), 8)], ""),
 		Resource:      operations.Resource{Type: "App", ID: id},
-		Webhooks: hooks,
+		Webhooks:      hooks,
 	})
 	if err != nil {
 		w.T.Fatal(err)
