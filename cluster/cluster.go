@@ -105,7 +105,9 @@ func start(ctx context.Context, o Options) (_ *Cluster, err error) {
 		return nil, err
 	}
 	if o.Kubelet {
-		c.startKubelet()
+		if err := c.startKubelet(ctx); err != nil {
+			return nil, err
+		}
 	}
 	c.log.InfoContext(ctx, "control plane started", "dir", c.dir, "address", c.config.Host, "took", time.Since(begin))
 	return c, nil

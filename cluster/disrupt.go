@@ -131,7 +131,12 @@ func (c *Cluster) Restore(ctx context.Context, from string) error {
 		if err := os.CopyFS(restored, os.DirFS(from)); err != nil {
 			return err
 		}
-		c.endManager() // it would believe its cache, which is newer than the snapshot
+		// Controllers would believe their caches, which are newer than the snapshot.
+		hasKubelet := c.endKubelet != nil
+		if hasKubelet {
+			c.endKubelet()
+		}
+		c.endManager()
 		c.endAPIServer(0)
 		c.endEtcd(0)
 		if err := errors.Join(os.RemoveAll(c.etcd.dataDir()), os.Rename(restored, c.etcd.dataDir())); err != nil {
@@ -147,7 +152,13 @@ func (c *Cluster) Restore(ctx context.Context, from string) error {
 		if err := c.startAPIServer(ctx); err != nil {
 			return err
 		}
-		return c.startManager(ctx)
+		if err := c.startManager(ctx); err != nil {
+			return err
+		}
+		if hasKubelet {
+			return c.startKubelet(ctx)
+		}
+		return nil
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/fairlead-io/fairlead/cluster/kubelet"
@@ -51,16 +52,38 @@ func (c *Cluster) startManager(ctx context.Context) error {
 	return err
 }
 
-// startKubelet runs the stand-in for a node until the control plane is stopped.
-func (c *Cluster) startKubelet() {
-	ctx, cancel := context.WithCancel(context.Background())
-	c.endKubelet = cancel
+// startKubelet runs the stand-in for a node until endKubelet is called, which waits for its end. It returns when the
+// node is registered.
+func (c *Cluster) startKubelet(ctx context.Context) error {
+	running, cancel := context.WithCancel(context.Background())
+	ready, ended := make(chan struct{}), make(chan struct{})
+	var err error
 	c.watchers.Go(func() {
-		if err := kubelet.Run(ctx, c.Config(), kubelet.Options{Logger: c.log}); err != nil && ctx.Err() == nil {
-			c.log.Error("kubelet ended by itself", "error", err)
-			c.fail(fmt.Errorf("kubelet: %w", err))
+		defer close(ended)
+		o := kubelet.Options{Logger: c.log, Ready: sync.OnceFunc(func() { close(ready) })}
+		if err = kubelet.Run(running, c.Config(), o); err == nil {
+			return
+		}
+		err = fmt.Errorf("kubelet: %w", err)
+		select {
+		case <-ready:
+			c.log.ErrorContext(running, "kubelet ended by itself", "error", err)
+			c.fail(err)
+		default: // startKubelet returns it
 		}
 	})
+	c.endKubelet = func() { cancel(); <-ended }
+	ctx, done := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("%w (%s): kubelet", ErrNotReady, c.timeout))
+	defer done()
+	select {
+	case <-ready:
+		return nil
+	case <-ended:
+		return err
+	case <-ctx.Done():
+		c.endKubelet()
+		return context.Cause(ctx)
+	}
 }
 
 // onFreePort calls start with the preferred port or, if that is taken, with another one, which it returns.

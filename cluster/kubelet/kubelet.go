@@ -39,6 +39,8 @@ const (
 type Options struct {
 	// Logger receives failures and the state of the watches. Default: none.
 	Logger *slog.Logger
+	// Ready is called when the node is registered. From then on a restart of the API server does not end Run.
+	Ready func()
 }
 
 // Run simulates until ctx ends. It returns nil then, or an error if it cannot start.
@@ -51,6 +53,9 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	rt.Add("node", func(ctx context.Context) error {
 		if err := register(ctx, c); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("cannot register the node: %w", err)
+		}
+		if o.Ready != nil {
+			o.Ready()
 		}
 		<-ctx.Done()
 		return nil
