@@ -67,7 +67,7 @@ func (c *Cluster) startKubelet(ctx context.Context) error {
 		err = fmt.Errorf("kubelet: %w", err)
 		select {
 		case <-ready:
-			c.log.Error("kubelet ended by itself", "error", err)
+			c.log.ErrorContext(running, "kubelet ended by itself", "error", err)
 			c.fail(err)
 		default: // startKubelet returns it
 		}
