@@ -261,8 +261,10 @@ func login(chromium context.Context, t *testing.T, w *world, path string) {
 	b.run(chromedp.SetValue("#token", w.stranger), chromedp.Submit("#token"),
 		chromedp.WaitVisible(`form[action="/console/logout"]`))
 	seen := map[string]string{}
-	for _, path := range []string{path, "/console/operations/" + w.namespace + "/nothing",
-		"/console/operations/elsewhere/nothing"} {
+	for _, path := range []string{
+		path, "/console/operations/" + w.namespace + "/nothing",
+		"/console/operations/elsewhere/nothing",
+	} {
 		b.visit(path)
 		seen[eval[string](b, "document.querySelector('main').innerText")] = path
 	}

@@ -60,7 +60,8 @@ func TestControllers(t *testing.T) {
 	var mended atomic.Bool
 	rt := fairlead.New(w.config, fairlead.WithConsole(console.Options{InsecureNoAuth: true}))
 	reconcile.New(rt, "settings", reconcile.Func[corev1.ConfigMap](func(_ context.Context,
-		c *corev1.ConfigMap) (reconcile.Result, error) {
+		c *corev1.ConfigMap,
+	) (reconcile.Result, error) {
 		switch {
 		case c.Namespace != w.namespace || c.Labels["fails"] == "":
 			return reconcile.Done, nil

@@ -80,7 +80,8 @@ func troubled(t *testing.T) string {
 	rt := fairlead.New(server.Config(), fairlead.WithConsole(console.Options{InsecureNoAuth: true}))
 	begun, hold, failed := make(chan struct{}, 8), make(chan struct{}), make(chan string, 100)
 	reconcile.New(rt, "maps", reconcile.Func[corev1.ConfigMap](func(_ context.Context,
-		m *corev1.ConfigMap) (reconcile.Result, error) {
+		m *corev1.ConfigMap,
+	) (reconcile.Result, error) {
 		if m.Name == "fails" {
 			return reconcile.Retry(errors.New("the quota is used up"))
 		}

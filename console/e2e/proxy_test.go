@@ -25,8 +25,10 @@ import (
 func TestProxy(t *testing.T) {
 	t.Parallel()
 	ca, other := servetest.NewAuthority(t, "front"), servetest.NewAuthority(t, "front")
-	proxy, err := httpapi.NewProxy(httpapi.ProxyOptions{CAFile: ca.File, Names: []string{"front-proxy"},
-		GroupHeader: "X-Remote-Group"})
+	proxy, err := httpapi.NewProxy(httpapi.ProxyOptions{
+		CAFile: ca.File, Names: []string{"front-proxy"},
+		GroupHeader: "X-Remote-Group",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,15 +96,25 @@ func TestProxy(t *testing.T) {
 		location             string
 	}{
 		{"There is nothing to log in for.", http.MethodGet, "/console/login", nil, jane, http.StatusSeeOther, "/console/"},
-		{"... nor with a token.", http.MethodPost, "/console/login", url.Values{"token": {"x"}}, jane, http.StatusSeeOther,
-			"/console/"},
-		{"Why is told.", http.MethodGet, "/api/why?kind=Operation&name=" + op.Name + "&namespace=" + w.Namespace, nil, jane,
-			http.StatusOK, ""},
+		{
+			"... nor with a token.", http.MethodPost, "/console/login",
+			url.Values{"token": {"x"}},
+			jane, http.StatusSeeOther,
+			"/console/",
+		},
+		{
+			"Why is told.", http.MethodGet, "/api/why?kind=Operation&name=" + op.Name + "&namespace=" + w.Namespace, nil, jane,
+			http.StatusOK, "",
+		},
 		{"What she may not is not there.", http.MethodGet, "/console/sources", nil, jane[:2], http.StatusNotFound, ""},
 		{"Who is in no group sees nothing.", http.MethodGet, w.Path(op), nil, jane[:2], http.StatusNotFound, ""},
 		{"Who is not named has to log in.", http.MethodGet, w.Path(op), nil, nil, http.StatusSeeOther, ""},
-		{"A form needs its token.", http.MethodPost, w.Path(op) + "/cancel", url.Values{"id": {op.EffectiveID()}}, jane,
-			http.StatusForbidden, ""},
+		{
+			"A form needs its token.", http.MethodPost, w.Path(op) + "/cancel",
+			url.Values{"id": {op.EffectiveID()}},
+			jane,
+			http.StatusForbidden, "",
+		},
 		{
 			"... which is not that of somebody else.", http.MethodPost, w.Path(op) + "/cancel",
 			url.Values{"id": {op.EffectiveID()}, "csrf": {csrf}},

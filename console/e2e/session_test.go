@@ -96,8 +96,10 @@ func sessions(chromium context.Context, t *testing.T, w *world, path string) {
 	}
 	t.Run("Revoked", func(t *testing.T) {
 		t.Parallel()
-		for name, path := range map[string]string{"overview": "/console/overview",
-			"operations": "/console/operations?q=app"} {
+		for name, path := range map[string]string{
+			"overview":   "/console/overview",
+			"operations": "/console/operations?q=app",
+		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				name := "revoked-" + name
