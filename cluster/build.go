@@ -255,7 +255,7 @@ func (b *builder) compile(ctx context.Context, dir string, missing []server) (Bi
 		return Binaries{}, err
 	}
 	for _, s := range missing {
-		// What is there can only be no file: cached has checked it under the lock.
+		// cached has found, under the lock, that this is not a usable file.
 		to := filepath.Join(dir, s.name)
 		if err := errors.Join(os.RemoveAll(to), os.Rename(filepath.Join(bin, s.name), to)); err != nil {
 			return Binaries{}, err

@@ -68,8 +68,8 @@
 // ends when there is nothing left to do, and the next change starts another one.
 //
 // If a node fails, the other nodes proceed. The fiber then ends with the error, and the controller retries after its
-// back-off. The failure shows in reconcile.Controller.Failures, in metrics and in Events. It ends with the next round
-// without an error, also if the fiber then waits: the number of attempts and the back-off start anew.
+// back-off. The failure shows in reconcile.Controller.Failures, in metrics and in Events. The next round without an
+// error ends it, even if the fiber then waits. The attempts and the back-off are reset.
 //
 // # Deletion
 //

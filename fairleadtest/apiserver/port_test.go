@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// TestDownKeepsThePort: while a server is down, clients are refused, and nobody else gets its port.
+// TestDownKeepsThePort: while a server is down, connections are refused, and no other listener gets its port.
 func TestDownKeepsThePort(t *testing.T) {
 	t.Parallel()
 	s := start(t, apiserver.Options{})

@@ -9,9 +9,9 @@ func WithRecovery(ctx context.Context, recovered func()) context.Context {
 	return context.WithValue(ctx, recoveryKey{}, recovered)
 }
 
-// Recovered reports that the work on an object has succeeded so far, although the fiber of ctx goes on. Its controller
-// then forgets an earlier failure, as after a reconciliation without an error. Recovered does nothing if ctx has no
-// such function.
+// Recovered reports that the work on an object has succeeded so far. The fiber of ctx may go on. The controller then
+// forgets an earlier failure, as after a reconciliation without an error. Recovered does nothing if ctx has no such
+// function.
 func Recovered(ctx context.Context) {
 	if recovered, ok := ctx.Value(recoveryKey{}).(func()); ok {
 		recovered()

@@ -40,7 +40,7 @@ func named(version int, name, word string, labels map[string]string) *corev1.Sec
 }
 
 // TestKeepExceptsObjects: an object that Keep names has its fields, in lists, watches and own writes, and other objects
-// do not. Each version is decided anew.
+// do not. Each version is judged on its own.
 func TestKeepExceptsObjects(t *testing.T) {
 	t.Parallel()
 	for _, enc := range []source.Encoding{source.JSON, source.Protobuf} {
