@@ -1,0 +1,62 @@
+package simulate
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// readObjects reads all objects of a YAML or JSON file, or of all such files of a directory.
+func readObjects(path string) ([]*unstructured.Unstructured, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	files := []string{path}
+	if info.IsDir() {
+		entries, err := os.ReadDir(path)
+		if err != nil {
+			return nil, err
+		}
+		files = nil
+		for _, e := range entries {
+			if slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) && !e.IsDir() {
+				files = append(files, filepath.Join(path, e.Name()))
+			}
+		}
+	}
+	var out []*unstructured.Unstructured
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(b), 4096)
+		for {
+			u := &unstructured.Unstructured{}
+			if err := d.Decode(&u.Object); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				return nil, fmt.Errorf("cannot decode %s: %w", file, err)
+			}
+			if len(u.Object) == 0 {
+				continue
+			}
+			if u.GetKind() == "" || u.GetAPIVersion() == "" || u.GetName() == "" {
+				return nil, fmt.Errorf("an object in %s has no kind, apiVersion or name", file)
+			}
+			out = append(out, u)
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("there is no object in %s", path)
+	}
+	return out, nil
+}

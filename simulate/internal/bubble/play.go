@@ -1,0 +1,147 @@
+package bubble
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/simulate/internal/engine"
+)
+
+// Date is the virtual time at which each run begins, so that certificates and tokens are valid.
+var Date = time.Date(2026, time.January, 15, 12, 0, 0, 0, time.UTC)
+
+// Setup is what all schedules of a search have in common.
+type Setup struct {
+	Start      func(context.Context, *rest.Config) error
+	CRDs       []*unstructured.Unstructured
+	Steps      []Step
+	Invariants []func(*Run) error
+	Outside    map[string]func() http.Handler // by host
+}
+
+// Play plays one schedule. The caller has started a bubble, and all goroutines of Play have ended when it returns,
+// unless the subject leaves some behind: then the error says so.
+func Play(s Setup, p engine.Plan) (*engine.Outcome, error) {
+	time.Sleep(time.Until(Date))
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	gates := newGates()
+	rec := newRecorder(newInjector(p, gates))
+	server, err := apiserver.New(apiserver.Options{Pipe: true, OnChange: rec.OnChange})
+	if err != nil {
+		return nil, fmt.Errorf("cannot start the model server: %w", err)
+	}
+	defer server.Close()
+	w := &wire{seed: p.Seed, rec: rec, gates: gates, turn: make(chan struct{}, 1)}
+	config := func(actor string, of *process) *rest.Config {
+		cfg := server.Config()
+		cfg.QPS, cfg.Burst = 0, 0 // the defaults of client-go, as in a cluster
+		cfg.WrapTransport = func(inner http.RoundTripper) http.RoundTripper {
+			return &transport{wire: w, inner: inner, actor: actor, process: of}
+		}
+		return cfg
+	}
+	run := &Run{rec: rec, resources: apiserver.DefaultResources(), outside: newOutside(s.Outside)}
+	run.config = config("workload", nil)
+	run.config.QPS = -1
+	other := config("outside", nil)
+	other.QPS = -1
+	if run.client, err = dynamic.NewForConfig(run.config); err != nil {
+		return nil, err
+	}
+	toucher := *run
+	if toucher.client, err = dynamic.NewForConfig(other); err != nil {
+		return nil, err
+	}
+	w.touch = toucher.touch
+
+	sub := &subject{start: s.Start, rec: rec, live: map[*process]bool{}}
+	sub.newConfig = func(of *process) *rest.Config {
+		of.client = &http.Client{Transport: &caller{wire: w, outside: run.outside, process: of}}
+		return config(engine.Subject, of)
+	}
+	replicas := 1
+	if slices.ContainsFunc(p.Faults, func(f engine.Fault) bool { return f.Kind == engine.Pause }) {
+		replicas = 2
+	}
+	done := make(chan struct{})
+	for i := range replicas {
+		go func() {
+			sub.run(ctx, fmt.Sprintf("%s %d", engine.Subject, i+1))
+			done <- struct{}{}
+		}()
+	}
+	go func() {
+		run.guard(ctx, s.Invariants)
+		done <- struct{}{}
+	}()
+
+	out := run.work(ctx, s.Steps, p)
+	out.Exits = sub.ends()
+	cancel()
+	err = sub.stop()
+	for range replicas + 1 {
+		<-done
+	}
+	return out, err
+}
+
+// work plays the steps of the workload, waits until all is quiet, and returns the outcome.
+func (r *Run) work(ctx context.Context, steps []Step, p engine.Plan) *engine.Outcome {
+	out := &engine.Outcome{}
+	if p.Steps > 0 && p.Steps < len(steps) {
+		steps = steps[:p.Steps]
+	}
+	for i, step := range steps {
+		r.rec.note("workload", step.Name)
+		if err := step.Play(ctx, r); err != nil {
+			out.Stuck = &engine.Stuck{Step: i, Name: step.Name, Reason: err.Error()}
+			break
+		}
+	}
+	out.Quiet, out.Busy = r.settle(ctx)
+	out.End, out.Calls, out.Elapsed = r.rec.state(), r.Calls(), r.Elapsed()
+	r.rec.mu.Lock()
+	defer r.rec.mu.Unlock()
+	out.Reached, out.Trace, out.Broken = r.rec.faults.reached, slices.Clone(r.rec.trace), slices.Clone(r.rec.broken)
+	out.Watched, out.Leads = slices.Sorted(maps.Keys(r.rec.watched)), r.rec.leads
+	return out
+}
+
+// guard checks the invariants after each change. Each violated text is recorded once.
+func (r *Run) guard(ctx context.Context, invariants []func(*Run) error) {
+	if len(invariants) == 0 {
+		return
+	}
+	seen := map[string]bool{}
+	for {
+		next := r.rec.next()
+		for _, holds := range invariants {
+			if err := holds(r); err != nil && !seen[err.Error()] {
+				seen[err.Error()] = true
+				r.rec.violated(err.Error())
+			}
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// progress counts what happens in all bubbles of the process, for a look from outside.
+var progress atomic.Uint64
+
+// Progress returns a number that grows while a bubble does anything.
+func Progress() uint64 { return progress.Load() }

@@ -1,0 +1,295 @@
+package bubble
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/simulate/internal/engine"
+)
+
+// key identifies an object.
+type key struct {
+	resource        schema.GroupResource
+	namespace, name string
+}
+
+// recorder keeps the present objects and the trace. The model server reports each change to it, and each transport each
+// write. It is safe for concurrent use.
+type recorder struct {
+	start time.Time
+
+	mu      sync.Mutex
+	normal  *engine.Normalizer
+	faults  *injector
+	objects map[key]*unstructured.Unstructured
+	hashes  map[key]string // of normalized content
+	trace   []engine.Event
+	numbers map[engine.Moment]int // writes of the subject, without their number
+	writing int                   // index in trace of the write in progress; -1: none
+	changed chan struct{}         // closed at the next change
+
+	last     time.Time              // of the last change that counts
+	changes  int                    // that count, since mark
+	requests map[string][]time.Time // of the subject, in the last minute
+	watched  map[string]bool
+	leads    bool
+	broken   []engine.Broken
+}
+
+func newRecorder(faults *injector) *recorder {
+	now := time.Now()
+	return &recorder{
+		start: now, last: now, normal: engine.NewNormalizer(), faults: faults,
+		objects: map[key]*unstructured.Unstructured{}, hashes: map[key]string{}, numbers: map[engine.Moment]int{},
+		writing: -1, changed: make(chan struct{}), requests: map[string][]time.Time{}, watched: map[string]bool{},
+	}
+}
+
+// OnChange takes a change from the model server, before any watch sends it.
+func (r *recorder) OnChange(c apiserver.Change) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	obj := c.New
+	if obj == nil {
+		obj = c.Old
+	}
+	k := key{c.Resource.GVR().GroupResource(), obj.GetNamespace(), obj.GetName()}
+	if c.New == nil {
+		delete(r.objects, k)
+	} else {
+		r.objects[k] = c.New
+	}
+	close(r.changed)
+	r.changed = make(chan struct{})
+	if isLock(k.resource, obj) || isEvent(k.resource) {
+		return
+	}
+	if c.Old == nil {
+		r.normal.Learn(k.resource, obj)
+	}
+	var before, after map[string]any
+	if c.Old != nil {
+		before = r.normal.Object(c.Old)
+	}
+	if c.New != nil {
+		after = r.normal.Object(c.New)
+	}
+	m := engine.Moment{
+		Verb: engine.Change, Object: r.normal.Ref(k.resource, k.namespace, k.name), From: engine.Hash(before),
+		To: engine.Hash(after),
+	}
+	if m.From == m.To {
+		return // only what the server assigns, or a time
+	}
+	r.last = time.Now()
+	r.changes++
+	e := r.event()
+	e.Changed, e.Diff = m, engine.Summary(before, after, 3)
+	if text := r.faults.change(m); text != "" {
+		e.Fault = text
+	}
+}
+
+// event returns the event of the write in progress, if it has no change yet, or a new one.
+func (r *recorder) event() *engine.Event {
+	if r.writing >= 0 && r.trace[r.writing].Changed == (engine.Moment{}) {
+		return &r.trace[r.writing]
+	}
+	actor := "cluster"
+	if r.writing >= 0 {
+		actor = r.trace[r.writing].Actor
+	}
+	r.trace = append(r.trace, engine.Event{At: time.Since(r.start), Actor: actor})
+	return &r.trace[len(r.trace)-1]
+}
+
+// ref returns the canonical reference of the object of a request.
+func (r *recorder) ref(q request, name string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.normal.Ref(q.resource, q.namespace, name)
+}
+
+// moment numbers a write of the subject.
+func (r *recorder) moment(q request, name string) engine.Moment {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := engine.Moment{
+		Verb: q.verb, Object: r.normal.Ref(q.resource, q.namespace, name), Subresource: q.subresource,
+	}
+	r.numbers[m]++
+	m.N = r.numbers[m]
+	return m
+}
+
+// begin records that a write is being sent. There is one at a time.
+func (r *recorder) begin(actor string, m engine.Moment) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.writing = len(r.trace)
+	r.trace = append(r.trace, engine.Event{At: time.Since(r.start), Actor: actor, Write: m})
+}
+
+// end records the answer to the write in progress, and a fault that follows it.
+func (r *recorder) end(status int, fault string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := &r.trace[r.writing]
+	e.Status = status
+	if fault != "" {
+		e.Fault = fault
+	}
+	r.writing = -1
+}
+
+// note adds an event without a write, such as a restart.
+func (r *recorder) note(actor, text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.trace = append(r.trace, engine.Event{At: time.Since(r.start), Actor: actor, Fault: text})
+}
+
+// mark marks a fault at a write, before it is sent.
+func (r *recorder) mark(actor string, m engine.Moment, text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.trace = append(r.trace, engine.Event{At: time.Since(r.start), Actor: actor, Write: m, Fault: text})
+}
+
+// request counts a request of the subject that is neither a watch nor about a lock.
+func (r *recorder) request(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.requests[text] = append(r.requests[text], time.Now())
+}
+
+// watch records that the subject watches a kind.
+func (r *recorder) watch(res schema.GroupResource) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.watched[res.String()] = true
+}
+
+// lock records that the subject writes a lock of leader election.
+func (r *recorder) lock() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leads = true
+}
+
+// busy returns the requests that the subject has made more than once a second in the last window, and forgets older
+// ones.
+func (r *recorder) busy(window time.Duration) []engine.Repeat {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	since := time.Now().Add(-window)
+	var out []engine.Repeat
+	for text, times := range r.requests {
+		i, _ := slices.BinarySearchFunc(times, since, time.Time.Compare)
+		times = times[i:]
+		r.requests[text] = times
+		if n := len(times); n > int(window/time.Second) {
+			out = append(out, engine.Repeat{Request: text, Times: n, Within: window})
+		}
+	}
+	slices.SortFunc(out, func(a, b engine.Repeat) int { return strings.Compare(a.Request, b.Request) })
+	return out
+}
+
+// quietSince returns the time of the last change that counts, and the number of changes since restart.
+func (r *recorder) quietSince() (time.Time, int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last, r.changes
+}
+
+// restart begins to count changes anew.
+func (r *recorder) restart() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.changes, r.last = 0, time.Now()
+}
+
+// next returns a channel that is closed at the next change.
+func (r *recorder) next() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.changed
+}
+
+// object returns a copy of an object, or nil.
+func (r *recorder) object(k key) *unstructured.Unstructured {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if o := r.objects[k]; o != nil {
+		return o.DeepCopy()
+	}
+	return nil
+}
+
+// list returns copies of the objects of a resource, by namespace and name.
+func (r *recorder) list(res schema.GroupResource) []*unstructured.Unstructured {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []*unstructured.Unstructured
+	for k, o := range r.objects {
+		if k.resource == res {
+			out = append(out, o.DeepCopy())
+		}
+	}
+	slices.SortFunc(out, func(a, b *unstructured.Unstructured) int {
+		return strings.Compare(a.GetNamespace()+"/"+a.GetName(), b.GetNamespace()+"/"+b.GetName())
+	})
+	return out
+}
+
+// state returns all objects that count, normalized.
+func (r *recorder) state() engine.State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := engine.State{}
+	keys := slices.SortedFunc(maps.Keys(r.objects), func(a, b key) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	for _, k := range keys {
+		o := r.objects[k]
+		if isLock(k.resource, o) || isEvent(k.resource) {
+			continue
+		}
+		ref := r.normal.Ref(k.resource, k.namespace, k.name)
+		out[ref] = append(out[ref], r.normal.Object(o))
+	}
+	for _, same := range out {
+		slices.SortFunc(same, func(a, b map[string]any) int { return strings.Compare(engine.Hash(a), engine.Hash(b)) })
+	}
+	return out
+}
+
+// isLock reports a lock of leader election.
+func isLock(res schema.GroupResource, o *unstructured.Unstructured) bool {
+	switch res.String() {
+	case "leases.coordination.k8s.io":
+		return true
+	case "configmaps", "endpoints":
+		return o.GetAnnotations()["control-plane.alpha.kubernetes.io/leader"] != ""
+	}
+	return false
+}
+
+func isEvent(res schema.GroupResource) bool {
+	return res.Resource == "events" && (res.Group == "" || res.Group == "events.k8s.io")
+}
+
+// violated records a violated invariant.
+func (r *recorder) violated(reason string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.broken = append(r.broken, engine.Broken{At: time.Since(r.start), Reason: reason})
+	r.trace = append(r.trace, engine.Event{At: time.Since(r.start), Actor: "invariant", Fault: reason})
+}

@@ -1,0 +1,112 @@
+package bubble
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// request is what a request to the API server is about.
+type request struct {
+	verb            string // get, list, watch, create, update, patch, apply, delete, deletecollection
+	resource        schema.GroupResource
+	version         string
+	namespace, name string
+	subresource     string
+}
+
+// parse reads verb and object from the URL. ok is false for discovery and other requests without a resource.
+func parse(r *http.Request) (q request, ok bool) {
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	switch {
+	case len(parts) >= 3 && parts[0] == "api":
+		q.version, parts = parts[1], parts[2:]
+	case len(parts) >= 4 && parts[0] == "apis":
+		q.resource.Group, q.version, parts = parts[1], parts[2], parts[3:]
+	default:
+		return q, false
+	}
+	if len(parts) >= 3 && parts[0] == "namespaces" && parts[2] != "status" && parts[2] != "finalize" {
+		q.namespace, parts = parts[1], parts[2:]
+	}
+	q.resource.Resource = parts[0]
+	if len(parts) > 1 {
+		q.name = parts[1]
+	}
+	if len(parts) > 2 {
+		q.subresource = strings.Join(parts[2:], "/")
+	}
+	switch r.Method {
+	case http.MethodPost:
+		q.verb = "create"
+	case http.MethodPut:
+		q.verb = "update"
+	case http.MethodPatch:
+		q.verb = "patch"
+		if t := r.Header.Get("Content-Type"); strings.HasPrefix(t, string(types.ApplyYAMLPatchType)) ||
+			strings.HasPrefix(t, string(types.ApplyCBORPatchType)) {
+			q.verb = "apply"
+		}
+	case http.MethodDelete:
+		q.verb = "delete"
+		if q.name == "" {
+			q.verb = "deletecollection"
+		}
+	default:
+		query := r.URL.Query()
+		switch {
+		case query.Get("watch") == "true" || query.Get("watch") == "1":
+			q.verb = "watch"
+		case q.name == "":
+			q.verb = "list"
+		default:
+			q.verb = "get"
+		}
+	}
+	return q, true
+}
+
+func (q request) isWrite() bool {
+	switch q.verb {
+	case "get", "list", "watch":
+		return false
+	}
+	return !q.isReview()
+}
+
+// isReview reports a request that creates nothing: an access or token review, or a token.
+func (q request) isReview() bool {
+	return strings.HasSuffix(q.resource.Resource, "reviews") || q.subresource == "token"
+}
+
+// bodyName returns the name in the body of a create, or its generateName. It restores the body. JSON only: the name in
+// a body in another format is unknown, and such a create is numbered among those of its resource.
+func bodyName(r *http.Request) string {
+	if r.Body == nil || r.Method != http.MethodPost {
+		return ""
+	}
+	b, err := io.ReadAll(r.Body)
+	_ = r.Body.Close()
+	r.Body = io.NopCloser(bytes.NewReader(b))
+	if err != nil {
+		return ""
+	}
+	var o struct {
+		Metadata struct {
+			Name         string `json:"name"`
+			GenerateName string `json:"generateName"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(b, &o); err == nil {
+		if o.Metadata.Name == "" && o.Metadata.GenerateName != "" {
+			return o.Metadata.GenerateName + "*"
+		}
+		return o.Metadata.Name
+	}
+	return ""
+}

@@ -1,0 +1,244 @@
+package bubble
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"net/http"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/fairlead-io/fairlead/simulate/internal/engine"
+)
+
+var (
+	errKilled  = fmt.Errorf("the process was killed: %w", syscall.ECONNREFUSED)
+	errNetwork = fmt.Errorf("the connection was lost: %w", syscall.ECONNRESET)
+)
+
+// wire is what all transports of a run share.
+type wire struct {
+	seed  uint64
+	rec   *recorder
+	gates *gates
+	turn  chan struct{} // holds a token while a write is in the server, so that changes belong to one write
+	touch func(request) // writes to an object as another client
+}
+
+// transport sends the requests of one process to the model server. If that is a process of the subject, the faults of
+// the plan happen here.
+type transport struct {
+	*wire
+	inner   http.RoundTripper
+	actor   string
+	process *process // nil: not the subject
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if t.process != nil && t.process.isDead() {
+		return nil, errKilled
+	}
+	progress.Add(1)
+	q, ok := parse(r)
+	switch {
+	case !ok:
+		return t.inner.RoundTrip(r)
+	case !q.isWrite():
+		return t.read(r, q)
+	case t.process == nil || q.resource.String() == "leases.coordination.k8s.io" || isEvent(q.resource):
+		return t.plain(r, q)
+	}
+	return t.write(r, q)
+}
+
+// read never waits. It makes a watch of the subject late if a fault demands it.
+func (t *transport) read(r *http.Request, q request) (*http.Response, error) {
+	if t.process == nil {
+		return t.inner.RoundTrip(r)
+	}
+	kind := q.resource.String()
+	if q.verb != "watch" {
+		if kind != "leases.coordination.k8s.io" {
+			t.rec.request("the " + q.verb + " of " + kind)
+		}
+		return t.inner.RoundTrip(r)
+	}
+	t.rec.watch(q.resource)
+	opened := time.Now()
+	resp, err := t.inner.RoundTrip(r)
+	if err == nil && resp.StatusCode == http.StatusOK {
+		resp.Body = &lateBody{resp.Body, r.Context(), t.gates, kind, opened, t.process}
+	}
+	return resp, err
+}
+
+// plain sends a write that has no faults: of the workload, of the cluster, or of a lock or an event of the subject. The
+// leader that a fault has suspended cannot renew its lock.
+func (t *transport) plain(r *http.Request, q request) (*http.Response, error) {
+	m := engine.Moment{Verb: q.verb, Subresource: q.subresource}
+	if t.process != nil {
+		if !isEvent(q.resource) {
+			t.rec.lock()
+		}
+		if err := t.process.resumed(r.Context()); err != nil {
+			return nil, err
+		}
+	} else {
+		name := q.name
+		if name == "" {
+			name = bodyName(r)
+		}
+		m.Object = t.rec.ref(q, name)
+	}
+	resp, err := t.send(r, t.actor, m, nil, t.inner.RoundTrip)
+	if err == nil && t.process != nil && t.process.isDead() {
+		_ = resp.Body.Close()
+		return nil, errKilled
+	}
+	return resp, err
+}
+
+// write sends a write of the subject, with the faults of its moment.
+func (t *transport) write(r *http.Request, q request) (*http.Response, error) {
+	name := q.name
+	if name == "" {
+		name = bodyName(r)
+	}
+	m := t.rec.moment(q, name)
+	return t.deliver(r, t.process, m, func() { t.touch(q) }, t.inner.RoundTrip)
+}
+
+// deliver plays the faults of a write, and has it sent by send if no fault prevents that.
+func (w *wire) deliver(r *http.Request, p *process, m engine.Moment, touch func(),
+	send func(*http.Request) (*http.Response, error),
+) (*http.Response, error) {
+	w.rec.request(described(m))
+	ctx := r.Context()
+	if err := wait(ctx, w.delay(m, "before")); err != nil {
+		return nil, err
+	}
+	if err := p.resumed(ctx); err != nil {
+		return nil, err
+	}
+	if p.isDead() {
+		return nil, errKilled
+	}
+	var after *engine.Fault
+	for _, f := range w.rec.write(m) {
+		switch f.Kind {
+		case engine.CrashAfter, engine.Lost:
+			after = &f
+			continue
+		case engine.Conflict:
+			w.rec.note("outside", f.String())
+			touch()
+			continue
+		case engine.Pause:
+			w.rec.note(engine.Subject, f.String())
+			p.suspend(time.Duration(f.For))
+			// The write is on the network already, so it arrives even if the process gives it up meanwhile.
+			r = r.WithContext(context.WithoutCancel(ctx))
+			time.Sleep(time.Duration(f.For))
+			continue
+		}
+		w.rec.mark(engine.Subject, m, f.String())
+		switch f.Kind {
+		case engine.CrashBefore:
+			p.kill()
+			return nil, errKilled
+		case engine.Unsent:
+			return nil, errNetwork
+		case engine.Refused:
+			return failure(r, http.StatusInternalServerError, "InternalError", "etcdserver: request timed out"), nil
+		case engine.Throttled:
+			return failure(r, http.StatusTooManyRequests, "TooManyRequests", "too many requests, try again later"), nil
+		}
+	}
+	resp, err := w.send(r, engine.Subject, m, after, send)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case after != nil && after.Kind == engine.CrashAfter:
+		p.kill()
+		err = errKilled
+	case after != nil:
+		if err = wait(ctx, w.delay(m, "after")); err == nil {
+			err = errNetwork
+		}
+	default:
+		err = wait(ctx, w.delay(m, "after"))
+	}
+	if err == nil && p.isDead() {
+		err = errKilled
+	}
+	if err != nil {
+		_ = resp.Body.Close()
+		return nil, err
+	}
+	return resp, nil
+}
+
+// send sends a write while no other one is in a server.
+func (w *wire) send(r *http.Request, actor string, m engine.Moment, after *engine.Fault,
+	send func(*http.Request) (*http.Response, error),
+) (*http.Response, error) {
+	select {
+	case w.turn <- struct{}{}:
+	case <-r.Context().Done():
+		return nil, context.Cause(r.Context())
+	}
+	defer func() { <-w.turn }()
+	w.rec.begin(actor, m)
+	resp, err := send(r)
+	status, text := 0, ""
+	if err == nil {
+		status = resp.StatusCode
+	}
+	if after != nil {
+		text = after.String()
+	}
+	w.rec.end(status, text)
+	return resp, err
+}
+
+// delay returns a time between 1 and 5 ms that follows from the seed and the moment.
+func (w *wire) delay(m engine.Moment, when string) time.Duration {
+	return w.delayOf(fmt.Sprint(m.Verb, m.Object, m.Subresource, m.N, when))
+}
+
+func (w *wire) delayOf(text string) time.Duration {
+	h := fnv.New64a()
+	_, _ = fmt.Fprint(h, w.seed, text)
+	x := h.Sum64()
+	x ^= x >> 33
+	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	return time.Millisecond + time.Duration(x%uint64(4*time.Millisecond))
+}
+
+// described names a write without its number.
+func described(m engine.Moment) string {
+	if m.Subresource != "" {
+		return "the " + m.Verb + " of " + m.Subresource + " of " + m.Object
+	}
+	return "the " + m.Verb + " of " + m.Object
+}
+
+// failure returns an answer of the server that stores nothing.
+func failure(r *http.Request, code int, reason, message string) *http.Response {
+	body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":%q,"reason":%q,"code":%d}`,
+		message, reason, code)
+	resp := &http.Response{
+		StatusCode: code, Status: http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)),
+		ContentLength: int64(len(body)),
+	}
+	if code == http.StatusTooManyRequests {
+		resp.Header.Set("Retry-After", "1")
+	}
+	return resp
+}

@@ -1,0 +1,238 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// absent is the value of a field that is missing.
+const absent = "<absent>"
+
+// A Difference is one field, or one whole object, in which two states differ.
+type Difference struct {
+	Object string `json:"object"`
+	Path   string `json:"path,omitempty"` // empty: the object itself
+	// Want and Got are the values without and with faults, as JSON, or as a number of objects if Path is empty.
+	Want string `json:"want"`
+	Got  string `json:"got"`
+}
+
+func (d Difference) String() string {
+	if d.Path != "" {
+		return fmt.Sprintf("%s: %s is %s; without the fault it is %s", d.Object, d.Path, d.Got, d.Want)
+	}
+	switch {
+	case d.Want == "0":
+		return d.Object + " exists" + times(d.Got) + "; without the fault it does not"
+	case d.Got == "0":
+		return d.Object + " is missing"
+	}
+	return fmt.Sprintf("%s exists %s times; without the fault %s", d.Object, d.Got, d.Want)
+}
+
+func times(n string) string {
+	if n == "1" {
+		return ""
+	}
+	return " " + n + " times"
+}
+
+// A Mask holds fields and objects that differ between runs without faults, by object and path. A path of "" masks the
+// whole object.
+type Mask map[[2]string]bool
+
+// Add masks all differences of two states.
+func (m Mask) Add(a, b State) {
+	for _, d := range diff(a, b, nil, nil) {
+		m[[2]string{d.Object, d.Path}] = true
+	}
+}
+
+// Objects returns the masked objects, sorted.
+func (m Mask) Objects() []string {
+	var out []string
+	for k := range m {
+		if k[1] == "" {
+			out = append(out, k[0])
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// diff returns the differences of two states that neither the mask nor the ignored paths cover, sorted. An ignored path
+// is "field.path" for all objects, or "resource:field.path".
+func diff(want, got State, mask Mask, ignore []string) []Difference {
+	refs := map[string]bool{}
+	for ref := range want {
+		refs[ref] = true
+	}
+	for ref := range got {
+		refs[ref] = true
+	}
+	var out []Difference
+	for _, ref := range slices.Sorted(maps.Keys(refs)) {
+		a, b := want[ref], got[ref]
+		if mask[[2]string{ref, ""}] {
+			continue
+		}
+		if len(a) != len(b) {
+			out = append(out, Difference{Object: ref, Want: fmt.Sprint(len(a)), Got: fmt.Sprint(len(b))})
+			continue
+		}
+		for i := range a {
+			fields(a[i], b[i], "", func(path, x, y string) {
+				if !mask[[2]string{ref, path}] && !ignored(ignore, ref, path) {
+					out = append(out, Difference{Object: ref, Path: path, Want: x, Got: y})
+				}
+			})
+		}
+	}
+	return out
+}
+
+func ignored(ignore []string, ref, path string) bool {
+	kind, _, _ := strings.Cut(ref, "/")
+	for _, p := range ignore {
+		if k, rest, ok := strings.Cut(p, ":"); ok {
+			if k != kind {
+				continue
+			}
+			p = rest
+		}
+		if path == p || strings.HasPrefix(path, p+".") || strings.HasPrefix(path, p+"[") {
+			return true
+		}
+	}
+	return false
+}
+
+// fields calls fn for each leaf in which a and b differ, in the order of their paths.
+func fields(a, b any, path string, fn func(path, a, b string)) {
+	switch x := a.(type) {
+	case map[string]any:
+		if y, ok := b.(map[string]any); ok {
+			keys := map[string]bool{}
+			for k := range x {
+				keys[k] = true
+			}
+			for k := range y {
+				keys[k] = true
+			}
+			for _, k := range slices.Sorted(maps.Keys(keys)) {
+				vx, inX := x[k]
+				vy, inY := y[k]
+				sub := join(path, k)
+				switch {
+				case !inX:
+					fn(sub, absent, text(vy))
+				case !inY:
+					fn(sub, text(vx), absent)
+				default:
+					fields(vx, vy, sub, fn)
+				}
+			}
+			return
+		}
+	case []any:
+		if y, ok := b.([]any); ok {
+			lists(x, y, path, fn)
+			return
+		}
+	}
+	if !reflect.DeepEqual(a, b) {
+		fn(path, text(a), text(b))
+	}
+}
+
+// lists compares elements with a name, type or key field by that field, and others by position.
+func lists(a, b []any, path string, fn func(path, a, b string)) {
+	if id := identifier(a, b); id != "" {
+		x, y := map[string]any{}, map[string]any{}
+		for _, e := range a {
+			x[e.(map[string]any)[id].(string)] = e
+		}
+		for _, e := range b {
+			y[e.(map[string]any)[id].(string)] = e
+		}
+		if len(x) == len(a) && len(y) == len(b) {
+			fields(x, y, path, fn)
+			return
+		}
+	}
+	for i := range max(len(a), len(b)) {
+		sub := fmt.Sprintf("%s[%d]", path, i)
+		switch {
+		case i >= len(a):
+			fn(sub, absent, text(b[i]))
+		case i >= len(b):
+			fn(sub, text(a[i]), absent)
+		default:
+			fields(a[i], b[i], sub, fn)
+		}
+	}
+}
+
+// identifier returns the field by which all elements of both lists can be told apart, or "".
+func identifier(a, b []any) string {
+	for _, id := range []string{"name", "type", "key", "uid"} {
+		ok := len(a)+len(b) > 0
+		for _, e := range slices.Concat(a, b) {
+			m, isMap := e.(map[string]any)
+			if _, isText := m[id].(string); !isMap || !isText {
+				ok = false
+				break
+			}
+		}
+		if ok {
+			return id
+		}
+	}
+	return ""
+}
+
+func join(path, key string) string {
+	if strings.ContainsAny(key, "./") {
+		key = "[" + key + "]"
+		return path + key
+	}
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+func text(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	if s := string(b); len(s) <= 200 {
+		return s
+	}
+	return string(b[:197]) + "…"
+}
+
+// Summary returns the first n differences of two versions of one object as "path: a → b".
+func Summary(a, b map[string]any, n int) []string {
+	if a == nil || b == nil {
+		return nil
+	}
+	var out []string
+	more := 0
+	fields(a, b, "", func(path, x, y string) {
+		if len(out) == n {
+			more++
+			return
+		}
+		out = append(out, fmt.Sprintf("%s: %s → %s", path, x, y))
+	})
+	if more > 0 {
+		out = append(out, fmt.Sprintf("and %d more", more))
+	}
+	return out
+}

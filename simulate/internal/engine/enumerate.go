@@ -1,0 +1,144 @@
+package engine
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// late is how long watches are late. It is longer than the usual back-off of a controller, so that the controller
+	// acts on its old cache.
+	late = 10 * time.Second
+	// pause is longer than the usual lease of a leader, 15 s.
+	pause = 40 * time.Second
+	// maxRepeats bounds the moments of one verb, object and subresource, for subjects that repeat a write for ever.
+	maxRepeats = 12
+)
+
+// A Reference is what runs without faults have in common.
+type Reference struct {
+	Outcome           // of the first run
+	Mask     Mask     // what differs between the runs
+	Writes   []Moment // of the subject, in the order of the first run
+	Changes  []Moment // of objects that the subject watches
+	Disagree []string // what the runs do not agree on, for the report
+}
+
+// NewReference joins the outcomes of several runs of one workload.
+func NewReference(runs []*Outcome) *Reference {
+	ref := &Reference{Outcome: *runs[0], Mask: Mask{}}
+	for i, a := range runs {
+		for _, b := range runs[:i] {
+			ref.Mask.Add(a.End, b.End)
+		}
+	}
+	ref.Writes = common(runs, func(e Event) (Moment, bool) {
+		return e.Write, e.Actor == Subject && e.Write.N <= maxRepeats
+	})
+	watched := map[string]bool{}
+	for _, kind := range ref.Watched {
+		watched[kind] = true
+	}
+	ref.Changes = common(runs, func(e Event) (Moment, bool) { return e.Changed, watched[e.Changed.Kind()] })
+	for _, object := range ref.Mask.Objects() {
+		ref.Disagree = append(ref.Disagree, object)
+	}
+	return ref
+}
+
+// Subject is the actor of events that the subject causes.
+const Subject = "subject"
+
+// common returns the distinct moments that all runs have, in the order of the first one.
+func common(runs []*Outcome, pick func(Event) (Moment, bool)) []Moment {
+	count := map[Moment]int{}
+	var order []Moment
+	for i, run := range runs {
+		seen := map[Moment]bool{}
+		for _, e := range run.Trace {
+			m, ok := pick(e)
+			if !ok || m == (Moment{}) || seen[m] {
+				continue
+			}
+			seen[m] = true
+			count[m]++
+			if i == 0 {
+				order = append(order, m)
+			}
+		}
+	}
+	return slices.DeleteFunc(order, func(m Moment) bool { return count[m] < len(runs) })
+}
+
+// Single returns all plans with one fault of the given kinds, those of writes first. If only has elements, it keeps
+// moments of these resources.
+func Single(ref *Reference, kinds []FaultKind, only []string) []Plan {
+	var out []Plan
+	add := func(f Fault) { out = append(out, Plan{Faults: []Fault{f}}) }
+	for _, kind := range kinds {
+		switch kind {
+		case Late, LateCrash:
+			for _, m := range ref.Changes {
+				if selected(m, only) {
+					add(Fault{Kind: kind, At: m, For: Duration(late)})
+				}
+			}
+		case Pause:
+			if !ref.Leads {
+				continue
+			}
+			for _, m := range ref.Writes {
+				if selected(m, only) {
+					add(Fault{Kind: kind, At: m, For: Duration(pause)})
+				}
+			}
+		default:
+			for _, m := range ref.Writes {
+				if selected(m, only) && possible(kind, m) {
+					add(Fault{Kind: kind, At: m})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// possible reports whether a conforming server can show a fault at a moment. Nobody can write to an object just before
+// its creation, and the fault must not write to what is outside the cluster.
+func possible(kind FaultKind, m Moment) bool {
+	if kind != Conflict {
+		return true
+	}
+	switch m.Verb {
+	case "update", "patch", "apply", "delete":
+		return m.Subresource == "" || m.Subresource == "status"
+	}
+	return false
+}
+
+func selected(m Moment, only []string) bool {
+	if len(only) == 0 {
+		return true
+	}
+	kind := m.Kind()
+	resource, _, _ := strings.Cut(kind, ".")
+	return slices.Contains(only, kind) || slices.Contains(only, resource)
+}
+
+// pair returns a plan with the faults of two random plans, in the order of their moments.
+func pair(rnd *rand.Rand, single []Plan, ref *Reference) Plan {
+	a, b := rnd.IntN(len(single)), rnd.IntN(len(single))
+	faults := []Fault{single[a].Faults[0], single[b].Faults[0]}
+	slices.SortStableFunc(faults, func(x, y Fault) int { return cmp.Compare(ref.position(x.At), ref.position(y.At)) })
+	if faults[0] == faults[1] {
+		faults = faults[:1]
+	}
+	return Plan{Faults: faults}
+}
+
+func (r *Reference) position(m Moment) int {
+	return slices.IndexFunc(r.Trace, func(e Event) bool { return e.Write == m || e.Changed == m })
+}

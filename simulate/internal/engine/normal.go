@@ -1,0 +1,163 @@
+package engine
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Touched is the annotation that the conflicting client of fault Conflict writes. It is removed from all content.
+const Touched = "simulate.fairlead.io/touched"
+
+// A Normalizer rewrites objects so that two runs can be compared: it drops what the server assigns, and replaces
+// generated names, uids and times by texts that are the same in each run. It learns names and uids from the objects of
+// its run. It is not safe for concurrent use.
+type Normalizer struct {
+	names map[string]string // generated name → generateName and a star
+	uids  map[string]string // uid → canonical reference
+	repl  *strings.Replacer // of names; nil after a new one
+}
+
+// NewNormalizer returns a normalizer for one run.
+func NewNormalizer() *Normalizer {
+	return &Normalizer{names: map[string]string{}, uids: map[string]string{}}
+}
+
+// Learn records the generated name and the uid of a new object.
+func (n *Normalizer) Learn(res schema.GroupResource, obj *unstructured.Unstructured) {
+	if prefix := obj.GetGenerateName(); prefix != "" && strings.HasPrefix(obj.GetName(), prefix) {
+		if _, known := n.names[obj.GetName()]; !known {
+			n.names[obj.GetName()] = prefix + "*"
+			n.repl = nil
+		}
+	}
+	n.uids[string(obj.GetUID())] = n.Ref(res, obj.GetNamespace(), obj.GetName())
+}
+
+// Ref returns the canonical reference of an object: resource[.group]/[namespace/]name, with generated names replaced.
+func (n *Normalizer) Ref(res schema.GroupResource, namespace, name string) string {
+	name = n.text(name)
+	if namespace != "" {
+		name = n.text(namespace) + "/" + name
+	}
+	return res.String() + "/" + name
+}
+
+// Object returns a normalized copy.
+func (n *Normalizer) Object(obj *unstructured.Unstructured) map[string]any {
+	out, _ := n.value(obj.Object, obj.GetGeneration()).(map[string]any)
+	meta, _ := out["metadata"].(map[string]any)
+	for _, k := range []string{
+		"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "generateName",
+		"deletionGracePeriodSeconds",
+	} {
+		delete(meta, k)
+	}
+	if annotations, ok := meta["annotations"].(map[string]any); ok {
+		if delete(annotations, Touched); len(annotations) == 0 {
+			delete(meta, "annotations")
+		}
+	}
+	return out
+}
+
+func (n *Normalizer) value(v any, generation int64) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, x := range v {
+			if k == "observedGeneration" {
+				if g, ok := x.(int64); ok {
+					out[k] = observed(g, generation)
+					continue
+				}
+			}
+			out[n.text(k)] = n.value(x, generation)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, x := range v {
+			out[i] = n.value(x, generation)
+		}
+		return out
+	case string:
+		return n.text(v)
+	}
+	return v
+}
+
+func observed(seen, generation int64) string {
+	if seen == generation {
+		return "<current>"
+	}
+	return "<outdated>"
+}
+
+// text replaces a uid, a time, and generated names within a string.
+func (n *Normalizer) text(s string) string {
+	if isTime(s) {
+		return "<time>"
+	}
+	if ref, ok := n.uids[s]; ok {
+		return "<uid of " + ref + ">"
+	}
+	if len(n.names) == 0 || len(s) < 2 {
+		return s
+	}
+	if n.repl == nil {
+		n.repl = n.replacer()
+	}
+	return n.repl.Replace(s)
+}
+
+// replacer replaces longer names first, since a generated name can begin with another one.
+func (n *Normalizer) replacer() *strings.Replacer {
+	names := make([]string, 0, len(n.names))
+	for name := range n.names {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(b), len(a)), strings.Compare(a, b))
+	})
+	pairs := make([]string, 0, 2*len(names))
+	for _, name := range names {
+		pairs = append(pairs, name, n.names[name])
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// isTime reports whether s is a time of RFC 3339.
+func isTime(s string) bool {
+	if len(s) < len("2006-01-02T15:04:05Z") || len(s) > len(time.RFC3339Nano) || s[4] != '-' || s[10] != 'T' {
+		return false
+	}
+	_, err := time.Parse(time.RFC3339Nano, s)
+	return err == nil
+}
+
+// Hash returns a short hash of normalized content. That of nil is empty.
+func Hash(content map[string]any) string {
+	if content == nil {
+		return ""
+	}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(canonical(content)))
+	return fmt.Sprintf("%08x", uint32(h.Sum64()^h.Sum64()>>32))
+}
+
+// canonical returns JSON with sorted keys.
+func canonical(content map[string]any) string {
+	b, err := json.Marshal(content)
+	if err != nil {
+		return fmt.Sprint(content) // content that JSON cannot express, such as a NaN: fmt sorts keys as well
+	}
+	return string(b)
+}

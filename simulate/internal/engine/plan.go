@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// FaultKind is a kind of fault that a conforming cluster may show.
+type FaultKind string
+
+// The kinds of faults. The text of a kind is what users write in options and read in plans.
+const (
+	CrashBefore FaultKind = "crash-before" // the subject is killed just before it sends a write
+	CrashAfter  FaultKind = "crash-after"  // the subject is killed when a write is stored and not yet answered
+	Lost        FaultKind = "lost"         // a write is stored, and its answer is lost
+	Unsent      FaultKind = "unsent"       // a write fails and is not stored
+	Refused     FaultKind = "error"        // a write is answered with 500 and not stored
+	Throttled   FaultKind = "throttled"    // a write is answered with 429 and not stored
+	Conflict    FaultKind = "conflict"     // another client writes to the object just before
+	Late        FaultKind = "late"         // the watches of one kind are late from a change on
+	LateCrash   FaultKind = "late-crash"   // as Late, and the subject is killed at its next write
+	Pause       FaultKind = "pause"        // the leader is suspended before a write, until another replica leads
+)
+
+// Classes are the groups of faults that option Faults and flag --faults select, in the order in which they are played.
+var Classes = map[string][]FaultKind{
+	"crash": {CrashAfter, CrashBefore},
+	"late":  {Late, LateCrash},
+	"lost":  {Lost},
+	"error": {Unsent, Conflict, Refused, Throttled},
+	"pause": {Pause},
+}
+
+// ClassNames returns the names of Classes, sorted.
+func ClassNames() []string {
+	names := make([]string, 0, len(Classes))
+	for name := range Classes {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// A Fault is one fault at one moment. It happens once in a run.
+type Fault struct {
+	Kind FaultKind `json:"kind"`
+	At   Moment    `json:"at"`
+	// For is how long a watch is late, or how long a pause lasts. 0 for other kinds.
+	For Duration `json:"for,omitzero"`
+}
+
+func (f Fault) String() string {
+	switch f.Kind {
+	case CrashBefore:
+		return "the subject is killed before " + f.At.String()
+	case CrashAfter:
+		return "the subject is killed after " + f.At.String() + ", before the answer"
+	case Lost:
+		return "the answer to " + f.At.String() + " is lost"
+	case Unsent:
+		return f.At.String() + " fails on the network and is not stored"
+	case Refused:
+		return f.At.String() + " is answered with 500"
+	case Throttled:
+		return f.At.String() + " is answered with 429"
+	case Conflict:
+		return "another client writes to the object just before " + f.At.String()
+	case Late:
+		return fmt.Sprintf("watches of %s are late by %s from %s on", f.At.Kind(), f.For, f.At)
+	case LateCrash:
+		return fmt.Sprintf("watches of %s are late by %s from %s on, and the subject is killed at its next write",
+			f.At.Kind(), f.For, f.At)
+	case Pause:
+		return fmt.Sprintf("the leader is suspended for %s at %s", f.For, f.At)
+	}
+	return string(f.Kind) + " at " + f.At.String()
+}
+
+// A Plan is one schedule: faults, and the seed of all that is random.
+type Plan struct {
+	Seed   uint64  `json:"seed"`
+	Faults []Fault `json:"faults,omitempty"`
+	// Steps is the number of steps of the workload that are played. 0 means all.
+	Steps int `json:"steps,omitempty"`
+}
+
+func (p Plan) String() string {
+	if len(p.Faults) == 0 {
+		return "no fault"
+	}
+	texts := make([]string, len(p.Faults))
+	for i, f := range p.Faults {
+		texts[i] = f.String()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// key identifies the faults of a plan, whatever its seed.
+func (p Plan) key() string {
+	b, err := json.Marshal(p.Faults)
+	if err != nil {
+		panic(err) // a Plan has only strings and numbers
+	}
+	return fmt.Sprint(p.Steps, string(b))
+}
+
+// Duration is a time.Duration that is "10s" in JSON.
+type Duration time.Duration
+
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// MarshalText returns the form of time.Duration.String.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads the form of time.ParseDuration.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	*d = Duration(v)
+	return err
+}

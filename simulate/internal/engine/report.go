@@ -1,0 +1,156 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Names are the names of a run that the report shows.
+type Names struct {
+	Test     string    // name of the Go test
+	Variable string    // environment variable that replays a plan
+	Date     time.Time // at which each run begins
+}
+
+// ParsePlan reads a plan as a report shows it.
+func ParsePlan(text string) (Plan, error) {
+	var p Plan
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&p); err != nil {
+		return p, fmt.Errorf("cannot decode the plan: %w", err)
+	}
+	return p, nil
+}
+
+// Text returns a report for a terminal.
+func Text(r *Report, n Names) string {
+	var b strings.Builder
+	for i, f := range r.Findings {
+		writeFinding(&b, i+1, f, n)
+	}
+	pairs := ""
+	if r.Pairs > 0 {
+		pairs = fmt.Sprintf(", %d of them with two faults", r.Pairs)
+	}
+	fmt.Fprintf(&b, "simulate: %d findings in %d schedules%s (seed %d, %s). %d distinct writes and %d changes allow %d single faults.\n",
+		len(r.Findings), r.Played, pairs, r.Seed, r.Elapsed.Round(100*time.Millisecond), r.Writes, r.Changes, r.Planned)
+	line := func(n int, text string) {
+		if n > 0 {
+			fmt.Fprintf(&b, "  %d %s\n", n, text)
+		}
+	}
+	if left := r.Planned - (r.Played - r.Pairs); left > 0 && len(r.Findings) == 0 {
+		line(left, "single faults were not played: the time or the number of schedules is bounded")
+	}
+	line(r.Unreached, "schedules did not come to the moment of their fault")
+	line(r.Otherwise, "schedules took another course to the same end")
+	line(r.Unconfirmed, "suspicions did not repeat and are not findings")
+	line(r.FailedCount, "schedules could not be judged:")
+	for _, text := range r.Failed {
+		fmt.Fprintf(&b, "    %s\n", strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n      "))
+	}
+	for _, object := range r.Disagree {
+		fmt.Fprintf(&b, "  not compared, since it differs without faults: %s\n", object)
+	}
+	for _, text := range r.Warnings {
+		fmt.Fprintf(&b, "  %s\n", text)
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+func writeFinding(b *strings.Builder, number int, f Finding, n Names) {
+	first := f.Symptoms[0]
+	fmt.Fprintf(b, "simulate: finding %d (%s, shown by %d of %d replays)\n", number, first.Verdict, f.Shown, f.Of)
+	fmt.Fprintf(b, "  %s\n", indent(first.Text))
+	for _, s := range f.Symptoms[1:min(len(f.Symptoms), 4)] {
+		fmt.Fprintf(b, "  also: %s\n", indent(s.Text))
+	}
+	if more := len(f.Symptoms) - 4; more > 0 {
+		fmt.Fprintf(b, "  and %d more differences\n", more)
+	}
+	if len(f.Plan.Faults) == 0 {
+		fmt.Fprintf(b, "  fault:  none\n")
+	}
+	for _, fault := range f.Plan.Faults {
+		fmt.Fprintf(b, "  fault:  %s\n", fault)
+	}
+	course(b, f)
+	fmt.Fprintf(b, "  replay: %s='%s' go test -run '^%s$' .\n\n", n.Variable, planText(f.Plan),
+		strings.ReplaceAll(n.Test, "/", "$/^"))
+}
+
+// course shows the events around the fault.
+func course(b *strings.Builder, f Finding) {
+	const before, after = 2, 6
+	at := 0
+	for i, e := range f.Trace {
+		if e.Fault != "" && e.Actor != "workload" {
+			at = i
+			break
+		}
+	}
+	fmt.Fprintf(b, "  course:\n")
+	for i := max(0, at-before); i < min(len(f.Trace), at+after); i++ {
+		fmt.Fprintf(b, "    %s\n", f.Trace[i])
+	}
+}
+
+// String returns one line: time, actor, and what happened.
+func (e Event) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%9.3fs %-8s", e.At.Seconds(), e.Actor)
+	switch {
+	case e.Write.Verb != "" && e.Write.Object != "":
+		fmt.Fprintf(&b, " %s", described(e.Write))
+		if e.Status != 0 {
+			fmt.Fprintf(&b, " → %d", e.Status)
+		}
+		if e.Status >= 200 && e.Status < 300 && e.Changed == (Moment{}) {
+			b.WriteString(" (no change)")
+		}
+	case e.Changed != (Moment{}):
+		fmt.Fprintf(&b, " %s", described(e.Changed))
+	}
+	if len(e.Diff) > 0 {
+		fmt.Fprintf(&b, " {%s}", strings.Join(e.Diff, "; "))
+	}
+	if e.Fault != "" {
+		if e.Write.Verb != "" || e.Changed != (Moment{}) {
+			fmt.Fprintf(&b, "  <<< %s", e.Fault)
+		} else {
+			fmt.Fprintf(&b, " %s", e.Fault)
+		}
+	}
+	return b.String()
+}
+
+// described names a moment without its number.
+func described(m Moment) string {
+	switch {
+	case m.Verb == Change && m.From == "":
+		return "created " + m.Object
+	case m.Verb == Change && m.To == "":
+		return "removed " + m.Object
+	case m.Verb == Change:
+		return "changed " + m.Object
+	case m.Subresource != "":
+		return m.Verb + " " + m.Object + "/" + m.Subresource
+	}
+	return m.Verb + " " + m.Object
+}
+
+func planText(p Plan) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(p); err != nil {
+		panic(err) // a Plan has only strings and numbers
+	}
+	return strings.TrimSpace(b.String())
+}
+
+func indent(s string) string { return strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n    ") }

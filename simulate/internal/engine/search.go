@@ -1,0 +1,405 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	references  = 3 // runs without faults that the reference is made of
+	replays     = 3 // of a suspicious plan
+	confirmed   = 2 // of these replays must show the symptom
+	maxFindings = 5
+)
+
+// Options configure a search. The zero value plays all faults, without a bound.
+type Options struct {
+	Seed      uint64
+	Schedules int           // largest number of schedules with faults; 0: no bound
+	Until     time.Duration // no new schedule begins after this time; 0: no bound
+	Faults    []FaultKind   // default: all, in the order of Classes
+	Kinds     []string      // resources whose moments are used; default: all
+	Ignore    []string      // paths that are not compared
+	Steps     int           // number of steps of the workload
+	Workers   int           // schedules at the same time; default 1
+	// Progress is called now and then with a line of text.
+	Progress func(string)
+}
+
+// A Finding is a confirmed plan with a symptom.
+type Finding struct {
+	Plan     Plan      `json:"plan"`
+	Symptoms []Symptom `json:"symptoms"`
+	Shown    int       `json:"shown"` // replays that show the first symptom
+	Of       int       `json:"of"`    // replays
+	Steps    int       `json:"steps"` // steps of the workload that were played
+	Trace    []Event   `json:"trace"`
+	Without  []Event   `json:"without"` // the trace without faults
+}
+
+// A Report is the result of a search.
+type Report struct {
+	Findings []Finding `json:"findings"`
+	// Writes and Changes are the numbers of distinct moments of the reference, Planned that of plans with one fault.
+	Writes  int `json:"writes"`
+	Changes int `json:"changes"`
+	Planned int `json:"planned"`
+	// Played counts schedules with faults, Pairs those with two. Unreached counts schedules of which no fault came,
+	// Unconfirmed those whose symptom did not repeat, and Otherwise those with another course and the same end.
+	Played      int `json:"played"`
+	Pairs       int `json:"pairs"`
+	Unreached   int `json:"unreached"`
+	Unconfirmed int `json:"unconfirmed"`
+	Otherwise   int `json:"otherwise"`
+	// Failed are schedules that could not be judged, with the reason. The first ten are kept.
+	Failed      []string      `json:"failed,omitempty"`
+	FailedCount int           `json:"failedCount"`
+	Disagree    []string      `json:"disagree,omitempty"`
+	Warnings    []string      `json:"warnings,omitempty"`
+	Interrupted bool          `json:"interrupted,omitempty"`
+	Seed        uint64        `json:"seed"`
+	Elapsed     time.Duration `json:"elapsed"`
+}
+
+// NotJudgedError means that there is no verdict: the subject does not even work without faults.
+type NotJudgedError struct{ Reason string }
+
+func (e *NotJudgedError) Error() string { return "could not be judged: " + e.Reason }
+
+// Search plays the workload without faults, then every single fault at every moment, then random pairs. It stops after
+// the single faults if it has found anything. If ctx ends, it returns the report so far.
+func Search(ctx context.Context, d Driver, o Options) (*Report, error) {
+	s := &search{driver: d, o: o, start: time.Now(), report: &Report{Seed: o.Seed}, found: map[string]bool{}}
+	if s.o.Faults == nil {
+		for _, class := range []string{"crash", "late", "lost", "error", "pause"} {
+			s.o.Faults = append(s.o.Faults, Classes[class]...)
+		}
+	}
+	if s.o.Workers < 1 {
+		s.o.Workers = 1
+	}
+	err := s.run(ctx)
+	s.report.Elapsed = time.Since(s.start)
+	s.report.Interrupted = ctx.Err() != nil
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		err = nil
+	}
+	return s.report, err
+}
+
+// search is one search in progress.
+type search struct {
+	driver Driver
+	o      Options
+	start  time.Time
+
+	mu     sync.Mutex
+	report *Report
+	found  map[string]bool // keys of symptoms that have been reported or are being confirmed
+	shown  time.Time       // of the last progress
+}
+
+func (s *search) run(ctx context.Context) error {
+	ref, err := s.reference(ctx, 0)
+	if err != nil {
+		return err
+	}
+	s.report.Writes, s.report.Changes, s.report.Disagree = len(ref.Writes), len(ref.Changes), ref.Disagree
+	s.report.Warnings = ref.Warnings
+	if found := faultless(ref); len(found) > 0 {
+		s.report.Findings = []Finding{{
+			Symptoms: found, Shown: references, Of: references, Steps: s.o.Steps, Trace: ref.Trace, Without: ref.Trace,
+			Plan: Plan{Seed: s.o.Seed},
+		}}
+		return nil
+	}
+	single := Single(ref, s.o.Faults, s.o.Kinds)
+	s.report.Planned = len(single)
+	if len(single) == 0 {
+		return &NotJudgedError{"the subject wrote nothing and nothing that it watches changed, so there is no moment for a fault"}
+	}
+	s.play(ctx, ref, single)
+	if len(s.report.Findings) > 0 {
+		return nil
+	}
+	rnd := rand.New(rand.NewPCG(s.o.Seed, 1))
+	known := map[string]bool{}
+	for dry := 0; !s.over(ctx) && s.o.Schedules+int(s.o.Until) > 0 && len(s.report.Findings) == 0 && dry < 100; {
+		var plans []Plan
+		for len(plans) < 10*s.o.Workers && dry < 100 {
+			p := pair(rnd, single, ref)
+			if len(p.Faults) < 2 || known[p.key()] {
+				dry++
+				continue
+			}
+			known[p.key()], dry = true, 0
+			plans = append(plans, p)
+		}
+		s.play(ctx, ref, plans)
+	}
+	return nil
+}
+
+// reference plays the first steps of the workload without faults; 0 means all.
+func (s *search) reference(ctx context.Context, steps int) (*Reference, error) {
+	runs := make([]*Outcome, references)
+	errs := make([]error, references)
+	s.parallel(references, func(i int) {
+		runs[i], errs[i] = s.driver.Play(ctx, Plan{Seed: s.o.Seed + uint64(i), Steps: steps})
+	})
+	for _, err := range errs {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err != nil {
+			return nil, &NotJudgedError{"without faults: " + err.Error()}
+		}
+	}
+	for _, run := range runs {
+		switch {
+		case len(run.Exits) > 0:
+			return nil, &NotJudgedError{"without faults: " + run.Exits[0]}
+		case run.Stuck != nil:
+			return nil, &NotJudgedError{fmt.Sprintf("without faults, step %d, %s, was not reached: %s",
+				run.Stuck.Step+1, run.Stuck.Name, run.Stuck.Reason)}
+		case !run.Quiet && len(run.Busy) == 0:
+			return nil, &NotJudgedError{"the workload never settles without faults; these objects keep changing: " +
+				lastChanges(run.Trace)}
+		}
+	}
+	return NewReference(runs), nil
+}
+
+// faultless returns what is wrong without any fault.
+func faultless(ref *Reference) []Symptom {
+	var found []Symptom
+	for _, b := range ref.Broken {
+		found = append(found, Symptom{Verdict: Violated, About: b.Reason, Text: fmt.Sprintf("%s (after %s)", b.Reason, b.At)})
+	}
+	for _, r := range ref.Busy {
+		found = append(found, Symptom{Verdict: Restless, About: r.Request, Text: r.String()})
+	}
+	return found
+}
+
+// parallel calls fn for 0 to n-1, on all workers.
+func (s *search) parallel(n int, fn func(int)) {
+	next := make(chan int)
+	var wg sync.WaitGroup
+	for range min(s.o.Workers, n) {
+		wg.Go(func() {
+			for i := range next {
+				fn(i)
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+}
+
+// over reports whether no further schedule may begin.
+func (s *search) over(ctx context.Context) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return ctx.Err() != nil || s.o.Schedules > 0 && s.report.Played >= s.o.Schedules ||
+		s.o.Until > 0 && time.Since(s.start) >= s.o.Until || len(s.report.Findings) >= maxFindings
+}
+
+// play plays plans and follows up what is suspicious.
+func (s *search) play(ctx context.Context, ref *Reference, plans []Plan) {
+	s.parallel(len(plans), func(i int) {
+		if s.over(ctx) {
+			return
+		}
+		p := plans[i]
+		p.Seed = s.o.Seed
+		out, err := s.driver.Play(ctx, p)
+		if ctx.Err() != nil {
+			return
+		}
+		s.count(ref, p, out, err)
+		if err != nil {
+			return
+		}
+		for _, symptom := range Judge(ref, out, s.o.Ignore) {
+			if s.claim(symptom) {
+				s.follow(ctx, ref, p, out, symptom)
+			}
+			return // the others are its consequences
+		}
+	})
+}
+
+// count adds a schedule to the report.
+func (s *search) count(ref *Reference, p Plan, out *Outcome, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.report
+	r.Played++
+	if len(p.Faults) > 1 {
+		r.Pairs++
+	}
+	switch {
+	case err != nil:
+		r.FailedCount++
+		if len(r.Failed) < 10 {
+			r.Failed = append(r.Failed, fmt.Sprintf("%s: %v", p, err))
+		}
+	case !slices.Contains(out.Reached, true):
+		r.Unreached++
+	case AnotherCourse(ref, out):
+		r.Otherwise++
+	}
+	if s.o.Progress != nil && time.Since(s.shown) > 10*time.Second {
+		s.shown = time.Now()
+		s.o.Progress(fmt.Sprintf("%d of %d single faults and %d pairs played, %d findings",
+			r.Played-r.Pairs, r.Planned, r.Pairs, len(r.Findings)))
+	}
+}
+
+// claim reports whether the symptom is new, and keeps others from following it.
+func (s *search) claim(symptom Symptom) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.found[symptom.key()] {
+		return false
+	}
+	s.found[symptom.key()] = true
+	return true
+}
+
+// follow confirms a suspicion, shrinks its plan and reports it.
+func (s *search) follow(ctx context.Context, ref *Reference, p Plan, out *Outcome, symptom Symptom) {
+	shown := 0
+	for i := range uint64(replays) {
+		again := p
+		again.Seed += 100 + i
+		if _, ok := s.shows(ctx, ref, again, symptom); ok {
+			shown++
+		}
+	}
+	clean := true
+	for i := range uint64(replays) {
+		if _, ok := s.shows(ctx, ref, Plan{Seed: p.Seed + 100 + i}, symptom); ok {
+			clean = false
+		}
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	if shown < confirmed || !clean {
+		s.mu.Lock()
+		s.report.Unconfirmed++
+		delete(s.found, symptom.key())
+		s.mu.Unlock()
+		return
+	}
+	f := s.shrink(ctx, ref, p, out, symptom)
+	f.Shown, f.Of = shown, replays
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.report.Findings = append(s.report.Findings, f)
+}
+
+// shows plays a plan and reports whether the outcome has the symptom.
+func (s *search) shows(ctx context.Context, ref *Reference, p Plan, symptom Symptom) (*Outcome, bool) {
+	out, err := s.driver.Play(ctx, p)
+	if err != nil {
+		return nil, false
+	}
+	return out, slices.ContainsFunc(Judge(ref, out, s.o.Ignore), func(x Symptom) bool { return x.key() == symptom.key() })
+}
+
+// shrink returns the finding with the fewest faults, the shortest delay and the shortest workload that show the symptom.
+func (s *search) shrink(ctx context.Context, ref *Reference, p Plan, out *Outcome, symptom Symptom) Finding {
+	try := func(ref *Reference, candidate Plan) bool {
+		o, ok := s.shows(ctx, ref, candidate, symptom)
+		if ok {
+			p, out = candidate, o
+		}
+		return ok
+	}
+	for i := 0; i < len(p.Faults) && len(p.Faults) > 1; {
+		candidate := p
+		candidate.Faults = slices.Delete(slices.Clone(p.Faults), i, i+1)
+		if !try(ref, candidate) {
+			i++
+		}
+	}
+	for i := range p.Faults {
+		for p.Faults[i].Kind != Pause && p.Faults[i].For > Duration(time.Second) {
+			candidate := p
+			candidate.Faults = slices.Clone(p.Faults)
+			candidate.Faults[i].For = (p.Faults[i].For / 2).round()
+			if !try(ref, candidate) {
+				break
+			}
+		}
+	}
+	for steps := 1; steps < s.o.Steps && ctx.Err() == nil; steps++ {
+		shorter, err := s.reference(ctx, steps)
+		if err != nil || len(faultless(shorter)) > 0 {
+			continue
+		}
+		candidate := p
+		candidate.Steps = steps
+		if try(shorter, candidate) {
+			ref = shorter
+			break
+		}
+	}
+	f := Finding{Plan: p, Symptoms: Judge(ref, out, s.o.Ignore), Trace: out.Trace, Without: ref.Trace, Steps: p.Steps}
+	if f.Steps == 0 {
+		f.Steps = s.o.Steps
+	}
+	i := slices.IndexFunc(f.Symptoms, func(x Symptom) bool { return x.key() == symptom.key() })
+	if i > 0 { // the confirmed one leads
+		f.Symptoms = slices.Concat(f.Symptoms[i:i+1], f.Symptoms[:i], f.Symptoms[i+1:])
+	}
+	return f
+}
+
+// round rounds up to whole seconds.
+func (d Duration) round() Duration {
+	return Duration((time.Duration(d) + time.Second - 1).Truncate(time.Second))
+}
+
+// Replay plays one plan as a search would, and returns the report with the finding, if there is one.
+func Replay(ctx context.Context, d Driver, o Options, p Plan) (*Report, error) {
+	s := &search{driver: d, o: o, start: time.Now(), report: &Report{Seed: p.Seed}, found: map[string]bool{}}
+	s.o.Workers = max(s.o.Workers, 1)
+	s.o.Seed = p.Seed
+	ref, err := s.reference(ctx, p.Steps)
+	if err != nil {
+		return s.report, err
+	}
+	out, err := d.Play(ctx, p)
+	if err != nil {
+		return s.report, &NotJudgedError{err.Error()}
+	}
+	s.report.Planned = 1
+	s.count(ref, p, out, nil)
+	symptoms := Judge(ref, out, o.Ignore)
+	if len(p.Faults) == 0 {
+		symptoms = append(symptoms, faultless(ref)...)
+	}
+	if len(symptoms) > 0 {
+		steps := p.Steps
+		if steps == 0 {
+			steps = o.Steps
+		}
+		s.report.Findings = []Finding{{
+			Plan: p, Symptoms: symptoms, Shown: 1, Of: 1, Steps: steps, Trace: out.Trace, Without: ref.Trace,
+		}}
+	}
+	s.report.Elapsed = time.Since(s.start)
+	return s.report, nil
+}

@@ -1,0 +1,59 @@
+package worker
+
+import "strings"
+
+// obstacles are the known reasons for which a subject does not work in a bubble, with the line that the user writes.
+var obstacles = []struct{ sign, advice string }{
+	{
+		"already exists. Controller names must be unique",
+		"A killed subject is started again in the same process. " +
+			"Set Controller: config.Controller{SkipNameValidation: ptr.To(true)} in the options of the manager.",
+	},
+	{
+		"signals.SetupSignalHandler",
+		"Call ctrl.SetupSignalHandler in main, and pass the context that Start is given.",
+	},
+	{
+		"internal/poll.(*FD).Accept",
+		"The subject listens on a port, and virtual time stands still meanwhile. Set Metrics: " +
+			`metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0" or an empty one, and no webhook server.`,
+	},
+	{
+		"internal/poll.(*FD).Connect",
+		"The subject connects to a server outside. Replace it by simulate.External and simulate.Client(ctx).",
+	},
+	{
+		"tls.crt: no such file or directory",
+		"The subject starts a webhook server without certificates. Leave the webhook server out under simulation.",
+	},
+	{
+		"from outside bubble",
+		"The subject uses a channel, timer or wait group of package level that an earlier start made. " +
+			"Make it in Start, or run the subject as a process with simulate.Command.",
+	},
+	{
+		"main bubble goroutine has exited but blocked goroutines remain",
+		"The subject leaves goroutines behind when its context ends. Wait for them before Start returns.",
+	},
+	{
+		"made no progress",
+		"The subject waits for something outside of the simulation, such as a network connection, a file or a process. " +
+			"If it has to, run it as a process with simulate.Command.",
+	},
+}
+
+// Explain adds what the user can do to a failure that is known. It shortens stacks.
+func Explain(text string) string {
+	advice := ""
+	for _, o := range obstacles {
+		if strings.Contains(text, o.sign) {
+			advice = "\n  " + o.advice
+			break
+		}
+	}
+	const most = 4000
+	if len(text) > most {
+		text = text[:most] + "\n…"
+	}
+	return text + advice
+}

@@ -1,0 +1,102 @@
+package worker
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairlead-io/fairlead/simulate/internal/bubble"
+	"github.com/fairlead-io/fairlead/simulate/internal/engine"
+)
+
+// variable is the environment variable that tells a child which test it serves.
+const variable = "FAIRLEAD_SIMULATE_CHILD"
+
+// stall is how long a schedule may make no progress, in real time. A bubble that waits for something outside, such as a
+// network connection, never makes any.
+const stall = 10 * time.Second
+
+// reply is the answer of a child to a plan.
+type reply struct {
+	Outcome *engine.Outcome `json:"outcome,omitempty"`
+	Error   string          `json:"error,omitempty"`
+}
+
+// IsChild reports whether this process is a child, and whether it serves this test.
+func IsChild(test string) (child, serves bool) {
+	v := os.Getenv(variable)
+	return v != "", v == test
+}
+
+// Serve plays the plans that the parent sends, until it closes the pipe.
+func Serve(t *testing.T, s bubble.Setup) {
+	signal.Ignore(os.Interrupt) // the parent reports, and closes the pipe
+	in, out := os.NewFile(3, "plans"), os.NewFile(4, "outcomes")
+	defer in.Close()
+	defer out.Close()
+	var playing atomic.Bool
+	done := make(chan struct{})
+	defer close(done)
+	go watch(&playing, done, out)
+	lines, enc := bufio.NewReader(in), json.NewEncoder(out)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatalf("cannot read a plan: %v", err)
+		}
+		var p engine.Plan
+		if err := json.Unmarshal(line, &p); err != nil {
+			t.Fatalf("cannot read a plan: %v", err)
+		}
+		var r reply
+		playing.Store(true)
+		synctest.Test(t, func(*testing.T) {
+			o, err := bubble.Play(s, p)
+			r.Outcome = o
+			if err != nil {
+				r.Error = err.Error()
+			}
+		})
+		playing.Store(false)
+		if err := enc.Encode(r); err != nil {
+			return // the parent has ended
+		}
+	}
+}
+
+// watch ends the process if a schedule makes no progress, and sends the stacks of its goroutines first.
+func watch(playing *atomic.Bool, done <-chan struct{}, out io.Writer) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	seen, since := bubble.Progress(), time.Now()
+	for {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+		}
+		if now := bubble.Progress(); now != seen || !playing.Load() {
+			seen, since = now, time.Now()
+			continue
+		}
+		if time.Since(since) > stall {
+			stacks := make([]byte, 1<<20)
+			stacks = stacks[:runtime.Stack(stacks, true)]
+			text := fmt.Sprintf("the schedule made no progress for %s of real time\n%s", stall, stacks)
+			_ = json.NewEncoder(out).Encode(reply{Error: text})
+			os.Exit(3)
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package simulate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-io/fairlead/simulate/internal/bubble"
+	"github.com/fairlead-io/fairlead/simulate/internal/engine"
+)
+
+// A Part is a step of the workload or an option.
+type Part interface{ add(c *course) error }
+
+type partFunc func(c *course) error
+
+func (f partFunc) add(c *course) error { return f(c) }
+
+// step returns a part that appends a step.
+func step(name string, play func(context.Context, *bubble.Run) error) Part {
+	return partFunc(func(c *course) error {
+		c.setup.Steps = append(c.setup.Steps, bubble.Step{Name: name, Play: play})
+		return nil
+	})
+}
+
+// Apply applies all objects of a YAML file, or of a directory, with server-side apply. Objects without a namespace
+// belong to namespace default. It does not wait for anything.
+func Apply(path string) Part {
+	return partFunc(func(c *course) error {
+		objects, err := readObjects(path)
+		if err != nil {
+			return fmt.Errorf("cannot read the objects to apply: %w", err)
+		}
+		return apply("apply "+path, objects).add(c)
+	})
+}
+
+// ApplyObject applies an object with server-side apply. The kind of a typed object must be in client-go's scheme.
+func ApplyObject(obj runtime.Object) Part {
+	return partFunc(func(c *course) error {
+		u, err := toUnstructured(obj)
+		if err != nil {
+			return fmt.Errorf("cannot apply an object: %w", err)
+		}
+		name := "apply " + strings.ToLower(u.GetKind()) + "/" + u.GetName()
+		return apply(name, []*unstructured.Unstructured{u}).add(c)
+	})
+}
+
+func apply(name string, objects []*unstructured.Unstructured) Part {
+	return step(name, func(ctx context.Context, r *bubble.Run) error {
+		for _, obj := range objects {
+			if err := r.Apply(ctx, obj); err != nil {
+				return fmt.Errorf("cannot apply %s %s: %w", obj.GetKind(), obj.GetName(), err)
+			}
+		}
+		return nil
+	})
+}
+
+// Patch applies a JSON merge patch to an object, which is named as in World.
+func Patch(object, patch string) Part {
+	return step("patch "+object, func(ctx context.Context, r *bubble.Run) error { return r.Patch(ctx, object, patch, "") })
+}
+
+// PatchStatus applies a JSON merge patch to the status of an object.
+func PatchStatus(object, patch string) Part {
+	return step("patch the status of "+object, func(ctx context.Context, r *bubble.Run) error {
+		return r.Patch(ctx, object, patch, "status")
+	})
+}
+
+// Delete deletes an object, which is named as in World. It does not wait until the object is gone: see Gone.
+func Delete(object string) Part {
+	return step("delete "+object, func(ctx context.Context, r *bubble.Run) error { return r.Delete(ctx, object) })
+}
+
+// Await waits until the condition returns nil. A step that is reached without faults has to be reached with faults as
+// well. It fails when nothing has changed for ten minutes of virtual time, or after two hours.
+func Await(condition func(World) error) Part {
+	return await("await", condition)
+}
+
+func await(name string, condition func(World) error) Part {
+	return step(name, func(ctx context.Context, r *bubble.Run) error {
+		return r.Await(ctx, func() error { return condition(World{r}) })
+	})
+}
+
+// AwaitCondition waits until status.conditions of an object has the type with status True, for the present generation
+// if the condition names one.
+func AwaitCondition(object, conditionType string) Part {
+	return await("await "+conditionType+" of "+object, func(w World) error { return w.conditionTrue(object, conditionType) })
+}
+
+// Gone waits until an object does not exist.
+func Gone(object string) Part {
+	return await("await the end of "+object, func(w World) error {
+		if w.Object(object) != nil {
+			return errors.New("it still exists")
+		}
+		return nil
+	})
+}
+
+// Wait waits for a virtual time.
+func Wait(d time.Duration) Part {
+	return step(fmt.Sprintf("wait %s", d), func(ctx context.Context, _ *bubble.Run) error {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+}
+
+// Do calls a function with a configuration of a client that is not part of the subject.
+func Do(name string, fn func(ctx context.Context, cfg *rest.Config) error) Part {
+	return step(name, func(ctx context.Context, r *bubble.Run) error { return fn(ctx, r.Config()) })
+}
+
+// Invariant is checked after each change. A violation is a finding, also without faults.
+func Invariant(holds func(World) error) Part {
+	return partFunc(func(c *course) error {
+		c.setup.Invariants = append(c.setup.Invariants, func(r *bubble.Run) error { return holds(World{r}) })
+		return nil
+	})
+}
+
+// External stands in for a service outside the cluster, such as "vendor.example". New is called for each schedule. The
+// subject reaches the service with Client, at http or https URLs with this host. A POST or PATCH that succeeds more
+// often than without faults is a finding, unless it repeats an earlier one with the same header Idempotency-Key.
+func External(host string, newHandler func() http.Handler) Part {
+	return partFunc(func(c *course) error {
+		if c.setup.Outside[host] != nil {
+			return fmt.Errorf("the external service %q is given twice", host)
+		}
+		c.setup.Outside[host] = newHandler
+		return nil
+	})
+}
+
+// Seed sets the seed of all that is random. The default is 1, so that each run plays the same schedules. 0 takes a
+// random one, which the report shows.
+func Seed(seed uint64) Part {
+	return partFunc(func(c *course) error {
+		if seed == 0 {
+			seed = randomSeed()
+		}
+		c.options.Seed = seed
+		return nil
+	})
+}
+
+// Schedules bounds the number of schedules with faults. There is no bound by default.
+func Schedules(n int) Part {
+	return partFunc(func(c *course) error {
+		if n < 1 {
+			return fmt.Errorf("cannot play %d schedules", n)
+		}
+		c.options.Schedules = n
+		return nil
+	})
+}
+
+// Until bounds the real time of the search. The default is two minutes. The search also ends before the deadline of the
+// test.
+func Until(d time.Duration) Part {
+	return partFunc(func(c *course) error {
+		if d <= 0 {
+			return fmt.Errorf("cannot search for %s", d)
+		}
+		c.until = d
+		return nil
+	})
+}
+
+// Faults selects classes of faults: crash, late, lost, error, pause. The default is all of them.
+func Faults(classes ...string) Part {
+	return partFunc(func(c *course) error {
+		for _, class := range classes {
+			kinds, ok := engine.Classes[class]
+			if !ok {
+				return fmt.Errorf("there is no class of faults %q: the classes are %s", class,
+					strings.Join(engine.ClassNames(), ", "))
+			}
+			c.options.Faults = append(c.options.Faults, kinds...)
+		}
+		return nil
+	})
+}
+
+// Kinds selects resources, such as "pods" or "widgets.example.com". Faults happen only at writes and changes of these.
+// The default is all resources.
+func Kinds(resources ...string) Part {
+	return partFunc(func(c *course) error {
+		c.options.Kinds = append(c.options.Kinds, resources...)
+		return nil
+	})
+}
+
+// Ignore names fields that may differ at the end: "status.message", or "pods:status.message" for one resource. What is
+// below a field is ignored as well.
+func Ignore(paths ...string) Part {
+	return partFunc(func(c *course) error {
+		if slices.Contains(paths, "") {
+			return errors.New("cannot ignore an empty path")
+		}
+		c.options.Ignore = append(c.options.Ignore, paths...)
+		return nil
+	})
+}
+
+// toUnstructured converts an object, and fills in apiVersion and kind.
+func toUnstructured(obj runtime.Object) (*unstructured.Unstructured, error) {
+	b, err := json.Marshal(obj)
+	if err != nil {
+		return nil, err
+	}
+	u := &unstructured.Unstructured{}
+	if err := json.Unmarshal(b, &u.Object); err != nil {
+		return nil, err
+	}
+	unstructured.RemoveNestedField(u.Object, "status")
+	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
+	if u.GetKind() == "" {
+		gvks, _, err := scheme.Scheme.ObjectKinds(obj)
+		if err != nil {
+			return nil, fmt.Errorf("%w; set its kind and apiVersion", err)
+		}
+		u.SetGroupVersionKind(gvks[0])
+	}
+	return u, nil
+}

@@ -1,0 +1,422 @@
+package simulate_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/fairlead-io/fairlead/simulate"
+)
+
+// The toys are small controllers on client-go's informers. Each has one bug, and a twin without it.
+
+var widgets = schema.GroupVersionResource{Group: "example.fairlead.io", Version: "v1", Resource: "widgets"}
+
+const finalizer = "example.fairlead.io/toy"
+
+// toy is what a reconcile function works with. The listers read the caches of informers.
+type toy struct {
+	ctx        context.Context
+	client     kubernetes.Interface
+	widgets    dynamic.ResourceInterface
+	configMaps listers.ConfigMapNamespaceLister
+}
+
+// widget is a widget as a reconcile function sees it.
+type widget struct{ *unstructured.Unstructured }
+
+func (w widget) size() int64 {
+	n, _, _ := unstructured.NestedInt64(w.Object, "spec", "size")
+	return n
+}
+
+func (w widget) status(field string) string {
+	s, _, _ := unstructured.NestedString(w.Object, "status", field)
+	return s
+}
+
+// controller returns a subject that calls reconcile for each widget that it knows from its cache, and again when one of
+// the widget's ConfigMaps changes, or after a failure.
+func controller(reconcile func(*toy, widget) error) simulate.Subject {
+	return simulate.Subject{Start: func(ctx context.Context, cfg *rest.Config) error { return runToy(ctx, cfg, reconcile) }}
+}
+
+func runToy(ctx context.Context, cfg *rest.Config, reconcile func(*toy, widget) error) error {
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	dyn, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+	typed, untyped := informers.NewSharedInformerFactory(client, 0), dynamicinformer.NewDynamicSharedInformerFactory(dyn, 0)
+	handler := func(name func(metav1.Object) string) cache.ResourceEventHandler {
+		add := func(o any) {
+			if d, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = d.Obj
+			}
+			if n := name(o.(metav1.Object)); n != "" {
+				queue.Add(n)
+			}
+		}
+		return cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, o any) { add(o) }, DeleteFunc: add}
+	}
+	w := untyped.ForResource(widgets)
+	if _, err := w.Informer().AddEventHandler(handler(metav1.Object.GetName)); err != nil {
+		return err
+	}
+	cm := typed.Core().V1().ConfigMaps()
+	if _, err := cm.Informer().AddEventHandler(handler(func(o metav1.Object) string { return o.GetLabels()["widget"] })); err != nil {
+		return err
+	}
+	t := &toy{ctx: ctx, client: client, widgets: dyn.Resource(widgets).Namespace("default"), configMaps: cm.Lister().ConfigMaps("default")}
+	typed.Start(ctx.Done())
+	untyped.Start(ctx.Done())
+	defer typed.Shutdown()
+	defer untyped.Shutdown()
+	typed.WaitForCacheSync(ctx.Done())
+	untyped.WaitForCacheSync(ctx.Done())
+	context.AfterFunc(ctx, queue.ShutDown)
+	for {
+		name, shutdown := queue.Get()
+		if shutdown {
+			return nil
+		}
+		obj, err := w.Lister().ByNamespace("default").Get(name)
+		if err == nil {
+			err = reconcile(t, widget{obj.(*unstructured.Unstructured).DeepCopy()})
+		}
+		if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
+			queue.AddRateLimited(name)
+		} else {
+			queue.Forget(name)
+		}
+		queue.Done(name)
+	}
+}
+
+// setStatus writes fields of the status. With version set it fails if the widget has changed since it was read.
+func (t *toy) setStatus(w widget, fields map[string]any, version bool) error {
+	changed := false
+	for k, v := range fields {
+		if w.status(k) != v {
+			changed = true
+		}
+	}
+	if !changed {
+		return nil
+	}
+	body := map[string]any{"status": fields}
+	if version {
+		body["metadata"] = map[string]any{"resourceVersion": w.GetResourceVersion()}
+	}
+	b, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	_, err = t.widgets.Patch(t.ctx, w.GetName(), types.MergePatchType, b, metav1.PatchOptions{}, "status")
+	return err
+}
+
+func (t *toy) setFinalizers(w widget, list ...string) error {
+	b, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"finalizers": list, "resourceVersion": w.GetResourceVersion(),
+	}})
+	if err != nil {
+		return err
+	}
+	_, err = t.widgets.Patch(t.ctx, w.GetName(), types.MergePatchType, b, metav1.PatchOptions{})
+	return err
+}
+
+func configMap(w widget, name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"widget": w.GetName()}},
+		Data:       map[string]string{"size": fmt.Sprint(w.size())},
+	}
+}
+
+func (t *toy) create(cm *corev1.ConfigMap) (*corev1.ConfigMap, error) {
+	return t.client.CoreV1().ConfigMaps("default").Create(t.ctx, cm, metav1.CreateOptions{})
+}
+
+func (t *toy) remove(name string) error {
+	return t.client.CoreV1().ConfigMaps("default").Delete(t.ctx, name, metav1.DeleteOptions{})
+}
+
+func ignore(err error, is func(error) bool) error {
+	if is(err) {
+		return nil
+	}
+	return err
+}
+
+// createdTwice decides from its cache whether the ConfigMap with a generated name exists. Its twin has a fixed name.
+func createdTwice(fixed bool) simulate.Subject {
+	return controller(func(t *toy, w widget) error {
+		known, err := t.configMaps.List(labels.Set{"widget": w.GetName()}.AsSelector())
+		if err != nil {
+			return err
+		}
+		if len(known) == 0 {
+			cm := configMap(w, w.GetName())
+			if !fixed {
+				cm.Name, cm.GenerateName = "", w.GetName()+"-"
+			}
+			if _, err := t.create(cm); ignore(err, apierrors.IsAlreadyExists) != nil {
+				return err
+			}
+		}
+		return t.setStatus(w, map[string]any{"phase": "Ready"}, true)
+	})
+}
+
+// leaks deletes at the end only what it has recorded in the status. Its twin deletes by label.
+func leaks(fixed bool) simulate.Subject {
+	return controller(func(t *toy, w widget) error {
+		if w.GetDeletionTimestamp() != nil {
+			names := []string{w.status("child")}
+			if fixed {
+				list, err := t.client.CoreV1().ConfigMaps("default").List(t.ctx, metav1.ListOptions{LabelSelector: "widget=" + w.GetName()})
+				if err != nil {
+					return err
+				}
+				names = nil
+				for _, cm := range list.Items {
+					names = append(names, cm.Name)
+				}
+			}
+			for _, name := range names {
+				if name == "" {
+					continue
+				}
+				if err := ignore(t.remove(name), apierrors.IsNotFound); err != nil {
+					return err
+				}
+			}
+			return t.setFinalizers(w)
+		}
+		if len(w.GetFinalizers()) == 0 {
+			return t.setFinalizers(w, finalizer)
+		}
+		if w.status("child") != "" {
+			return nil
+		}
+		if fixed {
+			list, err := t.client.CoreV1().ConfigMaps("default").List(t.ctx, metav1.ListOptions{LabelSelector: "widget=" + w.GetName()})
+			if err != nil {
+				return err
+			}
+			if len(list.Items) > 0 {
+				return t.setStatus(w, map[string]any{"child": list.Items[0].Name, "phase": "Ready"}, true)
+			}
+		}
+		cm := configMap(w, "")
+		cm.GenerateName = w.GetName() + "-"
+		made, err := t.create(cm)
+		if err != nil {
+			return err
+		}
+		return t.setStatus(w, map[string]any{"child": made.Name, "phase": "Ready"}, true)
+	})
+}
+
+// lostUpdate copies the size from its cache to the ConfigMap without a version, whatever the ConfigMap says, and only
+// when the generation that it has recorded differs. Its twin records the generation that it has copied.
+func lostUpdate(fixed bool) simulate.Subject {
+	return controller(func(t *toy, w widget) error {
+		old, err := t.client.CoreV1().ConfigMaps("default").Get(t.ctx, w.GetName(), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			old, err = t.create(configMap(w, w.GetName()))
+		}
+		if err != nil {
+			return err
+		}
+		generation := w.GetGeneration()
+		if !fixed {
+			fresh, err := t.widgets.Get(t.ctx, w.GetName(), metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			generation = fresh.GetGeneration()
+		}
+		if w.status("observed") == fmt.Sprint(generation) {
+			return nil
+		}
+		old.Data = map[string]string{"size": fmt.Sprint(w.size())}
+		if _, err := t.client.CoreV1().ConfigMaps("default").Update(t.ctx, old, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+		return t.setStatus(w, map[string]any{"observed": fmt.Sprint(generation), "phase": "Ready"}, false)
+	})
+}
+
+// releasedEarly removes its finalizer even if the deletion of the ConfigMap has failed. Its twin tries again.
+func releasedEarly(fixed bool) simulate.Subject {
+	return controller(func(t *toy, w widget) error {
+		if w.GetDeletionTimestamp() != nil {
+			if err := ignore(t.remove(w.GetName()), apierrors.IsNotFound); err != nil && fixed {
+				return err
+			}
+			return t.setFinalizers(w)
+		}
+		if len(w.GetFinalizers()) == 0 {
+			return t.setFinalizers(w, finalizer)
+		}
+		if _, err := t.create(configMap(w, w.GetName())); ignore(err, apierrors.IsAlreadyExists) != nil {
+			return err
+		}
+		return t.setStatus(w, map[string]any{"phase": "Ready"}, true)
+	})
+}
+
+// hotLoop compares its ConfigMap with one that has a field that the server does not store, and updates it for ever. Its
+// twin compares the data.
+func hotLoop(fixed bool) simulate.Subject {
+	return controller(func(t *toy, w widget) error {
+		want := configMap(w, w.GetName())
+		want.Generation = 7 // the server does not keep it
+		have, err := t.configMaps.Get(w.GetName())
+		if apierrors.IsNotFound(err) {
+			_, err = t.create(want)
+			if err = ignore(err, apierrors.IsAlreadyExists); err != nil {
+				return err
+			}
+			return t.setStatus(w, map[string]any{"phase": "Ready"}, true)
+		}
+		if err != nil {
+			return err
+		}
+		if have.Generation == want.Generation || fixed && have.Data["size"] == want.Data["size"] {
+			return t.setStatus(w, map[string]any{"phase": "Ready"}, true)
+		}
+		if _, err := t.client.CoreV1().ConfigMaps("default").Update(t.ctx, want, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+		if err := t.setStatus(w, map[string]any{"phase": "Ready"}, true); err != nil {
+			return err
+		}
+		return errors.New("once more, to see whether it is equal now")
+	})
+}
+
+const vendor = "vendor.example"
+
+// vendorService is an outside service that creates a disk for each POST.
+func vendorService() http.Handler {
+	disks := map[string]string{}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /disks", func(rw http.ResponseWriter, r *http.Request) {
+		key := r.Header.Get("Idempotency-Key")
+		if key == "" || disks[key] == "" {
+			disks[key] = fmt.Sprintf("disk-%d", len(disks)+1)
+		}
+		rw.WriteHeader(http.StatusCreated)
+		fmt.Fprint(rw, disks[key])
+	})
+	return mux
+}
+
+// doubledCall creates a disk before it records that it has. Its twin sends an idempotency key.
+func doubledCall(fixed bool) simulate.Subject {
+	return controller(func(t *toy, w widget) error {
+		if w.status("phase") == "Ready" {
+			return nil
+		}
+		r, err := http.NewRequestWithContext(t.ctx, http.MethodPost, "https://"+vendor+"/disks", strings.NewReader("size=1"))
+		if err != nil {
+			return err
+		}
+		if fixed {
+			r.Header.Set("Idempotency-Key", string(w.GetUID()))
+		}
+		resp, err := simulate.Client(t.ctx).Do(r)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusCreated {
+			return fmt.Errorf("the vendor answers %d", resp.StatusCode)
+		}
+		return t.setStatus(w, map[string]any{"phase": "Ready"}, true)
+	})
+}
+
+// twoLeaders writes the size without a version while it leads. Its twin sends the version that it has read.
+func twoLeaders(fixed bool) simulate.Subject {
+	return simulate.Subject{Start: func(ctx context.Context, cfg *rest.Config) error {
+		client, err := kubernetes.NewForConfig(cfg)
+		if err != nil {
+			return err
+		}
+		lock := &resourcelock.LeaseLock{
+			LeaseMeta: metav1.ObjectMeta{Namespace: "default", Name: "toy"}, Client: client.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: fmt.Sprint(time.Now().UnixNano(), "-", &ctx)},
+		}
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		ended := make(chan error, 1)
+		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+			Lock: lock, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+			Callbacks: leaderelection.LeaderCallbacks{
+				OnStartedLeading: func(ctx context.Context) {
+					ended <- runToy(ctx, cfg, func(t *toy, w widget) error {
+						body := fmt.Sprintf(`{"data":{"size":"%d"}}`, w.size())
+						old, err := t.configMaps.Get(w.GetName())
+						if apierrors.IsNotFound(err) {
+							_, err := t.create(configMap(w, w.GetName()))
+							return ignore(err, apierrors.IsAlreadyExists)
+						}
+						if err != nil {
+							return err
+						}
+						if old.Data["size"] != fmt.Sprint(w.size()) {
+							if fixed {
+								body = fmt.Sprintf(`{"metadata":{"resourceVersion":%q},"data":{"size":"%d"}}`, old.ResourceVersion, w.size())
+							}
+							_, err = t.client.CoreV1().ConfigMaps("default").Patch(t.ctx, w.GetName(), types.MergePatchType,
+								[]byte(body), metav1.PatchOptions{})
+						}
+						return err
+					})
+				},
+				OnStoppedLeading: func() {},
+			},
+		})
+		if err != nil {
+			return err
+		}
+		elector.Run(ctx)
+		cancel(nil)
+		select {
+		case err := <-ended:
+			return errors.Join(err, errors.New("the lock is lost"))
+		case <-ctx.Done():
+			return nil
+		}
+	}}
+}

@@ -1,0 +1,73 @@
+package simulate
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fairlead-io/fairlead/simulate/internal/bubble"
+)
+
+// World is the present state of a run, for conditions and invariants.
+//
+// An object is named "resource/name" or "resource/namespace/name", such as "pods/web-0" or "deployments.apps/prod/web".
+// The namespace defaults to default. The resource can be a plural, a singular, a short name or a kind. A name that
+// cannot be resolved is a mistake of the test, and panics.
+type World struct{ run *bubble.Run }
+
+// Object returns a copy of an object, or nil if it does not exist.
+func (w World) Object(object string) *unstructured.Unstructured {
+	u, err := w.run.Object(object)
+	if err != nil {
+		panic("simulate: " + err.Error())
+	}
+	return u
+}
+
+// Objects returns copies of all objects of a resource, in all namespaces, by namespace and name.
+func (w World) Objects(resource string) []*unstructured.Unstructured {
+	list, err := w.run.Objects(resource)
+	if err != nil {
+		panic("simulate: " + err.Error())
+	}
+	return list
+}
+
+// Into decodes an object into a typed one.
+func (w World) Into(object string, into any) error {
+	u := w.Object(object)
+	if u == nil {
+		return fmt.Errorf("%s does not exist", object)
+	}
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into)
+}
+
+// Calls returns how often each call to a service outside the cluster had its effect, by method, host, path and body.
+func (w World) Calls() map[string]int { return w.run.Calls() }
+
+// Elapsed returns the virtual time since the start of the run.
+func (w World) Elapsed() time.Duration { return w.run.Elapsed() }
+
+func (w World) conditionTrue(object, conditionType string) error {
+	u := w.Object(object)
+	if u == nil {
+		return fmt.Errorf("%s does not exist", object)
+	}
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, c := range conditions {
+		m, ok := c.(map[string]any)
+		if !ok || m["type"] != conditionType {
+			continue
+		}
+		if g, ok := m["observedGeneration"].(int64); ok && g < u.GetGeneration() {
+			return fmt.Errorf("the condition %s is that of generation %d, not %d", conditionType, g, u.GetGeneration())
+		}
+		if m["status"] != "True" {
+			return fmt.Errorf("the condition %s is %v: %v", conditionType, m["status"], m["message"])
+		}
+		return nil
+	}
+	return fmt.Errorf("there is no condition %s", conditionType)
+}
