@@ -45,40 +45,43 @@ const (
 func Test(t *testing.T, s Subject, parts ...Part) {
 	t.Helper()
 	_, file, line, _ := runtime.Caller(1)
-	id := fmt.Sprintf("%s %s:%d", t.Name(), file, line)
-	child, serves := worker.IsChild(id)
-	if child && !serves {
-		return
-	}
-	c, err := newCourse(s, parts)
+	report, err := search(t, fmt.Sprintf("%s %s:%d", t.Name(), file, line), s, parts)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if child {
-		worker.Serve(t, c.setup)
-		return
-	}
-	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt)
-	defer stop()
-	report, err := c.search(ctx, t, id)
-	var notJudged *engine.NotJudgedError
-	switch {
-	case errors.As(err, &notJudged):
 		t.Fatalf("simulate: %v", err)
-	case err != nil:
-		t.Fatalf("simulate: cannot play: %v", err)
+	}
+	if report == nil { // a child
+		return
 	}
 	text := engine.Text(report, engine.Names{Test: t.Name(), Variable: planVariable, Date: bubble.Date})
-	if len(report.Findings) > 0 {
+	switch {
+	case len(report.Findings) > 0:
 		t.Fatal(text)
-	}
-	if report.Interrupted {
+	case report.Interrupted:
 		t.Fatal("simulate: interrupted\n" + text)
-	}
-	if report.Played > 0 && report.FailedCount == report.Played {
+	case report.Played > 0 && report.FailedCount == report.Played:
 		t.Fatal("simulate: no schedule could be judged\n" + text)
 	}
 	t.Log(text)
+}
+
+// search plays the schedules in children, or serves them if this process is a child. id tells this call from others.
+// The report is nil in a child.
+func search(t *testing.T, id string, s Subject, parts []Part) (*engine.Report, error) {
+	child, serves := worker.IsChild(id)
+	if child && !serves {
+		return nil, nil
+	}
+	c, err := newCourse(s, parts)
+	if err != nil {
+		return nil, err
+	}
+	if child {
+		worker.Serve(t, c.setup)
+		return nil, nil
+	}
+	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt)
+	defer stop()
+	return c.search(ctx, t, id)
 }
 
 // course is what a call of Test plays.
@@ -90,14 +93,14 @@ type course struct {
 
 func newCourse(s Subject, parts []Part) (*course, error) {
 	if s.Start == nil {
-		return nil, errors.New("simulate: the Subject has no Start")
+		return nil, errors.New("the Subject has no Start")
 	}
 	c := &course{setup: bubble.Setup{Start: s.Start, Outside: map[string]func() http.Handler{}}, until: defaultUntil}
 	c.options.Seed = 1
 	if s.CRDs != "" {
 		crds, err := readObjects(s.CRDs)
 		if err != nil {
-			return nil, fmt.Errorf("simulate: cannot read the CustomResourceDefinitions: %w", err)
+			return nil, fmt.Errorf("cannot read the CustomResourceDefinitions: %w", err)
 		}
 		for _, crd := range crds {
 			if crd.GetKind() == "CustomResourceDefinition" {
@@ -105,16 +108,16 @@ func newCourse(s Subject, parts []Part) (*course, error) {
 			}
 		}
 		if len(c.setup.CRDs) == 0 {
-			return nil, fmt.Errorf("simulate: %s contains no CustomResourceDefinition", s.CRDs)
+			return nil, fmt.Errorf("%s contains no CustomResourceDefinition", s.CRDs)
 		}
 	}
 	for _, p := range parts {
 		if err := p.add(c); err != nil {
-			return nil, fmt.Errorf("simulate: %w", err)
+			return nil, err
 		}
 	}
 	if len(c.setup.Steps) == 0 {
-		return nil, errors.New("simulate: the workload has no steps, such as simulate.Apply")
+		return nil, errors.New("the workload has no steps, such as simulate.Apply")
 	}
 	c.options.Steps = len(c.setup.Steps)
 	return c, nil

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -42,6 +44,7 @@ type toy struct {
 	client     kubernetes.Interface
 	widgets    dynamic.ResourceInterface
 	configMaps listers.ConfigMapNamespaceLister
+	again      func(name string) // soon
 }
 
 // widget is a widget as a reconcile function sees it.
@@ -93,7 +96,7 @@ func runToy(ctx context.Context, cfg *rest.Config, reconcile func(*toy, widget) 
 	if _, err := cm.Informer().AddEventHandler(handler(func(o metav1.Object) string { return o.GetLabels()["widget"] })); err != nil {
 		return err
 	}
-	t := &toy{ctx: ctx, client: client, widgets: dyn.Resource(widgets).Namespace("default"), configMaps: cm.Lister().ConfigMaps("default")}
+	t := &toy{again: func(name string) { queue.AddAfter(name, 100*time.Millisecond) }, ctx: ctx, client: client, widgets: dyn.Resource(widgets).Namespace("default"), configMaps: cm.Lister().ConfigMaps("default")}
 	typed.Start(ctx.Done())
 	untyped.Start(ctx.Done())
 	defer typed.Shutdown()
@@ -245,33 +248,47 @@ func leaks(fixed bool) simulate.Subject {
 	})
 }
 
-// lostUpdate copies the size from its cache to the ConfigMap without a version, whatever the ConfigMap says, and only
-// when the generation that it has recorded differs. Its twin records the generation that it has copied.
+// lostUpdate gives each widget the next number of a shared ConfigMap, which it reads from its cache, and writes the next
+// number without a version. Its twin sends the version.
 func lostUpdate(fixed bool) simulate.Subject {
 	return controller(func(t *toy, w widget) error {
-		old, err := t.client.CoreV1().ConfigMaps("default").Get(t.ctx, w.GetName(), metav1.GetOptions{})
+		if w.status("phase") == "Ready" {
+			return nil
+		}
+		pool, err := t.configMaps.Get("pool")
 		if apierrors.IsNotFound(err) {
-			old, err = t.create(configMap(w, w.GetName()))
+			_, err = t.create(&corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: "pool", Labels: map[string]string{"widget": w.GetName()}},
+				Data:       map[string]string{"next": "0"},
+			})
+			if err = ignore(err, apierrors.IsAlreadyExists); err == nil {
+				err = errors.New("once more, with the pool")
+			}
 		}
 		if err != nil {
 			return err
 		}
-		generation := w.GetGeneration()
-		if !fixed {
-			fresh, err := t.widgets.Get(t.ctx, w.GetName(), metav1.GetOptions{})
+		number, err := strconv.Atoi(pool.Data["next"])
+		if err != nil {
+			return err
+		}
+		if holder := pool.Data[w.GetName()]; holder == "" {
+			meta := map[string]any{}
+			if fixed {
+				meta["resourceVersion"] = pool.ResourceVersion
+			}
+			b, err := json.Marshal(map[string]any{"metadata": meta, "data": map[string]string{
+				"next": fmt.Sprint(number + 1), w.GetName(): fmt.Sprint(number),
+			}})
 			if err != nil {
 				return err
 			}
-			generation = fresh.GetGeneration()
+			_, err = t.client.CoreV1().ConfigMaps("default").Patch(t.ctx, "pool", types.MergePatchType, b, metav1.PatchOptions{})
+			if err != nil {
+				return err
+			}
 		}
-		if w.status("observed") == fmt.Sprint(generation) {
-			return nil
-		}
-		old.Data = map[string]string{"size": fmt.Sprint(w.size())}
-		if _, err := t.client.CoreV1().ConfigMaps("default").Update(t.ctx, old, metav1.UpdateOptions{}); err != nil {
-			return err
-		}
-		return t.setStatus(w, map[string]any{"observed": fmt.Sprint(generation), "phase": "Ready"}, false)
+		return t.setStatus(w, map[string]any{"phase": "Ready"}, true)
 	})
 }
 
@@ -294,12 +311,11 @@ func releasedEarly(fixed bool) simulate.Subject {
 	})
 }
 
-// hotLoop compares its ConfigMap with one that has a field that the server does not store, and updates it for ever. Its
-// twin compares the data.
+// hotLoop compares its ConfigMap with one that lacks what the server sets, and updates it for ever. Its twin compares
+// the data.
 func hotLoop(fixed bool) simulate.Subject {
 	return controller(func(t *toy, w widget) error {
 		want := configMap(w, w.GetName())
-		want.Generation = 7 // the server does not keep it
 		have, err := t.configMaps.Get(w.GetName())
 		if apierrors.IsNotFound(err) {
 			_, err = t.create(want)
@@ -311,7 +327,7 @@ func hotLoop(fixed bool) simulate.Subject {
 		if err != nil {
 			return err
 		}
-		if have.Generation == want.Generation || fixed && have.Data["size"] == want.Data["size"] {
+		if equality.Semantic.DeepEqual(have.ObjectMeta, want.ObjectMeta) || fixed && have.Data["size"] == want.Data["size"] {
 			return t.setStatus(w, map[string]any{"phase": "Ready"}, true)
 		}
 		if _, err := t.client.CoreV1().ConfigMaps("default").Update(t.ctx, want, metav1.UpdateOptions{}); err != nil {
@@ -320,7 +336,8 @@ func hotLoop(fixed bool) simulate.Subject {
 		if err := t.setStatus(w, map[string]any{"phase": "Ready"}, true); err != nil {
 			return err
 		}
-		return errors.New("once more, to see whether it is equal now")
+		t.again(w.GetName()) // to see whether it is equal now
+		return nil
 	})
 }
 
@@ -366,7 +383,8 @@ func doubledCall(fixed bool) simulate.Subject {
 	})
 }
 
-// twoLeaders writes the size without a version while it leads. Its twin sends the version that it has read.
+// twoLeaders creates a ConfigMap with a generated name if the server has none. Only a leader does so, so that there is one
+// ConfigMap if no write of an earlier leader is under way. Its twin has a fixed name.
 func twoLeaders(fixed bool) simulate.Subject {
 	return simulate.Subject{Start: func(ctx context.Context, cfg *rest.Config) error {
 		client, err := kubernetes.NewForConfig(cfg)
@@ -385,23 +403,19 @@ func twoLeaders(fixed bool) simulate.Subject {
 			Callbacks: leaderelection.LeaderCallbacks{
 				OnStartedLeading: func(ctx context.Context) {
 					ended <- runToy(ctx, cfg, func(t *toy, w widget) error {
-						body := fmt.Sprintf(`{"data":{"size":"%d"}}`, w.size())
-						old, err := t.configMaps.Get(w.GetName())
-						if apierrors.IsNotFound(err) {
-							_, err := t.create(configMap(w, w.GetName()))
-							return ignore(err, apierrors.IsAlreadyExists)
+						list, err := t.client.CoreV1().ConfigMaps("default").List(t.ctx, metav1.ListOptions{LabelSelector: "widget=" + w.GetName()})
+						if err == nil && len(list.Items) == 0 {
+							cm := configMap(w, w.GetName())
+							if !fixed {
+								cm.Name, cm.GenerateName = "", w.GetName()+"-"
+							}
+							_, err = t.create(cm)
+							err = ignore(err, apierrors.IsAlreadyExists)
 						}
 						if err != nil {
 							return err
 						}
-						if old.Data["size"] != fmt.Sprint(w.size()) {
-							if fixed {
-								body = fmt.Sprintf(`{"metadata":{"resourceVersion":%q},"data":{"size":"%d"}}`, old.ResourceVersion, w.size())
-							}
-							_, err = t.client.CoreV1().ConfigMaps("default").Patch(t.ctx, w.GetName(), types.MergePatchType,
-								[]byte(body), metav1.PatchOptions{})
-						}
-						return err
+						return t.setStatus(w, map[string]any{"phase": "Ready"}, true)
 					})
 				},
 				OnStoppedLeading: func() {},

@@ -1,7 +1,6 @@
 package bubble
 
 import (
-	"slices"
 	"time"
 
 	"github.com/fairlead-io/fairlead/simulate/internal/engine"
@@ -12,7 +11,8 @@ type injector struct {
 	faults  []engine.Fault
 	reached []bool
 	gates   *gates
-	doomed  bool // the next write of the subject kills it
+	doomed  bool      // the next write of the subject kills it
+	until   time.Time // the end of the last fault
 }
 
 func newInjector(p engine.Plan, g *gates) *injector {
@@ -25,7 +25,7 @@ func (i *injector) change(m engine.Moment) (text string) {
 		if i.reached[n] || f.At != m || f.Kind != engine.Late && f.Kind != engine.LateCrash {
 			continue
 		}
-		i.reached[n] = true
+		i.happens(n)
 		i.gates.close(m.Kind(), time.Duration(f.For))
 		if f.Kind == engine.LateCrash {
 			i.doomed = true
@@ -44,26 +44,30 @@ func (i *injector) write(m engine.Moment) []engine.Fault {
 	}
 	for n, f := range i.faults {
 		if !i.reached[n] && f.At == m && f.Kind != engine.Late && f.Kind != engine.LateCrash {
-			i.reached[n] = true
+			i.happens(n)
 			out = append(out, f)
 		}
 	}
 	return out
 }
 
-// pending reports whether a fault has not happened yet.
-func (i *injector) pending() bool { return slices.Contains(i.reached, false) }
+func (i *injector) happens(n int) {
+	i.reached[n] = true
+	if end := time.Now().Add(time.Duration(i.faults[n].For)); end.After(i.until) {
+		i.until = end
+	}
+}
+
+// faultsOver reports whether the last fault has been over for d.
+func (r *recorder) faultsOver(d time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Since(r.faults.until) >= d
+}
 
 // write returns the faults at a write of the subject.
 func (r *recorder) write(m engine.Moment) []engine.Fault {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.faults.write(m)
-}
-
-// reached reports which faults have happened.
-func (r *recorder) reached() []bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.faults.reached)
 }

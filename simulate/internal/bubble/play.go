@@ -29,9 +29,9 @@ type Setup struct {
 	Outside    map[string]func() http.Handler // by host
 }
 
-// Play plays one schedule. The caller has started a bubble, and all goroutines of Play have ended when it returns,
+// Play plays one schedule. It ends as soon as the state is the wanted one and quiet; want is nil for a reference. The caller has started a bubble, and all goroutines of Play have ended when it returns,
 // unless the subject leaves some behind: then the error says so.
-func Play(s Setup, p engine.Plan) (*engine.Outcome, error) {
+func Play(s Setup, p engine.Plan, want *engine.Want) (*engine.Outcome, error) {
 	time.Sleep(time.Until(Date))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -51,7 +51,7 @@ func Play(s Setup, p engine.Plan) (*engine.Outcome, error) {
 		}
 		return cfg
 	}
-	run := &Run{rec: rec, resources: apiserver.DefaultResources(), outside: newOutside(s.Outside)}
+	run := &Run{rec: rec, want: want, resources: apiserver.DefaultResources(), outside: newOutside(s.Outside)}
 	run.config = config("workload", nil)
 	run.config.QPS = -1
 	other := config("outside", nil)

@@ -7,8 +7,11 @@ import (
 	"net/http"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // request is what a request to the API server is about.
@@ -84,8 +87,7 @@ func (q request) isReview() bool {
 	return strings.HasSuffix(q.resource.Resource, "reviews") || q.subresource == "token"
 }
 
-// bodyName returns the name in the body of a create, or its generateName. It restores the body. JSON only: the name in
-// a body in another format is unknown, and such a create is numbered among those of its resource.
+// bodyName returns the name in the body of a create, or its generateName and a star. It restores the body.
 func bodyName(r *http.Request) string {
 	if r.Body == nil || r.Method != http.MethodPost {
 		return ""
@@ -96,17 +98,22 @@ func bodyName(r *http.Request) string {
 	if err != nil {
 		return ""
 	}
-	var o struct {
-		Metadata struct {
-			Name         string `json:"name"`
-			GenerateName string `json:"generateName"`
-		} `json:"metadata"`
-	}
-	if err := json.Unmarshal(b, &o); err == nil {
-		if o.Metadata.Name == "" && o.Metadata.GenerateName != "" {
-			return o.Metadata.GenerateName + "*"
+	meta := &metav1.PartialObjectMetadata{}
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
+		err = json.Unmarshal(b, meta)
+	} else {
+		var obj runtime.Object
+		if obj, _, err = scheme.Codecs.UniversalDeserializer().Decode(b, nil, nil); err == nil {
+			if o, ok := obj.(metav1.Object); ok {
+				meta.Name, meta.GenerateName = o.GetName(), o.GetGenerateName()
+			}
 		}
-		return o.Metadata.Name
 	}
-	return ""
+	if err != nil {
+		return ""
+	}
+	if meta.Name == "" && meta.GenerateName != "" {
+		return meta.GenerateName + "*"
+	}
+	return meta.Name
 }

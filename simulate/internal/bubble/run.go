@@ -24,6 +24,8 @@ const (
 	// calm is how long nothing must change until the system is quiet. Back-off of usual controllers ends at about 16
 	// minutes, but grows to more than a few seconds only after many failures.
 	calm = 10 * time.Minute
+	// brief is how long nothing must change if the state is the one without faults.
+	brief = 20 * time.Second
 	// tooLong and tooMany bound a run that does not become quiet.
 	tooLong = 2 * time.Hour
 	tooMany = 3000 // changes
@@ -42,6 +44,7 @@ type Run struct {
 	client    dynamic.Interface
 	config    *rest.Config
 	outside   *outside
+	want      *engine.Want // nil in a reference
 }
 
 // Config returns a configuration of a client that is not part of the subject.
@@ -99,15 +102,25 @@ func (r *Run) settle(ctx context.Context) (quiet bool, busy []engine.Repeat) {
 				return false, busy
 			}
 		}
-		if still >= calm {
+		if still >= calm || r.settled(still) {
 			return true, nil
 		}
 		if changes > tooMany || time.Since(begin) > tooLong {
 			return false, nil
 		}
-		_ = wait(ctx, min(calm-still, time.Minute))
+		next := time.Minute
+		if r.want != nil && still < brief {
+			next = brief - still
+		}
+		_ = wait(ctx, min(calm-still, next))
 	}
 	return false, nil
+}
+
+// settled reports whether the run has come to the end without faults, and nothing more is to be expected.
+func (r *Run) settled(still time.Duration) bool {
+	return r.want != nil && still >= brief && r.rec.faultsOver(brief) && len(r.rec.busy(brief)) == 0 &&
+		r.want.Equals(r.rec.state())
 }
 
 // Apply applies an object as "kubectl apply --server-side" does.

@@ -138,7 +138,8 @@ func (s *subject) call(p *process) (err error) {
 			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
 		}
 	}()
-	return s.start(context.WithValue(p.ctx, clientKey{}, p.client), s.newConfig(p))
+	cfg := s.newConfig(p)
+	return s.start(context.WithValue(p.ctx, clientKey{}, p.client), cfg)
 }
 
 // stop tells all processes to end and waits for them. It returns an error if one does not end.

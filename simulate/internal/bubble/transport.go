@@ -75,26 +75,25 @@ func (t *transport) read(r *http.Request, q request) (*http.Response, error) {
 	return resp, err
 }
 
-// plain sends a write that has no faults: of the workload, of the cluster, or of a lock or an event of the subject. The
-// leader that a fault has suspended cannot renew its lock.
+// plain sends a write without faults: of the workload, of the cluster, or of a lock or an event of the subject. The trace
+// has those of the first two. A process that is suspended cannot renew its lock.
 func (t *transport) plain(r *http.Request, q request) (*http.Response, error) {
-	m := engine.Moment{Verb: q.verb, Subresource: q.subresource}
-	if t.process != nil {
-		if !isEvent(q.resource) {
-			t.rec.lock()
-		}
-		if err := t.process.resumed(r.Context()); err != nil {
-			return nil, err
-		}
-	} else {
+	if t.process == nil {
 		name := q.name
 		if name == "" {
 			name = bodyName(r)
 		}
-		m.Object = t.rec.ref(q, name)
+		m := engine.Moment{Verb: q.verb, Object: t.rec.ref(q, name), Subresource: q.subresource}
+		return t.send(r, t.actor, m, nil, t.inner.RoundTrip)
 	}
-	resp, err := t.send(r, t.actor, m, nil, t.inner.RoundTrip)
-	if err == nil && t.process != nil && t.process.isDead() {
+	if !isEvent(q.resource) {
+		t.rec.lock()
+	}
+	if err := t.process.resumed(r.Context()); err != nil {
+		return nil, err
+	}
+	resp, err := t.inner.RoundTrip(r)
+	if err == nil && t.process.isDead() {
 		_ = resp.Body.Close()
 		return nil, errKilled
 	}

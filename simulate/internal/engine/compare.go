@@ -16,7 +16,7 @@ const absent = "<absent>"
 type Difference struct {
 	Object string `json:"object"`
 	Path   string `json:"path,omitempty"` // empty: the object itself
-	// Want and Got are the values without and with faults, as JSON, or as a number of objects if Path is empty.
+	// Want and Got are the values without and with faults, as JSON, or the numbers of objects if Path is empty.
 	Want string `json:"want"`
 	Got  string `json:"got"`
 }
@@ -34,6 +34,11 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s exists %s times; without the fault %s", d.Object, d.Got, d.Want)
 }
 
+// more reports whether there are more objects than without faults.
+func (d Difference) more() bool {
+	return d.Path == "" && (len(d.Got) > len(d.Want) || len(d.Got) == len(d.Want) && d.Got > d.Want)
+}
+
 func times(n string) string {
 	if n == "1" {
 		return ""
@@ -41,14 +46,26 @@ func times(n string) string {
 	return " " + n + " times"
 }
 
-// A Mask holds fields and objects that differ between runs without faults, by object and path. A path of "" masks the
-// whole object.
-type Mask map[[2]string]bool
+// Want is the final state without faults. It is not modified after its creation.
+type Want struct {
+	End    State    `json:"end"`
+	Mask   Mask     `json:"mask"`
+	Ignore []string `json:"ignore"`
+}
+
+// Equals reports whether a state is the wanted one.
+func (w *Want) Equals(s State) bool { return len(diff(w.End, s, w.Mask, w.Ignore)) == 0 }
+
+// A Mask holds fields and objects that differ between runs without faults, as object and path with a space between
+// them. An empty path masks the whole object.
+type Mask map[string]bool
+
+func (m Mask) covers(object, path string) bool { return m[object+" "+path] }
 
 // Add masks all differences of two states.
 func (m Mask) Add(a, b State) {
 	for _, d := range diff(a, b, nil, nil) {
-		m[[2]string{d.Object, d.Path}] = true
+		m[d.Object+" "+d.Path] = true
 	}
 }
 
@@ -56,8 +73,8 @@ func (m Mask) Add(a, b State) {
 func (m Mask) Objects() []string {
 	var out []string
 	for k := range m {
-		if k[1] == "" {
-			out = append(out, k[0])
+		if object, ok := strings.CutSuffix(k, " "); ok {
+			out = append(out, object)
 		}
 	}
 	slices.Sort(out)
@@ -77,7 +94,7 @@ func diff(want, got State, mask Mask, ignore []string) []Difference {
 	var out []Difference
 	for _, ref := range slices.Sorted(maps.Keys(refs)) {
 		a, b := want[ref], got[ref]
-		if mask[[2]string{ref, ""}] {
+		if mask.covers(ref, "") {
 			continue
 		}
 		if len(a) != len(b) {
@@ -86,7 +103,7 @@ func diff(want, got State, mask Mask, ignore []string) []Difference {
 		}
 		for i := range a {
 			fields(a[i], b[i], "", func(path, x, y string) {
-				if !mask[[2]string{ref, path}] && !ignored(ignore, ref, path) {
+				if !mask.covers(ref, path) && !ignored(ignore, ref, path) {
 					out = append(out, Difference{Object: ref, Path: path, Want: x, Got: y})
 				}
 			})

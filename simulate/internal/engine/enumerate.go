@@ -21,18 +21,18 @@ const (
 // A Reference is what runs without faults have in common.
 type Reference struct {
 	Outcome           // of the first run
-	Mask     Mask     // what differs between the runs
+	Want     *Want    // the final state, and what differs between the runs
 	Writes   []Moment // of the subject, in the order of the first run
 	Changes  []Moment // of objects that the subject watches
 	Disagree []string // what the runs do not agree on, for the report
 }
 
-// NewReference joins the outcomes of several runs of one workload.
-func NewReference(runs []*Outcome) *Reference {
-	ref := &Reference{Outcome: *runs[0], Mask: Mask{}}
+// NewReference joins the outcomes of several runs of one workload. The ignored paths are not compared.
+func NewReference(runs []*Outcome, ignore []string) *Reference {
+	ref := &Reference{Outcome: *runs[0], Want: &Want{End: runs[0].End, Mask: Mask{}, Ignore: ignore}}
 	for i, a := range runs {
 		for _, b := range runs[:i] {
-			ref.Mask.Add(a.End, b.End)
+			ref.Want.Mask.Add(a.End, b.End)
 		}
 	}
 	ref.Writes = common(runs, func(e Event) (Moment, bool) {
@@ -43,7 +43,7 @@ func NewReference(runs []*Outcome) *Reference {
 		watched[kind] = true
 	}
 	ref.Changes = common(runs, func(e Event) (Moment, bool) { return e.Changed, watched[e.Changed.Kind()] })
-	for _, object := range ref.Mask.Objects() {
+	for _, object := range ref.Want.Mask.Objects() {
 		ref.Disagree = append(ref.Disagree, object)
 	}
 	return ref

@@ -90,6 +90,8 @@ func (n *Normalizer) value(v any, generation int64) any {
 		return out
 	case string:
 		return n.text(v)
+	case int64:
+		return float64(v) // as it is after its way through JSON
 	}
 	return v
 }

@@ -100,6 +100,7 @@ type search struct {
 
 	mu     sync.Mutex
 	report *Report
+	begun  int             // schedules with faults
 	found  map[string]bool // keys of symptoms that have been reported or are being confirmed
 	shown  time.Time       // of the last progress
 }
@@ -150,7 +151,7 @@ func (s *search) reference(ctx context.Context, steps int) (*Reference, error) {
 	runs := make([]*Outcome, references)
 	errs := make([]error, references)
 	s.parallel(references, func(i int) {
-		runs[i], errs[i] = s.driver.Play(ctx, Plan{Seed: s.o.Seed + uint64(i), Steps: steps})
+		runs[i], errs[i] = s.driver.Play(ctx, Plan{Seed: s.o.Seed + uint64(i), Steps: steps}, nil)
 	})
 	for _, err := range errs {
 		if ctx.Err() != nil {
@@ -172,7 +173,7 @@ func (s *search) reference(ctx context.Context, steps int) (*Reference, error) {
 				lastChanges(run.Trace)}
 		}
 	}
-	return NewReference(runs), nil
+	return NewReference(runs, s.o.Ignore), nil
 }
 
 // faultless returns what is wrong without any fault.
@@ -209,19 +210,34 @@ func (s *search) parallel(n int, fn func(int)) {
 func (s *search) over(ctx context.Context) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return ctx.Err() != nil || s.o.Schedules > 0 && s.report.Played >= s.o.Schedules ||
+	return s.overLocked(ctx)
+}
+
+func (s *search) overLocked(ctx context.Context) bool {
+	return ctx.Err() != nil || s.o.Schedules > 0 && s.begun >= s.o.Schedules ||
 		s.o.Until > 0 && time.Since(s.start) >= s.o.Until || len(s.report.Findings) >= maxFindings
+}
+
+// begin reports whether a schedule may begin, and counts it.
+func (s *search) begin(ctx context.Context) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.overLocked(ctx) {
+		return false
+	}
+	s.begun++
+	return true
 }
 
 // play plays plans and follows up what is suspicious.
 func (s *search) play(ctx context.Context, ref *Reference, plans []Plan) {
 	s.parallel(len(plans), func(i int) {
-		if s.over(ctx) {
+		if !s.begin(ctx) {
 			return
 		}
 		p := plans[i]
 		p.Seed = s.o.Seed
-		out, err := s.driver.Play(ctx, p)
+		out, err := s.driver.Play(ctx, p, ref.Want)
 		if ctx.Err() != nil {
 			return
 		}
@@ -229,7 +245,7 @@ func (s *search) play(ctx context.Context, ref *Reference, plans []Plan) {
 		if err != nil {
 			return
 		}
-		for _, symptom := range Judge(ref, out, s.o.Ignore) {
+		for _, symptom := range Judge(ref, out) {
 			if s.claim(symptom) {
 				s.follow(ctx, ref, p, out, symptom)
 			}
@@ -311,11 +327,11 @@ func (s *search) follow(ctx context.Context, ref *Reference, p Plan, out *Outcom
 
 // shows plays a plan and reports whether the outcome has the symptom.
 func (s *search) shows(ctx context.Context, ref *Reference, p Plan, symptom Symptom) (*Outcome, bool) {
-	out, err := s.driver.Play(ctx, p)
+	out, err := s.driver.Play(ctx, p, ref.Want)
 	if err != nil {
 		return nil, false
 	}
-	return out, slices.ContainsFunc(Judge(ref, out, s.o.Ignore), func(x Symptom) bool { return x.key() == symptom.key() })
+	return out, slices.ContainsFunc(Judge(ref, out), func(x Symptom) bool { return x.key() == symptom.key() })
 }
 
 // shrink returns the finding with the fewest faults, the shortest delay and the shortest workload that show the symptom.
@@ -356,7 +372,7 @@ func (s *search) shrink(ctx context.Context, ref *Reference, p Plan, out *Outcom
 			break
 		}
 	}
-	f := Finding{Plan: p, Symptoms: Judge(ref, out, s.o.Ignore), Trace: out.Trace, Without: ref.Trace, Steps: p.Steps}
+	f := Finding{Plan: p, Symptoms: Judge(ref, out), Trace: out.Trace, Without: ref.Trace, Steps: p.Steps}
 	if f.Steps == 0 {
 		f.Steps = s.o.Steps
 	}
@@ -381,13 +397,13 @@ func Replay(ctx context.Context, d Driver, o Options, p Plan) (*Report, error) {
 	if err != nil {
 		return s.report, err
 	}
-	out, err := d.Play(ctx, p)
+	out, err := d.Play(ctx, p, ref.Want)
 	if err != nil {
 		return s.report, &NotJudgedError{err.Error()}
 	}
 	s.report.Planned = 1
 	s.count(ref, p, out, nil)
-	symptoms := Judge(ref, out, o.Ignore)
+	symptoms := Judge(ref, out)
 	if len(p.Faults) == 0 {
 		symptoms = append(symptoms, faultless(ref)...)
 	}

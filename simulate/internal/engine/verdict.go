@@ -17,7 +17,7 @@ const (
 	Doubled  Verdict = "doubled call"     // a call to an outside service had its effect more often than without faults
 	Missed   Verdict = "step not reached" // a step of the workload was not reached
 	Restless Verdict = "never quiet"      // the system never came to rest
-	Left     Verdict = "left over"        // an object exists at the end that does not exist without faults
+	Left     Verdict = "left over"        // an object exists at the end that does not exist without faults, or exists twice
 	Differs  Verdict = "other end"        // the final state differs in another way
 )
 
@@ -32,7 +32,7 @@ type Symptom struct {
 func (s Symptom) key() string { return string(s.Verdict) + " " + s.About }
 
 // Judge returns what is wrong with an outcome, the most telling symptom first.
-func Judge(ref *Reference, out *Outcome, ignore []string) []Symptom {
+func Judge(ref *Reference, out *Outcome) []Symptom {
 	var found []Symptom
 	add := func(v Verdict, about, text string) {
 		found = append(found, Symptom{Verdict: v, About: about, Text: text})
@@ -68,8 +68,8 @@ func Judge(ref *Reference, out *Outcome, ignore []string) []Symptom {
 		return found
 	}
 	var differs []Symptom
-	for _, d := range diff(ref.End, out.End, ref.Mask, ignore) {
-		if d.Path == "" && d.Want == "0" {
+	for _, d := range diff(ref.Want.End, out.End, ref.Want.Mask, ref.Want.Ignore) {
+		if d.Path == "" && d.more() {
 			add(Left, d.Object, d.String())
 		} else {
 			differs = append(differs, Symptom{Verdict: Differs, About: d.Object + " " + d.Path, Text: d.String()})

@@ -19,6 +19,10 @@ var obstacles = []struct{ sign, advice string }{
 			`metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0" or an empty one, and no webhook server.`,
 	},
 	{
+		"net.(*Resolver)",
+		"The subject looks up the name of a server outside. Replace it by simulate.External and simulate.Client(ctx).",
+	},
+	{
 		"internal/poll.(*FD).Connect",
 		"The subject connects to a server outside. Replace it by simulate.External and simulate.Client(ctx).",
 	},

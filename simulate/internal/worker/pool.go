@@ -54,7 +54,7 @@ func (p *Pool) Close() {
 }
 
 // Play plays a schedule in a child.
-func (p *Pool) Play(ctx context.Context, plan engine.Plan) (*engine.Outcome, error) {
+func (p *Pool) Play(ctx context.Context, plan engine.Plan, want *engine.Want) (*engine.Outcome, error) {
 	var c *child
 	select {
 	case c = <-p.idle:
@@ -68,7 +68,7 @@ func (p *Pool) Play(ctx context.Context, plan engine.Plan) (*engine.Outcome, err
 			return nil, err
 		}
 	}
-	out, err := c.play(ctx, plan)
+	out, err := c.play(ctx, order{Plan: plan, Want: want})
 	var own *playError
 	if c.played++; c.played >= reuse || err != nil && !errors.As(err, &own) {
 		c.end()
@@ -86,6 +86,7 @@ type child struct {
 	out    *os.File
 	tail   *tail
 	played int
+	want   *engine.Want // that it was sent last
 }
 
 func (p *Pool) start() (*child, error) {
@@ -128,12 +129,17 @@ type playError struct{ text string }
 
 func (e *playError) Error() string { return e.text }
 
-func (c *child) play(ctx context.Context, plan engine.Plan) (*engine.Outcome, error) {
+func (c *child) play(ctx context.Context, o order) (*engine.Outcome, error) {
+	if o.Same = o.Want == c.want; o.Same {
+		o.Want = nil
+	} else {
+		c.want = o.Want
+	}
 	timer := time.AfterFunc(limit, func() { _ = c.cmd.Process.Kill() })
 	defer timer.Stop()
 	stop := context.AfterFunc(ctx, func() { _ = c.cmd.Process.Kill() })
 	defer stop()
-	b, err := json.Marshal(plan)
+	b, err := json.Marshal(o)
 	if err != nil {
 		return nil, err
 	}

@@ -25,6 +25,13 @@ const variable = "FAIRLEAD_SIMULATE_CHILD"
 // network connection, never makes any.
 const stall = 10 * time.Second
 
+// order tells a child to play a plan.
+type order struct {
+	Plan engine.Plan  `json:"plan"`
+	Want *engine.Want `json:"want,omitempty"`
+	Same bool         `json:"same,omitempty"` // Want is that of the order before
+}
+
 // reply is the answer of a child to a plan.
 type reply struct {
 	Outcome *engine.Outcome `json:"outcome,omitempty"`
@@ -47,6 +54,7 @@ func Serve(t *testing.T, s bubble.Setup) {
 	done := make(chan struct{})
 	defer close(done)
 	go watch(&playing, done, out)
+	var want *engine.Want
 	lines, enc := bufio.NewReader(in), json.NewEncoder(out)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -56,15 +64,18 @@ func Serve(t *testing.T, s bubble.Setup) {
 		if err != nil {
 			t.Fatalf("cannot read a plan: %v", err)
 		}
-		var p engine.Plan
-		if err := json.Unmarshal(line, &p); err != nil {
+		var o order
+		if err := json.Unmarshal(line, &o); err != nil {
 			t.Fatalf("cannot read a plan: %v", err)
+		}
+		if !o.Same {
+			want = o.Want
 		}
 		var r reply
 		playing.Store(true)
 		synctest.Test(t, func(*testing.T) {
-			o, err := bubble.Play(s, p)
-			r.Outcome = o
+			out, err := bubble.Play(s, o.Plan, want)
+			r.Outcome = out
 			if err != nil {
 				r.Error = err.Error()
 			}
