@@ -42,9 +42,6 @@ type Options struct {
 	ShardedListAndWatch bool
 	// NoInconsistentContinue omits the token for an inconsistent rest from the 410 for an expired token.
 	NoInconsistentContinue bool
-	// OnChange, if set, is called for each write, in the order of revisions, before a watch sends it and before it is
-	// answered. It must not call the server. Publish and Preload do not call it.
-	OnChange func(Change)
 	// BookmarkInterval is the interval of bookmarks on watches that request them. Default: one minute.
 	BookmarkInterval time.Duration
 
@@ -101,7 +98,6 @@ func New(opts Options) (*Server, error) {
 		token:  opts.Token,
 		cancel: cancel, holdsChanged: make(chan struct{}), watches: map[*Watch]bool{}, open: map[net.Conn]bool{},
 	}
-	s.store.onChange = opts.OnChange
 	for _, r := range opts.Resources {
 		s.store.register(r)
 	}

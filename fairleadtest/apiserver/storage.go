@@ -12,10 +12,9 @@ import (
 )
 
 // store is the storage of the server: one counter, and for each resource the live objects and the log of revisions. One
-// lock guards all of it. The only user function that is called under the lock is onChange.
+// lock guards all of it; no user function is called under the lock.
 type store struct {
-	version  versioner
-	onChange func(Change)
+	version versioner
 
 	mu        sync.RWMutex
 	rev       uint64 // revision of the last write
@@ -147,11 +146,7 @@ func (st *store) commit(
 	}
 	st.rev++
 	obj := build(st.rev)
-	r := &revision{rev: st.rev, typ: typ, cur: obj, prev: base}
-	if st.onChange != nil {
-		st.onChange(t.change(r))
-	}
-	t.append(r, key)
+	t.append(&revision{rev: st.rev, typ: typ, cur: obj, prev: base}, key)
 	return obj
 }
 
