@@ -10,5 +10,9 @@
 //		Advice: "Ask for more, or wait.",
 //	})
 //
+// A new Type of the library needs a place in order (answer.go); without one it precedes all others, as the types of
+// programs do. It may have a general advice (advice.go). The executor counts the types that tally.go lists, and the
+// console describes them (operations/console/section.go).
+//
 // Reading order: cause.go, answer.go, advice.go, error.go.
 package why

@@ -10,22 +10,18 @@
 //   - [Cache] owns entries, and evicts the oldest one of the largest group.
 //   - [Workers] owns goroutines, one for each key with work.
 //
+// A Queue only orders. Work in progress has left it, and its owner bounds that work. The bounds are in these places:
+//
+//   - number in progress, of groups and members: Slots (calls of Webhooks: operations/executor/calls.go) and Semaphore
+//     (requests: operations/httpapi/limits.go, internal/access)
+//   - bytes in progress, of a group: BudgetOptions.Abreast (writes: operations/executor/budget.go)
+//   - number and bytes over time, of a group: Budget (operations/executor/budget.go)
+//   - anything else: the owner of a Queue or Tally (operations/webhook, operations/internal/compiled, internal/serve)
+//
+// A new bound belongs to the type that owns the resource: to the check before a start, to the count at the start, and to
+// the return at the end. It compares with the work in progress only, so that no work is too large to ever start.
+//
 // A waiter of Slots or of a Budget is woken when it is its turn. It then asks again with the same key, for which the
 // share is reserved. Queue, Tally and Cache have no lock: their owner guards them. The other types are safe for
 // concurrent use and run no callback under their lock.
 package fair
-
-// Party identifies a member of a group, for example a tenant of a namespace.
-type Party struct{ Group, Member string }
-
-// Usage is the number of waiters, of their groups, and of all waits so far.
-type Usage struct{ Waiting, Groups, Waits int }
-
-// request is a caller that waits for a share, or has not fetched a granted one yet.
-type request struct {
-	key     any // chosen by the caller
-	wake    func()
-	cost    Price
-	urgent  bool
-	granted bool
-}

@@ -82,6 +82,16 @@
 // A watch that cannot continue from its version leads to a list. An object that cannot be read is quarantined and does
 // not affect the others.
 //
+// A check of a list returns one of the known errors. It is then counted, published and retried without further code:
+//
+//   - ProtocolError for an answer that is not a list: back-off
+//   - confirmation or ErrImplausible for a list that may be wrong (listing.doubt): a second, consistent list decides
+//   - ErrStale for an old list, errTokenExpired for one that has to begin again
+//
+// Only an error with another remedy needs a case in repair.go, and only one that users must tell apart needs a Reason
+// (status.go). The number of remaining objects in a page may be an estimate, and is absent with a selector. A Surveyor
+// reads its pages itself (survey.go).
+//
 // # Invariants
 //
 //   - The versions of one object, of lists and of bookmarks never go down, except after a Commit with Epoch. An object

@@ -43,8 +43,21 @@
 // of them while the flow is parked.
 //
 // Packages below this one: operations/internal/course (decisions and status changes, as pure functions),
+// operations/internal/record (the calls in a status), operations/internal/causes (explanations of waits),
 // operations/internal/effort (the price of an object), operations/internal/compiled (compiled Webhooks), internal/fair
 // (shares of namespaces and tenants).
+//
+// # A new reason to wait
+//
+// A wait for a fact about a Webhook needs these parts:
+//
+//   - the reason (v1alpha1) and the fact (compiled.Times, hookfacts.go)
+//   - the decision (course.Plan, also for compensations and notifications), and start.go for calls at the deadline
+//   - the condition (report.go) and operations.View
+//   - the cause (awaited.go of operations/internal/causes, why.go), and its type in tally.go
+//
+// A cause whose wait has a declared end needs that bound, or the operation counts as stuck from the beginning. A wait
+// for a turn is a refusal of calls.admit instead (flight.go), which why.go and snapshot.go explain.
 //
 // # Shares
 //
