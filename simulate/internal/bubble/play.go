@@ -52,6 +52,16 @@ func Play(s Setup, p engine.Plan, want *engine.Want) (*engine.Outcome, error) {
 		return cfg
 	}
 	run := &Run{rec: rec, want: want, resources: apiserver.DefaultResources(), outside: newOutside(s.Outside)}
+	for _, crd := range s.CRDs {
+		kinds, err := resources(crd)
+		if err != nil {
+			return nil, err
+		}
+		for _, kind := range kinds {
+			server.Register(kind)
+			run.resources = append(run.resources, kind)
+		}
+	}
 	run.config = config("workload", nil)
 	run.config.QPS = -1
 	other := config("outside", nil)
