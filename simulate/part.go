@@ -225,6 +225,18 @@ func Ignore(paths ...string) Part {
 	})
 }
 
+// Out writes the findings to a directory: report.txt, and for each finding N.json with its plan and N.html with the
+// courses without and with the fault side by side. Without Out no file is written.
+func Out(dir string) Part {
+	return partFunc(func(c *course) error {
+		if dir == "" {
+			return errors.New("the directory of the findings has no name")
+		}
+		c.out = dir
+		return nil
+	})
+}
+
 // toUnstructured converts an object, and fills in apiVersion and kind.
 func toUnstructured(obj runtime.Object) (*unstructured.Unstructured, error) {
 	b, err := json.Marshal(obj)

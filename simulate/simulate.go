@@ -52,7 +52,7 @@ func Test(t *testing.T, s Subject, parts ...Part) {
 	if report == nil { // a child
 		return
 	}
-	text := engine.Text(report, engine.Names{Test: t.Name(), Variable: planVariable, Date: bubble.Date})
+	text := engine.Text(report, names(t))
 	switch {
 	case len(report.Findings) > 0:
 		t.Fatal(text)
@@ -81,7 +81,15 @@ func search(t *testing.T, id string, s Subject, parts []Part) (*engine.Report, e
 	}
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt)
 	defer stop()
-	return c.search(ctx, t, id)
+	report, err := c.search(ctx, t, id)
+	if err == nil && c.out != "" {
+		err = engine.Write(c.out, report, names(t))
+	}
+	return report, err
+}
+
+func names(t *testing.T) engine.Names {
+	return engine.Names{Test: t.Name(), Variable: planVariable, Date: bubble.Date}
 }
 
 // course is what a call of Test plays.
@@ -89,6 +97,7 @@ type course struct {
 	setup   bubble.Setup
 	options engine.Options
 	until   time.Duration
+	out     string // directory of the findings; empty: none
 }
 
 func newCourse(s Subject, parts []Part) (*course, error) {

@@ -37,7 +37,8 @@ type recorder struct {
 	changed chan struct{}         // closed at the next change
 
 	last     time.Time              // of the last change that counts
-	changes  int                    // that count, since mark
+	counts   map[string]int         // changes that count since the last restart, by object
+	most     int                    // the largest of them
 	requests map[string][]time.Time // of the subject, in the last minute
 	watched  map[string]bool
 	leads    bool
@@ -49,6 +50,7 @@ func newRecorder(faults *injector) *recorder {
 	return &recorder{
 		start: now, last: now, normal: engine.NewNormalizer(), faults: faults,
 		objects: map[key]*unstructured.Unstructured{}, hashes: map[key]string{}, numbers: map[engine.Moment]int{},
+		counts:  map[string]int{},
 		writing: -1, changed: make(chan struct{}), requests: map[string][]time.Time{}, watched: map[string]bool{},
 	}
 }
@@ -90,7 +92,8 @@ func (r *recorder) OnChange(c apiserver.Change) {
 		return // only what the server assigns, or a time
 	}
 	r.last = time.Now()
-	r.changes++
+	r.counts[m.Object]++
+	r.most = max(r.most, r.counts[m.Object])
 	e := r.event()
 	e.Changed, e.Diff = m, engine.Summary(before, after, 3)
 	if text := r.faults.change(m); text != "" {
@@ -204,18 +207,20 @@ func (r *recorder) busy(window time.Duration) []engine.Repeat {
 	return out
 }
 
-// quietSince returns the time of the last change that counts, and the number of changes since restart.
+// quietSince returns the time of the last change that counts, and the largest number of changes of one object since
+// restart.
 func (r *recorder) quietSince() (time.Time, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.last, r.changes
+	return r.last, r.most
 }
 
 // restart begins to count changes anew.
 func (r *recorder) restart() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.changes, r.last = 0, time.Now()
+	r.most, r.last = 0, time.Now()
+	clear(r.counts)
 }
 
 // next returns a channel that is closed at the next change.

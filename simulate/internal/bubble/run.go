@@ -28,7 +28,7 @@ const (
 	brief = 20 * time.Second
 	// tooLong and tooMany bound a run that does not become quiet.
 	tooLong = 2 * time.Hour
-	tooMany = 3000 // changes
+	tooMany = 300 // changes of one object
 )
 
 // A Step is one step of a workload.
@@ -74,7 +74,7 @@ func (r *Run) Await(ctx context.Context, condition func() error) error {
 		case time.Since(begin) >= tooLong:
 			return fmt.Errorf("%w (after %s)", err, tooLong)
 		case changes > tooMany:
-			return fmt.Errorf("%w (after %d changes)", err, changes)
+			return fmt.Errorf("%w (one object has changed %d times)", err, changes)
 		}
 		t := time.NewTimer(time.Second * 10)
 		select {

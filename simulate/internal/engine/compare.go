@@ -224,14 +224,17 @@ func join(path, key string) string {
 }
 
 func text(v any) string {
-	b, err := json.Marshal(v)
-	if err != nil {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
 		return fmt.Sprint(v)
 	}
-	if s := string(b); len(s) <= 200 {
-		return s
+	s := strings.TrimSpace(b.String())
+	if len(s) > 200 {
+		s = s[:197] + "…"
 	}
-	return string(b[:197]) + "…"
+	return s
 }
 
 // Summary returns the first n differences of two versions of one object as "path: a → b".

@@ -165,8 +165,7 @@ func (c *child) play(ctx context.Context, o order) (*engine.Outcome, error) {
 
 // died explains why a child has ended.
 func (c *child) died(err error) error {
-	_ = c.cmd.Process.Kill()
-	_ = c.cmd.Wait()
+	c.wait()
 	text := c.tail.String()
 	if strings.TrimSpace(text) == "" {
 		text = err.Error()
@@ -177,10 +176,15 @@ func (c *child) died(err error) error {
 // end ends the child and waits for it.
 func (c *child) end() {
 	_ = c.plans.Close()
-	timer := time.AfterFunc(5*time.Second, func() { _ = c.cmd.Process.Kill() })
-	_ = c.cmd.Wait()
-	timer.Stop()
+	c.wait()
 	_ = c.out.Close()
+}
+
+// wait waits until the process has ended, and kills it if that takes too long.
+func (c *child) wait() {
+	timer := time.AfterFunc(5*time.Second, func() { _ = c.cmd.Process.Kill() })
+	defer timer.Stop()
+	_ = c.cmd.Wait()
 }
 
 // tail keeps the end of what a child prints. It is safe for concurrent use.

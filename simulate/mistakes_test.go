@@ -1,0 +1,207 @@
+package simulate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-io/fairlead/simulate"
+	"github.com/fairlead-io/fairlead/simulate/internal/engine"
+)
+
+// idle is a subject that does nothing, but for what fn does first.
+func idle(fn func(ctx context.Context) error) simulate.Subject {
+	return simulate.Subject{Start: func(ctx context.Context, _ *rest.Config) error {
+		if err := fn(ctx); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return nil
+	}}
+}
+
+// A subject that cannot be judged leads to an error that says why, and what to do.
+func TestNotJudged(t *testing.T) {
+	never := func(simulate.World) error { return errors.New("the moon is not full") }
+	for _, tt := range []struct {
+		name    string
+		subject simulate.Subject
+		parts   []simulate.Part
+		says    string
+	}{
+		{"NeverReady", createdTwice(true), []simulate.Part{simulate.Await(never)}, "step 2, await, was not reached: the moon is not full"},
+		{
+			"Ends", simulate.Subject{Start: func(context.Context, *rest.Config) error { return errors.New("no configuration") }},
+			nil, "the subject ended: no configuration",
+		},
+		{"Nothing", idle(func(context.Context) error { return nil }), nil, "the subject wrote nothing"},
+		{
+			"NeverSettles", controller(func(t *toy, w widget) error {
+				t.again(w.GetName())
+				return t.setStatus(w, map[string]any{"count": fmt.Sprint(w.GetResourceVersion())}, true)
+			}), nil, "never settles without faults; these objects keep changing: widgets.example.fairlead.io/default/web",
+		},
+		{
+			"Panics", idle(func(context.Context) error {
+				go func() { panic("out of luck") }()
+				return nil
+			}), nil, "panic: out of luck",
+		},
+		{
+			"Listens", idle(func(ctx context.Context) error {
+				l, err := net.Listen("tcp", "127.0.0.1:0")
+				if err != nil {
+					return err
+				}
+				context.AfterFunc(ctx, func() { l.Close() })
+				_, err = l.Accept()
+				return err
+			}), nil, `Set Metrics: metricsserver.Options{BindAddress: "0"}`,
+		},
+		{
+			"LeavesGoroutines", idle(func(context.Context) error {
+				go func() { select {} }()
+				return nil
+			}), nil, "The subject leaves goroutines behind",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			parts := append([]simulate.Part{simulate.ApplyObject(web())}, tt.parts...)
+			report, err := simulate.Search(t, "", tt.subject, append(parts, simulate.Schedules(10))...)
+			if report == nil && err == nil {
+				return // a child
+			}
+			var notJudged *engine.NotJudgedError
+			if !errors.As(err, &notJudged) || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("the error is\n%v\nwant a NotJudgedError with %q", err, tt.says)
+			}
+		})
+	}
+}
+
+// A mistake in the call is reported before anything is played.
+func TestMistakes(t *testing.T) {
+	file := func(text string) string {
+		name := filepath.Join(t.TempDir(), "objects.yaml")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	crd := "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: a.example.com}\nspec: {versions: 7}\n"
+	apply := simulate.ApplyObject(web())
+	start := func(ctx context.Context, _ *rest.Config) error { <-ctx.Done(); return nil }
+	for _, tt := range []struct {
+		name    string
+		subject simulate.Subject
+		parts   []simulate.Part
+		says    string
+	}{
+		{"NoStart", simulate.Subject{}, []simulate.Part{apply}, "no Start"},
+		{"NoSteps", simulate.Subject{Start: start}, nil, "no steps"},
+		{"NoFile", simulate.Subject{Start: start}, []simulate.Part{simulate.Apply("absent.yaml")}, "absent.yaml: no such file"},
+		{"NoCRDs", simulate.Subject{Start: start, CRDs: "absent"}, []simulate.Part{apply}, "absent: no such file"},
+		{"NoCRD", simulate.Subject{Start: start, CRDs: file("kind: A\napiVersion: v1\nmetadata: {name: a}\n")}, []simulate.Part{apply}, "contains no CustomResourceDefinition"},
+		{"InvalidCRD", simulate.Subject{Start: start, CRDs: file(crd)}, []simulate.Part{apply}, "CustomResourceDefinition a.example.com"},
+		{"NoKind", simulate.Subject{Start: start}, []simulate.Part{simulate.Apply(file("metadata: {name: a}\n"))}, "no kind, apiVersion or name"},
+		{"Class", simulate.Subject{Start: start}, []simulate.Part{apply, simulate.Faults("fire")}, "the classes are crash, error, late, lost, pause"},
+		{"Schedules", simulate.Subject{Start: start}, []simulate.Part{apply, simulate.Schedules(0)}, "cannot play 0 schedules"},
+		{"Until", simulate.Subject{Start: start}, []simulate.Part{apply, simulate.Until(-time.Second)}, "cannot search for -1s"},
+		{
+			"External", simulate.Subject{Start: start},
+			[]simulate.Part{apply, simulate.External(vendor, vendorService), simulate.External(vendor, vendorService)}, "given twice",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			report, err := simulate.Search(t, "", tt.subject, tt.parts...)
+			if report == nil && err == nil {
+				return // a child
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("the error is %v; want %q", err, tt.says)
+			}
+		})
+	}
+}
+
+// Times that a subject writes are no change, and what it prints is not kept.
+func TestHeartbeatsAndLogs(t *testing.T) {
+	subject := controller(func(t *toy, w widget) error {
+		fmt.Println(strings.Repeat("x", 1<<20))
+		if w.status("phase") != "Ready" {
+			return t.setStatus(w, map[string]any{"phase": "Ready"}, true)
+		}
+		go func() {
+			timer := time.NewTimer(30 * time.Second)
+			defer timer.Stop()
+			select {
+			case <-timer.C:
+			case <-t.ctx.Done():
+				return
+			}
+			body := fmt.Sprintf(`{"status":{"seen":%q}}`, time.Now().Format(time.RFC3339))
+			_, _ = t.widgets.Patch(t.ctx, w.GetName(), types.MergePatchType, []byte(body), metav1.PatchOptions{}, "status")
+		}()
+		return nil
+	})
+	report, err := simulate.Search(t, "", subject, simulate.ApplyObject(web()), simulate.Await(ready), simulate.Schedules(20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report != nil && (len(report.Findings) > 0 || report.FailedCount > 0 || report.Played != 20) {
+		t.Error(engine.Text(report, engine.Names{}))
+	}
+}
+
+// Two searches at the same time do not disturb each other.
+func TestSideBySide(t *testing.T) {
+	for _, name := range []string{"a", "b"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			report, err := simulate.Search(t, "", createdTwice(name == "a"), simulate.ApplyObject(web()), simulate.Await(ready),
+				simulate.Schedules(30))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if report != nil && (len(report.Findings) == 0) != (name == "a") {
+				t.Error(engine.Text(report, engine.Names{}))
+			}
+		})
+	}
+}
+
+// A finding can be replayed from its plan, and its files show it.
+func TestReplay(t *testing.T) {
+	out := t.TempDir()
+	parts := []simulate.Part{simulate.ApplyObject(web()), simulate.Await(ready), simulate.Out(out)}
+	report, err := simulate.Search(t, "", createdTwice(false), parts...)
+	if report == nil && err == nil {
+		return // a child
+	}
+	if err != nil || len(report.Findings) == 0 {
+		t.Fatalf("findings %v, error %v", report, err)
+	}
+	plan, err := os.ReadFile(filepath.Join(out, "1.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	html, err := os.ReadFile(filepath.Join(out, "1.html"))
+	if err != nil || !strings.Contains(string(html), report.Findings[0].Symptoms[0].Text) || strings.Contains(string(html), "ZgotmplZ") {
+		t.Errorf("1.html is %s, error %v", html, err)
+	}
+	t.Setenv("FAIRLEAD_SIMULATE_PLAN", string(plan))
+	again, err := simulate.Search(t, "", createdTwice(false), parts...)
+	if err != nil || len(again.Findings) != 1 || again.Findings[0].Symptoms[0] != report.Findings[0].Symptoms[0] {
+		t.Errorf("the replay gives %+v, error %v; want %+v", again, err, report.Findings[0].Symptoms)
+	}
+}
