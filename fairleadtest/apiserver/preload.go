@@ -96,6 +96,7 @@ func (st *store) commitAll(t *table, base uint64, objects []*object) bool {
 		t.live[o.key()] = o
 		t.log = append(t.log, r)
 		st.rev = objects[i].rev
+		st.report(r)
 	}
 	if len(objects) > 1 {
 		slices.Sort(t.keys)

@@ -52,6 +52,11 @@ type Options struct {
 	// Authorize answers access reviews of all kinds; nil allows everything. It does not restrict requests: use On with
 	// Answer(Failure(403)) for that.
 	Authorize func(authorizationv1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus
+
+	// OnChange, if set, is called once for each write, in the order of revisions: in the goroutine of the write, before
+	// the write is answered and before watches send it. It must not block and must not call the server, which holds a
+	// lock meanwhile. Rollback is no write.
+	OnChange func(Change)
 }
 
 // Server is an in-process Kubernetes API server. All methods are safe for concurrent use.
@@ -98,6 +103,7 @@ func New(opts Options) (*Server, error) {
 		token:  opts.Token,
 		cancel: cancel, holdsChanged: make(chan struct{}), watches: map[*Watch]bool{}, open: map[net.Conn]bool{},
 	}
+	s.store.onChange = opts.OnChange
 	for _, r := range opts.Resources {
 		s.store.register(r)
 	}

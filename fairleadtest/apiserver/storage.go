@@ -12,9 +12,10 @@ import (
 )
 
 // store is the storage of the server: one counter, and for each resource the live objects and the log of revisions. One
-// lock guards all of it; no user function is called under the lock.
+// lock guards all of it; onChange is the only user function that is called under the lock.
 type store struct {
-	version versioner
+	version  versioner
+	onChange func(Change)
 
 	mu        sync.RWMutex
 	rev       uint64 // revision of the last write
@@ -146,7 +147,9 @@ func (st *store) commit(
 	}
 	st.rev++
 	obj := build(st.rev)
-	t.append(&revision{rev: st.rev, typ: typ, cur: obj, prev: base}, key)
+	r := &revision{rev: st.rev, typ: typ, cur: obj, prev: base}
+	t.append(r, key)
+	st.report(r)
 	return obj
 }
 
