@@ -6,16 +6,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/simnode"
 	"github.com/fairlead-io/fairlead/reconcile"
-)
-
-const (
-	provisionedBy = "pv.kubernetes.io/provisioned-by"
-	bindCompleted = "pv.kubernetes.io/bind-completed"
-	selectedNode  = "volume.kubernetes.io/selected-node"
 )
 
 // claims is the controller that provisions a volume for each claim and binds the two, as the provisioner of the class
@@ -24,12 +18,7 @@ type claims struct{ c *client.Client }
 
 // Reconcile implements reconcile.Reconciler.
 func (r *claims) Reconcile(ctx context.Context, claim *corev1.PersistentVolumeClaim) (reconcile.Result, error) {
-	if claim.DeletionTimestamp != nil || claim.Status.Phase == corev1.ClaimBound ||
-		claim.Status.Phase == corev1.ClaimLost || claim.Spec.Selector != nil {
-		return reconcile.Done, nil
-	}
-	name := "pvc-" + string(claim.UID)
-	if claim.Spec.VolumeName != "" && claim.Spec.VolumeName != name { // a volume of the user
+	if !simnode.NeedsVolume(claim) {
 		return reconcile.Done, nil
 	}
 	class, err := classOf(ctx, r.c, claim)
@@ -38,10 +27,10 @@ func (r *claims) Reconcile(ctx context.Context, claim *corev1.PersistentVolumeCl
 		return reconcile.Retry(err)
 	case class == nil && claim.Spec.StorageClassName != nil && *claim.Spec.StorageClassName == "":
 		return reconcile.Done, nil // the user asks for a volume that exists
-	case class == nil, waitsForConsumer(class) && claim.Annotations[selectedNode] == "":
+	case class == nil, simnode.WaitsForConsumer(class) && claim.Annotations[simnode.SelectedNode] == "":
 		return reconcile.After(recheck), nil
 	}
-	return reconcile.Retry(r.bind(ctx, claim, class, name))
+	return reconcile.Retry(r.bind(ctx, claim, class))
 }
 
 // classOf returns the class of a claim; nil if it has none or the class does not exist.
@@ -61,37 +50,18 @@ func classOf(
 
 // bind creates the volume of a claim, and binds the claim to it.
 func (r *claims) bind(
-	ctx context.Context, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, name string,
+	ctx context.Context, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass,
 ) error {
-	reclaim := corev1.PersistentVolumeReclaimDelete
-	if class.ReclaimPolicy != nil {
-		reclaim = *class.ReclaimPolicy
-	}
-	volume := &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{provisionedBy: class.Provisioner}},
-		Spec: corev1.PersistentVolumeSpec{
-			Capacity: claim.Spec.Resources.Requests, AccessModes: claim.Spec.AccessModes, VolumeMode: claim.Spec.VolumeMode,
-			StorageClassName: class.Name, PersistentVolumeReclaimPolicy: reclaim, MountOptions: class.MountOptions,
-			ClaimRef: &corev1.ObjectReference{
-				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
-			},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{
-				CSI: &corev1.CSIPersistentVolumeSource{Driver: provisioner, VolumeHandle: name},
-			},
-		},
-	}
-	if err := r.c.Create(ctx, volume); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := r.c.Create(ctx, simnode.VolumeFor(claim, class)); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	err := client.Modify(ctx, r.c, claim, func(claim *corev1.PersistentVolumeClaim) error {
-		claim.Spec.VolumeName = name
-		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, bindCompleted, "yes")
+		simnode.BindClaim(claim)
 		return nil
 	})
 	if err == nil {
 		err = client.ModifyStatus(ctx, r.c, claim, func(claim *corev1.PersistentVolumeClaim) error {
-			claim.Status.Phase, claim.Status.Capacity = corev1.ClaimBound, claim.Spec.Resources.Requests
-			claim.Status.AccessModes = claim.Spec.AccessModes
+			simnode.SetClaimStatus(claim)
 			return nil
 		})
 	}
@@ -104,7 +74,7 @@ type volumes struct{ c *client.Client }
 // Reconcile implements reconcile.Reconciler.
 func (r *volumes) Reconcile(ctx context.Context, volume *corev1.PersistentVolume) (reconcile.Result, error) {
 	ref := volume.Spec.ClaimRef
-	if volume.DeletionTimestamp != nil || ref == nil || volume.Spec.CSI == nil || volume.Spec.CSI.Driver != provisioner {
+	if volume.DeletionTimestamp != nil || !simnode.IsProvisioned(volume) {
 		return reconcile.Done, nil
 	}
 	claim := &corev1.PersistentVolumeClaim{}

@@ -17,6 +17,7 @@
 //
 //   - kubelet.go: Run, and the node. No state.
 //   - pods.go: schedules, runs and ends pods.
-//   - status.go: the status of a pod, computed from the pod and the time. No state.
 //   - claims.go: volumes for claims.
+//
+// Package internal/simnode computes the states; package simulate uses it, too.
 package kubelet

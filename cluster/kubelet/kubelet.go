@@ -4,35 +4,31 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/simnode"
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
 const (
 	// NodeName is the name of the only node.
-	NodeName = "local"
+	NodeName = simnode.NodeName
 
-	// StorageClass is the default StorageClass, and provisioner the name of its provisioner.
-	StorageClass = "standard"
-	provisioner  = "kubelet.fairlead.io"
+	// StorageClass is the default StorageClass.
+	StorageClass = simnode.StorageClass
 
 	// ExitCode is an annotation of pods: the exit code of their containers, 0 to 255. Without it, the containers of a pod
 	// that is always restarted run forever, and others exit with 0.
-	ExitCode = "kubelet.fairlead.io/exit-code"
+	ExitCode = simnode.ExitCode
 
 	// RunFor is an annotation of pods: how long their containers run until they exit, such as "10s". Default: 0.
-	RunFor = "kubelet.fairlead.io/run-for"
+	RunFor = simnode.RunFor
 )
 
 // Options configure Run. The zero value is ready for use.
@@ -71,9 +67,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 // register creates the node and the default StorageClass. It leaves those that exist as they are, except for the status
 // of the node.
 func register(ctx context.Context, c *client.Client) error {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: NodeName, Labels: map[string]string{
-		corev1.LabelHostname: NodeName, corev1.LabelOSStable: runtime.GOOS, corev1.LabelArchStable: runtime.GOARCH,
-	}}}
+	node := simnode.Node()
 	if err := c.Create(ctx, node); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
@@ -81,18 +75,7 @@ func register(ctx context.Context, c *client.Client) error {
 		return err
 	}
 	err := client.ModifyStatus(ctx, c, node, func(n *corev1.Node) error {
-		room := corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("1000"), corev1.ResourceMemory: resource.MustParse("4Ti"),
-			corev1.ResourceEphemeralStorage: resource.MustParse("100Ti"), corev1.ResourcePods: resource.MustParse("100000"),
-		}
-		n.Status.Capacity, n.Status.Allocatable = room, room
-		n.Status.Addresses = []corev1.NodeAddress{
-			{Type: corev1.NodeInternalIP, Address: nodeIP}, {Type: corev1.NodeHostName, Address: NodeName},
-		}
-		n.Status.Conditions = []corev1.NodeCondition{{
-			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "pods are simulated",
-			LastTransitionTime: n.CreationTimestamp, LastHeartbeatTime: n.CreationTimestamp,
-		}}
+		simnode.SetNodeStatus(n)
 		return nil
 	})
 	if err != nil {
@@ -107,13 +90,7 @@ func register(ctx context.Context, c *client.Client) error {
 	if err != nil {
 		return err
 	}
-	reclaim, binding := corev1.PersistentVolumeReclaimDelete, storagev1.VolumeBindingImmediate
-	err = c.Create(ctx, &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: StorageClass, Annotations: map[string]string{
-			"storageclass.kubernetes.io/is-default-class": "true",
-		}},
-		Provisioner: provisioner, ReclaimPolicy: &reclaim, VolumeBindingMode: &binding,
-	})
+	err = c.Create(ctx, simnode.DefaultClass())
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/simnode"
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
@@ -29,7 +29,7 @@ func (r *pods) Reconcile(ctx context.Context, pod *corev1.Pod) (reconcile.Result
 		return reconcile.Done, nil
 	case pod.DeletionTimestamp != nil:
 		return reconcile.Retry(r.end(ctx, pod))
-	case isFinished(pod):
+	case simnode.IsFinished(pod):
 		return reconcile.Done, nil
 	}
 	return r.run(ctx, pod)
@@ -47,7 +47,7 @@ func (r *pods) schedule(ctx context.Context, pod *corev1.Pod) (reconcile.Result,
 		return reconcile.Retry(err)
 	case waits != "":
 		err := client.ModifyStatus(ctx, r.c, pod, func(p *corev1.Pod) error {
-			setCondition(p, corev1.PodScheduled, corev1.ConditionFalse, corev1.PodReasonUnschedulable, waits)
+			simnode.SetCondition(p, corev1.PodScheduled, corev1.ConditionFalse, corev1.PodReasonUnschedulable, waits)
 			return nil
 		})
 		if err != nil {
@@ -108,26 +108,22 @@ func (r *pods) unbound(ctx context.Context, pod *corev1.Pod) (string, error) {
 
 // selectNode tells the provisioner that a claim has its first consumer, if it waits for one.
 func (r *pods) selectNode(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
-	if claim.Annotations[selectedNode] != "" {
+	if claim.Annotations[simnode.SelectedNode] != "" {
 		return nil
 	}
-	if class, err := classOf(ctx, r.c, claim); err != nil || class == nil || !waitsForConsumer(class) {
+	if class, err := classOf(ctx, r.c, claim); err != nil || class == nil || !simnode.WaitsForConsumer(class) {
 		return err
 	}
 	return client.Modify(ctx, r.c, claim, func(claim *corev1.PersistentVolumeClaim) error {
-		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, selectedNode, NodeName)
+		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, simnode.SelectedNode, NodeName)
 		return nil
 	})
-}
-
-func waitsForConsumer(class *storagev1.StorageClass) bool {
-	return class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
 // run starts the containers of a pod, and ends them when their time has come. Each of the two states is written, so
 // that clients can see both.
 func (r *pods) run(ctx context.Context, pod *corev1.Pod) (reconcile.Result, error) {
-	plan, err := planOf(pod)
+	plan, err := simnode.PlanOf(pod)
 	if err != nil { // of an annotation; another annotation is an event
 		return reconcile.Terminal(err)
 	}
@@ -139,7 +135,7 @@ func (r *pods) run(ctx context.Context, pod *corev1.Pod) (reconcile.Result, erro
 		var next time.Duration
 		before := pod.ResourceVersion
 		err := client.ModifyStatus(ctx, r.c, pod, func(p *corev1.Pod) error {
-			next = plan.advance(p, missing, time.Now())
+			next = plan.Advance(p, missing, time.Now())
 			return nil
 		})
 		switch {
@@ -162,12 +158,12 @@ func (r *pods) missing(ctx context.Context, pod *corev1.Pod) (string, error) {
 	if pod.Status.Phase == corev1.PodRunning { // it has started with what it needs
 		return "", nil
 	}
-	for _, ref := range references(pod) {
-		obj := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: ref.kind}}
-		err := r.c.Live().Get(ctx, client.Key{Namespace: pod.Namespace, Name: ref.name}, obj)
+	for _, ref := range simnode.References(pod) {
+		obj := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: ref.Kind}}
+		err := r.c.Live().Get(ctx, client.Key{Namespace: pod.Namespace, Name: ref.Name}, obj)
 		switch {
 		case apierrors.IsNotFound(err):
-			return fmt.Sprintf("%s %q not found", ref.kind, ref.name), nil
+			return fmt.Sprintf("%s %q not found", ref.Kind, ref.Name), nil
 		case err != nil:
 			return "", err
 		}
@@ -177,9 +173,9 @@ func (r *pods) missing(ctx context.Context, pod *corev1.Pod) (string, error) {
 
 // end ends the containers of a deleted pod, and removes it.
 func (r *pods) end(ctx context.Context, pod *corev1.Pod) error {
-	if !isFinished(pod) {
+	if !simnode.IsFinished(pod) {
 		err := client.ModifyStatus(ctx, r.c, pod, func(p *corev1.Pod) error {
-			terminate(p, killed, time.Now())
+			simnode.Terminate(p, simnode.Killed, time.Now())
 			return nil
 		})
 		if err != nil {

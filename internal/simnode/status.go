@@ -1,4 +1,4 @@
-package kubelet
+package simnode
 
 import (
 	"fmt"
@@ -12,37 +12,39 @@ import (
 )
 
 const (
-	nodeIP = "127.0.0.1"
+	// NodeIP is the address of the node.
+	NodeIP = "127.0.0.1"
 
-	killed = 143 // exit code of a process that SIGTERM ended
+	// Killed is the exit code of a process that SIGTERM ended.
+	Killed = 143
 
 	firstBackOff = 10 * time.Second // of a container that exits again and again, doubled each time
 	maxBackOff   = 5 * time.Minute
 )
 
-// plan says how the containers of a pod run.
-type plan struct {
+// Plan says how the containers of a pod run.
+type Plan struct {
 	exits    bool // they exit by themselves
 	code     int32
 	after    time.Duration
 	restarts bool // after an exit with code
 }
 
-// planOf returns the plan of a pod, or an error about an annotation.
-func planOf(pod *corev1.Pod) (plan, error) {
-	p := plan{exits: pod.Spec.RestartPolicy == corev1.RestartPolicyNever ||
+// PlanOf returns the plan of a pod, or an error about an annotation.
+func PlanOf(pod *corev1.Pod) (Plan, error) {
+	p := Plan{exits: pod.Spec.RestartPolicy == corev1.RestartPolicyNever ||
 		pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure}
 	if text, ok := pod.Annotations[ExitCode]; ok {
 		code, err := strconv.ParseUint(text, 10, 8)
 		if err != nil {
-			return plan{}, fmt.Errorf("cannot read annotation %s: %q is no exit code from 0 to 255", ExitCode, text)
+			return Plan{}, fmt.Errorf("cannot read annotation %s: %q is no exit code from 0 to 255", ExitCode, text)
 		}
 		p.code, p.exits = int32(code), true
 	}
 	if text, ok := pod.Annotations[RunFor]; ok {
 		d, err := time.ParseDuration(text)
 		if err != nil || d < 0 {
-			return plan{}, fmt.Errorf("cannot read annotation %s: %q is no duration, such as 10s", RunFor, text)
+			return Plan{}, fmt.Errorf("cannot read annotation %s: %q is no duration, such as 10s", RunFor, text)
 		}
 		p.after = d
 	}
@@ -51,15 +53,15 @@ func planOf(pod *corev1.Pod) (plan, error) {
 	return p, nil
 }
 
-// advance changes the status of a pod to the one that follows at a time, at most one step. It returns how long that
+// Advance changes the status of a pod to the one that follows at a time, at most one step. It returns how long that
 // remains; 0 if it remains until an event, or if the next step is due. missing is an object that the pod waits for.
-func (p plan) advance(pod *corev1.Pod, missing string, now time.Time) time.Duration {
+func (p Plan) Advance(pod *corev1.Pod, missing string, now time.Time) time.Duration {
 	at := metav1.NewTime(now)
 	s := &pod.Status
 	s.ObservedGeneration = pod.Generation
 	if s.StartTime == nil {
 		s.StartTime = &at
-		s.HostIP, s.HostIPs = nodeIP, []corev1.HostIP{{IP: nodeIP}}
+		s.HostIP, s.HostIPs = NodeIP, []corev1.HostIP{{IP: NodeIP}}
 	}
 	switch {
 	case missing != "":
@@ -97,7 +99,7 @@ func (p plan) advance(pod *corev1.Pod, missing string, now time.Time) time.Durat
 			return wait
 		}
 		if !p.restarts {
-			terminate(pod, p.code, now)
+			Terminate(pod, p.code, now)
 			return 0
 		}
 		crash(pod, p.code, now)
@@ -141,7 +143,7 @@ func start(pod *corev1.Pod, now time.Time) {
 	for _, kind := range []corev1.PodConditionType{
 		corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodScheduled,
 	} {
-		setCondition(pod, kind, corev1.ConditionTrue, "", "")
+		SetCondition(pod, kind, corev1.ConditionTrue, "", "")
 	}
 	setReady(pod, "", "")
 }
@@ -159,8 +161,8 @@ func crash(pod *corev1.Pod, code int32, now time.Time) {
 	setReady(pod, "ContainersNotReady", "containers have exited")
 }
 
-// terminate ends a pod for good.
-func terminate(pod *corev1.Pod, code int32, now time.Time) {
+// Terminate ends a pod for good.
+func Terminate(pod *corev1.Pod, code int32, now time.Time) {
 	pod.Status.Phase = corev1.PodSucceeded
 	reason := "PodCompleted"
 	if code != 0 {
@@ -229,7 +231,7 @@ func setReady(pod *corev1.Pod, reason, message string) {
 	if reason != "" {
 		status = corev1.ConditionFalse
 	}
-	setCondition(pod, corev1.ContainersReady, status, reason, message)
+	SetCondition(pod, corev1.ContainersReady, status, reason, message)
 	for _, gate := range pod.Spec.ReadinessGates {
 		i := indexOf(pod, gate.ConditionType)
 		if status == corev1.ConditionTrue && (i < 0 || pod.Status.Conditions[i].Status != corev1.ConditionTrue) {
@@ -237,11 +239,11 @@ func setReady(pod *corev1.Pod, reason, message string) {
 			message = fmt.Sprintf("readiness gate %q is not true", gate.ConditionType)
 		}
 	}
-	setCondition(pod, corev1.PodReady, status, reason, message)
+	SetCondition(pod, corev1.PodReady, status, reason, message)
 }
 
-// setCondition sets a condition. It keeps the time of the last transition if the status stays.
-func setCondition(
+// SetCondition sets a condition. It keeps the time of the last transition if the status stays.
+func SetCondition(
 	pod *corev1.Pod, kind corev1.PodConditionType, status corev1.ConditionStatus, reason, message string,
 ) {
 	now := corev1.PodCondition{
@@ -263,14 +265,15 @@ func indexOf(pod *corev1.Pod, kind corev1.PodConditionType) int {
 	return slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
 }
 
-func isFinished(pod *corev1.Pod) bool {
+// IsFinished reports whether no container of a pod will ever run again.
+func IsFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // addressOf derives an address from the uid. Few pods share one.
 func addressOf(pod *corev1.Pod) string {
 	if pod.Spec.HostNetwork {
-		return nodeIP
+		return NodeIP
 	}
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(pod.UID))
@@ -278,14 +281,14 @@ func addressOf(pod *corev1.Pod) string {
 	return fmt.Sprintf("10.%d.%d.%d", 128+n>>16&0x7f, n>>8&0xff, 1+n%254)
 }
 
-// reference is a ConfigMap or Secret that a pod cannot start without.
-type reference struct{ kind, name string }
+// Reference is a ConfigMap or Secret that a pod cannot start without.
+type Reference struct{ Kind, Name string }
 
-// references returns those of a pod.
-func references(pod *corev1.Pod) (refs []reference) {
+// References returns those of a pod.
+func References(pod *corev1.Pod) (refs []Reference) {
 	add := func(kind, name string, optional *bool) {
 		if name != "" && (optional == nil || !*optional) {
-			refs = append(refs, reference{kind, name})
+			refs = append(refs, Reference{kind, name})
 		}
 	}
 	for _, v := range pod.Spec.Volumes {

@@ -1,4 +1,4 @@
-package kubelet
+package simnode
 
 import (
 	"fmt"
@@ -87,14 +87,14 @@ func TestAdvance(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, err := planOf(tc.pod)
+			p, err := PlanOf(tc.pod)
 			if err != nil {
 				t.Fatal(err)
 			}
 			now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 			for i, s := range tc.steps {
 				now = now.Add(s.after)
-				if wait := p.advance(tc.pod, "", now); summary(tc.pod) != s.status || wait != s.wait {
+				if wait := p.Advance(tc.pod, "", now); summary(tc.pod) != s.status || wait != s.wait {
 					t.Errorf("step %d: %s for %s, want %s for %s", i, summary(tc.pod), wait, s.status, s.wait)
 				}
 			}
@@ -107,7 +107,7 @@ func TestAdvanceWaits(t *testing.T) {
 	t.Parallel()
 	pod := newPod("Always")
 	pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/ready"}}
-	p, err := planOf(pod)
+	p, err := PlanOf(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,8 +117,8 @@ func TestAdvanceWaits(t *testing.T) {
 		{"", "True", "Running ready running 0"},
 		{"", "False", "Running not ready running 0"},
 	} {
-		setCondition(pod, "example.com/ready", corev1.ConditionStatus(step.gate), "", "")
-		p.advance(pod, step.missing, time.Now())
+		SetCondition(pod, "example.com/ready", corev1.ConditionStatus(step.gate), "", "")
+		p.Advance(pod, step.missing, time.Now())
 		if got := summary(pod); got != step.want {
 			t.Errorf("%+v: %s", step, got)
 		}
@@ -126,7 +126,7 @@ func TestAdvanceWaits(t *testing.T) {
 	if s := pod.Status.InitContainerStatuses; len(s) != 2 || s[0].State.Terminated == nil || s[1].State.Running == nil {
 		t.Errorf("the init containers are %+v", s)
 	}
-	terminate(pod, killed, time.Now())
+	Terminate(pod, Killed, time.Now())
 	if got := summary(pod); got != "Failed not ready exit 143 0" ||
 		pod.Status.InitContainerStatuses[1].State.Terminated == nil {
 		t.Errorf("a deleted pod is %s, %+v", got, pod.Status.InitContainerStatuses)
@@ -137,7 +137,7 @@ func TestPlanRefuses(t *testing.T) {
 	t.Parallel()
 	for _, annotations := range [][]string{{ExitCode, "256"}, {ExitCode, "-1"}, {ExitCode, ""}, {RunFor, "5"},
 		{RunFor, "-1s"}} {
-		if _, err := planOf(newPod("Always", annotations...)); err == nil || !strings.Contains(err.Error(), annotations[0]) {
+		if _, err := PlanOf(newPod("Always", annotations...)); err == nil || !strings.Contains(err.Error(), annotations[0]) {
 			t.Errorf("%v: %v", annotations, err)
 		}
 	}
@@ -166,8 +166,8 @@ func TestReferences(t *testing.T) {
 		{ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: name("h")}}},
 	}
 	var got strings.Builder
-	for _, ref := range references(pod) {
-		fmt.Fprintf(&got, "%c%s ", ref.kind[0], ref.name)
+	for _, ref := range References(pod) {
+		fmt.Fprintf(&got, "%c%s ", ref.Kind[0], ref.Name)
 	}
 	if want := "Ca Sb Cc Sd Ce Sf Cg Sh "; got.String() != want {
 		t.Errorf("the pod needs %s, want %s", &got, want)
