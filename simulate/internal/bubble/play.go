@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/simulate/internal/controllers"
 	"github.com/fairlead-io/fairlead/simulate/internal/engine"
 )
 
@@ -32,12 +33,18 @@ type Setup struct {
 // Play plays one schedule. It ends as soon as the state is the wanted one and quiet; want is nil for a reference. The caller has started a bubble, and all goroutines of Play have ended when it returns,
 // unless the subject leaves some behind: then the error says so.
 func Play(s Setup, p engine.Plan, want *engine.Want) (*engine.Outcome, error) {
-	time.Sleep(time.Until(Date))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	_ = wait(ctx, time.Until(Date))
 	gates := newGates()
 	rec := newRecorder(newInjector(p, gates))
-	server, err := apiserver.New(apiserver.Options{Pipe: true, OnChange: rec.OnChange})
+	var others *controllers.Controllers
+	server, err := apiserver.New(apiserver.Options{
+		Pipe: true, Resources: builtIn(), OnChange: func(c apiserver.Change) {
+			rec.OnChange(c)
+			others.OnChange(c)
+		},
+	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot start the model server: %w", err)
 	}
@@ -51,7 +58,14 @@ func Play(s Setup, p engine.Plan, want *engine.Want) (*engine.Outcome, error) {
 		}
 		return cfg
 	}
-	run := &Run{rec: rec, want: want, resources: apiserver.DefaultResources(), outside: newOutside(s.Outside)}
+	others = controllers.New(controllers.Options{Config: unlimited(config("cluster", nil)), Delay: w.delayOf})
+	for _, obj := range controllers.Objects(namespaces...) {
+		if _, err := server.Put(obj); err != nil {
+			return nil, fmt.Errorf("cannot create what a cluster has from the start: %w", err)
+		}
+	}
+	rec.forget()
+	run := &Run{rec: rec, want: want, others: others, resources: builtIn(), outside: newOutside(s.Outside)}
 	for _, crd := range s.CRDs {
 		kinds, err := resources(crd)
 		if err != nil {
@@ -62,15 +76,12 @@ func Play(s Setup, p engine.Plan, want *engine.Want) (*engine.Outcome, error) {
 			run.resources = append(run.resources, kind)
 		}
 	}
-	run.config = config("workload", nil)
-	run.config.QPS = -1
-	other := config("outside", nil)
-	other.QPS = -1
+	run.config = unlimited(config("workload", nil))
 	if run.client, err = dynamic.NewForConfig(run.config); err != nil {
 		return nil, err
 	}
 	toucher := *run
-	if toucher.client, err = dynamic.NewForConfig(other); err != nil {
+	if toucher.client, err = dynamic.NewForConfig(unlimited(config("outside", nil))); err != nil {
 		return nil, err
 	}
 	w.touch = toucher.touch
@@ -96,14 +107,47 @@ func Play(s Setup, p engine.Plan, want *engine.Want) (*engine.Outcome, error) {
 		done <- struct{}{}
 	}()
 
+	go func() {
+		_ = others.Run(ctx)
+		done <- struct{}{}
+	}()
+
 	out := run.work(ctx, s.Steps, p)
 	out.Exits = sub.ends()
 	cancel()
 	err = sub.stop()
-	for range replicas + 1 {
+	for range replicas + 2 {
 		<-done
 	}
 	return out, err
+}
+
+// namespaces exist from the start.
+var namespaces = []string{"default", "kube-system", "kube-public", "kube-node-lease"}
+
+// unlimited lifts the limit of client-go.
+func unlimited(cfg *rest.Config) *rest.Config {
+	cfg.QPS = -1
+	return cfg
+}
+
+// builtIn returns the resources that the model serves besides those of CustomResourceDefinitions.
+func builtIn() []apiserver.Resource {
+	status := []string{"status"}
+	return append(apiserver.DefaultResources(),
+		apiserver.Resource{
+			Version: "v1", Resource: "persistentvolumeclaims", Kind: "PersistentVolumeClaim", Namespaced: true,
+			ShortNames: []string{"pvc"}, Subresources: status,
+		},
+		apiserver.Resource{
+			Version: "v1", Resource: "persistentvolumes", Kind: "PersistentVolume", ShortNames: []string{"pv"},
+			Subresources: status,
+		},
+		apiserver.Resource{Group: "storage.k8s.io", Version: "v1", Resource: "storageclasses", Kind: "StorageClass"},
+		apiserver.Resource{
+			Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices", Kind: "EndpointSlice", Namespaced: true,
+		},
+	)
 }
 
 // work plays the steps of the workload, waits until all is quiet, and returns the outcome.

@@ -207,6 +207,13 @@ func (r *recorder) busy(window time.Duration) []engine.Repeat {
 	return out
 }
 
+// forget drops the trace so far.
+func (r *recorder) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.trace = nil
+}
+
 // quietSince returns the time of the last change that counts, and the largest number of changes of one object since
 // restart.
 func (r *recorder) quietSince() (time.Time, int) {

@@ -44,7 +44,8 @@ type Run struct {
 	client    dynamic.Interface
 	config    *rest.Config
 	outside   *outside
-	want      *engine.Want // nil in a reference
+	others    interface{ Idle() bool } // the stand-ins for controllers of Kubernetes
+	want      *engine.Want             // nil in a reference
 }
 
 // Config returns a configuration of a client that is not part of the subject.
@@ -102,7 +103,7 @@ func (r *Run) settle(ctx context.Context) (quiet bool, busy []engine.Repeat) {
 				return false, busy
 			}
 		}
-		if still >= calm || r.settled(still) {
+		if still >= calm && r.others.Idle() || r.settled(still) {
 			return true, nil
 		}
 		if changes > tooMany || time.Since(begin) > tooLong {
@@ -112,14 +113,14 @@ func (r *Run) settle(ctx context.Context) (quiet bool, busy []engine.Repeat) {
 		if r.want != nil && still < brief {
 			next = brief - still
 		}
-		_ = wait(ctx, min(calm-still, next))
+		_ = wait(ctx, max(time.Second, min(calm-still, next)))
 	}
 	return false, nil
 }
 
 // settled reports whether the run has come to the end without faults, and nothing more is to be expected.
 func (r *Run) settled(still time.Duration) bool {
-	return r.want != nil && still >= brief && r.rec.faultsOver(brief) && len(r.rec.busy(brief)) == 0 &&
+	return r.want != nil && still >= brief && r.others.Idle() && r.rec.faultsOver(brief) && len(r.rec.busy(brief)) == 0 &&
 		r.want.Equals(r.rec.state())
 }
 

@@ -140,7 +140,7 @@ func (w *wire) deliver(r *http.Request, p *process, m engine.Moment, touch func(
 			p.suspend(time.Duration(f.For))
 			// The write is on the network already, so it arrives even if the process gives it up meanwhile.
 			r = r.WithContext(context.WithoutCancel(ctx))
-			time.Sleep(time.Duration(f.For))
+			_ = wait(r.Context(), time.Duration(f.For))
 			continue
 		}
 		w.rec.mark(engine.Subject, m, f.String())
