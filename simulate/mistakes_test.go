@@ -39,9 +39,14 @@ func TestNotJudged(t *testing.T) {
 		parts   []simulate.Part
 		says    string
 	}{
-		{"NeverReady", createdTwice(true), []simulate.Part{simulate.Await(never)}, "step 2, await, was not reached: the moon is not full"},
 		{
-			"Ends", simulate.Subject{Start: func(context.Context, *rest.Config) error { return errors.New("no configuration") }},
+			"NeverReady", createdTwice(true),
+			[]simulate.Part{simulate.Await(never)},
+			"step 2, await, was not reached: the moon is not full",
+		},
+		{
+			"Ends",
+			simulate.Subject{Start: func(context.Context, *rest.Config) error { return errors.New("no configuration") }},
 			nil, "the subject ended: no configuration",
 		},
 		{"Nothing", idle(func(context.Context) error { return nil }), nil, "the subject wrote nothing"},
@@ -98,7 +103,8 @@ func TestMistakes(t *testing.T) {
 		}
 		return name
 	}
-	crd := "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: a.example.com}\nspec: {versions: 7}\n"
+	crd := "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: a.example.com}\nspec: " +
+		"{versions: 7}\n"
 	apply := simulate.ApplyObject(web())
 	start := func(ctx context.Context, _ *rest.Config) error { <-ctx.Done(); return nil }
 	for _, tt := range []struct {
@@ -109,17 +115,54 @@ func TestMistakes(t *testing.T) {
 	}{
 		{"NoStart", simulate.Subject{}, []simulate.Part{apply}, "no Start"},
 		{"NoSteps", simulate.Subject{Start: start}, nil, "no steps"},
-		{"NoFile", simulate.Subject{Start: start}, []simulate.Part{simulate.Apply("absent.yaml")}, "absent.yaml: no such file"},
-		{"NoCRDs", simulate.Subject{Start: start, CRDs: "absent"}, []simulate.Part{apply}, "absent: no such file"},
-		{"NoCRD", simulate.Subject{Start: start, CRDs: file("kind: A\napiVersion: v1\nmetadata: {name: a}\n")}, []simulate.Part{apply}, "contains no CustomResourceDefinition"},
-		{"InvalidCRD", simulate.Subject{Start: start, CRDs: file(crd)}, []simulate.Part{apply}, "CustomResourceDefinition a.example.com"},
-		{"NoKind", simulate.Subject{Start: start}, []simulate.Part{simulate.Apply(file("metadata: {name: a}\n"))}, "no kind, apiVersion or name"},
-		{"Class", simulate.Subject{Start: start}, []simulate.Part{apply, simulate.Faults("fire")}, "the classes are crash, error, late, lost, pause"},
-		{"Schedules", simulate.Subject{Start: start}, []simulate.Part{apply, simulate.Schedules(0)}, "cannot play 0 schedules"},
-		{"Until", simulate.Subject{Start: start}, []simulate.Part{apply, simulate.Until(-time.Second)}, "cannot search for -1s"},
 		{
-			"External", simulate.Subject{Start: start},
-			[]simulate.Part{apply, simulate.External(vendor, vendorService), simulate.External(vendor, vendorService)}, "given twice",
+			"NoFile",
+			simulate.Subject{Start: start},
+			[]simulate.Part{simulate.Apply("absent.yaml")},
+			"absent.yaml: no such file",
+		},
+		{"NoCRDs", simulate.Subject{Start: start, CRDs: "absent"}, []simulate.Part{apply}, "absent: no such file"},
+		{
+			"NoCRD",
+			simulate.Subject{Start: start, CRDs: file("kind: A\napiVersion: v1\nmetadata: {name: a}\n")},
+			[]simulate.Part{apply},
+			"contains no CustomResourceDefinition",
+		},
+		{
+			"InvalidCRD",
+			simulate.Subject{Start: start, CRDs: file(crd)},
+			[]simulate.Part{apply},
+			"CustomResourceDefinition a.example.com",
+		},
+		{
+			"NoKind",
+			simulate.Subject{Start: start},
+			[]simulate.Part{simulate.Apply(file("metadata: {name: a}\n"))},
+			"no kind, apiVersion or name",
+		},
+		{
+			"Class",
+			simulate.Subject{Start: start},
+			[]simulate.Part{apply, simulate.Faults("fire")},
+			"the classes are crash, error, late, lost, pause",
+		},
+		{
+			"Schedules",
+			simulate.Subject{Start: start},
+			[]simulate.Part{apply, simulate.Schedules(0)},
+			"cannot play 0 schedules",
+		},
+		{
+			"Until",
+			simulate.Subject{Start: start},
+			[]simulate.Part{apply, simulate.Until(-time.Second)},
+			"cannot search for -1s",
+		},
+		{
+			"External",
+			simulate.Subject{Start: start},
+			[]simulate.Part{apply, simulate.External(vendor, vendorService), simulate.External(vendor, vendorService)},
+			"given twice",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -154,7 +197,8 @@ func TestHeartbeatsAndLogs(t *testing.T) {
 		}()
 		return nil
 	})
-	report, err := simulate.Search(t, "", subject, simulate.ApplyObject(web()), simulate.Await(ready), simulate.Schedules(20))
+	report, err := simulate.Search(t, "", subject, simulate.ApplyObject(web()), simulate.Await(ready),
+		simulate.Schedules(20))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +240,8 @@ func TestReplay(t *testing.T) {
 		t.Fatal(err)
 	}
 	html, err := os.ReadFile(filepath.Join(out, "1.html"))
-	if err != nil || !strings.Contains(string(html), report.Findings[0].Symptoms[0].Text) || strings.Contains(string(html), "ZgotmplZ") {
+	if err != nil || !strings.Contains(string(html), report.Findings[0].Symptoms[0].Text) ||
+		strings.Contains(string(html), "ZgotmplZ") {
 		t.Errorf("1.html is %s, error %v", html, err)
 	}
 	t.Setenv("FAIRLEAD_SIMULATE_PLAN", string(plan))

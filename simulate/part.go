@@ -101,7 +101,8 @@ func await(name string, condition func(World) error) Part {
 // AwaitCondition waits until status.conditions of an object has the type with status True, for the present generation
 // if the condition names one.
 func AwaitCondition(object, conditionType string) Part {
-	return await("await "+conditionType+" of "+object, func(w World) error { return w.conditionTrue(object, conditionType) })
+	return await("await "+conditionType+" of "+object,
+		func(w World) error { return w.conditionTrue(object, conditionType) })
 }
 
 // Gone waits until an object does not exist.

@@ -139,7 +139,7 @@ func (c *course) search(ctx context.Context, t *testing.T, id string) (*engine.R
 		o.Until = min(o.Until, max(time.Until(deadline)-reserve, time.Second))
 	}
 	if testing.Verbose() {
-		o.Progress = func(line string) { fmt.Fprintln(t.Output(), "simulate:", line) }
+		o.Progress = func(line string) { _, _ = fmt.Fprintln(t.Output(), "simulate:", line) }
 	}
 	pool := worker.NewPool(t.Name(), id, o.Workers)
 	defer pool.Close()

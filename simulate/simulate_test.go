@@ -49,7 +49,8 @@ func TestPlantedBugs(t *testing.T) {
 	api := web()
 	api.SetName("api")
 	second := []simulate.Part{
-		simulate.ApplyObject(web()), simulate.Await(numbered("web")), simulate.ApplyObject(api), simulate.Await(numbered("web", "api")),
+		simulate.ApplyObject(web()), simulate.Await(numbered("web")), simulate.ApplyObject(api),
+		simulate.Await(numbered("web", "api")),
 	}
 	remove := append(make[:2:2], simulate.Delete("widgets/web"), simulate.Gone("widgets/web"))
 	for _, tt := range []struct {
@@ -85,7 +86,7 @@ func TestPlantedBugs(t *testing.T) {
 						engine.Text(report, engine.Names{}))
 				}
 			}
-			report, err = simulate.Search(t, "twin", tt.subject(true), append(tt.parts, simulate.Schedules(300))...)
+			report, err = simulate.Search(t, "twin", tt.subject(true), append(tt.parts, simulate.Schedules(100))...)
 			if err != nil {
 				t.Fatal(err)
 			}

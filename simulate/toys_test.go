@@ -63,7 +63,11 @@ func (w widget) status(field string) string {
 // controller returns a subject that calls reconcile for each widget that it knows from its cache, and again when one of
 // the widget's ConfigMaps changes, or after a failure.
 func controller(reconcile func(*toy, widget) error) simulate.Subject {
-	return simulate.Subject{Start: func(ctx context.Context, cfg *rest.Config) error { return runToy(ctx, cfg, reconcile) }}
+	return simulate.Subject{Start: func(ctx context.Context,
+		cfg *rest.Config,
+	) error {
+		return runToy(ctx, cfg, reconcile)
+	}}
 }
 
 func runToy(ctx context.Context, cfg *rest.Config, reconcile func(*toy, widget) error) error {
@@ -76,7 +80,8 @@ func runToy(ctx context.Context, cfg *rest.Config, reconcile func(*toy, widget) 
 		return err
 	}
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
-	typed, untyped := informers.NewSharedInformerFactory(client, 0), dynamicinformer.NewDynamicSharedInformerFactory(dyn, 0)
+	typed, untyped := informers.NewSharedInformerFactory(client, 0),
+		dynamicinformer.NewDynamicSharedInformerFactory(dyn, 0)
 	handler := func(name func(metav1.Object) string) cache.ResourceEventHandler {
 		add := func(o any) {
 			if d, ok := o.(cache.DeletedFinalStateUnknown); ok {
@@ -93,10 +98,14 @@ func runToy(ctx context.Context, cfg *rest.Config, reconcile func(*toy, widget) 
 		return err
 	}
 	cm := typed.Core().V1().ConfigMaps()
-	if _, err := cm.Informer().AddEventHandler(handler(func(o metav1.Object) string { return o.GetLabels()["widget"] })); err != nil {
+	label := func(o metav1.Object) string { return o.GetLabels()["widget"] }
+	if _, err := cm.Informer().AddEventHandler(handler(label)); err != nil {
 		return err
 	}
-	t := &toy{again: func(name string) { queue.AddAfter(name, 100*time.Millisecond) }, ctx: ctx, client: client, widgets: dyn.Resource(widgets).Namespace("default"), configMaps: cm.Lister().ConfigMaps("default")}
+	t := &toy{
+		again: func(name string) { queue.AddAfter(name, 100*time.Millisecond) }, ctx: ctx, client: client,
+		widgets: dyn.Resource(widgets).Namespace("default"), configMaps: cm.Lister().ConfigMaps("default"),
+	}
 	typed.Start(ctx.Done())
 	untyped.Start(ctx.Done())
 	defer typed.Shutdown()
@@ -204,7 +213,8 @@ func leaks(fixed bool) simulate.Subject {
 		if w.GetDeletionTimestamp() != nil {
 			names := []string{w.status("child")}
 			if fixed {
-				list, err := t.client.CoreV1().ConfigMaps("default").List(t.ctx, metav1.ListOptions{LabelSelector: "widget=" + w.GetName()})
+				list, err := t.client.CoreV1().ConfigMaps("default").List(t.ctx,
+					metav1.ListOptions{LabelSelector: "widget=" + w.GetName()})
 				if err != nil {
 					return err
 				}
@@ -230,7 +240,8 @@ func leaks(fixed bool) simulate.Subject {
 			return nil
 		}
 		if fixed {
-			list, err := t.client.CoreV1().ConfigMaps("default").List(t.ctx, metav1.ListOptions{LabelSelector: "widget=" + w.GetName()})
+			list, err := t.client.CoreV1().ConfigMaps("default").List(t.ctx,
+				metav1.ListOptions{LabelSelector: "widget=" + w.GetName()})
 			if err != nil {
 				return err
 			}
@@ -248,8 +259,8 @@ func leaks(fixed bool) simulate.Subject {
 	})
 }
 
-// lostUpdate gives each widget the next number of a shared ConfigMap, which it reads from its cache, and writes the next
-// number without a version. Its twin sends the version.
+// lostUpdate gives each widget the next number of a shared ConfigMap, which it reads from its cache, and writes the
+// next number without a version. Its twin sends the version.
 func lostUpdate(fixed bool) simulate.Subject {
 	return controller(func(t *toy, w widget) error {
 		if w.status("phase") == "Ready" {
@@ -383,8 +394,8 @@ func doubledCall(fixed bool) simulate.Subject {
 	})
 }
 
-// twoLeaders creates a ConfigMap with a generated name if the server has none. Only a leader does so, so that there is one
-// ConfigMap if no write of an earlier leader is under way. Its twin has a fixed name.
+// twoLeaders creates a ConfigMap with a generated name if the server has none. Only a leader does so, so that there is
+// one ConfigMap if no write of an earlier leader is under way. Its twin has a fixed name.
 func twoLeaders(fixed bool) simulate.Subject {
 	return simulate.Subject{Start: func(ctx context.Context, cfg *rest.Config) error {
 		client, err := kubernetes.NewForConfig(cfg)
@@ -403,7 +414,8 @@ func twoLeaders(fixed bool) simulate.Subject {
 			Callbacks: leaderelection.LeaderCallbacks{
 				OnStartedLeading: func(ctx context.Context) {
 					ended <- runToy(ctx, cfg, func(t *toy, w widget) error {
-						list, err := t.client.CoreV1().ConfigMaps("default").List(t.ctx, metav1.ListOptions{LabelSelector: "widget=" + w.GetName()})
+						list, err := t.client.CoreV1().ConfigMaps("default").List(t.ctx,
+							metav1.ListOptions{LabelSelector: "widget=" + w.GetName()})
 						if err == nil && len(list.Items) == 0 {
 							cm := configMap(w, w.GetName())
 							if !fixed {

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-
 	"github.com/fairlead-io/fairlead/controllerruntime"
 	squadsv1 "github.com/fairlead-io/fairlead/examples/controller-runtime/api/v1"
 	"github.com/fairlead-io/fairlead/examples/controller-runtime/controller"

@@ -27,6 +27,15 @@ func TestGuidesShowThePrograms(t *testing.T) {
 	}
 }
 
+// TestFaults checks that the guide shows the test of the example controller-runtime.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	page, test := read(t, "../../docs/guides/faults.md"), read(t, "../controller-runtime/faults_test.go")
+	if !strings.Contains(page, "```go\n"+test+"```") {
+		t.Error("docs/guides/faults.md does not show examples/controller-runtime/faults_test.go as it is")
+	}
+}
+
 // TestDependents checks that the guide shows the functions of the example webpage.
 func TestDependents(t *testing.T) {
 	t.Parallel()

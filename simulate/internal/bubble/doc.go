@@ -3,7 +3,7 @@
 //
 //   - play.go: Play, the wiring of one run, and the decision that the system is quiet.
 //   - request.go: which object and verb a request is about. No state.
-//   - recorder.go: recorder keeps the objects, the trace, and who writes at present. It has the only lock of the package.
+//   - recorder.go: recorder keeps the objects, the trace, and who writes at present. Its lock also guards faults.go.
 //   - faults.go: injector holds the faults of the plan that have not happened yet. The recorder's lock guards it.
 //   - gate.go: gates hold the watches that are late.
 //   - transport.go: transport sends the requests of one process, with the faults.

@@ -26,7 +26,8 @@ func (g *gates) close(kind string, d time.Duration) {
 	g.closed[kind] = closing{now, now.Add(d)}
 }
 
-// late returns how long a watch has to wait now. A watch that is opened after the gate was closed sees the present state.
+// late returns how long a watch has to wait now. A watch that is opened after the gate was closed sees the present
+// state.
 func (g *gates) late(kind string, opened time.Time) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -40,7 +41,7 @@ func (g *gates) late(kind string, opened time.Time) time.Duration {
 // lateBody is the body of a watch. What it has read waits until the gate of its kind is open.
 type lateBody struct {
 	io.ReadCloser
-	ctx    context.Context
+	ended  <-chan struct{} // the request
 	gates  *gates
 	kind   string
 	opened time.Time
@@ -52,25 +53,25 @@ func (b *lateBody) Read(p []byte) (int, error) {
 	for {
 		d := b.gates.late(b.kind, b.opened)
 		if d <= 0 {
-			if b.of.resumed(b.ctx) != nil {
-				return 0, context.Cause(b.ctx)
+			if b.of.resumed(b.ended) != nil {
+				return 0, context.Canceled
 			}
 			return n, err
 		}
-		if wait(b.ctx, d) != nil {
-			return 0, context.Cause(b.ctx)
+		if sleep(b.ended, d) != nil {
+			return 0, context.Canceled
 		}
 	}
 }
 
-// wait waits for d on the clock of the bubble.
-func wait(ctx context.Context, d time.Duration) error {
+// sleep waits for d on the clock of the bubble, or until done is closed.
+func sleep(done <-chan struct{}, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	case <-done:
+		return context.Canceled
 	}
 }

@@ -1,9 +1,7 @@
 package bubble
 
 import (
-	"bytes"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -81,16 +79,14 @@ func (c *caller) RoundTrip(r *http.Request) (*http.Response, error) {
 	if h == nil {
 		return nil, fmt.Errorf("there is no service %q: give it to simulate.External", r.URL.Host)
 	}
-	var body []byte
-	if r.Body != nil {
-		var err error
-		if body, err = io.ReadAll(r.Body); err != nil {
-			return nil, err
-		}
-		_ = r.Body.Close()
-	}
 	r = r.Clone(r.Context())
-	r.Body, r.RequestURI = io.NopCloser(bytes.NewReader(body)), r.URL.RequestURI()
+	body, err := content(r)
+	if err != nil {
+		return nil, err
+	}
+	if r.RequestURI = r.URL.RequestURI(); r.Body == nil {
+		r.Body = http.NoBody
+	}
 	if r.Host == "" {
 		r.Host = r.URL.Host
 	}
@@ -100,8 +96,8 @@ func (c *caller) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	q := request{verb: strings.ToLower(r.Method)}
 	q.resource.Resource = r.URL.Host
-	m := c.rec.moment(q, strings.Trim(r.URL.Path, "/"))
-	return c.deliver(r, c.process, m, func() {}, func(r *http.Request) (*http.Response, error) {
-		return c.outside.serve(r, h, body), nil
-	})
+	return c.deliver(r, c.process, q, strings.Trim(r.URL.Path, "/"), body, func() {},
+		func(r *http.Request) (*http.Response, error) {
+			return c.outside.serve(r, h, body), nil
+		})
 }

@@ -30,12 +30,13 @@ type Setup struct {
 	Outside    map[string]func() http.Handler // by host
 }
 
-// Play plays one schedule. It ends as soon as the state is the wanted one and quiet; want is nil for a reference. The caller has started a bubble, and all goroutines of Play have ended when it returns,
-// unless the subject leaves some behind: then the error says so.
+// Play plays one schedule. It ends as soon as the state is the wanted one and quiet; want is nil for a reference. The
+// caller has started a bubble, and all goroutines of Play have ended when it returns, unless the subject leaves some
+// behind: then the error says so.
 func Play(s Setup, p engine.Plan, want *engine.Want) (*engine.Outcome, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	_ = wait(ctx, time.Until(Date))
+	_ = sleep(nil, time.Until(Date))
 	gates := newGates()
 	rec := newRecorder(newInjector(p, gates))
 	var others *controllers.Controllers
@@ -96,9 +97,9 @@ func Play(s Setup, p engine.Plan, want *engine.Want) (*engine.Outcome, error) {
 		replicas = 2
 	}
 	done := make(chan struct{})
-	for i := range replicas {
+	for range replicas {
 		go func() {
-			sub.run(ctx, fmt.Sprintf("%s %d", engine.Subject, i+1))
+			sub.run(ctx)
 			done <- struct{}{}
 		}()
 	}

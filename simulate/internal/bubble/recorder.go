@@ -268,7 +268,8 @@ func (r *recorder) state() engine.State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := engine.State{}
-	keys := slices.SortedFunc(maps.Keys(r.objects), func(a, b key) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	keys := slices.SortedFunc(maps.Keys(r.objects),
+		func(a, b key) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 	for _, k := range keys {
 		o := r.objects[k]
 		if isLock(k.resource, o) || isEvent(k.resource) {

@@ -87,23 +87,29 @@ func (q request) isReview() bool {
 	return strings.HasSuffix(q.resource.Resource, "reviews") || q.subresource == "token"
 }
 
-// bodyName returns the name in the body of a create, or its generateName and a star. It restores the body.
-func bodyName(r *http.Request) string {
-	if r.Body == nil || r.Method != http.MethodPost {
-		return ""
+// content returns the body, and restores it.
+func content(r *http.Request) ([]byte, error) {
+	if r.Body == nil {
+		return nil, nil
 	}
 	b, err := io.ReadAll(r.Body)
 	_ = r.Body.Close()
 	r.Body = io.NopCloser(bytes.NewReader(b))
-	if err != nil {
-		return ""
+	return b, err
+}
+
+// nameIn returns the name of the object, also that in the body of a create, or its generateName and a star.
+func (q request) nameIn(r *http.Request, body []byte) string {
+	if q.name != "" || q.verb != "create" {
+		return q.name
 	}
+	var err error
 	meta := &metav1.PartialObjectMetadata{}
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
-		err = json.Unmarshal(b, meta)
+		err = json.Unmarshal(body, meta)
 	} else {
 		var obj runtime.Object
-		if obj, _, err = scheme.Codecs.UniversalDeserializer().Decode(b, nil, nil); err == nil {
+		if obj, _, err = scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil); err == nil {
 			if o, ok := obj.(metav1.Object); ok {
 				meta.Name, meta.GenerateName = o.GetName(), o.GetGenerateName()
 			}

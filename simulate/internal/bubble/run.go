@@ -113,7 +113,7 @@ func (r *Run) settle(ctx context.Context) (quiet bool, busy []engine.Repeat) {
 		if r.want != nil && still < brief {
 			next = brief - still
 		}
-		_ = wait(ctx, max(time.Second, min(calm-still, next)))
+		_ = sleep(ctx.Done(), max(time.Second, min(calm-still, next)))
 	}
 	return false, nil
 }
@@ -135,7 +135,8 @@ func (r *Run) Apply(ctx context.Context, obj *unstructured.Unstructured) error {
 		return err
 	}
 	force := true
-	_, err = c.Patch(ctx, obj.GetName(), types.ApplyPatchType, b, metav1.PatchOptions{FieldManager: "workload", Force: &force})
+	_, err = c.Patch(ctx, obj.GetName(), types.ApplyPatchType, b,
+		metav1.PatchOptions{FieldManager: "workload", Force: &force})
 	return err
 }
 
@@ -189,7 +190,8 @@ func (r *Run) touch(q request) {
 		c = r.client.Resource(gvr).Namespace(q.namespace)
 	}
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, engine.Touched, r.Elapsed())
-	_, _ = c.Patch(context.Background(), q.name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "other"})
+	_, _ = c.Patch(context.Background(), q.name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{FieldManager: "other"})
 }
 
 func (r *Run) at(ref string) (dynamic.ResourceInterface, string, error) {
@@ -223,7 +225,8 @@ func (r *Run) of(gvk schema.GroupVersionKind, namespace string) (dynamic.Resourc
 func (r *Run) resolve(ref string) (res apiserver.Resource, namespace, name string, err error) {
 	parts := strings.Split(ref, "/")
 	if len(parts) < 2 || len(parts) > 3 {
-		return res, "", "", fmt.Errorf("cannot read the reference %q: it is not resource/name or resource/namespace/name", ref)
+		return res, "", "", fmt.Errorf("cannot read the reference %q: it is not resource/name or resource/namespace/name",
+			ref)
 	}
 	if res, err = r.resource(parts[0]); err != nil {
 		return res, "", "", err

@@ -29,13 +29,10 @@ type subject struct {
 	mu        sync.Mutex
 	exits     []string
 	live      map[*process]bool
-	pause     bool // the plan suspends a process, whose end is expected then
 }
 
 // process is one run of the subject's function.
 type process struct {
-	name   string
-	ctx    context.Context
 	cancel context.CancelFunc
 	client *http.Client // for services outside the cluster
 
@@ -68,7 +65,7 @@ func (p *process) suspend(d time.Duration) {
 }
 
 // resumed waits until the process is not suspended any more.
-func (p *process) resumed(ctx context.Context) error {
+func (p *process) resumed(done <-chan struct{}) error {
 	for {
 		p.mu.Lock()
 		d := time.Until(p.paused)
@@ -76,23 +73,23 @@ func (p *process) resumed(ctx context.Context) error {
 		if d <= 0 {
 			return nil
 		}
-		if err := wait(ctx, d); err != nil {
+		if err := sleep(done, d); err != nil {
 			return err
 		}
 	}
 }
 
 // run keeps one process of the subject alive until ctx ends.
-func (s *subject) run(ctx context.Context, name string) {
+func (s *subject) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		p := &process{name: name}
-		p.ctx, p.cancel = context.WithCancel(ctx)
+		own, cancel := context.WithCancel(ctx)
+		p := &process{cancel: cancel}
 		s.mu.Lock()
 		s.live[p] = true
 		s.mu.Unlock()
 		ended := make(chan error, 1)
 		s.processes.Go(func() {
-			err := s.call(p)
+			err := s.call(own, p)
 			s.mu.Lock()
 			delete(s.live, p)
 			s.mu.Unlock()
@@ -104,10 +101,10 @@ func (s *subject) run(ctx context.Context, name string) {
 			if ctx.Err() == nil && !p.isDead() && s.exited(p, err) {
 				return
 			}
-		case <-p.ctx.Done(): // killed; its goroutines may need a while to notice
+		case <-own.Done(): // killed; its goroutines may need a while to notice
 		}
 		p.kill()
-		if wait(ctx, restart) == nil {
+		if sleep(ctx.Done(), restart) == nil {
 			s.rec.note(engine.Subject, "the subject is started again")
 		}
 	}
@@ -132,14 +129,14 @@ func (s *subject) exited(p *process, err error) bool {
 	return len(s.exits) >= maxExits
 }
 
-func (s *subject) call(p *process) (err error) {
+func (s *subject) call(ctx context.Context, p *process) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
 		}
 	}()
 	cfg := s.newConfig(p)
-	return s.start(context.WithValue(p.ctx, clientKey{}, p.client), cfg)
+	return s.start(context.WithValue(ctx, clientKey{}, p.client), cfg)
 }
 
 // stop tells all processes to end and waits for them. It returns an error if one does not end.

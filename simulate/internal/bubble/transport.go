@@ -70,26 +70,26 @@ func (t *transport) read(r *http.Request, q request) (*http.Response, error) {
 	opened := time.Now()
 	resp, err := t.inner.RoundTrip(r)
 	if err == nil && resp.StatusCode == http.StatusOK {
-		resp.Body = &lateBody{resp.Body, r.Context(), t.gates, kind, opened, t.process}
+		resp.Body = &lateBody{resp.Body, r.Context().Done(), t.gates, kind, opened, t.process}
 	}
 	return resp, err
 }
 
-// plain sends a write without faults: of the workload, of the cluster, or of a lock or an event of the subject. The trace
-// has those of the first two. A process that is suspended cannot renew its lock.
+// plain sends a write without faults: of the workload, of the cluster, or of a lock or an event of the subject. The
+// trace has those of the first two. A process that is suspended cannot renew its lock.
 func (t *transport) plain(r *http.Request, q request) (*http.Response, error) {
 	if t.process == nil {
-		name := q.name
-		if name == "" {
-			name = bodyName(r)
+		body, err := content(r)
+		if err != nil {
+			return nil, err
 		}
-		m := engine.Moment{Verb: q.verb, Object: t.rec.ref(q, name), Subresource: q.subresource}
+		m := engine.Moment{Verb: q.verb, Object: t.rec.ref(q, q.nameIn(r, body)), Subresource: q.subresource}
 		return t.send(r, t.actor, m, nil, t.inner.RoundTrip)
 	}
 	if !isEvent(q.resource) {
 		t.rec.lock()
 	}
-	if err := t.process.resumed(r.Context()); err != nil {
+	if err := t.process.resumed(r.Context().Done()); err != nil {
 		return nil, err
 	}
 	resp, err := t.inner.RoundTrip(r)
@@ -102,24 +102,26 @@ func (t *transport) plain(r *http.Request, q request) (*http.Response, error) {
 
 // write sends a write of the subject, with the faults of its moment.
 func (t *transport) write(r *http.Request, q request) (*http.Response, error) {
-	name := q.name
-	if name == "" {
-		name = bodyName(r)
-	}
-	m := t.rec.moment(q, name)
-	return t.deliver(r, t.process, m, func() { t.touch(q) }, t.inner.RoundTrip)
-}
-
-// deliver plays the faults of a write, and has it sent by send if no fault prevents that.
-func (w *wire) deliver(r *http.Request, p *process, m engine.Moment, touch func(),
-	send func(*http.Request) (*http.Response, error),
-) (*http.Response, error) {
-	w.rec.request(described(m))
-	ctx := r.Context()
-	if err := wait(ctx, w.delay(m, "before")); err != nil {
+	body, err := content(r)
+	if err != nil {
 		return nil, err
 	}
-	if err := p.resumed(ctx); err != nil {
+	return t.deliver(r, t.process, q, q.nameIn(r, body), body, func() { t.touch(q) }, t.inner.RoundTrip)
+}
+
+// deliver plays the faults of a write, and has it sent by send if no fault prevents that. The write waits before it
+// gets its number, so that writes of several goroutines at the same time are numbered in an order that follows from the
+// seed and from what they write.
+func (w *wire) deliver(r *http.Request, p *process, q request, name string, body []byte, touch func(),
+	send func(*http.Request) (*http.Response, error),
+) (*http.Response, error) {
+	ctx := r.Context()
+	if err := sleep(ctx.Done(), w.delayOf(fmt.Sprint(q, name, string(body)))); err != nil {
+		return nil, err
+	}
+	m := w.rec.moment(q, name)
+	w.rec.request(described(m))
+	if err := p.resumed(ctx.Done()); err != nil {
 		return nil, err
 	}
 	if p.isDead() {
@@ -140,7 +142,7 @@ func (w *wire) deliver(r *http.Request, p *process, m engine.Moment, touch func(
 			p.suspend(time.Duration(f.For))
 			// The write is on the network already, so it arrives even if the process gives it up meanwhile.
 			r = r.WithContext(context.WithoutCancel(ctx))
-			_ = wait(r.Context(), time.Duration(f.For))
+			_ = sleep(nil, time.Duration(f.For))
 			continue
 		}
 		w.rec.mark(engine.Subject, m, f.String())
@@ -165,11 +167,11 @@ func (w *wire) deliver(r *http.Request, p *process, m engine.Moment, touch func(
 		p.kill()
 		err = errKilled
 	case after != nil:
-		if err = wait(ctx, w.delay(m, "after")); err == nil {
+		if err = sleep(ctx.Done(), w.delayOf(fmt.Sprint(m))); err == nil {
 			err = errNetwork
 		}
 	default:
-		err = wait(ctx, w.delay(m, "after"))
+		err = sleep(ctx.Done(), w.delayOf(fmt.Sprint(m)))
 	}
 	if err == nil && p.isDead() {
 		err = errKilled
@@ -204,11 +206,7 @@ func (w *wire) send(r *http.Request, actor string, m engine.Moment, after *engin
 	return resp, err
 }
 
-// delay returns a time between 1 and 5 ms that follows from the seed and the moment.
-func (w *wire) delay(m engine.Moment, when string) time.Duration {
-	return w.delayOf(fmt.Sprint(m.Verb, m.Object, m.Subresource, m.N, when))
-}
-
+// delayOf returns a time between 1 and 5 ms that follows from the seed and a text.
 func (w *wire) delayOf(text string) time.Duration {
 	h := fnv.New64a()
 	_, _ = fmt.Fprint(h, w.seed, text)

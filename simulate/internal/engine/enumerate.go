@@ -43,9 +43,7 @@ func NewReference(runs []*Outcome, ignore []string) *Reference {
 		watched[kind] = true
 	}
 	ref.Changes = common(runs, func(e Event) (Moment, bool) { return e.Changed, watched[e.Changed.Kind()] })
-	for _, object := range ref.Want.Mask.Objects() {
-		ref.Disagree = append(ref.Disagree, object)
-	}
+	ref.Disagree = ref.Want.Mask.Objects()
 	return ref
 }
 

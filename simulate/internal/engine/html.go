@@ -65,7 +65,8 @@ var page = template.Must(template.New("finding").Parse(`<!doctype html>
 <style>
 body { font: 14px/1.5 system-ui, sans-serif; margin: 2em; color: #222; background: #fff }
 table { border-collapse: collapse; width: 100%; table-layout: fixed }
-th, td { text-align: left; vertical-align: top; padding: 2px 8px; overflow-wrap: anywhere; border-bottom: 1px solid #eee }
+th, td { text-align: left; vertical-align: top; padding: 2px 8px; overflow-wrap: anywhere }
+tr { border-bottom: 1px solid #eee }
 td { font: 12px/1.4 ui-monospace, monospace }
 tr.only td { background: #fff8e0 }
 tr.fault td { background: #fde7e7 }

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A Driver plays schedules. Play is safe for concurrent use. The run may end as soon as it is quiet and its state equals
-// want, which is nil for a reference. An error means that the schedule could not be judged; it says why, and what the
-// user can do.
+// A Driver plays schedules. Play is safe for concurrent use. The run may end as soon as it is quiet and its state
+// equals want, which is nil for a reference. An error means that the schedule could not be judged; it says why, and
+// what the user can do.
 type Driver interface {
 	Play(ctx context.Context, p Plan, want *Want) (*Outcome, error)
 }

@@ -36,7 +36,8 @@ func Text(r *Report, n Names) string {
 	if r.Pairs > 0 {
 		pairs = fmt.Sprintf(", %d of them with two faults", r.Pairs)
 	}
-	fmt.Fprintf(&b, "simulate: %d findings in %d schedules%s (seed %d, %s). %d distinct writes and %d changes allow %d single faults.\n",
+	fmt.Fprintf(&b, "simulate: %d findings in %d schedules%s (seed %d, %s). %d distinct writes and %d changes allow %d "+
+		"single faults.\n",
 		len(r.Findings), r.Played, pairs, r.Seed, r.Elapsed.Round(100*time.Millisecond), r.Writes, r.Changes, r.Planned)
 	line := func(n int, text string) {
 		if n > 0 {

@@ -122,7 +122,8 @@ func (s *search) run(ctx context.Context) error {
 	single := Single(ref, s.o.Faults, s.o.Kinds)
 	s.report.Planned = len(single)
 	if len(single) == 0 {
-		return &NotJudgedError{"the subject wrote nothing and nothing that it watches changed, so there is no moment for a fault"}
+		return &NotJudgedError{"the subject wrote nothing and nothing that it watches changed, so there is no moment for a " +
+			"fault"}
 	}
 	s.play(ctx, ref, single)
 	if len(s.report.Findings) > 0 {
@@ -245,11 +246,9 @@ func (s *search) play(ctx context.Context, ref *Reference, plans []Plan) {
 		if err != nil {
 			return
 		}
-		for _, symptom := range Judge(ref, out) {
-			if s.claim(symptom) {
-				s.follow(ctx, ref, p, out, symptom)
-			}
-			return // the others are its consequences
+		// The symptoms after the first one are its consequences.
+		if found := Judge(ref, out); len(found) > 0 && s.claim(found[0]) {
+			s.follow(ctx, ref, p, out, found[0])
 		}
 	})
 }
@@ -334,7 +333,8 @@ func (s *search) shows(ctx context.Context, ref *Reference, p Plan, symptom Symp
 	return out, slices.ContainsFunc(Judge(ref, out), func(x Symptom) bool { return x.key() == symptom.key() })
 }
 
-// shrink returns the finding with the fewest faults, the shortest delay and the shortest workload that show the symptom.
+// shrink returns the finding with the fewest faults, the shortest delay and the shortest workload that show the
+// symptom.
 func (s *search) shrink(ctx context.Context, ref *Reference, p Plan, out *Outcome, symptom Symptom) Finding {
 	try := func(ref *Reference, candidate Plan) bool {
 		o, ok := s.shows(ctx, ref, candidate, symptom)

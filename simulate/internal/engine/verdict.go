@@ -17,7 +17,7 @@ const (
 	Doubled  Verdict = "doubled call"     // a call to an outside service had its effect more often than without faults
 	Missed   Verdict = "step not reached" // a step of the workload was not reached
 	Restless Verdict = "never quiet"      // the system never came to rest
-	Left     Verdict = "left over"        // an object exists at the end that does not exist without faults, or exists twice
+	Left     Verdict = "left over"        // an object exists that does not exist without faults, or exists twice
 	Differs  Verdict = "other end"        // the final state differs in another way
 )
 

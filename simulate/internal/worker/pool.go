@@ -29,7 +29,6 @@ const (
 // Pool plays schedules in child processes. It implements engine.Driver.
 type Pool struct {
 	test, id string
-	env      []string
 	idle     chan *child // nil elements are places without a child
 	size     int
 }

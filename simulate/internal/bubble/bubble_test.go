@@ -1,0 +1,160 @@
+package bubble
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/fairlead-io/fairlead/simulate/internal/engine"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The verb and the object of a request follow from its URL.
+func TestParse(t *testing.T) {
+	for _, tt := range []struct{ method, url, want string }{
+		{"GET", "/api/v1/namespaces/a/pods/b", "get pods a/b "},
+		{"GET", "/api/v1/pods?watch=true", "watch pods / "},
+		{"GET", "/apis/apps/v1/namespaces/a/deployments", "list deployments.apps a/ "},
+		{"GET", "/api/v1/namespaces/a", "get namespaces /a "},
+		{"PUT", "/api/v1/namespaces/a/status", "update namespaces /a status"},
+		{"PUT", "/api/v1/namespaces/a/finalize", "update namespaces /a finalize"},
+		{"POST", "/api/v1/namespaces/a/pods/b/eviction", "create pods a/b eviction"},
+		{"DELETE", "/api/v1/namespaces/a/pods", "deletecollection pods a/ "},
+		{"GET", "/apis/apps/v1", ""},
+		{"GET", "/version", ""},
+	} {
+		q, ok := parse(httptest.NewRequest(tt.method, tt.url, nil))
+		got := ""
+		if ok {
+			got = q.verb + " " + q.resource.String() + " " + q.namespace + "/" + q.name + " " + q.subresource
+		}
+		if got != tt.want {
+			t.Errorf("%s %s is %q, want %q", tt.method, tt.url, got, tt.want)
+		}
+	}
+}
+
+// racer has goroutines that write at the same time.
+func racer(ctx context.Context, cfg *rest.Config) error {
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	maps := client.CoreV1().ConfigMaps("default")
+	done := make(chan error)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		go func() {
+			done <- retry.RetryOnConflict(wait.Backoff{Steps: 10, Duration: 10 * time.Millisecond}, func() error {
+				shared, err := maps.Get(ctx, "shared", metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				if shared.Data == nil {
+					shared.Data = map[string]string{}
+				}
+				shared.Data[name] = strings.Join([]string{"after", shared.Data["last"]}, " ")
+				shared.Data["last"] = name
+				_, err = maps.Update(ctx, shared, metav1.UpdateOptions{})
+				return err
+			})
+		}()
+	}
+	for range 4 {
+		err = errors.Join(err, <-done)
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err == nil {
+		<-ctx.Done()
+	}
+	return err
+}
+
+// The same seed leads to the same run, whatever order the Go scheduler chooses. Another seed leads to another order.
+func TestSameSeedSameRun(t *testing.T) {
+	setup := Setup{Start: func(ctx context.Context, cfg *rest.Config) error {
+		t := time.NewTimer(time.Second) // after the first step
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return nil
+		}
+		return racer(ctx, cfg)
+	}, Steps: []Step{{Name: "create", Play: func(ctx context.Context, r *Run) error {
+		client, err := kubernetes.NewForConfig(r.Config())
+		if err != nil {
+			return err
+		}
+		shared := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "shared"}}
+		_, err = client.CoreV1().ConfigMaps("default").Create(ctx, shared, metav1.CreateOptions{})
+		return err
+	}}}}
+	play := func(seed uint64) (out *engine.Outcome) {
+		synctest.Test(t, func(t *testing.T) {
+			var err error
+			if out, err = Play(setup, engine.Plan{Seed: seed}, nil); err != nil || len(out.Exits) > 0 || !out.Quiet {
+				t.Errorf("the outcome is %+v, error %v", out, err)
+			}
+		})
+		return out
+	}
+	orders := map[string]bool{}
+	for seed := range uint64(5) {
+		first := play(seed)
+		for range 5 {
+			if diff := cmp.Diff(first, play(seed)); diff != "" {
+				t.Fatalf("seed %d leads to different runs:\n%s", seed, diff)
+			}
+		}
+		orders[engine.Hash(first.End["configmaps/default/shared"][0])] = true
+	}
+	if len(orders) < 2 {
+		t.Error("all seeds lead to the same order")
+	}
+}
+
+// A repetition with the same idempotency key counts once; calls without a key count each.
+func TestOutsideCountsEffects(t *testing.T) {
+	o := newOutside(map[string]func() http.Handler{"x": func() http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/refused" {
+				w.WriteHeader(http.StatusConflict)
+			}
+		})
+	}})
+	call := func(method, path, key string) {
+		r := httptest.NewRequest(method, "http://x"+path, nil)
+		if key != "" {
+			r.Header.Set(idempotencyKey, key)
+		}
+		resp := o.serve(r, o.services["x"], nil)
+		resp.Body.Close()
+	}
+	for range 2 {
+		call("POST", "/disks", "1")
+		call("POST", "/nets", "")
+		call("PUT", "/disks", "")
+		call("POST", "/refused", "")
+	}
+	call("POST", "/disks", "2")
+	if diff := cmp.Diff(map[string]int{"POST x/disks": 2, "POST x/nets": 2}, o.effects()); diff != "" {
+		t.Errorf("effects (-want +got):\n%s", diff)
+	}
+}
