@@ -203,7 +203,7 @@ func (r *statefulRollout) create(n int) *request {
 		rev = r.current
 	}
 	pod := newPod(r.templates.byRevision[rev], r.o, statefulSetKind)
-	pod.GenerateName, pod.Name = "", fmt.Sprintf("%s-%d", r.set.Name, n)
+	pod.Name = fmt.Sprintf("%s-%d", r.set.Name, n)
 	if pod.Labels == nil {
 		pod.Labels = map[string]string{}
 	}

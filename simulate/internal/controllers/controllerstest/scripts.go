@@ -190,7 +190,6 @@ func Scripts() []Script {
 		}},
 		{"ForegroundUnblocked", []func(s *Session){
 			owners(false),
-			func(s *Session) { s.patchMap("middle", `{"metadata":{"finalizers":["example.com/hold"]}}`) },
 			func(s *Session) { s.deleteMap("top", metav1.DeletePropagationForeground) },
 		}},
 		{"Orphan", []func(s *Session){
