@@ -31,7 +31,9 @@ func bubble(t *testing.T, delay time.Duration, test func(t *testing.T, m *contro
 	synctest.Test(t, func(t *testing.T) { test(t, controllerstest.Start(t, always(delay))) })
 }
 
-func always(d time.Duration) func(string) time.Duration { return func(string) time.Duration { return d } }
+func always(d time.Duration) func(string) time.Duration {
+	return func(string) time.Duration { return d }
+}
 
 func replicaSet(n int32) *appsv1.ReplicaSet {
 	labels := map[string]string{"app": "web"}

@@ -282,6 +282,28 @@ func Scripts() []Script {
 				s.check(s.AppsV1().StatefulSets(s.Namespace).Delete(s.Ctx, "db", metav1.DeleteOptions{}))
 			},
 		}},
+		{"StatefulSetRetention", []func(s *Session){
+			func(s *Session) {
+				s.statefulSet(func(set *appsv1.StatefulSet) {
+					policy := appsv1.DeletePersistentVolumeClaimRetentionPolicyType
+					set.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
+						WhenDeleted: policy, WhenScaled: policy,
+					}
+				})
+			},
+			func(s *Session) { s.patchStatefulSet(`{"spec":{"replicas":1}}`) },
+			func(s *Session) { s.patchStatefulSet(`{"spec":{"replicas":2}}`) },
+			func(s *Session) {
+				s.patchStatefulSet(`{"spec":{"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Retain"}}}`)
+			},
+			func(s *Session) { s.patchStatefulSet(`{"spec":{"replicas":1}}`) },
+			func(s *Session) {
+				s.patchStatefulSet(`{"spec":{"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Delete"}}}`)
+			},
+			func(s *Session) {
+				s.check(s.AppsV1().StatefulSets(s.Namespace).Delete(s.Ctx, "db", metav1.DeleteOptions{}))
+			},
+		}},
 		{"StatefulSetParallel", []func(s *Session){
 			func(s *Session) {
 				s.statefulSet(func(set *appsv1.StatefulSet) {
