@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,13 +22,18 @@ type appliers struct {
 	mu      sync.Mutex
 	schema  managedfields.TypeConverter
 	custom  managedfields.TypeConverter
-	manager map[string]*managedfields.FieldManager
+	manager map[managerKey]*managedfields.FieldManager
+}
+
+type managerKey struct {
+	table       *table
+	subresource string
 }
 
 func (a *appliers) get(t *table, subresource string) (*managedfields.FieldManager, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	key := t.res.GVR().String() + "/" + subresource
+	key := managerKey{t, subresource}
 	if m := a.manager[key]; m != nil {
 		return m, nil
 	}
@@ -38,13 +44,17 @@ func (a *appliers) get(t *table, subresource string) (*managedfields.FieldManage
 	reset := map[fieldpath.APIVersion]fieldpath.Filter{
 		fieldpath.APIVersion(t.res.apiVersion()): fieldpath.NewExcludeSetFilter(t.ignored(subresource)),
 	}
-	m, err := managedfields.NewDefaultCRDFieldManager(types, asIs{}, asIs{}, asIs{}, t.res.GVK(),
+	kind := asIs{}
+	if t.custom != nil {
+		kind.setDefaults = t.custom.version.Default
+	}
+	m, err := managedfields.NewDefaultCRDFieldManager(types, kind, kind, kind, t.res.GVK(),
 		t.res.GVK().GroupVersion(), subresource, reset)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the field manager of %s: %w", t.res.Resource, err)
 	}
 	if a.manager == nil {
-		a.manager = map[string]*managedfields.FieldManager{}
+		a.manager = map[managerKey]*managedfields.FieldManager{}
 	}
 	a.manager[key] = m
 	return m, nil
@@ -56,6 +66,9 @@ func (a *appliers) types(t *table) (managedfields.TypeConverter, error) {
 			a.schema = applyconfigurations.NewTypeConverter(scheme.Scheme)
 		}
 		return a.schema, nil
+	}
+	if t.custom != nil && t.custom.version.Types != nil {
+		return t.custom.version.Types, nil
 	}
 	if a.custom == nil {
 		parser, err := typed.NewParser(customSchema)
@@ -106,6 +119,9 @@ func (t *table) empty() *unstructured.Unstructured {
 				u.Object = content
 			}
 		}
+	}
+	if t.custom != nil && t.custom.version.Empty != nil {
+		u.Object = t.custom.version.Empty()
 	}
 	delete(u.Object, "metadata")
 	u.SetGroupVersionKind(t.res.GVK())
@@ -163,10 +179,16 @@ const customSchema = `types:
   map: {elementType: {namedType: any}, elementRelationship: separable}
 `
 
-// asIs converts, defaults and creates objects of kinds with one version and no Go type.
-type asIs struct{}
+// asIs converts, defaults and creates objects whose versions have the same content.
+type asIs struct {
+	setDefaults func(content map[string]any) // nil: there are none
+}
 
-func (asIs) Default(runtime.Object) {}
+func (a asIs) Default(obj runtime.Object) {
+	if u, ok := obj.(*unstructured.Unstructured); ok && a.setDefaults != nil {
+		a.setDefaults(u.Object)
+	}
+}
 
 func (asIs) New(kind schema.GroupVersionKind) (runtime.Object, error) {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
@@ -184,8 +206,16 @@ func (asIs) Convert(in, out, _ any) error {
 	return nil
 }
 
-func (asIs) ConvertToVersion(in runtime.Object, _ runtime.GroupVersioner) (runtime.Object, error) {
-	return in, nil
+func (asIs) ConvertToVersion(in runtime.Object, to runtime.GroupVersioner) (runtime.Object, error) {
+	from := in.GetObjectKind().GroupVersionKind()
+	kind, ok := to.KindForGroupVersionKinds([]schema.GroupVersionKind{from})
+	u, known := in.(*unstructured.Unstructured)
+	if !ok || !known || kind == from {
+		return in, nil
+	}
+	out := &unstructured.Unstructured{Object: maps.Clone(u.Object)}
+	out.SetGroupVersionKind(kind)
+	return out, nil
 }
 
 func (asIs) ConvertFieldLabel(_ schema.GroupVersionKind, label, value string) (string, string, error) {

@@ -137,7 +137,12 @@ func (t *table) decodeCustom(media string, body []byte) (content map[string]any,
 		return nil, nil, fmt.Errorf("object 'Kind' or 'apiVersion' is missing in %.100q", body)
 	}
 	more, err := typedMeta(content)
-	return content, append(doubts, more...), err
+	doubts = append(doubts, more...)
+	if err == nil && t.custom != nil && obj.GroupVersionKind() == t.res.GVK() {
+		more, err = t.custom.decoded(content)
+		doubts = append(doubts, more...)
+	}
+	return content, doubts, err
 }
 
 // typedMeta converts metadata through its Go type, which drops empty and unknown fields.

@@ -70,6 +70,10 @@ func (s *Server) tryRemove(t *table, namespace, name string, opts metav1.DeleteO
 		o, err := s.terminate(base, next, dryRun)
 		return o, false, err
 	}
+	if s.store.crds.has(t) && next.GetDeletionTimestamp() == nil {
+		o, err := s.terminateDefinition(base, next, dryRun)
+		return o, false, err
+	}
 	grace, pending := t.grace(next, opts.GracePeriodSeconds)
 	if pending {
 		return base, false, nil
@@ -216,6 +220,18 @@ func (s *Server) terminate(base *object, next *unstructured.Unstructured, dryRun
 	return s.persist(base, next, dryRun)
 }
 
+// admitCreate refuses a create where nothing new may be.
+func (x *exchange) admitCreate(name string) error {
+	if err := x.notTerminating(name); err != nil {
+		return err
+	}
+	if c := x.table.custom; c != nil && x.s.definitionTerminates(c.definition) {
+		return errors.NewForbidden(x.groupResource(), name,
+			stderrors.New("create not allowed while custom resource definition is terminating"))
+	}
+	return nil
+}
+
 // notTerminating refuses a create in a namespace that is under deletion.
 func (x *exchange) notTerminating(name string) error {
 	namespaces := x.s.store.table(corev1.SchemeGroupVersion.WithResource("namespaces"))
@@ -242,11 +258,16 @@ func (s *Server) erase(base *object, dryRun bool) (*object, bool, error) {
 	if dryRun {
 		return base, true, nil
 	}
-	build := func(rev uint64) *object { return base.withVersion(s.store.version, rev) }
-	if o := s.store.commit(base.table, base.key(), watch.Deleted, base, build); o != nil {
-		return o, true, nil
+	stored := base.stored()
+	build := func(rev uint64) *object { return stored.withVersion(s.store.version, rev) }
+	o := s.store.commit(base.table, base.key(), watch.Deleted, stored, build)
+	if o == nil {
+		return nil, false, errRaced
 	}
-	return nil, false, errRaced
+	if c := base.table.custom; c != nil {
+		s.finishDefinition(c.definition)
+	}
+	return o.as(base.table), true, nil
 }
 
 // deleteCollection deletes the selected objects and answers with a list of their previous states.

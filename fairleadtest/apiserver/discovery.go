@@ -61,9 +61,11 @@ func (x *exchange) answerJSON(v any) error {
 	return nil
 }
 
-// groups lists the named groups. The first registered version is the preferred one.
+// groups lists the named groups. The first version in the order of names is the preferred one, or the newest one if a
+// group has definitions.
 func (x *exchange) groups() []metav1.APIGroup {
 	var out []metav1.APIGroup
+	custom := x.s.store.customGroups()
 	for _, r := range x.s.store.served() {
 		if r.Group == "" {
 			continue
@@ -76,6 +78,12 @@ func (x *exchange) groups() []metav1.APIGroup {
 		}
 		if !slices.Contains(out[i].Versions, v) {
 			out[i].Versions = append(out[i].Versions, v)
+		}
+		if custom[r.Group] {
+			slices.SortFunc(out[i].Versions, func(a, b metav1.GroupVersionForDiscovery) int {
+				return version.CompareKubeAwareVersionStrings(b.Version, a.Version)
+			})
+			out[i].PreferredVersion = out[i].Versions[0]
 		}
 	}
 	return out
@@ -94,13 +102,17 @@ func (x *exchange) answerResources(group, version string) error {
 		list.APIResources = append(list.APIResources, metav1.APIResource{
 			Name: r.Resource, SingularName: r.singular(),
 			Namespaced: r.Namespaced, Kind: r.Kind, Verbs: verbs, ShortNames: r.ShortNames,
+			Categories: r.categories,
 		})
 		for _, sub := range r.Subresources {
 			sr := metav1.APIResource{
 				Name: r.Resource + "/" + sub, Namespaced: r.Namespaced, Kind: r.Kind,
 				Verbs: metav1.Verbs{"get", "patch", "update"},
 			}
-			if sub == "token" {
+			switch sub {
+			case "scale":
+				sr.Kind, sr.Group, sr.Version = "Scale", "autoscaling", "v1"
+			case "token":
 				sr.Kind, sr.Group, sr.Version, sr.Verbs = "TokenRequest", "authentication.k8s.io", "v1", metav1.Verbs{"create"}
 			}
 			list.APIResources = append(list.APIResources, sr)

@@ -27,6 +27,10 @@
 //
 //	err := s.WaitFor(ctx, func(l apiserver.Log) bool { return l.Open(apiserver.Match{Verb: "watch"}) == 1 })
 //
+// With Options.CRDs the server serves CustomResourceDefinitions: all versions, with conversion None, schema, defaults,
+// pruning, CEL rules, and the subresources status and scale. Package crd makes that option. Options.OnChange reports
+// each write.
+//
 // With Options.Pipe all traffic stays in the process, and all waiting is on channels and timers. The server, its
 // clients and their back-off can then run on the fake clock of testing/synctest.
 //
@@ -41,7 +45,12 @@
 //
 // The server has no controllers: no objects are garbage collected, scheduled or run. A deleted namespace and its
 // objects stay until a client removes the finalizer from its spec. Resource.Validate is the only admission. There is no
-// conversion: each group, version and resource is a separate store. Put and Preload do not check the objects.
+// conversion except between the versions of a definition: any other group, version and resource is a separate store.
+// Put and Preload do not check the objects.
+//
+// A definition of Options.CRDs is served at once. Its names are accepted even if another definition has them, too.
+// Printer columns and conversion webhooks have no effect. The objects of a deleted definition are deleted before the
+// request is answered, those with finalizers as soon as the finalizers are gone.
 //
 // The tests in directory e2e also send every kind of request to a real kube-apiserver and compare the answers: status
 // code, reason, kind, details, causes, the object, warnings, and the events of watches. They do not compare messages.
@@ -52,12 +61,14 @@
 //   - Content of built-in kinds: no defaults are set, and a spec is not checked, since that would be the half of
 //     Kubernetes: what a test needs it gives. Names, metadata, and the data of ConfigMaps, Secrets and Leases are
 //     checked.
-//   - Subresources: there are none but status, the finalize of namespaces and the token of service accounts; for others
-//     there is Respond.
+//   - Subresources: there are none but status, the finalize of namespaces, the token of service accounts and the scale of
+//     definitions; for others there is Respond.
 //   - Tables and YAML: nothing is answered in these forms, which are for people; Table answers with a table nobody
 //     asked for.
 //   - Order at version 0: a watch that begins with any state sends it last name first, since the real server promises
 //     no order there.
 //   - Owner references: a refusal names the field as the version of Kubernetes does that this module is built with,
 //     which may be newer than the server.
+//   - Owners across versions: a write through another version of a custom resource keeps the managedFields of the first
+//     one, which a real server drops until the next apply.
 package apiserver

@@ -27,7 +27,9 @@ type object struct {
 	proto               []byte         // protobuf without envelope
 	metaJSON, metaProto []byte         // PartialObjectMetadata
 	poisoned            bool           // by Poison: the bytes are damaged
-	verbatim            bool           // bare is sent unchanged, including kind and apiVersion
+	origin              *object        // the stored object of which this is another form; nil: this one is stored
+	forms               map[*table]*object
+	verbatim            bool // bare is sent unchanged, including kind and apiVersion
 }
 
 func (o *object) key() string { return objectKey(o.namespace, o.name) }
@@ -216,6 +218,9 @@ func normalize(t *table, content map[string]any) (map[string]any, error) {
 		delete(meta, "creationTimestamp")
 	}
 	content["kind"], content["apiVersion"] = t.res.Kind, t.res.apiVersion()
+	if t.custom != nil {
+		return content, t.custom.complete(content)
+	}
 	return content, nil
 }
 

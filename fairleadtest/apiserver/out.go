@@ -43,7 +43,11 @@ func (o *out) begin(code int, contentType string, length int) {
 	h := o.w.Header()
 	h.Set("Content-Type", contentType)
 	h.Set("Cache-Control", "no-cache, private")
-	for _, text := range o.x.warnings {
+	warnings := o.x.warnings
+	if t := o.x.table; t != nil && t.custom != nil {
+		warnings = append(warnings, t.custom.version.Warnings...)
+	}
+	for _, text := range warnings {
 		if w, err := utilnet.NewWarningHeader(299, "-", text); err == nil {
 			h.Add("Warning", w)
 		}

@@ -41,7 +41,7 @@ func (x *exchange) patch() error {
 			if err != nil {
 				return nil, err
 			}
-			patched, doubts, err := x.patched(kind, doc, o.strict)
+			patched, doubts, err := x.patchedAs(x.table, kind, doc, o.strict)
 			if err != nil {
 				return nil, err
 			}
@@ -60,8 +60,11 @@ func (x *exchange) patch() error {
 	})
 }
 
-// patched applies the patch of the request to the JSON of an object. doubts are duplicate fields of the patch.
-func (x *exchange) patched(kind types.PatchType, doc []byte, strict string) (out []byte, doubts []error, err error) {
+// patchedAs applies the patch of the request to the JSON of an object of a kind. doubts are duplicate fields of the
+// patch.
+func (x *exchange) patchedAs(
+	t *table, kind types.PatchType, doc []byte, strict string,
+) (out []byte, doubts []error, err error) {
 	if kind == types.JSONPatchType {
 		var ops []jsonpatch.Operation
 		if strict != metav1.FieldValidationIgnore {
@@ -89,7 +92,7 @@ func (x *exchange) patched(kind types.PatchType, doc []byte, strict string) (out
 		}
 		return out, doubts, nil
 	}
-	typed, err := x.table.res.newTyped()
+	typed, err := t.res.newTyped()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -102,6 +102,11 @@ func (st *store) commitAll(t *table, base uint64, objects []*object) bool {
 		slices.Sort(t.keys)
 	}
 	t.wake()
+	if st.crds != nil {
+		for _, r := range slices.Clone(t.log[len(t.log)-len(objects):]) {
+			st.crds.written(t, r)
+		}
+	}
 	return true
 }
 

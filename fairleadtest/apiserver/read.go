@@ -55,11 +55,11 @@ type selection struct {
 	labels    labels.Selector
 	fields    fields.Selector
 	shard     sharding.Selector // nil: all objects
-	res       Resource
+	table     *table
 }
 
 func (x *exchange) selection(o internalversion.ListOptions) (sel selection, err error) {
-	sel = selection{namespace: x.req.Namespace, res: x.table.res, labels: o.LabelSelector, fields: o.FieldSelector}
+	sel = selection{namespace: x.req.Namespace, table: x.table, labels: o.LabelSelector, fields: o.FieldSelector}
 	if sel.labels == nil {
 		sel.labels = labels.Everything()
 	}
@@ -81,7 +81,7 @@ func (s selection) matches(o *object) bool {
 		!s.inShard(o) {
 		return false
 	}
-	return s.fields.Empty() || s.fields.Matches(objectFields{o, s.res})
+	return s.fields.Empty() || s.fields.Matches(objectFields{o, s.table.res})
 }
 
 // objectFields implements field selectors for one object.
@@ -162,7 +162,7 @@ func (x *exchange) get() error {
 }
 
 func (x *exchange) answerObject(code int, o *object) error {
-	body, err := x.enc.appendObject(nil, o)
+	body, err := x.enc.appendObject(nil, o.as(x.table))
 	if err != nil {
 		return err
 	}

@@ -24,9 +24,12 @@ type Resource struct {
 	Singular   string
 	ShortNames []string
 
-	// Subresources are the served subresources: "status", and for "serviceaccounts" also "token". With "status", the
-	// main endpoint ignores status, and the status endpoint ignores everything else.
+	// Subresources are the served subresources: "status", "scale" for spec.replicas and status.replicas, and for
+	// "serviceaccounts" also "token". With "status", the main endpoint ignores status, and the status endpoint ignores
+	// everything else.
 	Subresources []string
+
+	categories []string // used only in discovery
 
 	// noGeneration leaves metadata.generation unchanged, as for core/v1 ConfigMaps and Secrets.
 	noGeneration bool

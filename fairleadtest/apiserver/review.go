@@ -64,6 +64,10 @@ func (x *exchange) decodeTyped(obj runtime.Object) error {
 
 // answerTyped answers 201 with an object that is not stored.
 func (x *exchange) answerTyped(obj runtime.Object) error {
+	return x.answerTypedAs(http.StatusCreated, obj)
+}
+
+func (x *exchange) answerTypedAs(code int, obj runtime.Object) error {
 	kinds, _, err := scheme.Scheme.ObjectKinds(obj)
 	if err != nil {
 		return err
@@ -78,14 +82,14 @@ func (x *exchange) answerTyped(obj runtime.Object) error {
 		if err != nil {
 			return err
 		}
-		x.out.whole(http.StatusCreated, typeProto, appendEnvelope(nil, kinds[0].GroupVersion().String(), kinds[0].Kind, b))
+		x.out.whole(code, typeProto, appendEnvelope(nil, kinds[0].GroupVersion().String(), kinds[0].Kind, b))
 		return nil
 	}
 	b, err := runtime.Encode(scheme.Codecs.LegacyCodec(kinds[0].GroupVersion()), obj)
 	if err != nil {
 		return err
 	}
-	x.out.whole(http.StatusCreated, typeJSON, b)
+	x.out.whole(code, typeJSON, b)
 	return nil
 }
 

@@ -149,6 +149,9 @@ func (x *exchange) dispatch(acceptable bool) error {
 	if x.oversized {
 		return errors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", maxBody))
 	}
+	if x.req.Subresource == "scale" {
+		return x.scale()
+	}
 	switch x.req.Verb {
 	case "get":
 		return x.get()
@@ -185,6 +188,9 @@ func (x *exchange) route() error {
 	method := x.req.Method
 	switch {
 	case !res.Namespaced && x.req.Namespace != "":
+		if c := x.table.custom; c != nil && c.definition != "" {
+			return errNoPage
+		}
 		return errPathNotFound()
 	case res.Namespaced && x.req.Namespace == "" && (one || method != http.MethodGet):
 		if !x.table.typed {
@@ -202,7 +208,7 @@ func (x *exchange) route() error {
 	case !one && !x.table.typed && (method == http.MethodPut || method == http.MethodPatch):
 		return errors.NewBadRequest("name must be provided")
 	case x.req.Subresource == "finalize" && method != http.MethodPut,
-		x.req.Subresource == "status" && (method == http.MethodPost || method == http.MethodDelete),
+		(x.req.Subresource == "status" || x.req.Subresource == "scale") && (method == http.MethodPost || method == http.MethodDelete),
 		x.req.Subresource == "" && one && x.table.typed && method == http.MethodPost,
 		!one && (method == http.MethodPut || method == http.MethodPatch),
 		x.req.Verb == "deletecollection" && x.table.rules().noCollection:

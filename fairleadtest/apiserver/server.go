@@ -31,6 +31,10 @@ type Options struct {
 	// Resources are the resources served from the start; nil means DefaultResources.
 	Resources []Resource
 
+	// CRDs serves CustomResourceDefinitions: those given to crd.New from the start, and those that are created later. nil
+	// means that they are objects without effect.
+	CRDs *CRDs
+
 	// OpaqueVersions makes resource versions strings without an order.
 	OpaqueVersions bool
 	// LongVersions makes resource versions numbers with 40 digits, which KEP-5504 allows.
@@ -65,6 +69,7 @@ type Server struct {
 	store  *store
 	log    *requestLog
 	apply  appliers
+	scales *table             // of the kind of the scale subresource
 	cancel context.CancelFunc // cancels the contexts of all requests
 
 	http  *http.Server
@@ -100,12 +105,15 @@ func New(opts Options) (*Server, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
 		opts: opts, store: newStore(versioner{opaque: opts.OpaqueVersions, long: opts.LongVersions}), log: newRequestLog(),
-		token:  opts.Token,
+		scales: scaleTable(), token: opts.Token,
 		cancel: cancel, holdsChanged: make(chan struct{}), watches: map[*Watch]bool{}, open: map[net.Conn]bool{},
 	}
 	s.store.onChange = opts.OnChange
 	for _, r := range opts.Resources {
 		s.store.register(r)
+	}
+	if opts.CRDs != nil {
+		s.serveDefinitions(opts.CRDs)
 	}
 	s.http = &http.Server{
 		Handler: s, ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: time.Minute,

@@ -22,15 +22,23 @@ type store struct {
 	compacted uint64 // revisions below this one cannot be read
 	uids      uint64 // never goes back, unlike rev
 	tables    map[schema.GroupVersionResource]*table
+	crds      *definitions // nil: definitions are objects without effect
 }
 
-// table holds one resource. store.mu guards all fields except res, prefix and typed.
+// table is one resource. The versions of a custom resource share their rows. store.mu guards served.
 type table struct {
 	res    Resource
 	typed  bool
 	prefix string // of each encoded object: {"kind":…,"apiVersion":…,
+	custom *customTable
 
-	served  bool
+	served bool
+	*rows
+}
+
+// rows are the objects of a resource. store.mu guards all fields.
+type rows struct {
+	mixed   bool // some objects are in the form of another table
 	live    map[string]*object
 	keys    []string // of live, sorted
 	log     []*revision
@@ -69,11 +77,17 @@ func (st *store) register(r Resource) {
 		t.served = true
 		return
 	}
-	st.tables[r.GVR()] = &table{
-		res: r, typed: r.typed(), served: true, live: map[string]*object{}, changed: make(chan struct{}),
+	st.tables[r.GVR()] = newTable(r, newRows())
+}
+
+func newTable(r Resource, objects *rows) *table {
+	return &table{
+		res: r, typed: r.typed(), served: true, rows: objects,
 		prefix: fmt.Sprintf(`{"kind":%q,"apiVersion":%q,`, r.Kind, r.apiVersion()),
 	}
 }
+
+func newRows() *rows { return &rows{live: map[string]*object{}, changed: make(chan struct{})} }
 
 // withdraw stops serving a resource and reports whether it was served.
 func (st *store) withdraw(gvr schema.GroupVersionResource) bool {
@@ -132,7 +146,7 @@ func (st *store) current() uint64 {
 func (st *store) get(t *table, key string) *object {
 	st.mu.RLock()
 	defer st.mu.RUnlock()
-	return t.live[key]
+	return t.live[key].as(t)
 }
 
 // commit stores one write if base is still the live object of the key (nil: no object). build gets the new revision and
@@ -142,18 +156,28 @@ func (st *store) commit(
 ) *object {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if t.live[key] != base {
+	if base = base.stored(); t.live[key] != base {
 		return nil
 	}
+	return st.write(t, key, typ, base, build)
+}
+
+// write stores one write. The caller holds the lock.
+func (st *store) write(
+	t *table, key string, typ watch.EventType, base *object, build func(rev uint64) *object,
+) *object {
 	st.rev++
 	obj := build(st.rev)
 	r := &revision{rev: st.rev, typ: typ, cur: obj, prev: base}
 	t.append(r, key)
 	st.report(r)
+	if st.crds != nil {
+		st.crds.written(t, r)
+	}
 	return obj
 }
 
-func (t *table) append(r *revision, key string) {
+func (t *rows) append(r *revision, key string) {
 	switch r.typ {
 	case watch.Deleted:
 		delete(t.live, key)
@@ -171,13 +195,13 @@ func (t *table) append(r *revision, key string) {
 	t.wake()
 }
 
-func (t *table) wake() {
+func (t *rows) wake() {
 	close(t.changed)
 	t.changed = make(chan struct{})
 }
 
 // lastRev returns the revision of the newest write to the table.
-func (t *table) lastRev() uint64 {
+func (t *rows) lastRev() uint64 {
 	if n := len(t.log); n > 0 {
 		return t.log[n-1].rev
 	}
@@ -185,7 +209,7 @@ func (t *table) lastRev() uint64 {
 }
 
 // after returns the index of the first log entry newer than rev.
-func (t *table) after(rev uint64) int {
+func (t *rows) after(rev uint64) int {
 	return sort.Search(len(t.log), func(i int) bool { return t.log[i].rev > rev })
 }
 
@@ -194,6 +218,7 @@ func (t *table) after(rev uint64) int {
 func (st *store) snapshotAt(t *table, rev uint64) (objects []*object, at uint64, ok bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	defer func() { objects = t.asThis(objects) }()
 	if rev == 0 {
 		rev = st.rev
 	}
@@ -298,6 +323,9 @@ func (st *store) rollback(rev uint64) error {
 		t.wake()
 	}
 	st.rev = rev
+	if st.crds != nil {
+		st.crds.restore()
+	}
 	return nil
 }
 

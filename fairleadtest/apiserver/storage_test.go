@@ -131,7 +131,7 @@ func TestSelectorChangeFollowsMembership(t *testing.T) {
 			"metadata": map[string]any{"namespace": "a", "name": "x", "labels": map[string]any{"app": app}},
 		})
 	}
-	sel := selection{labels: labels.SelectorFromSet(labels.Set{"app": "in"}), fields: fields.Everything()}
+	sel := selection{table: tab, labels: labels.SelectorFromSet(labels.Set{"app": "in"}), fields: fields.Everything()}
 	for _, tc := range []struct {
 		prev, cur *object
 		typ, want watch.EventType

@@ -202,19 +202,20 @@ func (w *stream) finished() bool {
 // change converts a revision to the event of a watch with this selection. An object that enters the selection is ADDED.
 // An object that leaves it is DELETED, with the state before and the version of the change.
 func (s selection) change(r *revision, v versioner) (change, bool) {
-	before := s.matches(r.prev)
+	prev, cur := r.prev.as(s.table), r.cur.as(s.table)
+	before := s.matches(prev)
 	if r.typ == watch.Deleted {
-		return change{watch.Deleted, r.cur}, before
+		return change{watch.Deleted, cur}, before
 	}
-	now := s.matches(r.cur)
+	now := s.matches(cur)
 	switch {
 	case now && before:
-		return change{watch.Modified, r.cur}, true
+		return change{watch.Modified, cur}, true
 	case now:
-		return change{watch.Added, r.cur}, true
+		return change{watch.Added, cur}, true
 	case before:
 		r.leftOnce.Do(func() { r.left = r.prev.withVersion(v, r.rev) })
-		return change{watch.Deleted, r.left}, true
+		return change{watch.Deleted, r.left.as(s.table)}, true
 	}
 	return change{}, false
 }

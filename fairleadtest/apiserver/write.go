@@ -43,7 +43,7 @@ func (x *exchange) create() error {
 	obj.SetDeletionGracePeriodSeconds(nil)
 	obj.SetSelfLink("")
 	x.singleOwners(obj)
-	if err := x.notTerminating(obj.GetName()); err != nil {
+	if err := x.admitCreate(obj.GetName()); err != nil {
 		return err
 	}
 	obj = x.s.apply.update(x.table, "", nil, obj, o.manager)
@@ -138,7 +138,7 @@ func (s *Server) newUID() types.UID {
 func (s *Server) builder(t *table, obj *unstructured.Unstructured) func(uint64) *object {
 	return func(rev uint64) *object {
 		obj.SetResourceVersion(s.store.version.format(rev))
-		return newObject(t, rev, obj.Object)
+		return newObject(t, rev, obj.Object).toStore()
 	}
 }
 
@@ -153,6 +153,12 @@ func (s *Server) check(ctx context.Context, t *table, obj, old *unstructured.Uns
 		rules.prepare(obj.Object, before)
 	}
 	errs := t.validateMeta(obj, old)
+	if t.custom != nil {
+		if prepare := t.custom.version.Prepare; prepare != nil && subresource == "" {
+			prepare(obj.Object, before)
+		}
+		errs = append(errs, t.custom.version.Validate(ctx, obj.Object, before, subresource == "status")...)
+	}
 	if rules.validate != nil {
 		errs = append(errs, rules.validate(obj.Object, before)...)
 	}
@@ -259,7 +265,7 @@ func (x *exchange) tryModify(c modification) (*object, int, error) {
 	if base == nil {
 		next, err := c.next(t.empty())
 		if err == nil {
-			err = x.notTerminating(x.req.Name)
+			err = x.admitCreate(x.req.Name)
 		}
 		if err != nil {
 			return nil, 0, err
@@ -373,7 +379,7 @@ func (t *table) inherit(live, next *unstructured.Unstructured, subresource strin
 		next.SetDeletionGracePeriodSeconds(grace)
 	}
 	next.SetGeneration(live.GetGeneration())
-	if subresource == "" && !t.res.noGeneration && t.specChanged(live.Object, next.Object) {
+	if (subresource == "" || subresource == "scale") && !t.res.noGeneration && t.specChanged(live.Object, next.Object) {
 		next.SetGeneration(live.GetGeneration() + 1)
 	}
 	return next
@@ -406,12 +412,13 @@ func take(into, from map[string]any, field string) {
 	}
 }
 
-// specChanged compares all fields except metadata and status, and for a Deployment also the annotations.
+// specChanged compares all fields except metadata and status, and for a Deployment also the annotations. The status of
+// a custom resource counts if it has no subresource.
 func (t *table) specChanged(a, b map[string]any) bool {
 	spec := func(m map[string]any) map[string]any {
 		out := map[string]any{}
 		for k, v := range m {
-			if k != "metadata" && k != "status" {
+			if k != "metadata" && (k != "status" || t.custom != nil && !t.res.has("status")) {
 				out[k] = v
 			}
 		}

@@ -62,6 +62,14 @@ type step struct {
 	count int    // … so many events; -1: all until it ends
 
 	compact bool // forgets the history
+
+	settled func(code int, body []byte) bool // repeats the request until it is true; only the code is compared
+}
+
+// until repeats a request until its answer is settled. Only the code of that answer is compared.
+func (s step) until(settled func(code int, body []byte) bool) step {
+	s.settled = settled
+	return s
 }
 
 // scenarios are all of them: one table per subject.
@@ -83,7 +91,19 @@ func TestSameAnswersAsARealServer(t *testing.T) {
 	t.Parallel()
 	cfg := env.Config(t)
 	installThings(t, cfg)
-	known := map[string]string{} // step → difference
+	known := knownDifferences(t)
+	for _, sc := range scenarios() {
+		t.Run(sc.name, func(t *testing.T) {
+			t.Parallel()
+			compareServers(t, cfg, env.Namespace(t), sc, nil, known, withThings())
+		})
+	}
+}
+
+// knownDifferences returns the difference of each step that is listed.
+func knownDifferences(t *testing.T) map[string]string {
+	t.Helper()
+	known := map[string]string{}
 	for _, d := range differences {
 		for _, at := range d.steps {
 			if known[at] != "" {
@@ -92,7 +112,7 @@ func TestSameAnswersAsARealServer(t *testing.T) {
 			known[at] = d.name
 		}
 	}
-	all := scenarios()
+	all := slices.Concat(scenarios(), definitionScenarios())
 	for at := range known {
 		name, of, _ := strings.Cut(at, "/")
 		if !slices.ContainsFunc(all, func(sc scenario) bool {
@@ -101,12 +121,7 @@ func TestSameAnswersAsARealServer(t *testing.T) {
 			t.Errorf("there is no step %s", at)
 		}
 	}
-	for _, sc := range all {
-		t.Run(sc.name, func(t *testing.T) {
-			t.Parallel()
-			compareServers(t, cfg, env.Namespace(t), sc, nil, known)
-		})
-	}
+	return known
 }
 
 // TestSameAnswersAfterCompaction has a control plane of its own, since it makes that forget its history.
@@ -120,7 +135,12 @@ func TestSameAnswersAfterCompaction(t *testing.T) {
 		}
 		return c.RestartAPIServer(ctx) // whose watch cache would remember
 	}
-	compareServers(t, c.Config(), clustertest.Namespace(t, c.Config()), compactionScenario(), compact, nil)
+	compareServers(t, c.Config(), clustertest.Namespace(t, c.Config()), compactionScenario(), compact, nil, withThings())
+}
+
+// withThings returns the options of a server with the custom resource of the scenarios.
+func withThings() apiserver.Options {
+	return apiserver.Options{Resources: append(apiserver.DefaultResources(), thing)}
 }
 
 // compareServers plays a scenario against a real server and one of ours; known are the steps whose answers differ, and
@@ -128,14 +148,14 @@ func TestSameAnswersAfterCompaction(t *testing.T) {
 func compareServers(
 	t *testing.T, cfg *rest.Config, namespace string, sc scenario, compact func(
 		context.Context,
-	) error, known map[string]string,
+	) error, known map[string]string, opts apiserver.Options,
 ) {
 	t.Helper()
 	hc, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours, err := apiserver.New(apiserver.Options{Resources: append(apiserver.DefaultResources(), thing)})
+	ours, err := apiserver.New(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,6 +206,32 @@ func (e endpoint) send(ctx context.Context, n *normaliser, s step) (*http.Respon
 	}
 }
 
+// await sends the request of a step until its answer is settled, and returns its code.
+func (e endpoint) await(ctx context.Context, t *testing.T, n *normaliser, s step) string {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		res, err := e.send(ctx, n, s)
+		if err != nil {
+			t.Fatalf("%s: %v", s.name, err)
+		}
+		body, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if err != nil {
+			t.Fatalf("%s: %v", s.name, err)
+		}
+		if s.settled(res.StatusCode, body) {
+			return fmt.Sprint(res.StatusCode)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("%s is not settled: %d %s", s.name, res.StatusCode, body)
+		}
+	}
+}
+
 // TestDifferencesAreDocumented holds the list in the documentation of the package to the one of the test.
 func TestDifferencesAreDocumented(t *testing.T) {
 	t.Parallel()
@@ -226,6 +272,10 @@ func run(t *testing.T, e endpoint, namespace string, sc scenario) []string {
 		}
 		if s.watch != "" {
 			out = append(out, watches[s.watch].read(n, s.count))
+			continue
+		}
+		if s.settled != nil {
+			out = append(out, e.await(ctx, t, n, s))
 			continue
 		}
 		res, err := e.send(ctx, n, s)

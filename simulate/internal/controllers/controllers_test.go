@@ -28,7 +28,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func bubble(t *testing.T, delay time.Duration, test func(t *testing.T, m *controllerstest.Model)) {
 	t.Helper()
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { test(t, controllerstest.Start(t, delay)) })
+	synctest.Test(t, func(t *testing.T) { test(t, controllerstest.Start(t, always(delay))) })
+}
+
+func always(d time.Duration) func(string) time.Duration {
+	return func(string) time.Duration { return d }
 }
 
 func replicaSet(n int32) *appsv1.ReplicaSet {
@@ -90,7 +94,7 @@ func TestDeterministic(t *testing.T) {
 	var first []string
 	for range 5 {
 		synctest.Test(t, func(t *testing.T) {
-			m := controllerstest.Start(t, 0)
+			m := controllerstest.Start(t, nil)
 			createReplicaSet(t, m, 5)
 			m.Settle()
 			if first == nil {
@@ -332,5 +336,41 @@ func BenchmarkStartStop(b *testing.B) {
 		if err := c.Run(ctx); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// A cluster, a ReplicaSet with three pods, and the end of both.
+func BenchmarkReplicaSet(b *testing.B) {
+	for b.Loop() {
+		ready := make(chan struct{}, 1)
+		var all *controllers.Controllers
+		s, err := apiserver.New(apiserver.Options{Pipe: true, OnChange: func(c apiserver.Change) {
+			all.OnChange(c)
+			if c.New == nil || c.New.GetKind() != "ReplicaSet" {
+				return
+			}
+			if n, _, _ := unstructured.NestedInt64(c.New.Object, "status", "readyReplicas"); n == 3 {
+				select {
+				case ready <- struct{}{}:
+				default:
+				}
+			}
+		}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		all = controllers.New(controllers.Options{Config: s.Config()})
+		if _, err := s.Put(replicaSet(3)); err != nil {
+			b.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(b.Context())
+		done := make(chan error, 1)
+		go func() { done <- all.Run(ctx) }()
+		<-ready
+		cancel()
+		if err := <-done; err != nil {
+			b.Fatal(err)
+		}
+		s.Close()
 	}
 }

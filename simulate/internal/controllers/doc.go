@@ -26,7 +26,7 @@
 //     account default and the ConfigMap kube-root-ca.crt.
 //   - Pods: scheduled to one node, Running, Ready, ended on deletion, as package cluster/kubelet says.
 //   - ReplicaSets, Deployments (RollingUpdate, Recreate, pause, proportional scaling, history, progress deadline),
-//     StatefulSets (ordered and parallel, partition, claims), DaemonSets, Jobs.
+//     StatefulSets (ordered and parallel, partition, claims and their retention), DaemonSets, Jobs.
 //   - Claims: bound to a new volume of their class or the default class; protected while a pod uses them.
 //   - EndpointSlices: one for each Service with a selector.
 //
@@ -38,8 +38,7 @@
 //   - A status is written when nothing else is left to do for its object. A real controller may write it in between.
 //   - The contents of a namespace are deleted one by one, not by deletecollection.
 //   - Template hashes and revision names may differ, since they depend on the defaults that the server sets.
-//   - StatefulSets and DaemonSets have no ControllerRevisions. The templates of old revisions are kept in memory. The
-//     retention policy of claims is ignored: claims stay.
+//   - StatefulSets and DaemonSets have no ControllerRevisions. The templates of old revisions are kept in memory.
 //   - Jobs: neither indexed completion nor policies for pod failure and success; the back-off counts only pods that
 //     exist.
 //   - Endpoints objects, which EndpointSlices replace, are not kept, and only IPv4 addresses are.

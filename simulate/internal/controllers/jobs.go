@@ -163,9 +163,9 @@ func (r *jobRun) decide() decision {
 	case isFailing && len(r.active) > 0:
 		return send(remove(manager, r.active[0], "", nil))
 	case !isFailing && !isDone && !r.o.isDeleted:
-		request, later := r.manage()
-		if request != nil {
-			return send(request)
+		requests, later := r.manage()
+		if len(requests) > 0 {
+			return send(requests...)
 		}
 		again = earlier(again, later)
 		r.tellSuspension()
@@ -257,11 +257,11 @@ func (r *jobRun) parallelism() int32 { return replicasOf(r.job.Spec.Parallelism)
 // completions is 1 by default, if the parallelism is, too.
 func (r *jobRun) completions() int32 { return replicasOf(r.job.Spec.Completions) }
 
-// manage returns the next write to the pods of a Job that runs, or when there will be one.
-func (r *jobRun) manage() (*request, time.Time) {
+// manage returns the next writes to the pods of a Job that runs, or when there will be some.
+func (r *jobRun) manage() ([]*request, time.Time) {
 	if r.isSuspended() {
 		if len(r.active) > 0 {
-			return remove(manager, r.active[0], "", nil), time.Time{}
+			return withdraw(r.active[0]), time.Time{}
 		}
 		return nil, time.Time{}
 	}
@@ -276,7 +276,7 @@ func (r *jobRun) manage() (*request, time.Time) {
 		want = max(0, min(want, r.completions()-r.succeeded))
 	}
 	if n > want {
-		return remove(manager, slices.MinFunc(r.active, deletedFirst), "", nil), time.Time{}
+		return withdraw(slices.MinFunc(r.active, deletedFirst)), time.Time{}
 	}
 	if p := r.job.Spec.PodReplacementPolicy; p != nil && *p == batchv1.Failed {
 		n += r.terminating
@@ -294,7 +294,16 @@ func (r *jobRun) manage() (*request, time.Time) {
 	}
 	pod.Labels[batchv1.ControllerUidLabel], pod.Labels["controller-uid"] = string(r.o.uid), string(r.o.uid)
 	pod.Labels[batchv1.JobNameLabel], pod.Labels["job-name"] = r.o.name, r.o.name
-	return createPod(pod), time.Time{}
+	return []*request{createPod(pod)}, time.Time{}
+}
+
+// withdraw returns the requests that delete a pod without counting it as failed.
+func withdraw(p *object) []*request {
+	requests := []*request{remove(manager, p, "", nil)}
+	if p.hasFinalizer(batchv1.JobTrackingFinalizer) {
+		requests = slices.Insert(requests, 0, withoutFinalizer(p, batchv1.JobTrackingFinalizer))
+	}
+	return requests
 }
 
 // backOff returns when a pod that failed may be replaced.

@@ -59,15 +59,11 @@ func emptyNamespace(w *world, o *object, ns *corev1.Namespace) decision {
 	if !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes) {
 		return decision{}
 	}
-	var contents []*object
-	for _, resource := range append([]string{pods}, sortedKeys(w.tables)...) {
-		list := w.all(resource, o.name)
-		if resource == pods && len(list) > 0 && contents != nil { // the second time
-			continue
-		}
-		contents = append(contents, list...)
-		if resource == pods && len(list) > 0 { // the rest waits for the last pod
-			break
+	contents := w.all(pods, o.name) // the rest waits for the last of them
+	if len(contents) == 0 {
+		contents = nil
+		for _, resource := range sortedKeys(w.tables) {
+			contents = append(contents, w.all(resource, o.name)...)
 		}
 	}
 	for _, c := range contents {

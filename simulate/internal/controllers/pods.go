@@ -35,6 +35,8 @@ func runPod(w *world, o *object) decision {
 	}
 	next, now := pod.DeepCopy(), time.Now()
 	wait := plan.Advance(next, missing(w, pod), now)
+	// The API server sets it with the binding, if it has that subresource.
+	simnode.SetCondition(next, corev1.PodScheduled, corev1.ConditionTrue, "", "")
 	if d := podStatus(kubelet, o, pod, next); len(d.requests) > 0 {
 		return d
 	}

@@ -2,6 +2,8 @@ package controllers_test
 
 import (
 	"flag"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
@@ -24,13 +26,29 @@ func TestScripts(t *testing.T) {
 	for _, script := range controllerstest.Scripts() {
 		t.Run(script.Name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { runScript(t, script) })
+			synctest.Test(t, func(t *testing.T) { runScript(t, script, always(time.Millisecond)) })
 		})
 	}
 }
 
-func runScript(t *testing.T, script controllerstest.Script) {
-	m := controllerstest.Start(t, time.Millisecond)
+// The states do not depend on the order in which the controllers act.
+func TestScriptsInAnyOrder(t *testing.T) {
+	t.Parallel()
+	for _, script := range controllerstest.Scripts() {
+		for seed := range uint64(2) {
+			t.Run(fmt.Sprint(script.Name, seed), func(t *testing.T) {
+				t.Parallel()
+				r := rand.New(rand.NewPCG(seed, 0))
+				synctest.Test(t, func(t *testing.T) {
+					runScript(t, script, func(string) time.Duration { return time.Duration(r.Int64N(int64(100 * time.Millisecond))) })
+				})
+			})
+		}
+	}
+}
+
+func runScript(t *testing.T, script controllerstest.Script, delay func(string) time.Duration) {
+	m := controllerstest.Start(t, delay)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "script-namespace"}}
 	if _, err := m.Client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

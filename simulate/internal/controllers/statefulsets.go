@@ -125,6 +125,11 @@ func (r *statefulRollout) isAvailable(p *object) bool { return r.available.holds
 func (r *statefulRollout) next() *request {
 	isOrdered := r.set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement
 	for i, p := range r.replicas {
+		if p != nil && !p.isDeleted {
+			if retain := r.retain(p, r.first+i, false); retain != nil {
+				return retain
+			}
+		}
 		switch {
 		case p == nil:
 			return r.create(r.first + i)
@@ -142,6 +147,12 @@ func (r *statefulRollout) next() *request {
 		}
 		if isOrdered && (p.isDeleted || as[corev1.Pod](p).Status.Phase != corev1.PodRunning || !r.isAvailable(p)) {
 			return nil
+		}
+	}
+	for _, p := range r.condemned {
+		n, _ := ordinal(r.set, p.name)
+		if retain := r.retain(p, n, true); retain != nil {
+			return retain
 		}
 	}
 	for _, p := range r.condemned {
@@ -198,12 +209,15 @@ func (r *statefulRollout) create(n int) *request {
 	if missing := r.missingClaim(n); missing != nil {
 		return missing
 	}
+	if r.isStale(n) {
+		return nil
+	}
 	rev := r.latest
 	if r.set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType && n < r.first+r.partition() {
 		rev = r.current
 	}
 	pod := newPod(r.templates.byRevision[rev], r.o, statefulSetKind)
-	pod.GenerateName, pod.Name = "", fmt.Sprintf("%s-%d", r.set.Name, n)
+	pod.Name = fmt.Sprintf("%s-%d", r.set.Name, n)
 	if pod.Labels == nil {
 		pod.Labels = map[string]string{}
 	}
@@ -247,6 +261,57 @@ func (r *statefulRollout) missingClaim(n int) *request {
 		return create(manager, claims, r.o.namespace, claim)
 	}
 	return nil
+}
+
+// retain returns the request that lets the garbage collector delete a claim of a pod as the retention policy says; nil
+// if the claims have the right owners.
+func (r *statefulRollout) retain(p *object, n int, isCondemned bool) *request {
+	policy := r.set.Spec.PersistentVolumeClaimRetentionPolicy
+	if policy == nil {
+		policy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{}
+	}
+	deletes := appsv1.DeletePersistentVolumeClaimRetentionPolicyType
+	for _, t := range r.set.Spec.VolumeClaimTemplates {
+		c := r.w.get(claims, r.o.namespace, r.claimName(t.Name, n))
+		if c == nil || c.isDeleted {
+			continue
+		}
+		owners, isForeign := []metav1.OwnerReference{}, false
+		for _, ref := range c.owners {
+			if ref.UID != r.o.uid && ref.UID != p.uid {
+				owners = append(owners, ref)
+				isForeign = isForeign || ref.Controller != nil && *ref.Controller
+			}
+		}
+		switch {
+		case isForeign:
+			continue
+		case isCondemned && policy.WhenScaled == deletes:
+			owners = append(owners, *controllerRef(p, metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}))
+		case policy.WhenDeleted == deletes:
+			owners = append(owners, *controllerRef(r.o, statefulSetKind))
+		}
+		if !apiequality.Semantic.DeepEqual(owners, c.owners) {
+			return withOwners(c, owners)
+		}
+	}
+	return nil
+}
+
+// isStale reports whether a claim of a pod belongs to a pod that is gone, and is deleted with it.
+func (r *statefulRollout) isStale(n int) bool {
+	for _, t := range r.set.Spec.VolumeClaimTemplates {
+		c := r.w.get(claims, r.o.namespace, r.claimName(t.Name, n))
+		if c == nil {
+			continue
+		}
+		for _, ref := range c.owners {
+			if ref.Kind == "Pod" && ref.Name == fmt.Sprintf("%s-%d", r.set.Name, n) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // status brings the status up to date.

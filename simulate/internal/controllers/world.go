@@ -124,7 +124,7 @@ func (w *world) all(resource, namespace string) []*object {
 	t := w.tables[resource]
 	first, _ := t.find(namespace, "")
 	last, _ := t.find(namespace+"\x00", "")
-	return t[first:last]
+	return t[first:last:last]
 }
 
 // dependents returns the objects that refer to an owner, in order.

@@ -38,7 +38,7 @@ func (d *dump) mask(word, mask string) {
 
 func (d *dump) add(kind string, obj metav1.Object, spec, status any) {
 	l := line{
-		Kind: kind, Name: obj.GetName(), Labels: obj.GetLabels(), Annotations: maps.Clone(obj.GetAnnotations()),
+		Kind: kind, Name: obj.GetName(), Labels: maps.Clone(obj.GetLabels()), Annotations: maps.Clone(obj.GetAnnotations()),
 		Finalizers: obj.GetFinalizers(), IsDeleted: obj.GetDeletionTimestamp() != nil, Spec: spec, Status: status,
 	}
 	for _, ref := range obj.GetOwnerReferences() {
@@ -47,8 +47,13 @@ func (d *dump) add(kind string, obj metav1.Object, spec, status any) {
 	}
 	for _, name := range []string{"endpoints.kubernetes.io/last-change-trigger-time", // a time
 		"volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner", // of the binder
-		"pv.kubernetes.io/bound-by-controller"} {
+		"pv.kubernetes.io/bound-by-controller",
+		"deprecated.daemonset.template.generation"} { // of the API server
 		delete(l.Annotations, name)
+	}
+	delete(l.Labels, "pod-template-generation")
+	if kind == "Job" { // the API server copies them from the template
+		l.Labels = nil
 	}
 	d.lines = append(d.lines, l)
 }
@@ -68,6 +73,7 @@ func Dump(ctx context.Context, c kubernetes.Interface, namespace string) (string
 		d.mask(rs.Name, strings.TrimSuffix(rs.Name, hash)+"HASH"+rev)
 		d.mask(hash, "HASH"+rev)
 		s := rs.Status.DeepCopy()
+		s.ObservedGeneration -= rs.Generation // the number of its changes is free
 		for i := range s.Conditions {
 			s.Conditions[i].LastTransitionTime, s.Conditions[i].Message = metav1.Time{}, ""
 		}
@@ -128,7 +134,7 @@ func dumpPods(ctx context.Context, c kubernetes.Interface, namespace string, d *
 		return err
 	}
 	for _, p := range list.Items {
-		if p.GenerateName != "" {
+		if p.GenerateName != "" && p.Labels["statefulset.kubernetes.io/pod-name"] == "" {
 			d.mask(p.Name, p.GenerateName+"RANDOM")
 		}
 		d.mask(string(p.UID), "UID")
@@ -184,6 +190,15 @@ func dumpDaemonSets(ctx context.Context, c kubernetes.Interface, namespace strin
 		return err
 	}
 	for _, x := range list.Items {
+		pods, err := c.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{
+			LabelSelector: metav1.FormatLabelSelector(x.Spec.Selector),
+		})
+		if err != nil {
+			return err
+		}
+		for _, p := range pods.Items {
+			d.mask(p.Labels["controller-revision-hash"], "HASH")
+		}
 		d.add("DaemonSet", &x, nil, x.Status)
 	}
 	return nil

@@ -23,8 +23,8 @@ type Model struct {
 	t *testing.T
 }
 
-// Start starts a model cluster with the namespace default. Each write waits for a delay.
-func Start(t *testing.T, delay time.Duration) *Model {
+// Start starts a model cluster with the namespace default.
+func Start(t *testing.T, delay func(key string) time.Duration) *Model {
 	t.Helper()
 	m := &Model{t: t}
 	var err error
@@ -35,9 +35,7 @@ func Start(t *testing.T, delay time.Duration) *Model {
 		t.Fatal(err)
 	}
 	t.Cleanup(m.Close)
-	m.Controllers = controllers.New(controllers.Options{
-		Config: m.Config(), Delay: func(string) time.Duration { return delay },
-	})
+	m.Controllers = controllers.New(controllers.Options{Config: m.Config(), Delay: delay})
 	for _, obj := range controllers.Objects("default") {
 		if _, err := m.Put(obj); err != nil {
 			t.Fatal(err)
@@ -66,7 +64,7 @@ func (m *Model) Settle() {
 		if time.Now().After(limit) {
 			m.t.Fatal("the controllers never become idle")
 		}
-		<-time.After(time.Millisecond)
+		<-time.After(50 * time.Millisecond)
 	}
 }
 

@@ -190,7 +190,6 @@ func Scripts() []Script {
 		}},
 		{"ForegroundUnblocked", []func(s *Session){
 			owners(false),
-			func(s *Session) { s.patchMap("middle", `{"metadata":{"finalizers":["example.com/hold"]}}`) },
 			func(s *Session) { s.deleteMap("top", metav1.DeletePropagationForeground) },
 		}},
 		{"Orphan", []func(s *Session){
@@ -279,6 +278,28 @@ func Scripts() []Script {
 			},
 			func(s *Session) { s.patchStatefulSet(image("v3")) },
 			func(s *Session) { s.deletePods("db-0", "db-2") },
+			func(s *Session) {
+				s.check(s.AppsV1().StatefulSets(s.Namespace).Delete(s.Ctx, "db", metav1.DeleteOptions{}))
+			},
+		}},
+		{"StatefulSetRetention", []func(s *Session){
+			func(s *Session) {
+				s.statefulSet(func(set *appsv1.StatefulSet) {
+					policy := appsv1.DeletePersistentVolumeClaimRetentionPolicyType
+					set.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
+						WhenDeleted: policy, WhenScaled: policy,
+					}
+				})
+			},
+			func(s *Session) { s.patchStatefulSet(`{"spec":{"replicas":1}}`) },
+			func(s *Session) { s.patchStatefulSet(`{"spec":{"replicas":2}}`) },
+			func(s *Session) {
+				s.patchStatefulSet(`{"spec":{"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Retain"}}}`)
+			},
+			func(s *Session) { s.patchStatefulSet(`{"spec":{"replicas":1}}`) },
+			func(s *Session) {
+				s.patchStatefulSet(`{"spec":{"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Delete"}}}`)
+			},
 			func(s *Session) {
 				s.check(s.AppsV1().StatefulSets(s.Namespace).Delete(s.Ctx, "db", metav1.DeleteOptions{}))
 			},
