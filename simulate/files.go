@@ -13,8 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// readObjects reads all objects of a YAML or JSON file, or of all such files of a directory.
-func readObjects(path string) ([]*unstructured.Unstructured, error) {
+// manifest is the content of a file.
+type manifest struct {
+	file    string
+	content []byte
+}
+
+// readManifests reads a YAML or JSON file, or all such files of a directory.
+func readManifests(path string) ([]manifest, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -32,25 +38,38 @@ func readObjects(path string) ([]*unstructured.Unstructured, error) {
 			}
 		}
 	}
-	var out []*unstructured.Unstructured
+	var out []manifest
 	for _, file := range files {
 		b, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
-		d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(b), 4096)
+		out = append(out, manifest{file, b})
+	}
+	return out, nil
+}
+
+// readObjects reads the objects of a file or a directory.
+func readObjects(path string) ([]*unstructured.Unstructured, error) {
+	manifests, err := readManifests(path)
+	if err != nil {
+		return nil, err
+	}
+	var out []*unstructured.Unstructured
+	for _, m := range manifests {
+		d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(m.content), 4096)
 		for {
 			u := &unstructured.Unstructured{}
 			if err := d.Decode(&u.Object); errors.Is(err, io.EOF) {
 				break
 			} else if err != nil {
-				return nil, fmt.Errorf("cannot decode %s: %w", file, err)
+				return nil, fmt.Errorf("cannot decode %s: %w", m.file, err)
 			}
 			if len(u.Object) == 0 {
 				continue
 			}
 			if u.GetKind() == "" || u.GetAPIVersion() == "" || u.GetName() == "" {
-				return nil, fmt.Errorf("an object in %s has no kind, apiVersion or name", file)
+				return nil, fmt.Errorf("an object in %s has no kind, apiVersion or name", m.file)
 			}
 			out = append(out, u)
 		}

@@ -126,13 +126,13 @@ func TestMistakes(t *testing.T) {
 			"NoCRD",
 			simulate.Subject{Start: start, CRDs: file("kind: A\napiVersion: v1\nmetadata: {name: a}\n")},
 			[]simulate.Part{apply},
-			"contains no CustomResourceDefinition",
+			"there is no CustomResourceDefinition",
 		},
 		{
 			"InvalidCRD",
 			simulate.Subject{Start: start, CRDs: file(crd)},
 			[]simulate.Part{apply},
-			"CustomResourceDefinition a.example.com",
+			"cannot use the CustomResourceDefinitions in ",
 		},
 		{
 			"NoKind",

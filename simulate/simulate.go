@@ -106,18 +106,20 @@ func newCourse(s Subject, parts []Part) (*course, error) {
 	}
 	c := &course{setup: bubble.Setup{Start: s.Start, Outside: map[string]func() http.Handler{}}, until: defaultUntil}
 	c.options.Seed = 1
+	if err := c.setup.Define(nil); err != nil {
+		return nil, err
+	}
 	if s.CRDs != "" {
-		crds, err := readObjects(s.CRDs)
+		manifests, err := readManifests(s.CRDs)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the CustomResourceDefinitions: %w", err)
 		}
-		for _, crd := range crds {
-			if crd.GetKind() == "CustomResourceDefinition" {
-				c.setup.CRDs = append(c.setup.CRDs, crd)
-			}
+		contents := make([][]byte, len(manifests))
+		for i, m := range manifests {
+			contents[i] = m.content
 		}
-		if len(c.setup.CRDs) == 0 {
-			return nil, fmt.Errorf("%s contains no CustomResourceDefinition", s.CRDs)
+		if err := c.setup.Define(contents); err != nil {
+			return nil, fmt.Errorf("cannot use the CustomResourceDefinitions in %s: %w", s.CRDs, err)
 		}
 	}
 	for _, p := range parts {

@@ -2,6 +2,7 @@ package bubble
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -9,11 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver/crd"
 	"github.com/fairlead-io/fairlead/simulate/internal/controllers"
 	"github.com/fairlead-io/fairlead/simulate/internal/engine"
 )
@@ -24,10 +25,29 @@ var Date = time.Date(2026, time.January, 15, 12, 0, 0, 0, time.UTC)
 // Setup is what all schedules of a search have in common.
 type Setup struct {
 	Start      func(context.Context, *rest.Config) error
-	CRDs       []*unstructured.Unstructured
+	crds       *apiserver.CRDs
+	custom     []apiserver.Resource // that crds define
 	Steps      []Step
 	Invariants []func(*Run) error
 	Outside    map[string]func() http.Handler // by host
+}
+
+// Define serves the CustomResourceDefinitions in these manifests. If there are manifests, there must be a definition.
+func (s *Setup) Define(manifests [][]byte) (err error) {
+	if s.crds, err = crd.New(manifests...); err != nil {
+		return err
+	}
+	for _, m := range manifests {
+		found, err := resources(m)
+		if err != nil {
+			return err
+		}
+		s.custom = append(s.custom, found...)
+	}
+	if len(manifests) > 0 && len(s.custom) == 0 {
+		return errors.New("there is no CustomResourceDefinition")
+	}
+	return nil
 }
 
 // Play plays one schedule. It ends as soon as the state is the wanted one and quiet; want is nil for a reference. The
@@ -40,10 +60,15 @@ func Play(s Setup, p engine.Plan, want *engine.Want) (*engine.Outcome, error) {
 	gates := newGates()
 	rec := newRecorder(newInjector(p, gates))
 	var others *controllers.Controllers
+	var early []apiserver.Change // while New creates the definitions
 	server, err := apiserver.New(apiserver.Options{
-		Pipe: true, Resources: builtIn(), OnChange: func(c apiserver.Change) {
+		Pipe: true, Resources: builtIn(), CRDs: s.crds, OnChange: func(c apiserver.Change) {
 			rec.OnChange(c)
-			others.OnChange(c)
+			if others == nil {
+				early = append(early, c)
+			} else {
+				others.OnChange(c)
+			}
 		},
 	})
 	if err != nil {
@@ -60,23 +85,16 @@ func Play(s Setup, p engine.Plan, want *engine.Want) (*engine.Outcome, error) {
 		return cfg
 	}
 	others = controllers.New(controllers.Options{Config: unlimited(config("cluster", nil)), Delay: w.delayOf})
+	for _, c := range early {
+		others.OnChange(c)
+	}
 	for _, obj := range controllers.Objects(namespaces...) {
 		if _, err := server.Put(obj); err != nil {
 			return nil, fmt.Errorf("cannot create what a cluster has from the start: %w", err)
 		}
 	}
 	rec.forget()
-	run := &Run{rec: rec, want: want, others: others, resources: builtIn(), outside: newOutside(s.Outside)}
-	for _, crd := range s.CRDs {
-		kinds, err := resources(crd)
-		if err != nil {
-			return nil, err
-		}
-		for _, kind := range kinds {
-			server.Register(kind)
-			run.resources = append(run.resources, kind)
-		}
-	}
+	run := &Run{rec: rec, want: want, others: others, resources: append(builtIn(), s.custom...), outside: newOutside(s.Outside)}
 	run.config = unlimited(config("workload", nil))
 	if run.client, err = dynamic.NewForConfig(run.config); err != nil {
 		return nil, err
@@ -130,25 +148,6 @@ var namespaces = []string{"default", "kube-system", "kube-public", "kube-node-le
 func unlimited(cfg *rest.Config) *rest.Config {
 	cfg.QPS = -1
 	return cfg
-}
-
-// builtIn returns the resources that the model serves besides those of CustomResourceDefinitions.
-func builtIn() []apiserver.Resource {
-	status := []string{"status"}
-	return append(apiserver.DefaultResources(),
-		apiserver.Resource{
-			Version: "v1", Resource: "persistentvolumeclaims", Kind: "PersistentVolumeClaim", Namespaced: true,
-			ShortNames: []string{"pvc"}, Subresources: status,
-		},
-		apiserver.Resource{
-			Version: "v1", Resource: "persistentvolumes", Kind: "PersistentVolume", ShortNames: []string{"pv"},
-			Subresources: status,
-		},
-		apiserver.Resource{Group: "storage.k8s.io", Version: "v1", Resource: "storageclasses", Kind: "StorageClass"},
-		apiserver.Resource{
-			Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices", Kind: "EndpointSlice", Namespaced: true,
-		},
-	)
 }
 
 // work plays the steps of the workload, waits until all is quiet, and returns the outcome.
