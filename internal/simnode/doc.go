@@ -11,9 +11,11 @@ const (
 	// NodeName is the name of the only node.
 	NodeName = "local"
 
-	// StorageClass is the default StorageClass, and Provisioner the name of its provisioner.
+	// StorageClass is the default StorageClass.
 	StorageClass = "standard"
-	Provisioner  = "kubelet.fairlead.io"
+
+	// Provisioner is the name of its provisioner.
+	Provisioner = "kubelet.fairlead.io"
 
 	// ExitCode and RunFor are annotations of pods, which package kubelet describes.
 	ExitCode = "kubelet.fairlead.io/exit-code"

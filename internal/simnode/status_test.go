@@ -16,8 +16,9 @@ func newPod(policy corev1.RestartPolicy, annotations ...string) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "u", Annotations: map[string]string{}},
 		Spec: corev1.PodSpec{
 			RestartPolicy: policy,
-			InitContainers: []corev1.Container{{Name: "first"},
-				{Name: "side", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}},
+			InitContainers: []corev1.Container{
+				{Name: "first"}, {Name: "side", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)},
+			},
 			Containers: []corev1.Container{{Name: "web", Image: "web:v1"}, {Name: "log"}},
 		},
 	}

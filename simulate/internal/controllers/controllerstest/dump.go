@@ -24,6 +24,14 @@ type line struct {
 	Spec, Status        any               `json:",omitempty"`
 }
 
+// unequal are annotations that only one of two clusters sets, or with a time.
+var unequal = []string{
+	"endpoints.kubernetes.io/last-change-trigger-time",
+	"volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner",
+	"pv.kubernetes.io/bound-by-controller",     // of the binder, which leaves the claim to the provisioner here
+	"deprecated.daemonset.template.generation", // of the API server
+}
+
 // dump collects lines, and the words that differ between two clusters.
 type dump struct {
 	lines []line
@@ -45,10 +53,7 @@ func (d *dump) add(kind string, obj metav1.Object, spec, status any) {
 		l.Owners = append(l.Owners, fmt.Sprintf("%s %s %s controller=%v blocks=%v", ref.APIVersion, ref.Kind, ref.Name,
 			ref.Controller != nil && *ref.Controller, ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion))
 	}
-	for _, name := range []string{"endpoints.kubernetes.io/last-change-trigger-time", // a time
-		"volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner", // of the binder
-		"pv.kubernetes.io/bound-by-controller",
-		"deprecated.daemonset.template.generation"} { // of the API server
+	for _, name := range unequal {
 		delete(l.Annotations, name)
 	}
 	delete(l.Labels, "pod-template-generation")

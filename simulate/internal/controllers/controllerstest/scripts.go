@@ -244,8 +244,10 @@ func Scripts() []Script {
 		}},
 		{"Adoption", []func(s *Session){
 			func(s *Session) {
-				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "mine", Labels: map[string]string{"app": "web"}},
-					Spec: template("web:v1").Spec}
+				pod := &corev1.Pod{
+					ObjectMeta: metav1.ObjectMeta{Name: "mine", Labels: map[string]string{"app": "web"}},
+					Spec:       template("web:v1").Spec,
+				}
 				_, err := s.CoreV1().Pods(s.Namespace).Create(s.Ctx, pod, metav1.CreateOptions{})
 				s.check(err)
 			},
