@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/dynamic"
@@ -30,6 +29,8 @@ type Setup struct {
 	Steps      []Step
 	Invariants []func(*Run) error
 	Outside    map[string]func() http.Handler // by host
+	// Progress, if set, is called whenever the run does anything.
+	Progress func()
 }
 
 // Define serves the CustomResourceDefinitions in these manifests. If there are manifests, there must be a definition.
@@ -75,7 +76,10 @@ func Play(s Setup, p engine.Plan, want *engine.Want) (*engine.Outcome, error) {
 		return nil, fmt.Errorf("cannot start the model server: %w", err)
 	}
 	defer server.Close()
-	w := &wire{seed: p.Seed, rec: rec, gates: gates, turn: make(chan struct{}, 1)}
+	if s.Progress == nil {
+		s.Progress = func() {}
+	}
+	w := &wire{progress: s.Progress, seed: p.Seed, rec: rec, gates: gates, turn: make(chan struct{}, 1)}
 	config := func(actor string, of *process) *rest.Config {
 		cfg := server.Config()
 		cfg.QPS, cfg.Burst = 0, 0 // the defaults of client-go, as in a cluster
@@ -94,7 +98,7 @@ func Play(s Setup, p engine.Plan, want *engine.Want) (*engine.Outcome, error) {
 		}
 	}
 	rec.forget()
-	run := &Run{rec: rec, want: want, others: others, resources: append(builtIn(), s.custom...), outside: newOutside(s.Outside)}
+	run := &Run{progress: s.Progress, rec: rec, want: want, others: others, resources: append(builtIn(), s.custom...), outside: newOutside(s.Outside)}
 	run.config = unlimited(config("workload", nil))
 	if run.client, err = dynamic.NewForConfig(run.config); err != nil {
 		return nil, err
@@ -193,9 +197,3 @@ func (r *Run) guard(ctx context.Context, invariants []func(*Run) error) {
 		}
 	}
 }
-
-// progress counts what happens in all bubbles of the process, for a look from outside.
-var progress atomic.Uint64
-
-// Progress returns a number that grows while a bubble does anything.
-func Progress() uint64 { return progress.Load() }

@@ -39,6 +39,7 @@ type Step struct {
 
 // Run is one run in progress, as steps, conditions and invariants see it. It is safe for concurrent use.
 type Run struct {
+	progress  func()
 	rec       *recorder
 	resources []apiserver.Resource
 	client    dynamic.Interface
@@ -62,7 +63,7 @@ func (r *Run) Await(ctx context.Context, condition func() error) error {
 	begin := time.Now()
 	r.rec.restart()
 	for {
-		progress.Add(1)
+		r.progress()
 		next := r.rec.next()
 		err := condition()
 		if err == nil {
@@ -95,7 +96,7 @@ func (r *Run) settle(ctx context.Context) (quiet bool, busy []engine.Repeat) {
 	begin := time.Now()
 	r.rec.restart()
 	for ctx.Err() == nil {
-		progress.Add(1)
+		r.progress()
 		last, changes := r.rec.quietSince()
 		still := time.Since(last)
 		if still >= time.Minute {

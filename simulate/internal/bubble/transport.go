@@ -20,6 +20,8 @@ var (
 
 // wire is what all transports of a run share.
 type wire struct {
+	progress func()
+
 	seed  uint64
 	rec   *recorder
 	gates *gates
@@ -41,7 +43,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if t.process != nil && t.process.isDead() {
 		return nil, errKilled
 	}
-	progress.Add(1)
+	t.progress()
 	q, ok := parse(r)
 	switch {
 	case !ok:

@@ -50,10 +50,11 @@ func Serve(t *testing.T, s bubble.Setup) {
 	in, out := os.NewFile(3, "plans"), os.NewFile(4, "outcomes")
 	defer in.Close()
 	defer out.Close()
-	var playing atomic.Bool
+	var w watchdog
+	s.Progress = func() { w.progress.Add(1) }
 	done := make(chan struct{})
 	defer close(done)
-	go watch(&playing, done, out)
+	go w.run(done, out)
 	var want *engine.Want
 	lines, enc := bufio.NewReader(in), json.NewEncoder(out)
 	for {
@@ -72,7 +73,7 @@ func Serve(t *testing.T, s bubble.Setup) {
 			want = o.Want
 		}
 		var r reply
-		playing.Store(true)
+		w.playing.Store(true)
 		synctest.Test(t, func(*testing.T) {
 			out, err := bubble.Play(s, o.Plan, want)
 			r.Outcome = out
@@ -80,25 +81,31 @@ func Serve(t *testing.T, s bubble.Setup) {
 				r.Error = err.Error()
 			}
 		})
-		playing.Store(false)
+		w.playing.Store(false)
 		if err := enc.Encode(r); err != nil {
 			return // the parent has ended
 		}
 	}
 }
 
-// watch ends the process if a schedule makes no progress, and sends the stacks of its goroutines first.
-func watch(playing *atomic.Bool, done <-chan struct{}, out io.Writer) {
+// watchdog ends the process if a schedule makes no progress.
+type watchdog struct {
+	playing  atomic.Bool
+	progress atomic.Uint64
+}
+
+// run sends the stacks of all goroutines before it ends the process.
+func (w *watchdog) run(done <-chan struct{}, out io.Writer) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	seen, since := bubble.Progress(), time.Now()
+	seen, since := w.progress.Load(), time.Now()
 	for {
 		select {
 		case <-done:
 			return
 		case <-tick.C:
 		}
-		if now := bubble.Progress(); now != seen || !playing.Load() {
+		if now := w.progress.Load(); now != seen || !w.playing.Load() {
 			seen, since = now, time.Now()
 			continue
 		}
