@@ -44,9 +44,11 @@ func (a *appliers) get(t *table, subresource string) (*managedfields.FieldManage
 	reset := map[fieldpath.APIVersion]fieldpath.Filter{
 		fieldpath.APIVersion(t.res.apiVersion()): fieldpath.NewExcludeSetFilter(t.ignored(subresource)),
 	}
-	kind := asIs{}
+	kind := asIs{empty: t.empty}
 	if t.custom != nil {
 		kind.setDefaults = t.custom.version.Default
+	} else if t.strict {
+		kind.setDefaults = t.defaultContent
 	}
 	m, err := managedfields.NewDefaultCRDFieldManager(types, kind, kind, kind, t.res.GVK(),
 		t.res.GVK().GroupVersion(), subresource, reset)
@@ -61,7 +63,7 @@ func (a *appliers) get(t *table, subresource string) (*managedfields.FieldManage
 }
 
 func (a *appliers) types(t *table) (managedfields.TypeConverter, error) {
-	if t.typed {
+	if t.typed && t.res.Kind != "Scale" { // for which client-go has no schema
 		if a.schema == nil {
 			a.schema = applyconfigurations.NewTypeConverter(scheme.Scheme)
 		}
@@ -181,7 +183,8 @@ const customSchema = `types:
 
 // asIs converts, defaults and creates objects whose versions have the same content.
 type asIs struct {
-	setDefaults func(content map[string]any) // nil: there are none
+	empty       func() *unstructured.Unstructured // an object without content
+	setDefaults func(content map[string]any)      // nil: there are none
 }
 
 func (a asIs) Default(obj runtime.Object) {
@@ -190,11 +193,7 @@ func (a asIs) Default(obj runtime.Object) {
 	}
 }
 
-func (asIs) New(kind schema.GroupVersionKind) (runtime.Object, error) {
-	u := &unstructured.Unstructured{Object: map[string]any{}}
-	u.SetGroupVersionKind(kind)
-	return u, nil
-}
+func (a asIs) New(schema.GroupVersionKind) (runtime.Object, error) { return a.empty(), nil }
 
 func (asIs) Convert(in, out, _ any) error {
 	from, ok := in.(*unstructured.Unstructured)

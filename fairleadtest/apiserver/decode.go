@@ -104,6 +104,9 @@ func (t *table) decode(media string, body []byte) (content map[string]any, doubt
 	if err != nil {
 		return nil, nil, fmt.Errorf(unhandled, t.res.Kind, err)
 	}
+	if t.strict {
+		setDefaults(obj)
+	}
 	if content, err = runtime.DefaultUnstructuredConverter.ToUnstructured(obj); err != nil {
 		return nil, nil, err
 	}

@@ -232,7 +232,7 @@ func (x *exchange) admitCreate(name string) error {
 	return nil
 }
 
-// notTerminating refuses a create in a namespace that is under deletion.
+// notTerminating refuses a create in a namespace that is under deletion, or that must exist and does not.
 func (x *exchange) notTerminating(name string) error {
 	namespaces := x.s.store.table(corev1.SchemeGroupVersion.WithResource("namespaces"))
 	if namespaces == nil || x.req.Namespace == "" {
@@ -240,6 +240,9 @@ func (x *exchange) notTerminating(name string) error {
 	}
 	ns := x.s.store.get(namespaces, objectKey("", x.req.Namespace))
 	if ns == nil {
+		if x.s.opts.Strict {
+			return errors.NewNotFound(namespaces.res.GVR().GroupResource(), x.req.Namespace)
+		}
 		return nil
 	}
 	if u, err := ns.copy(); err != nil || u.GetDeletionTimestamp() == nil {

@@ -28,8 +28,9 @@
 //	err := s.WaitFor(ctx, func(l apiserver.Log) bool { return l.Open(apiserver.Match{Verb: "watch"}) == 1 })
 //
 // With Options.CRDs the server serves CustomResourceDefinitions: all versions, with conversion None, schema, defaults,
-// pruning, CEL rules, and the subresources status and scale. Package crd makes that option. Options.OnChange reports
-// each write.
+// pruning, CEL rules, and the subresources status and scale. Package crd makes that option. With Options.Strict,
+// namespaces must exist, and built-in kinds have their defaults and most important rules. Options.OnChange reports each
+// write.
 //
 // With Options.Pipe all traffic stays in the process, and all waiting is on channels and timers. The server, its
 // clients and their back-off can then run on the fake clock of testing/synctest.
@@ -52,17 +53,21 @@
 // Printer columns and conversion webhooks have no effect. The objects of a deleted definition are deleted before the
 // request is answered, those with finalizers as soon as the finalizers are gone.
 //
+// With Options.Strict, services get addresses and ports in order, and an address that a client chooses is not reserved.
+// A claim has no finalizer for its protection and no default class, and a priority class of a pod has no effect. There
+// are no service accounts, and DaemonSets have no template generation.
+//
 // The tests in directory e2e also send every kind of request to a real kube-apiserver and compare the answers: status
 // code, reason, kind, details, causes, the object, warnings, and the events of watches. They do not compare messages.
 // The only other differences are:
 //
-//   - Namespaces: none need exist, so that tests need not make any; one that is there and is being deleted takes
-//     nothing new.
-//   - Content of built-in kinds: no defaults are set, and a spec is not checked, since that would be the half of
-//     Kubernetes: what a test needs it gives. Names, metadata, and the data of ConfigMaps, Secrets and Leases are
-//     checked.
-//   - Subresources: there are none but status, the finalize of namespaces, the token of service accounts and the scale of
-//     definitions; for others there is Respond.
+//   - Namespaces: without Strict none need exist, so that tests need not make any; one that is there and is being
+//     deleted takes nothing new.
+//   - Content of built-in kinds: without Strict no defaults are set, and a spec is not checked: what a test needs it
+//     gives. Names, metadata, and the data of ConfigMaps, Secrets and Leases are checked. With Strict there are
+//     defaults, but only the rules that clients break most often.
+//   - Subresources: there are none but status, the finalize of namespaces, the token of service accounts and the scale
+//     of definitions and, with Strict, of workloads; for others there is Respond.
 //   - Tables and YAML: nothing is answered in these forms, which are for people; Table answers with a table nobody
 //     asked for.
 //   - Order at version 0: a watch that begins with any state sends it last name first, since the real server promises

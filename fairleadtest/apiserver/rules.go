@@ -51,6 +51,9 @@ func (t *table) rules() rules {
 	case "apps/Deployment":
 		r.status = [][]string{{"metadata", "labels"}}
 	}
+	if t.strict {
+		return t.strictRules(r)
+	}
 	return r
 }
 

@@ -137,6 +137,9 @@ func (x *exchange) changedScale(
 	var next *unstructured.Unstructured
 	switch kind {
 	case types.ApplyYAMLPatchType:
+		if x.table.custom != nil { // as the real server, whose schema of a definition has no Scale
+			return nil, fmt.Errorf("cannot apply a Scale to %s", x.req.Resource)
+		}
 		config, err := unmarshalYAML(x.req.Body)
 		if err != nil {
 			return nil, errors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))

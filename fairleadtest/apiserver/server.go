@@ -28,8 +28,13 @@ type Options struct {
 	// HTTP2 enables HTTP/2. Without it the server supports only HTTP/1.1.
 	HTTP2 bool
 
-	// Resources are the resources served from the start; nil means DefaultResources.
+	// Resources are the resources served from the start; nil means DefaultResources (see Strict).
 	Resources []Resource
+
+	// Strict makes the server as strict as a real one. Namespaces must exist; default, kube-node-lease, kube-public and
+	// kube-system exist from the start. Built-in kinds have their defaults, and their most important rules are checked.
+	// With nil Resources the server has all built-in kinds of the package, but not Widgets.
+	Strict bool
 
 	// CRDs serves CustomResourceDefinitions: those given to crd.New from the start, and those that are created later. nil
 	// means that they are objects without effect.
@@ -101,6 +106,9 @@ func New(opts Options) (*Server, error) {
 	}
 	if opts.Resources == nil {
 		opts.Resources = DefaultResources()
+		if opts.Strict {
+			opts.Resources = strictResources()
+		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
@@ -108,9 +116,12 @@ func New(opts Options) (*Server, error) {
 		scales: scaleTable(), token: opts.Token,
 		cancel: cancel, holdsChanged: make(chan struct{}), watches: map[*Watch]bool{}, open: map[net.Conn]bool{},
 	}
-	s.store.onChange = opts.OnChange
+	s.store.onChange, s.store.strict = opts.OnChange, opts.Strict
 	for _, r := range opts.Resources {
 		s.store.register(r)
+	}
+	if opts.Strict {
+		s.makeNamespaces()
 	}
 	if opts.CRDs != nil {
 		s.serveDefinitions(opts.CRDs)

@@ -6,6 +6,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
@@ -16,6 +17,7 @@ import (
 type store struct {
 	version  versioner
 	onChange func(Change)
+	strict   bool // Options.Strict
 
 	mu        sync.RWMutex
 	rev       uint64 // revision of the last write
@@ -31,6 +33,9 @@ type table struct {
 	typed  bool
 	prefix string // of each encoded object: {"kind":…,"apiVersion":…,
 	custom *customTable
+	strict bool // a built-in kind with defaults and rules
+
+	allocated atomic.Uint32 // addresses and ports of services
 
 	served bool
 	*rows
@@ -77,7 +82,9 @@ func (st *store) register(r Resource) {
 		t.served = true
 		return
 	}
-	st.tables[r.GVR()] = newTable(r, newRows())
+	t := newTable(r, newRows())
+	t.strict = st.strict && t.typed
+	st.tables[r.GVR()] = t
 }
 
 func newTable(r Resource, objects *rows) *table {

@@ -17,7 +17,9 @@ const (
 	// Provisioner is the name of its provisioner.
 	Provisioner = "kubelet.fairlead.io"
 
-	// ExitCode and RunFor are annotations of pods, which package kubelet describes.
+	// ExitCode is the annotation for the exit code of a pod's containers.
 	ExitCode = "kubelet.fairlead.io/exit-code"
-	RunFor   = "kubelet.fairlead.io/run-for"
+
+	// RunFor is the annotation for the time until they exit.
+	RunFor = "kubelet.fairlead.io/run-for"
 )

@@ -71,8 +71,11 @@ func TestAdvance(t *testing.T) {
 		"a job succeeds": {newPod("Never"), []step{running, {0, "Succeeded not ready exit 0 0", 0}}},
 		"on failure":     {newPod("OnFailure"), []step{running, {0, "Succeeded not ready exit 0 0", 0}}},
 		"a job fails":    {newPod("Never", ExitCode, "3"), []step{running, {0, "Failed not ready exit 3 0", 0}}},
-		"runs for a time": {newPod("Never", RunFor, "5s"), []step{running, {2 * time.Second, "Running ready running 0",
-			3 * time.Second}, {3 * time.Second, "Succeeded not ready exit 0 0", 0}}},
+		"runs for a time": {newPod("Never", RunFor, "5s"), []step{
+			running,
+			{2 * time.Second, "Running ready running 0", 3 * time.Second},
+			{3 * time.Second, "Succeeded not ready exit 0 0", 0},
+		}},
 		"crashes": {newPod("Always", ExitCode, "1"), []step{
 			running,
 			{0, "Running not ready CrashLoopBackOff 0", 10 * time.Second},

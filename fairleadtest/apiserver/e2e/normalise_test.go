@@ -129,7 +129,9 @@ func (n *normaliser) walk(m map[string]any) {
 		switch v := m[key].(type) {
 		case string:
 			switch {
-			case key == "uid":
+			case key == "clusterIP" && v != "None":
+				m[key] = "an address"
+			case key == "uid" || key == "controller-uid" || strings.HasSuffix(key, "/controller-uid"):
 				m[key] = n.origin("uid", v)
 			case key == "resourceVersion" && !isList:
 				m[key] = n.origin("version", v)
@@ -151,7 +153,14 @@ func (n *normaliser) walk(m map[string]any) {
 			if key != "fieldsV1" {
 				n.walk(v)
 			}
+		case float64:
+			if key == "nodePort" {
+				m[key] = "a port" // drawn by lot
+			}
 		case []any:
+			if key == "clusterIPs" && v[0] != "None" {
+				v[0] = "an address" // drawn by lot
+			}
 			for _, item := range v {
 				if o, ok := item.(map[string]any); ok {
 					n.walk(o)

@@ -33,11 +33,11 @@ func bindClaim(w *world, o *object) decision {
 		if name := defaultClass(w); name != "" {
 			return send(patch(manager, o, map[string]any{"spec": map[string]any{"storageClassName": name}}))
 		}
-		return decision{}
+		return pending(o, claim)
 	}
 	class := classOf(w, claim)
 	if class == nil || simnode.WaitsForConsumer(class) && claim.Annotations[simnode.SelectedNode] == "" {
-		return decision{}
+		return pending(o, claim)
 	}
 	next := claim.DeepCopy()
 	if claim.Spec.VolumeName != "" {
@@ -53,6 +53,16 @@ func bindClaim(w *world, o *object) decision {
 	volume.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolume"}
 	volume.Finalizers = []string{volumeProtection}
 	return send(create(manager, volumes, "", volume), bind)
+}
+
+// pending shows that a claim waits, unless the API server has done so.
+func pending(o *object, claim *corev1.PersistentVolumeClaim) decision {
+	if claim.Status.Phase != "" {
+		return decision{}
+	}
+	next := claim.DeepCopy()
+	next.Status.Phase = corev1.ClaimPending
+	return send(update(manager, o, "status", next))
 }
 
 // defaultClass returns the name of the newest default StorageClass; empty if there is none.

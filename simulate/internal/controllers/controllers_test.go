@@ -67,6 +67,16 @@ func writes(m *controllerstest.Model) (all []string) {
 	return all
 }
 
+// A cluster in which nothing happens costs no request.
+func TestQuietCluster(t *testing.T) {
+	bubble(t, time.Millisecond, func(t *testing.T, m *controllerstest.Model) {
+		<-time.After(time.Hour)
+		if n := len(m.Log().Requests); n > 0 || !m.Controllers.Idle() {
+			t.Errorf("there are %d requests: %q", n, writes(m))
+		}
+	})
+}
+
 // No write comes before its delay, and a cluster without work is idle.
 func TestDelay(t *testing.T) {
 	bubble(t, time.Second, func(t *testing.T, m *controllerstest.Model) {

@@ -3,8 +3,8 @@ package controllers
 import (
 	"cmp"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
-	"hash"
 	"hash/fnv"
 	"math"
 	"slices"
@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/dump"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/rand"
 
@@ -496,18 +495,12 @@ func (r *rollout) cleanUp() decision {
 	return decision{}
 }
 
-// templateHash returns the hash of a template that the real controller computes.
+// templateHash returns a hash of a template that looks like those of the real controllers.
 func templateHash(template *corev1.PodTemplateSpec, collisions *int32) string {
 	h := fnv.New32a()
-	_, _ = fmt.Fprintf(h, "%v", dump.ForHash(template)) // never fails
+	_ = json.NewEncoder(h).Encode(template) // cannot fail: it came from JSON
 	if collisions != nil {
-		addCollisions(h, *collisions)
+		_ = binary.Write(h, binary.LittleEndian, *collisions) // never fails
 	}
 	return rand.SafeEncodeString(fmt.Sprint(h.Sum32()))
-}
-
-func addCollisions(h hash.Hash32, n int32) {
-	b := make([]byte, 8)
-	binary.LittleEndian.PutUint32(b, uint32(n))
-	_, _ = h.Write(b) // never fails
 }

@@ -37,7 +37,7 @@
 //   - No Events are written.
 //   - A status is written when nothing else is left to do for its object. A real controller may write it in between.
 //   - The contents of a namespace are deleted one by one, not by deletecollection.
-//   - Template hashes and revision names may differ, since they depend on the defaults that the server sets.
+//   - Template hashes and revision names are computed in another way.
 //   - StatefulSets and DaemonSets have no ControllerRevisions. The templates of old revisions are kept in memory.
 //   - Jobs: neither indexed completion nor policies for pod failure and success; the back-off counts only pods that
 //     exist.

@@ -2,7 +2,6 @@ package controllers_test
 
 import (
 	"flag"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -20,34 +19,21 @@ import (
 var update = flag.Bool("update", false, "write the states after each step to testdata; then run the test in e2e")
 
 // The states after each step of each script are those of the real controllers: the test in directory e2e compares them
-// with the same files.
+// with the same files. They do not depend on the order in which the controllers act.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	for _, script := range controllerstest.Scripts() {
 		t.Run(script.Name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { runScript(t, script, always(time.Millisecond)) })
+			synctest.Test(t, func(t *testing.T) { runScript(t, script, always(time.Millisecond), *update) })
+			r := rand.New(rand.NewPCG(1, 0))
+			random := func(string) time.Duration { return time.Duration(r.Int64N(int64(100 * time.Millisecond))) }
+			synctest.Test(t, func(t *testing.T) { runScript(t, script, random, false) })
 		})
 	}
 }
 
-// The states do not depend on the order in which the controllers act.
-func TestScriptsInAnyOrder(t *testing.T) {
-	t.Parallel()
-	for _, script := range controllerstest.Scripts() {
-		for seed := range uint64(2) {
-			t.Run(fmt.Sprint(script.Name, seed), func(t *testing.T) {
-				t.Parallel()
-				r := rand.New(rand.NewPCG(seed, 0))
-				synctest.Test(t, func(t *testing.T) {
-					runScript(t, script, func(string) time.Duration { return time.Duration(r.Int64N(int64(100 * time.Millisecond))) })
-				})
-			})
-		}
-	}
-}
-
-func runScript(t *testing.T, script controllerstest.Script, delay func(string) time.Duration) {
+func runScript(t *testing.T, script controllerstest.Script, delay func(string) time.Duration, updates bool) {
 	m := controllerstest.Start(t, delay)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "script-namespace"}}
 	if _, err := m.Client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
@@ -68,7 +54,7 @@ func runScript(t *testing.T, script controllerstest.Script, delay func(string) t
 		got = append(got, text)
 	}
 	file := controllerstest.File("testdata", script)
-	if *update {
+	if updates {
 		if err := os.WriteFile(file, []byte(controllerstest.Join(got)), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -1,9 +1,7 @@
 package controllers
 
 import (
-	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"slices"
 	"strconv"
@@ -13,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/fairlead-io/fairlead/internal/simnode"
 )
@@ -35,9 +32,7 @@ func (w *world) latestOf(o *object, set *appsv1.StatefulSet) (string, *templates
 		w.history[o.uid] = t
 	}
 	if t.latest == "" || t.generation != set.Generation {
-		h := fnv.New32()
-		_ = json.NewEncoder(h).Encode(set.Spec.Template) // cannot fail: it came from JSON
-		t.generation, t.latest = set.Generation, set.Name+"-"+rand.SafeEncodeString(fmt.Sprint(h.Sum32()))
+		t.generation, t.latest = set.Generation, set.Name+"-"+templateHash(&set.Spec.Template, nil)
 		t.byRevision[t.latest] = &set.Spec.Template
 	}
 	return t.latest, t

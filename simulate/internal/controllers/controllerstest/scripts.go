@@ -6,6 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -154,6 +155,16 @@ func claimSpec() corev1.PersistentVolumeClaimSpec {
 	}
 }
 
+// podWith creates the pod "user", which uses a claim.
+func (s *Session) podWith(claim string) {
+	pod := &corev1.Pod{ObjectMeta: meta("user"), Spec: template("web:v1").Spec}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+	}}}
+	_, err := s.CoreV1().Pods(s.Namespace).Create(s.Ctx, pod, metav1.CreateOptions{})
+	s.check(err)
+}
+
 func (s *Session) deletePods(names ...string) {
 	for _, name := range names {
 		s.check(s.CoreV1().Pods(s.Namespace).Delete(s.Ctx, name, metav1.DeleteOptions{}))
@@ -235,6 +246,18 @@ func Scripts() []Script {
 			},
 			func(s *Session) { s.patchDeployment(`{"spec":{"replicas":8}}`) },
 			func(s *Session) { s.configMap("none") },
+		}},
+		{"DeploymentIsLate", []func(s *Session){
+			func(s *Session) {
+				s.deployment(func(d *appsv1.Deployment) {
+					d.Spec.MinReadySeconds, d.Spec.ProgressDeadlineSeconds = 1, new(int32(3))
+				})
+			},
+			func(s *Session) {
+				s.patchDeployment(`{"spec":{"template":` +
+					`{"spec":{"containers":[{"name":"web","envFrom":[{"configMapRef":{"name":"none"}}]}]}}}}`)
+			},
+			rollTo("v2"),
 		}},
 		{"Recreate", []func(s *Session){
 			func(s *Session) {
@@ -372,17 +395,28 @@ func Scripts() []Script {
 				s.check(s.CoreV1().Services(s.Namespace).Delete(s.Ctx, "web", metav1.DeleteOptions{}))
 			},
 		}},
+		{"ClaimWaitsForPod", []func(s *Session){
+			func(s *Session) {
+				class := "late-" + s.Namespace
+				_, err := s.StorageV1().StorageClasses().Create(s.Ctx, &storagev1.StorageClass{
+					ObjectMeta: meta(class), Provisioner: simnode.Provisioner,
+					VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
+				}, metav1.CreateOptions{})
+				s.check(err)
+				spec := claimSpec()
+				spec.StorageClassName = &class
+				_, err = s.CoreV1().PersistentVolumeClaims(s.Namespace).Create(s.Ctx,
+					&corev1.PersistentVolumeClaim{ObjectMeta: meta("data"), Spec: spec}, metav1.CreateOptions{})
+				s.check(err)
+			},
+			func(s *Session) { s.podWith("data") },
+		}},
 		{"Claim", []func(s *Session){
 			func(s *Session) {
 				_, err := s.CoreV1().PersistentVolumeClaims(s.Namespace).Create(s.Ctx,
 					&corev1.PersistentVolumeClaim{ObjectMeta: meta("data"), Spec: claimSpec()}, metav1.CreateOptions{})
 				s.check(err)
-				pod := &corev1.Pod{ObjectMeta: meta("user"), Spec: template("web:v1").Spec}
-				pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
-					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
-				}}}
-				_, err = s.CoreV1().Pods(s.Namespace).Create(s.Ctx, pod, metav1.CreateOptions{})
-				s.check(err)
+				s.podWith("data")
 			},
 			func(s *Session) {
 				s.check(s.CoreV1().PersistentVolumeClaims(s.Namespace).Delete(s.Ctx, "data", metav1.DeleteOptions{}))
