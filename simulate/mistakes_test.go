@@ -21,13 +21,13 @@ import (
 
 // idle is a subject that does nothing, but for what fn does first.
 func idle(fn func(ctx context.Context) error) simulate.Subject {
-	return simulate.Subject{Start: func(ctx context.Context, _ *rest.Config) error {
+	return subject(func(ctx context.Context, _ *rest.Config) error {
 		if err := fn(ctx); err != nil {
 			return err
 		}
 		<-ctx.Done()
 		return nil
-	}}
+	})
 }
 
 // A subject that cannot be judged leads to an error that says why, and what to do.
@@ -46,7 +46,7 @@ func TestNotJudged(t *testing.T) {
 		},
 		{
 			"Ends",
-			simulate.Subject{Start: func(context.Context, *rest.Config) error { return errors.New("no configuration") }},
+			subject(func(context.Context, *rest.Config) error { return errors.New("no configuration") }),
 			nil, "the subject ended: no configuration",
 		},
 		{"Nothing", idle(func(context.Context) error { return nil }), nil, "the subject wrote nothing"},
@@ -179,7 +179,7 @@ func TestMistakes(t *testing.T) {
 
 // Times that a subject writes are no change, and what it prints is not kept.
 func TestHeartbeatsAndLogs(t *testing.T) {
-	subject := controller(func(t *toy, w widget) error {
+	beats := controller(func(t *toy, w widget) error {
 		fmt.Println(strings.Repeat("x", 1<<20))
 		if w.status("phase") != "Ready" {
 			return t.setStatus(w, map[string]any{"phase": "Ready"}, true)
@@ -197,7 +197,7 @@ func TestHeartbeatsAndLogs(t *testing.T) {
 		}()
 		return nil
 	})
-	report, err := simulate.Search(t, "", subject, simulate.ApplyObject(web()), simulate.Await(ready),
+	report, err := simulate.Search(t, "", beats, simulate.ApplyObject(web()), simulate.Await(ready),
 		simulate.Schedules(20))
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,11 +10,13 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver/crd"
 	"github.com/fairlead-io/fairlead/simulate/internal/bubble"
 	"github.com/fairlead-io/fairlead/simulate/internal/engine"
 	"github.com/fairlead-io/fairlead/simulate/internal/worker"
@@ -106,21 +109,22 @@ func newCourse(s Subject, parts []Part) (*course, error) {
 	}
 	c := &course{setup: bubble.Setup{Start: s.Start, Outside: map[string]func() http.Handler{}}, until: defaultUntil}
 	c.options.Seed = 1
-	if err := c.setup.Define(nil); err != nil {
-		return nil, err
-	}
+	var contents [][]byte
 	if s.CRDs != "" {
 		manifests, err := readManifests(s.CRDs)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the CustomResourceDefinitions: %w", err)
 		}
-		contents := make([][]byte, len(manifests))
-		for i, m := range manifests {
-			contents[i] = m.content
+		for _, m := range manifests {
+			contents = append(contents, m.content)
 		}
-		if err := c.setup.Define(contents); err != nil {
-			return nil, fmt.Errorf("cannot use the CustomResourceDefinitions in %s: %w", s.CRDs, err)
+		if !slices.ContainsFunc(contents, func(b []byte) bool { return bytes.Contains(b, []byte("CustomResourceDefinition")) }) {
+			return nil, fmt.Errorf("there is no CustomResourceDefinition in %s", s.CRDs)
 		}
+	}
+	var err error
+	if c.setup.CRDs, err = crd.New(contents...); err != nil {
+		return nil, fmt.Errorf("cannot use the CustomResourceDefinitions in %s: %w", s.CRDs, err)
 	}
 	for _, p := range parts {
 		if err := p.add(c); err != nil {

@@ -63,11 +63,12 @@ func (w widget) status(field string) string {
 // controller returns a subject that calls reconcile for each widget that it knows from its cache, and again when one of
 // the widget's ConfigMaps changes, or after a failure.
 func controller(reconcile func(*toy, widget) error) simulate.Subject {
-	return simulate.Subject{Start: func(ctx context.Context,
-		cfg *rest.Config,
-	) error {
-		return runToy(ctx, cfg, reconcile)
-	}}
+	return subject(func(ctx context.Context, cfg *rest.Config) error { return runToy(ctx, cfg, reconcile) })
+}
+
+// subject is a subject with the kind Widget.
+func subject(start func(context.Context, *rest.Config) error) simulate.Subject {
+	return simulate.Subject{Start: start, CRDs: "testdata/widgets.yaml"}
 }
 
 func runToy(ctx context.Context, cfg *rest.Config, reconcile func(*toy, widget) error) error {
@@ -397,7 +398,7 @@ func doubledCall(fixed bool) simulate.Subject {
 // twoLeaders creates a ConfigMap with a generated name if the server has none. Only a leader does so, so that there is
 // one ConfigMap if no write of an earlier leader is under way. Its twin has a fixed name.
 func twoLeaders(fixed bool) simulate.Subject {
-	return simulate.Subject{Start: func(ctx context.Context, cfg *rest.Config) error {
+	return subject(func(ctx context.Context, cfg *rest.Config) error {
 		client, err := kubernetes.NewForConfig(cfg)
 		if err != nil {
 			return err
@@ -444,5 +445,5 @@ func twoLeaders(fixed bool) simulate.Subject {
 		case <-ctx.Done():
 			return nil
 		}
-	}}
+	})
 }

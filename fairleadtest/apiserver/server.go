@@ -152,6 +152,10 @@ func New(opts Options) (*Server, error) {
 	return s, nil
 }
 
+// Resources returns the resources that are served, by group, version and name, including those of
+// CustomResourceDefinitions. The caller owns the slice.
+func (s *Server) Resources() []Resource { return s.store.served() }
+
 // Up accepts connections again after Down, at the same address. It does nothing if the server is up.
 func (s *Server) Up() error {
 	s.mu.Lock()

@@ -2,7 +2,6 @@ package bubble
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-	"github.com/fairlead-io/fairlead/fairleadtest/apiserver/crd"
 	"github.com/fairlead-io/fairlead/simulate/internal/controllers"
 	"github.com/fairlead-io/fairlead/simulate/internal/engine"
 )
@@ -24,31 +22,12 @@ var Date = time.Date(2026, time.January, 15, 12, 0, 0, 0, time.UTC)
 // Setup is what all schedules of a search have in common.
 type Setup struct {
 	Start      func(context.Context, *rest.Config) error
-	crds       *apiserver.CRDs
-	custom     []apiserver.Resource // that crds define
+	CRDs       *apiserver.CRDs
 	Steps      []Step
 	Invariants []func(*Run) error
 	Outside    map[string]func() http.Handler // by host
 	// Progress, if set, is called whenever the run does anything.
 	Progress func()
-}
-
-// Define serves the CustomResourceDefinitions in these manifests. If there are manifests, there must be a definition.
-func (s *Setup) Define(manifests [][]byte) (err error) {
-	if s.crds, err = crd.New(manifests...); err != nil {
-		return err
-	}
-	for _, m := range manifests {
-		found, err := resources(m)
-		if err != nil {
-			return err
-		}
-		s.custom = append(s.custom, found...)
-	}
-	if len(manifests) > 0 && len(s.custom) == 0 {
-		return errors.New("there is no CustomResourceDefinition")
-	}
-	return nil
 }
 
 // Play plays one schedule. It ends as soon as the state is the wanted one and quiet; want is nil for a reference. The
@@ -63,7 +42,7 @@ func Play(s Setup, p engine.Plan, want *engine.Want) (*engine.Outcome, error) {
 	var others *controllers.Controllers
 	var early []apiserver.Change // while New creates the definitions
 	server, err := apiserver.New(apiserver.Options{
-		Pipe: true, Resources: builtIn(), CRDs: s.crds, OnChange: func(c apiserver.Change) {
+		Pipe: true, Strict: true, CRDs: s.CRDs, OnChange: func(c apiserver.Change) {
 			rec.OnChange(c)
 			if others == nil {
 				early = append(early, c)
@@ -76,6 +55,9 @@ func Play(s Setup, p engine.Plan, want *engine.Want) (*engine.Outcome, error) {
 		return nil, fmt.Errorf("cannot start the model server: %w", err)
 	}
 	defer server.Close()
+	for _, kind := range more() {
+		server.Register(kind)
+	}
 	if s.Progress == nil {
 		s.Progress = func() {}
 	}
@@ -98,7 +80,7 @@ func Play(s Setup, p engine.Plan, want *engine.Want) (*engine.Outcome, error) {
 		}
 	}
 	rec.forget()
-	run := &Run{progress: s.Progress, rec: rec, want: want, others: others, resources: append(builtIn(), s.custom...), outside: newOutside(s.Outside)}
+	run := &Run{progress: s.Progress, rec: rec, want: want, others: others, server: server, outside: newOutside(s.Outside)}
 	run.config = unlimited(config("workload", nil))
 	if run.client, err = dynamic.NewForConfig(run.config); err != nil {
 		return nil, err

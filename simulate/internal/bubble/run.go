@@ -39,14 +39,14 @@ type Step struct {
 
 // Run is one run in progress, as steps, conditions and invariants see it. It is safe for concurrent use.
 type Run struct {
-	progress  func()
-	rec       *recorder
-	resources []apiserver.Resource
-	client    dynamic.Interface
-	config    *rest.Config
-	outside   *outside
-	others    interface{ Idle() bool } // the stand-ins for controllers of Kubernetes
-	want      *engine.Want             // nil in a reference
+	progress func()
+	rec      *recorder
+	server   *apiserver.Server
+	client   dynamic.Interface
+	config   *rest.Config
+	outside  *outside
+	others   interface{ Idle() bool } // the stand-ins for controllers of Kubernetes
+	want     *engine.Want             // nil in a reference
 }
 
 // Config returns a configuration of a client that is not part of the subject.
@@ -207,7 +207,7 @@ func (r *Run) at(ref string) (dynamic.ResourceInterface, string, error) {
 }
 
 func (r *Run) of(gvk schema.GroupVersionKind, namespace string) (dynamic.ResourceInterface, error) {
-	for _, res := range r.resources {
+	for _, res := range r.server.Resources() {
 		if res.GVK() != gvk {
 			continue
 		}
@@ -248,7 +248,7 @@ func (r *Run) resolve(ref string) (res apiserver.Resource, namespace, name strin
 func (r *Run) resource(name string) (apiserver.Resource, error) {
 	name = strings.ToLower(name)
 	plural, group, qualified := strings.Cut(name, ".")
-	for _, res := range r.resources {
+	for _, res := range r.server.Resources() {
 		if qualified && res.Group != group {
 			continue
 		}
