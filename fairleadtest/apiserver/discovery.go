@@ -112,6 +112,8 @@ func (x *exchange) answerResources(group, version string) error {
 			switch sub {
 			case "scale":
 				sr.Kind, sr.Group, sr.Version = "Scale", "autoscaling", "v1"
+			case "binding":
+				sr.Kind, sr.Verbs = "Binding", metav1.Verbs{"create"}
 			case "token":
 				sr.Kind, sr.Group, sr.Version, sr.Verbs = "TokenRequest", "authentication.k8s.io", "v1", metav1.Verbs{"create"}
 			}

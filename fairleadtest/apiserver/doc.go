@@ -66,8 +66,8 @@
 //   - Content of built-in kinds: without Strict no defaults are set, and a spec is not checked: what a test needs it
 //     gives. Names, metadata, and the data of ConfigMaps, Secrets and Leases are checked. With Strict there are
 //     defaults, but only the rules that clients break most often.
-//   - Subresources: there are none but status, the finalize of namespaces, the token of service accounts and the scale
-//     of definitions and, with Strict, of workloads; for others there is Respond.
+//   - Subresources: there are none but status, the finalize of namespaces, the token of service accounts, the binding
+//     of pods and the scale of definitions and, with Strict, of workloads; for others there is Respond.
 //   - Tables and YAML: nothing is answered in these forms, which are for people; Table answers with a table nobody
 //     asked for.
 //   - Order at version 0: a watch that begins with any state sends it last name first, since the real server promises

@@ -24,9 +24,9 @@ type Resource struct {
 	Singular   string
 	ShortNames []string
 
-	// Subresources are the served subresources: "status", "scale" for spec.replicas and status.replicas, and for
-	// "serviceaccounts" also "token". With "status", the main endpoint ignores status, and the status endpoint ignores
-	// everything else.
+	// Subresources are the served subresources: "status", "scale" for spec.replicas and status.replicas, for
+	// "serviceaccounts" also "token", and for "pods" also "binding". With "status", the main endpoint ignores status,
+	// and the status endpoint ignores everything else.
 	Subresources []string
 
 	categories []string // used only in discovery
@@ -99,7 +99,7 @@ func DefaultResources() []Resource {
 		return Resource{Version: "v1", Resource: resource, Kind: kind, Namespaced: namespaced, noGeneration: true}
 	}
 	pods := core("pods", "Pod", true)
-	pods.noGeneration, pods.Subresources, pods.ShortNames = false, status, []string{"po"}
+	pods.noGeneration, pods.Subresources, pods.ShortNames = false, []string{"status", "binding"}, []string{"po"}
 	fields := func(names ...string) map[string]func(map[string]any) string {
 		m := map[string]func(map[string]any) string{}
 		for _, name := range names {

@@ -160,8 +160,11 @@ func (x *exchange) dispatch(acceptable bool) error {
 	case "watch":
 		return x.watch()
 	case "create":
-		if x.req.Subresource == "token" {
+		switch x.req.Subresource {
+		case "token":
 			return x.tokenRequest()
+		case "binding":
+			return x.bind()
 		}
 		return x.create()
 	case "update":
@@ -208,6 +211,7 @@ func (x *exchange) route() error {
 	case !one && !x.table.typed && (method == http.MethodPut || method == http.MethodPatch):
 		return errors.NewBadRequest("name must be provided")
 	case x.req.Subresource == "finalize" && method != http.MethodPut,
+		x.req.Subresource == "binding" && method != http.MethodPost,
 		(x.req.Subresource == "status" || x.req.Subresource == "scale") && (method == http.MethodPost || method == http.MethodDelete),
 		x.req.Subresource == "" && one && x.table.typed && method == http.MethodPost,
 		!one && (method == http.MethodPut || method == http.MethodPatch),

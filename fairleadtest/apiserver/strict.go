@@ -440,6 +440,9 @@ func validateClaim(next, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	fixed.Resources = old.Spec.Resources
 	if old.Spec.VolumeName == "" {
 		fixed.VolumeName = ""
+		if old.Spec.StorageClassName == nil { // the volume controller sets the default class later
+			fixed.StorageClassName = nil
+		}
 	}
 	if !reflect.DeepEqual(*fixed, old.Spec) {
 		errs = append(errs, field.Forbidden(specPath, "spec is immutable after creation except resources.requests"))

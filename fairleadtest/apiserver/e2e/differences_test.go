@@ -42,8 +42,8 @@ var differences = []difference{
 	},
 	{
 		name: "Subresources",
-		reason: "there are none but status, the finalize of namespaces, the token of service accounts and the scale of " +
-			"definitions and, with Strict, of workloads; for others there is Respond.",
+		reason: "there are none but status, the finalize of namespaces, the token of service accounts, the binding of " +
+			"pods and the scale of definitions and, with Strict, of workloads; for others there is Respond.",
 		steps: []string{
 			"pods/eviction",
 			"pods/evicted",

@@ -28,15 +28,26 @@ func Start(t *testing.T, delay func(key string) time.Duration) *Model {
 	t.Helper()
 	m := &Model{t: t}
 	var err error
+	var early []apiserver.Change // of the namespaces that the server makes
 	m.Server, err = apiserver.New(apiserver.Options{
-		Pipe: true, Resources: Resources(), OnChange: func(c apiserver.Change) { m.Controllers.OnChange(c) },
+		Pipe: true, Strict: true, OnChange: func(c apiserver.Change) {
+			if m.Controllers == nil {
+				early = append(early, c)
+				return
+			}
+			m.Controllers.OnChange(c)
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(m.Close)
+	m.Register(apiserver.Widgets())
 	m.Controllers = controllers.New(controllers.Options{Config: m.Config(), Delay: delay})
-	for _, obj := range controllers.Objects("default") {
+	for _, c := range early {
+		m.Controllers.OnChange(c)
+	}
+	for _, obj := range controllers.Objects("default", "kube-node-lease", "kube-public", "kube-system") {
 		if _, err := m.Put(obj); err != nil {
 			t.Fatal(err)
 		}
@@ -66,29 +77,4 @@ func (m *Model) Settle() {
 		}
 		<-time.After(50 * time.Millisecond)
 	}
-}
-
-// Resources returns the resources that the controllers act on, and the server's default ones.
-func Resources() []apiserver.Resource {
-	all, have := apiserver.DefaultResources(), map[string]bool{}
-	for _, r := range all {
-		have[r.GVR().GroupResource().String()] = true
-	}
-	status := []string{"status"}
-	for _, r := range []apiserver.Resource{
-		{
-			Version: "v1", Resource: "persistentvolumeclaims", Kind: "PersistentVolumeClaim", Namespaced: true,
-			Subresources: status,
-		},
-		{Version: "v1", Resource: "persistentvolumes", Kind: "PersistentVolume", Subresources: status},
-		{Group: "storage.k8s.io", Version: "v1", Resource: "storageclasses", Kind: "StorageClass"},
-		{
-			Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices", Kind: "EndpointSlice", Namespaced: true,
-		},
-	} {
-		if !have[r.GVR().GroupResource().String()] {
-			all = append(all, r)
-		}
-	}
-	return all
 }
