@@ -20,10 +20,14 @@ import (
 // real server, objects that were not stored by a request have no managedFields until the first apply.
 type appliers struct {
 	mu      sync.Mutex
-	schema  managedfields.TypeConverter
 	custom  managedfields.TypeConverter
 	manager map[managerKey]*managedfields.FieldManager
 }
+
+// builtInTypes returns the schema of built-in kinds. It never changes, so all servers of a process share it.
+var builtInTypes = sync.OnceValue(func() managedfields.TypeConverter {
+	return applyconfigurations.NewTypeConverter(scheme.Scheme)
+})
 
 type managerKey struct {
 	table       *table
@@ -64,10 +68,7 @@ func (a *appliers) get(t *table, subresource string) (*managedfields.FieldManage
 
 func (a *appliers) types(t *table) (managedfields.TypeConverter, error) {
 	if t.typed && t.res.Kind != "Scale" { // for which client-go has no schema
-		if a.schema == nil {
-			a.schema = applyconfigurations.NewTypeConverter(scheme.Scheme)
-		}
-		return a.schema, nil
+		return builtInTypes(), nil
 	}
 	if t.custom != nil && t.custom.version.Types != nil {
 		return t.custom.version.Types, nil

@@ -49,8 +49,10 @@ func strictResources() []Resource {
 		resource, kind string
 		namespaced     bool
 	}{
-		{"roles", "Role", true}, {"rolebindings", "RoleBinding", true},
-		{"clusterroles", "ClusterRole", false}, {"clusterrolebindings", "ClusterRoleBinding", false},
+		{"roles", "Role", true},
+		{"rolebindings", "RoleBinding", true},
+		{"clusterroles", "ClusterRole", false},
+		{"clusterrolebindings", "ClusterRoleBinding", false},
 	} {
 		add("rbac.authorization.k8s.io", kind.resource, kind.kind, kind.namespaced, noGeneration)
 	}

@@ -212,7 +212,8 @@ func (x *exchange) route() error {
 		return errors.NewBadRequest("name must be provided")
 	case x.req.Subresource == "finalize" && method != http.MethodPut,
 		x.req.Subresource == "binding" && method != http.MethodPost,
-		(x.req.Subresource == "status" || x.req.Subresource == "scale") && (method == http.MethodPost || method == http.MethodDelete),
+		(x.req.Subresource == "status" || x.req.Subresource == "scale") &&
+			(method == http.MethodPost || method == http.MethodDelete),
 		x.req.Subresource == "" && one && x.table.typed && method == http.MethodPost,
 		!one && (method == http.MethodPut || method == http.MethodPatch),
 		x.req.Verb == "deletecollection" && x.table.rules().noCollection:

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"encoding/json"
+	stderrors "errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -58,7 +59,7 @@ func (x *exchange) scale() error {
 	}
 	for {
 		stored, err := x.tryScale(kind, o)
-		if err == errRaced { //nolint:errorlint // it is never wrapped
+		if stderrors.Is(err, errRaced) {
 			continue
 		}
 		if err != nil {

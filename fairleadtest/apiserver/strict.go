@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -14,7 +15,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -73,8 +73,12 @@ func (t *table) strictRules(r rules) rules {
 	return r
 }
 
-func nameIsSegment(name string, prefix bool) []string {
-	return path.ValidatePathSegmentName(name, prefix)
+// nameIsSegment allows what may stand in a path, as for roles.
+func nameIsSegment(name string, _ bool) []string {
+	if name == "." || name == ".." || strings.ContainsAny(name, "/%") {
+		return []string{"must be a segment of a path, without / and %"}
+	}
+	return nil
 }
 
 // typedRules runs a function on the Go types of an object. old is nil for a create. Content that does not fit the type

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -34,7 +35,8 @@ spec:
     storage: true
     subresources:
       status: {}
-      scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas, labelSelectorPath: .status.selector}
+      scale:
+        {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas, labelSelectorPath: .status.selector}
     selectableFields: [{jsonPath: .spec.color}]
     schema:
       openAPIV3Schema:
@@ -399,6 +401,24 @@ func TestServersShareDefinitions(t *testing.T) {
 	a, err := crds.Find(crds.Initial[0].Content)
 	if err != nil || a != crds.Initial[0].Definition {
 		t.Errorf("a definition is compiled twice (%v)", err)
+	}
+}
+
+// TestServersOfBubblesShareDefinitions: a schema that was compiled in one bubble of testing/synctest serves in another.
+func TestServersOfBubblesShareDefinitions(t *testing.T) {
+	t.Parallel()
+	crds, err := crd.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := definition(t)
+	for range 3 {
+		synctest.Test(t, func(t *testing.T) {
+			c := newServer(t, apiserver.Options{Pipe: true, CRDs: crds})
+			c.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
+			c.expect(`201 5`, "spec", "max")(c.post(gadgetsPath, gadget("a", ``)))
+			c.expect(`422 "Invalid"`, "reason")(c.merge(gadgetsPath+"/a", `{"spec":{"color":"blue"}}`))
+		})
 	}
 }
 

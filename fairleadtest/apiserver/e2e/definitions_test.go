@@ -40,7 +40,8 @@ spec:
     storage: true
     subresources:
       status: {}
-      scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas, labelSelectorPath: .status.selector}
+      scale:
+        {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas, labelSelectorPath: .status.selector}
     selectableFields: [{jsonPath: .spec.color}, {jsonPath: .spec.min}]
     additionalPrinterColumns: [{name: Color, type: string, jsonPath: .spec.color}]
     schema: &schema
@@ -52,7 +53,9 @@ spec:
             type: object
             x-kubernetes-validations:
             - {rule: "self.min <= self.max", message: min is above max}
-            - {rule: "!has(oldSelf.color) || self.color == oldSelf.color", message: color is immutable, reason: FieldValueForbidden}
+            - rule: "!has(oldSelf.color) || self.color == oldSelf.color"
+              message: color is immutable
+              reason: FieldValueForbidden
             properties:
               color: {type: string, default: red, enum: [red, blue, green]}
               min: {type: integer, default: 1, minimum: 0}
@@ -175,7 +178,8 @@ func deleting(_ int, body []byte) bool { return bytes.Contains(body, []byte("del
 func gone(code int, _ []byte) bool { return code == http.StatusNotFound }
 
 func definitionScenarios() []scenario {
-	cluster := strings.NewReplacer("gears.gears", "cogs.{ns}", "group: gears", "group: {ns}", "plural: gears", "plural: cogs",
+	cluster := strings.NewReplacer("gears.gears", "cogs.{ns}", "group: gears", "group: {ns}",
+		"plural: gears", "plural: cogs",
 		"singular: gear", "singular: cog", "kind: Gear", "kind: Cog", "Namespaced", "Cluster", "shortNames: [gr], ", "").
 		Replace(gearManifest)
 	const cogs = "/apis/{ns}.fairlead.io/v1/cogs"

@@ -24,9 +24,9 @@ var differences = []difference{
 	},
 	{
 		name: "Content of built-in kinds",
-		reason: "without Strict no defaults are set, and a spec is not checked: what a test needs it gives. Names, metadata, " +
-			"and the data of ConfigMaps, Secrets and Leases are checked. With Strict there are defaults, but only the rules " +
-			"that clients break most often.",
+		reason: "without Strict no defaults are set, and a spec is not checked: what a test needs it gives. Names, " +
+			"metadata, and the data of ConfigMaps, Secrets and Leases are checked. With Strict there are defaults, but " +
+			"only the rules that clients break most often.",
 		steps: []string{
 			"pods/minimal",
 			"pods/no containers",
