@@ -118,7 +118,8 @@ func newCourse(s Subject, parts []Part) (*course, error) {
 		for _, m := range manifests {
 			contents = append(contents, m.content)
 		}
-		if !slices.ContainsFunc(contents, func(b []byte) bool { return bytes.Contains(b, []byte("CustomResourceDefinition")) }) {
+		kind := []byte("CustomResourceDefinition")
+		if !slices.ContainsFunc(contents, func(b []byte) bool { return bytes.Contains(b, kind) }) {
 			return nil, fmt.Errorf("there is no CustomResourceDefinition in %s", s.CRDs)
 		}
 	}

@@ -249,7 +249,8 @@ func testClaim(w *world) {
 }
 
 func (w *world) pod(annotations map[string]string,
-	change func(p *corev1.Pod)) func(context.Context) (*corev1.Pod, error) {
+	change func(p *corev1.Pod),
+) func(context.Context) (*corev1.Pod, error) {
 	w.t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: annotations}, Spec: template(nil).Spec,

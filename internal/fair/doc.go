@@ -18,8 +18,8 @@
 //   - number and bytes over time, of a group: Budget (operations/executor/budget.go)
 //   - anything else: the owner of a Queue or Tally (operations/webhook, operations/internal/compiled, internal/serve)
 //
-// A new bound belongs to the type that owns the resource: to the check before a start, to the count at the start, and to
-// the return at the end. It compares with the work in progress only, so that no work is too large to ever start.
+// A new bound belongs to the type that owns the resource: to the check before a start, to the count at the start, and
+// to the return at the end. It compares with the work in progress only, so that no work is too large to ever start.
 //
 // A waiter of Slots or of a Budget is woken when it is its turn. It then asks again with the same key, for which the
 // share is reserved. Queue, Tally and Cache have no lock: their owner guards them. The other types are safe for

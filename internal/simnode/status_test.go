@@ -84,10 +84,14 @@ func TestAdvance(t *testing.T) {
 			{0, "Running not ready CrashLoopBackOff 1", 20 * time.Second},
 			{20 * time.Second, "Running ready running 2", 0},
 		}},
-		"exits and is restarted": {newPod("Always", ExitCode, "0"),
-			[]step{running, {0, "Running not ready CrashLoopBackOff 0", 10 * time.Second}}},
-		"retries on failure": {newPod("OnFailure", ExitCode, "1"),
-			[]step{running, {0, "Running not ready CrashLoopBackOff 0", 10 * time.Second}}},
+		"exits and is restarted": {
+			newPod("Always", ExitCode, "0"),
+			[]step{running, {0, "Running not ready CrashLoopBackOff 0", 10 * time.Second}},
+		},
+		"retries on failure": {
+			newPod("OnFailure", ExitCode, "1"),
+			[]step{running, {0, "Running not ready CrashLoopBackOff 0", 10 * time.Second}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -139,8 +143,13 @@ func TestAdvanceWaits(t *testing.T) {
 
 func TestPlanRefuses(t *testing.T) {
 	t.Parallel()
-	for _, annotations := range [][]string{{ExitCode, "256"}, {ExitCode, "-1"}, {ExitCode, ""}, {RunFor, "5"},
-		{RunFor, "-1s"}} {
+	for _, annotations := range [][]string{
+		{ExitCode, "256"},
+		{ExitCode, "-1"},
+		{ExitCode, ""},
+		{RunFor, "5"},
+		{RunFor, "-1s"},
+	} {
 		if _, err := PlanOf(newPod("Always", annotations...)); err == nil || !strings.Contains(err.Error(), annotations[0]) {
 			t.Errorf("%v: %v", annotations, err)
 		}

@@ -70,23 +70,43 @@ func TestJudge(t *testing.T) {
 		says string
 	}{
 		{"Same", Outcome{End: end("pods/a=1"), Quiet: true}, nil, ""},
-		{"Field", Outcome{End: end("pods/a=2"), Quiet: true}, []Verdict{Differs},
-			`pods/a: value is "2"; without the fault it is "1"`},
-		{"Missing", Outcome{End: end(), Quiet: true}, []Verdict{Differs}, "pods/a is missing"},
-		{"Left", Outcome{End: end("pods/a=1", "pods/b=1"), Quiet: true}, []Verdict{Left},
-			"pods/b exists; without the fault it does not"},
-		{"Twice", Outcome{End: end("pods/a=1", "pods/a=1"), Quiet: true}, []Verdict{Left}, "pods/a exists 2 times"},
-		{"Call", Outcome{End: end("pods/a=1"), Quiet: true, Calls: map[string]int{"POST x": 2}}, []Verdict{Doubled},
-			"2 times"},
-		{"Stuck", Outcome{End: end(), Stuck: &Stuck{Step: 1, Name: "await", Reason: "no"}}, []Verdict{Missed, Restless},
-			"step 2, await: no"},
 		{
-			"Busy", Outcome{End: end("pods/a=1"), Busy: []Repeat{{Request: "the get of x", Times: 90, Within: time.Minute}}},
-			[]Verdict{Restless}, "the get of x is repeated while nothing changes: 90 times in 1m0s",
+			"Field",
+			Outcome{End: end("pods/a=2"), Quiet: true},
+			[]Verdict{Differs},
+			`pods/a: value is "2"; without the fault it is "1"`,
+		},
+		{"Missing", Outcome{End: end(), Quiet: true}, []Verdict{Differs}, "pods/a is missing"},
+		{
+			"Left",
+			Outcome{End: end("pods/a=1", "pods/b=1"), Quiet: true},
+			[]Verdict{Left},
+			"pods/b exists; without the fault it does not",
+		},
+		{"Twice", Outcome{End: end("pods/a=1", "pods/a=1"), Quiet: true}, []Verdict{Left}, "pods/a exists 2 times"},
+		{
+			"Call",
+			Outcome{End: end("pods/a=1"), Quiet: true, Calls: map[string]int{"POST x": 2}},
+			[]Verdict{Doubled},
+			"2 times",
 		},
 		{
-			"All", Outcome{End: end(), Quiet: true, Exits: []string{"panic"}, Broken: []Broken{{Reason: "rule"}}},
-			[]Verdict{Exited, Violated, Differs}, "panic",
+			"Stuck",
+			Outcome{End: end(), Stuck: &Stuck{Step: 1, Name: "await", Reason: "no"}},
+			[]Verdict{Missed, Restless},
+			"step 2, await: no",
+		},
+		{
+			"Busy",
+			Outcome{End: end("pods/a=1"), Busy: []Repeat{{Request: "the get of x", Times: 90, Within: time.Minute}}},
+			[]Verdict{Restless},
+			"the get of x is repeated while nothing changes: 90 times in 1m0s",
+		},
+		{
+			"All",
+			Outcome{End: end(), Quiet: true, Exits: []string{"panic"}, Broken: []Broken{{Reason: "rule"}}},
+			[]Verdict{Exited, Violated, Differs},
+			"panic",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
