@@ -74,8 +74,10 @@ func (l *leadership) hold(ctx context.Context, work func(context.Context) error)
 	defer done()
 	l.leading.Store(true)
 	defer l.leading.Store(false)
-	bound := binding.With(ctx, binding.Binding{Fence: func() error { return l.election.Fence(term) },
-		RequireVersion: true})
+	bound := binding.With(ctx, binding.Binding{
+		Fence:          func() error { return l.election.Fence(term) },
+		RequireVersion: true,
+	})
 	bound, end := context.WithCancelCause(bound)
 	defer end(nil)
 	var lost atomic.Bool

@@ -112,8 +112,10 @@ func TestOptionalKinds(t *testing.T) {
 		if len(causes) != 1 || !strings.Contains(causes[0].Message, "waits until its kind is served") {
 			t.Errorf("why: %v", causes)
 		}
-		s.Register(apiserver.Resource{Group: "example.com", Version: "v1", Resource: "widgets", Kind: "Widget",
-			Namespaced: true})
+		s.Register(apiserver.Resource{
+			Group: "example.com", Version: "v1", Resource: "widgets", Kind: "Widget",
+			Namespaced: true,
+		})
 		if _, err := s.Put(&metav1.PartialObjectMetadata{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "example.com/v1", Kind: "Widget"},
 			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "w", Labels: map[string]string{"of": "owner"}},

@@ -58,8 +58,10 @@ func TestPages(t *testing.T) {
 			t.Errorf("pattern %q is accepted", pattern)
 		}
 	}
-	if _, index := answerOf(p, "/debug/"); index != strings.Join([]string{"/debug/a", "/debug/b", profile.Root,
-		""}, "\n") {
+	if _, index := answerOf(p, "/debug/"); index != strings.Join([]string{
+		"/debug/a", "/debug/b", profile.Root,
+		"",
+	}, "\n") {
 		t.Errorf("the index is %q", index)
 	}
 	if code, _ := answerOf(p, profile.Root); code != http.StatusForbidden {
@@ -113,8 +115,12 @@ func TestHealth(t *testing.T) {
 		{"ready", view{phase: in(phaseReady)}, nil, 200, "ready"},
 		{"stopping", view{phase: in(phaseStopping)}, nil, 503, "stopping"},
 		{"a part is not ready", view{phase: in(phaseReady)}, errPart, 503, "p: the part is not ready"},
-		{"a standby", view{phase: in(phaseStandby), leader: func() (string, error) { return "x leads", nil }}, nil, 200,
-			"x leads"},
+		{
+			"a standby",
+			view{phase: in(phaseStandby), leader: func() (string, error) { return "x leads", nil }},
+			nil, 200,
+			"x leads",
+		},
 		{
 			"a standby that cannot take over",
 			view{phase: in(phaseStandby), leader: func() (string, error) { return "", errLeader }},

@@ -43,7 +43,8 @@ func (s *steps) did(what string) {
 // case but a deletion.
 func (s *steps) brings() *flow.Flow[testbed.Gateway] {
 	step := func(name string, takes time.Duration,
-		then func(*flow.Fiber[testbed.Gateway]) flow.Next) flow.Node[testbed.Gateway] {
+		then func(*flow.Fiber[testbed.Gateway]) flow.Next,
+	) flow.Node[testbed.Gateway] {
 		return flow.Step(name, func(_ context.Context, f *flow.Fiber[testbed.Gateway]) flow.Next {
 			time.Sleep(takes)
 			s.did(client.KeyOf(f.Packet).String() + " " + name)

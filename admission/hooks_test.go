@@ -45,8 +45,12 @@ func TestQuestions(t *testing.T) {
 		{"create", question{operation: admissionv1.Create, object: first}, "", "CREATE a none->1"},
 		{"dry run", question{operation: admissionv1.Create, object: first, dryRun: true}, "", "CREATE a none->1 dry"},
 		{"update", question{operation: admissionv1.Update, object: second, old: first}, "", "UPDATE a 1->2"},
-		{"refused update", question{operation: admissionv1.Update, object: first, old: second}, "versions go up",
-			"UPDATE a 2->1"},
+		{
+			"refused update",
+			question{operation: admissionv1.Update, object: first, old: second},
+			"versions go up",
+			"UPDATE a 2->1",
+		},
 		{"refused delete", question{operation: admissionv1.Delete, old: second}, "it is kept", "DELETE a 2->none"},
 		{"delete", question{operation: admissionv1.Delete, old: first}, "", "DELETE a 1->none"},
 	} {

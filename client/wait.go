@@ -52,8 +52,10 @@ func Condition[T any, PT ObjectOf[T]](c *Client, key Key, name string) flow.Back
 
 // Gone returns a wait until an object does not exist.
 func Gone[T any, PT ObjectOf[T]](c *Client, key Key) flow.Backstopped {
-	return &objectWait[T, PT]{host: c.waitHost(), key: key, gone: true,
-		cond: func(obj *T) (bool, error) { return obj == nil, nil }}
+	return &objectWait[T, PT]{
+		host: c.waitHost(), key: key, gone: true,
+		cond: func(obj *T) (bool, error) { return obj == nil, nil },
+	}
 }
 
 // waitHost is what a wait needs of a client.

@@ -28,10 +28,14 @@ func TestBlockedWorkers(t *testing.T) {
 				`href="/console/flows">Flows</a> lists`,
 			},
 		},
-		"controllers": {reason: "Its state alone would say ✓.", blocked: &since, has: []string{"✕", "blocked"},
-			hasNot: []string{"✓"}},
-		"flows": {reason: "No worker of the engine returns.", blocked: &since,
-			has: []string{"✕", "engine of flows is blocked"}},
+		"controllers": {
+			reason: "Its state alone would say ✓.", blocked: &since, has: []string{"✕", "blocked"},
+			hasNot: []string{"✓"},
+		},
+		"flows": {
+			reason: "No worker of the engine returns.", blocked: &since,
+			has: []string{"✕", "engine of flows is blocked"},
+		},
 	} {
 		for _, at := range []*time.Time{tc.blocked, nil} {
 			status := inspect.Runtime{Controllers: []inspect.Controller{

@@ -21,13 +21,19 @@ func TestElsewhere(t *testing.T) {
 		cause why.Cause
 		href  string // empty: there is no link
 	}{
-		"leader": {why.Cause{Type: why.NotLeading, Evidence: map[string]string{"address": "https://10.0.0.7:8443"}},
-			"https://10.0.0.7:8443" + page},
-		"holder": {why.Cause{Type: why.HeldBy, Evidence: map[string]string{"address": "10.0.0.7:8443"}},
-			"//10.0.0.7:8443" + page},
+		"leader": {
+			why.Cause{Type: why.NotLeading, Evidence: map[string]string{"address": "https://10.0.0.7:8443"}},
+			"https://10.0.0.7:8443" + page,
+		},
+		"holder": {
+			why.Cause{Type: why.HeldBy, Evidence: map[string]string{"address": "10.0.0.7:8443"}},
+			"//10.0.0.7:8443" + page,
+		},
 		"no address": {why.Cause{Type: why.NotLeading}, ""},
-		"script": {why.Cause{Type: why.NotLeading,
-			Evidence: map[string]string{"address": "javascript://x/%0aalert(1)"}}, ""},
+		"script": {why.Cause{
+			Type:     why.NotLeading,
+			Evidence: map[string]string{"address": "javascript://x/%0aalert(1)"},
+		}, ""},
 		"user": {why.Cause{Type: why.HeldBy, Evidence: map[string]string{"address": "https://a@example.com"}}, ""},
 		"path": {why.Cause{Type: why.HeldBy, Evidence: map[string]string{"address": "https://a/x?y"}}, "https://a" +
 			page},

@@ -26,8 +26,11 @@ func TestUnguarded(t *testing.T) {
 	}{
 		"as it was":        {console.Options{}, "attacker.example", http.StatusOK},
 		"for this machine": {console.Options{GuardDebug: true, InsecureNoAuth: true}, "localhost", http.StatusOK},
-		"under the name of others": {console.Options{GuardDebug: true, InsecureNoAuth: true}, "attacker.example",
-			http.StatusForbidden},
+		"under the name of others": {
+			console.Options{GuardDebug: true, InsecureNoAuth: true},
+			"attacker.example",
+			http.StatusForbidden,
+		},
 		"for nobody without token": {console.Options{GuardDebug: true}, "localhost", http.StatusUnauthorized},
 	} {
 		rt := fairlead.New(server.Config(), fairlead.WithConsole(tc.o))

@@ -55,8 +55,10 @@ func (p *overview) data(ctx context.Context, rd *pages.Reader, _ *http.Request) 
 	if len(s.Controllers) > 0 {
 		d.Plots = append(d.Plots,
 			p.plot(pages.Plot{Title: "Reconciliations", Unit: "per second", Of: reconciled}),
-			p.plot(pages.Plot{Title: "Time of a reconciliation", Unit: "seconds, mean", Of: reconciledSeconds,
-				By: reconciledCount}))
+			p.plot(pages.Plot{
+				Title: "Time of a reconciliation", Unit: "seconds, mean", Of: reconciledSeconds,
+				By: reconciledCount,
+			}))
 	}
 	d.Plots = append(d.Plots,
 		p.plot(pages.Plot{Title: "Requests to the API server", Unit: "per second", Of: requests}),

@@ -45,8 +45,10 @@ func TestPlot(t *testing.T) {
 	}
 	var text strings.Builder
 	if err := renderOf(t).Part(&text, "overview", "content", pages.View{
-		Health: &pages.Health{}, Data: overviewData{Status: inspect.Runtime{},
-			Plots: []plot{p, plotOf("Nothing", "per second", nil)}},
+		Health: &pages.Health{}, Data: overviewData{
+			Status: inspect.Runtime{},
+			Plots:  []plot{p, plotOf("Nothing", "per second", nil)},
+		},
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -90,7 +90,8 @@ func TestNewInformerWithResync(t *testing.T) {
 func TestNewInformerOfAnotherType(t *testing.T) {
 	t.Parallel()
 	options := func(wrap func(toolscache.SharedIndexInformer,
-		runtime.Object) toolscache.SharedIndexInformer) cache.Options {
+		runtime.Object) toolscache.SharedIndexInformer,
+	) cache.Options {
 		return cache.Options{NewInformer: func(
 			lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers,
 		) toolscache.SharedIndexInformer {

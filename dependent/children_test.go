@@ -443,8 +443,10 @@ func TestBadDesires(t *testing.T) {
 		desired func(context.Context, *gateway) (*corev1.ConfigMap, error)
 		want    string
 	}{
-		{"nil", func(context.Context, *gateway) (*corev1.ConfigMap, error) { return nil, nil },
-			"the function returned no object"},
+		{
+			"nil", func(context.Context, *gateway) (*corev1.ConfigMap, error) { return nil, nil },
+			"the function returned no object",
+		},
 		{"no name", func(context.Context, *gateway) (*corev1.ConfigMap, error) {
 			return configMap("", nil), nil
 		}, unfit},

@@ -64,7 +64,8 @@ func (b *bench) run(g *dependent.Graph[gateway], opts ...reconcile.Option) {
 
 // runWith is run with a function for the status, which is called beside the one that writes the conditions.
 func (b *bench) runWith(g *dependent.Graph[gateway], status func(*gateway, *dependent.Report),
-	opts ...reconcile.Option) {
+	opts ...reconcile.Option,
+) {
 	b.t.Helper()
 	if b.object(testbed.Gateways, web.Name) == nil {
 		testbed.Put(b.t, b.server, testbed.New("a", "web"))

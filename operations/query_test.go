@@ -53,8 +53,12 @@ func TestQuery(t *testing.T) {
 		{"another type", Query{Type: Create}, op(), false, url.Values{"fieldSelector": {"spec.operationType=Create"}}},
 		{"another category", Query{Category: "x"}, op(), false, url.Values{"fieldSelector": {"spec.operationCategory=x"}}},
 		{"another request", Query{CorrelationID: "x"}, op(), false, url.Values{"fieldSelector": {"spec.correlationID=x"}}},
-		{"another type of resources", Query{ResourceType: "x"}, op(), false,
-			url.Values{"fieldSelector": {"spec.resourceType=x"}}},
+		{
+			"another type of resources",
+			Query{ResourceType: "x"},
+			op(), false,
+			url.Values{"fieldSelector": {"spec.resourceType=x"}},
+		},
 		{"a related resource", Query{Related: Resource{Type: "Database", ID: "7"}}, op(), true, url.Values{}},
 		{"another related resource", Query{Related: Resource{Type: "Database", ID: "8"}}, op(), false, url.Values{}},
 		{

@@ -106,8 +106,10 @@ func TestPriorityOfObjects(t *testing.T) {
 		for _, c := range b.calls {
 			got = append(got, c.key.Name)
 		}
-		if want := []string{"busy", "urgent-1", "urgent-2", "plain-1", "plain-2", "late-1",
-			"late-2"}; !slices.Equal(got, want) {
+		if want := []string{
+			"busy", "urgent-1", "urgent-2", "plain-1", "plain-2", "late-1",
+			"late-2",
+		}; !slices.Equal(got, want) {
 			t.Errorf("order %v, want %v", got, want)
 		}
 	})

@@ -24,8 +24,13 @@ func TestReporter(t *testing.T) {
 		panics float64
 	}{
 		{"success", completion{}, "", nil, 0},
-		{"failure", completion{err: failed}, Retryable, []string{"level=ERROR", "class=retryable", "attempts=2", "failed"},
-			0},
+		{
+			"failure",
+			completion{err: failed},
+			Retryable,
+			[]string{"level=ERROR", "class=retryable", "attempts=2", "failed"},
+			0,
+		},
 		{"conflict", completion{err: failed}, Conflict, []string{"level=INFO", "class=conflict"}, 0},
 		{"panic", completion{err: panicked}, Retryable, []string{"boom", `stack="the stack"`}, 1},
 		{

@@ -74,8 +74,10 @@ func (t *counting) WrappedRoundTripper() http.RoundTripper { return t.next }
 // request is sent. Then each is changed by somebody else, beside what is owned and in it.
 func TestEveryKind(t *testing.T) {
 	cp := clustertest.Start(t, cluster.Options{
-		APIServerFlags: []string{"--runtime-config=api/all=true",
-			"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"},
+		APIServerFlags: []string{
+			"--runtime-config=api/all=true",
+			"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+		},
 		FeatureGates: map[string]bool{"AllAlpha": true, "AllBeta": true},
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)

@@ -41,8 +41,10 @@ func stubs(t *testing.T) map[schema.GroupVersionResource]*unstructured.Unstructu
 		if !ok || !isData || len(call.Args) != 3 {
 			return true
 		}
-		gvr := schema.GroupVersionResource{Group: text(call.Args[0]), Version: text(call.Args[1]),
-			Resource: text(call.Args[2])}
+		gvr := schema.GroupVersionResource{
+			Group: text(call.Args[0]), Version: text(call.Args[1]),
+			Resource: text(call.Args[2]),
+		}
 		for _, field := range data.Elts {
 			kv, ok := field.(*ast.KeyValueExpr)
 			if !ok || kv.Key.(*ast.Ident).Name != "Stub" {

@@ -118,10 +118,14 @@ func testProjectDeployment(t *testing.T, built map[string]values) {
 	}{
 		"Service web-system/web-metrics": {[]any{"spec", "selector"}, []any{"spec", "ports", 0, "targetPort"}},
 		"Service web-system/web-webhook": {[]any{"spec", "selector"}, []any{"spec", "ports", 0, "targetPort"}},
-		"NetworkPolicy" + name: {[]any{"spec", "podSelector", "matchLabels"},
-			[]any{"spec", "ingress", 0, "ports", 0, "port"}},
-		"NetworkPolicy web-system/web-webhook": {[]any{"spec", "podSelector", "matchLabels"},
-			[]any{"spec", "ingress", 0, "ports", 0, "port"}},
+		"NetworkPolicy" + name: {
+			[]any{"spec", "podSelector", "matchLabels"},
+			[]any{"spec", "ingress", 0, "ports", 0, "port"},
+		},
+		"NetworkPolicy web-system/web-webhook": {
+			[]any{"spec", "podSelector", "matchLabels"},
+			[]any{"spec", "ingress", 0, "ports", 0, "port"},
+		},
 	} {
 		if diff := cmp.Diff(labels, get(t, built[id], want.selector...)); diff != "" {
 			t.Errorf("%s selects other pods (-pods +selected):\n%s", id, diff)
@@ -212,8 +216,12 @@ func testProjectNamespace(t *testing.T, c *chart.Chart) {
 		{"the default", nil, "team-a", "team-a", false},
 		{"the same by name", values{"namespace": values{"name": "team-a"}}, "team-a", "team-a", false},
 		{"another one", values{"namespace": values{"name": "team-b"}}, "team-a", "team-b", true},
-		{"another one that exists", values{"namespace": values{"name": "team-b", "create": false}}, "team-a", "team-b",
-			false},
+		{
+			"another one that exists",
+			values{"namespace": values{"name": "team-b", "create": false}},
+			"team-a", "team-b",
+			false,
+		},
 	} {
 		files, err := renderChart(c, tc.v, tc.release)
 		if err != nil {
@@ -233,8 +241,10 @@ func testProjectNamespace(t *testing.T, c *chart.Chart) {
 		}
 		for id, path := range map[string][]any{
 			"ClusterRoleBinding /web": {"subjects", 0, "namespace"},
-			"CustomResourceDefinition /orders.shop.example.org": {"spec", "conversion", "webhook", "clientConfig", "service",
-				"namespace"},
+			"CustomResourceDefinition /orders.shop.example.org": {
+				"spec", "conversion", "webhook", "clientConfig", "service",
+				"namespace",
+			},
 		} {
 			if ns := get(t, all[id], path...); ns != tc.want {
 				t.Errorf("%s: %s names the namespace %v", tc.reason, id, ns)

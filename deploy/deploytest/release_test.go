@@ -99,8 +99,13 @@ func TestKrew(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "SHA256SUMS"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"manifest", version, dir}, {"names", "1.2.3"}, {"names"}, {"archives", version},
-		{"all", version}} {
+	for _, args := range [][]string{
+		{"manifest", version, dir},
+		{"names", "1.2.3"},
+		{"names"},
+		{"archives", version},
+		{"all", version},
+	} {
 		if out, err := release(t, args...); err == nil {
 			t.Errorf("%v: got %s", args, out)
 		}

@@ -144,8 +144,10 @@ func (w *world) fail() {
 	w.server.On(apiserver.Match{Resource: "events"}, apiserver.Answer(apiserver.Failure(500)))
 	w.server.On(apiserver.Match{Resource: "tokenreviews"}, apiserver.Answer(apiserver.Failure(500)))
 	for i := range 1100 {
-		if _, err := w.server.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a",
-			Name: fmt.Sprint(i)}}); err != nil {
+		if _, err := w.server.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "a",
+			Name:      fmt.Sprint(i),
+		}}); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -303,8 +305,10 @@ func (w *world) controller(pod string) {
 		t.Fatal(err)
 	}
 	rt.Add("executor", e.Run)
-	scheduler, err := operations.NewScheduler(operations.Options{Config: w.server.Config(), Calls: rt.Calls(),
-		Namespace: "a"})
+	scheduler, err := operations.NewScheduler(operations.Options{
+		Config: w.server.Config(), Calls: rt.Calls(),
+		Namespace: "a",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,11 +45,13 @@ type stage struct {
 
 func setUp(t *testing.T, namespaces int, delay time.Duration) *stage {
 	t.Helper()
-	server, err := apiserver.New(apiserver.Options{Pipe: true,
+	server, err := apiserver.New(apiserver.Options{
+		Pipe: true,
 		Resources: append(apiserver.DefaultResources(), apiserver.Resource{
 			Group: group.Group, Version: group.Version, Resource: "domains", Kind: "Domain", Namespaced: true,
 			Subresources: []string{"status"},
-		})})
+		}),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,12 +52,14 @@ func siteOf(t *testing.T, who Authorizer, open bool, page Page, do func()) http.
 	page.Data = func(context.Context, *Reader, *http.Request) (any, error) { return "secret", nil }
 	s.AddPage(page)
 	s.AddPage(Page{Name: "why", Title: "Why?", Menu: true, Allow: Anybody})
-	s.AddAction(Action{Path: "things", Page: page,
+	s.AddAction(Action{
+		Path: "things", Page: page,
 		Do: func(_ context.Context, _ *Reader, _ *http.Request, a *Answer) error {
 			do()
 			a.Redirect("/console/things")
 			return nil
-		}})
+		},
+	})
 	return s.Handler()
 }
 
@@ -76,8 +78,11 @@ func TestEveryPageIsGuarded(t *testing.T) {
 		other int // the status for a reader without the right
 	}{
 		"whole program": {Page{}, whole, "", http.StatusNotFound},
-		"scope": {Page{Scope: &Scope{&Namespaces{Served: []string{"a"}}, list}}, list("a"), "?namespace=a",
-			http.StatusNotFound},
+		"scope": {
+			Page{Scope: &Scope{&Namespaces{Served: []string{"a"}}, list}},
+			list("a"), "?namespace=a",
+			http.StatusNotFound,
+		},
 		"no namespace": {Page{Scope: &Scope{&Namespaces{Served: []string{"a"}}, list}}, list("a"), "", http.StatusForbidden},
 		"allow": {Page{Allow: func(ctx context.Context, rd *Reader, _ *http.Request) error {
 			return rd.May(ctx, whole)

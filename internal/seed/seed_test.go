@@ -83,8 +83,10 @@ func TestRecorded(t *testing.T) {
 		want         []uint64
 		err          string
 	}{
-		{reason: "the seeds of the test, in order", text: "TestX 7 # a fault\n\n# a comment\nTestY 8\nTestX 9",
-			want: []uint64{7, 9}},
+		{
+			reason: "the seeds of the test, in order", text: "TestX 7 # a fault\n\n# a comment\nTestY 8\nTestX 9",
+			want: []uint64{7, 9},
+		},
 		{reason: "a line without a seed is reported with its place", text: "TestX 7\nTestX", err: "seeds:2: "},
 		{reason: "so is one whose seed is no number", text: "TestX seven", err: "seeds:1: "},
 	} {

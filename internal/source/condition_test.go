@@ -78,8 +78,10 @@ func TestConditionWithoutSlots(t *testing.T) {
 	}{
 		"its slots are not known": {func(*condition) {}, Connecting},
 		"it had contact before":   {func(c *condition) { c.contact(nil, &Counters{}) }, Watching},
-		"the resource was refused then": {func(c *condition) { c.set(Degraded, ReasonForbidden, nil, nil, &Counters{}) },
-			Watching},
+		"the resource was refused then": {
+			func(c *condition) { c.set(Degraded, ReasonForbidden, nil, nil, &Counters{}) },
+			Watching,
+		},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -38,8 +38,10 @@ func TestListerKeepsTheContent(t *testing.T) {
 	}{
 		"older than the version seen": {[]string{podList("4", "", item("a", "1"))}, ErrStale},
 		"cut":                         {[]string{podList("9", "", item("a", "1"))[:60]}, nil},
-		"repeats a token": {[]string{podList("9", "t", item("a", "1")),
-			podList("9", "t", item("b", "1"))}, nil},
+		"repeats a token": {[]string{
+			podList("9", "t", item("a", "1")),
+			podList("9", "t", item("b", "1")),
+		}, nil},
 		"another kind":                        {[]string{`{"kind":"SecretList","apiVersion":"v2","metadata":{"resourceVersion":"9"},"items":[]}`}, nil},
 		"empty, and empty over a new request": {[]string{podList("9", ""), podList("4", "")}, nil},
 	} {

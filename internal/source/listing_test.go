@@ -20,14 +20,18 @@ func TestListingDoubts(t *testing.T) {
 		"all is there":       {l: listing{count: 5}, know: 5},
 		"some deletions":     {l: listing{count: 5}, missing: 100, know: 105},
 		"too many deletions": {l: listing{count: 5}, missing: 101, know: 106, doubted: true},
-		"no bound on deletions": {change: func(c *Config) { c.BulkDeleteGuard = -1 }, l: listing{count: 5},
-			missing: 101, know: 106},
+		"no bound on deletions": {
+			change: func(c *Config) { c.BulkDeleteGuard = -1 }, l: listing{count: 5},
+			missing: 101, know: 106,
+		},
 		"empty":                       {know: 1, missing: 1, doubted: true},
 		"empty, and trusted":          {change: func(c *Config) { c.TrustEmptyList = true }, know: 1, missing: 1},
 		"empty, and nothing is known": {},
 		"fewer than promised":         {l: listing{count: 5, promised: 6}, know: 5, doubted: true},
-		"fewer than an estimate": {l: listing{count: 5, promised: 6}, know: 5, estimates: true,
-			wantEstimates: true},
+		"fewer than an estimate": {
+			l: listing{count: 5, promised: 6}, know: 5, estimates: true,
+			wantEstimates: true,
+		},
 		"an empty page":                    {l: listing{count: 5, gap: true}, know: 5, doubted: true},
 		"a nameless object may be the one": {l: listing{count: 5, nameless: 1}, missing: 1, know: 5, doubted: true},
 		"confirmed": {

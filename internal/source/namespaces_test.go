@@ -39,8 +39,10 @@ func (s *slots) add(namespace, name string) {
 // addTo makes an object in a namespace that is there, or is not.
 func (s *slots) addTo(namespace, name string) {
 	s.t.Helper()
-	if _, err := s.server.Put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
-		Name: name}}); err != nil {
+	if _, err := s.server.Put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace,
+		Name:      name,
+	}}); err != nil {
 		s.t.Error(err)
 	}
 }
@@ -176,10 +178,14 @@ func TestNamespacesCannotBeListed(t *testing.T) {
 		asked  int // times that namespaces were to be listed
 		all    bool
 	}{
-		"they are forbidden": {match: namespaces, fault: apiserver.Answer(apiserver.Failure(403)), asked: 1,
-			all: true},
-		"they fail": {match: namespaces, fault: apiserver.Answer(apiserver.Failure(500)), asked: 1,
-			all: true},
+		"they are forbidden": {
+			match: namespaces, fault: apiserver.Answer(apiserver.Failure(403)), asked: 1,
+			all: true,
+		},
+		"they fail": {
+			match: namespaces, fault: apiserver.Answer(apiserver.Failure(500)), asked: 1,
+			all: true,
+		},
 		"they are many":              {spread: true, asked: 1, all: true},
 		"the version has expired":    {match: in(1), fault: apiserver.Answer(apiserver.Expired()), asked: 2},
 		"the version always expires": {match: in(0), fault: apiserver.Answer(apiserver.Expired()), asked: 2, all: true},

@@ -28,8 +28,10 @@ func TestSpans(t *testing.T) {
 	} {
 		var got []told
 		for _, one := range made.Await(t, name, len(want)) {
-			got = append(got, told{spans.Value(one, "source.resource"), spans.Value(one, "error.type"),
-				one.Status().Code.String()})
+			got = append(got, told{
+				spans.Value(one, "source.resource"), spans.Value(one, "error.type"),
+				one.Status().Code.String(),
+			})
 			if one.Parent().IsValid() || one.SpanKind() != trace.SpanKindClient || one.Status().Description != "" {
 				t.Errorf("%s: parent %v, kind %s, %q", name, one.Parent(), one.SpanKind(), one.Status().Description)
 			}

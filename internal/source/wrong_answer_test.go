@@ -22,24 +22,32 @@ func TestWrongAnswers(t *testing.T) {
 		body []byte
 	}{
 		"an error event with a ConfigMap": {&jsonWatch{}, jsonEvent(small)},
-		"an error event with a Pod": {&jsonWatch{},
-			jsonEvent(`{"kind":"Pod","apiVersion":"v1","status":{"phase":"Failed"}}`)},
+		"an error event with a Pod": {
+			&jsonWatch{},
+			jsonEvent(`{"kind":"Pod","apiVersion":"v1","status":{"phase":"Failed"}}`),
+		},
 		"an error event with another kind that has the fields of a status": {
 			&jsonWatch{}, jsonEvent(`{"kind":"Refusal","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`),
 		},
 		"an error event with an empty object": {&jsonWatch{}, jsonEvent(`{}`)},
 		"an error event with an empty status": {&jsonWatch{}, jsonEvent(`{"kind":"Status","apiVersion":"v1"}`)},
-		"an error event with a status of success": {&jsonWatch{},
-			jsonEvent(`{"kind":"Status","status":"Success","code":200}`)},
-		"an error event with an unknown reason": {&jsonWatch{},
-			jsonEvent(`{"kind":"Status","status":"Failure","reason":"Odd"}`)},
+		"an error event with a status of success": {
+			&jsonWatch{},
+			jsonEvent(`{"kind":"Status","status":"Success","code":200}`),
+		},
+		"an error event with an unknown reason": {
+			&jsonWatch{},
+			jsonEvent(`{"kind":"Status","status":"Failure","reason":"Odd"}`),
+		},
 		"an error event with a Pod in protobuf":    {&protoWatch{}, protoEvent("Pod", &pod)},
 		"an error event without words in protobuf": {&protoWatch{}, protoEvent("Status", &metav1.Status{})},
 		"a change to a status in protobuf": {
 			&protoWatch{}, protoFrame(t, "ADDED", wrap(t, "v1", "Status", marshal(t, &metav1.Status{Code: 410}))),
 		},
-		"a watch that is a list": {&jsonWatch{},
-			[]byte(`{"kind":"ConfigMapList","apiVersion":"v1","items":[]}`)},
+		"a watch that is a list": {
+			&jsonWatch{},
+			[]byte(`{"kind":"ConfigMapList","apiVersion":"v1","items":[]}`),
+		},
 		"a watch that is an empty status":       {&jsonWatch{}, []byte(`{"kind":"Status","apiVersion":"v1"}`)},
 		"a list that is an empty status":        {&jsonList{}, []byte(`{"kind":"Status","apiVersion":"v1"}`)},
 		"a list that is a status of code 200":   {&jsonList{}, []byte(`{"kind":"Status","apiVersion":"v1","code":200}`)},

@@ -98,14 +98,16 @@ func TestKeepExceptsObjects(t *testing.T) {
 func TestKeepGetsTheObject(t *testing.T) {
 	t.Parallel()
 	var got string
-	s := secrets(t, store.Content{Drop: []string{"data"},
+	s := secrets(t, store.Content{
+		Drop: []string{"data"},
 		Keep: func(namespace, name string, labels map[string]string) bool {
 			if labels["app"] == "" {
 				panic("no label")
 			}
 			got = fmt.Sprint(namespace, "/", name, " ", maps.Collect(maps.All(labels)))
 			return true
-		}})
+		},
+	})
 	sink := s.Sink("")
 	list(t, sink, 1)
 	if err := sink.Apply(source.Added, sent(t, source.Protobuf, secret(5, "hunter2"))); err != nil {

@@ -201,8 +201,11 @@ func TestAccountsForAll(t *testing.T) {
 		want                  bool
 	}{
 		{"changes of two patches", `{"a":{"x":1}}`, `{"a":{"x":2,"y":3}}`, []string{`{"a":{"x":2}}`, `{"a":{"y":3}}`}, true},
-		{"a change of neither", `{"a":{"x":1}}`, `{"a":{"x":2,"y":3,"z":4}}`, []string{`{"a":{"x":2}}`, `{"a":{"y":3}}`},
-			false},
+		{
+			"a change of neither", `{"a":{"x":1}}`, `{"a":{"x":2,"y":3,"z":4}}`,
+			[]string{`{"a":{"x":2}}`, `{"a":{"y":3}}`},
+			false,
+		},
 		{"the one of two values that won", `{"a":1}`, `{"a":2}`, []string{`{"a":2}`, `{"a":3}`}, true},
 		{"a value that neither asks for", `{"a":1}`, `{"a":4}`, []string{`{"a":2}`, `{"a":3}`}, false},
 		{"a removal by one of them", `{"a":1,"b":2}`, `{"b":3}`, []string{`{"a":null}`, `{"b":3}`}, true},

@@ -77,10 +77,16 @@ func TestBulk(t *testing.T) {
 			want int
 		}{
 			"the form is of another page": {url.Values{"count": {"60"}}, nil, http.StatusForbidden},
-			"the form is of another reader": {url.Values{"count": {"60"}, "csrf": {w.CSRF(viewer, path)}}, nil,
-				http.StatusForbidden},
-			"the form is of another site": {url.Values{"count": {"60"}, "csrf": {csrf}},
-				[]string{"Sec-Fetch-Site", "cross-site"}, http.StatusForbidden},
+			"the form is of another reader": {
+				url.Values{"count": {"60"}, "csrf": {w.CSRF(viewer, path)}},
+				nil,
+				http.StatusForbidden,
+			},
+			"the form is of another site": {
+				url.Values{"count": {"60"}, "csrf": {csrf}},
+				[]string{"Sec-Fetch-Site", "cross-site"},
+				http.StatusForbidden,
+			},
 			"there are more than were allowed": {url.Values{"count": {"59"}, "csrf": {csrf}}, nil, http.StatusConflict},
 		} {
 			if got := w.Send(admin, "", http.MethodPost, path, refused.form, refused.head...); got.Status != refused.want {

@@ -56,8 +56,10 @@ func TestIndexModel(t *testing.T) {
 		if !slices.Equal(want, x.sorted) || len(x.rows) != len(model) {
 			t.Fatalf("seed %d: the index has %d rows, of %d in order, want %d", seed, len(x.rows), len(x.sorted), len(want))
 		}
-		f := filter{namespace: fmt.Sprint("ns-", rnd.IntN(3)), status: string(operations.Failed),
-			text: fmt.Sprint("d-", rnd.IntN(10))}
+		f := filter{
+			namespace: fmt.Sprint("ns-", rnd.IntN(3)), status: string(operations.Failed),
+			text: fmt.Sprint("d-", rnd.IntN(10)),
+		}
 		slices.Reverse(want)
 		var found []*row
 		for _, r := range want {

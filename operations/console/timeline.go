@@ -270,11 +270,15 @@ func laneOf(
 	if class == "" {
 		class = "going"
 	}
-	l.Bars = []bar{{X: x(l.From), Wide: max(x(l.To)-x(l.From), leastShown), Class: class,
-		Title: pages.Human(l.To.Sub(l.From))}}
+	l.Bars = []bar{{
+		X: x(l.From), Wide: max(x(l.To)-x(l.From), leastShown), Class: class,
+		Title: pages.Human(l.To.Sub(l.From)),
+	}}
 	if next := moment(call.NextAttemptAt); l.Open && next.After(now) {
-		wait := bar{X: x(now), Wide: max(x(next)-x(now), leastShown), Class: "until",
-			Title: "waiting " + pages.Human(next.Sub(now))}
+		wait := bar{
+			X: x(now), Wide: max(x(next)-x(now), leastShown), Class: "until",
+			Title: "waiting " + pages.Human(next.Sub(now)),
+		}
 		l.Bars = append(l.Bars, wait)
 		l.Marks = append(l.Marks, mark{x(next), "next", "next attempt or poll"})
 	}

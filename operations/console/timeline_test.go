@@ -87,11 +87,13 @@ func TestTimeline(t *testing.T) {
 func TestTimelineOnAPhone(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("long-name-", 10)
-	line := &timeline{High: 2 * laneHigh, Ticks: []tick{{0, "+0s"}, {200, "+1s"}, {400, "+2s"}, {1000, "+5s"}},
+	line := &timeline{
+		High: 2 * laneHigh, Ticks: []tick{{0, "+0s"}, {200, "+1s"}, {400, "+2s"}, {1000, "+5s"}},
 		Lanes: []lane{
 			{Title: "before the first call", Bars: []bar{{X: 0, Wide: 10, Class: "wait"}}},
 			{Title: long, Bars: []bar{{X: 10, Wide: 990, Class: "bad"}}, Marks: []mark{{1000, "next", "next attempt or poll"}}},
-		}}
+		},
+	}
 	var text strings.Builder
 	if err := renderOf(t).Part(&text, "operation", "content", pages.View{Data: operationData{
 		Op: &v1alpha1.Operation{}, Timeline: line, Why: why.Answer{},

@@ -31,12 +31,18 @@ func TestAdopt(t *testing.T) {
 		changed  bool
 		replaced bool
 	}{
-		"Newer": {"A newer state keeps the change.", func(op *v1alpha1.Operation) { op.ResourceVersion = "2" }, true,
-			false},
-		"Terminal": {"The outcome is decided.",
-			func(op *v1alpha1.Operation) { course.Finish(op, v1alpha1.PhaseSuccess, epoch)(op) }, false, false},
-		"Replaced": {"The change is about another request.", func(op *v1alpha1.Operation) { op.Spec.OperationID = "two" },
-			false, true},
+		"Newer": {
+			"A newer state keeps the change.", func(op *v1alpha1.Operation) { op.ResourceVersion = "2" }, true,
+			false,
+		},
+		"Terminal": {
+			"The outcome is decided.",
+			func(op *v1alpha1.Operation) { course.Finish(op, v1alpha1.PhaseSuccess, epoch)(op) }, false, false,
+		},
+		"Replaced": {
+			"The change is about another request.", func(op *v1alpha1.Operation) { op.Spec.OperationID = "two" },
+			false, true,
+		},
 		"Recreated": {"The change is about another object.", func(op *v1alpha1.Operation) { op.UID = "other" }, false, true},
 	}
 	for name, tc := range tests {

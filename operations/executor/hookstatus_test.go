@@ -106,7 +106,8 @@ func TestHookStatus(t *testing.T) {
 				return nil
 			},
 			onQuarantined: func(_ context.Context, w *v1alpha1.Webhook,
-				_ Condemned) {
+				_ Condemned,
+			) {
 				quarantined = append(quarantined, w.Name)
 			},
 			log: slog.New(slog.DiscardHandler), now: func() time.Time { return epoch },

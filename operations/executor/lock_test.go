@@ -297,8 +297,10 @@ func TestLockRace(t *testing.T) {
 	b.Start(nil)
 	var all sync.WaitGroup
 	for i := range n {
-		r := operations.Request{ID: fmt.Sprint("op-", i), Resource: app(i), Type: operations.Update,
-			Webhooks: []string{"work"}}
+		r := operations.Request{
+			ID: fmt.Sprint("op-", i), Resource: app(i), Type: operations.Update,
+			Webhooks: []string{"work"},
+		}
 		claim := []string{r.Resource.String()} // the first few are about what others lock
 		for j := range locked {
 			if i != j && (i>>j)%3 == 1 {

@@ -51,11 +51,15 @@ func TestStuckOperationsAreCounted(t *testing.T) {
 	r.Begin()
 	a := asking{b, r.Executor}
 
-	b.Schedule(operations.Request{Resource: app("holder"), Webhooks: []string{"hold"},
-		Lock: []operations.Resource{database}})
+	b.Schedule(operations.Request{
+		Resource: app("holder"), Webhooks: []string{"hold"},
+		Lock: []operations.Resource{database},
+	})
 	b.Received(asked)
-	b.Schedule(operations.Request{Resource: app("behind"), Webhooks: []string{"next"},
-		Lock: []operations.Resource{database}})
+	b.Schedule(operations.Request{
+		Resource: app("behind"), Webhooks: []string{"next"},
+		Lock: []operations.Resource{database},
+	})
 	for i := range 3 {
 		b.Schedule(operations.Request{Resource: app(fmt.Sprint("missing", i)), Webhooks: []string{"nowhere"}})
 	}

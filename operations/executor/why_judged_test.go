@@ -242,8 +242,10 @@ func TestWhyJudged(t *testing.T) {
 		}},
 		{"asyncdown", judge.Case{Want: why.CircuitOpen, Evidence: []string{"error=503"}, Then: types{why.BackOff}}},
 		{"dated", judge.Case{Want: why.RetryAfter, Evidence: []string{"status=503"}, Until: time.Hour, Progress: true}},
-		{"late", judge.Case{Want: why.RetryAfter, Message: "timeout expires before that", Until: 10 * time.Minute,
-			Progress: true}},
+		{"late", judge.Case{
+			Want: why.RetryAfter, Message: "timeout expires before that", Until: 10 * time.Minute,
+			Progress: true,
+		}},
 		{"broken", judge.Case{Want: why.BackOff, Evidence: []string{"status=500"}}},
 		{"short", judge.Case{Want: why.BackOff, Message: "timeout expires before that", Until: 10 * time.Minute}},
 		{"slowly", judge.Case{Want: why.RetryAfter, Until: 2 * time.Hour, Progress: true}},

@@ -311,8 +311,10 @@ func TestProxyCA(t *testing.T) {
 	}
 	server := first.Issue(t, "server", x509.ExtKeyUsageServerAuth, time.Time{})
 	at := serveTLS(t, pages, proxy.TLS(&tls.Config{Certificates: []tls.Certificate{*server}}))
-	clients := map[string]*http.Client{"first": first.Client(t, certs["first"]),
-		"second": first.Client(t, certs["second"])}
+	clients := map[string]*http.Client{
+		"first":  first.Client(t, certs["first"]),
+		"second": first.Client(t, certs["second"]),
+	}
 	believed := func(reason, whose string, want bool) {
 		t.Helper()
 		(&api{t: t, ctx: t.Context()}).asked(clients[whose], at, http.Header{"X-Remote-User": {"jane"}})

@@ -23,8 +23,10 @@ func TestSpans(t *testing.T) {
 		server := testbed.Server(t, apiserver.Options{})
 		defer server.Close()
 		made := spans.New()
-		l, err := lease.New(server.Config(), lease.Options{Namespace: "a", Name: "gateways", Identity: "one",
-			TracerProvider: made})
+		l, err := lease.New(server.Config(), lease.Options{
+			Namespace: "a", Name: "gateways", Identity: "one",
+			TracerProvider: made,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -54,8 +54,10 @@ func TestChangesNothing(t *testing.T) {
 		{"an equal value", types.MergePatchType, `{"a":1}`, `{"a":1,"b":2}`, true},
 		{"another value", types.MergePatchType, `{"a":2}`, `{"a":1,"b":2}`, false},
 		{"the removal of an absent field", types.MergePatchType, `{"c":null}`, `{"a":1}`, true},
-		{"a JSON patch that replaces by the same", types.JSONPatchType, `[{"op":"replace","path":"/a","value":1}]`, `{"a":1}`,
-			true},
+		{
+			"a JSON patch that replaces by the same", types.JSONPatchType, `[{"op":"replace","path":"/a","value":1}]`, `{"a":1}`,
+			true,
+		},
 		{"a JSON patch that the server refuses", types.JSONPatchType, `[{"op":"remove","path":"/b"}]`, `{"a":1}`, false},
 		{"a strategic merge patch", types.StrategicMergePatchType, `{"a":1}`, `{"a":1}`, false},
 	} {
@@ -82,12 +84,18 @@ func TestComplete(t *testing.T) {
 	}{
 		{"the server lacks the status", `{}`, nil, false, `{"status":{"phase":"Ready","count":0,"sub":{"n":0}}}`},
 		{"the server has a status", `{"status":{"phase":"Old"}}`, nil, false, `{"status":{"phase":"Ready","sub":{"n":0}}}`},
-		{"all missing fields", `{"status":{"phase":"Old"}}`, nil, true,
-			`{"status":{"phase":"Ready","count":0,"sub":{"n":0}}}`},
+		{
+			"all missing fields", `{"status":{"phase":"Old"}}`, nil, true,
+			`{"status":{"phase":"Ready","count":0,"sub":{"n":0}}}`,
+		},
 		{"only Go values are known", ``, nil, false, ``},
 		{"the cache drops a part of it", `{"status":{"phase":"Old"}}`, []string{"status.log"}, false, ``},
-		{"the cache drops another field", `{"status":{"phase":"Old"}}`, []string{"spec.log"}, false,
-			`{"status":{"phase":"Ready","sub":{"n":0}}}`},
+		{
+			"the cache drops another field", `{"status":{"phase":"Old"}}`,
+			[]string{"spec.log"},
+			false,
+			`{"status":{"phase":"Ready","sub":{"n":0}}}`,
+		},
 	} {
 		original := content.Original{Drop: tc.drop}
 		if tc.server != "" {

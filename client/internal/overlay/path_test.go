@@ -26,8 +26,10 @@ func TestPlaceOf(t *testing.T) {
 		{server + "/api/v1/nodes/x", "", "v1", "nodes", "", "x", "", true},
 		{server + "/api/v1/namespaces/n", "", "v1", "namespaces", "", "n", "", true},
 		{server + "/api/v1/namespaces/n/finalize", "", "v1", "namespaces", "", "n", "finalize", true},
-		{server + "/apis/rbac.authorization.k8s.io/v1/clusterroles/a%3Ab", "rbac.authorization.k8s.io", "v1", "clusterroles",
-			"", "a:b", "", true},
+		{
+			server + "/apis/rbac.authorization.k8s.io/v1/clusterroles/a%3Ab", "rbac.authorization.k8s.io", "v1", "clusterroles",
+			"", "a:b", "", true,
+		},
 		{"https://host:443/clusters/a/api/v1/nodes/x", "", "v1", "nodes", "", "x", "", true},
 		{"https://other/clusters/a/api/v1/nodes/x", "", "", "", "", "", "", false},
 		{"http://host/clusters/a/api/v1/nodes/x", "", "", "", "", "", "", false},

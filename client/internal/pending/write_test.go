@@ -73,7 +73,8 @@ func TestWrite(t *testing.T) {
 	}{
 		{
 			"an answer", "a", func(ctx context.Context,
-				w *pending.Write) {
+				w *pending.Write,
+			) {
 				w.Answered(ctx, answer(200, object("a", "1", "11", "")))
 			},
 			"1 11",

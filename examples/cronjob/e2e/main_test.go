@@ -219,7 +219,8 @@ func TestValidation(t *testing.T) {
 	for reason, change := range map[string]func(cj *unstructured.Unstructured, spec map[string]any){
 		"no schedule": func(_ *unstructured.Unstructured, spec map[string]any) { spec["schedule"] = "" },
 		"an unknown policy": func(_ *unstructured.Unstructured,
-			spec map[string]any) {
+			spec map[string]any,
+		) {
 			spec["concurrencyPolicy"] = "Perhaps"
 		},
 		"a limit below 0": func(_ *unstructured.Unstructured, spec map[string]any) {

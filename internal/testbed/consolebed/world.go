@@ -202,8 +202,10 @@ func (w *World) User(name string, everywhere bool, rules ...rbacv1.PolicyRule) s
 			metav1.CreateOptions{})
 		if err == nil {
 			_, err = w.Clients.RbacV1().ClusterRoleBindings().Create(w.Ctx, &rbacv1.ClusterRoleBinding{
-				ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
-					Name: meta.Name},
+				ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{
+					APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+					Name: meta.Name,
+				},
 			}, metav1.CreateOptions{})
 		}
 	default:
@@ -211,8 +213,10 @@ func (w *World) User(name string, everywhere bool, rules ...rbacv1.PolicyRule) s
 			metav1.CreateOptions{})
 		if err == nil {
 			_, err = w.Clients.RbacV1().RoleBindings(w.Namespace).Create(w.Ctx, &rbacv1.RoleBinding{
-				ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role",
-					Name: meta.Name},
+				ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{
+					APIGroup: rbacv1.GroupName, Kind: "Role",
+					Name: meta.Name,
+				},
 			}, metav1.CreateOptions{})
 		}
 	}

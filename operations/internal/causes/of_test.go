@@ -135,8 +135,10 @@ func TestOf(t *testing.T) {
 				op.Spec.Timeout.Duration, e.NextAttemptAt = time.Minute, at(created)
 			}),
 			want: []why.Cause{
-				{Type: why.DeadlinePassed, Since: created.Add(time.Minute + time.Second),
-					Evidence: map[string]string{"timeout": "1m0s"}},
+				{
+					Type: why.DeadlinePassed, Since: created.Add(time.Minute + time.Second),
+					Evidence: map[string]string{"timeout": "1m0s"},
+				},
 				{Type: why.BackOff, Since: created, Until: created},
 			},
 		},

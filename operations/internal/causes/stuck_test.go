@@ -208,16 +208,24 @@ func TestLastError(t *testing.T) {
 		call v1alpha1.WebhookCallStatus
 		want string
 	}{
-		"under way again": {v1alpha1.WebhookCallStatus{AttemptID: "b", RetriesCount: 1, Message: "answered 500"},
-			"answered 500"},
+		"under way again": {
+			v1alpha1.WebhookCallStatus{AttemptID: "b", RetriesCount: 1, Message: "answered 500"},
+			"answered 500",
+		},
 		"waits for a try": {v1alpha1.WebhookCallStatus{NextAttemptAt: at(later), Message: "answered 500"}, "answered 500"},
 		"first try":       {v1alpha1.WebhookCallStatus{AttemptID: "a"}, ""},
-		"awaits callback": {v1alpha1.WebhookCallStatus{AttemptID: "a", LastStatusCode: 202,
-			Message: "waiting for the callback"}, ""},
-		"polled": {v1alpha1.WebhookCallStatus{WebhookPollURL: "u", LastPollTimestamp: at(now), LastStatusCode: 200,
-			Message: "in progress"}, ""},
-		"poll has failed": {v1alpha1.WebhookCallStatus{WebhookPollURL: "u", LastPollTimestamp: at(now), Message: "EOF"},
-			"EOF"},
+		"awaits callback": {v1alpha1.WebhookCallStatus{
+			AttemptID: "a", LastStatusCode: 202,
+			Message: "waiting for the callback",
+		}, ""},
+		"polled": {v1alpha1.WebhookCallStatus{
+			WebhookPollURL: "u", LastPollTimestamp: at(now), LastStatusCode: 200,
+			Message: "in progress",
+		}, ""},
+		"poll has failed": {
+			v1alpha1.WebhookCallStatus{WebhookPollURL: "u", LastPollTimestamp: at(now), Message: "EOF"},
+			"EOF",
+		},
 		"over":             {v1alpha1.WebhookCallStatus{State: v1alpha1.PhaseFailed, Message: "answered 400"}, ""},
 		"accepted to poll": {v1alpha1.WebhookCallStatus{WebhookPollURL: "u", RetriesCount: 2, LastStatusCode: 202}, ""},
 	} {

@@ -181,8 +181,10 @@ func TestCompileDelaysItsNamespace(t *testing.T) {
 		if _, err := b.hooks.Get(key, &victim); err != nil || !victim.take() || hostile.take() {
 			t.Errorf("another namespace: %v", err)
 		}
-		if got, ok := b.hooks.Times(cache.Key{Namespace: "hostile",
-			Name: "h99"}); got.Timeout != v1alpha1.DefaultWebhookTimeout ||
+		if got, ok := b.hooks.Times(cache.Key{
+			Namespace: "hostile",
+			Name:      "h99",
+		}); got.Timeout != v1alpha1.DefaultWebhookTimeout ||
 			!ok {
 			t.Errorf("timeout %v, %v", got.Timeout, ok)
 		}
