@@ -195,8 +195,8 @@ func (s *stage) play(t *testing.T, seeded uint64, id string, game []attack, pace
 }
 
 // tenant makes an attacker.
-func (s *stage) tenant( //nolint:revive // the test comes first
-	t *testing.T, ctx context.Context, namespace string, rnd *rand.Rand,
+func (s *stage) tenant(
+	t *testing.T, ctx context.Context, namespace string, rnd *rand.Rand, //nolint:revive // the test comes first
 ) *tenant {
 	config := s.identity(namespace, "tenant")
 	return &tenant{
