@@ -33,7 +33,7 @@ var obstacles = []struct{ sign, advice string }{
 	{
 		"from outside bubble",
 		"The subject uses a channel, timer or wait group of package level that an earlier start made. " +
-			"Make it in Start, or run the subject as a process with simulate.Command.",
+			"Make it in Start.",
 	},
 	{
 		"main bubble goroutine has exited but blocked goroutines remain",
@@ -42,7 +42,7 @@ var obstacles = []struct{ sign, advice string }{
 	{
 		"made no progress",
 		"The subject waits for something outside of the simulation, such as a network connection, a file or a process. " +
-			"If it has to, run it as a process with simulate.Command.",
+			"Leave that out in Start.",
 	},
 }
 
