@@ -157,6 +157,48 @@ func TestWhatGoesOnIsLogged(t *testing.T) {
 	}
 }
 
+// A step that ends with the error of its context because its fiber is preempted has not failed: no warning, and no
+// other step follows.
+func TestPreemptionIsNoFailure(t *testing.T) {
+	t.Parallel()
+	for level, want := range map[slog.Level]int{slog.LevelInfo: 0, slog.LevelDebug: 1} {
+		var out bytes.Buffer
+		handled := false
+		bubble(t, EngineOptions{Workers: 1, Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level}))},
+			func(t *testing.T, e *Engine) {
+				wait := func(ctx context.Context, f *fib) Next { <-ctx.Done(); return f.Fail(ctx.Err()) }
+				other := func(_ context.Context, f *fib) Next { handled = true; return f.Next() }
+				fl := New("f", Step("a", wait, Retry(Backoff{Base: time.Second}), OnError("b")), Step("b", other))
+				first := start(t, e, fl, &packet{}, StartOptions{Key: "ns/x"})
+				synctest.Wait()
+				next := start(t, e, New("g", note("a")), &packet{}, StartOptions{Key: "ns/x"})
+				if err := next.Wait(t.Context()); err != nil || !errors.Is(first.Err(), ErrPreempted) {
+					t.Errorf("they ended with %v and %v", err, first.Err())
+				}
+			})
+		const line = `level=DEBUG msg="step cut short: the fiber is cancelled" path=f/a key=ns/x cause="preempted by `
+		if got := strings.Count(out.String(), line); got != want || handled || strings.Contains(out.String(), "WARN") {
+			t.Errorf("level %v: %d lines, want %d; the error handler ran: %v\n%s", level, got, want, handled, &out)
+		}
+	}
+}
+
+// A panic after the preemption is a warning, since no caller sees it.
+func TestPanicAfterPreemption(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	bubble(t, EngineOptions{Workers: 1, Logger: slog.New(slog.NewTextHandler(&out, nil))}, func(t *testing.T, e *Engine) {
+		bad := func(ctx context.Context, _ *fib) Next { <-ctx.Done(); panic("bad") }
+		h := start(t, e, New("f", Step("a", bad)), &packet{}, StartOptions{Key: "ns/x"})
+		synctest.Wait()
+		h.Cancel(nil)
+		_ = h.Wait(t.Context())
+	})
+	if !strings.Contains(out.String(), `level=WARN msg="step panicked after the fiber was cancelled" path=f/a key=ns/x`) {
+		t.Errorf("got:\n%s", &out)
+	}
+}
+
 func TestChainingNeedsTheCurrentFiber(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -99,6 +100,10 @@ func (r *run) fail(err error, orElse int32) move {
 func (r *run) failed(err error, orElse int32) move {
 	f := r.f
 	err = inPath(f, err)
+	if f.progress.cancelled() { // the error is usually that of the context, and the fiber goes to no other step
+		logCut(r.log, f, err)
+		return move{kind: moveCancel}
+	}
 	if orElse == none {
 		orElse = f.step().onError
 	}
@@ -311,6 +316,20 @@ func (r *run) joined() move {
 		return r.fail(p.fork.err, p.orElse)
 	}
 	return r.follow(p.then)
+}
+
+// logCut logs the error of a step whose fiber is cancelled. Only a panic is a warning.
+func logCut(log *slog.Logger, f *fiber, err error) {
+	level, text := slog.LevelDebug, "step cut short: the fiber is cancelled"
+	if p := (*PanicError)(nil); errors.As(err, &p) {
+		level, text = slog.LevelWarn, "step panicked after the fiber was cancelled"
+	}
+	if !log.Enabled(context.Background(), level) {
+		return
+	}
+	log.LogAttrs(context.Background(), level, text,
+		slog.String("path", f.path()), slog.String("key", f.root().key), slog.Any("cause", f.x.Load().cause),
+		slog.Any("error", err))
 }
 
 // logHandled logs a failure that the fiber handles, by a retry or an error handler.
